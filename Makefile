@@ -12,7 +12,7 @@ INSTALLED := $(VENV)/.installed
 
 # The demo and the tests measure pauses, so they never run beside each other, under -j neither.
 .NOTPARALLEL:
-.PHONY: help demo test quick t mutants fuzz browser check docs requirements audit sbom wheel walsh-wheel clean
+.PHONY: help demo test quick t mutants fuzz browser check docs requirements audit sbom wheel clean
 
 help:
 	@echo "make demo    crawl a web on this machine twice, and judge the crawl by its servers' log"
@@ -28,7 +28,6 @@ help:
 	@echo "make audit   ask for known vulnerabilities of all that requirements.txt names"
 	@echo "make sbom    write dist/sbom.json, what $(VENV) has (CycloneDX)"
 	@echo "make wheel   build the sdist and the wheel into dist/, and check them"
-	@echo "make walsh-wheel   build a small wheel with the program walsh alone, for owners of sites"
 	@echo "make clean   remove $(VENV) and caches; the state in .scrapy stays"
 
 demo: $(INSTALLED)
@@ -111,11 +110,6 @@ sbom: $(INSTALLED) $(SUPPLY)/.installed
 wheel: $(INSTALLED)
 	$(VENV)/bin/python -m build --no-isolation
 	$(VENV)/bin/twine check --strict dist/walsh_scrapy-*
-
-# What owners of sites need: the program walsh, and few packages beside it.
-walsh-wheel: $(INSTALLED)
-	cd .ci/walsh && $(abspath $(VENV))/bin/python -m hatchling build --target wheel \
-	  --directory ../../dist
 
 $(SUPPLY)/.installed: .ci/supply.txt
 	@"$(PYTHON)" -m venv "$(SUPPLY)"

@@ -1,31 +1,18 @@
-"""What an installation needs: the add-on no extra, and the program of site owners only the core."""
+"""What an installation needs: a crawl no extra, and a command says which extra it lacks."""
 
 import sys
-import zipfile
-from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 
 from tests.helpers import ROOT, execute
 
-EXTRAS = ("jinja2", "prometheus_client", "psycopg", "pygal", "pytest", "shtab", "trustme")
+EXTRAS = ("jinja2", "prometheus_client", "psycopg", "pygal", "pytest", "trustme")
 HIDING = """
 import sys
 sys.modules.update(dict.fromkeys(sys.argv[1].split(",")))
 from scrapy.cmdline import execute
 execute(["scrapy", *sys.argv[2:]])
 """
-#: The packages that the wheel of `walsh` asks for, and those that these ask for.
-SMALL = ("idna", "markdown_it", "mdurl", "protego", "pygments", "rich")
-LOG_LINE = '192.0.2.1 - - [22/Nov/2026:10:00:01 +0000] "GET /x HTTP/1.1" 200 5 "-" "GPTBot/1.0"\n'
-CALLS = [
-    (["--version"], 0),
-    (["lint", "robots.txt"], 0),
-    (["judge", "--robots", "robots.txt", "access.log"], 1),
-    (["mayfetch", "--robots", "robots.txt", "https://a.example/x"], 1),
-    (["conformance", "--", "true"], 2),
-]
 
 
 def run(folder, *command):
@@ -46,7 +33,6 @@ def scrapy_without(modules, *arguments, state="sqlite:///:memory:"):
         ("prometheus_client", "status", 3, ["status", "--quiet", "--prometheus", "x.prom"]),
         ("trustme", "testing", 2, ["conformance", "--json"]),
         ("psycopg", "postgres", 1, ["hosts"]),
-        ("shtab", "completion", 2, ["completion", "bash"]),
     ],
 )
 def test_a_command_without_its_extra_says_the_line_that_installs_it(
@@ -65,22 +51,3 @@ def test_a_crawl_needs_no_extra(tmp_path):
     spider = ["crawl", "feeds", "-a", f"sources={tmp_path / 'sources.toml'}", "-a", "only=nothing"]
     done = scrapy_without(EXTRAS, *spider, state=f"sqlite:///{tmp_path / 'state.sqlite3'}")
     assert (done.returncode, "run finished" in done.stderr) == (0, True), done.stderr
-
-
-def test_its_own_wheel_has_what_it_needs_beside_five_small_packages(tmp_path):
-    site = tmp_path  # with what an owner of one has
-    (site / "robots.txt").write_text("User-agent: *\nDisallow: /x\n")
-    (site / "access.log").write_text(LOG_LINE)
-    build = ["-m", "hatchling", "build", "--target", "wheel", "--directory", site / "dist"]
-    assert run(ROOT / ".ci" / "walsh", *build).returncode == 0
-    (wheel,) = (site / "dist").iterdir()
-    zipfile.ZipFile(wheel).extractall(site / "installed")
-    for name in SMALL:
-        package = Path(find_spec(name).origin).parent
-        (site / "installed" / name).symlink_to(package)
-    calling = "from walsh_scrapy.console.program import main; main()"
-    isolated = f"import sys; sys.path.insert(0, {str(site / 'installed')!r}); {calling}"
-    for arguments, status in CALLS:
-        done = run(site, "-I", "-S", "-c", isolated, *arguments)
-        assert done.returncode == status, done.stderr
-    assert "pip install 'walsh-scrapy-console[testing]'" in done.stderr

@@ -16,7 +16,6 @@ from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.state.tables import acts, copies
 from walsh_scrapy.tools.attest.attestation import attest
 from walsh_scrapy.tools.attest.audit import audit
-from walsh_scrapy.tools.datasheet.tallies import RequestTally
 from walsh_scrapy.tools.report.report import build_report, choose_period
 from walsh_scrapy.tools.why.account import give_account
 from walsh_scrapy.tools.why.letter import letter
@@ -121,10 +120,6 @@ def test_all_commands_find_the_same(tmp_path, rows, done, found):
         log_requests(state, *rows)
         with state.log() as log:
             attestation = attest(log, audit(log, now))
-            bounds = log.bounds(now)
-            tally = RequestTally(log.basis(bounds), 0.0)
-            for request in log.requests_by_host(bounds):
-                tally.see(request)
             days = sorted({day for host in hosts for day in log.days(host, rows[0].host)})
             accounts = [
                 give_account(state, log, options, host, day)
@@ -142,7 +137,6 @@ def test_all_commands_find_the_same(tmp_path, rows, done, found):
     assert kinds & TIMES == found
     told = {day: too_soon(line.sent for line in report.lines) for day, report in reports.items()}
     assert bool(told[days[0]]) == bool(found)
-    assert tally.pauses()["short"] == len(told[days[0]])
     assert too_soon(account.requests for account in accounts) == told[days[0]]
     since = days[-1] * DAY
     assert told[days[-1]] == {at for at in told[days[0]] if at >= since}, "it knows what was before"

@@ -66,9 +66,7 @@ CALLS = {
     "walsh --version": ("walsh-scrapy", LARGE | RARE),
     "walsh lint robots.txt": ("0 errors", LARGE | RARE | {"protego"}),
     "walsh mayfetch --robots robots.txt https://a.example/x": ("denied", LARGE | RARE),
-    "walsh judge --robots robots.txt access.log": ("GPTBot", LARGE | RARE),
-    "walsh completion bash": ("complete -o", LARGE | RARE),
-    "scrapy version": ("walsh-scrapy ", RARE | SWITCHED_OFF | CRAWLING | OURS),
+    "scrapy version": ("Scrapy ", RARE | SWITCHED_OFF | CRAWLING | OURS),
     "scrapy crawl feeds": ("run finished", RARE | SWITCHED_OFF),
     "scrapy crawl llms": ("run finished", RARE | SWITCHED_OFF),
     "scrapy mayfetch --offline https://a.example/feed": ("robots", RARE | SWITCHED_OFF),
@@ -87,9 +85,6 @@ def imported_by(tmp_path_factory):
     """
     folder = tmp_path_factory.mktemp("start")
     (folder / "robots.txt").write_text("User-agent: *\nDisallow: /x\n")
-    (folder / "access.log").write_text(
-        '192.0.2.1 - - [22/Nov/2026:10:00:01 +0000] "GET /x HTTP/1.1" 200 5 "-" "GPTBot/1.0"\n'
-    )
     sources = write_sources(folder / "sources.toml", ["http://127.0.0.1:9/feed"])
     state = f"sqlite:///{folder / 'walsh.sqlite3'}"
     keep_empty_blocklist(state)

@@ -106,8 +106,8 @@ _OWN_HANDLER: Final = (
     "(decision 27), and that a request is sent once (decision 1)"
 )
 _UNDECLARED: Final = (
-    "the spider %s declares no sources, so it may ask for nothing (R6); a bot with its own "
-    "identity that follows links sets %s"
+    "the spider %s declares no sources, so it may ask for nothing (R6); `scrapy mayfetch URL` says "
+    "whether a URL may be asked for; a bot with its own identity that follows links sets %s"
 )
 #: What was said already: several crawls of one process have the same settings.
 _said: Final[set[str]] = set()

@@ -85,6 +85,26 @@ def test_without_the_gates_scrapy_names_itself_and_not_us(loopback_web, run_scra
     assert hit.header("User-Agent").startswith("Scrapy/")
 
 
+@pytest.mark.parametrize("command", ["fetch", "parse", "shell --nolog -c response"])
+@pytest.mark.parametrize("spider", ["", "--spider=feeds"])
+def test_what_no_source_declares_is_not_asked_for_by_hand(
+    loopback_web, run_scrapy, command, spider
+):
+    """Scrapy's own commands are bound by the gates as a crawl is (R6)."""
+    web = loopback_web(site("blog.example"))
+    environment = dict(web.environment)
+    run_scrapy(*command.split(), *spider.split(), "http://blog.example/", environment=environment)
+    assert not any(hit.host == "blog.example" for hit in web.log)
+
+
+@pytest.mark.parametrize("arguments", [["fetch"], ["fetch", "--spider=feeds"]])
+def test_who_asks_by_hand_is_told_of_mayfetch(loopback_web, run_scrapy, arguments):
+    web = loopback_web(site("blog.example"))
+    environment = dict(web.environment)
+    asked = run_scrapy(*arguments, "http://blog.example/", environment=environment)
+    assert "(R6); `scrapy mayfetch URL` says whether a URL may be asked for" in asked.stderr
+
+
 def test_a_user_agent_that_no_header_can_hold(loopback_web, crawl):
     settings = {"WALSH_USER_AGENT": "Bötbot/1.0", "WALSH_UA_TOKEN": "tbot"}
     line = refusal(crawl(loopback_web(site("blog.example")), sources=SOURCES, settings=settings))

@@ -57,7 +57,7 @@ pytestmark = pytest.mark.crawl
 
 PAGE_OF_STATE = ROOT / "docs" / "state.md"
 #: Commands whose options are checked here, and what they do elsewhere: most of them ask servers.
-ASKING = ("completion", "crawl", "demo", "discover", "keys", "mayfetch", "version")
+ASKING = ("crawl", "demo", "discover", "keys", "mayfetch")
 #: Commands that only read and write the state: they are run.
 STATE = (
     "sources",
@@ -68,7 +68,6 @@ STATE = (
     "status",
     "report",
     "attest",
-    "datasheet",
     "why",
 )
 #: The one of them that asks servers too.
@@ -85,6 +84,13 @@ FAILED_JOBS = [
     if "scrapyd-failed.sh" in text and "install" not in text
     for line in text.strip().splitlines()
 ]
+#: What reads a server's log, line by line: tests/docs/test_owners.py does so.
+LINES_OF_LOGS = [
+    line
+    for _, text in blocks(ROOT / "docs" / "owners.md", "sh")
+    if "access.log" in text
+    for line in text.replace("\\\n", " ").strip().splitlines()
+]
 #: Lines that install, deploy or look at Scrapyd: tests/contract/test_scrapyd.py does so.
 ELSEWHERE = (
     "scrapyd-deploy",
@@ -92,6 +98,7 @@ ELSEWHERE = (
     "python3 -m venv /srv/scrapyd/venv",
     "/srv/scrapyd/venv/bin/scrapyd",
     *FAILED_JOBS,
+    *LINES_OF_LOGS,
 )
 #: Programs that set up a machine or a cluster, or look at it: test_deployment.py and
 #: test_kubernetes.py beside this file check these lines.
@@ -133,19 +140,6 @@ SENT = replace(
 FEEDS = ("https://blog.example/feed.xml", "https://other.example/feed.xml")
 ADDED = "https://news.example/feed.xml"
 PAGE = "https://docs.example/"
-#: A W3C log of IIS, and what docs/walsh.md makes of it.
-IIS_LOG = """\
-#Fields: date time s-ip cs-method cs-uri-stem cs-uri-query s-port cs-username c-ip \
-cs(User-Agent) cs(Referer) sc-status sc-substatus sc-win32-status time-taken
-2026-11-22 10:00:01 192.0.2.9 GET /robots.txt - 443 - 192.0.2.1 \
-Mozilla/5.0+(compatible;+Some-Bot/1.0) - 200 0 0 15
-2026-11-22 10:00:11 192.0.2.9 GET /feed.xml n=1 443 - 192.0.2.1 \
-Mozilla/5.0+(compatible;+Some-Bot/1.0) - 200 0 0 15
-"""
-IIS_READ = """\
-2026-11-22T10:00:01+00:00 192.0.2.1 GET /robots.txt 200 Mozilla/5.0 (compatible; Some-Bot/1.0)
-2026-11-22T10:00:11+00:00 192.0.2.1 GET /feed.xml?n=1 200 Mozilla/5.0 (compatible; Some-Bot/1.0)
-"""
 LOG_LINE = (
     '192.0.2.1 - - [22/Nov/2026:10:00:{:02} +0000] "GET /feed.xml HTTP/1.1" 200 512 "-" '
     '"Mozilla/5.0 (compatible; Walsh-Research/1.0; +https://wal.sh/bot/)"\n'
@@ -277,13 +271,6 @@ def test_each_line_of_a_schedule_is_a_command():
         for language, text in blocks(page, "cron", "ini"):
             entries = [line for line in text.splitlines() if re.match(ENTRIES[language], line)]
             assert len(COMMANDS_OF[language].findall(text)) == len(entries), page
-
-
-def test_a_log_of_iis_becomes_one_that_walsh_reads(project):
-    (line,) = {line for _, line in command_lines() if "u_ex.log" in line}
-    (project.folder / "iis.log").unlink()
-    project.shell(line)
-    assert (project.folder / "iis.log").read_text("utf-8") == IIS_READ
 
 
 @pytest.mark.parametrize("line", ["walsh nothing", "walsh lint --nosuch robots.txt"])
@@ -455,8 +442,6 @@ class Project:
         (folder / "directory.json").write_bytes(published)
         log = "".join(map(LOG_LINE.format, (1, 11, 21)))
         (folder / "access.log").write_text(log, "utf-8")
-        (folder / "u_ex.log").write_text(IIS_LOG, "utf-8")
-        (folder / "iis.log").write_text(IIS_READ, "utf-8")
         (folder / "robots.txt").write_text("User-agent: *\nDisallow: /private\n", "utf-8")
         with contextlib.closing(State(url)) as state:
             for source in FEEDS:

@@ -5,9 +5,8 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from markdown_it import MarkdownIt
 
-from walsh_scrapy.policy.wording import count_of, for_others, in_markdown, printable
+from walsh_scrapy.policy.wording import count_of, for_others, printable
 from walsh_scrapy.tools.output import columns, json_array
 
 
@@ -73,17 +72,3 @@ def test_a_text_for_others_has_no_address_and_no_credential(text, shown):
 def test_a_text_for_others_is_the_same_the_second_time(text):
     once = for_others(text)
     assert for_others(once) == once
-
-
-#: A reader of CommonMark with HTML, and with the tables of GitHub.
-MARKDOWN = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
-
-
-@given(st.text() | st.text("\\`*_{}[]()<>#+-.!|~&;:/\"' a\n"))
-def test_markdown_shows_a_strangers_text_as_it_is(text):
-    shown = f"a{in_markdown(text)}b"
-    cells = [each for each in MARKDOWN.parse(f"| x |\n| --- |\n| {shown} |\n") if each.content]
-    assert [each.type for each in cells[1].children] == ["text"]
-    assert cells[1].content == shown.replace("\\|", "|")
-    assert cells[1].children[0].content == f"a{printable(text)}b"
-    assert len(cells) == 2, "no other cell"

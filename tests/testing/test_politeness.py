@@ -197,7 +197,7 @@ class TestR4Pacing:
 
     @pytest.mark.parametrize("resolution", [0.0, 0.1, 1.0])
     def test_in_doubt_the_crawler_is_right(self, resolution):
-        """All witnesses judge by these rules: the log, conformance and `walsh judge`."""
+        """All witnesses judge by these rules: the log, and the conformance test."""
         for pause, is_short in ((4 - resolution - 0.01, True), (4 - resolution + 0.01, False)):
             hits = [hit("a.example", "/1", 0.0, took=0.0), hit("a.example", "/2", pause, took=0.0)]
             terms = {"interval": 4.0, "robots_first": False, "resolution": resolution}

@@ -9,15 +9,12 @@ from scrapy.commands import ScrapyCommand
 from scrapy.settings import Settings
 
 from walsh_scrapy import commands
-from walsh_scrapy.tools.command import HandCommand, OperatorCommand
+from walsh_scrapy.tools.command import OperatorCommand
 
 #: Scrapy's own crawl, and the test of any crawler, which runs without a project and a state.
 OTHERS = ("conformance", "crawl")
-HANDED = ("fetch", "parse", "shell")
-#: What Scrapy says of itself, with a line of ours.
-VARIANTS = (*OTHERS, *HANDED, "version")
 NAMES = sorted(module.name for module in iter_modules(commands.__path__))
-OPERATED = [name for name in NAMES if name not in VARIANTS]
+OPERATED = [name for name in NAMES if name not in OTHERS]
 
 
 def command_of(name, **settings):
@@ -34,10 +31,9 @@ def test_a_command_describes_itself_and_its_base_does_the_rest(name):
     assert {"run", "syntax", "short_desc", "long_desc"}.isdisjoint(vars(kind))
 
 
-@pytest.mark.parametrize("name", VARIANTS)
+@pytest.mark.parametrize("name", OTHERS)
 def test_every_other_command_is_a_variant_of_one_of_scrapy(name):
     assert isinstance(command_of(name), ScrapyCommand)
-    assert isinstance(command_of(name), HandCommand) is (name in HANDED)
 
 
 @pytest.mark.parametrize("name", OPERATED)

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Sequence
 
-    from walsh_scrapy.runtime.context import Context
     from walsh_scrapy.tools.discover.candidates import SiteOffer
 
 
@@ -23,12 +22,12 @@ class Command(UrlCommand):
     example = "scrapy discover https://docs.example/"
     headline = "Find what a site offers a crawl, as lines for sources.toml"
     description = (
-        "Requests from each site, through every gate: robots.txt; the page as markdown, and as "
-        "a feed if the server answers 406; the feeds that its headers or its HTML head declare "
-        "(link rel=alternate), at most three; and only if none is a feed, what its headers "
-        "announce as markdown, at most three documents, until one is markdown, and /llms.txt. "
+        "Requests from each site, through every gate: robots.txt; the page, as markdown if the "
+        "server has that; the feeds that its headers or its HTML head declare "
+        "(link rel=alternate), at most three; and only if none is a feed, /llms.txt. "
         "Nothing else of the page is read. Prints the sources to declare as TOML, and all else "
-        "as comments. Declares nothing. Exit status: 0 something found for every URL, 1 "
+        "as comments. Declares nothing. scrapy mayfetch says what each gate answers, and why. "
+        "Exit status: 0 something found for every URL, 1 "
         "nothing for at least one, 2 cannot say, or a wrong call. "
         "Example: scrapy discover https://docs.example/ >> sources.toml"
     )
@@ -45,21 +44,17 @@ class Command(UrlCommand):
             offers = offers_for(args)
         except SourcesError as error:
             self.refuse(str(error))
-        context = self.open_crawl()
+        self.open_crawl()
         announce_requests()
         self.run_spider(DiscoverSpider, offers=offers)
         if not sys.stdout.isatty():  # TOML is UTF-8, whatever the locale says
             sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
-        print_lines(_lines(offers, context, as_json=opts.json))
+        print_lines(_lines(offers, as_json=opts.json))
         return status_of(offer.is_usable for offer in offers)
 
 
-def _lines(offers: Sequence[SiteOffer], context: Context, *, as_json: bool) -> Iterable[str]:
+def _lines(offers: Sequence[SiteOffer], *, as_json: bool) -> Iterable[str]:
     from walsh_scrapy.tools.discover.report import as_dict, report_lines
-    from walsh_scrapy.tools.mayfetch.explainer import Explainer
     from walsh_scrapy.tools.output import json_array
 
-    explainer = Explainer(context, asked=True)
-    if as_json:
-        return json_array(as_dict(offer, explainer) for offer in offers)
-    return report_lines(offers, explainer, context.clock.now())
+    return json_array(map(as_dict, offers)) if as_json else report_lines(offers)

@@ -1,4 +1,4 @@
-"""``walsh``: mayfetch, lint, judge, conformance and completion, without a project.
+"""``walsh``: mayfetch, lint and conformance, without a project.
 
 No command sends a request: a request has to name its sender (R1), and without a project there is
 none. So robots.txt is a file or standard input here; ``scrapy mayfetch`` asks for it.
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _CONFORMANCE: Final = "conformance"
-_COMMANDS: Final = ("mayfetch", "lint", "judge", "completion")
+_COMMANDS: Final = ("mayfetch", "lint")
 
 
 class _Parser(argparse.ArgumentParser):

@@ -35,9 +35,6 @@ HOST: Final = rf"(?:[\w-]++{DOT})+(?:xn--[\w-]+|[^\W\d_]{{2,}})"
 ADDRESS: Final = re.compile(rf"{PART}(?:{AT_SIGN}\s*|{AT_IN_BRACKETS}){HOST}", re.IGNORECASE)
 MAY_HAVE_ADDRESS: Final = re.compile(rf"{AT_SIGN}|%40|\bat\b", re.IGNORECASE)
 
-# What Markdown takes for its own within a line (CommonMark, GitHub's tables and formulas).
-_MARKDOWN: Final = re.compile(r"[\\`*_{}\[\]<>|~&$#!]")
-
 # A URL, or a path as a rule of robots.txt has it.
 _URL: Final = re.compile(r"(?<![\w/])(?:https?:/)?/[^\s<>\"'`]++", re.IGNORECASE)
 _USER_INFO: Final = re.compile(r"(?<=//)[^\s/?#@]++@")
@@ -158,15 +155,6 @@ def _escape(character: str) -> str:
     if unicodedata.category(character) in _UNSAFE_CATEGORIES or character in DIRECTION_MARKS:
         return character.encode("unicode_escape").decode("ascii")
     return character
-
-
-def in_markdown(text: str) -> str:
-    r"""Return a stranger's text as Markdown that shows it as it is, on one line, in a table too.
-
-    >>> in_markdown("<b>*One* | [two](https://a.example/b_c)</b>")
-    '\\<b\\>\\*One\\* \\| \\[two\\](https://a.example/b\\_c)\\</b\\>'
-    """
-    return _MARKDOWN.sub(r"\\\g<0>", printable(text))
 
 
 def xml_text(text: str) -> str:

@@ -135,7 +135,11 @@ class ScopeMiddleware:
     def _lets_pass(self, request: Request) -> bool:
         if not self._declared_only or self._declared_by(request):
             return True
-        logger.warning("%s is dropped: it is not a declared target (R6)", request)
+        logger.warning(
+            "%s is dropped: it is not a declared target (R6); `scrapy mayfetch URL` says whether a "
+            "URL may be asked for",
+            request,
+        )
         reason = f"{request.url} is not a declared target (R6)"
         try:
             self._denials.write(request, Denied("scope", reason))

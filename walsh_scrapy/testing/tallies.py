@@ -1,8 +1,8 @@
-"""R4 and R5 over requests as they come: each rule keeps a few numbers of one host, URL or bot.
+"""R4 and R5 over requests as they come: each rule keeps a few numbers of one host or URL.
 
-`timing` gives them the hits of a crawl, `judgelog` the lines of a log. What was read may leave open
-when a request began: less than `resolution` seconds later than it says, or up to `slack` seconds
-earlier. Times and durations are seconds of one clock. In doubt the crawler is right.
+`timing` gives them the hits of a crawl. A hit may leave open when its request began: less than
+`resolution` seconds later than it says. Times and durations are seconds of one clock. In doubt the
+crawler is right.
 """
 
 import math
@@ -10,19 +10,10 @@ from typing import Final
 
 #: Seconds by which a pause may look shorter than it was: networks and timers are not exact.
 TOLERANCE: Final = 0.1
-#: Requests a second, for `PERIOD` seconds on end: who asks more often is too fast for any host.
-MOST_A_SECOND: Final = 10
-PERIOD: Final = 10
-#: Where Retry-After is not known, which asks for a second at least: seconds after a refusal in
-#: which the same URL again is hasty.
-HASTY: Final = 1
-#: Where it is not known: retries in a row, each within `SOON` seconds of the last refusal.
-MOST_RETRIES: Final = 10
-SOON: Final = 5
 
 
 def certainly_before(started: float, moment: float, resolution: float = 0.0) -> bool:
-    """Return True if a request began before a moment, whatever its log leaves open.
+    """Return True if a request began before a moment, whatever its hit leaves open.
 
     It began at `started` or less than `resolution` seconds later.
     """
@@ -42,7 +33,6 @@ class Spacing:
         started: float,
         pause: float,
         resolution: float = 0.0,
-        slack: float = 0.0,
         ended: float | None = None,
     ) -> bool:
         """Return True if a request certainly began too early.
@@ -54,32 +44,8 @@ class Spacing:
         soonest = self._since + pause
         is_short = certainly_before(started, soonest, resolution)
         kept = self._since if is_short else soonest - min(TOLERANCE, resolution)
-        self._since = max((started if ended is None else ended) - slack, kept)
+        self._since = max(started if ended is None else ended, kept)
         return is_short
-
-
-class Rate:
-    """R4 where no pause is asked for: at most `MOST_A_SECOND` requests a second."""
-
-    __slots__ = ("_count", "_period")
-
-    def __init__(self) -> None:
-        self._period = self._count = 0
-
-    def add(self, started: float, resolution: float = 0.0, slack: float = 0.0) -> bool:
-        """Return True if a request is one too many for its period of `PERIOD` seconds.
-
-        What the log leaves open makes a period longer. A request of an earlier period that comes
-        late is not counted.
-        """
-        length = PERIOD + slack
-        period = int(started // length)
-        if period != self._period:
-            if period < self._period:
-                return False
-            self._period, self._count = period, 0
-        self._count += 1
-        return self._count > MOST_A_SECOND * (length + slack + resolution)
 
 
 class Hold:
@@ -97,46 +63,30 @@ class Hold:
         self._ended, self.until = ended, until
         return True
 
-    def is_broken(self, started: float, resolution: float = 0.0, slack: float = 0.0) -> bool:
+    def is_broken(self, started: float, resolution: float = 0.0) -> bool:
         """Return True if a request certainly began after the refusal, and within the hold."""
-        is_after = self._ended <= started - slack
+        is_after = self._ended <= started
         return is_after and certainly_before(started, self.until, resolution)
 
 
 class Retries:
     """R5: refusals in a row, and the requests after them."""
 
-    __slots__ = ("_count", "_first", "_last")
+    __slots__ = ("_count", "_first")
 
     def __init__(self) -> None:
-        self._count = 0
-        self._first, self._last = math.inf, -math.inf  # the ends of the first and last refusal
+        self._count, self._first = 0, math.inf  # the end of the first refusal
 
-    def add(
-        self,
-        started: float,
-        resolution: float = 0.0,
-        slack: float = 0.0,
-        within: float = math.inf,
-    ) -> int:
-        """Return the number in a row of this request, 0 if it is certain of none.
-
-        It counts if it began after the first refusal. It begins a new row if it may have come
-        `within` seconds after the last refusal or later.
-        """
-        if started + resolution - self._last > within:
-            self._end()
-        elif started - slack >= self._first:
-            self._count += 1
-            return self._count
-        return 0
+    def add(self, started: float) -> int:
+        """Return the number in a row of this request, 0 if it began before the first refusal."""
+        if started < self._first:
+            return 0
+        self._count += 1
+        return self._count
 
     def answered(self, ended: float, *, is_refusal: bool) -> None:
         """Note the answer to the last request. One that is no refusal ends the row."""
         if is_refusal:
-            self._first, self._last = min(self._first, ended), max(self._last, ended)
+            self._first = min(self._first, ended)
         else:
-            self._end()
-
-    def _end(self) -> None:
-        self._count, self._first, self._last = 0, math.inf, -math.inf
+            self._count, self._first = 0, math.inf

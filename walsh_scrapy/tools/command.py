@@ -266,25 +266,6 @@ def announce_requests() -> None:
         print("sending requests, with the pauses of each host ...", file=sys.stderr)
 
 
-class HandCommand(ScrapyCommand):
-    """One of Scrapy's own commands that ask for a URL by hand, which no source declares (R6)."""
-
-    def process_options(self, args: list[str], opts: argparse.Namespace) -> None:
-        """Exit with status 2 and one line, before a crawl, if only sources may be asked for."""
-        from walsh_scrapy.options import Options
-
-        super().process_options(args, opts)
-        with clean_exit(), _errors_as_lines():
-            options = Options.from_settings(self.settings or Settings())
-        if options.enabled and options.scope == "declared":
-            name = type(self).__module__.rpartition(".")[2]
-            usage_error(
-                f"`scrapy {name}` asks for what no source declares, and that is never asked for "
-                "here (R6); `scrapy mayfetch URL` says whether a URL may be asked for, `scrapy "
-                "discover URL` what is there, and `scrapy crawl feeds -a only=URL` reads a source"
-            )
-
-
 @contextmanager
 def _errors_as_lines() -> Iterator[None]:
     """Exit with status 1 and one line, not a traceback, for an error that operators can mend."""

@@ -15,13 +15,10 @@ if TYPE_CHECKING:
 
 #: The extra of this package that installs a module which is not there.
 _EXTRAS: Final = {
-    "cryptography": "testing",  # in the wheel of the program walsh; elsewhere no extra is needed
-    "http_sf": "testing",
     "jinja2": "report",
     "prometheus_client": "status",
     "pygal": "report",
     "pytest": "testing",
-    "shtab": "completion",
     "trustme": "testing",
 }
 
@@ -66,14 +63,7 @@ def missing_extra(error: ModuleNotFoundError) -> str:
     package = (error.name or "").partition(".")[0]
     if package not in _EXTRAS:
         raise error
-    return f"this needs {package}: pip install '{_own_name()}[{_EXTRAS[package]}]'"
-
-
-def _own_name() -> str:
-    """Return the name of the package that this is installed as."""
-    from importlib.metadata import packages_distributions
-
-    return packages_distributions().get("walsh_scrapy", ["walsh-scrapy"])[0]
+    return f"this needs {package}: pip install 'walsh-scrapy[{_EXTRAS[package]}]'"
 
 
 def usage_error(message: str, status: int = 2) -> NoReturn:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.metadata.alternates import FeedLink
     from walsh_scrapy.metadata.entries import Feed
 
-Role = Literal["page", "feed", "announced", "llms.txt"]
+Role = Literal["page", "feed", "llms.txt"]
 Form = Literal["feed", "markdown"]
 
 
@@ -64,7 +64,6 @@ class SiteOffer:
     url: str
     page: Candidate
     llms_txt: Candidate  #: of the host; other offers may share it
-    announced: tuple[Candidate, ...] = ()  #: what the headers of the page announce as markdown
     feeds: tuple[Candidate, ...] = ()  #: what its headers and its head declare as feeds
 
     @property
@@ -77,7 +76,7 @@ class SiteOffer:
         if self.page.form != "feed":
             others = self.feeds
             if not self.has_feed:
-                others = (*self.feeds, self.page, *self.announced, self.llms_txt)
+                others = (*self.feeds, self.page, self.llms_txt)
         return tuple({each.url: each for each in (self.page, *others)}.values())
 
     @property

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from walsh_scrapy.tools.discover.candidates import Candidate, SiteOffer
-    from walsh_scrapy.tools.mayfetch.answer import MayFetch
-    from walsh_scrapy.tools.mayfetch.explainer import Explainer
 
 #: What to try where a page declares nothing.
 TRY: Final = (
@@ -28,7 +26,7 @@ _NOTHING: Final = (
 _UNSURE: Final = "cannot say: what is marked with ? may have another outcome later"
 
 
-def report_lines(offers: Iterable[SiteOffer], explainer: Explainer, now: float) -> Iterator[str]:
+def report_lines(offers: Iterable[SiteOffer]) -> Iterator[str]:
     """Yield the sources to declare as TOML, and what was requested for them as comments.
 
     Where two URLs lead to the same document, only the first is a source; the other is a comment.
@@ -37,7 +35,8 @@ def report_lines(offers: Iterable[SiteOffer], explainer: Explainer, now: float) 
     for number, offer in enumerate(offers):
         if number:
             yield ""
-        yield from map(comment, _request_lines(offer, explainer, now))
+        for each in offer.candidates:
+            yield comment(f"{each.role:<10}{_outcome(each)}")
         if offer.source is None:
             yield comment(_UNSURE if offer.is_usable is None else _NOTHING)
             if offer.is_usable is False:
@@ -50,7 +49,7 @@ def report_lines(offers: Iterable[SiteOffer], explainer: Explainer, now: float) 
             yield from _comment_lines(why, source)
 
 
-def as_dict(offer: SiteOffer, explainer: Explainer) -> dict[str, Any]:
+def as_dict(offer: SiteOffer) -> dict[str, Any]:
     """Return an offer for ``--json``."""
     source = offer.source
     return {
@@ -73,27 +72,7 @@ def as_dict(offer: SiteOffer, explainer: Explainer) -> dict[str, Any]:
             }
             for each in offer.candidates
         ],
-        "gates": [answer.as_dict() for answer in _answers(offer, explainer)],
     }
-
-
-def _request_lines(offer: SiteOffer, explainer: Explainer, now: float) -> Iterator[str]:
-    """Yield what the gates say, and the outcome of each candidate."""
-    page, *others = _answers(offer, explainer)
-    yield from page.lines(now)
-    for answer in others:
-        yield next(answer.lines(now))
-        yield f"  {answer.gate or 'robots':<11}{answer.why}"
-    for each in offer.candidates:
-        yield f"  {each.role:<11}{_outcome(each)}"
-
-
-def _answers(offer: SiteOffer, explainer: Explainer) -> list[MayFetch]:
-    """Return what the gates say of the page, of its feeds, and of the llms.txt if that counts."""
-    asked = (each.url for each in offer.candidates if each.role == "llms.txt" or each.requested)
-    announced = {each.url for each in offer.announced}
-    urls = dict.fromkeys((offer.url, *asked))
-    return [explainer.explain(url) for url in urls if url not in announced]
 
 
 def _alternatives(offer: SiteOffer) -> Iterator[tuple[str, Source]]:

@@ -23,7 +23,6 @@ from walsh_scrapy.runtime.negotiation import (
     ABSENT,
     ACCEPT_LLMSTXT,
     ACCEPT_MARKDOWN,
-    announced_by,
     content_type_of,
     links_of,
 )
@@ -39,12 +38,13 @@ if TYPE_CHECKING:
     from scrapy.http import Response
     from twisted.python.failure import Failure
 
-#: The Accept header for a server that answers 406 to a request for markdown.
+#: The Accept header of a request for a feed.
 FEEDS: Final = (
     "application/atom+xml, application/rss+xml, application/feed+json, application/xml;q=0.9, "
     "text/xml;q=0.9, */*;q=0.1"
 )
-NOT_ACCEPTABLE: Final = 406
+#: That for a page: as markdown if the server has that, or else as what it is.
+PAGE: Final = f"{ACCEPT_MARKDOWN}, {FEEDS}"
 #: Most requests for feeds that one page declares.
 MOST_REQUESTED: Final = 3
 
@@ -52,10 +52,9 @@ MOST_REQUESTED: Final = 3
 class DiscoverSpider(DeclaringSpider):
     """Requests each page as markdown, then what it declares as feeds, in its headers and its head.
 
-    If there is no feed, what its headers announce as markdown is requested, and the llms.txt of the
-    host. Of HTML nothing but the head is read (decision 16). Requests have no source, so the state
-    keeps only pacing, robots.txt and the log of requests. ``sources`` makes the scope gate take
-    the URLs for declared targets.
+    If there is no feed, the llms.txt of the host is requested. Of HTML nothing but the head is read
+    (decision 16). Requests have no source, so the state keeps only pacing, robots.txt and the log
+    of requests. ``sources`` makes the scope gate take the URLs for declared targets.
     """
 
     name = "discover"
@@ -74,15 +73,13 @@ class DiscoverSpider(DeclaringSpider):
                     yield request
             else:
                 offer.page.claim()
-                yield self._page(offer, ACCEPT_MARKDOWN)
+                visit = Visit(None, may_be_feed, reads_head=True)
+                yield self._request(self.parse_page, offer, offer.page, PAGE, visit)
 
     def parse_page(
         self, response: Response, offer: SiteOffer, candidate: Candidate
     ) -> Iterator[Request]:
         """Read the page; unless it is a feed, request what it declares and the llms.txt."""
-        if response.status == NOT_ACCEPTABLE and _accepts(response) == ACCEPT_MARKDOWN:
-            yield self._page(offer, FEEDS)
-            return
         links = declared_feeds(
             (*feed_alternates(links_of(response), response.url), *_head(response))
         )
@@ -90,10 +87,6 @@ class DiscoverSpider(DeclaringSpider):
         if candidate.form == "feed":
             return
         offer.feeds = tuple(_feed_candidates(links, offer.page.url))
-        if candidate.form is None:
-            known = (offer.page.url, offer.llms_txt.url)
-            urls = (url for url in announced_by(response) if url not in known)
-            offer.announced = tuple(Candidate(url, "announced") for url in urls)
         yield from self._next_feed(offer)
 
     def parse_feed(
@@ -103,13 +96,14 @@ class DiscoverSpider(DeclaringSpider):
         _read(response, candidate)
         yield from self._next_feed(offer)
 
-    def parse_markdown(
-        self, response: Response, offer: SiteOffer, candidate: Candidate
-    ) -> Iterator[Request]:
-        """Read an announced document or an llms.txt; request the next if this is not markdown."""
+    def parse_llms_txt(
+        self,
+        response: Response,
+        offer: SiteOffer,  # noqa: ARG002
+        candidate: Candidate,
+    ) -> None:
+        """Read an llms.txt."""
         _read(response, candidate)
-        if candidate.role == "announced" and candidate.form is None:
-            yield from self._next_announced(offer)
 
     def failed(self, failure: Failure) -> list[Request]:
         """Keep the reason; if robots.txt denies a document, request what would come next."""
@@ -120,14 +114,7 @@ class DiscoverSpider(DeclaringSpider):
         if candidate.role == "feed":  # the next may be on another host
             return list(self._next_feed(offer))
         by_robots = isinstance(error, Denied) and error.gate == "robots"
-        if not by_robots or candidate.role == "llms.txt":
-            return []
-        following = self._llms_txt if candidate.role == "page" else self._next_announced
-        return list(following(offer))
-
-    def _page(self, offer: SiteOffer, accept: str) -> Request:
-        visit = Visit(None, may_be_feed, reads_head=True)
-        return self._request(self.parse_page, offer, offer.page, accept, visit)
+        return list(self._llms_txt(offer)) if by_robots and candidate.role == "page" else []
 
     def _next_feed(self, offer: SiteOffer) -> Iterator[Request]:
         """Request the next feed that the page declares; after the last, what else it may have."""
@@ -139,22 +126,12 @@ class DiscoverSpider(DeclaringSpider):
             visit = Visit(None, may_be_feed, announced=(candidate.url,), declared_by=offer.page.url)
             yield self._request(self.parse_feed, offer, candidate, FEEDS, visit)
         elif not offer.has_feed and not any(each.unsure for each in offer.feeds):
-            yield from self._next_announced(offer)
             yield from self._llms_txt(offer)
-
-    def _next_announced(self, offer: SiteOffer) -> Iterator[Request]:
-        """Request the next document that the page announces, if there is one."""
-        candidate = next((each for each in offer.announced if not each.requested), None)
-        if candidate is not None:
-            candidate.claim()
-            # The scope gate lets it pass as in a crawl, where the page declares it.
-            visit = Visit(None, is_markdown, announced=(candidate.url,))
-            yield self._request(self.parse_markdown, offer, candidate, ACCEPT_MARKDOWN, visit)
 
     def _llms_txt(self, offer: SiteOffer) -> Iterator[Request]:
         if offer.llms_txt.claim():
             visit = Visit(None, may_be_llms)
-            yield self._request(self.parse_markdown, offer, offer.llms_txt, ACCEPT_LLMSTXT, visit)
+            yield self._request(self.parse_llms_txt, offer, offer.llms_txt, ACCEPT_LLMSTXT, visit)
 
     def _request(
         self,
@@ -210,7 +187,7 @@ def _read(response: Response, candidate: Candidate, feeds: int = 0) -> None:
         declared = count_of(feeds, "feed") if feeds else "no feed"
         candidate.end(f"answered as {content_type[:80]}; it declares {declared}")
         return
-    is_links = candidate.role not in ("page", "feed") or is_markdown(content_type)
+    is_links = candidate.role == "llms.txt" or is_markdown(content_type)
     form: Form = "markdown" if is_links else "feed"
     parse = parse_llms if is_links else parse_feed
     try:
@@ -221,7 +198,3 @@ def _read(response: Response, candidate: Candidate, feeds: int = 0) -> None:
         candidate.end(str(error))
     else:
         candidate.found(feed, form, response.url)
-
-
-def _accepts(response: Response) -> str:
-    return (request_of(response).headers.get("Accept") or b"").decode("latin-1")

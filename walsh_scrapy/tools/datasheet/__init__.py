@@ -1,1 +1,0 @@
-"""What `scrapy datasheet` says: how a data set was collected, as the record has it."""
