@@ -39,7 +39,6 @@ from walsh_scrapy.policy.signing.keys import (
     directory_body,
     directory_fields,
 )
-from walsh_scrapy.sources import parse_shard
 from walsh_scrapy.state import State
 from walsh_scrapy.state.evidence import Evidence, hash_of
 from walsh_scrapy.state.sourcerecord import SourceRecord
@@ -382,8 +381,6 @@ def check_trial(words):
 def check_spider(name, **arguments):
     assert (ROOT / "spiders" / f"{name}.py").exists()
     assert set(arguments) <= ARGUMENTS
-    if "shard" in arguments:
-        parse_shard(arguments["shard"])
 
 
 def sent_by(arguments, server):
