@@ -9,10 +9,8 @@ from walsh_scrapy.testing.project import write_sources
 #: As typed after `scrapy`, with the exit status and words of the line.
 CALLS = [
     ("backup", 2, "give one file"),
-    ("backup -o a.zip --restore b.zip", 2, "give one of them"),
-    ("backup -o a.zip", 1, "there is no state at sqlite:///"),
-    ("backup -o a.zip --sources nowhere.toml", 1, "nowhere.toml: there is no such file"),
-    ("backup --restore nowhere.zip", 1, "nowhere.zip: No such file"),
+    ("backup -o -", 2, "needs a file: -o FILE"),
+    ("backup -o a.sqlite3", 1, "there is no state at sqlite:///"),
     ("crawl feed", 2, "there is no spider 'feed'; did you mean feeds?"),
     ("crawl nosuch", 2, "there is no spider 'nosuch'; there is feeds, llms"),
     ("datasheet -o README.md", 1, "README.md exists already"),
