@@ -2,8 +2,8 @@
 
     python -m benchmarks.capacity [HOSTS]
 
-Hosts with one feed of 20 entries each and nothing to wait for, crawled by one process and by two
-shards at once, into SQLite and into the PostgreSQL of this machine; then all again, all 304. The
+Hosts with one feed of 20 entries each and nothing to wait for, crawled by one process and by two at
+once, into SQLite and into the PostgreSQL of this machine; then all again, all 304. The
 web shares the machine's CPUs with them.
 
 Goals, of one process: 60 first visits a second into each database. PostgreSQL counts 4 transactions
@@ -67,10 +67,7 @@ def _measure(
             web.clear()
             before = _transactions(server, state)
             began = resource.getrusage(resource.RUSAGE_CHILDREN)
-            running = [
-                _start(web, Path(name), state, f"{part}/{processes}")
-                for part in range(1, processes + 1)
-            ]
+            running = [_start(web, Path(name, str(number)), state) for number in range(processes)]
             if any(crawl.wait(900).exit_code for crawl in running):
                 raise SystemExit("a crawl failed")
             ended = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -100,14 +97,14 @@ def _name(state: str) -> str:
     return state.rpartition("/")[2]
 
 
-def _start(web: LoopbackWeb, folder: Path, state: str, shard: str) -> Crawl:
+def _start(web: LoopbackWeb, folder: Path, state: str) -> Crawl:
     return start_crawl(
         web,
-        folder=folder / shard.replace("/", "-"),
+        folder=folder,
         project=PROJECT,
         sources=[f"http://{site.host}/feed" for site in web.sites],
         settings={"WALSH_STATE_URL": state, "LOG_LEVEL": "WARNING"},
-        arguments={"shard": shard, "force": "1"},
+        arguments={"force": "1"},
     )
 
 

@@ -1,13 +1,13 @@
-"""Workers that share a state without shards: against the bound, and against static shards.
+"""Workers that share a state, against the bound.
 
     python -m benchmarks.fleet [REQUESTS] [HOSTS]
 
 First a thousand workers in simulated time, with the policy code of a crawl, and about so many
-requests. Then real processes on the loopback web: 1, 2, 4 and 8 of them, on both databases, one of
-four killed half-way, and static shards beside them. The web takes 0.3 s for each answer, so the
-workers wait for it and not for the CPU. The bound is the larger of two: all exchanges, one after
-the other in each worker, and the longest chain of a host. Goals: at most 1.1 of the bound; nothing
-too soon, lost, or asked again, by the log of the web.
+requests. Then real processes on the loopback web: 1, 2, 4 and 8 of them, on both databases, and one
+of four killed half-way. The web takes 0.3 s for each answer, so the workers wait for it and not for
+the CPU. The bound is the larger of two: all exchanges, one after the other in each worker, and the
+longest chain of a host. Goals: at most 1.1 of the bound; nothing too soon, lost, or asked again, by
+the log of the web.
 """
 
 import tempfile
@@ -38,36 +38,23 @@ PROJECT = find_project(Path(__file__).parent)
 def main(report: Report, requests: int, hosts: int) -> None:
     """Report the simulated fleets, then the real ones."""
     _simulate(report, requests)
-    for workers, kill, shards in (
-        *((number, False, False) for number in (1, 2, 4, 8)),
-        (4, True, False),
-        (4, False, True),
-    ):
+    for workers, kill in (*((number, False) for number in (1, 2, 4, 8)), (4, True)):
         for name, state in states():
-            what = "static shards" if shards else "one killed half-way" if kill else "claims"
-            log, wanted = _crawl(state, hosts, workers, kill=kill, shards=shards)
-            _report(
-                report,
-                f"{name}, {workers} processes, {what}",
-                log,
-                wanted,
-                workers,
-                goal=not kill and not shards,
-            )
+            what = f"{name}, {workers} processes" + (", one killed half-way" if kill else "")
+            log, wanted = _crawl(state, hosts, workers, kill=kill)
+            _report(report, what, log, wanted, workers, goal=not kill)
 
 
 def _simulate(report: Report, requests: int) -> None:
     hosts = hosts_of(requests, LARGEST)
     for what, fleet, most in (
-        ("claims", Fleet(WORKERS), 1.1),
-        ("static shards", Fleet(WORKERS, shards=True), None),
-        ("claims, a fifth three times slower", Fleet(WORKERS, slow=0.2), None),
-        ("static shards, a fifth three times slower", Fleet(WORKERS, slow=0.2, shards=True), None),
-        ("claims, a tenth dies", Fleet(WORKERS, dying=0.1), 1.1),
+        ("", Fleet(WORKERS), 1.1),
+        (", a fifth three times slower", Fleet(WORKERS, slow=0.2), None),
+        (", a tenth dies", Fleet(WORKERS, dying=0.1), 1.1),
     ):
         found = Simulation(hosts, fleet).run()
         report.add(
-            f"{WORKERS} simulated workers, {found.requests:,} requests, {what}",
+            f"{WORKERS} simulated workers, {found.requests:,} requests{what}",
             Figure("time", found.seconds, "s", peer="bound", peer_value=found.bound, most=most),
             Figure("claims", found.claims),
             Figure("too soon", found.too_soon, most=0),
@@ -76,9 +63,7 @@ def _simulate(report: Report, requests: int) -> None:
         )
 
 
-def _crawl(
-    state: str, hosts: int, workers: int, *, kill: bool, shards: bool
-) -> tuple[Sequence[Hit], set[str]]:
+def _crawl(state: str, hosts: int, workers: int, *, kill: bool) -> tuple[Sequence[Hit], set[str]]:
     """Crawl hosts with 1 to 8 feeds each; return the log of the web, and what was to be asked."""
     feed = Reply(rss("Blog", ["One"]), content_type="application/rss+xml", delay=DELAY)
     robots = Reply("User-agent: *\n", delay=DELAY)
@@ -100,7 +85,6 @@ def _crawl(
                 project=PROJECT,
                 sources=sources,
                 settings={"WALSH_STATE_URL": state, "LOG_LEVEL": "WARNING"},
-                arguments={"shard": f"{number}/{workers}"} if shards else {},
             )
             for number in range(1, workers + 1)
         ]

@@ -20,7 +20,6 @@ from walsh_scrapy.policy.claims import (
 from walsh_scrapy.policy.frontier import Frontier, Rank
 from walsh_scrapy.policy.hosttimes import LEASE_MARGIN, HostTimes
 from walsh_scrapy.policy.pacing import Claim, Exchange, GiveBack, Lease, Release, after
-from walsh_scrapy.sources import in_shard
 
 SPACING = 1.0
 SERVICE = 0.3
@@ -36,7 +35,6 @@ class Fleet:
     slow: float = 0.0
     slower: float = 3.0
     dying: float = 0.0
-    shards: bool = False  #: static ones instead of claims
 
 
 @dataclass
@@ -103,10 +101,6 @@ class Simulation:
                 lost += (ideal - worker.dies) / worker.service
         self.outcome = Outcome(0.0, max(longest, ideal * requests / max(1.0, requests - lost)))
         self._ended: dict[str, float] = {}
-        if fleet.shards:
-            for number, worker in enumerate(self._workers, 1):
-                mine = (each for each in in_order if in_shard(each.host, number, fleet.workers))
-                self._take(worker, mine, 0.0)
 
     def run(self) -> Outcome:
         """Let every worker act whenever it has something to do, until all is done."""
@@ -131,16 +125,14 @@ class Simulation:
             self._end_exchange(worker, now)
         if now >= worker.beat:
             self._renew(worker, now)
-        if not self._fleet.shards:
-            self._claim(worker, now)
+        self._claim(worker, now)
         if picked := worker.frontier.pop(now):
             return self._send(worker, picked[0], now)
         ready_at = worker.frontier.next_at()
         if ready_at is not None:
             return max(ready_at, now + 1e-6)
         # Hosts of the dead may become free; in a real run hosts of the living too.
-        is_over = self._fleet.shards or not any(self._work.values())
-        return None if is_over else now + 1.0
+        return now + 1.0 if any(self._work.values()) else None
 
     def _renew(self, worker: _Worker, now: float) -> None:
         worker.beat = now + BEAT_SECONDS
@@ -164,7 +156,7 @@ class Simulation:
             self._left -= each.requests
             yield each
 
-    def _take(self, worker: _Worker, hosts: Iterator[HostWork] | list[HostWork], now: float) -> int:
+    def _take(self, worker: _Worker, hosts: list[HostWork], now: float) -> int:
         taken = 0
         for each in hosts:
             before = self._rows[each.host]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from scrapy import Request, Spider
@@ -14,7 +13,6 @@ from walsh_scrapy.exceptions import StateUnavailable, refuse_to_start
 from walsh_scrapy.options import BadSetting, Options
 from walsh_scrapy.runtime.requests import Visit, set_visit, visit_of
 from walsh_scrapy.runtime.startup import check_gates
-from walsh_scrapy.sources import Kind, Source, SourcesError, parse_shard
 from walsh_scrapy.state.declared import DeclaredSources, Selection
 from walsh_scrapy.visits.due import DueSources, report
 
@@ -26,11 +24,12 @@ if TYPE_CHECKING:
     from scrapy.http import Response
 
     from walsh_scrapy.metadata.document import Document
+    from walsh_scrapy.sources import Kind, Source
     from walsh_scrapy.state.agenda import Counts
 
 
 #: Spider arguments of every SourcesSpider; docs/settings.md describes them.
-ARGUMENTS: Final = ("sources", "force", "only", "shard")
+ARGUMENTS: Final = ("sources", "force", "only")
 
 
 class DeclaringSpider(Spider):
@@ -48,10 +47,10 @@ class SourcesSpider(DeclaringSpider):
     """A spider over the sources of one kind.
 
     Arguments (``-a NAME=VALUE``): ``sources`` names another file than ``WALSH_SOURCES``;
-    ``force=1`` also visits sources that are not due yet; ``shard=I/N`` selects part I of N of the
-    hosts; ``only=TEXT`` selects the sources whose URL, name or tags contain TEXT. A subclass takes
-    others by its ``__init__``, or by a class attribute of the same name. Names that begin with an
-    underscore are Scrapyd's own. Any other argument is refused, because it is mistyped.
+    ``force=1`` also visits sources that are not due yet; ``only=TEXT`` selects the sources whose
+    URL, name or tags contain TEXT. A subclass takes others by its ``__init__``, or by a class
+    attribute of the same name. Names that begin with an underscore are Scrapyd's own. Any other
+    argument is refused, because it is mistyped.
     """
 
     kind: ClassVar[Kind]
@@ -67,7 +66,6 @@ class SourcesSpider(DeclaringSpider):
         super().__init__(*args, **arguments)
         self.force = str(arguments.get("force", "0")).lower() in ("1", "true", "yes", "on")
         self.only = arguments.get("only", "")
-        self.part = (1, 1)
         self._sources: DeclaredSources | None = None
 
     @classmethod
@@ -77,10 +75,9 @@ class SourcesSpider(DeclaringSpider):
         try:
             cls._check_arguments(arguments)
             check_gates(crawler.settings)
-            spider.part = parse_shard(arguments.get("shard", "1/1"))
             options = Options.from_settings(crawler.settings)
             spider.sources_file = arguments.get("sources") or options.sources
-        except (BadSetting, SourcesError) as error:
+        except BadSetting as error:
             refuse_to_start(error, log_file=crawler.settings["LOG_FILE"])
         return spider
 
@@ -91,7 +88,7 @@ class SourcesSpider(DeclaringSpider):
         if crawl.sources_file is None:
             raise ValueError(f"{self} has no sources file; make it with from_crawler")
         if self._sources is None:
-            chosen = Selection(crawl.sources_file.id, self.kind, *self.part, self.only)
+            chosen = Selection(crawl.sources_file.id, self.kind, self.only)
             self._sources = DeclaredSources(crawl.context.state.declared, chosen)
         return self._sources
 
@@ -132,7 +129,7 @@ class SourcesSpider(DeclaringSpider):
         if not self.only or counts.due or counts.later or counts.gone:
             return
         store = Crawl.of(self.crawler).context.state.declared
-        if not store.count(replace(chosen, index=1, count=1)):
+        if not store.count(chosen):
             file = self.sources_file
             self.logger.warning("%s: no source of kind %s has %r", file, self.kind, self.only)
 

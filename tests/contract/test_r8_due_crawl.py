@@ -101,19 +101,6 @@ def test_a_source_that_is_another_kind_now_is_read_anew(loopback_web, crawl, aga
     assert [item["url"] for item in second.items] == ["http://blog.example/a"]
 
 
-def test_arguments_choose_and_unknown_ones_are_accepted(loopback_web, crawl):
-    hosts = [f"h{number}.example" for number in range(8)]
-    web = loopback_web(*map(site, hosts))
-    sources = [f"http://{host}/feed" for host in hosts]
-    first, second = (
-        crawl(web, sources=sources, arguments={"shard": f"{part}/2", "_job": "6487ec"})
-        for part in (1, 2)
-    )
-    asked = [{hit.host for hit in each.log} for each in (first, second)]
-    assert asked[0] | asked[1] == set(hosts)
-    assert not asked[0] & asked[1]
-
-
 def test_a_clock_that_was_wrong_once_delays_no_source_for_years(loopback_web, crawl):
     page = Reply("<html>", content_type="text/html")
     pages = {"page": page, "llms.txt": Reply("# S\n\n- [One](/one)\n")}

@@ -123,8 +123,8 @@ def test_the_lowest_log_level(loopback_web, crawl):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"shard": "3/2"}, ["3/2"]),
-        ({"onyl": "blog", "_job": "7"}, ["onyl", "feeds", "did you mean only?", "shard"]),
+        ({"shard": "1/2"}, ["shard is no argument of the spider feeds: sources, force, only"]),
+        ({"onyl": "blog", "_job": "7"}, ["onyl", "feeds", "did you mean only?", "force"]),
     ],
 )
 def test_a_bad_argument(loopback_web, crawl, arguments, words):

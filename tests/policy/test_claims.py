@@ -118,7 +118,7 @@ def test_what_is_put_off_may_be_said_with_the_end_of_an_exchange_by_the_holder_a
         assert after(theirs, end, 150.0).put_off_at == 0.0
 
 
-@pytest.mark.parametrize("fleet", [{}, {"slow": 0.2}, {"dying": 0.3}, {"shards": True}])
+@pytest.mark.parametrize("fleet", [{}, {"slow": 0.2}, {"dying": 0.3}])
 def test_a_fleet_asks_for_everything_once_and_for_nothing_too_soon(fleet):
     found = Simulation(hosts_of(1500, 60), Fleet(20, **fleet)).run()
     lost = found.requests - 1500 if "dying" in fleet else 0

@@ -6,10 +6,8 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from walsh_scrapy.sources import Source, SourcesError, in_shard, load_sources, parse_shard
+from walsh_scrapy.sources import Source, SourcesError, load_sources
 from walsh_scrapy.sources.opml import DEEPEST, read_opml
 
 
@@ -434,30 +432,3 @@ def test_a_missing_file_a_folder_and_an_unreadable_one(tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "read_bytes", denied)
     with pytest.raises(SourcesError, match=r"s\.toml: it cannot be read: Permission denied"):
         load_sources(tmp_path / "s.toml")
-
-
-@given(st.text(), st.integers(1, 20))
-def test_every_host_is_in_exactly_one_shard(host, count):
-    assert sum(in_shard(host, index, count) for index in range(1, count + 1)) == 1
-
-
-def test_shards_are_the_same_on_every_machine():
-    hosts = [f"host{number}.example" for number in range(1000)]
-    sizes = [sum(in_shard(host, index, 4) for host in hosts) for index in range(1, 5)]
-    assert sizes == [249, 248, 257, 246]
-    assert in_shard("example.com", 1, 1)
-
-
-@pytest.mark.parametrize(("text", "shard"), [("1/1", (1, 1)), ("2/8", (2, 8)), (" 3/3 ", (3, 3))])
-def test_parse_shard(text, shard):
-    assert parse_shard(text) == shard
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["", "1", "0/2", "3/2", "-1/2", "1/0", "1/2/3", "a/b", "1 / 2", "1.0/2", "9" * 5000 + "/1"],
-)
-def test_a_wrong_shard_is_refused_in_one_line(text):
-    with pytest.raises(SourcesError, match=r"is not I/N with I from 1 to N") as caught:
-        parse_shard(text)
-    assert len(str(caught.value)) < 200

@@ -7,13 +7,11 @@ from pathlib import Path
 from threading import Event, Thread
 
 import pytest
-from sqlalchemy import select
 
 from tests.helpers.records import SOURCE, entry_of, make_state
 from walsh_scrapy.state import State, StateError
 from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
-from walsh_scrapy.state.tables import choices
 
 
 @pytest.fixture
@@ -106,14 +104,3 @@ def test_a_copy_is_said_once_and_the_state_that_it_was_made_from_stays_silent(fi
     assert f"{copied} is another file than the last crawl opened" in said
     assert "its last run began at 2026-05-23 06:00:00 UTC" in said
     assert [noticed(copied), noticed(file)] == ["", ""]
-
-
-def test_a_restored_state_is_said_once_on_both_databases(opened, rows):
-    state, other = opened(), opened()
-    assert state.backups.notice() == ""
-    state.backups.mark_restored(1779516000.0)
-    said = state.backups.notice()
-    assert "was restored from a backup of 2026-05-23 06:00:00 UTC; entries, visits" in said
-    assert [other.backups.notice(), state.backups.notice()] == ["", ""]
-    (found,) = rows(select(choices.c.value).where(choices.c.name == "file"))
-    assert "restored" not in found[0]

@@ -116,7 +116,7 @@ def test_a_sync_that_broke_off_is_done_again(monkeypatch, state, file, synced):
     assert [*held(state, found.id)] == [Source("http://a.example/feed")]
 
 
-def test_a_list_and_pauses_and_kinds_and_shards(state, tmp_path, clock):
+def test_a_list_and_pauses_and_kinds(state, tmp_path, clock):
     file = tmp_path / "sources.txt"
     urls = [f"http://h{number}.example/" for number in range(20)]
     file.write_text("\n".join(["# all", *urls[:10], urls[10] + "  # ten", *urls[11:], ""]))
@@ -125,11 +125,9 @@ def test_a_list_and_pauses_and_kinds_and_shards(state, tmp_path, clock):
     assert [each.url for each in held(state, found.id)] == urls
     file.write_text("\n".join(urls[1:]))
     assert state.sync(file, NOW).changes[:3] == (0, 0, 1)
-    parts = [Selection(found.id, "feed", index, 3) for index in (1, 2, 3)]
-    chosen = [[each.url for each in state.declared.each(part)] for part in parts]
-    assert sorted(itertools.chain(*chosen)) == sorted(urls[1:])
-    agendas = [state.agenda(part, TERMS).hosts()[1].due for part in parts]
-    assert agendas == [state.declared.count(part) for part in parts] == [*map(len, chosen)]
+    feeds = Selection(found.id, "feed")
+    assert [each.url for each in state.declared.each(feeds)] == urls[1:]
+    assert state.agenda(feeds, TERMS).hosts()[1].due == state.declared.count(feeds) == 19
     assert state.declared.count(Selection(found.id, "llms")) == 0
 
 

@@ -48,7 +48,6 @@ def test_entries_are_ordered_by_first_seen_then_by_key(state):
     assert keys(state) == ["b", "y", "z", "c", "a"]
     assert keys(state, since=200.0) == ["c", "a"]
     assert keys(state, sources=(OTHER,)) == ["y", "a"]
-    assert keys(state, sources=(FEED, OTHER), kind="llms") == ["a"]
     assert keys(state, since=301.0) == []
 
 

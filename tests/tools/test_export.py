@@ -1,11 +1,10 @@
-"""Exports: OPML is the sources that were declared, and a database what the other formats have."""
+"""Exports: OPML is the sources that were declared, and entries are what runs exported."""
 
 import contextlib
 import io
 import json
-import sqlite3
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 from hypothesis import given
@@ -19,8 +18,6 @@ from walsh_scrapy.sources.loading import source_of
 from walsh_scrapy.sources.readers import read_opml_file
 from walsh_scrapy.state import State
 from walsh_scrapy.state.sourcerecord import SourceRecord
-from walsh_scrapy.tools.exits import CommandError
-from walsh_scrapy.tools.export import sqlite
 from walsh_scrapy.tools.export.entries import COLUMNS
 from walsh_scrapy.tools.export.export import Export
 from walsh_scrapy.tools.export.opml import export_sources
@@ -124,62 +121,6 @@ def state(url):
         yield state
 
 
-def tables_of(export, state, folder):
-    """How many entries were written, and the rows of both tables as dictionaries."""
-    file = folder / "made.sqlite"
-    with file.open("wb") as opened:
-        count = export.write_entries(opened, "sqlite", state)
-    with contextlib.closing(sqlite3.connect(file)) as database:
-        database.row_factory = sqlite3.Row
-        rows = [
-            [dict(row) for row in database.execute(f"SELECT * FROM {table} ORDER BY 1")]
-            for table in ("entries", "sources")
-        ]
-        assert database.execute("PRAGMA foreign_key_check").fetchall() == []
-    return count, *rows
-
-
-def test_a_database_has_flat_entries_and_their_sources(state, tmp_path):
-    count, entries, sources = tables_of(EXPORT, state, tmp_path)
-    written = io.BytesIO()
-    assert EXPORT.write_entries(written, "jsonl", state) == count == 2
-    for row, line in zip(entries, written.getvalue().splitlines(), strict=True):
-        item = json.loads(line)
-        lists = {
-            name: json.loads(row[name]) for name in ("authors", "tags", "source_tags", "also_in")
-        }
-        assert {name: value for name, value in (row | lists).items() if name != "key"} == item
-    assert [row["key"] for row in entries] == ["1", "2"]
-    first, second = sources
-    assert (first["url"], first["title"], first["fetched_at"]) == (
-        URL, "The A", "2026-05-23T06:00:00Z",
-    )  # fmt: skip
-    assert (second["url"], second["title"], second["failures"]) == (OTHER, None, 2)
-    assert (first["name"], first["tags"], first["folder"]) == (None, "[]", None)
-    (tmp_path / "s.opml").write_text(OPML)
-    _, _, (first, _) = tables_of(
-        replace(EXPORT, sources_file=str(tmp_path / "s.opml")), state, tmp_path
-    )
-    assert (first["name"], json.loads(first["tags"]), first["folder"]) == (
-        "A", ["News, all", "World", "x"], "News, all/World",
-    )  # fmt: skip
-    (tmp_path / "made.sqlite").unlink()
-    count, entries, sources = tables_of(replace(EXPORT, urls=(OTHER,)), state, tmp_path)
-    assert (count, entries, [row["url"] for row in sources]) == (0, [], [OTHER])
-    count, entries, sources = tables_of(replace(EXPORT, since=2e9, kind="feed"), state, tmp_path)
-    assert (count, [row["url"] for row in sources]) == (0, [URL])
-
-
-def test_each_entry_of_a_database_has_its_source_of_another_kind_or_forgotten(state, tmp_path):
-    state.sources.commit(SourceRecord(url=URL, kind="llms"))
-    feeds = replace(EXPORT, kind="feed")
-    count, _, sources = tables_of(feeds, state, tmp_path)
-    assert (count, [(row["url"], row["kind"]) for row in sources]) == (2, [(URL, "llms")])
-    state.sources.forget(URL)
-    count, _, sources = tables_of(feeds, state, tmp_path)
-    assert (count, [(row["url"], row["outcome"]) for row in sources]) == (2, [(URL, "new")])
-
-
 def exported(state, **options):
     written = io.BytesIO()
     replace(EXPORT, **options).write_entries(written, "jsonl", state)
@@ -209,7 +150,7 @@ def test_what_the_first_reading_of_a_source_had_is_marked_and_can_be_left_out(ur
         assert [each["title"] for each in exported(state, has_backfill=False)] == ["new"]
 
 
-def test_an_entry_of_two_sources_is_one_and_says_so(url, tmp_path):
+def test_an_entry_of_two_sources_is_one_and_says_so(url):
     def found(source, *titles):
         return [
             replace(entry(f"{source} {title}", source, title=title), page_key="p", title_key=title)
@@ -223,48 +164,15 @@ def test_an_entry_of_two_sources_is_one_and_says_so(url, tmp_path):
         also = {each["title"]: each["also_in"] for each in exported(state)}
         assert also == {"x": [third], "y": [OTHER]}
         assert [each["title"] for each in exported(state, urls=(OTHER,))] == ["y"]
-        count, _, sources = tables_of(replace(EXPORT, urls=(OTHER,)), state, tmp_path)
-        assert (count, [row["url"] for row in sources]) == (1, [URL, OTHER])
         state.sources.rename({third: OTHER})
         assert {each["title"]: each["also_in"] for each in exported(state)}["x"] == [OTHER]
         state.sources.rename({URL: OTHER})
         assert {each["title"]: each["also_in"] for each in exported(state)} == {"x": [], "y": []}
 
 
-def test_a_source_that_was_rewritten_has_one_url_in_an_export(url, tmp_path):
-    """Else a table has it twice, and its entries cannot be joined with its row in `sources`."""
+def test_a_source_with_a_new_spelling_has_one_url_in_an_export(url):
     with contextlib.closing(State(url)) as state:
         state.sources.commit(SourceRecord(url=URL, kind="feed"), [entry("1", URL, title="old")])
         state.sources.rename({URL: OTHER})
         state.sources.commit(SourceRecord(url=OTHER, kind="feed"), [entry("2", OTHER, title="new")])
         assert {each["source"] for each in exported(state)} == {OTHER}
-        _, entries, sources = tables_of(EXPORT, state, tmp_path)
-        assert {row["source"] for row in entries} == {row["url"] for row in sources} == {OTHER}
-
-
-def test_entries_are_chosen_by_their_own_date(url):
-    dates = {
-        "old": {"published": "2026-05-16T06:00:00Z", "updated": "2026-05-23T06:00:00Z"},
-        "new": {"published": "2026-05-17T06:00:00Z"},
-        "updated": {"updated": "2026-05-18T06:00:00Z"},
-        "undated": {},
-    }
-    found = [entry(title, URL, title=title, **given) for title, given in dates.items()]
-    with contextlib.closing(State(url)) as state:
-        state.sources.commit(SourceRecord(url=URL, kind="feed"), found)
-        since = datetime(2026, 5, 17, 6, tzinfo=UTC).timestamp()
-        titles = [each["title"] for each in exported(state, published_since=since)]
-        assert titles == ["new", "updated"]
-
-
-def test_a_database_that_cannot_be_made_is_one_sentence(state, monkeypatch):
-    written = io.BytesIO()
-    full = sqlite3.OperationalError("database or disk is full")
-
-    def refuse(*_):
-        raise full
-
-    monkeypatch.setattr(sqlite.sqlite3, "connect", refuse)
-    with pytest.raises(CommandError, match="disk is full"):
-        EXPORT.write_entries(written, "sqlite", state)
-    assert written.getvalue() == b""

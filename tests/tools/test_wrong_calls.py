@@ -9,10 +9,8 @@ from walsh_scrapy.testing.project import write_sources
 #: As typed after `scrapy`, with the exit status and words of the line.
 CALLS = [
     ("backup", 2, "give one file"),
-    ("backup -o a.zip --restore b.zip", 2, "give one of them"),
-    ("backup -o a.zip", 1, "there is no state at sqlite:///"),
-    ("backup -o a.zip --sources nowhere.toml", 1, "nowhere.toml: there is no such file"),
-    ("backup --restore nowhere.zip", 1, "nowhere.zip: No such file"),
+    ("backup -o -", 2, "needs a file: -o FILE"),
+    ("backup -o a.sqlite3", 1, "there is no state at sqlite:///"),
     ("crawl feed", 2, "there is no spider 'feed'; did you mean feeds?"),
     ("crawl nosuch", 2, "there is no spider 'nosuch'; there is feeds, llms"),
     ("discover", 2, "which URL? Example: "),
@@ -69,9 +67,6 @@ CALLS = [
     ("sources prune --failing soon", 2, "--failing: 'soon' is not a duration"),
     ("sources sync --failing 60d", 2, "to the list and to `prune`, not to `sync`"),
     ("export -o a.opml --no-backfill", 2, "--no-backfill selects entries"),
-    ("export -o a.csv --published-since soon", 2, "--published-since: 'soon' is not"),
-    ("export -o a.csv --failing", 2, "scrapy export -o failures.atom --failing"),
-    ("export -o a.atom --failing --since P1D", 2, "--since selects entries, but --failing"),
     ("sources show", 2, "takes a URL"),
     ("sources show http://a.exmple/", 1, "not a source, declared or in the state; did you mean"),
     ("sources prune --json", 2, "--json belongs to the list and to `show`"),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from scrapy.settings import Settings
 
 from walsh_scrapy.policy.wording import count_of, printable
-from walsh_scrapy.tools.command import WHEN, FileCommand
+from walsh_scrapy.tools.command import FileCommand
 from walsh_scrapy.tools.exits import usage_error
 
 if TYPE_CHECKING:
@@ -21,19 +21,17 @@ class Command(FileCommand):
     headline = "Export the entries that any run found, or the sources as OPML"
     description = (
         "Writes every entry in the state as the run that found it exported it, the first seen "
-        "first. The ending of FILE chooses the format: .jsonl (or .jl), .json, .csv, .xml or "
-        ".sqlite (or .db), a database with sources and entries as Datasette opens it; with "
+        "first. The ending of FILE chooses the format: .jsonl (or .jl), .json or .csv; with "
         ".opml the declared sources are written instead, and .atom is a feed of the newest 500 "
-        "entries, or with --failing of the sources in trouble. The file is written whole or "
-        "not at all. Exit status: 0, 1 if it cannot be done, 2 for a wrong call. "
-        "Examples: scrapy export -o entries.jsonl. "
-        "scrapy export -O week.csv --since P7D. scrapy export -o - --kind llms | jq .url"
+        "entries. The file is written whole or not at all. Exit status: 0, 1 if it cannot be "
+        "done, 2 for a wrong call. Examples: scrapy export -o entries.jsonl. "
+        "scrapy export -O week.csv --since P7D. scrapy export -o - | jq -r .url"
     )
     has_sources = True
     since = "only entries first seen since then"
     arguments: ClassVar = {
         "--format": {
-            "choices": ("jsonl", "json", "csv", "xml", "opml", "atom", "sqlite"),
+            "choices": ("jsonl", "json", "csv", "opml", "atom"),
             "help": "instead of the ending of FILE; jsonl for standard output unless given",
         },
         "--source": {
@@ -42,19 +40,10 @@ class Command(FileCommand):
             "default": [],
             "help": "only entries of this source (may be repeated)",
         },
-        "--published-since": {
-            "metavar": "WHEN",
-            "help": f"only entries whose own date is then or later: {WHEN}",
-        },
         "--no-backfill": {
             "action": "store_true",
             "help": "without what was there when its source was read for the first time",
         },
-        "--failing": {
-            "action": "store_true",
-            "help": "with .atom: sources that are gone, failing, refused or denied, not entries",
-        },
-        "--kind": {"choices": ("feed", "llms"), "help": "only entries of such sources"},
     }
 
     def execute(self, args: list[str], opts: argparse.Namespace) -> int:  # noqa: ARG002
@@ -65,15 +54,12 @@ class Command(FileCommand):
         target = self.target(opts)
         format_name = _format(target, opts.format)
         is_opml = format_name == "opml"
-        published = self.moment("published-since", opts.published_since)
         self._check_usage(opts, format_name)
         export = Export(
             settings=self.settings or Settings(),
             sources_file=opts.sources or self.options.sources,
             urls=opts.source,
-            kind=opts.kind,
             since=opts.since,
-            published_since=published,
             has_backfill=not opts.no_backfill,
         )
         output = open_output(target, replace=opts.output is None)
@@ -82,24 +68,17 @@ class Command(FileCommand):
                 count = export.write_sources(file, known)
         else:
             with output as file, self.state() as state:
-                if opts.failing:
-                    count = export.write_failures(file, state)
-                else:
-                    count = export.write_entries(file, format_name, state)
-        nouns = ("source", "sources") if is_opml or opts.failing else ("entry", "entries")
+                count = export.write_entries(file, format_name, state)
+        nouns = ("source", "sources") if is_opml else ("entry", "entries")
         self.say_written(count_of(count, *nouns), target)
         return 0
 
     def _check_usage(self, opts: argparse.Namespace, format_name: str) -> None:
         """Exit with status 2 and one line for options that have no meaning together."""
-        if opts.failing and format_name != "atom":
-            self.refuse("--failing makes a feed: scrapy export -o failures.atom --failing")
-        if opts.failing or format_name == "opml":
-            what = "--failing" if opts.failing else "an OPML file"
-            for name in ("since", "published_since", "no_backfill"):
-                if getattr(opts, name) not in (None, False):
-                    option = name.replace("_", "-")
-                    self.refuse(f"--{option} selects entries, but {what} lists sources; drop one")
+        for name in ("since", "no_backfill") if format_name == "opml" else ():
+            if getattr(opts, name) not in (None, False):
+                option = name.replace("_", "-")
+                self.refuse(f"--{option} selects entries, but an OPML file lists sources; drop one")
 
 
 def _format(target: str, chosen: str | None) -> str:

@@ -8,9 +8,6 @@ from walsh_scrapy.sources.source import (
     declaration,
     declared_urls,
     host_pauses,
-    in_shard,
-    parse_shard,
-    site_number,
     target_url,
     with_pauses,
 )
@@ -22,10 +19,7 @@ __all__ = [
     "declaration",
     "declared_urls",
     "host_pauses",
-    "in_shard",
     "load_sources",
-    "parse_shard",
-    "site_number",
     "target_url",
     "with_pauses",
 ]

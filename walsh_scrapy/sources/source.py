@@ -1,6 +1,5 @@
-"""What a declared source is (R6), and which of them one of several processes crawls."""
+"""What a declared source is (R6)."""
 
-import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ _FEED: Final = re.compile(r"\s*feed:(?:(//)|(?=https?://))", re.IGNORECASE)
 
 
 class SourcesError(ValueError):
-    """A URL, sources file or shard that cannot be used; the message is one line for operators."""
+    """A URL or sources file that cannot be used; the message is one line for operators."""
 
 
 class UnreadableSources(ValueError):
@@ -114,31 +113,3 @@ def target_url(url: object) -> str:
     if len(target) > LONGEST_DECLARED:
         raise SourcesError(f"{url[:80]!r}... is longer than {LONGEST_DECLARED} characters")
     return target
-
-
-_SHARD: Final = re.compile(r"([0-9]{1,6})/([0-9]{1,6})")
-
-
-def parse_shard(text: str) -> tuple[int, int]:
-    """Read `I/N`, part I of N, counted from 1. Raises SourcesError."""
-    found = _SHARD.fullmatch(text.strip())
-    if not found or not 1 <= int(found[1]) <= int(found[2]):
-        raise SourcesError(
-            f"shard={text[:40]!r} is not I/N with I from 1 to N; write for example shard=1/2"
-        )
-    return int(found[1]), int(found[2])
-
-
-def in_shard(host: str, index: int, count: int) -> bool:
-    """Return True if a host, as `host_of` spells it, is in part ``index`` (from 1) of ``count``.
-
-    It depends on the SHA-256 of the host alone: every machine gets the same answer, and all sources
-    of a host are in the same part.
-    """
-    return site_number(host) % count == index - 1
-
-
-def site_number(host: str) -> int:
-    """Return the first 56 bits of the SHA-256 of a host, which decide about its shard."""
-    digest = hashlib.sha256(host.encode("utf-8", "surrogatepass")).digest()
-    return int.from_bytes(digest[:7])

@@ -17,8 +17,8 @@ from sqlalchemy import bindparam, func, select, update
 
 from walsh_scrapy.policy.freshness import NEVER, growth
 from walsh_scrapy.policy.hosttimes import PaceBy
-from walsh_scrapy.policy.urls import host_of, url_key
-from walsh_scrapy.sources import Kind, Source, declared_urls, in_shard, site_number
+from walsh_scrapy.policy.urls import url_key
+from walsh_scrapy.sources import Kind, Source, declared_urls
 from walsh_scrapy.state.database import Store
 from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.state.tables import choices, declared
@@ -47,34 +47,22 @@ _FIND: Final = select(*SOURCE).where(
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Sources of one file: those of a kind, in part ``index`` (from 1) of ``count``.
-
-    Of them those whose URL, name or tags contain ``only``.
-    """
+    """Sources of one file: those of a kind whose URL, name or tags contain ``only``."""
 
     file: int
     kind: Kind
-    index: int = 1
-    count: int = 1
     only: str = ""
 
     def has(self, source: Source) -> bool:
         """Return True if a source of the file is one of them."""
         wanted = self.only.casefold()
         texts = (source.url, source.name or "", *source.tags)
-        return (
-            source.kind == self.kind
-            and in_shard(host_of(source.url), self.index, self.count)
-            and any(wanted in text.casefold() for text in texts)
-        )
+        return source.kind == self.kind and any(wanted in text.casefold() for text in texts)
 
     @property
     def where(self) -> list[ColumnElement[bool]]:
         """The conditions of the rows, but for ``only``."""
-        found = [declared.c.file == self.file, declared.c.kind == self.kind]
-        if self.count > 1:
-            found.append(declared.c.site % self.count == self.index - 1)
-        return found
+        return [declared.c.file == self.file, declared.c.kind == self.kind]
 
 
 class DeclaredStore(Store):
@@ -198,7 +186,6 @@ def row_of_source(key: int, source: Source) -> dict[str, Any]:
         "url_key": key,
         "url": source.url,
         "kind": source.kind,
-        "site": site_number(host_of(source.url)),
         "every": source.every.total_seconds() if source.every else 0.0,
         "pause": source.pause.total_seconds() if source.pause else None,
         "details": json.dumps(details, ensure_ascii=False) if any(details) else "",

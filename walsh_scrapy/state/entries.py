@@ -46,7 +46,6 @@ class EntryFilter:
     since: float | None = None  #: epoch seconds: first seen then or later
     #: URLs as they were declared, also of sources that had an entry of another; empty for all
     sources: tuple[str, ...] = ()
-    kind: str | None = None
     has_backfill: bool = True  #: False leaves out what the first reading of its source had
 
 
@@ -237,7 +236,5 @@ def _conditions(wanted: EntryFilter) -> Iterator[ColumnElement[bool]]:
         of_these = sightings.c.source.in_(wanted.sources)
         seen_there = entries.c.key.in_(select(sightings.c.key).where(of_these))
         yield or_(entries.c.source.in_(wanted.sources), seen_there)
-    if wanted.kind is not None:
-        yield entries.c.kind == wanted.kind
     if not wanted.has_backfill:
         yield not_(entries.c.backfill)

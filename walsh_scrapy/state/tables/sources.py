@@ -100,8 +100,6 @@ declared = Table(
     Column("position", Double, nullable=False),
     # Of the block that declares it; empty if there are several, whose values are merged.
     Column("hash", BigInteger),
-    # Of its declared host, for shards.
-    Column("site", BigInteger, nullable=False),
     Column("every", Double, nullable=False),
     Column("pause", Double),
     # JSON: its name, tags, page and folders; empty if it has none of them.
@@ -120,7 +118,7 @@ declared = Table(
     Index(
         "declared_by_host",
         *("file", "kind", "has_skips", "host", "fetched_at", "growth", "every", "asked"),
-        *("is_gone", "site", "position", "url_key"),
+        *("is_gone", "position", "url_key"),
     ),
 )
 

@@ -1,1 +1,0 @@
-"""``scrapy backup``: what another machine needs, in one file, and back (docs/state.md)."""
