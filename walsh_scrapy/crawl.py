@@ -23,7 +23,6 @@ from walsh_scrapy.politeness.inflight import InFlight
 from walsh_scrapy.politeness.prerequisites import Prerequisites
 from walsh_scrapy.politeness.putoff import PutOffHosts, Retries
 from walsh_scrapy.politeness.schedulerqueue import SchedulerQueue
-from walsh_scrapy.politeness.servers import Servers
 from walsh_scrapy.politeness.worker import Worker
 from walsh_scrapy.runtime.context import Context, Pauses
 from walsh_scrapy.runtime.denials import Denials
@@ -164,11 +163,6 @@ class Crawl:
         network = Network(self.settings, self.context, self.engine)
         self.crawler.signals.connect(network.spider_idle, signal=signals.spider_idle)
         return network
-
-    @cached_property
-    def servers(self) -> Servers:
-        """The addresses by which requests are paced, if they are."""
-        return Servers(self.context.options, self.network)
 
     @cached_property
     def in_flight(self) -> InFlight:

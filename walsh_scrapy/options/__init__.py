@@ -131,7 +131,6 @@ class Options:
     serial: bool = _flag(default=True)
     scope: Scope = _choice(default="declared", choices=get_args(Scope))
     pace_by: PaceBy = _choice(default=PaceBy.HOST, choices=tuple(PaceBy))
-    shared_networks: tuple[str, ...] = _setting(SettingsReader.networks)
     latency_factor: float = _number(default=1.0, low=0.0, high=1000.0)
     max_wait: float = _number(default=900.0, low=0.0, high=math.inf)
     connect_timeout: float = _number(default=10.0, low=0.1, high=60.0)

@@ -99,11 +99,6 @@ class Exchange:
         status = 0 if self.status in RETRIED_STATUSES else self.status
         return replace(self, status=status, retry_after=None, unreachable=False, for_robots=False)
 
-    @classmethod
-    def at_address(cls, spacing: float) -> Exchange:
-        """Return what any exchange means for an address of its host: only its end (decision 5)."""
-        return cls(interval=spacing, status=0, given_up=True)
-
 
 @dataclass(frozen=True, slots=True)
 class Lease:

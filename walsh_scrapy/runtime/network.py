@@ -95,28 +95,16 @@ class Network:
         """Return True if the environment names a proxy for a URL, which then looks up the name."""
         return url.partition(":")[0] in self._proxies and not proxy_bypass(host_of(url))
 
-    async def connect(
-        self,
-        endpoint: Endpoint,
-        *,
-        public_only: bool,
-        found: Addresses | NotConnected | None = None,
-    ) -> Stream:
+    async def connect(self, endpoint: Endpoint, *, public_only: bool) -> Stream:
         """Return a connection to an endpoint: an idle one, or a new one.
 
-        With ``public_only`` its address has to be public (decision 16). ``found`` is what came of
-        the look-up of its name, if it was looked up before: it is connected to no other address.
-        Raises Unreachable or an exception of Scrapy if the host gives no connection, MachineTrouble
-        if this machine does not, and what else ``Connections.open`` raises.
+        With ``public_only`` its address has to be public (decision 16). Raises Unreachable or an
+        exception of Scrapy if the host gives no connection, MachineTrouble if this machine does
+        not, and what else ``Connections.open`` raises.
         """
-        if isinstance(found, NotConnected):
-            raise self._failure(endpoint.host, found) from found
         stream = self.idle.take(endpoint)
-        if stream is not None and found is not None and stream.peer not in found.hosts:
-            stream.close()
-            stream = None
         if stream is None:
-            return await self._open(endpoint, public_only=public_only, found=found)
+            return await self._open(endpoint, public_only=public_only)
         if public_only and not (endpoint.proxy or is_public(stream.peer)):
             stream.close()
             check_public(endpoint.host, [stream.peer])
@@ -203,11 +191,9 @@ class Network:
                 reason = f"no host has answered through the proxy {proxy.host}: does it work?"
                 self._engine.machine_failed(reason)
 
-    async def _open(
-        self, endpoint: Endpoint, *, public_only: bool, found: Addresses | None
-    ) -> Stream:
+    async def _open(self, endpoint: Endpoint, *, public_only: bool) -> Stream:
         try:
-            stream = await self._connections.open(endpoint, found, public_only=public_only)
+            stream = await self._connections.open(endpoint, public_only=public_only)
         except NotConnected as error:
             raise self._failure(endpoint.host, error) from error
         self._connectivity.record_success()

@@ -64,7 +64,6 @@ class LoggedRequest(NamedTuple):
     redirected_by: str | None
     source: str | None  #: the declared source that a target was for
     waited: float = 0.0  #: seconds from `sent_at` until it was sent
-    address: str | None = None  #: that it was sent to, if its host was paced by that
 
     @property
     def ended(self) -> float:
