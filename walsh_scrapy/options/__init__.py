@@ -144,7 +144,6 @@ class Options:
     backoff_max: float
     min_revisit: float = _number(default=_DAY_SECONDS, low=0.0, high=30 * _DAY_SECONDS)
     log_days: int = _whole(default=30, low=1, high=400)
-    adaptive: bool = _flag(default=False)
     sources: str = _text(default="sources.toml")
     progress: Progress = _choice(default="auto", choices=get_args(Progress))
     summary: str = _setting(_file)
