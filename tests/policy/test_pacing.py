@@ -49,20 +49,17 @@ def test_what_the_blocklist_needs_waits_for_a_day_at_most(host, rank, for_blockl
 
 
 @pytest.mark.parametrize(
-    ("min_interval", "crawl_delay", "factor", "latency", "wanted"),
+    ("min_interval", "crawl_delay", "latency", "wanted"),
     [
-        (1.0, None, 1.0, 0.2, 1.0),
-        (1.0, 5.0, 1.0, 0.2, 5.0),
-        (1.0, 0.2, 1.0, 0.2, 1.0),  # a Crawl-delay below a second does not make us faster
-        (1.0, None, 1.0, 4.0, 4.0),  # a slow answer is a wish for room
-        (1.0, None, 0.0, 4.0, 1.0),
-        (3.0, 2.0, 1.0, 1.0, 3.0),
+        (1.0, None, 0.2, 1.0),
+        (1.0, 5.0, 0.2, 5.0),
+        (1.0, 0.2, 0.2, 1.0),  # a Crawl-delay below a second does not make us faster
+        (1.0, None, 4.0, 4.0),  # a slow answer is a wish for room
+        (3.0, 2.0, 1.0, 3.0),
     ],
 )
-def test_spacing_is_the_largest_of_what_is_asked(
-    min_interval, crawl_delay, factor, latency, wanted
-):
-    assert spacing(min_interval, crawl_delay, factor, latency) == wanted
+def test_spacing_is_the_largest_of_what_is_asked(min_interval, crawl_delay, latency, wanted):
+    assert spacing(min_interval, crawl_delay, latency) == wanted
 
 
 def test_spacing_counts_from_the_end_of_the_exchange():

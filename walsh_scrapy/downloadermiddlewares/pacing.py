@@ -111,8 +111,7 @@ class PacingMiddleware:
             yield bad_setting(
                 "AUTOTHROTTLE_ENABLED",
                 True,
-                "False beside PacingMiddleware, which "
-                "keeps the pauses; WALSH_LATENCY_FACTOR makes them longer for slow hosts",
+                "False beside PacingMiddleware, which keeps the pauses, longer ones for slow hosts",
             )
         if not number_of(settings, "DOWNLOAD_TIMEOUT", 0.0, low=0.0, high=math.inf):
             yield bad_setting("DOWNLOAD_TIMEOUT", 0, "above 0: a host is leased for that long")
@@ -218,9 +217,8 @@ class PacingMiddleware:
         return asked > 0.0 and times.is_spaced_by(asked)
 
     def _spacing(self, request: Request, latency: float = 0.0) -> float:
-        options, asked = self._context.options, marks_of(request).robots_interval
-        least = max(options.min_interval, self._pauses.before(request))
-        return spacing(least, asked, options.latency_factor, latency)
+        least = max(self._context.options.min_interval, self._pauses.before(request))
+        return spacing(least, marks_of(request).robots_interval, latency)
 
     def _give_back(self, request: Request, error: MachineTrouble | Denied) -> None:
         """Release the host of a request that was never sent: nothing is logged (decision 29)."""

@@ -122,7 +122,6 @@ class Options:
     signing_key: str = _text(default="")
     signature_agent: str = _setting(_signature_agent)
     signature_form: SignatureForm = _choice(default="dictionary", choices=get_args(SignatureForm))
-    signature_lifetime: int = _whole(default=60, low=15, high=3600)
     blocklist_url: str
     blocklist_schema_url: str
     blocklist_file: str = _text(default="")
@@ -131,10 +130,7 @@ class Options:
     serial: bool = _flag(default=True)
     scope: Scope = _choice(default="declared", choices=get_args(Scope))
     pace_by: PaceBy = _choice(default=PaceBy.HOST, choices=tuple(PaceBy))
-    latency_factor: float = _number(default=1.0, low=0.0, high=1000.0)
     max_wait: float = _number(default=900.0, low=0.0, high=math.inf)
-    connect_timeout: float = _number(default=10.0, low=0.1, high=60.0)
-    max_idle_connections: int = _whole(default=32, low=0, high=512)
     robots_ttl: float = _number(default=_DAY_SECONDS, low=1.0, high=_DAY_SECONDS)
     robots_unreachable: RobotsUnreachable = _choice(
         default="allow", choices=get_args(RobotsUnreachable)

@@ -17,7 +17,7 @@ from walsh_scrapy.policy.reasons import Connectivity
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.runtime.engine import PerLoop
 from walsh_scrapy.runtime.messages import server_of
-from walsh_scrapy.wire.connections import Connections, check_public
+from walsh_scrapy.wire.connections import CONNECT_SECONDS, Connections, check_public
 from walsh_scrapy.wire.idle import IdleConnections
 from walsh_scrapy.wire.names import Names
 from walsh_scrapy.wire.tls import VERSIONS, Tls, TlsStream
@@ -39,7 +39,8 @@ if TYPE_CHECKING:
 
 #: Shared by all serial crawls of this process, because R4 allows one connection in it.
 _SERIAL: Final = PerLoop(lambda: IdleConnections(1, alone=True))
-
+#: Connections that a crawl which is not serial keeps idle.
+_MOST_IDLE: Final = 32
 
 #: Turns of the event loop within which the next request begins its connection, if it is ready: it
 #: passes the engine, the gates and the handler.
@@ -55,7 +56,6 @@ class Network:
     """The connections that all requests of a crawl share."""
 
     def __init__(self, settings: BaseSettings, context: Context, engine: Engine) -> None:
-        options = context.options
         self._engine = engine
         self._clock = context.clock
         self._connectivity = Connectivity()
@@ -64,15 +64,15 @@ class Network:
         uses_proxies = settings.getbool("HTTPPROXY_ENABLED")
         self._proxies = getproxies() if uses_proxies else {}
         self._tls = _tls_of(settings)
-        self._connections = Connections(self._names, self._tls, options.connect_timeout)
-        self._is_serial, self._most_idle = options.serial, options.max_idle_connections
+        self._connections = Connections(self._names, self._tls, CONNECT_SECONDS)
+        self._is_serial = context.options.serial
         self._may_send = asyncio.Event()
         self._may_send.set()
 
     @cached_property
     def idle(self) -> IdleConnections:
         """The connections that are kept alive; serial crawls have at most one together."""
-        return _SERIAL.get() if self._is_serial else IdleConnections(self._most_idle, alone=False)
+        return _SERIAL.get() if self._is_serial else IdleConnections(_MOST_IDLE, alone=False)
 
     def is_private(self, host: str) -> bool:
         """Return True if a connection was made to a host at an address that is not public."""

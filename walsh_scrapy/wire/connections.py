@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from walsh_scrapy.wire.stream import Stream
     from walsh_scrapy.wire.tls import Tls
 
+#: Seconds that the name, the connection and TLS of a host may take together (decision 28).
+CONNECT_SECONDS: Final = 10.0
 #: Seconds in which a proxy that has lost what is behind it closes a connection.
 PROXY_SECONDS: Final = 0.25
 

@@ -151,7 +151,6 @@ class RunFacts(NamedTuple):
     backoff_base: float = 0.0  #: seconds; 0 if not known
     backoff_max: float = 0.0
     force: bool = False  #: whether sources were asked that were not due
-    latency_factor: float = 0.0  #: of the duration of an exchange, which its pause is at least
 
     @property
     def is_of_another_bot(self) -> bool:
