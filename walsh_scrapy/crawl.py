@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from contextlib import suppress
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
 from scrapy import signals
@@ -74,7 +74,6 @@ class Crawl:
         self.retries = Retries()
         self.troubles = Troubles()
         self._clock = clock
-        self.summary: dict[str, Any] | None = None  #: of the run, made at its end
         # Scrapy makes another handler for the log after the extensions, one of which makes this.
         crawler.signals.connect(self.spider_opened, signal=signals.spider_opened)
         crawler.signals.connect(self.response_received, signal=signals.response_received)

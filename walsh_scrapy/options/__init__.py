@@ -100,14 +100,6 @@ def _state_url(read: SettingsReader, name: str) -> str:
     return "sqlite:///" + path.replace("%", "%25").replace("?", "%3F")
 
 
-def _file(read: SettingsReader, name: str) -> str:
-    """Return the path of a file to write; empty for none."""
-    path = read.text(name, default="")
-    if path and Path(path).is_dir():
-        raise bad_setting(PREFIX + name, path, "the path of a file")
-    return path
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """The ``WALSH_`` settings of a project, each under its name in lower case; times are seconds.
@@ -142,7 +134,6 @@ class Options:
     log_days: int = _whole(default=30, low=1, high=400)
     sources: str = _text(default="sources.toml")
     progress: Progress = _choice(default="auto", choices=get_args(Progress))
-    summary: str = _setting(_file)
     log_format: LogFormat = _choice(default="text", choices=get_args(LogFormat))
 
     @classmethod
