@@ -80,7 +80,6 @@ SETTINGS = {
     "serial": True,
     "scope": "declared",
     "pace_by": "host",
-    "latency_factor": 1.0,
     "robots_ttl": DAY,
     "robots_unreachable": "allow",
     "max_retries": 4,

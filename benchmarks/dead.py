@@ -4,7 +4,7 @@
 
 Of 40 hosts, 8 answer no SYN and the names of 4 get no answer. They are spread over the sources. The
 crawl is compared with one of the other 28 hosts alone. Goal: a dead host costs at most 10 s, which
-is the default of WALSH_CONNECT_TIMEOUT. The same crawl is then run again, and what it remembers of
+is what a host may take to connect. The same crawl is then run again, and what it remembers of
 the dead hosts makes them come last. The peer is plain Scrapy, which is killed after four minutes.
 """
 

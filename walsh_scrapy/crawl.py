@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from contextlib import suppress
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
 from scrapy import signals
@@ -23,7 +23,6 @@ from walsh_scrapy.politeness.inflight import InFlight
 from walsh_scrapy.politeness.prerequisites import Prerequisites
 from walsh_scrapy.politeness.putoff import PutOffHosts, Retries
 from walsh_scrapy.politeness.schedulerqueue import SchedulerQueue
-from walsh_scrapy.politeness.servers import Servers
 from walsh_scrapy.politeness.worker import Worker
 from walsh_scrapy.runtime.context import Context, Pauses
 from walsh_scrapy.runtime.denials import Denials
@@ -75,7 +74,6 @@ class Crawl:
         self.retries = Retries()
         self.troubles = Troubles()
         self._clock = clock
-        self.summary: dict[str, Any] | None = None  #: of the run, made at its end
         # Scrapy makes another handler for the log after the extensions, one of which makes this.
         crawler.signals.connect(self.spider_opened, signal=signals.spider_opened)
         crawler.signals.connect(self.response_received, signal=signals.response_received)
@@ -164,11 +162,6 @@ class Crawl:
         network = Network(self.settings, self.context, self.engine)
         self.crawler.signals.connect(network.spider_idle, signal=signals.spider_idle)
         return network
-
-    @cached_property
-    def servers(self) -> Servers:
-        """The addresses by which requests are paced, if they are."""
-        return Servers(self.context.options, self.network)
 
     @cached_property
     def in_flight(self) -> InFlight:

@@ -131,10 +131,7 @@ class DownloadHandler(BaseDownloadHandler):
 
     async def _response(self, request: Request, endpoint: Endpoint) -> Response:
         marks = marks_of(request)
-        stream = await self._network.connect(
-            endpoint, public_only=marks.public_only, found=marks.found
-        )
-        mark(request, connected=stream.peer)
+        stream = await self._network.connect(endpoint, public_only=marks.public_only)
         exchange = HttpExchange(stream)
         try:
             await self._network.may_send()

@@ -40,8 +40,8 @@ OF_R4_AND_R5: Final = (
     Mutant("request-rate", "R4", "ignores Request-rate", (
         Patch(_ACCESS, "RobotsFile.interval", "self.rate(now) or 0.0", "0.0"),
     )),
-    Mutant("latency-factor", "R4", "ignores WALSH_LATENCY_FACTOR", (
-        Patch(_PACING, "spacing", "latency_factor * latency", "0.0 * latency"),
+    Mutant("latency-factor", "R4", "ignores how long the last response took", (
+        Patch(_PACING, "spacing", "robots_interval or 0.0, latency)", "robots_interval or 0.0)"),
     )),
     Mutant("first-held-back", "R4", "holds back first requests for 3 s", (
         Patch(_GATE, "PacingMiddleware._lease", "timeout = self._in_flight.timeout(request)", """\

@@ -31,10 +31,7 @@ def test_a_crawl_whose_every_source_failed_does_not_exit_with_0(direct_web, craw
 def test_each_run_has_a_row_that_its_requests_and_entries_name(direct_web, crawl):
     web = direct_web(site("a.example"))
     crawl(web, sources=["http://a.example/feed"])
-    unwritable = {"WALSH_SUMMARY": "/dev/full"}
-    result = crawl(web, sources=["http://a.example/feed"], settings=unwritable)
-    assert result.exit_code == 1
-    assert "the summary /dev/full cannot be written: No space left on device" in result.stderr
+    result = crawl(web, sources=["http://a.example/feed"])
     assert "\x1b" not in result.stderr
     kept = rows_of(result, "SELECT id, spider, how, ended > begun, summary, versions FROM runs")
     assert [row[:4] for row in kept] == [(1, "feeds", "finished", 1), (2, "feeds", "finished", 1)]

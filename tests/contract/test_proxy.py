@@ -159,7 +159,7 @@ def test_a_proxy_through_which_nothing_comes_ends_the_run(
         result = crawl(
             loopback_web(),
             sources=sources,
-            settings=SETTINGS | {"DOWNLOAD_TIMEOUT": 1, "WALSH_CONNECT_TIMEOUT": 1},
+            settings=SETTINGS | {"DOWNLOAD_TIMEOUT": 1},
             environment=behind(proxy.getsockname()[1], "127.0.0.1"),
         )
         proxy.shutdown(socket.SHUT_RDWR)

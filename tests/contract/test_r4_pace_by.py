@@ -1,19 +1,10 @@
-"""R4 by registrable domain, and by address: hosts share spacing and lease, and no hold (5)."""
+"""R4 by registrable domain: hosts share spacing and lease, and no hold (decision 5)."""
 
 import json
-import time
-from contextlib import closing
-from dataclasses import replace
 
-import pytest
-
-from tests.helpers.sites import feed, judge, paths, refusal, site
-from walsh_scrapy.state import State
-from walsh_scrapy.state.auditrecord import GOES_ON
-from walsh_scrapy.testing.names import UNKNOWN, Answer
+from tests.helpers.sites import feed, judge, paths, site
 from walsh_scrapy.testing.politeness import assert_polite, violations
 from walsh_scrapy.testing.web import Reply
-from walsh_scrapy.tools.attest.audit import audit
 
 HOSTS = ("a.site-one.co.uk", "b.site-one.co.uk", "c.site-two.co.uk")
 SLOW = "User-agent: *\nCrawl-delay: 2\n"
@@ -92,57 +83,3 @@ def test_by_host_as_it_is_by_default_they_are_not_held_to_each_other(direct_web,
     result = crawl(web, sources=sources(*HOSTS))
     judge(result)
     assert violations(result.log, pace_by=domain)
-
-
-SERVER = "127.0.9.9"
-BY_ADDRESS = {"WALSH_PACE_BY": "address"}
-
-
-def server(host):
-    """What the judge takes as one: two of the hosts are at one address."""
-    return host if host == HOSTS[2] else SERVER
-
-
-@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
-def test_by_address_names_of_one_server_are_never_asked_too_soon_nor_at_once(
-    direct_web, crawl, tmp_path, database, request
-):
-    """Two crawls on one state: only the state can prevent that both ask at the same time."""
-    state = f"sqlite:///{tmp_path / 'state.sqlite3'}"
-    if database == "postgresql":
-        state = request.getfixturevalue("postgresql_url")
-    a, b, c = HOSTS
-    slow, answer = feed(delay=0.3), Answer((SERVER,))
-    shared = (replace(site(host, feed=slow), dns=answer) for host in (a, b))
-    web = direct_web(*shared, site(c))
-    settings = BY_ADDRESS | {"WALSH_STATE_URL": state}
-    parts = (a, c), (b,)
-    running = [crawl.start(web, sources=sources(*part), settings=settings) for part in parts]
-    results = [each.wait() for each in running]
-
-    assert [result.exit_code for result in results] == [0, 0]
-    assert_polite(web.log, serial=False, pace_by=server)
-    assert sorted(map(server, (hit.host for hit in web.log))) == [SERVER] * 4 + [c] * 2
-    with closing(State(state)) as opened, opened.log() as log:
-        audited = audit(log, time.time() + GOES_ON)
-        addresses = {row.address for row in log.requests_by_time(audited.bounds)}
-    assert addresses == {SERVER, web.address(c)}
-    assert not audited.findings.total().found
-
-
-def test_by_address_a_network_that_many_names_share_is_excepted(direct_web, crawl):
-    answer = Answer((SERVER,))
-    gone = replace(site("gone.example"), dns=UNKNOWN)
-    web = direct_web(*(replace(site(host), dns=answer) for host in HOSTS), gone)
-    shared = {"WALSH_SHARED_NETWORKS": "127.0.9.0/24, 2001:db8::/32"}
-    result = crawl(web, sources=sources(*HOSTS, gone.host), settings=BY_ADDRESS | shared)
-    judge(result)
-    assert "the DNS has no address for gone.example" in result.stderr
-    assert len(result.log) == 2 * len(HOSTS)
-    assert violations(result.log, pace_by=lambda _: SERVER)
-
-
-def test_by_address_a_crawl_behind_a_proxy_is_refused(loopback_web, crawl):
-    web = loopback_web(site(HOSTS[0]))
-    said = refusal(crawl(web, sources=sources(HOSTS[0]), settings=BY_ADDRESS))
-    assert "WALSH_PACE_BY is 'address', but has to be 'host' or 'domain' with http_proxy" in said

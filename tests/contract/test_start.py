@@ -53,7 +53,6 @@ def test_a_wrong_sources_file(loopback_web, crawl, tmp_path, name, text, words):
         ("WALSH_STATE_URL", "sqlite:////tmp/\udcff.sqlite3", ["a line of text"]),
         ("LOG_LEVEL", "loud", ["INFO"]),
         ("WALSH_BLOCKLIST_URL", "", ["Walsh-Research identity", "R3"]),
-        ("WALSH_SUMMARY", "/tmp", ["the path of a file"]),
         ("DOWNLOAD_DELAY", "soon", ["DOWNLOAD_DELAY", "number"]),
         ("DOWNLOAD_DELAY", "nan", ["DOWNLOAD_DELAY", "number"]),
         ("DOWNLOAD_TIMEOUT", "-5", ["DOWNLOAD_TIMEOUT", "at least 0"]),

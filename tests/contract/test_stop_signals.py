@@ -46,8 +46,7 @@ def test_a_signal_at_any_moment_ends_the_run_in_order(direct_web, crawl, sent, w
     robots = {"robots": hang} if when == "/robots.txt" else {"feed": hang}
     web = direct_web(site("a.example", **robots), site("b.example", **robots))
     sources = ["http://a.example/feed", "http://b.example/feed"]
-    told = {"LOG_LEVEL": "DEBUG", "WALSH_SUMMARY": crawl.folder / "summary.json"}
-    running = crawl.start(web, sources=sources, settings=told)
+    running = crawl.start(web, sources=sources, settings={"LOG_LEVEL": "DEBUG"})
     if when.startswith("/"):
         wait_until(web, lambda: any(hit.path == when for hit in web.log))
     else:
@@ -60,7 +59,8 @@ def test_a_signal_at_any_moment_ends_the_run_in_order(direct_web, crawl, sent, w
     assert result.exit_code == 0, result.stderr
     assert result.stats["finish_reason"] == "shutdown"
     assert "run shutdown; sources:" in result.stderr
-    summary = json.loads((crawl.folder / "summary.json").read_text("utf-8"))
+    ((kept,),) = rows_of(crawl, "SELECT summary FROM runs")
+    summary = json.loads(kept)
     assert summary["how"] == "shutdown"
     assert summary["due"] == summary["deferred"] + summary["not_reached"] == 2
     assert (result.folder / "items.jsonl").exists()

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.helpers.sites import LIST_URL, blocklist, judge, rows_of, site
+from tests.helpers.sites import LIST_URL, blocklist, judge, rows_of, site, trouble
 from walsh_scrapy.testing.names import REFUSED, Answer
 from walsh_scrapy.testing.site import Down
 from walsh_scrapy.testing.web import Certificate, Site, redirect
@@ -124,7 +124,7 @@ def test_a_host_without_tls_or_that_refuses_costs_one_attempt_a_run(direct_web, 
     )
     sources = [f"https://{host}/{name}" for host in NO_TLS for name in ("feed", *"abcd")]
     sources += ["http://blog.example/feed"]
-    settings = {"DOWNLOAD_TLS_MAX_VERSION": "TLSv1.2", "WALSH_CONNECT_TIMEOUT": 1.0}
+    settings = {"DOWNLOAD_TLS_MAX_VERSION": "TLSv1.2"} | trouble("ImpatientConnections")
     first = crawl(web, sources=sources, settings=settings)
     counts = {name: first.stats[f"walsh/sources/{name}"] for name in ("fetched", "failed")}
     assert counts == {"fetched": 1, "failed": 5}

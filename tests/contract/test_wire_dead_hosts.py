@@ -11,7 +11,7 @@ from walsh_scrapy.testing.site import Down
 from walsh_scrapy.testing.web import Reply, Site
 
 OPERATOR = Site("operator.example", "", {"/blocklist.json": blocklist()})
-SHORT = {"WALSH_CONNECT_TIMEOUT": 1.0, "WALSH_BLOCKLIST_URL": LIST_URL}
+SHORT = {"WALSH_BLOCKLIST_URL": LIST_URL} | trouble("ImpatientConnections")
 
 
 def outcomes(result):

@@ -18,7 +18,7 @@ from sqlalchemy import make_url, text
 from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.downloadermiddlewares import pacing
 from walsh_scrapy.politeness import worker
-from walsh_scrapy.runtime import isolated
+from walsh_scrapy.runtime import isolated, network
 from walsh_scrapy.runtime.isolated import IsolatedProcess
 from walsh_scrapy.state import claims, waiting
 from walsh_scrapy.state.claims import Claims
@@ -100,6 +100,13 @@ class ClockIsAhead(Extension):
     def __init__(self, crawler):
         now, ahead = time.time, crawler.settings.getfloat("CLOCK_AHEAD")
         time.time = lambda: now() + ahead
+
+
+class ImpatientConnections(Extension):
+    """A host has one second for its name, its connection and TLS together."""
+
+    def __init__(self, crawler):
+        network.CONNECT_SECONDS = 1.0
 
 
 class FullState(Extension):

@@ -1,6 +1,5 @@
 """When a source is due again: after the longest interval, at most 30 days (R8, decision 20)."""
 
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -14,12 +13,10 @@ from walsh_scrapy.policy.freshness import (
     LONGEST_REVISIT,
     NEVER,
     Due,
-    EntryHistory,
     Freshness,
     LastVisit,
     UpdateHints,
     due,
-    rare_interval,
 )
 from walsh_scrapy.visits.freshness import freshness_of
 
@@ -170,10 +167,6 @@ def test_no_visit_in_hours_and_on_days_to_skip(hours, days, moment, opens):
 SKIPPING = UpdateHints(2 * DAY, frozenset({12}))
 
 
-#: Something new three times in 90 days.
-RARE = EntryHistory(NOW - 400 * DAY, 3)
-
-
 @pytest.mark.parametrize(
     ("last", "decided"),
     [
@@ -194,11 +187,6 @@ RARE = EntryHistory(NOW - 400 * DAY, 3)
         (LastVisit(NOW, DAY, 9, is_resumed=True), Due(0.0, "resumed")),
         (LastVisit(NOW, hints=SKIPPING, is_resumed=True), Due(NOW + HOUR, "skip")),
         (LastVisit(NOW, is_gone=True), Due(NEVER, "gone")),
-        (LastVisit(NOW, history=RARE), Due(NOW + 15 * DAY, "adaptive")),
-        (LastVisit(NOW, server_interval=20 * DAY, history=RARE), Due(NOW + 20 * DAY, "server")),
-        (LastVisit(NOW, failures=1, history=RARE), Due(NOW + DAY, "failing")),
-        (LastVisit(NOW, is_resumed=True, history=RARE), Due(0.0, "resumed")),
-        (LastVisit(NOW, history=EntryHistory(NOW - 60 * DAY, 30)), Due(NOW + DAY, "operator")),
         # Written by a clock that is a little ahead, or by one that was wrong.
         (LastVisit(NOW + 60.0), Due(NOW + 60.0 + DAY, "operator")),
         (LastVisit(NOW + 2 * HOUR, server_interval=DAY), Due(0.0, "clock")),
@@ -235,31 +223,3 @@ def test_a_source_is_never_due_too_early_nor_after_the_latest_time(last, operato
         assert last.hints.opens(now) == now
     then = max(now, found.at)  # a time in the past means now; there may have been hours to skip
     assert due(last, operator_interval, then).at <= then, "it is due at the time that was returned"
-
-
-HISTORIES = st.builds(EntryHistory, st.floats(-1e10, 1e13), st.integers(0, 10_000))
-
-
-@given(VISITS, HISTORIES, SECONDS, st.floats(0.0, 500 * DAY))
-def test_a_history_only_makes_visits_rarer_and_by_30_days_at_most(last, history, operator, waited):
-    now = NOW + waited
-    before, found = due(last, operator, now), due(replace(last, history=history), operator, now)
-    assert before.at <= found.at
-    if found.rule == "adaptive":
-        assert NOW + operator < found.at <= NOW + LONGEST_REVISIT
-    if last.failures:
-        assert found == before
-
-
-@given(HISTORIES, st.integers(0, 100), st.floats(0.0, 1e13))
-def test_more_finds_never_make_visits_rarer(history, more, until):
-    often = replace(history, finds=history.finds + more)
-    assert 0.0 <= rare_interval(often, until) <= rare_interval(history, until) <= LONGEST_REVISIT
-
-
-@pytest.mark.parametrize(
-    ("days", "finds", "interval"),
-    [(0, 1, 0), (2, 1, 1), (20, 1, 10), (90, 1, 30), (900, 0, 30), (900, 3, 15), (900, 90, 0.5)],
-)
-def test_a_source_is_asked_twice_as_often_as_it_has_something_new(days, finds, interval):
-    assert rare_interval(EntryHistory(NOW - days * DAY, finds), NOW) == interval * DAY

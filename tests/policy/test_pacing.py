@@ -1,7 +1,6 @@
 """R4, R5 and decision 28: when a host may be asked again. All times are arguments."""
 
 import math
-from ipaddress import ip_network
 from random import Random
 
 import pytest
@@ -13,8 +12,6 @@ from walsh_scrapy.policy.hosttimes import (
     LEASE_MARGIN,
     QUIET_SECONDS,
     HostTimes,
-    Server,
-    host_name,
 )
 from walsh_scrapy.policy.pacing import (
     LONGEST_FOR_BLOCKLIST,
@@ -52,20 +49,17 @@ def test_what_the_blocklist_needs_waits_for_a_day_at_most(host, rank, for_blockl
 
 
 @pytest.mark.parametrize(
-    ("min_interval", "crawl_delay", "factor", "latency", "wanted"),
+    ("min_interval", "crawl_delay", "latency", "wanted"),
     [
-        (1.0, None, 1.0, 0.2, 1.0),
-        (1.0, 5.0, 1.0, 0.2, 5.0),
-        (1.0, 0.2, 1.0, 0.2, 1.0),  # a Crawl-delay below a second does not make us faster
-        (1.0, None, 1.0, 4.0, 4.0),  # a slow answer is a wish for room
-        (1.0, None, 0.0, 4.0, 1.0),
-        (3.0, 2.0, 1.0, 1.0, 3.0),
+        (1.0, None, 0.2, 1.0),
+        (1.0, 5.0, 0.2, 5.0),
+        (1.0, 0.2, 0.2, 1.0),  # a Crawl-delay below a second does not make us faster
+        (1.0, None, 4.0, 4.0),  # a slow answer is a wish for room
+        (3.0, 2.0, 1.0, 3.0),
     ],
 )
-def test_spacing_is_the_largest_of_what_is_asked(
-    min_interval, crawl_delay, factor, latency, wanted
-):
-    assert spacing(min_interval, crawl_delay, factor, latency) == wanted
+def test_spacing_is_the_largest_of_what_is_asked(min_interval, crawl_delay, latency, wanted):
+    assert spacing(min_interval, crawl_delay, latency) == wanted
 
 
 def test_spacing_counts_from_the_end_of_the_exchange():
@@ -298,22 +292,3 @@ def test_a_server_error_of_robots_txt_slows_its_host_too_and_a_lost_lease_change
     slow = after_statuses(500, 500)
     silent = Exchange(interval=1.0, status=0, unreachable=True)
     assert after(slow, Release(silent, BACKOFF, ""), 9 * DAY).spacing_with() == 4.0
-
-
-@pytest.mark.parametrize(
-    ("addresses", "excepted", "rows"),
-    [
-        (["192.0.2.2", "192.0.2.1", "192.0.2.2"], [], ("@192.0.2.1", "@192.0.2.2")),
-        (["2001:DB8:0::1", "fe80::1%eth0"], [], ("@2001:db8::1", "@fe80::1")),
-        (["::ffff:192.0.2.1", "192.0.2.1"], [], ("@192.0.2.1",)),
-        (["192.0.2.1", "2001:db8::1"], ["192.0.2.0/24"], ("@2001:db8::1",)),
-        (["192.0.2.1", "2001:db8::1"], ["192.0.2.1/32", "2001:db8::/32"], ()),
-        ([], [], ()),
-    ],
-)
-def test_the_addresses_of_a_server_have_one_spelling_each(addresses, excepted, rows):
-    server = Server.at(addresses, 1.0, [ip_network(each) for each in excepted])
-    assert server.rows == rows
-    named = {server.address(each) for each in addresses} - {None}
-    assert named == set(map(host_name, rows)), "as the log has it"
-    assert server.address("203.0.113.1") is None

@@ -52,8 +52,8 @@ NOW = 1_800_000_000.5
 TIMES = ';created=1800000000;expires=1800000060;tag="web-bot-auth"'
 
 
-def signer(form="dictionary", lifetime=60, key=KEY):
-    return RequestSigner(key=key, agent=AGENT, form=form, lifetime=lifetime)
+def signer(form="dictionary", key=KEY):
+    return RequestSigner(key=key, agent=AGENT, form=form)
 
 
 def lowered(fields):
@@ -156,7 +156,7 @@ def test_the_authority_is_the_host_as_it_is_sent(host, authority):
 
 
 def test_a_signature_counts_for_its_lifetime_and_for_clocks_that_are_a_little_slow():
-    fields = signer(lifetime=60).fields("example.com", NOW, "x")
+    fields = signer().fields("example.com", NOW, "x")
     for now in (NOW - 5, NOW, NOW + 54):
         assert verified(fields, now=now) == THUMBPRINT
     refused("created .* after the request came", fields, now=NOW - 6)

@@ -14,7 +14,6 @@ from sqlalchemy import text
 
 from tests.helpers.records import BACKOFF, RECORD, entry_of
 from walsh_scrapy.options import Options
-from walsh_scrapy.policy.freshness import EntryHistory
 from walsh_scrapy.policy.pacing import Exchange
 from walsh_scrapy.state import State, StateError
 from walsh_scrapy.state import entries as state_entries
@@ -153,16 +152,6 @@ def test_an_entry_counts_for_each_source_that_has_it(state):
     assert state.sources.entry_totals() == {FEED: (2, 200.0), OTHER: (1, 200.0)}
     state.sources.commit(source(OTHER), [entry("b", OTHER, 400.0), entry("c", OTHER, 400.0)])
     assert state.sources.entry_totals() == {FEED: (2, 200.0), OTHER: (2, 400.0)}
-
-
-def test_the_history_of_a_source_is_that_of_its_last_90_days(state):
-    day = 86_400.0
-    seen = {"a": 1.0, "b": 1.0, "c": 10.0 * day, "d": 110.0 * day, "e": 110.0 * day, "f": 119 * day}
-    found = [entry(name, first_seen=moment) for name, moment in seen.items()]
-    state.sources.commit(source(fetched_at=120.0 * day), found)
-    state.sources.commit(source(OTHER, fetched_at=50.0 * day), [entry("g", OTHER, 5.0)])
-    assert state.sources.histories() == {FEED: EntryHistory(1.0, 2), OTHER: EntryHistory(5.0, 1)}
-    assert state.sources.histories(OTHER) == {OTHER: EntryHistory(5.0, 1)}
 
 
 def test_a_forgotten_source_starts_again_and_its_entries_stay_known(state):

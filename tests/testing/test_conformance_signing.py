@@ -30,7 +30,7 @@ def request(scheme, host=HOST, headers=()):
 
 def signed(*, to=HOST, host=HOST, late=0, key=KEY, form="dictionary", scheme="https", **fields):
     """Return a request to a host with a signature for that or for another one."""
-    signer = RequestSigner(key=key, agent="https://bot.example/", form=form, lifetime=60)
+    signer = RequestSigner(key=key, agent="https://bot.example/", form=form)
     given = signer.fields(to, NOW - late, f"nonce {late} {to}") | fields
     headers = (("Host", host), *((name, value) for name, value in given.items() if value))
     return request(scheme, host, headers)

@@ -156,7 +156,7 @@ def generated(url, random, token):
     settings = {
         "user_agent": USER_AGENT, "ua_token": token, "serial": token == UA_TOKEN, "pace_by": "host",
         "log_days": 30, "robots_unreachable": "allow", "backoff_base": 2.0, "backoff_max": 300.0,
-        "latency_factor": 1.0, "declared": hash_of(declared),
+        "declared": hash_of(declared),
     }  # fmt: skip
     sent, ran, at, asked = [], [], BEGIN + 3600.0, {}
     for number in range(1, 40):

@@ -15,7 +15,6 @@ from scrapy.settings import Settings
 from tests.helpers import ROOT
 from tests.helpers.records import entry_of
 from walsh_scrapy.options import Options
-from walsh_scrapy.policy.freshness import EntryHistory
 from walsh_scrapy.policy.timestamps import rfc3339
 from walsh_scrapy.sources import Source
 from walsh_scrapy.state import State
@@ -87,13 +86,6 @@ def test_every_and_the_server_decide_when_a_source_is_due():
     assert not next_visit(record(due_at=0.0), None, DAY, NOW).is_due
     asked = next_visit(record(asked_interval=7200.0), Source(URL), 3600.0, NOW)
     assert (asked.is_due, asked.rule, asked.at) == (False, "server", NOW + 3600)
-
-
-def test_a_rare_source_says_by_what_history():
-    visited, history = record(fetched_at=NOW - DAY), EntryHistory(NOW - 41 * DAY, 2)
-    rare = next_visit(visited, Source(URL), DAY, NOW, history)
-    assert (rare.rule, rare.at) == ("adaptive", NOW + 9 * DAY)
-    assert rare.why == "every 10 d, because it had something new 2 times in 40 d"
 
 
 def test_the_next_visit_is_after_the_hours_to_skip():
@@ -282,4 +274,4 @@ def test_the_fields_of_json_and_their_rules_are_those_of_the_docs():
     assert re.findall(r"^\| `(\w+)`", fields, re.MULTILINE) == list(row.as_dict())
     rows = re.search(r"\n((?:\|.+\n)+)\n", rules)[1]
     named = re.findall(r"`(\w+)`", "".join(row.split("|")[1] for row in rows.splitlines()))
-    assert len(set(named)) == len(named) == 12
+    assert len(set(named)) == len(named) == 11

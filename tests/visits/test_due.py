@@ -57,7 +57,7 @@ def worker_and_queue():
     """Return a worker and its queue, and what tells it how many workers there are."""
     agenda = SimpleNamespace(hosts=lambda: ([HostWork("later.example", 1)], {}))
     context = SimpleNamespace(
-        options=SimpleNamespace(min_revisit=None, adaptive=False),
+        options=SimpleNamespace(min_revisit=None),
         clock=FakeClock(1e9),
         state=SimpleNamespace(agenda=lambda _chosen, _terms: agenda),
         late_hosts=frozenset(),

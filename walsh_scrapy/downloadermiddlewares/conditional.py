@@ -99,9 +99,7 @@ class ConditionalMiddleware:
         if record is None:
             return None
         now, options = self._context.clock.now(), self._context.options
-        store, url = self._context.state.sources, record.url
-        history = store.histories(url).get(url) if options.adaptive else None
-        due_at = record.due(source.revisit_interval(options.min_revisit), now, history).at
+        due_at = record.due(source.revisit_interval(options.min_revisit), now).at
         if due_at > now and not self._is_forced():
             raise NotDue(due_at)
         if record.validator_url is None or record.kind != source.kind:

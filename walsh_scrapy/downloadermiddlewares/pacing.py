@@ -6,7 +6,7 @@ A host that cannot be reached is tried once in a run (decision 28).
 from __future__ import annotations
 
 import math
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -43,7 +43,6 @@ from walsh_scrapy.state import StateError
 from walsh_scrapy.state.evidence import RequestRecord
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
     from typing import Self
 
     from scrapy import Request
@@ -80,7 +79,6 @@ class PacingMiddleware:
         self._put_off = crawl.put_off
         self._pauses = crawl.pauses
         self._in_flight = crawl.in_flight
-        self._servers = crawl.servers
         options = crawl.context.options
         urls = options.blocklist_url, options.blocklist_schema_url
         self._list_names = frozenset(host_of(url) for url in urls if url)
@@ -113,8 +111,7 @@ class PacingMiddleware:
             yield bad_setting(
                 "AUTOTHROTTLE_ENABLED",
                 True,
-                "False beside PacingMiddleware, which "
-                "keeps the pauses; WALSH_LATENCY_FACTOR makes them longer for slow hosts",
+                "False beside PacingMiddleware, which keeps the pauses, longer ones for slow hosts",
             )
         if not number_of(settings, "DOWNLOAD_TIMEOUT", 0.0, low=0.0, high=math.inf):
             yield bad_setting("DOWNLOAD_TIMEOUT", 0, "above 0: a host is leased for that long")
@@ -126,7 +123,7 @@ class PacingMiddleware:
             "pacing",
             host,
             lambda: self._lease(request, wait),
-            lambda: self._turn(request),
+            self._in_flight.quiet,
             lambda: self._is_spaced_by_robots(request, wait),
         )
         try:
@@ -166,13 +163,6 @@ class PacingMiddleware:
         if not self._engine.is_active(request):
             self._release(request, None)
 
-    @asynccontextmanager
-    async def _turn(self, request: Request) -> AsyncIterator[None]:
-        """Look up the addresses of a request each time that it may have its turn."""
-        await self._servers.look_up(request)
-        async with self._in_flight.quiet():
-            yield
-
     def _lease(self, request: Request, wait: Wait) -> float:
         """Lease the host; return 0, or the seconds after which to try again.
 
@@ -189,14 +179,12 @@ class PacingMiddleware:
             return held
         wait.host = host
         timeout = self._in_flight.timeout(request)
-        server = self._servers.of(request)
         turn = ledger.take(
             host,
             self._spacing(request),
             timeout,
             most=most,
             claims=LIST_SECONDS if marks.rank is Rank.OPERATOR and not marks.hops else 0.0,
-            server=server,
             record=self._record(request),
             came_meanwhile=partial(self._came_meanwhile, request),
         )
@@ -205,9 +193,9 @@ class PacingMiddleware:
         if not turn.wait:
             # In the slot of another host it would wait for that host, and its own lease would end.
             request.meta[Downloader.DOWNLOAD_SLOT] = host
-            mark(request, released=True, answered=None, connected=None)
+            mark(request, released=True, answered=None)
             self._in_flight.begin(request, host)
-        return self._servers.wait(host, server, turn, self._context.clock.monotonic())
+        return turn.wait
 
     def _came_meanwhile(
         self, request: Request, connection: Connection, ended: float | None
@@ -229,9 +217,8 @@ class PacingMiddleware:
         return asked > 0.0 and times.is_spaced_by(asked)
 
     def _spacing(self, request: Request, latency: float = 0.0) -> float:
-        options, asked = self._context.options, marks_of(request).robots_interval
-        least = max(options.min_interval, self._pauses.before(request))
-        return spacing(least, asked, options.latency_factor, latency)
+        least = max(self._context.options.min_interval, self._pauses.before(request))
+        return spacing(least, marks_of(request).robots_interval, latency)
 
     def _give_back(self, request: Request, error: MachineTrouble | Denied) -> None:
         """Release the host of a request that was never sent: nothing is logged (decision 29)."""
@@ -265,7 +252,6 @@ class PacingMiddleware:
             error="" if response is not None else _words(error, request.url),
             hold=hold,
             retry_after=asked and asked[:_LONGEST_HEADER],
-            address=self._servers.address(request),
         )
         # What comes of it is written with it: a robots.txt, or a visit.
         later = exchange.is_calm and not is_redirect(exchange.status)

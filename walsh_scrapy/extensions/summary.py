@@ -1,11 +1,10 @@
-"""The record of a run: its row in the state, and its summary in the log and in a file."""
+"""The record of a run: its row in the state, and its summary there and in the log."""
 
 from __future__ import annotations
 
 import logging
 import platform
 from importlib.metadata import version
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from scrapy import signals
@@ -14,7 +13,6 @@ from walsh_scrapy import __version__
 from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.exceptions import StateUnavailable
 from walsh_scrapy.identity import SPEC_VERSION
-from walsh_scrapy.runtime.failures import words_of
 from walsh_scrapy.sources import declaration
 from walsh_scrapy.spider import DeclaringSpider
 from walsh_scrapy.state.runs import RunRecord
@@ -23,7 +21,6 @@ from walsh_scrapy.tools.summary import (
     is_by_source,
     summary_lines,
     summary_of,
-    write_summary,
 )
 
 if TYPE_CHECKING:
@@ -45,8 +42,8 @@ _PACKAGES: Final = ("scrapy", "twisted", "feedparser", "markdown-it-py")
 class Summary:
     """Writes the row of a run when the spider opens, and completes it when the spider closes.
 
-    The requests and entries of the run name the row. The summary follows it into the log, and into
-    the file of ``WALSH_SUMMARY``, also for a run that ends early.
+    The requests and entries of the run name the row. The summary is in it and in the log, also for
+    a run that ends early.
     """
 
     def __init__(self, crawl: Crawl) -> None:
@@ -93,8 +90,6 @@ class Summary:
         counts = SourceCounts.of(stats)
         if counts.none_was_read:
             logger.error("no source was read, and %d failed", counts.failed)
-        if context.options.summary:
-            self._write(Path(context.options.summary), reason)
 
     def _end(self, reason: str) -> None:
         context = self._context
@@ -105,16 +100,6 @@ class Summary:
             context.state.runs.end(context.run, summary["ended"], reason, summary)
         except StateUnavailable as error:
             logger.debug("the end of the run is not recorded: %s", error)
-
-    def _write(self, path: Path, reason: str) -> None:
-        try:
-            write_summary(path, summary_of(self._crawl, reason))
-        except OSError as error:
-            self._crawl.engine.end(
-                "summary_failed",
-                f"the summary {path} cannot be written: {words_of(error)}; the state has it, in "
-                "`runs`",
-            )
 
 
 def command_of(crawler: Crawler, spider: Spider) -> str:

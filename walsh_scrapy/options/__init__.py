@@ -100,14 +100,6 @@ def _state_url(read: SettingsReader, name: str) -> str:
     return "sqlite:///" + path.replace("%", "%25").replace("?", "%3F")
 
 
-def _file(read: SettingsReader, name: str) -> str:
-    """Return the path of a file to write; empty for none."""
-    path = read.text(name, default="")
-    if path and Path(path).is_dir():
-        raise bad_setting(PREFIX + name, path, "the path of a file")
-    return path
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """The ``WALSH_`` settings of a project, each under its name in lower case; times are seconds.
@@ -122,7 +114,6 @@ class Options:
     signing_key: str = _text(default="")
     signature_agent: str = _setting(_signature_agent)
     signature_form: SignatureForm = _choice(default="dictionary", choices=get_args(SignatureForm))
-    signature_lifetime: int = _whole(default=60, low=15, high=3600)
     blocklist_url: str
     blocklist_schema_url: str
     blocklist_file: str = _text(default="")
@@ -131,11 +122,7 @@ class Options:
     serial: bool = _flag(default=True)
     scope: Scope = _choice(default="declared", choices=get_args(Scope))
     pace_by: PaceBy = _choice(default=PaceBy.HOST, choices=tuple(PaceBy))
-    shared_networks: tuple[str, ...] = _setting(SettingsReader.networks)
-    latency_factor: float = _number(default=1.0, low=0.0, high=1000.0)
     max_wait: float = _number(default=900.0, low=0.0, high=math.inf)
-    connect_timeout: float = _number(default=10.0, low=0.1, high=60.0)
-    max_idle_connections: int = _whole(default=32, low=0, high=512)
     robots_ttl: float = _number(default=_DAY_SECONDS, low=1.0, high=_DAY_SECONDS)
     robots_unreachable: RobotsUnreachable = _choice(
         default="allow", choices=get_args(RobotsUnreachable)
@@ -145,10 +132,8 @@ class Options:
     backoff_max: float
     min_revisit: float = _number(default=_DAY_SECONDS, low=0.0, high=30 * _DAY_SECONDS)
     log_days: int = _whole(default=30, low=1, high=400)
-    adaptive: bool = _flag(default=False)
     sources: str = _text(default="sources.toml")
     progress: Progress = _choice(default="auto", choices=get_args(Progress))
-    summary: str = _setting(_file)
     log_format: LogFormat = _choice(default="text", choices=get_args(LogFormat))
 
     @classmethod

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from ipaddress import ip_network
 from typing import TYPE_CHECKING, Final, TypeVar
 from urllib.parse import urlsplit
 
@@ -105,15 +104,6 @@ class SettingsReader:
             if value == choice:
                 return choice
         raise bad_setting(PREFIX + name, value, " or ".join(f'"{choice}"' for choice in choices))
-
-    def networks(self, name: str) -> tuple[str, ...]:
-        """Return IP networks, given as a list, or as a text with commas between them."""
-        given = self.settings.getlist(PREFIX + name)
-        try:
-            return tuple(str(ip_network(str(each).strip())) for each in given)
-        except ValueError as error:
-            wanted = f"a list of IP networks, such as ['192.0.2.0/24']: {error}"
-            raise bad_setting(PREFIX + name, given, wanted) from None
 
     def number(self, name: str, *, default: float, low: float, high: float) -> float:
         """Return a number from ``low`` to ``high``."""

@@ -29,9 +29,6 @@ NEVER: Final = math.inf
 #: was written by a clock that was wrong.
 CLOCK_SKEW: Final = 3600.0
 
-#: Seconds of a source's history that `rare_interval` looks at.
-HISTORY_SECONDS: Final = 90 * 86_400.0
-
 _DIRECTIVE: Final = re.compile(r'([^\s,;="]+)(?:\s*=\s*("(?:[^"\\]|\\.)*"|[^\s,"]*))?')
 _SECONDS: Final = re.compile(r'"?([0-9]+)')
 _DIGITS: Final = re.compile(r"\s*[0-9]+\s*", re.ASCII)
@@ -137,27 +134,6 @@ def _number(digits: str) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class EntryHistory:
-    """When a source gave entries that were never seen before, up to its last visit."""
-
-    since: float  #: epoch seconds: the first time
-    finds: int  #: how many times in the last `HISTORY_SECONDS`
-
-    def seconds(self, until: float) -> float:
-        """Return how long the history is, in seconds up to ``until``."""
-        return min(max(until - self.since, 0.0), HISTORY_SECONDS)
-
-
-def rare_interval(history: EntryHistory, until: float) -> float:
-    """Return the seconds between two visits that the history of a source suggests.
-
-    That is half the mean time between two finds, at most 30 days: a source is asked about twice as
-    often as it has something new. A source without a find in all its history gets half of that.
-    """
-    return min(history.seconds(until) / (2.0 * max(history.finds, 1)), LONGEST_REVISIT)
-
-
-@dataclass(frozen=True, slots=True)
 class LastVisit:
     """The last visit of a source, as far as it decides when the next is due."""
 
@@ -167,24 +143,23 @@ class LastVisit:
     hints: UpdateHints = UpdateHints()
     is_gone: bool = False  #: 410
     is_resumed: bool = False  #: the operator wants a visit now
-    history: EntryHistory | None = None  #: None if it does not count (WALSH_ADAPTIVE)
 
 
 class Due(NamedTuple):
     """When a source may be visited again, and the rule that decided, in one word."""
 
     at: float  #: 0 for at once, NEVER if it is gone
-    rule: str  #: new clock gone resumed skip failing feed server adaptive operator
+    rule: str  #: new clock gone resumed skip failing feed server operator
 
 
 def due(last: LastVisit | None, operator_interval: float, now: float) -> Due:
     """Return when a source is due; ``last`` is None if it was never visited.
 
-    It is due after the longest of the operator's interval, the server's, the feed's and, unless it
-    is failing, that of its history (a tie goes to the first of these). That is at most 30 days, or
-    the operator's interval if that is longer (up to 100 years). Each failure in a row after the
-    first doubles the operator's interval. If the source is due, or becomes due, in an hour or on a
-    day to skip, it is due after that, within the same limit.
+    It is due after the longest of the operator's interval, the feed's and the server's (a tie goes
+    to the first of these). That is at most 30 days, or the operator's interval if that is longer
+    (up to 100 years). Each failure in a row after the first doubles the operator's interval. If the
+    source is due, or becomes due, in an hour or on a day to skip, it is due after that, within the
+    same limit.
 
     A last visit in the future counts as none. Otherwise a clock that was wrong once could delay a
     source for years.
@@ -212,13 +187,9 @@ def _interval(last: LastVisit, operator_interval: float) -> tuple[float, str]:
     """Return the seconds between two visits, and which rule of `Due` they come from."""
     if last.is_resumed:
         return 0.0, "resumed"
-    rare = 0.0
-    if last.history is not None and not last.failures:
-        rare = rare_interval(last.history, last.at)
     return max(
         (operator_interval * growth(last.failures), "failing" if last.failures else "operator"),
         (last.hints.interval, "feed"),
         (last.server_interval, "server"),
-        (rare, "adaptive"),
         key=itemgetter(0),
     )

@@ -4,9 +4,6 @@ A host, or all hosts of a registrable domain, are paced together. By domain, spa
 those of the domain. A hold is that of one host name, and the ledger has a row of its own for it. So
 the hold of a host whose name is that of its domain holds no other host.
 
-By address a host has its own row, and each of its addresses has one too. A request leases all of
-them. The row of an address has only spacing and lease.
-
 All times are epoch seconds of one clock, all durations seconds.
 """
 
@@ -14,15 +11,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
 
 from walsh_scrapy.policy.backoff import RETRIED_STATUSES, TROUBLED_STATUSES, is_good
-from walsh_scrapy.policy.hosts import format_ip, plain_ip
 from walsh_scrapy.policy.urls import host_of, registrable_domain
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
-    from ipaddress import IPv4Network, IPv6Network
 
 #: Seconds by which a lease outlasts the timeout of its request.
 LEASE_MARGIN = 5.0
@@ -32,8 +24,6 @@ RECHECK_SECONDS = 1.0
 QUIET_SECONDS = 1800.0
 #: What began a hold: the host asked for it (Retry-After, Visit-time), our backoff, or silences.
 HoldBy: TypeAlias = Literal["", "retry-after", "visit-time", "backoff", "silence"]
-#: Begins the name of the row of an address; no host name begins so.
-AT = "@"
 _HELD = "."  # ends the name of the row of a hold; no host name ends so
 
 
@@ -42,7 +32,6 @@ class PaceBy(StrEnum):
 
     HOST = "host"
     DOMAIN = "domain"
-    ADDRESS = "address"
 
     def unit_of(self, host: str) -> str:
         """Return the host itself or its registrable domain, whichever is paced."""
@@ -59,37 +48,8 @@ class PaceBy(StrEnum):
 
 
 def host_name(row: str) -> str:
-    """Return the host, domain or address that a row of the ledger is about."""
-    return row.removeprefix(AT).removesuffix(_HELD)
-
-
-class Server(NamedTuple):
-    """The addresses of a host, at one of which it is asked (decision 5)."""
-
-    rows: tuple[str, ...] = ()  #: their names in the ledger, sorted
-    spacing: float = 0.0  #: seconds, from the end of an exchange at one of them
-
-    @classmethod
-    def at(
-        cls,
-        addresses: Iterable[str],
-        spacing: float,
-        excepted: Collection[IPv4Network | IPv6Network],
-    ) -> Server:
-        """Return the server at some addresses, without those in a network that is excepted."""
-        found = {each for each in map(plain_ip, addresses) if each is not None}
-        paced = (each for each in found if not any(each in network for network in excepted))
-        return cls(tuple(sorted(f"{AT}{format_ip(each)}" for each in paced)), spacing)
-
-    def address(self, connected: str) -> str | None:
-        """Return the address of a connection as the log has it; None if it is not paced."""
-        found = plain_ip(connected)
-        row = f"{AT}{format_ip(found)}" if found else ""
-        return host_name(row) if row in self.rows else None
-
-
-#: That of a host that is not paced by its addresses.
-NO_SERVER: Final = Server()
+    """Return the host or domain that a row of the ledger is about."""
+    return row.removesuffix(_HELD)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,17 +30,14 @@ LONGEST_FOR_BLOCKLIST = _DAY
 
 
 def spacing(
-    min_interval: float,
-    robots_interval: float | None = None,
-    latency_factor: float = 0.0,
-    latency: float = 0.0,
+    min_interval: float, robots_interval: float | None = None, latency: float = 0.0
 ) -> float:
     """Return the seconds between two requests to a host (R4, decision 3).
 
     ``robots_interval`` is the larger of the host's Crawl-delay and Request-rate, ``latency`` how
     long its last exchange took: a host that answers slowly is asked less often.
     """
-    return max(min_interval, robots_interval or 0.0, latency_factor * latency)
+    return max(min_interval, robots_interval or 0.0, latency)
 
 
 def longest_wait(
@@ -98,11 +95,6 @@ class Exchange:
         """Return what the exchange means for its domain: only spacing (decision 5)."""
         status = 0 if self.status in RETRIED_STATUSES else self.status
         return replace(self, status=status, retry_after=None, unreachable=False, for_robots=False)
-
-    @classmethod
-    def at_address(cls, spacing: float) -> Exchange:
-        """Return what any exchange means for an address of its host: only its end (decision 5)."""
-        return cls(interval=spacing, status=0, given_up=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,6 @@ EarlyEnd: TypeAlias = Literal[
     "log_failed",
     "machine_trouble",
     "state_failed",
-    "summary_failed",
 ]
 
 

@@ -17,7 +17,7 @@ from walsh_scrapy.policy.reasons import Connectivity
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.runtime.engine import PerLoop
 from walsh_scrapy.runtime.messages import server_of
-from walsh_scrapy.wire.connections import Connections, check_public
+from walsh_scrapy.wire.connections import CONNECT_SECONDS, Connections, check_public
 from walsh_scrapy.wire.idle import IdleConnections
 from walsh_scrapy.wire.names import Names
 from walsh_scrapy.wire.tls import VERSIONS, Tls, TlsStream
@@ -39,7 +39,8 @@ if TYPE_CHECKING:
 
 #: Shared by all serial crawls of this process, because R4 allows one connection in it.
 _SERIAL: Final = PerLoop(lambda: IdleConnections(1, alone=True))
-
+#: Connections that a crawl which is not serial keeps idle.
+_MOST_IDLE: Final = 32
 
 #: Turns of the event loop within which the next request begins its connection, if it is ready: it
 #: passes the engine, the gates and the handler.
@@ -55,7 +56,6 @@ class Network:
     """The connections that all requests of a crawl share."""
 
     def __init__(self, settings: BaseSettings, context: Context, engine: Engine) -> None:
-        options = context.options
         self._engine = engine
         self._clock = context.clock
         self._connectivity = Connectivity()
@@ -64,15 +64,15 @@ class Network:
         uses_proxies = settings.getbool("HTTPPROXY_ENABLED")
         self._proxies = getproxies() if uses_proxies else {}
         self._tls = _tls_of(settings)
-        self._connections = Connections(self._names, self._tls, options.connect_timeout)
-        self._is_serial, self._most_idle = options.serial, options.max_idle_connections
+        self._connections = Connections(self._names, self._tls, CONNECT_SECONDS)
+        self._is_serial = context.options.serial
         self._may_send = asyncio.Event()
         self._may_send.set()
 
     @cached_property
     def idle(self) -> IdleConnections:
         """The connections that are kept alive; serial crawls have at most one together."""
-        return _SERIAL.get() if self._is_serial else IdleConnections(self._most_idle, alone=False)
+        return _SERIAL.get() if self._is_serial else IdleConnections(_MOST_IDLE, alone=False)
 
     def is_private(self, host: str) -> bool:
         """Return True if a connection was made to a host at an address that is not public."""
@@ -95,28 +95,16 @@ class Network:
         """Return True if the environment names a proxy for a URL, which then looks up the name."""
         return url.partition(":")[0] in self._proxies and not proxy_bypass(host_of(url))
 
-    async def connect(
-        self,
-        endpoint: Endpoint,
-        *,
-        public_only: bool,
-        found: Addresses | NotConnected | None = None,
-    ) -> Stream:
+    async def connect(self, endpoint: Endpoint, *, public_only: bool) -> Stream:
         """Return a connection to an endpoint: an idle one, or a new one.
 
-        With ``public_only`` its address has to be public (decision 16). ``found`` is what came of
-        the look-up of its name, if it was looked up before: it is connected to no other address.
-        Raises Unreachable or an exception of Scrapy if the host gives no connection, MachineTrouble
-        if this machine does not, and what else ``Connections.open`` raises.
+        With ``public_only`` its address has to be public (decision 16). Raises Unreachable or an
+        exception of Scrapy if the host gives no connection, MachineTrouble if this machine does
+        not, and what else ``Connections.open`` raises.
         """
-        if isinstance(found, NotConnected):
-            raise self._failure(endpoint.host, found) from found
         stream = self.idle.take(endpoint)
-        if stream is not None and found is not None and stream.peer not in found.hosts:
-            stream.close()
-            stream = None
         if stream is None:
-            return await self._open(endpoint, public_only=public_only, found=found)
+            return await self._open(endpoint, public_only=public_only)
         if public_only and not (endpoint.proxy or is_public(stream.peer)):
             stream.close()
             check_public(endpoint.host, [stream.peer])
@@ -203,11 +191,9 @@ class Network:
                 reason = f"no host has answered through the proxy {proxy.host}: does it work?"
                 self._engine.machine_failed(reason)
 
-    async def _open(
-        self, endpoint: Endpoint, *, public_only: bool, found: Addresses | None
-    ) -> Stream:
+    async def _open(self, endpoint: Endpoint, *, public_only: bool) -> Stream:
         try:
-            stream = await self._connections.open(endpoint, found, public_only=public_only)
+            stream = await self._connections.open(endpoint, public_only=public_only)
         except NotConnected as error:
             raise self._failure(endpoint.host, error) from error
         self._connectivity.record_success()

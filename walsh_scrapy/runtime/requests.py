@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.policy.redirects import Move
     from walsh_scrapy.sources import Source
-    from walsh_scrapy.wire.names import Addresses
-    from walsh_scrapy.wire.unreachable import NotConnected
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +81,6 @@ class Marks(NamedTuple):
     robots_interval: float | None = None  #: seconds: Crawl-delay or Request-rate, the larger
     public_only: bool = False  #: its host has to have public addresses only (decision 16)
     for_blocklist: bool = False  #: a robots.txt that a request for the blocklist needs
-    #: Where its host is found, or why nowhere, if it is paced by that: it is connected there.
-    found: Addresses | NotConnected | None = None
-    connected: str | None = None  #: the address that it was connected to last
     sent: float | None = None  #: when it was sent last, by the monotonic clock
     answered: int | None = None  #: the status of its answer, which may have been cut off later
     hold: float = 0.0  #: seconds for which its host was on hold when its exchange ended

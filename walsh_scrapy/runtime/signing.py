@@ -65,12 +65,7 @@ def read_signer(options: Options) -> Signer | None:
     except UnusableKey as error:
         raise BadSetting(f"WALSH_SIGNING_KEY: {error}") from None
     return Signer(
-        RequestSigner(
-            key=key,
-            agent=options.signature_agent,
-            form=options.signature_form,
-            lifetime=options.signature_lifetime,
-        )
+        RequestSigner(key=key, agent=options.signature_agent, form=options.signature_form)
     )
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
-from urllib.request import getproxies
 
 from scrapy.utils.conf import build_component_list
 from scrapy.utils.misc import load_object
@@ -16,7 +15,6 @@ from scrapy.utils.misc import load_object
 from walsh_scrapy import identity
 from walsh_scrapy.exceptions import refuse_to_start
 from walsh_scrapy.options import BadSetting, Options, bad_setting
-from walsh_scrapy.policy.hosttimes import PaceBy
 from walsh_scrapy.policy.robots.records import token_of
 from walsh_scrapy.runtime.gates import Gate
 
@@ -54,29 +52,16 @@ def _problems(settings: BaseSettings) -> Problems:
     if not in_force(settings, Gate.IDENTITY):
         yield from _identity_problems(settings)
     if settings["WALSH_SIGNING_KEY"]:
-        why = "WALSH_SIGNING_KEY, because no other signs requests"
-        yield from _handler_problems(settings, "https", why)
-    if settings["WALSH_PACE_BY"] == PaceBy.ADDRESS:
-        yield from _address_problems(settings)
+        yield from _signing_problems(settings)
 
 
-def _address_problems(settings: BaseSettings) -> Problems:
-    """Yield an error where the addresses that requests are sent to would not be known."""
-    for scheme in ("http", "https"):
-        why = "WALSH_PACE_BY = 'address', because no other connects to the addresses of a lease"
-        yield from _handler_problems(settings, scheme, why)
-    proxies = {f"{scheme}_proxy" for scheme in ("http", "https") if scheme in getproxies()}
-    if proxies and settings.getbool("HTTPPROXY_ENABLED"):
-        wanted = f"'host' or 'domain' with {' and '.join(sorted(proxies))}: a proxy hides addresses"
-        yield bad_setting("WALSH_PACE_BY", "address", wanted)
-
-
-def _handler_problems(settings: BaseSettings, scheme: str, why: str) -> Problems:
-    """Yield an error unless our handler sends the requests; ``why`` is with what it has to."""
-    handler = settings.getwithbase("DOWNLOAD_HANDLERS").get(scheme)
+def _signing_problems(settings: BaseSettings) -> Problems:
+    """Yield an error unless our handler sends the requests that are signed."""
+    handler = settings.getwithbase("DOWNLOAD_HANDLERS").get("https")
     if handler is None or not issubclass(load_object(handler), load_object(HANDLER)):
-        wanted = f'{{"{scheme}": "{HANDLER}"}} with {why}'
-        yield bad_setting("DOWNLOAD_HANDLERS", {scheme: handler}, wanted)
+        why = "WALSH_SIGNING_KEY, because no other signs requests"
+        wanted = f'{{"https": "{HANDLER}"}} with {why}'
+        yield bad_setting("DOWNLOAD_HANDLERS", {"https": handler}, wanted)
 
 
 def _identity_problems(settings: BaseSettings) -> Problems:

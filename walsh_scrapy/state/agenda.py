@@ -2,7 +2,7 @@
 
 The question "what is due?" is answered by one pass over an index of `declared`, with the settings
 of now as values (R8, decision 20). `SourceRecord.due` decides about what SQL cannot say: hours and
-days to skip, a history that counts (WALSH_ADAPTIVE), and a text that sources are chosen by.
+days to skip, and a text that sources are chosen by.
 """
 
 from __future__ import annotations
@@ -35,11 +35,10 @@ from walsh_scrapy.state.sourcerecord import COLUMNS, SourceRecord
 from walsh_scrapy.state.tables import declared, sources
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from sqlalchemy import ColumnElement, Select
 
-    from walsh_scrapy.policy.freshness import EntryHistory
     from walsh_scrapy.sources import Source
     from walsh_scrapy.state.connection import Values
     from walsh_scrapy.state.database import Database
@@ -52,7 +51,6 @@ class Terms:
     began: float  #: the moment for which the question is asked, in epoch seconds
     min_revisit: float
     force: bool = False  #: each source is due that is not gone
-    histories: Mapping[str, EntryHistory] | None = None  #: by URL; None if they do not count
 
 
 class DueSource(NamedTuple):
@@ -96,7 +94,7 @@ def _larger(one: ColumnElement[float], other: ColumnElement[float]) -> ColumnEle
 
 
 class Rule:
-    """`policy.freshness.due` in SQL, as of ``now``, but for hours and days to skip and the history.
+    """`policy.freshness.due` in SQL, as of ``now``, but for hours and days to skip.
 
     So it is never later than that.
     """
@@ -143,13 +141,12 @@ class Agenda:
         self._database = database
         self._chosen = chosen
         self._terms = terms
-        self._is_asked_of_each = terms.histories is not None or bool(chosen.only)
 
     def hosts(self) -> tuple[list[HostWork], Counts]:
         """Return the hosts that have due sources, and how many sources are due and are not."""
         work: dict[str, HostWork] = {}
         counts = Counts()
-        if not self._is_asked_of_each:
+        if not self._chosen.only:
             work, counts = self._reckoned()
         for found in self._each():
             if found.since == NEVER:
@@ -213,7 +210,7 @@ class Agenda:
         began = self._terms.began
         order: list[ColumnElement[Any]] = [_C.url_key]
         wanted = _joined(Rule(self._terms, began).since).where(*self._chosen.where)
-        if not self._is_asked_of_each:  # few have feeds that skip anything: an index has them
+        if not self._chosen.only:  # few have feeds that skip anything: an index has them
             order = [_C.host, _C.url_key]
             wanted = wanted.where(_C.has_skips == true())
         page = wanted.order_by(*order, *_BEST_FIRST).limit(PAGE)
@@ -238,8 +235,7 @@ class Agenda:
             record = SourceRecord(url=source.url, kind=source.kind)
             if known[0] is not None:
                 record = record_of(SourceRecord, known)
-            history = (self._terms.histories or {}).get(record.url)
-            due = record.due(source.revisit_interval(self._terms.min_revisit), now, history)
+            due = record.due(source.revisit_interval(self._terms.min_revisit), now)
             yield DueSource(source, record, host, due.at, position)
 
     def _is_due(self, found: DueSource) -> bool:

@@ -10,7 +10,7 @@ from uuid import uuid4
 from sqlalchemy import Double, bindparam, case, delete, func, select, update
 
 from walsh_scrapy.policy.claims import CLAIM_SECONDS
-from walsh_scrapy.policy.hosttimes import LEASE_MARGIN, NO_SERVER, Server
+from walsh_scrapy.policy.hosttimes import LEASE_MARGIN
 from walsh_scrapy.policy.pacing import Claim, Event, GiveBack, after
 from walsh_scrapy.state.hostrows import HostRows
 from walsh_scrapy.state.hosts import LedgerRow, find_locked, insert_rows, update_rows
@@ -73,7 +73,6 @@ class Held(NamedTuple):
     is_last: bool = False  #: the claim ends with the next exchange that does
     put_off: bool = False  #: some of its work is put off then
     is_out: bool = False  #: a request was leased, and its end is not written
-    server: Server = NO_SERVER  #: the addresses that were leased for that request
     logged: LoggedLease | None = None  #: that request in the log
     end: End | None = None  #: of that request, which is written later
 

@@ -45,7 +45,7 @@ _BEGIN: Final = insert(requests).returning(requests.c.id)
 #: What is not known before the end of an exchange.
 _ENDS: Final = (
     *("status", "seconds", "waited", "monotonic"),
-    *("error", "hold", "retry_after", "address"),
+    *("error", "hold", "retry_after"),
 )
 # Its time says in which partition the row is.
 _OF_LEASE: Final = (requests.c.id == bindparam("number"), requests.c.sent_at == bindparam("at"))
@@ -106,7 +106,6 @@ class RequestRecord:
     retry_after: str | None = None  #: the header of its answer, as it came
     evidence: Evidence = NO_EVIDENCE
     source: str | None = None  #: the declared source that a target was for
-    address: str | None = None  #: that it was sent to, if its host is paced by that
 
 
 class LoggedLease(NamedTuple):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from scrapy.utils.datatypes import LocalCache
 from sqlalchemy import bindparam, case, func, or_, select
 
-from walsh_scrapy.policy.hosttimes import AT, HostTimes
+from walsh_scrapy.policy.hosttimes import HostTimes
 from walsh_scrapy.policy.pacing import after
 from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.state.database import Store
@@ -40,10 +40,7 @@ _WAITS: Final = or_(
     *(hosts.c[name] > bindparam("now") for name in ("hold_until", "lease_until")),
     *(hosts.c.ended + hosts.c[name] > bindparam("now") for name in ("interval", "pause")),
 )
-# Without addresses: while one of them waits, so does a host that was asked there.
-_ROWS: Final = select(*(hosts.c[name] for name in TIMES), hosts.c.host).where(
-    ~hosts.c.host.startswith(AT)
-)
+_ROWS: Final = select(*(hosts.c[name] for name in TIMES), hosts.c.host)
 _WAITING: Final = _ROWS.where(_WAITS)
 _MARKED: Final = _ROWS.where(
     or_(_WAITS, *(hosts.c[name] > 0 for name in ("silences", "server_errors", "pause")))
@@ -130,7 +127,7 @@ class HostRows(Store):
             self._rows[host] = row
 
     def pace_by(self, unit: str) -> None:
-        """Pace by "host", "domain" or "address" from now on.
+        """Pace by "host" or "domain" from now on.
 
         Raises StateError while hosts wait that were paced by another unit: crawls that differ in
         it do not see each other's leases.
@@ -183,21 +180,17 @@ class HostRows(Store):
         ``at`` is when the event was, in epoch seconds, if that is not now.
         """
         with self._database.write() as connection:
-            change, row = self._written(connection, host, event, at, self._rows.get(host))
+            change, row = self._written(connection, host, event, at)
             if also is not None:
                 also(connection, change)
         self._rows[host] = row
         return change
 
     def _written(
-        self,
-        connection: Connection,
-        host: str,
-        event: Event,
-        at: float | None = None,
-        remembered: LedgerRow | None = None,
+        self, connection: Connection, host: str, event: Event, at: float | None
     ) -> tuple[Change, LedgerRow]:
         """Write what an event changes, within a transaction; return the row as it is then."""
+        remembered = self._rows.get(host)
         while True:
             row = remembered or find_row(connection, host)
             now = self._now()

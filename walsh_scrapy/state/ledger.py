@@ -6,12 +6,9 @@ import math
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
-from uuid import UUID, uuid5
 
-from walsh_scrapy.policy.hosttimes import NO_SERVER
 from walsh_scrapy.policy.pacing import (
     Event,
-    Exchange,
     GiveBack,
     Hold,
     Lease,
@@ -31,7 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from walsh_scrapy.policy.backoff import Backoff
-    from walsh_scrapy.policy.hosttimes import HoldBy, HostTimes, Server
+    from walsh_scrapy.policy.hosttimes import HoldBy, HostTimes
+    from walsh_scrapy.policy.pacing import Exchange
     from walsh_scrapy.state.connection import Connection
     from walsh_scrapy.state.database import Database
     from walsh_scrapy.state.evidence import LoggedLease, RequestRecord
@@ -46,8 +44,6 @@ class LeaseResult(NamedTuple):
     pause: float = 0.0
     #: Whether the host is ready, and was not leased: what was asked for came meanwhile.
     came_meanwhile: bool = False
-    #: The name in the ledger of the address that makes the request wait; "" if its host does.
-    address: str = ""
 
 
 class _NotLeased(Exception):
@@ -85,16 +81,14 @@ class Ledger(Claims):
         *,
         most: float = math.inf,
         claims: float = 0.0,
-        server: Server = NO_SERVER,
         record: RequestRecord | None = None,
         came_meanwhile: Callable[[Connection, float | None], bool] | None = None,
     ) -> LeaseResult:
         """Lease a host for one request of at most ``timeout`` seconds, if it is ready.
 
         Spacing and hold count for at most ``most`` seconds. The host stays claimed for ``claims``
-        seconds from now, unless it is given up before. The addresses of ``server`` are leased with
-        the host, all or none, until the request has ended. ``record`` is the request: it is logged
-        with the lease, and has no end until `release`. ``came_meanwhile`` is asked within the
+        seconds from now, unless it is given up before. ``record`` is the request: it is logged with
+        the lease, and has no end until `release`. ``came_meanwhile`` is asked within the
         transaction, with when the last exchange with the host ended, whoever made it; if it returns
         True, another process has done what the request is for, and the host is not leased.
         """
@@ -118,7 +112,6 @@ class Ledger(Claims):
                 return
             if came_meanwhile is not None and came_meanwhile(connection, change.before.ended):
                 raise _NotLeased(LeaseResult(0.0, came_meanwhile=True))
-            self._lease_server(connection, host, server, timeout)
             if record is not None:
                 sent = replace(record, sent_at=change.now, pause=pause)
                 logged = log_lease(connection, sent)
@@ -132,7 +125,7 @@ class Ledger(Claims):
         if pause is None:
             times = self._free(host, change.before).with_limit(most)
             return LeaseResult(times.recheck_at(change.now, min(spacing, most)) - change.now)
-        self._note(host, is_out=True, server=server, logged=logged)
+        self._note(host, is_out=True, logged=logged)
         if claims:
             self._keep([host], change.now, change.now + claims)
         return LeaseResult(0.0, pause)
@@ -201,7 +194,6 @@ class Ledger(Claims):
         def forget(connection: Connection, _change: Change) -> None:
             if held.logged is not None:
                 forget_lease(connection, held.logged)
-            self._change_server(connection, held.server, GiveBack(self._holder_for(host)))
 
         try:
             event = GiveBack(self._holder, self._claim_end(host), held.put_off)
@@ -250,9 +242,6 @@ class Ledger(Claims):
         def log(connection: Connection, change: Change) -> None:
             hold = max(end.record.hold, change.times.hold_until - change.at, 0.0)
             log_end(connection, replace(end.record, hold=hold), held.logged)
-            exchange = Exchange.at_address(held.server.spacing)
-            released = replace(end.event, exchange=exchange, holder=self._holder_for(host))
-            self._change_server(connection, held.server, released, end.at)
             if also is not None:
                 also(connection)
 
@@ -260,34 +249,6 @@ class Ledger(Claims):
         change = super()._change(host, event, log, at=end.at)
         self._over(host)
         return change
-
-    def _holder_for(self, host: str) -> str:
-        """Return the holder of the addresses that are leased for a host.
-
-        Otherwise the late end of a host would free them while another of this process is asked.
-        """
-        return uuid5(UUID(self._holder), host).hex
-
-    def _lease_server(
-        self, connection: Connection, host: str, server: Server, timeout: float
-    ) -> None:
-        """Lease the addresses of a host; raise _NotLeased if one of them is not ready."""
-        lease = Lease(server.spacing, timeout, self._holder_for(host))
-        for row, change in self._change_server(connection, server, lease):
-            ready_at = change.before.ready_at(server.spacing)
-            if ready_at > change.now:
-                again = change.before.recheck_at(change.now, server.spacing)
-                raise _NotLeased(LeaseResult(again - change.now, address=row))
-
-    def _change_server(
-        self, connection: Connection, server: Server, event: Event, at: float | None = None
-    ) -> list[tuple[str, Change]]:
-        """Write what an event changes in the rows of addresses, each by its name.
-
-        Their rows are not remembered: other hosts change them, and a transaction that is rolled
-        back must leave no row in memory that was never written.
-        """
-        return [(row, self._written(connection, row, event, at)[0]) for row in server.rows]
 
     def _over(self, host: str) -> None:
         """Note that the exchange with a host is over: its claim goes on, or ended with it."""

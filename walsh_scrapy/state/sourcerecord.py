@@ -10,7 +10,6 @@ from walsh_scrapy.policy.freshness import (
     CLOCK_SKEW,
     NEVER,
     Due,
-    EntryHistory,
     LastVisit,
     UpdateHints,
     due,
@@ -90,11 +89,10 @@ class SourceRecord:
         days = frozenset(filter(None, self.skip_days.split(",")))
         return UpdateHints(self.wished_interval, hours, days)
 
-    def due(self, revisit_interval: float, now: float, history: EntryHistory | None = None) -> Due:
+    def due(self, revisit_interval: float, now: float) -> Due:
         """Return when the source is due, and which rule decided it (R8, decision 20).
 
         ``revisit_interval`` is the operator's least time between two visits, in seconds.
-        ``history`` is given if it counts (WALSH_ADAPTIVE).
         """
         if self.fetched_at is None:
             return due(None, revisit_interval, now)
@@ -105,7 +103,6 @@ class SourceRecord:
             self.update_hints,
             is_gone=self.due_at == NEVER,
             is_resumed=self.due_at <= 0.0,
-            history=history,
         )
         return due(last, revisit_interval, now)
 

@@ -6,9 +6,9 @@ from secrets import randbits
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from scrapy.utils.datatypes import LocalCache
-from sqlalchemy import bindparam, case, delete, distinct, func, or_, select, update
+from sqlalchemy import bindparam, delete, func, or_, select, update
 
-from walsh_scrapy.policy.freshness import HISTORY_SECONDS, NEVER, EntryHistory
+from walsh_scrapy.policy.freshness import NEVER
 from walsh_scrapy.policy.urls import url_key
 from walsh_scrapy.state.database import Store
 from walsh_scrapy.state.declared import paced_by, write_facts
@@ -48,16 +48,6 @@ _SHARED_TOTALS: Final = (
     .join(entries, entries.c.key == sightings.c.key)
     .where(sightings.c.source != entries.c.source)
     .group_by(sightings.c.source)
-)
-_IS_LATE: Final = entries.c.first_seen > sources.c.fetched_at - HISTORY_SECONDS
-_HISTORIES: Final = (
-    select(
-        entries.c.source,
-        func.min(entries.c.first_seen),
-        func.count(distinct(case((_IS_LATE, entries.c.first_seen)))),
-    )
-    .join(sources, sources.c.url == entries.c.source)
-    .group_by(entries.c.source)
 )
 
 
@@ -139,16 +129,6 @@ class SourceStore(Store):
                 own, last = totals.get(source, (0, newest))
                 totals[source] = own + count, max(last, newest)
         return totals
-
-    def histories(self, url: str | None = None) -> dict[str, EntryHistory]:
-        """Return when sources gave new entries, by URL, for those that gave any.
-
-        With ``url`` only of that source.
-        """
-        wanted = _HISTORIES if url is None else _HISTORIES.where(entries.c.source == url)
-        with self._database.read() as connection:
-            rows = connection.all(wanted)
-        return {source: EntryHistory(since, finds) for source, since, finds in rows}
 
     def commit(
         self,

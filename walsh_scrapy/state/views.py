@@ -98,8 +98,7 @@ def _views(sql: _Dialect) -> Mapping[tuple[str, str], Sequence[str]]:
             *("id", time("sent_at"), f"{days_ago('sent_at')} AS days_ago", "host", "url", gates),
             *("status", "error", "seconds", "waited", "monotonic"),
             *("run", "purpose", "pause", "hold"),
-            *("retry_after", "address"),
-            *(*evidence, "CASE source WHEN '' THEN url ELSE source END AS source"),
+            *("retry_after", *evidence, "CASE source WHEN '' THEN url ELSE source END AS source"),
         ),
         ("readable_denials", "denials"): (
             *("id", time("at"), f"{days_ago('at')} AS days_ago", "host", "url", "gate", "reason"),

@@ -1,12 +1,10 @@
 """The summary of a run: its counts by source or by request, as about ten lines and as JSON.
 
-``walsh_scrapy/summary.schema.json`` is the schema of the JSON object, which the state keeps and
-``WALSH_SUMMARY`` writes.
+``walsh_scrapy/summary.schema.json`` is the schema of the JSON object, which the state keeps.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import asdict, dataclass
 from itertools import islice
@@ -16,11 +14,9 @@ from walsh_scrapy.policy.reasons import shorten
 from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.policy.wording import and_more, count_of
 from walsh_scrapy.runtime.gates import gate_names
-from walsh_scrapy.tools.files import atomic_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from pathlib import Path
 
     from walsh_scrapy.crawl import Crawl
     from walsh_scrapy.visits.outcome import Troubles
@@ -132,27 +128,16 @@ class RequestCounts:
 
 
 def summary_of(crawl: Crawl, how: str) -> dict[str, Any]:
-    """Return the summary of a crawl; ``how`` is how it ended, as Scrapy names it.
-
-    Each call for a crawl returns the same object, so that the state and a file agree.
-    """
-    if crawl.summary is None:
-        context, spider = crawl.context, crawl.crawler.spider
-        now = context.clock.now()
-        crawl.summary = {
-            "run": context.run,
-            "spider": spider.name if spider else "",
-            "begun": context.started_at,
-            "ended": now,
-            "how": how,
-        } | counts_of(crawl.stats.get_stats(), crawl.troubles, how, now)
-    return crawl.summary
-
-
-def write_summary(path: Path, summary: Mapping[str, Any]) -> None:
-    """Write a summary as a file that is whole or not there at all. Raises OSError."""
-    with atomic_file(path) as file:
-        file.write(json.dumps(summary, indent=2).encode() + b"\n")
+    """Return the summary of a crawl; ``how`` is how it ended, as Scrapy names it."""
+    context, spider = crawl.context, crawl.crawler.spider
+    now = context.clock.now()
+    return {
+        "run": context.run,
+        "spider": spider.name if spider else "",
+        "begun": context.started_at,
+        "ended": now,
+        "how": how,
+    } | counts_of(crawl.stats.get_stats(), crawl.troubles, how, now)
 
 
 def counts_of(stats: Mapping[str, Any], troubles: Troubles, how: str, now: float) -> dict[str, Any]:

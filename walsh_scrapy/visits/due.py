@@ -88,12 +88,7 @@ class DueSources:
         self._worker = worker
         self._pauses = pauses
         options = context.options
-        terms = Terms(
-            began=context.clock.now(),
-            min_revisit=options.min_revisit,
-            force=force,
-            histories=context.state.sources.histories() if options.adaptive else None,
-        )
+        terms = Terms(began=context.clock.now(), min_revisit=options.min_revisit, force=force)
         self._agenda = context.state.agenda(chosen, terms)
         hosts, self.counts = self._agenda.hosts()
         self._hosts = deque(in_order(hosts, pauses.intervals, context.late_hosts))

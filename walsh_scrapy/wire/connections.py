@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from walsh_scrapy.wire.stream import Stream
     from walsh_scrapy.wire.tls import Tls
 
+#: Seconds that the name, the connection and TLS of a host may take together (decision 28).
+CONNECT_SECONDS: Final = 10.0
 #: Seconds in which a proxy that has lost what is behind it closes a connection.
 PROXY_SECONDS: Final = 0.25
 
@@ -44,24 +46,20 @@ class Connections:
         """Return True if a connection was made to a host at an address that is not public."""
         return host in self._private
 
-    async def open(
-        self, endpoint: Endpoint, found: Addresses | None = None, *, public_only: bool = False
-    ) -> Stream:
-        """Connect to an endpoint, through its proxy if it has one; at ``found`` if given.
+    async def open(self, endpoint: Endpoint, *, public_only: bool = False) -> Stream:
+        """Connect to an endpoint, through its proxy if it has one.
 
-        The seconds in which that was looked up are a part of the ``timeout`` (decision 28).
         With ``public_only`` every address of the host has to be public (decision 16); a proxy looks
         up the name itself. Raises NotConnected; Denied for an address that is not public;
         NoHandshake or DownloadFailedError for what comes after the connection.
         """
         host, proxy = endpoint.host, endpoint.proxy
         nearest, port = proxy.host if proxy else host, endpoint.port
-        taken = found.seconds if found else 0.0
-        until = asyncio.get_running_loop().time() + self._timeout - taken
+        until = asyncio.get_running_loop().time() + self._timeout
         if proxy:
             addresses = await self._addresses_of_proxy(proxy)
         else:
-            addresses = found or await self.find(host, port)
+            addresses = await self.find(host, port)
         if public_only and not proxy:
             check_public(host, addresses.hosts)
         stream = await self._connect(endpoint, nearest, addresses, until)
@@ -95,14 +93,11 @@ class Connections:
 
     async def find(self, host: str, port: int) -> Addresses:
         """Return the addresses of a host. Raises NotConnected after ``timeout`` seconds."""
-        clock = asyncio.get_running_loop().time
-        begun = clock()
         try:
             async with asyncio.timeout(self._timeout):
-                found = await self._names.find(host, port)
+                return await self._names.find(host, port)
         except (OSError, UnicodeError) as error:
             raise name_not_found(host, error) from error
-        return found._replace(seconds=clock() - begun)
 
     async def _addresses_of_proxy(self, proxy: Proxy) -> Addresses:
         try:

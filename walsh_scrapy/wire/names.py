@@ -29,7 +29,6 @@ class Addresses(NamedTuple):
     """The addresses of a name: those that are judged are those that are connected to."""
 
     infos: tuple[AddressInfo, ...]  #: in the order of RFC 6724, as the system sorts them
-    seconds: float = 0.0  #: that a request waited for them
 
     @property
     def hosts(self) -> tuple[str, ...]:

@@ -1,10 +1,10 @@
-"""Row 4: first requests that are held back, or only seem to be, and names of one address."""
+"""Row 4: first requests that are held back, or only seem to be."""
 
 import pytest
 
 from tests.helpers.records import sent
 from walsh_scrapy.policy.audit.findings import Findings
-from walsh_scrapy.policy.audit.runs import AddressAudit, FirstRequestAudit
+from walsh_scrapy.policy.audit.runs import FirstRequestAudit
 
 
 def logged(number, host, at, **given):
@@ -13,12 +13,12 @@ def logged(number, host, at, **given):
     return sent(at, f"http://{host}.example/feed", f"{host}.example", **given)
 
 
-def found(*requests, address=None):
+def found(*requests):
     """Judge requests of a run: each with its host, its purpose, and the idle seconds before it."""
     findings, at = Findings(), 0.0
     audit = FirstRequestAudit(findings)
     for number, (host, purpose, idle) in enumerate(requests):
-        audit.see(logged(number, host, at + idle, purpose=purpose, address=address))
+        audit.see(logged(number, host, at + idle, purpose=purpose))
         at += idle + 0.5
     audit.end()
     return [kind.label for kind in findings.found]
@@ -42,34 +42,3 @@ AT_ONCE = ("a", "target", 0.1)
 )
 def test_each_first_request_is_late_and_others_are_not(requests, kinds):
     assert found(*requests) == kinds
-
-
-def test_a_first_request_may_wait_for_another_name_of_its_address():
-    assert found(*LATE, AT_ONCE, address="192.0.2.1") == []
-
-
-HERE, THERE = "192.0.2.1", "192.0.2.2"
-
-
-@pytest.mark.parametrize(
-    ("requests", "kinds"),
-    [
-        pytest.param([("a", HERE, 0.0), ("b", HERE, 1.5)], [], id="after-a-second"),
-        pytest.param([("a", HERE, 0.0), ("b", HERE, 1.3)], ["short-pause"], id="too-soon"),
-        pytest.param([("a", HERE, 0.0), ("b", HERE, 0.2)], ["host-at-once"], id="at-once"),
-        pytest.param([("a", HERE, 0.0), ("b", THERE, 0.2)], [], id="elsewhere"),
-        pytest.param([("a", None, 0.0), ("b", None, 0.2)], [], id="not-by-address"),
-        pytest.param([("a", HERE, 0.0), ("a", HERE, 0.6)], [], id="one-name-is-judged-elsewhere"),
-        pytest.param(
-            [("a", HERE, 0.0), ("b", THERE, 0.6), ("c", HERE, 1.2)],
-            ["short-pause"],
-            id="with-another-between",
-        ),
-    ],
-)
-def test_names_of_one_address_are_asked_as_one(requests, kinds):
-    findings = Findings()
-    audit = AddressAudit(findings)
-    for number, (host, address, at) in enumerate(requests):
-        audit.see(logged(number, host, at, address=address))
-    assert [kind.label for kind in findings.found] == kinds

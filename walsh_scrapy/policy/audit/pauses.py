@@ -121,9 +121,7 @@ class PauseJudge:
         self._turn_to(sent.host)
         if sent.ended >= self._ended:
             self._is_open = sent.is_open
-            run = self._basis.run(sent)
-            factor = run.facts.latency_factor if run else 0.0
-            self._ended, self._slow = sent.ended, (sent.seconds or 0.0) * (factor or 0.0)
+            self._ended, self._slow = sent.ended, sent.seconds or 0.0
         if sent.hold:
             self._hold(sent, host_of(sent.url))
 

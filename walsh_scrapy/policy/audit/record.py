@@ -64,7 +64,6 @@ class LoggedRequest(NamedTuple):
     redirected_by: str | None
     source: str | None  #: the declared source that a target was for
     waited: float = 0.0  #: seconds from `sent_at` until it was sent
-    address: str | None = None  #: that it was sent to, if its host was paced by that
 
     @property
     def ended(self) -> float:
@@ -152,7 +151,6 @@ class RunFacts(NamedTuple):
     backoff_base: float = 0.0  #: seconds; 0 if not known
     backoff_max: float = 0.0
     force: bool = False  #: whether sources were asked that were not due
-    latency_factor: float = 0.0  #: of the duration of an exchange, which its pause is at least
 
     @property
     def is_of_another_bot(self) -> bool:

@@ -1,7 +1,5 @@
 """Rows 1 and 4: who asked, one request at a time, and whether first ones were held back (R1, R4).
 
-Names of one address are judged here too, where a run paced by address (decision 5).
-
 The first request to a host that was not seen before goes out as soon as nothing else is out
 (decision 4). A record shows when a run sent nothing, but not why: it may have read a document, its
 machine may have been asleep or busy. So a run is accused only if it did so before each of several
@@ -29,15 +27,12 @@ if TYPE_CHECKING:
     from walsh_scrapy.policy.audit.findings import Findings
     from walsh_scrapy.policy.audit.record import Basis, Bot, LoggedRequest, RunFacts
 
-#: Seconds between two names of one address.
-_SPACING: Final = 1.0
 #: Seconds without a request of the run: by the first a request is late, by the second at once.
 _IDLE: Final = 1.0
 _AT_ONCE: Final = 0.5
 #: First requests of one run that say enough.
 _ENOUGH: Final = 4
-#: Hosts in memory; of a record with more, the first ones are judged. Addresses that are in memory
-#: before those are forgotten whose time is over.
+#: Hosts in memory; of a record with more, the first ones are judged.
 _MOST: Final = 100_000
 
 
@@ -104,38 +99,6 @@ class SerialAudit:
         self._ended[sent.run] = max(ended, sent.ended)
 
 
-class AddressAudit:
-    """Finds two names of one address that were asked at once, or within a second (decision 5).
-
-    Requests come in the order of their times. Those for one name are `HostAudit`'s.
-    """
-
-    def __init__(self, findings: Findings) -> None:
-        self._findings = findings
-        self._last: dict[str, LoggedRequest] = {}  # by address; the one that ended last
-
-    def see(self, sent: LoggedRequest) -> None:
-        """Judge one request."""
-        if sent.address is None:
-            return
-        last = self._last.get(sent.address, sent)
-        if host_of(last.url) != host_of(sent.url):
-            self._findings.judge("", self._breaches(sent, last))
-        if sent.ended >= last.ended:
-            self._last[sent.address] = sent
-        if len(self._last) > _MOST:
-            over = sent.sent_at - _SPACING
-            self._last = {key: row for key, row in self._last.items() if row.ended > over}
-
-    def _breaches(self, sent: LoggedRequest, last: LoggedRequest) -> Iterator[Breach]:
-        kept = sent.sent_at - last.ended
-        if kept < _SPACING - TOLERANCE:
-            kind = Kind.HOST_TWICE if kept < -TOLERANCE else Kind.SHORT_PAUSE
-            names = f"{host_of(last.url)} and {host_of(sent.url)}"
-            what = f"{names} are both at {sent.address}, and had a pause of {kept:.3f} s"
-            yield Breach(kind, Case.of(sent, what), _SPACING - kept, since=last.ended)
-
-
 @dataclass(slots=True)
 class _Run:
     """What is known of one run that goes on."""
@@ -167,11 +130,10 @@ class FirstRequestAudit:
         """Take note of one request."""
         if sent.run is None:
             return
-        # The first request to a name waits for the other names of its address.
-        names = {host_of(sent.url), sent.address or host_of(sent.url)}
-        is_first = self._seen.isdisjoint(names) and len(self._seen) < _MOST
+        name = host_of(sent.url)
+        is_first = name not in self._seen and len(self._seen) < _MOST
         if len(self._seen) < _MOST:
-            self._seen |= names
+            self._seen.add(name)
         run = self._runs.get(sent.run)
         if run is None:
             self._runs[sent.run] = _Run(sent)

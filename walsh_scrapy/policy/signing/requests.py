@@ -52,6 +52,8 @@ FIELDS: Final = ("Signature-Agent", "Signature-Input", "Signature")
 REQUEST_TAG: Final = "web-bot-auth"
 #: Seconds by which ``created`` is set back: verifiers refuse one that is in their future.
 BACKDATED: Final = 5
+#: Seconds from ``created`` to ``expires``.
+LIFETIME: Final = 60
 
 _LABEL: Final = "sig1"
 
@@ -65,7 +67,6 @@ class RequestSigner:
     #: How Signature-Agent is written: by the newest draft, or as up to
     #: draft-meunier-web-bot-auth-architecture-03.
     form: Literal["dictionary", "string"]
-    lifetime: int  #: seconds from ``created`` to ``expires``
 
     def fields(self, host: str, now: float, nonce: str) -> dict[str, str]:
         """Return the fields of a request that is sent at the moment ``now``, in epoch seconds.
@@ -73,7 +74,7 @@ class RequestSigner:
         ``host`` is its Host field. The request has to be one over https.
         """
         created = int(now) - BACKDATED
-        return self.sign(host, created, created + self.lifetime, nonce)
+        return self.sign(host, created, created + LIFETIME, nonce)
 
     def sign(
         self, host: str, created: int, expires: int, nonce: str, label: str = _LABEL

@@ -90,8 +90,6 @@ requests = Table(
     Column("error", Text, nullable=False, server_default=""),
     # The header of its answer, a line each if it came several times; NULL if there was none.
     Column("retry_after", Text),
-    # That it was sent to; NULL if its host was not paced by its addresses, or was not reached.
-    Column("address", String(45)),
     Index("requests_by_time", "sent_at").ddl_if(dialect="sqlite"),
     Index("requests_by_host", "host", "sent_at").ddl_if(dialect="sqlite"),
     # Within a day its key has the time. A host alone is there once for many rows.

@@ -38,7 +38,6 @@ _SETTINGS: Final = (
     "serial",
     "scope",
     "pace_by",
-    "latency_factor",
     "robots_ttl",
     "robots_unreachable",
     "max_retries",

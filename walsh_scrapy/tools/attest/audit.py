@@ -38,7 +38,6 @@ from walsh_scrapy.policy.audit.pauses import HostAudit
 from walsh_scrapy.policy.audit.record import DAY, Bot
 from walsh_scrapy.policy.audit.robots import RobotsAudit
 from walsh_scrapy.policy.audit.runs import (
-    AddressAudit,
     FirstRequestAudit,
     IdentityAudit,
     SerialAudit,
@@ -227,11 +226,7 @@ def _by_time(
     findings, digester = Findings(clocks=basis.clocks, parts=dict(same)), Digester()
     listed, targets = BlocklistAudit(findings, basis), TargetAudit(findings, basis)
     first = FirstRequestAudit(findings)
-    alone = (
-        IdentityAudit(findings, basis, bot),
-        SerialAudit(findings, basis),
-        AddressAudit(findings),
-    )
+    alone = IdentityAudit(findings, basis, bot), SerialAudit(findings, basis)
     requests = digester.passed("requests", log.requests_by_time(bounds))
     for _, sent in _turned(findings, requests, _day_sent):
         for each in (first, *alone, listed, targets):

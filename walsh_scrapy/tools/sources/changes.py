@@ -73,10 +73,7 @@ class SourceChanges:
             return f"as before, but {held}" if held else "now, as before"
         source, revisit = self._declared.get(canonical_url(url)), self._options.min_revisit
         least = source.revisit_interval(revisit) if source else revisit
-        history = None
-        if self._state and self._options.adaptive:
-            history = self._state.sources.histories(record.url).get(record.url)
-        due = f"{format_moment(record.due(least, record.fetched_at, history).at)}, as before"
+        due = f"{format_moment(record.due(least, record.fetched_at).at)}, as before"
         return f"{due}, but {held}" if held else due
 
     def _hold(self, url: str) -> str:

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from walsh_scrapy.options import Options
-    from walsh_scrapy.policy.freshness import EntryHistory
     from walsh_scrapy.sources import Source
     from walsh_scrapy.state import State
     from walsh_scrapy.state.hosts import HostSnapshot
@@ -167,12 +166,11 @@ def build_overview(
     known = KnownSources(state.sources.all() if state else ())
     totals = state.sources.entry_totals() if state else {}
     waiting = state.ledger.waiting() if state else {}
-    histories = state.sources.histories() if state and options.adaptive else {}
 
     def row(source: Source | None, found: SourceRecord) -> SourceRow:
         record = found.with_url(source.url) if source else found
         host = options.pace_by.unit(record.address)
-        due = next_visit(record, source, options.min_revisit, now, histories.get(found.url))
+        due = next_visit(record, source, options.min_revisit, now)
         entries, newest = totals.get(found.url, (0, None))
         waits = waiting.get(host)
         holder = waiting.get(options.pace_by.hold(record.address))
@@ -224,27 +222,23 @@ class NextVisit(NamedTuple):
 
 
 def next_visit(
-    record: SourceRecord,
-    source: Source | None,
-    min_revisit: float,
-    now: float,
-    history: EntryHistory | None = None,
+    record: SourceRecord, source: Source | None, min_revisit: float, now: float
 ) -> NextVisit:
     """Return the next visit of a source as of ``now`` (epoch seconds).
 
     ``source`` is None for one that is not declared.
-    ``min_revisit`` is in seconds. ``history`` is given if it counts (WALSH_ADAPTIVE).
+    ``min_revisit`` is in seconds.
     """
     if source is None:
         return NextVisit(None, "undeclared", "no longer declared")
-    at, rule = record.due(source.revisit_interval(min_revisit), now, history)
+    at, rule = record.due(source.revisit_interval(min_revisit), now)
     if rule == "operator":
         rule = "every" if source.revisit_interval(min_revisit) > min_revisit else "revisit"
     moment = at if 0.0 < at < NEVER else None
-    return NextVisit(moment, rule, _why(rule, record, at, history), is_due=at <= now)
+    return NextVisit(moment, rule, _why(rule, record, at), is_due=at <= now)
 
 
-def _why(rule: str, record: SourceRecord, at: float, history: EntryHistory | None) -> str:
+def _why(rule: str, record: SourceRecord, at: float) -> str:
     pause = format_seconds(at - (record.fetched_at or 0.0)) if 0.0 < at < NEVER else ""
     return {
         "new": f"refused ({record.status})" if record.is_refused else "not visited yet",
@@ -255,17 +249,9 @@ def _why(rule: str, record: SourceRecord, at: float, history: EntryHistory | Non
         "failing": f"failing, {'doubled to' if record.failures > 1 else 'again after'} {pause}",
         "feed": f"the feed asked for {pause}",
         "server": f"the server asked for {pause}",
-        "adaptive": f"every {pause}, because {_finds(record, history)}",
         "every": f"every {pause}, as declared",
         "revisit": f"every {pause}",
     }[rule]
-
-
-def _finds(record: SourceRecord, history: EntryHistory | None) -> str:
-    if history is None:
-        return ""
-    length = format_seconds(history.seconds(record.fetched_at or 0.0))
-    return f"it had something new {count_of(history.finds, 'time')} in {length}"
 
 
 def _skips(record: SourceRecord) -> str:

@@ -161,8 +161,7 @@ def _targets(
         url = next((each for each in (record.url, record.address) if host_of(each) == host), None)
         if url is None:
             continue
-        histories = state.sources.histories(record.url) if options.adaptive else {}
-        due = next_visit(record, source, options.min_revisit, now, histories.get(record.url))
+        due = next_visit(record, source, options.min_revisit, now)
         is_denied = record.outcome.startswith("denied")
         denial = denials.get(canonical_url(url)) if is_denied else None
         yield HostTarget(url, record, due, denial)
