@@ -6,18 +6,15 @@ PYTHON ?= python3
 VENV ?= .venv
 # The tools of requirements, audit and sbom have an environment of their own.
 SUPPLY := build/supply
-# How long `make fuzz` searches.
-SECONDS ?= 600
 INSTALLED := $(VENV)/.installed
 
 # The demo and the tests measure pauses, so they never run beside each other, under -j neither.
 .NOTPARALLEL:
-.PHONY: help demo test fuzz browser check docs requirements audit sbom wheel walsh-wheel clean
+.PHONY: help demo test browser check docs requirements audit sbom wheel walsh-wheel clean
 
 help:
 	@echo "make demo    crawl a web on this machine twice, and judge the crawl by its servers' log"
 	@echo "make test    run all tests, with the same cases each time"
-	@echo "make fuzz    look for new cases that fail, for SECONDS=$(SECONDS), and print them"
 	@echo "make browser look at the page of scrapy report with the Chromium of this machine"
 	@echo "make check   lint, format, types, and who may import whom"
 	@echo "make docs    build the pages as a site in build/site, and look for dead links"
@@ -33,9 +30,6 @@ demo: $(INSTALLED)
 
 test: $(INSTALLED)
 	$(VENV)/bin/python -m pytest
-
-fuzz: $(INSTALLED)
-	$(VENV)/bin/python -m tests.fuzz all --seconds $(SECONDS)
 
 # What this needs beside Chromium comes into $(VENV), and is in no requirements file.
 browser: $(INSTALLED) $(SUPPLY)/.installed

@@ -21,7 +21,7 @@ from walsh_scrapy.testing.simulation import simulate
 
 pytest_plugins = ["walsh_scrapy.testing.plugin"]
 # No test is timed: on a busy machine any example may take its time. The gate draws the same
-# examples each time; `make fuzz` searches anew, with --hypothesis-profile=search.
+# examples each time; --hypothesis-profile=search draws others.
 settings.register_profile("search", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("gate", settings.get_profile("search"), derandomize=True)
 settings.load_profile("gate")
