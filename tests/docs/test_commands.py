@@ -93,8 +93,8 @@ ELSEWHERE = (
     "/srv/scrapyd/venv/bin/scrapyd",
     *FAILED_JOBS,
 )
-#: Programs that set up a machine or a cluster, or look at it: test_deployment.py and
-#: test_kubernetes.py beside this file check these lines.
+#: Programs that set up a machine or a cluster, or look at it: test_deployment.py beside this file
+#: checks these lines, but for those of a cluster.
 DEPLOYING = (
     "install", "sed", "cp", "systemctl", "journalctl", "podman", "kubectl",
     "createuser", "createdb",
