@@ -144,7 +144,7 @@ def test_lint_names_file_and_line_and_fails_only_for_errors(walsh, tmp_path):
     assert out.count("\n") == 10_001
 
 
-def test_conformance_is_handed_over_with_its_arguments(walsh, monkeypatch, tmp_path):
+def test_conformance_is_handed_over_with_its_arguments(walsh, monkeypatch):
     if find_spec("walsh_scrapy.testing.conformance") is not None:
         assert walsh("conformance", "--help")[0] == 0
     monkeypatch.setattr("runpy.run_module", lambda *_, **__: print(sys.argv[1:]))
