@@ -6,13 +6,11 @@ PYTHON ?= python3
 VENV ?= .venv
 # The tools of requirements, audit and sbom have an environment of their own.
 SUPPLY := build/supply
-# How long `make fuzz` searches.
-SECONDS ?= 600
 INSTALLED := $(VENV)/.installed
 
 # The demo and the tests measure pauses, so they never run beside each other, under -j neither.
 .NOTPARALLEL:
-.PHONY: help demo test quick t mutants fuzz browser check docs requirements audit sbom wheel clean
+.PHONY: help demo test quick t mutants browser check docs requirements audit sbom wheel clean
 
 help:
 	@echo "make demo    crawl a web on this machine twice, and judge the crawl by its servers' log"
@@ -20,7 +18,6 @@ help:
 	@echo "make quick   run the tests that compute, on SQLite alone, with few examples of each property"
 	@echo "make t M=policy/backoff   run the tests of a module, and the conformance trial in simulated time"
 	@echo "make mutants break the crawler in 61 ways, and print what finds each"
-	@echo "make fuzz    look for new cases that fail, for SECONDS=$(SECONDS), and print them"
 	@echo "make browser look at the page of scrapy report with the Chromium of this machine"
 	@echo "make check   lint, format, types, and who may import whom"
 	@echo "make docs    build the pages as a site in build/site, and look for dead links"
@@ -40,7 +37,7 @@ test: $(INSTALLED)
 
 quick: $(INSTALLED)
 	$(VENV)/bin/python -m pytest -q -n auto --dist=worksteal --hypothesis-profile=quick \
-	  -m "not crawl and not long and not postgresql" --ignore=tests/docs --ignore=tests/fuzz
+	  -m "not crawl and not long and not postgresql" --ignore=tests/docs
 
 t: $(INSTALLED)
 	@test -n "$(M)" || { echo "name a module: make t M=policy/backoff" >&2; exit 1; }
@@ -49,9 +46,6 @@ t: $(INSTALLED)
 
 mutants: $(INSTALLED)
 	$(VENV)/bin/python -m benchmarks.mutants
-
-fuzz: $(INSTALLED)
-	$(VENV)/bin/python -m tests.fuzz all --seconds $(SECONDS)
 
 # What this needs beside Chromium comes into $(VENV), and is in no requirements file.
 browser: $(INSTALLED) $(SUPPLY)/.installed

@@ -53,17 +53,12 @@ def run_peer(
     urls: Sequence[str],
     settings: Mapping[str, object] | None = None,
     timeout: float = 1800.0,
-    wrapper: Sequence[str] = (),
 ) -> tuple[int | None, int]:
-    """Return the exit code of a crawl, None if it was killed after ``timeout`` s, and its items.
-
-    ``wrapper`` is what comes before the command.
-    """
+    """Return the exit code of a crawl, None if it was killed after ``timeout`` s, and its items."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "peer.py").write_text(SPIDER)
     (folder / "urls.txt").write_text("\n".join(urls))
     command = [
-        *wrapper,
         sys.executable,
         "-m",
         "scrapy",

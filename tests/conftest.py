@@ -21,7 +21,7 @@ from tests.helpers.forkserver import ForkServer
 
 pytest_plugins = ["walsh_scrapy.testing.plugin"]
 # No test is timed: on a busy machine any example may take its time. The gate draws the same
-# examples each time, `make quick` few; `make fuzz` searches anew (--hypothesis-profile=search).
+# examples each time, `make quick` few; --hypothesis-profile=search draws others.
 settings.register_profile("search", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("gate", settings.get_profile("search"), derandomize=True)
 settings.register_profile("quick", settings.get_profile("gate"), max_examples=10)

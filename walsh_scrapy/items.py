@@ -14,7 +14,7 @@ from itemadapter import ItemAdapter
 from scrapy.exporters import CsvItemExporter, JsonLinesItemExporter, XmlItemExporter
 
 from walsh_scrapy.metadata.entries import Feed, FeedEntry
-from walsh_scrapy.metadata.text import title_to_keep
+from walsh_scrapy.metadata.text import without_addresses
 
 if TYPE_CHECKING:
     from jsonschema import Draft202012Validator
@@ -68,9 +68,9 @@ class EntryItem(_Keyed):
         item = cls(
             kind=kind,
             source=source,
-            source_title=title_to_keep(feed.title),
+            source_title=without_addresses(feed.title),
             url=entry.url,
-            title=title_to_keep(entry.title),
+            title=without_addresses(entry.title),
             id=entry.id,
             published=entry.published,
             updated=entry.updated,

@@ -150,9 +150,7 @@ CODINGS = {
 
 
 @pytest.mark.parametrize(("kind", "codings"), [("feed", [*CODINGS]), ("llms", ["gzip", "br"])])
-def test_validators_of_a_document_that_was_cut_off_are_not_kept(
-    direct_web, crawl, again, kind, codings
-):
+def test_validators_of_a_document_that_was_cut_off_are_not_kept(direct_web, again, kind, codings):
     """Otherwise a 304 would hide the missing entries until the ETag changes."""
     # More than a block of any coding.
     names = [" ".join(map(str, (n, *(random() for _ in range(7))))) for n in range(COUNT)]

@@ -111,7 +111,7 @@ def test_gates_that_are_used_alone_say_all_they_need_at_once(web, run):
     assert "http://a.example/private is denied by robots: line 2" in second.stderr
 
 
-def test_what_a_bot_keeps_under_its_own_identity(direct_web, run, crawl, run_scrapy, tmp_path):
+def test_what_a_bot_keeps_under_its_own_identity(direct_web, run, crawl, tmp_path):
     page = Reply("<title>x</title>", content_type="text/html")
     web = direct_web(
         Site("a.example", "", {"/": page, "/403": [Reply(status=403), page]}),

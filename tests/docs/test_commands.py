@@ -98,8 +98,8 @@ ELSEWHERE = (
     *FAILED_JOBS,
     *LINES_OF_LOGS,
 )
-#: Programs that set up a machine or a cluster, or look at it: test_deployment.py and
-#: test_kubernetes.py beside this file check these lines.
+#: Programs that set up a machine or a cluster, or look at it: test_deployment.py beside this file
+#: checks these lines, but for those of a cluster.
 DEPLOYING = (
     "install", "sed", "cp", "systemctl", "journalctl", "podman", "kubectl",
     "createuser", "createdb",

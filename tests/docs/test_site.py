@@ -44,7 +44,7 @@ def test_nothing_is_loaded_from_elsewhere(site):
         assert from_elsewhere(file.read_text("utf-8")) == [], file
 
 
-def test_each_page_is_for_one_reader(site):
+def test_each_page_is_for_one_reader():
     index = (ROOT / "docs" / "index.rst").read_text("utf-8")
     listed = re.findall(r"^   (?:.+ <)?([/\w]+)>?$", index, re.MULTILINE)
     assert len(listed) == len(set(listed))

@@ -20,7 +20,6 @@ class Target:
 
     check: Callable[[bytes], object]
     seeds: tuple[bytes, ...]
-    folder: str | None = None  #: where a folder of recorded documents has those for this target
     pieces: tuple[bytes, ...] = ()  #: of the language that is read, to be joined in any order
     made: st.SearchStrategy[bytes] | None = None  #: whole documents, which no pieces would be
 

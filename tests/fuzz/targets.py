@@ -97,7 +97,7 @@ URLS = (
 )
 REFERENCES = (*URLS, b"//:/x", b"http://b.example\x11?")
 DURATIONS = (b"P1W", b"P1DT12H30M1.5S", b"PT0,5H")
-LINKS = b"""</page.md>; rel="alternate"; type="text/markdown"; hreflang=de, <b>; rel=next
+LINKS = b"""</page.md>; rel="alternate"; type="text/markdown", <b>; rel=next
 <//blog.example:443/f>; type="application/atom+xml"; rel="x alternate"; title="a\\"<,\""""
 HEAD = b"""<!doctype html><html><head><base href="/blog/"><noscript><img src=x></noscript>
 <link rel="alternate" type="application/rss+xml" title="A &amp; B" href="feed/">
@@ -153,14 +153,13 @@ DURATION_PIECES = tuple(bytes([piece]) for piece in b"PTWDHMS0123456789.,-")
 LIST_WORDS = ("contract", "walsh-research-blocklist/v1", "refresh", "PT6H", "blocked", "domain")
 SCHEMA_WORDS = ("type", "$ref", "$id", "$schema", "properties", "items", "blocked", "#", "pattern")
 
-#: By name, as `python -m tests.fuzz` takes it.
 TARGETS = {
-    "robots": Target(documents.robots, (ROBOTS,), "robots"),
+    "robots": Target(documents.robots, (ROBOTS,)),
     "blocklist": Target(documents.blocklist, (BLOCKLIST,), made=json_documents(*LIST_WORDS)),
     "schema": Target(documents.schema, (SCHEMA,), made=json_documents(*SCHEMA_WORDS)),
-    "feeds": Target(documents.feed, (RSS, ATOM, RDF), "feeds", MARKUP_PIECES),
+    "feeds": Target(documents.feed, (RSS, ATOM, RDF), pieces=MARKUP_PIECES),
     "jsonfeed": Target(documents.feed, (JSON_FEED,)),
-    "llms": Target(documents.llms, (LLMS,), "llms", MARKDOWN_PIECES),
+    "llms": Target(documents.llms, (LLMS,), pieces=MARKDOWN_PIECES),
     "opml": Target(documents.opml, (OPML,), pieces=MARKUP_PIECES),
     "sources": Target(documents.sources, (TOML, LIST, SOURCES_JSON, OPML), pieces=URL_PIECES),
     "retryafter": Target(values.retry_after, DATES),

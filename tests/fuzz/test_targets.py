@@ -10,7 +10,7 @@ from tests.fuzz.mutation import Mutator
 from tests.fuzz.target import bodies
 from tests.fuzz.targets import TARGETS
 
-#: Documents made of the seeds of each target. A long run makes as many in a second.
+#: Documents made of the seeds of each target.
 ROUNDS = 100
 
 

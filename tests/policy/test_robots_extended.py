@@ -308,6 +308,6 @@ def test_ordered_rules_that_cost_too_much_deny_and_are_reported():
 
 def test_a_comment_is_shown_without_addresses():
     file = RobotsTxt.parse(
-        b"User-agent: *\nDisallow: /x\nComment: ask jo@a.example, or jo (at) a.example\n"
+        b"User-agent: *\nDisallow: /x\nComment: ask jo@a.example, or jo%40a.example\n"
     )
     assert file.rules_for("Walsh-Research").comments == ("ask …, or …",)

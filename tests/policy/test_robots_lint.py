@@ -1,4 +1,4 @@
-"""`lint`: what of a robots.txt means nothing, for any bytes; and what it says about use."""
+"""`lint`: what of a robots.txt means nothing, for any bytes."""
 
 import pytest
 from hypothesis import given
@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from walsh_scrapy.policy.robots import RobotsTxt
 from walsh_scrapy.policy.robots.lint import lint
-from walsh_scrapy.policy.robots.quotation import MOST_RECORDS, quote, usage_records
+from walsh_scrapy.policy.robots.quotation import quote
 from walsh_scrapy.policy.robots.records import MAX_OCTETS
 
 #: Lines of a group, and what is said of the third line; "" for nothing.
@@ -21,8 +21,8 @@ LINES = [
     ("Disallow /x or so", "has no colon, so it is no record; did you mean 'disallow:'?"),
     ("Noindex: /x", "'Noindex' is not of RFC 9309"),
     ("Clean-param: a", "only Yandex"),
-    ("Disllaow: /x", "'Disllaow' means nothing to a crawler; did you mean 'disallow:'?"),
-    ("colour: red", "'colour' means nothing to a crawler"),
+    ("Disllaow: /x", "a crawler may ignore it; did you mean 'disallow:'?"),
+    ("colour: red", "'colour' is not of RFC 9309; a crawler may ignore it"),
     ("Disallow: private/", "'private/' does not begin with '/' or '*', so it matches nothing"),
     ("Disallow: https://a.example/x", "is a URL; a rule takes a path"),
     ("Crawl-delay: soon", "the value 'soon' is ignored; crawl-delay takes a number of seconds"),
@@ -33,7 +33,7 @@ LINES = [
     ("Sitemap: /map.xml", "'/map.xml' is no full URL"),
     ("Allow: /open", "'Allow"),
     ("Disallow: \x1c/x", r"'\x1c/x' does not begin with '/' or '*', so it matches nothing"),
-    ("\x1fDisallow: /x", r"'\x1fDisallow' means nothing to a crawler; did you mean 'disallow:'?"),
+    ("\x1fDisallow: /x", r"'\x1fDisallow' is not of RFC 9309; a crawler may ignore it; did you"),
     ("\x1c", r"'\x1c' has no colon, so it is no record"),
     ("\x1e \x1d", r"'\x1e \x1d' has no colon, so it is no record"),
     ("\x85", r"'\x85' has no colon, so it is no record"),
@@ -95,10 +95,6 @@ def test_a_group_of_all_without_rules_is_no_error(body):
             b"User-agent: *\nDisallow: /x\nUser-agent: a\nDisallow: /y\n",
             "line 3: the group of '*' does not count for 'a'",
         ),
-        (
-            b"User-agent: *\nDisallow: /\nContent-Signal: ai-train=no\n",
-            "line 3: 'Content-Signal: ai-train=no' is about use",
-        ),
     ],
 )
 def test_each_thing_about_the_file_and_its_groups_is_said_alone(body, said):
@@ -110,7 +106,7 @@ def test_nothing_is_said_of_a_sound_file():
     assert lint(b"User-agent: *\nUser-agent: a\nDisallow: /x\n\nUser-agent: b\nDisallow: /\n") == ()
 
 
-KEYS = ["User-agent", "Disallow", "Disalow", "allow ", "Crawl-delay", "x", "ai-usage", "Sitemap"]
+KEYS = ["User-agent", "Disallow", "Disalow", "allow ", "Crawl-delay", "x", "Sitemap"]
 BYTES = b":*/#\n\r \0\x1c\x85\xff"
 PIECES = st.sampled_from(
     [*(f"{key}:".encode() for key in KEYS), *BYTES, b"\xef\xbb\xbf", b"/a", b"bot"]
@@ -125,7 +121,6 @@ def test_any_bytes_are_linted_and_quoted_in_order(body):
     assert all(finding.line is None or 1 <= finding.line <= lines for finding in found)
     assert all(finding.text.isprintable() for finding in found)
     assert len(quote(body, "bot")) <= lines
-    assert all(1 <= record.line <= lines for record in usage_records(body))
 
 
 @given(st.lists(PIECES).map(b"".join))
@@ -148,13 +143,3 @@ def test_a_file_without_errors_reads_the_same_in_its_strict_spelling(body):
         first, second = (RobotsTxt.parse(each).rules_for(name) for each in (body, strict))
         assert first.verdict("http://h/a").allowed == second.verdict("http://h/a").allowed
         assert first.crawl_delay == second.crawl_delay
-
-
-def test_records_about_use_are_found_wherever_they_stand_and_bounded():
-    body = b"content-signal: search=yes\nUser-agent: *\nTDM-Reservation : 1 # all\nDisallow:\n"
-    assert usage_records(body) == (
-        (1, "content-signal: search=yes"),
-        (3, "TDM-Reservation : 1"),
-    )
-    assert usage_records(b"# ai-usage: no\nmy-ai-usage: no\nai-usage no\n") == ()
-    assert len(usage_records(b"ai-usage: no\n" * 100)) == MOST_RECORDS

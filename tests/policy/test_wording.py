@@ -51,7 +51,7 @@ def test_nouns_follow_their_number():
         ("/f?%74oken=abc", "/f?%74oken=…"),
         ("'Disallow: /*?token=abc$'", "'Disallow: /*?token=…'"),
         ("http://a.example/?mail=jo%40blog.example&a=b", "http://a.example/?mail=…&a=b"),
-        ("jo@blog.example opted out: ask jo [at] blog.example", "… opted out: ask …"),
+        ("jo@blog.example opted out: ask jo%40blog.example", "… opted out: ask …"),
         (
             "see https://video.example/@jo.example/post",
             "see https://video.example/@jo.example/post",

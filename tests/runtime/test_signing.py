@@ -45,7 +45,7 @@ def test_each_call_signs_anew_and_never_over_http(file):
     assert plain == dict.fromkeys(first)
 
 
-def test_a_file_that_is_no_usable_key(file, tmp_path):
+def test_a_file_that_is_no_usable_key(tmp_path):
     rsa = generate_private_key(65537, 1024).private_bytes(
         Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
     )

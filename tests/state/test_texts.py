@@ -75,7 +75,7 @@ def test_what_is_lost_is_no_other_text(state, database, rows):
     assert rows(ALL) == [(LOST, LOST, None)]
 
 
-def test_a_source_that_is_the_url_of_its_request_is_not_written_again(state, database, rows):
+def test_a_source_that_is_the_url_of_its_request_is_not_written_again(state, rows):
     other = f"{RECORD.url}/moved"
     for source in (RECORD.url, other, None):
         write(state, replace(RECORD, source=source))

@@ -52,7 +52,7 @@ def test_a_hold_of_a_year_is_told_by_every_command_and_can_be_lifted(
     assert kept == [("busy.example", "release", "they wrote: go on")]
 
 
-def test_a_pause_outlasts_runs_and_needs_no_crawl_before_it(on_state, tmp_path):
+def test_a_pause_outlasts_runs_and_needs_no_crawl_before_it(on_state):
     set_to = on_state("hosts", "pause", "Blog.Example.", "PT2H", "--because", "a relaunch")
     assert "is at blog.example, and no crawl asked it for anything" in set_to.stderr
     assert on_state("hosts", "pause", "blog.example", "2h").stderr == "", "it is known by now"

@@ -68,7 +68,7 @@ def test_quiet_says_nothing_of_a_file_that_has_warnings_while_all_is_well(well, 
     assert caplog.messages == []
 
 
-def test_what_is_wrong_comes_first_and_sets_the_exit_status(well, tmp_path):
+def test_what_is_wrong_comes_first_and_sets_the_exit_status(well):
     assert well("--run-hours", "0.001,9")[0] == 1
     code, said = well("-s", "WALSH_BLOCKLIST_FILE=nowhere.txt")
     assert (code, said.out.splitlines()[0]) == (2, "CRITICAL: blocklist")

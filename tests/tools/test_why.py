@@ -38,7 +38,7 @@ from walsh_scrapy.tools.why.letter import letter, record_of
 
 DAY = 86_400.0
 NOON = 20_000 * DAY + 43_200.0  # of 2024-10-04
-RULES = b"User-agent: *\nDisallow: /private\nAllow: /feed\nContent-Signal: ai-train=no\n"
+RULES = b"User-agent: *\nDisallow: /private\nAllow: /feed\n"
 ALLOWED = Evidence("Allow: /feed", 3, hash_of(RULES), NOON, "list")
 FEED = "http://a.example/feed"
 SENT = replace(
@@ -136,7 +136,6 @@ def test_each_request_has_its_reason_and_its_pauses(state, log):
         "12:00:01  http://a.example/private",
         "kept back by robots: line 2",
         "2 | Disallow: /private",
-        "Lines about use (4)",
         f"SHA-256 {hash_of(RULES)}",
         "User-agent: Walsh-Research\n      Disallow: /\n",
         "j@wal.sh",
@@ -565,9 +564,9 @@ def test_strangers_text_is_escaped_and_neither_cut_nor_wrapped_within_a_url(stat
 
 def test_of_a_long_file_only_what_is_about_the_bot_is_quoted():
     others = b"".join(b"User-agent: b%d\nDisallow: /%d\n" % (n, n) for n in range(100))
-    body = others + b"User-agent: Walsh\nDisallow: /x\nDisallow: /y\nCrawl-delay: 9\nai-usage: no\n"
+    body = others + b"User-agent: Walsh\nDisallow: /x\nDisallow: /y\nCrawl-delay: 9\n"
     quoted = quote(body, "Walsh-Research", [203])
-    assert [line.number for line in quoted] == [201, 203, 204, 205]
+    assert [line.number for line in quoted] == [201, 203, 204]
     assert quoted[1].text == "Disallow: /y"
     short = b"\n".join(b"a" * n for n in range(MOST_LINES))
     assert len(quote(short, "x")) == MOST_LINES

@@ -118,24 +118,22 @@ _QUOTED_PAIR: Final = re.compile(r"\\(.)")
 _TARGET: Final = re.compile(r"<([^<>]*)>")
 
 
-def markdown_alternates(values: Iterable[str], url: str, language: str = "") -> tuple[str, ...]:
+def markdown_alternates(values: Iterable[str], url: str) -> tuple[str, ...]:
     """Return the URLs at which the page `url` is available as markdown, from its `Link` headers.
 
     An example of a header: `</page.md>; rel="alternate"; type="text/markdown"`. Returned are only
     URLs on the page's own host and port; the standard ports of http and https count as one. Other
     servers were not declared (R6), and another port is another server. The order is that of the
-    headers, but URLs in another language (`hreflang`) than `language`, the page's own
-    `Content-Language`, come last.
+    headers.
     """
-    found: dict[str, bool] = {}
+    found: dict[str, None] = {}
     own_server = _server(wire_url(url))
     for target, parameters in _alternates(values):
         if is_markdown(parameters.get("type", "")):
             address = resolve_reference(url, target.encode("latin-1", "replace"))
             if address and _server(address) == own_server:
-                is_foreign = _is_foreign(parameters.get("hreflang", ""), language)
-                found[address] = found.get(address, True) and is_foreign
-    return tuple(sorted(found, key=found.__getitem__))
+                found[address] = None
+    return tuple(found)
 
 
 def feed_alternates(values: Iterable[str], url: str) -> tuple[FeedLink, ...]:
@@ -162,12 +160,6 @@ def _alternates(values: Iterable[str]) -> Iterable[tuple[str, dict[str, str]]]:
 def _server(url: str) -> str:
     """Return the host, and the port if it is not a standard one, of a URL as it is sent."""
     return urlsplit(url).netloc
-
-
-def _is_foreign(language: str, own: str) -> bool:
-    """Return True if a BCP 47 tag names another language than `own`, and both are known."""
-    first, of_page = (tag.strip().lower().partition("-")[0] for tag in (language, own))
-    return first not in ("", "x", of_page)
 
 
 def _links(value: str) -> Iterable[tuple[str, dict[str, str]]]:

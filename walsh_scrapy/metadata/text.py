@@ -6,15 +6,9 @@ from typing import Final
 from urllib.parse import quote, urljoin, urlsplit
 
 from walsh_scrapy.policy.wording import (
-    ADDRESS,
-    AT_IN_BRACKETS,
-    AT_SIGN,
     DIRECTION_MARKS,
-    DOT,
-    HOST,
     LETTERS,
-    MAY_HAVE_ADDRESS,
-    PART,
+    LOCAL_PART,
     for_others,
     without_references,
 )
@@ -40,12 +34,8 @@ _HIDDEN: Final = re.compile(
 _BREAK: Final = re.compile(r"</?(?:br|p|div|li|ul|ol|td|tr|h[1-6])\b[^<>]*>", re.IGNORECASE)
 _TAG: Final = re.compile(r"</?[a-zA-Z][^<>]*>")
 
-#: In the place of a name: also a host without a dot, and the bare word "at" before a host.
-_ADDRESS_OF_PERSON: Final = re.compile(
-    rf"{PART}(?:(?:\s*{AT_SIGN}\s+|\s+at\s+){HOST}|(?:{AT_SIGN}|{AT_IN_BRACKETS}){LETTERS}++"
-    rf"(?:{DOT}[\w-]++)*)",
-    re.IGNORECASE,
-)
+#: In the place of a name: also with a host without a dot.
+_ADDRESS_OF_PERSON: Final = re.compile(rf"{LOCAL_PART}@{LETTERS}++")
 
 
 def list_of(value: object) -> list[object]:
@@ -93,16 +83,6 @@ def title_of(text: object) -> str | None:
     return shorten(text, LONGEST_TITLE)
 
 
-def title_to_keep(title: str | None) -> str | None:
-    """Return a title without e-mail addresses and credentials; None if nothing else is left (R6).
-
-    The key of an entry is made of the title as published, so that no two become one by this.
-    """
-    if title is None or (bare := for_others(title)) == title:
-        return title
-    return bare if any(map(str.isalnum, bare)) else None
-
-
 def distinct_names(texts: Iterable[str | None]) -> tuple[str, ...]:
     """Return each name once, in order, without empty and too long ones, at most `MOST_NAMES`."""
     return _distinct(texts, LONGEST_NAME)
@@ -120,16 +100,11 @@ def _distinct(texts: Iterable[str | None], longest: int) -> tuple[str, ...]:
 
 
 def without_addresses(text: str | None) -> str | None:
-    """Return one line of text with "…" for each e-mail address; None if nothing else is left (R6).
+    """Return a text with "…" for e-mail addresses and credentials; None if nothing is left (R6).
 
-    Only what cannot be anything else counts: `name@host.tld`, `name [at] host [dot] tld`. The text
-    must have a bounded length.
+    The key of an entry is made of its title as published, so that no two become one by this.
     """
-    if text is None or not MAY_HAVE_ADDRESS.search(text):
-        return text
-    whole = text.replace("%40", "@")
-    bare = ADDRESS.sub("…", whole)
-    if bare == whole:
+    if text is None or (bare := for_others(text)) == text:
         return text
     return bare if any(map(str.isalnum, bare)) else None
 
@@ -137,10 +112,10 @@ def without_addresses(text: str | None) -> str | None:
 def person_name(text: str | None) -> str | None:
     """Return the text without e-mail addresses, such as `mail@example.org (Name)` (R6).
 
-    In the place of a name `name at host.tld` is an address too. None if no name is left, or if the
-    text is too long for one.
+    In the place of a name `name@host` is an address too. None if no name is left, or if the text is
+    too long for one.
     """
-    if text is None or not MAY_HAVE_ADDRESS.search(text):
+    if text is None or not ("@" in text or "%40" in text):
         return text
     if len(text) > LONGEST_NAME:
         return None

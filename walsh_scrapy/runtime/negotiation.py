@@ -73,7 +73,6 @@ def links_of(response: Response) -> list[str]:
 
 def announced_by(response: Response) -> tuple[str, ...]:
     """Return the URLs, on its own server, at which a page says it is available as markdown."""
-    language = (response.headers.get("Content-Language") or b"").decode("latin-1")
-    found = markdown_alternates(links_of(response), response.url, language)
+    found = markdown_alternates(links_of(response), response.url)
     others = (each for each in found if each != response.url and not is_dump(each))
     return tuple(islice(others, MOST_ANNOUNCED))

@@ -6,15 +6,15 @@ read any text. Here are the forms that feeds have, and each has one meaning:
 
 - ISO 8601 and RFC 3339, also with a space, without seconds or without a zone; `2020/1/10`;
 - RFC 822 and its successors, asctime, and what is like them: names in full, `10th`, the month
-  first, no weekday, AM and PM, a comment in parentheses;
-- numbers only if there is one way to read them: `1/13/2020`, but not `1/2/2020`.
+  first, no weekday, AM and PM, a comment in parentheses. Months have English names.
+
+`1/2/2020` is the first or the second month, so numbers are a date only if the year comes first.
 
 A zone is UTC, an offset of four digits within 14 hours, one of `_ABBREVIATIONS`, or a place of the
 tz database. With any other zone the moment is not known, and neither is the date. `IST` is in
 India, Ireland or Israel.
 """
 
-# ruff: noqa: RUF001 - months have Greek names too
 import re
 from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
 from functools import cache
@@ -26,18 +26,18 @@ _MONTHS: Final = {
     name: month
     for month, names in enumerate(
         (
-            "jan ene gen ιαν",
-            "fev feb fév φεβ",
-            "mar mrt mär μαρ μάρ",
-            "abr apr avr απρ",
-            "mai may mag mei maj μαι μάι μαϊ μάϊ",
-            "jun giu juin ιουν ιούν",
-            "jul lug juil ιουλ ιούλ",
-            "ago aug aoû août αυγ αύγ",
-            "set sep sept σεπ",
-            "out oct okt ott οκτ",
-            "nov νοε νοέ",
-            "dez dic déc dec des δεκ",
+            "jan january",
+            "feb february",
+            "mar march",
+            "apr april",
+            "may",
+            "jun june",
+            "jul july",
+            "aug august",
+            "sep sept september",
+            "oct october",
+            "nov november",
+            "dec december",
         ),
         start=1,
     )
@@ -79,7 +79,7 @@ _REST: Final = rf"(?:(?:t|[\s,]+(?:-\s+|at\s+)?){_TIME})?(?:\s*{_ZONE})?(?:\s*\(
 _FORMS: Final = tuple(
     re.compile(form, re.IGNORECASE)
     for form in (
-        rf"{_WEEKDAY}(?P<a>[0-9]{{1,4}})(?P<by>[-/.])(?P<b>[0-9]{{1,2}})(?P=by)(?P<c>[0-9]+){_REST}",
+        rf"{_WEEKDAY}{_LONG_YEAR}(?P<by>[-/.])(?P<month>[0-9]{{1,2}})(?P=by)(?P<day>[0-9]{{1,2}}){_REST}",
         rf"{_WEEKDAY}{_DAY}{_NEXT}{_MONTH}{_NEXT}{_YEAR}{_REST}",
         rf"{_WEEKDAY}{_MONTH}{_NEXT}{_DAY}{_NEXT}{_YEAR}{_REST}",
         rf"{_WEEKDAY}{_MONTH}\s+{_DAY}\s+{_TIME}(?:\s+{_ZONE})?\s+{_LONG_YEAR}",
@@ -119,33 +119,9 @@ def _moment(text: str) -> datetime | None:
 
 
 def _day(parts: dict[str, str | None]) -> date | None:
-    if first := parts.get("a"):
-        return _of_numbers(first, parts["b"] or "", parts["c"] or "", parts["by"] or "")
     month, day, year = parts["month"] or "1", int(parts.get("day") or 1), parts["year"] or ""
-    number = int(month) if month.isdigit() else _month(month.lower())
+    number = int(month) if month.isdigit() else _MONTHS.get(month.lower())
     return date(_full_year(year), number, day) if number else None
-
-
-def _month(name: str) -> int | None:
-    return next((_MONTHS[name[:n]] for n in (4, 3) if name[:n] in _MONTHS), None)
-
-
-def _of_numbers(a: str, b: str, c: str, by: str) -> date | None:
-    """Return the date that three numbers mean, if they can mean only one."""
-    if len(a) == 4 and len(c) <= 2:
-        return date(int(a), int(b), int(c))
-    if len(a) > 2 or not (len(c) == 4 or (len(c) == 2 and by != "-")):
-        return None
-    orders = [(c, b, a), (c, a, b)]
-    if len(a) == len(c) == 2:
-        orders.append((a, b, c))
-    found = set()
-    for year, month, day in orders:
-        try:
-            found.add(date(_full_year(year), int(month), int(day)))
-        except ValueError:
-            continue
-    return found.pop() if len(found) == 1 else None
 
 
 def _full_year(digits: str) -> int:
@@ -174,7 +150,7 @@ def _zone(parts: dict[str, str | None]) -> tzinfo | None:
     if not (sign := parts.get("sign")):
         return UTC
     is_short = parts["minutes"] is None  # `-05` is ISO 8601, and nothing else
-    if is_short and not (len(parts.get("a") or "") == 4 and parts["hour"]):
+    if is_short and not (parts.get("by") and parts["hour"]):
         return None
     hours, minutes = int(parts["hours"] or 0), int(parts["minutes"] or 0)
     offset = timedelta(hours=hours, minutes=minutes)

@@ -12,7 +12,7 @@ Modules, with their clauses of RFC 9309:
 | `otherrecords` | 2.2.4        | Crawl-delay, Visit-time and Request-rate                  |
 | `version2`     | (none)       | Robot-version 2.x: rules in order, shell patterns         |
 | `access`       | 2.3.1, 2.4   | what a response to `/robots.txt` means                    |
-| `quotation`    | (none)       | the lines that are about one bot, or about use            |
+| `quotation`    | (none)       | the lines that are about one bot                          |
 | `lint`         | 2.2          | lines that mean nothing, or not what they seem            |
 | `secondreader` | (none)       | how Protego reads a file, and where that can be compared  |
 """

@@ -13,7 +13,6 @@ from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 
 from walsh_scrapy.policy.robots.otherrecords import is_malformed
-from walsh_scrapy.policy.robots.quotation import usage_records
 from walsh_scrapy.policy.robots.records import (
     BLANKS,
     MAX_OCTETS,
@@ -43,8 +42,7 @@ _UTF8_BOM: Final = b"\xef\xbb\xbf"
 #: The keys that count, in lower case, as they are spelled in their documents.
 _KEYS: Final = (
     "user-agent", "allow", "disallow", "sitemap", "crawl-delay", "request-rate", "visit-time",
-    "robot-version", "comment", "content-signal", "content-usage", "ai-usage", "tdm-reservation",
-    "tdm-policy",
+    "robot-version", "comment",
 )  # fmt: skip
 _SITEMAPS: Final = ("sitemap", "sitemaps", "site-map")
 #: Keys that some crawler reads or once read.
@@ -84,10 +82,6 @@ def lint(body: bytes) -> tuple[Remark, ...]:
         return (Remark(None, "error", "this is a page of HTML or XML, no robots.txt"),)
     text = decode(body)
     found = [*_of_file(body, text), *_of_lines(text), *_of_groups(text)]
-    found += [
-        Remark(line, "note", f"{record!r} is about use; a crawl notes it, and fetches as before")
-        for line, record in usage_records(body)
-    ]
     return tuple(sorted(found, key=lambda finding: finding.line or 0))
 
 
@@ -176,7 +170,7 @@ def _of_unknown(content: str) -> Iterator[str]:
     elif name in _FOREIGN:
         yield f"{_quote(key)} is not of RFC 9309: {_FOREIGN[name]}"
     elif name not in _KEYS:
-        yield f"{_quote(key)} means nothing to a crawler{_hint(name)}"
+        yield f"{_quote(key)} is not of RFC 9309; a crawler may ignore it{_hint(name)}"
 
 
 @lru_cache(maxsize=256)

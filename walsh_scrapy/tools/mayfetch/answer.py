@@ -6,7 +6,6 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from walsh_scrapy.policy.robots.quotation import usage_records
 from walsh_scrapy.policy.robots.secondreader import SecondReader
 from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.policy.urls import origin_of
@@ -39,7 +38,6 @@ class RobotsAnswer:
     opens_in: float  #: until Visit-time allows a request; 0 if it does now
     comments: tuple[str, ...]
     ignored: tuple[str, ...]  #: lines of our group that could not be understood
-    usage: tuple[str, ...]  #: lines about use, such as Content-Signal, which decide nothing
     protego: bool | None  #: what Protego would answer, if that is something else
     why: str
 
@@ -69,8 +67,6 @@ class RobotsAnswer:
             yield f"{_INDENT}Comment: {comment}"
         for line in self.ignored:
             yield f"{_INDENT}{line}"
-        for line in self.usage:
-            yield f"{_INDENT}about use, noted: {line}"
 
     def _file(self, now: float) -> str:
         if self.fetched_at is None:
@@ -161,7 +157,6 @@ def robots_answer(
         opens_in=file.closed_for(now),
         comments=file.rules.comments,
         ignored=tuple(f"line {line}: {what}" for line, what in file.rules.warnings),
-        usage=tuple(f"line {line}: {text}" for line, text in usage_records(body)) if real else (),
         protego=_protego(body, url, user_agent, allowed=verdict.allowed) if real else None,
         why=file.why(verdict),
     )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from walsh_scrapy import identity
 from walsh_scrapy.policy.audit.pauses import JudgedRequest, PauseJudge
 from walsh_scrapy.policy.audit.record import DAY
-from walsh_scrapy.policy.robots.quotation import QuotedLine, UsageRecord, quote, usage_records
+from walsh_scrapy.policy.robots.quotation import QuotedLine, quote
 from walsh_scrapy.policy.timestamps import rfc3339
 from walsh_scrapy.policy.urls import canonical_url, host_of, origin_of, robots_url
 from walsh_scrapy.policy.wording import count_of, format_day
@@ -87,7 +87,6 @@ class RobotsOfDay:
     asked: tuple[Asked, ...]  #: each once
     is_kept: bool  #: False if the copy is no longer in the record
     quoted: tuple[QuotedLine, ...]
-    usage: tuple[UsageRecord, ...]
 
     def as_dict(self) -> dict[str, Any]:
         """Return the object for ``--json``; times are RFC 3339 in UTC."""
@@ -96,7 +95,6 @@ class RobotsOfDay:
             "hash": self.hash,
             "asked": [each._asdict() | {"at": rfc3339(each.at)} for each in self.asked],
             "quoted": [line._asdict() for line in self.quoted],
-            "usage": [record._asdict() for record in self.usage],
         }
 
 
@@ -234,7 +232,6 @@ def _robots(
             asked=tuple(_asked(log, url, paced, *end) for end in sorted(ends, key=itemgetter(0))),
             is_kept=body is not None,
             quoted=() if body is None else quote(body, token, lines),
-            usage=() if body is None else usage_records(body),
         )
 
 

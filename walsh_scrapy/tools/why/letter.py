@@ -153,11 +153,6 @@ def _robots(robots: RobotsOfDay) -> Iterator[str]:
             yield "        ..."
         yield f"  {number:>5} | {text}"
         last = number
-    if robots.usage:
-        lines = ", ".join(str(record.line) for record in robots.usage)
-        yield from _wrapped(
-            f"Lines about use ({lines}) are noted here; no request depends on them.", "  "
-        )
 
 
 def _means(robots: RobotsOfDay, status: int | None) -> str:
