@@ -19,18 +19,12 @@ from walsh_scrapy.policy.robots.records import (
     OTHER,
     RULE,
     USER_AGENT,
-    Span,
-    UserAgentLine,
     decode,
-    distinct,
     line_numbers,
-    record_at,
-    rule_offsets,
-    rules_in,
     user_agent_lines,
 )
 from walsh_scrapy.policy.urls import host_of
-from walsh_scrapy.policy.wording import and_more, cut
+from walsh_scrapy.policy.wording import cut
 
 #: An "error" means nothing or not what it seems; a "note" is as it should be, but easily overseen.
 Level = Literal["error", "note"]
@@ -59,8 +53,6 @@ _SOUND_VALUES: Final = {
 }
 _ROBOT_VERSION: Final = re.compile(r"[12](?:\.[0-9]+)*")
 _SHOWN: Final = 60
-#: Names that one finding lists.
-_MOST_NAMES: Final = 5
 
 
 class Remark(NamedTuple):
@@ -194,77 +186,13 @@ def _key(written: str) -> str:
 
 def _of_groups(text: str) -> Iterator[Remark]:
     agents = user_agent_lines(text)
-    numbers = list(line_numbers(text, [agent.offset for agent in agents]))
-    lines: dict[str, list[int]] = {}
-    spans: dict[str, set[Span]] = {}
+    numbers = line_numbers(text, [agent.offset for agent in agents])
     for number, agent in zip(numbers, agents, strict=True):
-        if not agent.name:
-            continue
-        if agent.rules not in spans.setdefault(agent.name, set()):
-            spans[agent.name].add(agent.rules)
-            lines.setdefault(agent.name, []).append(number)
         # a group of all that says nothing is how many a generator writes "everything is allowed"
-        if agent.name != "*" and not agent.rules[1] and not agent.others[1]:
+        if agent.name not in ("", "*") and not agent.rules[1] and not agent.others[1]:
             yield Remark(
                 number, "error", f"no rule follows, so {_quote(agent.name)} may fetch everything"
             )
-    for name, (first, *further) in lines.items():
-        if further:
-            yield Remark(further[0], "error", _repetition(name, first, further))
-    yield from _of_shadows(text, agents, numbers)
-    for span in distinct([agent.rules for agent in agents]):
-        yield from _of_contradictions(text, span)
-
-
-def _repetition(name: str, first: int, further: list[int]) -> str:
-    more = "" if len(further) == 1 else f", and {len(further) - 1} more follow"
-    return (
-        f"{_quote(name)} has a group on line {first} already{more}; all count together, but some "
-        "bots read one of them only"
-    )
-
-
-def _of_shadows(
-    text: str, agents: tuple[UserAgentLine, ...], numbers: list[int]
-) -> Iterator[Remark]:
-    """Yield one note if bots with a group of their own get less than all others are told."""
-    common = distinct([agent.rules for agent in agents if agent.name == "*"])
-    denied = {path.strip(BLANKS) for key, path in rules_in(text, common) if not key} - {""}
-    spans: dict[str, set[Span]] = {}
-    lines: dict[str, int] = {}
-    for number, agent in zip(numbers, agents, strict=True):
-        if agent.name not in ("", "*") and agent.rules[1]:
-            spans.setdefault(agent.name, set()).add(agent.rules)
-            lines.setdefault(agent.name, number)
-    names = [name for name in spans if _leaves_out(text, spans[name], denied)]
-    if names:
-        listed = ", ".join(map(_quote, names[:_MOST_NAMES]))
-        more = f" {and_more(left)}" if (left := len(names) - _MOST_NAMES) > 0 else ""
-        yield Remark(
-            lines[names[0]],
-            "note",
-            f"the group of '*' does not count for {listed}{more}; their own do not repeat all "
-            "of its Disallow rules",
-        )
-
-
-def _leaves_out(text: str, spans: set[Span], denied: set[str]) -> bool:
-    own = {path.strip(BLANKS) for _, path in rules_in(text, spans)}
-    return "/" not in own and not denied <= own
-
-
-def _of_contradictions(text: str, span: Span) -> Iterator[Remark]:
-    """Yield an error for each Disallow of a path that its group allows as well."""
-    records = rules_in(text, [span])
-    allowed = {path.strip(BLANKS) for key, path in records if key} - {""}
-    offsets = [
-        offset
-        for (key, path), offset in zip(records, rule_offsets(text, [span]), strict=True)
-        if not key and path.strip(BLANKS) in allowed
-    ]
-    for number, offset in zip(line_numbers(text, offsets), offsets, strict=True):
-        record = record_at(text, offset)
-        yield Remark(number, "error", f"{record!r} has no effect: its path is allowed as well")
 
 
 def _quote(text: str) -> str:
