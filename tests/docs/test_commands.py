@@ -47,9 +47,6 @@ from walsh_scrapy.testing import Certificate, Reply, Site
 from walsh_scrapy.testing.conformance.commandline import add_options
 from walsh_scrapy.testing.feeds import rss
 from walsh_scrapy.testing.project import write_sources
-from walsh_scrapy.tools.attest.attestation import attest
-from walsh_scrapy.tools.attest.audit import audit
-from walsh_scrapy.tools.attest.digests import sign
 from walsh_scrapy.tools.backup.transfer import write_backup
 
 #: Many of these lines are crawls and servers in processes of their own.
@@ -457,22 +454,11 @@ class Project:
         if "hosts release" in line:
             with contextlib.closing(State(self._url)) as state:
                 state.ledger.hold("blog.example", 3600.0)
-        if "attest --verify" in line:
-            with contextlib.closing(State(self._url)) as state, state.log() as record:
-                attestation = json.dumps(
-                    sign(attest(record, audit(record, 2.0)), BOT_KEYS["key.pem"])
-                )
-            (self.folder / "attestation.json").write_text(attestation, "utf-8")
         if "--restore" in line:
             self._back_up()
         command, _, filters = self._here(line).partition(" | ")
         settings = get_project_settings()
         settings.set("WALSH_STATE_URL", self._url)
-        if "--sign" in command:
-            key = self.folder / "key.pem"
-            key.touch(0o600)
-            key.write_bytes(BOT_KEYS["key.pem"].pem)
-            settings.setdict({"WALSH_SIGNING_KEY": str(key), "WALSH_SIGNATURE_AGENT": AGENT})
         capfd = self._request.getfixturevalue("capfd")
         with pytest.raises(SystemExit) as ended:
             execute(shlex.split(command), settings)
