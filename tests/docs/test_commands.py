@@ -8,7 +8,6 @@ import re
 import shlex
 import shutil
 import sys
-import time
 import tomllib
 from argparse import ArgumentParser
 from dataclasses import replace
@@ -33,12 +32,7 @@ from walsh_scrapy.console.program import main
 from walsh_scrapy.items import EntryItem
 from walsh_scrapy.options import Options
 from walsh_scrapy.policy.robots.access import RobotsCopy
-from walsh_scrapy.policy.signing.keys import (
-    DIRECTORY_PATH,
-    PrivateKey,
-    directory_body,
-    directory_fields,
-)
+from walsh_scrapy.policy.signing.keys import PrivateKey, directory_body
 from walsh_scrapy.sources import parse_shard
 from walsh_scrapy.state import State
 from walsh_scrapy.state.evidence import Evidence, hash_of
@@ -73,7 +67,7 @@ SENDING = re.compile(r"\bsources add\b")
 TRIAL = "python -m walsh_scrapy.testing.conformance "
 #: Published keys, and the files of these keys in the project.
 BOT_KEYS = {name: PrivateKey.generate() for name in ("key.pem", "next.pem")}
-AGENT = f"https://bot.example{DIRECTORY_PATH}"
+AGENT = "https://bot.example/.well-known/http-message-signatures-directory"
 #: How to find jobs of Scrapyd that failed.
 FAILED_JOBS = [
     line
@@ -164,12 +158,6 @@ WEB = [
         tls=Certificate.GOOD,
     ),
 ]
-
-
-def directory_of_keys():
-    body = directory_body([key.public for key in BOT_KEYS.values()])
-    fields = directory_fields([*BOT_KEYS.values()], "bot.example", body, time.time(), 86_400)
-    return Reply(body, content_type=None, headers=fields)
 
 
 def command_lines():
@@ -493,8 +481,7 @@ class Project:
 
     def ask(self, line):
         """Run a `scrapy` command that asks servers, in front of a web that has the sources."""
-        bot = Site("bot.example", "", {DIRECTORY_PATH: directory_of_keys()}, tls=Certificate.GOOD)
-        web = self._request.getfixturevalue("direct_web")(*WEB, bot)
+        web = self._request.getfixturevalue("direct_web")(*WEB)
         environment = dict(web.environment)
         if line.startswith("SSL_CERT_FILE"):
             (self.folder / "trusted.pem").write_bytes(
