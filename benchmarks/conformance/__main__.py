@@ -19,7 +19,7 @@ _WGET = (
     "--force-directories --directory-prefix={folder} --input-file={seeds}"
 )
 CRAWLERS = {
-    "ours": [sys.executable, "-m", "walsh_scrapy.tools.attest.owncrawl"],
+    "ours": [sys.executable, "-m", "walsh_scrapy.testing.owncrawl"],
     "polite": [sys.executable, f"{_HERE}/polite.py", "{seeds}", "{folder}"],
     "scrapy": [sys.executable, f"{_HERE}/scrapy_spider.py"],
     "scrapy-polite": [sys.executable, f"{_HERE}/scrapy_spider.py", "polite"],

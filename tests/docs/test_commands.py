@@ -8,7 +8,6 @@ import re
 import shlex
 import shutil
 import sys
-import time
 import tomllib
 from argparse import ArgumentParser
 from dataclasses import replace
@@ -33,12 +32,7 @@ from walsh_scrapy.console.program import main
 from walsh_scrapy.items import EntryItem
 from walsh_scrapy.options import Options
 from walsh_scrapy.policy.robots.access import RobotsCopy
-from walsh_scrapy.policy.signing.keys import (
-    DIRECTORY_PATH,
-    PrivateKey,
-    directory_body,
-    directory_fields,
-)
+from walsh_scrapy.policy.signing.keys import PrivateKey, directory_body
 from walsh_scrapy.state import State
 from walsh_scrapy.state.evidence import Evidence, hash_of
 from walsh_scrapy.state.sourcerecord import SourceRecord
@@ -46,9 +40,6 @@ from walsh_scrapy.testing import Certificate, Reply, Site
 from walsh_scrapy.testing.conformance.commandline import add_options
 from walsh_scrapy.testing.feeds import rss
 from walsh_scrapy.testing.project import write_sources
-from walsh_scrapy.tools.attest.attestation import attest
-from walsh_scrapy.tools.attest.audit import audit
-from walsh_scrapy.tools.attest.digests import sign
 
 #: Many of these lines are crawls and servers in processes of their own.
 pytestmark = pytest.mark.crawl
@@ -74,7 +65,7 @@ SENDING = re.compile(r"\bsources add\b")
 TRIAL = "python -m walsh_scrapy.testing.conformance "
 #: Published keys, and the files of these keys in the project.
 BOT_KEYS = {name: PrivateKey.generate() for name in ("key.pem", "next.pem")}
-AGENT = f"https://bot.example{DIRECTORY_PATH}"
+AGENT = "https://bot.example/.well-known/http-message-signatures-directory"
 #: How to find jobs of Scrapyd that failed.
 FAILED_JOBS = [
     line
@@ -165,12 +156,6 @@ WEB = [
         tls=Certificate.GOOD,
     ),
 ]
-
-
-def directory_of_keys():
-    body = directory_body([key.public for key in BOT_KEYS.values()])
-    fields = directory_fields([*BOT_KEYS.values()], "bot.example", body, time.time(), 86_400)
-    return Reply(body, content_type=None, headers=fields)
 
 
 def command_lines():
@@ -453,20 +438,9 @@ class Project:
         if "hosts release" in line:
             with contextlib.closing(State(self._url)) as state:
                 state.ledger.hold("blog.example", 3600.0)
-        if "attest --verify" in line:
-            with contextlib.closing(State(self._url)) as state, state.log() as record:
-                attestation = json.dumps(
-                    sign(attest(record, audit(record, 2.0)), BOT_KEYS["key.pem"])
-                )
-            (self.folder / "attestation.json").write_text(attestation, "utf-8")
         command, _, filters = self._here(line).partition(" | ")
         settings = get_project_settings()
         settings.set("WALSH_STATE_URL", self._url)
-        if "--sign" in command:
-            key = self.folder / "key.pem"
-            key.touch(0o600)
-            key.write_bytes(BOT_KEYS["key.pem"].pem)
-            settings.setdict({"WALSH_SIGNING_KEY": str(key), "WALSH_SIGNATURE_AGENT": AGENT})
         capfd = self._request.getfixturevalue("capfd")
         with pytest.raises(SystemExit) as ended:
             execute(shlex.split(command), settings)
@@ -495,8 +469,7 @@ class Project:
 
     def ask(self, line):
         """Run a `scrapy` command that asks servers, in front of a web that has the sources."""
-        bot = Site("bot.example", "", {DIRECTORY_PATH: directory_of_keys()}, tls=Certificate.GOOD)
-        web = self._request.getfixturevalue("direct_web")(*WEB, bot)
+        web = self._request.getfixturevalue("direct_web")(*WEB)
         environment = dict(web.environment)
         if line.startswith("SSL_CERT_FILE"):
             (self.folder / "trusted.pem").write_bytes(

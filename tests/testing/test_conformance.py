@@ -31,7 +31,6 @@ from walsh_scrapy.testing.conformance import (
     Verdict,
     crawler,
     run,
-    run_both_ways,
 )
 from walsh_scrapy.testing.conformance.commandline import show, verdict_of
 from walsh_scrapy.testing.conformance.crawler import Places
@@ -86,17 +85,6 @@ def test_each_scenario_can_fail(bad):
             assert finding.verdict is Verdict.FAIL, (scenario.name, finding)
         assert finding.lines, scenario.name
     assert not bad.is_conformant
-
-
-@pytest.mark.crawl
-@pytest.mark.usefixtures("patient")
-@pytest.mark.skipif(sys.platform != "linux", reason="hosts have addresses on Linux only")
-def test_what_needs_names_is_tried_behind_the_proxy_too():
-    card = run_both_ways(BAD, ["opted-out-subdomain", "read-only"])
-    assert {finding.verdict for finding in findings(card).values()} == {Verdict.FAIL}
-    assert card.web == "both"
-    assert [each.run for each in card.calls] == ["first", "first"]
-    jsonschema.validate(json.loads(json.dumps(card.as_dict())), SCHEMA)
 
 
 @pytest.mark.crawl

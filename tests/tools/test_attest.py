@@ -14,20 +14,16 @@ from scrapy.utils.project import get_project_settings
 from sqlalchemy import create_engine, insert, select
 
 from tests.helpers.sites import LIST_URL, blocklist, feed
-from walsh_scrapy.identity import USER_AGENT
 from walsh_scrapy.policy.audit.checklist import CHECKLIST, Case, Kind
 from walsh_scrapy.policy.audit.findings import Breaches
+from walsh_scrapy.policy.timestamps import rfc3339
 from walsh_scrapy.state import State
-from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.state.tables import metadata, requests
 from walsh_scrapy.testing.simulation import DAY, simulate
 from walsh_scrapy.testing.site import Site
 from walsh_scrapy.testing.web import Reply
-from walsh_scrapy.tools import own_code
 from walsh_scrapy.tools.attest.attestation import _finding, attest, attestation_text
-from walsh_scrapy.tools.attest.audit import WALSH_RESEARCH, audit
-from walsh_scrapy.tools.attest.digests import compare, read_attestation
-from walsh_scrapy.tools.exits import CommandError
+from walsh_scrapy.tools.attest.audit import audit
 
 
 def named(body):
@@ -100,53 +96,9 @@ def record(clean, tmp_path):
     return f"sqlite:///{file}", change
 
 
-def judged(url, now=NOW, **options):
+def judged(url, now=NOW, since=0.0):
     with contextlib.closing(State(url)) as state, state.log() as snapshot:
-        return attest(snapshot, audit(snapshot, now), **options)
-
-
-def judged_by_day(url, now, bot=WALSH_RESEARCH):
-    """Judge what was not judged before, and keep what was found, as the command does."""
-    with contextlib.closing(State(url)) as state:
-        with state.log() as log:
-            audited = audit(log, now, bot, log.judgements())
-            attestation = attest(log, audited)
-        state.judgements.keep(audited.judgements, audited.outdated)
-    return attestation
-
-
-def in_days(url, *moments):
-    """Judge a record at several moments."""
-    for now in moments:
-        judged_by_day(url, now)
-
-
-#: Each column of the record that holds a moment.
-MOMENTS = {
-    "requests": ("sent_at", "robots_at"),
-    "denials": ("at", "robots_at"),
-    "runs": ("begun", "ended"),
-    "entries": ("first_seen",),
-}
-
-
-def begins_a_day_with(url, change):
-    """Move the whole record, so that midnight lies between two requests; return the midnight."""
-    with contextlib.closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as state:
-        (at,) = state.execute(f"SELECT sent_at FROM requests WHERE {ANY}").fetchone()
-    moved = DAY - (at - BEGIN) % DAY + 0.01
-    change(
-        *(
-            f"UPDATE {table} SET {', '.join(f'{name} = {name} + {moved}' for name in names)}"
-            for table, names in MOMENTS.items()
-        )
-    )
-    return at + moved - 0.01
-
-
-def compared(url, attestation, now=NOW):
-    with contextlib.closing(State(url)) as state, state.log() as snapshot:
-        return compare(snapshot, attestation["record"], now)
+        return attest(snapshot, audit(snapshot, now, since=since))
 
 
 def findings(attestation):
@@ -321,22 +273,6 @@ def test_a_planted_breach_is_found_and_no_other(record, label, statements):
     assert f"{kind.level} broken" in "\n".join(attestation_text(attestation))
 
 
-@pytest.mark.parametrize(
-    "statements",
-    [pytest.param(how, id=label) for label, how in {label: how for label, *how in PLANTED}.items()],
-)
-def test_day_by_day_is_as_in_one_pass(record, statements):
-    """Midnight lies right before the request that most breaches are planted at."""
-    url, change = record
-    midnight = begins_a_day_with(url, change)
-    change(*statements)
-    in_days(url, midnight + 7200.0, NOW + 2 * DAY)
-    by_day, now = judged_by_day(url, NOW + 3 * DAY), NOW + 3 * DAY
-    assert by_day["record"]["judged"]["now"] == ["2026-01"]
-    assert len(by_day["record"]["judged"]["before"]) >= 3
-    assert by_day["checklist"] == judged(url, now)["checklist"]
-
-
 def test_each_kind_and_each_row_has_a_planted_breach():
     # The others need another crawl: test_attest_backoff.py, tests/policy/audit/.
     others = {"denied-by-protego", "held-back", "no-growth", "no-jitter"}
@@ -490,122 +426,38 @@ def postgresql(record, postgresql_url):
 
 def test_postgresql_gives_the_same_attestation(record, postgresql):
     url, _ = record
-    attestation = judged(url)
-    assert judged(postgresql) == attestation
-    judged_by_day(postgresql, NOW)
-    by_day = judged_by_day(postgresql, NOW)
-    assert by_day["record"]["judged"]["now"] == ["2026-01", "2026-01-02"]
-    assert by_day["checklist"] == attestation["checklist"]
-    assert compared(postgresql, attestation).changed == []
+    assert judged(postgresql) == judged(url)
+    assert judged(postgresql, since=BEGIN + DAY) == judged(url, since=BEGIN + DAY)
 
 
-def test_a_conformance_run_is_evidence_too(record):
-    url, _ = record
-    results = [
-        {"rule": rule, "scenario": name, "level": level, "verdict": verdict}
-        for rule, name, level, verdict in (
-            ("R1", "one-user-agent", "MUST", "pass"),
-            ("R2", "named-group-denies", "MUST", "pass"),
-            ("R3", "opted-out-subdomain", "MUST", "fail"),
-            ("R8", "not-again-at-once", "SHOULD", "fail"),
-            ("R9", "structured-form", "SHOULD", "not applicable"),
-        )
-    ]
-    scorecard = {"command": ["scrapy", "crawl"], "user_agents": [USER_AGENT], "results": results}
-    scorecard["code"] = own_code()
-    attestation = judged(url, scorecard=scorecard)
+def test_since_a_moment_it_is_judged_as_if_the_record_began_then(record):
+    url, change = record
+    since = BEGIN + DAY
+    attestation = judged(url, since=since)
     validate(attestation)
-    assert attestation["conformance"]["command"] == ["scrapy", "crawl"]
+    assert findings(attestation) == {}
     by_row = rows(attestation)
-    assert by_row["1"]["conformance"] == {"passed": 1, "failed": [], "failed_should": []}
-    assert by_row["2a"]["conformance"]["passed"] == 1
-    assert [by_row[number]["verdict"] for number in ("3", "3a", "8", "9")] == [
-        "holds",
-        "does not hold",
-        "does not hold",
-        "holds",
-    ]
-    assert not attestation["holds"]
-    assert "failed: opted-out-subdomain" in "\n".join(attestation_text(attestation))
-    del results[0]["verdict"]
-    with pytest.raises(CommandError, match="the scorecard lacks 'verdict'"):
-        judged(url, scorecard=scorecard)
-
-
-def test_new_rows_change_nothing_that_was_attested(record):
-    url, change = record
-    attestation = judged(url)
-    change(
-        f"INSERT INTO requests (id, sent_at, {OTHERS}) "
-        f"SELECT id + 1000, sent_at + 86400, {OTHERS} FROM requests",
-        "INSERT INTO entries SELECT key || 'x', NULL, own_key || 'x', title_key || 'x', source,"
-        " kind, first_seen + 200000, item, backfill, run FROM entries",
-        "INSERT INTO runs SELECT id + 10, spider, command, begun, ended, how, versions, settings,"
-        " summary FROM runs",
-        "UPDATE runs SET summary = '{}'",
-    )
-    comparison = compared(url, attestation)
-    assert (comparison.changed, comparison.deleted) == ([], [])
-    assert comparison.same > 5
-
-
-def test_what_runs_delete_as_too_old_is_told_apart_from_a_change(record):
-    url, change = record
-    attestation = judged(url)
-    later = NOW + 29 * DAY
-    with contextlib.closing(State(url)) as state:
-        settings = state.runs.find(1).settings
-        number = state.runs.begin(RunRecord(spider="feeds", begun=later, settings=settings))
-        state.prune(later, 30 * DAY, lambda: True)
-        state.runs.end(number, later, "finished", {})
-    comparison = compared(url, attestation, later)
-    assert comparison.deleted == ["requests of 2026-01-01", "denials of 2026-01-01"]
-    assert comparison.changed == []
-    change("DELETE FROM requests WHERE sent_at > 1767312000 AND host = 'any.example'")
-    comparison = compared(url, attestation, later)
-    assert comparison.changed == ["requests of 2026-01-02"], "too young to be deleted"
-
-
-def test_what_is_old_enough_to_be_deleted_may_not_be_changed(record):
-    url, change = record
-    attestation = judged(url)
-    later = NOW + 300 * DAY
-    change(
-        "UPDATE requests SET status = 404 WHERE id = 3",
-        f"INSERT INTO runs SELECT 3, spider, command, {later}, {later}, how, versions, settings,"
-        " summary FROM runs WHERE id = 1",
-    )
-    comparison = compared(url, attestation, later)
-    assert comparison.changed == ["requests of 2026-01-01"]
-
-
-@pytest.mark.parametrize(
-    ("statement", "changed"),
-    [
-        ("UPDATE requests SET status = 404 WHERE id = 3", "requests of 2026-01-01"),
-        ("DELETE FROM requests WHERE id = 3", "requests of 2026-01-01"),
-        ("UPDATE denials SET reason = '' WHERE id = 1", "denials of 2026-01-01"),
-        ("UPDATE entries SET item = '{}'", "entries of 2026-01"),
-        ("UPDATE runs SET settings = '{\"log_days\": 30}' WHERE id = 1", "runs"),
-        ("INSERT INTO acts VALUES (1, 1.0, 'a', 'pause', 1.0, '')", None),
-    ],
-)
-def test_a_changed_record_is_noticed(record, statement, changed):
-    url, change = record
-    attestation = judged(url)
-    change(statement)
-    assert compared(url, attestation).changed == ([changed] if changed else [])
+    assert {row["verdict"] for row in by_row.values()} == {"holds", "not shown"}
+    came_before = {number for number, row in by_row.items() if row["verdict"] == "not shown"}
+    assert came_before == {"5", "7", "9"}, "the 503, the first visits and the entries"
+    whole, part = judged(url)["record"], attestation["record"]
+    assert (whole["since"], part["since"]) == (None, "2026-01-02T00:00:00Z")
+    assert (whole["runs"], part["runs"]) == (2, 1)
+    assert all(0 < part[table] < whole[table] for table in ("requests", "denials"))
+    times = {"requests": "sent_at", "denials": "at", "entries": "first_seen", "runs": "begun"}
+    change(*(f"DELETE FROM {table} WHERE {at} < {since}" for table, at in times.items()))
+    assert attestation["checklist"] == judged(url)["checklist"]
 
 
 def test_requests_that_are_out_are_not_judged_yet(record):
     url, change = record
     change("UPDATE runs SET ended = NULL WHERE id = 2")
-    last = judged(url)["record"]["bounds"]["until"]
-    assert last == NOW, "a run that sent nothing for ten minutes was killed"
+    last = judged(url)["record"]["until"]
+    assert last == rfc3339(NOW), "a run that sent nothing for ten minutes was killed"
     whole = rows(judged(url))["1"]["shown"]
     now = BEGIN + DAY + 120.0
     attestation = judged(url, now)
-    assert attestation["record"]["bounds"]["until"] == now - 300.0
+    assert attestation["record"]["until"] == rfc3339(now - 300.0)
     assert 0 < rows(attestation)["1"]["shown"] < whole, "all of the second run is younger"
     left_out = (
         "not judged yet: what was recorded since 2026-01-01T23:57:00Z, because a run may go on"
@@ -634,7 +486,7 @@ def scrapy(record, capsys, monkeypatch, tmp_path, pytestconfig):
     return run
 
 
-def test_the_command_judges_and_verifies(record, scrapy, tmp_path):
+def test_the_command_judges(record, scrapy):
     _, change = record
     status, text, _ = scrapy()
     assert status == 0
@@ -643,58 +495,25 @@ def test_the_command_judges_and_verifies(record, scrapy, tmp_path):
     )
     assert "\x1b" not in text
     status, said, _ = scrapy("--json")
-    file = tmp_path / "attestation.json"
-    file.write_text(said, "utf-8")
     assert status == 0
-    status, said, _ = scrapy("--verify", file)
-    assert (status, said.splitlines()[-1]) == (0, "the record is as it was judged")
+    validate(json.loads(said))
+    status, text, _ = scrapy("--since", "2026-01-02")
+    assert (status, "the record since 2026-01-02T00:00:00Z: 1 run" in text) == (0, True)
     change(f"UPDATE requests SET pause = 7, url = url || '\x1b' WHERE {ANY}")
     status, text, _ = scrapy()
     assert status == 1
     assert "13 rows: 11 hold, 2 do not hold, 0 are not shown; a MUST is broken" in text
-    status, said, _ = scrapy("--verify", file)
-    assert status == 1
-    assert said.splitlines()[-2:] == [
-        "changed: requests of 2026-01-01",
-        "the record has changed",
-    ]
 
 
-def test_a_wrong_call_and_a_wrong_file_are_told_in_one_line(scrapy, tmp_path, record):
-    attestation = judged(record[0])
-    written = {
-        "changed.json": json.dumps(attestation | {"holds": False}),
-        "other.json": "{}",
-        "no.json": "{",
-    }
-    for name, text in written.items():
-        (tmp_path / name).write_text(text, "utf-8")
-    cases = {
-        ("x",): (2, "attest does not take x"),
-        ("--json", "--verify", "changed.json"): (2, "--verify goes with no other option"),
-        ("--verify", "changed.json"): (1, "its seal does not fit"),
-        ("--verify", "other.json"): (1, "is no attestation"),
-        ("--verify", "no.json"): (1, "is no JSON"),
-        ("--verify", "none.json"): (1, "No such file"),
-        ("--conformance", "other.json"): (1, "is no scorecard"),
-    }
-    for arguments, (status, words) in cases.items():
-        code, _, error = scrapy(*arguments)
-        assert code == status, arguments
-        assert words in error
-        assert len(error.splitlines()) == 1
-    assert read_attestation_of(tmp_path, attestation) == attestation
+def test_a_wrong_call_and_a_missing_record_are_told_in_one_line(scrapy, tmp_path):
+    code, _, error = scrapy("x")
+    assert (code, "attest does not take x" in error) == (2, True)
+    assert len(error.splitlines()) == 1
     code, _, error = scrapy(url=f"sqlite:///{tmp_path / 'none.sqlite3'}")
     assert (code, "there is no state at" in error) == (1, True)
     State(f"sqlite:///{tmp_path / 'new.sqlite3'}").close()
     code, _, error = scrapy(url=f"sqlite:///{tmp_path / 'new.sqlite3'}")
     assert (code, "the record is empty" in error) == (1, True)
-
-
-def read_attestation_of(folder, attestation):
-    file = folder / "good.json"
-    file.write_text(json.dumps(attestation), "utf-8")
-    return read_attestation(str(file))
 
 
 @pytest.mark.parametrize("count", [1, 10_000])

@@ -45,7 +45,6 @@ CALLS = [
     ("hosts --because x", 2, "--because"),
     ("hosts forget busy.example", 2, "`release HOST`"),
     ("hosts --nope", 2, "--nope"),
-    ("keys check http://bot.example/", 2, "https"),
     ("keys new a b", 2, "new"),
     ("keys x", 2, "x"),
     ("mayfetch", 2, "which URL?"),

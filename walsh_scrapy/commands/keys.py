@@ -1,4 +1,4 @@
-"""``scrapy keys``: a new key, the directory to publish, and what a verifier finds there."""
+"""``scrapy keys``: a new key, and the directory to publish."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import sys
 import time
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from walsh_scrapy.tools.command import UrlCommand
+from walsh_scrapy.tools.command import OperatorCommand
 from walsh_scrapy.tools.exits import usage_error
-from walsh_scrapy.tools.output import print_lines
 
 if TYPE_CHECKING:
     import argparse
@@ -20,22 +19,19 @@ _DAY: Final = 86_400
 _MOST_DAYS: Final = 400
 
 
-class Command(UrlCommand):
-    """Makes, shows and checks the keys of Web Bot Auth. Only ``check`` sends requests."""
+class Command(OperatorCommand):
+    """Makes and shows the keys of Web Bot Auth."""
 
-    longest_wait = 60
-    example = "scrapy keys check https://bot.example/"
-    usage = "[options] new FILE | directory [FILE ...] | check [URL]"
-    headline = "Keys that sign requests: make one, publish them, check what is published"
+    usage = "[options] new FILE | directory [FILE ...]"
+    takes_words = True
+    headline = "Keys that sign requests: make one, publish them"
     description = (
         "`new FILE` writes a new private key (Ed25519) to a new file, which only you can read, "
         "and prints its id. `directory` prints the JSON Web Key Set to publish: the public "
         "parts of the keys in the files, or of WALSH_SIGNING_KEY. `directory --headers` prints "
-        "the header fields to publish it with, signed by each key. `check URL` requests what "
-        "is published, through every gate, and says what a verifier finds. Exit status: 0, 1 "
-        "if something cannot be done or is not sound, 2 for a wrong call, or if nothing "
-        "answered. Examples: scrapy keys new key.pem. scrapy keys directory key.pem old.pem. "
-        "scrapy keys check https://bot.example/"
+        "the header fields to publish it with, signed by each key. Exit status: 0, 1 if "
+        "something cannot be done, 2 for a wrong call. Examples: scrapy keys new key.pem. "
+        "scrapy keys directory key.pem old.pem"
     )
     arguments: ClassVar = {
         "--headers": {"action": "store_true", "help": "print the header fields of the directory"},
@@ -47,16 +43,14 @@ class Command(UrlCommand):
     }
 
     def execute(self, args: list[str], opts: argparse.Namespace) -> int:
-        """Make, show or check keys."""
+        """Make or show keys."""
         action, *rest = args or [""]
-        if action not in ("new", "directory", "check"):
-            self.refuse(f"`keys` takes `new FILE`, `directory` or `check URL`. {_NEW}")
+        if action not in ("new", "directory"):
+            self.refuse(f"`keys` takes `new FILE` or `directory`. {_NEW}")
         if opts.days is not None and (not opts.headers or not 1 <= opts.days <= _MOST_DAYS):
             self.refuse(f"--days goes with `directory --headers`: from 1 to {_MOST_DAYS}")
         if opts.headers and action != "directory":
             self.refuse("--headers goes with `directory`")
-        if action == "check":
-            return self._check(rest)
         if action == "new":
             if len(rest) != 1:
                 self.refuse(f"`new` takes one file. {_NEW}")
@@ -67,34 +61,8 @@ class Command(UrlCommand):
             _directory(rest, self.options, opts)
         return 0
 
-    def _check(self, urls: Sequence[str]) -> int:
-        """Print what a verifier finds at a URL; return the exit status."""
-        from urllib.parse import urlsplit
-
-        from walsh_scrapy.runtime.messages import host_field
-        from walsh_scrapy.runtime.signing import read_signer
-        from walsh_scrapy.tools.keys import DirectoryRequest, KeysSpider, checks, directory_url
-
-        given = urls or [self.options.signature_agent]
-        if len(given) != 1 or not given[0].startswith("https://"):
-            usage_error(f"`check` takes one https URL, or that of WALSH_SIGNATURE_AGENT. {_CHECK}")
-        directory = DirectoryRequest(directory_url(given[0]))
-        context = self.open_crawl()
-        signer = read_signer(context.options)
-        self.run_spider(KeysSpider, directory=directory)
-        print_lines([directory.url])
-        if directory.response is None:
-            print_lines([f"  no answer: {directory.trouble}"])
-            return 2
-        host = host_field(urlsplit(directory.response.url).netloc)
-        key_id = signer.key_id if signer else ""
-        found = list(checks(directory.response, host, key_id, time.time()))
-        print_lines(map(str, found))
-        return 0 if all(check.is_sound for check in found) else 1
-
 
 _NEW: Final = "Example: scrapy keys new key.pem"
-_CHECK: Final = f"Example: {Command.example}"
 
 
 def _directory(files: Sequence[str], options: Options, opts: argparse.Namespace) -> None:

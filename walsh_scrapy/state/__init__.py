@@ -16,7 +16,6 @@ from walsh_scrapy.state.engines import StateError
 from walsh_scrapy.state.entries import EntryStore
 from walsh_scrapy.state.evidence import EvidenceStore
 from walsh_scrapy.state.hosts import ActStore
-from walsh_scrapy.state.judgements import JudgementStore
 from walsh_scrapy.state.ledger import Ledger
 from walsh_scrapy.state.llmstxt import LlmsTxtStore
 from walsh_scrapy.state.log import Log
@@ -64,7 +63,6 @@ class State:
         self.runs = RunStore(self._database)
         self.moments = MomentStore(self._database)
         self.acts = ActStore(self._database)
-        self.judgements = JudgementStore(self._database)
         self.backups = BackupStore(self._database)
 
     def sync(self, path: str | Path, now: float, **tell: Callable[[str], None]) -> SyncedFile:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from sqlalchemy import and_, func, select
+from sqlalchemy import and_, func, or_, select
 
 from walsh_scrapy.policy.audit.clocks import SetClocks, Timed
-from walsh_scrapy.policy.audit.declared import parts_of
-from walsh_scrapy.policy.audit.judgements import Judgement
 from walsh_scrapy.policy.audit.record import (
     Basis,
     Documents,
@@ -30,18 +28,16 @@ from walsh_scrapy.state.tables import (
     copies,
     denials,
     entries,
-    judgements,
     requests,
     runs,
     sources,
-    texts,
 )
 from walsh_scrapy.state.texts import selected
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from sqlalchemy import ColumnElement, Select, Table
+    from sqlalchemy import Column, ColumnElement, Select, Table
 
     from walsh_scrapy.state.connection import Connection
 
@@ -50,48 +46,24 @@ _Row = TypeVar("_Row")
 #: before now of which its record may still lack the ends of requests that are out.
 GOES_ON: Final = 600.0
 IN_FLIGHT: Final = 300.0
-#: No id of a row is larger.
-ANY_ROW: Final = 2**63 - 1
 _MOVED: Final = select(sources.c.url, sources.c.moved_to).where(sources.c.moved_to.is_not(None))
 BY_TIME: Final = (requests.c.sent_at, requests.c.id)
 BY_HOST: Final = (requests.c.host, *BY_TIME)
 
 
 class Bounds(NamedTuple):
-    """Where the judged record ends: rows after it are not judged, and change nothing."""
+    """From when until when a record is judged, in epoch seconds."""
 
-    until: float  #: epoch seconds
-    requests: int = ANY_ROW  #: the last row, by its id; 0 if there is none
-    denials: int = ANY_ROW
-    runs: int = ANY_ROW
-    acts: int = ANY_ROW
+    since: float
+    until: float
 
 
 class RunRow(NamedTuple):
-    """What never changes in a row of `runs`."""
+    """What an attestation says of a row of `runs`."""
 
     id: int
-    spider: str
-    command: str
-    begun: float
     versions: str
     settings: str
-
-
-class RunEnd(NamedTuple):
-    """How a run ended. A row of `runs` gets that later, and it stays."""
-
-    id: int
-    ended: float  #: epoch seconds
-    how: str
-
-
-class SourceRow(NamedTuple):
-    """What never changes in a row of `sources` once it was visited."""
-
-    url: str
-    kind: str
-    visited_since: float  #: epoch seconds
 
 
 class AuditRecord:
@@ -100,19 +72,8 @@ class AuditRecord:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    def bounds(self, now: float) -> Bounds:
-        """Return the bounds of the record at ``now``, in epoch seconds, for who reads it again.
-
-        They name the last rows. On PostgreSQL no index finds the last request: all are read.
-        """
-        last = (
-            self._connection.scalar(select(func.max(table.c.id))) or 0
-            for table in (requests, denials, runs, acts)
-        )
-        return Bounds(self.bounds_now(now).until, *last)
-
-    def bounds_now(self, now: float) -> Bounds:
-        """Return the same for who reads this record only, which has no later rows.
+    def bounds(self, now: float, since: float = 0.0) -> Bounds:
+        """Return the bounds of the record at ``now``, in epoch seconds.
 
         If a run may go on, its last minutes are left out: requests that are out have no end yet.
         """
@@ -121,40 +82,45 @@ class AuditRecord:
         )
         goes_on = select(runs.c.id).where(runs.c.ended.is_(None), newest.exists()).limit(1)
         is_over = self._connection.scalar(goes_on) is None
-        return Bounds(now if is_over else now - IN_FLIGHT)
+        return Bounds(since, now if is_over else now - IN_FLIGHT)
 
     def basis(self, bounds: Bounds) -> Basis:
         """Return what requests are judged by. Runs with equal settings share one object."""
         known: dict[str, RunFacts] = {}
-        ended = {run.id: run.ended for run in self.run_ends(bounds)}
         found = {}
-        for row in self.run_rows(bounds):
-            if row.settings not in known:
-                values = json.loads(row.settings)
+        columns = (runs.c.id, runs.c.begun, runs.c.ended, runs.c.settings, runs.c.command)
+        for number, begun, ended, settings, command in self._connection.stream(select(*columns)):
+            if settings not in known:
+                values = json.loads(settings)
                 given = {name: values.get(name, "") for name in RunFacts._fields}
-                known[row.settings] = RunFacts(**given)
-            facts, end = known[row.settings], ended.get(row.id)
-            found[row.id] = RunTerms(row.begun, end, facts, row.command)
-        for_list = select(requests.c.host).where(_is_judged(bounds), FOR_LIST).distinct()
+                known[settings] = RunFacts(**given)
+            end = None if ended is None or ended > bounds.until else ended
+            found[number] = RunTerms(begun, end, known[settings], command)
+        for_list = (
+            select(requests.c.host)
+            .where(_is_within(bounds, requests.c.sent_at), FOR_LIST)
+            .distinct()
+        )
         urls = {url for each in known.values() for url in each.list_urls}
         hosts = {*self._connection.scalars(for_list), *map(host_of, urls)}
         return Basis(
             runs=found,
-            acts=list(self.acts(bounds)),
+            acts=list(self.each(LoggedAct, rows_of(LoggedAct, acts).order_by(acts.c.id))),
             list_hosts=frozenset(hosts),
             documents=Documents(self.copy),
-            since=self._since(),
+            since=self._since(bounds),
             moved=dict(self._connection.all(_MOVED)),
             clocks=SetClocks(self._timed(bounds)),
         )
 
-    def _since(self) -> float:
+    def _since(self, bounds: Bounds) -> float:
         """Return from when on all is recorded that a request may depend on.
 
-        If rows were deleted, one of them may have brought a robots.txt that counted only later.
+        A row before, or one that was deleted, may have brought a robots.txt that counted only
+        later.
         """
-        first = select(requests.c.id, requests.c.sent_at).order_by(*BY_TIME).limit(1)
-        row = self._connection.first(first)
+        first = select(requests.c.id, requests.c.sent_at).where(requests.c.sent_at >= bounds.since)
+        row = self._connection.first(first.order_by(*BY_TIME).limit(1))
         if row is None:
             return 0.0
         number, sent_at = row
@@ -162,7 +128,7 @@ class AuditRecord:
 
     def _timed(self, bounds: Bounds) -> Iterator[Timed]:
         """Yield the clocks of the requests; rows of the future, which are not judged, count too."""
-        found = rows_of(Timed, requests).where(requests.c.id <= bounds.requests)
+        found = rows_of(Timed, requests).where(requests.c.sent_at >= bounds.since)
         yield from self.each(Timed, found.order_by(requests.c.id))
 
     def copy(self, name: str) -> bytes | None:
@@ -174,10 +140,9 @@ class AuditRecord:
         """Yield the requests of one host after another, each in the order of their times."""
         return self.each(LoggedRequest, _judged(bounds).order_by(*BY_HOST))
 
-    def requests_by_time(self, bounds: Bounds, since: float = 0.0) -> Iterator[LoggedRequest]:
-        """Yield the requests from a moment on, in epoch seconds, in the order of their times."""
-        found = _judged(bounds).where(requests.c.sent_at >= since)
-        return self.each(LoggedRequest, found.order_by(*BY_TIME))
+    def requests_by_time(self, bounds: Bounds) -> Iterator[LoggedRequest]:
+        """Yield the requests in the order of their times."""
+        return self.each(LoggedRequest, _judged(bounds).order_by(*BY_TIME))
 
     def requests_after(self, moment: float) -> Iterator[LoggedRequest]:
         """Yield the requests after a moment, in epoch seconds, whatever the bounds are."""
@@ -193,23 +158,26 @@ class AuditRecord:
         """Yield the denials of one host after another."""
         return self._denials(bounds, denials.c.host, denials.c.at, denials.c.id)
 
-    def denials_by_time(self, bounds: Bounds, since: float = 0.0) -> Iterator[LoggedDenial]:
-        """Yield the denials from a moment on, in epoch seconds, in the order of their times."""
-        return self._denials(bounds, denials.c.at, denials.c.id, since=since)
+    def denials_by_time(self, bounds: Bounds) -> Iterator[LoggedDenial]:
+        """Yield the denials in the order of their times."""
+        return self._denials(bounds, denials.c.at, denials.c.id)
 
     def entries(self, bounds: Bounds) -> Iterator[EntryRow]:
         """Yield the entries, those first seen earliest first."""
-        found = rows_of(EntryRow, entries).where(entries.c.first_seen <= bounds.until)
+        found = rows_of(EntryRow, entries).where(_is_within(bounds, entries.c.first_seen))
         return self.each(EntryRow, found.order_by(entries.c.first_seen, entries.c.key))
 
     def duplicates(self, bounds: Bounds) -> Iterator[str]:
-        """Yield one key of each set of entries of a page with one id or one title (decision 19)."""
+        """Yield one key of each set of entries of a page with one id or one title (decision 19).
+
+        One of them was first seen within the bounds.
+        """
         for same in (entries.c.own_key, entries.c.title_key):
             shared = (
                 select(func.max(entries.c.key))
                 .where(entries.c.first_seen <= bounds.until, same.is_not(None))
                 .group_by(same)
-                .having(func.count() > 1)
+                .having(func.count() > 1, func.max(entries.c.first_seen) >= bounds.since)
                 .order_by(func.max(entries.c.key))
             )
             for (key,) in self._connection.stream(shared):
@@ -219,66 +187,24 @@ class AuditRecord:
         """Yield how many new entries each run that has ended reported, and has in the record."""
         counted = select(entries.c.run, func.count()).group_by(entries.c.run)
         stored: dict[int | None, int] = dict(self._connection.all(counted))
-        is_over = and_(runs.c.id <= bounds.runs, runs.c.ended <= bounds.until)
+        is_over = _is_within(bounds, runs.c.ended)
         found = select(runs.c.id, runs.c.ended, runs.c.summary).where(is_over)
         for number, ended, text in self._connection.stream(found.order_by(runs.c.id)):
             reported = json.loads(text or "{}").get("new_entries", 0)
             yield ReportedRun(number, ended, reported, stored.get(number, 0))
 
     def run_rows(self, bounds: Bounds) -> Iterator[RunRow]:
-        """Yield the runs in the order of their numbers."""
-        found = rows_of(RunRow, runs).where(runs.c.id <= bounds.runs)
-        return self.each(RunRow, found.order_by(runs.c.id))
-
-    def acts(self, bounds: Bounds) -> Iterator[LoggedAct]:
-        """Yield what the operator did, in order."""
-        found = rows_of(LoggedAct, acts).where(acts.c.id <= bounds.acts)
-        return self.each(LoggedAct, found.order_by(acts.c.id))
-
-    def run_ends(self, bounds: Bounds) -> Iterator[RunEnd]:
-        """Yield the ends of the runs that were over by then, in the order of their numbers."""
-        is_over = and_(runs.c.id <= bounds.runs, runs.c.ended <= bounds.until)
-        return self.each(RunEnd, rows_of(RunEnd, runs).where(is_over).order_by(runs.c.id))
-
-    def source_rows(self, bounds: Bounds) -> Iterator[SourceRow]:
-        """Yield the sources that were visited by then, in the order of their URLs."""
-        found = rows_of(SourceRow, sources).where(sources.c.visited_since <= bounds.until)
-        return self.each(SourceRow, found.order_by(sources.c.url))
-
-    def missing_copies(self, bounds: Bounds, since: float = 0.0) -> list[str]:
-        """Return the names of copies that rows name and that are not kept as they were.
-
-        A run names what it declared, if it began at ``since`` or later, in epoch seconds.
-        """
-        young = (row for row in self.run_rows(bounds) if row.begun >= since)
-        names = {json.loads(row.settings).get("declared") for row in young}
-        for name in list(names):
-            names.update(parts_of(self.copy(name) or b"") if name else ())
-        for table, is_judged in (
-            (requests, _is_judged(bounds)),
-            (denials, _is_judged_denial(bounds)),
-        ):
-            for column in (table.c.robots, table.c.blocklist):
-                named = select(column).where(is_judged).distinct()
-                found = select(texts.c.name).where(texts.c.id.in_(named))
-                names.update(self._connection.scalars(found))
-        return sorted(name for name in names if name and self.copy(name) is None)
+        """Yield the runs in the order of their numbers, but for those that ended before."""
+        is_judged = or_(runs.c.ended.is_(None), runs.c.ended >= bounds.since)
+        return self.each(RunRow, rows_of(RunRow, runs).where(is_judged).order_by(runs.c.id))
 
     def each(self, kind: Callable[..., _Row], found: Select[Any]) -> Iterator[_Row]:
         """Yield the rows of a query as objects of a class that takes their columns in order."""
         for row in self._connection.stream(found):
             yield kind(*row)
 
-    def judgements(self) -> list[Judgement]:
-        """Return what was found in days and months that were judged before, by their names."""
-        found = rows_of(Judgement, judgements).order_by(judgements.c.period)
-        return list(self.each(Judgement, found))
-
-    def _denials(
-        self, bounds: Bounds, *order: ColumnElement[Any], since: float = 0.0
-    ) -> Iterator[LoggedDenial]:
-        is_judged = and_(_is_judged_denial(bounds), denials.c.at >= since)
-        found = rows_of(LoggedDenial, denials).where(is_judged)
+    def _denials(self, bounds: Bounds, *order: ColumnElement[Any]) -> Iterator[LoggedDenial]:
+        found = rows_of(LoggedDenial, denials).where(_is_within(bounds, denials.c.at))
         return self.each(LoggedDenial, found.order_by(*order))
 
 
@@ -291,12 +217,8 @@ def rows_of(kind: Any, table: Table) -> Select[Any]:  # noqa: ANN401 - a class o
 
 
 def _judged(bounds: Bounds) -> Select[Any]:
-    return rows_of(LoggedRequest, requests).where(_is_judged(bounds))
+    return rows_of(LoggedRequest, requests).where(_is_within(bounds, requests.c.sent_at))
 
 
-def _is_judged(bounds: Bounds) -> ColumnElement[bool]:
-    return and_(requests.c.id <= bounds.requests, requests.c.sent_at <= bounds.until)
-
-
-def _is_judged_denial(bounds: Bounds) -> ColumnElement[bool]:
-    return and_(denials.c.id <= bounds.denials, denials.c.at <= bounds.until)
+def _is_within(bounds: Bounds, at: Column[float]) -> ColumnElement[bool]:
+    return and_(at >= bounds.since, at <= bounds.until)

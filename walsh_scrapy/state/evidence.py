@@ -21,9 +21,8 @@ from sqlalchemy import (
     update,
 )
 
-from walsh_scrapy.policy.audit.judgements import begin_of, day_of
 from walsh_scrapy.state.database import Store
-from walsh_scrapy.state.partitions import OldDays
+from walsh_scrapy.state.partitions import OldDays, begin_of, day_of
 from walsh_scrapy.state.pruning import OldRows
 from walsh_scrapy.state.rows import row_of, upsert
 from walsh_scrapy.state.tables import ITS_URL, blocklist, copies, denials, requests, robots, texts

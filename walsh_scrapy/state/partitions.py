@@ -12,11 +12,13 @@ and all others behind it. So both give up soon, and are tried again later. A day
 from __future__ import annotations
 
 import math
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from sqlalchemy import text
 
-from walsh_scrapy.policy.audit.judgements import begin_of, day_of, end_of
+from walsh_scrapy.policy.audit.record import DAY
+from walsh_scrapy.policy.wording import format_day
 from walsh_scrapy.state import pruning
 from walsh_scrapy.state.database import Store
 from walsh_scrapy.state.pruning import OldRows
@@ -56,6 +58,21 @@ _DELETE_REST: Final = text(
     "DELETE FROM requests_rest WHERE ctid = ANY (ARRAY (SELECT ctid FROM requests_rest"
     " WHERE sent_at < :until ORDER BY sent_at LIMIT :most FOR UPDATE SKIP LOCKED))"
 )
+
+
+def day_of(moment: float) -> str:
+    """Return the day of a moment, in epoch seconds: `2026-05-23`, in UTC."""
+    return format_day(int(moment // DAY))
+
+
+def begin_of(day: str) -> float:
+    """Return the epoch second at which a day begins."""
+    return datetime.fromisoformat(day).replace(tzinfo=UTC).timestamp()
+
+
+def end_of(day: str) -> float:
+    """Return the epoch second at which a day ends."""
+    return begin_of(day) + DAY
 
 
 class Days(Store):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, TYPE_CHECKING, cast
 
 from walsh_scrapy.tools.exits import CommandError
 
@@ -25,16 +24,6 @@ def read_file(name: str) -> bytes:
             raise CommandError(f"{name} is a URL, not a file; get it first, with curl") from error
         why = getattr(error, "strerror", None) or error
         raise CommandError(f"{name} cannot be read: {why}") from error
-
-
-def read_json(name: str) -> Any:  # noqa: ANN401 - of JSON
-    """Return what a file of JSON has. Raises CommandError."""
-    try:
-        return json.loads(Path(name).read_text("utf-8"))
-    except OSError as error:
-        raise CommandError(f"{name}: {error.strerror}") from error
-    except ValueError as error:
-        raise CommandError(f"{name} is no JSON: {error}") from error
 
 
 @contextmanager

@@ -119,7 +119,7 @@ def test_what_protego_reads_more_freely_is_said_and_no_breach():
     body = b"User-agent: *\nDisallow: /\nAllow: /x/index.html\n"
     findings = audited(body, "http://a.example/x/index.html", denied=["http://a.example/x/"])
     assert findings.found == {}
-    figures = next(each.numbers for each in verdicts(findings, {}) if each.row.number == "2")
+    figures = next(each.numbers for each in verdicts(findings) if each.row.number == "2")
     assert (figures["compared_with_protego"], figures["denied_though_protego_allows"]) == (1, 1)
     assert figures["denied_though_allowed"] == 0
 

@@ -14,5 +14,4 @@
 | `targets`   | 6      | what was asked for                                                       |
 | `refusals`  | 5      | the hold after each refusal                                              |
 | `visits`    | 6 to 9 | how often it was asked for, and what was kept                            |
-| `judgements` | all   | which days were judged before, and are as they were                      |
 """

@@ -81,10 +81,6 @@ class SetClocks:
         begun_by_then = bisect_right(self._spans, (until, math.inf))
         return not begun_by_then or self._spans[begun_by_then - 1][1] < since
 
-    def spans(self, since: float, until: float) -> list[tuple[float, float]]:
-        """Return where the times of a part of the record are not certain."""
-        return [span for span in self._spans if span[0] <= until and span[1] >= since]
-
     @cached_property
     def _found(self) -> _Finder:
         finder = _Finder()

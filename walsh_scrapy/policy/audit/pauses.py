@@ -7,7 +7,6 @@ what it finds, `scrapy report` and `scrapy why` show it.
 from __future__ import annotations
 
 import math
-from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from walsh_scrapy.policy.audit.checklist import Breach, Case, Kind
@@ -113,17 +112,12 @@ class PauseJudge:
             kept = None if self._is_open else sent.sent_at - self._ended
             pause = Pause(kept, spacing, hold, is_unknown=self._is_open)
             pause = self._certain(pause, sent, name)
-        self.take(sent)
-        return pause
-
-    def take(self, sent: LoggedRequest) -> None:
-        """Take note of a request that was judged."""
-        self._turn_to(sent.host)
         if sent.ended >= self._ended:
             self._is_open = sent.is_open
             self._ended, self._slow = sent.ended, sent.seconds or 0.0
         if sent.hold:
-            self._hold(sent, host_of(sent.url))
+            self._hold(sent, name)
+        return pause
 
     def _turn_to(self, host: str) -> None:
         """Forget the host before, when the requests of another one begin."""
@@ -188,7 +182,8 @@ class HostAudit:
 
     def see(self, sent: LoggedRequest) -> None:
         """Judge one request."""
-        self._count(sent)
+        self._hosts += sent.host != self._host
+        self._host = sent.host
         pause = self._judge.judge(sent)
         if pause.kept is not None and not pause.is_overlap:
             least = round(pause.kept - pause.spacing, 3)
@@ -201,21 +196,10 @@ class HostAudit:
         rows = "5" if is_refused or lacking else ""
         self._findings.judge(rows, self._holding(sent, pause, is_refused), lacking=lacking)
 
-    def take(self, sent: LoggedRequest) -> None:
-        """Take one request that was judged before."""
-        self._count(sent)
-        self._judge.take(sent)
-        if _is_refused(sent):
-            deque(self._refusals.breaches(sent), maxlen=0)
-
     def end(self) -> None:
         """Judge all holds together, and note how many hosts there were."""
         self._findings.judge("", self._refusals.end())
         self._findings.count("4", hosts=self._hosts)
-
-    def _count(self, sent: LoggedRequest) -> None:
-        self._hosts += sent.host != self._host
-        self._host = sent.host
 
     def _pacing(self, sent: LoggedRequest, pause: Pause) -> Iterator[Breach]:
         name, kept = host_of(sent.url), pause.kept or 0.0

@@ -6,7 +6,7 @@ Each request is judged by the copy that its record names, and by the request tha
 from __future__ import annotations
 
 import math
-from collections import defaultdict, deque
+from collections import defaultdict
 from datetime import UTC, datetime
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
@@ -153,11 +153,6 @@ class RobotsAudit:
         rows = ("2", "2a") if rules is not None and _is_named(rules) else ("2",)
         breaches = self._breaches(sent, rules)
         self._findings.judge(rows, breaches, lacking=self._lacking(sent))
-
-    def take(self, sent: LoggedRequest) -> None:
-        """Take one request that was judged before."""
-        if sent.purpose == "robots":
-            deque(self.fetches.take(sent), maxlen=0)
 
     def see_denial(self, denial: LoggedDenial) -> None:
         """Judge one denial: that a copy allows what was denied is no breach, but is counted."""

@@ -3,6 +3,5 @@
 After RFC 9421 and draft-ietf-webbotauth-httpsig-protocol, "the draft" in this room.
 
 Times and nonces are arguments. ``keys`` reads and makes Ed25519 keys and the directory of them that
-verifiers fetch, ``requests`` signs requests, and ``verification`` does what verifiers do. Crawls
-that sign nothing import none of them.
+verifiers fetch, and ``requests`` signs requests. Crawls that sign nothing import neither.
 """

@@ -8,14 +8,14 @@ Format"). One signature by each key proves that its owner publishes it under thi
 from __future__ import annotations
 
 import json
-from base64 import b64encode, urlsafe_b64decode, urlsafe_b64encode
+from base64 import b64encode, urlsafe_b64encode
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     NoEncryption,
@@ -32,11 +32,9 @@ from walsh_scrapy.policy.signing.requests import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from walsh_scrapy.policy.signing.requests import Component, Parameters
-
-_BYTES: Final = 32  # of a public key
 
 
 class BadKey(ValueError):
@@ -48,20 +46,6 @@ class PublicKey:
     """An Ed25519 key that signatures are verified with."""
 
     data: bytes  #: 32 bytes
-
-    @classmethod
-    def from_jwk(cls, jwk: Mapping[str, object]) -> PublicKey:
-        """Read a JSON Web Key (RFC 8037 2). Raises BadKey for one of another kind."""
-        if (jwk.get("kty"), jwk.get("crv")) != ("OKP", "Ed25519"):
-            raise BadKey("is not an Ed25519 key")
-        x = jwk.get("x")
-        try:
-            data = urlsafe_b64decode(f"{x}=")
-        except ValueError:
-            data = b""
-        if len(data) != _BYTES or _base64url(data) != x:
-            raise BadKey("has an x that is not 32 bytes as base64url")
-        return cls(data)
 
     @cached_property
     def thumbprint(self) -> str:
@@ -79,14 +63,6 @@ class PublicKey:
             "x": _base64url(self.data),
             "use": "sig",
         }
-
-    def has_signed(self, text: str, signature: bytes) -> bool:
-        """Return True if the signature of an ASCII text is by this key."""
-        try:
-            Ed25519PublicKey.from_public_bytes(self.data).verify(signature, text.encode("ascii"))
-        except (InvalidSignature, UnicodeEncodeError):
-            return False
-        return True
 
 
 class PrivateKey:
@@ -131,7 +107,6 @@ def _base64url(data: bytes) -> str:
     return urlsafe_b64encode(data).rstrip(b"=").decode("ascii")
 
 
-DIRECTORY_PATH: Final = "/.well-known/http-message-signatures-directory"
 DIRECTORY_TYPE: Final = "application/http-message-signatures-directory+json"
 DIRECTORY_TAG: Final = "http-message-signatures-directory"
 #: What each proof covers: the host that was asked, and the keys.

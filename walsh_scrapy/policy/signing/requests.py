@@ -21,11 +21,6 @@ Parameters: TypeAlias = ParamsType
 Component: TypeAlias = tuple[str, ParamsType]
 
 
-def identifier_of(component: Component) -> str:
-    """Return the identifier of a component (RFC 9421 2): its name in quotes, and parameters."""
-    return http_sf.ser(component)
-
-
 def input_field(label: str, components: Sequence[Component], parameters: Parameters) -> str:
     """Return a Signature-Input field with one member (RFC 9421 4.1)."""
     covered: list[ItemType] = list(components)
@@ -37,7 +32,7 @@ def signature_base(values: Sequence[tuple[Component, str]], parameters: Paramete
 
     ``parameters`` are signed in their order.
     """
-    lines = [f"{identifier_of(component)}: {value}" for component, value in values]
+    lines = [f"{http_sf.ser(component)}: {value}" for component, value in values]
     covered = input_field("sig", [component for component, _ in values], parameters)
     return "\n".join([*lines, f'"@signature-params": {covered.removeprefix("sig=")}'])
 

@@ -3,7 +3,7 @@
 from walsh_scrapy.state.tables.documents import blocklist, copies, robots, robots_waits
 from walsh_scrapy.state.tables.hosts import acts, hosts, workers
 from walsh_scrapy.state.tables.log import FOR_LIST, ITS_URL, NUMBERED, denials, requests, texts
-from walsh_scrapy.state.tables.record import entries, judgements, runs, sightings
+from walsh_scrapy.state.tables.record import entries, runs, sightings
 from walsh_scrapy.state.tables.schema import choices, metadata, schema_version
 from walsh_scrapy.state.tables.sources import declared, files, indexes, sources
 
@@ -21,7 +21,6 @@ __all__ = [
     "files",
     "hosts",
     "indexes",
-    "judgements",
     "metadata",
     "requests",
     "robots",

@@ -1,4 +1,4 @@
-"""The record: runs, entries, and what was found in days that were judged."""
+"""The record: runs and entries."""
 
 from __future__ import annotations
 
@@ -79,22 +79,4 @@ event.listen(
         "CREATE UNIQUE INDEX entries_by_page ON entries (page_key, title_key) "
         "WHERE page_key IS NOT NULL"
     ),
-)
-
-# What `scrapy attest` found in each day of the log and each month of entries that is over, with the
-# digests of its rows and of what it was judged by. Whoever changes a day finds it judged again.
-judgements = Table(
-    "judgements",
-    metadata,
-    Column("period", String(16), primary_key=True),
-    Column("terms", String(64), nullable=False),
-    # JSON: rows and SHA-256 by table, and what was found.
-    Column("digests", Text, nullable=False),
-    # The last rows of the log when it was judged.
-    Column("requests", BigInteger, nullable=False),
-    Column("denials", BigInteger, nullable=False),
-    Column("found", Text, nullable=False),
-    Column("judged_at", Double, nullable=False),
-    # When it was noticed that rows were changed or deleted after they were judged.
-    Column("changed_at", Double),
 )

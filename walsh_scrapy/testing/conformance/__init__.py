@@ -16,7 +16,7 @@ from walsh_scrapy.testing.conformance.scenario import (
     Verdict,
 )
 from walsh_scrapy.testing.conformance.scorecard import FORMAT, Result, Scorecard
-from walsh_scrapy.testing.conformance.trial import RULES, SCENARIOS, TrialError, run, run_both_ways
+from walsh_scrapy.testing.conformance.trial import RULES, SCENARIOS, TrialError, run
 
 __all__ = [
     "FORMAT",
@@ -33,5 +33,4 @@ __all__ = [
     "TrialLog",
     "Verdict",
     "run",
-    "run_both_ways",
 ]

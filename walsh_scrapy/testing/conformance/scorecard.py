@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 
 from walsh_scrapy import __version__
 from walsh_scrapy.testing.conformance.scenario import Level, Verdict
-from walsh_scrapy.tools import own_code
 
 if TYPE_CHECKING:
     from walsh_scrapy.testing.conformance.crawler import CallOfRun
@@ -39,7 +38,7 @@ class Scorecard:
     """What a trial found."""
 
     command: tuple[str, ...]
-    web: str  #: "direct", "proxy" or "both"
+    web: str  #: "direct" or "proxy"
     user_agents: tuple[str, ...]  #: that the crawler sent, in the order of their first use
     calls: tuple[CallOfRun, ...]
     results: tuple[Result, ...]
@@ -92,7 +91,6 @@ class Scorecard:
         return {
             "format": FORMAT,
             "judge": __version__,
-            "code": own_code(),
             "command": list(self.command),
             "web": self.web,
             "user_agents": list(self.user_agents),

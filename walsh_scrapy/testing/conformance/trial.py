@@ -91,21 +91,6 @@ def run(
         return trial.scorecard(user_agent)
 
 
-def run_both_ways(command: Sequence[str], rules: Collection[str] | None = None) -> Scorecard:
-    """Let a command crawl at addresses, and behind the proxy what did not apply there.
-
-    Addresses have no subdomains. The arguments are those of `run`.
-    """
-    card = run(command, rules)
-    left = [each.scenario.name for each in card.having(Verdict.NOT_APPLICABLE)]
-    if card.web == "proxy" or not left:
-        return card
-    named = run(command, left, proxy=True)
-    found = {each.scenario.name: each for each in named.results}
-    results = tuple(found.get(each.scenario.name, each) for each in card.results)
-    return replace(card, web="both", calls=card.calls + named.calls, results=results)
-
-
 def chosen(wanted: Collection[str] | None = None) -> tuple[Scenario, ...]:
     """Return the scenarios of these rules ("R4"), or those of these names; all without any.
 

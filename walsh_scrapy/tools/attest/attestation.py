@@ -11,22 +11,22 @@ from typing import TYPE_CHECKING, Any, Final
 from walsh_scrapy import __version__
 from walsh_scrapy.identity import SPEC_VERSION, UA_TOKEN
 from walsh_scrapy.policy.audit.findings import verdicts
-from walsh_scrapy.policy.audit.judgements import begin_of, day_of
 from walsh_scrapy.policy.timestamps import rfc3339
 from walsh_scrapy.policy.wording import count_of, for_others
-from walsh_scrapy.tools.attest.digests import FORMAT, MOST_NAMED, seal
-from walsh_scrapy.tools.attest.owncrawl import trials_of
 from walsh_scrapy.tools.output import columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from walsh_scrapy.policy.audit.checklist import Kind
-    from walsh_scrapy.policy.audit.findings import Breaches, RowVerdict, Trial
+    from walsh_scrapy.policy.audit.findings import Breaches, RowVerdict
     from walsh_scrapy.policy.audit.record import Bot
     from walsh_scrapy.state.auditrecord import RunRow
     from walsh_scrapy.state.log import Log
     from walsh_scrapy.tools.attest.audit import Audited
+
+#: The version of the JSON.
+FORMAT: Final = "walsh-research-attestation/v1"
 
 #: The settings on which the checklist depends.
 _SETTINGS: Final = (
@@ -62,24 +62,17 @@ _FIGURES: Final = {
     "unchanged": "unchanged (304)",
     "by_hand": "asked for by hand",
 }
+_COUNTS: Final = {"run": "runs", "request": "requests", "denial": "denials", "entry": "entries"}
 _CELLS: Final = ("row", "verdict", "requirement")
 _INDENT: Final = " " * 6
 
 
-def attest(
-    log: Log,
-    audited: Audited,
-    scorecard: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
-    """Return the attestation of a record that was audited, sealed.
-
-    ``scorecard`` is that of a conformance run of this installation, if there was one.
-    """
-    bot = audited.bot
-    trials = {} if scorecard is None else trials_of(scorecard)
-    rows = verdicts(audited.findings.total(), trials)
-    runs = list(log.run_rows(audited.bounds))
-    attestation = {
+def attest(log: Log, audited: Audited) -> dict[str, Any]:
+    """Return the attestation of a record that was audited."""
+    bot, bounds = audited.bot, audited.bounds
+    rows = verdicts(audited.findings)
+    runs = list(log.run_rows(bounds))
+    return {
         "format": FORMAT,
         "contract": SPEC_VERSION,
         "bot": bot.user_agent,
@@ -87,23 +80,15 @@ def attest(
         "at": rfc3339(audited.at),
         "holds": not any(row.breaks_a_must for row in rows),
         "checklist": [_row(row, bot) for row in rows],
-        "versions": grouped((row.id, json.loads(row.versions)) for row in runs),
-        "settings": grouped((row.id, _settings(row)) for row in runs),
-        "conformance": None if scorecard is None else _conformance(scorecard),
-        "record": _record(audited)
-        | {
-            "missing_copies": log.missing_copies(audited.bounds),
-            "log_days": _settings(runs[-1])["log_days"] if runs else None,
-            "judged": _judged(audited),
+        "versions": _grouped((row.id, json.loads(row.versions)) for row in runs),
+        "settings": _grouped((row.id, _settings(row)) for row in runs),
+        "record": {
+            "since": rfc3339(bounds.since) if bounds.since else None,
+            "until": rfc3339(bounds.until),
+            "runs": len(runs),
+            **audited.counts,
         },
     }
-    return attestation | {"seal": seal(attestation)}
-
-
-def _conformance(scorecard: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what was tried, and by which User-Agents the servers knew it."""
-    tried = {name: scorecard[name] for name in ("command", "user_agents", "code")}
-    return tried | {"sha256": seal(scorecard)}
 
 
 def _settings(row: RunRow) -> dict[str, Any]:
@@ -111,7 +96,7 @@ def _settings(row: RunRow) -> dict[str, Any]:
     return {name: settings.get(name) for name in _SETTINGS}
 
 
-def grouped(values: Iterable[tuple[int, dict[str, Any]]]) -> list[dict[str, Any]]:
+def _grouped(values: Iterable[tuple[int, dict[str, Any]]]) -> list[dict[str, Any]]:
     """Return each different value with its first and its last run, and how many runs had it."""
     groups: dict[str, dict[str, Any]] = {}
     for number, value in values:
@@ -137,7 +122,6 @@ def _row(row: RowVerdict, bot: Bot) -> dict[str, Any]:
         "broken": row.broken,
         "figures": dict(row.numbers),
         "findings": [_finding(kind, found) for kind, found in row.findings.items()],
-        "conformance": None if row.trial is None else _trial(row.trial),
     }
 
 
@@ -157,57 +141,12 @@ def _finding(kind: Kind, found: Breaches) -> dict[str, Any]:
     }
 
 
-def _trial(trial: Trial) -> dict[str, Any]:
-    return {
-        "passed": trial.passed,
-        "failed": list(trial.failed),
-        "failed_should": list(trial.failed_should),
-    }
-
-
-def _record(audited: Audited) -> dict[str, Any]:
-    return {
-        "bounds": audited.bounds._asdict(),
-        "digests": {
-            table: {period: digest._asdict() for period, digest in periods.items()}
-            for table, periods in audited.digests.items()
-        },
-    }
-
-
-def _judged(audited: Audited) -> dict[str, Any]:
-    """Return which periods were judged now, and which before, with the times of that."""
-    same = audited.review.same
-    before = {each.period: rfc3339(each.judged_at) for each in audited.before}
-    return {
-        "now": sorted(audited.periods.keys() - same),
-        "before": {period: before[period] for period in sorted(same)},
-        "changed": {period: rfc3339(at) for period, at in audited.changed.items()},
-    }
-
-
-def has_changed(attestation: Mapping[str, Any]) -> bool:
-    """Return True if a day of the log was changed after it was judged.
-
-    A month of entries changes if a source is spelled in another way.
-    """
-    return any(period == day_of(begin_of(period)) for period in _changed(attestation))
-
-
-def _changed(attestation: Mapping[str, Any]) -> Mapping[str, str]:
-    changed: Mapping[str, str] = attestation["record"]["judged"]["changed"]
-    return changed
-
-
 def attestation_text(attestation: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines of an attestation."""
     yield f"{attestation['contract']}, judged {attestation['at']}"
     yield f"by {attestation['attested_by']}"
     yield from _group_lines("versions", attestation["versions"])
     yield from _group_lines("settings", attestation["settings"])
-    if trial := attestation["conformance"]:
-        yield f"conformance run of: {' '.join(trial['command'])}"
-        yield from (_INDENT + name for name in trial["user_agents"])
     yield ""
     rows = attestation["checklist"]
     heads = columns([[row[name] for name in _CELLS] for row in rows])
@@ -216,22 +155,16 @@ def attestation_text(attestation: Mapping[str, Any]) -> Iterator[str]:
         for line in _row_lines(row):
             yield _INDENT + line
     yield ""
-    judged = attestation["record"]["judged"]
-    now, before = (
-        count_of(len(judged[when]), "day or month", "days and months") for when in ("now", "before")
-    )
-    yield f"judged now: {now}; before, and the same since: {before}"
-    if (until := rfc3339(attestation["record"]["bounds"]["until"])) != attestation["at"]:
-        yield f"not judged yet: what was recorded since {until}, because a run may go on"
-    changed = _changed(attestation)
-    for period in list(changed)[:MOST_NAMED]:
-        yield f"changed after it was judged: {period}, as noticed {changed[period]}"
-    if len(changed) > MOST_NAMED:
-        yield f"… and {len(changed) - MOST_NAMED} more were changed"
-    yield conclusion(attestation)
+    record = attestation["record"]
+    counts = ", ".join(count_of(record[many], one, many) for one, many in _COUNTS.items())
+    begin = f"since {record['since']}" if record["since"] else "from its begin on"
+    yield f"the record {begin}: {counts}"
+    if record["until"] != attestation["at"]:
+        yield f"not judged yet: what was recorded since {record['until']}, because a run may go on"
+    yield _conclusion(attestation)
 
 
-def conclusion(attestation: Mapping[str, Any]) -> str:
+def _conclusion(attestation: Mapping[str, Any]) -> str:
     """Return one line: how many rows hold, and whether any MUST is broken."""
     verdicts = [row["verdict"] for row in attestation["checklist"]]
     counts = ", ".join(
@@ -277,7 +210,3 @@ def _row_lines(row: Mapping[str, Any]) -> Iterator[str]:
         worst = finding["worst"]
         when = f" at {worst['at']}" if worst["at"] else ""
         yield f"  {worst['table']} {worst['id']}{when}: {worst['what']}"
-    if trial := row["conformance"]:
-        failed = [*trial["failed"], *trial["failed_should"]]
-        said = f"; failed: {', '.join(failed)}" if failed else ""
-        yield f"conformance: {trial['passed']} passed{said}"
