@@ -219,8 +219,6 @@ def test_a_visit_and_the_operator_change_what_is_due_at_once(state, synced):
     moved = replace(known, moved_to="http://z.example/", move_settled=True)
     state.sources.commit(moved)
     assert due(force=True)[0] == ["b.example", "z.example"]
-    state.sources.forget(url)
-    assert due()[0] == ["a.example", "b.example"]
     synced(B)
     assert due()[0] == ["b.example"], "a removed source is not asked for"
 

@@ -1,4 +1,4 @@
-"""Reading entries while others are written; forgetting and resuming sources."""
+"""Reading entries while others are written; resuming sources."""
 
 import contextlib
 import math
@@ -154,19 +154,6 @@ def test_an_entry_counts_for_each_source_that_has_it(state):
     assert state.sources.entry_totals() == {FEED: (2, 200.0), OTHER: (2, 400.0)}
 
 
-def test_a_forgotten_source_starts_again_and_its_entries_stay_known(state):
-    state.sources.commit(
-        source(fetched_at=1.0, etag=b"x", failures=3, moved_to=OTHER, due_at=9.0), [entry("a")]
-    )
-    state.sources.commit(source(OTHER, fetched_at=1.0))
-    assert state.sources.forget(FEED) == 1
-    assert state.sources.find(FEED) == source()
-    assert state.sources.forget(OTHER) == 0
-    assert state.sources.find(OTHER) is None
-    assert state.sources.forget(OTHER) is None
-    assert state.sources.commit(source(fetched_at=2.0), [entry("a"), entry("b")]) == {"b"}
-
-
 @pytest.mark.parametrize(
     ("troubles", "resumed"),
     [
@@ -176,14 +163,18 @@ def test_a_forgotten_source_starts_again_and_its_entries_stay_known(state):
         ({"outcome": "denied by robots", "due_at": 9e9}, False),
     ],
 )
-def test_only_a_source_that_is_gone_or_failing_is_resumed(state, troubles, resumed):
-    record = source(fetched_at=1.0, failing_since=0.5, etag=b"x", **troubles)
+def test_only_a_source_that_is_gone_or_failing_is_due_again_and_each_is_read_as_a_whole(
+    state, troubles, resumed
+):
+    known = {"validator_url": FEED, "etag": b"x", "last_modified": b"y"}
+    record = source(fetched_at=1.0, failing_since=0.5, **known, **troubles)
     state.sources.commit(record)
     assert state.sources.resume(FEED) is resumed
     found = state.sources.find(FEED)
     assert (found.due_at, found.failures) == ((0.0, 0) if resumed else (record.due_at, 0))
     assert found.failing_since == (None if resumed else 0.5)
-    assert (found.outcome, found.etag, found.status) == (record.outcome, b"x", record.status)
+    assert (found.outcome, found.status) == (record.outcome, record.status)
+    assert (found.validator_url, found.etag, found.last_modified) == (None, None, None)
     assert not state.sources.resume(FEED)
     assert not state.sources.resume(OTHER)
 
@@ -256,16 +247,15 @@ def test_a_shown_url_has_no_password(url):
     assert Path(without_password(url)).name == Path(url).name
 
 
-def test_resuming_or_forgetting_a_page_forgets_every_llms_txt_of_it(state):
+def test_resuming_a_page_forgets_every_llms_txt_of_it(state):
     """Also that of the host it moved to, and the URL it moved to if that is an llms.txt."""
     old, new = "http://old.example/docs", "http://new.example/docs"
     move = {"moved_to": new, "moved_since": 1.0, "move_settled": True}
     record = SourceRecord(url=old, kind="llms", failures=1, fetched_at=2.0, due_at=9e9, **move)
     urls = [f"http://{host}.example/llms.txt" for host in ("old", "new")] + [new]
-    for action in ("resume", "forget"):
-        changes = SourceChanges(state, "sources.toml", Options.from_settings(Settings()))
-        for url in urls:
-            state.sources.commit(record, llmstxt=LlmsTxtRecord(url=url, due_at=9e9, trouble="none"))
-        (line,) = getattr(changes, action)(old)
-        assert line.startswith(old)
-        assert [state.llmstxt.find(url) for url in urls] == [None, None, None]
+    changes = SourceChanges(state, "sources.toml", Options.from_settings(Settings()))
+    for url in urls:
+        state.sources.commit(record, llmstxt=LlmsTxtRecord(url=url, due_at=9e9, trouble="none"))
+    (line,) = changes.resume(old)
+    assert line.startswith(old)
+    assert [state.llmstxt.find(url) for url in urls] == [None, None, None]

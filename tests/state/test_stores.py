@@ -78,11 +78,11 @@ def test_of_two_visits_that_end_at_once_none_is_lost(opened):
             assert {ended, meanwhile[0].result().record.failures} == {total - 1, total}
 
 
-def test_a_source_that_was_forgotten_and_visited_anew_is_another_one(opened):
+def test_a_source_that_got_another_url_and_was_visited_anew_is_another_one(opened):
     ours, theirs = opened().sources, opened().sources
     ours.commit(replace(SOURCE, failures=5))
     assert ours.find(URL).failures == 5
-    assert theirs.forget(URL) == 0
+    theirs.rename({URL: f"{URL}/elsewhere"})
     theirs.commit(SOURCE)
 
     def fail(known):
@@ -105,8 +105,6 @@ def test_a_record_from_memory_does_not_hide_what_another_process_wrote(opened):
     assert theirs.change(URL, fail).record.failures == 4
     assert theirs.resume(URL)
     assert ours.change(URL, fail).record.failures == 1
-    assert theirs.forget(URL) == 1
-    assert ours.change(URL, lambda known: replace(known, kind="feed")).record.failures == 0
 
 
 def test_only_one_of_two_processes_gets_a_host(ours, theirs, clock):

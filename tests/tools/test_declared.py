@@ -1,158 +1,183 @@
-"""`scrapy sources add`, `remove`, `prune`, `rewrite`: the file, and the state that follows it."""
+"""`scrapy sources`: what is added to the sources file, and what an operator is told to change."""
 
-import contextlib
 import math
 
 import pytest
+from scrapy.settings import Settings
 
-from tests.helpers.records import entry_of
 from walsh_scrapy.metadata.alternates import FeedLink
+from walsh_scrapy.options import Options
 from walsh_scrapy.policy.redirects import Move
 from walsh_scrapy.sources import Source, SourcesError, load_sources
-from walsh_scrapy.state import State, StateError
+from walsh_scrapy.state import State
 from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.tools.discover.candidates import Candidate, offers_for
 from walsh_scrapy.tools.discover.report import choose
 from walsh_scrapy.tools.exits import CommandError
-from walsh_scrapy.tools.sources.changes import DeclaredSources, UnknownSource
+from walsh_scrapy.tools.sources.changes import SourcesFile
+from walsh_scrapy.tools.sources.overview import build_overview
 
 A, B, C = (f"https://{name}.example/feed" for name in "abc")
 DAY = 86_400.0
 NEW = "https://new.example/feed"
-TEXT = f"# ours\n{A}\n{B} # two\n{C}\n"
+LLMS = Source("https://docs.example/", kind="llms")
+TOML = f"""# Ours.
+[[source]]   # the first
+url = "{A}"  # as they say
+name = 'A "x"'
+
+# about b
+[[source]]
+url = "{B}"
+# the end"""
+LIST = f"# ours\n{A}   # one\n\n  {B}"
 
 
-@pytest.fixture
-def state(tmp_path):
-    with contextlib.closing(State(f"sqlite:///{tmp_path / 'state.sqlite3'}")) as state:
-        yield state
-
-
-@pytest.fixture
-def file(tmp_path):
-    file = tmp_path / "sources.txt"
-    file.write_text(TEXT)
-    return file
+def told(tmp_path, records, name="sources.txt", body=f"# ours\n{A}\n{B} # two\n{C}\n"):
+    """What an operator is told to change, where a file declares A, B and C."""
+    file = tmp_path / name
+    file.write_text(body)
+    state = State("sqlite://")
+    for record in records:
+        state.sources.commit(record)
+    rows = build_overview(load_sources(file), state, Options.from_settings(Settings()), 100 * DAY)
+    state.close()
+    found = list(SourcesFile(str(file)).lines_to_change(rows.declared))
+    assert file.read_text() == body
+    return found
 
 
 def moved(url, to, *, is_settled=True, failing_since=None):
     move = Move(to, 1.0, is_settled, failing_since=failing_since)
-    return SourceRecord(url=url, kind="feed", fetched_at=5.0, etag=b'"1"').with_move(move)
+    return SourceRecord(url=url, kind="feed", fetched_at=5.0).with_move(move)
 
 
-def test_a_moved_source_is_declared_where_it_is_and_keeps_its_record(state, file):
-    state.sources.commit(moved(f"{A}/", NEW), [entry_of(f"{A}/")])
-    state.sources.commit(moved(B, "https://unsettled.example/", is_settled=False))
-    state.sources.commit(moved(C, "https://ill.example/", failing_since=9.0))
-    told = list(DeclaredSources(str(file), state).rewrite_moved())
-    assert [line.split(" (")[0] for line in told] == [
-        f"{B} stays: its move to https://unsettled.example/ is not settled yet",
-        f"{C} stays: visits to https://ill.example/ fail since 1970-01-01 00:00:09 UTC",
-        f"{A} is now {NEW} in {file}",
-    ]
-    assert file.read_text() == TEXT.replace(A, NEW)
-    record = state.sources.find(NEW)
-    assert (record.etag, record.move, state.sources.find(f"{A}/")) == (b'"1"', None, None)
-    assert {url: count for url, (count, _) in state.sources.entry_totals().items()} == {NEW: 1}
-
-
-def test_a_move_to_where_another_source_is_declared_is_left_to_the_operator(state, file):
-    for url, to in ((A, f"{B}/"), (C, NEW)):
-        state.sources.commit(moved(url, to))
-    told = list(DeclaredSources(str(file), state).rewrite_moved())
-    assert told == [
-        f"{A} stays: {B}/ is declared too, so remove one of them",
-        f"{C} is now {NEW} in {file}",
-    ]
-    assert list(DeclaredSources(str(file), None).rewrite_moved()) == [
-        "no source has a move to settle in the file"
-    ]
-
-
-def test_what_is_gone_is_named_and_removed_if_told_to(state, file):
+def test_what_is_gone_or_fails_for_long_is_to_be_deleted(tmp_path):
+    failed = {"kind": "feed", "failures": 9, "failing_since": DAY, "outcome": "failed"}
     gone = SourceRecord(
         url=B, kind="feed", fetched_at=9.0, due_at=math.inf, outcome="gone", detail="answered 410"
     )
-    state.sources.commit(gone)
-    named = f"{B}: answered 410, last asked 1970-01-01 00:00:09 UTC"
-    assert list(DeclaredSources(str(file), state).prune(really=False)) == [
-        named,
-        f"1 source to remove from {file}; the same command with --yes does it",
-    ]
-    assert file.read_text() == TEXT
-    told = list(DeclaredSources(str(file), state).prune(really=True))
-    assert told == [named, f"{B} is removed from {file}; its entries stay known"]
-    assert file.read_text() == f"# ours\n{A}\n{C}\n"
-    assert state.sources.find(B) == gone
-    assert list(DeclaredSources(str(file), state).prune(really=True)) == ["no source is gone (410)"]
+    for last in (61 * DAY, 61 * DAY - 1):
+        records = [gone, SourceRecord(url=A, fetched_at=last, detail="no name", **failed)]
+        denied = failed | {"outcome": "denied by blocklist"}
+        records.append(SourceRecord(url=C, fetched_at=90 * DAY, **denied))
+        head, *lines = told(tmp_path, records)
+        assert head == f"to change in {tmp_path / 'sources.txt'}:"
+        assert lines[-1] == (
+            f"  {B} (line 3) is gone (answered 410, last asked 1970-01-01 00:00:09 UTC): delete it"
+        )
+        fails = f"  {A} (line 2) fails since 1970-01-02 00:00:00 UTC (no name, last asked "
+        assert lines[:-1] == [f"{fails}1970-03-03 00:00:00 UTC): delete it"] * (last == 61 * DAY)
+    assert told(tmp_path, []) == []
 
 
-def test_what_fails_for_so_long_is_pruned_instead(state, file):
-    failed = {"kind": "feed", "failures": 9, "failing_since": DAY, "outcome": "failed"}
-    state.sources.commit(SourceRecord(url=A, fetched_at=61 * DAY, detail="no name", **failed))
-    state.sources.commit(SourceRecord(url=B, fetched_at=60 * DAY, **failed))
-    denied = failed | {"outcome": "denied by blocklist"}
-    state.sources.commit(SourceRecord(url=C, fetched_at=90 * DAY, **denied))
-    declared = DeclaredSources(str(file), state)
-    named = (
-        f"{A}: no name, failing since 1970-01-02 00:00:00 UTC, last asked 1970-03-03 00:00:00 UTC"
+@pytest.mark.parametrize(
+    ("name", "body", "place", "line"),
+    [
+        ("s.toml", f'[[source]]\nurl = "{A}"\n', "entry 1", f'url = "{NEW}?a&b"'),
+        ("s.txt", f"# ours\n{A}/\n{A}\n", "line 2, line 3", f"{NEW}?a&b"),
+        ("s.json", f'["{A}"]', "entry 1", f'"{NEW}?a&b"'),
+        (
+            "s.opml",
+            f'<opml><body><outline text="A" xmlUrl="{A}"/></body></opml>',
+            "outline 1 ('A')",
+            f'xmlUrl="{NEW}?a&amp;b"',
+        ),
+    ],
+)
+def test_a_move_for_good_is_a_line_to_paste(tmp_path, name, body, place, line):
+    _, why, paste = told(tmp_path, [moved(A, f"{NEW}?a&b")], name, body)
+    assert why.removeprefix("  ").replace("feed/ ", "feed ") == (
+        f"{A} ({place}) moved for good; write:"
     )
-    assert next(declared.prune(60 * DAY, really=False)) == named
-    assert list(declared.prune(60 * DAY + 1, really=True)) == ["no source fails for so long"]
-    told = list(declared.prune(60 * DAY, really=True))
-    assert told == [named, f"{A} is removed from {file}; its entries stay known"]
-    assert [source.url for source in load_sources(file)] == [B, C]
+    assert paste == f"    {line}"
 
 
-def test_all_are_removed_or_none(file):
-    declared = DeclaredSources(str(file), None)
-    with pytest.raises(UnknownSource, match=r"did you mean https://c\.example/feed"):
-        list(declared.remove([A, "https://c.example/feeed"]))
-    assert file.read_text() == TEXT
-    list(declared.remove([A, f"{C}/"]))
-    assert file.read_text() == f"# ours\n{B} # two\n"
-    with pytest.raises(SourcesError, match="declare no source any more"):
-        list(declared.remove([B]))
+def test_a_move_that_is_not_settled_fails_or_leads_to_a_declared_source(tmp_path):
+    records = [
+        moved(A, f"{C}/"),
+        moved(B, "https://unsettled.example/", is_settled=False),
+        moved(C, "https://ill.example/", failing_since=9.0),
+    ]
+    (_, line) = told(tmp_path, records)
+    assert line == f"  {A} (line 2) moved to {C}/, which is declared too: delete it"
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "added"),
+    [
+        ("s.toml", TOML, f'\n\n[[source]]\nurl = "{NEW}"\nname = "N \\"é\\" <x>"\n'),
+        ("s.toml", f"\ufeff{TOML}\n".replace("\n", "\r\n"), None),
+        ("s.toml", "", f'[[source]]\nurl = "{NEW}"\nname = "N \\"é\\" <x>"\n'),
+        ("s.txt", LIST, f"\n{NEW}\n"),
+        ("s.txt", f"\ufeff{LIST}\n".replace("\n", "\r\n"), f"{NEW}\r\n"),
+        ("s.txt", "", f"{NEW}\n"),
+    ],
+)
+def test_a_source_is_added_at_the_end_and_all_else_stays_to_the_byte(tmp_path, name, body, added):
+    file = tmp_path / name
+    file.write_bytes(body.encode())
+    before = load_sources(file) if body else ()
+    (line,) = SourcesFile(str(file)).add([Source(NEW, name='N "é" <x>')])
+    assert line == f"{NEW} is declared in {file}"
+    text = file.read_bytes().decode()
+    assert text.startswith(body)
+    assert added is None or text == body + added
+    assert text.count("\n") == text.count("\r\n") or "\r" not in body
+    *known, new = load_sources(file)
+    assert (*known,) == before
+    assert (new.url, new.name) == (NEW, 'N "é" <x>' if name == "s.toml" else None)
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "words"),
+    [
+        ("s.json", "[]", ' is only read; .*: {"url": "https://new.*", "kind": "feed", "name": "N'),
+        ("s.opml", "<opml><body/></opml>", ' is only read; .*: <outline type="rss" text="N &amp;'),
+        ("s.xml", "<opml><body/></opml>", f' is only read; .* xmlUrl="{NEW}"/>'),
+        ("s.toml", f'source = ["{A}"]\n', r"cannot be added at its end: \[\[source\]\] url ="),
+        ("s.toml", "[[source]\n", "it is not TOML"),
+        ("s.txt", "ftp://x.example/", "not http or https"),
+        ("s.yaml", "", "sources are read from"),
+    ],
+)
+def test_what_cannot_be_added_is_told_and_the_file_stays(tmp_path, name, body, words):
+    file = tmp_path / name
+    file.write_text(body)
+    with pytest.raises((CommandError, SourcesError), match=words):
+        list(SourcesFile(str(file)).add([Source(NEW, name="N & co")]))
+    assert file.read_text() == body
+
+
+def test_a_list_of_urls_takes_feeds_alone(tmp_path):
+    file = tmp_path / "s.txt"
+    with pytest.raises(CommandError, match=r"a list of URLs declares feeds.*use a \.toml file"):
+        list(SourcesFile(str(file)).add([LLMS]))
+    assert not file.exists()
 
 
 def test_a_source_is_added_also_to_a_file_that_is_not_there_yet(tmp_path):
     file = tmp_path / "new" / "sources.toml"
-    declared = DeclaredSources(str(file), None)
+    declared = SourcesFile(str(file))
     assert declared.undeclared([NEW, f"{NEW}/"]) == [NEW]
-    sources = [Source(NEW, name="New"), Source("https://docs.example/", kind="llms")]
+    sources = [Source(NEW, name="New"), LLMS]
     assert list(declared.add(sources)) == [
         f"{NEW} is declared in {file}",
         f"https://docs.example/ (kind 'llms') is declared in {file}",
     ]
     assert load_sources(file) == tuple(sources)
     assert declared.undeclared(["HTTPS://NEW.example:443/feed/"]) == []
-    told = list(declared.add([Source(f"{NEW}/"), Source(A), Source(f"{A}/")]))
-    assert [line.split(" in ")[0] for line in told] == [
+    lines = list(declared.add([Source(f"{NEW}/"), Source(A), Source(f"{A}/")]))
+    assert [line.split(" in ")[0] for line in lines] == [
         f"{NEW}/ was declared before", f"{A} is declared", f"{A}/ was declared before",
     ]  # fmt: skip
     assert load_sources(file) == (*sources, Source(A))
 
 
-def test_a_file_that_cannot_be_read_or_written_stays_as_it_is(tmp_path, state, file, monkeypatch):
-    broken = tmp_path / "broken.toml"
-    broken.write_text("[[source]\n")
-    for change in ("remove", "add"):
-        given = [Source(NEW)] if change == "add" else [NEW]
-        with pytest.raises(SourcesError, match="it is not TOML"):
-            list(getattr(DeclaredSources(str(broken), None), change)(given))
-    assert broken.read_text() == "[[source]\n"
-    state.sources.commit(moved(A, NEW))
-
-    def fail(_spellings):
-        raise StateError("locked")
-
-    monkeypatch.setattr(state.sources, "rename", fail)
-    with pytest.raises(StateError):
-        list(DeclaredSources(str(file), state).rewrite_moved())
-    assert file.read_text() == TEXT
+def test_a_file_that_cannot_be_written_is_one_sentence(tmp_path):
     (tmp_path / "folder").write_text("")
     with pytest.raises(CommandError, match="cannot be written"):
-        list(DeclaredSources(str(tmp_path / "folder" / "s.txt"), None).add([Source(NEW)]))
+        list(SourcesFile(str(tmp_path / "folder" / "s.txt")).add([Source(NEW)]))
 
 
 RSS = "application/rss+xml"

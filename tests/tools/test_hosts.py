@@ -35,8 +35,6 @@ def test_a_hold_of_a_year_is_told_by_every_command_and_can_be_lifted(
     assert "  now  " not in line
     assert listed.splitlines()[-1].endswith("0 due now, 1 due but on hold")
     assert f"as before, but {held}" in on_state("sources", "resume", BUSY).stdout
-    forgotten = on_state("sources", "forget", BUSY).stdout
-    assert f"is forgotten: its next visit is its first; {held}, and that stays" in forgotten
     answer = on_state("mayfetch", "--offline", BUSY)
     assert answer.stdout.startswith(f"{BUSY}: allowed, but {held}\n")
 

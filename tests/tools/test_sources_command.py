@@ -1,4 +1,4 @@
-"""`scrapy sources`: the outcome of each source, which are due and why; forget and resume."""
+"""`scrapy sources`: the outcome of each source, which are due and why; resume."""
 
 import json
 import re
@@ -86,20 +86,20 @@ def test_every_source_is_listed_with_what_came_of_it(loopback_web, crawl, listed
     assert there["move_settled"] is False
     assert MOMENT.fullmatch(there["moved_since"])
     piped = scrapy_sources().stdout.splitlines()
-    assert len(piped) == 1 + 7 + 1
+    assert len(piped) == 1 + 7 + 1 + 2
     (line,) = [line for line in piped if "http://moved.example/feed" in line]
     assert "moved to http://there.example/feed (watched since 20" in line
-    assert piped[-1] == "7 sources: 1 gone, 1 failed, 1 denied, 1 new, 1 due now"
+    assert piped[8] == "7 sources: 1 gone, 1 failed, 1 denied, 1 new, 1 due now"
+    assert piped[9].startswith("to change in ")
+    assert piped[10].startswith(f"  {sources[2]} (line 3) is gone (")
     assert list(listed("--failing")) == list(found)[:3]
     assert list(listed("--failing", "60d")) == []
     ill = found["http://ill.example/feed"]
     assert (ill["failing_since"], blog["failing_since"]) == (ill["fetched_at"], None)
-    assert list(listed("--moved")) == [sources[5]]
-    assert list(listed("--moved", "--failing")) == []
     assert list(listed("--stale", "1d")) == [], "their first visits were a moment ago"
     assert set(listed("--stale", "0min")) == set(sources)
-    told = scrapy_sources("--moved").stdout.splitlines()
-    assert told[-1].startswith("1 listed of 7 sources: 1 gone")
+    told = scrapy_sources("--failing").stdout.splitlines()
+    assert told[-1].startswith("3 listed of 7 sources: 1 gone")
 
 
 def test_due_is_what_the_next_run_asks_for(loopback_web, crawl, listed):
@@ -130,7 +130,7 @@ def test_without_a_state_all_are_new_and_none_is_made(scrapy_sources, listed, tm
     sources = ["http://a.example/feed", "http://b.example/feed"]
     found = listed("--due", sources=sources)
     assert list(found) == sources
-    assert "nothing to forget" in scrapy_sources("forget", sources[0]).stdout
+    assert "it is due now, as before" in scrapy_sources("resume", sources[0]).stdout
     assert not (tmp_path / "crawl").exists()
 
 
@@ -175,15 +175,12 @@ def test_a_change_by_the_operator_during_a_visit_is_kept(
 ):
     url = "http://ill.example/feed"
 
-    def while_it_is_out(action):
-        def answer(_hit):
-            assert scrapy_sources(action, url, sources=[url]).returncode == 0
-            return Reply(status=404)
-
-        return answer
+    def resumed(_hit):
+        assert scrapy_sources("resume", url, sources=[url]).returncode == 0
+        return Reply(status=404)
 
     tagged = feed(host="ill.example", etag='"1"')
-    answers = [Reply(status=404), while_it_is_out("resume"), tagged, while_it_is_out("forget")]
+    answers = [Reply(status=404), resumed, tagged, resumed]
     web = loopback_web(site("ill.example", feed=[*answers, feed(host="ill.example")]))
     crawl(web, sources=[url])
     again(web, sources=[url])

@@ -22,7 +22,12 @@ def row_of(**fields):
 @pytest.mark.parametrize(
     ("fields", "what", "advice", "command"),
     [
-        ({"outcome": "gone", "due_at": float("inf")}, "gone", "sources prune", "sources resume"),
+        (
+            {"outcome": "gone", "due_at": float("inf")},
+            "gone",
+            "out of the sources file",
+            "sources resume",
+        ),
         ({"failures": 1, "status": 404}, "failing", "Nothing is at this address", "discover"),
         ({"failures": 1, "status": 403}, "failing", "does not want this", ""),
         ({"failures": 1, **BUSY}, "refused", "asked to wait", "scrapy hosts"),
@@ -38,7 +43,7 @@ def row_of(**fields):
         ({"outcome": "denied by night"}, "denied", "night, a gate of this project", "why"),
         (
             {"moved_to": "http://b.example/", "moved_since": 1.0, "move_settled": True},
-            *("moved", "scrapy sources rewrite --moved", ""),
+            *("moved", "scrapy sources has the line", ""),
         ),
     ],
 )

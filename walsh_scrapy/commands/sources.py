@@ -1,4 +1,4 @@
-"""``scrapy sources``: the last visit and the next one of each source; the sources file edited."""
+"""``scrapy sources``: the last visit and the next one of each source; sources added to the file."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from walsh_scrapy.state import State
     from walsh_scrapy.tools.sources.overview import Overview, SourceRow
 
-_WITH_URLS: Final = ("show", "add", "remove", "forget", "resume")
-#: Options that say what is listed; `--moved` belongs to `rewrite` too.
-_LISTING: Final = ("due", "stale", "all")
+_WITH_URLS: Final = ("show", "add", "resume")
+#: Options that say what is listed.
+_LISTING: Final = ("due", "failing", "stale", "all")
 #: The value of --failing without one.
 _ANY: Final = "0d"
 _EXAMPLE: Final = "Example: scrapy sources resume https://blog.example/feed.xml"
@@ -29,26 +29,22 @@ _LONGEST_WAIT: Final = 60
 
 
 class Command(OperatorCommand):
-    """Lists sources, and edits the sources file."""
+    """Lists sources, and adds some to the sources file."""
 
-    usage = (
-        "[options] [show URL ... | add URL ... | remove URL ... | prune [--failing DURATION] "
-        "[--yes] | rewrite --moved | forget URL ... | resume URL ... | sync]"
-    )
-    headline = "List the sources: last visit, outcome, next due and why; edit the sources file"
+    usage = "[options] [show URL ... | add URL ... | resume URL ... | sync]"
+    headline = "List the sources: last visit, outcome, next due and why; add one"
     description = (
         "Lists every declared source with what the state knows of it: last visit, outcome, "
         "failures in a row, next due and why, where it moved, entries. Sources in trouble come "
-        "first. `show URL` tells all of one: what was asked last and what came of it, how it was "
-        "read, when it is due and by whose wish, its validators and moves, its host. Four actions "
-        "edit the sources file: `add URL` asks what is there, as `scrapy discover` does, and "
-        "declares it; `remove URL`; `prune` removes what is gone (410), or with --failing what "
-        "fails for so long, and only names it without --yes; `rewrite --moved` declares sources "
-        "where they settled after a move. Two change the state: `forget URL` deletes what it "
-        "knows of a source, except its entries, so that its next visit is its first; `resume URL` "
-        "makes a source due that is gone (410) or failing. `sync` reads a changed sources file "
-        "into the state, as the next crawl does by itself. Exit status: 0, 1 if something cannot "
-        "be done, 2 for a wrong call. Examples: scrapy sources --due. scrapy sources --failing. "
+        "first. Without an option it also tells what to change in the sources file: what is gone "
+        "(410), fails for long or moved for good. `show URL` tells all of one: what was asked last "
+        "and what came of it, how it was read, when it is due and by whose wish, its validators "
+        "and moves, its host. `add URL` asks what is there, as `scrapy discover` does, and "
+        "declares it at the end of a .toml or .txt file. `resume URL` forgets the validators of a "
+        "source, and makes it due if it is gone (410) or failing. `sync` reads a changed sources "
+        "file into the state, as the next crawl does by itself. Exit status: 0, 1 if something "
+        "cannot be done, 2 for a wrong call. Examples: scrapy sources --due. "
+        "scrapy sources --failing. "
         "scrapy sources show https://news.example/feed.xml"
     )
     takes_words = True
@@ -64,14 +60,12 @@ class Command(OperatorCommand):
             "nargs": "?",
             "const": _ANY,
             "help": "only sources that are gone, failing, refused or denied; with a duration only "
-            "those whose failures span so long (60d); `prune` takes these instead of what is gone",
+            "those whose failures span so long (60d)",
         },
         "--stale": {
             "metavar": "DURATION",
             "help": "only sources that gave nothing new for so long: 90d, 12w, P90D",
         },
-        "--moved": {"action": "store_true", "help": "only sources that moved"},
-        "--yes": {"action": "store_true", "help": "`prune` removes, and not only says"},
         "--all": {"action": "store_true", "help": "also sources that are no longer declared"},
     }
 
@@ -96,10 +90,8 @@ class Command(OperatorCommand):
         with self.state_if_any() as state:
             if action == "show":
                 _tell(urls, state, self.options, file, as_json=opts.json)
-            elif action in ("forget", "resume"):
-                return _change(action, urls, state, file, self.options)
-            elif action:
-                _edit(action, urls, state, file, opts)
+            elif action == "resume":
+                return _resume(urls, state, file, self.options)
             else:
                 _list(state, self.options, file, opts)
         return 0
@@ -107,28 +99,20 @@ class Command(OperatorCommand):
     def _check_usage(self, args: list[str], opts: argparse.Namespace) -> None:
         """Exit with status 2 and one line for a wrong call."""
         action, urls = (args[0], args[1:]) if args else ("", [])
-        if action and action not in (*_WITH_URLS, "prune", "rewrite", "sync"):
+        if action and action not in (*_WITH_URLS, "sync"):
             self.refuse(
-                f"`sources` takes {', '.join(f'`{each} URL`' for each in _WITH_URLS)}, `prune`, "
-                f"`rewrite --moved`, `sync` or nothing. {_EXAMPLE}"
+                f"`sources` takes {', '.join(f'`{each} URL`' for each in _WITH_URLS)}, `sync` or "
+                f"nothing. {_EXAMPLE}"
             )
         if bool(urls) != (action in _WITH_URLS):
             needs = "takes no URL" if urls else "takes a URL"
             example = _EXAMPLE if urls else _EXAMPLE.replace("resume", action)
             self.refuse(f"`{action}` {needs}: `{action}{'' if urls else ' URL'}`. {example}")
-        if action == "rewrite" and not opts.moved:
-            self.refuse("`rewrite` takes --moved: scrapy sources rewrite --moved")
         given = [name for name in _LISTING if getattr(opts, name) not in (False, None)]
         if action and given:
             self.refuse(f"--{given[0]} belongs to the list, not to `{action}`")
         if opts.json and action not in ("", "show"):
             self.refuse(f"--json belongs to the list and to `show`, not to `{action}`")
-        if opts.yes and action != "prune":
-            self.refuse("--yes belongs to `prune`: scrapy sources prune --yes")
-        if opts.failing is not None and action not in ("", "prune"):
-            self.refuse(f"--failing belongs to the list and to `prune`, not to `{action}`")
-        if action == "prune" and opts.failing == _ANY:
-            self.refuse("`prune --failing` takes a duration: scrapy sources prune --failing 60d")
 
     def _sync(self, file: str) -> int:
         """Bring the state up to date with the sources file, and print what has changed."""
@@ -157,8 +141,6 @@ class Command(OperatorCommand):
         try:
             return None if text is None else parse_typed_duration(text.strip()).total_seconds()
         except ValueError:
-            if text == "prune":
-                self.refuse("--failing follows the action: scrapy sources prune --failing 60d")
             written = repr((text or "")[:40])
             self.refuse(
                 f"--{option}: {written} is not a duration; write for example 90d, 12w or P90D"
@@ -170,9 +152,9 @@ class Command(OperatorCommand):
         from walsh_scrapy.tools.discover.candidates import offers_for
         from walsh_scrapy.tools.discover.report import choose
         from walsh_scrapy.tools.discover.spider import DiscoverSpider
-        from walsh_scrapy.tools.sources.changes import DeclaredSources
+        from walsh_scrapy.tools.sources.changes import SourcesFile
 
-        declared = DeclaredSources(file, None)
+        declared = SourcesFile(file)
         offers = offers_for(urls)
         new = declared.undeclared(offer.url for offer in offers)
         if len(new) < len(offers):
@@ -195,6 +177,7 @@ class Command(OperatorCommand):
 def _list(state: State | None, options: Options, file: str, opts: argparse.Namespace) -> None:
     from walsh_scrapy.sources import load_sources
     from walsh_scrapy.tools.output import json_array
+    from walsh_scrapy.tools.sources.changes import SourcesFile
     from walsh_scrapy.tools.sources.overview import build_overview
     from walsh_scrapy.tools.sources.table import hidden_line
 
@@ -210,6 +193,8 @@ def _list(state: State | None, options: Options, file: str, opts: argparse.Names
     hidden = 0 if opts.all or opts.due else len(found.undeclared)
     if hidden:
         print(hidden_line(hidden), file=sys.stderr if opts.json else sys.stdout)
+    if not (opts.json or _is_chosen(opts) or opts.all):
+        print_lines(SourcesFile(file).lines_to_change(found.declared))
 
 
 def _tell(
@@ -238,7 +223,6 @@ def _choose(rows: list[SourceRow], opts: argparse.Namespace, now: float) -> list
         row
         for row in rows
         if (opts.failing is None or (row.is_in_trouble and row.record.failed_for >= opts.failing))
-        and (not opts.moved or row.record.move is not None)
         and (opts.stale is None or row.is_stale(now - opts.stale))
     ]
 
@@ -253,37 +237,26 @@ def _show(rows: Sequence[SourceRow], found: Overview, opts: argparse.Namespace) 
         show(sources_screen(rows, Console().width))
     elif rows:
         print_lines(sources_text(rows))
-    if opts.due or opts.moved or (opts.failing, opts.stale) != (None, None):
+    if _is_chosen(opts):
         print(f"{len(rows)} listed of {totals(found.declared)}")
     else:
         print(totals(rows))
 
 
-def _edit(
-    action: str, urls: list[str], state: State | None, file: str, opts: argparse.Namespace
-) -> None:
-    from walsh_scrapy.tools.sources.changes import DeclaredSources
-
-    declared = DeclaredSources(file, state)
-    if action == "remove":
-        lines = declared.remove(urls)
-    elif action == "prune":
-        lines = declared.prune(opts.failing, really=opts.yes)
-    else:
-        lines = declared.rewrite_moved()
-    print_lines(lines)
+def _is_chosen(opts: argparse.Namespace) -> bool:
+    """Return True if options choose some of the declared sources."""
+    return bool(opts.due) or (opts.failing, opts.stale) != (None, None)
 
 
-def _change(action: str, urls: list[str], state: State | None, file: str, options: Options) -> int:
-    """Forget or resume each URL; return 1 if one of them is not a source, else 0."""
+def _resume(urls: list[str], state: State | None, file: str, options: Options) -> int:
+    """Resume each URL; return 1 if one of them is not a source, else 0."""
     from walsh_scrapy.tools.sources.changes import SourceChanges, UnknownSource
 
     status = 0
     changes = SourceChanges(state, file, options)
-    change = changes.forget if action == "forget" else changes.resume
     for url in urls:
         try:
-            print_lines(change(url))
+            print_lines(changes.resume(url))
         except UnknownSource as error:
             print(f"walsh-scrapy: {error}", file=sys.stderr)
             status = 1

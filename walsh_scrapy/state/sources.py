@@ -203,38 +203,19 @@ class SourceStore(Store):
                 connection.run(delete(sources).where(sources.c.url == old))
                 self._write_facts(connection, renamed)
 
-    def forget(self, url: str) -> int | None:
-        """Forget all visits of a source, so that its next visit is like its first.
-
-        Its entries are kept, because they are the record of what was seen. Return their number, or
-        None for a source that was never visited.
-        """
-        with self._database.write() as connection:
-            known = select(sources.c.kind).where(sources.c.url == url)
-            kind = connection.scalar(known.with_for_update())
-            if kind is None:
-                return None
-            kept = select(func.count()).select_from(entries).where(entries.c.source == url)
-            count = connection.scalar(kept) or 0
-            empty = SourceRecord(url=url, kind=kind)
-            self._write_facts(connection, empty)
-            if count:  # entries refer to their source, so an empty record has to stay
-                of_url = update(sources).where(sources.c.url == url)
-                connection.run(of_url.values(**row_of(empty), revision=_CHANGED))
-            else:
-                connection.run(delete(sources).where(sources.c.url == url))
-            return count
-
     def resume(self, url: str) -> bool:
-        """Make a source due that is gone (410) or failing, and reset its count of failures.
+        """Forget the validators of a source, so that its next visit reads its document as a whole.
 
-        Return False, and change nothing, for a source that is neither.
+        A source that is gone (410) or failing becomes due, and its count of failures 0; return
+        False for any other, which stays due as it is.
         """
+        is_this = sources.c.url == url
         in_trouble = or_(sources.c.due_at == NEVER, sources.c.failures > 0)
-        resumed = update(sources).where(sources.c.url == url, in_trouble)
         with self._database.write() as connection:
-            changes = {"due_at": 0.0, "failures": 0, "failing_since": None, "revision": _CHANGED}
-            is_resumed = connection.run(resumed.values(changes)) == 1
+            anew = {"validator_url": None, "etag": None, "last_modified": None}
+            connection.run(update(sources).where(is_this).values(**anew, revision=_CHANGED))
+            due = {"due_at": 0.0, "failures": 0, "failing_since": None}
+            is_resumed = connection.run(update(sources).where(is_this, in_trouble).values(due)) == 1
             if is_resumed and (record := _Row.find(connection, url).record):
                 self._write_facts(connection, record)
             return is_resumed
@@ -266,7 +247,7 @@ class _Row(NamedTuple):
     def replaced_by(self, connection: Connection, record: SourceRecord) -> Self | None:
         """Write a record if the row is still this one, and return the new one; else None."""
         if self.revision is None:
-            # A row that was forgotten, and made anew, is another one.
+            # A row that was renamed, and made anew, is another one.
             first = randbits(40)
             is_written = insert_if_new(connection, sources, _new_row(record, first))
             return type(self)(record, first) if is_written else None

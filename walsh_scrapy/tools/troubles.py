@@ -104,7 +104,7 @@ def _advice(row: SourceRow, what: str) -> tuple[str, str]:
     record = row.record
     if what == "gone":
         return (
-            "Take it out of the sources file (scrapy sources prune). If it is back:",
+            "Take it out of the sources file. If it is back:",
             f"scrapy sources resume {record.url}",
         )
     if what == "refused":
@@ -112,7 +112,7 @@ def _advice(row: SourceRow, what: str) -> tuple[str, str]:
     if what == "resent":
         return _weak(record.etag), ""
     if what == "moved":
-        return "Write the new address into the sources file (scrapy sources rewrite --moved).", ""
+        return "Write the new address into the sources file (scrapy sources has the line).", ""
     if what == "denied":
         gate = record.outcome.removeprefix("denied by ")
         if gate in ADVICE:

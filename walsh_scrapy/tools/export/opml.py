@@ -40,7 +40,7 @@ def export_sources(
     file.write(_HEAD.encode())
     for source in sources:
         title = source.name or _title_of(newest(source.url)) or source.url
-        folders, outline = _outline(source, title)
+        folders, outline = outline_of(source, title)
         file.writelines(f"{line}\n".encode() for line in (*_folder_tags(folders, opened), outline))
         count, opened = count + 1, folders
     file.writelines(f"{line}\n".encode() for line in _folder_tags((), opened))
@@ -48,7 +48,7 @@ def export_sources(
     return count
 
 
-def _outline(source: Source, title: str) -> tuple[tuple[str, ...], str]:
+def outline_of(source: Source, title: str) -> tuple[tuple[str, ...], str]:
     """Return the folders of a source, and its outline.
 
     Tags that are no folders are categories; where they cannot be listed they are folders too.

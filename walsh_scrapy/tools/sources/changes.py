@@ -1,35 +1,41 @@
-"""What ``scrapy sources`` changes: the state (forget, resume) and the sources file (all others)."""
+"""What ``scrapy sources`` changes: sources are resumed, and added to the file.
+
+All else in the file is the operator's; the lines to change there are told.
+"""
 
 from __future__ import annotations
 
 import difflib
+import json
+from collections import defaultdict
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from walsh_scrapy.policy.freshness import NEVER
 from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.policy.urls import canonical_url, host_of
-from walsh_scrapy.policy.wording import count_of, printable
+from walsh_scrapy.policy.wording import printable
 from walsh_scrapy.sources import Source, SourcesError, declared_urls, load_sources, target_url
-from walsh_scrapy.sources.editing import Edit, edit_sources
 from walsh_scrapy.sources.loading import declarations, read_body
-from walsh_scrapy.state.sourcerecord import KnownSources
+from walsh_scrapy.tools.discover.report import source_table, toml_string
 from walsh_scrapy.tools.exits import CommandError
+from walsh_scrapy.tools.export.opml import outline_of
 from walsh_scrapy.tools.files import open_output
 from walsh_scrapy.tools.hosts import on_hold
-from walsh_scrapy.tools.sources.overview import declared_record
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from walsh_scrapy.options import Options
     from walsh_scrapy.state import State
-    from walsh_scrapy.state.sourcerecord import SourceRecord
+    from walsh_scrapy.tools.sources.overview import SourceRow
+
+#: Seconds of failures in a row after which a source is probably gone.
+LONG_FAILING: Final = 60 * 86_400.0
 
 
 class SourceChanges:
-    """Changes what the state knows of sources; each method yields a line for every source.
+    """Changes what the state knows of sources; yields a line for every source.
 
     A URL may be spelled as it is declared, or in any way with the same canonical URL. Each method
     raises UnknownSource for a URL that is neither in the state nor declared in ``file``; the file
@@ -41,30 +47,18 @@ class SourceChanges:
         self._file = file
         self._options = options
 
-    def forget(self, url: str) -> Iterator[str]:
-        """Delete what the state knows of a source, except its entries."""
-        for each in self._find(url):
-            self._forget_llms_txt(each)
-            held = self._hold(each)
-            stays = f"; {held}, and that stays" if held else ""
-            kept = self._state.sources.forget(each) if self._state else None
-            if kept is None:
-                yield f"no visit of {printable(each)} has ended: there is nothing to forget{stays}"
-                continue
-            entries = count_of(kept, "entry", "entries")
-            remain = f"; {entries} from it remain known" if kept else ""
-            yield f"{printable(each)} is forgotten: its next visit is its first{remain}{stays}"
-
     def resume(self, url: str) -> Iterator[str]:
-        """Make a source due that is gone or failing."""
+        """Make a source due that is gone or failing; the next visit reads any source as a whole."""
         for each in self._find(url):
-            if self._state and self._state.sources.resume(each):
-                self._forget_llms_txt(each)
+            is_resumed = self._state is not None and self._state.sources.resume(each)
+            self._forget_llms_txt(each)
+            if is_resumed:
                 held = self._hold(each)
                 due = f"due, but {held};" if held else "due now, and"
                 yield f"{printable(each)} is {due} its failures are counted from 0"
                 continue
-            yield f"{printable(each)} is neither gone nor failing: it is due {self._due(each)}"
+            due = f"it is due {self._due(each)}, and then read as a whole"
+            yield f"{printable(each)} is neither gone nor failing: {due}"
 
     def _due(self, url: str) -> str:
         record = self._state.sources.find(url) if self._state else None
@@ -144,24 +138,22 @@ def nearest(url: str, known: Collection[str]) -> str | None:
     return None
 
 
-class DeclaredSources:
-    """The sources file, and what the state knows of its sources.
+class SourcesFile:
+    """The sources file as an operator has it: what may change in it, and what is added at its end.
 
-    Each method yields lines for the operator. It replaces the file whole or not at all, and raises
-    SourcesError for one that cannot be read or edited, CommandError for one that cannot be written.
+    Methods raise SourcesError for a file that cannot be read, CommandError for one that cannot be
+    written.
     """
 
-    def __init__(self, file: str, state: State | None) -> None:
+    def __init__(self, file: str) -> None:
         self._file = Path(file)
-        self._state = state
 
     def undeclared(self, urls: Iterable[str]) -> list[str]:
         """Return the URLs that the file does not declare in any spelling, each once.
 
         A file that is not there declares none.
         """
-        declared = declarations(self._file, self._body_or_none)
-        known = {canonical_url(each.source.url) for each in declared}
+        known = {canonical_url(each.source.url) for each in declarations(self._file, self._body)}
         new: dict[str, str] = {}
         for url in urls:
             if canonical_url(url) not in known:
@@ -171,111 +163,115 @@ class DeclaredSources:
     def add(self, sources: Sequence[Source]) -> Iterator[str]:
         """Declare sources, at the end of the file; it is made if there is none.
 
-        What is declared already stays as it is.
+        What is declared already stays as it is. Yields a line for each. Raises CommandError for a
+        file of a format that is only read: it says what to add there.
         """
         by_url = {source.url: source for source in sources}
         new = [by_url[url] for url in self.undeclared(by_url)]
         if new:
-            self._write(self._body_or_none, Edit(added=new))
+            self._append(new)
         for source in by_url.values():
             kind = f" (kind {source.kind!r})" if source.kind != "feed" else ""
             how = "is declared" if source in new else "was declared before"
             yield f"{source.url}{kind} {how} in {self._file}"
 
-    def remove(self, urls: Sequence[str]) -> Iterator[str]:
-        """Remove declarations; what the state knows stays. Raises UnknownSource, and removes none.
+    def lines_to_change(self, rows: Iterable[SourceRow]) -> Iterator[str]:
+        """Yield what the operator may change: sources to delete, and lines to write for others.
 
-        A URL may be spelled in any way.
+        These are gone (410), failing for long, or moved for good. ``rows`` are those of the file.
         """
-        declared = dict.fromkeys(source.url for source in self._sources)
-        where = f"declared in {self._file}"
-        chosen = dict.fromkeys(each for url in urls for each in find_sources(url, declared, where))
-        self._write(read_body(self._file), Edit(removed=chosen))
-        for url in chosen:
-            yield f"{url} is removed from {self._file}; its entries stay known"
-
-    def prune(self, failing: float | None = None, *, really: bool) -> Iterator[str]:
-        """Name the sources that are gone (410); remove them if ``really``.
-
-        With ``failing`` these are the ones whose failures in a row span so many seconds.
-        """
-        chosen = [each for each in self._records.values() if _is_lost(each, failing)]
-        for record in chosen:
-            begun = record.failing_since if failing is not None else None
-            since = f", failing since {format_moment(begun)}" if begun else ""
-            seen = format_moment(record.fetched_at or 0.0)
-            yield f"{record.url}: {record.detail or 'gone (410)'}{since}, last asked {seen}"
-        if not chosen:
-            yield "no source is gone (410)" if failing is None else "no source fails for so long"
-        elif really:
-            yield from self.remove([record.url for record in chosen])
-        else:
-            count = count_of(len(chosen), "source")
-            yield f"{count} to remove from {self._file}; the same command with --yes does it"
-
-    def rewrite_moved(self) -> Iterator[str]:
-        """Declare sources where they settled after a move; each keeps all that is known of it."""
-        taken = set(map(canonical_url, self._records))
-        rewritten: dict[str, str] = {}
-        for url, record in self._records.items():
-            move = record.move
-            if move is None:
-                continue
-            try:
-                to = target_url(move.to)
-            except SourcesError as error:
-                yield f"{url} stays: {error}"
-                continue
-            is_other = canonical_url(to) != canonical_url(url)
-            if not move.is_settled:
-                yield f"{url} stays: its move to {to} is not settled yet"
-            elif move.failing_since is not None:
-                since = format_moment(move.failing_since)
-                yield f"{url} stays: visits to {to} fail since {since}"
-            elif is_other and canonical_url(to) in taken:
-                yield f"{url} stays: {to} is declared too, so remove one of them"
-            else:
-                taken.add(canonical_url(to))
-                rewritten[url] = to
-        if rewritten:
-            self._write(read_body(self._file), Edit(rewritten=rewritten))
-        for url, to in rewritten.items():
-            yield f"{url} is now {to} in {self._file}"
-        if not rewritten:
-            yield "no source has a move to settle in the file"
-
-    @cached_property
-    def _sources(self) -> tuple[Source, ...]:
-        return load_sources(self._file)
-
-    @cached_property
-    def _known(self) -> KnownSources:
-        return KnownSources(self._state.sources.all() if self._state else ())
-
-    @cached_property
-    def _records(self) -> dict[str, SourceRecord]:
-        """What is known of each declared source, by its declared URL."""
-        return {source.url: declared_record(source, self._known) for source in self._sources}
+        rows = list(rows)
+        taken = {canonical_url(row.record.url) for row in rows}
+        found = {row.record.url: told for row in rows if (told := _to_change(row, taken))}
+        if not found:
+            return
+        places = defaultdict[str, list[str]](list)
+        for _number, place, source in declarations(self._file, self._body):
+            places[canonical_url(source.url)].append(place)
+        yield f"to change in {self._file}:"
+        for url, (why, to) in found.items():
+            where = ", ".join(places[canonical_url(url)])
+            yield printable(f"  {url} ({where}) {why}")
+            if to:
+                yield f"    {self._as_declared(to)}"
 
     @property
-    def _body_or_none(self) -> bytes:
+    def _body(self) -> bytes:
         return read_body(self._file) if self._file.exists() else b""
 
-    def _write(self, body: bytes, edit: Edit) -> None:
-        """Replace the file, once the records of sources with a new URL are renamed.
+    @property
+    def _ending(self) -> str:
+        return self._file.suffix.lower()
 
-        So the file is left as it is if the state fails.
-        """
-        new = edit_sources(self._file, body, edit)
-        with open_output(str(self._file), replace=True) as file:
-            file.write(new)
-            found = ((self._known.find(url), to) for url, to in edit.rewritten.items())
-            spellings = {record.url: to for record, to in found if record}
-            if self._state and spellings:
-                self._state.sources.rename(spellings)
+    def _as_declared(self, url: str) -> str:
+        """Return a URL as a line of the file has it."""
+        if self._ending == ".toml":
+            return f"url = {toml_string(url)}"
+        if self._ending == ".json":
+            return json.dumps(url)
+        return url if self._ending == ".txt" else f'xmlUrl="{url.replace("&", "&amp;")}"'
+
+    def _append(self, sources: Sequence[Source]) -> None:
+        """Write sources behind all that is in the file, which stays to the byte."""
+        file, body = self._file, self._body
+        pages = [each.url for each in sources if each.kind != "feed"]
+        if pages and self._ending == ".txt":
+            raise CommandError(
+                f"{file}: a list of URLs declares feeds, and {pages[0]} is of kind 'llms'; use a "
+                ".toml file"
+            )
+        if self._ending not in (".toml", ".txt"):
+            add = " ".join(map(self._block, sources))
+            raise CommandError(f"{file} is only read; to declare what was found, add to it: {add}")
+        wanted = [each.source for each in declarations(file, body)]
+        wanted += (source if self._ending == ".toml" else Source(source.url) for source in sources)
+        end = "\r\n" if b"\r\n" in body else "\n"
+        written = body.decode()
+        for source in sources:
+            if written and not written.endswith(("\n", "\r")):
+                written += end
+            written += end if written and self._ending == ".toml" else ""
+            written += self._block(source).replace("\n", end) + end
+        try:
+            is_declared = [each.source for each in declarations(file, written.encode())] == wanted
+        except SourcesError:  # its sources are a list
+            is_declared = False
+        if not is_declared:
+            add = " ".join(map(self._block, sources)).replace("\n", " ")
+            raise CommandError(f"{file}: what was found cannot be added at its end: {add}")
+        with open_output(str(file), replace=True) as opened:
+            opened.write(written.encode())
+
+    def _block(self, source: Source) -> str:
+        """Return what declares a source."""
+        if self._ending == ".toml":
+            return "\n".join(source_table(source))
+        if self._ending == ".txt":
+            return source.url
+        if self._ending == ".json":
+            given = {"url": source.url, "kind": source.kind, "name": source.name}
+            return json.dumps({name: value for name, value in given.items() if value})
+        return outline_of(source, source.name or source.url)[1]
 
 
-def _is_lost(record: SourceRecord, failing: float | None) -> bool:
-    if failing is None:
-        return record.due_at == NEVER
-    return record.failures > 0 and record.failed_for >= failing
+def _to_change(row: SourceRow, taken: Collection[str]) -> tuple[str, str] | None:
+    """Return why a source is to be changed in the file, and its new URL if it is not to go.
+
+    ``taken`` are the canonical URLs that are declared.
+    """
+    record, move = row.record, row.record.move
+    asked = f"last asked {format_moment(record.fetched_at or 0.0)}"
+    if row.due.rule == "gone":
+        return f"is gone ({record.detail or 'it answered 410'}, {asked}): delete it", ""
+    if record.failures and record.failed_for >= LONG_FAILING:
+        since = format_moment(record.failing_since or 0.0)
+        return f"fails since {since} ({record.detail}, {asked}): delete it", ""
+    if move is None or not move.is_settled or move.failing_since is not None:
+        return None
+    try:
+        to = target_url(move.to)
+    except SourcesError:
+        return None
+    if canonical_url(to) in taken and canonical_url(to) != canonical_url(record.url):
+        return f"moved to {to}, which is declared too: delete it", ""
+    return "moved for good; write:", to
