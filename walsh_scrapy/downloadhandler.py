@@ -9,7 +9,7 @@ from scrapy.core.downloader.handlers.base import BaseDownloadHandler
 from scrapy.exceptions import DownloadFailedError, DownloadTimeoutError
 
 from walsh_scrapy.crawl import Crawl
-from walsh_scrapy.exceptions import Denied, GivenUp
+from walsh_scrapy.exceptions import Denied
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.runtime.gates import Gate
 from walsh_scrapy.runtime.messages import BodyReader, LastHeaders, endpoint_of, message_of
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from walsh_scrapy.wire.idle import Endpoint
 
 
-#: Seconds for which a request goes on once the crawl ends, and seconds between two looks at that.
-GRACE_SECONDS: Final = 0.5
-LOOK_SECONDS: Final = 0.25
 #: Seconds until a server has seen that a connection was closed before the end of its response.
 #: Until then the exchange has not ended for the server, and so not for pacing (decision 2).
 CLOSING_SECONDS: Final = 0.02
@@ -38,37 +35,37 @@ class DownloadHandler(BaseDownloadHandler):
 
     With ``WALSH_SERIAL`` the process has at most one connection open (decision 26). A host whose
     certificate is not valid gets no request (``BadCertificate``). Host, and the headers of gates
-    that are in force, are set here, behind every middleware (decision 30). A request that is in
-    flight when the crawl ends is given up.
+    that are in force, are set here, behind every middleware (decision 30).
     """
 
     def __init__(self, crawler: Crawler) -> None:
         super().__init__(crawler)
         crawl = Crawl.of(crawler)  # Scrapy makes handlers from nothing but the crawler
-        self._engine, self._network = crawl.engine, crawl.network
+        self._network = crawl.network
         self._clock = crawl.context.clock
         self._timeout = crawler.settings.getfloat("DOWNLOAD_TIMEOUT")
         self._most_bytes = crawler.settings.getint("DOWNLOAD_MAXSIZE")
         self._bind_address = crawler.settings["DOWNLOAD_BIND_ADDRESS"]
         self._body = BodyReader(crawler)
         self._last = LastHeaders(crawler.settings, crawl.context)
-        self._limits: set[asyncio.Timeout] = set()  # of the requests in flight
-        self._timer: asyncio.TimerHandle | None = None
         self._is_paced = bool(in_force(crawler.settings, Gate.PACING))
 
     async def download_request(self, request: Request) -> Response:
         """Return the response to a request.
 
-        Raises Unreachable, Denied, MachineTrouble, GivenUp and the exceptions of Scrapy's own
-        handlers.
+        Raises Unreachable, Denied, MachineTrouble and the exceptions of Scrapy's own handlers.
         """
         endpoint = endpoint_of(request, self._bind_address)
+        if rank_of(request) is Rank.TARGET:  # a robots.txt is cut off, whatever its size
+            self._lower_limits(request)
+        timeout: float = request.meta.get("download_timeout") or self._timeout
         try:
-            response = await self._download(request, endpoint)
-        except (DownloadFailedError, DownloadTimeoutError) as error:
-            self._network.check_answer(request, endpoint, None, str(error))
-            raise
-        self._network.check_answer(request, endpoint, response)
+            async with asyncio.timeout(timeout), self._network.idle.turn:
+                response = await self._exchange(request, endpoint)
+        except TimeoutError as error:
+            reason = f"Getting {request.url} took longer than {timeout} seconds."
+            raise DownloadTimeoutError(reason) from error
+        self._network.check_answer(endpoint, request.url, response.status)
         return response
 
     async def close(self) -> None:
@@ -83,54 +80,10 @@ class DownloadHandler(BaseDownloadHandler):
             if most and own is not None and not 0 < own <= most:
                 request.meta[name] = most
 
-    async def _download(self, request: Request, endpoint: Endpoint) -> Response:
-        if rank_of(request) is Rank.TARGET:  # a robots.txt is cut off, whatever its size
-            self._lower_limits(request)
-        timeout: float = request.meta.get("download_timeout") or self._timeout
-        was_closing = self._engine.is_closing  # then the request is part of the end
-        try:
-            async with asyncio.timeout(timeout) as limit:
-                if not was_closing:
-                    self._watch(limit)
-                async with self._network.idle.turn:
-                    return await self._exchange(request, endpoint)
-        except TimeoutError as error:
-            if self._engine.is_closing and not was_closing:
-                raise GivenUp(self._clock.now(), "the crawl ended") from None
-            reason = f"Getting {request.url} took longer than {timeout} seconds."
-            raise DownloadTimeoutError(reason) from error
-        finally:
-            self._limits.discard(limit)
-
-    def _watch(self, limit: asyncio.Timeout) -> None:
-        """Look from time to time whether the crawl ends: Scrapy has no signal for its begin."""
-        self._limits.add(limit)
-        if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(LOOK_SECONDS, self._look)
-
-    def _look(self) -> None:
-        """Bound what is in flight once the crawl ends."""
-        self._timer = None
-        loop = asyncio.get_running_loop()
-        if self._engine.is_closing:
-            end = loop.time() + GRACE_SECONDS
-            for limit in self._limits:
-                if not limit.expired():
-                    limit.reschedule(min(limit.when() or end, end))
-        elif self._limits:
-            self._timer = loop.call_later(LOOK_SECONDS, self._look)
-
     async def _exchange(self, request: Request, endpoint: Endpoint) -> Response:
-        if self._is_paced and not marks_of(request).released:
-            raise Denied("address", f"{request.url} is not the URL that the gates let out")
-        try:
-            return await self._response(request, endpoint)
-        except DownloadFailedError:
-            await self._network.check_proxy(endpoint)
-            raise
-
-    async def _response(self, request: Request, endpoint: Endpoint) -> Response:
         marks = marks_of(request)
+        if self._is_paced and not marks.released:
+            raise Denied("address", f"{request.url} is not the URL that the gates let out")
         stream = await self._network.connect(endpoint, public_only=marks.public_only)
         exchange = HttpExchange(stream)
         try:

@@ -60,13 +60,6 @@ class MachineTrouble(RequestDeferred):
     """
 
 
-class GivenUp(RequestDeferred):
-    """The crawl ended while the request was in flight (decision 28); a later run continues.
-
-    It is no failure of the host or the source. ``until`` is the time of the end.
-    """
-
-
 class Unreachable(Exception):
     """A host cannot be reached: no address, no connection, or no TLS with it (decision 28).
 

@@ -54,6 +54,7 @@ ANSWERS = {
         "forbidden": (Reply(BLOCKED_HERE, status=403), True),
         "error": (Reply(status=500), False),
         "busy": (Reply(status=429), False),
+        "unasked": (Reply("packed", headers={"Content-Encoding": "zstd"}), False),
         "reset": (Reply(fault=Fault.RESET), False),
     },
     "phased": {"unavailable": (Reply(status=503), False)},

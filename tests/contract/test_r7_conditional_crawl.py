@@ -2,23 +2,16 @@
 
 import gzip
 import json
-import sys
 import time
 import zlib
 from collections import Counter
 from random import Random, random
 
-import brotli
 import pytest
 
 from tests.helpers.sites import feed, judge, rows_of, site, trouble
 from walsh_scrapy.testing.feeds import rss
 from walsh_scrapy.testing.web import Reply, redirect
-
-if sys.version_info < (3, 14):
-    from backports import zstd
-else:
-    from compression import zstd
 
 MODIFIED = "Thu, 01 Jan 2026 12:00:00 GMT"
 
@@ -144,12 +137,10 @@ CODINGS = {
     "gzip": ("gzip", gzip.compress),
     "zlib": ("deflate", zlib.compress),
     "raw": ("deflate", raw_deflate),
-    "br": ("br", brotli.compress),
-    "zstd": ("zstd", zstd.compress),
 }
 
 
-@pytest.mark.parametrize(("kind", "codings"), [("feed", [*CODINGS]), ("llms", ["gzip", "br"])])
+@pytest.mark.parametrize(("kind", "codings"), [("feed", [*CODINGS]), ("llms", ["gzip", "zlib"])])
 def test_validators_of_a_document_that_was_cut_off_are_not_kept(direct_web, again, kind, codings):
     """Otherwise a 304 would hide the missing entries until the ETag changes."""
     # More than a block of any coding.
@@ -175,7 +166,7 @@ def test_validators_of_a_document_that_was_cut_off_are_not_kept(direct_web, agai
     spider = "llms" if kind == "llms" else "feeds"
     first, second, third = (again(web, spider, sources=sources) for _ in range(3))
     accepted = {hit.header("Accept-Encoding") for hit in feeds(first)}
-    assert accepted == {"gzip, deflate, br, zstd"}, "it is asked for"
+    assert accepted == {"gzip, deflate"}, "it is asked for"
     assert (
         first.stats["walsh/sources/fetched"] == second.stats["walsh/sources/fetched"] == len(pages)
     )

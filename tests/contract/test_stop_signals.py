@@ -47,13 +47,15 @@ def test_a_signal_at_any_moment_ends_the_run_in_order(direct_web, crawl, sent, w
     web = direct_web(site("a.example", **robots), site("b.example", **robots))
     sources = ["http://a.example/feed", "http://b.example/feed"]
     running = crawl.start(web, sources=sources, settings={"LOG_LEVEL": "DEBUG"})
-    if when.startswith("/"):
+    is_in_flight = when.startswith("/")
+    if is_in_flight:
         wait_until(web, lambda: any(hit.path == when for hit in web.log))
     else:
         wait_until(web, lambda: is_told(running, when))
     for number in sent:
         os.kill(running.pid, number)
-    wait_until(web, lambda: not running.running)
+    if is_in_flight:
+        wait_until(web, lambda: is_told(running, "shutting down gracefully"))
     over.set()
     result = running.wait()
     assert result.exit_code == 0, result.stderr
@@ -62,16 +64,41 @@ def test_a_signal_at_any_moment_ends_the_run_in_order(direct_web, crawl, sent, w
     ((kept,),) = rows_of(crawl, "SELECT summary FROM runs")
     summary = json.loads(kept)
     assert summary["how"] == "shutdown"
-    assert summary["due"] == summary["deferred"] + summary["not_reached"] == 2
+    fetched = 1 if when == "/feed" else 0
+    assert summary["due"] == summary["deferred"] + summary["not_reached"] + fetched == 2
     assert (result.folder / "items.jsonl").exists()
+    assert len(result.items) == 2 * fetched
     assert "Traceback" not in result.stderr
     assert rows_of(crawl, "SELECT * FROM hosts WHERE lease_until > 0") == []
-    assert rows_of(crawl, "SELECT * FROM sources") == []
+    assert rows_of(crawl, "SELECT outcome FROM sources") == [("fetched",)] * fetched
     if web.log:
         judge(web)
-    last = rows_of(crawl, "SELECT error FROM requests ORDER BY id DESC LIMIT 1")
-    if when.startswith("/"):  # else a robots.txt may be answered before the signal
-        assert last == [("given up: the crawl ended",)]
+    if is_in_flight:
+        last = rows_of(crawl, "SELECT url, status, error FROM requests ORDER BY id DESC LIMIT 1")
+        assert last == [(web.log[-1].url, 200, "")], "what was in flight has ended"
+        assert web.log[-1].path == when
+
+
+def test_an_answer_that_does_not_come_delays_the_end_by_its_time_limit(direct_web, crawl):
+    over = Event()
+
+    def hang(hit):
+        over.wait(60.0)
+        return feed(host=hit.host)
+
+    web = direct_web(site("a.example", feed=hang), site("b.example"))
+    sources = ["http://a.example/feed", "http://b.example/feed"]
+    running = crawl.start(web, sources=sources, settings={"DOWNLOAD_TIMEOUT": 2})
+    wait_until(web, lambda: any(hit.host == "a.example" and hit.path == "/feed" for hit in web.log))
+    os.kill(running.pid, signal.SIGTERM)
+    wait_until(web, lambda: not running.running)
+    over.set()
+    result = running.wait()
+    assert result.exit_code in (0, 1), "1 if no other source was read"
+    assert result.stats["finish_reason"] == "shutdown"
+    assert rows_of(crawl, "SELECT * FROM hosts WHERE lease_until > 0") == []
+    (error,) = rows_of(crawl, "SELECT error FROM requests ORDER BY id DESC LIMIT 1")[0]
+    assert error.endswith("took longer than 2.0 seconds")
 
 
 def test_a_signal_while_a_costly_document_is_read_ends_the_run_in_order(direct_web, crawl):

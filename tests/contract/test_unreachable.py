@@ -11,7 +11,7 @@ from scrapy import Request, Spider
 from scrapy.exceptions import CannotResolveHostError, DownloadTimeoutError
 
 from tests.helpers.sites import IDENTITY, feed, rows_of, site
-from walsh_scrapy.exceptions import GivenUp, MachineTrouble, Unreachable
+from walsh_scrapy.exceptions import MachineTrouble, Unreachable
 from walsh_scrapy.state import State
 from walsh_scrapy.testing.clock import EPOCH
 from walsh_scrapy.testing.reply import Reply, redirect
@@ -40,10 +40,6 @@ def no_address(hit):
 
 def no_route(hit):
     raise MachineTrouble(EPOCH + hit.started, "the network is unreachable")
-
-
-def given_up(hit):
-    raise GivenUp(EPOCH + hit.started, "the crawl was stopped")
 
 
 class Asks(Spider):
@@ -276,15 +272,6 @@ def test_trouble_of_this_machine_counts_against_nobody(simulated, rows, silent_h
     # A row that says nothing is deleted at the end of the run.
     assert rows("SELECT * FROM hosts WHERE host = 'dead.example'") == []
     assert silent_hosts() == frozenset()
-
-
-def test_a_request_that_is_given_up_is_recorded_and_counts_against_nobody(simulated, rows):
-    (run,) = simulated(dead(given_up, robots=given_up), sources=sources())
-    assert "failed" not in outcomes(run)
-    assert set(rows("SELECT error FROM requests")) == {("given up: the crawl was stopped",)}
-    assert rows("SELECT * FROM robots") == []
-    assert rows("SELECT * FROM sources") == []
-    assert rows("SELECT strikes, silences, hold_until FROM hosts") == [(0, 0, 0.0)]
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ class Relay:
     """Passes connections on to an address; as a context manager it ends with the block.
 
     Once `silence` was called it says nothing more, but takes connections: so does a server that is
-    frozen. `asked` is set when it then got the first bytes. Once it was `cut` it closes each
-    connection that it takes.
+    frozen. `asked` is set when it then got the first bytes. After `refuse` it takes no further
+    connection.
     """
 
     def __init__(self, host, port):
@@ -18,7 +18,6 @@ class Relay:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._sockets, self._threads = [], []
         self._is_silent, self._is_over = threading.Event(), threading.Event()
-        self._is_cut = False
         self.asked = threading.Event()
         self.port = self._listener.getsockname()[1]
 
@@ -28,7 +27,7 @@ class Relay:
 
     def __exit__(self, *_):
         self._is_over.set()
-        self._listener.shutdown(socket.SHUT_RDWR)
+        self.refuse()
         self.end_connections()
         for thread in self._threads:
             thread.join()
@@ -48,9 +47,9 @@ class Relay:
             with suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
 
-    def cut(self):
-        self._is_cut = True
-        self.end_connections()
+    def refuse(self):
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
 
     def _run(self, *call):
         thread = threading.Thread(target=call[0], args=call[1:])
@@ -61,9 +60,6 @@ class Relay:
         with suppress(OSError):
             while True:
                 ours, _ = self._listener.accept()
-                if self._is_cut:
-                    ours.close()
-                    continue
                 theirs = socket.create_connection(self._to)
                 self._sockets += [ours, theirs]
                 self._run(self._pass_on, ours, theirs)

@@ -212,13 +212,12 @@ def test_a_refusal_needs_a_hold(purpose, status, found):
     assert kinds(sent(0.0, purpose=purpose, status=status)) == found
 
 
-def test_a_refusal_that_was_given_up_may_be_that_of_a_proxy():
-    """The crawl ends when a proxy answers for too many hosts, and puts none on hold for that."""
-    assert kinds(sent(0.0, status=503, error="given up: status 503 of the proxy")) == {}
+def test_a_refusal_that_did_not_come_as_a_whole_needs_no_hold():
+    assert kinds(sent(0.0, status=503, error="it ended before it was complete")) == {}
 
 
-@pytest.mark.parametrize(("error", "found"), [("", 1), ("given up: the crawl ended", 0)])
-def test_an_answer_that_was_given_up_is_no_visit(error, found):
+@pytest.mark.parametrize(("error", "found"), [("", 1), ("it ended before it was complete", 0)])
+def test_an_answer_that_did_not_come_as_a_whole_is_no_visit(error, found):
     findings = Findings()
     basis = Basis({1: TERMS, 2: TERMS}, (), frozenset(), Documents({}.get))
     audit = FrequencyAudit(findings, basis)

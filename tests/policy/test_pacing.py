@@ -170,8 +170,8 @@ def test_silences_in_a_row_are_counted_and_hold_the_host_from_the_second_on():
     [
         ({"unreachable": True}, 4, 0),
         ({"unreachable": True, "for_robots": True}, 4, 0),  # no strike, also for robots.txt
-        ({"given_up": True}, 3, 0),
-        ({"given_up": True, "for_robots": True}, 3, 0),
+        ({"without_tls": True}, 3, 0),
+        ({"without_tls": True, "for_robots": True}, 3, 0),
         ({}, 3, 0),  # a connection that broke is neither an answer nor a silence
         ({"for_robots": True}, 3, 1),
         ({"status": 200}, 0, 0),

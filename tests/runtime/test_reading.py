@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import pytest
 from scrapy.http import Response
 
-from walsh_scrapy.exceptions import GivenUp
+from walsh_scrapy.exceptions import RequestDeferred
 from walsh_scrapy.metadata.document import Document
 from walsh_scrapy.metadata.feeds import NotAFeed, parse_feed
 from walsh_scrapy.runtime import isolated, reading
@@ -128,7 +128,7 @@ def test_a_document_that_ends_its_process_is_refused_with_a_sentence(readings):
 def test_a_document_is_given_up_when_the_crawl_ends_and_has_not_failed(readings, monkeypatch):
     monkeypatch.setattr(reading, "GRACE_SECONDS", 0.1)
     readings.engine.is_closing, readings.after_start = True, freeze
-    with pytest.raises(GivenUp):
+    with pytest.raises(RequestDeferred):
         readings.read(document(MANY))
 
 

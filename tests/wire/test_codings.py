@@ -6,18 +6,12 @@ import zlib
 from itertools import count
 from random import Random
 
-import brotli
 import pytest
 from scrapy.utils._compression import _DecompressionMaxSizeExceeded
 from scrapy.utils.gz import gunzip
 
 from walsh_scrapy.downloadermiddlewares.compression import CompressionMiddleware
 from walsh_scrapy.wire.codings import CODING_ERRORS, unpack
-
-if sys.version_info >= (3, 14):
-    from compression import zstd
-else:
-    from backports import zstd
 
 
 def raw_deflate(body):
@@ -29,8 +23,6 @@ PACKERS = {
     "gzip": (b"gzip", gzip.compress),
     "deflate": (b"deflate", zlib.compress),
     "raw deflate": (b"deflate", raw_deflate),
-    "br": (b"br", brotli.compress),
-    "zstd": (b"zstd", zstd.compress),
 }
 BODY = Random(1).randbytes(200_000)
 
@@ -65,19 +57,12 @@ def decoded(body, coding, most=1_000_000):
     return CompressionMiddleware._decode(body, coding, most)
 
 
-@pytest.mark.parametrize(
-    ("coding", "part"),
-    [
-        pytest.param(b"gzip", gzip.compress(b""), id="gzip"),
-        pytest.param(b"zstd", zstd.compress(b""), id="zstd"),
-        pytest.param(b"zstd", b"\x50\x2a\x4d\x18\0\0\0\0", id="skippable"),
-    ],
-)
-def test_a_body_of_very_many_empty_parts_is_refused(coding, part):
-    assert decoded(part * 1000, coding) == b""
+def test_a_body_of_very_many_empty_parts_is_refused():
+    part = gzip.compress(b"")
+    assert decoded(part * 1000, b"gzip") == b""
     for read in (decoded, lambda body, coding: unpack(body, [coding], 100)):
         with pytest.raises(CODING_ERRORS, match="more than 10000 parts"):
-            read(part * 10_001, coding)
+            read(part * 10_001, b"gzip")
 
 
 ONE = gzip.compress(BODY)

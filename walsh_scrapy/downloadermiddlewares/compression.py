@@ -19,7 +19,7 @@ from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import cut, format_bytes, printable
 from walsh_scrapy.runtime.negotiation import content_type_of, counted_bytes
 from walsh_scrapy.runtime.requests import DATA_LOSS, source_of
-from walsh_scrapy.wire.codings import CODING_ERRORS, check_parts, is_complete, unpack
+from walsh_scrapy.wire.codings import CODING_ERRORS, is_complete, unpack
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -29,6 +29,11 @@ logger = logging.getLogger(__name__)
 
 #: Codings of one body that are undone. Servers use one; a file can contain itself for ever.
 MOST_CODINGS: Final = 4
+#: What is asked for.
+ACCEPTED: Final = b"gzip, deflate"
+#: Codings that a server may use though they were not asked for. They are not undone: a robots.txt
+#: in one of them must not count as one without rules.
+UNASKED: Final = frozenset({b"br", b"zstd"})
 #: Characters of Content-Encoding that are shown.
 LONGEST_CODINGS: Final = 60
 
@@ -41,6 +46,11 @@ class CompressionMiddleware(HttpCompressionMiddleware):
     incomplete bodies.
     """
 
+    def process_request(self, request: Request) -> None:  # type: ignore[override]
+        """Ask for the codings that are undone here. No other choice counts but for none at all."""
+        if request.headers.get("Accept-Encoding") != b"identity":
+            request.headers["Accept-Encoding"] = ACCEPTED
+
     def process_response(self, request: Request, response: Response) -> Request | Response:  # type: ignore[override]
         """Unpack a body; raise BadAnswer if it is not what its Content-Encoding says.
 
@@ -51,6 +61,7 @@ class CompressionMiddleware(HttpCompressionMiddleware):
         try:
             if codings.count(b",") >= MOST_CODINGS:
                 raise EOFError(f"at most {MOST_CODINGS} are undone")
+            _check_asked(response, codings)
             most = counted_bytes(request, response.headers)
             if most and headers:
                 answer: Request | Response = self._beginning(response, headers, most)
@@ -84,8 +95,6 @@ class CompressionMiddleware(HttpCompressionMiddleware):
 
         Scrapy reads gzip with Python's `gzip`, which takes seconds for headers of 15 MiB.
         """
-        if encoding == b"zstd":
-            check_parts(body)
         if encoding not in {b"gzip", b"x-gzip"}:
             return HttpCompressionMiddleware._decode(body, encoding, max_size)  # noqa: SLF001 - super()
         found = unpack(body, [encoding], max_size + 1 if max_size else sys.maxsize)
@@ -105,6 +114,13 @@ class CompressionMiddleware(HttpCompressionMiddleware):
         """Log a coding that is unknown; Scrapy's own cannot read one that is not UTF-8."""
         said = codings_text(b", ".join(encodings))
         logger.warning("the body of %s is not unpacked: no such coding, %s", response.url, said)
+
+
+def _check_asked(response: Response, codings: bytes) -> None:
+    """Raise BadAnswer for a body in a coding that was not asked for, and is not undone."""
+    if response.body and UNASKED.intersection(map(bytes.strip, codings.split(b","))):
+        reason = f"the body of {response.url} is {codings_text(codings)}, which was not asked for"
+        raise BadAnswer(response, reason)
 
 
 def codings_text(codings: bytes) -> str:

@@ -21,7 +21,6 @@ from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.exceptions import (
     Denied,
     FetchedMeanwhile,
-    GivenUp,
     MachineTrouble,
     StateUnavailable,
     Unreachable,
@@ -264,9 +263,6 @@ class PacingMiddleware:
         name = host_of(request.url)
         if isinstance(error, Unreachable):
             self._put_off.add_unreachable(name, error, rank_of(request), until)
-        elif isinstance(error, GivenUp):
-            self._put_off.add(name, str(error), until)
-        if isinstance(error, Unreachable | GivenUp):
             wait = 0.0  # requests that are put off wait for nothing: they end when handed out
         self._queues.scheduler.delay(host, wait, snapshot.times.interval, latency)
 
@@ -295,5 +291,4 @@ def _words(error: Exception | None, url: str) -> str:
     """Return why there was no response, for the log of requests."""
     if error is None:
         return "cancelled, and no response came"
-    reason = reason_of(error, url)
-    return f"given up: {reason}" if isinstance(error, GivenUp) else reason
+    return reason_of(error, url)

@@ -83,7 +83,7 @@ class Exchange:
     retry_after: str | None = None  #: the header of the answer; a line each if it came twice
     for_robots: bool = False  #: its target was robots.txt
     unreachable: bool = False  #: there was no address, or no connection (decision 28)
-    given_up: bool = False  #: it counts for nothing: we ended it, or TLS was not possible
+    without_tls: bool = False  #: no TLS was possible, which counts for nothing (decision 28)
 
     @property
     def is_calm(self) -> bool:
@@ -230,7 +230,7 @@ def after_answer(times: HostTimes, exchange: Exchange, backoff: Backoff, now: fl
     A Retry-After with any error is a hold for the whole host. Only refusals and server errors
     count as strikes; a silence is none (decision 28). Any answer ends a row of silences.
     """
-    if exchange.given_up:
+    if exchange.without_tls:
         return times
     if exchange.unreachable:
         times = replace(times, silences=times.silences + 1, silent_at=now)

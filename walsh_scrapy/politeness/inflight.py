@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary
 
-from walsh_scrapy.exceptions import GivenUp, Unreachable
+from walsh_scrapy.exceptions import Unreachable
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.hosttimes import LEASE_MARGIN
 from walsh_scrapy.policy.pacing import Exchange
@@ -132,7 +132,7 @@ def exchange_of(
         retry_after=retry_after.decode("latin-1") if retry_after else None,
         for_robots=rank_of(request) is Rank.ROBOTS,
         unreachable=isinstance(error, Unreachable),
-        given_up=isinstance(error, GivenUp | NoHandshake),
+        without_tls=isinstance(error, NoHandshake),
     )
 
 

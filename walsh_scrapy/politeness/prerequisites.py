@@ -18,7 +18,7 @@ from scrapy.exceptions import IgnoreRequest
 from scrapy.http.request import NO_CALLBACK
 from scrapy.spidermiddlewares.httperror import HttpError
 
-from walsh_scrapy.exceptions import GivenUp
+from walsh_scrapy.exceptions import RequestDeferred
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.runtime.requests import copy_of, mark, marks_of, request_of
 
@@ -168,7 +168,7 @@ class Prerequisites:
         if self._engine.is_closing and not fetch.in_gate:
             fetch.steps.close()
             fetch.in_gate = True  # nobody waits in the scheduler any more
-            self._end(fetch, GivenUp(time.time(), "the crawl ended"))
+            self._end(fetch, RequestDeferred(time.time(), "the crawl ended"))
         else:
             self._go_on(fetch, result)
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from functools import cached_property
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 from urllib.request import getproxies, proxy_bypass
 
 from scrapy.exceptions import DownloadFailedError
 
-from walsh_scrapy.exceptions import GivenUp, MachineTrouble, refuse_to_start
+from walsh_scrapy.exceptions import MachineTrouble, refuse_to_start
 from walsh_scrapy.options import bad_setting
 from walsh_scrapy.policy.hosts import is_public
 from walsh_scrapy.policy.reasons import Connectivity
@@ -20,21 +21,19 @@ from walsh_scrapy.runtime.messages import server_of
 from walsh_scrapy.wire.connections import CONNECT_SECONDS, Connections, check_public
 from walsh_scrapy.wire.idle import IdleConnections
 from walsh_scrapy.wire.names import Names
+from walsh_scrapy.wire.proxy import wants_credentials
 from walsh_scrapy.wire.tls import VERSIONS, Tls, TlsStream
 from walsh_scrapy.wire.unreachable import NotConnected
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from scrapy import Request
-    from scrapy.http import Response
     from scrapy.settings import BaseSettings
 
     from walsh_scrapy.runtime.context import Context
     from walsh_scrapy.runtime.engine import Engine
     from walsh_scrapy.wire.idle import Endpoint
     from walsh_scrapy.wire.names import Addresses
-    from walsh_scrapy.wire.proxy import Proxy
     from walsh_scrapy.wire.stream import Stream
 
 #: Shared by all serial crawls of this process, because R4 allows one connection in it.
@@ -48,9 +47,6 @@ MOST_TURNS: Final = 8
 #: Turns within which a document that came is read: it passes the engine and the spider middlewares.
 TURNS_TO_READING: Final = 4
 
-#: With these a proxy may speak for itself; any host may send them too.
-_PROXY_STATUSES: Final = frozenset({407, 502, 503, 504})
-
 
 class Network:
     """The connections that all requests of a crawl share."""
@@ -59,7 +55,6 @@ class Network:
         self._engine = engine
         self._clock = context.clock
         self._connectivity = Connectivity()
-        self._behind_proxies: dict[Proxy, Connectivity] = {}
         self._names = Names()
         uses_proxies = settings.getbool("HTTPPROXY_ENABLED")
         self._proxies = getproxies() if uses_proxies else {}
@@ -137,41 +132,15 @@ class Network:
         while not self._may_send.is_set():
             await self._may_send.wait()
 
-    async def check_proxy(self, endpoint: Endpoint) -> None:
-        """End the crawl if the proxy of an endpoint does not work any more (decision 29).
+    def check_answer(self, endpoint: Endpoint, url: str, status: int) -> None:
+        """End the crawl if an answer says that a proxy wants other credentials (decision 29).
 
-        To be called after an exchange without a response. Raises MachineTrouble.
+        Over https a proxy says so to CONNECT. Raises MachineTrouble.
         """
-        try:
-            await self._connections.check_proxy(endpoint)
-        except NotConnected as error:
+        is_refused = status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED
+        if is_refused and endpoint.proxy and endpoint.scheme == "http":
+            error = wants_credentials(endpoint.proxy, host_of(url))
             raise self._failure(endpoint.host, error) from error
-
-    def check_answer(
-        self, request: Request, endpoint: Endpoint, response: Response | None, error: str = ""
-    ) -> None:
-        """Raise GivenUp if an answer, or its absence, may be the fault of a proxy (decision 29).
-
-        ``error`` says why there is no response. The crawl ends once the proxy has answered for too
-        many hosts itself, and for none else. A response with a Retry-After passes, because it may
-        be the host's (R5).
-        """
-        proxy = endpoint.proxy
-        if proxy is None:
-            return
-        evidence = self._behind_proxies.setdefault(proxy, Connectivity())
-        if response and (endpoint.scheme == "https" or response.status not in _PROXY_STATUSES):
-            evidence.record_success()
-            return
-        fault = evidence.fault_of(host_of(request.url))
-        if fault == "host":
-            return
-        what = f"status {response.status}" if response else error
-        reason = f"no host has answered through the proxy {proxy.host} yet: {what}"
-        if fault == "machine":
-            self._engine.machine_failed(reason)
-        if not (response and "Retry-After" in response.headers):
-            raise GivenUp(self._clock.now(), reason)
 
     def end(self, endpoint: Endpoint, stream: Stream, *, is_reusable: bool) -> None:
         """Keep the connection of an exchange that has ended, or close it; keep its session."""
@@ -186,10 +155,6 @@ class Network:
         """End a crawl in which no connection was possible, for whatever reason (decision 29)."""
         if self._connectivity.offline:
             self._engine.machine_failed("no host could be reached: is this machine offline?")
-        for proxy, evidence in self._behind_proxies.items():
-            if evidence.offline:
-                reason = f"no host has answered through the proxy {proxy.host}: does it work?"
-                self._engine.machine_failed(reason)
 
     async def _open(self, endpoint: Endpoint, *, public_only: bool) -> Stream:
         try:

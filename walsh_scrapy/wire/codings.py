@@ -5,34 +5,20 @@ from __future__ import annotations
 import gzip
 import re
 import struct
-import sys
 import zlib
-from io import BytesIO
 from typing import TYPE_CHECKING, Final, cast
-
-try:  # Scrapy uses either of the two
-    import brotli
-except ImportError:
-    import brotlicffi as brotli
-
-if sys.version_info >= (3, 14):
-    from compression import zstd
-else:
-    from backports import zstd
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
 #: What a body raises that is not what its coding says.
-CODING_ERRORS: Final = (OSError, EOFError, struct.error, zlib.error, brotli.error, zstd.ZstdError)
+CODING_ERRORS: Final = (OSError, EOFError, struct.error, zlib.error)
 _CHUNK: Final = 65_536
-#: Members of a gzip file or frames of zstd: servers send one. Each takes up to 10 microseconds, and
-#: an empty one may have as few as 9 bytes.
+#: Members of a gzip file: servers send one. Each takes up to 10 microseconds.
 MOST_PARTS: Final = 10_000
 _GZIP_HEADER: Final = re.compile(rb"\x1f\x8b\x08(.).{6}", re.DOTALL)
 _GZIP_TRAILER: Final = 8  # bytes: checksum and size
 _ZEROS: Final = re.compile(rb"\0*+")
-_FRAMES: Final = (b"\x28\xb5\x2f\xfd", b"\x2a\x4d\x18")  # of zstd: with data, and skippable
 
 
 def unpack(body: bytes, codings: Sequence[bytes], most: int) -> bytes:
@@ -54,12 +40,6 @@ def unpack(body: bytes, codings: Sequence[bytes], most: int) -> bytes:
                 raise
         body = bytes(found)
     return body[:most]
-
-
-def check_parts(body: bytes) -> None:
-    """Raise EOFError if a body in zstd has more than `MOST_PARTS` frames."""
-    if sum(map(body.count, _FRAMES)) > MOST_PARTS:
-        raise _too_many_parts()
 
 
 def is_complete(body: bytes, coding: bytes) -> bool:
@@ -92,7 +72,7 @@ def _gzip(body: bytes) -> Iterator[bytes]:
             yield chunk
         at = min(at + _GZIP_TRAILER - len(stream.unused_data), len(body))
         at = cast("re.Match[bytes]", _ZEROS.match(body, at)).end()
-    raise _too_many_parts()
+    raise EOFError(f"more than {MOST_PARTS} parts")
 
 
 def _after_gzip_header(body: bytes, at: int) -> int:
@@ -124,29 +104,10 @@ def _deflate(body: bytes) -> Iterator[bytes]:
         raise EOFError("deflate without an end")
 
 
-def _brotli(body: bytes) -> Iterator[bytes]:
-    stream = brotli.Decompressor()
-    chunk = stream.process(body, output_buffer_limit=_CHUNK)
-    while chunk:
-        yield chunk
-        chunk = stream.process(b"", output_buffer_limit=_CHUNK)
-    if not stream.is_finished():
-        raise EOFError("brotli without an end")
-
-
-def _zstd(body: bytes) -> Iterator[bytes]:
-    check_parts(body)
-    with zstd.ZstdFile(BytesIO(body)) as stream:
-        while chunk := stream.read(_CHUNK):
-            yield chunk
-
-
 _CHUNKS: Final[Mapping[bytes, Callable[[bytes], Iterator[bytes]]]] = {
     b"gzip": _gzip,
     b"x-gzip": _gzip,
     b"deflate": _deflate,
-    b"br": _brotli,
-    b"zstd": _zstd,
 }
 
 
@@ -167,26 +128,8 @@ def _inflates(body: bytes, window: int) -> bool:
     return stream.eof
 
 
-def _brotli_ends(body: bytes) -> bool:
-    stream = brotli.Decompressor()
-    stream.process(body)
-    return bool(stream.is_finished())
-
-
-def _zstd_ends(body: bytes) -> bool:
-    stream = zstd.ZstdDecompressor()
-    stream.decompress(body)
-    return stream.eof
-
-
-def _too_many_parts() -> EOFError:
-    return EOFError(f"more than {MOST_PARTS} parts")
-
-
 _ENDS: Final[Mapping[bytes, Callable[[bytes], bool]]] = {
     b"gzip": _gzip_ends,
     b"x-gzip": _gzip_ends,
     b"deflate": _deflate_ends,
-    b"br": _brotli_ends,
-    b"zstd": _zstd_ends,
 }

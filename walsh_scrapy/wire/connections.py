@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from scrapy.exceptions import DownloadFailedError
-
 from walsh_scrapy.exceptions import Denied
 from walsh_scrapy.policy.hosts import is_public
 from walsh_scrapy.wire.proxy import open_tunnel
@@ -29,8 +27,6 @@ if TYPE_CHECKING:
 
 #: Seconds that the name, the connection and TLS of a host may take together (decision 28).
 CONNECT_SECONDS: Final = 10.0
-#: Seconds in which a proxy that has lost what is behind it closes a connection.
-PROXY_SECONDS: Final = 0.25
 
 
 class Connections:
@@ -66,30 +62,6 @@ class Connections:
         if not (proxy or is_public(stream.peer)):
             self._private.add(host)
         return stream if endpoint.scheme == "http" else await self._secure(endpoint, stream, until)
-
-    async def check_proxy(self, endpoint: Endpoint) -> None:
-        """Raise NotConnected if the proxy of an endpoint takes no connection, or ends it at once.
-
-        A proxy that works waits for a request. One that does not gives no response for any host.
-        """
-        proxy = endpoint.proxy
-        if proxy is None:
-            return
-        until = asyncio.get_running_loop().time() + self._timeout
-        addresses = await self._addresses_of_proxy(proxy)
-        stream = await self._connect(endpoint, proxy.host, addresses, until)
-        try:
-            async with asyncio.timeout(PROXY_SECONDS):
-                ended = not await stream.receive()
-        except TimeoutError:
-            ended = False
-        except OSError:
-            ended = True
-        finally:
-            stream.close()
-        if ended:
-            why = DownloadFailedError("it closes each connection before it was asked for anything")
-            raise without_proxy(proxy.host, NotConnected(why, "machine"))
 
     async def find(self, host: str, port: int) -> Addresses:
         """Return the addresses of a host. Raises NotConnected after ``timeout`` seconds."""

@@ -39,6 +39,12 @@ class Proxy(NamedTuple):
         return cls(host, port, authorization)
 
 
+def wants_credentials(proxy: Proxy, host: str) -> NotConnected:
+    """Return what a 407 for a host means: through this proxy none can be reached."""
+    why = DownloadFailedError(f"it wants other credentials (407) for {host}")
+    return without_proxy(proxy.host, NotConnected(why, "machine"))
+
+
 async def open_tunnel(stream: Stream, proxy: Proxy, host: str, port: int) -> None:
     """Let a proxy connect a stream to a host.
 
@@ -54,11 +60,9 @@ async def open_tunnel(stream: Stream, proxy: Proxy, host: str, port: int) -> Non
     await exchange.send(b"CONNECT", target, fields, b"")
     answer: h11.Response = await exchange.head()
     if not 200 <= answer.status_code < 300:
-        reason = answer.reason.decode("latin-1")
         if answer.status_code == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
-            why = DownloadFailedError(f"it wants other credentials (407 {reason})")
-            raise without_proxy(proxy.host, NotConnected(why, "machine"))
-        told = f"{answer.status_code} {reason}"
+            raise wants_credentials(proxy, host)
+        told = f"{answer.status_code} {answer.reason.decode('latin-1')}"
         raise NoSecureConnection(
             host, f"the proxy {proxy.host}:{proxy.port} opens no tunnel to {host}: {told}"
         )

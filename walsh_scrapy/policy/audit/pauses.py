@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 #: R4: one request a second.
 _LEAST: Final = 1.0
-#: What a refusal lacks that may have been a proxy's, or whose answer did not come as a whole.
-_UNFINISHED: Final = "was refused by an answer that was given up"
+#: What a refusal lacks whose answer did not come as a whole.
+_UNFINISHED: Final = "was refused by an answer that did not end"
 
 
 class Pause(NamedTuple):

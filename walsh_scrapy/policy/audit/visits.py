@@ -73,7 +73,7 @@ class FrequencyAudit:
         elif recent:
             lacking = _FORCED if run.facts.force else _BY_HAND
         self._findings.judge("8", breaches, lacking=lacking)
-        is_whole = sent.status is not None and not sent.error  # else it may have been given up
+        is_whole = sent.status is not None and not sent.error  # else a part of it is missing
         is_answered = is_whole and sent.status not in RETRIED_STATUSES
         last = known[by_hand]
         if is_answered and (last is None or last.run != sent.run):
