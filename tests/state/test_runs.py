@@ -16,7 +16,6 @@ from walsh_scrapy.sources import Source, declaration
 from walsh_scrapy.state.evidence import hash_of
 from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.tools.discover.spider import DiscoverSpider
-from walsh_scrapy.tools.keys import KeysSpider
 from walsh_scrapy.tools.mayfetch.explainer import MayfetchSpider
 
 
@@ -82,7 +81,7 @@ def test_runs_that_began_or_ended_after_a_moment_can_be_left_out(runs):
     assert [run.id for run in runs.latest(9, until=8.5)] == [numbers[1], numbers[3]]
 
 
-@pytest.mark.parametrize("spider", [DiscoverSpider, KeysSpider, MayfetchSpider, FeedsSpider])
+@pytest.mark.parametrize("spider", [DiscoverSpider, MayfetchSpider, FeedsSpider])
 @pytest.mark.parametrize("command", ["fetch", "parse", "check", "shell", ""])
 def test_a_run_knows_the_command_that_asked_for_it(spider, command):
     """`fetch`, `parse` and `check` replace `start`, `shell` opens an engine without a crawl."""
