@@ -47,7 +47,7 @@ def lines_of(records):
 
 
 def test_a_pause_begins_at_the_end_of_the_exchange_before_it():
-    (line,) = lines_of([sent(100.0, 2.0), sent(103.5), sent(110.0)])
+    (line,) = lines_of([sent(100.0, 1.0), sent(102.5), sent(109.0)])
     assert [each.pause.kept for each in line.sent] == [None, 1.5, 6.0]
     assert (line.smallest.kept, line.asked.asked, line.short) == (1.5, 1.0, 0)
 
