@@ -132,10 +132,9 @@ def test_what_cannot_be_known_is_no_finding():
 
 
 def test_the_operator_sets_the_limits():
-    strict = Thresholds(Limits(1, 3), Limits(0, 1), Limits(1, 9), Limits(9000, 6000))
-    found = find(replace(WELL, list_checked=NOW - 6.5 * HOUR), strict)
+    found = find(WELL, Thresholds(Limits(1, 3), Limits(1, 9)))
     judged = {each.check: each.status for each in found if each.status}
-    assert judged == {"run": WARNING, "blocklist": WARNING, "sources": WARNING, "disk": CRITICAL}
+    assert judged == {"run": WARNING, "sources": WARNING}
 
 
 def test_the_lines_fit_whatever_the_state_has():

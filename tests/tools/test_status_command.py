@@ -11,6 +11,8 @@ from scrapy.utils.project import get_project_settings
 from walsh_scrapy.state import State
 from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.testing.project import keep_empty_blocklist
+from walsh_scrapy.tools.status import findings
+from walsh_scrapy.tools.status.findings import Limits
 
 
 @pytest.fixture
@@ -20,13 +22,14 @@ def status(tmp_path, monkeypatch, pytestconfig, capsys):
     monkeypatch.setenv("SCRAPY_SETTINGS_MODULE", "walsh_scrapy.settings")
     monkeypatch.syspath_prepend(pytestconfig.rootpath)
     monkeypatch.setattr(logging.getLogger("walsh_scrapy"), "level", logging.NOTSET)
+    monkeypatch.setattr(findings, "DISK_MIB", Limits(1, 0))  # whatever this machine has
     url = f"sqlite:///{tmp_path / 'walsh.sqlite3'}"
 
     def run(*arguments):
         settings = get_project_settings()
         settings.set("WALSH_STATE_URL", url)
         with pytest.raises(SystemExit) as ended:
-            execute(["scrapy", "status", "--disk-mib", "1,0", *arguments], settings)
+            execute(["scrapy", "status", *arguments], settings)
         return ended.value.code, capsys.readouterr()
 
     run.url = url
@@ -101,7 +104,6 @@ def test_a_state_that_cannot_be_read_is_unknown_for_everybody(status, tmp_path):
         (["--run-hours", "3"], "--run-hours 3 is not two numbers"),
         (["--run-hours", "6,3"], "the second not smaller"),
         (["--failing", "nan,1"], "--failing nan,1"),
-        (["--disk-mib", "1,2"], "the second not larger"),
         (["--prometheus", "nowhere/walsh.prom"], "--prometheus nowhere/walsh.prom: No such file"),
     ],
 )

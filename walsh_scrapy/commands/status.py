@@ -17,12 +17,10 @@ if TYPE_CHECKING:
     from walsh_scrapy.tools.status.facts import Facts
     from walsh_scrapy.tools.status.findings import Finding, Limits, Thresholds
 
-#: Each threshold: its option, what it counts, and whether the larger number is worse.
+#: Each threshold: its option, and what it counts.
 _LIMITS = {
-    "run_hours": ("hours since the last good run", True),
-    "list_hours": ("hours since the blocklist was to be asked for again", True),
-    "failing": ("percent of the sources that fail", True),
-    "disk_mib": ("MiB that are free where the state is", False),
+    "run_hours": "hours since the last good run",
+    "failing": "percent of the sources that fail",
 }
 
 
@@ -54,7 +52,7 @@ class Command(OperatorCommand):
         parser.add_argument(
             "--prometheus", metavar="FILE", help="also write metrics to FILE, which ends in .prom"
         )
-        for name, (what, _) in _LIMITS.items():
+        for name, what in _LIMITS.items():
             limits: Limits = getattr(Thresholds(), name)
             parser.add_argument(
                 f"--{name.replace('_', '-')}",
@@ -101,19 +99,18 @@ class Command(OperatorCommand):
         from walsh_scrapy.tools.status.findings import Limits, Thresholds
 
         given = {}
-        for name, (what, larger_is_worse) in _LIMITS.items():
+        for name, what in _LIMITS.items():
             text = getattr(opts, name)
             if text is None:
                 continue
             try:
                 warning, critical = map(float, text.split(","))
-                is_ordered = warning <= critical if larger_is_worse else warning >= critical
+                is_ordered = warning <= critical
             except ValueError:
                 is_ordered = False
             if not is_ordered:
-                order = "the second not smaller" if larger_is_worse else "the second not larger"
-                option = f"--{name.replace('_', '-')}"
-                self.refuse(f"{option} {text} is not two numbers with a comma, {order}: {what}")
+                numbers = "two numbers with a comma, the second not smaller"
+                self.refuse(f"--{name.replace('_', '-')} {text} is not {numbers}: {what}")
             given[name] = Limits(warning, critical)
         return Thresholds(**given)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -147,27 +146,15 @@ class Log(AuditRecord):
         newest = wanted.order_by(requests.c.sent_at.desc(), requests.c.id.desc())
         return list(self.each(LoggedRequest, newest.limit(most)))
 
-    def days(self, host: str, paced: str) -> dict[int, int]:
-        """Return how many requests and denials each day has, by days since 1970, in order."""
-        sent = select(requests.c.sent_at, requests.c.url).where(requests.c.host == paced)
-        denied = select(denials.c.at, denials.c.url).where(denials.c.host == host)
-        counts: Counter[int] = Counter()
-        for wanted in (sent, denied):
-            rows = self._connection.stream(wanted)
-            counts.update(int(at // DAY) for at, url in rows if host_of(url) == host)
-        return dict(sorted(counts.items()))
-
-    def asked_for_robots(self, url: str, paced: str, until: float) -> LoggedRequest | None:
-        """Return the last request for the robots.txt at a URL that was sent until a moment."""
-        wanted = _REQUEST.where(
-            requests.c.host == paced,
-            requests.c.url == url,
-            requests.c.purpose == "robots",
-            requests.c.sent_at <= until,
-        )
-        newest = wanted.order_by(requests.c.sent_at.desc(), requests.c.id.desc()).limit(1)
-        row = self._connection.first(newest)
-        return None if row is None else LoggedRequest(*row)
+    def last_day(self, host: str, paced: str) -> int | None:
+        """Return the last day with a request or a denial of a host, in days since 1970."""
+        at, url = requests.c.sent_at, requests.c.url
+        sent = select(at, url).where(requests.c.host == paced).order_by(at.desc())
+        denied = select(func.max(denials.c.at)).where(denials.c.host == host)
+        rows = self._connection.stream(sent)
+        moments = [next((at for at, url in rows if host_of(url) == host), None)]
+        moments.append(self._connection.scalar(denied))
+        return max((int(moment // DAY) for moment in moments if moment is not None), default=None)
 
     def subdomains(self, host: str) -> Sequence[str]:
         """Return hosts below ``host`` that the log of requests has, at most `MOST_HOSTS`."""

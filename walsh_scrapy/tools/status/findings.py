@@ -68,9 +68,13 @@ class Thresholds(NamedTuple):
     """When something is worth a look. The defaults suit a schedule with a run a day or more."""
 
     run_hours: Limits = Limits(26, 50)  #: since the last good run
-    list_hours: Limits = Limits(26, 168)  #: since the blocklist was to be asked for again
     failing: Limits = Limits(25, 50)  #: percent of the sources
-    disk_mib: Limits = Limits(1024, 128)  #: free where the state is
+
+
+#: Hours since the blocklist was to be asked for again.
+_LIST_HOURS: Final = Limits(26, 168)
+#: MiB that are free where the state is.
+DISK_MIB: Final = Limits(1024, 128)
 
 
 def find(facts: Facts, limits: Thresholds) -> list[Finding]:
@@ -78,12 +82,12 @@ def find(facts: Facts, limits: Thresholds) -> list[Finding]:
     found = [
         _run(facts, limits.run_hours),
         _killed(facts),
-        _blocklist(facts, limits.list_hours),
+        _blocklist(facts),
         _sources(facts, limits.failing),
         _refused(facts),
         _hosts(facts),
         _workers(facts),
-        _disk(facts, limits.disk_mib),
+        _disk(facts),
         judge_clock(facts.latest, facts.now),
     ]
     return sorted(filter(None, found), key=lambda each: -each.status)
@@ -142,7 +146,7 @@ def _killed(facts: Facts) -> Finding:
     return Finding(Status.WARNING, "killed", what, "was it killed, or out of memory?")
 
 
-def _blocklist(facts: Facts, limits: Limits) -> Finding | None:
+def _blocklist(facts: Facts) -> Finding | None:
     if facts.list_error:
         return Finding(Status.CRITICAL, "blocklist", facts.list_error, "no run can start")
     if not facts.has_blocklist:
@@ -153,7 +157,7 @@ def _blocklist(facts: Facts, limits: Limits) -> Finding | None:
         what = f"its copy is of {format_moment(facts.list_checked)}, in the future"
         return Finding(Status.WARNING, "blocklist", what, "the next crawl asks for it again")
     age = max(0.0, facts.now - facts.list_checked)
-    status = limits.above((age - facts.list_refresh) / _HOUR)
+    status = _LIST_HOURS.above((age - facts.list_refresh) / _HOUR)
     what = f"its copy is {format_seconds(age)} old, to be asked for again after "
     what += format_seconds(facts.list_refresh)
     return Finding(status, "blocklist", what, "its server does not answer" if status else "")
@@ -229,11 +233,11 @@ def _workers(facts: Facts) -> Finding | None:
     return Finding(Status.OK, "workers", f"{crawls} at work, with {count_of(hosts, 'host')}")
 
 
-def _disk(facts: Facts, limits: Limits) -> Finding | None:
+def _disk(facts: Facts) -> Finding | None:
     if not facts.disk:
         return None
     free = facts.disk_free / _MIB
-    status = limits.below(free)
+    status = DISK_MIB.below(free)
     what = f"{free:,.0f} MiB free in {facts.disk}"
     return Finding(status, "disk", what, "a full disk ends each run" if status else "")
 

@@ -14,7 +14,7 @@ from walsh_scrapy.policy.audit.record import DAY
 from walsh_scrapy.policy.robots.quotation import QuotedLine, quote
 from walsh_scrapy.policy.timestamps import rfc3339
 from walsh_scrapy.policy.urls import canonical_url, host_of, origin_of, robots_url
-from walsh_scrapy.policy.wording import count_of, format_day
+from walsh_scrapy.policy.wording import format_day
 from walsh_scrapy.state.log import TimeSpan
 from walsh_scrapy.tools.exits import CommandError
 from walsh_scrapy.tools.hosts import url_of
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from walsh_scrapy.state.runs import RunRecord
     from walsh_scrapy.tools.why.outlook import Outlook
 
-#: Other days that a message names.
-_MOST_DAYS: Final = 10
 _PAGE: Final = re.compile(r"https?://[^\s;,)]+")
 _MAIL: Final = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
 
@@ -71,11 +69,10 @@ class Sender:
 
 
 class Asked(NamedTuple):
-    """A site's own request for its robots.txt. A status is None if there was no answer."""
+    """A robots.txt that was asked for, with all its tries and redirects."""
 
-    at: float  #: epoch seconds
-    status: int | None
-    status_in_force: int | None  #: of the last answer, which is another one after a redirect
+    at: float  #: epoch seconds: the end of that
+    status: int | None  #: of the last answer; None if there was none
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,33 +106,8 @@ class Account:
     requests: tuple[JudgedRequest, ...]
     denials: tuple[LoggedDenial, ...]
     robots: tuple[RobotsOfDay, ...]
-    keys: Mapping[int, str]  #: the id of the key that signed over https, by run
     acts: tuple[Act, ...]  #: what the operator did to the host, on any day
     outlook: Outlook  #: as of now
-    other_days: Mapping[str, int]  #: how much the record has of the host on each other day
-
-    def signed_by(self, record: LoggedRequest) -> str | None:
-        """Return the id of the key that signed a request; None for one that was not signed.
-
-        Over plain http nothing is signed, and without an answer it may not have been sent.
-        """
-        if record.run is None or record.status is None or not record.url.startswith("https:"):
-            return None
-        return self.keys.get(record.run)
-
-    def robots_asked_at(self, record: LoggedRequest) -> float | None:
-        """Return when the site was asked for the robots.txt in force for a request (decision 36).
-
-        That is in epoch seconds; ``record.robots_at`` is later, the end of all its tries.
-        """
-        origin, until = origin_of(record.url), record.robots_at or 0.0
-        moments = (
-            asked.at
-            for robots in self.robots
-            if (robots.origin, robots.hash) == (origin, record.robots)
-            for asked in robots.asked
-        )
-        return max((moment for moment in moments if moment <= until), default=None)
 
     def redirected_by(self, record: LoggedRequest | LoggedDenial) -> str | None:
         """Return the URL that redirected, if this site itself is there (decision 36)."""
@@ -159,21 +131,24 @@ def give_account(
     url, host = url_of(subject), host_of(url_of(subject))
     paced = options.pace_by.unit(url)
     wanted = canonical_url(url) if "://" in subject else None
-    days = log.days(host, paced)
+    last = log.last_day(host, paced)
     outlook = look_ahead(state, log, options, url, sources, wanted=wanted)
     acts = state.acts.of({paced, options.pace_by.hold(url)})
     is_known = bool(outlook.targets or outlook.hold_until or acts)
-    if (day is not None and day not in days) or not (days or is_known):
-        raise CommandError(_nothing(log, host, day, days, sources))
+    if last is None and not is_known:
+        raise CommandError(_nothing(log, host, day, last, sources))
+    is_given = day is not None
     if day is None:
-        day = max(days, default=int(outlook.at // DAY))
+        day = int(outlook.at // DAY) if last is None else last
     span = TimeSpan(since=day * DAY, until=math.nextafter((day + 1) * DAY, 0.0))
-    sent = [
-        each
-        for each in _judged(log, paced, span, outlook.at)
-        if _is_about(each.record, host, wanted)
+    judged = [
+        each for each in _judged(log, paced, span, outlook.at) if host_of(each.record.url) == host
     ]
-    denied = [each for each in log.denials(span, host) if wanted in (None, canonical_url(each.url))]
+    denials = log.denials(span, host)
+    if is_given and not (judged or denials):
+        raise CommandError(_nothing(log, host, day, last, sources))
+    sent = [each for each in judged if _is_about(each.record, wanted)]
+    denied = [each for each in denials if wanted in (None, canonical_url(each.url))]
     is_told = denied or any(canonical_url(each.record.url) == wanted for each in sent)
     if wanted and not is_told and not outlook.targets:
         raise CommandError(
@@ -182,8 +157,7 @@ def give_account(
         )
     numbers = {each.record.run for each in sent} | {each.run for each in denied}
     found = map(state.runs.find, sorted(filter(None, numbers), reverse=True))
-    runs = [run for run in found if run is not None]
-    sender = Sender.of(runs, options)
+    sender = Sender.of(filter(None, found), options)
     return Account(
         host=host,
         url=wanted,
@@ -191,11 +165,9 @@ def give_account(
         sender=sender,
         requests=tuple(sent),
         denials=tuple(denied),
-        robots=tuple(_robots(log, paced, [*(each.record for each in sent), *denied], sender.token)),
-        keys={run.id: key for run in runs if (key := run.settings.get("signing_key"))},
+        robots=tuple(_robots(log, [*(each.record for each in sent), *denied], sender.token)),
         acts=tuple(acts),
         outlook=outlook,
-        other_days={format_day(each): count for each, count in days.items() if each != day},
     )
 
 
@@ -207,17 +179,15 @@ def _judged(log: Log, paced: str, span: TimeSpan, now: float) -> list[JudgedRequ
     return [JudgedRequest(each, judge.judge(each)) for each in log.requests(span, paced)]
 
 
-def _is_about(sent: LoggedRequest, host: str, wanted: str | None) -> bool:
-    """Return True for requests to the host; with one wanted URL, for those and robots.txt."""
-    if host_of(sent.url) != host:
-        return False
+def _is_about(sent: LoggedRequest, wanted: str | None) -> bool:
+    """Return True for each request; with one wanted URL, for that and robots.txt."""
     return sent.purpose == "robots" or wanted in (None, canonical_url(sent.url))
 
 
 def _robots(
-    log: Log, paced: str, rows: Iterable[LoggedRequest | LoggedDenial], token: str
+    log: Log, rows: Iterable[LoggedRequest | LoggedDenial], token: str
 ) -> Iterable[RobotsOfDay]:
-    """Yield what was in force; where it came from is what the site's own requests say."""
+    """Yield what was in force."""
     decided: dict[tuple[str, str | None], list[LoggedRequest | LoggedDenial]] = {}
     for row in rows:
         if row.robots_at is not None:
@@ -225,38 +195,29 @@ def _robots(
     for (url, name), cases in decided.items():
         body = None if name is None else log.copy(name)
         lines = {case.line for case in cases if case.line is not None}
-        ends = {(case.robots_at or 0.0, case.robots_status) for case in cases}
+        ends = {Asked(case.robots_at or 0.0, case.robots_status) for case in cases}
         yield RobotsOfDay(
             origin=origin_of(url),
             hash=name,
-            asked=tuple(_asked(log, url, paced, *end) for end in sorted(ends, key=itemgetter(0))),
+            asked=tuple(sorted(ends, key=itemgetter(0))),
             is_kept=body is not None,
             quoted=() if body is None else quote(body, token, lines),
         )
-
-
-def _asked(log: Log, url: str, paced: str, at: float, status: int | None) -> Asked:
-    """Return the request for a robots.txt that ended at a moment, after all its redirects."""
-    own = log.asked_for_robots(url, paced, at)
-    if own is None:  # it is no longer in the log
-        return Asked(at, status, status)
-    return Asked(own.sent_at, own.status, status)
 
 
 def _nothing(
     log: Log,
     host: str,
     day: int | None,
-    days: Mapping[int, int],
+    last: int | None,
     sources: Sequence[Source] | None,
 ) -> str:
     if not host:
         return "that is no host and no URL of the web; for example: scrapy why blog.example"
     when = "" if day is None else f" on {format_day(day)}"
     known = f"nothing is known of {host}{when}"
-    if days:
-        last = list(days)[-_MOST_DAYS:]
-        return f"{known}; the record has it on {_listed(days, last)} (all days in UTC)"
+    if last is not None:
+        return f"{known}; the last day on which the record has it is {format_day(last)} (UTC)"
     if below := log.subdomains(host):
         return f"{known}; the record has {', '.join(below)}"
     declared = "no source is declared there, and " if sources is not None else ""
@@ -264,7 +225,3 @@ def _nothing(
         f"{known}; {declared}the record goes back WALSH_LOG_DAYS, and a host has its name without "
         "a port"
     )
-
-
-def _listed(days: Mapping[int, int], shown: Sequence[int]) -> str:
-    return ", ".join(f"{format_day(day)} ({count_of(days[day], 'row')})" for day in shown)

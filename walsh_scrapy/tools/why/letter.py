@@ -75,11 +75,9 @@ def _facts(account: Account) -> Iterator[str]:
 def _sent(sent: JudgedRequest, account: Account) -> Iterator[str]:
     record = sent.record
     yield f"  {_time(record.sent_at)}{record.url}"
-    yield from _wrapped(f"why: {_reason(record, account)}{_came(record, account)}")
+    yield from _wrapped(f"why: {_reason(record)}{_came(record, account)}")
     yield from _wrapped(f"pause: {_pause(sent.pause)}")
     yield from _wrapped(f"answer: {answer_to(record)}")
-    if key := account.signed_by(record):
-        yield from _wrapped(f"signed by: {key} (Web Bot Auth)")
 
 
 def answer_to(record: LoggedRequest) -> str:
@@ -100,7 +98,7 @@ def _came(record: LoggedRequest | LoggedDenial, account: Account) -> str:
     return f"; a redirect {f'of {by}' if by else 'of another host'} led here"
 
 
-def _reason(record: LoggedRequest, account: Account) -> str:
+def _reason(record: LoggedRequest) -> str:
     if record.purpose == "robots":
         return "robots.txt is asked for before anything else, and no rule can forbid it"
     listed = "" if record.blocklist is None else "; its host was not on our blocklist"
@@ -114,9 +112,9 @@ def _reason(record: LoggedRequest, account: Account) -> str:
     if record.robots is not None:
         return f"no rule of robots.txt is about it{listed}"
     if record.robots_at is not None:
-        asked = format_moment(account.robots_asked_at(record) or record.robots_at)
         answer = "no answer" if status is None else status
-        return f"no robots.txt could be read when it was asked for ({asked}, {answer}){listed}"
+        until = format_moment(record.robots_at)
+        return f"no robots.txt could be read until {until} ({answer}){listed}"
     return f"no gate for robots.txt was in force{listed}"
 
 
@@ -137,10 +135,9 @@ def _pause(pause: Pause) -> str:
 def _robots(robots: RobotsOfDay) -> Iterator[str]:
     yield "What robots.txt said"
     yield f"  {robots.origin}/robots.txt"
-    for at, status, last in robots.asked:
-        answer = "no answer" if status is None else f"it answered {status}"
-        led = "" if status == last else f", which led to {'no answer' if last is None else last}"
-        asked = f"asked for at {format_moment(at)}: {answer}{led}{_means(robots, last)}"
+    for at, status in robots.asked:
+        answer = "no answer" if status is None else f"the answer was {status}"
+        asked = f"asked for until {format_moment(at)}: {answer}{_means(robots, status)}"
         yield from _wrapped(asked, "  ")
     if robots.hash is None:
         return
@@ -246,7 +243,6 @@ def record_of(account: Account) -> dict[str, Any]:
         "robots": [robots.as_dict() for robots in account.robots],
         "acts": [asdict(act) | {"at": rfc3339(act.at)} for act in account.acts],
         "outlook": account.outlook.as_dict(),
-        "other_days": dict(account.other_days),
     }
     sender = asdict(account.sender) | {"opt_out": account.sender.opt_out}
     return {name: _for_others(value) for name, value in told.items()} | {"sender": sender}
@@ -265,13 +261,12 @@ def _request(sent: JudgedRequest, account: Account) -> dict[str, Any]:
     return {
         "at": rfc3339(record.sent_at),
         **_columns(record, "url", "purpose"),
-        "why": _reason(record, account) + _came(record, account),
+        "why": _reason(record) + _came(record, account),
         "pause": sent.pause.kept,
         "pause_asked": sent.pause.asked,
         "status": record.status,
         "error": record.error or None,
         **_columns(record, "seconds", "hold", "gates", "run"),
-        "signed_by": account.signed_by(record),
         **_evidence(record, account),
     }
 
