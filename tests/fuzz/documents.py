@@ -50,17 +50,15 @@ def robots(body: bytes) -> None:
 
 
 def blocklist(body: bytes) -> None:
-    """An adopted list blocks each of its domains, and none of them is lost if it is salvaged."""
-    for name in ("own.txt", "own.json"):
-        with suppress(InvalidBlocklist):
-            _assert_blocks(parse_local(body, name))
-    salvaged = Blocklist.salvage(body)
+    """An adopted list blocks each of its domains, and so it does when it is read again."""
+    with suppress(InvalidBlocklist):
+        _assert_blocks(parse_local(body, "own.txt"))
     try:
         adopted = Blocklist.parse(body)
     except InvalidBlocklist as error:
         assert_sentence(error, 2000)
         return
-    assert set(adopted.entries) <= set(salvaged.entries)
+    assert Blocklist.adopted(body) == adopted
     assert Blocklist.of_lines(adopted.lines()) == adopted
     _assert_blocks(adopted)
     assert_bounded(dict(adopted.entries), body, 20)

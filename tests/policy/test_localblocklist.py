@@ -1,10 +1,7 @@
 """The operator's own blocklist: it adds to the published one, and takes nothing away."""
 
-import json
-
 import pytest
 
-from tests.helpers.sites import BLOCKLIST
 from walsh_scrapy.options import BadSetting
 from walsh_scrapy.policy.blocklist import Blocklist, InvalidBlocklist
 from walsh_scrapy.policy.localblocklist import parse_local
@@ -17,10 +14,6 @@ b\xc3\xbccher.example
 192.0.2.1
 shop.example # again
 """
-
-
-def document(*blocked, **fields):
-    return json.dumps(BLOCKLIST | {"blocked": blocked} | fields).encode()
 
 
 @pytest.mark.parametrize(
@@ -43,36 +36,24 @@ def test_a_text_blocks_nothing_else():
     assert len(parse_local(b"# nothing\n\n", "own.txt")) == 0
 
 
-def test_json_has_the_form_of_the_published_list():
-    body = document({"domain": "a.example"}, {"domain": "b.example", "reason": "a\x1b[2J"})
-    found = parse_local(body, "/srv/own.JSON")
-    assert found.blocks("http://a.example/").why == "a.example is in $.blocked[0] of /srv/own.JSON"
-    assert found.blocks("http://b.example/").why.endswith(
-        r"$.blocked[1] of /srv/own.JSON: a\x1b[2J"
-    )
-
-
 @pytest.mark.parametrize(
-    ("name", "body", "words"),
+    ("body", "words"),
     [
-        ("own.txt", b"a.example\nhttps://b.example/\n", "own.txt: line 2: 'https://b.example/' is"),
-        ("own.txt", b"a.example b.example\n", "line 1"),
-        ("own.txt", b"*.example\n", "line 1"),
-        ("own.txt", b"a.example/private\n", "line 1"),
-        ("own.txt", b"mail@a.example\n", "line 1"),
-        ("own.txt", b"a.example:80\n", "line 1"),
-        ("own.txt", b"a.example\n\xff.example\n", "line 2: it is not UTF-8"),
-        ("own.txt", b"\xef\xbb\xbfa\xbf", "line 1: it is not UTF-8"),
-        ("own.txt", b"# \x1c\xc2\x85\ra.example\r\n\xff.example\n", "line 3: it is not UTF-8"),
-        ("own.txt", document({"domain": "a.example"}), "line 1"),
-        ("own.json", b"a.example\n", "own.json: the blocklist is not JSON"),
-        ("own.json", document({"domain": "a/b"}), "$.blocked[0].domain"),
-        ("own.json", document(contract="v2"), "$.contract"),
+        (b"a.example\nhttps://b.example/\n", "own.txt: line 2: 'https://b.example/' is"),
+        (b"a.example b.example\n", "line 1"),
+        (b"*.example\n", "line 1"),
+        (b"a.example/private\n", "line 1"),
+        (b"mail@a.example\n", "line 1"),
+        (b"a.example:80\n", "line 1"),
+        (b"a.example\n\xff.example\n", "line 2: it is not UTF-8"),
+        (b"\xef\xbb\xbfa\xbf", "line 1: it is not UTF-8"),
+        (b"# \x1c\xc2\x85\ra.example\r\n\xff.example\n", "line 3: it is not UTF-8"),
+        (b'{"blocked": []}', "line 1"),
     ],
 )
-def test_a_wrong_file_is_refused_as_a_whole_with_its_place(name, body, words):
+def test_a_wrong_file_is_refused_as_a_whole_with_its_place(body, words):
     with pytest.raises(InvalidBlocklist) as refused:
-        parse_local(body, name)
+        parse_local(body, "own.txt")
     assert words in str(refused.value)
     assert "\n" not in str(refused.value)
 

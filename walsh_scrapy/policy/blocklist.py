@@ -1,24 +1,17 @@
 """The blocklist: domains whose owners opted out, for example by mail (R3, decision 14).
 
 A document is adopted whole or not at all. If one is refused, the caller keeps the last good one.
-Only of a stored list that a later version of this code refuses is a part kept: what can be read.
-
-An entry that covers a public suffix (publicsuffix.org) is obeyed, and named in a warning. The list
-of suffixes is the one bundled with tldextract, its private part included. Nothing is fetched.
+One that was adopted is not judged again.
 """
 
 import json
 import re
-from codecs import BOM_UTF8
-from collections.abc import Collection, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import cache, lru_cache
-from importlib.util import find_spec
+from functools import lru_cache
 from ipaddress import IPv6Address
-from pathlib import Path
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final
 
 from walsh_scrapy.policy.blocklist_document import is_clearly_valid, strict_json
 from walsh_scrapy.policy.durations import parse_duration
@@ -41,7 +34,6 @@ _HOST: Final = re.compile(r"(?=.{1,253}\Z)[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})
 _PLAIN_DOMAIN: Final = re.compile(
     r"(?:(?!xn--)[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)++(?!xn--)[a-z][a-z0-9]{0,62}"
 )
-_DOMAIN_MEMBER: Final = re.compile(r'"domain"\s*:\s*("(?:[^"\\]|\\.)*")', re.DOTALL)
 
 
 class InvalidBlocklist(ValueError):
@@ -104,17 +96,17 @@ class Blocklist:
         return cls(entries, refresh, problem)
 
     @classmethod
-    def salvage(cls, body: bytes) -> "Blocklist":
-        """Read every entry that can be read of a document that `parse` refuses (decision 14).
+    def adopted(cls, body: bytes) -> "Blocklist":
+        """Read a document that was adopted; it is not judged again (decision 14).
 
-        That is for a list that was adopted once, and must not be forgotten because this code has
-        become stricter. Its `refresh` is that of `EMPTY`. Never raises.
+        Otherwise a check that has become stricter since would forget opt-outs.
         """
+        document, refresh, problem = _with_refresh(json.loads(body))
         entries: dict[str, Entry] = {}
-        for item in _readable_items(body.removeprefix(BOM_UTF8).decode("utf-8", "replace")):
-            if entry := entry_of(item):
-                entries.setdefault(entry.domain, entry)
-        return cls(entries, cls.EMPTY.refresh)
+        for item in document["blocked"]:
+            entry = entry_of(item) or Entry(item["domain"])
+            entries.setdefault(entry.domain, entry)
+        return cls(entries, refresh, problem)
 
     def lines(self) -> bytes:
         r"""Return the list in a form that `of_lines` reads much faster than `parse` reads JSON.
@@ -222,61 +214,7 @@ def _cached_display(text: str) -> str:
     return cut(for_others(printable(storable(text))), LONGEST_REASON)
 
 
-def _readable_items(text: str) -> list[dict[str, Any]]:
-    """Return each object with a domain, wherever it is; of broken JSON the bare domains."""
-    items: list[dict[str, Any]] = []
-
-    def collect(pairs: list[tuple[str, Any]]) -> None:
-        domains = [each for name, each in pairs if name == "domain" and isinstance(each, str)]
-        items.extend(dict(pairs) | {"domain": domain} for domain in domains)
-
-    try:
-        json.loads(text, object_pairs_hook=collect)
-    except (ValueError, RecursionError):
-        for member in _DOMAIN_MEMBER.finditer(text):
-            with suppress(ValueError):
-                items.append({"domain": json.loads(member[1], strict=False)})
-    return items
-
-
 def _mapped_ipv4(host: str) -> str:
     """Return the IPv4 address of an IPv4-mapped IPv6 address; "" for any other host."""
     mapped = IPv6Address(host).ipv4_mapped if ":" in host else None
     return format_ip(mapped) if mapped else ""
-
-
-_SUFFIX_FILE: Final = ".tld_set_snapshot"
-
-
-class _Suffixes(NamedTuple):
-    names: frozenset[str]
-    wild: frozenset[str]  #: each name directly below is one as well
-    exceptions: frozenset[str]
-
-
-def public_suffixes(domains: Collection[str]) -> list[str]:
-    """Return those domains that are public suffixes, or have one below them, sorted.
-
-    >>> public_suffixes({"co.uk", "example.co.uk", "com"})
-    ['co.uk', 'com']
-    """
-    known = _suffixes()
-    found = {name for name in (known.names | known.wild) if name in domains}
-    found |= {name for name in domains if name.partition(".")[2] in known.wild}
-    return sorted(found - known.exceptions)
-
-
-@cache
-def _suffixes() -> _Suffixes:
-    # Importing tldextract takes as long as importing Scrapy, because it imports an HTTP client.
-    package = find_spec("tldextract")
-    folder = Path(package.origin).parent if package and package.origin else Path()
-    names, wild, exceptions = set[str](), set[str](), set[str]()
-    for line in (folder / _SUFFIX_FILE).read_text("utf-8").splitlines():
-        rule = line.strip()
-        if not rule or rule.startswith("//"):
-            continue
-        kind = wild if rule.startswith("*.") else exceptions if rule.startswith("!") else names
-        name = rule.lstrip("*.!")
-        kind.add(name if name.isascii() else host_of(f"http://{name}/"))
-    return _Suffixes(*map(frozenset, (names, wild, exceptions)))

@@ -1,7 +1,7 @@
 """The operator's own blocklist, which adds to the published one (R3, decision 31).
 
-It is a document like the published one, or a text with a domain a line. It can only block: nothing
-in it takes an entry of the published list away.
+It is a text with a domain per line. It can only block: nothing in it takes an entry of the
+published list away.
 """
 
 import re
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from walsh_scrapy.policy.blocklist import Blocklist, Entry, InvalidBlocklist, entry_of
-from walsh_scrapy.policy.blocklist_document import is_domain, strict_json
+from walsh_scrapy.policy.blocklist_document import is_domain
 
 _LINE_END: Final = re.compile(r"\r\n|\r|\n")
 
@@ -31,12 +31,11 @@ class LocalEntry(Entry):
 def parse_local(body: bytes, name: str) -> Blocklist:
     """Read the operator's own list; ``name`` is that of its file.
 
-    If it ends in `.json`, the file has the form of the published list. Any other has a domain a
-    line; `#` begins a comment, and one behind a domain is its reason. Raises InvalidBlocklist with
-    the file, the line or the entry, and the reason.
+    It has a domain per line; `#` begins a comment, and one behind a domain is its reason. Raises
+    InvalidBlocklist with the file, the line, and the reason.
     """
     try:
-        found = _of_json(body, name) if name.lower().endswith(".json") else _of_text(body, name)
+        found = _entries_of(body, name)
     except InvalidBlocklist as error:
         raise InvalidBlocklist(f"{name}: {error}") from None
     entries: dict[str, Entry] = {}
@@ -45,14 +44,7 @@ def parse_local(body: bytes, name: str) -> Blocklist:
     return Blocklist(entries, Blocklist.EMPTY.refresh)
 
 
-def _of_json(body: bytes, name: str) -> list[LocalEntry]:
-    Blocklist.parse(body)  # so each entry below has a domain that can be read
-    items = enumerate(strict_json(body)["blocked"])
-    found = ((index, entry_of(item)) for index, item in items)
-    return [_with_place(entry, f"$.blocked[{index}] of {name}") for index, entry in found if entry]
-
-
-def _of_text(body: bytes, name: str) -> list[LocalEntry]:
+def _entries_of(body: bytes, name: str) -> list[LocalEntry]:
     body = body.removeprefix(BOM_UTF8)
     try:
         text = body.decode("utf-8")
@@ -71,9 +63,6 @@ def _of_text(body: bytes, name: str) -> list[LocalEntry]:
                 f"line {number}: {domain[:80]!r} is not a host name (write one a line, without "
                 "scheme, port, path and wildcard)"
             )
-        entries.append(_with_place(entry, f"line {number} of {name}"))
+        place = f"line {number} of {name}"
+        entries.append(LocalEntry(entry.domain, reason=entry.reason, place=place))
     return entries
-
-
-def _with_place(entry: Entry, place: str) -> LocalEntry:
-    return LocalEntry(entry.domain, entry.added, entry.reason, place)

@@ -9,18 +9,16 @@ from typing import TYPE_CHECKING
 from scrapy import Request
 
 from walsh_scrapy.options import PREFIX, BadSetting
-from walsh_scrapy.policy.blocklist import Blocklist, Entry, InvalidBlocklist, public_suffixes
+from walsh_scrapy.policy.blocklist import Blocklist, Entry
 from walsh_scrapy.policy.blocklist_document import is_bundled
 from walsh_scrapy.policy.localblocklist import parse_local
-from walsh_scrapy.policy.wording import and_more, count_of
-from walsh_scrapy.politeness.listreading import published_error, read_list, suffixes_in
+from walsh_scrapy.policy.wording import count_of
+from walsh_scrapy.politeness.listreading import published_error, read_list
 from walsh_scrapy.runtime.requests import Validators
 from walsh_scrapy.state.copies import BlocklistCopy
 from walsh_scrapy.state.evidence import hash_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from scrapy.http import Response
 
     from walsh_scrapy.politeness.prerequisites import Steps
@@ -30,12 +28,6 @@ logger = logging.getLogger(__name__)
 
 #: Seconds after which a failed fetch is tried again; sooner if the list's own refresh is shorter.
 RETRY_SECONDS = 3600.0
-#: Public suffixes that a warning names; the others are counted.
-MOST_SUFFIXES = 10
-_WIDE = (
-    "%s lists %s%s: each is a public suffix, so no site below it is visited; if that is a mistake, "
-    "correct the list"
-)
 
 
 def load_local_list(path: str) -> Blocklist:
@@ -68,7 +60,6 @@ class BlocklistCache:
         self.hash: str | None = None  #: of the list in force, as the state names its copy
         self._local_file = context.options.blocklist_file
         self._local = load_local_list(self._local_file)
-        self._is_whole = True  # False if only a part of the stored list could be read
         self._list, self._checked_at, self._due_at = self._stored()
         self._tried_at = self._checked_at
 
@@ -82,11 +73,10 @@ class BlocklistCache:
         return bool(self._url) and not is_fresh
 
     def log_local(self) -> None:
-        """Log how many domains the operator's own list adds, and those that are suffixes."""
+        """Log how many domains the operator's own list adds."""
         if len(self._local):
             domains = count_of(len(self._local), "domain")
             logger.info("%s blocks %s beside the published list", self._local_file, domains)
-            _warn_of_suffixes(self._local_file, public_suffixes(self._local.entries.keys()))
 
     @property
     def has_list(self) -> bool:
@@ -105,12 +95,7 @@ class BlocklistCache:
         return self._list.blocks(url)
 
     def validators(self, url: str) -> Validators | None:
-        """Return the last validators of the list or its schema at ``url``.
-
-        A list that is not whole has none: an answer of 304 would leave it as it is.
-        """
-        if url == self._url and not self._is_whole:
-            return None
+        """Return the last validators of the list or its schema at ``url``."""
         known = self._store.find(url)
         return None if known is None else Validators(url, known.etag, known.last_modified)
 
@@ -133,14 +118,12 @@ class BlocklistCache:
             elif found is not None:
                 self.keep_last(found)
                 return
-        wide = yield suffixes_in(adopted)
-        self._list, self._is_whole = adopted, True
+        self._list = adopted
         self._keep(self._document(candidate, self._url))
         self.hash = hash_of(candidate.body)
         self._due_in(adopted.refresh.total_seconds())
         if adopted.problem:
             logger.warning("%s: %s", self._url, adopted.problem)
-        _warn_of_suffixes(self._url, wide)
         domains = count_of(len(adopted), "domain")
         logger.info("blocklist of %s adopted from %s", domains, self._url)
 
@@ -191,17 +174,7 @@ class BlocklistCache:
         if document is None:
             return Blocklist.EMPTY, 0.0, 0.0
         self.hash = hash_of(document.body)
-        try:
-            known = Blocklist.parse(document.body)
-        except InvalidBlocklist as error:
-            known, self._is_whole = Blocklist.salvage(document.body), False
-            logger.warning(
-                "the stored list is fetched again, and %s of it stay in force until then: %s",
-                count_of(len(known), "domain"),
-                error,
-            )
-            return known, document.checked_at, 0.0
-        self._is_whole = True
+        known = Blocklist.adopted(document.body)
         due_at = document.checked_at + known.refresh.total_seconds()
         return known, document.checked_at, due_at
 
@@ -213,11 +186,3 @@ class BlocklistCache:
         given, asked = Validators.of(response), Request(url).url
         etag, modified = (given.etag, given.last_modified) if given.url == asked else (None, None)
         return BlocklistCopy(response.body, etag, modified, self._clock.now())
-
-
-def _warn_of_suffixes(place: str, wide: Sequence[str]) -> None:
-    """Log the entries of a list, at ``place``, that cover a public suffix."""
-    if wide:
-        shown = ", ".join(wide[:MOST_SUFFIXES])
-        more = f" {and_more(left)}" if (left := len(wide) - MOST_SUFFIXES) > 0 else ""
-        logger.warning(_WIDE, place, shown, more)

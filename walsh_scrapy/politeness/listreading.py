@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
-from walsh_scrapy.policy.blocklist import Blocklist, InvalidBlocklist, public_suffixes
+from walsh_scrapy.policy.blocklist import Blocklist, InvalidBlocklist
 from walsh_scrapy.runtime.engine import is_stopping
 from walsh_scrapy.runtime.isolated import CostLimits, Interrupted, IsolatedProcess, TooCostly
 
@@ -22,8 +22,6 @@ T = TypeVar("T")
 
 #: Bytes that are read at once. That takes less than 0.2 s, whatever they say.
 SHORT: Final = 256 * 1024
-#: Entries that are looked through at once; that takes a few milliseconds.
-SOME: Final = 10_000
 #: What a longer list may cost. One with 1,000,000 domains needs 4 s and 430 MB.
 LIST_LIMITS: Final = CostLimits(seconds=20, memory=2**30)
 #: What the check of a list under the published schema may cost.
@@ -45,14 +43,6 @@ async def read_list(body: bytes) -> Blocklist:
     except TooCostly as error:
         raise InvalidBlocklist(f"the blocklist cannot be read: that {error}") from error
     return await asyncio.to_thread(Blocklist.of_lines, lines)
-
-
-async def suffixes_in(blocklist: Blocklist) -> list[str]:
-    """Return the entries of a list that cover a public suffix, sorted."""
-    domains = blocklist.entries.keys()
-    if len(domains) <= SOME:
-        return public_suffixes(domains)
-    return await asyncio.to_thread(public_suffixes, domains)
 
 
 async def published_error(body: bytes, schema: bytes) -> str | None:

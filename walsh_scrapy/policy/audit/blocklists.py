@@ -205,7 +205,7 @@ class BlocklistAudit:
         return breaches
 
     def _judge_list(self, sent: LoggedRequest) -> None:
-        """Judge a list when it is first named: one that is invalid was salvaged or is wrong."""
+        """Judge a list when it is first named: one that is invalid was in force."""
         name = sent.blocklist
         if name is None or name in self._lists:
             return

@@ -213,7 +213,7 @@ class Documents:
         try:
             return Blocklist.parse(body), ""
         except InvalidBlocklist as error:
-            return Blocklist.salvage(body), str(error)
+            return Blocklist.EMPTY, str(error)
 
 
 class Basis(NamedTuple):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, get_args
 from sqlalchemy import make_url
 
 from walsh_scrapy.options import BadSetting
-from walsh_scrapy.policy.blocklist import Blocklist, InvalidBlocklist
+from walsh_scrapy.policy.blocklist import Blocklist
 from walsh_scrapy.policy.freshness import CLOCK_SKEW
 from walsh_scrapy.policy.hosttimes import host_name
 from walsh_scrapy.policy.urls import host_of
@@ -154,11 +154,7 @@ def _blocklist(state: State, url: str) -> tuple[float | None, float]:
     copy = state.blocklist.find(url) if url else None
     if copy is None or copy.body is None:
         return None, 0.0
-    try:
-        refresh = Blocklist.parse(copy.body).refresh
-    except InvalidBlocklist:  # which a crawl fetches again at once
-        refresh = Blocklist.EMPTY.refresh
-    return copy.checked_at, refresh.total_seconds()
+    return copy.checked_at, Blocklist.adopted(copy.body).refresh.total_seconds()
 
 
 def _local_list_error(options: Options) -> str:
