@@ -22,7 +22,6 @@ from walsh_scrapy.tools.why.letter import letter
 
 DAY = 86_400.0
 LATE = 20_001 * DAY - 0.5  # of 2024-10-04
-MONTH = 30 * DAY
 TOO_SHORT = "so it was too short"
 OPTIONS = {
     "a.example": Options.from_settings(Settings()),
@@ -124,9 +123,7 @@ def test_all_commands_find_the_same(tmp_path, rows, done, found):
             accounts = [give_account(state, log, options, *each) for each in sorted(asked)]
         days = sorted({day for _, day in asked})
         reports = {
-            day: build_report(
-                state, options, "none", choose_period(state, now, MONTH, since=day * DAY), now
-            )
+            day: build_report(state, options, "none", choose_period(state, now, day * DAY), now)
             for day in days
         }
     kinds = {each["kind"] for row in attestation["checklist"] for each in row["findings"]}

@@ -46,7 +46,7 @@ def robots(body: bytes) -> None:
         assert rules.opens(opens) == opens
         assert rules.interval(AT) is None or rules.interval(AT) > 0
         assert rules.crawl_delay is None or 0 <= rules.crawl_delay < float("inf")
-        assert_bounded((rules.comments, rules.warnings, file.sitemaps), body, 20)
+        assert_bounded((rules.comments, rules.warnings), body, 20)
 
 
 def blocklist(body: bytes) -> None:

@@ -19,7 +19,6 @@ from walsh_scrapy.tools.report.report import build_report, choose_period
 
 NOW = 1_779_516_000.0  # 2026-05-23 06:00 UTC
 DAY = 86_400.0
-MONTH = 30 * DAY
 BEGUN = NOW - 3 * DAY
 GATES = "blocklist: not listed; robots: allowed"
 RULE = "Allow: /<b>feed</b>\u202e"
@@ -90,12 +89,11 @@ def entry_row(number, source, run, title, at):
     }
 
 
-def page_of(url, sources_file, options=None, **period):
+def page_of(url, sources_file, since=None):
     """The page about a state, by default about its last crawl."""
     with closing(State(url)) as state:
-        chosen = choose_period(state, NOW, MONTH, **period)
-        given = options or Options.from_settings(Settings())
-        return render(build_report(state, given, str(sources_file), chosen, NOW))
+        chosen, options = choose_period(state, NOW, since), Options.from_settings(Settings())
+        return render(build_report(state, options, str(sources_file), chosen, NOW))
 
 
 def write_state(url, count, hosts=1, *, over=True):

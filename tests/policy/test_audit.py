@@ -25,7 +25,7 @@ TERMS = RunTerms(0.0, None, RunFacts("", "", "", "", "host", "allow", "declared"
 
 
 def released(at, host="a.example"):
-    return LoggedAct(1, at, host, "release", 0.0, "")
+    return LoggedAct(at, host, "release")
 
 
 def kinds(*requests, acts=(), list_hosts=frozenset()):

@@ -69,7 +69,6 @@ from scrapy.utils.conf import build_component_list
 
 from walsh_scrapy.addon import Addon
 from walsh_scrapy.runtime.components import component_problems
-from walsh_scrapy.tools.report.figures import gates
 from walsh_scrapy.runtime.gates import ADVICE
 from walsh_scrapy.tools.summary import RequestCounts
 

@@ -31,8 +31,6 @@ from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.testing.simulation import simulate
 from walsh_scrapy.testing.web import Reply, Site, redirect
 from walsh_scrapy.tools.exits import CommandError
-from walsh_scrapy.tools.report.page import render
-from walsh_scrapy.tools.report.report import build_report, choose_period
 from walsh_scrapy.tools.why import account as accounts
 from walsh_scrapy.tools.why.letter import letter, record_of
 
@@ -149,13 +147,8 @@ def test_nothing_that_is_said_of_a_site_names_another_one(record_of_sites, host)
     """It comes from the site's own exchanges; only its redirects name others."""
     state, sources = record_of_sites
     account = give_account(state, options(), host, None, sources)
-    now, record = account.outlook.at, record_of(account)
-    period = choose_period(state, now, 30 * 365 * DAY, host=host)
-    pages = {
-        "letter": "\n".join(letter(account)),
-        "json": json.dumps(record),
-        "report": render(build_report(state, options(), "none.toml", period, now)),
-    }
+    record = record_of(account)
+    pages = {"letter": "\n".join(letter(account)), "json": json.dumps(record)}
     others = {site.host for site in SITES} - {host}
     for name, page in pages.items():
         assert not {other for other in others if re.search(rf"\b{other}\b", page)}, name
@@ -333,18 +326,6 @@ def test_each_source_of_a_host_says_when_it_is_due_or_why_it_is_not_asked_for(no
     _, text = outlook(state, "b.example", declared)
     assert "http://b.example/ not due before" in text, "it moved here"
     assert "a.example" not in text
-
-
-def test_a_page_about_a_host_names_no_source_that_moved_there(noon, tmp_path):
-    state, visited = noon
-    visited(FEED, fetched_at=NOON, failures=1, moved_to="http://b.example/", move_settled=True)
-    sources = tmp_path / "sources.txt"
-    sources.write_text(FEED)
-    for host, listed in (("a.example", [FEED]), ("b.example", [])):
-        period = choose_period(state, NOON, 30 * DAY, host=host)
-        report = build_report(state, options(), str(sources), period, NOON)
-        assert [trouble.row.record.url for trouble in report.troubles] == listed
-        assert listed or "a.example" not in render(report)
 
 
 def test_what_was_never_declared_says_so(noon, log):

@@ -33,15 +33,6 @@ class TimeSpan:
     run: int | None = None
 
 
-class DenialCount(NamedTuple):
-    """How many requests to a host a gate denied, for one reason."""
-
-    host: str
-    gate: str
-    reason: str
-    number: int
-
-
 class SeenEntry(NamedTuple):
     """An entry as the state has it: ``first_seen`` in epoch seconds, ``item`` as JSON."""
 
@@ -89,13 +80,6 @@ class Log(AuditRecord):
         found = _DENIAL.where(denials.c.host == host, *_within(span, denials.c.at))
         return list(self.each(LoggedDenial, found.order_by(denials.c.at, denials.c.id)))
 
-    def denial_counts(self, span: TimeSpan) -> list[DenialCount]:
-        """Return how often each gate denied requests in a span, by host and reason."""
-        kinds = (denials.c.host, denials.c.gate, denials.c.reason)
-        conditions = _within(span, denials.c.at, denials.c.run)
-        counted = select(*kinds, func.count()).where(*conditions).group_by(*kinds).order_by(*kinds)
-        return list(self.each(DenialCount, counted))
-
     def first_seen(self, span: TimeSpan) -> dict[str, list[float]]:
         """Return when the entries of a span were first seen, by their sources."""
         columns = (entries.c.source, entries.c.first_seen)
@@ -106,16 +90,9 @@ class Log(AuditRecord):
             seen.setdefault(source, []).append(first_seen)
         return seen
 
-    def newest(
-        self, span: TimeSpan, of_each: int, most: int, sources: Collection[str] | None = None
-    ) -> list[SeenEntry]:
-        """Return the newest entries of a span: some of each source, and at most ``most``.
-
-        ``sources`` are the URLs of the only sources to read; None for all.
-        """
-        conditions = [*_within(span, entries.c.first_seen, entries.c.run)]
-        if sources is not None:
-            conditions.append(entries.c.source.in_(sources))
+    def newest(self, span: TimeSpan, of_each: int, most: int) -> list[SeenEntry]:
+        """Return the newest entries of a span: some of each source, and at most ``most``."""
+        conditions = _within(span, entries.c.first_seen, entries.c.run)
         order = (entries.c.first_seen.desc(), entries.c.key)
         place = func.row_number().over(partition_by=entries.c.source, order_by=order)
         ranked = select(entries.c.key, place.label("place")).where(*conditions).subquery()

@@ -1,6 +1,6 @@
 """What an audit reads of the record: its rows, and the documents that decided.
 
-Times are epoch seconds. Each row has its columns in their order.
+Times are epoch seconds. Each row has columns in the order of its table.
 """
 
 from __future__ import annotations
@@ -99,14 +99,9 @@ class EntryRow(NamedTuple):
     """A row of `entries`."""
 
     key: str
-    page_key: str | None
-    own_key: str
-    title_key: str | None
-    source: str
     kind: str
     first_seen: float
     item: str  #: JSON
-    run: int | None
 
 
 class ReportedRun(NamedTuple):
@@ -121,12 +116,9 @@ class ReportedRun(NamedTuple):
 class LoggedAct(NamedTuple):
     """A row of `acts`: what the operator did to a host (decision 31)."""
 
-    id: int
     at: float
     host: str
     act: str
-    seconds: float
-    reason: str
 
 
 class Bot(NamedTuple):

@@ -1,4 +1,4 @@
-"""The figures of a period: new entries by source and day; requests, pauses, responses and gates."""
+"""The figures of a period: new entries by source and day; requests, pauses and responses."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from walsh_scrapy.policy.audit.pauses import JudgedRequest
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import cut
-from walsh_scrapy.runtime.gates import gate_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from walsh_scrapy.policy.audit.pauses import Pause, PauseJudge
     from walsh_scrapy.policy.audit.record import LoggedRequest
-    from walsh_scrapy.state.log import DenialCount, SeenEntry
+    from walsh_scrapy.state.log import SeenEntry
 
 #: Headlines of one source, and of all sources together.
 OF_EACH: Final = 8
@@ -124,17 +123,15 @@ def item_of(text: str) -> Mapping[str, object]:
 
 #: The kinds of responses, in the order of the page.
 KINDS: Final = {
-    "full": "200 to 299: a document",
+    "full": "2xx: a document",
     "unchanged": "304: unchanged",
-    "redirect": "other 3xx: a redirect",
-    "refused": "429 and 503: asked to wait",
-    "client": "other 4xx: not there, or not for us",
-    "server": "other 5xx: the server failed",
+    "redirect": "3xx: a redirect",
+    "refused": "429 or 503: wait",
+    "client": "4xx: not for us",
+    "server": "5xx: it failed",
     "none": "no response",
-    "open": "sent, end unknown",
+    "open": "end unknown",
 }
-_MOST_ANSWERS: Final = 8
-_LONGEST_ANSWER: Final = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,15 +155,6 @@ class HostLine:
     def short(self) -> int:
         """How many pauses were shorter than asked for."""
         return sum(each.pause.is_breach for each in self.sent)
-
-    def listed(self, most: int) -> list[JudgedRequest]:
-        """Return the last requests, and before them the last ones that came too soon.
-
-        There are at most ``most`` of each.
-        """
-        start = max(0, len(self.sent) - most)
-        early = [each for each in self.sent[:start] if each.pause.is_breach]
-        return [*early[-most:], *self.sent[start:]]
 
     def _pauses(self) -> Iterable[Pause]:
         return (each.pause for each in self.sent if each.pause.kept is not None)
@@ -196,32 +184,6 @@ def smallest(lines: Sequence[HostLine]) -> HostLine | None:
     return min(paused, key=lambda line: line.smallest.kept or 0.0, default=None)  # type: ignore[union-attr]
 
 
-class Share(NamedTuple):
-    """One kind of response and how many there were."""
-
-    kind: str  #: a key of KINDS
-    number: int
-    percent: float
-
-
-@dataclass(frozen=True, slots=True)
-class Answers:
-    """What a gate said, and how often; the most frequent first."""
-
-    total: int
-    listed: Sequence[tuple[str, int]]
-    more: int  #: answers that are not listed
-
-
-@dataclass(frozen=True, slots=True)
-class GateCounts:
-    """What one gate said of requests: of those that were sent, and of those that it denied."""
-
-    name: str
-    passed: Answers
-    denied: Answers
-
-
 def kind_of(sent: LoggedRequest) -> str:
     """Return the kind of the response to a request, a key of KINDS."""
     status = sent.status
@@ -234,34 +196,7 @@ def kind_of(sent: LoggedRequest) -> str:
     return {2: "full", 3: "redirect", 4: "client", 5: "server"}.get(status // 100, "none")
 
 
-def shares(records: Sequence[LoggedRequest]) -> list[Share]:
+def answers(records: Iterable[LoggedRequest]) -> dict[str, int]:
     """Return how many responses of each kind there were, without kinds that did not come."""
     counts = Counter(kind_of(record) for record in records)
-    total = len(records)
-    return [
-        Share(kind, counts[kind], 100.0 * counts[kind] / total) for kind in KINDS if counts[kind]
-    ]
-
-
-def gates(records: Iterable[LoggedRequest], denials: Iterable[DenialCount]) -> list[GateCounts]:
-    """Return what each gate said: of the requests that were sent, and of those that it denied."""
-    passed: dict[str, Counter[str]] = {}
-    for record in records:
-        for answer in filter(None, record.gates.split("; ")):
-            gate, _, said = answer.partition(": ")
-            passed.setdefault(gate, Counter())[cut(said, _LONGEST_ANSWER)] += 1
-    denied: dict[str, Counter[str]] = {}
-    for denial in denials:
-        reasons = denied.setdefault(denial.gate, Counter())
-        reasons[cut(denial.reason, _LONGEST_ANSWER)] += denial.number
-    return [
-        GateCounts(name, _answers(passed.get(name)), _answers(denied.get(name)))
-        for name in gate_names([*passed, *denied])
-        if name in passed or name in denied
-    ]
-
-
-def _answers(said: Counter[str] | None) -> Answers:
-    said = said or Counter()
-    listed = said.most_common(_MOST_ANSWERS)
-    return Answers(said.total(), listed, len(said) - len(listed))
+    return {kind: counts[kind] for kind in KINDS if counts[kind]}

@@ -13,18 +13,14 @@ from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.sources import SourcesError, load_sources
 from walsh_scrapy.state.log import TimeSpan
 from walsh_scrapy.tools import hosts
-from walsh_scrapy.tools.exits import CommandError
 from walsh_scrapy.tools.report.figures import (
     MOST,
     OF_EACH,
-    GateCounts,
     HostLine,
     News,
-    Share,
+    answers,
     build_news,
-    gates,
     host_lines,
-    shares,
 )
 from walsh_scrapy.tools.sources import overview
 from walsh_scrapy.tools.status.facts import ENDED_EARLY
@@ -32,13 +28,13 @@ from walsh_scrapy.tools.status.findings import judge_clock
 from walsh_scrapy.tools.troubles import Trouble, find_troubles
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from walsh_scrapy.options import Options
     from walsh_scrapy.policy.audit.record import LoggedRequest
     from walsh_scrapy.sources import Source
     from walsh_scrapy.state import State
-    from walsh_scrapy.state.log import DenialCount, Log
+    from walsh_scrapy.state.log import Log
     from walsh_scrapy.state.runs import RunRecord
     from walsh_scrapy.tools.hosts import HostRow
     from walsh_scrapy.tools.status.findings import Finding
@@ -66,7 +62,6 @@ class Period:
     span: TimeSpan
     runs: Sequence[RunRecord]  #: the newest first
     words: str  #: the same for the page's heading
-    host: str | None = None  #: the name under which the ledger paces it
 
     def includes(self, record: LoggedRequest) -> bool:
         """Return True if a request is a part of the report."""
@@ -77,43 +72,18 @@ class Period:
         return record.run == run if run is not None else is_in_time
 
 
-def choose_period(
-    state: State,
-    now: float,
-    log_seconds: float,
-    *,
-    run: int | None = None,
-    since: float | None = None,
-    host: str | None = None,
-) -> Period:
-    """Return the period that the options of a call mean; times are in epoch seconds.
-
-    Without a run or a moment that is the last crawl, or, for one host, all that the log has, which
-    is ``log_seconds``. Raises CommandError for a run that the state does not have.
-    """
+def choose_period(state: State, now: float, since: float | None = None) -> Period:
+    """Return the time since a moment, or that of the last crawl; times are in epoch seconds."""
     until = now + CLOCK_SKEW  # what is later was written by a wrong clock
-    if run is None and since is None and host is not None:
-        since = now - log_seconds
     if since is not None:
         runs = state.runs.latest(MOST_RUNS, since, until)
-        return Period(
-            span=TimeSpan(since=since), runs=runs, words=f"Since {format_moment(since)}", host=host
-        )
-    last = state.runs.latest(1, until=until, only_crawls=True)
-    chosen = state.runs.find(run) if run is not None else next(iter(last), None)
-    if chosen is None and run is not None:
-        raise CommandError(f"there is no run {run} in the state; {_known(state)}")
-    if chosen is None:
-        return Period(span=TimeSpan(since=now), runs=(), words="No crawl is recorded", host=host)
-    span = TimeSpan(since=chosen.begun, until=chosen.ended, run=chosen.id)
-    command = f" by `scrapy {chosen.command}`" if chosen.command else ""
-    words = f"Run {chosen.id} of {chosen.spider}{command}, {format_moment(chosen.begun)}"
-    return Period(span=span, runs=(chosen,), words=words, host=host)
-
-
-def _known(state: State) -> str:
-    last = next(iter(state.runs.latest(1)), None)
-    return f"the last one is run {last.id}" if last else "it has no run yet"
+        return Period(span=TimeSpan(since=since), runs=runs, words=f"Since {format_moment(since)}")
+    last = next(iter(state.runs.latest(1, until=until, only_crawls=True)), None)
+    if last is None:
+        return Period(span=TimeSpan(since=now), runs=(), words="No crawl is recorded")
+    span = TimeSpan(since=last.begun, until=last.ended, run=last.id)
+    words = f"Run {last.id} of {last.spider}, {format_moment(last.begun)}"
+    return Period(span=span, runs=(last,), words=words)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,8 +99,7 @@ class Report:
     resting: Sequence[HostRow]
     requests: int
     is_cut: bool  #: the log has more requests, which were sent before these
-    shares: Sequence[Share]
-    gates: Sequence[GateCounts]
+    answers: Mapping[str, int]  #: responses by kind, in the order of the page
     lines: Sequence[HostLine]
     log_days: int  #: for which requests and denials are kept
 
@@ -143,22 +112,15 @@ def build_report(
     If the sources file cannot be read, the report has no sources and says why. Raises StateError.
     """
     sources, unread = _sources(sources_file)
-    found = overview.build_overview(sources, state, options, now)
-    # A page about one host names no site that moved there (decision 36).
-    rows = [
-        row
-        for row in found.by_urgency()
-        if period.host in (None, options.pace_by.unit(row.record.url))
-    ]
+    rows = list(overview.build_overview(sources, state, options, now).by_urgency())
     with state.log() as log:
         records, is_cut = _requests(log, period)
         judge = PauseJudge(log.basis(log.bounds(now)))
         lines = host_lines(records, judge, period.includes)
-        news = _news(log, period, options, sources)
-        denied = _denials(log, period, options)
+        news = _news(log, period, sources)
     troubles = find_troubles(rows)
     included = [record for record in records if period.includes(record)]
-    resting = [row for row in hosts.build_overview(state) if period.host in (None, row.host)]
+    resting = hosts.build_overview(state)
     return Report(
         made_at=now,
         period=period,
@@ -171,8 +133,7 @@ def build_report(
         resting=resting,
         requests=len(included),
         is_cut=is_cut,
-        shares=shares(included),
-        gates=gates(included, denied),
+        answers=answers(included),
         lines=lines,
         log_days=options.log_days,
     )
@@ -180,10 +141,10 @@ def build_report(
 
 def _requests(log: Log, period: Period) -> tuple[list[LoggedRequest], bool]:
     """Return the requests of a period and those before, and whether the log has more of them."""
-    sent = log.requests(period.span, period.host, MOST_READ)
+    sent = log.requests(period.span, most=MOST_READ)
     is_cut = len(sent) == MOST_READ
     # The pause before the first request of a period counts too, unless that request is cut off.
-    before = [] if is_cut else log.requests_before(period.span.since, period.host)
+    before = [] if is_cut else log.requests_before(period.span.since)
     by_host = sorted([*before, *sent], key=lambda each: (each.host, each.sent_at, each.id))
     return by_host, is_cut
 
@@ -195,24 +156,10 @@ def _sources(file: str) -> tuple[Sequence[Source], str]:
         return (), str(error)
 
 
-def _denials(log: Log, period: Period, options: Options) -> list[DenialCount]:
-    """Return what gates denied. Denials name the host; a period may name its domain."""
-    return [
-        denial
-        for denial in log.denial_counts(period.span)
-        if period.host in (None, options.pace_by.unit_of(denial.host))
-    ]
-
-
-def _news(log: Log, period: Period, options: Options, sources: Sequence[Source]) -> News:
-    moments = log.first_seen(period.span)
-    if period.host is not None:
-        unit = options.pace_by.unit
-        moments = {url: seen for url, seen in moments.items() if unit(url) == period.host}
-    only = None if period.host is None else tuple(moments)
-    newest = log.newest(period.span, OF_EACH, MOST, only)
+def _news(log: Log, period: Period, sources: Sequence[Source]) -> News:
+    newest = log.newest(period.span, OF_EACH, MOST)
     names = {source.url: source.name for source in sources if source.name}
-    return build_news(moments, newest, names)
+    return build_news(log.first_seen(period.span), newest, names)
 
 
 class Need(NamedTuple):
