@@ -9,11 +9,12 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import select
 
+from tests.helpers.records import entry_of
 from walsh_scrapy.policy.audit.declared import Declared, part_of
 from walsh_scrapy.policy.freshness import CLOCK_SKEW, LONGEST_REVISIT, NEVER
 from walsh_scrapy.policy.urls import host_of, url_key
-from walsh_scrapy.sources import Source, SourcesError, load_sources, newblocks
-from walsh_scrapy.state import declaration
+from walsh_scrapy.sources import Source, SourcesError, load_sources
+from walsh_scrapy.state import declaration, sync
 from walsh_scrapy.state.agenda import FIRST, Rule, Terms
 from walsh_scrapy.state.declared import DeclaredSources, Selection, facts_of, row_of_source
 from walsh_scrapy.state.declaredfile import DeclaredFile
@@ -64,15 +65,15 @@ EDITS = {
     "no-longer-twice": (A + B + AGAIN, A + B, (0, 1, 0)),
     "both-removed": (A + AGAIN, B, (1, 0, 1)),
     "the-other-spelling-stays": (A + AGAIN, AGAIN + B, (1, 1, 0)),
-    "no-blocks": (A, 'source = ["http://a.example/feed"]', (0, 0, 0)),
+    "a-list": (A, 'source = ["http://a.example/feed"]', (0, 0, 0)),
     "a-string-of-several-lines": (A, f'{B}name = """\n{C}"""\n', (1, 0, 1)),
 }
 
 
-@pytest.mark.parametrize("most_new", [newblocks._MOST_NEW, 0])
-def test_an_edit_is_synced_as_the_file_is_read(monkeypatch, state, tmp_path, caplog, most_new):
-    """As a whole too, which is what a file that has changed much gets."""
-    monkeypatch.setattr(newblocks, "_MOST_NEW", most_new)
+@pytest.mark.parametrize("at_once", [sync.WRITTEN_AT_ONCE, 1])
+def test_an_edit_is_synced_as_the_file_is_read(monkeypatch, state, tmp_path, caplog, at_once):
+    """Also if the declarations of one source are far from each other."""
+    monkeypatch.setattr(sync, "WRITTEN_AT_ONCE", at_once)
 
     def warned(act):
         caplog.clear()
@@ -90,6 +91,21 @@ def test_an_edit_is_synced_as_the_file_is_read(monkeypatch, state, tmp_path, cap
         again, repeated = warned(lambda file=file: state.sync(file, NOW))
         assert again.changes is None, name
         assert warnings == expected == repeated, "each run says it"
+
+
+def test_what_stays_in_its_order_is_not_written_again(synced, rows):
+    def positions():
+        found = rows(select(declared.c.url, declared.c.position))
+        return {url.split("/")[2][0]: position for url, position in found}
+
+    synced(A + B)
+    before = positions()
+    new = [f'[[source]]\nurl = "http://{name}.example/feed"\n' for name in "xyz"]
+    synced(new[0] + A + C + B)
+    synced(new[1] + new[0] + A + new[2] + C + B)
+    after = positions()
+    assert sorted(after, key=after.get) == [*"yxazcb"]
+    assert before == {name: after[name] for name in before}
 
 
 def test_a_file_that_is_wrong_or_empty_loses_nothing(state, file, synced):
@@ -172,7 +188,7 @@ def test_the_rule_in_sql_is_that_of_a_record_and_never_later(state, database):
     rows = []
     for number, (record, every) in enumerate(records):
         row = row_of_source(url_key(record.url), Source(record.url)) | {"every": every}
-        place = {"file": 1, "position": float(number), "hash": None}
+        place = {"file": 1, "position": float(number)}
         rows.append(row | facts_of(record, record.url, host_of) | place)
     with database.write() as connection:
         upsert_each(connection, declared, rows)
@@ -229,6 +245,39 @@ def test_a_new_spelling_keeps_the_record(state, synced):
     number = synced(A.replace("/feed", "/feed/") + B).id
     assert [*state.sources.urls()] == ["http://a.example/feed/"]
     assert state.agenda(Selection(number, "feed"), TERMS).hosts()[1].due == 1
+
+
+def test_a_source_that_is_declared_where_it_moved_keeps_its_record(state, synced, tmp_path):
+    """Else it would be asked for again within a day, and its entries would be new once more."""
+    url, to = "http://a.example/feed", "http://b.example/feed"
+    moved = SourceRecord(
+        url=url, kind="feed", fetched_at=NOW, due_at=NOW + DAY, etag=b'"1"', moved_to=to,
+        moved_since=NOW - 9 * DAY, move_settled=True,
+    )  # fmt: skip
+    state.sources.commit(moved, [entry_of(url)])
+    synced(A)
+    other = tmp_path / "other.toml"
+    other.write_text(B)
+    state.sync(other, NOW)
+    assert [*state.sources.urls()] == [url], "one file declares it where it was"
+    number = synced(B + C).id
+    record = state.sources.find(to)
+    assert (record.etag, record.move, state.sources.find(url)) == (b'"1"', None, None)
+    assert {each: count for each, (count, _) in state.sources.entry_totals().items()} == {to: 1}
+    assert state.agenda(Selection(number, "feed"), TERMS).hosts()[1].due == 1, "that is c.example"
+
+
+@pytest.mark.parametrize(
+    "unlike",
+    [{"move_settled": False}, {"move_failing_since": NOW}, {"moved_to": "http://z.example/"}],
+)
+def test_the_record_of_a_source_that_moved_elsewhere_or_not_for_good_stays(state, synced, unlike):
+    url = "http://a.example/feed"
+    move = {"moved_to": "http://b.example/feed", "moved_since": NOW, "move_settled": True} | unlike
+    state.sources.commit(SourceRecord(url=url, kind="feed", fetched_at=NOW, due_at=NOW, **move))
+    synced(A)
+    synced(B)
+    assert [*state.sources.urls()] == [url]
 
 
 def test_the_sources_of_a_host_are_read_page_by_page(state, synced):

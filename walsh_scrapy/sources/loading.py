@@ -29,8 +29,7 @@ _log = logging.getLogger(__name__)
 class Declaration(NamedTuple):
     """One source, and where the file declares it."""
 
-    number: int  #: of its line, entry or outline, from 1
-    place: str  #: the same for messages
+    place: str  #: "line 3", "entry 3" or "outline 3"
     source: Source
 
 
@@ -119,7 +118,7 @@ def _check(contents: Contents, wrong: list[str]) -> Iterator[Declaration]:
     """
     for raw in contents.sources:
         try:
-            yield Declaration(raw.number, raw.place, source_of(raw))
+            yield Declaration(raw.place, source_of(raw))
         except SourcesError as error:
             if not contents.is_exported:
                 raise
@@ -130,7 +129,7 @@ def _merge_all(found: Iterable[Declaration]) -> tuple[tuple[Source, ...], list[s
     """Return each target once, and the places of its further declarations."""
     kept: dict[str, Source] = {}
     repeated: list[str] = []
-    for _number, place, source in found:
+    for place, source in found:
         key = canonical_url(source.url)
         if key in kept:
             repeated.append(place)

@@ -20,14 +20,9 @@ _LINE_END: Final = re.compile(r"\r\n|\r|\n")
 
 
 class RawSource(NamedTuple):
-    """One source as its file has it, unchecked.
+    """One source as its file has it, unchecked."""
 
-    `number` is that of its line, entry or outline in the file, from 1; `place` is the same for
-    messages, "line 3" or "entry 3".
-    """
-
-    number: int
-    place: str
+    place: str  #: "line 3", "entry 3" or "outline 3"
     value: Any
     page: str | None = None  #: the web page it belongs to
     folders: tuple[str, ...] = ()  #: of a feed reader, the outermost first
@@ -99,7 +94,6 @@ def _subscription(outline: "Outline") -> RawSource:
     name = outline.name
     kind = "llms" if outline.kind == "llms" else "feed"
     return RawSource(
-        outline.number,
         f"outline {outline.number}" + (f" ({name[:40]!r})" if name else ""),
         {
             "url": outline.url,
@@ -119,7 +113,7 @@ def _lines(text: str) -> Iterator[RawSource]:
         if url := _COMMENT.sub("", line).strip():
             if len(url.split()) > 1:
                 raise UnreadableSources(f"line {number}: one URL a line; a comment begins with #")
-            yield RawSource(number, f"line {number}", {"url": url})
+            yield RawSource(f"line {number}", {"url": url})
 
 
 def _entries(document: dict[str, Any], notation: str) -> Iterator[RawSource]:
@@ -133,7 +127,7 @@ def _entries(document: dict[str, Any], notation: str) -> Iterator[RawSource]:
         )
     for number, value in enumerate(listed, 1):
         table = {"url": value} if isinstance(value, str) else value
-        yield RawSource(number, f"entry {number}", table)
+        yield RawSource(f"entry {number}", table)
 
 
 def text_of(body: bytes) -> str:

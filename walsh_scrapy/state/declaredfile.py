@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from sqlalchemy import and_, delete, not_, select, update
+from sqlalchemy import and_, delete, exists, not_, select, update
 
-from walsh_scrapy.policy.urls import host_of
+from walsh_scrapy.policy.urls import host_of, url_key
 from walsh_scrapy.policy.wording import storable
-from walsh_scrapy.sources.newblocks import NewSource
 from walsh_scrapy.state.declared import SOURCE, facts_of, row_of_source, source_of
 from walsh_scrapy.state.pruning import ROWS_AT_ONCE
 from walsh_scrapy.state.rows import insert_if_new, record_of, upsert_each
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from walsh_scrapy.sources import Source
-    from walsh_scrapy.state.connection import Connection, Values
+    from walsh_scrapy.state.connection import Connection
     from walsh_scrapy.state.database import Database
     from walsh_scrapy.state.sources import SourceStore
 
@@ -34,7 +33,25 @@ WRITTEN_AT_ONCE: Final = 5000
 KEEP_SECONDS: Final = 90 * 86_400.0
 #: Seconds after which it is noted again that a file is read.
 _NOTED: Final = 86_400.0
+#: From the position of a source to that of a new one behind it.
+_STEP: Final = 2.0**-20
 _C: Final = declared.c
+
+
+#: What moved for good, and is declared no more.
+_MOVED: Final = select(sources.c.url, sources.c.moved_to).where(
+    sources.c.move_settled,
+    sources.c.move_failing_since.is_(None),
+    not_(exists().where(_C.url_key == sources.c.url_key)),
+)
+
+
+class NewSource(NamedTuple):
+    """A source as the file declares it."""
+
+    key: int  #: `url_key` of its URL
+    source: Source
+    position: float | None = None  #: among the sources of the file; None until it is written
 
 
 class FileRow(NamedTuple):
@@ -70,6 +87,7 @@ class DeclaredFile:
         self._now = now
         self._number: int | None = None  # once its sources are being written
         self.is_first = False  #: whether the state had no source of it then
+        self._last = 0.0  # the position of the last source that was written
 
     def row(self) -> FileRow | None:
         """Return its row, None if it was never read, and note that it is read now.
@@ -102,28 +120,47 @@ class DeclaredFile:
             raise RuntimeError(f"{self._path} was forgotten while it was read")
         return row
 
-    def write(self, news: Sequence[NewSource], unit: Callable[[str], str]) -> tuple[int, int]:
-        """Write sources, and return how many of them are new, and how many others changed.
+    def write(
+        self, news: Sequence[NewSource], unit: Callable[[str], str], *, anew: bool
+    ) -> tuple[list[int], list[int]]:
+        """Write the next sources; return the keys of new ones, and of others that changed.
 
-        ``unit`` returns the name by which a URL is paced. Records whose URL has a new spelling in
-        the file are renamed.
+        What is written as it is stays so, unless all is written ``anew``. ``unit`` returns the name
+        by which a URL is paced. Records whose URL has a new spelling in the file are renamed.
         """
         number = self.begin()
-        new = changed = 0
-        for some in _parts(news):
-            with self._database.write() as connection:
-                known = self._known_sources(connection, [each.key for each in some])
-                records = _records(connection, {each.key: each.source.url for each in some})
-                rows = [_row_of(number, each, records.get(each.key), unit) for each in some]
+        with self._database.write() as connection:
+            known = self._known_sources(connection, [each.key for each in news])
+            others = [
+                each
+                for each in (self._placed(new, known) for new in news)
+                if anew or known.get(each.key) != (each.source, each.position)
+            ]
+            records = _records(connection, {each.key: each.source.url for each in others})
+            if others:
+                rows = [_row_of(number, each, records.get(each.key), unit) for each in others]
                 upsert_each(connection, declared, rows)
-            urls = (
-                (records[each.key].url, each.source.url) for each in some if each.key in records
-            )
-            if spellings := {old: url for old, url in urls if old != url}:
-                self._records.rename(spellings)
-            new += sum(1 for each in some if each.key not in known)
-            changed += sum(1 for each in some if known.get(each.key, each.source) != each.source)
+        urls = ((records[each.key].url, each.source.url) for each in others if each.key in records)
+        if spellings := {old: url for old, url in urls if old != url}:
+            self._records.rename(spellings)
+        new = [each.key for each in others if each.key not in known]
+        changed = [
+            each.key for each in others if each.key in known and known[each.key][0] != each.source
+        ]
         return new, changed
+
+    def _placed(self, new: NewSource, known: Mapping[int, tuple[Source, float]]) -> NewSource:
+        """Give a source its position: the known one if that is behind the last, so that few change.
+
+        Steps are small, so that what follows can keep its own.
+        """
+        if new.position is not None:
+            return new
+        _, position = known.get(new.key, (None, 0.0))
+        if position <= self._last:
+            position = self._last + (1.0 if self.is_first else _STEP)
+        self._last = position
+        return new._replace(position=position)
 
     def remove(self, keys: Sequence[int]) -> None:
         """Remove the sources with these keys."""
@@ -132,39 +169,34 @@ class DeclaredFile:
             with self._database.write() as connection:
                 connection.run(delete(declared).where(_C.file == number, _C.url_key.in_(some)))
 
+    def follow_moves(self) -> None:
+        """Let the record of a source that moved follow to where the file declares it now.
+
+        No file declares it where it was, so the operator has written the new address.
+        """
+        with self._database.read() as connection:
+            moved = connection.all(_MOVED)
+        for url, to in moved:
+            key = url_key(to)
+            here = select(_C.url).where(_C.file == self._number, _C.url_key == key)
+            is_known = select(sources.c.url).where(sources.c.url_key == key)
+            with self._database.read() as connection:
+                now = connection.scalar(here.where(not_(is_known.exists())))
+            if now is not None:
+                self._records.rename({url: now})
+
     def find(self, key: int) -> NewSource:
         """Return a source that was written."""
         row = select(_C.position, *SOURCE).where(_C.file == self._number, _C.url_key == key)
         with self._database.read() as connection:
             (position, *values), *_ = connection.all(row)
-        return NewSource(key, source_of(*values), None, "", position)
+        return NewSource(key, source_of(*values), position)
 
     def keys(self) -> Iterator[int]:
         """Yield the keys of all sources."""
         rows = select(_C.url_key).where(_C.file == self._number)
         with self._database.snapshot() as connection:
             yield from (key for (key,) in connection.stream(rows))
-
-    def blocks(self, number: int) -> Iterator[Values]:
-        """Yield hash, key and position of each source that has one block, by their hashes."""
-        rows = select(_C.hash, _C.url_key, _C.position)
-        known = rows.where(_C.file == number, _C.hash.is_not(None)).order_by(_C.hash)
-        with self._database.snapshot() as connection:
-            yield from connection.stream(known)
-
-    def merged(self, number: int) -> list[int]:
-        """Return the keys of the sources that several blocks declare."""
-        several = select(_C.url_key).where(_C.file == number, _C.hash.is_(None))
-        with self._database.read() as connection:
-            return connection.scalars(several)
-
-    def hashes(self, number: int, keys: Sequence[int]) -> Iterator[tuple[int, int | None]]:
-        """Yield key and hash of each of these sources that is known."""
-        for some in _parts(keys):
-            found = select(_C.url_key, _C.hash).where(_C.file == number, _C.url_key.in_(some))
-            with self._database.read() as connection:
-                rows = connection.all(found)
-            yield from ((key, hash_) for key, hash_ in rows)
 
     def pauses(self) -> dict[str, float]:
         """Return the longest pause of each declared host, in seconds."""
@@ -184,12 +216,15 @@ class DeclaredFile:
         with self._database.write() as connection:
             connection.run(update(files).where(self._is_this).values(values))
 
-    def _known_sources(self, connection: Connection, keys: Sequence[int]) -> dict[int, Source]:
-        """Return by their keys those of the sources that were written before."""
+    def _known_sources(
+        self, connection: Connection, keys: Sequence[int]
+    ) -> dict[int, tuple[Source, float]]:
+        """Return by their keys those of the sources that were written before, with positions."""
         if self.is_first:
             return {}
-        before = select(_C.url_key, *SOURCE).where(_C.file == self._number, _C.url_key.in_(keys))
-        return {key: source_of(*row) for key, *row in connection.all(before)}
+        before = select(_C.url_key, _C.position, *SOURCE)
+        mine = before.where(_C.file == self._number, _C.url_key.in_(keys))
+        return {key: (source_of(*row), at) for key, at, *row in connection.all(mine)}
 
 
 class OldFiles:
@@ -232,7 +267,6 @@ def _row_of(
     return {
         "file": number,
         "position": new.position,
-        "hash": new.hash,
         **row_of_source(new.key, new.source),
         **facts_of(known, new.source.url, unit),
     }

@@ -1,8 +1,7 @@
 """The sync: the state learns what a sources file declares, when the file has changed (decision 40).
 
     file unchanged (time and size, else SHA-256) -> nothing is read
-    file of blocks -> the new blocks are read; what is known of the others stays
-    any other file, and one that has changed much -> all of it is read
+    file changed -> it is read once, what differs is written, and what it has no more is removed
 
 A file that is wrong is refused, and what was known of it stays. All is written in small
 transactions. A sync that breaks off is done again by the next one.
@@ -20,24 +19,22 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from walsh_scrapy.policy.urls import host_of, url_key
 from walsh_scrapy.policy.wording import count_of
-from walsh_scrapy.sources.blocks import hash_of, split
-from walsh_scrapy.sources.loading import read_sources, repetitions, warn
-from walsh_scrapy.sources.newblocks import (
-    KnownBlocks,
-    Merger,
-    NewSource,
-    TooMuchError,
-    new_sources,
+from walsh_scrapy.sources.loading import (
+    Declaration,
+    merged,
+    read_sources,
+    repetitions,
+    warn,
 )
+from walsh_scrapy.sources.stream import stream
 from walsh_scrapy.state.declaration import DeclarationCopies
 from walsh_scrapy.state.declared import paced_by
-from walsh_scrapy.state.declaredfile import WRITTEN_AT_ONCE, DeclaredFile, FileRow
+from walsh_scrapy.state.declaredfile import WRITTEN_AT_ONCE, DeclaredFile, FileRow, NewSource
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
     from os import stat_result
 
-    from walsh_scrapy.sources import Source
     from walsh_scrapy.state.database import Database
     from walsh_scrapy.state.sources import SourceStore
 
@@ -52,13 +49,13 @@ _YOUNG: Final = 2_000_000_000
 class Changes(NamedTuple):
     """How many sources a sync found new, changed and removed.
 
-    ``keys`` are those of their URLs; None if all of the file was written anew.
+    ``keys`` are those of their URLs; None if nothing was known of the file.
     """
 
     new: int
     changed: int
     removed: int
-    keys: frozenset[int] | None = None
+    keys: Collection[int] | None = None
 
 
 class SyncedFile(NamedTuple):
@@ -124,7 +121,7 @@ class Sync:
         changes = None
         if known is None or (known.sha256, known.pace_by) != (digest, pace_by):
             is_edit = known is not None and known.pace_by == pace_by
-            changes, warnings = self._edited(known.id) if known and is_edit else self._anew()
+            changes, warnings = self._read(anew=not is_edit)
             kept = DeclarationCopies(self._database, self._rows.begin(), self._now)
             values["warnings"] = json.dumps(warnings)
             values["pauses"] = json.dumps(self._rows.pauses())
@@ -139,79 +136,48 @@ class Sync:
             read_sources(self._file)
             raise
 
-    def _edited(self, number: int) -> tuple[Changes, list[str]]:
-        """Read the new blocks alone. Return what was changed, and what is to be warned of.
-
-        A source that several blocks declare has no hash, so all of them are new.
-        """
+    def _read(self, *, anew: bool) -> tuple[Changes, list[str]]:
+        """Read the file. Return what was changed, and what is to be warned of."""
         try:
-            known, merger = self._new_blocks(number)
-        except (TooMuchError, ValueError):
-            return self._anew()  # which says what is wrong, if anything is
-        if not merger.kept and not known.has_found_any:
-            return self._anew()
-        gone = (*known.removed, *self._rows.merged(number))
-        removed = [key for key in gone if key not in merger.kept]
-        new, changed = self._rows.write(list(merger.kept.values()), self._unit)
-        self._rows.remove(removed)
-        keys = frozenset((*merger.kept, *removed))
-        return Changes(new, changed, len(removed), keys), repetitions(merger.repeated)
-
-    def _new_blocks(self, number: int) -> tuple[KnownBlocks, Merger]:
-        """Return what is known of the file's blocks, and the sources of the others.
-
-        A known block that declares a source of a new one is read as well.
-        """
-        without: set[int] = set()
-        while True:
-            known = KnownBlocks(self._rows.blocks(number), without)
-            merger = Merger(new_sources(self._file, known))
-            found = self._rows.hashes(number, sorted(merger.kept))
-            clashing = {key for key, hash_ in found if known.has_found(hash_)}
-            if not clashing:
-                return known, merger
-            without |= clashing
-
-    def _anew(self) -> tuple[Changes, list[str]]:
-        """Read all of the file. Return what was changed, and what is to be warned of."""
-        try:
-            if (blocks := split(self._file)) is not None:
-                read = (
-                    (block.read(self._file).source, block.hash, block.place) for block in blocks
-                )
-                return self._written(read)
+            if (found := stream(self._file)) is not None:
+                return self._written(found, anew=anew)
         except ValueError:  # it has to be read as a whole, if it can be read
             logger.debug("%s is read as a whole", self._file)
         kept, warnings = read_sources(self._file)
-        changes, _ = self._written((source, hash_of(repr(source)), "") for source in kept)
+        changes, _ = self._written((Declaration("", source) for source in kept), anew=anew)
         return changes, warnings
 
-    def _written(self, found: Iterable[tuple[Source, int, str]]) -> tuple[Changes, list[str]]:
-        """Write all sources of the file, and remove all others of it."""
-        news = (
-            NewSource(url_key(source.url), source, hash_, place, float(position))
-            for position, (source, hash_, place) in enumerate(found, 1)
-        )
-        keys, repeated = set[int](), list[str]()
-        new = changed = 0
-        while some := list(islice(news, WRITTEN_AT_ONCE)):
-            merger = Merger()
-            for each in some:
-                if each.key in keys and each.key not in merger.kept:
-                    merger.kept[each.key] = self._rows.find(each.key)
-                merger.add(each)
-            repeated += merger.repeated
-            keys.update(merger.kept)
-            counts = self._rows.write(list(merger.kept.values()), self._unit)
-            new, changed = new + counts[0], changed + counts[1]
+    def _written(self, found: Iterable[Declaration], *, anew: bool) -> tuple[Changes, list[str]]:
+        """Write the sources of the file, and remove all others of it."""
+        keys, new, changed = set[int](), set[int](), set[int]()
+        repeated: list[str] = []
+        found = iter(found)
+        while some := list(islice(found, WRITTEN_AT_ONCE)):
+            kept: dict[int, NewSource] = {}
+            for place, source in some:
+                key = url_key(source.url)
+                first = kept.get(key) or (self._rows.find(key) if key in keys else None)
+                if first is None:
+                    kept[key] = NewSource(key, source)
+                else:
+                    repeated.append(place)
+                    kept[key] = first._replace(source=merged(first.source, source))
+            keys.update(kept)
+            written = self._rows.write(list(kept.values()), self._unit, anew=anew)
+            if not self._rows.is_first:  # then all are new
+                new.update(written[0])
+                changed.update(written[1])
             self._tell(len(keys))
         if not keys:
             read_sources(self._file)  # which raises: it declares nothing
         removed = [key for key in self._rows.keys() if key not in keys]  # noqa: SIM118 - no dict
         self._rows.remove(removed)
-        if self._rows.is_first:  # a source may be written twice: its blocks are far from each other
-            new = len(keys)
-        return Changes(new, changed, len(removed)), repetitions(repeated)
+        if new or self._rows.is_first:
+            self._rows.follow_moves()
+        changes = Changes(len(new), len(changed - new), len(removed), {*new, *changed, *removed})
+        if self._rows.is_first:
+            changes = Changes(len(keys), 0, 0)
+        return changes, repetitions(repeated)
 
     def _tell(self, done: int) -> None:
         if time.monotonic() >= self._next_line:

@@ -98,8 +98,6 @@ declared = Table(
     Column("kind", String(16), nullable=False),
     # Its place among the sources of the file.
     Column("position", Double, nullable=False),
-    # Of the block that declares it; empty if there are several, whose values are merged.
-    Column("hash", BigInteger),
     Column("every", Double, nullable=False),
     Column("pause", Double),
     # JSON: its name, tags, page and folders; empty if it has none of them.

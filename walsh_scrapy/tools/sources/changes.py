@@ -186,7 +186,7 @@ class SourcesFile:
         if not found:
             return
         places = defaultdict[str, list[str]](list)
-        for _number, place, source in declarations(self._file, self._body):
+        for place, source in declarations(self._file, self._body):
             places[canonical_url(source.url)].append(place)
         yield f"to change in {self._file}:"
         for url, (why, to) in found.items():

@@ -1,16 +1,15 @@
-"""The blocks of a sources file: each declares one source, and can be read without the others.
+"""A sources file as a stream, so that a large one is never in memory as a whole.
 
-So after an edit only the blocks that are new are read. A file is split only where that is surely
-safe; any other one is read as a whole.
+A list is read line by line, and a TOML file table by table where it surely can be split so. Any
+other file is read as a whole.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from hashlib import sha256
 from itertools import count
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from walsh_scrapy.sources.loading import Declaration, source_of
 from walsh_scrapy.sources.readers import RawSource, read_list, read_toml
@@ -26,31 +25,17 @@ _STRING: Final = r'"[^"\\\x00-\x1f\x7f]*"'
 _PLAIN_LINE: Final = re.compile(rf"([A-Za-z0-9_-]+) = ({_STRING}|\[{_STRING}(?:, ?{_STRING})*\])")
 
 
-class Block(NamedTuple):
-    """The text that declares one source; ``number`` is that of ``Declaration``."""
+def stream(file: Path) -> Iterator[Declaration] | None:
+    """Yield what a file declares, in its order; None for a format that is read as a whole.
 
-    number: int
-    place: str
-    text: str
-    hash: int  #: 63 bits of its SHA-256
-
-    def read(self, file: Path) -> Declaration:
-        """Return what it declares in this file. Raises a ValueError if it is wrong."""
-        value = _READERS[file.suffix.lower()](self.text)
-        source = source_of(RawSource(self.number, self.place, value))
-        return Declaration(self.number, self.place, source)
-
-
-def split(file: Path) -> Iterator[Block] | None:
-    """Yield the blocks of a file in its order; None for a format that has none.
-
-    Raises UnreadableSources for a file that has to be read as a whole, and what opening it raises.
+    Raises a ValueError for a file that is wrong, or has to be read as a whole: reading it so says
+    which, and where. And raises what opening it raises.
     """
-    ending = file.suffix.lower()
-    return _SPLITTERS[ending](file) if ending in _SPLITTERS else None
+    read = _STREAMS.get(file.suffix.lower())
+    return None if read is None else read(file)
 
 
-def _tables(file: Path) -> Iterator[Block]:
+def _tables(file: Path) -> Iterator[Declaration]:
     """Yield the `[[source]]` tables of a TOML file that has nothing else."""
     numbers = count(1)
     lines: list[str] = []
@@ -74,9 +59,9 @@ def _tables(file: Path) -> Iterator[Block]:
         yield _table(next(numbers), lines)
 
 
-def _table(number: int, lines: list[str]) -> Block:
-    text = f"{_HEADER}\n{''.join(lines)}"
-    return Block(number, f"entry {number}", text, hash_of(text))
+def _table(number: int, lines: list[str]) -> Declaration:
+    value = _read_table(f"{_HEADER}\n{''.join(lines)}")
+    return _declaration(f"entry {number}", value)
 
 
 def _read_table(text: str) -> object:
@@ -91,23 +76,20 @@ def _read_table(text: str) -> object:
     return plain
 
 
-def _read_line(text: str) -> object:
-    (raw,) = read_list(text.encode()).sources
-    return raw.value
-
-
-def _lines(file: Path) -> Iterator[Block]:
+def _lines(file: Path) -> Iterator[Declaration]:
     """Yield the lines of a list that declare a source."""
     with file.open(encoding="utf-8-sig") as text:  # all three line ends become "\n"
         for number, line in enumerate(text, 1):
             if line.strip() and not line.lstrip().startswith("#"):
-                yield Block(number, f"line {number}", line, hash_of(line))
+                (raw,) = read_list(line.encode()).sources
+                yield _declaration(f"line {number}", raw.value)
 
 
-def hash_of(text: str) -> int:
-    """Return 63 bits of the SHA-256 of a text."""
-    return int.from_bytes(sha256(text.encode("utf-8", "surrogatepass")).digest()[:8]) >> 1
+def _declaration(place: str, value: object) -> Declaration:
+    return Declaration(place, source_of(RawSource(place, value)))
 
 
-_SPLITTERS: Final[dict[str, Callable[[Path], Iterator[Block]]]] = {".toml": _tables, ".txt": _lines}
-_READERS: Final = {".toml": _read_table, ".txt": _read_line}
+_STREAMS: Final[dict[str, Callable[[Path], Iterator[Declaration]]]] = {
+    ".toml": _tables,
+    ".txt": _lines,
+}

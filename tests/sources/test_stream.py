@@ -1,10 +1,10 @@
-"""A block is read as its format's own reader reads it."""
+"""A table is read as TOML's own reader reads it."""
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from walsh_scrapy.sources import blocks
+from walsh_scrapy.sources import stream
 from walsh_scrapy.sources.readers import read_toml
 
 STRING = st.text("ab \\\"'#é\u2028\t\r\x7f\x00]=,").map('"{}"'.format) | st.just('"x"')
@@ -28,17 +28,17 @@ def value_of(read):
 @given(LINES, st.sampled_from(["\n", "\r\n"]), st.sampled_from(["", "\n", "\r"]))
 def test_a_table_is_read_as_the_reader_of_toml_reads_it(lines, end, last):
     text = "[[source]]\n" + end.join(lines) + last
-    found = value_of(lambda: [blocks._read_table(text)])
+    found = value_of(lambda: [stream._read_table(text)])
     assert found == value_of(lambda: [raw.value for raw in read_toml(text.encode()).sources])
 
 
 @pytest.fixture
 def unread(monkeypatch):
     """Let TOML's reader fail."""
-    monkeypatch.setattr(blocks, "read_toml", lambda _: 1 / 0)
+    monkeypatch.setattr(stream, "read_toml", lambda _: 1 / 0)
 
 
 @pytest.mark.usefixtures("unread")
 def test_a_plain_table_does_not_need_the_reader_of_toml():
     text = '[[source]]\nurl = "http://a.example/"\n\nname = "Ä"\ntags = ["a", "b"]\n'
-    assert blocks._read_table(text) == {"url": "http://a.example/", "name": "Ä", "tags": ["a", "b"]}
+    assert stream._read_table(text) == {"url": "http://a.example/", "name": "Ä", "tags": ["a", "b"]}
