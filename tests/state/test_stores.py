@@ -21,7 +21,6 @@ from walsh_scrapy.state.entries import EntryFilter
 from walsh_scrapy.state.llmstxt import LlmsTxtRecord
 from walsh_scrapy.state.sourcerecord import KnownSources, SourceRecord
 from walsh_scrapy.state.tables import requests, schema_version
-from walsh_scrapy.state.texts import selected
 
 URL = SOURCE.url
 
@@ -391,7 +390,7 @@ def test_no_text_of_a_stranger_breaks_a_database(state, rows):
     assert state.llmstxt.find(index.url).trouble == KEPT
     with state.entries.snapshot() as snapshot:
         assert [each.item for each in snapshot.matching(EntryFilter())] == [KEPT]
-    assert rows(selected(requests, ("url", "gates", "error"))) == [(KEPT, KEPT, KEPT)]
+    assert rows(select(requests.c.url, requests.c.gates, requests.c.error)) == [(KEPT, KEPT, KEPT)]
 
 
 def count_entries(state):

@@ -27,7 +27,6 @@ from walsh_scrapy.state import State
 from walsh_scrapy.state.database import Database
 from walsh_scrapy.state.evidence import hash_of
 from walsh_scrapy.state.tables import acts, copies, requests, runs
-from walsh_scrapy.state.texts import numbered
 
 clean, record, scrapy = test_attest.clean, test_attest.record, test_attest.scrapy
 COLUMNS = "sent_at, host, url, gates, seconds, error, purpose, pause, hold"
@@ -196,9 +195,12 @@ def generated(url, random, token):
     kept = {"first_seen": BEGIN, "kept_at": at}
     with contextlib.closing(Database(url)) as database, database.write() as connection:
         connection.run_each(insert(runs), ran)
-        logged = [numbered(connection, each, at) for each in sent]
+        # The last of the rules is not kept.
+        numbers = {hash_of(body): at for at, body in enumerate([*RULES[1:], declared, RULES[0]], 1)}
+        logged = [each | {"robots": numbers[each["robots"]]} for each in sent]
         connection.run_each(insert(requests), logged)
         named = [{"hash": hash_of(body), "body": body, "kind": kind} for body, kind in bodies]
+        named = [each | {"id": numbers[each["hash"]]} for each in named]
         connection.run_each(insert(copies), [each | kept for each in named])
         lifted = [
             {"at": each["sent_at"] + 20.0, "host": each["host"], "act": "release", "seconds": 9.0}

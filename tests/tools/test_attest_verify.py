@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 
 import pytest
 
@@ -41,7 +42,6 @@ LATER = f"{NOW + 300 * DAY}"
             f"UPDATE copies SET body = x'2a' WHERE hash = '{RULES}'",
             [f"copies: {RULES} is not kept"],
         ),
-        (f"DELETE FROM copies WHERE hash = '{RULES}'", [f"copies: {RULES} is not kept"]),
     ],
 )
 def test_every_row_that_was_judged_is_covered(record, statement, changed):
@@ -79,7 +79,8 @@ def test_a_copy_that_was_missing_already_is_no_change(record):
     url, change = record
     change(f"DELETE FROM copies WHERE hash = '{RULES}'")
     attestation = judged(url)
-    assert attestation["record"]["missing_copies"] == [RULES]
+    (missing,) = attestation["record"]["missing_copies"]
+    assert re.fullmatch(r"\?\d+", missing)
     assert compared(url, attestation).changed == []
 
 

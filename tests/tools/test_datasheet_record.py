@@ -6,7 +6,7 @@ from contextlib import closing
 import pytest
 from markdown_it import MarkdownIt
 from scrapy.settings import Settings
-from sqlalchemy import insert
+from sqlalchemy import insert, select
 
 from tests.helpers.records import entry_of
 from tests.tools.test_datasheet import NOW, OPTIONS, sheet_of
@@ -20,7 +20,6 @@ from walsh_scrapy.state.evidence import keep_copy
 from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.state.tables import acts, copies, denials, requests
-from walsh_scrapy.state.texts import numbered
 from walsh_scrapy.testing.simulation import DAY
 from walsh_scrapy.tools.datasheet.markdown import MOST_ROWS, markdown
 from walsh_scrapy.tools.exits import CommandError
@@ -80,11 +79,12 @@ class Record:
 
     def rows(self, table, *rows):
         with closing(State(self.url)) as state, state._database.write() as connection:
-            if table is acts:
-                written = list(rows)
-            else:
-                at = "sent_at" if table is requests else "at"
-                written = [numbered(connection, row, row[at]) for row in rows]
+            numbers = dict(connection.all(select(copies.c.hash, copies.c.id)))
+            named = [name for name in ("robots", "blocklist") if name in table.c]
+            written = [
+                row | {name: numbers.get(row[name]) for name in named if name in row}
+                for row in rows
+            ]
             connection.run_each(insert(table), written)
 
     def copy(self, body):

@@ -23,9 +23,9 @@ from walsh_scrapy.policy.audit.record import (
 )
 from walsh_scrapy.policy.robots.access import LONGEST_SETTLING
 from walsh_scrapy.policy.urls import host_of
-from walsh_scrapy.state.evidence import hash_of
+from walsh_scrapy.state.evidence import hash_of, selected
 from walsh_scrapy.state.tables import (
-    FOR_LIST,
+    FOR_RULES,
     acts,
     copies,
     denials,
@@ -34,9 +34,7 @@ from walsh_scrapy.state.tables import (
     requests,
     runs,
     sources,
-    texts,
 )
-from walsh_scrapy.state.texts import selected
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -50,8 +48,6 @@ _Row = TypeVar("_Row")
 #: before now of which its record may still lack the ends of requests that are out.
 GOES_ON: Final = 600.0
 IN_FLIGHT: Final = 300.0
-#: No id of a row is larger.
-ANY_ROW: Final = 2**63 - 1
 _MOVED: Final = select(sources.c.url, sources.c.moved_to).where(sources.c.moved_to.is_not(None))
 BY_TIME: Final = (requests.c.sent_at, requests.c.id)
 BY_HOST: Final = (requests.c.host, *BY_TIME)
@@ -61,10 +57,10 @@ class Bounds(NamedTuple):
     """Where the judged record ends: rows after it are not judged, and change nothing."""
 
     until: float  #: epoch seconds
-    requests: int = ANY_ROW  #: the last row, by its id; 0 if there is none
-    denials: int = ANY_ROW
-    runs: int = ANY_ROW
-    acts: int = ANY_ROW
+    requests: int  #: the last row, by its id; 0 if there is none
+    denials: int
+    runs: int
+    acts: int
 
 
 class RunRow(NamedTuple):
@@ -101,27 +97,20 @@ class AuditRecord:
         self._connection = connection
 
     def bounds(self, now: float) -> Bounds:
-        """Return the bounds of the record at ``now``, in epoch seconds, for who reads it again.
+        """Return the bounds of the record at ``now``, in epoch seconds: its last rows.
 
-        They name the last rows. On PostgreSQL no index finds the last request: all are read.
+        If a run may go on, its last minutes are left out: requests that are out have no end yet.
         """
         last = (
             self._connection.scalar(select(func.max(table.c.id))) or 0
             for table in (requests, denials, runs, acts)
         )
-        return Bounds(self.bounds_now(now).until, *last)
-
-    def bounds_now(self, now: float) -> Bounds:
-        """Return the same for who reads this record only, which has no later rows.
-
-        If a run may go on, its last minutes are left out: requests that are out have no end yet.
-        """
         newest = select(requests.c.sent_at).where(
             requests.c.run == runs.c.id, requests.c.sent_at > now - GOES_ON
         )
         goes_on = select(runs.c.id).where(runs.c.ended.is_(None), newest.exists()).limit(1)
         is_over = self._connection.scalar(goes_on) is None
-        return Bounds(now if is_over else now - IN_FLIGHT)
+        return Bounds(now if is_over else now - IN_FLIGHT, *last)
 
     def basis(self, bounds: Bounds) -> Basis:
         """Return what requests are judged by. Runs with equal settings share one object."""
@@ -135,9 +124,10 @@ class AuditRecord:
                 known[row.settings] = RunFacts(**given)
             facts, end = known[row.settings], ended.get(row.id)
             found[row.id] = RunTerms(row.begun, end, facts, row.command)
-        for_list = select(requests.c.host).where(_is_judged(bounds), FOR_LIST).distinct()
+        for_list = (FOR_RULES, requests.c.purpose == "blocklist", _is_judged(bounds))
         urls = {url for each in known.values() for url in each.list_urls}
-        hosts = {*self._connection.scalars(for_list), *map(host_of, urls)}
+        asked = select(requests.c.host).where(*for_list).distinct()
+        hosts = {*self._connection.scalars(asked), *map(host_of, urls)}
         return Basis(
             runs=found,
             acts=list(self.acts(bounds)),
@@ -259,9 +249,8 @@ class AuditRecord:
             (denials, _is_judged_denial(bounds)),
         ):
             for column in (table.c.robots, table.c.blocklist):
-                named = select(column).where(is_judged).distinct()
-                found = select(texts.c.name).where(texts.c.id.in_(named))
-                names.update(self._connection.scalars(found))
+                named = selected(table, (column.name,)).where(is_judged).distinct()
+                names.update(self._connection.scalars(named))
         return sorted(name for name in names if name and self.copy(name) is None)
 
     def each(self, kind: Callable[..., _Row], found: Select[Any]) -> Iterator[_Row]:
@@ -285,7 +274,7 @@ class AuditRecord:
 def rows_of(kind: Any, table: Table) -> Select[Any]:  # noqa: ANN401 - a class of named tuples
     """Return the query for the columns of a table that a class of rows has, in its order.
 
-    What is a number in `texts` is a text there.
+    What is a number in `copies` is the name of the copy there.
     """
     return selected(table, kind._fields)
 

@@ -11,7 +11,7 @@ from sqlalchemy import and_, func, or_, select
 from walsh_scrapy.policy.audit.record import DAY, LoggedDenial, LoggedRequest
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.state.auditrecord import BY_HOST, BY_TIME, AuditRecord, rows_of
-from walsh_scrapy.state.tables import ITS_URL, denials, entries, requests
+from walsh_scrapy.state.tables import FOR_RULES, ITS_URL, denials, entries, requests
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -160,6 +160,7 @@ class Log(AuditRecord):
     def asked_for_robots(self, url: str, paced: str, until: float) -> LoggedRequest | None:
         """Return the last request for the robots.txt at a URL that was sent until a moment."""
         wanted = _REQUEST.where(
+            FOR_RULES,
             requests.c.host == paced,
             requests.c.url == url,
             requests.c.purpose == "robots",

@@ -73,10 +73,10 @@ def drop_views(connection: Connection) -> None:
         connection.exec_driver_sql(f"DROP VIEW IF EXISTS {name}")
 
 
-def _text_of(column: str) -> str:
-    """Return the text that a column of the log has the number of, under its name."""
-    text = "SELECT coalesce(text, name) FROM texts WHERE texts.id"
-    return f"({text} = {column}) AS {column}"
+def _copy_of(column: str) -> str:
+    """Return the name of the copy that a column of the log has the number of, under its name."""
+    hashes = "SELECT hash FROM copies WHERE copies.id"
+    return f"({hashes} = {column}) AS {column}"
 
 
 def _dialect(connection: Connection) -> _Dialect:
@@ -86,16 +86,16 @@ def _dialect(connection: Connection) -> _Dialect:
 def _views(sql: _Dialect) -> Mapping[tuple[str, str], Sequence[str]]:
     """Return the columns of each view, by its name and its table."""
     time, days_ago, field = sql.time, sql.days_ago, sql.field_of
-    robots, gates = _text_of("robots"), _text_of("gates")
+    robots, blocklist = _copy_of("robots"), _copy_of("blocklist")
     evidence = (
-        *("rule", "line", robots, time("robots_at"), _text_of("blocklist"), "robots_status"),
+        *("rule", "line", robots, time("robots_at"), blocklist, "robots_status"),
         "redirected_by",
     )
     newest = days_ago("max(first_seen)")
     of_source = "FROM entries WHERE entries.source = sources.url"
     return {
         ("readable_requests", "requests"): (
-            *("id", time("sent_at"), f"{days_ago('sent_at')} AS days_ago", "host", "url", gates),
+            *("id", time("sent_at"), f"{days_ago('sent_at')} AS days_ago", "host", "url", "gates"),
             *("status", "error", "seconds", "waited", "monotonic"),
             *("run", "purpose", "pause", "hold"),
             *("retry_after", "address"),

@@ -152,7 +152,7 @@ def build_report(
     ]
     with state.log() as log:
         records, is_cut = _requests(log, period)
-        judge = PauseJudge(log.basis(log.bounds_now(now)))
+        judge = PauseJudge(log.basis(log.bounds(now)))
         lines = host_lines(records, judge, period.includes)
         news = _news(log, period, options, sources)
         denied = _denials(log, period, options)

@@ -203,7 +203,7 @@ def give_account(
 
 def _judged(log: Log, paced: str, span: TimeSpan, now: float) -> list[JudgedRequest]:
     """Return the requests of a span, each with the pause before it."""
-    judge = PauseJudge(log.basis(log.bounds_now(now)))
+    judge = PauseJudge(log.basis(log.bounds(now)))
     for each in log.requests_before(span.since, paced):
         judge.judge(each)
     return [JudgedRequest(each, judge.judge(each)) for each in log.requests(span, paced)]
