@@ -62,25 +62,16 @@ _POSTGRESQL: Final = _Dialect(
 
 def create_views(connection: Connection) -> None:
     """Create the views, within the transaction of ``connection``."""
-    for (name, table), columns in _views(_dialect(connection)).items():
+    sql = _SQLITE if connection.dialect.name == "sqlite" else _POSTGRESQL
+    for (name, table), columns in _views(sql).items():
         select = f"SELECT {', '.join(columns)} FROM {table}"  # noqa: S608 - all of it is from here
         connection.exec_driver_sql(f"CREATE VIEW {name} AS {select}")
-
-
-def drop_views(connection: Connection) -> None:
-    """Remove the views, so that the tables below them can change."""
-    for name, _table in _views(_dialect(connection)):
-        connection.exec_driver_sql(f"DROP VIEW IF EXISTS {name}")
 
 
 def _copy_of(column: str) -> str:
     """Return the name of the copy that a column of the log has the number of, under its name."""
     hashes = "SELECT hash FROM copies WHERE copies.id"
     return f"({hashes} = {column}) AS {column}"
-
-
-def _dialect(connection: Connection) -> _Dialect:
-    return _SQLITE if connection.dialect.name == "sqlite" else _POSTGRESQL
 
 
 def _views(sql: _Dialect) -> Mapping[tuple[str, str], Sequence[str]]:
