@@ -5,13 +5,13 @@ from dataclasses import asdict, replace
 
 import pytest
 from scrapy.settings import Settings
-from sqlalchemy import insert
+from sqlalchemy import delete, insert
 
 from tests.helpers.records import RECORD, log_requests
 from walsh_scrapy.options import Options
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.state import State
-from walsh_scrapy.state.evidence import Evidence, hash_of
+from walsh_scrapy.state.evidence import Evidence, hash_of, keep_copy
 from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.state.tables import acts, copies
 from walsh_scrapy.tools.attest.attestation import attest
@@ -27,7 +27,7 @@ OPTIONS = {
     "a.example": Options.from_settings(Settings()),
     "example.com": Options.from_settings(Settings({"WALSH_PACE_BY": "domain"})),
 }
-SLOW = b"User-agent: *\nCrawl-delay: 5\n"
+SLOW, LOST = b"User-agent: *\nCrawl-delay: 5\n", b"User-agent: *\nCrawl-delay: 9\n"
 #: Breaches that are about the time of a request.
 TIMES = {"short-pause", "host-at-once", "too-early"}
 
@@ -83,7 +83,7 @@ SHORT, TWICE, EARLY = {"short-pause"}, {"host-at-once"}, {"too-early"}
             [FIRST, sent(3.0, evidence=Evidence(robots=hash_of(SLOW)))], [], SHORT, id="crawl-delay"
         ),
         pytest.param(
-            [FIRST, sent(3.0, evidence=Evidence(robots="0" * 64))], [], set(), id="copy-not-kept"
+            [FIRST, sent(3.0, evidence=Evidence(robots=hash_of(LOST)))], [], set(), id="copy-lost"
         ),
         pytest.param([FIRST, sent(2.0, run=None)], [], SHORT, id="no-run"),
         pytest.param(
@@ -111,12 +111,14 @@ def test_all_commands_find_the_same(tmp_path, rows, done, found):
     with closing(State(f"sqlite:///{tmp_path / 'state.sqlite3'}")) as state:
         run = RunRecord(spider="feeds", begun=LATE, settings=asdict(options))
         state.runs.end(state.runs.begin(run), now, "finished", {})
-        copy = {"hash": hash_of(SLOW), "kind": "robots", "body": SLOW}
         with state._database.write() as connection:
-            connection.run(insert(copies), copy | {"first_seen": 0.0, "kept_at": now})
+            for body in (SLOW, LOST):
+                keep_copy(connection, "robots", body, now=0.0, last=None)
             if done:
                 connection.run_each(insert(acts), done)
         log_requests(state, *rows)
+        with state._database.write() as connection:
+            connection.run(delete(copies).where(copies.c.hash == hash_of(LOST)))
         with state.log() as log:
             attestation = attest(log, audit(log, now))
             asked = {(host_of(row.url), int(row.sent_at // DAY)) for row in rows}

@@ -22,7 +22,6 @@ from walsh_scrapy.state.database import Database, exists
 from walsh_scrapy.state.entries import EntryFilter, insert_unseen
 from walsh_scrapy.state.llmstxt import LlmsTxtRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
-from walsh_scrapy.state.views import drop_views
 from walsh_scrapy.tools.sources.changes import SourceChanges
 
 FEED, OTHER = "http://a.example/feed", "http://b.example/"
@@ -234,8 +233,8 @@ def test_a_state_is_opened_while_another_process_writes(tmp_path):
 
 def test_a_failure_within_a_snapshot_is_described_in_one_sentence(database, state):
     with database._engine.begin() as connection:
-        drop_views(connection)
-        connection.execute(text("DROP TABLE entries"))
+        for name in ("VIEW readable_sources", "VIEW readable_entries", "TABLE entries"):
+            connection.execute(text(f"DROP {name}"))
     with pytest.raises(StateError, match="cannot be used as state"):
         keys(state)
 

@@ -1,18 +1,19 @@
 """Denials and copies: each is kept as long as a record names it, and no longer (decision 33)."""
 
+import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from sqlalchemy import func, select
+from sqlalchemy import func, select, text
 
 from tests.helpers import records
 from tests.helpers.records import RECORD, log_requests
 from walsh_scrapy.policy.robots.access import RobotsCopy
-from walsh_scrapy.state.copies import BlocklistCopy
-from walsh_scrapy.state.evidence import MARGIN, Evidence, hash_of
+from walsh_scrapy.state.copies import _NAME_COPY, BlocklistCopy
+from walsh_scrapy.state.evidence import LOST, MARGIN, Evidence, hash_of, selected
+from walsh_scrapy.state.log import TimeSpan
 from walsh_scrapy.state.pruning import delete_in_turn
 from walsh_scrapy.state.tables import copies, denials, requests
-from walsh_scrapy.state.texts import selected
 
 DAY = 86_400.0
 URL, ORIGIN, LIST = "http://a.example", "http://a.example:80", "http://operator.example/list"
@@ -36,9 +37,32 @@ def robots(at, body=NEW):
 
 
 def test_a_denial_names_what_decided(state, rows):
+    state.robots.keep(ORIGIN, robots(1.0, OLD))
     state.evidence.deny(DENIAL)
     columns = ("gate", "rule", "line", "robots", "run")
     assert rows(selected(denials, columns)) == [("robots", "Disallow: /", 2, hash_of(OLD), 3)]
+
+
+def test_a_copy_that_was_deleted_is_no_other_one(state, database, rows):
+    for origin, body in ((ORIGIN, OLD), ("http://b.example:80", NEW)):
+        state.robots.keep(origin, robots(1.0, body))
+        state.evidence.deny(replace(DENIAL, evidence=Evidence(robots=hash_of(body))))
+    with database.write() as connection:
+        connection.run(copies.delete())
+    state.robots.keep(ORIGIN, robots(2.0, b""))
+    names = rows(selected(denials, ("robots",)).order_by(denials.c.id))
+    assert names == [(f"{LOST}1",), (f"{LOST}2",)]
+    with state.log() as log:
+        assert log.missing_copies(log.bounds(1e9)) == [name for (name,) in names]
+
+
+def test_a_source_that_is_the_url_of_its_request_is_not_written_again(state, rows):
+    other = f"{RECORD.url}/moved"
+    log_requests(state, *(replace(RECORD, source=each) for each in (RECORD.url, other, None)))
+    in_order = [(RECORD.url,), (other,), (None,)]
+    assert rows(select(requests.c.source).order_by(requests.c.id)) == [("",), *in_order[1:]]
+    assert rows(selected(requests, ("source",)).order_by(requests.c.id)) == in_order
+    assert rows(text("SELECT source FROM readable_requests ORDER BY id")) == in_order
 
 
 def test_each_document_is_kept_once(state, rows):
@@ -93,7 +117,7 @@ def test_copies_stay_while_old_records_are_left_for_later(state, database):
         state.robots.keep(ORIGIN, robots(at, body))
     state.evidence.deny(replace(DENIAL, at=DAY))
     late = 300 * DAY
-    log_requests, log_denials, documents, _ = state.evidence.old_rows(late, 30 * DAY)
+    log_requests, log_denials, documents = state.evidence.old_rows(late, 30 * DAY)
     delete_in_turn(database, [log_requests, documents], lambda: True)
     assert copy(state, OLD) is not None, "the denial names it"
     delete_in_turn(database, [log_denials], lambda: True)
@@ -114,13 +138,33 @@ def test_a_denied_url_may_have_any_host(state, rows):
     assert rows(select(denials.c.host)) == [("a" * 255,)]
 
 
-def test_denials_go_with_the_log_day_by_day(state, database, rows):
-    for at in (100.0, DAY):
+def test_each_day_of_the_log_goes_as_a_whole(state, database, rows):
+    """Readers get the same answers whatever the hour of the pruning is."""
+    moments = [100.0, DAY, 2 * DAY - 1.0, 2 * DAY]
+    for at in moments:
+        log_requests(state, replace(RECORD, sent_at=at))
         state.evidence.deny(replace(DENIAL, at=at))
-    prune(database, state, 41 * DAY - 1.0, 40 * DAY)
-    assert len(rows(select(denials.c.at))) == 2
-    prune(database, state, 41 * DAY, 40 * DAY)
-    assert rows(select(denials.c.at)) == [(DAY,)]
+    logged = [select(column).order_by(column) for column in (requests.c.sent_at, denials.c.at)]
+    for now, left in ((41 * DAY - 1.0, moments), (41 * DAY, moments[1:])):
+        prune(database, state, now, 40 * DAY)
+        assert [[at for (at,) in rows(each)] for each in logged] == [left, left]
+    prune(database, state, 42 * DAY - 1.0, 40 * DAY)
+    with state.log() as log:
+        assert [each.sent_at for each in log.requests(TimeSpan(), "a.example")] == moments[1:]
+        assert log.bounds(42 * DAY).requests == 4
+
+
+def test_what_why_judges_by_and_the_request_for_a_copy_are_found_by_an_index(state, plans):
+    log_requests(state, replace(RECORD, sent_at=100.0))
+    plans.clear()
+    with state.log() as log:
+        log.basis(log.bounds(100.0))
+    with state._database.write() as connection:
+        row = {"paced": "a", "asked": "u", "crawl": 1, "since": 1.0, "what": "robots"}
+        connection.run(_NAME_COPY, row | {"name": "a", "at": 1.0, "last": 200})
+    assert len(plans) >= 8
+    for plan in plans:
+        assert not re.search(r"Seq Scan on requests|SCAN requests(?! USING)", plan), plan
 
 
 def test_crawls_that_write_about_one_robots_txt_never_wait_for_each_other(opened, state):

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
-from sqlalchemy import create_engine, delete, insert, inspect, select, text
+from sqlalchemy import create_engine, delete, insert, select, text
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.pool import NullPool
 
@@ -14,14 +14,13 @@ from tests.helpers.records import BACKOFF, RECORD, SOURCE, entry_of
 from walsh_scrapy.policy.hosttimes import HostTimes
 from walsh_scrapy.policy.pacing import Exchange
 from walsh_scrapy.policy.robots.access import RobotsCopy
-from walsh_scrapy.state import State, StateError, schema
+from walsh_scrapy.state import State, StateError
 from walsh_scrapy.state.copies import BlocklistCopy
 from walsh_scrapy.state.database import Database
 from walsh_scrapy.state.entries import EntryFilter
 from walsh_scrapy.state.llmstxt import LlmsTxtRecord
 from walsh_scrapy.state.sourcerecord import KnownSources, SourceRecord
 from walsh_scrapy.state.tables import requests, schema_version
-from walsh_scrapy.state.texts import selected
 
 URL = SOURCE.url
 
@@ -389,7 +388,7 @@ def test_no_text_of_a_stranger_breaks_a_database(state, rows):
     assert state.llmstxt.find(index.url).trouble == KEPT
     with state.entries.snapshot() as snapshot:
         assert [each.item for each in snapshot.matching(EntryFilter())] == [KEPT]
-    assert rows(selected(requests, ("url", "gates", "error"))) == [(KEPT, KEPT, KEPT)]
+    assert rows(select(requests.c.url, requests.c.gates, requests.c.error)) == [(KEPT, KEPT, KEPT)]
 
 
 def count_entries(state):
@@ -523,46 +522,6 @@ def test_a_state_of_an_unknown_version_is_refused_and_stays_as_it_is(url, databa
         with pytest.raises(StateError, match=r"use the version that wrote it, or another"):
             State(url)
     assert rows(select(schema_version.c.version)) == [(number,) for number in versions]
-
-
-def test_a_later_schema_is_a_step_more_and_loses_nothing(url, rows, monkeypatch):
-    """How version 2 is made one day: the change in the tables, and the same change as a step."""
-    record = SourceRecord(url="http://a.example/", kind="feed", outcome="fetched", failures=2)
-    with contextlib.closing(State(url)) as state:
-        state.sources.commit(record)
-
-    def add_a_column(connection):
-        connection.execute(text("ALTER TABLE sources ADD COLUMN mood TEXT"))
-        connection.execute(text("UPDATE sources SET mood = 'good'"))
-
-    monkeypatch.setattr(schema, "MIGRATIONS", [add_a_column])
-    for _ in range(2):  # the second one finds it up to date
-        with contextlib.closing(State(url)) as state:
-            assert state.sources.find(record.url) == record
-    assert rows(select(schema_version.c.version)) == [(2,)]
-    assert rows(text("SELECT mood FROM sources")) == [("good",)]
-    assert rows(text("SELECT failures FROM readable_sources")) == [(record.failures,)]
-    monkeypatch.undo()
-    with pytest.raises(StateError, match=r"version \[2\], this walsh-scrapy knows 1; use"):
-        State(url)
-
-
-def test_a_step_that_fails_leaves_the_state_as_it_was(url, monkeypatch):
-    State(url).close()
-
-    def fails_half_way(connection):
-        connection.execute(text("ALTER TABLE sources ADD COLUMN mood TEXT"))
-        connection.execute(text("UPDATE nothing SET mood = 'good'"))
-
-    monkeypatch.setattr(schema, "MIGRATIONS", [fails_half_way])
-    with pytest.raises(StateError):
-        State(url)
-    monkeypatch.undo()
-    with contextlib.closing(Database(url)) as database, database.read() as connection:
-        assert connection.scalars(select(schema_version.c.version)) == [1]
-        columns = {column["name"] for column in inspect(database._engine).get_columns("sources")}
-        assert "mood" not in columns
-        assert connection.scalar(text("SELECT count(*) FROM readable_sources")) == 0
 
 
 def test_a_source_keeps_its_record_under_another_spelling_of_its_url(state):

@@ -22,8 +22,7 @@ def test_a_wait_is_shorter_once_the_run_is_to_end_and_the_last_one(monkeypatch, 
     waits = Waiting(lambda: goes_on[0])
     clock.at += waiting.LOCKED_SECONDS
     assert waits.for_lock(began=100.0)
-    with waits.migrating():
-        assert waits.for_answer(began=100.0 - waiting.SILENT_SECONDS)
+    assert waits.for_answer(began=clock.at - waiting.SILENT_SECONDS)
     goes_on[0] = False
     assert waits.for_lock(began=clock.at - waiting.ENDING_SECONDS)
     assert not waits.for_lock(began=100.0)

@@ -11,6 +11,7 @@ from random import Random
 import pytest
 from scrapy.cmdline import ScrapyArgumentParser
 from scrapy.settings import Settings
+from sqlalchemy import delete
 
 from tests.helpers import records
 from tests.helpers.records import RECORD, log_requests
@@ -25,9 +26,11 @@ from walsh_scrapy.policy.robots.quotation import MOST_LINES, quote
 from walsh_scrapy.policy.timestamps import rfc3339
 from walsh_scrapy.sources import Source
 from walsh_scrapy.state import State
+from walsh_scrapy.state.copies import BlocklistCopy
 from walsh_scrapy.state.evidence import Evidence, hash_of
 from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
+from walsh_scrapy.state.tables import copies
 from walsh_scrapy.testing.simulation import simulate
 from walsh_scrapy.testing.web import Reply, Site, redirect
 from walsh_scrapy.tools.exits import CommandError
@@ -37,7 +40,7 @@ from walsh_scrapy.tools.why.letter import letter, record_of
 DAY = 86_400.0
 NOON = 20_000 * DAY + 43_200.0  # of 2024-10-04
 RULES = b"User-agent: *\nDisallow: /private\nAllow: /feed\n"
-ALLOWED = Evidence("Allow: /feed", 3, hash_of(RULES), NOON, "list")
+ALLOWED = Evidence("Allow: /feed", 3, hash_of(RULES), NOON, hash_of(b"{}"))
 FEED = "http://a.example/feed"
 SENT = replace(
     RECORD, sent_at=NOON + 4.0, url=FEED, seconds=0.5, run=1, pause=2.0, evidence=ALLOWED
@@ -86,6 +89,7 @@ def options(**settings):
 def state(url):
     with contextlib.closing(State(url)) as opened:
         opened.robots.keep("http://a.example:80", RobotsCopy(NOON, 200, RULES))
+        opened.blocklist.keep("http://a.example/list", BlocklistCopy(b"{}", None, None, NOON))
         opened.evidence.deny(DENIAL)
         yield opened
 
@@ -423,10 +427,12 @@ def test_other_reasons(state, log):
     silent = replace(ALLOWED, rule=None, line=None)
     assert "no rule of robots.txt is about it" in reason(evidence=silent, sent_at=NOON + 3)
     assert "no gate for robots.txt" in reason(evidence=Evidence(), sent_at=NOON + 4)
-    lost = replace(ALLOWED, robots="gone")
-    reason(evidence=lost, sent_at=NOON + 5)
+    state.robots.keep("http://b.example:80", RobotsCopy(NOON, 200, b"lost"))
+    reason(evidence=replace(ALLOWED, robots=hash_of(b"lost")), sent_at=NOON + 5)
+    with state._database.write() as connection:
+        connection.run(delete(copies).where(copies.c.body == b"lost"))
     text = told(state, "b.example")
-    assert "SHA-256 gone\n  It is no longer kept.\n" in text
+    assert "\n  It is no longer kept.\n" in text
     assert "none, the request before it had not ended" not in text
     log(replace(SENT, host="b.example", url="http://b.example/9", sent_at=NOON + 5.2))
     assert "none, the request before it had not ended" in told(state, "b.example")

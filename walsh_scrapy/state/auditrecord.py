@@ -21,9 +21,9 @@ from walsh_scrapy.policy.audit.record import (
 )
 from walsh_scrapy.policy.robots.access import LONGEST_SETTLING
 from walsh_scrapy.policy.urls import host_of
-from walsh_scrapy.state.evidence import hash_of
+from walsh_scrapy.state.evidence import hash_of, selected
 from walsh_scrapy.state.tables import (
-    FOR_LIST,
+    FOR_RULES,
     acts,
     copies,
     denials,
@@ -32,7 +32,6 @@ from walsh_scrapy.state.tables import (
     runs,
     sources,
 )
-from walsh_scrapy.state.texts import selected
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -96,13 +95,11 @@ class AuditRecord:
                 known[settings] = RunFacts(**given)
             end = None if ended is None or ended > bounds.until else ended
             found[number] = RunTerms(begun, end, known[settings], command)
-        for_list = (
-            select(requests.c.host)
-            .where(_is_within(bounds, requests.c.sent_at), FOR_LIST)
-            .distinct()
-        )
+        within = _is_within(bounds, requests.c.sent_at)
+        for_list = (FOR_RULES, requests.c.purpose == "blocklist", within)
         urls = {url for each in known.values() for url in each.list_urls}
-        hosts = {*self._connection.scalars(for_list), *map(host_of, urls)}
+        asked = select(requests.c.host).where(*for_list).distinct()
+        hosts = {*self._connection.scalars(asked), *map(host_of, urls)}
         return Basis(
             runs=found,
             acts=list(self.each(LoggedAct, rows_of(LoggedAct, acts).order_by(acts.c.id))),
@@ -211,7 +208,7 @@ class AuditRecord:
 def rows_of(kind: Any, table: Table) -> Select[Any]:  # noqa: ANN401 - a class of named tuples
     """Return the query for the columns of a table that a class of rows has, in its order.
 
-    What is a number in `texts` is a text there.
+    What is a number in `copies` is the name of the copy there.
     """
     return selected(table, kind._fields)
 

@@ -62,7 +62,6 @@ class Connection:
     def __init__(self, engine: Engine, outage: Outage | None = None) -> None:
         self.dialect: Dialect = engine.dialect
         self.is_sqlite = engine.dialect.name == "sqlite"
-        self.failures = 0  #: transactions that were not committed
         self._engine = engine
         self._outage = outage
         self._pooled: PoolProxiedConnection | None = None
@@ -98,7 +97,6 @@ class Connection:
             self._commit()
         except BaseException:
             self._unsent.clear()
-            self.failures += 1
             with suppress(self.dialect.loaded_dbapi.Error):
                 if self._pooled is not None:
                     self.driver.rollback()

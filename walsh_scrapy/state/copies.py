@@ -18,8 +18,7 @@ from walsh_scrapy.state.database import Store
 from walsh_scrapy.state.evidence import keep_copy
 from walsh_scrapy.state.pruning import OldRows
 from walsh_scrapy.state.rows import among, insert_if_new, row_of, upsert
-from walsh_scrapy.state.tables import blocklist, requests, robots, robots_waits
-from walsh_scrapy.state.texts import number
+from walsh_scrapy.state.tables import FOR_RULES, blocklist, copies, requests, robots, robots_waits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,6 +49,7 @@ _SET_UNUSED: Final = (
 )
 
 _ASKED: Final = (
+    FOR_RULES,
     requests.c.host == bindparam("paced"),
     requests.c.sent_at >= bindparam("since"),
     requests.c.purpose == bindparam("what"),
@@ -59,9 +59,12 @@ _ASKED: Final = (
 _LAST_ASKED: Final = select(func.max(requests.c.id)).where(*_ASKED).scalar_subquery()
 _NAME_COPY: Final = (
     update(requests)
-    # Host and time as well: on PostgreSQL no index finds a number alone.
-    .where(requests.c.id == _LAST_ASKED, *_ASKED[:2])
-    .values(robots=bindparam("name"), robots_at=bindparam("at"), robots_status=bindparam("last"))
+    .where(requests.c.id == _LAST_ASKED)
+    .values(
+        robots=select(copies.c.id).where(copies.c.hash == bindparam("name")).scalar_subquery(),
+        robots_at=bindparam("at"),
+        robots_status=bindparam("last"),
+    )
 )
 
 
@@ -105,8 +108,7 @@ class RobotsStore(Store):
         connection.run_later(_END_ALL, {"key": origin})
         asked = {"paced": host, "asked": robots_url(origin), "crawl": run}
         since = copy.fetched_at - LONGEST_SETTLING
-        by_number = None if name is None else number(connection, name, copy.fetched_at)
-        brought = {"name": by_number, "at": copy.fetched_at, "last": copy.status}
+        brought = {"name": name, "at": copy.fetched_at, "last": copy.status}
         connection.run_later(_NAME_COPY, {**asked, **brought, "since": since, "what": "robots"})
 
     def awaits(self, origin: str, url: str) -> bool:

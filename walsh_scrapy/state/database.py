@@ -18,7 +18,7 @@ from walsh_scrapy.state.engines import (
     state_error,
 )
 from walsh_scrapy.state.file import StateFile
-from walsh_scrapy.state.schema import create_or_migrate, has_schema, is_up_to_date
+from walsh_scrapy.state.schema import create, has_schema, is_current
 from walsh_scrapy.state.serverclock import ServerClock
 from walsh_scrapy.state.waiting import Outage, Waiting
 
@@ -180,10 +180,10 @@ class Database:
     def _prepare(self) -> None:
         with self._engine.connect() as connection:
             with connection.begin():
-                if is_up_to_date(connection):  # nearly always, and without waiting for a lock
+                if is_current(connection):  # nearly always, and without waiting for a lock
                     return
-            with connection.begin(), self._waiting.migrating():
-                create_or_migrate(connection, str(self))
+            with connection.begin():
+                create(connection, str(self))
 
 
 class Store:

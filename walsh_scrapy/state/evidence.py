@@ -10,7 +10,12 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sqlalchemy import (
+    ColumnElement,
+    Select,
+    String,
     bindparam,
+    case,
+    cast,
     delete,
     func,
     insert,
@@ -21,36 +26,43 @@ from sqlalchemy import (
     update,
 )
 
+from walsh_scrapy.policy.audit.record import DAY
 from walsh_scrapy.state.database import Store
-from walsh_scrapy.state.partitions import OldDays, begin_of, day_of
 from walsh_scrapy.state.pruning import OldRows
 from walsh_scrapy.state.rows import row_of, upsert
-from walsh_scrapy.state.tables import ITS_URL, blocklist, copies, denials, requests, robots, texts
-from walsh_scrapy.state.texts import numbered
+from walsh_scrapy.state.tables import COPIED, ITS_URL, blocklist, copies, denials, requests, robots
 
 if TYPE_CHECKING:
+    from sqlalchemy import Table
+
     from walsh_scrapy.state.connection import Connection
-    from walsh_scrapy.state.pruning import Old
 
 #: Seconds by which a copy outlasts the records that may name it. The longest Crawl-delay that a
 #: copy stays in use for is 30 days (decision 7).
 MARGIN: Final = 31 * 86_400.0
 #: Characters. A URL that is denied may have a longer host than any that can be asked.
 _LONGEST_HOST: Final = 255
+#: With its number it stands for a copy that is no longer there, which only a change of the state
+#: explains.
+LOST: Final = "?"
 _NAMED: Final = update(copies).where(copies.c.hash == bindparam("key"))
 _STILL_KEPT: Final = _NAMED.values(kept_at=bindparam("now"))
-_INSERT: Final = insert(requests)
-_BEGIN: Final = insert(requests).returning(requests.c.id)
+_NAMES: Final = {name: f"name_of_{name}" for name in COPIED}
+_NUMBERS: Final = {
+    name: select(copies.c.id).where(copies.c.hash == bindparam(of_name)).scalar_subquery()
+    for name, of_name in _NAMES.items()
+}
+_INSERT: Final = insert(requests).values(_NUMBERS)
+_BEGIN: Final = _INSERT.returning(requests.c.id)
 #: What is not known before the end of an exchange.
 _ENDS: Final = (
     *("status", "seconds", "waited", "monotonic"),
     *("error", "hold", "retry_after"),
 )
-# Its time says in which partition the row is.
-_OF_LEASE: Final = (requests.c.id == bindparam("number"), requests.c.sent_at == bindparam("at"))
-_END: Final = update(requests).where(*_OF_LEASE).values({name: bindparam(name) for name in _ENDS})
-_FORGET: Final = delete(requests).where(*_OF_LEASE)
-_INSERT_DENIAL: Final = insert(denials)
+_OF_LEASE: Final = requests.c.id == bindparam("number")
+_END: Final = update(requests).where(_OF_LEASE).values({name: bindparam(name) for name in _ENDS})
+_FORGET: Final = delete(requests).where(_OF_LEASE)
+_INSERT_DENIAL: Final = insert(denials).values(_NUMBERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +157,7 @@ def keep_copy(
     # Two crawls that lock the same rows do so in one order, else each could wait for the other.
     for each in sorted({name, last or name}):
         if each == name:
-            upsert(connection, copies, row, only=("kept_at",))
+            upsert(connection, copies, row, by="hash", only=("kept_at",))
         else:
             connection.run_later(_STILL_KEPT, {"key": each, "now": now})
     return name
@@ -153,8 +165,7 @@ def keep_copy(
 
 def log_lease(connection: Connection, record: RequestRecord) -> LoggedLease:
     """Log a request that is about to be sent, within the transaction that leases its host."""
-    row = numbered(connection, _row(record), record.sent_at)
-    (number,) = connection.scalars(_BEGIN, row)
+    (number,) = connection.scalars(_BEGIN, _row(record))
     return LoggedLease(number, record.sent_at)
 
 
@@ -167,15 +178,38 @@ def log_end(
     """
     row = _row(record)
     if lease is None:
-        connection.run_later(_INSERT, numbered(connection, row, record.sent_at))
+        connection.run_later(_INSERT, row)
         return
     row["waited"] = max(0.0, record.sent_at - lease.at)
-    connection.run_later(_END, {name: row[name] for name in _ENDS} | _key_of(lease))
+    connection.run_later(_END, {name: row[name] for name in _ENDS} | {"number": lease.id})
 
 
 def forget_lease(connection: Connection, lease: LoggedLease) -> None:
     """Delete the row of a request that was never sent (decision 29)."""
-    connection.run_later(_FORGET, _key_of(lease))
+    connection.run_later(_FORGET, {"number": lease.id})
+
+
+def selected(table: Table, names: tuple[str, ...]) -> Select[Any]:
+    """Return the query for columns of a table of the log, as they were before they were written.
+
+    Each number of a copy is its name again, and a source that is the URL of its request is that
+    URL.
+    """
+    source: Any = table
+    columns = list[ColumnElement[Any]]()
+    for name in names:
+        column = table.c[name]
+        if name in COPIED:
+            copy = copies.alias(f"copy_of_{name}")
+            source = source.outerjoin(copy, copy.c.id == column)
+            lost = literal(LOST, String) + cast(column, String)
+            columns.append(func.coalesce(copy.c.hash, lost).label(name))
+        elif column is requests.c.source:
+            its_own = (column == ITS_URL, requests.c.url)
+            columns.append(case(its_own, else_=column).label(name))
+        else:
+            columns.append(column)
+    return select(*columns).select_from(source)
 
 
 class EvidenceStore(Store):
@@ -184,16 +218,16 @@ class EvidenceStore(Store):
     def deny(self, record: DenialRecord) -> None:
         """Record a denial."""
         with self._database.write() as connection:
-            connection.run(_INSERT_DENIAL, numbered(connection, _row(record), record.at))
+            connection.run(_INSERT_DENIAL, _row(record))
 
-    def old_rows(self, now: float, log_seconds: float) -> tuple[Old, ...]:
-        """Return requests and denials that are older, and copies and texts that no record can name.
+    def old_rows(self, now: float, log_seconds: float) -> tuple[OldRows, ...]:
+        """Return requests and denials that are older, and copies that no record can name.
 
         The log is kept for ``log_seconds``, and each day of it as a whole; ``now`` is in epoch
         seconds. A copy that is in force stays, however old. Old records that are not deleted yet
         count as well.
         """
-        until = begin_of(day_of(now - log_seconds))
+        until = (now - log_seconds) // DAY * DAY
         times = (requests.c.sent_at, denials.c.at)
         firsts = (select(func.min(at).label("at")) for at in times)
         moments = union_all(*firsts, select(literal(until))).subquery()
@@ -203,12 +237,10 @@ class EvidenceStore(Store):
             select(blocklist.c.url).where(blocklist.c.copy == copies.c.hash).exists(),
         )
         is_old = copies.c.kept_at < first - MARGIN
-        is_unnamed = texts.c.used_at < first - MARGIN
         return (
-            OldDays(until),
+            OldRows(requests, requests.c.sent_at < until, requests.c.sent_at),
             OldRows(denials, denials.c.at < until, denials.c.at),
             OldRows(copies, is_old & ~is_in_force, copies.c.kept_at),
-            OldRows(texts, is_unnamed, texts.c.used_at),
         )
 
 
@@ -217,8 +249,5 @@ def _row(record: RequestRecord | DenialRecord) -> dict[str, Any]:
     row["host"] = row["host"][:_LONGEST_HOST]
     if row.get("source") == row["url"]:
         row["source"] = ITS_URL
-    return row | row_of(row.pop("evidence"))
-
-
-def _key_of(lease: LoggedLease) -> dict[str, float]:
-    return {"number": lease.id, "at": lease.at}
+    found = row_of(row.pop("evidence"))
+    return row | {_NAMES.get(name, name): value for name, value in found.items()}

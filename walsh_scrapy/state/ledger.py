@@ -22,7 +22,6 @@ from walsh_scrapy.policy.pacing import (
 from walsh_scrapy.state.claims import Claims, End, Held
 from walsh_scrapy.state.evidence import forget_lease, log_end, log_lease
 from walsh_scrapy.state.hosts import Act, HostSnapshot, write_act
-from walsh_scrapy.state.partitions import Days
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from walsh_scrapy.policy.hosttimes import HoldBy, HostTimes
     from walsh_scrapy.policy.pacing import Exchange
     from walsh_scrapy.state.connection import Connection
-    from walsh_scrapy.state.database import Database
     from walsh_scrapy.state.evidence import LoggedLease, RequestRecord
     from walsh_scrapy.state.hostrows import Change, Write
 
@@ -59,10 +57,6 @@ class Ledger(Claims):
 
     A request is logged with the lease of its host, and its end with the release.
     """
-
-    def __init__(self, database: Database, clock: Callable[[], float] | None = None) -> None:
-        super().__init__(database, clock)
-        self._days = Days(database)
 
     def find(self, host: str) -> HostSnapshot:
         """Return what is known of a host, now; a host that was never asked has empty times.
@@ -92,7 +86,6 @@ class Ledger(Claims):
         transaction, with when the last exchange with the host ended, whoever made it; if it returns
         True, another process has done what the request is for, and the host is not leased.
         """
-        self._days.prepare(self._now)
         logged: LoggedLease | None = None
         self.write_end(host)
         # While a request is out, its lease is no mere claim.

@@ -48,17 +48,26 @@ def _names(kind: type[DataclassInstance]) -> tuple[str, ...]:
 
 
 def upsert(
-    connection: Connection, table: Table, row: Mapping[str, Any], only: Sequence[str] = ()
+    connection: Connection,
+    table: Table,
+    row: Mapping[str, Any],
+    *,
+    by: str = "",
+    only: Sequence[str] = (),
 ) -> None:
-    """Insert ``row``, or replace its columns, or ``only`` some, if its primary key exists."""
-    connection.run_later(_upsert(connection.dialect.name, table, tuple(row), tuple(only)), row)
+    """Insert ``row``, or replace its columns, or ``only`` some, if there is one with its key.
+
+    That is its primary key, or ``by``, a unique column.
+    """
+    statement = _upsert(connection.dialect.name, table, tuple(only) or tuple(row), by)
+    connection.run_later(statement, row)
 
 
 def upsert_each(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
     """Insert rows, or replace the columns of those whose primary key exists."""
     names = tuple(rows[0])
     if connection.dialect.name == "sqlite":
-        connection.run_each(_upsert("sqlite", table, names, ()), rows)
+        connection.run_each(_upsert("sqlite", table, names, ""), rows)
     else:
         connection.run(_upsert_arrays(table, names), _arrays(names, rows))
 
@@ -120,8 +129,8 @@ def _among(dialect: str, statement: Select[Any], column: ColumnElement[str]) -> 
 
 
 @cache
-def _upsert(dialect: str, table: Table, names: tuple[str, ...], only: tuple[str, ...]) -> Insert:
-    return _replacing(_insert(dialect, table), table, only or names)
+def _upsert(dialect: str, table: Table, names: tuple[str, ...], by: str) -> Insert:
+    return _replacing(_insert(dialect, table), table, names, by)
 
 
 def _arrays(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
@@ -140,9 +149,9 @@ def _upsert_arrays(table: Table, names: tuple[str, ...]) -> Insert:
     return _replacing(_insert_arrays(table, names), table, names)
 
 
-def _replacing(statement: Insert, table: Table, names: Sequence[str]) -> Insert:
-    """Return an insert that replaces these columns of rows whose primary key exists."""
-    keys = [column.name for column in table.primary_key]
+def _replacing(statement: Insert, table: Table, names: Sequence[str], by: str = "") -> Insert:
+    """Return an insert that replaces these columns of rows whose key exists."""
+    keys = [by] if by else [column.name for column in table.primary_key]
     changes = {name: statement.excluded[name] for name in names if name not in keys}
     return statement.on_conflict_do_update(index_elements=keys, set_=changes)
 

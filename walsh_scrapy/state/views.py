@@ -62,40 +62,31 @@ _POSTGRESQL: Final = _Dialect(
 
 def create_views(connection: Connection) -> None:
     """Create the views, within the transaction of ``connection``."""
-    for (name, table), columns in _views(_dialect(connection)).items():
+    sql = _SQLITE if connection.dialect.name == "sqlite" else _POSTGRESQL
+    for (name, table), columns in _views(sql).items():
         select = f"SELECT {', '.join(columns)} FROM {table}"  # noqa: S608 - all of it is from here
         connection.exec_driver_sql(f"CREATE VIEW {name} AS {select}")
 
 
-def drop_views(connection: Connection) -> None:
-    """Remove the views, so that the tables below them can change."""
-    for name, _table in _views(_dialect(connection)):
-        connection.exec_driver_sql(f"DROP VIEW IF EXISTS {name}")
-
-
-def _text_of(column: str) -> str:
-    """Return the text that a column of the log has the number of, under its name."""
-    text = "SELECT coalesce(text, name) FROM texts WHERE texts.id"
-    return f"({text} = {column}) AS {column}"
-
-
-def _dialect(connection: Connection) -> _Dialect:
-    return _SQLITE if connection.dialect.name == "sqlite" else _POSTGRESQL
+def _copy_of(column: str) -> str:
+    """Return the name of the copy that a column of the log has the number of, under its name."""
+    hashes = "SELECT hash FROM copies WHERE copies.id"
+    return f"({hashes} = {column}) AS {column}"
 
 
 def _views(sql: _Dialect) -> Mapping[tuple[str, str], Sequence[str]]:
     """Return the columns of each view, by its name and its table."""
     time, days_ago, field = sql.time, sql.days_ago, sql.field_of
-    robots, gates = _text_of("robots"), _text_of("gates")
+    robots, blocklist = _copy_of("robots"), _copy_of("blocklist")
     evidence = (
-        *("rule", "line", robots, time("robots_at"), _text_of("blocklist"), "robots_status"),
+        *("rule", "line", robots, time("robots_at"), blocklist, "robots_status"),
         "redirected_by",
     )
     newest = days_ago("max(first_seen)")
     of_source = "FROM entries WHERE entries.source = sources.url"
     return {
         ("readable_requests", "requests"): (
-            *("id", time("sent_at"), f"{days_ago('sent_at')} AS days_ago", "host", "url", gates),
+            *("id", time("sent_at"), f"{days_ago('sent_at')} AS days_ago", "host", "url", "gates"),
             *("status", "error", "seconds", "waited", "monotonic"),
             *("run", "purpose", "pause", "hold"),
             *("retry_after", *evidence, "CASE source WHEN '' THEN url ELSE source END AS source"),

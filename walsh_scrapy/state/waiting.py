@@ -8,11 +8,10 @@ from __future__ import annotations
 import logging
 import sqlite3
 import time
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from typing import Self
 
     from sqlalchemy.exc import DBAPIError
@@ -23,8 +22,6 @@ logger = logging.getLogger(__name__)
 LOCKED_SECONDS: Final = 10.0
 #: How long a server may be silent; more than LOCKED_SECONDS, after which it reports a lock.
 SILENT_SECONDS: Final = 20.0
-#: The same while tables are migrated: an index of many rows takes its time.
-MIGRATION_SECONDS: Final = 3600.0
 #: How long to wait for anything once the run is to end.
 ENDING_SECONDS: Final = 1.0
 #: How long one attempt to connect may take: at the start, and later, when it is repeated.
@@ -46,7 +43,6 @@ class Waiting:
         self.goes_on = goes_on
         self.is_over = False
         self.is_open = False  #: True once the database was used, so that connections are repeated
-        self._silent_seconds = SILENT_SECONDS
 
     def for_lock(self, began: float) -> bool:
         """Return True while a lock may be waited for, since ``began`` by the monotonic clock."""
@@ -54,16 +50,7 @@ class Waiting:
 
     def for_answer(self, began: float) -> bool:
         """Return True while a server may be silent, since ``began`` by the monotonic clock."""
-        return self._goes_on(began, self._silent_seconds)
-
-    @contextmanager
-    def migrating(self) -> Iterator[None]:
-        """Let each statement of a block take ``MIGRATION_SECONDS``."""
-        self._silent_seconds = MIGRATION_SECONDS
-        try:
-            yield
-        finally:
-            self._silent_seconds = SILENT_SECONDS
+        return self._goes_on(began, SILENT_SECONDS)
 
     def _goes_on(self, began: float, seconds: float) -> bool:
         limit = seconds if self.goes_on() else ENDING_SECONDS

@@ -2,15 +2,15 @@
 
 from walsh_scrapy.state.tables.documents import blocklist, copies, robots, robots_waits
 from walsh_scrapy.state.tables.hosts import acts, hosts, workers
-from walsh_scrapy.state.tables.log import FOR_LIST, ITS_URL, NUMBERED, denials, requests, texts
+from walsh_scrapy.state.tables.log import COPIED, FOR_RULES, ITS_URL, denials, requests
 from walsh_scrapy.state.tables.record import entries, runs, sightings
 from walsh_scrapy.state.tables.schema import choices, metadata, schema_version
 from walsh_scrapy.state.tables.sources import declared, files, indexes, sources
 
 __all__ = [
-    "FOR_LIST",
+    "COPIED",
+    "FOR_RULES",
     "ITS_URL",
-    "NUMBERED",
     "acts",
     "blocklist",
     "choices",
@@ -29,6 +29,5 @@ __all__ = [
     "schema_version",
     "sightings",
     "sources",
-    "texts",
     "workers",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sqlalchemy import (
+    BigInteger,
     Boolean,
     Column,
     Double,
@@ -56,16 +57,19 @@ blocklist = Table(
 
 # Each robots.txt and each blocklist that was in force, and what each run declared, once, by the
 # SHA-256 of its bytes. It stays as long as a row of `requests` or `denials` may depend on it
-# (decision 33). A robots.txt names no site: many sites share a body, and what is said of one comes
-# from its own requests (decision 36).
+# (decision 33); these have its `id`. A robots.txt names no site: many sites share a body, and what
+# is said of one comes from its own requests (decision 36).
 copies = Table(
     "copies",
     metadata,
-    Column("hash", String(64), primary_key=True),
+    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
+    Column("hash", String(64), nullable=False, unique=True),
     Column("kind", String(16), nullable=False),
     Column("body", LargeBinary, nullable=False),
     Column("first_seen", Double, nullable=False),
     # When it was last known to be in force.
     Column("kept_at", Double, nullable=False),
     Index("copies_by_time", "kept_at"),
+    # Else the number of a copy that was deleted by hand could become that of another one.
+    sqlite_autoincrement=True,
 )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Final
 
 from sqlalchemy import (
-    DDL,
     BigInteger,
     Column,
     Connection,
@@ -21,27 +20,15 @@ from sqlalchemy import (
 
 from walsh_scrapy.state.tables.schema import metadata
 
-# What many rows of the log repeat, once: what the gates answered, and the names of copies.
-texts = Table(
-    "texts",
-    metadata,
-    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
-    # The text; of a long one `#` and its SHA-256, and the text is in `text`.
-    Column("name", String(65), nullable=False, unique=True),
-    Column("text", Text),
-    # A day at most before a row named it last.
-    Column("used_at", Double, nullable=False),
-    Index("texts_by_time", "used_at"),
-)
-
-#: Columns of `requests` and `denials` that are numbers in `texts`.
-NUMBERED = ("gates", "robots", "blocklist")
+#: Columns of `requests` and `denials` that have the number of a copy, because its name is long. No
+#: foreign key, which would cost a look-up in all rows for each copy that is deleted.
+COPIED = ("robots", "blocklist")
 #: What stands in `requests.source` for the URL of the request itself, as nearly everywhere.
 ITS_URL = ""
 
-#: The few requests for the blocklist, which have an index. It is text: with a parameter in place
-#: of the word SQLite would not use the index.
-FOR_LIST: Final = text("purpose = 'blocklist'")
+#: The few requests for robots.txt and the blocklist, which have an index. It is text: with a
+#: parameter in place of the word SQLite would not use the index.
+FOR_RULES: Final = text("purpose <> 'target'")
 
 
 def _evidence() -> tuple[Column[Any], ...]:
@@ -59,8 +46,7 @@ def _evidence() -> tuple[Column[Any], ...]:
     )
 
 
-# On PostgreSQL each day is a partition (`partitions`), and what belongs to none is in
-# `requests_rest`. Numbers come first there: between texts each would cost bytes to align it.
+# Numbers come first: between texts each would cost PostgreSQL bytes to align it.
 requests = Table(
     "requests",
     metadata,
@@ -78,11 +64,11 @@ requests = Table(
     Column("pause", Double, nullable=False),
     Column("hold", Double, nullable=False),
     Column("run", BigInteger),
-    Column("gates", BigInteger, nullable=False),
     *_evidence(),
     Column("status", Integer),
     Column("host", String(255), nullable=False),
     Column("url", Text, nullable=False),
+    Column("gates", Text, nullable=False),
     # `target`, `robots` or `blocklist`.
     Column("purpose", String(16), nullable=False),
     # The declared source that a target was for; `ITS_URL`, or NULL for another request.
@@ -90,30 +76,18 @@ requests = Table(
     Column("error", Text, nullable=False, server_default=""),
     # The header of its answer, a line each if it came several times; NULL if there was none.
     Column("retry_after", Text),
-    Index("requests_by_time", "sent_at").ddl_if(dialect="sqlite"),
-    Index("requests_by_host", "host", "sent_at").ddl_if(dialect="sqlite"),
-    # Within a day its key has the time. A host alone is there once for many rows.
-    Index("requests_of_host", "host").ddl_if(dialect="postgresql"),
+    Index("requests_by_time", "sent_at"),
+    # Without its time a host is there once for many rows of PostgreSQL.
+    Index("requests_by_host", "host"),
 )
-_for_list = Index("requests_for_list", requests.c.host)
-requests.primary_key.ddl_if(dialect="sqlite")
+_for_rules = Index("requests_for_rules", requests.c.purpose, requests.c.host, requests.c.sent_at)
 
 
 @event.listens_for(requests, "before_create")
 def _in_dialect(_table: Table, connection: Connection, **_options: object) -> None:
     """Say what only the dialect of the database knows. Earlier it would be imported for that."""
-    dialect = connection.dialect.name
-    _for_list.dialect_kwargs[f"{dialect}_where"] = FOR_LIST
-    if dialect == "postgresql":
-        requests.dialect_kwargs["postgresql_partition_by"] = "RANGE (sent_at)"
+    _for_rules.dialect_kwargs[f"{connection.dialect.name}_where"] = FOR_RULES
 
-
-for _made in (
-    "ALTER TABLE requests ADD PRIMARY KEY (sent_at, id)",
-    "CREATE TABLE requests_rest PARTITION OF requests DEFAULT",
-):
-    _of_days = DDL(_made)  # type: ignore[no-untyped-call]
-    event.listen(requests, "after_create", _of_days.execute_if(dialect="postgresql"))
 
 # Requests that a gate denied: they were not sent.
 denials = Table(

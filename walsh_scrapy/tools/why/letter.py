@@ -141,9 +141,7 @@ def _robots(robots: RobotsOfDay) -> Iterator[str]:
         yield from _wrapped(asked, "  ")
     if robots.hash is None:
         return
-    yield f"  SHA-256 {robots.hash}"
-    if not robots.is_kept:
-        yield "  It is no longer kept."
+    yield f"  SHA-256 {robots.hash}" if robots.is_kept else "  It is no longer kept."
     last = 0
     for number, text in robots.quoted:
         if number > last + 1:
