@@ -52,8 +52,6 @@ def test_a_copy_that_was_deleted_is_no_other_one(state, database, rows):
     state.robots.keep(ORIGIN, robots(2.0, b""))
     names = rows(selected(denials, ("robots",)).order_by(denials.c.id))
     assert names == [(f"{LOST}1",), (f"{LOST}2",)]
-    with state.log() as log:
-        assert log.missing_copies(log.bounds(1e9)) == [name for (name,) in names]
 
 
 def test_a_source_that_is_the_url_of_its_request_is_not_written_again(state, rows):
@@ -151,7 +149,6 @@ def test_each_day_of_the_log_goes_as_a_whole(state, database, rows):
     prune(database, state, 42 * DAY - 1.0, 40 * DAY)
     with state.log() as log:
         assert [each.sent_at for each in log.requests(TimeSpan(), "a.example")] == moments[1:]
-        assert log.bounds(42 * DAY).requests == 4
 
 
 def test_what_why_judges_by_and_the_request_for_a_copy_are_found_by_an_index(state, plans):
@@ -162,7 +159,7 @@ def test_what_why_judges_by_and_the_request_for_a_copy_are_found_by_an_index(sta
     with state._database.write() as connection:
         row = {"paced": "a", "asked": "u", "crawl": 1, "since": 1.0, "what": "robots"}
         connection.run(_NAME_COPY, row | {"name": "a", "at": 1.0, "last": 200})
-    assert len(plans) >= 8
+    assert len(plans) == 5
     for plan in plans:
         assert not re.search(r"Seq Scan on requests|SCAN requests(?! USING)", plan), plan
 

@@ -19,7 +19,6 @@ from walsh_scrapy.sources import Source, SourcesError, declared_urls, load_sourc
 from walsh_scrapy.sources.loading import declarations, read_body
 from walsh_scrapy.tools.discover.report import source_table, toml_string
 from walsh_scrapy.tools.exits import CommandError
-from walsh_scrapy.tools.export.opml import outline_of
 from walsh_scrapy.tools.files import open_output
 from walsh_scrapy.tools.hosts import on_hold
 
@@ -251,6 +250,8 @@ class SourcesFile:
         if self._ending == ".json":
             given = {"url": source.url, "kind": source.kind, "name": source.name}
             return json.dumps({name: value for name, value in given.items() if value})
+        from walsh_scrapy.tools.export.opml import outline_of
+
         return outline_of(source, source.name or source.url)[1]
 
 
