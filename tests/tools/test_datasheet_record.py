@@ -8,7 +8,7 @@ from markdown_it import MarkdownIt
 from scrapy.settings import Settings
 from sqlalchemy import insert, select
 
-from tests.helpers.records import entry_of
+from tests.helpers.records import commit, entry_of
 from tests.tools.test_datasheet import NOW, OPTIONS, sheet_of
 from walsh_scrapy import identity
 from walsh_scrapy.items import EntryItem
@@ -75,7 +75,7 @@ class Record:
     def source(self, url, *found, **columns):
         given = {"kind": "feed", "fetched_at": NOW - 60.0, "outcome": "fetched"} | columns
         with closing(State(self.url)) as state:
-            state.sources.commit(SourceRecord(url=url, **given), found)
+            commit(state, SourceRecord(url=url, **given), found)
 
     def rows(self, table, *rows):
         with closing(State(self.url)) as state, state._database.write() as connection:

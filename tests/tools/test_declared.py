@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from tests.helpers.records import entry_of
+from tests.helpers.records import commit, entry_of
 from walsh_scrapy.metadata.alternates import FeedLink
 from walsh_scrapy.policy.redirects import Move
 from walsh_scrapy.sources import Source, SourcesError, load_sources
@@ -41,9 +41,9 @@ def moved(url, to, *, is_settled=True, failing_since=None):
 
 
 def test_a_moved_source_is_declared_where_it_is_and_keeps_its_record(state, file):
-    state.sources.commit(moved(f"{A}/", NEW), [entry_of(f"{A}/")])
-    state.sources.commit(moved(B, "https://unsettled.example/", is_settled=False))
-    state.sources.commit(moved(C, "https://ill.example/", failing_since=9.0))
+    commit(state, moved(f"{A}/", NEW), [entry_of(f"{A}/")])
+    commit(state, moved(B, "https://unsettled.example/", is_settled=False))
+    commit(state, moved(C, "https://ill.example/", failing_since=9.0))
     told = list(DeclaredSources(str(file), state).rewrite_moved())
     assert [line.split(" (")[0] for line in told] == [
         f"{B} stays: its move to https://unsettled.example/ is not settled yet",
@@ -58,7 +58,7 @@ def test_a_moved_source_is_declared_where_it_is_and_keeps_its_record(state, file
 
 def test_a_move_to_where_another_source_is_declared_is_left_to_the_operator(state, file):
     for url, to in ((A, f"{B}/"), (C, NEW)):
-        state.sources.commit(moved(url, to))
+        commit(state, moved(url, to))
     told = list(DeclaredSources(str(file), state).rewrite_moved())
     assert told == [
         f"{A} stays: {B}/ is declared too, so remove one of them",
@@ -73,7 +73,7 @@ def test_what_is_gone_is_named_and_removed_if_told_to(state, file):
     gone = SourceRecord(
         url=B, kind="feed", fetched_at=9.0, due_at=math.inf, outcome="gone", detail="answered 410"
     )
-    state.sources.commit(gone)
+    commit(state, gone)
     named = f"{B}: answered 410, last asked 1970-01-01 00:00:09 UTC"
     assert list(DeclaredSources(str(file), state).prune(really=False)) == [
         named,
@@ -89,10 +89,10 @@ def test_what_is_gone_is_named_and_removed_if_told_to(state, file):
 
 def test_what_fails_for_so_long_is_pruned_instead(state, file):
     failed = {"kind": "feed", "failures": 9, "failing_since": DAY, "outcome": "failed"}
-    state.sources.commit(SourceRecord(url=A, fetched_at=61 * DAY, detail="no name", **failed))
-    state.sources.commit(SourceRecord(url=B, fetched_at=60 * DAY, **failed))
+    commit(state, SourceRecord(url=A, fetched_at=61 * DAY, detail="no name", **failed))
+    commit(state, SourceRecord(url=B, fetched_at=60 * DAY, **failed))
     denied = failed | {"outcome": "denied by blocklist"}
-    state.sources.commit(SourceRecord(url=C, fetched_at=90 * DAY, **denied))
+    commit(state, SourceRecord(url=C, fetched_at=90 * DAY, **denied))
     declared = DeclaredSources(str(file), state)
     named = (
         f"{A}: no name, failing since 1970-01-02 00:00:00 UTC, last asked 1970-03-03 00:00:00 UTC"
@@ -141,7 +141,7 @@ def test_a_file_that_cannot_be_read_or_written_stays_as_it_is(tmp_path, state, f
         with pytest.raises(SourcesError, match="it is not TOML"):
             list(getattr(DeclaredSources(str(broken), None), change)(given))
     assert broken.read_text() == "[[source]\n"
-    state.sources.commit(moved(A, NEW))
+    commit(state, moved(A, NEW))
 
     def fail(_spellings):
         raise StateError("locked")

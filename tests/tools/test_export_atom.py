@@ -12,7 +12,7 @@ import feedparser
 import pytest
 from scrapy.settings import Settings
 
-from tests.helpers.records import entry_of
+from tests.helpers.records import commit, entry_of
 from walsh_scrapy.items import EntryItem
 from walsh_scrapy.metadata.feeds import parse_feed
 from walsh_scrapy.state import State, StateError
@@ -38,8 +38,8 @@ def entry(number, **fields):
 @pytest.fixture
 def state(url):
     with contextlib.closing(State(url)) as state:
-        state.sources.commit(replace(READ, format=""), [entry(1, title="there before")])
-        state.sources.commit(READ)
+        commit(state, replace(READ, format=""), [entry(1, title="there before")])
+        commit(state, READ)
         yield state
 
 
@@ -75,10 +75,10 @@ def written(write, *arguments):
 def test_what_is_new_comes_first_and_what_was_there_before_is_not_in_it(state, export, monkeypatch):
     monkeypatch.setattr(atom, "MOST", 3)
     dated = {"published": "2026-05-20T00:00:00Z", "authors": ["Jo"], "tags": ["x & y"]}
-    state.sources.commit(READ, [entry(number) for number in range(2, 5)])
+    commit(state, READ, [entry(number) for number in range(2, 5)])
     feed = written(export.write_entries, "atom", state)
     before = {each.title: each.id for each in feed.entries}
-    state.sources.commit(READ, [entry(5, **dated)])
+    commit(state, READ, [entry(5, **dated)])
     feed = written(export.write_entries, "atom", state)
     assert [each.title for each in feed.entries] == ["Title 5", "Title 4", "Title 3"]
     first, *rest = feed.entries
@@ -93,7 +93,7 @@ def test_what_is_new_comes_first_and_what_was_there_before_is_not_in_it(state, e
 def test_of_the_entries_only_the_newest_are_read(state, export, monkeypatch):
     monkeypatch.setattr(atom, "MOST", 1)
     old = entry_of(URL, "old", at=1001.5, item="broken")
-    state.sources.commit(READ, [old, entry(3)])
+    commit(state, READ, [old, entry(3)])
     feed = written(export.write_entries, "atom", state)
     assert [each.title for each in feed.entries] == ["Title 3"]
     dated = replace(export, published_since=0.0)
@@ -103,7 +103,7 @@ def test_of_the_entries_only_the_newest_are_read(state, export, monkeypatch):
 
 def test_texts_of_strangers_stay_texts(state, export):
     odd = {"title": HOSTILE, "url": None, "tags": [HOSTILE], "authors": [HOSTILE]}
-    state.sources.commit(READ, [entry(2, **odd), entry(3, title=None)])
+    commit(state, READ, [entry(2, **odd), entry(3, title=None)])
     feed = written(export.write_entries, "atom", state)
     titled, hostile = feed.entries
     assert titled.title == "http://a.example/3"
@@ -124,19 +124,19 @@ def test_sources_in_trouble_are_a_feed_and_stay_one_entry_while_it_lasts(state, 
         url=OTHER, kind="feed", outcome="failed", detail=HOSTILE, status=404, failures=1,
         failing_since=1_779_516_000.0, fetched_at=1_779_516_000.0,
     )  # fmt: skip
-    state.sources.commit(failed)
+    commit(state, failed)
     (first,) = written(export.write_failures, state).entries
-    state.sources.commit(replace(failed, failures=2, fetched_at=1_779_999_999.0))
+    commit(state, replace(failed, failures=2, fetched_at=1_779_999_999.0))
     (second,) = written(export.write_failures, state).entries
     assert (first.id, first.updated) == (second.id, "2026-05-23T06:00:00Z")
     assert (first.title, first.link) == (f"failing: {OTHER}", OTHER)
     assert "since 2026-05-23 06:00:00 UTC\nNothing is at this address" in first.content[0].value
     again = replace(failed, failing_since=1_779_900_000.0)
-    state.sources.commit(again)
+    commit(state, again)
     (later,) = written(export.write_failures, state).entries
     assert later.id != first.id
     gone = {"outcome": "gone", "due_at": math.inf, "fetched_at": 5.0}
-    state.sources.commit(replace(READ, **gone))
+    commit(state, replace(READ, **gone))
     found = written(export.write_failures, state).entries
     assert [each.title for each in found] == [f"failing: {OTHER}", "gone: A"]
     for spelling in (URL, "HTTP://A.example:80/feed/#x"):
@@ -150,10 +150,10 @@ def test_a_denied_source_is_an_entry_of_its_last_visit_however_the_state_spells_
         url=f"{OTHER}/", kind="feed", outcome="denied by robots", detail="Disallow: /",
         visited_since=1_700_000_000.0, fetched_at=1_779_516_000.0,
     )  # fmt: skip
-    state.sources.commit(denied)
+    commit(state, denied)
     chosen = replace(export, urls=(OTHER,))
     (first,) = written(chosen.write_failures, state).entries
     assert (first.title, first.updated) == (f"denied: {OTHER}", "2026-05-23T06:00:00Z")
-    state.sources.commit(replace(denied, fetched_at=1_779_600_000.0))
+    commit(state, replace(denied, fetched_at=1_779_600_000.0))
     (second,) = written(chosen.write_failures, state).entries
     assert second.id != first.id

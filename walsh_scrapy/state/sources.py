@@ -150,15 +150,6 @@ class SourceStore(Store):
             rows = connection.all(wanted)
         return {source: EntryHistory(since, finds) for source, since, finds in rows}
 
-    def commit(
-        self,
-        record: SourceRecord,
-        found: Sequence[EntryRecord] = (),
-        llmstxt: LlmsTxtRecord | None = None,
-    ) -> frozenset[str]:
-        """Replace a record, as ``change`` does, and return the keys of its new entries."""
-        return self.change(record.url, lambda _known: record, found, llmstxt).new
-
     def change(
         self,
         url: str,
