@@ -26,7 +26,7 @@ from sqlalchemy import make_url
 from tests.docs.test_pages import MAKEFILE, PAGES, blocks, page_of
 from tests.helpers import ROOT
 from tests.helpers import execute as run
-from tests.helpers.records import RECORD, entry_of, log_requests
+from tests.helpers.records import RECORD, commit, entry_of, keep_robots, log_requests
 from tests.helpers.sites import BLOCKLIST
 from walsh_scrapy.console.program import main
 from walsh_scrapy.items import EntryItem
@@ -429,8 +429,8 @@ class Project:
                 record = SourceRecord(
                     url=source, kind="feed", fetched_at=1.0, outcome="failed", failures=3
                 )
-                state.sources.commit(record, [shown_entry(source)])
-            state.robots.keep("https://blog.example:443", RobotsCopy(1_794_909_590.0, 200, b""))
+                commit(state, record, [shown_entry(source)])
+            keep_robots(state, "https://blog.example:443", RobotsCopy(1_794_909_590.0, 200, b""))
             log_requests(state, SENT)
 
     def run(self, line):

@@ -23,7 +23,18 @@ DENIAL = DenialRecord(
 def make_state(url):
     """Open a state, which may be new, and write `SOURCE` to it."""
     with closing(State(url)) as state:
-        state.sources.commit(SOURCE)
+        commit(state, SOURCE)
+
+
+def commit(state, record, found=(), llmstxt=None):
+    """Write the outcome of a visit, whatever the record was; return the keys of new entries."""
+    return state.sources.change(record.url, lambda _known: record, found, llmstxt).new
+
+
+def keep_robots(state, origin, copy, host=None, run=None):
+    """Keep the copy of a robots.txt, as a run does that asked for it."""
+    with state._database.write() as connection:
+        state.robots.write(connection, origin, copy, host, run)
 
 
 def log_requests(state, *records):

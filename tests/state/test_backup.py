@@ -8,7 +8,7 @@ from threading import Event, Thread
 
 import pytest
 
-from tests.helpers.records import SOURCE, entry_of, make_state
+from tests.helpers.records import SOURCE, commit, entry_of, make_state
 from walsh_scrapy.state import State, StateError
 from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
@@ -32,7 +32,7 @@ def counts(file):
 
 def test_a_copy_has_all_that_was_committed_where_a_plain_copy_has_nothing(file, tmp_path):
     with contextlib.closing(State(f"sqlite:///{file}")) as state:
-        state.sources.commit(SOURCE)
+        commit(state, SOURCE)
         state.backups.copy(tmp_path / "copy")
         plain = shutil.copy(file, tmp_path / "plain")
     assert counts(tmp_path / "copy") == (1, 0)
@@ -50,7 +50,7 @@ def test_what_is_written_meanwhile_is_in_a_copy_as_a_whole_or_not_at_all(file, t
             while not is_copied.is_set():
                 url = f"http://a.example/{len(written)}"
                 record = SourceRecord(url=url, kind="feed")
-                state.sources.commit(record, [entry_of(url, url)])
+                commit(state, record, [entry_of(url, url)])
                 written.append(url)
                 if len(written) == 20:
                     has_begun.set()
@@ -76,7 +76,7 @@ def test_a_damaged_state_is_not_copied(file, tmp_path):
     make_state(f"sqlite:///{file}")
     with contextlib.closing(State(f"sqlite:///{file}")) as state:
         for number in range(200):
-            state.sources.commit(SourceRecord(url=f"http://a.example/{number}", kind="feed"))
+            commit(state, SourceRecord(url=f"http://a.example/{number}", kind="feed"))
     body = bytearray(file.read_bytes())
     body[-3 * 4096 :] = b"\xff" * (3 * 4096)
     file.write_bytes(body)

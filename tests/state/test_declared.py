@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import select
 
-from tests.helpers.records import entry_of
+from tests.helpers.records import commit, entry_of
 from walsh_scrapy.policy.audit.declared import Declared, part_of
 from walsh_scrapy.policy.freshness import CLOCK_SKEW, LONGEST_REVISIT, NEVER
 from walsh_scrapy.policy.urls import host_of, url_key
@@ -219,21 +219,21 @@ def test_a_visit_and_the_operator_change_what_is_due_at_once(state, synced):
         hosts, counts = state.agenda(Selection(number, "feed", only), Terms(**given)).hosts()
         return sorted(work.host for work in hosts), (counts.later, counts.gone, counts.next_due)
 
-    state.sources.commit(known)
+    commit(state, known)
     assert due() == (["b.example"], (1, 0, NOW + 60))
     assert due(min_revisit=DAY / 2)[0] == ["a.example", "b.example"]
     assert due(began=NOW + 60)[0] == ["a.example", "b.example"]
     assert due(only="example") == due(), "each source is asked one by one"
     assert due(force=True)[1][0] == 0
-    state.sources.commit(replace(known, skip_hours=",".join(map(str, range(24)))))
+    commit(state, replace(known, skip_hours=",".join(map(str, range(24)))))
     assert due(began=NOW + DAY)[0] == ["a.example", "b.example"], "such hints cannot be kept"
     assert due() == (["b.example"], (1, 0, NOW + 60))
-    state.sources.commit(replace(known, due_at=NEVER, failures=1))
+    commit(state, replace(known, due_at=NEVER, failures=1))
     assert due(force=True) == (["b.example"], (0, 1, math.inf))
     state.sources.resume(url)
     assert due()[0] == ["a.example", "b.example"]
     moved = replace(known, moved_to="http://z.example/", move_settled=True)
-    state.sources.commit(moved)
+    commit(state, moved)
     assert due(force=True)[0] == ["b.example", "z.example"]
     synced(B)
     assert due()[0] == ["b.example"], "a removed source is not asked for"
@@ -241,7 +241,7 @@ def test_a_visit_and_the_operator_change_what_is_due_at_once(state, synced):
 
 def test_a_new_spelling_keeps_the_record(state, synced):
     url = "http://a.example/feed"
-    state.sources.commit(SourceRecord(url=url, kind="feed", fetched_at=NOW, due_at=NOW))
+    commit(state, SourceRecord(url=url, kind="feed", fetched_at=NOW, due_at=NOW))
     number = synced(A.replace("/feed", "/feed/") + B).id
     assert [*state.sources.urls()] == ["http://a.example/feed/"]
     assert state.agenda(Selection(number, "feed"), TERMS).hosts()[1].due == 1
@@ -254,7 +254,7 @@ def test_a_source_that_is_declared_where_it_moved_keeps_its_record(state, synced
         url=url, kind="feed", fetched_at=NOW, due_at=NOW + DAY, etag=b'"1"', moved_to=to,
         moved_since=NOW - 9 * DAY, move_settled=True,
     )  # fmt: skip
-    state.sources.commit(moved, [entry_of(url)])
+    commit(state, moved, [entry_of(url)])
     synced(A)
     other = tmp_path / "other.toml"
     other.write_text(B)
@@ -274,7 +274,7 @@ def test_a_source_that_is_declared_where_it_moved_keeps_its_record(state, synced
 def test_the_record_of_a_source_that_moved_elsewhere_or_not_for_good_stays(state, synced, unlike):
     url = "http://a.example/feed"
     move = {"moved_to": "http://b.example/feed", "moved_since": NOW, "move_settled": True} | unlike
-    state.sources.commit(SourceRecord(url=url, kind="feed", fetched_at=NOW, due_at=NOW, **move))
+    commit(state, SourceRecord(url=url, kind="feed", fetched_at=NOW, due_at=NOW, **move))
     synced(A)
     synced(B)
     assert [*state.sources.urls()] == [url]
@@ -284,7 +284,7 @@ def test_the_sources_of_a_host_are_read_page_by_page(state, synced):
     number = synced("".join(A.replace("feed", str(number)) for number in range(7))).id
     for url, age in (("http://a.example/5", 9 * DAY), ("http://a.example/1", 8 * DAY)):
         record = SourceRecord(url=url, kind="feed", fetched_at=NOW - age, due_at=NOW - age + DAY)
-        state.sources.commit(record)
+        commit(state, record)
     agenda, place, pages = state.agenda(Selection(number, "feed"), TERMS), FIRST, []
     while place:
         page, place = agenda.sources(["a.example"], NOW, place, 3)
@@ -302,7 +302,7 @@ def test_a_forced_run_asks_each_source_once_whichever_worker_does(state, synced)
             asked.append(each.source.url[-1])
             fetched_at = NOW + len(asked)
             record = SourceRecord(url=each.source.url, kind="feed", fetched_at=fetched_at)
-            state.sources.commit(replace(record, due_at=fetched_at + DAY))
+            commit(state, replace(record, due_at=fetched_at + DAY))
     assert asked == ["0", "1", "2", "3", "4", "5", "6"]
     assert agenda.sources(["a.example"], NOW + 8, FIRST) == ([], None)
     later = Terms(began=NOW + 7, min_revisit=DAY, force=True)

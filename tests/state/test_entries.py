@@ -12,7 +12,7 @@ import pytest
 from scrapy.settings import Settings
 from sqlalchemy import text
 
-from tests.helpers.records import BACKOFF, RECORD, entry_of
+from tests.helpers.records import BACKOFF, RECORD, commit, entry_of
 from walsh_scrapy.options import Options
 from walsh_scrapy.policy.pacing import Exchange
 from walsh_scrapy.state import State, StateError
@@ -41,8 +41,8 @@ def keys(state, **wanted):
 
 
 def test_entries_are_ordered_by_first_seen_then_by_key(state):
-    state.sources.commit(source(), [entry("c", first_seen=200.0), entry("z"), entry("b")])
-    state.sources.commit(source(OTHER), [entry("a", OTHER, 300.0, "llms"), entry("y", OTHER)])
+    commit(state, source(), [entry("c", first_seen=200.0), entry("z"), entry("b")])
+    commit(state, source(OTHER), [entry("a", OTHER, 300.0, "llms"), entry("y", OTHER)])
     assert keys(state) == ["b", "y", "z", "c", "a"]
     assert keys(state, since=200.0) == ["c", "a"]
     assert keys(state, sources=(OTHER,)) == ["y", "a"]
@@ -59,7 +59,7 @@ def test_crawls_that_find_the_same_entries_in_another_order_wait_for_each_other(
             for document in range(10):
                 found = [entry(f"{document}-{post}", url) for post in range(300)]
                 ordered = found[::-1] if number % 2 else found
-                new += len(state.sources.commit(source(url), ordered))
+                new += len(commit(state, source(url), ordered))
             return new
 
     with ThreadPoolExecutor(4) as crawls:
@@ -82,8 +82,8 @@ def test_crawls_at_once_keep_each_post_once_and_every_comment(postgresql_url):
                 pages = [f"{document}-{page}" for page in range(50)]
                 found = [of_page(f"p{number}", "Post", page, url) for page in pages]
                 found += [of_page(f"c{number}", f"By: {number}", page, url) for page in pages]
-                new += len(state.sources.commit(source(url), found))
-                assert not state.sources.commit(source(url), found)
+                new += len(commit(state, source(url), found))
+                assert not commit(state, source(url), found)
             return new
 
     with ThreadPoolExecutor(4) as crawls:
@@ -97,8 +97,8 @@ def test_an_entry_that_another_crawl_inserts_at_this_moment_is_judged_again(
     ours, theirs = of_page("2", "Post"), of_page("1", "Post")
     looked, insert_new = Event(), state_entries.insert_new
     with contextlib.closing(State(postgresql_url)) as state:
-        state.sources.commit(source(), known)
-        state.sources.commit(source(OTHER))
+        commit(state, source(), known)
+        commit(state, source(OTHER))
         with contextlib.closing(Database(postgresql_url)) as other, ThreadPoolExecutor(1) as crawl:
             with other.write() as connection:
                 assert insert_unseen(connection, [theirs]) == {theirs.key}
@@ -109,19 +109,19 @@ def test_an_entry_that_another_crawl_inserts_at_this_moment_is_judged_again(
 
                 monkeypatch.setattr(state_entries, "insert_new", looked_before)
                 found = [ours, of_page("c2", "By: Al")]
-                commit = crawl.submit(state.sources.commit, source(OTHER), found)
+                committed = crawl.submit(commit, state, source(OTHER), found)
                 assert looked.wait(60)
-            assert commit.result() == {"page c2"}
+            assert committed.result() == {"page c2"}
 
 
 def test_a_snapshot_is_of_one_moment_and_no_writer_waits_for_it(opened, state):
     many = [entry(f"{number:04}") for number in range(ROWS_AT_ONCE * 2 + 1)]
-    state.sources.commit(source(), many)
+    commit(state, source(), many)
     crawl = opened()
     with state.entries.snapshot() as entries:
         chosen = entries.matching(EntryFilter())
         first = next(chosen)
-        crawl.sources.commit(source(OTHER), [entry("9999", OTHER, 999.0)])
+        commit(crawl, source(OTHER), [entry("9999", OTHER, 999.0)])
         crawl.ledger.release("a.example", Exchange(interval=1.0), BACKOFF, RECORD)
         state.sources.resume(FEED)
         assert [first, *chosen][-1].key == many[-1].key
@@ -130,7 +130,7 @@ def test_a_snapshot_is_of_one_moment_and_no_writer_waits_for_it(opened, state):
 
 
 def test_the_newest_entry_of_a_source(state):
-    state.sources.commit(source(), [entry("a", first_seen=100.0), entry("b", first_seen=200.0)])
+    commit(state, source(), [entry("a", first_seen=100.0), entry("b", first_seen=200.0)])
     with state.entries.snapshot() as entries:
         assert entries.newest(FEED).key == "b"
         assert entries.newest(OTHER) is None
@@ -138,18 +138,18 @@ def test_the_newest_entry_of_a_source(state):
 
 def test_every_record_and_the_number_of_its_entries(state):
     records = [source(failures=2), source(OTHER, due_at=math.inf, outcome="gone")]
-    state.sources.commit(records[0], [entry("a"), entry("b")])
-    state.sources.commit(records[1])
+    commit(state, records[0], [entry("a"), entry("b")])
+    commit(state, records[1])
     assert sorted(state.sources.all(), key=lambda record: record.url) == records
     assert {url: count for url, (count, _) in state.sources.entry_totals().items()} == {FEED: 2}
 
 
 def test_an_entry_counts_for_each_source_that_has_it(state):
     """A source whose articles all are in another one too has not fallen silent."""
-    state.sources.commit(source(), [entry("a", first_seen=100.0), entry("b", first_seen=200.0)])
-    state.sources.commit(source(OTHER), [entry("b", OTHER, 300.0)])
+    commit(state, source(), [entry("a", first_seen=100.0), entry("b", first_seen=200.0)])
+    commit(state, source(OTHER), [entry("b", OTHER, 300.0)])
     assert state.sources.entry_totals() == {FEED: (2, 200.0), OTHER: (1, 200.0)}
-    state.sources.commit(source(OTHER), [entry("b", OTHER, 400.0), entry("c", OTHER, 400.0)])
+    commit(state, source(OTHER), [entry("b", OTHER, 400.0), entry("c", OTHER, 400.0)])
     assert state.sources.entry_totals() == {FEED: (2, 200.0), OTHER: (2, 400.0)}
 
 
@@ -167,7 +167,7 @@ def test_only_a_source_that_is_gone_or_failing_is_due_again_and_each_is_read_as_
 ):
     known = {"validator_url": FEED, "etag": b"x", "last_modified": b"y"}
     record = source(fetched_at=1.0, failing_since=0.5, **known, **troubles)
-    state.sources.commit(record)
+    commit(state, record)
     assert state.sources.resume(FEED) is resumed
     found = state.sources.find(FEED)
     assert (found.due_at, found.failures) == ((0.0, 0) if resumed else (record.due_at, 0))
@@ -254,7 +254,7 @@ def test_resuming_a_page_forgets_every_llms_txt_of_it(state):
     urls = [f"http://{host}.example/llms.txt" for host in ("old", "new")] + [new]
     changes = SourceChanges(state, "sources.toml", Options.from_settings(Settings()))
     for url in urls:
-        state.sources.commit(record, llmstxt=LlmsTxtRecord(url=url, due_at=9e9, trouble="none"))
+        commit(state, record, llmstxt=LlmsTxtRecord(url=url, due_at=9e9, trouble="none"))
     (line,) = changes.resume(old)
     assert line.startswith(old)
     assert [state.llmstxt.find(url) for url in urls] == [None, None, None]

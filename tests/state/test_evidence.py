@@ -7,7 +7,7 @@ from dataclasses import replace
 from sqlalchemy import func, select, text
 
 from tests.helpers import records
-from tests.helpers.records import RECORD, log_requests
+from tests.helpers.records import RECORD, keep_robots, log_requests
 from walsh_scrapy.policy.robots.access import RobotsCopy
 from walsh_scrapy.state.copies import _NAME_COPY, BlocklistCopy
 from walsh_scrapy.state.evidence import LOST, MARGIN, Evidence, hash_of, selected
@@ -37,7 +37,7 @@ def robots(at, body=NEW):
 
 
 def test_a_denial_names_what_decided(state, rows):
-    state.robots.keep(ORIGIN, robots(1.0, OLD))
+    keep_robots(state, ORIGIN, robots(1.0, OLD))
     state.evidence.deny(DENIAL)
     columns = ("gate", "rule", "line", "robots", "run")
     assert rows(selected(denials, columns)) == [("robots", "Disallow: /", 2, hash_of(OLD), 3)]
@@ -45,11 +45,11 @@ def test_a_denial_names_what_decided(state, rows):
 
 def test_a_copy_that_was_deleted_is_no_other_one(state, database, rows):
     for origin, body in ((ORIGIN, OLD), ("http://b.example:80", NEW)):
-        state.robots.keep(origin, robots(1.0, body))
+        keep_robots(state, origin, robots(1.0, body))
         state.evidence.deny(replace(DENIAL, evidence=Evidence(robots=hash_of(body))))
     with database.write() as connection:
         connection.run(copies.delete())
-    state.robots.keep(ORIGIN, robots(2.0, b""))
+    keep_robots(state, ORIGIN, robots(2.0, b""))
     names = rows(selected(denials, ("robots",)).order_by(denials.c.id))
     assert names == [(f"{LOST}1",), (f"{LOST}2",)]
 
@@ -65,7 +65,7 @@ def test_a_source_that_is_the_url_of_its_request_is_not_written_again(state, row
 
 def test_each_document_is_kept_once(state, rows):
     for at, origin in ((1.0, ORIGIN), (2.0, ORIGIN), (3.0, "http://b.example:80")):
-        state.robots.keep(origin, robots(at))
+        keep_robots(state, origin, robots(at))
     state.blocklist.keep(LIST, BlocklistCopy(b"{}", None, None, 4.0))
     assert rows(select(func.count()).select_from(copies)) == [(2,)]
     kept = rows(select(copies.c.hash, copies.c.kind, copies.c.first_seen))
@@ -79,20 +79,20 @@ def test_the_request_that_brought_a_robots_txt_names_it(state, rows):
     others = [{"sent_at": 1.0}, {"run": 2}, {"run": None}, {"host": "b.example"}]
     others += [{"url": f"{URL}:81/robots.txt"}, {"purpose": "target"}, {"sent_at": 699.0}]
     log_requests(state, *(replace(asked, **other) for other in [*others, {"sent_at": 901.0}]))
-    state.robots.keep(ORIGIN, robots(1000.0), "a.example", 1)
+    keep_robots(state, ORIGIN, robots(1000.0), "a.example", 1)
     named = selected(requests, ("robots", "robots_at", "robots_status"))
     found = rows(named.order_by(requests.c.id))
     assert found == [(None, None, None)] * len(others) + [(hash_of(NEW), 1000.0, 200)]
-    state.robots.keep(ORIGIN, RobotsCopy(1001.0, 503, failing_since=1001.0), "a.example", None)
+    keep_robots(state, ORIGIN, RobotsCopy(1001.0, 503, failing_since=1001.0), "a.example", None)
     assert rows(named.where(requests.c.run.is_(None))) == [(None, 1001.0, 503)]
-    state.robots.keep(ORIGIN, robots(1300.0), "a.example", 1)
+    keep_robots(state, ORIGIN, robots(1300.0), "a.example", 1)
     assert rows(select(requests.c.id).where(requests.c.robots_at == 1300.0)) == [], "too late"
 
 
 def test_a_copy_goes_after_the_last_record_that_can_name_it(state, database):
-    state.robots.keep(ORIGIN, robots(0.0, OLD))
-    state.robots.keep(ORIGIN, robots(5 * DAY, OLD))
-    state.robots.keep(ORIGIN, robots(9 * DAY, NEW))
+    keep_robots(state, ORIGIN, robots(0.0, OLD))
+    keep_robots(state, ORIGIN, robots(5 * DAY, OLD))
+    keep_robots(state, ORIGIN, robots(9 * DAY, NEW))
     last = 9 * DAY + 30 * DAY + MARGIN
     prune(database, state, last + DAY - 1.0, 30 * DAY)
     assert copy(state, OLD) is not None, "it was in force until day 9, which goes as a whole"
@@ -103,16 +103,16 @@ def test_a_copy_goes_after_the_last_record_that_can_name_it(state, database):
 
 
 def test_the_copy_of_a_file_that_fails_stays(state, database):
-    state.robots.keep(ORIGIN, robots(0.0))
+    keep_robots(state, ORIGIN, robots(0.0))
     failing = replace(state.robots.find(ORIGIN), fetched_at=900 * DAY, failing_since=900 * DAY)
-    state.robots.keep(ORIGIN, failing)
+    keep_robots(state, ORIGIN, failing)
     prune(database, state, 1000 * DAY, 30 * DAY)
     assert copy(state, NEW) == NEW
 
 
 def test_copies_stay_while_old_records_are_left_for_later(state, database):
     for body, at in ((OLD, 0.0), (NEW, DAY)):
-        state.robots.keep(ORIGIN, robots(at, body))
+        keep_robots(state, ORIGIN, robots(at, body))
     state.evidence.deny(replace(DENIAL, at=DAY))
     late = 300 * DAY
     log_requests, log_denials, documents = state.evidence.old_rows(late, 30 * DAY)
@@ -166,18 +166,18 @@ def test_what_why_judges_by_and_the_request_for_a_copy_are_found_by_an_index(sta
 
 def test_crawls_that_write_about_one_robots_txt_never_wait_for_each_other(opened, state):
     """On PostgreSQL that would be a deadlock, which ends one of them."""
-    state.robots.keep(ORIGIN, robots(0.0))
+    keep_robots(state, ORIGIN, robots(0.0))
 
-    def keeps(store):
+    def keeps(crawl):
         for number in range(150):
-            store.keep(ORIGIN, robots(float(number), (OLD, NEW)[number % 2]))
+            keep_robots(crawl, ORIGIN, robots(float(number), (OLD, NEW)[number % 2]))
 
-    def sends(store):
+    def sends(crawl):
         for _ in range(150):
-            store.begin_wait(ORIGIN, "http://a.example/feed")
-            store.end_wait(ORIGIN, "http://a.example/feed")
+            crawl.robots.begin_wait(ORIGIN, "http://a.example/feed")
+            crawl.robots.end_wait(ORIGIN, "http://a.example/feed")
 
     with ThreadPoolExecutor(2) as threads:
-        jobs = [threads.submit(each, opened().robots) for each in (keeps, sends)]
+        jobs = [threads.submit(each, opened()) for each in (keeps, sends)]
         for job in jobs:
             job.result()

@@ -11,7 +11,7 @@ from scrapy.settings import Settings
 from sqlalchemy import create_engine, text
 from sqlalchemy.pool import NullPool
 
-from tests.helpers.records import SOURCE, make_state
+from tests.helpers.records import SOURCE, commit, make_state
 from walsh_scrapy.options import Options
 from walsh_scrapy.state import State, StateError, engines, file
 
@@ -126,11 +126,11 @@ def test_a_damaged_write_ahead_log_is_no_reason_to_go_on_without_its_commits(fol
 @pytest.mark.parametrize("is_replaced", [False, True])
 def test_a_state_that_is_deleted_or_replaced_takes_no_more_writes(folder, end, is_replaced):
     with contextlib.closing(State("sqlite:///state")) as state:
-        state.sources.commit(SOURCE)
+        commit(state, SOURCE)
         end(folder / "state")
         if is_replaced:
             (folder / "state").write_bytes(b"another")
-        for use in (state.sources.urls, lambda: state.sources.commit(SOURCE)):
+        for use in (state.sources.urls, lambda: commit(state, SOURCE)):
             with pytest.raises(StateError, match="state was deleted or replaced while it was in"):
                 use()
 
@@ -150,7 +150,7 @@ def test_a_lock_of_another_session_is_an_error_and_no_endless_wait(postgresql_ur
     with contextlib.closing(State(postgresql_url)) as state, other.connect() as connection:
         connection.execute(text("LOCK TABLE sources"))
         with pytest.raises(StateError, match=r"lock timeout.*; another session holds a lock"):
-            state.sources.commit(SOURCE)
+            commit(state, SOURCE)
 
 
 def test_a_lost_server_is_not_waited_for_once_the_run_is_to_end(postgresql_url):
@@ -160,7 +160,7 @@ def test_a_lost_server_is_not_waited_for_once_the_run_is_to_end(postgresql_url):
         with engine.connect() as connection:
             connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
             with pytest.raises(StateError, match="check that the server runs"):
-                state.sources.commit(SOURCE)
+                commit(state, SOURCE)
             connection.execute(text(f"CREATE DATABASE {name}"))
         engine.dispose()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.records import SOURCE, make_state
+from tests.helpers.records import SOURCE, commit, make_state
 from walsh_scrapy.state import State, StateError
 
 NOBODY = 65534
@@ -66,5 +66,5 @@ def test_a_state_that_becomes_read_only_in_use_says_so(path):
     with contextlib.closing(State(f"sqlite:///{path}")) as state:
         state._database._writer.run_sql("PRAGMA query_only = ON")
         with pytest.raises(StateError, match=r"readonly database; .* permission to write"):
-            state.sources.commit(SOURCE)
+            commit(state, SOURCE)
         assert state.sources.find(SOURCE.url) == SOURCE

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import insert, select, update
 
-from tests.helpers.records import DENIAL, RECORD, log_requests
+from tests.helpers.records import DENIAL, RECORD, keep_robots, log_requests
 from walsh_scrapy.policy.robots.access import RobotsCopy
 from walsh_scrapy.state import State, declaredfile, pruning
 from walsh_scrapy.state.database import Database
@@ -101,10 +101,10 @@ def test_hosts_go_90_days_after_the_last_moment_that_they_are_about(state, datab
 
 def test_robots_copies_go_90_days_after_the_last_request_unless_a_request_waits(state, database):
     old, young = NOW - 91 * DAY, NOW - 89 * DAY
-    state.robots.keep("http://old:80", RobotsCopy(old, 200, b""))
-    state.robots.keep("http://failing:80", RobotsCopy(old, 503, b"", failing_since=old))
-    state.robots.keep("http://young:80", RobotsCopy(young, 200, b""))
-    state.robots.keep("http://waited-for:80", RobotsCopy(old, 200, b"", unused=True))
+    keep_robots(state, "http://old:80", RobotsCopy(old, 200, b""))
+    keep_robots(state, "http://failing:80", RobotsCopy(old, 503, b"", failing_since=old))
+    keep_robots(state, "http://young:80", RobotsCopy(young, 200, b""))
+    keep_robots(state, "http://waited-for:80", RobotsCopy(old, 200, b"", unused=True))
     state.prune(NOW, 30 * DAY, always)
     assert left(database, robots.c.origin) == ["http://waited-for:80", "http://young:80"]
 
@@ -138,7 +138,7 @@ def test_no_table_has_to_wait_for_a_larger_one(state, database, clock, small_blo
     state.evidence.deny(replace(DENIAL, at=old))
     fill(database, copies, [COPY])
     fill(database, hosts, [host("a", ended=old)])
-    state.robots.keep("http://a:80", RobotsCopy(old, 200, None))
+    keep_robots(state, "http://a:80", RobotsCopy(old, 200, None))
     assert not state.prune(NOW, 30 * DAY, within(6))
     others = (denials.c.at, copies.c.hash, hosts.c.host, robots.c.origin)
     assert [left(database, each) for each in others] == [[], [], [], []]
@@ -165,12 +165,12 @@ def test_a_record_of_as_many_requests_every_day_does_not_grow_for_ever(
 
 
 def test_what_another_process_renews_meanwhile_stays(state, database, monkeypatch):
-    state.robots.keep("http://a:80", RobotsCopy(NOW - 91 * DAY, 200, b""))
+    keep_robots(state, "http://a:80", RobotsCopy(NOW - 91 * DAY, 200, b""))
     write = Database.write
 
     def renewed(self):
         if self is database:
-            state.robots.keep("http://a:80", RobotsCopy(NOW, 200, b""))
+            keep_robots(state, "http://a:80", RobotsCopy(NOW, 200, b""))
         return write(self)
 
     monkeypatch.setattr(Database, "write", renewed)
@@ -185,7 +185,7 @@ def test_what_another_process_is_changing_is_left_to_it(postgresql_url):
         contextlib.closing(Database(postgresql_url)) as ours,
     ):
         for origin in ("http://a:80", "http://b:80"):
-            theirs.robots.keep(origin, RobotsCopy(NOW - 91 * DAY, 200, b""))
+            keep_robots(theirs, origin, RobotsCopy(NOW - 91 * DAY, 200, b""))
         with ours.write() as connection:
             connection.run(update(robots).where(robots.c.origin == "http://a:80").values(status=1))
             theirs.prune(NOW, 30 * DAY, always)
@@ -211,7 +211,7 @@ def test_old_rows_are_found_by_an_index(state, database, plans):
     log(state, [old])
     state.evidence.deny(replace(DENIAL, at=old))
     fill(database, copies, [COPY])
-    state.robots.keep("http://a:80", RobotsCopy(old, 200, b""))
+    keep_robots(state, "http://a:80", RobotsCopy(old, 200, b""))
     groups = [*state.evidence.old_rows(NOW, 30 * DAY), state.robots.old_rows(NOW)]
     plans.clear()
     assert delete_in_turn(database, groups, always)

@@ -10,7 +10,7 @@ from sqlalchemy import create_engine, delete, insert, select, text
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.pool import NullPool
 
-from tests.helpers.records import BACKOFF, RECORD, SOURCE, entry_of
+from tests.helpers.records import BACKOFF, RECORD, SOURCE, commit, entry_of, keep_robots
 from walsh_scrapy.policy.hosttimes import HostTimes
 from walsh_scrapy.policy.pacing import Exchange
 from walsh_scrapy.policy.robots.access import RobotsCopy
@@ -79,10 +79,10 @@ def test_of_two_visits_that_end_at_once_none_is_lost(opened):
 
 def test_a_source_that_got_another_url_and_was_visited_anew_is_another_one(opened):
     ours, theirs = opened().sources, opened().sources
-    ours.commit(replace(SOURCE, failures=5))
+    ours.change(URL, lambda _known: replace(SOURCE, failures=5))
     assert ours.find(URL).failures == 5
     theirs.rename({URL: f"{URL}/elsewhere"})
-    theirs.commit(SOURCE)
+    theirs.change(URL, lambda _known: SOURCE)
 
     def fail(known):
         return replace(known, failures=known.failures + 1)
@@ -93,7 +93,7 @@ def test_a_source_that_got_another_url_and_was_visited_anew_is_another_one(opene
 def test_a_record_from_memory_does_not_hide_what_another_process_wrote(opened):
     ours, theirs = opened().sources, opened().sources
     found = [entry("1")]
-    ours.commit(replace(SOURCE, failures=1))
+    ours.change(URL, lambda _known: replace(SOURCE, failures=1))
     assert ours.find(URL).failures == theirs.find(URL).failures == 1
 
     def fail(known):
@@ -119,18 +119,22 @@ def test_only_one_of_two_processes_gets_a_host(ours, theirs, clock):
     assert ours.take("b.example", spacing=1.0, timeout=60.0).wait == 0.0
 
 
-def test_a_lease_says_which_pause_it_had_to_keep(ours, theirs, clock):
-    assert ours.take("a.example", 1.0, 60.0).pause == 0.0, "there was nothing before it"
+def test_a_request_is_logged_with_the_pause_that_it_had_to_keep(ours, theirs, clock, rows):
+    def take(**given):
+        return ours.take("a.example", 1.0, 60.0, record=RECORD, **given).wait
+
+    assert take() == 0.0, "there was nothing before it"
     theirs.widen("a.example", 30.0)
     release(ours, 5.0)
     theirs.widen("a.example", 30.0)
     clock.at += 10.0
-    assert ours.take("a.example", 1.0, 60.0).pause == 0.0, "it has to wait"
-    assert ours.take("a.example", 1.0, 60.0, most=8.0).pause == 8.0
+    assert take() > 0.0, "it has to wait"
+    assert take(most=8.0) == 0.0
     release(ours, 5.0)
     theirs.pause("a.example", 7.0, "")
     clock.at += 10.0
-    assert ours.take("a.example", 1.0, 60.0).pause == 7.0
+    assert take() == 0.0
+    assert rows(select(requests.c.pause).order_by(requests.c.id)) == [(0.0,), (8.0,), (7.0,)]
 
 
 def test_a_late_release_keeps_the_lease_of_another_process(opened, clock):
@@ -349,7 +353,7 @@ def test_after_a_jump_back_the_ledger_counts_from_now(state, clock):
 def test_copies_of_robots_txt_and_of_the_blocklist_come_back_as_they_were(state):
     copy = RobotsCopy(100.0, 503, b"User-agent: *\n\xff", failing_since=99.0)
     copy = copy.with_validators("https://a.example/robots.txt", b'W/"\xe9"', b"yesterday")
-    state.robots.keep("https://a.example:443", copy)
+    keep_robots(state, "https://a.example:443", copy)
     assert state.robots.find("https://a.example:443") == copy
     assert state.robots.find("http://a.example:80") is None
     copy = BlocklistCopy(b"{}", b'W/"\xe9"', None, 100.0)
@@ -360,7 +364,7 @@ def test_copies_of_robots_txt_and_of_the_blocklist_come_back_as_they_were(state)
 def test_the_requests_that_a_robots_txt_made_wait_are_known_until_they_are_sent(state):
     origin, other = "https://a.example:443", "http://a.example:80"
     for each in (origin, other):
-        state.robots.keep(each, RobotsCopy(100.0, 200, b""))
+        keep_robots(state, each, RobotsCopy(100.0, 200, b""))
     for url in ("/a", "/b", "/b"):
         state.robots.begin_wait(origin, url)
     assert state.robots.find(origin).unused
@@ -372,7 +376,7 @@ def test_the_requests_that_a_robots_txt_made_wait_are_known_until_they_are_sent(
     assert not state.robots.end_wait(origin, "/b")
     assert not state.robots.find(origin).unused
     state.robots.begin_wait(origin, "/a")
-    state.robots.keep(origin, RobotsCopy(200.0, 200, b""))
+    keep_robots(state, origin, RobotsCopy(200.0, 200, b""))
     assert not state.robots.awaits(origin, "/a"), "by the new copy nothing waits yet"
 
 
@@ -383,7 +387,7 @@ def test_no_text_of_a_stranger_breaks_a_database(state, rows):
     release(state.ledger, record=replace(RECORD, url=NASTY, gates=NASTY, error=NASTY, status=None))
     source = SourceRecord(url="http://a.example/", kind="feed", outcome="failed", detail=NASTY)
     index = LlmsTxtRecord(url="http://a.example/llms.txt", asked_at=1.0, due_at=2.0, trouble=NASTY)
-    state.sources.commit(source, [entry_of(source.url, item=NASTY)], index)
+    commit(state, source, [entry_of(source.url, item=NASTY)], index)
     assert state.sources.find(source.url).detail == KEPT
     assert state.llmstxt.find(index.url).trouble == KEPT
     with state.entries.snapshot() as snapshot:
@@ -414,25 +418,25 @@ def test_an_entry_is_new_once_and_a_comment_is_not_its_post(state):
         ([entry("4", "q", "Post"), entry("4", "p", "B")], set()),
         ([entry("4", title="No id"), entry("5", "q", "Q")], {"5 q"}),
     ):
-        assert state.sources.commit(SOURCE, found) == new
+        assert commit(state, SOURCE, found) == new
     assert count_entries(state) == 9
 
 
 def test_new_entries_of_one_page_in_one_document_are_two_or_one(state):
     found = [entry("1", "a", "A"), entry("1", "b", "B"), entry("1", "c", "A"), entry("1", "a", "C")]
-    assert len(state.sources.commit(SOURCE, found)) == count_entries(state) == 2
+    assert len(commit(state, SOURCE, found)) == count_entries(state) == 2
 
 
 def test_a_thousand_entries_at_once(state):
     many = [entry(str(number)) for number in range(1500)]
-    assert len(state.sources.commit(SOURCE, many)) == 1500
-    assert state.sources.commit(SOURCE, many) == set()
+    assert len(commit(state, SOURCE, many)) == 1500
+    assert commit(state, SOURCE, many) == set()
 
 
 def test_validators_and_entries_are_written_together_or_not_at_all(state):
     broken = entry("2", source="http://nowhere.example/")  # no such source: refused
     with pytest.raises(IntegrityError):
-        state.sources.commit(replace(SOURCE, etag=b'"1"'), [entry("1"), broken])
+        commit(state, replace(SOURCE, etag=b'"1"'), [entry("1"), broken])
     assert state.sources.find(URL) is None
     assert count_entries(state) == 0
 
@@ -467,7 +471,7 @@ def test_a_record_that_was_read_ahead_is_compared_where_its_host_is_leased(opene
     assert ours.remembers(URL)
     assert is_as_recalled()
     for record in (SOURCE, replace(SOURCE, failures=1)):
-        theirs.commit(record)
+        theirs.change(URL, lambda _known, record=record: record)
         assert ours.recall(URL) != record
         assert not is_as_recalled()
         assert ours.recall(URL) == record
@@ -487,7 +491,7 @@ def test_a_source_comes_back_as_it_was(state):
         etag=b'"\xff"',
         last_modified=b"yesterday",
     )
-    state.sources.commit(record)
+    commit(state, record)
     assert state.sources.find(record.url) == record
     assert state.sources.find("http://other.example/") is None
 
@@ -504,9 +508,9 @@ def test_an_llms_txt_comes_back_as_it_was_until_it_is_forgotten(state):
         last_modified=b"yesterday",
     )
     assert state.llmstxt.find(llmstxt.url) is None
-    state.sources.commit(record, llmstxt=llmstxt)
+    commit(state, record, llmstxt=llmstxt)
     assert state.llmstxt.find(llmstxt.url) == llmstxt
-    state.sources.commit(record)
+    commit(state, record)
     assert state.llmstxt.find(llmstxt.url) == llmstxt
     state.llmstxt.forget(llmstxt.url)
     assert state.llmstxt.find(llmstxt.url) is None
@@ -529,18 +533,18 @@ def test_a_source_keeps_its_record_under_another_spelling_of_its_url(state):
     record = SourceRecord(
         url=old, kind="feed", fetched_at=1.0, failures=2, validator_url=old, etag=b"x"
     )
-    state.sources.commit(record, [entry("1"), entry("2")])
+    commit(state, record, [entry("1"), entry("2")])
     for _ in range(2):  # two runs may begin with the same file
         state.sources.rename({old: new})
     assert state.sources.all() == [replace(record, url=new)]
     assert {url: count for url, (count, _) in state.sources.entry_totals().items()} == {new: 2}
-    assert state.sources.commit(replace(record, url=new), [entry("1", source=new)]) == set()
+    assert commit(state, replace(record, url=new), [entry("1", source=new)]) == set()
 
 
 def test_a_move_is_over_once_the_source_is_declared_there(state):
     old, new = "http://a.example/feed", "http://a.example/feed/"
     record = SourceRecord(url=old, kind="feed", moved_to=new, moved_since=1.0, move_settled=True)
-    state.sources.commit(record)
+    commit(state, record)
     state.sources.rename({old: new})
     assert state.sources.find(new).move is None
     elsewhere = replace(record, moved_to="http://b.example/")
@@ -625,7 +629,7 @@ def test_a_lost_connection_is_replaced_and_nothing_is_lost(postgresql_url):
         assert state.ledger.take("a.example", spacing=1.0, timeout=60.0).wait == 0.0
         for _ in range(2):
             lose_connections(postgresql_url)
-            state.sources.commit(SOURCE, [entry("1")])
+            commit(state, SOURCE, [entry("1")])
             assert state.sources.find(URL) is not None
         assert count_entries(state) == 1
         assert state.ledger.take("a.example", spacing=1.0, timeout=60.0).wait > 0.0

@@ -7,7 +7,7 @@ import time
 import pytest
 from sqlalchemy import text
 
-from tests.helpers.records import entry_of
+from tests.helpers.records import commit, entry_of
 from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
 
@@ -25,8 +25,8 @@ def view(state, database, clock):
     entry = entry_of(URL, at=AT, item=json.dumps(item), run=1)
     number = state.runs.begin(RunRecord(spider="feeds", begun=AT))
     state.runs.end(number, AT + 60.0, "finished", {})
-    state.sources.commit(SourceRecord(url=URL, kind="feed", fetched_at=AT, due_at=AT), [entry])
-    state.sources.commit(SourceRecord(url=GONE, kind="feed", due_at=math.inf, moved_since=1e300))
+    commit(state, SourceRecord(url=URL, kind="feed", fetched_at=AT, due_at=AT), [entry])
+    commit(state, SourceRecord(url=GONE, kind="feed", due_at=math.inf, moved_since=1e300))
     state.ledger.hold("a.example", 3600.0)
 
     def read(name):

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from sqlalchemy import make_url, text
 
-from tests.helpers.records import SOURCE
+from tests.helpers.records import SOURCE, commit
 from tests.helpers.relay import Relay
 from walsh_scrapy.state import State, StateError, waiting
 from walsh_scrapy.state.database import Database
@@ -44,7 +44,7 @@ def test_a_short_lock_is_waited_for(tmp_path, monkeypatch):
             return True
 
         monkeypatch.setattr(Waiting, "for_lock", end_lock)
-        state.sources.commit(SOURCE)
+        commit(state, SOURCE)
         assert state.sources.find(SOURCE.url) == SOURCE
     assert len(found) == 1
 
@@ -107,7 +107,7 @@ def test_a_server_that_answers_no_new_connection_is_given_up_at_the_end_of_a_run
             before = relay.connections
             for _ in range(5):
                 with pytest.raises(StateError, match="timeout expired; check that the server runs"):
-                    state.sources.commit(SOURCE)
+                    commit(state, SOURCE)
             assert relay.connections == before + 1, "nothing is waited for after a wait in vain"
 
 

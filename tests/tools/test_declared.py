@@ -5,6 +5,7 @@ import math
 import pytest
 from scrapy.settings import Settings
 
+from tests.helpers.records import commit
 from walsh_scrapy.metadata.alternates import FeedLink
 from walsh_scrapy.options import Options
 from walsh_scrapy.policy.redirects import Move
@@ -39,7 +40,7 @@ def told(tmp_path, records, name="sources.txt", body=f"# ours\n{A}\n{B} # two\n{
     file.write_text(body)
     state = State("sqlite://")
     for record in records:
-        state.sources.commit(record)
+        commit(state, record)
     rows = build_overview(load_sources(file), state, Options.from_settings(Settings()), 100 * DAY)
     state.close()
     found = list(SourcesFile(str(file)).lines_to_change(rows.declared))

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scrapy.settings import Settings
 
-from tests.helpers.records import entry_of
+from tests.helpers.records import commit, entry_of
 from walsh_scrapy.items import EntryItem
 from walsh_scrapy.sources import Source, load_sources
 from walsh_scrapy.sources.loading import source_of
@@ -116,8 +116,8 @@ def state(url):
         entry("2", URL, url="http://a.example/2"),
     ]
     with contextlib.closing(State(url)) as state:
-        state.sources.commit(SourceRecord(url=URL, kind="feed", fetched_at=1779516000.0), found)
-        state.sources.commit(SourceRecord(url=OTHER, kind="llms", outcome="failed", failures=2))
+        commit(state, SourceRecord(url=URL, kind="feed", fetched_at=1779516000.0), found)
+        commit(state, SourceRecord(url=OTHER, kind="llms", outcome="failed", failures=2))
         yield state
 
 
@@ -141,10 +141,10 @@ def test_what_the_first_reading_of_a_source_had_is_marked_and_can_be_left_out(ur
     known = SourceRecord(url=URL, kind="feed", outcome="failed", failures=1)
     read = replace(known, outcome="fetched", format="rss20", failures=0)
     with contextlib.closing(State(url)) as state:
-        state.sources.commit(known)
-        state.sources.commit(read, [entry("1", URL, title="there")])
-        state.sources.commit(read, [entry("1", URL), entry("2", URL, title="new")])
-        state.sources.commit(replace(read, url=OTHER), [entry("3", OTHER, title="of another")])
+        commit(state, known)
+        commit(state, read, [entry("1", URL, title="there")])
+        commit(state, read, [entry("1", URL), entry("2", URL, title="new")])
+        commit(state, replace(read, url=OTHER), [entry("3", OTHER, title="of another")])
         marks = {each["title"]: each["backfill"] for each in exported(state)}
         assert marks == {"there": True, "new": False, "of another": True}
         assert [each["title"] for each in exported(state, has_backfill=False)] == ["new"]
@@ -160,7 +160,7 @@ def test_an_entry_of_two_sources_is_one_and_says_so(url):
     third = "http://c.example/feed"
     with contextlib.closing(State(url)) as state:
         for source, titles in ((URL, "xy"), (OTHER, "y"), (third, "x"), (OTHER, "yy"), (URL, "x")):
-            state.sources.commit(SourceRecord(url=source, kind="feed"), found(source, *titles))
+            commit(state, SourceRecord(url=source, kind="feed"), found(source, *titles))
         also = {each["title"]: each["also_in"] for each in exported(state)}
         assert also == {"x": [third], "y": [OTHER]}
         assert [each["title"] for each in exported(state, urls=(OTHER,))] == ["y"]
@@ -172,7 +172,7 @@ def test_an_entry_of_two_sources_is_one_and_says_so(url):
 
 def test_a_source_with_a_new_spelling_has_one_url_in_an_export(url):
     with contextlib.closing(State(url)) as state:
-        state.sources.commit(SourceRecord(url=URL, kind="feed"), [entry("1", URL, title="old")])
+        commit(state, SourceRecord(url=URL, kind="feed"), [entry("1", URL, title="old")])
         state.sources.rename({URL: OTHER})
-        state.sources.commit(SourceRecord(url=OTHER, kind="feed"), [entry("2", OTHER, title="new")])
+        commit(state, SourceRecord(url=OTHER, kind="feed"), [entry("2", OTHER, title="new")])
         assert {each["source"] for each in exported(state)} == {OTHER}

@@ -11,7 +11,7 @@ import feedparser
 import pytest
 from scrapy.settings import Settings
 
-from tests.helpers.records import entry_of
+from tests.helpers.records import commit, entry_of
 from walsh_scrapy.items import EntryItem
 from walsh_scrapy.metadata.feeds import parse_feed
 from walsh_scrapy.state import State, StateError
@@ -37,8 +37,8 @@ def entry(number, **fields):
 @pytest.fixture
 def state(url):
     with contextlib.closing(State(url)) as state:
-        state.sources.commit(replace(READ, format=""), [entry(1, title="there before")])
-        state.sources.commit(READ)
+        commit(state, replace(READ, format=""), [entry(1, title="there before")])
+        commit(state, READ)
         yield state
 
 
@@ -74,10 +74,10 @@ def written(write, *arguments):
 def test_what_is_new_comes_first_and_what_was_there_before_is_not_in_it(state, export, monkeypatch):
     monkeypatch.setattr(atom, "MOST", 3)
     dated = {"published": "2026-05-20T00:00:00Z", "authors": ["Jo"], "tags": ["x & y"]}
-    state.sources.commit(READ, [entry(number) for number in range(2, 5)])
+    commit(state, READ, [entry(number) for number in range(2, 5)])
     feed = written(export.write_entries, "atom", state)
     before = {each.title: each.id for each in feed.entries}
-    state.sources.commit(READ, [entry(5, **dated)])
+    commit(state, READ, [entry(5, **dated)])
     feed = written(export.write_entries, "atom", state)
     assert [each.title for each in feed.entries] == ["Title 5", "Title 4", "Title 3"]
     first, *rest = feed.entries
@@ -92,7 +92,7 @@ def test_what_is_new_comes_first_and_what_was_there_before_is_not_in_it(state, e
 def test_of_the_entries_only_the_newest_are_read(state, export, monkeypatch):
     monkeypatch.setattr(atom, "MOST", 1)
     old = entry_of(URL, "old", at=1001.5, item="broken")
-    state.sources.commit(READ, [old, entry(3)])
+    commit(state, READ, [old, entry(3)])
     feed = written(export.write_entries, "atom", state)
     assert [each.title for each in feed.entries] == ["Title 3"]
     monkeypatch.setattr(atom, "MOST", 2)
@@ -102,7 +102,7 @@ def test_of_the_entries_only_the_newest_are_read(state, export, monkeypatch):
 
 def test_texts_of_strangers_stay_texts(state, export):
     odd = {"title": HOSTILE, "url": None, "tags": [HOSTILE], "authors": [HOSTILE]}
-    state.sources.commit(READ, [entry(2, **odd), entry(3, title=None)])
+    commit(state, READ, [entry(2, **odd), entry(3, title=None)])
     feed = written(export.write_entries, "atom", state)
     titled, hostile = feed.entries
     assert titled.title == "http://a.example/3"

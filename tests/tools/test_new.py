@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from scrapy.cmdline import execute
 from scrapy.utils.project import get_project_settings
 
-from tests.helpers.records import entry_of
+from tests.helpers.records import commit, entry_of
 from walsh_scrapy.state import State, StateError
 from walsh_scrapy.state.entries import EntryRecord
 from walsh_scrapy.state.runs import RunRecord
@@ -31,8 +31,8 @@ def state(url):
     with contextlib.closing(State(url)) as state:
         for begun in (AT - 86_400, AT - 60, AT + 86_400):
             state.runs.begin(RunRecord(spider="feeds", begun=begun))
-        state.sources.commit(SourceRecord(url=A, kind="feed"), [entry("1", at=AT - 86_300)])
-        state.sources.commit(SourceRecord(url=B, kind="feed"), [])
+        commit(state, SourceRecord(url=A, kind="feed"), [entry("1", at=AT - 86_300)])
+        commit(state, SourceRecord(url=B, kind="feed"), [])
         found = [
             entry(
                 "2",
@@ -44,7 +44,7 @@ def state(url):
             ),
             entry("3", B, run=2, title="New", url="http://b.example/3", source_title="The B"),
         ]
-        state.sources.commit(SourceRecord(url=B, kind="feed"), found)
+        commit(state, SourceRecord(url=B, kind="feed"), found)
         yield state
 
 
@@ -66,10 +66,10 @@ def test_by_default_it_is_what_the_last_run_that_found_something_found(state):
     )
     assert len(list(new_items(state, 0.0))) == 3
     unnamed = entry("8", at=AT + 90_000, run=None)
-    state.sources.commit(SourceRecord(url=A, kind="feed"), [unnamed])
+    commit(state, SourceRecord(url=A, kind="feed"), [unnamed])
     assert default_since(state, AT + 90_000) == AT - 60, "an entry that names no run"
     ahead = state.runs.begin(RunRecord(spider="feeds", begun=AT + 90_000))
-    state.sources.commit(SourceRecord(url=A, kind="feed"), [entry("9", at=AT + 90_000, run=ahead)])
+    commit(state, SourceRecord(url=A, kind="feed"), [entry("9", at=AT + 90_000, run=ahead)])
     assert default_since(state, AT) == AT - 60, "a wrong clock wrote what lies in the future"
     assert totals([], AT, is_run=False) == "nothing is new since 2026-05-23 06:00:00 UTC"
 
@@ -77,14 +77,15 @@ def test_by_default_it_is_what_the_last_run_that_found_something_found(state):
 def test_without_a_run_nothing_is_new():
     state = State("sqlite://")
     assert default_since(state, AT) is None
-    state.sources.commit(SourceRecord(url=A, kind="feed"), [entry("1", run=None)])
+    commit(state, SourceRecord(url=A, kind="feed"), [entry("1", run=None)])
     assert default_since(state, AT) is None
     state.close()
 
 
 def test_an_entry_that_cannot_be_read_is_named(state):
     broken = entry("4")
-    state.sources.commit(
+    commit(
+        state,
         SourceRecord(url=A, kind="feed"),
         [
             EntryRecord(

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from scrapy.settings import Settings
 
-from tests.helpers.records import DENIAL, RECORD, log_requests
+from tests.helpers.records import DENIAL, RECORD, commit, log_requests
 from walsh_scrapy.options import Options
 from walsh_scrapy.sources import Source
 from walsh_scrapy.state import State
@@ -52,7 +52,7 @@ def state(url):
     sent = [replace(SENT, sent_at=NOW - 100.0 * number) for number in range(12)]
     sent += [replace(SENT, sent_at=NOW + 1.0, source=f"{URL}/other")]
     with contextlib.closing(State(url)) as state:
-        state.sources.commit(RECORDED)
+        commit(state, RECORDED)
         log_requests(state, *sent)
         yield state
 

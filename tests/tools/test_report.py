@@ -13,7 +13,7 @@ from scrapy.settings import Settings
 from sqlalchemy import update
 
 from tests.helpers import records
-from tests.helpers.records import RECORD, entry_of, log_requests
+from tests.helpers.records import RECORD, commit, entry_of, log_requests
 from tests.helpers.reportstate import BEGUN, DAY, HOSTILE, NOW, page_of, write_state
 from walsh_scrapy.options import Options
 from walsh_scrapy.policy.audit.pauses import PauseJudge
@@ -348,8 +348,8 @@ def test_addresses_and_credentials_are_in_no_report(tmp_path):
     item = {"title": "by jo@a.example", "url": source, "source_title": "jo@a.example's"}
     with closing(State(url)) as state:
         entry = entry_of(source, "1", at=NOW - 60, item=json.dumps(item))
-        state.sources.commit(SourceRecord(url=source, kind="feed", fetched_at=NOW - 60), [entry])
-        state.sources.commit(SourceRecord(url=source, kind="feed", outcome="failed", failures=3))
+        commit(state, SourceRecord(url=source, kind="feed", fetched_at=NOW - 60), [entry])
+        commit(state, SourceRecord(url=source, kind="feed", outcome="failed", failures=3))
     text = page_of(url, tmp_path / "sources.txt", since=NOW - 3600)
     assert "s3cr3t" not in text
     assert "jo@" not in text

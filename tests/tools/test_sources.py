@@ -13,7 +13,7 @@ from rich.console import Console
 from scrapy.settings import Settings
 
 from tests.helpers import ROOT
-from tests.helpers.records import entry_of
+from tests.helpers.records import commit, entry_of
 from walsh_scrapy.options import Options
 from walsh_scrapy.policy.timestamps import rfc3339
 from walsh_scrapy.sources import Source
@@ -98,7 +98,7 @@ def overview_of(records, sources=None, **settings):
     """The overview of a state in memory."""
     state = State("sqlite://")
     for each in records:
-        state.sources.commit(each)
+        commit(state, each)
     declared = sources or [Source(each.url) for each in records]
     options = Options.from_settings(Settings({"WALSH_STATE_URL": "sqlite://"} | settings))
     found = build_overview(declared, state, options, NOW)
@@ -242,9 +242,9 @@ def test_at_a_terminal_facts_fit_the_width_and_no_url_is_cut(width):
 
 def test_what_is_stale_failing_or_moved():
     state = State("sqlite://")
-    state.sources.commit(record(), [entry_of(URL, at=NOW - 9 * DAY)])
+    commit(state, record(), [entry_of(URL, at=NOW - 9 * DAY)])
     never = record("http://never.example/", outcome="denied by robots")
-    state.sources.commit(replace(never, visited_since=NOW - 5 * DAY))
+    commit(state, replace(never, visited_since=NOW - 5 * DAY))
     declared = [Source(url) for url in (URL, "http://never.example/", "http://new.example/")]
     rows = build_overview(declared, state, Options.from_settings(Settings()), NOW).declared
     state.close()

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from scrapy.settings import Settings
 
-from tests.helpers.records import BACKOFF, RECORD
+from tests.helpers.records import BACKOFF, RECORD, commit
 from walsh_scrapy.options import Options
 from walsh_scrapy.policy.pacing import Exchange
 from walsh_scrapy.state import State
@@ -254,9 +254,9 @@ def test_the_facts_of_a_state(url, tmp_path):
             ahead.ledger.hold("ahead.example", 60.0, "visit-time")
         for name, failures in (("a", 0), ("b", 1), ("undeclared", 1)):
             seen = {"kind": "feed", "fetched_at": now + 2 * DAY, "failures": failures}
-            state.sources.commit(SourceRecord(url=f"http://{name}.example/", **seen))
+            commit(state, SourceRecord(url=f"http://{name}.example/", **seen))
         busy = SourceRecord(url="http://busy.example/", kind="feed")
-        state.sources.commit(busy.after_refusal(503, now - 2 * DAY))
+        commit(state, busy.after_refusal(503, now - 2 * DAY))
         missing = gather(state, options, None)
         file.write_text("http://a.example/\nhttp://b.example\nhttp://busy.example/\n")
         found = gather(state, options, None)

@@ -14,7 +14,7 @@ from scrapy.settings import Settings
 from sqlalchemy import delete
 
 from tests.helpers import records
-from tests.helpers.records import RECORD, log_requests
+from tests.helpers.records import RECORD, commit, keep_robots, log_requests
 from tests.helpers.sites import IDENTITY, feed, site
 from walsh_scrapy.commands.why import Command
 from walsh_scrapy.options import Options
@@ -88,7 +88,7 @@ def options(**settings):
 @pytest.fixture
 def state(url):
     with contextlib.closing(State(url)) as opened:
-        opened.robots.keep("http://a.example:80", RobotsCopy(NOON, 200, RULES))
+        keep_robots(opened, "http://a.example:80", RobotsCopy(NOON, 200, RULES))
         opened.blocklist.keep("http://a.example/list", BlocklistCopy(b"{}", None, None, NOON))
         opened.evidence.deny(DENIAL)
         yield opened
@@ -246,7 +246,7 @@ def noon(url):
 
         def visited(source, **record):
             known = {"due_at": NOON} | record
-            opened.sources.commit(SourceRecord(url=source, kind="feed", **known))
+            commit(opened, SourceRecord(url=source, kind="feed", **known))
 
         yield opened, visited
 
@@ -427,7 +427,7 @@ def test_other_reasons(state, log):
     silent = replace(ALLOWED, rule=None, line=None)
     assert "no rule of robots.txt is about it" in reason(evidence=silent, sent_at=NOON + 3)
     assert "no gate for robots.txt" in reason(evidence=Evidence(), sent_at=NOON + 4)
-    state.robots.keep("http://b.example:80", RobotsCopy(NOON, 200, b"lost"))
+    keep_robots(state, "http://b.example:80", RobotsCopy(NOON, 200, b"lost"))
     reason(evidence=replace(ALLOWED, robots=hash_of(b"lost")), sent_at=NOON + 5)
     with state._database.write() as connection:
         connection.run(delete(copies).where(copies.c.body == b"lost"))

@@ -83,17 +83,6 @@ class RobotsStore(Store):
             rows = among(connection, _FIND_SEVERAL, robots.c.origin, origins)
         return dict.fromkeys(origins) | {row[0]: RobotsCopy(*row[1:]) for row in rows}
 
-    def keep(
-        self, origin: str, copy: RobotsCopy, host: str | None = None, run: int | None = None
-    ) -> None:
-        """Replace the copy kept for an origin; no request waits by the new one yet.
-
-        ``host`` is the name under which the ledger paces the origin. The request of ``run`` that
-        was the last one for the file names the copy from now on.
-        """
-        with self._database.write() as connection:
-            self.write(connection, origin, copy, host, run)
-
     def write(
         self,
         connection: Connection,
@@ -102,7 +91,11 @@ class RobotsStore(Store):
         host: str | None,
         run: int | None,
     ) -> None:
-        """Do the same within a transaction."""
+        """Replace the copy kept for an origin, within a transaction; no request waits by it yet.
+
+        ``host`` is the name under which the ledger paces the origin. The request of ``run`` that
+        was the last one for the file names the copy from now on.
+        """
         row = {"origin": origin, **row_of(copy)}
         name = _keep(connection, robots, row, copy.fetched_at)
         connection.run_later(_END_ALL, {"key": origin})

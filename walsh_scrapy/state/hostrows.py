@@ -59,11 +59,6 @@ class Change(NamedTuple):
     at: float  #: epoch seconds of the event
     now: float
 
-    @property
-    def snapshot(self) -> HostSnapshot:
-        """The times after the change."""
-        return HostSnapshot(self.times, self.now)
-
 
 #: What is written with a change, in the same transaction.
 Write: TypeAlias = "Callable[[Connection, Change], None]"

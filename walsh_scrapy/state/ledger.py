@@ -38,8 +38,6 @@ class LeaseResult(NamedTuple):
     """What the ledger answers to a process that asks to lease a host."""
 
     wait: float  #: seconds after which to ask again; 0 if the lease is ours now
-    #: Seconds that had to lie between the exchange before the lease and this one.
-    pause: float = 0.0
     #: Whether the host is ready, and was not leased: what was asked for came meanwhile.
     came_meanwhile: bool = False
 
@@ -114,14 +112,13 @@ class Ledger(Claims):
             change = self._change(host, event, log)
         except _NotLeased as error:
             return error.result
-        pause = pause_of(change)
-        if pause is None:
+        if pause_of(change) is None:
             times = self._free(host, change.before).with_limit(most)
             return LeaseResult(times.recheck_at(change.now, min(spacing, most)) - change.now)
         self._note(host, is_out=True, logged=logged)
         if claims:
             self._keep([host], change.now, change.now + claims)
-        return LeaseResult(0.0, pause)
+        return LeaseResult(0.0)
 
     def release(
         self,

@@ -30,7 +30,7 @@ _FIND_LLMSTXT: Final = select(*_LLMSTXT_COLUMNS).where(indexes.c.url == bindpara
 
 
 class LlmsTxtStore(Store):
-    """Finds and forgets records; ``SourceStore.commit`` writes them, with the visit's source."""
+    """Finds and forgets records; ``SourceStore.change`` writes them, with the visit's source."""
 
     def find(self, url: str) -> LlmsTxtRecord | None:
         """Return what is known of an llms.txt, or None if it was never requested."""

@@ -106,11 +106,6 @@ class RunStore(Store):
         with self._database.read() as connection:
             return [_record(row) for row in connection.all(wanted)]
 
-    def count(self) -> int:
-        """Return the number of runs."""
-        with self._database.read() as connection:
-            return connection.scalar(select(func.count()).select_from(runs)) or 0
-
 
 def _name(text: str) -> str:
     """Return a text that anybody may have chosen as its column takes it."""

@@ -130,15 +130,6 @@ class SourceStore(Store):
                 totals[source] = own + count, max(last, newest)
         return totals
 
-    def commit(
-        self,
-        record: SourceRecord,
-        found: Sequence[EntryRecord] = (),
-        llmstxt: LlmsTxtRecord | None = None,
-    ) -> frozenset[str]:
-        """Replace a record, as ``change`` does, and return the keys of its new entries."""
-        return self.change(record.url, lambda _known: record, found, llmstxt).new
-
     def change(
         self,
         url: str,
