@@ -423,7 +423,7 @@ def test_below_its_floor_a_gate_refuses_to_start(direct_web, run, gates, setting
     assert [word for word in words if word not in line] == []
 
 
-def test_a_gate_of_the_project_is_told_of_as_ours_are(direct_web, run, crawl, on_state):
+def test_a_gate_of_the_project_is_told_of_as_ours_are(direct_web, run, on_state):
     web = direct_web(Site("a.example", "", {"/": page("/night"), "/night": page()}))
     result = run(
         web,
@@ -437,6 +437,3 @@ def test_a_gate_of_the_project_is_told_of_as_ours_are(direct_web, run, crawl, on
     assert "1 by night" in result.stderr
     told = on_state("why", "http://a.example/night", "--json")
     assert "is not asked for at night" in told.stdout
-    written = crawl.folder / "report.html"
-    on_state("report", "-o", written)
-    assert "is not asked for at night" in written.read_text("utf-8")

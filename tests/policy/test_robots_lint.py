@@ -22,7 +22,6 @@ LINES = [
     ("Noindex: /x", "'Noindex' is not of RFC 9309"),
     ("Clean-param: a", "only Yandex"),
     ("Disllaow: /x", "a crawler may ignore it; did you mean 'disallow:'?"),
-    ("colour: red", "'colour' is not of RFC 9309; a crawler may ignore it"),
     ("Disallow: private/", "'private/' does not begin with '/' or '*', so it matches nothing"),
     ("Disallow: https://a.example/x", "is a URL; a rule takes a path"),
     ("Crawl-delay: soon", "the value 'soon' is ignored; crawl-delay takes a number of seconds"),
@@ -87,6 +86,12 @@ def test_a_group_of_all_without_rules_is_no_error(body):
 def test_each_thing_about_the_file_and_its_groups_is_said_alone(body, said):
     (finding,) = lint(body)
     assert said in f"line {finding.line}: {finding.text}"
+
+
+def test_a_key_that_only_others_read_is_a_note():
+    (finding,) = lint(b"User-agent: *\nDisallow: /\ncolour: red\n")
+    said = "'colour' is not of RFC 9309; a crawler may ignore it"
+    assert finding == (3, "note", said)
 
 
 def test_nothing_is_said_of_a_sound_file():

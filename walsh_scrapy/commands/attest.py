@@ -21,7 +21,7 @@ class Command(OperatorCommand):
         "Judges every recorded request, denial and entry by each row of the contract's "
         "checklist: whether it holds, and the evidence. Nothing leaves this machine. "
         "Exit status: 0 if no MUST is broken, 1 if one is, or if it cannot be done, 2 for a wrong "
-        "call. Examples: scrapy attest. scrapy attest --since 7d --json > attestation.json"
+        "call. Examples: scrapy attest. scrapy attest --since 2026-11-01 --json > attestation.json"
     )
     since = "judge the record as if it began then"
     json = "one JSON object"

@@ -46,6 +46,8 @@ _FOREIGN: Final = {
     "host": "no crawler reads it any more; redirect to the host that you prefer",
     "clean-param": "only Yandex reads it",
 }
+#: Of a key that is not misspelled: other records are allowed (RFC 9309 2.2.4).
+_UNKNOWN: Final = "is not of RFC 9309; a crawler may ignore it"
 _SOUND_VALUES: Final = {
     "crawl-delay": "a number of seconds, such as 10",
     "request-rate": "documents per time, such as 1/10s",
@@ -111,7 +113,7 @@ def _of_lines(text: str) -> Iterator[Remark]:
         else:
             sentences = _of_unknown(content)
         for sentence in sentences:
-            yield Remark(number, "error", sentence)
+            yield Remark(number, "note" if sentence.endswith(_UNKNOWN) else "error", sentence)
 
 
 def _of_user_agent(name: str, content: str, start: int) -> Iterator[str]:
@@ -162,7 +164,7 @@ def _of_unknown(content: str) -> Iterator[str]:
     elif name in _FOREIGN:
         yield f"{_quote(key)} is not of RFC 9309: {_FOREIGN[name]}"
     elif name not in _KEYS:
-        yield f"{_quote(key)} is not of RFC 9309; a crawler may ignore it{_hint(name)}"
+        yield f"{_quote(key)} {_UNKNOWN}{_hint(name)}"
 
 
 @lru_cache(maxsize=256)
