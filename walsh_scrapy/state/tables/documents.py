@@ -15,7 +15,7 @@ from sqlalchemy import (
     Table,
 )
 
-from walsh_scrapy.state.tables.schema import metadata
+from walsh_scrapy.state.tables.hosts import metadata
 
 robots = Table(
     "robots",

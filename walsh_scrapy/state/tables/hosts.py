@@ -1,10 +1,21 @@
-"""Hosts: when each may be asked, by which worker, and what the operator did to it."""
+"""What all rooms share, and hosts: when each may be asked, by which worker, and the acts on it."""
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, Double, Index, Integer, String, Table, Text
+from sqlalchemy import BigInteger, Column, Double, Index, Integer, MetaData, String, Table, Text
 
-from walsh_scrapy.state.tables.schema import metadata
+metadata = MetaData()
+
+# One row; `schema` says what follows from it.
+schema_version = Table("schema_version", metadata, Column("version", Integer, primary_key=True))
+
+# Settings that all crawls on this state must share: `pace_by`, what a row of `hosts` stands for.
+choices = Table(
+    "choices",
+    metadata,
+    Column("name", String(32), primary_key=True),
+    Column("value", String(255), nullable=False),
+)
 
 # No index for pruning: a run writes its rows more often than it reads all of them.
 hosts = Table(

@@ -18,7 +18,7 @@ from sqlalchemy import (
     text,
 )
 
-from walsh_scrapy.state.tables.schema import metadata
+from walsh_scrapy.state.tables.hosts import metadata
 
 #: Columns of `requests` and `denials` that have the number of a copy, because its name is long. No
 #: foreign key, which would cost a look-up in all rows for each copy that is deleted.

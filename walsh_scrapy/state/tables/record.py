@@ -18,7 +18,7 @@ from sqlalchemy import (
     false,
 )
 
-from walsh_scrapy.state.tables.schema import metadata
+from walsh_scrapy.state.tables.hosts import metadata
 
 # One row for each run; `ended` is empty while it goes on, and for good if it was killed.
 runs = Table(

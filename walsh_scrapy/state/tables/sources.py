@@ -16,7 +16,7 @@ from sqlalchemy import (
     false,
 )
 
-from walsh_scrapy.state.tables.schema import metadata
+from walsh_scrapy.state.tables.hosts import metadata
 
 sources = Table(
     "sources",
