@@ -35,9 +35,13 @@ demo: $(INSTALLED)
 test: $(INSTALLED)
 	$(VENV)/bin/python -m pytest -n 12 --dist=worksteal
 
+# Files of tests that compute, but in processes of their own, and what only days show.
+SLOW := docs fuzz test_start_up.py test_extras.py runtime/test_reading.py \
+  politeness/test_listreading.py acceptance/test_days.py
+
 quick: $(INSTALLED)
 	$(VENV)/bin/python -m pytest -q -n auto --dist=worksteal --hypothesis-profile=quick \
-	  -m "not crawl and not long and not postgresql" --ignore=tests/docs
+	  -m "not crawl and not long and not postgresql" $(SLOW:%=--ignore=tests/%)
 
 t: $(INSTALLED)
 	@test -n "$(M)" || { echo "name a module: make t M=policy/backoff" >&2; exit 1; }
