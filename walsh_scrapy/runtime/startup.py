@@ -7,7 +7,7 @@ setting, the process ends at the start with all that is missing, and nothing is 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from scrapy.utils.conf import build_component_list
 from scrapy.utils.misc import load_object
@@ -114,7 +114,7 @@ def has_addon(settings: BaseSettings) -> bool:
     return is_there and Options.from_settings(settings).enabled
 
 
-def is_addon(component: Any) -> bool:  # noqa: ANN401 - a path or a class
+def is_addon(component: str | type) -> bool:
     """Return True if a component of ``ADDONS`` is the add-on or a subclass, by whatever name."""
     kind = load_object(component)
     return isinstance(kind, type) and issubclass(kind, load_object(ADDON))
