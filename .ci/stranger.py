@@ -19,7 +19,7 @@ AGENT = "Mozilla/5.0 (compatible; Example-Bot/1.0; +https://bot.example/)"
 PROJECT = {
     "scrapy.cfg": "[settings]\ndefault = theirs\n",
     "theirs.py": f"""
-ADDONS = {{"walsh_scrapy.addon.Addon": 500}}
+ADDONS = {{"walsh_scrapy.Addon": 500}}
 WALSH_USER_AGENT = "{AGENT}"
 WALSH_UA_TOKEN = "Example-Bot"
 WALSH_SCOPE = "any"

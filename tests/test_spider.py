@@ -80,7 +80,9 @@ def test_a_text_that_chooses_no_source_is_a_warning(tmp_path, monkeypatch, caplo
     assert warnings == [f"sources.txt: no source of kind feed has '{only}'"] * lines
 
 
-@pytest.mark.parametrize("addon", [Addon, OwnAddon, "walsh_scrapy.addon.Addon"])
+@pytest.mark.parametrize(
+    "addon", [Addon, OwnAddon, "walsh_scrapy.Addon", "walsh_scrapy.addon.Addon"]
+)
 def test_the_gates_are_in_force_with_the_add_on_or_a_subclass(addon):
     check_gates(Settings({"ADDONS": {addon: 500}}))
     with pytest.raises(BadSetting):

@@ -1,6 +1,6 @@
 """All gates, the scheduler and the forced settings, for any Scrapy project (decision 22).
 
-ADDONS = {"walsh_scrapy.addon.Addon": 500}
+ADDONS = {"walsh_scrapy.Addon": 500}
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ SPIDER_MODULES = ["spiders"]
 NEWSPIDER_MODULE = "spiders"
 COMMANDS_MODULE = "walsh_scrapy.commands"
 
-ADDONS = {"walsh_scrapy.addon.Addon": 500}
+ADDONS = {"walsh_scrapy.Addon": 500}
 
 # Middlewares of Scrapy that have no effect behind our gates, but cost time for each request.
 DOWNLOADER_MIDDLEWARES = {

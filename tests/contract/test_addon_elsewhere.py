@@ -164,5 +164,5 @@ def test_a_command_that_has_nothing_to_say_ends_with_a_line(elsewhere, command, 
 def test_outside_of_a_project_no_request_is_sent(elsewhere):
     ended = elsewhere.scrapy("mayfetch", "http://a.example/", cwd=elsewhere.folder)
     assert ended.returncode == 2
-    assert "walsh_scrapy.addon.Addon" in ended.stderr
+    assert "walsh_scrapy.Addon" in ended.stderr
     assert not (elsewhere.folder / ".scrapy").exists()

@@ -59,7 +59,7 @@ def test_a_wrong_sources_file(loopback_web, crawl, tmp_path, name, text, words):
         ("WALSH_MAX_RETRIES", "1_0", ["whole number"]),
         ("WALSH_MAX_RETRIES", "0", ["at least 1", "Walsh-Research identity"]),
         ("WALSH_BACKOFF_MAX", "2", ["at least 6", "Walsh-Research identity"]),
-        ("ADDONS", "{}", ["walsh_scrapy.addon.Addon"]),
+        ("ADDONS", "{}", ["walsh_scrapy.Addon"]),
         ("TWISTED_REACTOR", "twisted.internet.selectreactor.SelectReactor", ["asyncioreactor"]),
         ("TWISTED_REACTOR_ENABLED", "False", ["True"]),
         ("WALSH_ENABLED", "0", ["ADDONS"]),

@@ -11,7 +11,7 @@ from walsh_scrapy.testing.web import Reply, Site, redirect
 
 SETTINGS = """
 SPIDER_MODULES = ["theirs.spiders"]
-ADDONS = {"walsh_scrapy.addon.Addon": 500}
+ADDONS = {"walsh_scrapy.Addon": 500}
 DOWNLOADER_MIDDLEWARES = {f"theirs.claims.At{order}": order for order in (50, 500, 950)}
 WALSH_SOURCES = "sources.txt"
 """
@@ -118,7 +118,7 @@ from walsh_scrapy.runtime.gates import SPIDER_GATES, Gate
 from scrapy.utils.misc import load_object
 
 SPIDER_MODULES = ["spiders"]
-ADDONS = {"walsh_scrapy.addon.Addon": 500}
+ADDONS = {"walsh_scrapy.Addon": 500}
 gates = {gate.path: gate.order for gate in Gate} | {gate.kind: None for gate in Gate}
 DOWNLOADER_MIDDLEWARES = gates | {"theirs.again.Robots": None, RedirectMiddleware: 601}
 DOWNLOADER_MIDDLEWARES_BASE = {Robots: 3, "scrapy.downloadermiddlewares.stats.DownloaderStats": 850}

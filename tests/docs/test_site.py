@@ -5,8 +5,10 @@ import sys
 
 import pytest
 
+import walsh_scrapy
 from tests.helpers import ROOT, execute
-from walsh_scrapy import identity, testing
+from walsh_scrapy import testing
+from walsh_scrapy.runtime.gates import Gate
 
 #: Elements whose file a browser loads by itself, and what styles load.
 LOADED = re.compile(
@@ -51,15 +53,22 @@ def test_each_page_is_for_one_reader():
     assert len(re.findall(r":caption: For ", index)) == 4
 
 
-def test_the_reference_has_the_names_that_are_promised(site):
-    reference = (site / "docs" / "reference.html").read_text("utf-8")
-    described = set(re.findall(r'id="walsh_scrapy\.([\w.]+)"', reference))
-    names = {f"identity.{name}" for name in vars(identity) if name.isupper()}
-    names |= {f"testing.{name}" for name in testing.__all__}
-    promised = (ROOT / "docs" / "compatibility.md").read_text("utf-8")
-    names |= set(re.findall(r"`(policy\.[\w.]+)`", promised))
-    assert len(names) > 30
-    assert names - described == set()
+def test_the_pages_and_the_reference_list_the_same_public_names(site):
+    promised, reuse, reference = (
+        (ROOT / "docs" / page).read_text("utf-8")
+        for page in ("compatibility.md", "reuse.md", "reference.rst")
+    )
+    public = {f"walsh_scrapy.{name}" for name in walsh_scrapy.__all__} | {"walsh_scrapy.testing"}
+    assert set(re.findall(r"`(walsh_scrapy\.\w+)`", promised)) == public
+    _, names = reuse.split("\n## Python names\n")
+    assert set(re.findall(r"^\| `(.+?)` \|", names, re.MULTILINE)) == public
+    listed = set(re.findall(r"^\.\. auto\w+:: (.+)", reference, re.MULTILINE))
+    assert listed >= public | {gate.path for gate in Gate}
+    components = [".".join(path.split(".")[-2:]) for path in listed - public]
+    assert [name for name in components if name not in reuse] == []
+    page = (site / "docs" / "reference.html").read_text("utf-8")
+    listed |= {f"walsh_scrapy.testing.{name}" for name in testing.__all__}
+    assert listed - set(re.findall(r'id="(?:module-)?([\w.]+)"', page)) == set()
 
 
 # --- what the checks above find

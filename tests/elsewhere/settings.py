@@ -1,6 +1,6 @@
 """What another project adds to the settings that Scrapy made for it."""
 
-ADDONS = {"walsh_scrapy.addon.Addon": 500}
+ADDONS = {"walsh_scrapy.Addon": 500}
 WALSH_USER_AGENT = "Mozilla/5.0 (compatible; Example-Bot/1.0; +http://bot.example/)"
 WALSH_UA_TOKEN = "Example-Bot"
 WALSH_SCOPE = "any"

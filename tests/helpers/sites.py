@@ -89,7 +89,7 @@ def rows_of(crawl, statement, parameters=()):
 #: The identity of another project's bot, whose spiders may follow links.
 AGENT = "Mozilla/5.0 (compatible; Example-Bot/1.0; +https://bot.example/)"
 IDENTITY = {"WALSH_USER_AGENT": AGENT, "WALSH_UA_TOKEN": "Example-Bot", "WALSH_SCOPE": "any"}
-ADDON = {"ADDONS": {"walsh_scrapy.addon.Addon": 500}}
+ADDON = {"ADDONS": {"walsh_scrapy.Addon": 500}}
 
 
 def write_project(folder, settings, *lines, **modules):

@@ -9,7 +9,7 @@ from walsh_scrapy.addon import Addon
 from walsh_scrapy.runtime.components import component_problems, path_of
 from walsh_scrapy.runtime.gates import REPLACED, SPIDER_GATES, Gate
 
-ADDON = {"walsh_scrapy.addon.Addon": 500}
+ADDON = {"walsh_scrapy.Addon": 500}
 
 
 def forced(**given):

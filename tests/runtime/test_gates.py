@@ -72,7 +72,7 @@ from walsh_scrapy.runtime.components import component_problems
 from walsh_scrapy.runtime.gates import ADVICE
 from walsh_scrapy.tools.summary import RequestCounts
 
-settings = Settings({"ADDONS": {"walsh_scrapy.addon.Addon": 500}})
+settings = Settings({"ADDONS": {"walsh_scrapy.Addon": 500}})
 Addon(None).update_settings(settings)
 chain = settings.get_component_priority_dict_with_base("DOWNLOADER_MIDDLEWARES")
 paths = [path for path in build_component_list(chain) if path.startswith("walsh_scrapy.")]

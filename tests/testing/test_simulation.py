@@ -1,9 +1,14 @@
 """A simulation is a real crawl, except for its clock and its web."""
 
+from pathlib import Path
+
 import pytest
+from scrapy.settings import Settings
 
 from tests.helpers.sites import feed, paths, site
-from walsh_scrapy.testing.clock import EPOCH
+from walsh_scrapy.addon import Addon
+from walsh_scrapy.testing import simulated as module
+from walsh_scrapy.testing.clock import EPOCH, SimulatedTime
 from walsh_scrapy.testing.simulation import DAY
 from walsh_scrapy.testing.web import Fault, Reply, Site
 
@@ -85,6 +90,14 @@ def test_another_spider_and_settings_of_the_operator(simulated):
     assert paths(result.log) == ["docs.example/robots.txt", "docs.example/"]
     assert result.log[1].started - result.log[0].ended >= 10.0
     assert [item["url"] for item in result.items] == ["http://docs.example/one"]
+
+
+@pytest.mark.parametrize("name", [Addon, "walsh_scrapy.Addon", "walsh_scrapy.addon.Addon"])
+def test_the_add_on_of_a_project_is_replaced_whatever_its_name(monkeypatch, name):
+    own = {name: 500, "nowhere.Addon": None, "builtins.dict": 600}
+    monkeypatch.setattr(module, "get_project_settings", lambda: Settings({"ADDONS": own}))
+    settings = module.Simulation([], SimulatedTime())._settings(Path("items.jsonl"), {})
+    assert dict(settings["ADDONS"]) == {"builtins.dict": 600, module.SimulatedAddon: 500}
 
 
 def test_an_error_of_the_simulation_is_raised_with_its_log(simulated):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from scrapy.settings import BaseSettings
 
-ADDON = "walsh_scrapy.addon.Addon"
+ADDON = "walsh_scrapy.Addon"
 HANDLER = "walsh_scrapy.downloadhandler.DownloadHandler"
 
 Problems: TypeAlias = "Iterator[BadSetting]"
@@ -110,11 +110,14 @@ def check_gates(settings: BaseSettings) -> None:
 
 def has_addon(settings: BaseSettings) -> bool:
     """Return True if the add-on is in force."""
-    addons = map(load_object, build_component_list(settings["ADDONS"]))
-    is_there = any(
-        isinstance(each, type) and issubclass(each, load_object(ADDON)) for each in addons
-    )
+    is_there = any(map(is_addon, build_component_list(settings["ADDONS"])))
     return is_there and Options.from_settings(settings).enabled
+
+
+def is_addon(component: str | type) -> bool:
+    """Return True if a component of ``ADDONS`` is the add-on or a subclass, by whatever name."""
+    kind = load_object(component)
+    return isinstance(kind, type) and issubclass(kind, load_object(ADDON))
 
 
 class Position(NamedTuple):

@@ -28,7 +28,7 @@ from walsh_scrapy.addon import FORCED, Addon
 from walsh_scrapy.crawl import Crawl
 from walsh_scrapy.runtime.messages import LastHeaders, endpoint_of, message_of
 from walsh_scrapy.runtime.network import Network
-from walsh_scrapy.runtime.startup import ADDON
+from walsh_scrapy.runtime.startup import is_addon
 from walsh_scrapy.testing.clock import SimulatedClock, SimulatedLoop, SimulatedTime
 from walsh_scrapy.testing.crawl import CrawlResult, read_items
 from walsh_scrapy.testing.directory import Directory
@@ -224,7 +224,11 @@ class Simulation:
 
     def _settings(self, items: Path, settings: Mapping[str, object]) -> Settings:
         result = get_project_settings()
-        addons = {path: order for path, order in result.getdict("ADDONS").items() if path != ADDON}
+        addons = {
+            addon: order
+            for addon, order in result.getdict("ADDONS").items()
+            if order is not None and not is_addon(addon)
+        }
         given: dict[str, object] = {
             "ADDONS": addons | {SimulatedAddon: 500},
             "TWISTED_REACTOR_ENABLED": False,
