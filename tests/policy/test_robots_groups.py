@@ -185,6 +185,11 @@ def test_a_missing_colon_is_accepted_before_a_single_word_only():
     assert not allowed("User-agent: *\nDisallow /x # this\n")
 
 
+def test_sitemaps_belong_to_no_group():
+    text = "Sitemap: https://h/a\nUser-agent: b\nsite-map: /b\nsitemaps /c\nSitemap:\nsitemap: /é#x"
+    assert RobotsTxt.parse(text.encode()).sitemaps == ("https://h/a", "/b", "/c", "/é")
+
+
 @pytest.mark.parametrize("bom", [b"\xef\xbb\xbf", b"\xef\xbb", b"\xef"])
 def test_a_byte_order_mark_is_not_part_of_the_first_line(bom):
     assert not allowed(bom + b"User-agent: *\nDisallow: /")

@@ -190,8 +190,10 @@ moments = st.datetimes(
 
 def everything(body, token, urls, at):
     """Return all answers about a file; without line numbers, which some tests change."""
-    rules = RobotsTxt.parse(body).rules_for(token)
+    robots = RobotsTxt.parse(body)
+    rules = robots.rules_for(token)
     return (
+        robots.sitemaps,
         rules.group,
         rules.crawl_delay,
         rules.comments,

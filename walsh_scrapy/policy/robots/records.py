@@ -49,6 +49,7 @@ USER_AGENT: Final = _record("user[- ]?agent[a-z]*+", r"(\*(?![^ \t\v\f#\n])|[a-z
 RULE: Final = _record(f"(?:(allow)|(?=d)(?:{_DISALLOW}))[a-z]*+", _VALUE)
 #: Another record of a group (RFC 9309 2.2.4): its key and its value.
 OTHER: Final = _record(_OTHERS, _VALUE)
+_SITEMAP: Final = _record("(?:sitemaps?|site-map)", _VALUE)
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 
 
@@ -95,6 +96,11 @@ def other_offsets(text: str, spans: Iterable[Span]) -> Iterator[tuple[str, str, 
 @lru_cache(maxsize=256)
 def _key(written: str) -> str:
     return written.lower().replace("-", "").replace(" ", "")
+
+
+def sitemap_values(text: str) -> tuple[str, ...]:
+    """Return the values of the Sitemap records, which belong to no group (RFC 9309 2.2.4)."""
+    return tuple(filter(None, map(readable, _SITEMAP.findall(text))))
 
 
 def readable(value: str) -> str:

@@ -52,6 +52,7 @@ from walsh_scrapy.policy.robots.records import (
     record_at,
     rule_offsets,
     rules_in,
+    sitemap_values,
     user_agent_lines,
 )
 from walsh_scrapy.policy.robots.version2 import OrderedRules, is_version_2
@@ -249,3 +250,8 @@ class RobotsTxt:
         names = {line.name for line in self._user_agents}
         name = most_specific_name(names, product_token(token)) or "*"
         return Rules.of(self._text, tuple(line for line in self._user_agents if line.name == name))
+
+    @property
+    def sitemaps(self) -> tuple[str, ...]:
+        """The Sitemap values of the whole file, in order, as written (RFC 9309 2.2.4)."""
+        return sitemap_values(self._text)
