@@ -1,7 +1,7 @@
 """Uses an installed walsh-scrapy as a stranger does: ``python -I .ci/stranger.py``.
 
-Its Python has the wheel and no checkout. The programs run in an empty folder, as another project
-with the add-on, against a server on this machine.
+Its Python has the wheel and no checkout. The programs run in an empty folder, against a server on
+this machine: in a new project of ``walsh init``, and in another project with the add-on.
 """
 
 import json
@@ -40,11 +40,13 @@ class PagesSpider(Spider):
         yield {"url": response.url}
 """,
 }
+FEED = b"""<rss version="2.0"><channel><title>Feed</title>
+<item><title>One</title><link>http://blog.example/1</link></item></channel></rss>"""
 ROBOTS = "User-agent: *\nDisallow: /private\n"
 
 
 class Site(BaseHTTPRequestHandler):
-    """A server with one page and a robots.txt; it remembers who asked for what."""
+    """A server with a page, a feed and a robots.txt; it remembers who asked for what."""
 
     asked: list[tuple[str, str]] = []
 
@@ -52,7 +54,8 @@ class Site(BaseHTTPRequestHandler):
         self.asked.append((self.path, self.headers["User-Agent"]))
         self.send_response(200)
         self.end_headers()
-        self.wfile.write(ROBOTS.encode() if self.path == "/robots.txt" else b"a page")
+        bodies = {"/robots.txt": ROBOTS.encode(), "/feed": FEED}
+        self.wfile.write(bodies.get(self.path, b"a page"))
 
     def log_message(self, *_):
         """Print nothing."""
@@ -69,6 +72,22 @@ def run(folder, program, *arguments, status=0, given=None):
     return done.stdout
 
 
+def begin(folder, root):
+    """Write a project with ``walsh init``, declare a feed of the server, crawl it, and export."""
+    run(folder, "walsh", "init", "new")
+    run(folder, "walsh", "init", "new", status=1)
+    project = folder / "new"
+    run(project, "scrapy", "crawl", "feeds", status=1)
+    assert not Site.asked, "it has no identity yet"
+    with (project / "settings.py").open("a", encoding="utf-8") as settings:
+        settings.write(f'WALSH_USER_AGENT = "{AGENT}"\nWALSH_UA_TOKEN = "Example-Bot"\n')
+    (project / "sources.toml").write_text(f'[[source]]\nurl = "{root}/feed"\n', "utf-8")
+    run(project, "scrapy", "crawl", "feeds")
+    assert '"One"' in run(project, "scrapy", "export", "-o", "-")
+    assert Site.asked == [("/robots.txt", AGENT), ("/feed", AGENT)], Site.asked
+    Site.asked.clear()
+
+
 def main():
     """Exit with a line that says what is wrong, if anything is."""
     server = HTTPServer(("127.0.0.1", 0), Site)
@@ -78,9 +97,10 @@ def main():
         assert run(folder, "walsh", "--version") == f"walsh-scrapy {VERSION}\n"
         private = ["mayfetch", "--robots", "-", "https://a.example/private"]
         run(folder, "walsh", *private, given=ROBOTS, status=1)
+        root = f"http://127.0.0.1:{server.server_port}"
+        begin(folder, root)
         for file, text in PROJECT.items():
             (folder / file).write_text(text, "utf-8")
-        root = f"http://127.0.0.1:{server.server_port}"
         urls = f"{root}/open {root}/private"
         crawl = ["crawl", "pages", "-a", f"urls={urls}", "-O", "items.jsonl"]
         run(folder, "scrapy", *crawl)

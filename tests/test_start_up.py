@@ -64,6 +64,7 @@ OURS = {
 #: What a command prints when it has done its work, and what it must not import.
 CALLS = {
     "walsh --version": ("walsh-scrapy", LARGE | RARE),
+    "walsh init project": ("scrapy crawl feeds", LARGE | RARE),
     "walsh lint robots.txt": ("0 errors", LARGE | RARE | {"protego"}),
     "walsh mayfetch --robots robots.txt https://a.example/x": ("denied", LARGE | RARE),
     "scrapy version": ("Scrapy ", RARE | SWITCHED_OFF | CRAWLING | OURS),

@@ -15,12 +15,18 @@ from scrapy.settings import BaseSettings
 from scrapy.utils.python import global_object_name
 
 from walsh_scrapy.exceptions import refuse_to_start
-from walsh_scrapy.options import BadSetting, Options, bad_setting, log_format_of, number_of
+from walsh_scrapy.options import (
+    BadSetting,
+    Options,
+    bad_setting,
+    log_format_of,
+    number_of,
+    proposed_identity,
+)
 from walsh_scrapy.policy.backoff import RETRIED_STATUSES
 from walsh_scrapy.runtime.components import DOWNLOADER, SCHEDULER, other_schemes, remove_other_names
 from walsh_scrapy.runtime.gates import REPLACED, SPIDER_GATES, Gate
 from walsh_scrapy.runtime.log import install_json_log
-from walsh_scrapy.runtime.startup import proposed_identity
 from walsh_scrapy.spider import DeclaringSpider
 
 if TYPE_CHECKING:

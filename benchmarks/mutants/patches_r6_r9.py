@@ -8,7 +8,7 @@ _SCOPE: Final = "walsh_scrapy/spidermiddlewares/scope.py"
 _MESSAGES: Final = "walsh_scrapy/runtime/messages.py"
 _AGENDA: Final = "walsh_scrapy/state/agenda.py"
 _FRESHNESS: Final = "walsh_scrapy/policy/freshness.py"
-_LLMS: Final = "spiders/llms.py"
+_SPIDERS: Final = "walsh_scrapy/spiders.py"
 _ITEM: Final = "yield EntryItem.of_feed(entry, feed=feed, source=source.url)"
 _OF_URL: Final = "is_of_url = known is not None and known.url == request.url"
 #: Lets every request pass that a spider makes.
@@ -24,7 +24,7 @@ def _following(name: str, what: str, urls: str) -> Mutant:
     """Return a mutant that asks for URLs of a feed, which `urls` computes from the response."""
     return Mutant(name, "R6", what, (
         _UNSCOPED,
-        Patch("spiders/feeds.py", "FeedsSpider.parse", _ITEM, f"""\
+        Patch(_SPIDERS, "FeedsSpider.parse", _ITEM, f"""\
 {_ITEM}
         import re
         from urllib.parse import urljoin
@@ -85,10 +85,10 @@ from dataclasses import replace
         _UNSCOPED,
         Patch(_SCOPE, "ScopeMiddleware.process_request",
               "if self._declared_only and is_dump(request.url):", "if False:"),
-        Patch(_LLMS, "LlmsSpider.first_request", "LLMSTXT_PATH", '"/llms-full.txt"'),
+        Patch(_SPIDERS, "LlmsSpider.first_request", "LLMSTXT_PATH", '"/llms-full.txt"'),
     )),
     Mutant("html-only", "R9", "asks for no structured form of a page", (
-        Patch(_LLMS, "LlmsSpider.parse", "if llmstxt is None:", "if True:"),
-        Patch(_LLMS, "LlmsSpider._page", "self.accept,", '"text/html",'),
+        Patch(_SPIDERS, "LlmsSpider.parse", "if llmstxt is None:", "if True:"),
+        Patch(_SPIDERS, "LlmsSpider._page", "self.accept,", '"text/html",'),
     )),
 )  # fmt: skip

@@ -152,13 +152,35 @@ def test_declared_sources_beside_spiders_that_follow_links(elsewhere, loopback_w
     [
         (["sources"], "sources.toml"),
         (["export", "-o", "sources.opml"], "sources.toml"),
-        (["demo"], "Unknown command: demo"),
     ],
 )
 def test_a_command_that_has_nothing_to_say_ends_with_a_line(elsewhere, command, line):
     ended = elsewhere.scrapy(*command)
     assert line in ended.stdout + ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+def test_a_new_project_of_the_wheel_alone(elsewhere, loopback_web):
+    made = elsewhere.run(elsewhere.python, "-m", "walsh_scrapy.console", "init", "new")
+    assert "cd new && scrapy crawl feeds" in made.stdout, made.stderr
+    new = elsewhere.project / "new"
+    web = loopback_web(site("new.example"))
+    write_sources(new / "sources.toml", ["http://new.example/feed"])
+    refused = elsewhere.scrapy("crawl", "feeds", cwd=new, web=web)
+    assert refused.returncode == 1
+    assert 'set WALSH_USER_AGENT = "new/1.0 (+' in refused.stderr
+    assert web.log == []
+    given = ("-s", f"WALSH_USER_AGENT={USER_AGENT}", "-s", "WALSH_UA_TOKEN=Example-Bot")
+    crawled = elsewhere.scrapy("crawl", "feeds", *given, cwd=new, web=web)
+    assert "new entries       2" in crawled.stderr
+    assert_polite(web.log, user_agent=USER_AGENT)
+    exported = elsewhere.scrapy("export", "-o", "-", *given, cwd=new)
+    assert len(exported.stdout.splitlines()) == 2
+
+
+def test_the_demo_needs_no_project(elsewhere):
+    shown = elsewhere.scrapy("demo", cwd=elsewhere.folder)
+    assert "No rule was broken." in shown.stdout, shown.stdout + shown.stderr
 
 
 def test_outside_of_a_project_no_request_is_sent(elsewhere):

@@ -13,6 +13,7 @@ CALLS = [
     ("backup -o a.sqlite3", 1, "there is no state at sqlite:///"),
     ("crawl feed", 2, "there is no spider 'feed'; did you mean feeds?"),
     ("crawl nosuch", 2, "there is no spider 'nosuch'; there is feeds, llms"),
+    ("crawl feeds -s SPIDER_MODULES=nosuch.a", 2, "no module nosuch.a here; walsh init FOLDER"),
     ("discover", 2, "which URL? Example: "),
     ("discover docs.example", 2, "begin it with https://"),
     ("discover http://docs.example/ ftp://docs.example/", 2, "not http or https"),

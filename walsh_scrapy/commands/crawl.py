@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from difflib import get_close_matches
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,6 +40,9 @@ class Command(crawl.Command):
         super().process_options(args, opts)
         if self.settings and (name := self.settings["LOG_FILE"]):
             _check_log(Path(name))
+        for name in self.settings.getlist("SPIDER_MODULES") if self.settings else ():
+            if find_spec(name.partition(".")[0]) is None:  # Scrapy shows a traceback
+                usage_error(f"there is no module {name} here; walsh init FOLDER writes a project")
 
     def run(self, args: list[str], opts: argparse.Namespace) -> None:
         """Run a spider by name."""

@@ -49,7 +49,10 @@ class Command(OperatorCommand):
         # Elsewhere only 127.0.0.1 is this machine's own, so a proxy stands for all hosts.
         kind = DirectWeb if sys.platform == "linux" else LoopbackWeb
         with kind(*sites) as web, tempfile.TemporaryDirectory() as folder:
-            runs = [_crawl(web, Path(folder), sources, number, console) for number in (1, 2)]
+            project = _project(Path(folder))
+            runs = [
+                _crawl(web, Path(folder), project, sources, number, console) for number in (1, 2)
+            ]
             seen: Terms = {"crawl_delays": web.crawl_delays, "connections": web.connections}
             terms: Terms = {**DEMO_TERMS, **seen}
             broken = violations(web.log, **terms)
@@ -62,10 +65,29 @@ class Command(OperatorCommand):
         return 1 if broken else 0
 
 
+def _project(folder: Path) -> Path:
+    """Return the project of this clone; one as ``walsh init`` writes it if this is no clone."""
+    import walsh_scrapy
+    from walsh_scrapy.tools.newproject import write_project
+
+    clone = Path(walsh_scrapy.__file__).parents[1]
+    if (clone / "scrapy.cfg").is_file():
+        return clone
+    project = folder / "project"
+    write_project(project)
+    return project
+
+
 def _crawl(
-    web: Web, folder: Path, sources: Sequence[str], number: int, console: Console
+    web: Web,
+    folder: Path,
+    project: Path,
+    sources: Sequence[str],
+    number: int,
+    console: Console,
 ) -> CrawlResult:
     """Run the real `scrapy crawl feeds`; both runs share the state in ``folder``."""
+    from walsh_scrapy.identity import UA_TOKEN, USER_AGENT
     from walsh_scrapy.testing.connections import most_open
     from walsh_scrapy.testing.crawl import run_crawl
     from walsh_scrapy.testing.demoweb import BLOCKLIST_SCHEMA_URL, BLOCKLIST_URL
@@ -74,8 +96,11 @@ def _crawl(
     result = run_crawl(
         web,
         folder=folder,
+        project=project,
         sources=sources,
         settings={
+            "WALSH_USER_AGENT": USER_AGENT,
+            "WALSH_UA_TOKEN": UA_TOKEN,
             "WALSH_BLOCKLIST_URL": BLOCKLIST_URL,
             "WALSH_BLOCKLIST_SCHEMA_URL": BLOCKLIST_SCHEMA_URL,
         },

@@ -1,4 +1,4 @@
-"""``walsh``: mayfetch, lint and conformance, without a project.
+"""``walsh``: init, mayfetch, lint and conformance, without a project.
 
 No command sends a request: a request has to name its sender (R1), and without a project there is
 none. So robots.txt is a file or standard input here; ``scrapy mayfetch`` asks for it.
@@ -17,8 +17,12 @@ from walsh_scrapy.tools.exits import CommandError, clean_exit, usage_error
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+_DESCRIPTION: Final = (
+    "Writes a project of your own, and says how crawlers read a robots.txt. Example: walsh init "
+    "my-feeds"
+)
 _CONFORMANCE: Final = "conformance"
-_COMMANDS: Final = ("mayfetch", "lint")
+_COMMANDS: Final = ("init", "mayfetch", "lint")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -44,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def parser_of(called: Sequence[str] = ()) -> argparse.ArgumentParser:
     """Return a parser of all commands, or only of the one that is called."""
-    parser = _Parser(prog="walsh", description="For owners of sites: how crawlers read your rules.")
+    parser = _Parser(prog="walsh", description=_DESCRIPTION)
     version = f"walsh-scrapy {__version__}"
     parser.add_argument(
         "--version", action="version", version=version, help="print the version and exit"

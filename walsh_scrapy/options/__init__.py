@@ -28,13 +28,22 @@ from walsh_scrapy.options.reader import (
 )
 from walsh_scrapy.policy.backoff import LEAST_CAP
 from walsh_scrapy.policy.hosttimes import PaceBy
+from walsh_scrapy.policy.robots.records import token_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from scrapy.settings import BaseSettings
 
-__all__ = ["PREFIX", "BadSetting", "Options", "bad_setting", "log_format_of", "number_of"]
+__all__ = [
+    "PREFIX",
+    "BadSetting",
+    "Options",
+    "bad_setting",
+    "log_format_of",
+    "number_of",
+    "proposed_identity",
+]
 
 Scope: TypeAlias = Literal["declared", "any"]
 RobotsUnreachable: TypeAlias = Literal["allow", "disallow", "phased"]
@@ -47,6 +56,10 @@ _UNRECORDED: Final = ("state_url", "signing_key")
 _OTHERS_MAY_CHOOSE: Final = (
     f"under the Walsh-Research identity; a bot with its own {PREFIX}USER_AGENT and "
     f"{PREFIX}UA_TOKEN may choose"
+)
+
+_NOBODY: Final = (
+    "the project has no identity, and no request is sent without one; set {} in its settings"
 )
 
 
@@ -141,8 +154,8 @@ class Options:
         """Read and check every ``WALSH_`` setting of a Scrapy project.
 
         Raises BadSetting for a value of the wrong kind or out of bounds, an unknown ``WALSH_``
-        name, an identity that is neither ours nor entirely another's, and for choices that are
-        fixed under the Walsh-Research identity (decision 24).
+        name, an identity that is not filled in, or neither ours nor entirely another's, and for
+        choices that are fixed under the Walsh-Research identity (decision 24).
         """
         _refuse_unknown_names(settings)
         read = SettingsReader(settings)
@@ -151,6 +164,8 @@ class Options:
             for each in fields(cls)
             if each.metadata
         }
+        if not (given["user_agent"] and given["ua_token"]):
+            raise BadSetting(_NOBODY.format(" and ".join(proposed_identity(settings))))
         ours = _is_ours(given["user_agent"], given["ua_token"])
         least, most = given["backoff_base"], 30 * _DAY_SECONDS
         options = cls(
@@ -193,6 +208,20 @@ def log_format_of(settings: BaseSettings) -> LogFormat:
     return SettingsReader(settings).choice(
         "LOG_FORMAT", default="text", choices=get_args(LogFormat)
     )
+
+
+def proposed_identity(settings: BaseSettings) -> list[str]:
+    """Return the lines that give a project its own identity: with its USER_AGENT if it has one.
+
+    A project that has none gets a line with its ``BOT_NAME`` to fill in (decision 24).
+    """
+    own = settings["USER_AGENT"] if (settings.getpriority("USER_AGENT") or 0) > 0 else ""
+    agent = str(settings["WALSH_USER_AGENT"] or own)
+    token = settings["WALSH_UA_TOKEN"] or token_of(agent)
+    if not token or token not in agent or identity.UA_TOKEN.lower() in agent.lower():
+        token = token or re.sub(r"[^A-Za-z_-]", "", str(settings["BOT_NAME"])) or "Your-Bot"
+        agent = f"{token}/1.0 (+the URL of a page that says who runs it)"
+    return [f'WALSH_USER_AGENT = "{agent}"', f'WALSH_UA_TOKEN = "{token}"']
 
 
 def _check_ours(options: Options) -> None:

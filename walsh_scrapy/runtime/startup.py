@@ -6,7 +6,6 @@ setting, the process ends at the start with all that is missing, and nothing is 
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from scrapy.utils.conf import build_component_list
@@ -14,8 +13,7 @@ from scrapy.utils.misc import load_object
 
 from walsh_scrapy import identity
 from walsh_scrapy.exceptions import refuse_to_start
-from walsh_scrapy.options import BadSetting, Options, bad_setting
-from walsh_scrapy.policy.robots.records import token_of
+from walsh_scrapy.options import BadSetting, Options, bad_setting, proposed_identity
 from walsh_scrapy.runtime.gates import Gate
 
 if TYPE_CHECKING:
@@ -83,20 +81,6 @@ def _identity_problems(settings: BaseSettings) -> Problems:
             f"WALSH_USER_AGENT, {named!r}, because nothing else sends that line; "
             "IdentityMiddleware at 860 sets it too",
         )
-
-
-def proposed_identity(settings: BaseSettings) -> list[str]:
-    """Return the lines that give a project its own identity: with its USER_AGENT if it has one.
-
-    A project that has none gets a line with its ``BOT_NAME`` to fill in (decision 24).
-    """
-    own = settings["USER_AGENT"] if (settings.getpriority("USER_AGENT") or 0) > 0 else ""
-    agent = str(settings["WALSH_USER_AGENT"] or own)
-    token = settings["WALSH_UA_TOKEN"] or token_of(agent)
-    if not token or token not in agent or identity.UA_TOKEN.lower() in agent.lower():
-        token = token or re.sub(r"[^A-Za-z_-]", "", str(settings["BOT_NAME"])) or "Your-Bot"
-        agent = f"{token}/1.0 (+the URL of a page that says who runs it)"
-    return [f'WALSH_USER_AGENT = "{agent}"', f'WALSH_UA_TOKEN = "{token}"']
 
 
 def check_gates(settings: BaseSettings) -> None:
