@@ -44,6 +44,7 @@ from walsh_scrapy.testing.project import write_sources
 #: Many of these lines are crawls and servers in processes of their own.
 pytestmark = pytest.mark.crawl
 
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 PAGE_OF_STATE = ROOT / "docs" / "state.md"
 #: Commands whose options are checked here, and what they do elsewhere: most of them ask servers.
 ASKING = ("crawl", "demo", "discover", "keys", "mayfetch")
@@ -80,7 +81,8 @@ LINES_OF_LOGS = [
     if "access.log" in text
     for line in text.replace("\\\n", " ").strip().splitlines()
 ]
-#: Lines that install, deploy or look at Scrapyd: tests/contract/test_scrapyd.py does so.
+#: Lines that install, deploy or look at Scrapyd: tests/contract/test_scrapyd.py does so. The wheel
+#: is installed by tests/contract/test_addon_elsewhere.py.
 ELSEWHERE = (
     "scrapyd-deploy",
     "/srv/scrapyd/venv/bin/pip",
@@ -88,6 +90,7 @@ ELSEWHERE = (
     "/srv/scrapyd/venv/bin/scrapyd",
     *FAILED_JOBS,
     *LINES_OF_LOGS,
+    f"pip install {PROJECT['name']}",
 )
 #: Programs that set up a machine or a cluster, or look at it: test_deployment.py beside this file
 #: checks these lines, but for those of a cluster.
@@ -268,8 +271,7 @@ def test_a_command_within_a_sentence_is_one_that_works(line):
 
 
 def test_other_commands_within_a_sentence_are_known():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    name, extras = project["name"], ",".join(project["optional-dependencies"])
+    name, extras = PROJECT["name"], ",".join(PROJECT["optional-dependencies"])
     for page in PAGES:
         text = page.read_text("utf-8")
         for line in OTHER_PROGRAMS.findall(text):

@@ -15,17 +15,20 @@ from scrapy.utils.misc import load_object
 from sqlalchemy import create_engine
 
 from tests.helpers import ROOT, execute
-from walsh_scrapy.addon import CEILINGS, MUSTS, SERIAL
+from walsh_scrapy.addon import CEILINGS, EXTENSIONS, HANDLERS, MUSTS, SERIAL, SWITCHED_OFF
 from walsh_scrapy.identity import POLICY_URL
 from walsh_scrapy.items import EntryItem
 from walsh_scrapy.options import PREFIX, BadSetting, Options
+from walsh_scrapy.runtime.gates import REPLACED, SPIDER_GATES, Gate
 from walsh_scrapy.sources import load_sources
 from walsh_scrapy.state import State
 from walsh_scrapy.state.tables import metadata as tables
+from walsh_scrapy.testing import Reply, Site
 from walsh_scrapy.testing.demoweb import BLOCKLIST_SCHEMA_URL, BLOCKLIST_URL, demo_web
 
 README = ROOT / "README.md"
 DEMO = ROOT / "docs" / "demo.md"
+REUSE = ROOT / "docs" / "reuse.md"
 PAGES = [
     README,
     ROOT / "CHANGELOG.md",
@@ -48,6 +51,8 @@ COMMAND = re.compile(
 )
 #: The public contact of Walsh-Research, from its contract (section 5.2).
 CONTACT = "j@wal.sh"
+#: The first section of docs/reuse.md.
+CHANGES = "What the add-on changes"
 #: What another project adds to its conftest.py for the test of signatures.
 KEY = """
 import os
@@ -88,6 +93,15 @@ def sections(text):
 def blocks(page, *languages):
     found = BLOCK.finditer(page.read_text("utf-8"))
     return [(block[2], block[3]) for block in found if block[2] in languages]
+
+
+def python_of(page):
+    return [text for _, text in blocks(page, "python")]
+
+
+def changes():
+    """The section of docs/reuse.md about what the add-on changes."""
+    return page_of("reuse.md").partition(f"## {CHANGES}\n")[2].partition("\n## ")[0]
 
 
 def every_block(*languages):
@@ -158,12 +172,35 @@ def test_every_number_has_bounds_and_every_choice_its_values():
         assert f"One of {choices}." in SETTINGS[name] or not choices, name
 
 
+def test_the_first_section_for_other_projects_is_what_the_add_on_changes():
+    assert re.search(r"^## (.+)", page_of("reuse.md"), re.MULTILINE)[1] == CHANGES
+
+
 def test_the_forced_settings_are_named_with_their_values():
-    rows = re.findall(r"^\| `([A-Z_]+)` \| `([^`]+)` \|", page_of("settings.md"), re.MULTILINE)
+    rows = re.findall(r"^\| `([A-Z_]+)` \| `([^`]+)` \| ", changes(), re.MULTILINE)
     stated = dict(rows)
     assert stated.pop("USER_AGENT") == "WALSH_USER_AGENT"
     forced = MUSTS | SERIAL | CEILINGS
     assert {name: ast.literal_eval(value) for name, value in stated.items()} == forced
+
+
+def test_the_components_of_the_add_on_are_named_in_their_order():
+    (text,) = (text for text in python_of(REUSE) if "EXTENSIONS = " in text)
+    assert text in changes()
+    stated = {}
+    exec(text, stated)
+    gates = {gate.path: gate.order for gate in Gate}
+    chain = stated["DOWNLOADER_MIDDLEWARES"]
+    assert chain == gates | dict.fromkeys(REPLACED)
+    assert [path for path in chain if path in gates] == list(gates)
+    assert stated["SPIDER_MIDDLEWARES"] == SPIDER_GATES
+    assert stated["EXTENSIONS"] == EXTENSIONS
+    assert stated["DOWNLOAD_HANDLERS"] == HANDLERS
+
+
+def test_the_components_that_are_switched_off_are_named():
+    rows = re.findall(r"^\| `(\w+_BASE)` \| `([\w.]+)` \|$", changes(), re.MULTILINE)
+    assert rows == [(name, path) for name, paths in SWITCHED_OFF.items() for path in paths]
 
 
 def test_the_tables_of_the_state_are_named_with_their_columns():
@@ -182,7 +219,7 @@ def test_ci_runs_the_checks_of_make_and_the_tests_of_readme():
     for target in ("check", "test"):
         recipe = re.search(rf"^{target}:.*\n((?:\t.+\n)+)", MAKEFILE, re.MULTILINE)[1]
         assert [line for line in recipe.splitlines() if line.strip() not in steps] == []
-    assert steps[-1] in blocks(README, "sh")[1][1].splitlines()
+    assert steps[-1] in [line for _, text in blocks(README, "sh") for line in text.splitlines()]
     hooks = (ROOT / ".pre-commit-config.yaml").read_text("utf-8")
     checked = re.search(r"^check:.*\n((?:\t.+\n)+)", MAKEFILE, re.MULTILINE)[1]
     made = [re.sub(r" \.$", "", line.strip()) for line in checked.splitlines()]
@@ -222,31 +259,63 @@ def test_settings_in_a_block_are_accepted(language, text):
     settings = Settings({name: value for name, value in given.items() if name.isupper()})
     Options.from_settings(settings)
     for name in ("ADDONS", "DOWNLOADER_MIDDLEWARES", "DOWNLOAD_HANDLERS"):
-        for component in given.get(name, ()):
-            parts = given[name]
-            assert load_object(component if "." in component else parts[component])
+        for component, value in given.get(name, {}).items():
+            path = component if "." in component else value
+            assert path is None or load_object(path)
+
+
+def write_project(folder, settings):
+    """A project with the spider and the gate of docs/reuse.md; return its environment."""
+    (spider,) = (text for text in python_of(REUSE) if "class PagesSpider" in text)
+    (gate,) = (text for text in python_of(REUSE) if "class OfficeHoursMiddleware" in text)
+    files = {
+        "scrapy.cfg": "[settings]\ndefault = theirs.settings\n",
+        "theirs/__init__.py": "",
+        "theirs/settings.py": f'{settings}\nSPIDER_MODULES = ["theirs.pages"]\n',
+        "theirs/pages.py": spider,
+        "theirs/middlewares.py": gate,
+    }
+    (folder / "theirs").mkdir()
+    for name, text in files.items():
+        (folder / name).write_text(text, "utf-8")
+    return os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{folder}"}
 
 
 @pytest.mark.long
 @pytest.mark.crawl
 def test_the_tests_of_another_project_pass_as_they_are_written(tmp_path):
-    """The settings, the spider and every test of docs/reuse.md, in a project of its own."""
-    settings, spider, *others = (text for _, text in blocks(ROOT / "docs" / "reuse.md", "python"))
-    tests = [text for text in others if "def test_" in text]
-    files = {
-        "scrapy.cfg": "[settings]\ndefault = theirs\n",
-        "theirs.py": f'{settings}SPIDER_MODULES = ["pages"]\n',
-        "pages.py": spider,
-        "conftest.py": "import pytest\n" + KEY,
-    } | {f"test_{number}.py": text for number, text in enumerate(tests)}
-    for name, text in files.items():
-        (tmp_path / name).write_text(text, "utf-8")
+    """The settings, the spider, the gate and every test of docs/reuse.md, in a project."""
+    settings, *_ = python_of(REUSE)
+    (place,) = re.findall(r"`(DOWNLOADER_MIDDLEWARES = [^`]+)`", page_of("reuse.md"))
+    environment = write_project(tmp_path, settings + place)
+    tests = [text for text in python_of(REUSE) if "def test_" in text]
+    (tmp_path / "conftest.py").write_text("import pytest\n" + KEY, "utf-8")
+    for number, text in enumerate(tests):
+        (tmp_path / f"test_{number}.py").write_text(text, "utf-8")
     plugin = ("-p", "walsh_scrapy.testing.plugin", "-p", "no:cacheprovider")
-    environment = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}"}
     ran = execute(sys.executable, "-m", "pytest", *plugin, cwd=tmp_path, env=environment)
     assert ran.returncode == 0, ran.stdout
     assert f"{len(tests)} passed" in ran.stdout
-    assert len(tests) == 4
+    assert len(tests) == 5
+
+
+@pytest.mark.crawl
+def test_the_log_of_readme_is_that_of_a_project_with_these_settings(tmp_path, loopback_web):
+    (settings,) = python_of(README)
+    environment = write_project(tmp_path, settings)
+    slow = "User-agent: *\nDisallow: /private/\nCrawl-delay: 2\n"
+    front = '<a href="/private/x">x</a><a href="http://shop.example/">shop</a>'
+    busy = Reply("", status=429, headers={"Retry-After": "3"})
+    web = loopback_web(
+        Site("blog.example", slow, {"/": Reply(front, content_type="text/html")}),
+        Site("shop.example", "", {"/": [busy, Reply("<p>x", content_type="text/html")]}),
+    )
+    command = (sys.executable, "-m", "scrapy", "crawl", "pages")
+    ran = execute(*command, cwd=tmp_path, env=environment | web.environment)
+    (log,) = (text for _, text in blocks(README, "text"))
+    logged = {without_times(line) for line in ran.stderr.splitlines()}
+    missing = [line for line in log.splitlines() if without_times(line) not in logged]
+    assert missing == [], ran.stderr
 
 
 def test_the_log_of_the_demo_is_that_of_a_run(direct_web, crawl):
@@ -330,7 +399,7 @@ def test_no_block_is_left_out():
 
 def test_who_crawls_and_whom_to_ask_is_told():
     told = README.read_text("utf-8")
-    assert told.index("\n## ") == told.index("\n## Who crawls"), "before the first crawl"
+    assert told.index("\n## Who crawls") < told.index("\n## Your first crawl")
     rules = [f"docs/rules/r{number}.md" for number in (2, 3, 6)]
     for name in ("README.md", "docs/owners.md", *rules):
         text = (ROOT / name).read_text("utf-8")
@@ -344,11 +413,36 @@ def test_the_rows_of_readme_are_those_of_the_scorecard():
         return {name.replace(",", " with"): row.strip("| ").split(" | ") for name, row in found}
 
     shown, measured = cells(README.read_text("utf-8")), cells(page_of("conformance.md"))
-    assert len(shown) == 2
+    assert len(shown) == 3
     for crawler, row in shown.items():
-        assert row == measured[crawler][3:5], crawler
+        assert row == [measured[crawler][rule - 1] for rule in (2, 4, 5)], crawler
 
 
-def test_each_rule_has_a_page_that_readme_links():
-    linked = re.findall(r"^\| \[(R\d)\]\((.+?)\)", README.read_text("utf-8"), re.MULTILINE)
-    assert linked == [(f"R{number}", f"docs/rules/r{number}.md") for number in range(1, 10)]
+def test_readme_works_on_a_package_index():
+    """An index resolves no relative link, so pages are named by their paths."""
+    text = README.read_text("utf-8")
+    assert re.findall(r"\]\((?!https://)", text) == []
+    named = re.findall(r"`(docs/[\w./]+|[A-Z]+\.md)`", text)
+    assert len(named) > 10
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+def test_readme_has_a_row_for_each_rule():
+    rows = re.findall(r"^\| (R\d) ", README.read_text("utf-8"), re.MULTILINE)
+    assert rows == [f"R{number}" for number in range(1, 10)]
+
+
+def test_two_screens_are_before_the_first_crawl():
+    before = README.read_text("utf-8").partition("## Your first crawl")[0]
+    assert before.count("\n") <= 100
+
+
+def test_a_version_is_described_as_the_changelog_says():
+    """0.1.0 in ten lines; each later version by what was added, changed and fixed."""
+    text = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    later, _, first = text.partition("## [0.1.0] - ")
+    assert len(re.findall(r"^- .+$", first, re.MULTILINE)) == 10
+    assert first.count("\n") == 14
+    assert set(re.findall(r"^### (.+)", later, re.MULTILINE)) <= {"Added", "Changed", "Fixed"}
+    for entries in re.split(r"^## .+", later, flags=re.MULTILINE)[1:]:
+        assert entries.lstrip().startswith("### "), entries
