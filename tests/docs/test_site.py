@@ -58,8 +58,8 @@ def test_the_pages_and_the_reference_list_the_same_public_names(site):
         (ROOT / "docs" / page).read_text("utf-8")
         for page in ("compatibility.md", "reuse.md", "reference.rst")
     )
-    public = {f"walsh_scrapy.{name}" for name in walsh_scrapy.__all__} | {"walsh_scrapy.testing"}
-    assert set(re.findall(r"`(walsh_scrapy\.\w+)`", promised)) == public
+    public = set(re.findall(r"`(walsh_scrapy\.[\w.]+)`", promised))
+    assert public >= {f"walsh_scrapy.{name}" for name in walsh_scrapy.__all__}
     _, names = reuse.split("\n## Python names\n")
     assert set(re.findall(r"^\| `(.+?)` \|", names, re.MULTILINE)) == public
     listed = set(re.findall(r"^\.\. auto\w+:: (.+)", reference, re.MULTILINE))

@@ -20,7 +20,7 @@ BOT_NAME = %s
 SPIDER_MODULES = ["spiders"]
 
 # Robots.txt, delays, backoff: every request passes the gates of the add-on.
-ADDONS = {"walsh_scrapy.addon.Addon": 500}
+ADDONS = {"walsh_scrapy.Addon": 500}
 
 # Who sends the requests: a line that names your bot and a page about it, and the name of your bot
 # in robots.txt. No request is sent before both are set. For example:
