@@ -8,7 +8,7 @@ from scrapy import Request, Spider
 from scrapy.utils.test import get_crawler
 
 from tests.helpers import LONGEST
-from walsh_scrapy.crawl import Crawl
+from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.policy.claims import in_order
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.politeness import schedulerqueue

@@ -10,7 +10,7 @@ from scrapy.settings import Settings
 from scrapy.statscollectors import MemoryStatsCollector
 
 from walsh_scrapy.addon import Addon
-from walsh_scrapy.crawl import Crawl
+from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.options import BadSetting
 from walsh_scrapy.runtime.requests import Visit, visit_of
 from walsh_scrapy.runtime.startup import check_gates

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from scrapy.core.downloader.handlers.base import BaseDownloadHandler
 from scrapy.exceptions import DownloadFailedError, DownloadTimeoutError
 
-from walsh_scrapy.crawl import Crawl
+from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.exceptions import Denied
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.runtime.gates import Gate

@@ -98,11 +98,15 @@ class AlreadyRead(IgnoreRequest):
         self.trouble = trouble
 
 
-class FetchedMeanwhile(IgnoreRequest):
-    """Another crawl on the same state fetched this document while the request waited (R4)."""
+class NotYet(IgnoreRequest):
+    """A request that one of our coroutines sends has to wait for its host once more (R4)."""
+
+
+class CodeFailed(IgnoreRequest):
+    """Code between the gates raised an exception, which is no answer of a host (decision 29)."""
 
     def __init__(self, url: str) -> None:
-        super().__init__(f"another crawl fetched {url} in the meantime")
+        super().__init__(f"an error in the code of this crawl kept back {url}")
 
 
 class NotModified(IgnoreRequest):

@@ -13,10 +13,10 @@ from scrapy.squeues import PickleFifoDiskQueue
 from scrapy.utils.job import job_dir
 from scrapy.utils.misc import build_from_crawler, load_object
 
-from walsh_scrapy.crawl import Crawl
+from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.runtime.components import check_components
-from walsh_scrapy.runtime.requests import first_url, hops_of, rank_of, request_of, visit_of
+from walsh_scrapy.runtime.requests import first_url, hops_of, rank_of, visit_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -25,12 +25,9 @@ if TYPE_CHECKING:
     from scrapy import Request, Spider
     from scrapy.crawler import Crawler
     from scrapy.dupefilters import BaseDupeFilter
-    from scrapy.http import Response
     from twisted.internet.defer import Deferred
-    from twisted.python.failure import Failure
 
-    from walsh_scrapy.politeness.schedulerqueue import SchedulerQueue
-    from walsh_scrapy.runtime.engine import Engine
+    from walsh_scrapy.crawl.queue import Queue
 
 logger = logging.getLogger(__name__)
 
@@ -87,11 +84,8 @@ class Scheduler(BaseScheduler):
     requests are kept for the next start if the crawl has a ``JOBDIR``.
     """
 
-    def __init__(
-        self, crawler: Crawler, engine: Engine, queue: SchedulerQueue, dupefilter: BaseDupeFilter
-    ) -> None:
+    def __init__(self, crawler: Crawler, queue: Queue, dupefilter: BaseDupeFilter) -> None:
         self._crawler = crawler
-        self._engine = engine
         self._dupefilter = dupefilter
         self._job = Job(crawler)
         self._queue = queue
@@ -103,8 +97,7 @@ class Scheduler(BaseScheduler):
         check_components(crawler)
         dupefilter = load_object(crawler.settings["DUPEFILTER_CLASS"])
         crawl, seen = Crawl.of(crawler), build_from_crawler(dupefilter, crawler)
-        scheduler = cls(crawler, crawl.engine, crawl.queues.scheduler, seen)
-        crawler.signals.connect(scheduler.spider_error, signal=signals.spider_error)
+        scheduler = cls(crawler, crawl.queue, seen)
         crawler.signals.connect(
             scheduler.request_reached_downloader, signal=signals.request_reached_downloader
         )
@@ -128,26 +121,17 @@ class Scheduler(BaseScheduler):
 
     def enqueue_request(self, request: Request) -> bool:
         """Take a request, unless the duplicate filter has seen it."""
-        is_back = self._queue.takes_back(request)
-        is_new = is_back or request.dont_filter
+        is_new = request.dont_filter or self._queue.turn_of(request) is not None
         if not is_new and self._dupefilter.request_seen(request):
             if self._crawler.spider is not None:
                 self._dupefilter.log(request, self._crawler.spider)
             return False
-        self._queue.push(request, is_back=is_back)
+        self._queue.push(request)
         return True
 
     def next_request(self) -> Request | None:
         """Return a request whose host may be asked now; None if there is none."""
         return self._queue.pop()
-
-    def spider_error(self, response: Response | Failure | None) -> None:
-        """End the crawl if the callback of a gate fails, for example on a full disk.
-
-        Targets wait for what it fetches. An error in a spider's ``start`` has no response.
-        """
-        if response is not None and rank_of(request_of(response)) is not Rank.TARGET:
-            self._engine.end("gate_failed")
 
     def request_reached_downloader(self, request: Request) -> None:
         """Mark a request as sent."""

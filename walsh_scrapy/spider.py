@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from scrapy import Request, Spider
 
-from walsh_scrapy.crawl import Crawl
+from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.exceptions import StateUnavailable, refuse_to_start
 from walsh_scrapy.options import BadSetting, Options
 from walsh_scrapy.runtime.requests import Visit, set_visit, visit_of
@@ -109,10 +109,15 @@ class SourcesSpider(DeclaringSpider):
     async def start(self) -> AsyncIterator[Any]:
         """Yield the first request of each source that is due."""
         crawl = Crawl.of(self.crawler)
-        declared, queue = self.sources, crawl.queues.scheduler
+        declared = self.sources
         try:
             due = DueSources(
-                crawl.context, declared.chosen, crawl.pauses, queue, crawl.worker, force=self.force
+                crawl.context,
+                declared.chosen,
+                crawl.pauses,
+                crawl.queue,
+                crawl.hosts,
+                force=self.force,
             )
             report(crawl.stats, due.counts)
             self._warn_of_none(due.counts, declared.chosen)

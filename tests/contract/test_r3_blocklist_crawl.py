@@ -7,7 +7,7 @@ import time
 import pytest
 
 from tests.helpers.sites import LIST_URL, blocklist, feed, judge, paths, rows_of, site
-from walsh_scrapy.politeness.listreading import SHORT
+from walsh_scrapy.crawl.listreading import SHORT
 from walsh_scrapy.state import State
 from walsh_scrapy.testing.web import Fault, Reply, Site, redirect
 

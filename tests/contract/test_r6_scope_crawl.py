@@ -10,7 +10,7 @@ from scrapy.http import Response
 from scrapy.utils.test import get_crawler
 
 from tests.helpers.sites import feed, judge, paths, site
-from walsh_scrapy.crawl import Crawl
+from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.downloadermiddlewares.publicweb import PublicWebMiddleware
 from walsh_scrapy.exceptions import Denied, StateUnavailable
 from walsh_scrapy.runtime.requests import marks_of

@@ -15,7 +15,7 @@ from scrapy import signals
 from scrapy.utils.log import get_scrapy_root_handler
 from sqlalchemy import make_url, text
 
-from walsh_scrapy.crawl import Crawl
+from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.downloadermiddlewares import pacing
 from walsh_scrapy.politeness import worker
 from walsh_scrapy.runtime import isolated, network

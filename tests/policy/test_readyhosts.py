@@ -19,7 +19,7 @@ from walsh_scrapy.policy import frontier
 from walsh_scrapy.policy.claims import start_order
 from walsh_scrapy.policy.frontier import Frontier, Rank
 from walsh_scrapy.policy.readyhosts import Slack
-from walsh_scrapy.politeness.schedulerqueue import ENOUGH
+from walsh_scrapy.crawl.queue import ENOUGH
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.site import Site
 

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from walsh_scrapy.policy.frontier import Turn
-from walsh_scrapy.politeness.putoff import Retries, Retry
+from walsh_scrapy.crawl.putoff import Retries, Retry
 from walsh_scrapy.tools.progress import (
     Display,
     ProgressSnapshot,

@@ -46,7 +46,7 @@ class Command(crawl.Command):
 
     def run(self, args: list[str], opts: argparse.Namespace) -> None:
         """Run a spider by name."""
-        from walsh_scrapy.crawl import Crawl
+        from walsh_scrapy.crawl.crawl import Crawl
         from walsh_scrapy.tools.exits import usage_error
         from walsh_scrapy.tools.summary import SourceCounts
 

@@ -71,13 +71,12 @@ class Command(OperatorCommand):
         from walsh_scrapy.tools.hosts import pause, release, stranger, url_of
 
         action, given = args[0], url_of(args[1])
-        pace_by = self.options.pace_by
-        host = pace_by.unit(given)
+        host = self.options.pace_by.unit(given)
         if not host:
             usage_error(f"{args[1]} is no host. {_PAUSE}")
         if action == "release":
             with self.state_if_any() as known:
-                return release(known, pace_by.hold(given), reason)
+                return release(known, host, reason)
         # Caution may be added before the first crawl, so this creates a state if there is none.
         with closing(State(self.options.state_url)) as state:
             if unknown := stranger(host, state, self.options):

@@ -9,16 +9,15 @@ from scrapy import signals
 from scrapy.downloadermiddlewares.retry import RetryMiddleware
 from scrapy.exceptions import DownloadTimeoutError, IgnoreRequest
 
-from walsh_scrapy.crawl import Crawl
+from walsh_scrapy.crawl.crawl import Crawl
+from walsh_scrapy.crawl.putoff import Retry
 from walsh_scrapy.exceptions import Unreachable
-from walsh_scrapy.options import bad_setting
+from walsh_scrapy.options import BadSetting, bad_setting
 from walsh_scrapy.policy.backoff import RETRIED_STATUSES, is_refusal
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.streaks import Streaks
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import count_of, format_seconds
-from walsh_scrapy.politeness.inflight import Holds, InFlight
-from walsh_scrapy.politeness.putoff import Retry
 from walsh_scrapy.runtime.failures import reason_of
 from walsh_scrapy.runtime.gates import Gate
 from walsh_scrapy.runtime.requests import mark, marks_of, rank_of
@@ -45,30 +44,21 @@ class BackoffMiddleware:
     defers the host's other requests; they have not failed. It does the same if a target and the
     request before it timed out, or if the host answered 403 to three URLs in a row (decision 28).
 
-    The pacing gate writes the hold at the end of the exchange. In a crawl without the pacing gate,
-    this gate writes the hold, and lets requests wait for its end.
+    It says what a refusal means. Waiting is the pacing gate's, without which it refuses to start.
     """
 
-    def __init__(self, crawl: Crawl, holds: Holds | None) -> None:
+    def __init__(self, crawl: Crawl) -> None:
         self._context = crawl.context
         self._stats = crawl.stats
-        self._queue = crawl.queues.scheduler
+        self._queue = crawl.queue
         self._put_off = crawl.put_off
         self._retries = crawl.retries
-        self._holds = holds
         self._streaks = Streaks()
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         """Build the gate for one crawl."""
-        crawl, holds = Crawl.of(crawler), None
-        if not in_force(crawler.settings, Gate.PACING):
-            in_flight = InFlight(crawler.settings, crawl.context.clock)
-            holds = Holds(crawl.context, crawl.queues, crawl.put_off, in_flight)
-            # Middlewares nearer to the wire retry or redirect some responses: they never get here.
-            crawler.signals.connect(holds.response_downloaded, signal=signals.response_downloaded)
-            crawler.signals.connect(holds.over, signal=signals.request_left_downloader)
-        gate = cls(crawl, holds)
+        gate = cls(Crawl.of(crawler))
         crawler.signals.connect(gate.response_downloaded, signal=signals.response_downloaded)
         return gate
 
@@ -77,6 +67,11 @@ class BackoffMiddleware:
         """Yield an error for settings by which a request is retried before this gate sees it."""
         why = "the pacing gate has to release the host first"
         yield from require_order(settings, Gate.BACKOFF, why, before=(Gate.PACING,))
+        if not in_force(settings, Gate.PACING):
+            yield BadSetting(
+                "DOWNLOADER_MIDDLEWARES has BackoffMiddleware without PacingMiddleware, which lets "
+                "a host wait after a refusal; set the order of that to 890"
+            )
         codes = [int(code) for code in settings.getlist("RETRY_HTTP_CODES")]
         is_retried = settings.getbool("RETRY_ENABLED") and in_force(settings, RetryMiddleware)
         if is_retried and RETRIED_STATUSES.intersection(codes):
@@ -87,10 +82,6 @@ class BackoffMiddleware:
                 f"without 429 and 503, after which RetryMiddleware would retry at once; set {rest}",
             )
 
-    async def process_request(self, request: Request) -> Request | None:
-        """Without the pacing gate: let a request wait while its host is on hold, or defer it."""
-        return await self._holds.wait(request) if self._holds else None
-
     def response_downloaded(self, response: Response, request: Request) -> None:
         """Record an answer; middlewares nearer to the wire keep some from ``process_response``."""
         host, rank = host_of(request.url), rank_of(request)
@@ -98,8 +89,6 @@ class BackoffMiddleware:
 
     async def process_response(self, request: Request, response: Response) -> Request | Response:
         """Retry after 429 and 503; for robots.txt after every server error (decision 12)."""
-        if self._holds:
-            self._holds.over(request)
         # A refusal that an HTTP cache kept before the add-on came says nothing of now.
         is_copy = "cached" in response.flags
         if _is_refusal(request, response.status) and not is_copy:
@@ -111,17 +100,13 @@ class BackoffMiddleware:
 
     async def process_exception(self, request: Request, exception: Exception) -> Request | None:
         """Retry a request for robots.txt that got no response, if its host can be reached."""
-        if self._holds:
-            self._holds.over(request)
-        if isinstance(exception, IgnoreRequest | Unreachable):
+        if isinstance(exception, IgnoreRequest | Unreachable) or not marks_of(request).reached:
             return None
         timed_out = isinstance(exception, DownloadTimeoutError)
         self._streaks.record_silence(host_of(request.url), rank_of(request), timed_out=timed_out)
         self._put_off_others(request)
         if not _is_refusal(request, 0):
             return None
-        if self._holds:
-            self._holds.write(request, None)
         # A host that timed out will probably do so again, and a serial crawl waits with it.
         retries = self._context.options.max_retries
         most = min(1, retries) if timed_out else retries
@@ -145,15 +130,23 @@ class BackoffMiddleware:
             self._await(request, attempt + 1, most + 1, what)
             self._stats.inc_value("walsh/backoff/retried")
             mark(again, attempt=attempt)
-            return again
+            return self._sent_again(request, again)
         self._put_off_others(request, gave_up=True, refused=status)
         is_others_fault = attempt <= most and attempt < self._streaks.refusals(host, rank)
         if is_others_fault and rank is not Rank.ROBOTS:
             logger.info("%s %s, as others of its host did", request.url, what)
-            return again
+            return self._sent_again(request, again)
         tries = count_of(attempt, "try", "tries")
         logger.warning("%s %s; giving up after %s", request.url, what, tries)
         self._stats.inc_value("walsh/backoff/gave_up")
+        return None
+
+    @staticmethod
+    def _sent_again(request: Request, again: Request) -> Request | None:
+        """Return a target to send again. A coroutine sends its own request again by itself."""
+        if rank_of(request) is Rank.TARGET:
+            return again
+        mark(request, again=True, attempt=marks_of(again).attempt)
         return None
 
     def _await(self, request: Request, number: int, most: int, what: str) -> None:
@@ -161,7 +154,7 @@ class BackoffMiddleware:
         marks, now = marks_of(request), self._context.clock.monotonic()
         for_blocklist = marks.rank is Rank.OPERATOR or marks.for_blocklist
         retry = Retry(number, most, now + marks.hold, what, for_blocklist)
-        self._retries.note(self._context.hold_name(request.url), retry)
+        self._retries.note(self._context.host(request.url), retry)
         if for_blocklist:
             logger.info("waiting for the blocklist: %s", retry.sentence(now))
 

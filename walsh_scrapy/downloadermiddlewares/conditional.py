@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from walsh_scrapy.crawl import Crawl
+from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.exceptions import AlreadyRead, NotDue, NotModified
 from walsh_scrapy.policy.freshness import CLOCK_SKEW
 from walsh_scrapy.policy.frontier import Rank
@@ -33,10 +33,8 @@ if TYPE_CHECKING:
 class ConditionalMiddleware:
     """Sends validators back to the one URL that they came from (order 560, decision 17).
 
-    Another crawl on the same state may have visited a source in the meantime. Then it is not due
-    any more (R8). The record of a source may have been read ahead: the pacing gate sends the
-    request back if that has changed when the host is leased. A request of a declared URL that the
-    spider made without a visit is judged by the record as it is.
+    A request of a declared URL that the spider made without a visit is judged by the record as it
+    is: a source that was just visited is not due (R8).
     """
 
     def __init__(self, crawler: Crawler, context: Context) -> None:
@@ -58,7 +56,7 @@ class ConditionalMiddleware:
         """Send the validators of this URL, and none that a redirect carried along."""
         visit = visit_of(request)
         if visit and visit.source and not hops_of(request):
-            record = self._context.state.sources.recall(visit.source.url)
+            record = self._context.state.sources.find(visit.source.url)
             mark(request, validators=self._known(visit.source, record, visit.llmstxt))
             if visit.llmstxt is None and request.url != visit.source.url:
                 self._check_other(visit.source, request.url)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from walsh_scrapy.crawl import Crawl
+from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.exceptions import Denied, RequestDeferred
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.runtime.requests import rank_of, source_of
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.statscollectors import StatsCollector
 
-    from walsh_scrapy.politeness.schedulerqueue import SchedulerQueue
+    from walsh_scrapy.crawl.queue import Queue
     from walsh_scrapy.runtime.denials import Denials
 
 logger = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ class DenialsMiddleware:
     request is kept for the next start, if the crawl has a ``JOBDIR``.
     """
 
-    def __init__(self, stats: StatsCollector, denials: Denials, queue: SchedulerQueue) -> None:
+    def __init__(self, stats: StatsCollector, denials: Denials, queue: Queue) -> None:
         self._stats = stats
         self._denials = denials
         self._queue = queue
@@ -39,7 +39,7 @@ class DenialsMiddleware:
     def from_crawler(cls, crawler: Crawler) -> Self:
         """Build the middleware for one crawl."""
         crawl = Crawl.of(crawler)
-        return cls(crawl.stats, crawl.denials, crawl.queues.scheduler)
+        return cls(crawl.stats, crawl.denials, crawl.queue)
 
     async def process_exception(self, request: Request, exception: Exception) -> None:
         """Add a denial, or log until when a request is deferred (INFO)."""

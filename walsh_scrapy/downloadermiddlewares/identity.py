@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from scrapy.downloadermiddlewares.httpauth import HttpAuthMiddleware
 from scrapy.downloadermiddlewares.useragent import UserAgentMiddleware
 
-from walsh_scrapy.crawl import Crawl
+from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.policy.wording import for_others
 from walsh_scrapy.runtime.gates import Gate
 from walsh_scrapy.runtime.messages import NEVER_SENT

@@ -5,11 +5,12 @@ A host that cannot be reached is tried once in a run (decision 28).
 
 from __future__ import annotations
 
+import asyncio
 import math
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Final
+from weakref import WeakValueDictionary
 
 from scrapy import signals
 from scrapy.core.downloader import Downloader
@@ -17,22 +18,19 @@ from scrapy.downloadermiddlewares.redirect import BaseRedirectMiddleware
 from scrapy.downloadermiddlewares.retry import RetryMiddleware
 from scrapy.utils.asyncio import call_later
 
-from walsh_scrapy.crawl import Crawl
+from walsh_scrapy.crawl.crawl import Crawl
+from walsh_scrapy.crawl.inflight import exchange_of
 from walsh_scrapy.exceptions import (
     Denied,
-    FetchedMeanwhile,
     MachineTrouble,
     StateUnavailable,
     Unreachable,
 )
 from walsh_scrapy.options import bad_setting, number_of
 from walsh_scrapy.policy.backoff import is_redirect
-from walsh_scrapy.policy.claims import LIST_SECONDS
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.pacing import longest_wait, spacing
 from walsh_scrapy.policy.urls import host_of
-from walsh_scrapy.politeness.hostqueue import Wait
-from walsh_scrapy.politeness.inflight import exchange_of
 from walsh_scrapy.runtime.components import component_problems
 from walsh_scrapy.runtime.failures import reason_of
 from walsh_scrapy.runtime.gates import Gate
@@ -50,17 +48,14 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
     from walsh_scrapy.runtime.startup import Problems
-    from walsh_scrapy.state.connection import Connection
 
 #: Characters of a Retry-After that are recorded; its longest form has 33.
 _LONGEST_HEADER: Final = 200
 #: Seconds after the end of an exchange until it is written, even if nothing came of it.
 LONGEST_UNWRITTEN: Final = 0.05
+#: How often a request goes back to the scheduler; then it waits in the gate.
+_MOST_BACK: Final = 1
 _PURPOSES: Final = {Rank.OPERATOR: "blocklist", Rank.ROBOTS: "robots", Rank.TARGET: "target"}
-
-
-class _VisitedMeanwhile(Exception):
-    """Another crawl has visited the source of a request that is about to be sent."""
 
 
 class PacingMiddleware:
@@ -74,7 +69,10 @@ class PacingMiddleware:
     def __init__(self, crawl: Crawl) -> None:
         self._context = crawl.context
         self._engine = crawl.engine
-        self._queues = crawl.queues
+        self._queue = crawl.queue
+        self._queue.prepare_by("pacing", self)
+        self._hosts = crawl.hosts
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._put_off = crawl.put_off
         self._pauses = crawl.pauses
         self._in_flight = crawl.in_flight
@@ -115,22 +113,26 @@ class PacingMiddleware:
         if not number_of(settings, "DOWNLOAD_TIMEOUT", 0.0, low=0.0, high=math.inf):
             yield bad_setting("DOWNLOAD_TIMEOUT", 0, "above 0: a host is leased for that long")
 
+    def is_ready(self, request: Request) -> bool:
+        """Return True if this crawl owns the host of a request."""
+        return self._hosts.has(self._context.host(request.url))
+
+    async def prepare(self, request: Request) -> None:
+        """Own the host of a request before it is asked for anything (decision 41)."""
+        await self._queue.take(self._context.host(request.url), request)
+
     async def process_request(self, request: Request) -> Request | None:
-        """Lease the host, let the request wait, or defer it to a later run (decisions 7, 28)."""
-        host = self._context.host(request.url)
-        wait = Wait(
-            "pacing",
-            host,
-            lambda: self._lease(request, wait),
-            self._in_flight.quiet,
-            lambda: self._is_spaced_by_robots(request, wait),
-        )
-        try:
-            return await self._queues.wait(request, wait)
-        except _VisitedMeanwhile:  # what the gates before this one decided may be wrong now
-            if self._queues.scheduler.has_handed_out(request):
-                return self._queues.scheduler.sent_back(request)
-            return await self.process_request(request)
+        """Begin an exchange, or let the request wait, or defer it to a later run (decision 7)."""
+        turn = self._queue.turn_of(request)
+        if turn is None or turn.times_back > _MOST_BACK:
+            await self._wait(request)
+            return None
+        async with self._in_flight.quiet():
+            seconds = self._begin(request)
+        if not seconds:
+            return None
+        self._check_wait(request, seconds)
+        return self._queue.send_back(turn, seconds)
 
     async def process_response(self, request: Request, response: Response) -> Response:
         """Release the host: its spacing counts from now, the end of the exchange (decision 2).
@@ -162,58 +164,49 @@ class PacingMiddleware:
         if not self._engine.is_active(request):
             self._release(request, None)
 
-    def _lease(self, request: Request, wait: Wait) -> float:
-        """Lease the host; return 0, or the seconds after which to try again.
+    async def _wait(self, request: Request) -> None:
+        """Wait in the gate until an exchange has begun: the request cannot go back.
 
-        By domain the lease is that of the domain, and the hold that of the host name. ``wait.host``
-        becomes the one that makes the request wait. Raises RequestDeferred or Unreachable if it was
-        put off in the meantime.
+        It did not come from our scheduler, or a middleware asks its host each time it comes.
+        """
+        host = self._context.host(request.url)
+        async with self._locks.setdefault(host, asyncio.Lock()):
+            while True:
+                await self._queue.take(host, request)
+                async with self._in_flight.quiet():
+                    seconds = self._begin(request)
+                if not seconds:
+                    return
+                self._check_wait(request, seconds)
+                await self._queue.sleep(seconds)
+
+    def _begin(self, request: Request) -> float:
+        """Begin an exchange and return 0, or return the seconds after which to try again.
+
+        Raises RequestDeferred or Unreachable if the host was deferred in the meantime.
         """
         marks, name = marks_of(request), host_of(request.url)
         self._put_off.check(name, marks.rank)
-        ledger, host = self._context.state.ledger, self._context.host(request.url)
+        host, timeout = self._context.host(request.url), self._in_flight.timeout(request)
         most = longest_wait(name, marks.rank, self._list_names, for_blocklist=marks.for_blocklist)
-        wait.host = self._context.hold_name(request.url)
-        if wait.host != host and (held := ledger.find(wait.host).bounded(most).hold):
-            return held
-        wait.host = host
-        timeout = self._in_flight.timeout(request)
-        turn = ledger.take(
-            host,
-            self._spacing(request),
-            timeout,
-            most=most,
-            claims=LIST_SECONDS if marks.rank is Rank.OPERATOR and not marks.hops else 0.0,
-            record=self._record(request),
-            came_meanwhile=partial(self._came_meanwhile, request),
+        turn = self._context.state.ledger.take(
+            host, self._spacing(request), timeout, most=most, record=self._record(request)
         )
-        if turn.came_meanwhile:
-            raise FetchedMeanwhile(request.url) if marks.fetch else _VisitedMeanwhile
         if not turn.wait:
             # In the slot of another host it would wait for that host, and its own lease would end.
             request.meta[Downloader.DOWNLOAD_SLOT] = host
             mark(request, released=True, answered=None)
-            self._in_flight.begin(request, host)
+            self._in_flight.begin(request)
         return turn.wait
 
-    def _came_meanwhile(
-        self, request: Request, connection: Connection, ended: float | None
-    ) -> bool:
-        """Return True if another crawl has fetched the document, or has visited the source.
-
-        ``ended`` is when the last exchange with the host ended, whoever made it.
-        """
-        fetch, source = marks_of(request).fetch, source_of(request)
-        if fetch is not None:
-            return ended is not None and fetch.came_meanwhile(ended)
-        sources = self._context.state.sources
-        return source is not None and not sources.is_as_recalled(connection, source.url)
-
-    def _is_spaced_by_robots(self, request: Request, wait: Wait) -> bool:
-        """Return True if robots.txt alone makes the host wait, and no hold or slow answer does."""
-        asked = marks_of(request).robots_interval or 0.0
-        times = self._context.state.ledger.find(wait.host).times
-        return asked > 0.0 and times.is_spaced_by(asked)
+    def _check_wait(self, request: Request, seconds: float) -> None:
+        """Raise RequestDeferred for a wait that is too long (decision 7)."""
+        if seconds > self._context.options.max_wait:
+            host = self._context.host(request.url)
+            times = self._context.state.ledger.find(host).times
+            asked = marks_of(request).robots_interval or 0.0
+            by_robots = times.is_by_robots(asked)
+            self._queue.check_wait(host, seconds, by_robots=by_robots)
 
     def _spacing(self, request: Request, latency: float = 0.0) -> float:
         least = max(self._context.options.min_interval, self._pauses.before(request))
@@ -223,7 +216,10 @@ class PacingMiddleware:
         """Release the host of a request that was never sent: nothing is logged (decision 29)."""
         if self._in_flight.end(request) is None:
             return
-        self._context.state.ledger.give_back(self._context.host(request.url))
+        host = self._context.host(request.url)
+        self._context.state.ledger.give_back(host)
+        if self._queue.turn_of(request) is None:
+            self._hosts.let_go(host, request)
         if isinstance(error, MachineTrouble):
             self._put_off.add(host_of(request.url), str(error), error.until)
 
@@ -234,14 +230,8 @@ class PacingMiddleware:
         if latency is None:
             return
         host = self._context.host(request.url)
-        interval = self._spacing(request, latency)
-        exchange = exchange_of(request, response, latency, interval, error)
-        ledger, backoff = self._context.state.ledger, self._context.backoff
-        name, hold, asked = self._context.hold_name(request.url), 0.0, exchange.retry_after
-        if name != host:
-            # The hold is written first: a crash before the release leaves a lease that runs out.
-            hold = ledger.answered(name, exchange, backoff).hold
-            exchange = exchange.of_domain()
+        exchange = exchange_of(request, response, latency, self._spacing(request, latency), error)
+        asked = exchange.retry_after
         record = replace(
             self._record(request),
             sent_at=self._context.clock.now() - latency,
@@ -249,22 +239,24 @@ class PacingMiddleware:
             seconds=latency,
             monotonic=self._context.clock.monotonic(),
             error="" if response is not None else _words(error, request.url),
-            hold=hold,
             retry_after=asked and asked[:_LONGEST_HEADER],
         )
         # What comes of it is written with it: a robots.txt, or a visit.
         later = exchange.is_calm and not is_redirect(exchange.status)
-        snapshot = ledger.release(host, exchange, backoff, record, later=later)
+        snapshot = self._context.state.ledger.release(
+            host, exchange, self._context.backoff, record, later=later
+        )
         if later:
             call_later(LONGEST_UNWRITTEN, self._write_end, host)
-        hold = max(hold, snapshot.hold)
-        mark(request, hold=hold)
-        wait, until = snapshot.wait, snapshot.now + hold
-        name = host_of(request.url)
+        mark(request, hold=snapshot.hold, seconds=latency)
+        wait, until = snapshot.wait, snapshot.now + snapshot.hold
         if isinstance(error, Unreachable):
+            name = host_of(request.url)
             self._put_off.add_unreachable(name, error, rank_of(request), until)
             wait = 0.0  # requests that are put off wait for nothing: they end when handed out
-        self._queues.scheduler.delay(host, wait, snapshot.times.interval, latency)
+        self._queue.delay(host, wait, snapshot.times.interval, latency)
+        if self._queue.turn_of(request) is None:
+            self._hosts.let_go(host, request)
 
     def _write_end(self, host: str) -> None:
         """Write the end of an exchange, if what came of it was not written yet."""

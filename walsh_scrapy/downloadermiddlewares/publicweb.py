@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from scrapy.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
 
-from walsh_scrapy.crawl import Crawl
+from walsh_scrapy.crawl.crawl import Crawl
+from walsh_scrapy.exceptions import Denied
 from walsh_scrapy.policy.hosts import is_private_host, is_public
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.runtime.gates import Gate
@@ -47,7 +48,9 @@ class PublicWebMiddleware:
     def from_crawler(cls, crawler: Crawler) -> Self:
         """Build the gate for one crawl."""
         crawl = Crawl.of(crawler)
-        return cls(crawler.settings, crawl.denials, crawl.network)
+        gate = cls(crawler.settings, crawl.denials, crawl.network)
+        crawl.queue.prepare_by("publicweb", gate)
+        return gate
 
     @staticmethod
     def problems(settings: BaseSettings) -> Problems:
@@ -58,6 +61,20 @@ class PublicWebMiddleware:
 
     async def process_request(self, request: Request) -> None:
         """Judge a hop before its host is asked for anything, robots.txt included."""
+        if reason := await self._judge(request):
+            raise self._denials.deny(request, "publicweb", reason)
+
+    def is_ready(self, request: Request) -> bool:  # noqa: ARG002 - as of each preparation
+        """Return True: a hop is judged by itself."""
+        return True
+
+    async def prepare(self, request: Request) -> None:
+        """Raise Denied for a hop that will be denied, so that its host gets no request."""
+        if reason := await self._judge(request):
+            raise Denied("publicweb", reason)
+
+    async def _judge(self, request: Request) -> str | None:
+        """Return why a hop is denied, or None."""
         hops = [hop.url for hop in hops_of(request)]
         if self._has_scrapys_redirects:
             hops = request.meta.get("redirect_urls", hops)
@@ -65,17 +82,17 @@ class PublicWebMiddleware:
         if visit and visit.declared_by:
             hops = [visit.declared_by, *hops]
         if not hops:
-            return
+            return None
         first, host = host_of(hops[0]), host_of(request.url)
         is_private = is_private_host(first) or self._network.is_private(first)
         mark(request, public_only=not is_private)
         if is_private:
             note_answer(request, "publicweb", "from a private host")
         if is_private or host == first:
-            return
+            return None
         if is_private_host(host) or not await self._is_public(request.url):
-            reason = f"a public host leads to {host}, which is not public"
-            raise self._denials.deny(request, "publicweb", reason)
+            return f"a public host leads to {host}, which is not public"
+        return None
 
     async def _is_public(self, url: str) -> bool:
         if self._network.has_proxy_for(url):

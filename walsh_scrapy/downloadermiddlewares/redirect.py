@@ -8,7 +8,7 @@ from scrapy import Request
 from scrapy.downloadermiddlewares.redirect import RedirectMiddleware as ScrapyRedirectMiddleware
 from scrapy.exceptions import IgnoreRequest
 
-from walsh_scrapy.crawl import Crawl
+from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.exceptions import BadAnswer
 from walsh_scrapy.options import BadSetting
 from walsh_scrapy.policy.redirects import resolve_reference

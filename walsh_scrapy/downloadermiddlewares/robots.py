@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import logging
-from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from scrapy import Request, signals
 from scrapy.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
 from scrapy.exceptions import StopDownload
 
-from walsh_scrapy.crawl import Crawl
+from walsh_scrapy.crawl.crawl import Crawl
+from walsh_scrapy.crawl.robots import Robots, is_robots
 from walsh_scrapy.exceptions import RequestDeferred
 from walsh_scrapy.options import bad_setting
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.robots.records import MAX_OCTETS
-from walsh_scrapy.policy.urls import host_of, origin_of, robots_url
+from walsh_scrapy.policy.urls import origin_of
 from walsh_scrapy.policy.wording import format_seconds
-from walsh_scrapy.politeness.hostqueue import Wait
-from walsh_scrapy.politeness.robots import RobotsFetch
-from walsh_scrapy.politeness.robotscache import RobotsCache
 from walsh_scrapy.runtime.components import compression_problems
 from walsh_scrapy.runtime.gates import Gate
-from walsh_scrapy.runtime.requests import mark, marks_of, note_answer, rank_of, resolved, source_of
+from walsh_scrapy.runtime.requests import mark, note_answer, rank_of, resolved
 from walsh_scrapy.runtime.startup import in_force, require_order
 
 if TYPE_CHECKING:
@@ -38,15 +35,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Visits for which the state is read at once.
-AHEAD: Final = 50
-
 
 class RobotsMiddleware:
     """Fetches robots.txt first, then lets through what it allows (order 100).
 
-    A request for robots.txt is paced, retried and logged like any other. The targets of its host
-    wait for it.
+    A request for robots.txt is paced, retried and logged like any other. The scheduler hands out no
+    target before the file is known.
     """
 
     def __init__(self, crawl: Crawl) -> None:
@@ -54,11 +48,10 @@ class RobotsMiddleware:
         self._stats = stats
         self._context = context
         self._denials = crawl.denials
-        self._queues = crawl.queues
-        self._prerequisites = crawl.prerequisites(Rank.ROBOTS)
-        self._put_off = crawl.put_off
-        self._cache = RobotsCache(context)
-        self._fetch = RobotsFetch(settings, stats, context, crawl.queues, self._cache)
+        self._queue = crawl.queue
+        self._robots = Robots(context, settings, stats, crawl.queue, crawl.put_off)
+        self._queue.prepare_by("robots", self._robots)
+        self._is_paced = bool(in_force(settings, Gate.PACING))
         self._most_bytes = settings.getint("DOWNLOAD_MAXSIZE")
         self._comments: dict[str, tuple[str, ...]] = {}
         self._received: WeakKeyDictionary[Request, int] = WeakKeyDictionary()
@@ -70,9 +63,6 @@ class RobotsMiddleware:
         crawler.signals.connect(gate.bytes_received, signal=signals.bytes_received)
         crawler.signals.connect(
             gate.request_reached_downloader, signal=signals.request_reached_downloader
-        )
-        crawler.signals.connect(
-            gate.request_left_downloader, signal=signals.request_left_downloader
         )
         return gate
 
@@ -91,46 +81,31 @@ class RobotsMiddleware:
         yield from compression_problems(settings)
 
     async def process_request(self, request: Request) -> Request | None:
-        """Decide by the robots.txt of the request's origin, which is fetched first if necessary."""
+        """Decide by the robots.txt of the request's origin, which is fetched if nobody has."""
         if instead := resolved(request):
             return instead
         origin = origin_of(request.url)
-        if rank_of(request) is Rank.ROBOTS:
-            self._prerequisites.check(request)
+        if is_robots(request):
             # A known Crawl-delay counts for the request for robots.txt too.
-            mark(request, robots_interval=self._cache.interval(origin))
-            self._fetch.limit(request)
+            mark(request, robots_interval=self._robots.delay(origin))
             return None
-        host = host_of(request.url)
-        self._put_off.check(host)
-        self._look_ahead(request)
-        while (file := self._cache.find(origin, request.url)) is None:
-            if (error := self._cache.deferral(origin)) is not None:
-                raise error
-            if instead := await self._fetch_first(origin, request):
-                return instead
-            self._put_off.check(host)  # the fetch has shown whether it can be reached
+        file = await self._robots.file_for(request)
         self._keep_comments(origin, file)
         self._judge(request, origin, file)
-        return await self._until_open(request, file)
+        await self._until_open(request, file)
+        return None
 
     async def process_exception(self, request: Request, exception: Exception) -> None:
         """Keep a copy of robots.txt usable for the request that it defers to a later run."""
         if rank_of(request) is Rank.ROBOTS or not isinstance(exception, RequestDeferred):
             return
         if exception.by_robots:
-            self._cache.keep_for_later(origin_of(request.url), request.url)
+            self._robots.keep_for_later(origin_of(request.url), request.url)
 
     def request_reached_downloader(self, request: Request) -> None:
-        """Record that a target is sent, so its robots.txt was used; or a try for robots.txt."""
-        if rank_of(request) is Rank.ROBOTS:
-            self._fetch.sent(request)
-        else:
-            self._cache.mark_used(origin_of(request.url), request.url)
-
-    def request_left_downloader(self, request: Request) -> None:
-        """Record that a try for robots.txt has ended."""
-        self._fetch.ended(request)
+        """Record that a target is sent, so its robots.txt was used."""
+        if rank_of(request) is not Rank.ROBOTS:
+            self._robots.mark_used(origin_of(request.url), request.url)
 
     def bytes_received(self, data: bytes, request: Request) -> None:
         """Stop the download of a robots.txt after 500 KiB (decision 11)."""
@@ -140,32 +115,6 @@ class RobotsMiddleware:
             received = self._received[request] = self._received.get(request, 0) + len(data)
             if received > MAX_OCTETS:
                 raise StopDownload(fail=False)
-
-    def _look_ahead(self, request: Request) -> None:
-        """Read what the state has of the next visits, if it was not read for this one.
-
-        So it is read once for many of them. What another crawl writes meanwhile is noticed where
-        their hosts are leased.
-        """
-        if self._is_known(request):
-            return
-        coming = [request, *self._queues.scheduler.upcoming(AHEAD)]
-        visits = {
-            source.url: each.url
-            for each in coming
-            if (source := source_of(each)) and not self._is_known(each)
-        }
-        if len(visits) > 1:
-            state, urls = self._context.state, visits.values()
-            state.ledger.look_ahead({self._context.host(url) for url in urls})
-            self._cache.look_ahead([*{origin_of(url) for url in urls}])
-            state.sources.look_ahead(visits)
-
-    def _is_known(self, request: Request) -> bool:
-        """Return True if the state was looked at for the source and the origin of a request."""
-        source, sources = source_of(request), self._context.state.sources
-        is_remembered = source is None or sources.remembers(source.url)
-        return is_remembered and self._cache.has_looked(origin_of(request.url))
 
     def _keep_comments(self, origin: str, file: RobotsFile) -> None:
         """Keep the Comment lines of a site, for the summary."""
@@ -187,35 +136,16 @@ class RobotsMiddleware:
             robots_status=file.copy.status,
         )
         if not verdict.allowed:
-            self._cache.mark_used(origin, request.url)
+            self._robots.mark_used(origin, request.url)
             raise self._denials.deny(request, "robots", file.why(verdict))
 
-    async def _until_open(self, request: Request, file: RobotsFile) -> Request | None:
-        """Let a request wait until Visit-time allows it."""
-        if not file.closed_for(self._context.clock.now()):
-            return None
-        host, name = host_of(request.url), self._context.hold_name(request.url)
-
-        def seconds() -> float:
-            left = max(0.0, file.closed_for(self._context.clock.now()))
-            if left:
-                hold = format_seconds(left)
-                logger.info("%s is on hold for %s, until its Visit-time begins", host, hold)
-                self._context.state.ledger.hold(name, left, "visit-time")
-            return left
-
-        wait = Wait("robots", name, seconds, by_robots=lambda: True)
-        return await self._queues.wait(request, wait)
-
-    async def _fetch_first(self, origin: str, request: Request) -> Request | None:
-        url = robots_url(request.url)
-        steps = partial(
-            self._fetch.steps,
-            origin,
-            url,
-            public_only=marks_of(request).public_only,
-            for_blocklist=rank_of(request) is Rank.OPERATOR,
-        )
-        came_meanwhile = partial(self._cache.came_meanwhile, origin)
-        host = self._context.host(origin)
-        return await self._prerequisites.before(request, origin, host, steps, came_meanwhile)
+    async def _until_open(self, request: Request, file: RobotsFile) -> None:
+        """Put a host on hold until Visit-time allows a request; the pacing gate waits for that."""
+        if not (left := max(0.0, file.closed_for(self._context.clock.now()))):
+            return
+        host = self._context.host(request.url)
+        logger.info("%s is on hold for %s, until its Visit-time begins", host, format_seconds(left))
+        self._context.state.ledger.hold(host, left, "visit-time")
+        if not self._is_paced:
+            self._queue.check_wait(host, left, by_robots=True)
+            await self._queue.sleep(left)

@@ -10,7 +10,7 @@ from scrapy import signals
 from scrapy.extensions import feedexport
 from scrapy.utils.defer import ensure_awaitable
 
-from walsh_scrapy.crawl import Crawl
+from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.extensions.feedstorage import FileFeedStorage
 from walsh_scrapy.runtime.failures import words_of
 

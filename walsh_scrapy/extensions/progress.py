@@ -10,7 +10,7 @@ from scrapy import signals
 from scrapy.exceptions import NotConfigured
 from scrapy.utils.asyncio import create_looping_call
 
-from walsh_scrapy.crawl import Crawl
+from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.tools.progress import Display, ProgressSnapshot, Rate, awaited, outcomes_of
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class Progress:
     def _snapshot(self) -> ProgressSnapshot:
         stats, now = self._crawl.stats.get_stats(), self._clock.monotonic()
         due, done, outcomes = outcomes_of(stats)
-        queue, workers = self._crawl.queues.scheduler, self._crawl.worker.workers
+        queue, workers = self._crawl.queue, self._crawl.hosts.workers
         if workers > 1:
             outcomes = (*outcomes, f"one of {workers} workers")
         return ProgressSnapshot(

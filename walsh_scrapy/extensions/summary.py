@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from scrapy import signals
 
 from walsh_scrapy import __version__
-from walsh_scrapy.crawl import Crawl
+from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.exceptions import StateUnavailable
 from walsh_scrapy.identity import SPEC_VERSION
 from walsh_scrapy.sources import declaration

@@ -15,17 +15,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Requests of work in one claim at most. A host with more is claimed alone.
-WORK_AT_A_TIME: Final = 20
-#: While this many hosts are ready, a worker that is alone claims no more. A crawl asks far fewer
-#: hosts at once, and these take a few megabytes of memory.
-ENOUGH: Final = 2000
 #: How long a claim lasts that is not renewed, and how often a worker renews its claims.
 CLAIM_SECONDS: Final = 15.0
 BEAT_SECONDS: Final = 2.0
-#: How long the host of the blocklist is claimed for one request. It is not renewed: the worker may
-#: wait for a host of another one, which waits for the list.
-LIST_SECONDS: Final = 60.0
 
 
 class HostWork(NamedTuple):
@@ -77,34 +69,3 @@ def start_order(
         of_host.sort(key=itemgetter(0))
     hosts = [HostWork(host, len(queue), queue[0][0]) for host, queue in items.items()]
     return [item for work in in_order(hosts, intervals, late) for _, item in items[work.host]]
-
-
-def enough_ready(workers: int) -> int:
-    """Return with how many ready hosts a worker claims no more.
-
-    One that is alone claims ahead, so that the order of its requests is that of decision 6. One of
-    several claims more only when none of its hosts is ready.
-    """
-    return ENOUGH if workers <= 1 else 1
-
-
-def one_claim(hosts: Iterable[HostWork], left: int, workers: int) -> list[HostWork]:
-    """Return the first of these hosts: those of one claim.
-
-    ``left`` are the requests of all that are left. Towards the end a claim is smaller, so that all
-    workers end together.
-    """
-    claim: list[HostWork] = []
-    size = min(WORK_AT_A_TIME, left // (2 * workers)) if workers > 1 else WORK_AT_A_TIME
-    for each in hosts:
-        claim.append(each)
-        size -= each.requests
-        if size <= 0:
-            break
-    return claim
-
-
-def surplus(claimed: Iterable[HostWork]) -> list[HostWork]:
-    """Return the hosts that a worker gives back when another one comes: all but one claim."""
-    hosts = [*claimed]
-    return hosts[len(one_claim(hosts, 0, 1)) :]

@@ -15,7 +15,7 @@ from walsh_scrapy.policy.readyhosts import HostRequests, Lane, Rank, ReadyHosts
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-__all__ = ["Frontier", "Rank", "Turn"]
+__all__ = ["Frontier", "NextHost", "Rank"]
 
 T = TypeVar("T")
 
@@ -25,7 +25,7 @@ LONG = 10.0
 FEW = 25
 
 
-class Turn(NamedTuple):
+class NextHost(NamedTuple):
     """When a host that waits becomes ready, and its spacing in seconds; None if that is unknown."""
 
     host: str
@@ -105,28 +105,6 @@ class Frontier(Generic[T]):
         self._note_short(host, queue)
         self._place(host, queue)
 
-    def at_rest(self) -> dict[str, list[T]]:
-        """Return the requests of each host that could be dropped: of those begun first.
-
-        Nothing of such a host is under way, and no more of it is to come.
-        """
-        found = {
-            name: queue
-            for name, queue in self._hosts.items()
-            if queue.requests
-            and not (queue.is_busy or queue.backlog)
-            and queue.rank == queue.open_to == Rank.TARGET
-        }
-        begun_first = sorted(found, key=lambda name: not found[name].is_touched)
-        return {name: [entry[3] for entry in found[name].requests] for name in begun_first}
-
-    def drop(self, host: str) -> None:
-        """Remove the requests of a host that is at rest."""
-        queue = self._hosts[host]
-        self._size -= len(queue.requests)
-        queue.requests.clear()
-        self._place(host, queue)
-
     def short_host(self) -> str | None:
         """Return a host with a backlog that has few requests left, the first one that had."""
         return next(iter(self._short), None)
@@ -198,15 +176,15 @@ class Frontier(Generic[T]):
 
     def next_at(self) -> float | None:
         """Return when the first of the waiting hosts becomes ready, or None if no host waits."""
-        turn = self.next_turn()
-        return None if turn is None else turn.ready_at
+        found = self.next_host()
+        return None if found is None else found.ready_at
 
-    def next_turn(self) -> Turn | None:
-        """Return the turn of the host that becomes ready first, or None if no host waits."""
+    def next_host(self) -> NextHost | None:
+        """Return the host that becomes ready first, or None if no host waits."""
         while self._waiting:
             ready_at, version, host = self._waiting[0]
             if queue := self._current(host, version):
-                return Turn(host, ready_at, queue.interval)
+                return NextHost(host, ready_at, queue.interval)
             heapq.heappop(self._waiting)
         return None
 

@@ -1,8 +1,7 @@
 """What the ledger knows of a host: under which name, and when it may be asked (decisions 2 and 5).
 
-A host, or all hosts of a registrable domain, are paced together. By domain, spacing and lease are
-those of the domain. A hold is that of one host name, and the ledger has a row of its own for it. So
-the hold of a host whose name is that of its domain holds no other host.
+A host, or all hosts of a registrable domain, are paced together. By domain everything is the
+domain's: spacing, lease and hold.
 
 All times are epoch seconds of one clock, all durations seconds.
 """
@@ -24,7 +23,6 @@ RECHECK_SECONDS = 1.0
 QUIET_SECONDS = 1800.0
 #: What began a hold: the host asked for it (Retry-After, Visit-time), our backoff, or silences.
 HoldBy: TypeAlias = Literal["", "retry-after", "visit-time", "backoff", "silence"]
-_HELD = "."  # ends the name of the row of a hold; no host name ends so
 
 
 class PaceBy(StrEnum):
@@ -40,16 +38,6 @@ class PaceBy(StrEnum):
     def unit(self, url: str) -> str:
         """Return the host or domain by which a URL is paced; empty if it has no host."""
         return self.unit_of(host_of(url))
-
-    def hold(self, url: str) -> str:
-        """Return the name under which the ledger keeps the hold of a URL's host."""
-        host = host_of(url)
-        return f"{host}{_HELD}" if self is PaceBy.DOMAIN else host
-
-
-def host_name(row: str) -> str:
-    """Return the host or domain that a row of the ledger is about."""
-    return row.removesuffix(_HELD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +97,15 @@ class HostTimes:
     def is_spaced_by(self, interval: float) -> bool:
         """Return True if a spacing of ``interval`` alone explains until when the host waits."""
         return self.ended is not None and self.ended + interval >= self.ready_at(0.0)
+
+    def is_by_robots(self, delay: float) -> bool:
+        """Return True if robots.txt alone explains until when the host waits.
+
+        ``delay`` is what its Crawl-delay and Request-rate ask for.
+        """
+        if self.hold_by == "visit-time" and self.hold_until >= self.ready_at(0.0):
+            return True
+        return delay > 0.0 and self.is_spaced_by(delay)
 
     def recheck_at(self, now: float, spacing: float) -> float:
         """Return when to try again: when the host is ready, or may have been released."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeAlias
 
-from walsh_scrapy.policy.backoff import RETRIED_STATUSES, is_refusal, parse_retry_after
+from walsh_scrapy.policy.backoff import is_refusal, parse_retry_after
 from walsh_scrapy.policy.readyhosts import Rank
 
 if TYPE_CHECKING:
@@ -91,11 +91,6 @@ class Exchange:
         is_refused = is_refusal(self.status, for_robots=self.for_robots)
         return 0 < self.status < 500 and not is_refused and self.retry_after is None
 
-    def of_domain(self) -> Exchange:
-        """Return what the exchange means for its domain: only spacing (decision 5)."""
-        status = 0 if self.status in RETRIED_STATUSES else self.status
-        return replace(self, status=status, retry_after=None, unreachable=False, for_robots=False)
-
 
 @dataclass(frozen=True, slots=True)
 class Lease:
@@ -143,14 +138,6 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class UnleasedEnd:
-    """An exchange without a lease has ended."""
-
-    exchange: Exchange
-    backoff: Backoff
-
-
-@dataclass(frozen=True, slots=True)
 class Hold:
     """A host is put on hold for some seconds."""
 
@@ -177,9 +164,7 @@ class OperatorPause:
     seconds: float
 
 
-Event: TypeAlias = (
-    Lease | Release | GiveBack | Claim | UnleasedEnd | Hold | Widen | Lift | OperatorPause
-)
+Event: TypeAlias = Lease | Release | GiveBack | Claim | Hold | Widen | Lift | OperatorPause
 
 
 def after(times: HostTimes, event: Event, now: float) -> HostTimes:
@@ -202,8 +187,6 @@ def after(times: HostTimes, event: Event, now: float) -> HostTimes:
             is_free = times.lease_until <= now and times.put_off_at < began
             is_ours = times.holder == holder
             return times.with_claim(now, until, holder) if is_ours or is_free else times
-        case UnleasedEnd(exchange, backoff):
-            return after_answer(times, exchange, backoff, now)
         case Hold(seconds, by):
             return times.with_hold(now, seconds, by)
         case Widen(interval):

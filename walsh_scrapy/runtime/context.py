@@ -72,10 +72,6 @@ class Context:
         """Return the host by which a URL is paced, or its registrable domain (decision 5)."""
         return self.options.pace_by.unit(url)
 
-    def hold_name(self, url: str) -> str:
-        """Return the name under which the ledger keeps the hold of a URL's host (decision 5)."""
-        return self.options.pace_by.hold(url)
-
     @cached_property
     def intervals(self) -> Mapping[str, float]:
         """The spacing, in seconds, of each host that asks for more than ``WALSH_MIN_INTERVAL``."""

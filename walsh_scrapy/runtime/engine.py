@@ -11,6 +11,7 @@ import logging
 import signal
 import sys
 import threading
+from traceback import walk_tb
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -68,6 +69,20 @@ class Engine:
         """
         self.end("machine_trouble", f"{what}; the run ends, and what is due stays due")
 
+    def code_failed(self, error: BaseException) -> None:
+        """Log an exception in the code between the gates; end the crawl if that code is ours.
+
+        It is no answer of a host (decision 29).
+        """
+        logger.critical("an error in the code of this crawl: %r", error, exc_info=error)
+        if _is_ours(error):
+            self.end("gate_failed")
+
+    @property
+    def active_count(self) -> int:
+        """How many requests are in the downloader or one of its middlewares."""
+        return len(self._crawler.engine.downloader.active)
+
     @property
     def has_begun(self) -> bool:
         """Whether the crawl has its engine, so that it can be ended; False while it starts."""
@@ -86,10 +101,6 @@ class Engine:
         """Whether the spider is closing: it sends no more requests, and waits for the last."""
         return self._slot is None or self._slot.closing is not None
 
-    def crawl(self, request: Request) -> None:
-        """Put a request into the scheduler, and let the engine ask for it."""
-        self._crawler.engine.crawl(request)
-
     async def download(self, request: Request) -> Response:
         """Return the response to a request, past the scheduler. Raises what its gates raise."""
         return await self._crawler.engine.download_async(request)
@@ -106,6 +117,13 @@ class Engine:
     @property
     def _slot(self) -> Any:  # noqa: ANN401 - Scrapy's own, with no public type
         return self._crawler.engine._slot  # noqa: SLF001 - the one private name that we need
+
+
+def _is_ours(error: BaseException) -> bool:
+    """Return True if an exception was raised in our code, or in what that called."""
+    frames = [frame.f_globals.get("__name__", "") for frame, _ in walk_tb(error.__traceback__)]
+    own = [name for name in frames if not name.startswith(("scrapy.", "twisted.", "asyncio."))]
+    return any(name.startswith("walsh_scrapy.") for name in own[-2:])
 
 
 #: SIGHUP comes when a terminal is closed; not every system has it.

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
 from weakref import ref
 
 from walsh_scrapy.policy.frontier import Rank
@@ -23,7 +23,6 @@ from walsh_scrapy.policy.urls import without_dot_segments
 from walsh_scrapy.state.evidence import NO_EVIDENCE, Evidence
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable, Mapping
 
     from scrapy import Request
@@ -50,19 +49,6 @@ class Validators:
         return cls(response.url, etag or None, last_modified or None)
 
 
-class Step(Protocol):
-    """A fetch of robots.txt or the blocklist, as seen from a request that is a step of it."""
-
-    idle: asyncio.Event  #: set while the request waits in our scheduler
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the document is known, or will not be."""
-
-    def came_meanwhile(self, ended: float) -> bool:
-        """Return True if another crawl has fetched the document, by an exchange that ended then."""
-
-
 class Hop(NamedTuple):
     """A redirect that our middleware followed: the URL that redirected, and its status."""
 
@@ -74,15 +60,17 @@ class Marks(NamedTuple):
     """What the gates know of a request; each gate sets its own. The default is a target."""
 
     rank: Rank = Rank.TARGET
-    fetch: Step | None = None  #: of which the request is a step: robots.txt or the blocklist
     hops: tuple[Hop, ...] = ()  #: the redirects that led here, the first one first
     released: bool = False  #: the pacing gate let it out, so that it may be sent
+    reached: bool = False  #: it reached the downloader, so what follows is its host's answer
+    again: bool = False  #: of a coroutine's request: it was refused, and may be sent again
     validators: Validators | None = None  #: sent if the request is for their URL
     robots_interval: float | None = None  #: seconds: Crawl-delay or Request-rate, the larger
     public_only: bool = False  #: its host has to have public addresses only (decision 16)
     for_blocklist: bool = False  #: a robots.txt that a request for the blocklist needs
     sent: float | None = None  #: when it was sent last, by the monotonic clock
     answered: int | None = None  #: the status of its answer, which may have been cut off later
+    seconds: float = 0.0  #: that its exchange took
     hold: float = 0.0  #: seconds for which its host was on hold when its exchange ended
     attempt: int = 0  #: retries so far after a refusal
     answers: Mapping[str, str] = MappingProxyType({})  #: of the gates so far, by their names

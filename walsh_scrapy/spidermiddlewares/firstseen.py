@@ -14,7 +14,7 @@ from scrapy.utils.defer import ensure_awaitable
 from scrapy.utils.spider import iterate_spider_output
 from twisted.python.failure import Failure
 
-from walsh_scrapy.crawl import Crawl
+from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.exceptions import Denied, RequestDeferred
 from walsh_scrapy.items import EntryItem
 from walsh_scrapy.metadata.entries import Feed, NotAFeed
@@ -77,7 +77,7 @@ class FirstSeenMiddleware:
         """Build the middleware for one crawl."""
         crawl = Crawl.of(crawler)
         context, stats, troubles = crawl.context, crawl.stats, crawl.troubles
-        recorder = VisitRecorder(context, stats, troubles, crawl.worker)
+        recorder = VisitRecorder(context, stats, troubles, crawl.hosts)
         readings = Readings(crawl.engine, context.clock, crawl.network, crawl.in_flight.quiet)
         crawler.signals.connect(readings.close, signal=signals.engine_stopped)
         return cls(crawler, context, VisitOutcome(context, stats, troubles, recorder), readings)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from walsh_scrapy.crawl import Crawl
+from walsh_scrapy.crawl.crawl import Crawl
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from scrapy.crawler import Crawler
 
-    from walsh_scrapy.politeness.schedulerqueue import SchedulerQueue
+    from walsh_scrapy.crawl.queue import Queue
 
 
 class RoomMiddleware:
@@ -23,13 +23,13 @@ class RoomMiddleware:
     last for seconds.
     """
 
-    def __init__(self, queue: SchedulerQueue) -> None:
+    def __init__(self, queue: Queue) -> None:
         self._queue = queue
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         """Build the middleware for one crawl."""
-        return cls(Crawl.of(crawler).queues.scheduler)
+        return cls(Crawl.of(crawler).queue)
 
     async def process_start(self, start: AsyncIterator[Any]) -> AsyncIterator[Any]:
         """Pass the start requests on, one by one."""

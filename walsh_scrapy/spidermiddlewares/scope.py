@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from scrapy import Request
 
-from walsh_scrapy.crawl import Crawl
+from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.exceptions import Denied, StateUnavailable
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.runtime.negotiation import announced_by, is_dump
@@ -62,23 +62,40 @@ class ScopeMiddleware:
     def from_crawler(cls, crawler: Crawler) -> Self:
         """Build the gate for one crawl."""
         crawl = Crawl.of(crawler)
-        return cls(crawler, crawl.context, crawl.denials)
+        gate = cls(crawler, crawl.context, crawl.denials)
+        crawl.queue.prepare_by("scope", gate)
+        return gate
 
     async def process_request(self, request: Request) -> None:
         """Deny what is not declared; a redirect of a declared target is part of it.
 
         The record says of a target what declares it, if that is not the sources file.
         """
-        if rank_of(request) is Rank.TARGET and self._declared_only:
+        if not self._declared_only:
+            return
+        if reason := self._reason_against(request):
+            raise self._denials.deny(request, "scope", reason)
+
+    def is_ready(self, request: Request) -> bool:  # noqa: ARG002 - as of each preparation
+        """Return True: nothing is fetched to know what is declared."""
+        return True
+
+    async def prepare(self, request: Request) -> None:
+        """Raise Denied for a request that will be denied, so that its host gets no request."""
+        if self._declared_only and (reason := self._reason_against(request)):
+            raise Denied("scope", reason)
+
+    def _reason_against(self, request: Request) -> str | None:
+        """Return why a request is denied, or None."""
+        if rank_of(request) is Rank.TARGET:
             declared_by = self._declared_by(request)
             if declared_by is None:
-                reason = f"{request.url} is not a declared target (R6)"
-                raise self._denials.deny(request, "scope", reason)
+                return f"{request.url} is not a declared target (R6)"
             if declared_by != "declared":
                 note_answer(request, "scope", declared_by)
-        if self._declared_only and is_dump(request.url):
-            reason = f"{request.url} holds the pages themselves, not a list of them (R6, R9)"
-            raise self._denials.deny(request, "scope", reason)
+        if is_dump(request.url):
+            return f"{request.url} holds the pages themselves, not a list of them (R6, R9)"
+        return None
 
     async def process_start(self, start: AsyncIterator[Any]) -> AsyncIterator[Any]:
         """Pass on the requests for declared targets."""

@@ -15,7 +15,6 @@ from walsh_scrapy.policy.pacing import (
     Lift,
     OperatorPause,
     Release,
-    UnleasedEnd,
     Widen,
     after,
 )
@@ -38,16 +37,6 @@ class LeaseResult(NamedTuple):
     """What the ledger answers to a process that asks to lease a host."""
 
     wait: float  #: seconds after which to ask again; 0 if the lease is ours now
-    #: Whether the host is ready, and was not leased: what was asked for came meanwhile.
-    came_meanwhile: bool = False
-
-
-class _NotLeased(Exception):
-    """The host is ready, but not leased: the transaction of its lease is rolled back."""
-
-    def __init__(self, result: LeaseResult) -> None:
-        super().__init__()
-        self.result = result
 
 
 class Ledger(Claims):
@@ -72,17 +61,12 @@ class Ledger(Claims):
         timeout: float,
         *,
         most: float = math.inf,
-        claims: float = 0.0,
         record: RequestRecord | None = None,
-        came_meanwhile: Callable[[Connection, float | None], bool] | None = None,
     ) -> LeaseResult:
         """Lease a host for one request of at most ``timeout`` seconds, if it is ready.
 
-        Spacing and hold count for at most ``most`` seconds. The host stays claimed for ``claims``
-        seconds from now, unless it is given up before. ``record`` is the request: it is logged with
-        the lease, and has no end until `release`. ``came_meanwhile`` is asked within the
-        transaction, with when the last exchange with the host ended, whoever made it; if it returns
-        True, another process has done what the request is for, and the host is not leased.
+        Spacing and hold count for at most ``most`` seconds. ``record`` is the request: it is logged
+        with the lease, and has no end until `release`.
         """
         logged: LoggedLease | None = None
         self.write_end(host)
@@ -101,23 +85,16 @@ class Ledger(Claims):
             pause = pause_of(change)
             if pause is None:
                 return
-            if came_meanwhile is not None and came_meanwhile(connection, change.before.ended):
-                raise _NotLeased(LeaseResult(0.0, came_meanwhile=True))
             if record is not None:
                 sent = replace(record, sent_at=change.now, pause=pause)
                 logged = log_lease(connection, sent)
 
-        try:
-            event = Lease(spacing, timeout, self._holder, most, claimed_until)
-            change = self._change(host, event, log)
-        except _NotLeased as error:
-            return error.result
+        event = Lease(spacing, timeout, self._holder, most, claimed_until)
+        change = self._change(host, event, log)
         if pause_of(change) is None:
             times = self._free(host, change.before).with_limit(most)
             return LeaseResult(times.recheck_at(change.now, min(spacing, most)) - change.now)
         self._note(host, is_out=True, logged=logged)
-        if claims:
-            self._keep([host], change.now, change.now + claims)
         return LeaseResult(0.0)
 
     def release(
@@ -190,10 +167,6 @@ class Ledger(Claims):
             self._change(host, event, forget)
         finally:
             self._over(host)
-
-    def answered(self, host: str, exchange: Exchange, backoff: Backoff) -> HostSnapshot:
-        """Write the hold that an exchange without a lease leads to."""
-        return self._snapshot(host, self._change(host, UnleasedEnd(exchange, backoff)))
 
     def hold(self, host: str, seconds: float, by: HoldBy = "") -> HostSnapshot:
         """Put a host on hold for some seconds, and record by what; a longer hold stays."""

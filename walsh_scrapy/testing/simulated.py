@@ -23,9 +23,9 @@ from scrapy.responsetypes import responsetypes
 from scrapy.settings import BaseSettings, Settings
 from scrapy.utils.project import get_project_settings
 
-import walsh_scrapy.crawl
+import walsh_scrapy.crawl.crawl
 from walsh_scrapy.addon import FORCED, Addon
-from walsh_scrapy.crawl import Crawl
+from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.runtime.messages import LastHeaders, endpoint_of, message_of
 from walsh_scrapy.runtime.network import Network
 from walsh_scrapy.runtime.startup import is_addon
@@ -250,7 +250,7 @@ def simulate_here(run: Callable[[SimulatedTime], Coroutine[None, None, _Result]]
     logging.captureWarnings(capture=True)
     clock = SimulatedTime()
     SimulatedAddon.clock = SimulatedClock(clock)
-    setattr(walsh_scrapy.crawl, "Network", SimulatedNetwork)  # noqa: B010 - the same
+    setattr(walsh_scrapy.crawl.crawl, "Network", SimulatedNetwork)  # noqa: B010 - the same
     # Scrapy's periodic calls would come sooner by the real seconds that the simulation has taken.
     setattr(scrapy.utils.asyncio, "time", SimulatedAddon.clock)  # noqa: B010 - a module, to mypy
     with asyncio.Runner(loop_factory=lambda: SimulatedLoop(clock)) as runner:

@@ -6,7 +6,7 @@ import difflib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from walsh_scrapy.policy.hosttimes import HostTimes, host_name
+from walsh_scrapy.policy.hosttimes import HostTimes
 from walsh_scrapy.policy.timestamps import format_moment, rfc3339
 from walsh_scrapy.policy.wording import count_of, format_seconds, printable
 from walsh_scrapy.tools.exits import CommandError
@@ -91,10 +91,7 @@ def build_overview(state: State | None) -> list[HostRow]:
     if state is None:
         return []
     acts = state.acts.last()
-    rows = [
-        HostRow(host_name(host), found, acts.get(host))
-        for host, found in state.ledger.marked().items()
-    ]
+    rows = [HostRow(host, found, acts.get(host)) for host, found in state.ledger.marked().items()]
     return sorted(rows, key=lambda row: (-(row.until or 0.0), row.host))
 
 
@@ -155,22 +152,16 @@ def _cells(row: HostRow) -> tuple[str, ...]:
 def release(state: State | None, host: str, reason: str) -> str:
     """Lift the hold of a host, record why, and return the line that says so.
 
-    ``host`` is the name under which the ledger keeps the hold. Raises CommandError if there is
-    none.
+    ``host`` is as it is paced. Raises CommandError if it is not on hold.
     """
-    shown = host_name(host)
     left = state.ledger.lift(host, reason) if state else 0.0
     if left <= 0.0:
         waiting = state.ledger.waiting() if state else {}
         held = [name for name, found in waiting.items() if found.hold]
         near = difflib.get_close_matches(host, held, n=1)
-        hint = (
-            f"did you mean {host_name(near[0])}?"
-            if near
-            else "`scrapy hosts` lists the hosts that rest"
-        )
-        raise CommandError(f"{shown} is not on hold; {hint}")
-    return printable(f"{shown} may be asked again; {format_seconds(left)} of its hold were left")
+        hint = f"did you mean {near[0]}?" if near else "`scrapy hosts` lists the hosts that rest"
+        raise CommandError(f"{host} is not on hold; {hint}")
+    return printable(f"{host} may be asked again; {format_seconds(left)} of its hold were left")
 
 
 def stranger(host: str, state: State, options: Options) -> str:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final, TextIO, cast
 
 from scrapy.utils.log import get_scrapy_root_handler
 
-from walsh_scrapy.policy.hosttimes import host_name
 from walsh_scrapy.policy.reasons import shorten
 from walsh_scrapy.policy.wording import count_of, format_seconds, printable
 from walsh_scrapy.tools.summary import SourceCounts, is_by_source
@@ -22,8 +21,8 @@ if TYPE_CHECKING:
 
     from rich.console import Console, RenderableType
 
-    from walsh_scrapy.politeness.putoff import Retries
-    from walsh_scrapy.politeness.schedulerqueue import SchedulerQueue
+    from walsh_scrapy.crawl.putoff import Retries
+    from walsh_scrapy.crawl.queue import Queue
 
 #: Seconds over which the rate of responses is measured.
 WINDOW: Final = 60.0
@@ -105,23 +104,23 @@ def outcomes_of(stats: Mapping[str, Any]) -> tuple[int | None, int, tuple[str, .
     )
 
 
-def awaited(queue: SchedulerQueue, retries: Retries, now: float) -> str:
+def awaited(queue: Queue, retries: Retries, now: float) -> str:
     """Return what a run asks or waits for at ``now``, and why; empty for nothing."""
     if retry := retries.of_blocklist(now):
         return f"waiting for the blocklist: {retry.sentence(now)}"
     if asked := queue.asked:
         purpose = " for the blocklist" if queue.is_restricted else ""
-        return f"asking {shorten(tuple(map(host_name, asked)), 1)}{purpose}"
-    turn = queue.next_turn()
-    if turn is None or turn.ready_at <= now:
+        return f"asking {shorten(tuple(asked), 1)}{purpose}"
+    found = queue.next_host()
+    if found is None or found.ready_at <= now:
         return ""
-    host = host_name(turn.host)
-    if retry := retries.find(turn.host, now):
+    host = found.host
+    if retry := retries.find(host, now):
         return f"waiting for {host}, which {retry.why}: {retry.sentence(now)}"
     host = "the blocklist" if queue.is_restricted else host
-    spacing = turn.interval or _USUAL
+    spacing = found.interval or _USUAL
     pause = f" (its pause is {format_seconds(spacing)})" if spacing > _USUAL else ""
-    return f"waiting for {host}: next request in {format_seconds(turn.ready_at - now)}{pause}"
+    return f"waiting for {host}: next request in {format_seconds(found.ready_at - now)}{pause}"
 
 
 #: The scheme by which Scrapy exports to the standard output.

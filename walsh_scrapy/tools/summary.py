@@ -18,7 +18,7 @@ from walsh_scrapy.runtime.gates import gate_names
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from walsh_scrapy.crawl import Crawl
+    from walsh_scrapy.crawl.crawl import Crawl
     from walsh_scrapy.visits.outcome import Troubles
 
 _DENIED: Final = "walsh/sources/denied/"

@@ -1,7 +1,7 @@
 """Which declared sources are due: each is requested once a day or less (R8).
 
-hosts with work, in the order of decision 6 -> as there is room: a claim of some of them
--> their sources -> the scheduler; a host with few requests left -> the next page of its sources
+hosts with work, in the order of decision 6 -> as there is room: the next one is taken
+-> its sources -> the scheduler; a host with few requests left -> the next page of its sources
 """
 
 from __future__ import annotations
@@ -13,20 +13,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from scrapy.utils.asyncio import sleep
 
 from walsh_scrapy.exceptions import StateUnavailable
-from walsh_scrapy.policy.claims import (
-    BEAT_SECONDS,
-    WORK_AT_A_TIME,
-    HostWork,
-    enough_ready,
-    in_order,
-    one_claim,
-    surplus,
-)
+from walsh_scrapy.policy.claims import BEAT_SECONDS, in_order
 from walsh_scrapy.policy.frontier import FEW
 from walsh_scrapy.policy.hosttimes import RECHECK_SECONDS
 from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.policy.wording import count_of
-from walsh_scrapy.runtime.requests import source_of
 from walsh_scrapy.state.agenda import FIRST, Terms
 
 if TYPE_CHECKING:
@@ -34,8 +25,9 @@ if TYPE_CHECKING:
 
     from scrapy.statscollectors import StatsCollector
 
-    from walsh_scrapy.politeness.schedulerqueue import SchedulerQueue
-    from walsh_scrapy.politeness.worker import Worker
+    from walsh_scrapy.crawl.hosts import Hosts
+    from walsh_scrapy.crawl.queue import Queue
+    from walsh_scrapy.policy.claims import HostWork
     from walsh_scrapy.runtime.context import Context, Pauses
     from walsh_scrapy.sources import Source
     from walsh_scrapy.state.agenda import Counts, DueSource, Place
@@ -78,148 +70,82 @@ class DueSources:
         context: Context,
         chosen: Selection,
         pauses: Pauses,
-        queue: SchedulerQueue,
-        worker: Worker,
+        queue: Queue,
+        hosts: Hosts,
         *,
         force: bool = False,
     ) -> None:
         self._context = context
         self._queue = queue
-        self._worker = worker
-        self._pauses = pauses
+        self._hosts = hosts
         options = context.options
         terms = Terms(began=context.clock.now(), min_revisit=options.min_revisit, force=force)
         self._agenda = context.state.agenda(chosen, terms)
-        hosts, self.counts = self._agenda.hosts()
-        self._hosts = deque(in_order(hosts, pauses.intervals, context.late_hosts))
-        self._left = sum(each.requests for each in self._hosts)
-        self._busy: list[HostWork] = []  # hosts that another process has
+        work, self.counts = self._agenda.hosts()
+        self._left = deque(in_order(work, pauses.intervals, context.late_hosts))
+        self._busy: list[HostWork] = []  # hosts that another worker has
         self._is_waiting = False  # for these
-        self._read: dict[str, list[DueSource]] = {}  # of claimed hosts
-        self._rests: dict[str, _Rest] = {}
-        self.begun = 0  #: sources that were yielded, and not given back
-        self._workers = 1
-        self._ahead: set[str] = set()  # hosts that were claimed while this worker was alone
-        worker.counted = self._share
+        self._rests: dict[str, _Rest] = {}  # of the hosts that this worker owns
+        self.begun = 0  #: sources that were yielded
 
     async def each(self) -> AsyncIterator[DueUrl]:
         """Yield the sources, as the scheduler has room for them.
 
-        A host with many sources gets the next ones when few of its requests are left. With another
-        scheduler all of them come at once. At the end, hosts that other workers have are waited
-        for: what a worker leaves that is killed is done here.
+        A host is taken before its sources are read, so that no other worker visits them. A host
+        with many sources gets the next ones when few of its requests are left. At the end, hosts
+        that other workers have are waited for: what a worker leaves that is killed is done here.
         """
+        self._hosts.beat()
         while await self._has_more():
-            is_more = bool(self._read or self._hosts)
-            host = await self._queue.next_short(or_room=is_more)
-            if host is not None:
-                found = self._next_page(host)
-            elif self._read:
-                host, found = self._next_host()
-            else:
-                try:
-                    self._claim()
-                except StateUnavailable:  # the next try waits for a server that went away
-                    await sleep(RECHECK_SECONDS)
+            host = await self._queue.next_short(or_room=bool(self._left))
+            if host is None and (host := await self._take_next()) is None:
                 continue
+            found = self._next_page(host)
             rest = self._rests[host].sources if host in self._rests else 0
             for left, each in zip(range(len(found) - 1, -1, -1), found, strict=True):
                 self._queue.expect(host, rest + left)
-                self._worker.begin(host, each.source)
+                self._hosts.begin_visit(host, each.source)
                 self.begun += 1
                 yield each
             if not found:
                 self._queue.expect(host, rest)
             if not rest:
-                self._worker.complete(host)
+                self._hosts.let_go(host, self)
 
     async def _has_more(self) -> bool:
-        """Return False if nothing is due any more that no other worker has done.
-
-        What waits in the scheduler is waited for: it may be given back.
-        """
+        """Return False if nothing is due any more that no other worker has done."""
         idle = 0.0
-        while not (self._rests or self._read or self._hosts):
+        while not (self._rests or self._left):
             if not self._busy:
-                if not self._queue.waiting:
-                    return False
-                await self._queue.wait_for_change()
-                continue
+                return False
             if not self._is_waiting:
                 logger.info("waiting for other crawls, which have %d hosts", len(self._busy))
             self._is_waiting = True
-            seconds = BEAT_SECONDS if len(self._busy) > WORK_AT_A_TIME else RECHECK_SECONDS
-            await sleep(seconds)
-            idle = 0.0 if self._queue.waiting or self._queue.asked else idle + seconds
-            if idle >= _LONGEST_READING:  # another worker may wait for what is claimed here
-                self._worker.abandon()
-            self._hosts.extend(self._busy)
-            self._left = sum(each.requests for each in self._busy)
+            await sleep(BEAT_SECONDS)
+            idle = 0.0 if self._queue.waiting or self._queue.asked else idle + BEAT_SECONDS
+            if idle >= _LONGEST_READING:  # another worker may wait for what this one owns
+                self._hosts.abandon()
+            due, _ = self._agenda.hosts()
+            still_due = {work.host for work in due}
+            self._left.extend(work for work in self._busy if work.host in still_due)
             self._busy.clear()
         return True
 
-    def _claim(self) -> None:
-        """Claim the next hosts, and read their sources."""
-        work = one_claim(self._hosts, self._left, self._workers)
-        ours, busy = self._worker.claim(work)
-        got = {each.host: each for each in work if each.host in ours}
-        few = [host for host in got if got[host].sources <= MOST_OF_HOST]
-        self._read |= self._sources_of(few)
-        for host in got.keys() - few:
-            self._rests[host] = _Rest(got[host].sources, FIRST)
-            self._queue.expect(host, got[host].sources)
-        self._busy += [each for each in work if each.host in busy]
-        for each in work:
-            self._hosts.popleft()
-            self._left -= each.requests
-
-    def _next_host(self) -> tuple[str, list[DueUrl]]:
-        """Return the next host that was read, and the URLs of its sources."""
-        host = next(iter(self._read))
-        return host, self._urls(self._read.pop(host))
-
-    def _share(self, workers: int) -> None:
-        """Claim as many workers do; give back what is too much if another one has come.
-
-        What is under way then, or waits for a document, is given back later.
-        """
-        was_alone, self._workers = self._workers == 1, workers
-        self._queue.enough = enough_ready(workers)
-        if was_alone:
-            self._ahead = set(self._worker.hosts)
-        if workers > 1 and self._ahead:
-            self._give_back()
-
-    def _give_back(self) -> None:
-        """Give hosts back, but for those of one claim: whatever is not under way there."""
-        self._ahead.intersection_update(self._worker.hosts)
-        idle, visits = [], self._worker.visits()
-        for host, waiting in self._queue.at_rest().items():
-            if host not in self._ahead:
-                continue
-            visited = {source.url for each in waiting if (source := source_of(each))}
-            if len(visited) == len(waiting) and visited == visits.get(host):
-                idle.append(HostWork(host, len(visited)))
-        found = self._read.items()
-        read = [HostWork(host, len(each)) for host, each in found if host in self._ahead]
-        back = surplus((*idle, *read))
-        for host, sources, *_ in back:
-            if self._read.pop(host, None) is None:
-                self._queue.drop(host)
-                self.begun -= sources
-        self._worker.give_back({each.host for each in back})
-        self._hosts.extendleft(reversed(back))
-        self._left += sum(each.requests for each in back)
-
-    def _sources_of(self, names: list[str]) -> dict[str, list[DueSource]]:
-        """Return the due sources of hosts that have few."""
-        found: dict[str, list[DueSource]] = {name: [] for name in names}
-        place: Place | None = FIRST if names else None
-        while place:
-            page, place = self._agenda.sources(names, self._context.clock.now(), place)
-            for each in page:
-                found[each.host].append(each)
-        return found
+    async def _take_next(self) -> str | None:
+        """Take the next host, and return it; None if another worker has it, or did its work."""
+        work = self._left[0]
+        try:
+            taken = self._hosts.take(work.host, self)
+        except StateUnavailable:  # the next try waits for a server that went away
+            await sleep(RECHECK_SECONDS)
+            return None
+        self._left.popleft()
+        if taken == "busy":
+            self._busy.append(work)
+        if taken != "ours":
+            return None
+        self._rests[work.host] = _Rest(work.sources, FIRST)
+        return work.host
 
     def _next_page(self, host: str) -> list[DueUrl]:
         """Return the URLs of the next sources of a host that has many."""

@@ -61,9 +61,6 @@ class VisitOutcome:
                     self.recorder.denied(request, error)
                 case NotDue():
                     self._left(request)
-                    self._stats.inc_value("walsh/sources/not_due")
-                    self._stats.inc_value("walsh/sources/due", -1)
-                    self._stats.min_value("walsh/sources/next_due", error.due_at)
                 case RequestDeferred():
                     raise error
                 case _:
@@ -99,15 +96,15 @@ class VisitOutcome:
     def _left(self, request: Request, *, put_off: bool = False) -> None:
         """Note that a visit has ended of which nothing is recorded."""
         if source := source_of(request):
-            self.recorder.worker.ended(source, put_off=put_off)
+            self.recorder.hosts.end_visit(source, deferred=put_off)
 
     def _refused(self, request: Request, error: RequestDeferred) -> None:
         """Record a refusal (429, 503) if that is why a request of a source is deferred."""
         status = error.refused if isinstance(error, PutOff) else None
         try:
             if type(error) is RequestDeferred:
-                name = self._context.hold_name(request.url)
-                snapshot = self._context.state.ledger.find(name)
+                host = self._context.host(request.url)
+                snapshot = self._context.state.ledger.find(host)
                 status = snapshot.times.refused if snapshot.hold else None
             if status is not None:
                 self.recorder.refused(request, status)

@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from scrapy.http import Response
     from scrapy.statscollectors import StatsCollector
 
+    from walsh_scrapy.crawl.hosts import Hosts
     from walsh_scrapy.exceptions import AlreadyRead, Denied
     from walsh_scrapy.metadata.entries import Feed
-    from walsh_scrapy.politeness.worker import Worker
     from walsh_scrapy.runtime.context import Context
     from walsh_scrapy.sources import Source
     from walsh_scrapy.state.entries import EntryRecord
@@ -66,10 +66,10 @@ class VisitRecorder:
     """
 
     def __init__(
-        self, context: Context, stats: StatsCollector, troubles: Troubles, worker: Worker
+        self, context: Context, stats: StatsCollector, troubles: Troubles, hosts: Hosts
     ) -> None:
         self._context = context
-        self.worker = worker
+        self.hosts = hosts
         self._clock = context.clock
         self._stats = stats
         self._troubles = troubles
@@ -262,9 +262,9 @@ class VisitRecorder:
             is_gone = record.outcome == "gone"
             return replace(record, due_at=NEVER if is_gone else record.due(least, now).at)
 
-        self.worker.finish(source)
+        self.hosts.finish_visit(source)
         record, new = self._commit(request, visited, entries, llmstxt)
-        self.worker.ended(source)
+        self.hosts.end_visit(source)
         what = "failed" if record.is_refused else record.outcome.replace("denied by ", "denied/")
         self._stats.inc_value(f"walsh/sources/{what}")
         if what == "failed":

@@ -18,7 +18,6 @@ from walsh_scrapy.policy.audit.record import (
 )
 from walsh_scrapy.policy.audit.refusals import RefusalJudge
 from walsh_scrapy.policy.backoff import is_refusal
-from walsh_scrapy.policy.hosttimes import host_name
 from walsh_scrapy.policy.pacing import LONGEST_FOR_BLOCKLIST
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import format_seconds
@@ -95,7 +94,7 @@ class PauseJudge:
         self._basis = basis
         self._acts: dict[tuple[str, str], list[float]] = {}
         for act in basis.acts:  # by domain the name of a hold ends in a dot
-            self._acts.setdefault((act.act, host_name(act.host)), []).append(act.at)
+            self._acts.setdefault((act.act, act.host), []).append(act.at)
         self._host: str | None = None
         self._ended = -math.inf
         self._is_open = False  # whether the end of its last exchange is not known

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 from scrapy import Request
 from scrapy.exceptions import IgnoreRequest
 
+from walsh_scrapy.crawl.blocklist import BlocklistCache
+from walsh_scrapy.crawl.robots import RobotsCache
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.pacing import spacing
 from walsh_scrapy.policy.robots.access import RobotsCopy, RobotsFile
 from walsh_scrapy.policy.urls import origin_of, wire_url
-from walsh_scrapy.politeness.blocklist import BlocklistCache
-from walsh_scrapy.politeness.robotscache import RobotsCache
 from walsh_scrapy.runtime.requests import rank_of
 from walsh_scrapy.sources import Source
 from walsh_scrapy.spider import DeclaringSpider
@@ -56,8 +56,8 @@ class Explainer:
         allowed, gate, why = self._decide(url, origin, file)
         host = self._context.host(url)
         ledger = self._context.state.ledger
-        times, name = ledger.find(host).times, self._context.hold_name(url)
-        hold = max(found.times.hold_until for found in map(ledger.find, (host, name)))
+        times = ledger.find(host).times
+        hold = times.hold_until
         asked = file.interval(now) if file else 0.0
         interval = spacing(max(self._context.options.min_interval, times.spacing_with()), asked)
         opens_in = file.closed_for(now) if file else 0.0

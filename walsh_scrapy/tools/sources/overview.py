@@ -173,9 +173,8 @@ def build_overview(
         due = next_visit(record, source, options.min_revisit, now)
         entries, newest = totals.get(found.url, (0, None))
         waits = waiting.get(host)
-        holder = waiting.get(options.pace_by.hold(record.address))
-        if holder and holder.hold:
-            due = due.held(host_of(record.address), holder.times.hold_until)
+        if waits and waits.hold:
+            due = due.held(host_of(record.address), waits.times.hold_until)
         return SourceRow(
             source=source,
             record=record,
@@ -183,7 +182,7 @@ def build_overview(
             entries=entries,
             newest=newest,
             host=host,
-            waiting=holder if holder and holder.hold else waits,
+            waiting=waits,
         )
 
     declared = [

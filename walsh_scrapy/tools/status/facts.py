@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Final, get_args
 
 from sqlalchemy import make_url
 
+from walsh_scrapy.crawl.blocklist import load_local_list
 from walsh_scrapy.options import BadSetting
 from walsh_scrapy.policy.blocklist import Blocklist
 from walsh_scrapy.policy.freshness import CLOCK_SKEW
-from walsh_scrapy.policy.hosttimes import host_name
 from walsh_scrapy.policy.urls import host_of
-from walsh_scrapy.politeness.blocklist import load_local_list
 from walsh_scrapy.runtime.engine import EarlyEnd
 from walsh_scrapy.sources import SourcesError, load_sources
 from walsh_scrapy.state.sourcerecord import KnownSources, SourceRecord
@@ -199,7 +198,7 @@ def _held(state: State) -> Iterable[HeldHost]:
         times = snapshot.times
         if snapshot.hold:
             is_silent = times.hold_by == "silence"
-            yield HeldHost(host_name(host), times.hold_since, times.hold_until, is_silent)
+            yield HeldHost(host, times.hold_since, times.hold_until, is_silent)
 
 
 def _folder(state_url: str) -> str:

@@ -133,7 +133,7 @@ def give_account(
     wanted = canonical_url(url) if "://" in subject else None
     last = log.last_day(host, paced)
     outlook = look_ahead(state, log, options, url, sources, wanted=wanted)
-    acts = state.acts.of({paced, options.pace_by.hold(url)})
+    acts = state.acts.of({paced})
     is_known = bool(outlook.targets or outlook.hold_until or acts)
     if last is None and not is_known:
         raise CommandError(_nothing(log, host, day, last, sources))

@@ -127,19 +127,18 @@ def look_ahead(
     of the only document to tell of; None for all.
     """
     host, paced = host_of(url), options.pace_by.unit(url)
-    spaced = state.ledger.find(paced)
-    held = state.ledger.find(options.pace_by.hold(url))
-    ready_at = max(each.times.ready_at(0.0) for each in (spaced, held))
+    held = state.ledger.find(paced)
+    ready_at = held.times.ready_at(0.0)
     until = held.times.hold_until if held.hold else None
-    found = () if sources is None else _targets(state, log, options, host, sources, spaced.now)
+    found = () if sources is None else _targets(state, log, options, host, sources, held.now)
     targets = tuple(each for each in found if wanted in (None, canonical_url(each.url)))
     pauses = host_pauses(sources or (), options.pace_by.unit)
     return Outlook(
-        at=spaced.now,
+        at=held.now,
         held=held.times,
         hold_until=until,
-        ready_at=ready_at if ready_at > spaced.now else None,
-        pause=max(spaced.times.pause, pauses.get(paced, 0.0)),
+        ready_at=ready_at if ready_at > held.now else None,
+        pause=max(held.times.pause, pauses.get(paced, 0.0)),
         targets=targets,
         is_declared=None
         if sources is None

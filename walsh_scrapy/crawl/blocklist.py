@@ -1,31 +1,39 @@
-"""The blocklist in force: the last good one, however old, until a better one is adopted (R3)."""
+"""The blocklist in force, and how it is fetched: the last good one stays until then (R3)."""
 
 from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from scrapy import Request
+from scrapy.spidermiddlewares.httperror import HttpError
 
+from walsh_scrapy.crawl.listreading import SchemaNotUsed, published_error, read_list
+from walsh_scrapy.exceptions import Denied, NotModified, RequestDeferred
 from walsh_scrapy.options import PREFIX, BadSetting
-from walsh_scrapy.policy.blocklist import Blocklist, Entry
+from walsh_scrapy.policy.blocklist import Blocklist, Entry, InvalidBlocklist
 from walsh_scrapy.policy.blocklist_document import is_bundled
+from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.localblocklist import parse_local
 from walsh_scrapy.policy.wording import count_of
-from walsh_scrapy.politeness.listreading import published_error, read_list
-from walsh_scrapy.runtime.requests import Validators
+from walsh_scrapy.runtime.failures import reason_of
+from walsh_scrapy.runtime.requests import Validators, mark, marks_of, rank_of
 from walsh_scrapy.state.copies import BlocklistCopy
 from walsh_scrapy.state.evidence import hash_of
 
 if TYPE_CHECKING:
     from scrapy.http import Response
+    from scrapy.statscollectors import StatsCollector
 
-    from walsh_scrapy.politeness.prerequisites import Steps
+    from walsh_scrapy.crawl.queue import Queue
     from walsh_scrapy.runtime.context import Context
 
 logger = logging.getLogger(__name__)
 
+#: Bytes of the list: 1,000,000 domains, or half as many with day and reason. A list that may grow
+#: no more would suspend opt-outs, so it may be larger than any other body.
+LONGEST_LIST: Final = 40 * 1024 * 1024
 #: Seconds after which a failed fetch is tried again; sooner if the list's own refresh is shorter.
 RETRY_SECONDS = 3600.0
 
@@ -99,25 +107,25 @@ class BlocklistCache:
         known = self._store.find(url)
         return None if known is None else Validators(url, known.etag, known.last_modified)
 
-    def adopt(self, candidate: Response, schema: Response | None) -> Steps:
-        """Put a fetched list in force if it is valid under our schema and the published one.
-
-        Yields each step that may take long, and is sent what it finds.
-        """
+    async def adopt(self, candidate: Response, schema: Response | None) -> None:
+        """Put a fetched list in force if it is valid under our schema and the published one."""
         if schema is not None:
             self._store.keep(self._schema_url, self._document(schema, self._schema_url))
         known = self._store.find(self._schema_url) if self._schema_url else None
-        adopted = yield read_list(candidate.body)
-        if isinstance(adopted, BaseException):
-            self.keep_last(str(adopted))
+        try:
+            adopted = await read_list(candidate.body)
+        except InvalidBlocklist as error:
+            self.keep_last(str(error))
             return
         if known and not is_bundled(known.body):
-            found = yield published_error(candidate.body, known.body)
-            if isinstance(found, BaseException):
-                logger.warning("%s is not used: %s", self._schema_url, found)
-            elif found is not None:
-                self.keep_last(found)
-                return
+            try:
+                found = await published_error(candidate.body, known.body)
+            except SchemaNotUsed as error:
+                logger.warning("%s is not used: %s", self._schema_url, error)
+            else:
+                if found is not None:
+                    self.keep_last(found)
+                    return
         self._list = adopted
         self._keep(self._document(candidate, self._url))
         self.hash = hash_of(candidate.body)
@@ -137,13 +145,9 @@ class BlocklistCache:
             self._keep(BlocklistCopy(known.body, etag, last_modified, given.checked_at))
         self._due_in(self._list.refresh.total_seconds())
 
-    def came_meanwhile(self, _ended: float = 0.0) -> bool:
-        """Return True if another crawl has fetched the list since this one looked at the state."""
-        return self._store.checked_at(self._url) != self._checked_at
-
     def has_come(self) -> bool:
         """Adopt the list of another crawl, and return True if it is not due any more."""
-        if self.came_meanwhile():
+        if self._store.checked_at(self._url) != self._checked_at:
             self._list, self._checked_at, self._due_at = self._stored()
             self._tried_at = self._checked_at
         return not self.is_due
@@ -186,3 +190,79 @@ class BlocklistCache:
         given, asked = Validators.of(response), Request(url).url
         etag, modified = (given.etag, given.last_modified) if given.url == asked else (None, None)
         return BlocklistCopy(response.body, etag, modified, self._clock.now())
+
+
+class PublishedList(BlocklistCache):
+    """Fetches the published list when it is due; all targets wait meanwhile (R3, decision 14)."""
+
+    def __init__(self, context: Context, stats: StatsCollector, queue: Queue) -> None:
+        super().__init__(context)
+        self._stats = stats
+        self._queue = queue
+
+    def is_ready(self, request: Request) -> bool:
+        """Return True if the list has not to be fetched for a request."""
+        return not self.is_due or rank_of(request) is not Rank.TARGET
+
+    async def prepare(self, request: Request) -> None:
+        """Fetch the list if it is due; raise Denied for a request that it blocks."""
+        if not self.is_ready(request):
+            await self.prepare_list()
+        if self.blocking(request):
+            raise Denied("blocklist", "it is listed")
+
+    async def prepare_list(self) -> None:
+        """Fetch the list."""
+        await self._queue.once("blocklist", self._fetch)
+
+    def blocking(self, request: Request) -> Entry | None:
+        """Return the entry that blocks a request.
+
+        The list itself is judged by no list, and what it needs not by the local one.
+        """
+        marks = marks_of(request)
+        if marks.rank is Rank.OPERATOR and not marks.hops:
+            return None
+        if marks.rank is Rank.OPERATOR or marks.for_blocklist:
+            return self.blocks_for_list(request.url)
+        return self.blocks(request.url)
+
+    async def _fetch(self) -> None:
+        """Fetch the list, and its schema if one is published, unless another worker has."""
+        logger.info("waiting for the blocklist: %s", self._url)
+        with self._queue.restricted():
+            try:
+                async with self._queue.owning(self._url):
+                    if self.has_come():
+                        return
+                    candidate = await self._requested(self._url)
+                    schema = await self._schema() if self._schema_url else None
+                    await self.adopt(candidate, schema)
+            except NotModified as error:
+                self.keep_unchanged(error.response)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the last list stays
+                if not isinstance(error, RequestDeferred):
+                    self._stats.inc_value("walsh/blocklist/failed")
+                reason = reason_of(error, self._url)
+                self.keep_last(f"the blocklist could not be fetched: {reason}")
+
+    async def _schema(self) -> Response | None:
+        """Return the published schema; None if it is unchanged, or did not come."""
+        try:
+            return await self._requested(self._schema_url)
+        except NotModified:
+            return None
+        except Exception as error:  # noqa: BLE001 - the last one is used, or the bundled one
+            reason = reason_of(error, self._schema_url)
+            logger.warning("%s could not be fetched: %s", self._schema_url, reason)
+            return None
+
+    async def _requested(self, url: str) -> Response:
+        request = Request(url, headers={"Accept": "application/json, */*;q=0.5"})
+        if url == self._url:
+            request.meta["download_maxsize"] = LONGEST_LIST
+        mark(request, validators=self.validators(url))
+        response = await self._queue.send(request, Rank.OPERATOR)
+        if not 200 <= response.status < 300:
+            raise HttpError(response, "no success")
+        return response

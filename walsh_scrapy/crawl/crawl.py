@@ -15,21 +15,19 @@ from weakref import WeakKeyDictionary
 from scrapy import signals
 from scrapy.utils.conf import closest_scrapy_cfg
 
+from walsh_scrapy.crawl.hosts import Hosts
+from walsh_scrapy.crawl.inflight import InFlight
+from walsh_scrapy.crawl.putoff import PutOffHosts, Retries
+from walsh_scrapy.crawl.queue import Queue
 from walsh_scrapy.exceptions import StateUnavailable, refuse_to_start
 from walsh_scrapy.options import BadSetting, Options
 from walsh_scrapy.policy.urls import host_of
-from walsh_scrapy.politeness.hostqueue import GateQueue, HostQueues
-from walsh_scrapy.politeness.inflight import InFlight
-from walsh_scrapy.politeness.prerequisites import Prerequisites
-from walsh_scrapy.politeness.putoff import PutOffHosts, Retries
-from walsh_scrapy.politeness.schedulerqueue import SchedulerQueue
-from walsh_scrapy.politeness.worker import Worker
 from walsh_scrapy.runtime.context import Context, Pauses
 from walsh_scrapy.runtime.denials import Denials
 from walsh_scrapy.runtime.engine import AnotherLoop, Engine, enter, is_stopping, leave
 from walsh_scrapy.runtime.log import log_handler, protect_log
 from walsh_scrapy.runtime.network import Network
-from walsh_scrapy.runtime.requests import end_facts
+from walsh_scrapy.runtime.requests import end_facts, mark
 from walsh_scrapy.runtime.signing import read_signer
 from walsh_scrapy.runtime.startup import check_start
 from walsh_scrapy.sources import SourcesError, host_pauses
@@ -44,7 +42,6 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
     from scrapy.statscollectors import StatsCollector
 
-    from walsh_scrapy.policy.frontier import Rank
     from walsh_scrapy.runtime.context import Clock
     from walsh_scrapy.state.sync import SyncedFile
 
@@ -77,6 +74,9 @@ class Crawl:
         # Scrapy makes another handler for the log after the extensions, one of which makes this.
         crawler.signals.connect(self.spider_opened, signal=signals.spider_opened)
         crawler.signals.connect(self.response_received, signal=signals.response_received)
+        crawler.signals.connect(
+            self.request_reached_downloader, signal=signals.request_reached_downloader
+        )
         _crawls[crawler] = self
 
     @classmethod
@@ -143,18 +143,19 @@ class Crawl:
             refuse_to_start(error, log_file=self.settings["LOG_FILE"])
 
     @cached_property
-    def queues(self) -> HostQueues:
-        """Where requests wait for their hosts."""
-        in_gates = GateQueue(self.context, self.engine, self.stats)
-        return HostQueues(
-            in_gates,
-            SchedulerQueue(self.context, self.engine, self.stats, self.pauses.intervals),
-        )
+    def hosts(self) -> Hosts:
+        """The hosts that the crawl owns."""
+        return Hosts(self.context)
 
     @cached_property
-    def worker(self) -> Worker:
-        """The hosts that the crawl has claimed."""
-        return Worker(self.context)
+    def queue(self) -> Queue:
+        """Where requests wait for their hosts."""
+        most = self.settings.getint("CONCURRENT_REQUESTS")
+        queue = Queue(
+            self.context, self.engine, self.stats, self.hosts, self.pauses.intervals, most
+        )
+        self.crawler.signals.connect(queue.end, signal=signals.engine_stopped)
+        return queue
 
     @cached_property
     def network(self) -> Network:
@@ -173,10 +174,6 @@ class Crawl:
         """What the gates denied."""
         return Denials(self.settings, self.stats, self.context)
 
-    def prerequisites(self, rank: Rank) -> Prerequisites:
-        """Return what fetches the documents of a gate, by requests of this rank."""
-        return Prerequisites(self.engine, self.network, self.queues, rank)
-
     def spider_opened(self) -> None:
         """Protect the log, before anything that strangers say is written to it."""
         if handler := log_handler():
@@ -186,6 +183,10 @@ class Crawl:
         """End what copies of a request may claim: its response leaves the downloader."""
         end_facts(request)
 
+    def request_reached_downloader(self, request: Request) -> None:
+        """Note that what follows is the answer of a host, and no error of the gates."""
+        mark(request, reached=True)
+
     def close(self) -> None:
         """Delete what is too old from the state, and close it."""
         leave(self)
@@ -193,7 +194,7 @@ class Crawl:
         is_alone = not any(crawl.engine.is_open for crawl in list(_crawls.values()))
         with suppress(StateUnavailable):
             self.context.state.ledger.write_ends()
-        self.worker.close()
+        self.hosts.close()
         try:
             _prune(self.context, _PRUNING_AT_END if is_alone else _PRUNING_AT_BEGIN)
         except StateUnavailable:

@@ -12,10 +12,8 @@ from walsh_scrapy.exceptions import Unreachable
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.hosttimes import LEASE_MARGIN
 from walsh_scrapy.policy.pacing import Exchange
-from walsh_scrapy.policy.urls import host_of
-from walsh_scrapy.politeness.hostqueue import Wait
 from walsh_scrapy.runtime.engine import PerLoop
-from walsh_scrapy.runtime.requests import mark, marks_of, rank_of
+from walsh_scrapy.runtime.requests import marks_of, rank_of
 from walsh_scrapy.wire.tlserrors import NoHandshake
 
 if TYPE_CHECKING:
@@ -25,13 +23,10 @@ if TYPE_CHECKING:
     from scrapy.http import Response
     from scrapy.settings import BaseSettings
 
-    from walsh_scrapy.politeness.hostqueue import HostQueues
-    from walsh_scrapy.politeness.putoff import PutOffHosts
-    from walsh_scrapy.runtime.context import Clock, Context
+    from walsh_scrapy.runtime.context import Clock
 
 
 class _Sent(NamedTuple):
-    host: str
     at: float  #: by the monotonic clock
     until: float  #: its latest possible end: its timeout, and the margin of a lease
 
@@ -66,11 +61,11 @@ class InFlight:
         own: float = request.meta.get("download_timeout") or self._timeout
         return own
 
-    def begin(self, request: Request, host: str) -> None:
+    def begin(self, request: Request) -> None:
         """Record that a request is sent now."""
         now = self._clock.monotonic()
         until = now + self.timeout(request) + LEASE_MARGIN
-        self._traffic.sent[request] = _Sent(host, now, until)
+        self._traffic.sent[request] = _Sent(now, until)
 
     def end(self, request: Request) -> float | None:
         """Return the seconds for which a request was in flight; None if it was not.
@@ -89,26 +84,20 @@ class InFlight:
         return self.quiet_process() if self._is_serial else nullcontext()
 
     @asynccontextmanager
-    async def quiet_host(self, host: str) -> AsyncIterator[None]:
-        """Wait until no request to a host is in flight."""
-        await self._until_none(host)
-        yield
-
-    @asynccontextmanager
     async def quiet_process(self) -> AsyncIterator[None]:
         """Wait until no request is in flight; then one waiting request at a time enters."""
         async with self._traffic.next:
-            await self._until_none(None)
+            await self._until_none()
             yield
 
-    async def _until_none(self, host: str | None) -> None:
-        while (left := self._seconds_left(host)) > 0:
+    async def _until_none(self) -> None:
+        while (left := self._seconds_left()) > 0:
             self._traffic.ended.clear()
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._traffic.ended.wait(), left)
 
-    def _seconds_left(self, host: str | None) -> float:
-        ends = (sent.until for sent in self._traffic.sent.values() if host in (None, sent.host))
+    def _seconds_left(self) -> float:
+        ends = (sent.until for sent in self._traffic.sent.values())
         return max(ends, default=0.0) - self._clock.monotonic()
 
 
@@ -134,49 +123,3 @@ def exchange_of(
         unreachable=isinstance(error, Unreachable),
         without_tls=isinstance(error, NoHandshake),
     )
-
-
-class Holds:
-    """Lets one request at a time go to a host, and none while the host is on hold.
-
-    One at a time, because a request that passed here may wait in Scrapy's downloader, where the
-    hold is not checked again.
-    """
-
-    def __init__(
-        self, context: Context, queues: HostQueues, put_off: PutOffHosts, in_flight: InFlight
-    ) -> None:
-        self._context = context
-        self._queues = queues
-        self._put_off = put_off
-        self._in_flight = in_flight
-
-    async def wait(self, request: Request) -> Request | None:
-        """Return None when a request may be sent, or what to send back; see ``HostQueue.wait``."""
-        host, name = self._context.host(request.url), self._context.hold_name(request.url)
-
-        def seconds() -> float:
-            self._put_off.check(host_of(request.url), rank_of(request))
-            left = self._context.state.ledger.find(name).hold
-            if not left:
-                self._in_flight.begin(request, host)
-            return left
-
-        quiet = self._in_flight.quiet_host
-        return await self._queues.wait(request, Wait("backoff", host, seconds, lambda: quiet(host)))
-
-    def response_downloaded(self, response: Response, request: Request) -> None:
-        """Write the hold that an error asks for, before the next request is sent."""
-        if response.status >= 400:
-            self.write(request, response)
-
-    def write(self, request: Request, response: Response | None) -> None:
-        """Write a hold into the ledger, which every crawl on the state obeys, later ones too."""
-        exchange = exchange_of(request, response, self._in_flight.end(request) or 0.0)
-        name = self._context.hold_name(request.url)
-        snapshot = self._context.state.ledger.answered(name, exchange, self._context.backoff)
-        mark(request, hold=snapshot.hold)
-
-    def over(self, request: Request) -> None:
-        """Mark a request as ended, with a response or an error, so that the next may be sent."""
-        self._in_flight.end(request)

@@ -49,6 +49,10 @@ class PutOffHosts:
         owed = error if rank is Rank.ROBOTS else None
         self._hosts[host] = _PutOff(str(error), until, owed=owed)
 
+    def has(self, host: str) -> bool:
+        """Return True if requests to a host are put off."""
+        return host in self._hosts
+
     def check(self, host: str, rank: Rank = Rank.TARGET) -> None:
         """Raise PutOff for a request of ``rank`` to a host that is put off.
 

@@ -1,0 +1,1 @@
+"""One crawl: its queue, the hosts that it owns, robots.txt, blocklist, and how they are joined."""

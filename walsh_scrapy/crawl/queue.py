@@ -1,0 +1,516 @@
+"""Our scheduler's queue: turns of hosts, and what a request needs before its turn (decision 25).
+
+    push -> its host becomes ready -> what it needs is not known: a coroutine prepares it
+                                   -> all is known: it is handed out, and the gates decide
+
+A coroutine that fetches robots.txt or the blocklist sends its requests itself. It waits for a turn
+of the host in this queue, calls the engine, and takes another turn after a refusal. What does not
+come from our scheduler, such as a request made by ``engine.download_async``, waits in its gate. The
+engine may ask for nothing meanwhile, so a coroutine that a gate waits for needs no turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from contextlib import (
+    AbstractContextManager,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+    suppress,
+)
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal, Protocol
+
+from scrapy.exceptions import IgnoreRequest
+from scrapy.http.request import NO_CALLBACK
+from scrapy.utils.asyncio import CallLaterResult, call_later, sleep
+
+from walsh_scrapy.exceptions import CodeFailed, Denied, NotYet, RequestDeferred
+from walsh_scrapy.policy.frontier import Frontier, Rank
+from walsh_scrapy.policy.hosttimes import RECHECK_SECONDS
+from walsh_scrapy.policy.timestamps import format_moment
+from walsh_scrapy.runtime.requests import copy_of, mark, marks_of, rank_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+
+    from scrapy import Request
+    from scrapy.http import Response
+    from scrapy.statscollectors import StatsCollector
+
+    from walsh_scrapy.crawl.hosts import Hosts
+    from walsh_scrapy.policy.frontier import NextHost
+    from walsh_scrapy.runtime.context import Context
+    from walsh_scrapy.runtime.engine import Engine
+
+#: Ready hosts with which no further start request of a spider is needed.
+ENOUGH: Final = 2000
+#: Seconds for which a request waits for a host that another worker owns.
+PATIENCE: Final = 90.0
+
+
+class Preparation(Protocol):
+    """What a gate needs to know of a request before it can decide."""
+
+    def is_ready(self, request: Request) -> bool:
+        """Return True if nothing has to be fetched for a request."""
+
+    async def prepare(self, request: Request) -> None:
+        """Fetch what is not known. Raises IgnoreRequest for a request that will not be sent."""
+
+
+@dataclass(eq=False, slots=True)
+class Turn:
+    """A request that waits in the queue, or was handed out."""
+
+    request: Request
+    granted: asyncio.Future[None] | None = None  #: of a coroutine that sends the request itself
+    is_prepared: bool = False  #: once a turn: then the gates decide
+    is_over: bool = False  #: of a coroutine
+    times_back: int = 0  #: how often the pacing gate has sent it back
+
+
+#: The order in which gates prepare a request; pacing takes its host.
+Place = Literal["blocklist", "scope", "publicweb", "pacing", "robots"]
+_PLACES: Final[tuple[Place, ...]] = ("blocklist", "scope", "publicweb", "pacing", "robots")
+
+
+class Queue:
+    """Hands out only requests whose host may be asked now, and sleeps until the next one may.
+
+    ``delays`` are those of hosts that are known, in seconds. Nothing is kept in a crawl with
+    another scheduler, because that does not call ``open``.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        engine: Engine,
+        stats: StatsCollector,
+        hosts: Hosts,
+        delays: Mapping[str, float],
+        most: int,
+    ) -> None:
+        self._context = context
+        self._engine = engine
+        self._stats = stats
+        self._hosts = hosts
+        self._most = most or math.inf  # requests at once
+        self.deferred: list[Request] = []  #: kept for the next start of the job
+        self._is_open = self._keeps_deferred = False
+        follows_links = context.options.scope == "any"
+        self._frontier: Frontier[Turn] = Frontier(
+            delays, late=context.late_hosts, unexplored=math.inf if follows_links else 0.0
+        )
+        self._gates: dict[Place, Preparation] = {}
+        self._room = asyncio.Event()
+        self._out: dict[str, Turn] = {}  # by host; one of each at most
+        self._asking: set[Turn] = set()  # of coroutines that wait for a turn
+        self._fetches: dict[str, asyncio.Task[None]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._waiters = 0  # gates that wait for a coroutine
+        self._timer: CallLaterResult | None = None
+
+    def open(self, *, keeps_deferred: bool) -> None:
+        """Begin to work for our scheduler; ``keeps_deferred`` if the crawl has a ``JOBDIR``."""
+        self._is_open, self._keeps_deferred = True, keeps_deferred
+
+    def prepare_by(self, place: Place, gate: Preparation) -> None:
+        """Let a gate that is in force prepare requests."""
+        self._gates[place] = gate
+
+    def close(self) -> None:
+        """Stop the timer."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def end(self) -> None:
+        """Cancel the coroutines: the engine has stopped."""
+        for task in self._tasks:
+            task.cancel()
+
+    # What the scheduler asks for
+
+    @property
+    def waiting(self) -> int:
+        """How many requests wait, ready or not. A fetch that nobody waits for is none."""
+        return len(self._frontier) - len(self._asking)
+
+    def __iter__(self) -> Iterator[Request]:
+        return (turn.request for turn in self._frontier if turn.granted is None)
+
+    def push(self, request: Request) -> None:
+        """Keep a request until its host is ready; one that was handed out comes back first."""
+        turn = self.turn_of(request)
+        if turn is None:
+            self._push(Turn(request))
+            return
+        host = self._context.host(request.url)
+        del self._out[host]  # its host stays owned
+        turn.is_prepared = False
+        self._push(turn, is_back=True)
+        self._frontier.free(host)
+
+    def pop(self) -> Request | None:
+        """Return a request whose host may be asked now; None if there is none.
+
+        A request that is not prepared goes back, and a coroutine prepares it. What that needs comes
+        in a moment, so no other host goes first.
+        """
+        self._free_hosts()
+        now, found = self._context.clock.monotonic(), None
+        while found is None and not self._is_full:
+            picked = self._frontier.pop(now)
+            if picked is None:
+                self._wake_at(self._frontier.next_at(), now)
+                break
+            host, turn = picked
+            if turn.granted is not None:
+                self._grant(host, turn)
+            elif turn.is_prepared or self._is_ready(turn.request):
+                self._out[host] = turn
+                self._hosts.keep(host, turn.request)
+                found = turn.request
+            else:
+                self._begin_preparing(host, turn)
+                break
+        if self._has_room or self._frontier.short_host():
+            self._room.set()
+        return found
+
+    def turn_of(self, request: Request) -> Turn | None:
+        """Return the turn in which a request is out, if it may come back."""
+        turn = self._out.get(self._context.host(request.url))
+        return turn if turn is not None and turn.request is request else None
+
+    def sent(self, request: Request) -> None:
+        """Note that a target is sent: the links of its host will be known soon, and its work."""
+        if rank_of(request) is Rank.TARGET:
+            self._frontier.explored(self._context.host(request.url))
+
+    def send_back(self, turn: Turn, seconds: float) -> Request:
+        """Return the request by which pacing sends it back; its host is ready in ``seconds``.
+
+        Raises NotYet for the request of a coroutine, which takes another turn.
+        """
+        self.delay(self._context.host(turn.request.url), seconds)
+        if turn.granted is not None:
+            raise NotYet
+        turn.times_back += 1
+        return turn.request
+
+    def defer(self, request: Request) -> None:
+        """Keep a request that may not go out in this run for the next start of the job.
+
+        Otherwise it would be lost: the job's duplicate filter has seen it (decision 7).
+        """
+        if self._keeps_deferred and any(turn.request is request for turn in self._out.values()):
+            self.deferred.append(request)
+
+    # What pacing and the visits tell, and what the progress shows
+
+    @property
+    def asked(self) -> list[str]:
+        """The hosts that are asked now."""
+        return [host for host, turn in self._out.items() if self._is_out(turn)]
+
+    @property
+    def is_restricted(self) -> bool:
+        """Whether all targets wait for the blocklist."""
+        return self._frontier.is_restricted
+
+    def next_host(self) -> NextHost | None:
+        """Return the host that becomes ready first, or None if no host waits."""
+        return self._frontier.next_host()
+
+    def remaining(self, targets: int) -> float:
+        """Return the least seconds that the crawl still takes, for ``targets`` that are not done.
+
+        Those that are not here yet are known by their number only.
+        """
+        others = max(0, targets - self.waiting)
+        return self._frontier.remaining(self._context.clock.monotonic(), others)
+
+    def upcoming(self, count: int) -> list[Request]:
+        """Return about the next ``count`` requests to be handed out, one of each host.
+
+        They stay here, and their order is rough. Not every one will be sent: a gate may deny it.
+        """
+        return [turn.request for turn in self._frontier.upcoming(count)]
+
+    def expect(self, host: str, backlog: int) -> None:
+        """Count requests of a host that are still to come; see ``Frontier.expect``."""
+        self._frontier.expect(host, backlog)
+
+    def delay(
+        self,
+        host: str,
+        seconds: float,
+        delay: float | None = None,
+        latency: float | None = None,
+    ) -> None:
+        """Send a host no request for ``seconds``; ``delay`` is its delay in force, in seconds.
+
+        ``latency`` is given after an exchange: the seconds that it took.
+        A wait longer than ``WALSH_MAX_WAIT`` is not waited for: the host's requests are handed
+        out at once, and the pacing gate defers each (decision 7).
+        """
+        if not self._is_open:
+            return
+        now = self._context.clock.monotonic()
+        if latency is not None:
+            self._frontier.record_service(host, latency, now)
+        is_waited_for = 0.0 < seconds <= self._context.options.max_wait
+        self._frontier.wait(host, now + (seconds if is_waited_for else 0.0), delay)
+
+    async def wait_for_room(self) -> None:
+        """Wait until few hosts are ready, so that a start request of the spider is needed."""
+        await asyncio.sleep(0)  # so that responses are handled between thousands of start requests
+        while self._frontier.ready_hosts(self._context.clock.monotonic()) >= ENOUGH:
+            await self.wait_for_change()
+
+    async def next_short(self, *, or_room: bool) -> str | None:
+        """Return a host that is to get more of its backlog, as soon as there is one.
+
+        With ``or_room`` None is returned if there is none, but room for further hosts.
+        """
+        await asyncio.sleep(0)
+        while True:
+            if host := self._frontier.short_host():
+                return host
+            if or_room and self._has_room:
+                return None
+            await self.wait_for_change()
+
+    async def wait_for_change(self) -> None:
+        """Wait until a request was handed out."""
+        self._room.clear()
+        await self._room.wait()
+
+    # Coroutines that send requests
+
+    async def once(self, key: str, fetch: Callable[[], Coroutine[None, None, None]]) -> None:
+        """Wait for the fetch of a document, which is begun if nobody has. Raises what it raises."""
+        task = self._fetches.get(key)
+        if task is None:
+            task = self._fetches[key] = self._start(fetch())
+            task.add_done_callback(lambda _: self._fetches.pop(key, None))
+        await asyncio.wait([task])
+        if task.cancelled():
+            raise self.deferral("the crawl ended")
+        task.result()
+
+    @contextmanager
+    def in_gate(self) -> Iterator[None]:
+        """Let coroutines go on without turns, because a gate waits for one of them."""
+        self._waiters += 1
+        for turn in self._asking:
+            if turn.granted is not None and not turn.granted.done():
+                turn.granted.set_result(None)
+        try:
+            yield
+        finally:
+            self._waiters -= 1
+
+    async def send(
+        self,
+        request: Request,
+        rank: Rank,
+        limited: Callable[[Request], AbstractContextManager[None]] = lambda _: nullcontext(),
+    ) -> Response:
+        """Send the request of a coroutine when its turn comes, again after a refusal.
+
+        Each try is made within the context manager that ``limited`` returns. Raises what the gates
+        and the download raise.
+        """
+        request.dont_filter, request.callback = True, NO_CALLBACK
+        # Scrapy's HTTP cache does not know when a copy of these documents expires.
+        request.meta["dont_cache"] = True
+        mark(request, rank=rank)
+        while True:
+            with suppress(Denied):  # the gate says so again, and records it
+                await self._prepare(request)
+            turn = Turn(request, asyncio.get_running_loop().create_future())
+            try:
+                await self._take_turn(turn)
+                with limited(request):
+                    response = await self._engine.download(request)
+            except NotYet:
+                request = copy_of(request)
+                continue
+            except Exception as error:
+                marks = marks_of(request)
+                if not (marks.again or marks.reached or isinstance(error, IgnoreRequest)):
+                    self._engine.code_failed(error)
+                    raise CodeFailed(request.url) from error
+                if not marks.again:
+                    raise
+            else:
+                if not marks_of(request).again:
+                    return response
+            finally:
+                turn.is_over = True
+                self._hosts.let_go(self._context.host(request.url), request)
+                self._engine.ask_for_requests()
+            request = copy_of(request)
+            mark(request, again=False, reached=False)
+
+    @asynccontextmanager
+    async def owning(self, url: str) -> AsyncIterator[None]:
+        """Own the host of a URL meanwhile; see ``take``."""
+        host, reason = self._context.host(url), object()
+        await self.take(host, reason)
+        try:
+            yield
+        finally:
+            self._hosts.let_go(host, reason)
+
+    async def take(self, host: str, reason: object) -> None:
+        """Own a host as soon as no other worker does. Nobody does in a crawl that is not paced.
+
+        Raises RequestDeferred if that takes too long, if the host was deferred by another worker,
+        and at the end of the crawl.
+        """
+        if "pacing" not in self._gates:
+            return
+        until = self._context.clock.monotonic() + PATIENCE
+        while (taken := self._hosts.take(host, reason)) == "busy":
+            if self._context.clock.monotonic() > until:
+                raise self.deferral(f"another worker asks {host}")
+            await self.sleep(RECHECK_SECONDS)
+        if taken == "deferred":
+            raise self.deferral(f"another worker has deferred {host}")
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleep in short steps. Raises RequestDeferred if the spider closes: there is no signal."""
+        clock = self._context.clock
+        until = clock.monotonic() + seconds
+        while (left := until - clock.monotonic()) > 0:
+            if self._engine.is_closing:
+                raise self.deferral("the crawl ends", left)
+            await sleep(min(left, RECHECK_SECONDS))
+
+    def check_wait(self, host: str, seconds: float, *, by_robots: bool) -> None:
+        """Raise RequestDeferred for a wait longer than ``WALSH_MAX_WAIT`` (decision 7)."""
+        if seconds > self._context.options.max_wait:
+            until = self._context.clock.now() + seconds
+            self._stats.inc_value("walsh/pacing/deferred")
+            reason = f"{host} may not be asked before {format_moment(until)}"
+            raise RequestDeferred(until, reason, by_robots=by_robots)
+
+    def deferral(self, reason: str, seconds: float = 0.0) -> RequestDeferred:
+        """Return the deferral of a request that could be sent after ``seconds``."""
+        return RequestDeferred(self._context.clock.now() + seconds, reason)
+
+    def _push(self, turn: Turn, *, is_back: bool = False) -> None:
+        request = turn.request
+        host = self._context.host(request.url)
+        self._frontier.push(host, turn, rank_of(request), request.priority, is_back=is_back)
+
+    async def _take_turn(self, turn: Turn) -> None:
+        if turn.granted is None or self._waiters or not self._is_open:
+            return
+        self._push(turn)
+        self._asking.add(turn)
+        self._engine.ask_for_requests()
+        try:
+            await turn.granted
+        finally:
+            self._asking.discard(turn)
+
+    def _grant(self, host: str, turn: Turn) -> None:
+        """Give a coroutine its turn, unless it did not wait for it, or was cancelled."""
+        if turn.granted is None or turn.granted.done():
+            self._frontier.free(host)
+        else:
+            self._out[host] = turn
+            turn.granted.set_result(None)
+
+    def _is_ready(self, request: Request) -> bool:
+        return all(gate.is_ready(request) for gate in self._gates.values())
+
+    def _begin_preparing(self, host: str, turn: Turn) -> None:
+        """Put a request back, and prepare it; its host hands out no target meanwhile."""
+        self._push(turn, is_back=True)
+        self._frontier.free(host)
+        self._frontier.restrict(Rank.OPERATOR, host)
+
+        async def prepare() -> None:
+            try:
+                await self._prepare(turn.request)
+            except IgnoreRequest:
+                pass  # the gate says so when the request is handed out
+            finally:
+                turn.is_prepared = True
+                self._frontier.restrict(Rank.TARGET, host)
+                self._engine.ask_for_requests()
+
+        self._start(prepare())
+        self._engine.ask_for_requests()
+
+    async def _prepare(self, request: Request) -> None:
+        """Get what a request needs, gate by gate, in the order in which they decide."""
+        for place in _PLACES:
+            gate = self._gates.get(place)
+            if gate is not None:
+                await gate.prepare(request)
+
+    @contextmanager
+    def restricted(self) -> Iterator[None]:
+        """Hand out no target: all wait for the blocklist."""
+        self._frontier.restrict(Rank.OPERATOR)
+        try:
+            yield
+        finally:
+            self._frontier.restrict(Rank.TARGET)
+            self._engine.ask_for_requests()
+
+    def _start(self, coroutine: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        task = asyncio.ensure_future(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """End the crawl if a coroutine failed: that is our own fault (decision 29)."""
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not isinstance(error, IgnoreRequest):
+            self._engine.code_failed(error)
+
+    @property
+    def _is_full(self) -> bool:
+        """Whether as many requests are out as may be: the engine does not know granted turns."""
+        asking = [turn for turn in self._out.values() if turn.granted and not turn.is_over]
+        granted = sum(not self._engine.is_active(turn.request) for turn in asking)
+        return granted > 0 and granted + self._engine.active_count >= self._most
+
+    @property
+    def _has_room(self) -> bool:
+        return self._frontier.ready_hosts(self._context.clock.monotonic()) < self._hosts.enough
+
+    def _is_out(self, turn: Turn) -> bool:
+        if turn.granted is not None:
+            return not turn.is_over
+        return self._engine.is_active(turn.request)
+
+    def _free_hosts(self) -> None:
+        """Free the hosts whose requests have ended.
+
+        The engine asks for a request after each end. Scrapy has no signal for every end: there is
+        none for a request that a middleware denied.
+        """
+        for host, turn in list(self._out.items()):
+            if not self._is_out(turn):
+                del self._out[host]
+                self._frontier.free(host)
+                if turn.granted is None:
+                    self._hosts.let_go(host, turn.request)
+
+    def _wake_at(self, moment: float | None, now: float) -> None:
+        self.close()
+        if moment is not None:
+            self._timer = call_later(max(0.0, moment - now), self._engine.ask_for_requests)

@@ -1,0 +1,397 @@
+"""The robots.txt in force of each origin, and how it is fetched (R2; decisions 7, 12 and 25)."""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from scrapy import Request
+from scrapy.exceptions import IgnoreRequest
+from scrapy.utils.datatypes import LocalCache
+
+from walsh_scrapy.exceptions import (
+    BadAnswer,
+    Denied,
+    NotModified,
+    RequestDeferred,
+    Unreachable,
+)
+from walsh_scrapy.policy.frontier import Rank
+from walsh_scrapy.policy.hosttimes import RECHECK_SECONDS
+from walsh_scrapy.policy.redirects import resolve_reference
+from walsh_scrapy.policy.robots.access import (
+    LATENESS,
+    LONGEST_IN_RUN,
+    AccessResult,
+    RobotsCopy,
+    RobotsFile,
+    access_result,
+    copy_after,
+)
+from walsh_scrapy.policy.urls import host_of, origin_of, robots_url
+from walsh_scrapy.runtime.failures import reason_of
+from walsh_scrapy.runtime.requests import (
+    DATA_LOSS,
+    Hop,
+    Validators,
+    mark,
+    marks_of,
+    rank_of,
+    request_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from scrapy.http import Response
+    from scrapy.settings import BaseSettings
+    from scrapy.statscollectors import StatsCollector
+
+    from walsh_scrapy.crawl.putoff import PutOffHosts
+    from walsh_scrapy.crawl.queue import Queue
+    from walsh_scrapy.runtime.context import Context
+
+logger = logging.getLogger(__name__)
+
+#: Parsed files kept in memory at once; the state has the others.
+PARSED_FILES = 2000
+#: Seconds on the wire for one robots.txt in a run, with its redirects and retries: a server that
+#: sends it slowly delays all hosts. Waits between the tries are not counted.
+LONGEST_FETCH = 30.0
+#: Seconds: for less than that no further try is made.
+SHORTEST_TRY = 1.0
+#: Flags of a response that did not come in whole: its validators are not kept (decision 17).
+_CUT_OFF = {DATA_LOSS, "download_stopped"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RobotsOutcome:
+    """The outcome of a request for robots.txt."""
+
+    result: AccessResult
+    status: int | None = None  #: of the last response
+    body: bytes = b""
+    validators: Validators | None = None  #: of a response that came in whole
+    asked_with: RobotsCopy | None = None  #: the copy that was revalidated
+    is_dead: bool = False  #: the host could not be reached (decision 28)
+
+
+class RobotsCache:
+    """The robots.txt of each origin (scheme, host and port): in memory, and in the state.
+
+    Methods raise StateUnavailable if the state fails.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._store = context.state.robots
+        self._files: LocalCache[str, RobotsFile] = LocalCache(PARSED_FILES)
+        # Fetched in this run, and until when they count for a request that is not sent yet.
+        self._fetched: dict[str, float] = {}
+        self._deferred: dict[str, tuple[RequestDeferred, float]] = {}
+
+    def find(self, origin: str, url: str) -> RobotsFile | None:
+        """Return the file of an origin for the request of a URL, or None if it has to be fetched.
+
+        Beyond its day a copy counts only for a request that it made wait (decision 7).
+        """
+        file = self._files.get(origin)
+        if file is not None and self._is_fresh(origin, file.copy):
+            return file
+        copy = self._store.find(origin)
+        if copy is None:
+            return None
+        is_awaited = copy.unused and self._store.awaits(origin, url)
+        if not (self._is_fresh(origin, copy) or is_awaited):
+            return None
+        return file if file is not None and file.copy == copy else self._read(origin, copy)
+
+    def _is_fresh(self, origin: str, copy: RobotsCopy) -> bool:
+        now = self._context.clock.now()
+        is_usable = copy.is_usable(now, self._context.options.robots_ttl)
+        return is_usable or now < self._fetched.get(origin, 0.0)
+
+    def deferral(self, origin: str) -> RequestDeferred | None:
+        """Return the deferral of an origin's file while it lasts, else None (decision 7).
+
+        It may end during the run; then the file may be fetched.
+        """
+        error, until = self._deferred.get(origin, (None, 0.0))
+        return error if self._context.clock.now() < until else None
+
+    def delay(self, origin: str) -> float:
+        """Return the delay that the last known file asks for, in seconds, however old it is."""
+        if (file := self._files.get(origin)) is None:
+            copy = self._store.find(origin)
+            if copy is None:
+                return 0.0
+            file = self._read(origin, copy)
+        return file.interval(self._context.clock.now())
+
+    def settle(self, origin: str, answer: RobotsOutcome, asked: str) -> RobotsFile:
+        """Keep the outcome of a request for robots.txt, and return the file that decides now.
+
+        It is written with the release of the host that was ``asked`` last.
+        """
+        now, status, result = self._context.clock.now(), answer.status, answer.result
+        # A 304 is about the copy whose validators were sent.
+        known = answer.asked_with if result == "unchanged" else self._store.find(origin)
+        copy = copy_after(known, now, status, result, answer.body)
+        if given := answer.validators:
+            copy = copy.with_validators(given.url, given.etag, given.last_modified)
+        host, run = self._context.host(origin), self._context.run
+        self._context.state.ledger.write_end(
+            asked, lambda connection: self._store.write(connection, origin, copy, host, run)
+        )
+        file = self._read(origin, copy)
+        self._fetched[origin] = now + max(LONGEST_IN_RUN, file.own_wait(now) + LATENESS)
+        if result == "unreachable":
+            # The target of a host that cannot be reached fails with the same reason.
+            level = logging.INFO if answer.is_dead else logging.WARNING
+            why = status or "no answer"
+            logger.log(
+                level, "%s/robots.txt could not be read (%s); %s", origin, why, file.decision
+            )
+        elif result == "meaningless" and copy.body:
+            logger.warning(
+                "%s/robots.txt gave no meaningful answer (%s); the last good copy stays in force",
+                origin,
+                status,
+            )
+        return file
+
+    def defer(self, origin: str, error: RequestDeferred) -> None:
+        """Do not fetch an origin's file before the end of a deferral."""
+        # If the state failed, the deferral ends now; even so the file is not fetched again at once.
+        until = max(error.until, self._context.clock.now() + RECHECK_SECONDS)
+        self._deferred[origin] = error, until
+
+    def mark_used(self, origin: str, url: str) -> None:
+        """Let a copy expire as usual for a request that was sent or denied (decision 7)."""
+        self._fetched.pop(origin, None)
+        copy = self._in_use(origin)
+        if copy is not None and copy.unused:
+            self._note_unused(origin, unused=self._store.end_wait(origin, url))
+
+    def keep_for_later(self, origin: str, url: str) -> None:
+        """Keep a copy usable in a later run, for a request that it made wait (decision 7).
+
+        A copy that is out of date makes nobody wait who does not wait already: else it would stay
+        in use for ever on a host with many sources.
+        """
+        copy = self._in_use(origin)
+        if copy is not None and self._is_fresh(origin, copy):
+            self._store.begin_wait(origin, url)
+            self._note_unused(origin, unused=True)
+
+    def _in_use(self, origin: str) -> RobotsCopy | None:
+        file = self._files.get(origin)
+        return self._store.find(origin) if file is None else file.copy
+
+    def _note_unused(self, origin: str, *, unused: bool) -> None:
+        file = self._files.get(origin)
+        if file is not None and file.copy.unused is not unused:
+            self._files[origin] = replace(file, copy=replace(file.copy, unused=unused))
+
+    def _read(self, origin: str, copy: RobotsCopy) -> RobotsFile:
+        options, now = self._context.options, self._context.clock.now()
+        file = RobotsFile.read(copy, options.ua_token, options.robots_unreachable, now)
+        for line, warning in file.rules.warnings:
+            logger.info("%s/robots.txt line %d: %s", origin, line, warning)
+        self._files[origin] = file
+        return file
+
+
+class Robots(RobotsCache):
+    """Fetches each robots.txt once, before the first request that needs it.
+
+    An origin has ``LONGEST_FETCH`` seconds on the wire until it has answered (decision 28).
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        settings: BaseSettings,
+        stats: StatsCollector,
+        queue: Queue,
+        put_off: PutOffHosts,
+    ) -> None:
+        super().__init__(context)
+        self._stats = stats
+        self._queue = queue
+        self._put_off = put_off
+        self._timeout = settings.getfloat("DOWNLOAD_TIMEOUT")
+        # By origin: the seconds on the wire since its last answer.
+        self._spent: defaultdict[str, float] = defaultdict(float)
+        self._failed: dict[str, Denied] = {}
+
+    def is_ready(self, request: Request) -> bool:
+        """Return True if the file of a request is known, or will not be."""
+        origin = origin_of(request.url)
+        return (
+            is_robots(request)
+            or self._put_off.has(host_of(request.url))
+            or origin in self._failed
+            or self.find(origin, request.url) is not None
+            or self.deferral(origin) is not None
+        )
+
+    async def prepare(self, request: Request) -> None:
+        """Fetch the file of a request, unless it is known or will not be."""
+        origin = origin_of(request.url)
+        if not self.is_ready(request):
+            await self._queue.once(origin, lambda: self._fetch(origin, request))
+
+    async def file_for(self, request: Request) -> RobotsFile:
+        """Return the file that decides about a request, which is fetched if it is not known.
+
+        Raises RequestDeferred or Denied for a file that cannot be asked for.
+        """
+        origin, host = origin_of(request.url), host_of(request.url)
+        self._put_off.check(host)
+        while (file := self.find(origin, request.url)) is None:
+            if origin in self._failed:
+                raise self._failed[origin]
+            if (error := self.deferral(origin)) is not None:
+                raise error
+            with self._queue.in_gate():
+                await self.prepare(request)
+            self._put_off.check(host)  # the fetch has shown whether it can be reached
+        return file
+
+    async def _fetch(self, origin: str, needed_by: Request) -> None:
+        """Fetch an origin's file, unless another worker has done so, and keep the outcome."""
+        url = robots_url(needed_by.url)
+        try:
+            async with self._queue.owning(url):
+                if self.find(origin, needed_by.url) is None:
+                    outcome, asked = await self._requested(origin, url, needed_by)
+                    self._settle(origin, outcome, asked)
+        except RequestDeferred as error:
+            self.defer(origin, error)
+        except Denied as error:  # by a gate that the target would not pass either
+            self._failed[origin] = error
+        except IgnoreRequest as error:  # by a middleware of the project
+            reason = f"{url} is not asked for: {reason_of(error, url)}"
+            self._failed[origin] = Denied("robots", reason)
+            logger.error("%s; what needs it is denied", reason)  # noqa: TRY400 - it is no error of ours
+
+    async def _requested(
+        self, origin: str, url: str, needed_by: Request
+    ) -> tuple[RobotsOutcome, str]:
+        """Request an origin's file, and what it redirects to; return the last URL too."""
+        hops, known = tuple[Hop, ...](), self._store.find(origin)
+        while True:
+            request = _request(url)
+            mark(
+                request,
+                hops=hops,
+                public_only=marks_of(needed_by).public_only,
+                for_blocklist=rank_of(needed_by) is Rank.OPERATOR,
+                validators=_validators(known),
+            )
+            try:
+                limited = partial(self._limited, origin)
+                answer = await self._queue.send(request, Rank.ROBOTS, limited)
+            except Exception as error:  # noqa: BLE001 - it is raised if it is no answer
+                return self._failure(origin, error, hops, known), url
+            target = _target_of(answer, len(hops))
+            if target is None:
+                return _outcome(answer, len(hops)), url
+            url, hops = target, (*hops, Hop(request_of(answer).url, answer.status))
+
+    @contextmanager
+    def _limited(self, origin: str, request: Request) -> Iterator[None]:
+        """Give a try the seconds that are left, and count those that it takes."""
+        left = LONGEST_FETCH - self._spent[origin]
+        if left < SHORTEST_TRY:
+            raise _TooSlow
+        request.meta["download_timeout"] = min(left, self._timeout)
+        try:
+            yield
+        finally:
+            self._spent[origin] += marks_of(request).seconds
+
+    def _failure(
+        self, origin: str, error: Exception, hops: Sequence[Hop], known: RobotsCopy | None
+    ) -> RobotsOutcome:
+        """Return what an exception means. Raises it if that is no answer of the host."""
+        status = hops[-1].status if hops else None
+        if isinstance(error, NotModified):
+            given = Validators.of(error.response)
+            return RobotsOutcome(result="unchanged", status=304, validators=given, asked_with=known)
+        if isinstance(error, Denied) and hops:
+            logger.info("%s/robots.txt redirects to a denied URL: %s", origin, error)
+            return RobotsOutcome(result="meaningless", status=status)
+        if isinstance(error, IgnoreRequest) and not isinstance(error, _TooSlow | BadAnswer):
+            raise error
+        return RobotsOutcome(result="unreachable", is_dead=isinstance(error, Unreachable))
+
+    def _settle(self, origin: str, answer: RobotsOutcome, url: str) -> None:
+        """Keep the outcome, and give the host the delay that its file asks for.
+
+        ``url`` is that of the last request.
+        """
+        self._stats.inc_value(f"walsh/robots/{answer.result}")
+        if answer.result != "unreachable":
+            self._spent.pop(origin, None)
+        file = self.settle(origin, answer, self._context.host(url))
+        delay = file.interval(self._context.clock.now())
+        if delay > self._context.options.min_interval:
+            host = self._context.host(origin)
+            snapshot = self._context.state.ledger.widen(host, delay)
+            self._queue.delay(host, snapshot.wait, snapshot.times.spacing_with())
+
+
+class _TooSlow(IgnoreRequest):
+    """A robots.txt did not come within ``LONGEST_FETCH``."""
+
+
+def is_robots(request: Request) -> bool:
+    """Return True for a request for a robots.txt, which needs none (RFC 9309 2.2.2)."""
+    return rank_of(request) is Rank.ROBOTS or request.url == robots_url(request.url)
+
+
+def _target_of(answer: Response, hops: int) -> str | None:
+    """Return where an answer redirects to, if that is to be requested."""
+    location = answer.headers.get("Location")
+    result = access_result(answer.status, hops, has_location=location is not None)
+    if result != "redirect" or location is None:
+        return None
+    return resolve_reference(answer.url, location)
+
+
+def _outcome(answer: Response, hops: int) -> RobotsOutcome:
+    """Return what an answer means that is not followed."""
+    has_location = answer.headers.get("Location") is not None
+    result = access_result(answer.status, hops, has_location=has_location)
+    if result == "redirect":  # to what is no URL
+        result = "meaningless"
+    is_whole = result == "good" and not _CUT_OFF.intersection(answer.flags)
+    given = Validators.of(answer) if is_whole else None
+    return RobotsOutcome(result=result, status=answer.status, body=answer.body, validators=given)
+
+
+def _validators(known: RobotsCopy | None) -> Validators | None:
+    """Return the validators of a copy, for the URL that answered (R7)."""
+    if known is None or known.body is None or known.validator_url is None:
+        return None
+    return Validators(known.validator_url, known.etag, known.last_modified)
+
+
+def _request(url: str) -> Request:
+    return Request(
+        url,
+        headers={"Accept": "text/plain, */*;q=0.5"},
+        meta={
+            # For robots.txt, redirects and errors have their own meaning (RFC 9309 2.3.1).
+            "dont_redirect": True,
+            "dont_retry": True,
+            "handle_httpstatus_all": True,
+            "download_maxsize": 0,
+        },
+    )
