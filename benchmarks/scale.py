@@ -28,7 +28,8 @@ from sqlalchemy import create_engine, text
 
 from benchmarks.databases import states
 from benchmarks.report import Figure, Report, run
-from walsh_scrapy.policy.claims import ENOUGH, start_order
+from walsh_scrapy.crawl.queue import ENOUGH
+from walsh_scrapy.policy.claims import start_order
 from walsh_scrapy.policy.frontier import Frontier
 from walsh_scrapy.testing.crawl import run_crawl, start_crawl
 from walsh_scrapy.testing.feeds import rss

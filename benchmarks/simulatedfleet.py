@@ -8,15 +8,10 @@ import heapq
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from walsh_scrapy.policy.backoff import Backoff
-from walsh_scrapy.policy.claims import (
-    BEAT_SECONDS,
-    CLAIM_SECONDS,
-    HostWork,
-    enough_ready,
-    one_claim,
-)
+from walsh_scrapy.policy.claims import BEAT_SECONDS, CLAIM_SECONDS, HostWork
 from walsh_scrapy.policy.frontier import Frontier, Rank
 from walsh_scrapy.policy.hosttimes import LEASE_MARGIN, HostTimes
 from walsh_scrapy.policy.pacing import Claim, Exchange, GiveBack, Lease, Release, after
@@ -84,7 +79,6 @@ class Simulation:
         self._rows = dict.fromkeys(self._work, HostTimes())
         in_order = sorted(hosts, key=lambda each: -each.sources)
         self._agenda = iter(in_order)
-        self._left = sum(each.requests for each in hosts)
         self._orphans: list[tuple[float, str]] = []  # of dead workers: when they are free
         speeds = [
             SERVICE * (fleet.slower if chance.random() < fleet.slow else 1.0)
@@ -142,19 +136,15 @@ class Simulation:
             self._rows[host] = after(self._rows[host], event, now)
 
     def _claim(self, worker: _Worker, now: float) -> None:
-        if worker.frontier.ready_hosts(now) >= enough_ready(self._fleet.workers):
-            return
-        if self._take(worker, one_claim(self._free(now), self._left, self._fleet.workers), now):
-            self.outcome.claims += 1
+        if not worker.frontier.ready_hosts(now):
+            self.outcome.claims += self._take(worker, [*islice(self._free(now), 1)], now)
 
     def _free(self, now: float) -> Iterator[HostWork]:
         """Yield hosts that have work and are not claimed, in the order of a run's start."""
         while self._orphans and self._orphans[0][0] < now:
             host = heapq.heappop(self._orphans)[1]
             yield HostWork(host, self._work[host])
-        for each in self._agenda:
-            self._left -= each.requests
-            yield each
+        yield from self._agenda
 
     def _take(self, worker: _Worker, hosts: list[HostWork], now: float) -> int:
         taken = 0

@@ -8,10 +8,10 @@ from scrapy import Request, Spider
 from scrapy.utils.test import get_crawler
 
 from tests.helpers import LONGEST
+from walsh_scrapy.crawl import queue
 from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.policy.claims import in_order
 from walsh_scrapy.policy.frontier import Rank
-from walsh_scrapy.politeness import schedulerqueue
 from walsh_scrapy.runtime.context import Context
 from walsh_scrapy.runtime.requests import Hop, Marks, Visit, mark, marks_of, set_visit
 from walsh_scrapy.scheduler import Scheduler
@@ -21,7 +21,7 @@ from walsh_scrapy.state.agenda import HostWork
 
 @pytest.fixture
 def scheduler(tmp_path, monkeypatch):
-    monkeypatch.setattr(schedulerqueue, "ENOUGH", 3)
+    monkeypatch.setattr(queue, "ENOUGH", 3)
     crawler = get_crawler(settings_dict={"WALSH_STATE_URL": f"sqlite:///{tmp_path}/state.sqlite3"})
     return Scheduler.from_crawler(crawler)
 
@@ -89,9 +89,12 @@ def test_hosts_that_lately_did_not_answer_are_asked_last(tmp_path, monkeypatch):
 
 def test_a_request_that_a_gate_sends_back_is_no_duplicate_and_passes_every_filter(scheduler):
     assert scheduler.enqueue_request(Request("http://a.example/"))
-    sent_back = scheduler._queue.sent_back(scheduler.next_request())
-    assert scheduler.enqueue_request(sent_back)
-    assert not sent_back.dont_filter
+    request = scheduler.next_request()
+    turn = scheduler._queue.turn_of(request)
+    assert scheduler._queue.send_back(turn, 0.0) is request
+    assert scheduler.enqueue_request(request)
+    assert not request.dont_filter
+    assert scheduler._queue.turn_of(request) is None, "only what is out may come back"
     assert not scheduler.enqueue_request(Request("http://a.example/"))
     assert scheduler._queue.waiting == 1
 

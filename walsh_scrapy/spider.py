@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from scrapy import Request, Spider
 
 from walsh_scrapy.crawl.crawl import Crawl
+from walsh_scrapy.crawl.due import DueSources, report
 from walsh_scrapy.exceptions import StateUnavailable, refuse_to_start
 from walsh_scrapy.options import BadSetting, Options
 from walsh_scrapy.runtime.requests import Visit, set_visit, visit_of
 from walsh_scrapy.runtime.startup import check_gates
 from walsh_scrapy.state.declared import DeclaredSources, Selection
-from walsh_scrapy.visits.due import DueSources, report
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Iterable

@@ -210,5 +210,5 @@ def test_requests_that_wait_for_the_blocklist_are_deferred_if_the_state_fails(
         arguments={"state": crawl.folder / "walsh.sqlite3"},
     )
     assert "no such table: blocklist" in result.stderr
-    assert "http://b.example/ was asked for: RequestDeferred" in result.stderr
+    assert "http://b.example/ was asked for: StateUnavailable" in result.stderr
     assert not {"a.example/", "b.example/"} & set(paths(result.log))

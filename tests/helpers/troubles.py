@@ -15,9 +15,9 @@ from scrapy import signals
 from scrapy.utils.log import get_scrapy_root_handler
 from sqlalchemy import make_url, text
 
+from walsh_scrapy.crawl import hosts
 from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.downloadermiddlewares import pacing
-from walsh_scrapy.politeness import worker
 from walsh_scrapy.runtime import isolated, network
 from walsh_scrapy.runtime.isolated import IsolatedProcess
 from walsh_scrapy.state import claims, waiting
@@ -154,7 +154,7 @@ class ShortClaims(Extension):
     seconds = 3.0
 
     def __init__(self, _crawler):
-        claims.CLAIM_SECONDS, worker.BEAT_SECONDS = self.seconds, self.seconds / 6
+        claims.CLAIM_SECONDS, hosts.BEAT_SECONDS = self.seconds, self.seconds / 6
 
 
 class FrozenReading(Extension):

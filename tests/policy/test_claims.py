@@ -1,4 +1,4 @@
-"""How much a worker claims, and what a claim does to the ledger's row of a host (decision 41)."""
+"""What a claim does to the ledger's row of a host (decision 41)."""
 
 from random import Random
 
@@ -6,7 +6,6 @@ import pytest
 
 from benchmarks.simulatedfleet import Fleet, Simulation, hosts_of
 from walsh_scrapy.policy.backoff import Backoff
-from walsh_scrapy.policy.claims import ENOUGH, HostWork, enough_ready, one_claim, surplus
 from walsh_scrapy.policy.hosttimes import LEASE_MARGIN, HostTimes
 from walsh_scrapy.policy.pacing import Claim, Exchange, GiveBack, Lease, Release, after
 
@@ -14,35 +13,6 @@ BACKOFF = Backoff(2.0, 300.0, Random(1))
 DONE = Exchange(interval=3.0, latency=0.5)
 KNOWN = HostTimes(ended=50.0, interval=2.0)
 CLAIMED = after(KNOWN, Claim("us", 130.0), 100.0)
-
-
-def work(*sources):
-    return [HostWork(f"h{number}.example", each) for number, each in enumerate(sources)]
-
-
-@pytest.mark.parametrize(
-    ("sources", "hosts"),
-    [((), 0), ((1,), 1), ((1,) * 30, 10), ((300, 1), 1), ((18, 300, 1), 2), ((19, 1), 1)],
-)
-def test_a_claim_is_about_twenty_requests_of_work_or_one_large_host(sources, hosts):
-    assert one_claim(work(*sources), 10**6, 9) == work(*sources)[:hosts]
-    assert surplus(work(*sources)) == work(*sources)[hosts:]
-
-
-def test_a_claim_takes_no_more_from_the_agenda_than_its_hosts():
-    agenda = iter(work(*(1,) * 30))
-    assert [*one_claim(agenda, 90, 1), *agenda] == work(*(1,) * 30)
-
-
-@pytest.mark.parametrize(
-    ("left", "workers", "hosts"), [(40, 1, 10), (40, 2, 5), (8, 4, 1), (0, 9, 1)]
-)
-def test_claims_are_smaller_towards_the_end(left, workers, hosts):
-    assert len(one_claim(work(*(1,) * 30), left, workers)) == hosts
-
-
-def test_one_that_is_alone_claims_ahead():
-    assert [enough_ready(number) for number in (0, 1, 2, 9)] == [ENOUGH, ENOUGH, 1, 1]
 
 
 def test_a_claim_keeps_others_away_and_its_holder_from_nothing():

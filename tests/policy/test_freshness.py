@@ -7,6 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from scrapy.http import Response
 
+from walsh_scrapy.crawl.freshness import freshness_of
 from walsh_scrapy.metadata.entries import Feed
 from walsh_scrapy.policy.backoff import LONGEST_SECONDS
 from walsh_scrapy.policy.freshness import (
@@ -18,7 +19,6 @@ from walsh_scrapy.policy.freshness import (
     UpdateHints,
     due,
 )
-from walsh_scrapy.visits.freshness import freshness_of
 
 HOUR, DAY = 3600.0, 86_400.0
 #: A Thursday at noon.

@@ -86,23 +86,16 @@ def test_the_host_whose_robots_txt_is_waited_for_goes_before_its_equals():
     assert drain(frontier) == ["robots", "a1", "b1", "c1"]
 
 
-@pytest.mark.parametrize(
-    ("service", "order"),
-    [
-        pytest.param(0.1, ["new", "begun"], id="a-delay-of-5-s-may-outlast-what-waits"),
-        pytest.param(0.2, ["begun", "new"], id="what-waits-takes-longer-than-such-a-delay"),
-    ],
-)
-def test_a_host_that_could_outlast_the_rest_of_the_crawl_is_begun_first(service, order):
+def test_a_delay_that_is_not_known_is_reckoned_as_one_second():
     frontier = Frontier()
     push(frontier, "begun.example", "first", "second", "begun")
     assert drain_host(frontier, "begun.example", 2) == ["first", "second"]
-    frontier.record_service("begun.example", service, service)
+    frontier.record_service("begun.example", 0.1, 0.1)
     frontier.push("new.example", "new")
     for number in range(30):
         frontier.push(f"waiting{number}.example", number)
         frontier.wait(f"waiting{number}.example", 99.0)
-    assert drain(frontier) == order
+    assert drain(frontier) == ["begun", "new"], "a delay of 5 s could outlast what waits"
 
 
 def test_a_host_that_did_not_answer_goes_last():
@@ -418,7 +411,7 @@ def test_the_least_time_left_is_the_longest_chain_of_a_host():
     assert frontier.remaining(0.0) == 30.0, "robots.txt, then three targets"
     frontier.wait("b.example", 100.0)
     assert frontier.remaining(20.0) == 81.0
-    assert frontier.next_turn() == ("slow.example", 0.0, 10.0)
+    assert frontier.next_host() == ("slow.example", 0.0, 10.0)
 
 
 def test_the_least_time_left_is_the_work_of_the_crawl_if_that_is_longer():

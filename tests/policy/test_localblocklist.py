@@ -2,10 +2,10 @@
 
 import pytest
 
+from walsh_scrapy.crawl.blocklist import load_local_list
 from walsh_scrapy.options import BadSetting
 from walsh_scrapy.policy.blocklist import Blocklist, InvalidBlocklist
 from walsh_scrapy.policy.localblocklist import parse_local
-from walsh_scrapy.crawl.blocklist import load_local_list
 
 TEXT = b"""\xef\xbb\xbf# our own
 optedout.example

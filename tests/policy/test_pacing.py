@@ -207,16 +207,13 @@ def test_a_hold_knows_what_began_it(exchange, by, refused):
     assert (times.without_hold().hold_by, times.without_hold().refused) == ("", None)
 
 
-def test_a_silence_neither_shortens_a_hold_nor_holds_the_siblings_of_a_host():
+def test_a_silence_does_not_shorten_a_hold():
     held = HostTimes(silences=1).with_hold(900.0, 10 * DAY)
     now = held.hold_until + 10.0
     assert ended(held, now, unreachable=True).hold_until == now + 2 * DAY
     longer = held.with_hold(now, 30 * DAY)
     silent = after(longer, Release(Exchange(interval=1.0, unreachable=True), BACKOFF, ""), now)
     assert silent.hold_until == longer.hold_until
-    of_domain = Exchange(interval=1.0, unreachable=True).of_domain()
-    shared = after(HostTimes(ended=1.0), Release(of_domain, BACKOFF, ""), 1000.0)
-    assert (shared.silences, shared.hold_until) == (0, 0.0)
 
 
 def test_what_the_blocklists_own_host_asks_for_holds_the_list_for_a_day_at_most():
@@ -243,12 +240,11 @@ def test_a_request_that_was_never_sent_leaves_no_trace_but_for_the_lease_of_anot
     assert after(leased, GiveBack("us"), 101.0) == known
 
 
-def after_statuses(*statuses, interval=1.0, times=None, of_domain=False):
+def after_statuses(*statuses, interval=1.0, times=None):
     """The times after these answers, one a day; the cap is 300 s."""
     times = times or HostTimes()
     for number, status in enumerate(statuses):
         exchange = Exchange(interval=interval, latency=0.1, status=status)
-        exchange = exchange.of_domain() if of_domain else exchange
         now = (number + 1) * DAY
         leased = after(times, Lease(1.0, 60.0, "us"), now - 0.1)
         times = after(leased, Release(exchange, BACKOFF, "us"), now)
@@ -273,14 +269,13 @@ def after_statuses(*statuses, interval=1.0, times=None, of_domain=False):
         ((501, 505, 301, 0), 1.0, 1.0),
     ],
 )
-@pytest.mark.parametrize("of_domain", [False, True])
 def test_each_server_error_in_a_row_doubles_the_spacing_until_a_good_answer(
-    statuses, interval, wanted, of_domain
+    statuses, interval, wanted
 ):
-    times = after_statuses(*statuses, interval=interval, of_domain=of_domain)
+    times = after_statuses(*statuses, interval=interval)
     assert times.spacing_with() == wanted
     assert times.ready_at(1.0) >= times.ended + wanted
-    assert times.strikes == (0 if of_domain else statuses.count(429))
+    assert times.strikes == statuses.count(429)
     if not times.strikes:
         assert times.hold_until == 0.0, "nothing is put off for it"
 
@@ -288,7 +283,6 @@ def test_each_server_error_in_a_row_doubles_the_spacing_until_a_good_answer(
 def test_a_server_error_of_robots_txt_slows_its_host_too_and_a_lost_lease_changes_nothing():
     exchange = Exchange(interval=1.0, status=500, for_robots=True)
     assert after(HostTimes(), Release(exchange, BACKOFF, ""), DAY).spacing_with() == 2.0
-    assert exchange.of_domain().for_robots is False
     slow = after_statuses(500, 500)
     silent = Exchange(interval=1.0, status=0, unreachable=True)
     assert after(slow, Release(silent, BACKOFF, ""), 9 * DAY).spacing_with() == 4.0

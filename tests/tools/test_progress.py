@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from walsh_scrapy.policy.frontier import Turn
 from walsh_scrapy.crawl.putoff import Retries, Retry
+from walsh_scrapy.policy.frontier import NextHost
 from walsh_scrapy.tools.progress import (
     Display,
     ProgressSnapshot,
@@ -39,7 +39,7 @@ class Queue:
         self.is_restricted = is_restricted
         self._turn = turn
 
-    def next_turn(self):
+    def next_host(self):
         return self._turn
 
 
@@ -60,13 +60,13 @@ def test_the_outcomes_are_those_of_the_stats():
 
 def test_what_is_waited_for_is_named_with_the_reason_and_the_time():
     retries, now = Retries(), 1000.0
-    turn = Turn("slow.example", now + 12.0, 5.0)
+    turn = NextHost("slow.example", now + 12.0, 5.0)
 
     def told(queue):
         return awaited(queue, retries, now)
 
     assert told(Queue()) == ""
-    assert told(Queue(turn=Turn("a.example", now - 1.0, None))) == ""
+    assert told(Queue(turn=NextHost("a.example", now - 1.0, None))) == ""
     assert told(Queue(turn=turn)) == (
         "waiting for slow.example: next request in 12 s (its pause is 5 s)"
     )

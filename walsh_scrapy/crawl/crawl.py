@@ -17,6 +17,7 @@ from scrapy.utils.conf import closest_scrapy_cfg
 
 from walsh_scrapy.crawl.hosts import Hosts
 from walsh_scrapy.crawl.inflight import InFlight
+from walsh_scrapy.crawl.outcome import Troubles
 from walsh_scrapy.crawl.putoff import PutOffHosts, Retries
 from walsh_scrapy.crawl.queue import Queue
 from walsh_scrapy.exceptions import StateUnavailable, refuse_to_start
@@ -32,7 +33,6 @@ from walsh_scrapy.runtime.signing import read_signer
 from walsh_scrapy.runtime.startup import check_start
 from walsh_scrapy.sources import SourcesError, host_pauses
 from walsh_scrapy.state import State, StateError
-from walsh_scrapy.visits.outcome import Troubles
 
 if TYPE_CHECKING:
     from typing import Self

@@ -403,6 +403,7 @@ class Queue:
 
     def deferral(self, reason: str, seconds: float = 0.0) -> RequestDeferred:
         """Return the deferral of a request that could be sent after ``seconds``."""
+        self._stats.inc_value("walsh/pacing/deferred")
         return RequestDeferred(self._context.clock.now() + seconds, reason)
 
     def _push(self, turn: Turn, *, is_back: bool = False) -> None:
@@ -423,6 +424,7 @@ class Queue:
 
     def _grant(self, host: str, turn: Turn) -> None:
         """Give a coroutine its turn, unless it did not wait for it, or was cancelled."""
+        self._asking.discard(turn)
         if turn.granted is None or turn.granted.done():
             self._frontier.free(host)
         else:

@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from walsh_scrapy.crawl.crawl import Crawl
+from walsh_scrapy.crawl.targets import Targets
 from walsh_scrapy.exceptions import AlreadyRead, NotDue, NotModified
 from walsh_scrapy.policy.freshness import CLOCK_SKEW
 from walsh_scrapy.policy.frontier import Rank
@@ -14,7 +15,6 @@ from walsh_scrapy.runtime.messages import conditions_of
 from walsh_scrapy.runtime.requests import Validators, hops_of, mark, rank_of, visit_of
 from walsh_scrapy.runtime.startup import require_order
 from walsh_scrapy.spider import DeclaringSpider
-from walsh_scrapy.visits.targets import Targets
 
 if TYPE_CHECKING:
     from typing import Self

@@ -169,9 +169,11 @@ class PacingMiddleware:
 
         It did not come from our scheduler, or a middleware asks its host each time it comes.
         """
-        host = self._context.host(request.url)
+        host, was_closing = self._context.host(request.url), self._engine.is_closing
         async with self._locks.setdefault(host, asyncio.Lock()):
             while True:
+                if self._engine.is_closing and not was_closing:
+                    raise self._queue.deferral("the crawl ends")
                 await self._queue.take(host, request)
                 async with self._in_flight.quiet():
                     seconds = self._begin(request)
@@ -231,7 +233,9 @@ class PacingMiddleware:
             return
         host = self._context.host(request.url)
         exchange = exchange_of(request, response, latency, self._spacing(request, latency), error)
-        asked = exchange.retry_after
+        name, asked = host_of(request.url), exchange.retry_after
+        if name != host:  # one name of a domain that cannot be reached says nothing of the others
+            exchange = replace(exchange, unreachable=False)
         record = replace(
             self._record(request),
             sent_at=self._context.clock.now() - latency,
@@ -251,7 +255,6 @@ class PacingMiddleware:
         mark(request, hold=snapshot.hold, seconds=latency)
         wait, until = snapshot.wait, snapshot.now + snapshot.hold
         if isinstance(error, Unreachable):
-            name = host_of(request.url)
             self._put_off.add_unreachable(name, error, rank_of(request), until)
             wait = 0.0  # requests that are put off wait for nothing: they end when handed out
         self._queue.delay(host, wait, snapshot.times.interval, latency)

@@ -9,13 +9,13 @@ from scrapy.downloadermiddlewares.redirect import RedirectMiddleware as ScrapyRe
 from scrapy.exceptions import IgnoreRequest
 
 from walsh_scrapy.crawl.crawl import Crawl
+from walsh_scrapy.crawl.freshness import lifetime_of
 from walsh_scrapy.exceptions import BadAnswer
 from walsh_scrapy.options import BadSetting
 from walsh_scrapy.policy.redirects import resolve_reference
 from walsh_scrapy.runtime.gates import Gate
 from walsh_scrapy.runtime.requests import Hop, carry_facts, hops_of, mark, set_visit, visit_of
 from walsh_scrapy.runtime.startup import in_force
-from walsh_scrapy.visits.freshness import lifetime_of
 
 if TYPE_CHECKING:
     from typing import Self

@@ -12,7 +12,7 @@ from scrapy.exceptions import StopDownload
 
 from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.crawl.robots import Robots, is_robots
-from walsh_scrapy.exceptions import RequestDeferred
+from walsh_scrapy.exceptions import Denied, RequestDeferred
 from walsh_scrapy.options import bad_setting
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.robots.records import MAX_OCTETS
@@ -89,7 +89,10 @@ class RobotsMiddleware:
             # A known Crawl-delay counts for the request for robots.txt too.
             mark(request, robots_interval=self._robots.delay(origin))
             return None
-        file = await self._robots.file_for(request)
+        try:
+            file = await self._robots.file_for(request)
+        except Denied as error:
+            raise self._denials.deny(request, "robots", error.reason) from error
         self._keep_comments(origin, file)
         self._judge(request, origin, file)
         await self._until_open(request, file)

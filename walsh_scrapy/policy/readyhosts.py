@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: The spacing that a host may ask for in its robots.txt, until that was read.
-CAUTIOUS_INTERVAL = 5.0
 #: By what part of itself a crawl may get longer for hosts that were begun late.
 TOLERANCE = 0.04
 
@@ -215,9 +213,7 @@ class ReadyHosts:
     def _critical(self, tops: Mapping[Lane, _Entry], waiting: int) -> Lane | None:
         """Return the lane of the longest chain, if that is the chain of a critical host."""
         chains: dict[Lane, float] = {
-            lane: -top.chain * (CAUTIOUS_INTERVAL if lane is Lane.NEW else 1.0)
-            for lane, top in tops.items()
-            if lane is not Lane.LATE
+            lane: -top.chain for lane, top in tops.items() if lane is not Lane.LATE
         }
         longest = max(chains, key=chains.__getitem__, default=Lane.BEGUN)
         if longest is Lane.BEGUN or not self.slack.is_critical(chains[longest], waiting):

@@ -15,6 +15,9 @@ from scrapy.utils.spider import iterate_spider_output
 from twisted.python.failure import Failure
 
 from walsh_scrapy.crawl.crawl import Crawl
+from walsh_scrapy.crawl.documentitems import DocumentItems
+from walsh_scrapy.crawl.outcome import VisitOutcome
+from walsh_scrapy.crawl.record import VisitRecorder
 from walsh_scrapy.exceptions import Denied, RequestDeferred
 from walsh_scrapy.items import EntryItem
 from walsh_scrapy.metadata.entries import Feed, NotAFeed
@@ -30,9 +33,6 @@ from walsh_scrapy.runtime.requests import (
     visit_of,
 )
 from walsh_scrapy.spider import DeclaringSpider, SourcesSpider
-from walsh_scrapy.visits.documentitems import DocumentItems
-from walsh_scrapy.visits.outcome import VisitOutcome
-from walsh_scrapy.visits.record import VisitRecorder
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

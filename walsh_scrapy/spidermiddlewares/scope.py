@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from scrapy import Request
 
 from walsh_scrapy.crawl.crawl import Crawl
+from walsh_scrapy.crawl.targets import Targets
 from walsh_scrapy.exceptions import Denied, StateUnavailable
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.runtime.negotiation import announced_by, is_dump
@@ -25,7 +26,6 @@ from walsh_scrapy.runtime.requests import (
 )
 from walsh_scrapy.sources import declared_urls
 from walsh_scrapy.spider import DeclaringSpider
-from walsh_scrapy.visits.targets import Targets
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

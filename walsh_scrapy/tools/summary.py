@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from walsh_scrapy.crawl.crawl import Crawl
-    from walsh_scrapy.visits.outcome import Troubles
+    from walsh_scrapy.crawl.outcome import Troubles
 
 _DENIED: Final = "walsh/sources/denied/"
 _STAT: Final = re.compile(r"walsh/(?!sources/)(\w+)/denied")

@@ -6,10 +6,10 @@ import logging
 import pytest
 from scrapy.utils.asyncgen import as_async_generator
 
+from walsh_scrapy.crawl import documentitems
+from walsh_scrapy.crawl.documentitems import DocumentItems
 from walsh_scrapy.items import EntryItem
 from walsh_scrapy.spidermiddlewares.firstseen import _in_turns
-from walsh_scrapy.visits import documentitems
-from walsh_scrapy.visits.documentitems import DocumentItems
 
 URL = "https://blog.example/feed"
 SEEN = "2026-05-23T00:00:00Z"

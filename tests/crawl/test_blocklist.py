@@ -11,8 +11,8 @@ from scrapy.http import Response
 from scrapy.settings import Settings
 
 from tests.helpers.sites import BLOCKLIST
-from walsh_scrapy.options import Options
 from walsh_scrapy.crawl.blocklist import BlocklistCache
+from walsh_scrapy.options import Options
 from walsh_scrapy.runtime.context import Context
 from walsh_scrapy.state import State
 from walsh_scrapy.state.copies import BlocklistCopy
@@ -34,16 +34,13 @@ def test_a_crawl_knows_its_own_copy_and_takes_that_of_another_one(crawls):
     ours, theirs = crawls
     ours.keep_unchanged(Response(URL, status=304, request=Request(URL)))
     assert not ours.is_due
-    assert not ours.came_meanwhile()
     assert theirs.is_due
-    assert theirs.came_meanwhile()
     assert theirs.has_come()
     assert not theirs.is_due
-    assert not theirs.came_meanwhile()
 
 
 def test_a_fetch_that_failed_is_no_copy_of_another_crawl(crawls):
     ours, _ = crawls
     ours.keep_last("it answered 500")
     assert not ours.is_due
-    assert not ours.came_meanwhile()
+    assert ours.has_come(), "it is tried again later"

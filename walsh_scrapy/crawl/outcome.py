@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from scrapy.spidermiddlewares.httperror import HttpError
 
+from walsh_scrapy.crawl.freshness import lifetime_of
 from walsh_scrapy.exceptions import (
     AlreadyRead,
     BadAnswer,
@@ -22,7 +23,6 @@ from walsh_scrapy.policy.reasons import ReasonGroups
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.runtime.failures import reason_of
 from walsh_scrapy.runtime.requests import set_visit, source_of, visit_of
-from walsh_scrapy.visits.freshness import lifetime_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from scrapy.http import Response
     from scrapy.statscollectors import StatsCollector
 
+    from walsh_scrapy.crawl.record import VisitRecorder
     from walsh_scrapy.runtime.context import Context
-    from walsh_scrapy.visits.record import VisitRecorder
 
 logger = logging.getLogger(__name__)
 
@@ -61,6 +61,9 @@ class VisitOutcome:
                     self.recorder.denied(request, error)
                 case NotDue():
                     self._left(request)
+                    self._stats.inc_value("walsh/sources/not_due")
+                    self._stats.inc_value("walsh/sources/due", -1)
+                    self._stats.min_value("walsh/sources/next_due", error.due_at)
                 case RequestDeferred():
                     raise error
                 case _:

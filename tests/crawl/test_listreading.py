@@ -11,9 +11,9 @@ import subprocess
 import pytest
 
 from tests.helpers.sites import BLOCKLIST
-from walsh_scrapy.policy.blocklist import Blocklist, InvalidBlocklist
-from walsh_scrapy.politeness import listreading
+from walsh_scrapy.crawl import listreading
 from walsh_scrapy.crawl.listreading import SHORT, SchemaNotUsed, published_error, read_list
+from walsh_scrapy.policy.blocklist import Blocklist, InvalidBlocklist
 from walsh_scrapy.runtime import isolated
 from walsh_scrapy.runtime.isolated import CostLimits
 

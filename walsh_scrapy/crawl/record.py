@@ -7,6 +7,15 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
+from walsh_scrapy.crawl import moves
+from walsh_scrapy.crawl.freshness import (
+    fresh_until,
+    freshness_of,
+    lifetime_of,
+    llmstxt_after,
+    with_renewed,
+    with_validators,
+)
 from walsh_scrapy.policy.backoff import RETRIED_STATUSES
 from walsh_scrapy.policy.freshness import NEVER, UpdateHints
 from walsh_scrapy.policy.timestamps import format_moment
@@ -23,15 +32,6 @@ from walsh_scrapy.runtime.requests import (
     visit_of,
 )
 from walsh_scrapy.state.sourcerecord import MOST_RESENT, SourceRecord
-from walsh_scrapy.visits import moves
-from walsh_scrapy.visits.freshness import (
-    fresh_until,
-    freshness_of,
-    lifetime_of,
-    llmstxt_after,
-    with_renewed,
-    with_validators,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from scrapy.statscollectors import StatsCollector
 
     from walsh_scrapy.crawl.hosts import Hosts
+    from walsh_scrapy.crawl.outcome import Troubles
     from walsh_scrapy.exceptions import AlreadyRead, Denied
     from walsh_scrapy.metadata.entries import Feed
     from walsh_scrapy.runtime.context import Context
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
     from walsh_scrapy.state.entries import EntryRecord
     from walsh_scrapy.state.llmstxt import LlmsTxtRecord
     from walsh_scrapy.state.sources import Committed
-    from walsh_scrapy.visits.outcome import Troubles
 
 logger = logging.getLogger(__name__)
 
