@@ -12,7 +12,7 @@ _RECORDS: Final = "walsh_scrapy/policy/robots/records.py"
 _MATCHING: Final = "walsh_scrapy/policy/robots/matching.py"
 _ROBOTSTXT: Final = "walsh_scrapy/policy/robots/robotstxt.py"
 _ACCESS: Final = "walsh_scrapy/policy/robots/access.py"
-_LIST: Final = "walsh_scrapy/politeness/blocklist.py"
+_LIST: Final = "walsh_scrapy/crawl/blocklist.py"
 _LIST_GATE: Final = "walsh_scrapy/downloadermiddlewares/blocklist.py"
 _GATES: Final = "walsh_scrapy/runtime/gates.py"
 _LIST_ORDER: Final = '    BLOCKLIST = {}, "blocklist.BlocklistMiddleware", _LIST_ADVICE\n'
@@ -21,10 +21,10 @@ _LIST_ORDER: Final = '    BLOCKLIST = {}, "blocklist.BlocklistMiddleware", _LIST
 def _of_key(name: str, what: str, key: str) -> Mutant:
     """Return a mutant that keeps robots.txt under this key: one file for several origins."""
     patch = Patch(
-        _GATE,
-        "RobotsMiddleware.process_request",
-        "origin = origin_of(request.url)",
-        f'origin = f"{key}://{{host_of(request.url)}}"',
+        "walsh_scrapy/crawl/robots.py",
+        "origin_for",
+        "return origin_of(request.url)",
+        f'return f"{key}://{{host_of(request.url)}}"',
     )
     return Mutant(name, "R2", what, (patch,))
 
@@ -110,10 +110,11 @@ ranks = [
         Patch(_ACCESS, "RobotsCopy.is_usable", "< lifetime", "< lifetime + 2 * 86_400.0"),
     )),
     Mutant("hops-unjudged", "R2", "follows redirects whatever robots.txt says", (
-        Patch(_GATE, "RobotsMiddleware.process_request", "host = host_of(request.url)", """\
-if marks_of(request).hops:
+        Patch(_GATE, "RobotsMiddleware.process_request", "origin = origin_for(request)", """\
+from walsh_scrapy.runtime.requests import marks_of
+        if marks_of(request).hops:
             return None
-        host = host_of(request.url)"""),
+        origin = origin_for(request)"""),
     )),
     Mutant("failure-allows", "R2", "a robots.txt that fails later allows everything", (
         Patch(_ACCESS, "access_result", " or status >= 500:", ":"),
@@ -136,15 +137,17 @@ if marks_of(request).hops:
         Patch(_GATES, "Gate", "    BACKOFF = 549,", f"{_LIST_ORDER.format(110)}    BACKOFF = 549,"),
         Patch(_LIST_GATE, "BlocklistMiddleware.problems", "(Gate.ROBOTS, Gate.PACING)",
               "(Gate.PACING,)"),
-        Patch(_LIST_GATE, "BlocklistMiddleware.process_request", "rank = rank_of(request)", """\
-rank = rank_of(request)
-        if rank is Rank.ROBOTS:
-            return None"""),
+        Patch(_LIST_GATE, "BlocklistMiddleware.process_request",
+              "if not self._list.is_ready(request):", """\
+if rank_of(request) is Rank.ROBOTS:
+            return
+        if not self._list.is_ready(request):"""),
+        Patch("walsh_scrapy/crawl/queue.py", "Queue._prepare", "for place in _PLACES:",
+              "for place in (*_PLACES[1:], _PLACES[0]):"),
     )),
     Mutant("list-not-for-hops", "R3", "follows redirects to listed domains", (
-        Patch(_LIST_GATE, "BlocklistMiddleware.process_request", "rank = rank_of(request)", """\
-rank = rank_of(request)
-        if hops_of(request):
-            return None"""),
+        Patch(_LIST_GATE, "BlocklistMiddleware.process_request",
+              "if self._list.has_list and not _is_the_list(request):",
+              "if self._list.has_list and not hops_of(request):"),
     )),
 )  # fmt: skip

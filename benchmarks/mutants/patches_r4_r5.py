@@ -44,12 +44,14 @@ OF_R4_AND_R5: Final = (
         Patch(_PACING, "spacing", "robots_interval or 0.0, latency)", "robots_interval or 0.0)"),
     )),
     Mutant("first-held-back", "R4", "holds back first requests for 3 s", (
-        Patch(_GATE, "PacingMiddleware._lease", "timeout = self._in_flight.timeout(request)", """\
-now = self._context.clock.monotonic()
-        begun = request.meta.setdefault("held_back", now)
-        if ledger.find(host).times.ended is None and now < begun + 3.0:
+        Patch(_GATE, "PacingMiddleware._begin",
+              "marks, name = marks_of(request), host_of(request.url)", """\
+now, known = self._context.clock.monotonic(), self._context.state.ledger
+        begun = self.__dict__.setdefault("held_back", {}).setdefault(request.url, now)
+        first = known.find(self._context.host(request.url)).times.ended is None
+        if first and now < begun + 3.0:
             return begun + 3.0 - now
-        timeout = self._in_flight.timeout(request)"""),
+        marks, name = marks_of(request), host_of(request.url)"""),
     )),
     Mutant("port-is-a-host", "R4", "another port of a host has pauses of its own", (
         Patch(_TIMES, "PaceBy.unit", "return self.unit_of(host_of(url))",
@@ -58,7 +60,7 @@ now = self._context.clock.monotonic()
     Mutant("hosts-at-once", "R4", "asks several hosts at once", (
         Patch("walsh_scrapy/addon.py", "Addon._musts", "serial = SERIAL if options.serial else {}",
               'serial = {"CONCURRENT_REQUESTS": 4}'),
-        Patch("walsh_scrapy/politeness/inflight.py", "InFlight.quiet",
+        Patch("walsh_scrapy/crawl/inflight.py", "InFlight.quiet",
               "self.quiet_process() if self._is_serial else nullcontext()", "nullcontext()"),
         Patch(_IDLE, "IdleConnections.turn", "self._lock or nullcontext()", "nullcontext()"),
     )),
@@ -108,9 +110,21 @@ now = self._context.clock.monotonic()
               "status)", "return times"),
     )),
     Mutant("hold-of-a-url", "R5", "a hold keeps back one URL, not its host", (
-        Patch(_TIMES, "PaceBy.hold",
-              'return f"{host}{_HELD}" if self is PaceBy.DOMAIN else host',
-              'return f"{url}{_HELD}"'),
+        Patch(_GATE, "PacingMiddleware._begin",
+              "marks, name = marks_of(request), host_of(request.url)", """\
+marks, name = marks_of(request), host_of(request.url)
+        held = self.__dict__.setdefault("held", {}).get(request.url, 0.0)
+        if held > self._context.clock.now():
+            return held - self._context.clock.now()"""),
+        Patch(_GATE, "PacingMiddleware._release", "asked = exchange.retry_after", """\
+asked = exchange.retry_after
+        if exchange.status in (429, 503):
+            from datetime import UTC, datetime
+            now = self._context.clock.now()
+            at, tries = datetime.fromtimestamp(now, UTC), marks_of(request).attempt
+            seconds = self._context.backoff.hold(exchange.status, asked, at, tries)
+            self.__dict__.setdefault("held", {})[request.url] = now + seconds
+            exchange = replace(exchange, status=404, retry_after=None)"""),
     )),
     Mutant("hold-forgotten", "R5", "a hold is not kept over runs", (
         Patch("walsh_scrapy/state/hostrows.py", "HostRows.pace_by",

@@ -43,12 +43,12 @@ OF_R6_TO_R9: Final = (
                "[entry.url for entry in feed.entries if entry.url]"),
     _following("images", "asks for images", '[f"/{number}.png" for number in range(3)]'),
     Mutant("content", "R6", "items have content", (
-        Patch("walsh_scrapy/visits/documentitems.py", "_record", "item.to_dict()",
+        Patch("walsh_scrapy/crawl/documentitems.py", "_record", "item.to_dict()",
               'item.to_dict() | {"content": "All of it."}'),
     )),
     Mutant("private-hop", "R6", "a public host may redirect to a private address", (
         Patch("walsh_scrapy/downloadermiddlewares/publicweb.py",
-              "PublicWebMiddleware.process_request", "if not hops:", "if True:"),
+              "PublicWebMiddleware._judge", "if not hops:", "if True:"),
     )),
     Mutant("unconditional", "R7", "sends no validators", (
         Patch(_MESSAGES, "conditions_of", _OF_URL, "is_of_url = False"),
@@ -83,8 +83,7 @@ from dataclasses import replace
     )),
     Mutant("dump", "R9", "asks for llms-full.txt", (
         _UNSCOPED,
-        Patch(_SCOPE, "ScopeMiddleware.process_request",
-              "if self._declared_only and is_dump(request.url):", "if False:"),
+        Patch(_SCOPE, "ScopeMiddleware._reason_against", "if is_dump(request.url):", "if False:"),
         Patch(_SPIDERS, "LlmsSpider.first_request", "LLMSTXT_PATH", '"/llms-full.txt"'),
     )),
     Mutant("html-only", "R9", "asks for no structured form of a page", (

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.helpers.records import BACKOFF, RECORD
-from walsh_scrapy.policy.claims import CLAIM_SECONDS, LIST_SECONDS
+from walsh_scrapy.policy.claims import CLAIM_SECONDS
 from walsh_scrapy.policy.hosttimes import LEASE_MARGIN
 from walsh_scrapy.policy.pacing import Exchange
 
@@ -81,40 +81,6 @@ def test_a_host_is_given_up_when_the_request_that_is_out_has_ended(opened, clock
     us.ledger.take(NAMES[0], 1.0, 30.0)
     us.ledger.release(NAMES[0], Exchange(interval=1.0), BACKOFF, RECORD)
     assert them.ledger.claim(NAMES[:1], clock.at + 1.0).busy == NAMES[:1], "a new claim goes on"
-
-
-def test_a_host_may_be_claimed_with_its_lease_by_who_is_no_worker(opened, clock):
-    us, them = opened(), opened()
-
-    def exchange(ledger):
-        assert ledger.take(NAMES[0], 1.0, 30.0, claims=LIST_SECONDS).wait == 0.0
-        ledger.release(NAMES[0], Exchange(interval=1.0), BACKOFF, RECORD)
-        clock.at += 2.0
-        return ledger
-
-    assert exchange(exchange(us.ledger)) is us.ledger
-    assert them.ledger.take(NAMES[0], 1.0, 30.0, claims=LIST_SECONDS).wait > 0.0
-    us.ledger.unclaim(NAMES[:1])
-    assert exchange(them.ledger) is them.ledger
-    assert us.ledger.take(NAMES[0], 1.0, 30.0, claims=LIST_SECONDS).wait > 0.0
-    clock.at += LIST_SECONDS + LEASE_MARGIN
-    assert us.ledger.take(NAMES[0], 1.0, 30.0, claims=LIST_SECONDS).wait == 0.0
-    assert us.ledger.workers() == []
-
-
-def test_a_claim_for_a_list_ends_though_its_holder_lives(opened, clock):
-    """Its holder may wait for a host of a worker that waits for the list."""
-    us, them = opened(), opened()
-    assert us.ledger.claim(NAMES[:2], clock.at).ours == NAMES[:2]
-    assert us.ledger.take(NAMES[0], 1.0, 30.0, claims=LIST_SECONDS).wait == 0.0
-    us.ledger.release(NAMES[0], Exchange(interval=1.0), BACKOFF, RECORD)
-    until = clock.at + LIST_SECONDS + LEASE_MARGIN
-    while clock.at < until:
-        assert them.ledger.take(NAMES[0], 1.0, 30.0).wait > 0.0
-        clock.at += 5.0
-        us.ledger.renew(None, clock.at)
-    assert them.ledger.take(NAMES[0], 1.0, 30.0).wait == 0.0
-    assert them.ledger.take(NAMES[1], 1.0, 30.0).wait > 0.0
 
 
 def test_workers_are_those_that_said_lately_that_they_live(opened, clock):

@@ -194,26 +194,6 @@ def test_a_full_disk_is_a_state_error_that_says_so(tmp_path):
             hold_many(state.ledger)
 
 
-def test_every_process_sees_a_hold_which_outlasts_a_lease(ours, theirs, clock):
-    ours.take("a.example", 1.0, 60.0)
-    clock.at = 101.0
-    release(ours, 1.0)
-    refused = Exchange(interval=1.0, latency=1.0, status=429, retry_after="30")
-    ours.answered("a.example", refused, BACKOFF)
-    clock.at = 121.0
-    times = theirs.find("a.example").times
-    assert (times.strikes, times.hold_until) == (1, 131.0)
-    assert theirs.take("a.example", 1.0, 60.0).wait == 10.0
-
-
-def test_a_change_that_lost_the_race_is_decided_anew(ours, theirs, clock):
-    refused = Exchange(interval=1.0, latency=1.0, status=429, retry_after="10")
-    assert theirs.find("a.example").times.strikes == 0, "theirs remembers that"
-    assert ours.answered("a.example", refused, BACKOFF).times.strikes == 1
-    clock.at = 200.0
-    assert theirs.answered("a.example", refused, BACKOFF).times.strikes == 2
-
-
 def test_an_end_is_written_with_what_came_of_it_or_not_at_all(ours, theirs, clock, rows):
     """The lease protects the host until then, and spacing counts from the end itself."""
 
@@ -272,11 +252,6 @@ def test_a_request_is_logged_with_its_lease_and_has_no_end_before_its_release(
     assert rows(log) == [whole, (200.0, 0.0, None, None, 5.0, 0.0)]
     theirs.give_back("a.example")
     assert rows(log) == [whole], "it was never sent"
-    asked = []
-    turn = take(ours, came_meanwhile=lambda _connection, ended: asked.append(ended) or True)
-    assert (turn.wait, turn.came_meanwhile, asked) == (0.0, True, [104.0])
-    assert rows(log) == [whole]
-    assert take(theirs).wait == 0.0, "nobody has leased it"
 
 
 def test_an_end_that_is_written_too_late_takes_nothing_from_others(ours, theirs, clock, rows):

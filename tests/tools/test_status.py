@@ -9,7 +9,7 @@ from scrapy.settings import Settings
 
 from tests.helpers.records import BACKOFF, RECORD, commit
 from walsh_scrapy.options import Options
-from walsh_scrapy.policy.pacing import Exchange
+from walsh_scrapy.policy.pacing import Exchange, Release
 from walsh_scrapy.state import State
 from walsh_scrapy.state.claims import WorkerRow
 from walsh_scrapy.state.runs import RunRecord
@@ -248,7 +248,8 @@ def test_the_facts_of_a_state(url, tmp_path):
         state.ledger.release("a.example", Exchange(interval=1.0), BACKOFF, later)
         for host in ("silent.example", "busy.example"):
             for _ in range(3):
-                state.ledger.answered(host, Exchange(interval=1.0, unreachable=True), None)
+                ended = Release(Exchange(interval=1.0, unreachable=True), BACKOFF, "")
+                state.ledger._change(host, ended)
         state.ledger.hold("busy.example", 20 * DAY)
         with contextlib.closing(State(url, lambda: now + 300 * DAY)) as ahead:
             ahead.ledger.hold("ahead.example", 60.0, "visit-time")

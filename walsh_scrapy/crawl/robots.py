@@ -231,7 +231,7 @@ class Robots(RobotsCache):
 
     def is_ready(self, request: Request) -> bool:
         """Return True if the file of a request is known, or will not be."""
-        origin = origin_of(request.url)
+        origin = origin_for(request)
         return (
             is_robots(request)
             or self._put_off.has(host_of(request.url))
@@ -242,7 +242,7 @@ class Robots(RobotsCache):
 
     async def prepare(self, request: Request) -> None:
         """Fetch the file of a request, unless it is known or will not be."""
-        origin = origin_of(request.url)
+        origin = origin_for(request)
         if not self.is_ready(request):
             await self._queue.once(origin, lambda: self._fetch(origin, request))
 
@@ -251,7 +251,7 @@ class Robots(RobotsCache):
 
         Raises RequestDeferred or Denied for a file that cannot be asked for.
         """
-        origin, host = origin_of(request.url), host_of(request.url)
+        origin, host = origin_for(request), host_of(request.url)
         self._put_off.check(host)
         while (file := self.find(origin, request.url)) is None:
             if origin in self._failed:
@@ -354,6 +354,11 @@ class _TooSlow(IgnoreRequest):
 def is_robots(request: Request) -> bool:
     """Return True for a request for a robots.txt, which needs none (RFC 9309 2.2.2)."""
     return rank_of(request) is Rank.ROBOTS or request.url == robots_url(request.url)
+
+
+def origin_for(request: Request) -> str:
+    """Return the origin whose robots.txt decides about a request: scheme, host and port."""
+    return origin_of(request.url)
 
 
 def _target_of(answer: Response, hops: int) -> str | None:

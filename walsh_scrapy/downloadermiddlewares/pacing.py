@@ -233,7 +233,8 @@ class PacingMiddleware:
             return
         host = self._context.host(request.url)
         exchange = exchange_of(request, response, latency, self._spacing(request, latency), error)
-        name, asked = host_of(request.url), exchange.retry_after
+        name = host_of(request.url)
+        asked = exchange.retry_after
         if name != host:  # one name of a domain that cannot be reached says nothing of the others
             exchange = replace(exchange, unreachable=False)
         record = replace(

@@ -11,12 +11,11 @@ from scrapy.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
 from scrapy.exceptions import StopDownload
 
 from walsh_scrapy.crawl.crawl import Crawl
-from walsh_scrapy.crawl.robots import Robots, is_robots
+from walsh_scrapy.crawl.robots import Robots, is_robots, origin_for
 from walsh_scrapy.exceptions import Denied, RequestDeferred
 from walsh_scrapy.options import bad_setting
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.robots.records import MAX_OCTETS
-from walsh_scrapy.policy.urls import origin_of
 from walsh_scrapy.policy.wording import format_seconds
 from walsh_scrapy.runtime.components import compression_problems
 from walsh_scrapy.runtime.gates import Gate
@@ -84,7 +83,7 @@ class RobotsMiddleware:
         """Decide by the robots.txt of the request's origin, which is fetched if nobody has."""
         if instead := resolved(request):
             return instead
-        origin = origin_of(request.url)
+        origin = origin_for(request)
         if is_robots(request):
             # A known Crawl-delay counts for the request for robots.txt too.
             mark(request, robots_interval=self._robots.delay(origin))
@@ -103,12 +102,12 @@ class RobotsMiddleware:
         if rank_of(request) is Rank.ROBOTS or not isinstance(exception, RequestDeferred):
             return
         if exception.by_robots:
-            self._robots.keep_for_later(origin_of(request.url), request.url)
+            self._robots.keep_for_later(origin_for(request), request.url)
 
     def request_reached_downloader(self, request: Request) -> None:
         """Record that a target is sent, so its robots.txt was used."""
         if rank_of(request) is not Rank.ROBOTS:
-            self._robots.mark_used(origin_of(request.url), request.url)
+            self._robots.mark_used(origin_for(request), request.url)
 
     def bytes_received(self, data: bytes, request: Request) -> None:
         """Stop the download of a robots.txt after 500 KiB (decision 11)."""
