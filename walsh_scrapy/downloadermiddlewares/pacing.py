@@ -48,9 +48,9 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
     from scrapy.settings import BaseSettings
+    from sqlalchemy import Connection
 
     from walsh_scrapy.runtime.startup import Problems
-    from walsh_scrapy.state.connection import Connection
 
 #: Characters of a Retry-After that are recorded; its longest form has 33.
 _LONGEST_HEADER: Final = 200
