@@ -111,14 +111,17 @@ def test_all_commands_find_the_same(tmp_path, rows, done, found):
     with closing(State(f"sqlite:///{tmp_path / 'state.sqlite3'}")) as state:
         run = RunRecord(spider="feeds", begun=LATE, settings=asdict(options))
         state.runs.end(state.runs.begin(run), now, "finished", {})
-        with state._database.write() as connection:
+
+        def write(connection):
             for body in (SLOW, LOST):
                 keep_copy(connection, "robots", body, now=0.0, last=None)
             if done:
-                connection.run_each(insert(acts), done)
+                connection.execute(insert(acts), done)
+
+        state._database.write(write)
         log_requests(state, *rows)
-        with state._database.write() as connection:
-            connection.run(delete(copies).where(copies.c.hash == hash_of(LOST)))
+        lost = delete(copies).where(copies.c.hash == hash_of(LOST))
+        state._database.write(lambda connection: connection.execute(lost))
         with state.log() as log:
             attestation = attest(log, audit(log, now))
             asked = {(host_of(row.url), int(row.sent_at // DAY)) for row in rows}

@@ -33,15 +33,19 @@ def commit(state, record, found=(), llmstxt=None):
 
 def keep_robots(state, origin, copy, host=None, run=None):
     """Keep the copy of a robots.txt, as a run does that asked for it."""
-    with state._database.write() as connection:
-        state.robots.write(connection, origin, copy, host, run)
+    state._database.write(
+        lambda connection: state.robots.write(connection, origin, copy, host, run)
+    )
 
 
 def log_requests(state, *records):
     """Write requests that have ended to the log of a state."""
-    with state._database.write() as connection:
+
+    def write(connection):
         for record in records:
             log_end(connection, record)
+
+    state._database.write(write)
 
 
 def sent(at, url="http://a.example/feed", host="a.example", **columns):

@@ -122,8 +122,7 @@ def write_state(url, count, hosts=1, *, over=True):
             for number in range(count // 10)
         ]
         if found:
-            with state._database.write() as connection:
-                connection.run_each(insert(entries), found)
+            state._database.write(lambda connection: connection.execute(insert(entries), found))
         if over:
             state.runs.end(run, NOW, "finished", {})
     return urls

@@ -20,10 +20,9 @@ from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.downloadermiddlewares import pacing
 from walsh_scrapy.runtime import isolated, network
 from walsh_scrapy.runtime.isolated import IsolatedProcess
-from walsh_scrapy.state import claims, waiting
+from walsh_scrapy.state import claims, database
 from walsh_scrapy.state.claims import Claims
-from walsh_scrapy.state.database import Database
-from walsh_scrapy.state.waiting import Waiting
+from walsh_scrapy.state.database import Database, Waiting
 from walsh_scrapy.testing.clock import EPOCH, SimulatedTime
 
 SMALL = 200_000  #: bytes
@@ -65,7 +64,7 @@ class CountedTransactions(Extension):
     """
 
     def spider_opened(self):
-        checked, renew = Database._checked, Claims.renew
+        once, renew = Database._once, Claims.renew
         pacing.LONGEST_UNWRITTEN = 60.0
 
         def uncounted(*arguments):
@@ -74,11 +73,11 @@ class CountedTransactions(Extension):
 
         Claims.renew = uncounted
 
-        def counted(database, *arguments):
+        def counted(state, *arguments):
             self.crawler.stats.inc_value("transactions")
-            return checked(database, *arguments)
+            return once(state, *arguments)
 
-        Database._checked = counted
+        Database._once = counted
 
 
 class ClockIsSet(Extension):
@@ -109,13 +108,17 @@ class ImpatientConnections(Extension):
         network.CONNECT_SECONDS = 1.0
 
 
+def fill(connection, left=2):
+    """Let a connection to SQLite write so many new pages, and no more."""
+    pages = connection.scalar(text("PRAGMA page_count"))
+    connection.execute(text(f"PRAGMA max_page_count = {pages + left}"))
+
+
 class FullState(Extension):
     """The state may hardly grow, once the spider is open: SQLite then says that it is full."""
 
     def spider_opened(self):
-        writer = Crawl.of(self.crawler).context.state._database._writer
-        pages = writer.scalar(text("PRAGMA page_count"))
-        writer.run_sql(f"PRAGMA max_page_count = {pages + 2}")
+        Crawl.of(self.crawler).context.state._database.read(fill)
 
 
 class StateDeletedAtTheEnd(Extension):
@@ -135,17 +138,17 @@ class SmallFiles(Extension):
 class ShortWaits(Extension):
     """A lock, or a server that is silent, is waited for no longer than when a run is to end."""
 
-    seconds = waiting.ENDING_SECONDS
+    seconds = database.ENDING_SECONDS
 
     def __init__(self, _crawler):
-        waiting.LOCKED_SECONDS = self.seconds
+        database.LOCKED_SECONDS = self.seconds
         Waiting.for_answer = Waiting.for_lock
 
 
 class LongWaits(ShortWaits):
-    """Both are waited for without an end, unless the run is to end."""
+    """Both are waited for longer than any test lasts, unless the run is to end."""
 
-    seconds = math.inf
+    seconds = 3600.0
 
 
 class ShortClaims(Extension):

@@ -3,9 +3,9 @@
 import contextlib
 
 import pytest
+from sqlalchemy import Engine, event
 
 from walsh_scrapy.state import State
-from walsh_scrapy.state.connection import Connection
 from walsh_scrapy.state.database import Database
 from walsh_scrapy.testing.clock import FakeClock
 
@@ -43,27 +43,28 @@ def rows(database):
     """Return the rows that a statement gives."""
 
     def read(statement):
-        with database.read() as connection:
-            return connection.all(statement)
+        return database.read(lambda connection: connection.execute(statement).all())
 
     return read
 
 
 @pytest.fixture
-def plans(monkeypatch):
+def plans():
     """Return a list of the plan of each statement from now on, if an index can be used."""
     found = []
-    run = Connection._run
 
-    def explain(self, compiled, row, take):
-        cursor, how = self.driver.cursor(), "EXPLAIN QUERY PLAN "
-        if not self.is_sqlite:  # a small table is read as a whole, if that is not forbidden
+    def explain(connection, _cursor, statement, parameters, context, is_many):
+        if is_many or context.compiled is None or "clock_timestamp" in statement:
+            return
+        cursor, how = connection.connection.cursor(), "EXPLAIN QUERY PLAN "
+        if connection.dialect.name != "sqlite":  # else a small table would be read as a whole
             how = "EXPLAIN "
             for node in ("seqscan", "bitmapscan", "sort"):
                 cursor.execute(f"SET enable_{node} = off")
-        cursor.execute(how + compiled.sql, compiled.parameters(row))
+        cursor.execute(how + statement, parameters)
         found.append("\n".join(str(plan[-1]) for plan in cursor.fetchall()))
-        return run(self, compiled, row, take)
+        cursor.close()
 
-    monkeypatch.setattr(Connection, "_run", explain)
-    return found
+    event.listen(Engine, "before_cursor_execute", explain)
+    yield found
+    event.remove(Engine, "before_cursor_execute", explain)

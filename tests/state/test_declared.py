@@ -18,7 +18,7 @@ from walsh_scrapy.state import declaration, sync
 from walsh_scrapy.state.agenda import FIRST, Rule, Terms
 from walsh_scrapy.state.declared import DeclaredSources, Selection, facts_of, row_of_source
 from walsh_scrapy.state.declaredfile import DeclaredFile
-from walsh_scrapy.state.rows import upsert_each
+from walsh_scrapy.state.rows import upsert
 from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.state.tables import copies, declared, sources
 
@@ -190,13 +190,11 @@ def test_the_rule_in_sql_is_that_of_a_record_and_never_later(state, database):
         row = row_of_source(url_key(record.url), Source(record.url)) | {"every": every}
         place = {"file": 1, "position": float(number)}
         rows.append(row | facts_of(record, record.url, host_of) | place)
-    with database.write() as connection:
-        upsert_each(connection, declared, rows)
+    database.write(lambda connection: upsert(connection, declared, rows))
     for revisit, force in itertools.product([0.0, DAY, 33 * DAY], [False, True]):
         rule = Rule(Terms(began=NOW, min_revisit=revisit, force=force), NOW)
-        with database.read() as connection:
-            read = select(rule.is_wanted, rule.since).order_by(declared.c.position)
-            found = connection.all(read)
+        read = select(rule.is_wanted, rule.since).order_by(declared.c.position)
+        found = database.read(lambda connection, read=read: connection.execute(read).all())
         for (is_wanted, since), (record, every) in zip(found, records, strict=True):
             due = record.due(max(revisit, every), NOW).at
             is_due = due < NEVER if force else due <= NOW

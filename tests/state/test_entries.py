@@ -17,8 +17,7 @@ from walsh_scrapy.options import Options
 from walsh_scrapy.policy.pacing import Exchange
 from walsh_scrapy.state import State, StateError
 from walsh_scrapy.state import entries as state_entries
-from walsh_scrapy.state.connection import ROWS_AT_ONCE
-from walsh_scrapy.state.database import Database, exists
+from walsh_scrapy.state.database import ROWS_AT_ONCE, Database, exists
 from walsh_scrapy.state.entries import EntryFilter, insert_unseen
 from walsh_scrapy.state.llmstxt import LlmsTxtRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
@@ -95,23 +94,26 @@ def test_an_entry_that_another_crawl_inserts_at_this_moment_is_judged_again(
     postgresql_url, known, monkeypatch
 ):
     ours, theirs = of_page("2", "Post"), of_page("1", "Post")
-    looked, insert_new = Event(), state_entries.insert_new
+    looked, insert = Event(), state_entries._insert
     with contextlib.closing(State(postgresql_url)) as state:
         commit(state, source(), known)
         commit(state, source(OTHER))
         with contextlib.closing(Database(postgresql_url)) as other, ThreadPoolExecutor(1) as crawl:
-            with other.write() as connection:
+
+            def write(connection):
                 assert insert_unseen(connection, [theirs]) == {theirs.key}
 
                 def looked_before(*arguments):
                     looked.set()
-                    return insert_new(*arguments)
+                    return insert(*arguments)
 
-                monkeypatch.setattr(state_entries, "insert_new", looked_before)
+                monkeypatch.setattr(state_entries, "_insert", looked_before)
                 found = [ours, of_page("c2", "By: Al")]
                 committed = crawl.submit(commit, state, source(OTHER), found)
                 assert looked.wait(60)
-            assert committed.result() == {"page c2"}
+                return committed
+
+            assert other.write(write).result() == {"page c2"}
 
 
 def test_a_snapshot_is_of_one_moment_and_no_writer_waits_for_it(opened, state):
@@ -240,7 +242,7 @@ def test_a_failure_within_a_snapshot_is_described_in_one_sentence(database, stat
 
 
 def test_a_shown_url_has_no_password(url):
-    from walsh_scrapy.state.engines import without_password
+    from walsh_scrapy.state.database import without_password
 
     assert "secret" not in without_password("postgresql+psycopg://me:secret@127.0.0.1:1/none")
     assert Path(without_password(url)).name == Path(url).name

@@ -47,8 +47,7 @@ def test_a_copy_that_was_deleted_is_no_other_one(state, database, rows):
     for origin, body in ((ORIGIN, OLD), ("http://b.example:80", NEW)):
         keep_robots(state, origin, robots(1.0, body))
         state.evidence.deny(replace(DENIAL, evidence=Evidence(robots=hash_of(body))))
-    with database.write() as connection:
-        connection.run(copies.delete())
+    database.write(lambda connection: connection.execute(copies.delete()))
     keep_robots(state, ORIGIN, robots(2.0, b""))
     names = rows(selected(denials, ("robots",)).order_by(denials.c.id))
     assert names == [(f"{LOST}1",), (f"{LOST}2",)]
@@ -156,10 +155,10 @@ def test_what_why_judges_by_and_the_request_for_a_copy_are_found_by_an_index(sta
     plans.clear()
     with state.log() as log:
         log.basis(log.bounds(100.0))
-    with state._database.write() as connection:
-        row = {"paced": "a", "asked": "u", "crawl": 1, "since": 1.0, "what": "robots"}
-        connection.run(_NAME_COPY, row | {"name": "a", "at": 1.0, "last": 200})
-    assert len(plans) == 5
+    row = {"paced": "a", "asked": "u", "crawl": 1, "since": 1.0, "what": "robots"}
+    row |= {"name": "a", "at": 1.0, "last": 200}
+    state._database.write(lambda connection: connection.execute(_NAME_COPY, row))
+    assert len(plans) == 7
     for plan in plans:
         assert not re.search(r"Seq Scan on requests|SCAN requests(?! USING)", plan), plan
 

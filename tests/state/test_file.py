@@ -13,13 +13,13 @@ from sqlalchemy.pool import NullPool
 
 from tests.helpers.records import SOURCE, commit, make_state
 from walsh_scrapy.options import Options
-from walsh_scrapy.state import State, StateError, engines, file
+from walsh_scrapy.state import State, StateError, database
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(file, "CREATING_SECONDS", 0.0)
+    monkeypatch.setattr(database, "CREATING_SECONDS", 0.0)
     return tmp_path
 
 
@@ -101,7 +101,7 @@ def test_an_empty_file_is_a_lost_state_and_no_new_one(folder, call):
 
 def test_a_file_that_another_process_is_creating_is_not_lost(folder, monkeypatch):
     (folder / "state").touch()
-    monkeypatch.setattr(file, "CREATING_SECONDS", 60.0)
+    monkeypatch.setattr(database, "CREATING_SECONDS", 60.0)
     waits = []
 
     def created(seconds):
@@ -109,7 +109,7 @@ def test_a_file_that_another_process_is_creating_is_not_lost(folder, monkeypatch
         with contextlib.closing(sqlite3.connect(folder / "state")) as other:
             other.execute("PRAGMA journal_mode=WAL")
 
-    monkeypatch.setattr(file.time, "sleep", created)
+    monkeypatch.setattr(database.time, "sleep", created)
     make_state("sqlite:///state")
     assert len(waits) == 1
 
@@ -139,13 +139,12 @@ def test_a_write_during_which_the_state_is_deleted_has_failed(folder):
     with (
         contextlib.closing(State("sqlite:///state")) as state,
         pytest.raises(StateError, match="deleted"),
-        state._database.write(),
     ):
-        (folder / "state").unlink()
+        state._database.write(lambda _connection: (folder / "state").unlink())
 
 
 def test_a_lock_of_another_session_is_an_error_and_no_endless_wait(postgresql_url, monkeypatch):
-    monkeypatch.setattr(engines, "LOCKED_SECONDS", 1.0)
+    monkeypatch.setattr(database, "LOCKED_SECONDS", 1.0)
     other = create_engine(postgresql_url, poolclass=NullPool)
     with contextlib.closing(State(postgresql_url)) as state, other.connect() as connection:
         connection.execute(text("LOCK TABLE sources"))
@@ -169,7 +168,7 @@ def test_a_server_that_takes_no_more_connections_is_one_line(postgresql_url):
     engine = create_engine(postgresql_url, poolclass=NullPool)
     name = postgresql_url.rpartition("/")[2]
     with engine.begin() as connection:
-        connection.execute(text(f"CREATE ROLE {name} LOGIN CONNECTION LIMIT 1"))
+        connection.execute(text(f"CREATE ROLE {name} LOGIN CONNECTION LIMIT 0"))
     try:
         line = refused(postgresql_url.replace("postgres@", f"{name}@"))
     finally:

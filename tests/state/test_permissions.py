@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
 
 from tests.helpers.records import SOURCE, commit, make_state
 from walsh_scrapy.state import State, StateError
@@ -64,7 +65,7 @@ def test_what_may_not_be_written_is_refused_with_one_line(path, file_mode, folde
 
 def test_a_state_that_becomes_read_only_in_use_says_so(path):
     with contextlib.closing(State(f"sqlite:///{path}")) as state:
-        state._database._writer.run_sql("PRAGMA query_only = ON")
+        state._database.read(lambda connection: connection.execute(text("PRAGMA query_only = ON")))
         with pytest.raises(StateError, match=r"readonly database; .* permission to write"):
             commit(state, SOURCE)
         assert state.sources.find(SOURCE.url) == SOURCE

@@ -43,7 +43,7 @@ def transactions(monkeypatch):
     """Return a list with an element for each transaction."""
     begun = []
     write = Database.write
-    monkeypatch.setattr(Database, "write", lambda self: begun.append(1) or write(self))
+    monkeypatch.setattr(Database, "write", lambda self, work: begun.append(1) or write(self, work))
     return begun
 
 
@@ -59,13 +59,11 @@ def within(transactions):
 
 
 def fill(database, table, rows):
-    with database.write() as connection:
-        connection.run_each(insert(table), list(rows))
+    database.write(lambda connection: connection.execute(insert(table), list(rows)))
 
 
 def left(database, column):
-    with database.read() as connection:
-        return sorted(connection.scalars(select(column)))
+    return database.read(lambda connection: sorted(connection.scalars(select(column))))
 
 
 def log(state, moments):
@@ -168,10 +166,10 @@ def test_what_another_process_renews_meanwhile_stays(state, database, monkeypatc
     keep_robots(state, "http://a:80", RobotsCopy(NOW - 91 * DAY, 200, b""))
     write = Database.write
 
-    def renewed(self):
+    def renewed(self, work):
         if self is database:
             keep_robots(state, "http://a:80", RobotsCopy(NOW, 200, b""))
-        return write(self)
+        return write(self, work)
 
     monkeypatch.setattr(Database, "write", renewed)
     delete_in_turn(database, [state.robots.old_rows(NOW)], always)
@@ -186,10 +184,14 @@ def test_what_another_process_is_changing_is_left_to_it(postgresql_url):
     ):
         for origin in ("http://a:80", "http://b:80"):
             keep_robots(theirs, origin, RobotsCopy(NOW - 91 * DAY, 200, b""))
-        with ours.write() as connection:
-            connection.run(update(robots).where(robots.c.origin == "http://a:80").values(status=1))
+
+        def write(connection):
+            changed = update(robots).where(robots.c.origin == "http://a:80").values(status=1)
+            connection.execute(changed)
             theirs.prune(NOW, 30 * DAY, always)
             assert left(theirs._database, robots.c.origin) == ["http://a:80"]
+
+        ours.write(write)
 
 
 def test_pruning_ends_although_others_hold_all_that_is_left(
@@ -200,9 +202,12 @@ def test_pruning_ends_although_others_hold_all_that_is_left(
         contextlib.closing(Database(postgresql_url)) as ours,
     ):
         log(theirs, [NOW - 31 * DAY] * 40)
-        with ours.write() as connection:
-            connection.run(update(requests).values(status=1))
+
+        def write(connection):
+            connection.execute(update(requests).values(status=1))
             assert theirs.prune(NOW, 30 * DAY, within(100))
+
+        ours.write(write)
 
 
 def test_old_rows_are_found_by_an_index(state, database, plans):
@@ -249,10 +254,10 @@ def test_a_file_that_is_read_meanwhile_is_not_forgotten(state, database, tmp_pat
     state.sync(file, NOW)
     write = Database.write
 
-    def read(self):
+    def read(self, work):
         if self is database:
             state.sync(file, later)
-        return write(self)
+        return write(self, work)
 
     monkeypatch.setattr(Database, "write", read)
     delete_in_turn(database, [declaredfile.OldFiles(later)], always)
@@ -267,7 +272,10 @@ def test_a_source_whose_visit_is_being_written_is_left_to_it(postgresql_url, tmp
         contextlib.closing(Database(postgresql_url)) as ours,
     ):
         theirs.sync(file, NOW)
-        with ours.write() as connection:
-            connection.run(update(declared).values(growth=2.0))
+
+        def write(connection):
+            connection.execute(update(declared).values(growth=2.0))
             assert theirs.prune(NOW + 91 * DAY, 30 * DAY, always)
+
+        ours.write(write)
         assert len(left(ours, declared.c.url)) == len(left(ours, files.c.path)) == 1

@@ -11,6 +11,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.pool import NullPool
 
 from tests.helpers.records import BACKOFF, RECORD, SOURCE, commit, entry_of, keep_robots
+from tests.helpers.troubles import fill
 from walsh_scrapy.policy.hosttimes import HostTimes
 from walsh_scrapy.policy.pacing import Exchange
 from walsh_scrapy.policy.robots.access import RobotsCopy
@@ -187,9 +188,7 @@ def hold_many(ledger):
 def test_a_full_disk_is_a_state_error_that_says_so(tmp_path):
     """SQLite reports a full disk and a file at its page limit by the same error."""
     with contextlib.closing(State(f"sqlite:///{tmp_path / 'state.sqlite3'}")) as state:
-        writer = state._database._writer
-        pages = writer.scalar(text("PRAGMA page_count"))
-        writer.run_sql(f"PRAGMA max_page_count = {pages}")
+        state._database.read(lambda connection: fill(connection, 0))
         with pytest.raises(StateError, match=r"is full; check the free space"):
             hold_many(state.ledger)
 
@@ -198,10 +197,10 @@ def test_an_end_is_written_with_what_came_of_it_or_not_at_all(ours, theirs, cloc
     """The lease protects the host until then, and spacing counts from the end itself."""
 
     def write(connection):
-        connection.run(insert(schema_version), {"version": 5})
+        connection.execute(insert(schema_version), {"version": 5})
 
     def fail(connection):
-        connection.run(insert(schema_version), {"version": 9})
+        connection.execute(insert(schema_version), {"version": 9})
         raise RuntimeError
 
     def end():
@@ -438,8 +437,7 @@ def test_a_record_that_was_read_ahead_is_compared_where_its_host_is_leased(opene
     ours, theirs = opened().sources, opened().sources
 
     def is_as_recalled():
-        with database.write() as connection:
-            return ours.is_as_recalled(connection, URL)
+        return database.write(lambda connection: ours.is_as_recalled(connection, URL))
 
     assert not ours.remembers(URL)
     ours.look_ahead([URL, "http://b.example/"])
@@ -493,10 +491,13 @@ def test_an_llms_txt_comes_back_as_it_was_until_it_is_forgotten(state):
 
 @pytest.mark.parametrize("versions", [[2], [11], [0], [-1], [], [1, 2]])
 def test_a_state_of_an_unknown_version_is_refused_and_stays_as_it_is(url, database, rows, versions):
-    with database.write() as connection:
-        connection.run(delete(schema_version))
+
+    def write(connection):
+        connection.execute(delete(schema_version))
         for number in versions:
-            connection.run(insert(schema_version), {"version": number})
+            connection.execute(insert(schema_version), {"version": number})
+
+    database.write(write)
     for _ in range(2):
         with pytest.raises(StateError, match=r"use the version that wrote it, or another"):
             State(url)
@@ -537,17 +538,6 @@ def test_a_record_is_found_under_any_spelling_of_its_url():
     assert known.find("http://a.example/feed//") is second, "it was visited last"
     assert known.find("http://c.example/") is None
     assert known.others(["http://a.example/feed"]) == [other]
-
-
-def test_a_transaction_that_fails_leaves_nothing(database, rows):
-    def fail():
-        with database.write() as connection:
-            connection.run(insert(schema_version), {"version": 9})
-            raise RuntimeError
-
-    with pytest.raises(RuntimeError):
-        fail()
-    assert rows(select(schema_version.c.version)) == [(1,)]
 
 
 @pytest.mark.parametrize(
@@ -610,32 +600,10 @@ def test_a_lost_connection_is_replaced_and_nothing_is_lost(postgresql_url):
         assert state.ledger.take("a.example", spacing=1.0, timeout=60.0).wait > 0.0
 
 
-def test_a_connection_lost_within_a_transaction_rolls_it_back_and_is_reported_as_lost(
-    postgresql_url,
-):
-    told = []
-
-    def failed(error):
-        told.append(error.connection_lost)
-        return LookupError()
-
-    def interrupted(database):
-        with database.write() as connection:
-            connection.run(insert(schema_version), {"version": 99})
-            lose_connections(postgresql_url)
-            connection.run(insert(schema_version), {"version": 100})
-
-    with contextlib.closing(Database(postgresql_url, failed)) as database:
-        with pytest.raises(LookupError):
-            interrupted(database)
-        with database.read() as connection:
-            assert connection.scalars(select(schema_version.c.version)) == [1]
-    assert told == [True]
-
-
 def test_machines_that_share_a_database_share_its_clock(postgresql_url):
-    with contextlib.closing(Database(postgresql_url)) as database, database.read() as connection:
-        wanted = connection.scalar(text("SELECT extract(epoch FROM now())"))
+    with contextlib.closing(Database(postgresql_url)) as database:
+        asked = text("SELECT extract(epoch FROM now())")
+        wanted = database.read(lambda connection: connection.scalar(asked))
         assert database.now() == pytest.approx(float(wanted), abs=60.0)
 
 

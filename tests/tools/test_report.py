@@ -267,10 +267,11 @@ def write_earlier(url, hold):
 
 def test_a_pause_that_was_too_short_is_told_wherever_it_counts(filled, tmp_path):
     url = filled(30)
-    with closing(State(url)) as state, state._database.write() as connection:
+    with closing(State(url)) as state:
         moment = BEGUN + 70.0
         moved = update(requests).where(requests.c.sent_at == moment)
-        connection.run(moved.values(sent_at=moment - 9.253))
+        moved = moved.values(sent_at=moment - 9.253)
+        state._database.write(lambda connection: connection.execute(moved))
     text = page_of(url, tmp_path / "sources.txt")
     assert '<a href="#pauses">1 pause at 1 host was shorter than asked for</a>' in text
     assert "smallest pause seen, at blog0.example</dt><dd>0.49 s</dd>" in text

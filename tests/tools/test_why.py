@@ -429,8 +429,8 @@ def test_other_reasons(state, log):
     assert "no gate for robots.txt" in reason(evidence=Evidence(), sent_at=NOON + 4)
     keep_robots(state, "http://b.example:80", RobotsCopy(NOON, 200, b"lost"))
     reason(evidence=replace(ALLOWED, robots=hash_of(b"lost")), sent_at=NOON + 5)
-    with state._database.write() as connection:
-        connection.run(delete(copies).where(copies.c.body == b"lost"))
+    lost = delete(copies).where(copies.c.body == b"lost")
+    state._database.write(lambda connection: connection.execute(lost))
     text = told(state, "b.example")
     assert "\n  It is no longer kept.\n" in text
     assert "none, the request before it had not ended" not in text

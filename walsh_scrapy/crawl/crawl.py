@@ -209,8 +209,7 @@ class Crawl:
         """
         if not self.engine.has_begun:
             refuse_to_start(error, log_file=self.settings["LOG_FILE"])
-        if not error.connection_lost:
-            self.engine.end("state_failed", str(error))
+        self.engine.end("state_failed", str(error))
         return StateUnavailable(self.context.clock.now(), str(error))
 
 

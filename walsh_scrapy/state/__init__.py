@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 from walsh_scrapy.state.agenda import Agenda, Terms
 from walsh_scrapy.state.backup import BackupStore
 from walsh_scrapy.state.copies import BlocklistStore, RobotsStore
-from walsh_scrapy.state.database import Database, exists
+from walsh_scrapy.state.database import Database, StateError, exists
 from walsh_scrapy.state.declaration import DeclarationCopies
 from walsh_scrapy.state.declared import DeclaredStore, Selection
 from walsh_scrapy.state.declaredfile import OldFiles
-from walsh_scrapy.state.engines import StateError
 from walsh_scrapy.state.entries import EntryStore
 from walsh_scrapy.state.evidence import EvidenceStore
 from walsh_scrapy.state.hosts import ActStore
@@ -95,7 +94,7 @@ class State:
 
         The server is not asked. It was whenever a host was leased or released.
         """
-        return self._database.reckoned_now()
+        return self._database.now()
 
     def prune(self, now: float, log_seconds: float, goes_on: Callable[[], bool]) -> bool:
         """Delete what is too old to be needed; ``now`` is in epoch seconds.

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Select
 
     from walsh_scrapy.sources import Source
-    from walsh_scrapy.state.connection import Values
     from walsh_scrapy.state.database import Database
 
 
@@ -223,7 +222,7 @@ class Agenda:
             last = [literal(key)] if len(order) == 1 else [literal(host), literal(key)]
             rows = self._read(page.where(tuple_(*order) > tuple_(*last)))
 
-    def _judged(self, rows: Iterable[Values], now: float) -> Iterator[DueSource]:
+    def _judged(self, rows: Iterable[Sequence[Any]], now: float) -> Iterator[DueSource]:
         """Yield the source of each row with its exact due time."""
         last = None
         for key, host, _since, position, *values in rows:
@@ -241,9 +240,8 @@ class Agenda:
     def _is_due(self, found: DueSource) -> bool:
         return found.since <= self._terms.began or (self._terms.force and found.since < NEVER)
 
-    def _read(self, wanted: Select[*tuple[Any, ...]]) -> list[Values]:
-        with self._database.read() as connection:
-            return connection.all(wanted)
+    def _read(self, wanted: Select[*tuple[Any, ...]]) -> Sequence[Sequence[Any]]:
+        return self._database.read(lambda connection: connection.execute(wanted).all())
 
 
 def _joined(since: ColumnElement[float]) -> Select[*tuple[Any, ...]]:

@@ -36,9 +36,7 @@ from walsh_scrapy.state.tables import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from sqlalchemy import Column, ColumnElement, Select, Table
-
-    from walsh_scrapy.state.connection import Connection
+    from sqlalchemy import Column, ColumnElement, Connection, Select, Table
 
 _Row = TypeVar("_Row")
 #: Seconds after its last request in which a run without an end may still go on, and the seconds
@@ -88,7 +86,7 @@ class AuditRecord:
         known: dict[str, RunFacts] = {}
         found = {}
         columns = (runs.c.id, runs.c.begun, runs.c.ended, runs.c.settings, runs.c.command)
-        for number, begun, ended, settings, command in self._connection.stream(select(*columns)):
+        for number, begun, ended, settings, command in self._connection.execute(select(*columns)):
             if settings not in known:
                 values = json.loads(settings)
                 given = {name: values.get(name, "") for name in RunFacts._fields}
@@ -106,7 +104,7 @@ class AuditRecord:
             list_hosts=frozenset(hosts),
             documents=Documents(self.copy),
             since=self._since(bounds),
-            moved=dict(self._connection.all(_MOVED)),
+            moved=dict(map(tuple, self._connection.execute(_MOVED))),
             clocks=SetClocks(self._timed(bounds)),
         )
 
@@ -117,7 +115,7 @@ class AuditRecord:
         later.
         """
         first = select(requests.c.id, requests.c.sent_at).where(requests.c.sent_at >= bounds.since)
-        row = self._connection.first(first.order_by(*BY_TIME).limit(1))
+        row = self._connection.execute(first.order_by(*BY_TIME).limit(1)).first()
         if row is None:
             return 0.0
         number, sent_at = row
@@ -177,16 +175,15 @@ class AuditRecord:
                 .having(func.count() > 1, func.max(entries.c.first_seen) >= bounds.since)
                 .order_by(func.max(entries.c.key))
             )
-            for (key,) in self._connection.stream(shared):
-                yield key
+            yield from self._connection.scalars(shared)
 
     def reported(self, bounds: Bounds) -> Iterator[ReportedRun]:
         """Yield how many new entries each run that has ended reported, and has in the record."""
         counted = select(entries.c.run, func.count()).group_by(entries.c.run)
-        stored: dict[int | None, int] = dict(self._connection.all(counted))
+        stored: dict[int | None, int] = dict(map(tuple, self._connection.execute(counted)))
         is_over = _is_within(bounds, runs.c.ended)
         found = select(runs.c.id, runs.c.ended, runs.c.summary).where(is_over)
-        for number, ended, text in self._connection.stream(found.order_by(runs.c.id)):
+        for number, ended, text in self._connection.execute(found.order_by(runs.c.id)):
             reported = json.loads(text or "{}").get("new_entries", 0)
             yield ReportedRun(number, ended, reported, stored.get(number, 0))
 
@@ -197,7 +194,7 @@ class AuditRecord:
 
     def each(self, kind: Callable[..., _Row], found: Select[Any]) -> Iterator[_Row]:
         """Yield the rows of a query as objects of a class that takes their columns in order."""
-        for row in self._connection.stream(found):
+        for row in self._connection.execute(found):
             yield kind(*row)
 
     def _denials(self, bounds: Bounds, *order: ColumnElement[Any]) -> Iterator[LoggedDenial]:

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
-from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import select
 
 from walsh_scrapy.policy.timestamps import format_moment
-from walsh_scrapy.state.database import Store
-from walsh_scrapy.state.engines import StateError, bare_engine
-from walsh_scrapy.state.file import StateFile
+from walsh_scrapy.state.database import StateError, Store
 from walsh_scrapy.state.rows import upsert
 from walsh_scrapy.state.tables import choices, runs
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sqlalchemy import Connection
 
 _NAME: Final = "file"  #: of the choice that says which file the last crawl opened
 _OPENED: Final = select(choices.c.value).where(choices.c.name == _NAME)
@@ -40,7 +42,8 @@ class BackupStore(Store):
         """
         try:
             with self._database.snapshot() as source, closing(sqlite3.connect(place)) as copy:
-                source.driver.backup(copy)
+                driver: Any = source.connection.driver_connection
+                driver.backup(copy)
                 (found,) = copy.execute("PRAGMA quick_check(1)").fetchone()
         except sqlite3.Error as error:
             found = str(error)
@@ -55,13 +58,15 @@ class BackupStore(Store):
         """
         file = self._database.file
         here = "" if file is None else file.number
-        with self._database.read() as connection:
-            if (connection.scalar(_OPENED) or "") == here:
-                return ""
-        with self._database.write() as connection:
-            found = connection.scalar(_OPENED) or ""
-            last = connection.scalar(_LAST_BEGIN)
+        if (self._database.read(lambda connection: connection.scalar(_OPENED)) or "") == here:
+            return ""
+
+        def write(connection: Connection) -> tuple[str, float | None]:
+            found, last = connection.scalar(_OPENED) or "", connection.scalar(_LAST_BEGIN)
             upsert(connection, choices, {"name": _NAME, "value": here})
+            return found, last
+
+        found, last = self._database.write(write)
         if found in ("", here):
             return ""
         began = f" (its last run began at {format_moment(last)})" if last else ""
@@ -71,11 +76,3 @@ class BackupStore(Store):
             "are unknown here, and if crawls still use the state that it was made from, hosts are "
             "asked by both: stop one of them"
         )
-
-
-def files_of(url: str) -> list[Path]:
-    """Return where a state has its files, there or not; none for a server. Raises StateError."""
-    engine = bare_engine(url)
-    engine.dispose()
-    file = StateFile.of(engine.url)
-    return [Path(f"{file.path}{end}") for end in ("", "-wal", "-shm", "-journal") if file]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import uuid4
 
@@ -14,18 +13,16 @@ from walsh_scrapy.policy.hosttimes import LEASE_MARGIN
 from walsh_scrapy.policy.pacing import Claim, Event, GiveBack, after
 from walsh_scrapy.state.hostrows import HostRows
 from walsh_scrapy.state.hosts import LedgerRow, find_locked, insert_rows, update_rows
-from walsh_scrapy.state.rows import as_parameter, is_among, upsert
+from walsh_scrapy.state.rows import in_parts, upsert
 from walsh_scrapy.state.tables import hosts, workers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from sqlalchemy import ColumnElement, Select
-    from sqlalchemy.sql.dml import Update
+    from sqlalchemy import Connection
 
     from walsh_scrapy.policy.hosttimes import HostTimes
     from walsh_scrapy.policy.pacing import Release
-    from walsh_scrapy.state.connection import Connection
     from walsh_scrapy.state.database import Database
     from walsh_scrapy.state.evidence import LoggedLease, RequestRecord
 
@@ -39,6 +36,15 @@ _CLAIMED: Final = (
     .where(_LIVING)
     .group_by(workers.c.holder, workers.c.run, workers.c.began)
     .order_by(workers.c.began)
+)
+#: What `policy.pacing.Claim` does to rows of its holder. Their revision stays: nothing that another
+#: process decides by it has changed.
+_LAST: Final = bindparam("last", type_=Double)
+_RENEW: Final = (
+    update(hosts)
+    .where(hosts.c.host.in_(bindparam("names", expanding=True)), hosts.c.holder == bindparam("us"))
+    .values(lease_until=case((hosts.c.lease_until < _LAST, _LAST), else_=hosts.c.lease_until))
+    .returning(hosts.c.host)
 )
 
 
@@ -103,10 +109,14 @@ class Claims(HostRows):
 
         Rows that another process is changing at the moment are busy too.
         """
-        with self._database.write() as connection:
+
+        def write(connection: Connection) -> tuple[float, dict[str, LedgerRow]]:
             now = self._now()
             claim = Claim(self._holder, now + CLAIM_SECONDS, began)
-            rows = self._change_all(connection, names, claim)
+            return now, self._change_all(connection, names, claim)
+
+        now, found = self._database.write(write)
+        rows = self._remembered(found)
         got = [name for name in names if name in rows and rows[name].holder == self._holder]
         others = [name for name in names if name not in got]
         busy = [name for name in others if name not in rows or rows[name].lease_until > now]
@@ -115,19 +125,22 @@ class Claims(HostRows):
 
     def renew(self, run: int | None, began: float) -> int:
         """Keep what is claimed, say that this worker lives, and return how many workers do."""
-        with self._database.write() as connection:
+        names = self._claimed()
+
+        def write(connection: Connection) -> tuple[float, set[str], int]:
             now = self._now()
             until = now + CLAIM_SECONDS
             row = {"holder": self._holder, "run": run, "began": began, "until": until}
             upsert(connection, workers, row)
-            dialect, names = connection.dialect.name, self._claimed()
-            values = {"us": self._holder, "names": as_parameter(connection, names)}
-            renewed = connection.run(_renewal(dialect), values | {"last": until + LEASE_MARGIN})
-            if renewed < len(names):
-                for lost in {*names} - {*connection.scalars(_ours(dialect), values)}:
-                    self._note(lost, is_claimed=False)
-            count: int = connection.scalar(_COUNT, {"now": now})
-        self._claimed_until = until
+            values = {"us": self._holder, "last": until + LEASE_MARGIN}
+            kept = set[str]()
+            for some in in_parts(names):
+                kept.update(connection.scalars(_RENEW, {**values, "names": some}))
+            return until, kept, connection.execute(_COUNT, {"now": now}).scalar_one()
+
+        self._claimed_until, kept, count = self._database.write(write)
+        for lost in {*names} - kept:
+            self._note(lost, is_claimed=False)
         return count
 
     def finish(self, host: str, *, put_off: bool = False) -> None:
@@ -144,22 +157,25 @@ class Claims(HostRows):
         for name in ours:
             self._note(name, is_claimed=False, ends_at=math.inf, is_last=False, put_off=False)
         if ours:
-            with self._database.write() as connection:
-                self._change_all(connection, ours, GiveBack(self._holder, put_off=put_off))
+            event = GiveBack(self._holder, put_off=put_off)
+            self._remembered(
+                self._database.write(lambda connection: self._change_all(connection, ours, event))
+            )
 
     def leave(self) -> None:
         """Give all hosts up: this worker ends. A process that never claimed one is none."""
         if not self._claimed_until:
             return
         self.unclaim([host for host, held in self._held.items() if held.is_claimed])
-        with self._database.write() as connection:
-            is_over = (workers.c.holder == self._holder) | (workers.c.until < self._now())
-            connection.run(delete(workers).where(is_over))
+        is_over = (workers.c.holder == self._holder) | (workers.c.until < self._now())
+        self._database.write(lambda connection: connection.execute(delete(workers).where(is_over)))
 
     def workers(self) -> list[WorkerRow]:
         """Return the workers that live, the one that began first comes first."""
-        with self._database.read() as connection:
-            return [WorkerRow(*row) for row in connection.all(_CLAIMED, {"now": self._now()})]
+        rows = self._database.read(
+            lambda connection: connection.execute(_CLAIMED, {"now": self._now()}).all()
+        )
+        return [WorkerRow(*row) for row in rows]
 
     def _has(self, host: str) -> Held:
         """Return what this process has of a host."""
@@ -197,8 +213,8 @@ class Claims(HostRows):
 
     def _change_all(
         self, connection: Connection, names: Sequence[str], event: Event
-    ) -> dict[str, HostTimes]:
-        """Write what an event changes in the rows of several hosts, and return their times.
+    ) -> dict[str, LedgerRow]:
+        """Write what an event changes in the rows of several hosts, and return these rows.
 
         Hosts whose rows another process is changing at the moment are left out.
         """
@@ -216,27 +232,10 @@ class Claims(HostRows):
         found = rows | changed | {host: row for host, row in made.items() if host in new}
         for host in made.keys() - new:  # another process has just made it
             del found[host]
-        for host, row in found.items():
+        return found
+
+    def _remembered(self, rows: dict[str, LedgerRow]) -> dict[str, HostTimes]:
+        """Remember rows as they were committed, and return their times."""
+        for host, row in rows.items():
             self._rows[host] = row
-        return {host: row.times for host, row in found.items()}
-
-
-@cache
-def _renewal(dialect: str) -> Update:
-    """Return what `policy.pacing.Claim` does to rows of its holder, for thousands of them at once.
-
-    Their revision stays: nothing that another process decides by it has changed.
-    """
-    last = bindparam("last", type_=Double)
-    longer = case((hosts.c.lease_until < last, last), else_=hosts.c.lease_until)
-    return update(hosts).where(*_is_ours(dialect)).values(lease_until=longer)
-
-
-@cache
-def _ours(dialect: str) -> Select[Any]:
-    return select(hosts.c.host).where(*_is_ours(dialect))
-
-
-def _is_ours(dialect: str) -> tuple[ColumnElement[bool], ...]:
-    is_named = is_among(dialect, hosts.c.host, "names")
-    return is_named, hosts.c.holder == bindparam("us")
+        return {host: row.times for host, row in rows.items()}

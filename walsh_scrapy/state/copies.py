@@ -17,15 +17,13 @@ from walsh_scrapy.policy.urls import robots_url
 from walsh_scrapy.state.database import Store
 from walsh_scrapy.state.evidence import keep_copy
 from walsh_scrapy.state.pruning import OldRows
-from walsh_scrapy.state.rows import among, insert_if_new, row_of, upsert
+from walsh_scrapy.state.rows import in_parts, insert_if_new, row_of, upsert
 from walsh_scrapy.state.tables import FOR_RULES, blocklist, copies, requests, robots, robots_waits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sqlalchemy import Select, Table
-
-    from walsh_scrapy.state.connection import Connection
+    from sqlalchemy import Connection, Select, Table
 
 #: How long a copy is kept after the last request for it. The host of a source that is visited once
 #: in 30 days is still known then: its Crawl-delay, and its last good copy if it does not answer.
@@ -73,14 +71,19 @@ class RobotsStore(Store):
 
     def find(self, origin: str) -> RobotsCopy | None:
         """Return the copy kept for an origin, however old."""
-        with self._database.read() as connection:
-            row = connection.first(_FIND_ROBOTS, {"key": origin})
+        row = self._database.read(
+            lambda connection: connection.execute(_FIND_ROBOTS, {"key": origin}).first()
+        )
         return None if row is None else RobotsCopy(*row)
 
     def find_several(self, origins: Sequence[str]) -> dict[str, RobotsCopy | None]:
         """Return the copies kept for origins."""
-        with self._database.read() as connection:
-            rows = among(connection, _FIND_SEVERAL, robots.c.origin, origins)
+
+        def read(connection: Connection) -> list[Sequence[Any]]:
+            found = [_FIND_SEVERAL.where(robots.c.origin.in_(some)) for some in in_parts(origins)]
+            return [row for each in found for row in connection.execute(each)]
+
+        rows = self._database.read(read)
         return dict.fromkeys(origins) | {row[0]: RobotsCopy(*row[1:]) for row in rows}
 
     def write(
@@ -98,34 +101,42 @@ class RobotsStore(Store):
         """
         row = {"origin": origin, **row_of(copy)}
         name = _keep(connection, robots, row, copy.fetched_at)
-        connection.run_later(_END_ALL, {"key": origin})
+        connection.execute(_END_ALL, {"key": origin})
         asked = {"paced": host, "asked": robots_url(origin), "crawl": run}
         since = copy.fetched_at - LONGEST_SETTLING
         brought = {"name": name, "at": copy.fetched_at, "last": copy.status}
-        connection.run_later(_NAME_COPY, {**asked, **brought, "since": since, "what": "robots"})
+        connection.execute(_NAME_COPY, {**asked, **brought, "since": since, "what": "robots"})
 
     def awaits(self, origin: str, url: str) -> bool:
         """Return True if the copy of an origin made the request of this URL wait (decision 7)."""
-        with self._database.read() as connection:
-            return connection.first(_FIND_WAIT, _wait(origin, url)) is not None
+        found = self._database.read(
+            lambda connection: connection.scalar(_FIND_WAIT, _wait(origin, url))
+        )
+        return found is not None
 
     def begin_wait(self, origin: str, url: str) -> None:
         """Record that the copy of an origin makes the request of this URL wait."""
-        row = _wait(origin, url)
-        with self._database.write() as connection:
-            if insert_if_new(connection, robots_waits, {"origin": origin, "request": row["url"]}):
-                connection.run(_SET_UNUSED, {"key": origin, "unused": True})
+        row = {"origin": origin, "request": _wait(origin, url)["url"]}
+
+        def write(connection: Connection) -> None:
+            if insert_if_new(connection, robots_waits, row):
+                connection.execute(_SET_UNUSED, {"key": origin, "unused": True})
+
+        self._database.write(write)
 
     def end_wait(self, origin: str, url: str) -> bool:
         """Record that the request of this URL was sent; return True if others still wait."""
-        with self._database.write() as connection:
+
+        def write(connection: Connection) -> bool:
             # The row of the origin comes first, as where its copy is replaced: on PostgreSQL each
             # of two crawls could wait for the other.
-            connection.first(_LOCK, {"key": origin})
-            connection.run(_END, _wait(origin, url))
-            others = connection.first(_FIND_ANY, {"key": origin}) is not None
-            connection.run(_SET_UNUSED, {"key": origin, "unused": others})
+            connection.execute(_LOCK, {"key": origin})
+            connection.execute(_END, _wait(origin, url))
+            others = connection.scalar(_FIND_ANY, {"key": origin}) is not None
+            connection.execute(_SET_UNUSED, {"key": origin, "unused": others})
             return others
+
+        return self._database.write(write)
 
     def old_rows(self, now: float) -> OldRows:
         """Return the copies that nobody asked for in 90 days; ``now`` is in epoch seconds.
@@ -163,19 +174,22 @@ class BlocklistStore(Store):
 
     def find(self, url: str) -> BlocklistCopy | None:
         """Return the copy of ``url``, or None if there never was one."""
-        with self._database.read() as connection:
-            row = connection.first(_FIND_BLOCKLIST, {"key": url})
+        row = self._database.read(
+            lambda connection: connection.execute(_FIND_BLOCKLIST, {"key": url}).first()
+        )
         return None if row is None else BlocklistCopy(*row)
 
     def checked_at(self, url: str) -> float:
         """Return when the copy of ``url`` was checked, in epoch seconds; 0 if there is none."""
-        with self._database.read() as connection:
-            return connection.scalar(_CHECKED_AT, {"key": url}) or 0.0
+        checked_at = self._database.read(
+            lambda connection: connection.scalar(_CHECKED_AT, {"key": url})
+        )
+        return checked_at or 0.0
 
     def keep(self, url: str, copy: BlocklistCopy) -> None:
         """Replace the copy of ``url``."""
-        with self._database.write() as connection:
-            _keep(connection, blocklist, {"url": url, **row_of(copy)}, copy.checked_at)
+        row = {"url": url, **row_of(copy)}
+        self._database.write(lambda connection: _keep(connection, blocklist, row, copy.checked_at))
 
 
 def _keep(connection: Connection, table: Table, row: dict[str, Any], now: float) -> str | None:
@@ -192,7 +206,7 @@ def _keep(connection: Connection, table: Table, row: dict[str, Any], now: float)
 
 
 @cache
-def _find_name(table: Table) -> Select[tuple[str | None]]:
+def _find_name(table: Table) -> Select[str | None]:
     """Return the statement that finds the name of the copy in a row."""
     (key,) = table.primary_key
     return select(table.c.copy).where(key == bindparam("key"))

@@ -1,42 +1,98 @@
-"""The state's database: opened with checks, used in short transactions."""
+"""The state's database: SQLite or PostgreSQL, opened with checks, used in short transactions.
+
+A transaction is a function that takes SQLAlchemy's `Connection` and returns a value. If the server
+is lost, or another transaction is in the way, it is run again. So it changes nothing in memory, and
+finds what it has written itself, should only the answer to its COMMIT have been lost.
+"""
 
 from __future__ import annotations
 
+import logging
+import re
+import sqlite3
 import time
-from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Final
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+from urllib.parse import unquote
 
-from sqlalchemy import text
-from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
-
-from walsh_scrapy.state.connection import Connection
-from walsh_scrapy.state.engines import (
-    StateError,
-    bare_engine,
-    open_engine,
-    separate_engine,
-    state_error,
+from sqlalchemy import create_engine, event, make_url, text
+from sqlalchemy.exc import (
+    ArgumentError,
+    DataError,
+    DBAPIError,
+    IntegrityError,
+    NoSuchModuleError,
 )
-from walsh_scrapy.state.file import StateFile
-from walsh_scrapy.state.schema import create, has_schema, is_current
-from walsh_scrapy.state.serverclock import ServerClock
-from walsh_scrapy.state.waiting import Outage, Waiting
+from sqlalchemy.pool import NullPool
+
+from walsh_scrapy.state.schema import VERSION, create, has_schema, versions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from contextlib import AbstractContextManager
+    from collections.abc import Callable, Generator, Iterator
+    from typing import Self
 
+    from sqlalchemy import URL, Connection, Engine
+
+logger = logging.getLogger(__name__)
+_Result = TypeVar("_Result")
+
+#: How long to wait for another process's transaction before that is an error.
+LOCKED_SECONDS: Final = 10.0
+#: How long a server may be silent; more than LOCKED_SECONDS, after which it reports a lock.
+SILENT_SECONDS: Final = 20.0
+#: How long a transaction may do nothing: less, so that a process that is frozen within one is no
+#: lock for the others.
+IDLE_SECONDS: Final = 5.0
+#: How long to wait for anything once the run is to end.
+ENDING_SECONDS: Final = 1.0
+#: How long one attempt to connect may take: at the start, and later, when it is repeated.
+CONNECT_SECONDS: Final = 10.0
+RECONNECT_SECONDS: Final = 2.0  #: libpq takes no shorter time
+#: How long a crawl waits for a database server that went away before it gives up.
+LOST_SECONDS: Final = 120.0
+_RETRY_SECONDS: Final = 1.0
+#: How long SQLite itself waits for a lock. It does so in C, where Python handles no signal.
+_BUSY_SECONDS: Final = 0.1
+#: SQLite does not wait at all while another process switches the file to WAL mode.
+_REPEAT_SECONDS: Final = 0.02
+#: How long another process may take to write the first page of a file that it has created.
+CREATING_SECONDS: Final = 2.0
+#: Seconds after which the server's clock is looked at again, because it may be set.
+CLOCK_SECONDS: Final = 1.0
+#: Seconds by which the time of day may move against the monotonic clock, as when it is slewed. A
+#: machine that was suspended is further behind: its monotonic clock stood still.
+MOST_SLEW: Final = 0.05
+#: Rows that a snapshot has in memory at once.
+ROWS_AT_ONCE: Final = 1000
+
+#: A connection whose packets are lost is an error after 30 s, and no router forgets an idle one.
+_TCP: Final = {
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 4,
+    "tcp_user_timeout": 30_000,  # milliseconds
+}
+#: Memory of SQLite for pages, at most.
+_CACHE_KIB: Final = 16 * 1024
+#: The low bits of SQLite's extended error codes.
+_PRIMARY_CODE: Final = 0xFF
+#: PostgreSQL's serialization_failure and deadlock_detected, and insufficient_privilege.
+_IN_THE_WAY: Final = ("40001", "40P01")
+_NO_RIGHTS: Final = "42501"
+#: How PostgreSQL's messages quote the statement, with a mark below it.
+_STATEMENT: Final = re.compile(r"\nLINE \d+: .*\n *\^")
+#: The first bytes of a write-ahead log: SQLite's, in either byte order, or none written yet.
+_LOG_STARTS: Final = (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83", b"\0\0\0\0")
 _CLOCK: Final = text("SELECT extract(epoch FROM clock_timestamp())::double precision")
-_SNAPSHOT: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
-#: Errors of the values to be written, not of the database: raised as they are.
-_ROW_ERRORS = (IntegrityError, DataError)
+
+
+class StateError(RuntimeError):
+    """The state cannot be used: which database, why, and what to do."""
 
 
 class Database:
-    """The state's database, for use by one thread: one connection to write, one to read.
-
-    Both stay open: taking one from a pool for each of a target's ten queries would cost more than
-    the queries.
+    """The state's database, for use by one thread.
 
     Raises StateError for a database that cannot be reached, is damaged, or was written by another
     version; existing data is never overwritten. If the database fails later, methods raise what
@@ -52,38 +108,31 @@ class Database:
         waits: Callable[[], bool] = lambda: True,
     ) -> None:
         self._waiting = Waiting(waits)
-        self._engine = open_engine(url, self._waiting)
+        self._engine = _open_engine(url, self._waiting)
         self.is_sqlite = self._engine.dialect.name == "sqlite"
         self.file = StateFile.of(self._engine.url)  #: of an SQLite state; None on a server
-        self._failed = failed
+        self._clock = ServerClock()
+        self._failed: Callable[[StateError], Exception] = lambda error: error
         self._given_up: StateError | None = None
         self._is_closed = False
-        self._outage = Outage(str(self), self._waiting)
-        self._open = ExitStack()
-        self._open.callback(self._engine.dispose)
-        self._clock = ServerClock(self._server_time)
         try:
             if self.file is not None:
                 self.file.check_sound()
-            self._reader = self._connected()
             self._prepare()
-            self._writer = self._connected()
-            if self.file is not None:
-                self.file.remember()
-            self.now()
-            self._waiting.is_open = True
         except DBAPIError as error:
             self.close()
-            raise state_error(self._engine, error) from error
+            raise _state_error(self._engine, error) from error
         except StateError:
             self.close()
             raise
+        self._waiting.is_open = True
+        self._failed = failed
 
     def __str__(self) -> str:
         return self._engine.url.render_as_string(hide_password=True)
 
-    def write(self) -> AbstractContextManager[Connection]:
-        """Return a context manager of one transaction: all of it is committed, or nothing.
+    def write(self, work: Callable[[Connection], _Result]) -> _Result:
+        """Run ``work`` in one transaction, and return its value once that is committed.
 
         On SQLite the transaction holds the database's write lock from its beginning. So no other
         process changes what was read. A time that is read from the clock is the time of the write,
@@ -92,81 +141,136 @@ class Database:
         Raises what ``failed`` returns if the database fails; IntegrityError and DataError of
         SQLAlchemy for values that it does not accept.
         """
-        return self._checked(self._writer, "BEGIN IMMEDIATE" if self.is_sqlite else "BEGIN")
+        return self._run(work, "BEGIN IMMEDIATE")
 
-    def read(self) -> AbstractContextManager[Connection]:
-        """Return a context manager of a connection for reading, for which no writer has to wait.
+    def read(self, work: Callable[[Connection], _Result]) -> _Result:
+        """Run ``work``, which only reads, and return its value; no writer has to wait for it.
 
         Raises what ``failed`` returns if the database fails.
         """
-        return self._checked(self._reader)
+        return self._run(work, "BEGIN")
 
     @contextmanager
     def snapshot(self) -> Iterator[Connection]:
         """Open a separate connection that reads the database as it is now; no writer has to wait.
 
-        Raises StateError if the database fails meanwhile.
+        Of what a statement finds a thousand rows are in memory at once. Raises StateError if the
+        database fails meanwhile.
         """
-        engine = separate_engine(self._engine)
-        connection = Connection(engine)
+        arguments = _arguments(self._engine.url)
+        engine = create_engine(self._engine.url, poolclass=NullPool, connect_args=arguments)
         try:
-            with connection.transaction("BEGIN" if self.is_sqlite else _SNAPSHOT):
-                yield connection
+            with engine.connect() as connection:
+                if self.is_sqlite:
+                    connection.exec_driver_sql("BEGIN")
+                else:
+                    connection.execution_options(
+                        isolation_level="REPEATABLE READ", postgresql_readonly=True
+                    )
+                    connection.exec_driver_sql("SET idle_in_transaction_session_timeout = 0")
+                yield connection.execution_options(yield_per=ROWS_AT_ONCE)
         except DBAPIError as error:
-            raise state_error(engine, error) from error
+            raise _state_error(engine, error) from error
         finally:
-            connection.close()
             engine.dispose()
 
     def now(self) -> float:
         """Return epoch seconds by a clock that all processes on the database share.
 
-        That is the clock of the server; on SQLite, which has none, the clock of the machine.
+        That is the clock of the server, as a transaction has seen it in the last second before it
+        began; on SQLite, which has none, the clock of the machine.
         """
         return time.time() if self.is_sqlite else self._clock.now()
-
-    def reckoned_now(self) -> float:
-        """Return the same, as it was measured last; the server is not asked."""
-        return time.time() if self.is_sqlite else self._clock.reckoned()
-
-    def _server_time(self) -> float:
-        with self.read() as connection:
-            return float(connection.scalar(_CLOCK))
 
     def close(self) -> None:
         """Close the connections; what was committed stays."""
         self._is_closed = True
-        self._open.close()
+        self._engine.dispose()
 
-    def _connected(self) -> Connection:
-        connection = Connection(self._engine, None if self.is_sqlite else self._outage)
-        self._open.callback(connection.close)
-        connection.open()
-        return connection
+    def _prepare(self) -> None:
+        """Create the tables if there are none, and check their version."""
 
-    @contextmanager
-    def _checked(self, connection: Connection, begin: str | None = None) -> Iterator[Connection]:
-        """Give a connection, in a transaction if ``begin`` begins one; name what goes wrong."""
+        def is_current(connection: Connection) -> bool:
+            return has_schema(connection) and versions(connection) == [VERSION]
+
+        def prepare(connection: Connection) -> None:
+            if create(connection):
+                logger.info(
+                    "%s is a new state: no source was visited, and no host is on hold", self
+                )
+            elif (found := versions(connection)) != [VERSION]:
+                raise StateError(
+                    f"{self} has schema version {found}, this walsh-scrapy knows {VERSION}; "
+                    "use the version that wrote it, or another database"
+                )
+
+        if not self.read(is_current):  # nearly always it is, and no lock is waited for
+            self.write(prepare)
+
+    def _run(self, work: Callable[[Connection], _Result], begin: str) -> _Result:
+        """Run ``work`` in a transaction, again if the database was lost or locked."""
         if self._is_closed:
             raise StateError(f"{self} is closed")
         if self._given_up is not None:
             raise self._failed(self._given_up)
+        began, lost = time.monotonic(), 0
+        while True:
+            try:
+                result = self._once(work, begin)
+                break
+            except (IntegrityError, DataError):  # of the values, not of the database
+                raise
+            except DBAPIError as error:
+                if not self._may_run_again(error, began):
+                    raise self._failed(self._end_of_waiting(error)) from error
+                lost = self._pause(error, lost)
+        if lost:
+            logger.warning("%s is back; the crawl continues", self)
+        self._check_file()  # what was read or committed may be in a file that nobody can open
+        return result
+
+    def _pause(self, error: DBAPIError, lost: int) -> int:
+        """Pause after a failure. Return how often the server was lost; ``lost`` are the others."""
+        if not error.connection_invalidated:
+            time.sleep(_REPEAT_SECONDS)
+            return lost
+        if lost:
+            time.sleep(_RETRY_SECONDS)
+        else:  # mostly only the connection is lost, and a new one works at once
+            reason = str(error.orig).partition("\n")[0]
+            logger.warning("%s is lost (%s); the crawl waits for it", self, reason)
+        return lost + 1
+
+    def _once(self, work: Callable[[Connection], _Result], begin: str) -> _Result:
         try:
-            if begin is None:
-                yield connection
-            else:
-                with connection.transaction(begin):
-                    yield connection
-            self._check_file()  # what was read or committed may be in a file that nobody can open
-        except _ROW_ERRORS:
-            raise
+            connection = self._engine.connect()
         except DBAPIError as error:
-            trouble = state_error(self._engine, error)
-            if not self.is_sqlite and (self._waiting.is_over or self._outage.is_final):
-                self._given_up = trouble  # a lock may have ended meanwhile; a server is not asked
-            else:
-                trouble.connection_lost = error.connection_invalidated
-            raise self._failed(trouble) from error
+            error.connection_invalidated = not self.is_sqlite  # there is none
+            raise
+        with connection:
+            if self.is_sqlite:
+                connection.exec_driver_sql(begin)
+            elif self._clock.is_old:
+                self._clock.measure(lambda: float(connection.execute(_CLOCK).scalar_one()))
+            result = work(connection)
+            connection.commit()
+        return result
+
+    def _may_run_again(self, error: DBAPIError, began: float) -> bool:
+        """Return True if a transaction that failed is run again: until then it waited in vain."""
+        if isinstance(error.orig, sqlite3.Error):
+            code = getattr(error.orig, "sqlite_errorcode", 0)
+            is_locked = code & _PRIMARY_CODE == sqlite3.SQLITE_BUSY
+            return is_locked and self._waiting.for_lock(began)
+        is_lost = error.connection_invalidated or _sqlstate(error) in _IN_THE_WAY
+        return is_lost and self._waiting.is_open and self._waiting.for_server(began)
+
+    def _end_of_waiting(self, error: DBAPIError) -> StateError:
+        """Return the StateError for a failure; after a wait in vain a server is not asked again."""
+        found = _state_error(self._engine, error)
+        if not self.is_sqlite and self._waiting.is_over:  # a lock of SQLite may end meanwhile
+            self._given_up = found
+        return found
 
     def _check_file(self) -> None:
         """Raise what ``failed`` returns if the file of the state is no longer there."""
@@ -176,14 +280,6 @@ class Database:
             self.file.check_same()
         except StateError as error:
             raise self._failed(error) from error
-
-    def _prepare(self) -> None:
-        with self._engine.connect() as connection:
-            with connection.begin():
-                if is_current(connection):  # nearly always, and without waiting for a lock
-                    return
-            with connection.begin():
-                create(connection, str(self))
 
 
 class Store:
@@ -197,21 +293,355 @@ class Store:
         self._database = database
 
 
+class Waiting:
+    """The waits of one Database; after one that took too long no other is begun.
+
+    ``goes_on`` returns False once the run is to end. So a stopped or failed run ends within
+    seconds, however many transactions are left. All moments are those of the monotonic clock.
+    """
+
+    def __init__(self, goes_on: Callable[[], bool]) -> None:
+        self.goes_on = goes_on
+        self.is_over = False
+        self.is_open = False  #: True once the database was used, so that connections are repeated
+
+    def for_lock(self, began: float) -> bool:
+        """Return True while a lock may be waited for, since ``began``."""
+        return self._goes_on(began, LOCKED_SECONDS)
+
+    def for_answer(self, began: float) -> bool:
+        """Return True while a server may be silent, since ``began``."""
+        return self._goes_on(began, SILENT_SECONDS)
+
+    def for_server(self, began: float) -> bool:
+        """Return True while a server that went away may be waited for, since ``began``."""
+        return self._goes_on(began, LOST_SECONDS)
+
+    def _goes_on(self, began: float, seconds: float) -> bool:
+        limit = seconds if self.goes_on() else ENDING_SECONDS
+        self.is_over = self.is_over or time.monotonic() - began > limit
+        return not self.is_over
+
+
+class ServerClock:
+    """The time of a server, by which the processes on several machines lease hosts (R4).
+
+    It is an offset to the monotonic clock of this machine, which nobody sets.
+    """
+
+    def __init__(self) -> None:
+        self._measured_at = -float("inf")
+        self._ahead = self._wall_ahead = 0.0  # of the monotonic clock
+
+    def now(self) -> float:
+        """Return epoch seconds by the last measurement."""
+        return time.monotonic() + self._ahead
+
+    @property
+    def is_old(self) -> bool:
+        """Whether it is to be measured again."""
+        now = time.monotonic()
+        slew = abs(time.time() - now - self._wall_ahead)
+        return now - self._measured_at > CLOCK_SECONDS or slew > MOST_SLEW
+
+    def measure(self, ask: Callable[[], float]) -> None:
+        """Measure it; ``ask`` asks the server, and returns epoch seconds."""
+        began = time.monotonic()
+        told = ask()
+        ended = time.monotonic()
+        self._ahead = told - (began + ended) / 2  # the server looked at its clock in between
+        self._wall_ahead = time.time() - ended
+        self._measured_at = ended
+
+
+class StateFile:
+    """The file that a state's URL names.
+
+    SQLite takes an empty file for a new database, leaves out a write-ahead log that it cannot read,
+    and goes on writing into a file that was deleted. All three would lose the record silently, so
+    they are errors here (decision 29).
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._opened: tuple[int, int] | None = None
+
+    @classmethod
+    def of(cls, url: URL) -> Self | None:
+        """Return the file of a database; None for a server, or a database in memory."""
+        return cls(Path(str(url.database))) if _is_file(url) else None
+
+    @property
+    def number(self) -> str:
+        """The inode that was opened: a move on its disk keeps it, a copy beside it has another."""
+        return str(self._opened[1]) if self._opened else ""
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is a file, sound or not. Raises StateError if that cannot be seen."""
+        with self._readable():
+            return self.path.is_file()
+
+    def check_sound(self) -> None:
+        """Raise StateError for an empty file, and for a write-ahead log that is none."""
+        with self._readable():
+            self._check_sound()
+
+    def _check_sound(self) -> None:
+        deadline = time.monotonic() + CREATING_SECONDS
+        while self.exists and self.path.stat().st_size == 0:
+            if time.monotonic() > deadline:
+                raise StateError(
+                    f"the state {self.path} is an empty file, so what it held is lost; restore a "
+                    "backup, or delete the file to begin an empty state"
+                )
+            time.sleep(_REPEAT_SECONDS)
+        log = Path(f"{self.path}-wal")
+        if self.exists and log.is_file():
+            with log.open("rb") as file:
+                start = file.read(4)
+            if start and start not in _LOG_STARTS:
+                raise StateError(
+                    f"the state cannot be used: {log} is damaged, and its newest commits are in "
+                    "there; restore a backup, or move that file away to go on without them"
+                )
+
+    def check_same(self) -> None:
+        """Raise StateError if the name no longer leads to the file that was first found there."""
+        try:
+            stat = self.path.stat()
+        except OSError as error:
+            raise self._lost(error.strerror or str(error)) from error
+        found = stat.st_dev, stat.st_ino
+        self._opened = self._opened or found
+        if found != self._opened:
+            raise self._lost("another file has its name")
+
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
+        """Raise StateError for an OSError of the block."""
+        try:
+            yield
+        except OSError as error:
+            raise StateError(
+                f"the state {self.path} cannot be used: {error.strerror} ({error.filename}); "
+                "check the permission to read and write the file and its folder, then start again"
+            ) from error
+
+    def _lost(self, why: str) -> StateError:
+        return StateError(
+            f"the state {self.path} was deleted or replaced while it was in use ({why}), and what "
+            "is written now would be lost; stop all crawls that use it, put it or a backup back, "
+            "then start again"
+        )
+
+
 def exists(url: str) -> bool:
     """Return True if a state was ever created at ``url``; create none.
 
     Raises StateError if the database cannot be read.
     """
-    engine = bare_engine(url)
-    if engine.dialect.name == "sqlite":
-        file = StateFile.of(engine.url)
-        if file is None or not file.exists:
+    engine = _bare_engine(url)
+    if file := StateFile.of(engine.url):
+        if not file.exists:
             return False
         file.check_sound()
+    elif engine.dialect.name == "sqlite":
+        return False
     try:
         with engine.connect() as connection:
             return has_schema(connection)
     except DBAPIError as error:
-        raise state_error(engine, error) from error
+        raise _state_error(engine, error) from error
     finally:
         engine.dispose()
+
+
+def files_of(url: str) -> list[Path]:
+    """Return where a state has its files, there or not; none for a server. Raises StateError."""
+    file = StateFile.of(_bare_engine(url).url)
+    return [Path(f"{file.path}{end}") for end in ("", "-wal", "-shm", "-journal") if file]
+
+
+def without_password(url: str) -> str:
+    """Return a state's URL for logs and messages: its password is replaced by ``***``."""
+    return make_url(url).render_as_string(hide_password=True)
+
+
+def _open_engine(url: str, waiting: Waiting) -> Engine:
+    """Return an engine whose connections wait as ``waiting`` says. Raises StateError.
+
+    It creates the folder of an SQLite file.
+    """
+    engine = _bare_engine(url)
+    if engine.dialect.name == "sqlite":
+        _make_folder(engine.url)
+        event.listen(engine, "do_connect", _wait_shortly)
+        event.listen(engine, "connect", _tune_sqlite)
+    else:
+        event.listen(engine, "do_connect", _bounded_connections(waiting))
+        event.listen(engine, "connect", _tune_postgresql)
+    return engine
+
+
+def _bare_engine(url: str) -> Engine:
+    """Return an engine that creates and changes nothing by itself. Raises StateError."""
+    try:
+        address = _address(url)
+        engine = create_engine(address, connect_args=_arguments(address))
+    except (ArgumentError, NoSuchModuleError, ModuleNotFoundError, ValueError) as error:
+        if getattr(error, "name", None) == "psycopg":
+            need = "needs psycopg: pip install 'walsh-scrapy[postgres]'"
+            raise StateError(f"WALSH_STATE_URL is {_mask(url)!r}, which {need}") from error
+        raise _no_state(url, error) from error
+    if engine.dialect.name not in ("sqlite", "postgresql"):
+        raise _no_state(url, f"{engine.dialect.name} is neither SQLite nor PostgreSQL")
+    return engine
+
+
+def _address(url: str) -> URL:
+    """Parse a URL so that it names one file, and no other: by its absolute path for SQLite.
+
+    In a path ``%20`` is a space, as in every URL. SQLAlchemy before 2.1 does not read it so, and
+    takes what follows a ``?`` for options. Raises ValueError.
+    """
+    address = make_url(url)
+    if not _is_file(address):
+        return address
+    _, _, written = url.partition(":///")
+    if "?" in written:
+        raise ValueError("a '?' in the path is written as %3F, and there are no options after it")
+    path = unquote(written, errors="strict")
+    if not path.isprintable():
+        raise ValueError("the path has control characters")
+    if path.startswith("~"):
+        raise ValueError("no '~' is expanded in it")
+    if path != written and Path(written).exists() and not Path(path).exists():
+        raise ValueError(f"it names {path!r}, but the file is {written!r}: write %25 for a '%'")
+    return address.set(database=str(Path(path).absolute()))
+
+
+def _is_file(url: URL) -> bool:
+    is_sqlite = url.get_backend_name() == "sqlite"
+    return is_sqlite and url.database not in (None, "", ":memory:")
+
+
+def _arguments(address: URL) -> dict[str, Any]:
+    if address.get_backend_name() == "postgresql":
+        own = {"connect_timeout": CONNECT_SECONDS, **_TCP}
+        return {name: own[name] for name in own.keys() - address.query}
+    # We begin transactions ourselves: the driver's own BEGIN would take the lock too late.
+    return {"isolation_level": None, "timeout": LOCKED_SECONDS}
+
+
+def _make_folder(url: URL) -> None:
+    if _is_file(url):
+        path = Path(str(url.database))
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StateError(
+                f"WALSH_STATE_URL is in the folder of {path}, which cannot be created: "
+                f"{error.strerror}"
+            ) from error
+
+
+def _wait_shortly(
+    _dialect: object, _record: object, _arguments: object, options: dict[str, Any]
+) -> None:
+    options["timeout"] = _BUSY_SECONDS
+
+
+def _tune_sqlite(connection: Any, _record: object) -> None:  # noqa: ANN401 - a DBAPI connection
+    # With 2 MiB, the default, the pages of a large index are written and read again and again.
+    memory = f"cache_size=-{_CACHE_KIB}"
+    for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON", memory):
+        connection.execute(f"PRAGMA {pragma}").close()
+
+
+def _tune_postgresql(connection: Any, _record: object) -> None:  # noqa: ANN401 - a DBAPI connection
+    """Let a lock that another session holds be an error, as on SQLite, and no endless wait."""
+    connection.execute(f"SET lock_timeout = '{LOCKED_SECONDS:.0f}s'")
+    connection.execute(f"SET idle_in_transaction_session_timeout = '{1000 * IDLE_SECONDS:.0f}ms'")
+    connection.commit()
+
+
+def _bounded_connections(waiting: Waiting) -> Callable[..., object]:
+    """Return what makes connections that end when their server is silent for too long.
+
+    A server may be silent without an error: its machine is frozen, or a router drops all packets.
+    libpq waits for ever then, and no timeout of the server's own helps.
+    """
+    # The driver is in an extra, so it may be absent.
+    import psycopg  # noqa: PLC0415
+    from psycopg.waiting import Ready  # noqa: PLC0415
+
+    class BoundedConnection(psycopg.Connection[Any]):
+        def wait(self, gen: Any, *arguments: Any, **options: Any) -> Any:  # noqa: ANN401 - psycopg's
+            return super().wait(self._bound(gen), *arguments, **options)
+
+        def _bound(self, exchange: Any) -> Generator[Any, Any, Any]:  # noqa: ANN401 - psycopg's own
+            """Pass an exchange's requests on; psycopg resumes it ten times a second."""
+            began = time.monotonic()
+            try:
+                wanted = next(exchange)
+                while True:
+                    ready = yield wanted
+                    if ready != Ready.NONE:
+                        began = time.monotonic()
+                    elif not waiting.for_answer(began):
+                        self.close()
+                        seconds = time.monotonic() - began
+                        raise psycopg.OperationalError(f"the server is silent for {seconds:.0f} s")
+                    wanted = exchange.send(ready)
+            except StopIteration as end:
+                return end.value
+
+    def connect(
+        _dialect: object, _record: object, arguments: list[Any], options: dict[str, Any]
+    ) -> BoundedConnection:
+        if waiting.is_open:
+            options = options | {"connect_timeout": RECONNECT_SECONDS}
+        return BoundedConnection.connect(*arguments, **options)
+
+    return connect
+
+
+def _state_error(engine: Engine, error: DBAPIError) -> StateError:
+    """Return the StateError for a driver's error: database, reason and remedy in one sentence."""
+    name = engine.url.render_as_string(hide_password=True)
+    why = " ".join(_STATEMENT.sub("", str(error.orig)).split())  # PostgreSQL's have several lines
+    return StateError(f"{name} cannot be used as state: {why}; {_remedy(engine, error)}")
+
+
+def _remedy(engine: Engine, error: DBAPIError) -> str:
+    reason = str(error.orig)
+    if engine.dialect.name != "sqlite":
+        if "lock timeout" in reason:
+            return f"another session holds a lock for {LOCKED_SECONDS:.0f} s; end it, start again"
+        if _sqlstate(error) == _NO_RIGHTS:
+            return "a crawl needs the role that owns the tables, or, for a new state, the database"
+        return "check that the server runs and accepts the login, then start again"
+    if "locked" in reason:
+        return "another process holds its lock; end that process, then start again"
+    if "unable to open" in reason:
+        return "check the permission to read and write the file and its folder, then start again"
+    if "full" in reason or "readonly" in reason or "disk I/O" in reason:
+        return "check the free space and the permission to write, then start again"
+    return "if the file is damaged, restore a backup, or move it away to start an empty state"
+
+
+def _sqlstate(error: DBAPIError) -> str | None:
+    return getattr(error.orig, "sqlstate", None)
+
+
+def _mask(url: str) -> str:
+    """Return a URL that may be malformed without its password."""
+    return re.sub(r"(://[^/:@]*):.*@", r"\1:***@", url)
+
+
+def _no_state(url: str, reason: object) -> StateError:
+    return StateError(
+        f"WALSH_STATE_URL is {_mask(url)!r}, which does not open a database ({reason}); write "
+        "sqlite:////absolute/path.sqlite3 or postgresql+psycopg://user@host/database"
+    )

@@ -46,9 +46,9 @@ class DeclarationCopies:
         are not known.
         """
         counted = select(func.count()).select_from(declared)
-        with self._database.read() as connection:
-            number = connection.scalar(counted.where(declared.c.file == self._file))
-        size = 1 << max(0, (int(number) - 1) // _MOST).bit_length()
+        mine = counted.where(declared.c.file == self._file)
+        number = self._database.read(lambda connection: connection.execute(mine).scalar_one())
+        size = 1 << max(0, (number - 1) // _MOST).bit_length()
         before = self._parts(name)
         anew = set(range(size))
         if changed is not None and len(before) == size and self._are_kept([name, *before]):
@@ -63,20 +63,20 @@ class DeclarationCopies:
         names = [name, *self._parts(name)]
         is_old = copies.c.kept_at < self._now - _NOTED
         noted = update(copies).where(copies.c.hash.in_(names), is_old)
-        with self._database.write() as connection:
-            connection.run(noted.values(kept_at=self._now))
+        noted = noted.values(kept_at=self._now)
+        self._database.write(lambda connection: connection.execute(noted))
         return name if self._are_kept(names) else self.kept(name, None)
 
     def _are_kept(self, names: Sequence[str]) -> bool:
         counted = select(func.count()).select_from(copies).where(copies.c.hash.in_(names))
-        with self._database.read() as connection:
-            return int(connection.scalar(counted)) == len(set(names))
+        number = self._database.read(lambda connection: connection.scalar(counted))
+        return number == len(set(names))
 
     def _parts(self, name: str) -> list[str]:
         """Return the names of the parts of a copy, itself if it has none."""
-        with self._database.read() as connection:
-            body = connection.scalar(select(copies.c.body).where(copies.c.hash == name)) or b""
-        return parts_of(body) or [name]
+        found = select(copies.c.body).where(copies.c.hash == name)
+        body = self._database.read(lambda connection: connection.scalar(found))
+        return parts_of(body or b"") or [name]
 
     def _parts_anew(self, parts: Collection[int], size: int) -> Iterator[tuple[int, str]]:
         """Keep the sources of some parts. Yield the number of each, and the name of its copy."""
@@ -85,11 +85,12 @@ class DeclarationCopies:
             rows = rows.where(or_(false(), *(_KEY.between(*keys_of(at, size)) for at in parts)))
         # The order of no index: to find each row of a large table by itself takes far longer.
         with self._database.snapshot() as connection:
-            found = connection.stream(rows.order_by(_KEY + 0))
+            found = connection.execute(rows.order_by(_KEY + 0))
             for at, of_part in groupby(found, lambda row: part_of(row[0], size)):
                 if at in parts:
                     yield at, self._keep(declaration(Source(*row[1:]) for row in of_part))
 
     def _keep(self, body: bytes) -> str:
-        with self._database.write() as connection:
-            return keep_copy(connection, _KIND, body, now=self._now, last=None)
+        return self._database.write(
+            lambda connection: keep_copy(connection, _KIND, body, now=self._now, last=None)
+        )

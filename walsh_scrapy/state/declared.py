@@ -24,11 +24,9 @@ from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.state.tables import choices, declared
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from sqlalchemy import ColumnElement
-
-    from walsh_scrapy.state.connection import Connection
+    from sqlalchemy import ColumnElement, Connection, Select
 
 #: Sources read at once.
 PAGE: Final = 1000
@@ -71,8 +69,7 @@ class DeclaredStore(Store):
     def find(self, chosen: Selection, url: str) -> Source | None:
         """Return the source with exactly this URL, or None."""
         row = {"of": url_key(url), "within": chosen.file}
-        with self._database.read() as connection:
-            found = connection.first(_FIND, row)
+        found = self._database.read(lambda connection: connection.execute(_FIND, row).first())
         source = source_of(*found) if found else None
         return source if source and source.url == url and chosen.has(source) else None
 
@@ -85,20 +82,17 @@ class DeclaredStore(Store):
         origin = url.removesuffix("llms.txt")
         is_there = declared.c.url.startswith(origin, autoescape=True)
         wanted = select(*SOURCE).where(*chosen.where, is_there)
-        with self._database.read() as connection:
-            rows = connection.all(wanted.limit(PAGE))
+        rows = self._all(wanted.limit(PAGE))
         owners = (source for source in (source_of(*row) for row in rows) if chosen.has(source))
         return next((each for each in owners if url in declared_urls(each)), None)
 
     def each(self, chosen: Selection) -> Iterator[Source]:
         """Yield all of them in the order of the file, a page at a time."""
-        after = declared.c.position > bindparam("after")
-        wanted = select(*SOURCE, declared.c.position).where(*chosen.where, after)
-        page = wanted.order_by(declared.c.position).limit(PAGE)
+        position = declared.c.position
+        page = select(*SOURCE, position).where(*chosen.where).order_by(position).limit(PAGE)
         last = float("-inf")
         while True:
-            with self._database.read() as connection:
-                rows = connection.all(page, {"after": last})
+            rows = self._all(page.where(position > last))
             found = (source_of(*values) for *values, _ in rows)
             yield from (each for each in found if not chosen.only or chosen.has(each))
             if len(rows) < PAGE:
@@ -108,16 +102,17 @@ class DeclaredStore(Store):
     def total(self, file: int) -> int:
         """Return how many sources a file declares."""
         counted = select(func.count()).select_from(declared).where(declared.c.file == file)
-        with self._database.read() as connection:
-            return int(connection.scalar(counted))
+        return self._database.read(lambda connection: connection.execute(counted).scalar_one())
 
     def count(self, chosen: Selection) -> int:
         """Return how many they are."""
         if chosen.only:
             return sum(1 for _ in self.each(chosen))
         counted = select(func.count()).select_from(declared).where(*chosen.where)
-        with self._database.read() as connection:
-            return int(connection.scalar(counted))
+        return self._database.read(lambda connection: connection.execute(counted).scalar_one())
+
+    def _all(self, wanted: Select[Any]) -> Sequence[Sequence[Any]]:
+        return self._database.read(lambda connection: connection.execute(wanted).all())
 
 
 class DeclaredSources(Collection[Source]):
@@ -176,7 +171,7 @@ _NEVER_VISITED: Final = _facts(SourceRecord(url="", kind=""))
 def write_facts(connection: Connection, record: SourceRecord, unit: Callable[[str], str]) -> None:
     """Write what follows from the record of a source, for all files that declare it."""
     facts = facts_of(record, record.url, unit)
-    connection.run_later(_WRITE_FACTS, {"of": url_key(record.url), **facts})
+    connection.execute(_WRITE_FACTS, {"of": url_key(record.url), **facts})
 
 
 def row_of_source(key: int, source: Source) -> dict[str, Any]:

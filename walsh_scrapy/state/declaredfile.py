@@ -5,6 +5,7 @@ A file that no run has read for 90 days is forgotten, a few of its sources at a 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sqlalchemy import and_, delete, exists, not_, select, update
@@ -13,7 +14,7 @@ from walsh_scrapy.policy.urls import host_of, url_key
 from walsh_scrapy.policy.wording import storable
 from walsh_scrapy.state.declared import SOURCE, facts_of, row_of_source, source_of
 from walsh_scrapy.state.pruning import ROWS_AT_ONCE
-from walsh_scrapy.state.rows import insert_if_new, record_of, upsert_each
+from walsh_scrapy.state.rows import in_parts, insert_if_new, record_of, upsert
 from walsh_scrapy.state.sourcerecord import COLUMNS, SourceRecord
 from walsh_scrapy.state.tables import declared, files, sources
 
@@ -22,8 +23,10 @@ if TYPE_CHECKING:
     from os import stat_result
     from pathlib import Path
 
+    from sqlalchemy import Connection, Select
+    from sqlalchemy.sql.dml import UpdateBase
+
     from walsh_scrapy.sources import Source
-    from walsh_scrapy.state.connection import Connection
     from walsh_scrapy.state.database import Database
     from walsh_scrapy.state.sources import SourceStore
 
@@ -103,14 +106,15 @@ class DeclaredFile:
     def begin(self) -> int:
         """Note that what it declares is being written, and return its number."""
         if self._number is None:
-            with self._database.write() as connection:
-                insert_if_new(connection, files, {"path": self._path, "read_at": self._now})
-                connection.run(update(files).where(self._is_this).values(sha256=""))
-                number = connection.scalar(select(files.c.id).where(self._is_this))
-                any_source = select(_C.url_key).where(_C.file == number).limit(1)
-                self.is_first = connection.scalar(any_source) is None
-            self._number = int(number)
+            self._number, self.is_first = self._database.write(self._begin)
         return self._number
+
+    def _begin(self, connection: Connection) -> tuple[int, bool]:
+        insert_if_new(connection, files, {"path": self._path, "read_at": self._now})
+        begun = update(files).where(self._is_this).values(sha256="").returning(files.c.id)
+        number = connection.execute(begun).scalar_one()
+        any_source = select(_C.url_key).where(_C.file == number).limit(1)
+        return number, connection.scalar(any_source) is None
 
     def complete(self, **values: object) -> FileRow:
         """Note that all was written, with these values of its row, which is returned."""
@@ -129,17 +133,20 @@ class DeclaredFile:
         by which a URL is paced. Records whose URL has a new spelling in the file are renamed.
         """
         number = self.begin()
-        with self._database.write() as connection:
-            known = self._known_sources(connection, [each.key for each in news])
-            others = [
-                each
-                for each in (self._placed(new, known) for new in news)
-                if anew or known.get(each.key) != (each.source, each.position)
-            ]
+        known = self._known_sources([each.key for each in news])
+        others = [
+            each
+            for each in (self._placed(new, known) for new in news)
+            if anew or known.get(each.key) != (each.source, each.position)
+        ]
+
+        def write(connection: Connection) -> dict[int, SourceRecord]:
             records = _records(connection, {each.key: each.source.url for each in others})
-            if others:
-                rows = [_row_of(number, each, records.get(each.key), unit) for each in others]
-                upsert_each(connection, declared, rows)
+            rows = [_row_of(number, each, records.get(each.key), unit) for each in others]
+            upsert(connection, declared, rows)
+            return records
+
+        records = self._database.write(write) if others else {}
         urls = ((records[each.key].url, each.source.url) for each in others if each.key in records)
         if spellings := {old: url for old, url in urls if old != url}:
             self._records.rename(spellings)
@@ -165,66 +172,60 @@ class DeclaredFile:
     def remove(self, keys: Sequence[int]) -> None:
         """Remove the sources with these keys."""
         number = self.begin()
-        for some in _parts(keys):
-            with self._database.write() as connection:
-                connection.run(delete(declared).where(_C.file == number, _C.url_key.in_(some)))
+        for some in in_parts(keys):
+            self._write(delete(declared).where(_C.file == number, _C.url_key.in_(some)))
 
     def follow_moves(self) -> None:
         """Let the record of a source that moved follow to where the file declares it now.
 
         No file declares it where it was, so the operator has written the new address.
         """
-        with self._database.read() as connection:
-            moved = connection.all(_MOVED)
-        for url, to in moved:
+        for url, to in self._all(_MOVED):
             key = url_key(to)
             here = select(_C.url).where(_C.file == self._number, _C.url_key == key)
             is_known = select(sources.c.url).where(sources.c.url_key == key)
-            with self._database.read() as connection:
-                now = connection.scalar(here.where(not_(is_known.exists())))
-            if now is not None:
+            for (now,) in self._all(here.where(not_(is_known.exists()))):
                 self._records.rename({url: now})
 
     def find(self, key: int) -> NewSource:
         """Return a source that was written."""
         row = select(_C.position, *SOURCE).where(_C.file == self._number, _C.url_key == key)
-        with self._database.read() as connection:
-            (position, *values), *_ = connection.all(row)
+        (position, *values), *_ = self._all(row)
         return NewSource(key, source_of(*values), position)
 
     def keys(self) -> Iterator[int]:
         """Yield the keys of all sources."""
         rows = select(_C.url_key).where(_C.file == self._number)
         with self._database.snapshot() as connection:
-            yield from (key for (key,) in connection.stream(rows))
+            yield from connection.scalars(rows)
 
     def pauses(self) -> dict[str, float]:
         """Return the longest pause of each declared host, in seconds."""
         rows = select(_C.url, _C.pause).where(_C.file == self._number, _C.pause.is_not(None))
         longest: dict[str, float] = {}
-        with self._database.read() as connection:
-            for url, pause in connection.all(rows):
-                longest[host_of(url)] = max(pause, longest.get(host_of(url), 0.0))
+        for url, pause in self._all(rows):
+            longest[host_of(url)] = max(pause, longest.get(host_of(url), 0.0))
         return longest
 
     def _read_row(self) -> FileRow | None:
-        with self._database.read() as connection:
-            found = connection.first(_ROW.where(self._is_this))
-        return FileRow(*found) if found else None
+        return next((FileRow(*row) for row in self._all(_ROW.where(self._is_this))), None)
 
     def _update(self, **values: object) -> None:
-        with self._database.write() as connection:
-            connection.run(update(files).where(self._is_this).values(values))
+        self._write(update(files).where(self._is_this).values(values))
 
-    def _known_sources(
-        self, connection: Connection, keys: Sequence[int]
-    ) -> dict[int, tuple[Source, float]]:
+    def _write(self, statement: UpdateBase) -> None:
+        self._database.write(lambda connection: connection.execute(statement))
+
+    def _all(self, wanted: Select[Any]) -> Sequence[Sequence[Any]]:
+        return self._database.read(lambda connection: connection.execute(wanted).all())
+
+    def _known_sources(self, keys: Sequence[int]) -> dict[int, tuple[Source, float]]:
         """Return by their keys those of the sources that were written before, with positions."""
         if self.is_first:
             return {}
         before = select(_C.url_key, _C.position, *SOURCE)
         mine = before.where(_C.file == self._number, _C.url_key.in_(keys))
-        return {key: (source_of(*row), at) for key, at, *row in connection.all(mine)}
+        return {key: (source_of(*row), at) for key, at, *row in self._all(mine)}
 
 
 class OldFiles:
@@ -235,13 +236,13 @@ class OldFiles:
 
     def blocks(self, database: Database) -> Iterator[int]:
         """Delete them, and yield after each transaction how many rows these were."""
-        with database.read() as connection:
-            old = connection.scalars(select(files.c.id).where(self._is_old))
-        for number in old:
-            while deleted := self._delete(database, number):
+        old = select(files.c.id).where(self._is_old)
+        for number in database.read(lambda connection: connection.scalars(old).all()):
+            of_file = partial(self._delete, number)
+            while deleted := database.write(of_file):
                 yield deleted
 
-    def _delete(self, database: Database, number: int) -> int:
+    def _delete(self, number: int, connection: Connection) -> int:
         """Delete some sources of a file, or at last its row, unless it was read meanwhile.
 
         Its row is locked, so that who reads it next finds that it is not whole. Sources whose visit
@@ -250,14 +251,13 @@ class OldFiles:
         is_this = and_(files.c.id == number, self._is_old)
         all_of_it = select(_C.url_key).where(_C.file == number)
         some = all_of_it.limit(ROWS_AT_ONCE).with_for_update(skip_locked=True)
-        with database.write() as connection:
-            if not connection.run(update(files).where(is_this).values(sha256="")):
-                return 0
-            if keys := connection.scalars(some):
-                mine = and_(_C.file == number, _C.url_key.in_(keys))
-                return connection.run(delete(declared).where(mine))
-            is_empty = and_(is_this, not_(all_of_it.exists()))
-            return connection.run(delete(files).where(is_empty))
+        if not connection.execute(update(files).where(is_this).values(sha256="")).rowcount:
+            return 0
+        if keys := connection.scalars(some).all():
+            mine = and_(_C.file == number, _C.url_key.in_(keys))
+            return connection.execute(delete(declared).where(mine)).rowcount
+        is_empty = and_(is_this, not_(all_of_it.exists()))
+        return connection.execute(delete(files).where(is_empty)).rowcount
 
 
 def _row_of(
@@ -287,12 +287,8 @@ def _records(connection: Connection, urls: Mapping[int, str]) -> dict[int, Sourc
         return found
     exact = frozenset(urls.values())
     locked = wanted.order_by(sources.c.url).with_for_update(read=True)
-    for key, *values in connection.all(locked):
+    for key, *values in connection.execute(locked):
         record = record_of(SourceRecord, values)
         if key not in found or rank(found[key]) < rank(record):
             found[key] = record
     return found
-
-
-def _parts(items: Sequence[Any]) -> Iterator[Sequence[Any]]:
-    return (items[at : at + WRITTEN_AT_ONCE] for at in range(0, len(items), WRITTEN_AT_ONCE))

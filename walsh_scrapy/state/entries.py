@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import cache
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -14,15 +13,13 @@ from sqlalchemy import and_, bindparam, not_, or_, select
 from walsh_scrapy.metadata.entries import KnownEntries
 from walsh_scrapy.policy.wording import storable
 from walsh_scrapy.state.database import Store
-from walsh_scrapy.state.rows import as_parameter, insert_if_new, insert_new, is_among
+from walsh_scrapy.state.rows import Row, in_parts, insert_if_new
 from walsh_scrapy.state.tables import entries, sightings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from sqlalchemy import ColumnElement, Select
-
-    from walsh_scrapy.state.connection import Connection
+    from sqlalchemy import ColumnElement, Connection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,9 +70,9 @@ class EntryStore(Store):
 
     def latest_run(self, until: float) -> int | None:
         """Return the run that found the newest entry until a moment; None if no run is named."""
-        with self._database.read() as connection:
-            run: int | None = connection.scalar(_LATEST_RUN, {"until": until})
-        return run
+        return self._database.read(
+            lambda connection: connection.scalar(_LATEST_RUN, {"until": until})
+        )
 
 
 _LATEST_RUN: Final = (
@@ -84,6 +81,7 @@ _LATEST_RUN: Final = (
     .order_by(entries.c.first_seen.desc())
     .limit(1)
 )
+_KNOWN: Final = select(*entries.c["key", "page_key", "own_key", "title_key", "source"])
 _STORED: Final = select(*entries.c["key", "item", "source", "backfill"])
 _IS_ELSEWHERE: Final = and_(
     sightings.c.key == entries.c.key, sightings.c.source != entries.c.source
@@ -115,7 +113,7 @@ class Snapshot:
         moment, key = entries.c.first_seen, entries.c.key
         order = (moment.desc(), key.desc()) if newest_first else (moment, key)
         ordered = found.order_by(*order, sightings.c.source)
-        rows = self._connection.stream(ordered)
+        rows = self._connection.execute(ordered)
         self._open.callback(rows.close)
         for stored, of_one in groupby(rows, key=lambda row: tuple(row[:-1])):
             also_in = tuple(each[-1] for each in of_one if each[-1] is not None)
@@ -123,14 +121,14 @@ class Snapshot:
 
     def newest(self, source: str) -> StoredEntry | None:
         """Return the entry of a source that was first seen last, or None if there is none."""
-        row = self._connection.first(_NEWEST, {"url": source})
+        row = self._connection.execute(_NEWEST, {"url": source}).first()
         return None if row is None else StoredEntry(*row)
 
 
 def insert_unseen(
     connection: Connection, found: Sequence[EntryRecord], *, backfill: bool = False
 ) -> frozenset[str]:
-    """Insert the entries that are not known; return their keys (decision 19).
+    """Insert the entries of one visit that are not known; return their keys (decision 19).
 
     ``backfill`` says that their source is read for the first time.
 
@@ -154,12 +152,27 @@ def insert_unseen(
                 begun.add(page)
         elif page in elsewhere:
             _write_sightings(connection, entry, elsewhere[page])
-    inserted = insert_new(connection, entries, rows)
-    new = frozenset(row["own_key"] for row in rows if row["key"] in inserted)
-    if len(new) < len(rows):
-        unsettled = {row["own_key"] for row in rows} - new
-        later += [entry for entry in found if entry.key in unsettled]
+    if not rows:
+        return frozenset()
+    new = _insert(connection, rows)
+    unsettled = {row["own_key"] for row in rows} - new
+    later += [entry for entry in found if entry.key in unsettled]
     return new | insert_unseen(connection, later, backfill=backfill) if later else new
+
+
+def _insert(connection: Connection, rows: Sequence[Row]) -> frozenset[str]:
+    """Insert those of the rows that another transaction has not inserted; return their own keys."""
+    insert_if_new(connection, entries, rows)
+    names = ("key", "own_key", "source", "first_seen")
+    ours = {tuple(row[name] for name in names) for row in rows}
+    stored = select(*entries.c[names])
+    keys = [row["key"] for row in rows]
+    return frozenset(
+        row.own_key
+        for some in in_parts(keys)
+        for row in connection.execute(stored.where(entries.c.key.in_(some)))
+        if tuple(row) in ours
+    )
 
 
 def _row(entry: EntryRecord, *, is_first: bool, backfill: bool) -> dict[str, Any]:
@@ -198,18 +211,19 @@ def _known_entries(
 ) -> tuple[KnownEntries, dict[str, list[_Elsewhere]]]:
     """Return the stored entries of the pages of these, and those of other sources by page."""
     known, elsewhere = KnownEntries(), dict[str, list[_Elsewhere]]()
-    if not found:
-        return known, elsewhere
-    own = found[0].source
-    wanted = as_parameter(connection, sorted({entry.page_key for entry in found}))
-    pages = _select_pages(connection.dialect.name)
-    for key, page_key, own_key, title_key, source in connection.all(pages, {"pages": wanted}):
-        page = page_key or key
-        known.add(page, own_key, title_key)
-        if source != own:
-            other = _Elsewhere(key, page, own_key, title_key)
-            elsewhere.setdefault(page, []).append(other)
+    for pages in in_parts({entry.page_key for entry in found}):
+        stored = connection.execute(_KNOWN.where(_is_of(pages)))
+        for key, page_key, own_key, title_key, source in stored:
+            page = page_key or key
+            known.add(page, own_key, title_key)
+            if source != found[0].source:
+                other = _Elsewhere(key, page, own_key, title_key)
+                elsewhere.setdefault(page, []).append(other)
     return known, elsewhere
+
+
+def _is_of(pages: Sequence[str]) -> ColumnElement[bool]:
+    return or_(entries.c.key.in_(pages), entries.c.page_key.in_(pages))
 
 
 def _write_sightings(
@@ -219,14 +233,6 @@ def _write_sightings(
     for each in elsewhere:
         if each.is_like(entry):
             insert_if_new(connection, sightings, {"key": each.key, "source": entry.source})
-
-
-@cache
-def _select_pages(dialect: str) -> Select[Any]:
-    """Return the statement that looks up the entries of pages."""
-    columns = entries.c["key", "page_key", "own_key", "title_key", "source"]
-    of_pages = (is_among(dialect, entries.c[name], "pages") for name in ("key", "page_key"))
-    return select(*columns).where(or_(*of_pages))
 
 
 def _conditions(wanted: EntryFilter) -> Iterator[ColumnElement[bool]]:

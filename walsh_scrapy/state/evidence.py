@@ -33,9 +33,7 @@ from walsh_scrapy.state.rows import row_of, upsert
 from walsh_scrapy.state.tables import COPIED, ITS_URL, blocklist, copies, denials, requests, robots
 
 if TYPE_CHECKING:
-    from sqlalchemy import Table
-
-    from walsh_scrapy.state.connection import Connection
+    from sqlalchemy import Connection, Table
 
 #: Seconds by which a copy outlasts the records that may name it. The longest Crawl-delay that a
 #: copy stays in use for is 30 days (decision 7).
@@ -159,13 +157,13 @@ def keep_copy(
         if each == name:
             upsert(connection, copies, row, by="hash", only=("kept_at",))
         else:
-            connection.run_later(_STILL_KEPT, {"key": each, "now": now})
+            connection.execute(_STILL_KEPT, {"key": each, "now": now})
     return name
 
 
 def log_lease(connection: Connection, record: RequestRecord) -> LoggedLease:
     """Log a request that is about to be sent, within the transaction that leases its host."""
-    (number,) = connection.scalars(_BEGIN, _row(record))
+    number = connection.execute(_BEGIN, _row(record)).scalar_one()
     return LoggedLease(number, record.sent_at)
 
 
@@ -178,15 +176,15 @@ def log_end(
     """
     row = _row(record)
     if lease is None:
-        connection.run_later(_INSERT, row)
+        connection.execute(_INSERT, row)
         return
     row["waited"] = max(0.0, record.sent_at - lease.at)
-    connection.run_later(_END, {name: row[name] for name in _ENDS} | {"number": lease.id})
+    connection.execute(_END, {name: row[name] for name in _ENDS} | {"number": lease.id})
 
 
 def forget_lease(connection: Connection, lease: LoggedLease) -> None:
     """Delete the row of a request that was never sent (decision 29)."""
-    connection.run_later(_FORGET, {"number": lease.id})
+    connection.execute(_FORGET, {"number": lease.id})
 
 
 def selected(table: Table, names: tuple[str, ...]) -> Select[Any]:
@@ -217,8 +215,7 @@ class EvidenceStore(Store):
 
     def deny(self, record: DenialRecord) -> None:
         """Record a denial."""
-        with self._database.write() as connection:
-            connection.run(_INSERT_DENIAL, _row(record))
+        self._database.write(lambda connection: connection.execute(_INSERT_DENIAL, _row(record)))
 
     def old_rows(self, now: float, log_seconds: float) -> tuple[OldRows, ...]:
         """Return requests and denials that are older, and copies that no record can name.

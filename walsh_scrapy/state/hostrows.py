@@ -10,8 +10,7 @@ from sqlalchemy import bindparam, case, func, or_, select
 from walsh_scrapy.policy.hosttimes import HostTimes
 from walsh_scrapy.policy.pacing import after
 from walsh_scrapy.policy.timestamps import format_moment
-from walsh_scrapy.state.database import Store
-from walsh_scrapy.state.engines import StateError
+from walsh_scrapy.state.database import StateError, Store
 from walsh_scrapy.state.hosts import (
     TIMES,
     HostSnapshot,
@@ -28,10 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
     from typing import Any
 
-    from sqlalchemy import ColumnElement, Select
+    from sqlalchemy import ColumnElement, Connection, Select
 
     from walsh_scrapy.policy.pacing import Event
-    from walsh_scrapy.state.connection import Connection
     from walsh_scrapy.state.database import Database
 
 #: How long the row of a host is kept after the last moment that it is about.
@@ -83,15 +81,13 @@ class HostRows(Store):
         wide = select(hosts.c.host, hosts.c.interval, hosts.c.pause).where(
             or_(hosts.c.interval > above, hosts.c.pause > above)
         )
-        with self._database.read() as connection:
-            rows = connection.all(wide)
+        rows = self._database.read(lambda connection: connection.execute(wide).all())
         return {host: max(interval, pause) for host, interval, pause in rows}
 
     def silent_hosts(self) -> frozenset[str]:
         """Return the hosts that were unreachable when they were asked last (decision 28)."""
         silent = select(hosts.c.host).where(hosts.c.silences > 0)
-        with self._database.read() as connection:
-            return frozenset(connection.scalars(silent))
+        return self._database.read(lambda connection: frozenset(connection.scalars(silent)))
 
     def waiting(self) -> dict[str, HostSnapshot]:
         """Return the hosts that may not be asked now: on hold, leased, or within their spacing."""
@@ -109,15 +105,14 @@ class HostRows(Store):
 
     def find(self, host: str) -> HostSnapshot:
         """Return what is known of a host, now; a host that was never asked has empty times."""
-        with self._database.read() as connection:
-            row = self._rows[host] = find_row(connection, host)
-            now = self._now()
+        row = self._rows[host] = self._database.read(lambda connection: find_row(connection, host))
+        now = self._now()
         return HostSnapshot(row.times.with_clock_at(now), now)
 
     def look_ahead(self, names: Collection[str]) -> None:
         """Read the rows of hosts that are leased soon; `take` notices if one has changed since."""
-        with self._database.read() as connection:
-            found = find_rows(connection, [name for name in names if name not in self._rows])
+        unread = [name for name in names if name not in self._rows]
+        found = self._database.read(lambda connection: find_rows(connection, unread))
         for host, row in found.items():
             self._rows[host] = row
 
@@ -127,14 +122,13 @@ class HostRows(Store):
         Raises StateError while hosts wait that were paced by another unit: crawls that differ in
         it do not see each other's leases.
         """
-        with self._database.read() as connection:
-            if connection.scalar(_UNIT) == unit:
-                return
-        with self._database.write() as connection:
+        if self._database.read(lambda connection: connection.scalar(_UNIT)) == unit:
+            return
+
+        def write(connection: Connection) -> None:
             found = connection.scalar(_UNIT)
-            now = self._now()
-            waiting = connection.all(_WAITING, {"now": now})
-            paused = connection.scalars(_PAUSED)
+            waiting = connection.execute(_WAITING, {"now": self._now()}).all()
+            paused = connection.scalars(_PAUSED).all()
             if found not in (None, unit) and paused:
                 raise StateError(
                     f"{self._database} is paced by {found}, and {paused[0]} has a pause of the "
@@ -150,6 +144,8 @@ class HostRows(Store):
                 )
             upsert(connection, choices, {"name": "pace_by", "value": unit})
 
+        self._database.write(write)
+
     def old_rows(self) -> OldRows:
         """Return the rows of hosts that nothing concerned in 90 days.
 
@@ -162,9 +158,10 @@ class HostRows(Store):
         return OldRows(hosts, is_old, hosts.c.ended)
 
     def _found(self, statement: Select[Any]) -> dict[str, HostSnapshot]:
-        with self._database.read() as connection:
-            now = self._now()
-            rows = connection.all(statement, {"now": now})
+        now = self._now()
+        rows = self._database.read(
+            lambda connection: connection.execute(statement, {"now": now}).all()
+        )
         return {row[-1]: HostSnapshot(HostTimes(*row[:-1]).with_clock_at(now), now) for row in rows}
 
     def _change(
@@ -174,11 +171,14 @@ class HostRows(Store):
 
         ``at`` is when the event was, in epoch seconds, if that is not now.
         """
-        with self._database.write() as connection:
+
+        def write(connection: Connection) -> tuple[Change, LedgerRow]:
             change, row = self._written(connection, host, event, at)
             if also is not None:
                 also(connection, change)
-        self._rows[host] = row
+            return change, row
+
+        change, self._rows[host] = self._database.write(write)
         return change
 
     def _written(

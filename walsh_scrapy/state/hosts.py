@@ -9,13 +9,14 @@ from sqlalchemy import bindparam, func, insert, select, update
 
 from walsh_scrapy.policy.hosttimes import HostTimes
 from walsh_scrapy.state.database import Store
-from walsh_scrapy.state.rows import among, insert_if_new, insert_new, row_of
+from walsh_scrapy.state.rows import in_parts, insert_if_new, insert_into, row_of
 from walsh_scrapy.state.tables import acts, hosts
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from typing import Any
 
-    from walsh_scrapy.state.connection import Connection
+    from sqlalchemy import Connection, Select
 
 #: Names of the columns that are fields of `HostTimes`.
 TIMES: Final = tuple(field.name for field in fields(HostTimes))
@@ -76,22 +77,29 @@ class LedgerRow(NamedTuple):
 
 def find_row(connection: Connection, host: str) -> LedgerRow:
     """Return the row of a host, with empty times if there is none."""
-    row = connection.first(_FIND, {"key": host})
+    row = connection.execute(_FIND, {"key": host}).first()
     return LedgerRow(HostTimes(), None) if row is None else LedgerRow(HostTimes(*row[:-1]), row[-1])
 
 
 def find_rows(connection: Connection, names: Sequence[str]) -> dict[str, LedgerRow]:
     """Return the rows of hosts by their names."""
     found = {name: LedgerRow(HostTimes(), None) for name in names}
-    for name, *times, revision in among(connection, _FIND_SEVERAL, hosts.c.host, names):
+    for name, *times, revision in _of_hosts(connection, _FIND_SEVERAL, names):
         found[name] = LedgerRow(HostTimes(*times), revision)
     return found
+
+
+def _of_hosts(
+    connection: Connection, statement: Select[Any], names: Sequence[str]
+) -> Iterator[Sequence[Any]]:
+    for some in in_parts(names):
+        yield from connection.execute(statement.where(hosts.c.host.in_(some)))
 
 
 def find_locked(connection: Connection, names: Sequence[str]) -> dict[str, LedgerRow]:
     """Lock and return the rows of hosts that no other process is changing, and empty ones."""
     found = {name: LedgerRow(HostTimes(), None) for name in names}
-    for name, *times, revision in among(connection, _LOCK_SEVERAL, hosts.c.host, names):
+    for name, *times, revision in _of_hosts(connection, _LOCK_SEVERAL, names):
         found[name] = LedgerRow(HostTimes(*times), revision)
     missing = [name for name, row in found.items() if row.revision is None]
     for name, row in find_rows(connection, missing).items():
@@ -103,7 +111,7 @@ def find_locked(connection: Connection, names: Sequence[str]) -> dict[str, Ledge
 def update_rows(connection: Connection, rows: Mapping[str, LedgerRow]) -> None:
     """Write rows that are locked; each has its new revision."""
     if rows:
-        connection.run_each(
+        connection.execute(
             _UPDATE,
             [
                 row_of(row.times)
@@ -119,16 +127,19 @@ def insert_rows(connection: Connection, rows: Mapping[str, LedgerRow]) -> frozen
         {"host": host, "revision": row.revision, **row_of(row.times)}
         for host, row in sorted(rows.items())  # so that two processes cannot block each other
     ]
-    return insert_new(connection, hosts, given)
+    if not given:
+        return frozenset()
+    statement = insert_into(connection.dialect.name, hosts).on_conflict_do_nothing()
+    return frozenset(connection.scalars(statement.returning(hosts.c.host), given))
 
 
 def write_row(connection: Connection, host: str, times: HostTimes, revision: int | None) -> bool:
     """Write a row if it is still the one that was read; return False if it is not."""
     values = row_of(times)
     if revision is None:
-        return insert_if_new(connection, hosts, {"host": host, "revision": 0, **values})
+        return insert_if_new(connection, hosts, {"host": host, "revision": 0, **values}) == 1
     values |= {"key": host, "seen": revision, "revision": revision + 1}
-    return connection.run(_UPDATE, values) == 1
+    return connection.execute(_UPDATE, values).rowcount == 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +155,7 @@ class Act:
 
 def write_act(connection: Connection, act: Act) -> None:
     """Record one act within a transaction of the ledger."""
-    connection.run_later(insert(acts), row_of(act))
+    connection.execute(insert(acts), row_of(act))
 
 
 class ActStore(Store):
@@ -152,13 +163,13 @@ class ActStore(Store):
 
     def of(self, names: Collection[str]) -> list[Act]:
         """Return all acts on the hosts with these names in the ledger, the first one first."""
-        with self._database.read() as connection:
-            rows = connection.all(_ACTS.where(acts.c.host.in_(names)))
-        return [Act(*row) for row in rows]
+        return self._found(_ACTS.where(acts.c.host.in_(names)))
 
     def last(self) -> dict[str, Act]:
         """Return the last act of each host that has one."""
         newest = select(func.max(acts.c.id)).group_by(acts.c.host)
-        with self._database.read() as connection:
-            found = [Act(*row) for row in connection.all(_ACTS.where(acts.c.id.in_(newest)))]
-        return {act.host: act for act in found}
+        return {act.host: act for act in self._found(_ACTS.where(acts.c.id.in_(newest)))}
+
+    def _found(self, statement: Select[Any]) -> list[Act]:
+        rows = self._database.read(lambda connection: connection.execute(statement).all())
+        return [Act(*row) for row in rows]

@@ -25,10 +25,11 @@ from walsh_scrapy.state.hosts import Act, HostSnapshot, write_act
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
+    from sqlalchemy import Connection
+
     from walsh_scrapy.policy.backoff import Backoff
     from walsh_scrapy.policy.hosttimes import HoldBy, HostTimes
     from walsh_scrapy.policy.pacing import Exchange
-    from walsh_scrapy.state.connection import Connection
     from walsh_scrapy.state.evidence import LoggedLease, RequestRecord
     from walsh_scrapy.state.hostrows import Change, Write
 
@@ -132,8 +133,7 @@ class Ledger(Claims):
         if end := self._has(host).end:
             self._end(host, end, also)
         elif also is not None:
-            with self._database.write() as connection:
-                also(connection)
+            self._database.write(also)
 
     def write_ends(self) -> None:
         """Write all ends that were left for later."""

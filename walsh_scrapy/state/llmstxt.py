@@ -34,11 +34,12 @@ class LlmsTxtStore(Store):
 
     def find(self, url: str) -> LlmsTxtRecord | None:
         """Return what is known of an llms.txt, or None if it was never requested."""
-        with self._database.read() as connection:
-            row = connection.first(_FIND_LLMSTXT, {"key": url})
+        row = self._database.read(
+            lambda connection: connection.execute(_FIND_LLMSTXT, {"key": url}).first()
+        )
         return None if row is None else record_of(LlmsTxtRecord, row)
 
     def forget(self, url: str) -> None:
         """Delete what is known of an llms.txt, so that the next visit requests it again."""
-        with self._database.write() as connection:
-            connection.run(delete(indexes).where(indexes.c.url == url))
+        is_this = indexes.c.url == url
+        self._database.write(lambda connection: connection.execute(delete(indexes).where(is_this)))

@@ -86,7 +86,7 @@ class Log(AuditRecord):
         seen_then = _within(span, entries.c.first_seen, entries.c.run)
         found = select(*columns).where(*seen_then).order_by(entries.c.first_seen)
         seen: dict[str, list[float]] = {}
-        for source, first_seen in self._connection.stream(found):
+        for source, first_seen in self._connection.execute(found):
             seen.setdefault(source, []).append(first_seen)
         return seen
 
@@ -128,8 +128,8 @@ class Log(AuditRecord):
         at, url = requests.c.sent_at, requests.c.url
         sent = select(at, url).where(requests.c.host == paced).order_by(at.desc())
         denied = select(func.max(denials.c.at)).where(denials.c.host == host)
-        rows = self._connection.stream(sent)
-        moments = [next((at for at, url in rows if host_of(url) == host), None)]
+        with self._connection.execute(sent) as rows:
+            moments = [next((at for at, url in rows if host_of(url) == host), None)]
         moments.append(self._connection.scalar(denied))
         return max((int(moment // DAY) for moment in moments if moment is not None), default=None)
 
@@ -137,7 +137,7 @@ class Log(AuditRecord):
         """Return hosts below ``host`` that the log of requests has, at most `MOST_HOSTS`."""
         name = requests.c.host
         wanted = select(name).where(name.endswith(f".{host}", autoescape=True)).distinct()
-        return self._connection.scalars(wanted.order_by(name).limit(MOST_HOSTS))
+        return self._connection.scalars(wanted.order_by(name).limit(MOST_HOSTS)).all()
 
 
 def _at(paced: str | None) -> Iterator[ColumnElement[bool]]:

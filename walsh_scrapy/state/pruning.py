@@ -43,18 +43,20 @@ class OldRows(NamedTuple):
         (key,) = self.table.primary_key
         find = select(key).where(self.is_old).order_by(self.by).limit(KEYS_AT_ONCE)
         while True:
-            with database.read() as connection:
-                keys = connection.scalars(find)
+            keys = database.read(lambda connection: connection.scalars(find).all())
             deleted = 0
             for start in range(0, len(keys), ROWS_AT_ONCE):
-                some = key.in_(keys[start : start + ROWS_AT_ONCE])
-                still_old = select(key).where(some, self.is_old).with_for_update(skip_locked=True)
-                with database.write() as connection:
-                    count = connection.run(delete(self.table).where(key.in_(still_old)))
+                count = self._delete(database, key.in_(keys[start : start + ROWS_AT_ONCE]))
                 deleted += count
                 yield count
             if not deleted or len(keys) < KEYS_AT_ONCE:
                 return
+
+    def _delete(self, database: Database, some: ColumnElement[bool]) -> int:
+        (key,) = self.table.primary_key
+        still_old = select(key).where(some, self.is_old).with_for_update(skip_locked=True)
+        old = delete(self.table).where(key.in_(still_old))
+        return database.write(lambda connection: connection.execute(old).rowcount)
 
 
 def delete_in_turn(database: Database, groups: Iterable[Old], goes_on: Callable[[], bool]) -> bool:

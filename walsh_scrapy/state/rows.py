@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, TypeVar
-
-from sqlalchemy import ARRAY, String, Text, any_, bindparam, func, select
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from walsh_scrapy.policy.wording import storable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from _typeshed import DataclassInstance
-    from sqlalchemy import ColumnElement, Select, Table
+    from sqlalchemy import Connection, Table
     from sqlalchemy.dialects.postgresql import Insert
-    from sqlalchemy.sql.dml import ReturningInsert
 
-    from walsh_scrapy.state.connection import Connection, Values
-
+#: The values of a row by the names of its columns.
+Row: TypeAlias = Mapping[str, Any]
 _Record = TypeVar("_Record", bound="DataclassInstance")
+_Item = TypeVar("_Item")
+#: SQLite takes 32,766 of them.
+_MOST_PARAMETERS: Final = 10_000
 
 
 def row_of(record: DataclassInstance) -> dict[str, Any]:
@@ -50,107 +49,38 @@ def _names(kind: type[DataclassInstance]) -> tuple[str, ...]:
 def upsert(
     connection: Connection,
     table: Table,
-    row: Mapping[str, Any],
+    rows: Row | Sequence[Row],
     *,
     by: str = "",
     only: Sequence[str] = (),
 ) -> None:
-    """Insert ``row``, or replace its columns, or ``only`` some, if there is one with its key.
+    """Insert a row or several; of those whose key exists replace all columns, or ``only`` some.
 
-    That is its primary key, or ``by``, a unique column.
+    The key is the primary key, or ``by``, a unique column.
     """
+    row = rows if isinstance(rows, Mapping) else rows[0]
     statement = _upsert(connection.dialect.name, table, tuple(only) or tuple(row), by)
-    connection.run_later(statement, row)
+    connection.execute(statement, rows)
 
 
-def upsert_each(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Insert rows, or replace the columns of those whose primary key exists."""
-    names = tuple(rows[0])
-    if connection.dialect.name == "sqlite":
-        connection.run_each(_upsert("sqlite", table, names, ""), rows)
-    else:
-        connection.run(_upsert_arrays(table, names), _arrays(names, rows))
+def insert_if_new(connection: Connection, table: Table, rows: Row | Sequence[Row]) -> int:
+    """Insert those of the rows whose primary key is new; return how many these are."""
+    statement = _insert_if_new(connection.dialect.name, table)
+    return connection.execute(
+        statement, rows, execution_options={"preserve_rowcount": True}
+    ).rowcount
 
 
-def insert_if_new(connection: Connection, table: Table, row: Mapping[str, Any]) -> bool:
-    """Insert ``row``, which has all columns, and return True if its primary key is new."""
-    return connection.run(_insert_if_new(connection.dialect.name, table), row) == 1
-
-
-def insert_new(
-    connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]
-) -> frozenset[str]:
-    """Insert the rows whose primary key is new, and return these keys.
-
-    The caller has checked in the same transaction that none of them exists. On SQLite that is still
-    true, because the transaction holds the one write lock. Asking SQLite which rows it inserted
-    would take three times as long as inserting them. On PostgreSQL another transaction may have
-    inserted some of them since, so PostgreSQL is asked.
-    """
-    if not rows:
-        return frozenset()
-    (key,) = table.primary_key
-    if connection.dialect.name == "sqlite":
-        connection.run_each(_insert_if_new("sqlite", table), rows)
-        return frozenset(row[key.name] for row in rows)
-    names = tuple(rows[0])
-    return frozenset(connection.scalars(_insert_returning(table, names), _arrays(names, rows)))
-
-
-def among(
-    connection: Connection,
-    statement: Select[Any],
-    column: ColumnElement[str],
-    values: Sequence[str],
-) -> list[Values]:
-    """Return the rows of ``statement``, which is kept, whose column has one of these values."""
-    if not values:
-        return []
-    wanted = _among(connection.dialect.name, statement, column)
-    return connection.all(wanted, {"values": as_parameter(connection, values)})
-
-
-def as_parameter(connection: Connection, values: Sequence[str]) -> Sequence[str] | str:
-    """Return a list as the one parameter of `is_among`: on SQLite as JSON."""
-    return json.dumps(values) if connection.is_sqlite else values
-
-
-def is_among(dialect: str, column: ColumnElement[str], name: str) -> ColumnElement[bool]:
-    """Return the condition that a column has a value of the list in a parameter."""
-    if dialect == "sqlite":
-        each = func.json_each(bindparam(name, type_=Text)).table_valued("value")
-        return column.in_(select(each.c.value))
-    return column == any_(bindparam(name, type_=ARRAY(String)))
-
-
-@cache
-def _among(dialect: str, statement: Select[Any], column: ColumnElement[str]) -> Select[Any]:
-    return statement.where(is_among(dialect, column, "values"))
+def in_parts(items: Collection[_Item]) -> Iterator[list[_Item]]:
+    """Yield some thousand items at a time: both databases limit the parameters of a statement."""
+    rest = iter(items)
+    while some := list(islice(rest, _MOST_PARAMETERS)):
+        yield some
 
 
 @cache
 def _upsert(dialect: str, table: Table, names: tuple[str, ...], by: str) -> Insert:
-    return _replacing(_insert(dialect, table), table, names, by)
-
-
-def _arrays(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """Return rows as an array for each column, which PostgreSQL takes in a fifth of the time."""
-    return {name: [row[name] for row in rows] for name in names}
-
-
-def _insert_arrays(table: Table, names: tuple[str, ...]) -> Insert:
-    arrays = (bindparam(name, type_=ARRAY(table.c[name].type)) for name in names)
-    rows = func.unnest(*arrays).table_valued(*names).render_derived()
-    return _insert("postgresql", table).from_select(names, select(*rows.c))
-
-
-@cache
-def _upsert_arrays(table: Table, names: tuple[str, ...]) -> Insert:
-    return _replacing(_insert_arrays(table, names), table, names)
-
-
-def _replacing(statement: Insert, table: Table, names: Sequence[str], by: str = "") -> Insert:
-    """Return an insert that replaces these columns of rows whose key exists."""
+    statement = insert_into(dialect, table)
     keys = [by] if by else [column.name for column in table.primary_key]
     changes = {name: statement.excluded[name] for name in names if name not in keys}
     return statement.on_conflict_do_update(index_elements=keys, set_=changes)
@@ -158,16 +88,11 @@ def _replacing(statement: Insert, table: Table, names: Sequence[str], by: str = 
 
 @cache
 def _insert_if_new(dialect: str, table: Table) -> Insert:
-    return _insert(dialect, table).on_conflict_do_nothing()
+    return insert_into(dialect, table).on_conflict_do_nothing()
 
 
-@cache
-def _insert_returning(table: Table, names: tuple[str, ...]) -> ReturningInsert[Any]:
-    (key,) = table.primary_key
-    return _insert_arrays(table, names).on_conflict_do_nothing().returning(key)
-
-
-def _insert(dialect: str, table: Table) -> Insert:
+def insert_into(dialect: str, table: Table) -> Insert:
+    """Return an insert of a dialect, which may say what to do if a row exists."""
     # Only the dialect in use is imported: PostgreSQL's takes as long as some commands do.
     inserts = import_module(f"sqlalchemy.dialects.{dialect}")
     return inserts.insert(table)  # type: ignore[no-any-return]

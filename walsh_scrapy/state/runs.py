@@ -19,6 +19,8 @@ from walsh_scrapy.state.tables import blocklist, entries, hosts, requests, robot
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from sqlalchemy import Connection
+
 _LONGEST_NAME: Final = 255  #: characters, of a spider and of how a run ended
 _RUNS: Final = select(runs)
 _NEWEST_FIRST: Final = (runs.c.begun.desc(), runs.c.id.desc())
@@ -53,33 +55,37 @@ class RunStore(Store):
         ``declared`` is the document of the sources that the run declares, empty for none, or the
         name of its copy. It is kept as a copy, and the settings of the run name it.
         """
-        settings = dict(run.settings)
         row = {
             "spider": _name(run.spider),
             "command": run.command,
             "begun": run.begun,
             "versions": json.dumps(dict(run.versions)),
         }
-        with self._database.write() as connection:
+
+        def write(connection: Connection) -> int:
+            settings = dict(run.settings)
             if isinstance(declared, str):
                 settings["declared"] = declared
             elif declared:
                 name = keep_copy(connection, "sources", declared, now=run.begun, last=None)
                 settings["declared"] = name
-            row["settings"] = json.dumps(settings)
-            number: int = connection.scalar(insert(runs).returning(runs.c.id), row)
-        return number
+            new = insert(runs).values(**row, settings=json.dumps(settings)).returning(runs.c.id)
+            return int(connection.execute(new).scalar_one())
+
+        return self._database.write(write)
 
     def end(self, number: int, ended: float, how: str, summary: Mapping[str, Any]) -> None:
         """Record the end of a run, and its summary."""
         values = {"ended": ended, "how": _name(how), "summary": json.dumps(dict(summary))}
-        with self._database.write() as connection:
-            connection.run(update(runs).where(runs.c.id == number).values(values))
+        is_this = runs.c.id == number
+        self._database.write(
+            lambda connection: connection.execute(update(runs).where(is_this), values)
+        )
 
     def find(self, number: int) -> RunRecord | None:
         """Return a run by its number, or None."""
-        with self._database.read() as connection:
-            row = connection.first(_RUNS.where(runs.c.id == number))
+        found = _RUNS.where(runs.c.id == number)
+        row = self._database.read(lambda connection: connection.execute(found).first())
         return None if row is None else _record(row)
 
     def latest(
@@ -103,8 +109,8 @@ class RunStore(Store):
             wanted = wanted.where(runs.c.begun <= until, ended <= until)
         if only_crawls:
             wanted = wanted.where(runs.c.command == "")
-        with self._database.read() as connection:
-            return [_record(row) for row in connection.all(wanted)]
+        rows = self._database.read(lambda connection: connection.execute(wanted).all())
+        return [_record(row) for row in rows]
 
 
 def _name(text: str) -> str:
@@ -137,10 +143,13 @@ class MomentStore(Store):
 
     def latest(self) -> dict[str, float]:
         """Return the latest time of each table that has one, in epoch seconds."""
-        latest: dict[str, float] = {}
-        with self._database.read() as connection:
+
+        def read(connection: Connection) -> dict[str, float]:
+            latest: dict[str, float] = {}
             for column in _TIMES:
                 name, moment = column.table.name, connection.scalar(select(func.max(column)))
                 if moment:
                     latest[name] = max(moment, latest.get(name, moment))
-        return latest
+            return latest
+
+        return self._database.read(read)

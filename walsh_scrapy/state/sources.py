@@ -13,7 +13,7 @@ from walsh_scrapy.policy.urls import url_key
 from walsh_scrapy.state.database import Store
 from walsh_scrapy.state.declared import paced_by, write_facts
 from walsh_scrapy.state.entries import insert_unseen
-from walsh_scrapy.state.rows import among, insert_if_new, record_of, row_of, upsert
+from walsh_scrapy.state.rows import in_parts, insert_if_new, record_of, row_of, upsert
 from walsh_scrapy.state.sourcerecord import COLUMNS, SourceRecord
 from walsh_scrapy.state.tables import entries, indexes, sightings, sources
 
@@ -21,13 +21,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from typing import Any, Self
 
-    from walsh_scrapy.state.connection import Connection, Values
+    from sqlalchemy import Connection, Select
+
     from walsh_scrapy.state.database import Database
     from walsh_scrapy.state.entries import EntryRecord
     from walsh_scrapy.state.ledger import Ledger
     from walsh_scrapy.state.llmstxt import LlmsTxtRecord
 
-_OF_URL: Final = sources.c.url == bindparam("key")
+_OF_URL: Final = bindparam("key") == sources.c.url
 _SELECT_SEVERAL: Final = select(*COLUMNS, sources.c.revision)
 _SELECT: Final = _SELECT_SEVERAL.where(_OF_URL)
 _REVISION: Final = select(sources.c.revision).where(_OF_URL)
@@ -72,14 +73,16 @@ class SourceStore(Store):
 
     def find(self, url: str) -> SourceRecord | None:
         """Return the record of a source, or None if it was never visited."""
-        with self._database.read() as connection:
-            row = self._rows[url] = _Row.find(connection, url)
+        row = self._rows[url] = self._database.read(lambda connection: _Row.find(connection, url))
         return row.record
 
     def look_ahead(self, urls: Collection[str]) -> None:
         """Read the records of sources that are visited soon."""
-        with self._database.read() as connection:
-            found = among(connection, _SELECT_SEVERAL, sources.c.url, [*urls])
+        found = [
+            row
+            for some in in_parts(urls)
+            for row in self._all(_SELECT_SEVERAL.where(sources.c.url.in_(some)))
+        ]
         rows = dict.fromkeys(urls, _Row(None, None)) | {row[0]: _Row.of(row) for row in found}
         for url, row in rows.items():
             self._rows[url] = row
@@ -107,13 +110,11 @@ class SourceStore(Store):
 
     def all(self) -> list[SourceRecord]:
         """Return the record of every source ever visited, whether it is still declared or not."""
-        with self._database.read() as connection:
-            return [record_of(SourceRecord, row) for row in connection.all(select(*COLUMNS))]
+        return [record_of(SourceRecord, row) for row in self._all(select(*COLUMNS))]
 
     def urls(self) -> dict[str, None]:
         """Return the URL of every source ever visited, whether it is still declared or not."""
-        with self._database.read() as connection:
-            return dict.fromkeys(connection.scalars(select(sources.c.url)))
+        return dict.fromkeys(url for (url,) in self._all(select(sources.c.url)))
 
     def entry_totals(self) -> dict[str, tuple[int, float]]:
         """Return by source URL, for sources that gave any, how many entries and when the last.
@@ -121,13 +122,10 @@ class SourceStore(Store):
         Those that another source had first are among them: a source has not fallen silent while
         its articles are in another one too.
         """
-        with self._database.read() as connection:
-            totals = {
-                source: (count, newest) for source, count, newest in connection.all(_OWN_TOTALS)
-            }
-            for source, count, newest in connection.all(_SHARED_TOTALS):
-                own, last = totals.get(source, (0, newest))
-                totals[source] = own + count, max(last, newest)
+        totals = {source: (count, newest) for source, count, newest in self._all(_OWN_TOTALS)}
+        for source, count, newest in self._all(_SHARED_TOTALS):
+            own, last = totals.get(source, (0, newest))
+            totals[source] = own + count, max(last, newest)
         return totals
 
     def change(
@@ -152,16 +150,18 @@ class SourceStore(Store):
         Raises SQLAlchemy's IntegrityError or DataError, and writes nothing, for values that the
         database does not accept, such as an entry of a source without a record.
         """
-        known = self._rows.pop(url, None)
+        known, number = self._rows.pop(url, None), randbits(40)
         done: list[tuple[_Row, Committed]] = []
 
         def write(connection: Connection) -> None:
+            if done and _Row.find(connection, url).revision == number:
+                return  # it was committed, and only the answer was lost
             before, row, is_unread = known, None, True
             while row is None:  # the row in memory, or the one just read, may have changed
                 before = before or _Row.find(connection, url)
                 is_unread = before.record is None or not before.record.format
                 record = change(before.record)
-                row, before = before.replaced_by(connection, record), None
+                row, before = before.replaced_by(connection, record, number), None
             self._write_facts(connection, record)
             if llmstxt is not None:
                 upsert(connection, indexes, row_of(llmstxt))
@@ -169,8 +169,7 @@ class SourceStore(Store):
             done.append((row, Committed(record, new)))
 
         if host is None:
-            with self._database.write() as connection:
-                write(connection)
+            self._database.write(write)
         else:
             self._ledger.write_end(host, write)
         self._rows[url], committed = done[-1]
@@ -178,21 +177,24 @@ class SourceStore(Store):
 
     def rename(self, spellings: Mapping[str, str]) -> None:
         """Give records and their entries the new spellings of their URLs, by the old ones."""
-        with self._database.write() as connection:
+
+        def write(connection: Connection) -> None:
             for old, new in spellings.items():
-                row = connection.first(_LOCKED, {"key": old})
+                row = connection.execute(_LOCKED, {"key": old}).first()
                 if row is None:
                     continue  # another run has renamed it
                 renamed = record_of(SourceRecord, row[:-1]).with_url(new)
                 insert_if_new(connection, sources, _new_row(renamed, randbits(40)))
                 entries_of_old = update(entries).where(entries.c.source == old)
-                connection.run(entries_of_old.values(source=new))
+                connection.execute(entries_of_old.values(source=new))
                 both = select(sightings.c.key).where(sightings.c.source == new)
                 of_old = sightings.c.source == old
-                connection.run(delete(sightings).where(of_old, sightings.c.key.in_(both)))
-                connection.run(update(sightings).where(of_old).values(source=new))
-                connection.run(delete(sources).where(sources.c.url == old))
+                connection.execute(delete(sightings).where(of_old, sightings.c.key.in_(both)))
+                connection.execute(update(sightings).where(of_old).values(source=new))
+                connection.execute(delete(sources).where(sources.c.url == old))
                 self._write_facts(connection, renamed)
+
+        self._database.write(write)
 
     def resume(self, url: str) -> bool:
         """Forget the validators of a source, so that its next visit reads its document as a whole.
@@ -202,14 +204,21 @@ class SourceStore(Store):
         """
         is_this = sources.c.url == url
         in_trouble = or_(sources.c.due_at == NEVER, sources.c.failures > 0)
-        with self._database.write() as connection:
-            anew = {"validator_url": None, "etag": None, "last_modified": None}
-            connection.run(update(sources).where(is_this).values(**anew, revision=_CHANGED))
-            due = {"due_at": 0.0, "failures": 0, "failing_since": None}
-            is_resumed = connection.run(update(sources).where(is_this, in_trouble).values(due)) == 1
+        anew = {"validator_url": None, "etag": None, "last_modified": None}
+        due = {"due_at": 0.0, "failures": 0, "failing_since": None}
+
+        def write(connection: Connection) -> bool:
+            connection.execute(update(sources).where(is_this).values(**anew, revision=_CHANGED))
+            resumed = update(sources).where(is_this, in_trouble).values(due)
+            is_resumed = connection.execute(resumed).rowcount == 1
             if is_resumed and (record := _Row.find(connection, url).record):
                 self._write_facts(connection, record)
             return is_resumed
+
+        return self._database.write(write)
+
+    def _all(self, wanted: Select[Any]) -> Sequence[Sequence[Any]]:
+        return self._database.read(lambda connection: connection.execute(wanted).all())
 
     def _write_facts(self, connection: Connection, record: SourceRecord) -> None:
         """Write what a record says of when its source is due (decision 40)."""
@@ -227,25 +236,24 @@ class _Row(NamedTuple):
     @classmethod
     def find(cls, connection: Connection, url: str) -> Self:
         """Read the row of a source."""
-        row = connection.first(_SELECT, {"key": url})
+        row = connection.execute(_SELECT, {"key": url}).first()
         return cls(None, None) if row is None else cls.of(row)
 
     @classmethod
-    def of(cls, row: Values) -> Self:
+    def of(cls, row: Sequence[Any]) -> Self:
         """Return what was read."""
         return cls(record_of(SourceRecord, row[:-1]), row[-1])
 
-    def replaced_by(self, connection: Connection, record: SourceRecord) -> Self | None:
+    def replaced_by(
+        self, connection: Connection, record: SourceRecord, revision: int
+    ) -> Self | None:
         """Write a record if the row is still this one, and return the new one; else None."""
         if self.revision is None:
-            # A row that was renamed, and made anew, is another one.
-            first = randbits(40)
-            is_written = insert_if_new(connection, sources, _new_row(record, first))
-            return type(self)(record, first) if is_written else None
-        values = row_of(record)
-        values |= {"key": record.url, "seen": self.revision, "revision": self.revision + 1}
-        is_written = connection.run(_UPDATE, values) == 1
-        return type(self)(record, self.revision + 1) if is_written else None
+            changed = insert_if_new(connection, sources, _new_row(record, revision))
+        else:
+            values = {"key": record.url, "seen": self.revision, "revision": revision}
+            changed = connection.execute(_UPDATE, row_of(record) | values).rowcount
+        return type(self)(record, revision) if changed else None
 
 
 def _new_row(record: SourceRecord, revision: int) -> dict[str, Any]:

@@ -96,8 +96,7 @@ class Sync:
         except (OSError, ValueError):
             read_sources(self._file)  # which says why
             raise
-        with self._database.read() as connection:
-            pace_by = paced_by(connection)
+        pace_by = self._database.read(paced_by)
         self._unit = pace_by.unit
         known = self._rows.row()
         changes = None

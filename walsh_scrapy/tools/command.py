@@ -127,7 +127,7 @@ class OperatorCommand(ScrapyCommand):
     @contextmanager
     def state(self) -> Iterator[State]:
         """Open the state. Raises StateError, also if there is none yet."""
-        from walsh_scrapy.state.engines import StateError, without_password
+        from walsh_scrapy.state.database import StateError, without_password
 
         with self.state_if_any() as state:
             if state is None:
@@ -195,7 +195,7 @@ class FileCommand(OperatorCommand):
         The same for the state, the sources file and the blocklist file: -O would replace them.
         Raises BadSetting and StateError.
         """
-        from walsh_scrapy.state.backup import files_of
+        from walsh_scrapy.state.database import files_of
 
         given = [name for name in (opts.output, opts.overwrite_output) if name]
         if len(given) != 1:
