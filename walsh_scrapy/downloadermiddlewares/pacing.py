@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
     from scrapy.settings import BaseSettings
-    from sqlalchemy import Connection
 
     from walsh_scrapy.runtime.startup import Problems
 
