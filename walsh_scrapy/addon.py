@@ -258,10 +258,7 @@ def _force(settings: Settings, name: str, value: object) -> None:
 def _force_components(
     settings: Settings, name: str, components: Mapping[str, int | str | None]
 ) -> None:
-    chain = settings[name]
-    if not isinstance(chain, BaseSettings):
-        chain = BaseSettings(settings.getdict(name), priority="project")
-        settings.set(name, chain, priority=FORCED)
+    chain: BaseSettings = settings[name]
     changed = list[str]()
     if name in _COMPONENTS:
         for other in remove_other_names(settings, name, components.keys()):

@@ -18,7 +18,8 @@ from tests.helpers.sites import (
     refusal,
     write_project,
 )
-from walsh_scrapy.testing.politeness import assert_polite, most_in_flight
+from walsh_scrapy.testing.hit import most_at_once
+from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.web import Fault, Reply, Site, redirect
 
 OURS = "walsh_scrapy.downloadermiddlewares"
@@ -162,7 +163,8 @@ def test_pacing(direct_web, run, serial):
     )
     assert result.exit_code == 0
     polite(result.log, serial=serial)
-    assert (most_in_flight(result.log) > 1) is not serial
+    in_flight = most_at_once((hit.started, hit.ended) for hit in result.log)
+    assert (in_flight > 1) is not serial
     first = list(dict.fromkeys(paths(result.log, "a.example")))
     assert first == ["a.example/1", "a.example/2", "a.example/3", "a.example/4"], "in their order"
     assert len(result.items) == 7

@@ -9,8 +9,8 @@ import pytest
 
 from walsh_scrapy.identity import USER_AGENT
 from walsh_scrapy.testing.connections import ConnectionRecord
-from walsh_scrapy.testing.politeness import assert_polite, most_in_flight, violations
-from walsh_scrapy.testing.web import Hit
+from walsh_scrapy.testing.hit import Hit, most_at_once
+from walsh_scrapy.testing.politeness import assert_polite, violations
 
 WALL = 1_767_225_600.0
 ROBOTS = "/robots.txt"
@@ -249,8 +249,8 @@ class TestR4Pacing:
         ("spans", "most"),
         [([], 0), ([(0, 1), (1, 1)], 1), ([(0, 3), (1, 1), (1.5, 1)], 3), ([(0, math.inf)], 1)],
     )
-    def test_most_in_flight(self, spans, most):
-        assert most_in_flight(hit("a.example", "/", at, took) for at, took in spans) == most
+    def test_most_at_once(self, spans, most):
+        assert most_at_once((at, at + took) for at, took in spans) == most
 
 
 class TestR5Backoff:

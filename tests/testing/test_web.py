@@ -13,7 +13,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.helpers import LONGEST
-from walsh_scrapy.testing.web import Fault, LoopbackWeb, Reply, Site, load_log, redirect
+from walsh_scrapy.testing import load_log
+from walsh_scrapy.testing.web import Fault, LoopbackWeb, Reply, Site, redirect
 
 FEED = "http://blog.example/feed.xml"
 

@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     raise SystemExit(status)
 
 
-def parser_of(called: Sequence[str] = ()) -> argparse.ArgumentParser:
+def parser_of(called: Sequence[str]) -> argparse.ArgumentParser:
     """Return a parser of all commands, or only of the one that is called."""
     parser = _Parser(prog="walsh", description=_DESCRIPTION)
     version = f"walsh-scrapy {__version__}"

@@ -59,7 +59,7 @@ def backoff_delay(attempt: int, base: float, cap: float, random: Random) -> floa
     return min(cap, delay * (1 + _JITTER * random.random()))
 
 
-def is_refusal(status: int, *, for_robots: bool = False) -> bool:
+def is_refusal(status: int, *, for_robots: bool) -> bool:
     """Return True for a status after which the request is retried: 429 and 503.
 
     For robots.txt that is every server error, and no answer at all (``status`` 0; decision 12).

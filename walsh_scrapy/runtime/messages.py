@@ -89,14 +89,14 @@ def server_of(url: str) -> Server:
 
 
 def message_of(
-    request: Request, endpoint: Endpoint, fixed: Mapping[bytes, bytes | None] | None = None
+    request: Request, endpoint: Endpoint, fixed: Mapping[bytes, bytes | None]
 ) -> tuple[bytes, bytes, list[tuple[bytes, bytes]]]:
     """Return method, target and header fields of a request, as they are sent.
 
     Host is that of the URL, whatever the request says. ``fixed`` are fields that are sent with
     these values only; None stands for a field that is not sent (decision 30).
     """
-    last = {b"Host": None} | dict(fixed or {})
+    last = {b"Host": None} | dict(fixed)
     url = urlsplit(urldefrag(request.url)[0])
     is_forwarded = endpoint.proxy is not None and endpoint.scheme == "http"
     target = f"{url.path or '/'}?{url.query}" if url.query else url.path or "/"

@@ -60,7 +60,7 @@ def parse_request(head: bytes) -> Request:
     raise MalformedRequestError(f"not a request line: {first!r}")
 
 
-def hit_of(request: Request, client: int, scheme: str = "http") -> Hit:
+def hit_of(request: Request, client: int, scheme: str) -> Hit:
     """Return a hit that starts now, for the URL that the target and Host of the request name.
 
     `client` is the remote port. `scheme` is used if the target names none. Raises

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, Unpack
 from urllib.parse import unquote
 
-from walsh_scrapy.testing.hit import Hit, most_at_once
+from walsh_scrapy.testing.hit import Hit
 from walsh_scrapy.testing.manners import (
     Breach,
     Manners,
@@ -36,7 +36,7 @@ from walsh_scrapy.testing.timing import (
     without_requests,
 )
 
-__all__ = ["Manners", "Terms", "assert_polite", "most_in_flight", "violations"]
+__all__ = ["Manners", "Terms", "assert_polite", "violations"]
 
 
 def violations(log: Iterable[Hit], **terms: Unpack[Terms]) -> list[str]:
@@ -56,11 +56,6 @@ def assert_polite(log: Iterable[Hit], **terms: Unpack[Terms]) -> None:
     if broken := violations(hits, **terms):
         lines = "\n".join(f"- {sentence}" for sentence in broken)
         raise AssertionError(f"{len(broken)} violation{'s' * (len(broken) != 1)}:\n{lines}")
-
-
-def most_in_flight(log: Iterable[Hit]) -> int:
-    """Return the largest number of requests in flight at the same time."""
-    return most_at_once((hit.started, hit.ended) for hit in log)
 
 
 _GONE: Final = 410

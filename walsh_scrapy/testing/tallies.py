@@ -12,7 +12,7 @@ from typing import Final
 TOLERANCE: Final = 0.1
 
 
-def certainly_before(started: float, moment: float, resolution: float = 0.0) -> bool:
+def certainly_before(started: float, moment: float, resolution: float) -> bool:
     """Return True if a request began before a moment, whatever its hit leaves open.
 
     It began at `started` or less than `resolution` seconds later.

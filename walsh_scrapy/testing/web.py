@@ -25,7 +25,7 @@ from walsh_scrapy.testing.connections import (
     most_open,
 )
 from walsh_scrapy.testing.directory import Directory
-from walsh_scrapy.testing.hit import Hit, SharedLog, load_log, save_log
+from walsh_scrapy.testing.hit import Hit, SharedLog, save_log
 from walsh_scrapy.testing.reply import Fault, Page, Reply, redirect
 from walsh_scrapy.testing.site import Certificate, Site
 
@@ -224,14 +224,11 @@ class Web(ABC):
 __all__ = [
     "Certificate",
     "Fault",
-    "Hit",
     "LoopbackWeb",
     "Page",
     "Reply",
     "Site",
-    "load_log",
     "redirect",
-    "save_log",
 ]
 
 

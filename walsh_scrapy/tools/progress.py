@@ -53,9 +53,9 @@ class ProgressSnapshot:
     done: int
     outcomes: tuple[str, ...]  #: `31 new entries`, `4 failed`
     seconds: float  #: since the run began
-    rate: float = 0.0  #: responses a second
-    left: float = math.inf  #: the least that the run still takes; infinite if nobody knows
-    awaited: str = ""  #: what is asked or waited for, and why
+    rate: float  #: responses a second
+    left: float  #: the least that the run still takes; infinite if nobody knows
+    awaited: str  #: what is asked or waited for, and why
 
     @property
     def how_far(self) -> str:

@@ -28,7 +28,7 @@ class Trouble:
     begun: float | None  #: epoch seconds; None if it is not recorded
     since: str
     advice: str
-    command: str = ""  #: that the advice speaks of
+    command: str  #: that the advice speaks of
 
 
 def in_trouble(row: SourceRow) -> str:

@@ -79,7 +79,7 @@ class Connections:
 
     async def _connect(
         self, endpoint: Endpoint, nearest: str, addresses: Addresses, until: float
-    ) -> Stream:
+    ) -> TcpStream:
         try:
             async with asyncio.timeout_at(until):
                 return await TcpStream.open(addresses, endpoint.bind_address)
@@ -87,7 +87,7 @@ class Connections:
             found = not_connected(nearest, error, self._timeout)
             raise (without_proxy(nearest, found) if endpoint.proxy else found) from error
 
-    async def _secure(self, endpoint: Endpoint, stream: Stream, until: float) -> Stream:
+    async def _secure(self, endpoint: Endpoint, stream: TcpStream, until: float) -> Stream:
         host, port = endpoint.host, endpoint.port
         try:
             async with asyncio.timeout_at(until):

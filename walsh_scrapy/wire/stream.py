@@ -35,9 +35,6 @@ class Stream(Protocol):
     async def receive(self) -> bytes:
         """Return the next bytes, or b"" at the end. Raises OSError if the connection is broken."""
 
-    def send_last(self, data: bytes) -> None:
-        """Send what can be sent at once, before ``close``."""
-
     def close(self) -> None:
         """Close the connection at once; the other end sees it in order, without a reset."""
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from cryptography.x509 import Certificate
     from OpenSSL.crypto import X509
 
-    from walsh_scrapy.wire.stream import Stream
+    from walsh_scrapy.wire.stream import TcpStream
 
 T = TypeVar("T")
 
@@ -71,7 +71,7 @@ class Tls:
         self._context.set_alpn_protos([b"http/1.1"])
         self._sessions: OrderedDict[tuple[str, int], SSL.Session] = OrderedDict()
 
-    async def secure(self, stream: Stream, host: str, port: int) -> TlsStream:
+    async def secure(self, stream: TcpStream, host: str, port: int) -> TlsStream:
         """Make a connection secure, by the last session of its host if there is one.
 
         Raises BadCertificate, NoSecureConnection or OSError.
@@ -105,9 +105,9 @@ class Tls:
 
 
 class TlsStream:
-    """The client's side of TLS over another stream."""
+    """The client's side of TLS over a TCP connection."""
 
-    def __init__(self, stream: Stream, connection: SSL.Connection, host: str) -> None:
+    def __init__(self, stream: TcpStream, connection: SSL.Connection, host: str) -> None:
         self._stream = stream
         self._connection = connection
         self._host = host
@@ -140,12 +140,6 @@ class TlsStream:
         """Send all of ``data``. Raises NoSecureConnection or OSError."""
         # A write of pyOpenSSL takes all or nothing of at most 2 GiB, far more than a request has.
         await self._run(lambda: self._connection.send(data))
-
-    def send_last(self, data: bytes) -> None:
-        """Send what can be sent at once, before ``close``."""
-        with suppress(SSL.Error):
-            self._connection.send(data)
-            self._stream.send_last(self._connection.bio_read(CHUNK))
 
     async def receive(self) -> bytes:
         """Return the next bytes, or b"" at the end. Raises NoSecureConnection or OSError."""

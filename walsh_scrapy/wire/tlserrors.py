@@ -73,7 +73,7 @@ def tls_error(error: BaseException | None, host: str = "the server") -> NoHandsh
     return None
 
 
-def certificate_flaw(code: int, certificate: x509.Certificate, *, is_leaf: bool = True) -> str:
+def certificate_flaw(code: int, certificate: x509.Certificate, *, is_leaf: bool) -> str:
     """Return why OpenSSL rejects a certificate, to follow "the certificate of HOST".
 
     ``code`` is one of ``OpenSSL.SSL.X509VerificationCodes``. ``is_leaf`` is False for a certificate

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from walsh_scrapy.policy.urls import url_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 _PART: Final = "part "
 #: Bits of a key.
@@ -61,12 +61,6 @@ class Declared:
             name = self._parts[part_of(url_key(url), len(self._parts))]
             return self._of_part(name).get(url)
         return self._sources.get(url)
-
-    def sources(self) -> Iterator[tuple[str, str]]:
-        """Yield the URL and the kind of each declared source. Raises MissingPart."""
-        yield from self._sources.items()
-        for name in self._parts:
-            yield from self._of_part(name).items()
 
     def _read(self, name: str) -> Mapping[str, str]:
         body = self._copy(name)

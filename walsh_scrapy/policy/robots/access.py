@@ -155,9 +155,9 @@ class RobotsFile:
 
     copy: RobotsCopy
     rules: Rules
-    is_replaced: bool = False  #: there is no file to obey: ``WALSH_ROBOTS_UNREACHABLE`` decides
-    decision: str = ""  #: what decides, in words, if the file could not be read
-    hash: str | None = None  #: SHA-256 of the body that decides; None if it is replaced
+    is_replaced: bool  #: there is no file to obey: ``WALSH_ROBOTS_UNREACHABLE`` decides
+    decision: str  #: what decides, in words, if the file could not be read
+    hash: str | None  #: SHA-256 of the body that decides; None if it is replaced
 
     @classmethod
     def read(cls, copy: RobotsCopy, token: str, policy: Policy, now: float) -> RobotsFile:

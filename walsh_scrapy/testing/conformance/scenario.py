@@ -189,7 +189,7 @@ class Scenario:
     rule: str  #: R1 to R9
     asks: str  #: what is required, as a sentence without a full stop
     judge: Callable[[TrialLog], Judgement]
-    sites: tuple[Site, ...] = ()
+    sites: tuple[Site, ...]
     seeds: tuple[str, ...] = ()
     pages: tuple[str, ...] = ()
     runs: tuple[Run, ...] = (Run.FIRST,)

@@ -42,8 +42,8 @@ class Scorecard:
     user_agents: tuple[str, ...]  #: that the crawler sent, in the order of their first use
     calls: tuple[CallOfRun, ...]
     results: tuple[Result, ...]
-    is_whole: bool = True  #: all scenarios were tried
-    output: str = ""  #: the end of what the command wrote
+    is_whole: bool  #: all scenarios were tried
+    output: str  #: the end of what the command wrote
 
     def having(self, verdict: Verdict) -> list[Result]:
         """Return the results with this verdict."""

@@ -91,7 +91,7 @@ def run(
         return trial.scorecard(user_agent)
 
 
-def chosen(wanted: Collection[str] | None = None) -> tuple[Scenario, ...]:
+def chosen(wanted: Collection[str] | None) -> tuple[Scenario, ...]:
     """Return the scenarios of these rules ("R4"), or those of these names; all without any.
 
     Raises ValueError for a word that is neither.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from scrapy.utils.conf import feed_complete_default_values_from_settings
@@ -28,11 +28,11 @@ class ExportedEntry:
 
     key: str
     item: EntryItem
-    source_name: str | None = None
-    source_tags: list[str] = field(default_factory=list)
-    source_folder: str | None = None  #: of an OPML file, the outermost first, joined by "/"
-    backfill: bool = False  #: it was there when its source was read for the first time
-    also_in: list[str] = field(default_factory=list)  #: other sources that had it too, by URL
+    source_name: str | None
+    source_tags: list[str]
+    source_folder: str | None  #: of an OPML file, the outermost first, joined by "/"
+    backfill: bool  #: it was there when its source was read for the first time
+    also_in: list[str]  #: other sources that had it too, by URL
 
     @classmethod
     def of(cls, entry: StoredEntry, source: Source | None) -> ExportedEntry:

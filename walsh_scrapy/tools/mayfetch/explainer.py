@@ -36,9 +36,7 @@ class Explainer:
     could not be fetched, and a crawl would use it too.
     """
 
-    def __init__(
-        self, context: Context, robots: bytes | None = None, *, asked: bool = False
-    ) -> None:
+    def __init__(self, context: Context, robots: bytes | None, *, asked: bool) -> None:
         self._context = context
         self._list = BlocklistCache(context)
         self._files = RobotsCache(context)

@@ -105,17 +105,14 @@ class SourceChanges:
         return {canonical_url(source.url): source for source in load_sources(self._file)}
 
 
-_ANYWHERE: Final = "a source, declared or in the state"
-
-
 class UnknownSource(CommandError):
     """A URL is not that of any source; the message is one line and suggests the nearest."""
 
 
-def find_sources(url: str, known: Collection[str], where: str = _ANYWHERE) -> list[str]:
+def find_sources(url: str, known: Collection[str]) -> list[str]:
     """Return the known URLs that ``url`` means: itself, or all with the same canonical URL.
 
-    Raises UnknownSource if there is none; ``where`` is what it then is not.
+    Raises UnknownSource if there is none.
     """
     if url in known:
         return [url]
@@ -124,7 +121,7 @@ def find_sources(url: str, known: Collection[str], where: str = _ANYWHERE) -> li
         return same
     near = nearest(url, known)
     hint = f"; did you mean {near}?" if near else "; `scrapy sources --all` lists all sources"
-    raise UnknownSource(f"{url} is not {where}{hint}")
+    raise UnknownSource(f"{url} is not a source, declared or in the state{hint}")
 
 
 def nearest(url: str, known: Collection[str]) -> str | None:
