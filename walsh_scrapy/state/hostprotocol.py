@@ -285,7 +285,7 @@ def _take() -> Update:
 
 def _begin() -> Update:
     end, most = _LAST_END, _number("most")
-    delays = hosts.c.delay, _number("delay")
+    delays = hosts.c.delay, _number("asked_delay")
     is_spaced = and_(
         or_(end + most <= NOW, *[and_(*(end + delay <= NOW for delay in delays))]),
         end + hosts.c.operator_delay <= NOW,
@@ -326,7 +326,7 @@ def _end() -> Update:
             ended=ended,
             delay=case((is_known, delay), else_=hosts.c.delay),
             deferred_at=case((is_deferred, NOW), else_=hosts.c.deferred_at),
-            **{name: bindparam(name) for name in counts},
+            **{name: bindparam(f"new_{name}") for name in counts},
             **_held(ended),
         )
     )
@@ -362,7 +362,7 @@ _ROWS: Final = select(*_TIMES, NOW, hosts.c.host)
 _FIND: Final = _ROWS.where(_HOST)
 _LOCK: Final = _FIND.with_for_update()
 _CORRECTED: Final = ("busy_until", "ended", "hold_since", "hold_until", "deferred_at")
-_CORRECT: Final = update(hosts).where(_HOST).values({name: _number(name) for name in _CORRECTED})
+_CORRECT: Final = update(hosts).where(_HOST).values({name: _number(f"right_{name}") for name in _CORRECTED})
 _UNTIL: Final = NOW + WORKER_SECONDS
 _CORRECT_WORKERS: Final = update(workers).where(workers.c.until > _UNTIL).values(until=_UNTIL)
 _FORGET_WORKERS: Final = delete(workers).where(workers.c.until < NOW - 86_400.0)
@@ -392,8 +392,7 @@ def _new_host(dialect: str) -> ReturningInsert[Any]:
 
 @cache
 def _upsert_worker(dialect: str) -> Any:  # noqa: ANN401 - an Insert of the dialect
-    names: dict[str, Any] = {name: bindparam(name) for name in ("id", "run", "began")}
-    made = _dialect(dialect).insert(workers).values(**names, until=_UNTIL)
+    made = _dialect(dialect).insert(workers).values(until=_UNTIL)
     changes = {"run": made.excluded.run, "until": made.excluded.until}
     return made.on_conflict_do_update(index_elements=["id"], set_=changes)
 
@@ -446,7 +445,7 @@ def begin(
     `LONGEST_EXCHANGE` at most.
     """
     allowed = min(ask.timeout + MARGIN, LONGEST_EXCHANGE)
-    given = {"key": host, "worker": worker.id, "delay": ask.delay, "most": ask.most}
+    given = {"key": host, "worker": worker.id, "asked_delay": ask.delay, "most": ask.most}
     given |= {"allowed": allowed, **clock_of(connection)}
     row = connection.execute(_BEGIN, given).one_or_none()
     if row is not None:
@@ -480,9 +479,9 @@ def end(
         "age": age,
         "known_delay": known.delay,
         "new_delay": times.delay,
-        "refusals": times.refusals,
-        "server_errors": times.server_errors,
-        "unreachable": times.unreachable,
+        "new_refusals": times.refusals,
+        "new_server_errors": times.server_errors,
+        "new_unreachable": times.unreachable,
         "is_deferred": int(deferred),
         **_hold(times.last_hold),
         **clock_of(connection),
@@ -544,7 +543,7 @@ def _corrected(connection: Connection, host: str, found: HostSnapshot) -> HostSn
     row = connection.execute(_LOCK, {"key": host, **clock_of(connection)}).one()
     times, now, _ = _snapshot(row)
     right = times.with_clock_at(now)
-    given = {name: getattr(right, name) for name in _CORRECTED}
+    given = {f"right_{name}": getattr(right, name) for name in _CORRECTED}
     connection.execute(_CORRECT, {"key": host, **given})
     return HostSnapshot(right, now, times.ahead_of(now))
 
