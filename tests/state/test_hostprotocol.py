@@ -6,7 +6,6 @@ true time, which no worker knows: it judges by that, and not by the rows.
 """
 
 import math
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
 
@@ -29,6 +28,7 @@ from walsh_scrapy.state.hostprotocol import (
     end,
     find,
     hosts,
+    leave,
     let_go,
     metadata,
     overrides,
@@ -121,9 +121,11 @@ class Memory:
     """What a worker remembers of a host that it owns."""
 
     host: str
-    times: object
+    due: list  #: its sources
     robots: float | None  #: its Crawl-delay; None if its robots.txt is not known
-    pending: tuple | None = None  #: known, times and measured end of an exchange that is not written
+    pending: tuple | None = (
+        None  #: known, times and measured end of an exchange that is not written
+    )
 
 
 @dataclass(eq=False)
@@ -174,8 +176,8 @@ class Machine(RuleBasedStateMachine):
         for body in self.bodies:
             if body.is_suspended or is_away:
                 continue
-            # Only the last beats matter; the clock is seen with each of them.
-            while body.beat_at + 5.0 < self.true - 20.0 and body.has_beaten:
+            # Of several beats only the last one matters to others.
+            while body.has_beaten and body.beat_at + 10.0 <= self.true:
                 body.beat_at += 5.0
                 body.watch.see(self.now[0] - (self.true - body.beat_at), body.beat_at)
             if body.beat_at + 5.0 <= self.true:
@@ -190,11 +192,14 @@ class Machine(RuleBasedStateMachine):
     # ---- workers ----
 
     def new_body(self):
-        self.count += 1
-        body = Body(Worker(f"w{self.count}", self.now[0]))
+        body = Body(self.new_worker())
         body.program = self.run_program(body)
         self.beat(body)
         return body
+
+    def new_worker(self):
+        self.count += 1
+        return Worker(f"w{self.count}", self.now[0])
 
     def step(self, body, answer="ok", service=0.5):
         """Let a worker do one thing: a transaction, or the begin or the end of an exchange."""
@@ -222,18 +227,28 @@ class Machine(RuleBasedStateMachine):
             again = True
 
     def run_program(self, body):
-        """Visit what is due, host by host, for ever."""
+        """Visit what is due, host by host, in one run after the other."""
         while True:
-            for host in CRAWL_DELAY:
-                got = yield from self.transact(body, self.taking(body, host))
-                if got is not None:
+            has_taken = False
+            for host in (yield from self.transact(body, lambda c, _: self.due_hosts(c))):
+                memory = yield from self.transact(body, self.taking(body, host))
+                if memory is not None:
+                    has_taken = True
                     body.owned.add(host)
-                    yield from self.visit(body, *got)
+                    yield from self.visit(body, memory)
                     body.owned.discard(host)
-            body.wait_until = self.true + 2.0
-            yield
+            if not has_taken:
+                body.wait_until = self.true + 10.0
+                yield
+                yield from self.transact(body, lambda c, _: leave(c, body.worker))
+                body.worker = self.new_worker()
+                self.beat(body)
 
-    def taking(self, body, host, *, undeclared=False):
+    def due_hosts(self, connection):
+        found = select(sources.c.host).where(sources.c.is_due == 1).distinct()
+        return connection.scalars(found.order_by(sources.c.host)).all()
+
+    def taking(self, body, host):
         def work(connection, _again):
             found = take(connection, host, body.worker, body.watch.judges_until)
             if found is None:
@@ -241,23 +256,23 @@ class Machine(RuleBasedStateMachine):
             self.notes.append(lambda: self.took(body, host))
             is_due = select(sources.c.name).where(sources.c.host == host, sources.c.is_due == 1)
             due = connection.scalars(is_due.order_by(sources.c.name)).all()
-            if not due and not undeclared:
-                let_go(connection, host, body.worker)
-                return None
             robots = connection.scalar(select(copies.c.delay).where(copies.c.host == host))
-            return Memory(host, found.times, robots), due
+            return Memory(host, due, robots)
 
         return work
 
-    def visit(self, body, memory, due):
+    def visit(self, body, memory):
+        if not memory.due:
+            yield from self.transact(body, self.letting_go(body, memory))
+            return
         if not (yield from self.prepare(body, memory)):
             return
-        for name in due:
-            for attempt in (1, 2):
+        for name in memory.due:
+            for attempt in (1, 2, 3):
                 answer = yield from self.exchange(body, memory, "feed", name)
                 if answer != "refused":
                     break
-                if attempt == 2:  # it has refused its share of tries
+                if attempt == 3:  # it has refused its share of tries
                     yield from self.give_up(body, memory)
                     return
             if answer == "redirect":
@@ -267,7 +282,7 @@ class Machine(RuleBasedStateMachine):
                     return
             if answer is None:
                 return
-            goes_on = name != due[-1]
+            goes_on = name != memory.due[-1]
             if not (yield from self.transact(body, self.outcome(body, memory, name, goes_on))):
                 return
 
@@ -282,14 +297,13 @@ class Machine(RuleBasedStateMachine):
         """Follow a redirect of a source to another host, which is owned for that time."""
         target = REDIRECTS_TO[memory.host]
         for _ in range(3):
-            got = yield from self.transact(body, self.taking(body, target, undeclared=True))
-            if got is not None:
+            there = yield from self.transact(body, self.taking(body, target))
+            if there is not None:
                 break
             body.wait_until = self.true + 2.0
             yield
         else:
             return "deferred"
-        there, _ = got
         body.owned.add(target)
         answer = None
         if (yield from self.prepare(body, there)):
@@ -330,9 +344,7 @@ class Machine(RuleBasedStateMachine):
         """Write an exchange that has ended. Nothing but caution is written of a lost host."""
         host, (known, times, measured) = memory.host, memory.pending
         before = find(connection, host).times
-        is_ours = end(
-            connection, host, body.worker, known, times, self.true - measured, **how
-        )
+        is_ours = end(connection, host, body.worker, known, times, self.true - measured, **how)
         if is_ours:
             if memory.robots is not None:
                 connection.execute(deleted(copies).where(copies.c.host == host))
@@ -371,7 +383,7 @@ class Machine(RuleBasedStateMachine):
             given["status"] = 302
         over = Exchange(delay=delay_after(1.0, robots), latency=measured - sent.start, **given)
         times = begun.times.after(over, BACKOFF, begun.now + measured - noted)
-        memory.times, memory.pending = times, (begun.times, times, measured)
+        memory.pending = begun.times, times, measured
         if answer != "ok" or times.delay > begun.times.delay:  # others must know at once
             goes_on = visit is None or answer == "ok"
             is_ours = yield from self.transact(
@@ -394,9 +406,8 @@ class Machine(RuleBasedStateMachine):
                 return None
             if memory.pending and not self.end(connection, body, memory):
                 return None
-            if visit is not None:
-                if not owns(connection, visit, body.worker):
-                    return None
+            if visit is not None and not owns(connection, visit, body.worker):
+                return None
             found = begin(connection, host, body.worker, ask)
             if isinstance(found, Begun):
                 self.notes.append(lambda: self.began(body, host, visit))
@@ -476,20 +487,37 @@ class Machine(RuleBasedStateMachine):
 
     who = st.sampled_from([0, 1])
 
-    @rule(
-        who=who,
-        steps=st.integers(1, 12),
-        answer=st.sampled_from(["ok", "ok", "ok", "refused", "redirect"]),
-        service=st.sampled_from([0.5, 3.0, 29.0]),
-    )
-    def a_worker_goes_on(self, who, steps, answer, service):
-        body = self.bodies[who]
+    @rule(steps=st.integers(1, 40), seed=st.integers(0, 99))
+    def the_first_worker_goes_on(self, steps, seed):
+        self.goes_on(0, steps, seed)
+
+    @rule(steps=st.integers(1, 40), seed=st.integers(0, 99))
+    def the_second_worker_goes_on(self, steps, seed):
+        self.goes_on(1, steps, seed)
+
+    def goes_on(self, who, steps, seed):
+        random, body = Random(seed), self.bodies[who]
+        if len(self.done) == len(SOURCES):
+            self.all_sources_are_due_again()
         for _ in range(steps):
             if body.is_suspended:
                 return
             if (wait := body.wait_until - self.true) > 0:
-                self.pass_time(min(wait, 200.0))
-            self.step(body, answer, service)
+                self.pass_time(min(wait, 100.0))
+            answer = random.choice(["ok", "ok", "ok", "redirect", "redirect", "refused"])
+            self.step(body, answer, random.choice([0.5, 0.5, 3.0, 29.0]))
+
+    @rule(
+        who=who,
+        steps=st.integers(1, 40),
+        seed=st.integers(0, 99),
+        more=st.sampled_from([0, 40, 40]),
+    )
+    def a_worker_is_suspended_while_the_other_goes_on(self, who, steps, seed, more):
+        self.a_worker_is_suspended(who)
+        self.pass_time(more)
+        self.goes_on(1 - who, steps, seed)
+        self.all_workers_wake()
 
     @rule(seconds=st.sampled_from([0.5, 4.0, 15.0, 40.0, 130.0]))
     def time_goes_on(self, seconds):
@@ -529,21 +557,28 @@ class Machine(RuleBasedStateMachine):
         self.now[0] += by
         self.ahead += max(0.0, by)
 
-    @rule(host=st.sampled_from(sorted(CRAWL_DELAY)))
-    def the_operator_lifts_a_hold(self, host):
+    @rule(
+        host=st.sampled_from(sorted(CRAWL_DELAY)),
+        delay=st.sampled_from([None, None, 0.0, 40.0]),
+    )
+    def the_operator_acts(self, host, delay):
+        if delay is None:
+            self.lift(host)
+        else:
+            self.delay(host, delay)
+
+    def lift(self, host):
         with self.engine.begin() as connection:
             left = release_hold(connection, host, "they wrote: go on")
         assert not left or self.holds[host]
         if left:
             self.holds[host] = []
 
-    @rule(host=st.sampled_from(sorted(CRAWL_DELAY)), seconds=st.sampled_from([0.0, 40.0]))
-    def the_operator_delays_a_host(self, host, seconds):
+    def delay(self, host, seconds):
         with self.engine.begin() as connection:
             set_operator_delay(connection, host, seconds, "they asked for it")
         self.operator[host] = seconds
 
-    @rule()
     def all_sources_are_due_again(self):
         with self.engine.begin() as connection:
             connection.execute(updated(sources).values(is_due=1))
@@ -551,6 +586,7 @@ class Machine(RuleBasedStateMachine):
 
     def teardown(self):
         """In the end all is fetched: a dead worker's hosts are free after their time."""
+        self.pass_time(1.0)  # a new run has begun after what was deferred
         for who in (0, 1):
             self.a_worker_dies(who)
         began = self.true

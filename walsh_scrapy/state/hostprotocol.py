@@ -262,6 +262,10 @@ _ENDED: Final = func.coalesce(hosts.c.ended, 0.0)
 _LAST_END: Final = case((hosts.c.busy_until > _ENDED, hosts.c.busy_until), else_=hosts.c.ended)
 
 
+#: Whether a worker lives. A later ``until`` is from before a clock was set back: no beat wrote it.
+_LIVES: Final = and_(workers.c.until > NOW, workers.c.until <= NOW + WORKER_SECONDS)
+
+
 def _number(name: str) -> ColumnElement[float]:
     return bindparam(name, type_=Double)
 
@@ -271,9 +275,8 @@ def _or_longer(column: ColumnElement[float], value: ColumnElement[float]) -> Col
 
 
 def _take() -> Update:
-    is_living = workers.c.until > NOW
     may_not_judge = _number("judges_until") < NOW
-    of_another = exists().where(workers.c.id == hosts.c.owner, or_(is_living, may_not_judge))
+    of_another = exists().where(workers.c.id == hosts.c.owner, or_(_LIVES, may_not_judge))
     is_free = or_(hosts.c.owner == "", hosts.c.owner == bindparam("worker"), ~of_another)
     is_deferred = hosts.c.deferred_at >= _number("began")
     return (
@@ -354,17 +357,15 @@ _CAUTION: Final = (
 )
 _PROVE: Final = select(hosts.c.host).where(_OURS).with_for_update()
 _OWNS: Final = (
-    select(hosts.c.host)
-    .join(workers, workers.c.id == hosts.c.owner)
-    .where(_OURS, workers.c.until > NOW)
+    select(hosts.c.host).join(workers, workers.c.id == hosts.c.owner).where(_OURS, _LIVES)
 )
 _ROWS: Final = select(*_TIMES, NOW, hosts.c.host)
 _FIND: Final = _ROWS.where(_HOST)
 _LOCK: Final = _FIND.with_for_update()
 _CORRECTED: Final = ("busy_until", "ended", "hold_since", "hold_until", "deferred_at")
-_CORRECT: Final = update(hosts).where(_HOST).values({name: _number(f"right_{name}") for name in _CORRECTED})
-_UNTIL: Final = NOW + WORKER_SECONDS
-_CORRECT_WORKERS: Final = update(workers).where(workers.c.until > _UNTIL).values(until=_UNTIL)
+_CORRECT: Final = (
+    update(hosts).where(_HOST).values({name: _number(f"right_{name}") for name in _CORRECTED})
+)
 _FORGET_WORKERS: Final = delete(workers).where(workers.c.until < NOW - 86_400.0)
 _OTHERS: Final = select(NOW, func.count(workers.c.id)).where(
     workers.c.id != bindparam("worker"), workers.c.until > NOW
@@ -392,7 +393,7 @@ def _new_host(dialect: str) -> ReturningInsert[Any]:
 
 @cache
 def _upsert_worker(dialect: str) -> Any:  # noqa: ANN401 - an Insert of the dialect
-    made = _dialect(dialect).insert(workers).values(until=_UNTIL)
+    made = _dialect(dialect).insert(workers).values(until=NOW + WORKER_SECONDS)
     changes = {"run": made.excluded.run, "until": made.excluded.until}
     return made.on_conflict_do_update(index_elements=["id"], set_=changes)
 
@@ -408,7 +409,6 @@ def beat(connection: Connection, worker: Worker) -> Beat:
     clock = clock_of(connection)
     connection.execute(_FORGET_WORKERS, clock)
     connection.execute(_upsert_worker(connection.dialect.name), worker._asdict() | clock)
-    connection.execute(_CORRECT_WORKERS, clock)
     return Beat(*connection.execute(_OTHERS, {"worker": worker.id, **clock}).one())
 
 
@@ -427,13 +427,13 @@ def take(
     given = {"key": host, "worker": worker.id, **clock_of(connection)}
     judged = {"began": worker.began, "judges_until": judges_until}
     row = connection.execute(_TAKE, given | judged).one_or_none()
-    if row is None:
-        row = connection.execute(_new_host(connection.dialect.name), given).one_or_none()
-    if row is None:
-        connection.execute(_CORRECT_WORKERS, clock_of(connection))
-    found = find(connection, host) if row is None else _snapshot(row)
-    found = _corrected(connection, host, found)
-    return None if row is None else found
+    if row is not None:
+        return _corrected(connection, host, _snapshot(row))
+    if connection.execute(_FIND, given).one_or_none() is not None:
+        _corrected(connection, host, find(connection, host))
+        return None
+    row = connection.execute(_new_host(connection.dialect.name), given).one_or_none()
+    return None if row is None else _snapshot(row)
 
 
 def begin(
@@ -599,7 +599,7 @@ _MARKED: Final = or_(
 _LIVING: Final = (
     select(workers.c.run, workers.c.began, func.count(hosts.c.host))
     .outerjoin(hosts, hosts.c.owner == workers.c.id)
-    .where(workers.c.until > NOW)
+    .where(_LIVES)
     .group_by(workers.c.id, workers.c.run, workers.c.began)
     .order_by(workers.c.began)
 )
