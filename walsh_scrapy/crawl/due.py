@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from scrapy.utils.asyncio import sleep
 
 from walsh_scrapy.exceptions import StateUnavailable
-from walsh_scrapy.policy.claims import BEAT_SECONDS, in_order
+from walsh_scrapy.policy.claims import in_order
+from walsh_scrapy.policy.pacing import BEAT_SECONDS
 from walsh_scrapy.policy.frontier import FEW
-from walsh_scrapy.policy.hosttimes import RECHECK_SECONDS
+from walsh_scrapy.policy.pacing import RECHECK_SECONDS
 from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.policy.wording import count_of
 from walsh_scrapy.state.agenda import FIRST, Terms

@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 
 from walsh_scrapy.exceptions import Unreachable
 from walsh_scrapy.policy.frontier import Rank
-from walsh_scrapy.policy.hosttimes import LEASE_MARGIN
+from walsh_scrapy.policy.pacing import MARGIN
 from walsh_scrapy.policy.pacing import Exchange
 from walsh_scrapy.runtime.engine import PerLoop
 from walsh_scrapy.runtime.requests import marks_of, rank_of
@@ -64,7 +64,7 @@ class InFlight:
     def begin(self, request: Request) -> None:
         """Record that a request is sent now."""
         now = self._clock.monotonic()
-        until = now + self.timeout(request) + LEASE_MARGIN
+        until = now + self.timeout(request) + MARGIN
         self._traffic.sent[request] = _Sent(now, until)
 
     def end(self, request: Request) -> float | None:

@@ -29,7 +29,7 @@ from scrapy.utils.asyncio import CallLaterResult, call_later, sleep
 
 from walsh_scrapy.exceptions import CodeFailed, Denied, NotYet, RequestDeferred
 from walsh_scrapy.policy.frontier import Frontier, Rank
-from walsh_scrapy.policy.hosttimes import RECHECK_SECONDS
+from walsh_scrapy.policy.pacing import RECHECK_SECONDS
 from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.runtime.requests import copy_of, mark, marks_of, rank_of
 

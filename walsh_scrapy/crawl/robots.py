@@ -21,7 +21,7 @@ from walsh_scrapy.exceptions import (
     Unreachable,
 )
 from walsh_scrapy.policy.frontier import Rank
-from walsh_scrapy.policy.hosttimes import RECHECK_SECONDS
+from walsh_scrapy.policy.pacing import RECHECK_SECONDS
 from walsh_scrapy.policy.redirects import resolve_reference
 from walsh_scrapy.policy.robots.access import (
     LATENESS,

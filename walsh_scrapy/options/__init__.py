@@ -27,7 +27,7 @@ from walsh_scrapy.options.reader import (
     number_of,
 )
 from walsh_scrapy.policy.backoff import LEAST_CAP
-from walsh_scrapy.policy.hosttimes import PaceBy
+from walsh_scrapy.policy.pacing import PaceBy
 from walsh_scrapy.policy.robots.records import token_of
 
 if TYPE_CHECKING:

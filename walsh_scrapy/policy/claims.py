@@ -15,10 +15,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: How long a claim lasts that is not renewed, and how often a worker renews its claims.
-CLAIM_SECONDS: Final = 15.0
-BEAT_SECONDS: Final = 2.0
-
 
 class HostWork(NamedTuple):
     """A host that has due sources."""

@@ -1,8 +1,9 @@
-"""When a host may be asked again (R4, R5; decisions 2, 3, 7, 15, 28 and 31).
+"""When a host may be requested again (R4, R5; decisions 2, 3, 5, 7, 15, 28, 31 and 41).
 
-A host has two clocks: its spacing, which counts from the end of the last exchange, and its hold
-(Retry-After, backoff, Visit-time, silences). A request goes out when both have ended. All times are
-epoch seconds of one clock, all durations seconds; both are arguments.
+A host has two clocks. Its delay counts from the end of the last exchange. Its hold (Retry-After,
+backoff, Visit-time, an unreachable host) counts from the moment that began it. A request goes out
+when both have ended. All moments are epoch seconds of the database's clock, all durations seconds;
+both are arguments.
 """
 
 from __future__ import annotations
@@ -10,40 +11,74 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, TypeAlias
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
-from walsh_scrapy.policy.backoff import is_refusal, parse_retry_after
-from walsh_scrapy.policy.readyhosts import Rank
+from walsh_scrapy.policy.backoff import (
+    RETRIED_STATUSES,
+    TROUBLED_STATUSES,
+    is_good,
+    is_refusal,
+    parse_retry_after,
+)
+from walsh_scrapy.policy.frontier import Rank
+from walsh_scrapy.policy.urls import host_of, registrable_domain
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from walsh_scrapy.policy.backoff import Backoff
-    from walsh_scrapy.policy.hosttimes import HoldBy, HostTimes
 
-_DAY = 86_400.0
-#: The longest hold after silences: 30 days, as for a source that fails (decision 20).
-LONGEST_SILENCE_HOLD = 30 * _DAY
-#: Seconds for which spacing or hold of the blocklist's own host keep back a request for the list.
+_DAY: Final = 86_400.0
+#: Seconds by which `HostTimes.busy_until` outlasts the timeout of its request.
+MARGIN: Final = 5.0
+#: An exchange takes no longer, whatever its timeout: a later `busy_until` is a wrong clock's.
+LONGEST_EXCHANGE: Final = 3600.0
+#: Seconds between two beats of a worker.
+BEAT_SECONDS: Final = 5.0
+#: Seconds between two looks at a host that another worker owns.
+RECHECK_SECONDS: Final = 1.0
+#: Seconds for which a worker counts as living after a beat.
+WORKER_SECONDS: Final = 20.0
+#: Seconds without a 429 or 503 after which the backoff of a host starts again at its base.
+QUIET_SECONDS: Final = 1800.0
+#: The longest hold of an unreachable host: 30 days, as for a source that fails (decision 20).
+LONGEST_UNREACHABLE: Final = 30 * _DAY
+#: Seconds for which delay or hold of the blocklist's own host keep back a request for the list.
 #: A host that works asks for less. A longer wait must not suspend opt-outs (R3).
-LONGEST_FOR_BLOCKLIST = _DAY
+LONGEST_FOR_BLOCKLIST: Final = _DAY
+#: What began a hold: the host (Retry-After, Visit-time), our backoff, or that it was unreachable.
+HoldBy: TypeAlias = Literal["", "retry-after", "visit-time", "backoff", "unreachable"]
 
 
-def spacing(
-    min_interval: float, robots_interval: float | None = None, latency: float = 0.0
-) -> float:
-    """Return the seconds between two requests to a host (R4, decision 3).
+class PaceBy(StrEnum):
+    """What is paced together, as ``WALSH_PACE_BY`` names it (decision 5)."""
 
-    ``robots_interval`` is the larger of the host's Crawl-delay and Request-rate, ``latency`` how
-    long its last exchange took: a host that answers slowly is asked less often.
+    HOST = "host"
+    DOMAIN = "domain"
+
+    def unit_of(self, host: str) -> str:
+        """Return the host itself or its registrable domain, whichever is paced."""
+        return registrable_domain(host) if self is PaceBy.DOMAIN else host
+
+    def unit(self, url: str) -> str:
+        """Return the host or domain by which a URL is paced; empty if it has no host."""
+        return self.unit_of(host_of(url))
+
+
+def delay_after(least: float, robots_delay: float | None = None, latency: float = 0.0) -> float:
+    """Return the seconds from the end of an exchange to the next request (R4, decision 3).
+
+    ``robots_delay`` is the larger of the host's Crawl-delay and Request-rate, ``latency`` how long
+    the exchange took: a host that answers slowly gets fewer requests.
     """
-    return max(min_interval, robots_interval or 0.0, latency)
+    return max(least, robots_delay or 0.0, latency)
 
 
 def longest_wait(
     host: str, rank: Rank, list_hosts: Collection[str], *, for_blocklist: bool
 ) -> float:
-    """Return the seconds for which spacing and hold of a host count at most for a request.
+    """Return the seconds for which delay and hold of a host count at most for a request.
 
     A request for the blocklist, or for the robots.txt that it needs, is made once a day at least,
     also at the hosts that it redirects to. Otherwise one answer of one of them could suspend all
@@ -54,30 +89,28 @@ def longest_wait(
     return LONGEST_FOR_BLOCKLIST if rank is Rank.OPERATOR or is_needed else math.inf
 
 
-def slowed(interval: float, server_errors: int, longest: float) -> float:
-    """Return the spacing after so many server errors in a row (decision 28).
+def slowed(delay: float, server_errors: int, longest: float) -> float:
+    """Return the delay after so many server errors in a row (decision 28).
 
-    Each doubles ``interval``, up to ``longest`` seconds. It is never shortened.
+    Each doubles ``delay``, up to ``longest`` seconds. It is never shortened.
     """
-    return max(interval, min(interval * 2.0 ** min(server_errors, 60), longest))
+    return max(delay, min(delay * 2.0 ** min(server_errors, 60), longest))
 
 
-def silence_hold(silences: int) -> float:
-    """Return the seconds of the hold after so many silences in a row (decision 28).
+def unreachable_hold(times: int) -> float:
+    """Return the seconds of the hold after a host was unreachable so many times (decision 28).
 
     After the first there is none: the host only comes last in the next run. Then it is 2 days,
-    doubled by each further silence, at most 30 days.
+    doubled each further time, at most 30 days.
     """
-    if silences < 2:
-        return 0.0
-    return min(_DAY * 2.0 ** min(silences - 1, 10), LONGEST_SILENCE_HOLD)
+    return 0.0 if times < 2 else min(_DAY * 2.0 ** min(times - 1, 10), LONGEST_UNREACHABLE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
     """One request to a host and its end, as pacing and backoff see it."""
 
-    interval: float  #: the spacing that counts from its end
+    delay: float  #: seconds that count from its end
     latency: float = 0.0  #: seconds from the request to its end
     status: int = 200  #: 0 if no answer came
     retry_after: str | None = None  #: the header of the answer; a line each if it came twice
@@ -85,150 +118,198 @@ class Exchange:
     unreachable: bool = False  #: there was no address, or no connection (decision 28)
     without_tls: bool = False  #: no TLS was possible, which counts for nothing (decision 28)
 
-    @property
-    def is_calm(self) -> bool:
-        """Whether the host answered, and neither refuses nor asks for anything."""
-        is_refused = is_refusal(self.status, for_robots=self.for_robots)
-        return 0 < self.status < 500 and not is_refused and self.retry_after is None
+    def of_domain(self) -> Exchange:
+        """Return what the exchange means for its domain.
+
+        That one name of it is unreachable counts for nothing (decision 5).
+        """
+        return replace(self, unreachable=False, for_robots=False) if self.unreachable else self
 
 
-@dataclass(frozen=True, slots=True)
-class Lease:
-    """A process asks to lease a host for one request; it is leased only if it is ready."""
-
-    spacing: float
-    timeout: float
-    holder: str
-    most: float = math.inf  #: seconds for which spacing and hold count at most
-    #: The end of the claim that the holder has, unless it was lost; 0 for none.
-    claimed_until: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Release:
-    """The exchange that a process had leased a host for has ended."""
-
-    exchange: Exchange
-    backoff: Backoff
-    holder: str
-    claimed_until: float = 0.0  #: the end of the claim that goes on; 0 for none
-    put_off: bool = False  #: the claim ends, and some of its work was put off to a later run
-
-
-@dataclass(frozen=True, slots=True)
-class GiveBack:
-    """A process gives a host back: its request was never sent, or it has no more work there."""
-
-    holder: str
-    claimed_until: float = 0.0  #: the end of the claim that goes on; 0 for none
-    put_off: bool = False  #: the claim ends, and some of its work was put off to a later run
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """A worker claims a host for all that is due there (decision 41).
-
-    It gets a host that no other process has leased, and whose work no other worker has put off
-    since this one began. What it has already, it has for longer.
-    """
-
-    holder: str
-    until: float
-    began: float = math.inf  #: when the worker began
-
-
-@dataclass(frozen=True, slots=True)
-class Hold:
-    """A host is put on hold for some seconds."""
+class Hold(NamedTuple):
+    """A hold: its seconds, what began it, and the status of the answer that did; 0 if none did."""
 
     seconds: float
     by: HoldBy = ""
+    status: int = 0
+
+
+NO_HOLD: Final = Hold(0.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Widen:
-    """A host asks for a spacing of at least so many seconds."""
+class HostTimes:
+    """What the state knows of a host. ``ended`` is None if it was never requested."""
 
-    interval: float
+    owner: str = ""  #: the worker that owns it, by its id; empty if none does
+    busy_until: float = 0.0  #: the latest end of the request in flight; 0 for none
+    ended: float | None = None  #: when the last exchange with the host was over
+    delay: float = 0.0  #: in force since that end
+    hold_since: float = 0.0  #: when the last hold began, which may be over
+    hold_until: float = 0.0
+    hold_by: HoldBy = ""
+    hold_status: int = 0
+    refusals: int = 0  #: bursts of 429 and 503 in a row (R5)
+    server_errors: int = 0  #: answers of 500, 502 and 504 in a row (decision 28)
+    unreachable: int = 0  #: exchanges in a row in which it was unreachable (decision 28)
+    deferred_at: float = 0.0  #: when a worker gave the host up for its run; 0 for never
+    operator_delay: float = 0.0  #: the least delay that the operator asks for (decision 31)
+
+    @property
+    def refused(self) -> int | None:
+        """The status with which the hold began if that was a refusal (429, 503), else None."""
+        return self.hold_status if self.hold_status in RETRIED_STATUSES else None
+
+    @property
+    def is_marked(self) -> bool:
+        """Whether the host was not well when it was requested last, or has an operator's delay."""
+        return bool(self.unreachable or self.server_errors or self.operator_delay)
+
+    @property
+    def last_end(self) -> float | None:
+        """When the last exchange ended, or ends at the latest; None if there was none."""
+        return max(self.busy_until, self.ended or 0.0) or self.ended
+
+    @property
+    def last_hold(self) -> Hold:
+        """The hold that the last exchange asked for; `NO_HOLD` if it asked for none."""
+        if self.ended is None or self.hold_since != self.ended:
+            return NO_HOLD
+        return Hold(self.hold_until - self.hold_since, self.hold_by, self.hold_status)
+
+    def delay_with(self, asked_delay: float = 0.0, most: float = math.inf) -> float:
+        """Return the delay in force for a request that asks for ``asked_delay`` itself.
+
+        Only an operator's delay may exceed ``most`` seconds.
+        """
+        return max(min(max(self.delay, asked_delay), most), self.operator_delay)
+
+    def ready_at(self, asked_delay: float = 0.0, most: float = math.inf) -> float:
+        """Return the first moment at which a request that asks for this delay may go out.
+
+        A host that was never requested is ready at once (R4: the first request MUST NOT be
+        delayed). An exchange whose worker died counts as ended at ``busy_until``. Delay and hold
+        count for at most ``most`` seconds, each from its beginning; see `longest_wait`.
+        """
+        end = self.last_end
+        spaced = 0.0 if end is None else end + self.delay_with(asked_delay, most)
+        return max(spaced, self.busy_until, min(self.hold_until, self.hold_since + most))
+
+    def after(self, exchange: Exchange, backoff: Backoff, now: float) -> HostTimes:
+        """Return the times after an exchange that ended at ``now`` (decisions 2, 15, 28).
+
+        A Retry-After with any error is a hold for the whole host. Only 429, 503 and server errors
+        count as refusals. An unreachable host counts as such only. Any answer ends that row.
+        """
+        times = self._with_end(exchange, backoff.cap, now)
+        if exchange.without_tls:
+            return times
+        if exchange.unreachable:
+            times = replace(times, unreachable=times.unreachable + 1)
+            return times.held(now, Hold(unreachable_hold(times.unreachable), "unreachable"))
+        status, retry_after = exchange.status, exchange.retry_after
+        if status:
+            times = replace(times, unreachable=0)
+        is_refused = is_refusal(status, for_robots=exchange.for_robots)
+        if not is_refused and not (status >= 400 and retry_after is not None):
+            return times
+        if is_refused or status >= 500:
+            times = replace(times, refusals=self._refusals_after(now - exchange.latency, now))
+        at = datetime.fromtimestamp(now, UTC)
+        is_asked = retry_after is not None and parse_retry_after(retry_after, at)
+        seconds = backoff.hold(status, retry_after, at, times.refusals - 1)
+        return times.held(now, Hold(seconds, "retry-after" if is_asked else "backoff", status))
+
+    def held(self, now: float, hold: Hold) -> HostTimes:
+        """Return the times with a hold from ``now``. A longer hold stays, with its cause."""
+        until = now + hold.seconds
+        if hold.seconds <= 0.0 or until <= self.hold_until:
+            return self
+        return replace(
+            self, hold_since=now, hold_until=until, hold_by=hold.by, hold_status=hold.status
+        )
+
+    def delayed(self, delay: float) -> HostTimes:
+        """Return the times with a delay of at least ``delay`` seconds."""
+        return replace(self, delay=max(self.delay, delay))
+
+    def lifted(self) -> HostTimes:
+        """Return the times without a hold (decision 31). What was counted stays for the next."""
+        return replace(self, hold_until=0.0, hold_by="", hold_status=0)
+
+    def ahead_of(self, now: float) -> float:
+        """Return the seconds by which these times lie in the future of a clock; 0 if they do not.
+
+        Nothing can have ended or begun after ``now``, and no exchange may last longer than
+        `LONGEST_EXCHANGE` from then. Otherwise the clock was set back.
+        """
+        begun = max(self.ended or 0.0, self.hold_since, self.deferred_at)
+        return max(0.0, begun - now, self.busy_until - (now + LONGEST_EXCHANGE))
+
+    def with_clock_at(self, now: float) -> HostTimes:
+        """Return these times after the clock was set back to ``now``.
+
+        What seems to have ended or begun later counts from ``now``: a wait is as long as was asked
+        for, and no longer. `ahead_of` tells whether that changes anything.
+        """
+        hold_ahead = max(0.0, self.hold_since - now)
+        return replace(
+            self,
+            busy_until=min(self.busy_until, now + LONGEST_EXCHANGE),
+            ended=None if self.ended is None else min(self.ended, now),
+            hold_since=self.hold_since - hold_ahead,
+            hold_until=self.hold_until - hold_ahead if self.hold_until else 0.0,
+            deferred_at=min(self.deferred_at, now),
+        )
+
+    def _with_end(self, exchange: Exchange, longest: float, now: float) -> HostTimes:
+        """Return the times after the end of an exchange, from which its delay counts."""
+        errors, status = self.server_errors, exchange.status
+        if status in TROUBLED_STATUSES:
+            errors += 1
+        elif is_good(status):
+            errors = 0
+        delay = slowed(exchange.delay, errors, longest)
+        return replace(self, busy_until=0.0, ended=now, delay=delay, server_errors=errors)
+
+    def _refusals_after(self, sent_at: float, now: float) -> int:
+        """Return the count after one more refusal, of a request that was sent at ``sent_at`` (R5).
+
+        Refusals of requests that were sent before the last hold began belong to the burst that
+        caused it, and count once (decision 15).
+        """
+        if self.refusals and sent_at < self.hold_since <= now:
+            return self.refusals
+        is_quiet = now - max(self.hold_since, self.hold_until) > QUIET_SECONDS
+        return 1 if is_quiet else self.refusals + 1
 
 
-@dataclass(frozen=True, slots=True)
-class Lift:
-    """The operator lifts the hold of a host (decision 31)."""
+class Watch:
+    """Judges whether a process may take hosts from owners that no longer beat (decision 41).
 
-
-@dataclass(frozen=True, slots=True)
-class OperatorPause:
-    """The operator asks for a spacing of at least so many seconds; 0 ends that (decision 31)."""
-
-    seconds: float
-
-
-Event: TypeAlias = Lease | Release | GiveBack | Claim | Hold | Widen | Lift | OperatorPause
-
-
-def after(times: HostTimes, event: Event, now: float) -> HostTimes:
-    """Return the times of a host after an event at ``now``; no other function decides this."""
-    match event:
-        case Lease(spacing, timeout, holder, most, claimed_until):
-            kept = claimed_until if times.holder == holder else 0.0
-            # A claim is no reason for its holder to wait.
-            free = times.without_lease(holder) if kept else times
-            is_ready = free.with_limit(most).ready_at(min(spacing, most)) <= now
-            return free.with_lease(now, timeout, holder, kept) if is_ready else times
-        case Release(exchange, backoff, holder):
-            known = times.with_status(exchange.status)
-            interval = slowed(exchange.interval, known.server_errors, backoff.cap)
-            ended = _with_claim_of(times, event, known.with_end(now, interval, holder), now)
-            return after_answer(ended, exchange, backoff, now)
-        case GiveBack(holder):
-            return _with_claim_of(times, event, times.without_lease(holder), now)
-        case Claim(holder, until, began):
-            is_free = times.lease_until <= now and times.put_off_at < began
-            is_ours = times.holder == holder
-            return times.with_claim(now, until, holder) if is_ours or is_free else times
-        case Hold(seconds, by):
-            return times.with_hold(now, seconds, by)
-        case Widen(interval):
-            return replace(times, interval=max(times.interval, interval))
-        case Lift():
-            return times.without_hold() if times.hold_until > now else times
-        case OperatorPause(seconds):
-            return replace(times, pause=seconds)
-
-
-def _with_claim_of(
-    before: HostTimes, event: Release | GiveBack, free: HostTimes, now: float
-) -> HostTimes:
-    """Return ``free`` with what an event leaves of the claim that its holder had ``before``."""
-    if before.holder != event.holder:
-        return free
-    kept = free.with_claim(now, event.claimed_until, event.holder)
-    return replace(kept, put_off_at=now) if event.put_off else kept
-
-
-def after_answer(times: HostTimes, exchange: Exchange, backoff: Backoff, now: float) -> HostTimes:
-    """Return the times of a host after the strike and the hold of an answer (R5, decision 15).
-
-    A Retry-After with any error is a hold for the whole host. Only refusals and server errors
-    count as strikes; a silence is none (decision 28). Any answer ends a row of silences.
+    It may after it has beaten, or has seen the database's clock, for `WORKER_SECONDS` without a
+    gap. A start, an outage, a suspended machine and a clock that was set are gaps: directly after
+    one every worker seems to be dead. ``moment`` is of a clock that counts suspension.
     """
-    if exchange.without_tls:
-        return times
-    if exchange.unreachable:
-        times = replace(times, silences=times.silences + 1, silent_at=now)
-        hold = silence_hold(times.silences)
-        return times.with_hold(now, hold, "silence") if hold else times
-    status, retry_after = exchange.status, exchange.retry_after
-    if status and times.silences:
-        times = replace(times, silences=0)
-    is_refused = is_refusal(status, for_robots=exchange.for_robots)
-    if not is_refused and not (status >= 400 and retry_after is not None):
-        return times
-    is_strike = is_refused or status >= 500
-    if is_strike:
-        times = times.with_strike(now, now - exchange.latency)
-    at = datetime.fromtimestamp(now, UTC)
-    is_asked = retry_after is not None and parse_retry_after(retry_after, at)
-    seconds = backoff.hold(status, retry_after, at, times.strikes - 1)
-    return times.with_hold(now, seconds, "retry-after" if is_asked else "backoff", status)
+
+    _LONGEST_GAP: Final = 2 * BEAT_SECONDS
+
+    def __init__(self) -> None:
+        self._since = self._seen_at = self._now = -math.inf
+
+    def see(self, now: float, moment: float) -> None:
+        """Note the database's clock, as a beat or another statement told it at a moment."""
+        passed = moment - self._seen_at
+        is_gap = passed > self._LONGEST_GAP or abs(now - self._now - passed) > self._LONGEST_GAP
+        if is_gap:
+            self._since = moment
+        self._seen_at, self._now = moment, now
+
+    @property
+    def judges_until(self) -> float:
+        """Until when it may, by the database's clock; 0 if it may not.
+
+        The next gap counts before it is noticed: so that is less than a living worker's time.
+        """
+        is_long = self._seen_at - self._since >= WORKER_SECONDS
+        return self._now + self._LONGEST_GAP if is_long else 0.0

@@ -14,8 +14,7 @@ from walsh_scrapy.state.declared import DeclaredStore, Selection
 from walsh_scrapy.state.declaredfile import OldFiles
 from walsh_scrapy.state.entries import EntryStore
 from walsh_scrapy.state.evidence import EvidenceStore
-from walsh_scrapy.state.hosts import ActStore
-from walsh_scrapy.state.ledger import Ledger
+from walsh_scrapy.state.hosts import HostStore, old_rows
 from walsh_scrapy.state.llmstxt import LlmsTxtStore
 from walsh_scrapy.state.log import Log
 from walsh_scrapy.state.pruning import delete_in_turn
@@ -35,7 +34,7 @@ __all__ = ["State", "StateError"]
 class State:
     """The state database and its stores. Raises StateError if it cannot be opened.
 
-    ``clock`` returns epoch seconds, for leases and spacing. By default it is the clock of the
+    ``clock`` returns epoch seconds, for delays and holds. By default it is the clock of the
     database, which is the same for all processes that share the state. If the database fails
     later, every method of a store raises what ``failed`` returns for the StateError: by default
     that error itself. A crawl passes a function that returns ``StateUnavailable``, so that the
@@ -50,18 +49,19 @@ class State:
         failed: Callable[[StateError], Exception] = lambda error: error,
         waits: Callable[[], bool] = lambda: True,
     ) -> None:
-        self._database = Database(url, failed, waits)
-        self.ledger = Ledger(self._database, clock)
+        self._database = Database(url, failed, waits, clock)
+        self.write = self._database.write
+        self.read = self._database.read
+        self.hosts = HostStore(self._database)
         self.robots = RobotsStore(self._database)
         self.blocklist = BlocklistStore(self._database)
-        self.sources = SourceStore(self._database, self.ledger)
+        self.sources = SourceStore(self._database)
         self.declared = DeclaredStore(self._database)
         self.llmstxt = LlmsTxtStore(self._database)
         self.entries = EntryStore(self._database)
         self.evidence = EvidenceStore(self._database)
         self.runs = RunStore(self._database)
         self.moments = MomentStore(self._database)
-        self.acts = ActStore(self._database)
         self.backups = BackupStore(self._database)
 
     def sync(self, path: str | Path, now: float, **tell: Callable[[str], None]) -> SyncedFile:
@@ -92,7 +92,7 @@ class State:
     def now(self) -> float:
         """Return epoch seconds by the clock that all processes on the state share.
 
-        The server is not asked. It was whenever a host was leased or released.
+        A server is asked once a second at most, within its transactions.
         """
         return self._database.now()
 
@@ -105,7 +105,7 @@ class State:
         pruning.
         """
         groups: list[Old] = [*self.evidence.old_rows(now, log_seconds), OldFiles(now)]
-        groups += self.robots.old_rows(now), self.ledger.old_rows()
+        groups += self.robots.old_rows(now), old_rows(now)
         return delete_in_turn(self._database, groups, goes_on)
 
     @classmethod

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 KEEP_SECONDS: Final = 90 * 86_400.0
 _ROBOTS_COLUMNS: Final = tuple(robots.c[field.name] for field in fields(RobotsCopy))
 _FIND_ROBOTS: Final = select(*_ROBOTS_COLUMNS).where(robots.c.origin == bindparam("key"))
-_FIND_SEVERAL: Final = select(robots.c.origin, *_ROBOTS_COLUMNS)
 _LOCK: Final = (
     select(robots.c.origin)
     .where(robots.c.origin == bindparam("key"))
@@ -75,16 +74,6 @@ class RobotsStore(Store):
             lambda connection: connection.execute(_FIND_ROBOTS, {"key": origin}).first()
         )
         return None if row is None else RobotsCopy(*row)
-
-    def find_several(self, origins: Sequence[str]) -> dict[str, RobotsCopy | None]:
-        """Return the copies kept for origins."""
-
-        def read(connection: Connection) -> list[Sequence[Any]]:
-            found = [_FIND_SEVERAL.where(robots.c.origin.in_(some)) for some in in_parts(origins)]
-            return [row for each in found for row in connection.execute(each)]
-
-        rows = self._database.read(read)
-        return dict.fromkeys(origins) | {row[0]: RobotsCopy(*row[1:]) for row in rows}
 
     def write(
         self,

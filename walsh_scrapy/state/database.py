@@ -98,7 +98,7 @@ class Database:
     version; existing data is never overwritten. If the database fails later, methods raise what
     ``failed`` returns for the StateError. A server that went away is waited for while ``waits``
     returns True, for two minutes at most. One that is silent, or that did not come back, is not
-    asked again.
+    asked again. ``clock``, which returns epoch seconds, stands for that of the database.
     """
 
     def __init__(
@@ -106,8 +106,10 @@ class Database:
         url: str,
         failed: Callable[[StateError], Exception] = lambda error: error,
         waits: Callable[[], bool] = lambda: True,
+        clock: Callable[[], float] | None = None,
     ) -> None:
         self._waiting = Waiting(waits)
+        self._given_clock = clock
         self._engine = _open_engine(url, self._waiting)
         self.is_sqlite = self._engine.dialect.name == "sqlite"
         self.file = StateFile.of(self._engine.url)  #: of an SQLite state; None on a server
@@ -248,6 +250,8 @@ class Database:
             error.connection_invalidated = not self.is_sqlite  # there is none
             raise
         with connection:
+            if self._given_clock:
+                connection.execution_options(clock=self._given_clock)
             if self.is_sqlite:
                 connection.exec_driver_sql(begin)
             elif self._clock.is_old:

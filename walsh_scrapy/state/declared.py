@@ -16,7 +16,7 @@ from scrapy.utils.datatypes import LocalCache
 from sqlalchemy import bindparam, func, select, update
 
 from walsh_scrapy.policy.freshness import NEVER, growth
-from walsh_scrapy.policy.hosttimes import PaceBy
+from walsh_scrapy.policy.pacing import PaceBy
 from walsh_scrapy.policy.urls import url_key
 from walsh_scrapy.sources import Kind, Source, declared_urls
 from walsh_scrapy.state.database import Store

@@ -5,7 +5,6 @@ from __future__ import annotations
 from secrets import randbits
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from scrapy.utils.datatypes import LocalCache
 from sqlalchemy import bindparam, delete, func, or_, select, update
 
 from walsh_scrapy.policy.freshness import NEVER
@@ -13,34 +12,28 @@ from walsh_scrapy.policy.urls import url_key
 from walsh_scrapy.state.database import Store
 from walsh_scrapy.state.declared import paced_by, write_facts
 from walsh_scrapy.state.entries import insert_unseen
-from walsh_scrapy.state.rows import in_parts, insert_if_new, record_of, row_of, upsert
+from walsh_scrapy.state.rows import insert_if_new, record_of, row_of, upsert
 from walsh_scrapy.state.sourcerecord import COLUMNS, SourceRecord
 from walsh_scrapy.state.tables import entries, indexes, sightings, sources
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any, Self
 
     from sqlalchemy import Connection, Select
 
     from walsh_scrapy.state.database import Database
     from walsh_scrapy.state.entries import EntryRecord
-    from walsh_scrapy.state.ledger import Ledger
     from walsh_scrapy.state.llmstxt import LlmsTxtRecord
 
 _OF_URL: Final = bindparam("key") == sources.c.url
-_SELECT_SEVERAL: Final = select(*COLUMNS, sources.c.revision)
-_SELECT: Final = _SELECT_SEVERAL.where(_OF_URL)
-_REVISION: Final = select(sources.c.revision).where(_OF_URL)
-_LOCKED: Final = _SELECT.with_for_update()
+_LOCKED: Final = select(*COLUMNS, sources.c.revision).where(_OF_URL).with_for_update()
 _CHANGED: Final = sources.c.revision + 1
 _UPDATE: Final = (
     update(sources)
-    .where(_OF_URL, sources.c.revision == bindparam("seen"))
+    .where(_OF_URL)
     .values({column.name: bindparam(column.name) for column in (*COLUMNS, sources.c.revision)})
 )
-#: Rows kept in memory as they were last read: a visit of each is about to end.
-_ROWS_IN_MEMORY: Final = 1000
 _LATEST: Final = func.max(entries.c.first_seen)
 _OWN_TOTALS: Final = select(entries.c.source, func.count(), _LATEST).group_by(entries.c.source)
 #: A rename may have left a sighting in the entry's own source.
@@ -60,53 +53,17 @@ class Committed(NamedTuple):
 
 
 class SourceStore(Store):
-    """Finds and changes the records of sources; a visit's outcome is committed as a whole.
+    """Finds and changes the records of sources; a visit's outcome is committed as a whole."""
 
-    A change is a compare-and-set on the revision of a row, as in the ledger.
-    """
-
-    def __init__(self, database: Database, ledger: Ledger) -> None:
+    def __init__(self, database: Database) -> None:
         super().__init__(database)
-        self._ledger = ledger
-        self._rows: LocalCache[str, _Row] = LocalCache(_ROWS_IN_MEMORY)
         self._unit: Callable[[str], str] | None = None
 
     def find(self, url: str) -> SourceRecord | None:
         """Return the record of a source, or None if it was never visited."""
-        row = self._rows[url] = self._database.read(lambda connection: _Row.find(connection, url))
-        return row.record
-
-    def look_ahead(self, urls: Collection[str]) -> None:
-        """Read the records of sources that are visited soon."""
-        found = [
-            row
-            for some in in_parts(urls)
-            for row in self._all(_SELECT_SEVERAL.where(sources.c.url.in_(some)))
-        ]
-        rows = dict.fromkeys(urls, _Row(None, None)) | {row[0]: _Row.of(row) for row in found}
-        for url, row in rows.items():
-            self._rows[url] = row
-
-    def remembers(self, url: str) -> bool:
-        """Return True if the record of a source was read ahead, or is that of its last visit."""
-        return url in self._rows
-
-    def recall(self, url: str) -> SourceRecord | None:
-        """Return a record as it was read ahead, or as it is; `is_as_recalled` tells later."""
-        row = self._rows.get(url)
-        return self.find(url) if row is None else row.record
-
-    def is_as_recalled(self, connection: Connection, url: str) -> bool:
-        """Return whether a record is still as it was last read, which is forgotten if not.
-
-        This is asked within the transaction that leases the host of the source. So of two crawls
-        one visits it.
-        """
-        row = self._rows.get(url)
-        if row is None or connection.scalar(_REVISION, {"key": url}) == row.revision:
-            return True
-        del self._rows[url]
-        return False
+        found = select(*COLUMNS).where(sources.c.url == url)
+        row = self._database.read(lambda connection: connection.execute(found).first())
+        return None if row is None else record_of(SourceRecord, row)
 
     def all(self) -> list[SourceRecord]:
         """Return the record of every source ever visited, whether it is still declared or not."""
@@ -128,52 +85,40 @@ class SourceStore(Store):
             totals[source] = own + count, max(last, newest)
         return totals
 
-    def change(
+    def outcome(
         self,
         url: str,
         change: Callable[[SourceRecord | None], SourceRecord],
         found: Sequence[EntryRecord] = (),
         llmstxt: LlmsTxtRecord | None = None,
-        host: str | None = None,
-    ) -> Committed:
-        """Write the outcome of a visit in one transaction.
+    ) -> Callable[[Connection], Committed]:
+        """Return what writes the outcome of a visit, within one transaction.
 
-        ``host`` is the one that was asked, as the ledger names it: the end of that exchange is
-        written in the same transaction, unless it was before.
         ``change`` returns the record to write for the one that is known, None on the first visit.
-        It is called again if another process has changed the record meanwhile, so that no failure
-        is counted twice or lost.
         ``llmstxt`` is the record of the llms.txt that the visit requested, if any. Validators and
         the entries of their response are written together, so that a crash at any point neither
         loses nor repeats an entry (R7, decision 17).
 
-        Raises SQLAlchemy's IntegrityError or DataError, and writes nothing, for values that the
-        database does not accept, such as an entry of a source without a record.
+        It raises SQLAlchemy's IntegrityError or DataError for values that the database does not
+        accept, such as an entry of a source without a record.
         """
-        known, number = self._rows.pop(url, None), randbits(40)
-        done: list[tuple[_Row, Committed]] = []
+        number, done = randbits(40), list[Committed]()
 
-        def write(connection: Connection) -> None:
-            if done and _Row.find(connection, url).revision == number:
-                return  # it was committed, and only the answer was lost
-            before, row, is_unread = known, None, True
-            while row is None:  # the row in memory, or the one just read, may have changed
-                before = before or _Row.find(connection, url)
-                is_unread = before.record is None or not before.record.format
-                record = change(before.record)
-                row, before = before.replaced_by(connection, record, number), None
+        def write(connection: Connection) -> Committed:
+            before = _Row.find(connection, url)
+            if done and before.revision == number:
+                return done[-1]  # it was committed, and only the answer was lost
+            is_unread = before.record is None or not before.record.format
+            record = change(before.record)
+            before.replace(connection, record, number)
             self._write_facts(connection, record)
             if llmstxt is not None:
                 upsert(connection, indexes, row_of(llmstxt))
             new = insert_unseen(connection, found, backfill=is_unread)
-            done.append((row, Committed(record, new)))
+            done.append(Committed(record, new))
+            return done[-1]
 
-        if host is None:
-            self._database.write(write)
-        else:
-            self._ledger.write_end(host, write)
-        self._rows[url], committed = done[-1]
-        return committed
+        return write
 
     def rename(self, spellings: Mapping[str, str]) -> None:
         """Give records and their entries the new spellings of their URLs, by the old ones."""
@@ -228,32 +173,24 @@ class SourceStore(Store):
 
 
 class _Row(NamedTuple):
-    """What the table has of a source."""
+    """What the table has of a source, whose row is locked."""
 
     record: SourceRecord | None
-    revision: int | None  #: None for a source that it does not have
+    revision: int | None  #: the number of the visit that wrote it last; None if there is no row
 
     @classmethod
     def find(cls, connection: Connection, url: str) -> Self:
-        """Read the row of a source."""
-        row = connection.execute(_SELECT, {"key": url}).first()
-        return cls(None, None) if row is None else cls.of(row)
+        """Read and lock the row of a source."""
+        row = connection.execute(_LOCKED, {"key": url}).first()
+        return cls(None, None) if row is None else cls(record_of(SourceRecord, row[:-1]), row[-1])
 
-    @classmethod
-    def of(cls, row: Sequence[Any]) -> Self:
-        """Return what was read."""
-        return cls(record_of(SourceRecord, row[:-1]), row[-1])
-
-    def replaced_by(
-        self, connection: Connection, record: SourceRecord, revision: int
-    ) -> Self | None:
-        """Write a record if the row is still this one, and return the new one; else None."""
+    def replace(self, connection: Connection, record: SourceRecord, revision: int) -> None:
+        """Write the record of a visit."""
         if self.revision is None:
-            changed = insert_if_new(connection, sources, _new_row(record, revision))
+            upsert(connection, sources, _new_row(record, revision))
         else:
-            values = {"key": record.url, "seen": self.revision, "revision": revision}
-            changed = connection.execute(_UPDATE, row_of(record) | values).rowcount
-        return type(self)(record, revision) if changed else None
+            values = {"key": record.url, "revision": revision}
+            connection.execute(_UPDATE, row_of(record) | values)
 
 
 def _new_row(record: SourceRecord, revision: int) -> dict[str, Any]:

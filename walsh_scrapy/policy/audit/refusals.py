@@ -14,7 +14,7 @@ from walsh_scrapy.policy.audit.checklist import Breach, Case, Kind
 from walsh_scrapy.policy.audit.clocks import TOLERANCE
 from walsh_scrapy.policy.backoff import LONGEST_SECONDS
 from walsh_scrapy.policy.freshness import CLOCK_SKEW
-from walsh_scrapy.policy.hosttimes import QUIET_SECONDS
+from walsh_scrapy.policy.pacing import QUIET_SECONDS
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import format_seconds
 

@@ -1,7 +1,7 @@
 """The tables of the state, by room. Times are epoch seconds, durations seconds."""
 
 from walsh_scrapy.state.tables.documents import blocklist, copies, robots, robots_waits
-from walsh_scrapy.state.tables.hosts import acts, choices, hosts, metadata, schema_version, workers
+from walsh_scrapy.state.tables.hosts import choices, hosts, metadata, overrides, schema_version, workers
 from walsh_scrapy.state.tables.log import COPIED, FOR_RULES, ITS_URL, denials, requests
 from walsh_scrapy.state.tables.record import entries, runs, sightings
 from walsh_scrapy.state.tables.sources import declared, files, indexes, sources
@@ -10,7 +10,6 @@ __all__ = [
     "COPIED",
     "FOR_RULES",
     "ITS_URL",
-    "acts",
     "blocklist",
     "choices",
     "copies",
@@ -21,6 +20,7 @@ __all__ = [
     "hosts",
     "indexes",
     "metadata",
+    "overrides",
     "requests",
     "robots",
     "robots_waits",

@@ -18,8 +18,8 @@ from sqlalchemy import delete as deleted
 from sqlalchemy import update as updated
 
 from walsh_scrapy.policy.backoff import Backoff
-from walsh_scrapy.policy.hostpacing import Exchange, Watch, delay_after
-from walsh_scrapy.state.hostprotocol import (
+from walsh_scrapy.policy.pacing import Exchange, Watch, delay_after
+from walsh_scrapy.state.hosts import (
     Ask,
     Begun,
     Worker,
