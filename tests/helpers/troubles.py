@@ -17,11 +17,12 @@ from sqlalchemy import make_url, text
 
 from walsh_scrapy.crawl import hosts
 from walsh_scrapy.crawl.crawl import Crawl
-from walsh_scrapy.downloadermiddlewares import pacing
+from walsh_scrapy.policy import pacing as pacing_policy
+from walsh_scrapy.policy.pacing import Watch
 from walsh_scrapy.runtime import isolated, network
 from walsh_scrapy.runtime.isolated import IsolatedProcess
-from walsh_scrapy.state import claims, database
-from walsh_scrapy.state.claims import Claims
+from walsh_scrapy.state import database
+from walsh_scrapy.state import hosts as protocol
 from walsh_scrapy.state.database import Database, Waiting
 from walsh_scrapy.testing.clock import EPOCH, SimulatedTime
 
@@ -53,29 +54,27 @@ class PausedMeanwhile(Extension):
 
     def pause(self, request, seconds):
         context = Crawl.of(self.crawler).context
-        context.state.ledger.pause(context.host(request.url), seconds, "")
+        context.state.hosts.delay(context.host(request.url), seconds, "")
 
 
 class CountedTransactions(Extension):
-    """A stat, `transactions`, tells how many the visits of a crawl needed.
+    """A stat, `transactions`, tells how many that write the visits of a crawl needed.
 
-    Those that renew claims are not counted: they follow the clock. So does the end of an exchange
-    whose document takes long, which has to wait here.
+    Beats are not counted: they follow the clock.
     """
 
     def spider_opened(self):
-        once, renew = Database._once, Claims.renew
-        pacing.LONGEST_UNWRITTEN = 60.0
+        once, beat = Database._once, protocol.beat
 
         def uncounted(*arguments):
             self.crawler.stats.inc_value("transactions", -1)
-            return renew(*arguments)
+            return beat(*arguments)
 
-        Claims.renew = uncounted
+        protocol.beat = uncounted
 
-        def counted(state, *arguments):
-            self.crawler.stats.inc_value("transactions")
-            return once(state, *arguments)
+        def counted(state, work, begin):
+            self.crawler.stats.inc_value("transactions", int(begin == "BEGIN IMMEDIATE"))
+            return once(state, work, begin)
 
         Database._once = counted
 
@@ -151,13 +150,15 @@ class LongWaits(ShortWaits):
     seconds = 3600.0
 
 
-class ShortClaims(Extension):
-    """A claim lasts `seconds` and is renewed more often, so that a dead worker's soon run out."""
+class ShortBeats(Extension):
+    """A worker counts as living for `seconds` after a beat, and beats more often."""
 
     seconds = 3.0
 
     def __init__(self, _crawler):
-        claims.CLAIM_SECONDS, hosts.BEAT_SECONDS = self.seconds, self.seconds / 6
+        protocol.WORKER_SECONDS = pacing_policy.WORKER_SECONDS = self.seconds
+        hosts.BEAT_SECONDS = self.seconds / 6
+        Watch._LONGEST_GAP = self.seconds / 3
 
 
 class FrozenReading(Extension):
