@@ -17,12 +17,10 @@ from walsh_scrapy.policy.urls import robots_url
 from walsh_scrapy.state.database import Store
 from walsh_scrapy.state.evidence import keep_copy
 from walsh_scrapy.state.pruning import OldRows
-from walsh_scrapy.state.rows import in_parts, insert_if_new, row_of, upsert
+from walsh_scrapy.state.rows import insert_if_new, row_of, upsert
 from walsh_scrapy.state.tables import FOR_RULES, blocklist, copies, requests, robots, robots_waits
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from sqlalchemy import Connection, Select, Table
 
 #: How long a copy is kept after the last request for it. The host of a source that is visited once
@@ -85,8 +83,8 @@ class RobotsStore(Store):
     ) -> None:
         """Replace the copy kept for an origin, within a transaction; no request waits by it yet.
 
-        ``host`` is the name under which the ledger paces the origin. The request of ``run`` that
-        was the last one for the file names the copy from now on.
+        ``host`` is the host of the origin, or its domain if domains are paced. The request of
+        ``run`` that was the last one for the file names the copy from now on.
         """
         row = {"origin": origin, **row_of(copy)}
         name = _keep(connection, robots, row, copy.fetched_at)
