@@ -1,4 +1,4 @@
-"""``scrapy hosts``: which hosts rest, until when and why; release and pause."""
+"""``scrapy hosts``: which hosts wait, until when and why; release and pause."""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ _PAUSE = "Example: scrapy hosts pause blog.example 2h"
 
 
 class Command(OperatorCommand):
-    """Lists hosts that rest, lifts holds and sets pauses."""
+    """Lists hosts that wait, ends holds and sets delays."""
 
     usage = "[options] [release HOST --because TEXT | pause HOST DURATION]"
-    headline = "List the hosts that rest: until when and why; release or pause one"
+    headline = "List the hosts that wait: until when and why; release or pause one"
     description = (
-        "Lists every host that may not be asked now, was not reachable when it was asked last, "
-        "or has a pause of yours. `release HOST --because TEXT` lifts the hold of a host, and "
-        "records when and why. `pause HOST DURATION` (seconds, or 90min, 2h, PT2H) leaves at "
-        "least so long between two requests to a host, in all runs; `pause HOST 0` ends that. "
+        "Lists every host that may not be requested now, was unreachable or answered 500, 502 "
+        "or 504 when it was requested last, or has a delay of yours. `release HOST --because "
+        "TEXT` ends the hold of a host, and records when and why. `pause HOST DURATION` "
+        "(seconds, or 90min, 2h, PT2H) gives a host a delay of at least that between two "
+        "requests, in all runs; `pause HOST 0` ends it. "
         "Exit status: 0, 1 if something cannot be done, 2 for a wrong call. "
         'Examples: scrapy hosts --json. scrapy hosts release blog.example --because "they '
         'wrote: go on". scrapy hosts pause blog.example 2h'
@@ -39,7 +40,7 @@ class Command(OperatorCommand):
     arguments: ClassVar = {
         "--because": {
             "metavar": "TEXT",
-            "help": "why, one line: recorded with the act (release needs it)",
+            "help": "why, one line: recorded with the override (release needs it)",
         },
     }
 
@@ -68,12 +69,12 @@ class Command(OperatorCommand):
 
     def _change(self, args: Sequence[str], seconds: float, reason: str) -> str:
         from walsh_scrapy.state import State
-        from walsh_scrapy.tools.hosts import pause, release, stranger, url_of
+        from walsh_scrapy.tools.hosts import release, set_delay, stranger, url_of
 
         action, given = args[0], url_of(args[1])
         host = self.options.pace_by.unit(given)
         if not host:
-            usage_error(f"{args[1]} is no host. {_PAUSE}")
+            usage_error(f"{args[1]} is not a host. {_PAUSE}")
         if action == "release":
             with self.state_if_any() as known:
                 return release(known, host, reason)
@@ -81,7 +82,7 @@ class Command(OperatorCommand):
         with closing(State(self.options.state_url)) as state:
             if unknown := stranger(host, state, self.options):
                 print(f"walsh-scrapy: {unknown}", file=sys.stderr)
-            return pause(state, host, seconds, reason)
+            return set_delay(state, host, seconds, reason)
 
 
 def _reason(given: str | None) -> str:

@@ -18,7 +18,7 @@ class Command(FileCommand):
     headline = "Write an HTML page: what is new, what is wrong, which pauses were kept"
     description = (
         "Writes one HTML page without scripts, which loads nothing: new entries by source and "
-        "day, sources in trouble and what to do, hosts that rest, the spacing asked for and "
+        "day, sources in trouble and what to do, hosts that wait, the delay asked for and "
         "kept at each host, and responses. Without options it is about the last crawl. The file "
         "is written whole or not at all. Exit status: 0, 1 if it cannot be done, 2 for a wrong "
         "call. Examples: scrapy report -o report.html. scrapy report -O week.html --since P7D"

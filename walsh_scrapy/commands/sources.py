@@ -122,7 +122,7 @@ class Command(OperatorCommand):
         from walsh_scrapy.state import State
 
         with closing(State(self.options.state_url)) as state:
-            state.ledger.pace_by(self.options.pace_by.value)
+            state.hosts.pace_by(self.options.pace_by.value)
             tell = partial(print, file=sys.stderr)
             synced = state.sync(file, time.time(), tell=tell)
             total = state.declared.total(synced.id)
@@ -183,8 +183,8 @@ def _list(state: State | None, options: Options, file: str, opts: argparse.Names
 
     now = time.time()
     found = build_overview(load_sources(file), state, options, now)
-    intervals = state.ledger.intervals(above=options.min_interval) if state and opts.due else {}
-    rows = found.due(intervals) if opts.due else found.by_urgency(undeclared=opts.all)
+    delays = state.hosts.delays(above=options.min_interval) if state and opts.due else {}
+    rows = found.due(delays) if opts.due else found.by_urgency(undeclared=opts.all)
     rows = _choose(rows, opts, now)
     if opts.json:
         print_lines(json_array(row.as_dict() for row in rows))

@@ -68,7 +68,7 @@ def host_pauses(sources: Iterable[Source], host: Callable[[str], str]) -> dict[s
 
 
 def with_pauses(known: Mapping[str, float], pauses: Mapping[str, float]) -> dict[str, float]:
-    """Return the known spacings of hosts, in seconds, with the pauses that are longer."""
+    """Return the known delays of hosts, in seconds, with the pauses that are longer."""
     return dict(known) | {host: max(each, known.get(host, 0.0)) for host, each in pauses.items()}
 
 

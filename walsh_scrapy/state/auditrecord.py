@@ -12,8 +12,8 @@ from walsh_scrapy.policy.audit.record import (
     Basis,
     Documents,
     EntryRow,
-    LoggedAct,
     LoggedDenial,
+    LoggedOverride,
     LoggedRequest,
     ReportedRun,
     RunFacts,
@@ -24,10 +24,10 @@ from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.state.evidence import hash_of, selected
 from walsh_scrapy.state.tables import (
     FOR_RULES,
-    acts,
     copies,
     denials,
     entries,
+    overrides,
     requests,
     runs,
     sources,
@@ -94,13 +94,14 @@ class AuditRecord:
             end = None if ended is None or ended > bounds.until else ended
             found[number] = RunTerms(begun, end, known[settings], command)
         within = _is_within(bounds, requests.c.sent_at)
+        made = rows_of(LoggedOverride, overrides).order_by(overrides.c.id)
         for_list = (FOR_RULES, requests.c.purpose == "blocklist", within)
         urls = {url for each in known.values() for url in each.list_urls}
         asked = select(requests.c.host).where(*for_list).distinct()
         hosts = {*self._connection.scalars(asked), *map(host_of, urls)}
         return Basis(
             runs=found,
-            acts=list(self.each(LoggedAct, rows_of(LoggedAct, acts).order_by(acts.c.id))),
+            overrides=list(self.each(LoggedOverride, made)),
             list_hosts=frozenset(hosts),
             documents=Documents(self.copy),
             since=self._since(bounds),

@@ -83,8 +83,8 @@ class RobotsStore(Store):
     ) -> None:
         """Replace the copy kept for an origin, within a transaction; no request waits by it yet.
 
-        ``host`` is the name under which the ledger paces the origin. The request of ``run`` that
-        was the last one for the file names the copy from now on.
+        ``host`` is the host of the origin, or its domain if domains are paced. The request of
+        ``run`` that was the last one for the file names the copy from now on.
         """
         row = {"origin": origin, **row_of(copy)}
         name = _keep(connection, robots, row, copy.fetched_at)

@@ -328,7 +328,7 @@ class Waiting:
 
 
 class ServerClock:
-    """The time of a server, by which the processes on several machines lease hosts (R4).
+    """The time of a server, by which the processes on several machines share hosts (R4).
 
     It is an offset to the monotonic clock of this machine, which nobody sets.
     """

@@ -98,7 +98,7 @@ NO_EVIDENCE: Final = Evidence()
 class RequestRecord:
     """One request and its outcome; ``status`` is None if there was no response but ``error``."""
 
-    sent_at: float  #: epoch seconds; in the table the moment of its lease, ``waited`` earlier
+    sent_at: float  #: epoch seconds; in the table the moment of its begin, ``waited`` earlier
     host: str
     url: str
     gates: str
@@ -108,9 +108,9 @@ class RequestRecord:
     error: str = ""
     run: int | None = None  #: its number in `runs`
     purpose: str = "target"  #: or "robots" or "blocklist"
-    #: Seconds: the pause that was asked for before it, as the ledger told when it was leased.
+    #: Seconds: the delay that was asked for before it, as it was when the request began.
     pause: float = 0.0
-    #: Seconds for which its answer put the host on hold. The ledger adds what it decides.
+    #: Seconds for which its answer put the host on hold.
     hold: float = 0.0
     retry_after: str | None = None  #: the header of its answer, as it came
     evidence: Evidence = NO_EVIDENCE
@@ -118,10 +118,10 @@ class RequestRecord:
 
 
 class LoggedLease(NamedTuple):
-    """The row of a request in the log that was written with the lease of its host."""
+    """The row of a request in the log that was written with its begin."""
 
     id: int
-    at: float  #: epoch seconds of the lease
+    at: float  #: epoch seconds of its begin
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +162,7 @@ def keep_copy(
 
 
 def log_lease(connection: Connection, record: RequestRecord) -> LoggedLease:
-    """Log a request that is about to be sent, within the transaction that leases its host."""
+    """Log a request that is about to be sent, within the transaction of its begin."""
     number = connection.execute(_BEGIN, _row(record)).scalar_one()
     return LoggedLease(number, record.sent_at)
 
@@ -170,7 +170,7 @@ def log_lease(connection: Connection, record: RequestRecord) -> LoggedLease:
 def log_end(
     connection: Connection, record: RequestRecord, lease: LoggedLease | None = None
 ) -> None:
-    """Log how a request ended, within the transaction that releases its host.
+    """Log how a request ended, within the transaction of its end.
 
     Its whole row is written if it has none: there was no ``lease``.
     """

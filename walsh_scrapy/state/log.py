@@ -44,8 +44,7 @@ class SeenEntry(NamedTuple):
 class Log(AuditRecord):
     """The record as of one moment, with what a span of time, a run, a URL or a host has in it.
 
-    A ``paced`` host is the name under which the ledger paces it: a registrable domain, or the host
-    itself.
+    A ``paced`` host is the host itself, or its registrable domain if domains are paced.
     """
 
     def requests(

@@ -113,11 +113,11 @@ def _views(sql: _Dialect) -> Mapping[tuple[str, str], Sequence[str]]:
             *("backfill", "run", "key"),
         ),
         ("readable_hosts", "hosts"): (
-            *("host", time("ended"), "interval", "pause", time("hold_since"), time("hold_until")),
-            *("hold_by", "hold_status"),
-            *(f"hold_until > {sql.now} AS is_on_hold", time("lease_until")),
-            *(f"lease_until > {sql.now} AS is_asked_now", "strikes", time("struck_at")),
-            *("silences", time("silent_at"), "server_errors"),
+            *("host", "owner", time("busy_until"), f"busy_until > {sql.now} AS is_in_flight"),
+            *(time("ended"), "delay", "operator_delay"),
+            *(time("hold_since"), time("hold_until"), f"hold_until > {sql.now} AS is_on_hold"),
+            *("hold_by", "hold_status", "refusals", "server_errors", "unreachable"),
+            time("deferred_at"),
         ),
         ("readable_robots", "robots"): (
             *("origin", time("fetched_at"), "status", time("failing_since")),
@@ -127,7 +127,9 @@ def _views(sql: _Dialect) -> Mapping[tuple[str, str], Sequence[str]]:
             *("url", time("checked_at"), f"{days_ago('checked_at')} AS days_ago"),
             "length(body) AS bytes",
         ),
-        ("readable_acts", "acts"): ("id", time("at"), "host", "act", "seconds", "reason"),
+        ("readable_overrides", "overrides"): (
+            *("id", time("at"), "host", "override", "seconds", "reason"),
+        ),
         ("readable_runs", "runs"): (
             *("id", "spider", "command", time("begun"), f"{days_ago('begun')} AS days_ago"),
             *(time("ended"), "ended - begun AS seconds", "how", "summary"),

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 #: Seconds over which the rate of responses is measured.
 WINDOW: Final = 60.0
-#: A spacing up to this many seconds needs no mention.
+#: A delay up to this many seconds needs no mention.
 _USUAL: Final = 1.0
 
 
@@ -118,9 +118,9 @@ def awaited(queue: Queue, retries: Retries, now: float) -> str:
     if retry := retries.find(host, now):
         return f"waiting for {host}, which {retry.why}: {retry.sentence(now)}"
     host = "the blocklist" if queue.is_restricted else host
-    spacing = found.interval or _USUAL
-    pause = f" (its pause is {format_seconds(spacing)})" if spacing > _USUAL else ""
-    return f"waiting for {host}: next request in {format_seconds(found.ready_at - now)}{pause}"
+    delay = found.interval or _USUAL
+    slow = f" (its delay is {format_seconds(delay)})" if delay > _USUAL else ""
+    return f"waiting for {host}: next request in {format_seconds(found.ready_at - now)}{slow}"
 
 
 #: The scheme by which Scrapy exports to the standard output.

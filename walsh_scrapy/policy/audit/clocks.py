@@ -3,7 +3,7 @@
 A row has two clocks: the time of day, and the machine's monotonic clock, which nobody sets. Their
 difference is the same for all requests of a run, until its clock is set or its machine is
 suspended. A row that alone differs was changed afterwards, and no clock was set. Rows are numbered
-in the order of the leases: a run whose leases lie before those of earlier rows began after the
+in the order in which they were written: a run whose rows lie before earlier ones began after the
 clock was set back. All times are epoch seconds, all durations seconds.
 """
 
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-#: Seconds by which two times of the record may differ from what the ledger measured (decision 35).
+#: Seconds by which two times of the record may differ from what a crawl measured (decision 35).
 TOLERANCE: Final = 0.05
 #: What a record lacks whose times are not certain, and how long a host was left alone meanwhile.
 CLOCK_SET: Final = "was recorded about when a clock was set"
@@ -33,7 +33,7 @@ class Timed(NamedTuple):
     """What a row of `requests` says of its clocks."""
 
     run: int | None
-    sent_at: float  #: when its host was leased for it
+    sent_at: float  #: when it was allowed to go out
     seconds: float | None  #: None if its end is not known
     monotonic: float  #: at the end of its exchange
     waited: float = 0.0  #: seconds from `sent_at` until it was sent
@@ -51,7 +51,7 @@ class Timed(NamedTuple):
 
 class _Seen(NamedTuple):
     sent: Timed
-    latest: float  #: lease of a request that was recorded before
+    latest: float  #: `sent_at` of the requests that were recorded before
 
 
 @dataclass(slots=True)

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 _LEAST: Final = 1.0
 #: What a refusal lacks whose answer did not come as a whole.
 _UNFINISHED: Final = "was refused by an answer that did not end"
+#: Begin and end of the hold of a host that has none.
+_NOT_HELD: Final = (0.0, -math.inf)
 
 
 class Pause(NamedTuple):
@@ -43,15 +45,15 @@ class Pause(NamedTuple):
     """
 
     kept: float | None  #: negative if the exchange was not over
-    spacing: float  #: that was asked for; at least one second
-    hold: float = -math.inf  #: what was left of the hold of the host name, if it had one
+    delay: float  #: that was asked for; at least one second
+    hold: float = -math.inf  #: what was left of the hold of the host, if it had one
     is_uncertain: bool = False  #: whether it seems to be too short because a clock was set
     is_unknown: bool = False  #: whether the end of the exchange before is not known
 
     @property
     def asked(self) -> float:
-        """What had to pass: the spacing, or the hold if that is longer."""
-        return max(self.spacing, self.hold)
+        """What had to pass: the delay, or the hold if that is longer."""
+        return max(self.delay, self.hold)
 
     @property
     def is_overlap(self) -> bool:
@@ -60,8 +62,8 @@ class Pause(NamedTuple):
 
     @property
     def is_short(self) -> bool:
-        """Whether the host was asked after the exchange, and sooner than its spacing allows."""
-        return self._is_before(self.spacing) and not self.is_overlap
+        """Whether the host was asked after the exchange, and sooner than its delay allows."""
+        return self._is_before(self.delay) and not self.is_overlap
 
     @property
     def is_in_hold(self) -> bool:
@@ -92,75 +94,74 @@ class PauseJudge:
 
     def __init__(self, basis: Basis) -> None:
         self._basis = basis
-        self._acts: dict[tuple[str, str], list[float]] = {}
-        for act in basis.acts:  # by domain the name of a hold ends in a dot
-            self._acts.setdefault((act.act, act.host), []).append(act.at)
+        self._overrides: dict[tuple[str, str], list[float]] = {}
+        for each in basis.overrides:
+            self._overrides.setdefault((each.override, each.host), []).append(each.at)
         self._host: str | None = None
         self._ended = -math.inf
         self._is_open = False  # whether the end of its last exchange is not known
         self._slow = 0.0  # seconds: the pause that its last exchange asks for by its duration
-        self._held: dict[str, tuple[float, float]] = {}  # by host name: begin and end of its hold
+        self._held = _NOT_HELD  # begin and end of the hold of the host
 
     def judge(self, sent: LoggedRequest) -> Pause:
         """Return the pause before a request."""
         self._turn_to(sent.host)
-        name, spacing = host_of(sent.url), self._spacing(sent)
-        pause = Pause(None, spacing)
+        delay = self._delay(sent)
+        pause = Pause(None, delay)
         if self._ended > -math.inf:
-            hold = self._held_until(sent, name) - self._ended
+            hold = self._held_until(sent) - self._ended
             kept = None if self._is_open else sent.sent_at - self._ended
-            pause = Pause(kept, spacing, hold, is_unknown=self._is_open)
-            pause = self._certain(pause, sent, name)
+            pause = Pause(kept, delay, hold, is_unknown=self._is_open)
+            pause = self._certain(pause, sent)
         if sent.ended >= self._ended:
             self._is_open = sent.is_open
             self._ended, self._slow = sent.ended, sent.seconds or 0.0
         if sent.hold:
-            self._hold(sent, name)
+            self._hold(sent)
         return pause
 
     def _turn_to(self, host: str) -> None:
         """Forget the host before, when the requests of another one begin."""
         if host != self._host:
             self._host, self._ended, self._slow = host, -math.inf, 0.0
-            self._held.clear()
+            self._held = _NOT_HELD
 
-    def _certain(self, pause: Pause, sent: LoggedRequest, name: str) -> Pause:
+    def _certain(self, pause: Pause, sent: LoggedRequest) -> Pause:
         """Return a pause that is too short as unknown if a clock was set meanwhile."""
-        since = self._held[name][0] if pause.is_in_hold else self._ended
+        since = self._held[0] if pause.is_in_hold else self._ended
         if not pause.is_breach or self._basis.clocks.are_certain(since, sent.sent_at):
             return pause
         return pause._replace(kept=None, is_uncertain=True)
 
-    def _spacing(self, sent: LoggedRequest) -> float:
+    def _delay(self, sent: LoggedRequest) -> float:
         recorded = sent.pause
-        # The record has the pause as it was at the end of the exchange. One that the operator asked
-        # for meanwhile did not count yet.
-        if self._acts_between("pause", sent.host, sent.sent_at, sent.ended):
+        # One that the operator asked for during the exchange did not count yet.
+        if self._overrides_between("delay", sent.host, sent.sent_at, sent.ended):
             recorded = 0.0
         rules = None if sent.purpose == "robots" else self._basis.rules(sent)
         crawl_delay = rules.crawl_delay if rules else None
-        spacing = max(_LEAST, recorded, crawl_delay or 0.0, self._slow)
-        return min(spacing, LONGEST_FOR_BLOCKLIST) if self._basis.is_for_list(sent) else spacing
+        delay = max(_LEAST, recorded, crawl_delay or 0.0, self._slow)
+        return min(delay, LONGEST_FOR_BLOCKLIST) if self._basis.is_for_list(sent) else delay
 
-    def _held_until(self, sent: LoggedRequest, name: str) -> float:
+    def _held_until(self, sent: LoggedRequest) -> float:
         """Return the end of the hold at which a request was sent; a release ends it."""
-        if name not in self._held:
-            return -math.inf
-        since, until = self._held[name]
+        since, until = self._held
         if self._basis.is_for_list(sent):
             until = min(until, since + LONGEST_FOR_BLOCKLIST)
-        return min([until, *self._acts_between("release", name, since, sent.sent_at)])
+        return min([until, *self._overrides_between("release", sent.host, since, sent.sent_at)])
 
-    def _hold(self, sent: LoggedRequest, name: str) -> None:
+    def _hold(self, sent: LoggedRequest) -> None:
         """Keep the hold; ``sent.hold`` seconds of it are left at the end of the exchange."""
-        since, until = self._held.get(name, (0.0, -math.inf))
+        since, until = self._held
         is_the_same = sent.ended + sent.hold <= until + TOLERANCE
-        if not is_the_same or self._acts_between("release", name, since, sent.sent_at):
+        if not is_the_same or self._overrides_between("release", sent.host, since, sent.sent_at):
             since = sent.ended
-        self._held[name] = since, sent.ended + sent.hold
+        self._held = since, sent.ended + sent.hold
 
-    def _acts_between(self, act: str, host: str, since: float, until: float) -> list[float]:
-        times = self._acts.get((act, host), ())
+    def _overrides_between(
+        self, override: str, host: str, since: float, until: float
+    ) -> list[float]:
+        times = self._overrides.get((override, host), ())
         return [at for at in times if since - TOLERANCE <= at <= until + TOLERANCE]
 
 
@@ -185,7 +186,7 @@ class HostAudit:
         self._host = sent.host
         pause = self._judge.judge(sent)
         if pause.kept is not None and not pause.is_overlap:
-            least = round(pause.kept - pause.spacing, 3)
+            least = round(pause.kept - pause.delay, 3)
             self._findings.count("4", pauses=1, least_beyond_asked=least)
         self._findings.judge("4", self._pacing(sent, pause), lacking=self._lacking(sent, pause))
         is_refused = _is_refused(sent)
@@ -209,9 +210,9 @@ class HostAudit:
             what = f"{sent.host} was asked {-kept:.3f} s before its last exchange was over"
             yield Breach(Kind.HOST_TWICE, Case.of(sent, what), -kept)
         if pause.is_short:
-            asked = f"{pause.spacing:.3f} s were asked for"
+            asked = f"{pause.delay:.3f} s were asked for"
             what = f"{sent.host} had a pause of {kept:.3f} s, and {asked}"
-            yield Breach(Kind.SHORT_PAUSE, Case.of(sent, what), pause.spacing - kept)
+            yield Breach(Kind.SHORT_PAUSE, Case.of(sent, what), pause.delay - kept)
 
     def _lacking(self, sent: LoggedRequest, pause: Pause) -> str:
         """Return why it is not known what was asked for before it, and what its host had got."""
@@ -225,13 +226,12 @@ class HostAudit:
         return "" if is_first else self._fetches.lacking(sent)
 
     def _holding(self, sent: LoggedRequest, pause: Pause, is_refused: bool) -> Iterator[Breach]:
-        name = host_of(sent.url)
         if pause.is_in_hold:
             early = pause.hold - (pause.kept or 0.0)
-            what = f"{name} was on hold for {format_seconds(early)} more"
+            what = f"{sent.host} was on hold for {format_seconds(early)} more"
             yield Breach(Kind.TOO_EARLY, Case.of(sent, what), early)
         if is_refused and not sent.hold and not sent.error:
-            yield Breach(Kind.NO_HOLD, Case.of(sent, f"{name} answered {sent.status}"))
+            yield Breach(Kind.NO_HOLD, Case.of(sent, f"{sent.host} answered {sent.status}"))
         if is_refused:
             yield from self._refusals.breaches(sent)
 

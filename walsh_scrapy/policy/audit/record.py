@@ -42,8 +42,8 @@ class LoggedRequest(NamedTuple):
     """A row of `requests`."""
 
     id: int
-    sent_at: float  #: when its host was leased for it
-    host: str  #: the name under which the ledger paces it
+    sent_at: float  #: when it was allowed to go out
+    host: str  #: or the domain, if domains are paced
     url: str
     gates: str
     status: int | None
@@ -52,7 +52,7 @@ class LoggedRequest(NamedTuple):
     error: str
     run: int | None
     purpose: str  #: "target", "robots" or "blocklist"
-    pause: float  #: seconds: the spacing asked for before it
+    pause: float  #: seconds: the delay asked for before it
     hold: float  #: seconds for which its answer put its host on hold; 0 for none
     retry_after: str | None  #: the header of its answer, as it came
     rule: str | None
@@ -67,7 +67,7 @@ class LoggedRequest(NamedTuple):
 
     @property
     def ended(self) -> float:
-        """When its exchange was over; the lease of its host if that is not known."""
+        """When its exchange was over; `sent_at` if that is not known."""
         return self.sent_at + (self.waited or 0.0) + (self.seconds or 0.0)
 
     @property
@@ -113,12 +113,12 @@ class ReportedRun(NamedTuple):
     stored: int  #: rows of `entries` that it is the first run of
 
 
-class LoggedAct(NamedTuple):
-    """A row of `acts`: what the operator did to a host (decision 31)."""
+class LoggedOverride(NamedTuple):
+    """A row of `overrides`: what the operator did to a host (decision 31)."""
 
     at: float
     host: str
-    act: str
+    override: str
 
 
 class Bot(NamedTuple):
@@ -212,7 +212,7 @@ class Basis(NamedTuple):
     """What the requests of a record are judged by."""
 
     runs: Mapping[int, RunTerms]  #: by their numbers
-    acts: Sequence[LoggedAct]
+    overrides: Sequence[LoggedOverride]
     #: Hosts of the blocklist: for it, and for the robots.txt that it needs, pauses and holds count
     #: for a day at most (decision 14).
     list_hosts: frozenset[str]

@@ -15,7 +15,6 @@ from walsh_scrapy.policy.audit.clocks import TOLERANCE
 from walsh_scrapy.policy.backoff import LONGEST_SECONDS
 from walsh_scrapy.policy.freshness import CLOCK_SKEW
 from walsh_scrapy.policy.pacing import QUIET_SECONDS
-from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import format_seconds
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ class RefusalJudge:
     def __init__(self, basis: Basis) -> None:
         self._basis = basis
         self._host: str | None = None
-        self._streaks: dict[str, _Streak] = {}  # by host name
+        self._streak: _Streak | None = None
         # What chance added to the holds, as parts of them, and the last request with one.
         self._added: list[float] = []
         self._last: Case | None = None
@@ -59,24 +58,23 @@ class RefusalJudge:
     def breaches(self, sent: LoggedRequest) -> Iterator[Breach]:
         """Judge the hold that a refusal began."""
         if sent.host != self._host:
-            self._host = sent.host
-            self._streaks.clear()
-        name, asked = host_of(sent.url), _asked_for(sent)
-        streak = self._streaks.get(name)
+            self._host, self._streak = sent.host, None
+        asked, streak = _asked_for(sent), self._streak
         since = sent.ended if streak is None else streak.ended
         if streak is not None and sent.id > streak.id and sent.sent_at < streak.ended:
             return  # it was sent before the host refused: both are one burst
-        self._streaks[name] = streak = _continued(streak, sent)
+        self._streak = streak = _continued(streak, sent)
         if sent.error or not sent.hold:
             return
         if sent.retry_after is not None:
             if sent.hold < asked:
-                what = f"{name} asked for {sent.retry_after!r}, and had {format_seconds(sent.hold)}"
+                had = format_seconds(sent.hold)
+                what = f"{sent.host} asked for {sent.retry_after!r}, and had {had}"
                 yield Breach(Kind.SHORT_HOLD, Case.of(sent, what), asked - sent.hold, sent.ended)
         elif (least := self._least(sent, streak.number)) is not None:
             if sent.hold < least - TOLERANCE:
                 had = f"{format_seconds(sent.hold)} after {streak.number} refusals in a row"
-                what = f"{name} was left alone for {had}"
+                what = f"{sent.host} was left alone for {had}"
                 yield Breach(Kind.NO_GROWTH, Case.of(sent, what), least - sent.hold, since)
             self._note_chance(sent, sent.hold / least)
 

@@ -51,16 +51,16 @@ requests = Table(
     "requests",
     metadata,
     Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
-    # When its host was leased for it, by the clock that all processes on the state share.
+    # When it was allowed to go out, by the clock that all processes on the state share.
     Column("sent_at", Double, nullable=False),
-    # Its row is written with the lease, and completed at the end of the exchange. NULL until then,
+    # Its row is written with its begin, and completed at the end of the exchange. NULL until then,
     # and for good if the process was killed: it may have been sent, and its end is not known.
     Column("seconds", Double),
-    # Seconds from the lease until it was sent, in which its connection was made.
+    # Seconds from then until it was sent, in which its connection was made.
     Column("waited", Double, nullable=False, server_default="0"),
     # The machine's own clock that is never set, in seconds, at the end of the exchange.
     Column("monotonic", Double, nullable=False, server_default="0"),
-    # Seconds: the pause asked for before it, and the hold that its answer began.
+    # Seconds: the delay asked for before it, and the hold that its answer began.
     Column("pause", Double, nullable=False),
     Column("hold", Double, nullable=False),
     Column("run", BigInteger),

@@ -86,7 +86,7 @@ class MayFetch:
     blocklist: str
     robots: RobotsAnswer | None
     host: str
-    interval: float  #: from the end of one request to the start of the next
+    delay: float  #: from the end of one request to the start of the next
     hold_until: float | None
     next_request_at: float
 
@@ -120,7 +120,7 @@ class MayFetch:
         when = "now"
         if wait > 0:
             when = f"in {format_seconds(wait)}, {format_moment(self.next_request_at)}"
-        return f"one request every {format_seconds(self.interval)}{hold}; next {when}"
+        return f"one request every {format_seconds(self.delay)}{hold}; next {when}"
 
 
 def verdict_of(allowed: bool | None, allowed_from: float | None) -> str:

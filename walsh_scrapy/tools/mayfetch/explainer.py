@@ -10,7 +10,7 @@ from scrapy.exceptions import IgnoreRequest
 from walsh_scrapy.crawl.blocklist import BlocklistCache
 from walsh_scrapy.crawl.robots import RobotsCache
 from walsh_scrapy.policy.frontier import Rank
-from walsh_scrapy.policy.pacing import spacing
+from walsh_scrapy.policy.pacing import delay_after
 from walsh_scrapy.policy.robots.access import RobotsCopy, RobotsFile
 from walsh_scrapy.policy.urls import origin_of, wire_url
 from walsh_scrapy.runtime.requests import rank_of
@@ -53,11 +53,9 @@ class Explainer:
             robots = robots_answer(file, url, token, now, given=self._robots is not None)
         allowed, gate, why = self._decide(url, origin, file)
         host = self._context.host(url)
-        ledger = self._context.state.ledger
-        times = ledger.find(host).times
-        hold = times.hold_until
+        times = self._context.state.hosts.find(host).times
         asked = file.interval(now) if file else 0.0
-        interval = spacing(max(self._context.options.min_interval, times.spacing_with()), asked)
+        delay = times.delay_with(delay_after(self._context.options.min_interval, asked))
         opens_in = file.closed_for(now) if file else 0.0
         return MayFetch(
             url=url,
@@ -67,9 +65,9 @@ class Explainer:
             blocklist=self._blocklist(url),
             robots=None if gate == "blocklist" else robots,
             host=host,
-            interval=interval,
-            hold_until=hold if hold > now else None,
-            next_request_at=max(times.ready_at(interval), hold, now + opens_in, now),
+            delay=delay,
+            hold_until=times.hold_until if times.hold_until > now else None,
+            next_request_at=max(times.ready_at(delay), now + opens_in, now),
         )
 
     def _file(self, origin: str, url: str, now: float) -> RobotsFile | None:

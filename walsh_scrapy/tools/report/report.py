@@ -96,7 +96,7 @@ class Report:
     news: News
     declared: int  #: sources in the file
     troubles: Sequence[Trouble]
-    resting: Sequence[HostRow]
+    waiting: Sequence[HostRow]
     requests: int
     is_cut: bool  #: the log has more requests, which were sent before these
     answers: Mapping[str, int]  #: responses by kind, in the order of the page
@@ -120,17 +120,17 @@ def build_report(
         news = _news(log, period, sources)
     troubles = find_troubles(rows)
     included = [record for record in records if period.includes(record)]
-    resting = hosts.build_overview(state)
+    waiting = hosts.build_overview(state)
     return Report(
         made_at=now,
         period=period,
         needs=find_needs(
-            period.runs, lines, troubles, resting, unread, judge_clock(state.moments.latest(), now)
+            period.runs, lines, troubles, waiting, unread, judge_clock(state.moments.latest(), now)
         ),
         news=news,
         declared=len(rows),
         troubles=troubles,
-        resting=resting,
+        waiting=waiting,
         requests=len(included),
         is_cut=is_cut,
         answers=answers(included),
@@ -173,7 +173,7 @@ def find_needs(
     runs: Sequence[RunRecord],
     lines: Sequence[HostLine],
     troubles: Sequence[Trouble],
-    resting: Sequence[HostRow],
+    waiting: Sequence[HostRow],
     unread_sources: str,
     clock: Finding,
 ) -> list[Need]:
@@ -191,7 +191,7 @@ def find_needs(
             * bool(unread_sources)
         ),
         *_of_sources(troubles),
-        *_of_hosts(resting),
+        *_of_hosts(waiting),
     ]
 
 
@@ -222,11 +222,11 @@ def _of_sources(troubles: Sequence[Trouble]) -> Iterator[Need]:
             yield Need(f"{count_of(count, 'source')} {verb} {words}", "sources")
 
 
-def _of_hosts(resting: Sequence[HostRow]) -> Iterator[Need]:
-    long = [row for row in resting if row.is_long_hold]
+def _of_hosts(waiting: Sequence[HostRow]) -> Iterator[Need]:
+    long = [row for row in waiting if row.is_long_hold]
     if long:
         verb = "is" if len(long) == 1 else "are"
-        yield Need(f"{count_of(len(long), 'host')} {verb} on hold for over a day", "resting")
+        yield Need(f"{count_of(len(long), 'host')} {verb} on hold for over a day", "waiting")
 
 
 def count_of(number: int, singular: str, plural: str | None = None) -> str:

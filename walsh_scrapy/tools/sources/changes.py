@@ -75,7 +75,7 @@ class SourceChanges:
             return ""
         record = self._state.sources.find(url)
         address = record.address if record else url
-        found = self._state.ledger.find(self._options.pace_by.unit(address))
+        found = self._state.hosts.find(self._options.pace_by.unit(address))
         return on_hold(host_of(address), found.times.hold_until) if found.hold else ""
 
     def _forget_llms_txt(self, url: str) -> None:

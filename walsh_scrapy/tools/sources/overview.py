@@ -34,7 +34,7 @@ class SourceRow:
     entries: int  #: of all its visits
     newest: float | None  #: when the last of them was first seen, in epoch seconds
     host: str  #: the host or registrable domain that paces it
-    #: What the ledger knows of its host, if that may not be asked now.
+    #: What is known of its host, if that may not be requested now.
     waiting: HostSnapshot | None = field(default=None, repr=False)
 
     @property
@@ -94,7 +94,7 @@ class SourceRow:
         """Why the host must wait, and until when in epoch seconds; None if it need not."""
         if self.waiting is None or self.waiting.reason is None:
             return None
-        return self.waiting.reason, self.waiting.times.ready_at(0.0)
+        return self.waiting.reason, self.waiting.times.ready_at()
 
     def as_dict(self) -> dict[str, Any]:
         """Return the row for ``--json``: times as RFC 3339 in UTC, None for what is not known."""
@@ -142,12 +142,12 @@ class Overview:
         rows = [*self.declared, *self.undeclared] if undeclared else self.declared
         return sorted(rows, key=attrgetter("urgency"))
 
-    def due(self, intervals: Mapping[str, float]) -> list[SourceRow]:
+    def due(self, delays: Mapping[str, float]) -> list[SourceRow]:
         """Return the rows that are due now, one kind after the other, in the order of a run.
 
-        ``intervals`` are the known spacings of hosts, in seconds.
+        ``delays`` are the known delays of hosts, in seconds.
         """
-        known = with_pauses(intervals, self.pauses)
+        known = with_pauses(delays, self.pauses)
         ordered: list[SourceRow] = []
         for kind in get_args(Kind):
             due = (
@@ -165,7 +165,7 @@ def build_overview(
     """Join the declared sources with the state; without a state all of them are new."""
     known = KnownSources(state.sources.all() if state else ())
     totals = state.sources.entry_totals() if state else {}
-    waiting = state.ledger.waiting() if state else {}
+    waiting = state.hosts.waiting() if state else {}
 
     def row(source: Source | None, found: SourceRecord) -> SourceRow:
         record = found.with_url(source.url) if source else found

@@ -85,7 +85,7 @@ class Profile:
             "host_hold_until": rfc3339(host.hold_until) if host else None,
             "host_hold_why": host.hold_why if host else None,
             "host_not_before": rfc3339(host.ready_at) if host else None,
-            "host_pause": host.pause if host else None,
+            "host_delay": host.delay if host else None,
         }
 
 

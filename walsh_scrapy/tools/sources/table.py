@@ -23,9 +23,9 @@ _HEADINGS: Final = (
     "newest entry", "kind", "source", "remarks",
 )  # fmt: skip
 _HOST_WAITS: Final = {
-    "hold": "host on hold until",
-    "lease": "host in use by another run until",
-    "spacing": "host waits until",
+    "hold": "its host on hold until",
+    "in flight": "request to its host in flight until",
+    "delay": "delay of its host until",
 }
 
 

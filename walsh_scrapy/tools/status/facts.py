@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.options import Options
     from walsh_scrapy.state import State
-    from walsh_scrapy.state.claims import WorkerRow
+    from walsh_scrapy.state.hosts import WorkerRow
     from walsh_scrapy.state.log import Log
     from walsh_scrapy.state.runs import RunRecord
 
@@ -51,7 +51,7 @@ class HeldHost:
     host: str
     since: float
     until: float
-    is_silent: bool  #: because it could not be reached
+    is_unreachable: bool  #: whether that began it
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ def gather(state: State, options: Options, file: str | None) -> Facts:
         refused=tuple(_refused(records, held, now)),
         sources_error=error,
         held=held,
-        workers=tuple(state.ledger.workers()),
+        workers=tuple(state.hosts.workers()),
         disk=folder,
         disk_free=shutil.disk_usage(folder).free if folder else 0,
         latest=state.moments.latest(),
@@ -194,11 +194,11 @@ def _refused(
 
 
 def _held(state: State) -> Iterable[HeldHost]:
-    for host, snapshot in state.ledger.waiting().items():
+    for host, snapshot in state.hosts.waiting().items():
         times = snapshot.times
         if snapshot.hold:
-            is_silent = times.hold_by == "silence"
-            yield HeldHost(host, times.hold_since, times.hold_until, is_silent)
+            is_unreachable = times.hold_by == "unreachable"
+            yield HeldHost(host, times.hold_since, times.hold_until, is_unreachable)
 
 
 def _folder(state_url: str) -> str:

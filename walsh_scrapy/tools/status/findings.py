@@ -201,12 +201,12 @@ def _refusal(source: RefusedSource) -> str:
 
 
 def long_holds(facts: Facts) -> list[str]:
-    """Return the hosts that asked for, or earned, a hold of more than a day, the longest first.
+    """Return the hosts with a hold of more than a day, the longest first.
 
-    A host that could not be reached rests for days as well, but that is what its failing sources
-    say.
+    An unreachable host is on hold for days as well, but its failing sources say that.
     """
-    found = [each for each in facts.held if not each.is_silent and each.until - each.since > _DAY]
+    long = (each for each in facts.held if each.until - each.since > _DAY)
+    found = [each for each in long if not each.is_unreachable]
     found.sort(key=lambda each: (-each.until, each.host))
     return [f"{each.host} until {format_moment(each.until)}" for each in found]
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.policy.audit.record import LoggedDenial, LoggedRequest
     from walsh_scrapy.sources import Source
     from walsh_scrapy.state import State
-    from walsh_scrapy.state.hosts import Act
+    from walsh_scrapy.state.hosts import Override
     from walsh_scrapy.state.log import Log
     from walsh_scrapy.state.runs import RunRecord
     from walsh_scrapy.tools.why.outlook import Outlook
@@ -106,7 +106,7 @@ class Account:
     requests: tuple[JudgedRequest, ...]
     denials: tuple[LoggedDenial, ...]
     robots: tuple[RobotsOfDay, ...]
-    acts: tuple[Act, ...]  #: what the operator did to the host, on any day
+    overrides: tuple[Override, ...]  #: of the host, on any day
     outlook: Outlook  #: as of now
 
     def redirected_by(self, record: LoggedRequest | LoggedDenial) -> str | None:
@@ -133,8 +133,8 @@ def give_account(
     wanted = canonical_url(url) if "://" in subject else None
     last = log.last_day(host, paced)
     outlook = look_ahead(state, log, options, url, sources, wanted=wanted)
-    acts = state.acts.of({paced})
-    is_known = bool(outlook.targets or outlook.hold_until or acts)
+    overrides = state.hosts.overrides_of({paced})
+    is_known = bool(outlook.targets or outlook.hold_until or overrides)
     if last is None and not is_known:
         raise CommandError(_nothing(log, host, day, last, sources))
     is_given = day is not None
@@ -166,7 +166,7 @@ def give_account(
         requests=tuple(sent),
         denials=tuple(denied),
         robots=tuple(_robots(log, [*(each.record for each in sent), *denied], sender.token)),
-        acts=tuple(acts),
+        overrides=tuple(overrides),
         outlook=outlook,
     )
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.policy.audit.pauses import JudgedRequest, Pause
     from walsh_scrapy.policy.audit.record import LoggedDenial, LoggedRequest
-    from walsh_scrapy.state.hosts import Act
+    from walsh_scrapy.state.hosts import Override
     from walsh_scrapy.tools.why.account import Account, RobotsOfDay
     from walsh_scrapy.tools.why.outlook import Outlook
 
@@ -66,7 +66,7 @@ def _facts(account: Account) -> Iterator[str]:
     for robots in account.robots:
         yield ""
         yield from _robots(robots)
-    yield from _acts(account.acts)
+    yield from _overrides(account.overrides)
     yield ""
     yield from _next(account.outlook)
     yield ""
@@ -167,20 +167,20 @@ def _is_absent(status: int | None) -> bool:
     return status is not None and 400 <= status < 500 and status != 429
 
 
-def _acts(acts: Sequence[Act]) -> Iterator[str]:
-    if acts:
+def _overrides(overrides: Sequence[Override]) -> Iterator[str]:
+    if overrides:
         yield from ("", "What we changed by hand")
-    for act in acts:
-        yield from _wrapped(f"{format_moment(act.at)}  {_changed(act)}", "  ")
+    for each in overrides:
+        yield from _wrapped(f"{format_moment(each.at)}  {_changed(each)}", "  ")
 
 
-def _changed(act: Act) -> str:
-    reason = act.reason or "no reason given"
-    if act.act == "release":
-        return f"lifted a hold that had {format_seconds(act.seconds)} left: {reason}"
-    if not act.seconds:
-        return f"ended our own pause: {reason}"
-    return f"{format_seconds(act.seconds)} at least between two requests from now on: {reason}"
+def _changed(made: Override) -> str:
+    reason = made.reason or "no reason given"
+    if made.override == "release":
+        return f"ended a hold that had {format_seconds(made.seconds)} left: {reason}"
+    if not made.seconds:
+        return f"ended our own delay: {reason}"
+    return f"{format_seconds(made.seconds)} at least between two requests from now on: {reason}"
 
 
 def _next(outlook: Outlook) -> Iterator[str]:
@@ -239,7 +239,7 @@ def record_of(account: Account) -> dict[str, Any]:
         "requests": [_request(sent, account) for sent in account.requests],
         "denials": [_denial(denial, account) for denial in account.denials],
         "robots": [robots.as_dict() for robots in account.robots],
-        "acts": [asdict(act) | {"at": rfc3339(act.at)} for act in account.acts],
+        "overrides": [asdict(each) | {"at": rfc3339(each.at)} for each in account.overrides],
         "outlook": account.outlook.as_dict(),
     }
     sender = asdict(account.sender) | {"opt_out": account.sender.opt_out}

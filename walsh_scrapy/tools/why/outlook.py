@@ -1,4 +1,4 @@
-"""Why a host is not asked now, and when its sources are asked for next (R8; decisions 20, 31)."""
+"""Why a host is not requested now, and when its sources are due (R8; decisions 20, 31)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.options import Options
     from walsh_scrapy.policy.audit.record import LoggedDenial
-    from walsh_scrapy.policy.hosttimes import HostTimes
+    from walsh_scrapy.policy.pacing import HostTimes
     from walsh_scrapy.sources import Source
     from walsh_scrapy.state import State
     from walsh_scrapy.state.log import Log
@@ -61,10 +61,10 @@ class Outlook:
     """What stands between us and the next request to a host. Times are epoch seconds."""
 
     at: float  #: the moment of which this is true
-    held: HostTimes  #: of the name that has the hold
+    times: HostTimes  #: of the host
     hold_until: float | None  #: None if the host is not on hold
-    ready_at: float | None  #: when hold, spacing and lease are over; None if they are
-    pause: float  #: seconds between two requests that the operator asks for, 0 for none
+    ready_at: float | None  #: None if the host may be requested now
+    delay: float  #: seconds between two requests that the operator asks for, 0 for none
     targets: tuple[HostTarget, ...]
     is_declared: bool | None  #: whether any is a source's; None if that is not known
     url: str | None  #: the only document that this is about, in its canonical form
@@ -74,9 +74,9 @@ class Outlook:
         if self.hold_until is not None:
             yield f"on hold until {format_moment(self.hold_until)}: {self.hold_why}"
         elif self.ready_at is not None:
-            yield f"not asked before {format_moment(self.ready_at)}, by its spacing"
-        if self.pause:
-            yield f"{format_seconds(self.pause)} at least between two requests, by our own choice"
+            yield f"not requested before {format_moment(self.ready_at)}, by its delay"
+        if self.delay:
+            yield f"{format_seconds(self.delay)} at least between two requests, by our own choice"
         if self.is_declared is False:
             where = "here" if self.url is None else "with this URL"
             was = " any more" if self.targets else ""
@@ -87,7 +87,7 @@ class Outlook:
         """What began the hold; None if the host is not on hold."""
         if self.hold_until is None:
             return None
-        return f"{hold_why(self.held)}; it began at {format_moment(self.held.hold_since)}"
+        return f"{hold_why(self.times)}; it began at {format_moment(self.times.hold_since)}"
 
     def as_dict(self) -> dict[str, Any]:
         """Return the outlook for ``--json``: times as RFC 3339 in UTC, durations in seconds."""
@@ -97,7 +97,7 @@ class Outlook:
             "hold_until": rfc3339(self.hold_until),
             "hold_why": self.hold_why,
             "not_before": rfc3339(self.ready_at),
-            "pause": self.pause,
+            "delay": self.delay,
             "declared": self.is_declared,
             "targets": [
                 {
@@ -127,18 +127,17 @@ def look_ahead(
     of the only document to tell of; None for all.
     """
     host, paced = host_of(url), options.pace_by.unit(url)
-    held = state.ledger.find(paced)
-    ready_at = held.times.ready_at(0.0)
-    until = held.times.hold_until if held.hold else None
-    found = () if sources is None else _targets(state, log, options, host, sources, held.now)
-    targets = tuple(each for each in found if wanted in (None, canonical_url(each.url)))
+    found = state.hosts.find(paced)
+    times, now = found.times, found.now
+    known = () if sources is None else _targets(state, log, options, host, sources, now)
+    targets = tuple(each for each in known if wanted in (None, canonical_url(each.url)))
     pauses = host_pauses(sources or (), options.pace_by.unit)
     return Outlook(
-        at=held.now,
-        held=held.times,
-        hold_until=until,
-        ready_at=ready_at if ready_at > held.now else None,
-        pause=max(held.times.pause, pauses.get(paced, 0.0)),
+        at=now,
+        times=times,
+        hold_until=times.hold_until if found.hold else None,
+        ready_at=times.ready_at() if found.reason else None,
+        delay=max(times.operator_delay, pauses.get(paced, 0.0)),
         targets=targets,
         is_declared=None
         if sources is None
