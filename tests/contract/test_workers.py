@@ -11,10 +11,13 @@ from tests.helpers import LONGEST
 from tests.helpers.sites import feed, site, trouble
 from tests.helpers.troubles import ShortBeats
 from walsh_scrapy.testing.politeness import assert_polite
+from walsh_scrapy.testing.web import Reply
 
 WORKERS = 3
 SMALL = [f"h{number}.example" for number in range(24)]
 LARGE = "platform.example"
+#: Each host takes a while to begin, so that no worker has begun all of them before another comes.
+ROBOTS = Reply("", delay=0.5)
 #: Sources of the large host: a chain as long as a dead worker counts as living.
 CHAIN = int(3 * ShortBeats.seconds)
 
@@ -36,7 +39,7 @@ def test_workers_share_what_is_due_and_take_over_what_a_killed_one_leaves(
         return len(out) == WORKERS
 
     pages = {f"{number}": feed(delay=0.05) for number in range(CHAIN)}
-    web = direct_web(site(LARGE, **pages), *(site(host, feed=page) for host in SMALL))
+    web = direct_web(site(LARGE, **pages), *(site(host, ROBOTS, feed=page) for host in SMALL))
     sources = sorted(f"http://{each.host}{path}" for each in web.sites for path in each.pages)
     settings = {"DOWNLOAD_TIMEOUT": 5, **trouble("ShortBeats")}
     if database == "postgresql":
@@ -72,7 +75,7 @@ def test_one_that_was_alone_leaves_its_share_to_another_that_comes(direct_web, c
         begun = sum(hit.path == "/feed" for hit in web.log)
         return feed(delay=3.0 if begun <= 3 else 0.1)
 
-    web = direct_web(*(site(host, feed=page) for host in SMALL))
+    web = direct_web(*(site(host, ROBOTS, feed=page) for host in SMALL))
     sources = [f"http://{host}/feed" for host in SMALL]
     first = crawl.start(web, sources=sources, launcher=subprocess.Popen)
     web.wait_for(lambda log: len(log) >= 4, LONGEST)
