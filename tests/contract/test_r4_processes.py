@@ -15,7 +15,7 @@ from tests.helpers.sites import LIST_URL, blocklist, feed, paths, rows_of, site,
 from walsh_scrapy.policy.claims import CLAIM_SECONDS
 from walsh_scrapy.policy.hosttimes import LEASE_MARGIN
 from walsh_scrapy.state import State
-from walsh_scrapy.state.auditrecord import GOES_ON
+from walsh_scrapy.state.log import GOES_ON
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.web import Reply, Site, redirect
 from walsh_scrapy.tools.attest.attestation import attest

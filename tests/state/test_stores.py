@@ -16,10 +16,9 @@ from walsh_scrapy.policy.hosttimes import HostTimes
 from walsh_scrapy.policy.pacing import Exchange
 from walsh_scrapy.policy.robots.access import RobotsCopy
 from walsh_scrapy.state import State, StateError
-from walsh_scrapy.state.copies import BlocklistCopy
 from walsh_scrapy.state.database import Database
+from walsh_scrapy.state.documents import BlocklistCopy, LlmsTxtRecord
 from walsh_scrapy.state.entries import EntryFilter
-from walsh_scrapy.state.llmstxt import LlmsTxtRecord
 from walsh_scrapy.state.sourcerecord import KnownSources, SourceRecord
 from walsh_scrapy.state.tables import requests, schema_version
 

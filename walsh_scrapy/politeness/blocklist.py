@@ -15,8 +15,7 @@ from walsh_scrapy.policy.localblocklist import parse_local
 from walsh_scrapy.policy.wording import count_of
 from walsh_scrapy.politeness.listreading import published_error, read_list
 from walsh_scrapy.runtime.requests import Validators
-from walsh_scrapy.state.copies import BlocklistCopy
-from walsh_scrapy.state.evidence import hash_of
+from walsh_scrapy.state.documents import BlocklistCopy, hash_of
 
 if TYPE_CHECKING:
     from scrapy.http import Response

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.policy.hosttimes import HostTimes
     from walsh_scrapy.policy.pacing import Release
     from walsh_scrapy.state.database import Database
-    from walsh_scrapy.state.evidence import LoggedLease, RequestRecord
+    from walsh_scrapy.state.log import LoggedLease, RequestRecord
 
 _LIVING: Final = workers.c.until > bindparam("now")
 _COUNT: Final = select(func.count()).select_from(workers).where(_LIVING)

@@ -26,7 +26,7 @@ from sqlalchemy.exc import (
 )
 from sqlalchemy.pool import NullPool
 
-from walsh_scrapy.state.schema import VERSION, create, has_schema, versions
+from walsh_scrapy.state.tables import VERSION, create, has_schema, versions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator

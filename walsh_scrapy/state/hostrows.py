@@ -19,7 +19,7 @@ from walsh_scrapy.state.hosts import (
     find_rows,
     write_row,
 )
-from walsh_scrapy.state.pruning import OldRows
+from walsh_scrapy.state.retention import OldRows
 from walsh_scrapy.state.rows import upsert
 from walsh_scrapy.state.tables import choices, hosts
 

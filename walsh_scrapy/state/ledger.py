@@ -20,8 +20,8 @@ from walsh_scrapy.policy.pacing import (
     after,
 )
 from walsh_scrapy.state.claims import Claims, End, Held
-from walsh_scrapy.state.evidence import forget_lease, log_end, log_lease
 from walsh_scrapy.state.hosts import Act, HostSnapshot, write_act
+from walsh_scrapy.state.log import forget_lease, log_end, log_lease
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from walsh_scrapy.policy.backoff import Backoff
     from walsh_scrapy.policy.hosttimes import HoldBy, HostTimes
     from walsh_scrapy.policy.pacing import Exchange
-    from walsh_scrapy.state.evidence import LoggedLease, RequestRecord
     from walsh_scrapy.state.hostrows import Change, Write
+    from walsh_scrapy.state.log import LoggedLease, RequestRecord
 
 
 class LeaseResult(NamedTuple):

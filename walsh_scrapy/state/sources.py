@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Select
 
     from walsh_scrapy.state.database import Database
+    from walsh_scrapy.state.documents import LlmsTxtRecord
     from walsh_scrapy.state.entries import EntryRecord
     from walsh_scrapy.state.ledger import Ledger
-    from walsh_scrapy.state.llmstxt import LlmsTxtRecord
 
 _OF_URL: Final = bindparam("key") == sources.c.url
 _SELECT_SEVERAL: Final = select(*COLUMNS, sources.c.revision)

@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from walsh_scrapy.politeness.worker import Worker
     from walsh_scrapy.runtime.context import Context
     from walsh_scrapy.sources import Source
+    from walsh_scrapy.state.documents import LlmsTxtRecord
     from walsh_scrapy.state.entries import EntryRecord
-    from walsh_scrapy.state.llmstxt import LlmsTxtRecord
     from walsh_scrapy.state.sources import Committed
     from walsh_scrapy.visits.outcome import Troubles
 
