@@ -560,9 +560,11 @@ def _tune_sqlite(connection: Any, _record: object) -> None:  # noqa: ANN401 - a 
 
 
 def _tune_postgresql(connection: Any, _record: object) -> None:  # noqa: ANN401 - a DBAPI connection
-    """Let a lock that another session holds be an error, as on SQLite, and no endless wait."""
+    # A lock that another session holds is an error, as on SQLite, and no endless wait.
     connection.execute(f"SET lock_timeout = '{LOCKED_SECONDS:.0f}s'")
     connection.execute(f"SET idle_in_transaction_session_timeout = '{1000 * IDLE_SECONDS:.0f}ms'")
+    # A plan that was made while its table was nearly empty would read all of it for ever.
+    connection.execute("SET plan_cache_mode = 'force_custom_plan'")
     connection.commit()
 
 
