@@ -154,11 +154,11 @@ class SourceStore(Store):
         done: list[tuple[_Row, Committed]] = []
 
         def write(connection: Connection) -> None:
-            if done and _Row.find(connection, url).revision == number:
-                return  # it was committed, and only the answer was lost
             before, row, is_unread = known, None, True
             while row is None:  # the row in memory, or the one just read, may have changed
                 before = before or _Row.find(connection, url)
+                if done and before.revision == number:
+                    return  # it was committed, and only the answer was lost
                 is_unread = before.record is None or not before.record.format
                 record = change(before.record)
                 row, before = before.replaced_by(connection, record, number), None
