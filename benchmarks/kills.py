@@ -23,12 +23,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 from scrapy import signals
 from sqlalchemy import create_engine, text
+from walsh_scrapy.state.ledger import Ledger
 
 from benchmarks.databases import states
 from benchmarks.report import Figure, Report, run
 from walsh_scrapy.state import State, sources
-from walsh_scrapy.state.auditrecord import GOES_ON
-from walsh_scrapy.state.ledger import Ledger
+from walsh_scrapy.state.log import GOES_ON
 from walsh_scrapy.testing.crawl import run_crawl
 from walsh_scrapy.testing.directweb import DirectWeb
 from walsh_scrapy.testing.feeds import rss

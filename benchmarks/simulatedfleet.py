@@ -10,10 +10,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
+from walsh_scrapy.policy.hosttimes import LEASE_MARGIN, HostTimes
+
 from walsh_scrapy.policy.backoff import Backoff
 from walsh_scrapy.policy.claims import BEAT_SECONDS, CLAIM_SECONDS, HostWork
 from walsh_scrapy.policy.frontier import Frontier, Rank
-from walsh_scrapy.policy.hosttimes import LEASE_MARGIN, HostTimes
 from walsh_scrapy.policy.pacing import Claim, Exchange, GiveBack, Lease, Release, after
 
 SPACING = 1.0

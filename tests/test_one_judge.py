@@ -11,7 +11,8 @@ from tests.helpers.records import RECORD, log_requests
 from walsh_scrapy.options import Options
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.state import State
-from walsh_scrapy.state.evidence import Evidence, hash_of, keep_copy
+from walsh_scrapy.state.documents import hash_of, keep_copy
+from walsh_scrapy.state.log import Evidence
 from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.state.tables import acts, copies
 from walsh_scrapy.tools.attest.attestation import attest

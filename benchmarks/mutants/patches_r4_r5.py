@@ -128,10 +128,11 @@ asked = exchange.retry_after
     )),
     Mutant("hold-forgotten", "R5", "a hold is not kept over runs", (
         Patch("walsh_scrapy/state/hostrows.py", "HostRows.pace_by",
-              "with self._database.read() as connection:", """\
-with self._database.write() as connection:
-            connection.run(hosts.update().values(hold_until=0.0))
-        with self._database.read() as connection:"""),
+              "if self._database.read(", """\
+self._database.write(
+            lambda connection: connection.execute(hosts.update().values(hold_until=0.0))
+        )
+        if self._database.read("""),
     )),
     Mutant("endless", "R5", "tries fifty times", (
         Patch("walsh_scrapy/downloadermiddlewares/backoff.py", "BackoffMiddleware.process_response",

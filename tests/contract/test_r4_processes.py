@@ -14,7 +14,7 @@ from tests.helpers import LONGEST
 from tests.helpers.sites import LIST_URL, blocklist, feed, paths, rows_of, site, trouble
 from walsh_scrapy.policy.pacing import MARGIN
 from walsh_scrapy.state import State
-from walsh_scrapy.state.auditrecord import GOES_ON
+from walsh_scrapy.state.log import GOES_ON
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.web import Reply, Site, redirect
 from walsh_scrapy.tools.attest.attestation import attest

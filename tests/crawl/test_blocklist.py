@@ -15,7 +15,7 @@ from walsh_scrapy.crawl.blocklist import BlocklistCache
 from walsh_scrapy.options import Options
 from walsh_scrapy.runtime.context import Context
 from walsh_scrapy.state import State
-from walsh_scrapy.state.copies import BlocklistCopy
+from walsh_scrapy.state.documents import BlocklistCopy
 
 URL = "http://operator.example/blocklist.json"
 

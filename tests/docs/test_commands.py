@@ -34,7 +34,8 @@ from walsh_scrapy.options import Options
 from walsh_scrapy.policy.robots.access import RobotsCopy
 from walsh_scrapy.policy.signing.keys import PrivateKey, directory_body
 from walsh_scrapy.state import State
-from walsh_scrapy.state.evidence import Evidence, hash_of
+from walsh_scrapy.state.documents import hash_of
+from walsh_scrapy.state.log import Evidence
 from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.testing import Certificate, Reply, Site
 from walsh_scrapy.testing.conformance.commandline import add_options

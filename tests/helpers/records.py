@@ -7,7 +7,7 @@ from walsh_scrapy.policy.audit.record import LoggedRequest
 from walsh_scrapy.policy.backoff import Backoff
 from walsh_scrapy.state import State
 from walsh_scrapy.state.entries import EntryRecord
-from walsh_scrapy.state.evidence import NO_EVIDENCE, DenialRecord, RequestRecord, log_end
+from walsh_scrapy.state.log import NO_EVIDENCE, DenialRecord, RequestRecord, log_end
 from walsh_scrapy.state.sourcerecord import SourceRecord
 
 BACKOFF = Backoff(2.0, 300.0, Random(1))

@@ -10,7 +10,7 @@ from sqlalchemy import insert
 from tests.helpers.records import DENIAL, RECORD, commit, log_requests
 from walsh_scrapy.options import Options
 from walsh_scrapy.state import State
-from walsh_scrapy.state.evidence import Evidence
+from walsh_scrapy.state.log import Evidence
 from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.state.tables import entries

@@ -17,7 +17,7 @@ from walsh_scrapy.policy.audit.record import (
 )
 from walsh_scrapy.policy.audit.robots import RobotsAudit, RobotsFetches
 from walsh_scrapy.policy.audit.visits import FrequencyAudit
-from walsh_scrapy.state.evidence import hash_of
+from walsh_scrapy.state.documents import hash_of
 
 YEAR = 365 * DAY
 RULES = b"User-agent: *\nDisallow: /private\n"

@@ -6,13 +6,13 @@ from random import Random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from walsh_scrapy.policy.backoff import Backoff
 from walsh_scrapy.policy.hosttimes import (
     LEASE_MARGIN,
     QUIET_SECONDS,
     HostTimes,
 )
+
+from walsh_scrapy.policy.backoff import Backoff
 from walsh_scrapy.policy.pacing import (
     LONGEST_FOR_BLOCKLIST,
     Exchange,

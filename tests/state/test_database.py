@@ -12,7 +12,7 @@ from sqlalchemy import Connection, create_engine, func, insert, select, text, up
 from sqlalchemy.exc import DataError, IntegrityError
 from sqlalchemy.pool import NullPool
 
-from tests.helpers.records import SOURCE, entry_of
+from tests.helpers.records import SOURCE, commit, entry_of
 from walsh_scrapy.state import State, StateError
 from walsh_scrapy.state import database as state_database
 from walsh_scrapy.state.database import (
@@ -83,6 +83,16 @@ def test_many_rows_are_streamed_beside_each_other(database):
     with database.snapshot() as connection:
         both = zip(connection.execute(VERSIONS), connection.execute(VERSIONS), strict=True)
         assert all(one == other == (number,) for number, (one, other) in enumerate(both, 1))
+
+
+def test_no_plan_is_kept_from_when_a_table_was_empty(postgresql_url):
+    kept = text("SELECT count(*), sum(generic_plans) FROM pg_prepared_statements")
+    with contextlib.closing(State(postgresql_url)) as state:
+        for number in range(20):
+            commit(state, SOURCE, [entry_of(SOURCE.url, str(number))])
+        statements, plans = state._database.read(lambda connection: connection.execute(kept).one())
+    assert statements
+    assert not plans
 
 
 def test_what_loses_its_connection_is_run_again(postgresql_url, caplog):
@@ -157,10 +167,10 @@ def test_a_visit_whose_commit_was_not_answered_is_written_once(
     postgresql_url, monkeypatch, is_known
 ):
     """No failure is counted twice, and its entries are still new."""
-    commit, lost = Connection.commit, []
+    answered, lost = Connection.commit, []
 
     def unanswered(connection):
-        commit(connection)
+        answered(connection)
         if not lost:
             lost.append(1)
             end(postgresql_url, connection)

@@ -18,8 +18,8 @@ from walsh_scrapy.policy.pacing import Exchange
 from walsh_scrapy.state import State, StateError
 from walsh_scrapy.state import entries as state_entries
 from walsh_scrapy.state.database import ROWS_AT_ONCE, Database, exists
+from walsh_scrapy.state.documents import LlmsTxtRecord
 from walsh_scrapy.state.entries import EntryFilter, insert_unseen
-from walsh_scrapy.state.llmstxt import LlmsTxtRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.tools.sources.changes import SourceChanges
 

@@ -9,10 +9,9 @@ from sqlalchemy import func, select, text
 from tests.helpers import records
 from tests.helpers.records import RECORD, keep_robots, log_requests
 from walsh_scrapy.policy.robots.access import RobotsCopy
-from walsh_scrapy.state.copies import _NAME_COPY, BlocklistCopy
-from walsh_scrapy.state.evidence import LOST, MARGIN, Evidence, hash_of, selected
-from walsh_scrapy.state.log import TimeSpan
-from walsh_scrapy.state.pruning import delete_in_turn
+from walsh_scrapy.state.documents import _NAME_COPY, BlocklistCopy, hash_of
+from walsh_scrapy.state.log import LOST, MARGIN, Evidence, TimeSpan, selected
+from walsh_scrapy.state.retention import delete_in_turn
 from walsh_scrapy.state.tables import copies, denials, requests
 
 DAY = 86_400.0

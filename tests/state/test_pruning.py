@@ -9,9 +9,9 @@ from sqlalchemy import insert, select, update
 
 from tests.helpers.records import DENIAL, RECORD, keep_robots, log_requests
 from walsh_scrapy.policy.robots.access import RobotsCopy
-from walsh_scrapy.state import State, declaredfile, pruning
+from walsh_scrapy.state import State, declaredfile, retention
 from walsh_scrapy.state.database import Database
-from walsh_scrapy.state.pruning import delete_in_turn
+from walsh_scrapy.state.retention import delete_in_turn
 from walsh_scrapy.state.tables import (
     copies,
     declared,
@@ -34,8 +34,8 @@ def always():
 @pytest.fixture
 def small_blocks(monkeypatch):
     """Let a transaction delete 5 rows."""
-    monkeypatch.setattr(pruning, "ROWS_AT_ONCE", 5)
-    monkeypatch.setattr(pruning, "KEYS_AT_ONCE", 15)
+    monkeypatch.setattr(retention, "ROWS_AT_ONCE", 5)
+    monkeypatch.setattr(retention, "KEYS_AT_ONCE", 15)
 
 
 @pytest.fixture

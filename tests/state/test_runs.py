@@ -13,7 +13,7 @@ from walsh_scrapy.extensions.summary import command_of, settings_of
 from walsh_scrapy.options import Options
 from walsh_scrapy.runtime.context import Context
 from walsh_scrapy.sources import Source, declaration
-from walsh_scrapy.state.evidence import hash_of
+from walsh_scrapy.state.documents import hash_of
 from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.tools.discover.spider import DiscoverSpider
 from walsh_scrapy.tools.mayfetch.explainer import MayfetchSpider

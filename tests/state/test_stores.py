@@ -9,17 +9,16 @@ import pytest
 from sqlalchemy import create_engine, delete, insert, select, text
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.pool import NullPool
+from walsh_scrapy.policy.hosttimes import HostTimes
 
 from tests.helpers.records import BACKOFF, RECORD, SOURCE, commit, entry_of, keep_robots
 from tests.helpers.troubles import fill
-from walsh_scrapy.policy.hosttimes import HostTimes
 from walsh_scrapy.policy.pacing import Exchange
 from walsh_scrapy.policy.robots.access import RobotsCopy
 from walsh_scrapy.state import State, StateError
-from walsh_scrapy.state.copies import BlocklistCopy
 from walsh_scrapy.state.database import Database
+from walsh_scrapy.state.documents import BlocklistCopy, LlmsTxtRecord
 from walsh_scrapy.state.entries import EntryFilter
-from walsh_scrapy.state.llmstxt import LlmsTxtRecord
 from walsh_scrapy.state.sourcerecord import KnownSources, SourceRecord
 from walsh_scrapy.state.tables import requests, schema_version
 

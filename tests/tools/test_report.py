@@ -11,6 +11,7 @@ from html.parser import HTMLParser
 import pytest
 from scrapy.settings import Settings
 from sqlalchemy import update
+from walsh_scrapy.policy.hosttimes import HostTimes
 
 from tests.helpers import records
 from tests.helpers.records import RECORD, commit, entry_of, log_requests
@@ -18,7 +19,6 @@ from tests.helpers.reportstate import BEGUN, DAY, HOSTILE, NOW, page_of, write_s
 from walsh_scrapy.options import Options
 from walsh_scrapy.policy.audit.pauses import PauseJudge
 from walsh_scrapy.policy.audit.record import Basis, Documents
-from walsh_scrapy.policy.hosttimes import HostTimes
 from walsh_scrapy.state import State
 from walsh_scrapy.state.hosts import HostSnapshot
 from walsh_scrapy.state.log import SeenEntry, TimeSpan

@@ -26,8 +26,8 @@ from walsh_scrapy.policy.robots.quotation import MOST_LINES, quote
 from walsh_scrapy.policy.timestamps import rfc3339
 from walsh_scrapy.sources import Source
 from walsh_scrapy.state import State
-from walsh_scrapy.state.copies import BlocklistCopy
-from walsh_scrapy.state.evidence import Evidence, hash_of
+from walsh_scrapy.state.documents import BlocklistCopy, hash_of
+from walsh_scrapy.state.log import Evidence
 from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.state.tables import copies

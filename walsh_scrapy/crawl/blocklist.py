@@ -19,8 +19,7 @@ from walsh_scrapy.policy.localblocklist import parse_local
 from walsh_scrapy.policy.wording import count_of
 from walsh_scrapy.runtime.failures import reason_of
 from walsh_scrapy.runtime.requests import Validators, mark, marks_of, rank_of
-from walsh_scrapy.state.copies import BlocklistCopy
-from walsh_scrapy.state.evidence import hash_of
+from walsh_scrapy.state.documents import BlocklistCopy, hash_of
 
 if TYPE_CHECKING:
     from scrapy.http import Response

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from walsh_scrapy.policy.freshness import Freshness, LastVisit, due
 from walsh_scrapy.runtime.requests import Lifetime, hops_of, visit_of
-from walsh_scrapy.state.llmstxt import LlmsTxtRecord
+from walsh_scrapy.state.documents import LlmsTxtRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ from walsh_scrapy.exceptions import RequestDeferred, StateUnavailable
 from walsh_scrapy.policy.pacing import BEAT_SECONDS, Watch
 from walsh_scrapy.runtime.requests import mark, source_of
 from walsh_scrapy.state import hosts as protocol
-from walsh_scrapy.state.evidence import LoggedLease, forget_lease, log_end, log_lease
 from walsh_scrapy.state.hosts import Begun, HostSnapshot, Worker
+from walsh_scrapy.state.log import LoggedLease, forget_lease, log_end, log_lease
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from walsh_scrapy.policy.pacing import Exchange, Hold, HostTimes
     from walsh_scrapy.runtime.context import Context
     from walsh_scrapy.sources import Source
-    from walsh_scrapy.state.evidence import RequestRecord
     from walsh_scrapy.state.hosts import Ask
+    from walsh_scrapy.state.log import RequestRecord
 
 T = TypeVar("T")
 #: What came of an attempt to own a host: another worker has it now, or has deferred it.

@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from walsh_scrapy.metadata.entries import Feed
     from walsh_scrapy.runtime.context import Context
     from walsh_scrapy.sources import Source
+    from walsh_scrapy.state.documents import LlmsTxtRecord
     from walsh_scrapy.state.entries import EntryRecord
-    from walsh_scrapy.state.llmstxt import LlmsTxtRecord
     from walsh_scrapy.state.sources import Committed
 
 logger = logging.getLogger(__name__)

@@ -34,8 +34,8 @@ from walsh_scrapy.runtime.failures import reason_of
 from walsh_scrapy.runtime.gates import Gate
 from walsh_scrapy.runtime.requests import evidence_of, mark, marks_of, rank_of, source_of
 from walsh_scrapy.runtime.startup import require_order
-from walsh_scrapy.state.evidence import RequestRecord
 from walsh_scrapy.state.hosts import Ask
+from walsh_scrapy.state.log import RequestRecord
 
 if TYPE_CHECKING:
     from typing import Self

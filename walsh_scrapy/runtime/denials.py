@@ -11,7 +11,7 @@ from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.runtime.gates import Gate
 from walsh_scrapy.runtime.requests import evidence_of, rank_of, source_of
 from walsh_scrapy.runtime.startup import in_force
-from walsh_scrapy.state.evidence import DenialRecord
+from walsh_scrapy.state.log import DenialRecord
 
 if TYPE_CHECKING:
     from scrapy import Request

@@ -21,7 +21,7 @@ from weakref import ref
 
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.urls import without_dot_segments
-from walsh_scrapy.state.evidence import NO_EVIDENCE, Evidence
+from walsh_scrapy.state.log import NO_EVIDENCE, Evidence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

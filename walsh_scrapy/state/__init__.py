@@ -6,18 +6,15 @@ from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
 from walsh_scrapy.state.agenda import Agenda, Terms
-from walsh_scrapy.state.backup import BackupStore
-from walsh_scrapy.state.copies import BlocklistStore, RobotsStore
 from walsh_scrapy.state.database import Database, StateError, exists
 from walsh_scrapy.state.declaration import DeclarationCopies
 from walsh_scrapy.state.declared import DeclaredStore, Selection
 from walsh_scrapy.state.declaredfile import OldFiles
+from walsh_scrapy.state.documents import BlocklistStore, LlmsTxtStore, RobotsStore
 from walsh_scrapy.state.entries import EntryStore
-from walsh_scrapy.state.evidence import EvidenceStore
 from walsh_scrapy.state.hosts import HostStore, old_rows
-from walsh_scrapy.state.llmstxt import LlmsTxtStore
-from walsh_scrapy.state.log import Log
-from walsh_scrapy.state.pruning import delete_in_turn
+from walsh_scrapy.state.log import EvidenceStore, Log
+from walsh_scrapy.state.retention import BackupStore, delete_in_turn
 from walsh_scrapy.state.runs import MomentStore, RunStore
 from walsh_scrapy.state.sources import SourceStore
 from walsh_scrapy.state.sync import Sync, SyncedFile
@@ -26,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from walsh_scrapy.state.pruning import Old
+    from walsh_scrapy.state.retention import Old
 
 __all__ = ["State", "StateError"]
 

@@ -26,7 +26,7 @@ from sqlalchemy.exc import (
 )
 from sqlalchemy.pool import NullPool
 
-from walsh_scrapy.state.schema import VERSION, create, has_schema, versions
+from walsh_scrapy.state.tables import VERSION, create, has_schema, versions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -63,6 +63,8 @@ CLOCK_SECONDS: Final = 1.0
 #: Seconds by which the time of day may move against the monotonic clock, as when it is slewed. A
 #: machine that was suspended is further behind: its monotonic clock stood still.
 MOST_SLEW: Final = 0.05
+#: Seconds after which an answer is too slow to tell the time: half of them may be an error.
+SLOW_SECONDS: Final = 0.1
 #: Rows that a snapshot has in memory at once.
 ROWS_AT_ONCE: Final = 1000
 
@@ -345,14 +347,20 @@ class ServerClock:
     def is_old(self) -> bool:
         """Whether it is to be measured again."""
         now = time.monotonic()
-        slew = abs(time.time() - now - self._wall_ahead)
-        return now - self._measured_at > CLOCK_SECONDS or slew > MOST_SLEW
+        return now - self._measured_at > CLOCK_SECONDS or self._is_set_anew(now)
+
+    def _is_set_anew(self, now: float) -> bool:
+        """Whether there is no measurement, or this machine slept, or its clock was set since."""
+        return abs(time.time() - now - self._wall_ahead) > MOST_SLEW
 
     def measure(self, ask: Callable[[], float]) -> None:
         """Measure it; ``ask`` asks the server, and returns epoch seconds."""
         began = time.monotonic()
         told = ask()
         ended = time.monotonic()
+        if ended - began > SLOW_SECONDS and not self._is_set_anew(ended):
+            self._measured_at = ended  # a slow answer tells less than the last measurement
+            return
         self._ahead = told - (began + ended) / 2  # the server looked at its clock in between
         self._wall_ahead = time.time() - ended
         self._measured_at = ended
@@ -564,9 +572,11 @@ def _tune_sqlite(connection: Any, _record: object) -> None:  # noqa: ANN401 - a 
 
 
 def _tune_postgresql(connection: Any, _record: object) -> None:  # noqa: ANN401 - a DBAPI connection
-    """Let a lock that another session holds be an error, as on SQLite, and no endless wait."""
+    # A lock that another session holds is an error, as on SQLite, and no endless wait.
     connection.execute(f"SET lock_timeout = '{LOCKED_SECONDS:.0f}s'")
     connection.execute(f"SET idle_in_transaction_session_timeout = '{1000 * IDLE_SECONDS:.0f}ms'")
+    # A plan that was made while its table was nearly empty would read all of it for ever.
+    connection.execute("SET plan_cache_mode = 'force_custom_plan'")
     connection.commit()
 
 

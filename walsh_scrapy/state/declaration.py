@@ -13,7 +13,7 @@ from sqlalchemy import false, func, or_, select, update
 
 from walsh_scrapy.policy.audit.declared import document_of, keys_of, part_of, parts_of
 from walsh_scrapy.sources import Source, declaration
-from walsh_scrapy.state.evidence import keep_copy
+from walsh_scrapy.state.documents import keep_copy
 from walsh_scrapy.state.tables import copies, declared
 
 if TYPE_CHECKING:

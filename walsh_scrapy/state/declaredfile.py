@@ -13,7 +13,7 @@ from sqlalchemy import and_, delete, exists, not_, select, update
 from walsh_scrapy.policy.urls import host_of, url_key
 from walsh_scrapy.policy.wording import storable
 from walsh_scrapy.state.declared import SOURCE, facts_of, row_of_source, source_of
-from walsh_scrapy.state.pruning import ROWS_AT_ONCE
+from walsh_scrapy.state.retention import ROWS_AT_ONCE
 from walsh_scrapy.state.rows import in_parts, insert_if_new, record_of, upsert
 from walsh_scrapy.state.sourcerecord import COLUMNS, SourceRecord
 from walsh_scrapy.state.tables import declared, files, sources

@@ -19,7 +19,7 @@ from walsh_scrapy.state.tables import entries, sightings
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from sqlalchemy import ColumnElement, Connection
+    from sqlalchemy import BindParameter, ColumnElement, Connection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,10 @@ _LATEST_RUN: Final = (
     .order_by(entries.c.first_seen.desc())
     .limit(1)
 )
-_KNOWN: Final = select(*entries.c["key", "page_key", "own_key", "title_key", "source"])
+_PAGES: Final[BindParameter[str]] = bindparam("pages", expanding=True)
+_KNOWN: Final = select(*entries.c["key", "page_key", "own_key", "title_key", "source"]).where(
+    or_(entries.c.key.in_(_PAGES), entries.c.page_key.in_(_PAGES))
+)
 _STORED: Final = select(*entries.c["key", "item", "source", "backfill"])
 _IS_ELSEWHERE: Final = and_(
     sightings.c.key == entries.c.key, sightings.c.source != entries.c.source
@@ -162,7 +165,8 @@ def insert_unseen(
 
 def _insert(connection: Connection, rows: Sequence[Row]) -> frozenset[str]:
     """Insert those of the rows that another transaction has not inserted; return their own keys."""
-    insert_if_new(connection, entries, rows)
+    if insert_if_new(connection, entries, rows) == len(rows):
+        return frozenset(row["own_key"] for row in rows)
     names = ("key", "own_key", "source", "first_seen")
     ours = {tuple(row[name] for name in names) for row in rows}
     stored = select(*entries.c[names])
@@ -212,7 +216,7 @@ def _known_entries(
     """Return the stored entries of the pages of these, and those of other sources by page."""
     known, elsewhere = KnownEntries(), dict[str, list[_Elsewhere]]()
     for pages in in_parts({entry.page_key for entry in found}):
-        stored = connection.execute(_KNOWN.where(_is_of(pages)))
+        stored = connection.execute(_KNOWN, {"pages": pages})
         for key, page_key, own_key, title_key, source in stored:
             page = page_key or key
             known.add(page, own_key, title_key)
@@ -220,10 +224,6 @@ def _known_entries(
                 other = _Elsewhere(key, page, own_key, title_key)
                 elsewhere.setdefault(page, []).append(other)
     return known, elsewhere
-
-
-def _is_of(pages: Sequence[str]) -> ColumnElement[bool]:
-    return or_(entries.c.key.in_(pages), entries.c.page_key.in_(pages))
 
 
 def _write_sightings(

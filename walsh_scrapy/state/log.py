@@ -1,21 +1,439 @@
-"""The log of requests and denials, as commands read it: a span of time, as of one moment."""
+"""The log: which requests were sent and which denied, and what decided (decision 33).
+
+A crawl writes it; commands read a span of time, and the audit all of it, as of one moment. It is
+kept for ``WALSH_LOG_DAYS``, to answer the questions of site owners.
+"""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from sqlalchemy import and_, func, or_, select
+from sqlalchemy import (
+    String,
+    and_,
+    bindparam,
+    case,
+    cast,
+    delete,
+    func,
+    insert,
+    literal,
+    or_,
+    select,
+    union_all,
+    update,
+)
 
-from walsh_scrapy.policy.audit.record import DAY, LoggedDenial, LoggedRequest
+from walsh_scrapy.policy.audit.clocks import SetClocks, Timed
+from walsh_scrapy.policy.audit.record import (
+    DAY,
+    Basis,
+    Documents,
+    EntryRow,
+    LoggedDenial,
+    LoggedOverride,
+    LoggedRequest,
+    ReportedRun,
+    RunFacts,
+    RunTerms,
+)
+from walsh_scrapy.policy.robots.access import LONGEST_SETTLING
 from walsh_scrapy.policy.urls import host_of
-from walsh_scrapy.state.auditrecord import BY_HOST, BY_TIME, AuditRecord, rows_of
-from walsh_scrapy.state.tables import ITS_URL, denials, entries, requests
+from walsh_scrapy.state.database import Store
+from walsh_scrapy.state.documents import hash_of
+from walsh_scrapy.state.retention import OldRows
+from walsh_scrapy.state.rows import row_of
+from walsh_scrapy.state.tables import (
+    COPIED,
+    FOR_RULES,
+    ITS_URL,
+    blocklist,
+    copies,
+    denials,
+    entries,
+    overrides,
+    requests,
+    robots,
+    runs,
+    sources,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
-    from sqlalchemy import Column, ColumnElement
+    from sqlalchemy import Column, ColumnElement, Connection, Select, Table
+
+#: Seconds by which a copy outlasts the records that may name it. The longest Crawl-delay that a
+#: copy stays in use for is 30 days (decision 7).
+MARGIN: Final = 31 * 86_400.0
+#: Characters. A URL that is denied may have a longer host than any that can be asked.
+_LONGEST_HOST: Final = 255
+#: With its number it stands for a copy that is no longer there, which only a change of the state
+#: explains.
+LOST: Final = "?"
+_NAMES: Final = {name: f"name_of_{name}" for name in COPIED}
+_NUMBERS: Final = {
+    name: select(copies.c.id).where(copies.c.hash == bindparam(of_name)).scalar_subquery()
+    for name, of_name in _NAMES.items()
+}
+_INSERT: Final = insert(requests).values(_NUMBERS)
+_BEGIN: Final = _INSERT.returning(requests.c.id)
+#: What is not known before the end of an exchange.
+_ENDS: Final = (
+    *("status", "seconds", "waited", "monotonic"),
+    *("error", "hold", "retry_after"),
+)
+_OF_LEASE: Final = requests.c.id == bindparam("number")
+_END: Final = update(requests).where(_OF_LEASE).values({name: bindparam(name) for name in _ENDS})
+_FORGET: Final = delete(requests).where(_OF_LEASE)
+_INSERT_DENIAL: Final = insert(denials).values(_NUMBERS)
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What led to one request, and what decided about it; None where nothing did.
+
+    The origin of the robots.txt is that of the request's own URL.
+    """
+
+    rule: str | None = None  #: the record of robots.txt, or the listed domain
+    line: int | None = None  #: of the rule in that robots.txt, from 1
+    #: The copy of robots.txt that decided, by its SHA-256. A request for robots.txt itself gets the
+    #: next three when the copy that counts after it is kept.
+    robots: str | None = None
+    robots_at: float | None = None  #: when it was last asked for, in epoch seconds
+    blocklist: str | None = None  #: the blocklist in force, by its SHA-256
+    robots_status: int | None = None  #: of the answer at ``robots_at``; None if there was none
+    redirected_by: str | None = None  #: the URL whose answer redirected to this one
+
+    def of_gate(self, gate: str) -> Evidence:
+        """Return what is evidence for a denial by ``gate``.
+
+        A retry, or a redirect to another host, carries what was found out before.
+        """
+        if gate == "robots":
+            return self
+        rule = self.rule if gate == "blocklist" else None
+        return Evidence(rule=rule, blocklist=self.blocklist, redirected_by=self.redirected_by)
+
+
+NO_EVIDENCE: Final = Evidence()
+
+
+@dataclass(frozen=True, slots=True)
+class RequestRecord:
+    """One request and its outcome; ``status`` is None if there was no response but ``error``."""
+
+    sent_at: float  #: epoch seconds; in the table the moment of its begin, ``waited`` earlier
+    host: str
+    url: str
+    gates: str
+    status: int | None = None
+    seconds: float | None = None  #: None until its end is known
+    monotonic: float = 0.0  #: seconds of the machine's monotonic clock, at its end
+    error: str = ""
+    run: int | None = None  #: its number in `runs`
+    purpose: str = "target"  #: or "robots" or "blocklist"
+    #: Seconds: the delay that was asked for before it, as it was when the request began.
+    pause: float = 0.0
+    #: Seconds for which its answer put the host on hold.
+    hold: float = 0.0
+    retry_after: str | None = None  #: the header of its answer, as it came
+    evidence: Evidence = NO_EVIDENCE
+    source: str | None = None  #: the declared source that a target was for
+
+
+class LoggedLease(NamedTuple):
+    """The row of a request in the log that was written with its begin."""
+
+    id: int
+    at: float  #: epoch seconds of its begin
+
+
+@dataclass(frozen=True, slots=True)
+class DenialRecord:
+    """One request that a gate denied; it was not sent."""
+
+    at: float  #: epoch seconds
+    host: str
+    url: str
+    gate: str
+    reason: str
+    run: int | None
+    evidence: Evidence
+
+
+def log_lease(connection: Connection, record: RequestRecord) -> LoggedLease:
+    """Log a request that is about to be sent, within the transaction of its begin."""
+    number = connection.execute(_BEGIN, _row(record)).scalar_one()
+    return LoggedLease(number, record.sent_at)
+
+
+def log_end(
+    connection: Connection, record: RequestRecord, lease: LoggedLease | None = None
+) -> None:
+    """Log how a request ended, within the transaction of its end.
+
+    Its whole row is written if it has none: there was no ``lease``.
+    """
+    row = _row(record)
+    if lease is None:
+        connection.execute(_INSERT, row)
+        return
+    row["waited"] = max(0.0, record.sent_at - lease.at)
+    connection.execute(_END, {name: row[name] for name in _ENDS} | {"number": lease.id})
+
+
+def forget_lease(connection: Connection, lease: LoggedLease) -> None:
+    """Delete the row of a request that was never sent (decision 29)."""
+    connection.execute(_FORGET, {"number": lease.id})
+
+
+def selected(table: Table, names: tuple[str, ...]) -> Select[Any]:
+    """Return the query for columns of a table of the log, as they were before they were written.
+
+    Each number of a copy is its name again, and a source that is the URL of its request is that
+    URL.
+    """
+    source: Any = table
+    columns: list[ColumnElement[Any]] = []
+    for name in names:
+        column = table.c[name]
+        if name in COPIED:
+            copy = copies.alias(f"copy_of_{name}")
+            source = source.outerjoin(copy, copy.c.id == column)
+            lost = literal(LOST, String) + cast(column, String)
+            columns.append(func.coalesce(copy.c.hash, lost).label(name))
+        elif column is requests.c.source:
+            its_own = (column == ITS_URL, requests.c.url)
+            columns.append(case(its_own, else_=column).label(name))
+        else:
+            columns.append(column)
+    return select(*columns).select_from(source)
+
+
+class EvidenceStore(Store):
+    """Records denials, and knows what is too old of the log and its documents."""
+
+    def deny(self, record: DenialRecord) -> None:
+        """Record a denial."""
+        self._database.write(lambda connection: connection.execute(_INSERT_DENIAL, _row(record)))
+
+    def old_rows(self, now: float, log_seconds: float) -> tuple[OldRows, ...]:
+        """Return requests and denials that are older, and copies that no record can name.
+
+        The log is kept for ``log_seconds``, and each day of it as a whole; ``now`` is in epoch
+        seconds. A copy that is in force stays, however old. Old records that are not deleted yet
+        count as well.
+        """
+        until = (now - log_seconds) // DAY * DAY
+        times = (requests.c.sent_at, denials.c.at)
+        firsts = (select(func.min(at).label("at")) for at in times)
+        moments = union_all(*firsts, select(literal(until))).subquery()
+        first = select(func.min(moments.c.at)).scalar_subquery()
+        is_in_force = or_(
+            select(robots.c.origin).where(robots.c.copy == copies.c.hash).exists(),
+            select(blocklist.c.url).where(blocklist.c.copy == copies.c.hash).exists(),
+        )
+        is_old = copies.c.kept_at < first - MARGIN
+        return (
+            OldRows(requests, requests.c.sent_at < until, requests.c.sent_at),
+            OldRows(denials, denials.c.at < until, denials.c.at),
+            OldRows(copies, is_old & ~is_in_force, copies.c.kept_at),
+        )
+
+
+def _row(record: RequestRecord | DenialRecord) -> dict[str, Any]:
+    row = row_of(record)
+    row["host"] = row["host"][:_LONGEST_HOST]
+    if row.get("source") == row["url"]:
+        row["source"] = ITS_URL
+    found = row_of(row.pop("evidence"))
+    return row | {_NAMES.get(name, name): value for name, value in found.items()}
+
+
+_Row = TypeVar("_Row")
+#: Seconds after its last request in which a run without an end may still go on, and the seconds
+#: before now of which its record may still lack the ends of requests that are out.
+GOES_ON: Final = 600.0
+IN_FLIGHT: Final = 300.0
+_MOVED: Final = select(sources.c.url, sources.c.moved_to).where(sources.c.moved_to.is_not(None))
+BY_TIME: Final = (requests.c.sent_at, requests.c.id)
+BY_HOST: Final = (requests.c.host, *BY_TIME)
+
+
+class Bounds(NamedTuple):
+    """From when until when a record is judged, in epoch seconds."""
+
+    since: float
+    until: float
+
+
+class RunRow(NamedTuple):
+    """What an attestation says of a row of `runs`."""
+
+    id: int
+    versions: str
+    settings: str
+
+
+class AuditRecord:
+    """The record as of one moment; what is written meanwhile is not seen."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def bounds(self, now: float, since: float = 0.0) -> Bounds:
+        """Return the bounds of the record at ``now``, in epoch seconds.
+
+        If a run may go on, its last minutes are left out: requests that are out have no end yet.
+        """
+        newest = select(requests.c.sent_at).where(
+            requests.c.run == runs.c.id, requests.c.sent_at > now - GOES_ON
+        )
+        goes_on = select(runs.c.id).where(runs.c.ended.is_(None), newest.exists()).limit(1)
+        is_over = self._connection.scalar(goes_on) is None
+        return Bounds(since, now if is_over else now - IN_FLIGHT)
+
+    def basis(self, bounds: Bounds) -> Basis:
+        """Return what requests are judged by. Runs with equal settings share one object."""
+        known: dict[str, RunFacts] = {}
+        found = {}
+        columns = (runs.c.id, runs.c.begun, runs.c.ended, runs.c.settings, runs.c.command)
+        for number, begun, ended, settings, command in self._connection.execute(select(*columns)):
+            if settings not in known:
+                values = json.loads(settings)
+                given = {name: values.get(name, "") for name in RunFacts._fields}
+                known[settings] = RunFacts(**given)
+            end = None if ended is None or ended > bounds.until else ended
+            found[number] = RunTerms(begun, end, known[settings], command)
+        within = _is_within(bounds, requests.c.sent_at)
+        made = rows_of(LoggedOverride, overrides).order_by(overrides.c.id)
+        for_list = (FOR_RULES, requests.c.purpose == "blocklist", within)
+        urls = {url for each in known.values() for url in each.list_urls}
+        asked = select(requests.c.host).where(*for_list).distinct()
+        hosts = {*self._connection.scalars(asked), *map(host_of, urls)}
+        return Basis(
+            runs=found,
+            overrides=list(self.each(LoggedOverride, made)),
+            list_hosts=frozenset(hosts),
+            documents=Documents(self.copy),
+            since=self._since(bounds),
+            moved=dict(map(tuple, self._connection.execute(_MOVED))),
+            clocks=SetClocks(self._timed(bounds)),
+        )
+
+    def _since(self, bounds: Bounds) -> float:
+        """Return from when on all is recorded that a request may depend on.
+
+        A row before, or one that was deleted, may have brought a robots.txt that counted only
+        later.
+        """
+        first = select(requests.c.id, requests.c.sent_at).where(requests.c.sent_at >= bounds.since)
+        row = self._connection.execute(first.order_by(*BY_TIME).limit(1)).first()
+        if row is None:
+            return 0.0
+        number, sent_at = row
+        return float(sent_at) + (0.0 if number == 1 else LONGEST_SETTLING)
+
+    def _timed(self, bounds: Bounds) -> Iterator[Timed]:
+        """Yield the clocks of the requests; rows of the future, which are not judged, count too."""
+        found = rows_of(Timed, requests).where(requests.c.sent_at >= bounds.since)
+        yield from self.each(Timed, found.order_by(requests.c.id))
+
+    def copy(self, name: str) -> bytes | None:
+        """Return a document by its name; None if it is not kept, or is not what it was."""
+        body = self._connection.scalar(select(copies.c.body).where(copies.c.hash == name))
+        return bytes(body) if body is not None and hash_of(bytes(body)) == name else None
+
+    def requests_by_host(self, bounds: Bounds) -> Iterator[LoggedRequest]:
+        """Yield the requests of one host after another, each in the order of their times."""
+        return self.each(LoggedRequest, _judged(bounds).order_by(*BY_HOST))
+
+    def requests_by_time(self, bounds: Bounds) -> Iterator[LoggedRequest]:
+        """Yield the requests in the order of their times."""
+        return self.each(LoggedRequest, _judged(bounds).order_by(*BY_TIME))
+
+    def requests_after(self, moment: float) -> Iterator[LoggedRequest]:
+        """Yield the requests after a moment, in epoch seconds, whatever the bounds are."""
+        found = rows_of(LoggedRequest, requests).where(requests.c.sent_at > moment)
+        return self.each(LoggedRequest, found.order_by(*BY_TIME))
+
+    def entries_after(self, moment: float) -> int:
+        """Return how many entries were first seen after a moment, in epoch seconds."""
+        found = select(func.count()).select_from(entries).where(entries.c.first_seen > moment)
+        return self._connection.scalar(found) or 0
+
+    def denials_by_host(self, bounds: Bounds) -> Iterator[LoggedDenial]:
+        """Yield the denials of one host after another."""
+        return self._denials(bounds, denials.c.host, denials.c.at, denials.c.id)
+
+    def denials_by_time(self, bounds: Bounds) -> Iterator[LoggedDenial]:
+        """Yield the denials in the order of their times."""
+        return self._denials(bounds, denials.c.at, denials.c.id)
+
+    def entries(self, bounds: Bounds) -> Iterator[EntryRow]:
+        """Yield the entries, those first seen earliest first."""
+        found = rows_of(EntryRow, entries).where(_is_within(bounds, entries.c.first_seen))
+        return self.each(EntryRow, found.order_by(entries.c.first_seen, entries.c.key))
+
+    def duplicates(self, bounds: Bounds) -> Iterator[str]:
+        """Yield one key of each set of entries of a page with one id or one title (decision 19).
+
+        One of them was first seen within the bounds.
+        """
+        for same in (entries.c.own_key, entries.c.title_key):
+            shared = (
+                select(func.max(entries.c.key))
+                .where(entries.c.first_seen <= bounds.until, same.is_not(None))
+                .group_by(same)
+                .having(func.count() > 1, func.max(entries.c.first_seen) >= bounds.since)
+                .order_by(func.max(entries.c.key))
+            )
+            yield from self._connection.scalars(shared)
+
+    def reported(self, bounds: Bounds) -> Iterator[ReportedRun]:
+        """Yield how many new entries each run that has ended reported, and has in the record."""
+        counted = select(entries.c.run, func.count()).group_by(entries.c.run)
+        stored: dict[int | None, int] = dict(map(tuple, self._connection.execute(counted)))
+        is_over = _is_within(bounds, runs.c.ended)
+        found = select(runs.c.id, runs.c.ended, runs.c.summary).where(is_over)
+        for number, ended, text in self._connection.execute(found.order_by(runs.c.id)):
+            reported = json.loads(text or "{}").get("new_entries", 0)
+            yield ReportedRun(number, ended, reported, stored.get(number, 0))
+
+    def run_rows(self, bounds: Bounds) -> Iterator[RunRow]:
+        """Yield the runs in the order of their numbers, but for those that ended before."""
+        is_judged = or_(runs.c.ended.is_(None), runs.c.ended >= bounds.since)
+        return self.each(RunRow, rows_of(RunRow, runs).where(is_judged).order_by(runs.c.id))
+
+    def each(self, kind: Callable[..., _Row], found: Select[Any]) -> Iterator[_Row]:
+        """Yield the rows of a query as objects of a class that takes their columns in order."""
+        for row in self._connection.execute(found):
+            yield kind(*row)
+
+    def _denials(self, bounds: Bounds, *order: ColumnElement[Any]) -> Iterator[LoggedDenial]:
+        found = rows_of(LoggedDenial, denials).where(_is_within(bounds, denials.c.at))
+        return self.each(LoggedDenial, found.order_by(*order))
+
+
+def rows_of(kind: Any, table: Table) -> Select[Any]:  # noqa: ANN401 - a class of named tuples
+    """Return the query for the columns of a table that a class of rows has, in its order.
+
+    What is a number in `copies` is the name of the copy there.
+    """
+    return selected(table, kind._fields)
+
+
+def _judged(bounds: Bounds) -> Select[Any]:
+    return rows_of(LoggedRequest, requests).where(_is_within(bounds, requests.c.sent_at))
+
+
+def _is_within(bounds: Bounds, at: Column[float]) -> ColumnElement[bool]:
+    return and_(at >= bounds.since, at <= bounds.until)
+
 
 #: Hosts that are suggested.
 MOST_HOSTS: Final = 5

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Select
 
     from walsh_scrapy.state.database import Database
+    from walsh_scrapy.state.documents import LlmsTxtRecord
     from walsh_scrapy.state.entries import EntryRecord
-    from walsh_scrapy.state.llmstxt import LlmsTxtRecord
 
 _OF_URL: Final = bindparam("key") == sources.c.url
 _LOCKED: Final = select(*COLUMNS, sources.c.revision).where(_OF_URL).with_for_update()

@@ -11,7 +11,7 @@ from typing import Final
 
 from walsh_scrapy.identity import BLOCKLIST_URL
 from walsh_scrapy.state import State, StateError
-from walsh_scrapy.state.copies import BlocklistCopy
+from walsh_scrapy.state.documents import BlocklistCopy
 
 #: A URL, or the fields of a `[[source]]`: url, kind, name, tags, every, pause.
 SourceLike = str | Mapping[str, str | float | list[str]]

@@ -7,7 +7,7 @@ from tests.helpers.sites import blocklist
 from walsh_scrapy.policy.audit.blocklists import BlocklistAudit
 from walsh_scrapy.policy.audit.findings import Findings
 from walsh_scrapy.policy.audit.record import DAY, Basis, Documents, RunFacts, RunTerms
-from walsh_scrapy.state.evidence import hash_of
+from walsh_scrapy.state.documents import hash_of
 
 HOUR = 3600.0
 LIST = "https://operator.example/list.json"

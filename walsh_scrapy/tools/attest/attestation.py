@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.policy.audit.checklist import Kind
     from walsh_scrapy.policy.audit.findings import Breaches, RowVerdict
     from walsh_scrapy.policy.audit.record import Bot
-    from walsh_scrapy.state.auditrecord import RunRow
-    from walsh_scrapy.state.log import Log
+    from walsh_scrapy.state.log import Log, RunRow
     from walsh_scrapy.tools.attest.audit import Audited
 
 #: The version of the JSON.

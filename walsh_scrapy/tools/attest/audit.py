@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from walsh_scrapy.policy.audit.record import Basis
-    from walsh_scrapy.state.auditrecord import Bounds
-    from walsh_scrapy.state.log import Log
+    from walsh_scrapy.state.log import Bounds, Log
 
 _Row = TypeVar("_Row")
 #: The bot of the contract.

@@ -1,6 +1,7 @@
-"""The copies that a crawl works by: robots.txt, the blocklist and its schema (R2, R3, decision 14).
+"""Documents that a crawl works by: robots.txt, the blocklist and its schema, llms.txt (R2, R3, R9).
 
-A robots.txt has one for each origin: scheme, host and port (decision 5).
+Each that was in force is kept once more, by the name of its bytes, as long as a record may name it
+(decisions 14, 33). A robots.txt has a copy for each origin: scheme, host and port (decision 5).
 """
 
 from __future__ import annotations
@@ -15,14 +16,23 @@ from sqlalchemy import bindparam, delete, func, not_, select, update
 from walsh_scrapy.policy.robots.access import LONGEST_SETTLING, RobotsCopy
 from walsh_scrapy.policy.urls import robots_url
 from walsh_scrapy.state.database import Store
-from walsh_scrapy.state.evidence import keep_copy
-from walsh_scrapy.state.pruning import OldRows
-from walsh_scrapy.state.rows import insert_if_new, row_of, upsert
-from walsh_scrapy.state.tables import FOR_RULES, blocklist, copies, requests, robots, robots_waits
+from walsh_scrapy.state.retention import OldRows
+from walsh_scrapy.state.rows import insert_if_new, record_of, row_of, upsert
+from walsh_scrapy.state.tables import (
+    FOR_RULES,
+    blocklist,
+    copies,
+    indexes,
+    requests,
+    robots,
+    robots_waits,
+)
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Select, Table
 
+_NAMED: Final = update(copies).where(copies.c.hash == bindparam("key"))
+_STILL_KEPT: Final = _NAMED.values(kept_at=bindparam("now"))
 #: How long a copy is kept after the last request for it. The host of a source that is visited once
 #: in 30 days is still known then: its Crawl-delay, and its last good copy if it does not answer.
 KEEP_SECONDS: Final = 90 * 86_400.0
@@ -197,3 +207,60 @@ def _find_name(table: Table) -> Select[str | None]:
     """Return the statement that finds the name of the copy in a row."""
     (key,) = table.primary_key
     return select(table.c.copy).where(key == bindparam("key"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LlmsTxtRecord:
+    """What is known of one llms.txt: a row of the table ``indexes``. Times are epoch seconds."""
+
+    url: str
+    asked_at: float = 0.0
+    due_at: float = 0.0
+    trouble: str = ""  #: why it could not be used, as a sentence; empty if it was read
+    validator_url: str | None = None  #: the one URL that the validators may be sent to
+    etag: bytes | None = None
+    last_modified: bytes | None = None
+
+
+_LLMSTXT_COLUMNS: Final = tuple(indexes.c[field.name] for field in fields(LlmsTxtRecord))
+_FIND_LLMSTXT: Final = select(*_LLMSTXT_COLUMNS).where(indexes.c.url == bindparam("key"))
+
+
+class LlmsTxtStore(Store):
+    """Finds and forgets records; ``SourceStore.change`` writes them, with the visit's source."""
+
+    def find(self, url: str) -> LlmsTxtRecord | None:
+        """Return what is known of an llms.txt, or None if it was never requested."""
+        row = self._database.read(
+            lambda connection: connection.execute(_FIND_LLMSTXT, {"key": url}).first()
+        )
+        return None if row is None else record_of(LlmsTxtRecord, row)
+
+    def forget(self, url: str) -> None:
+        """Delete what is known of an llms.txt, so that the next visit requests it again."""
+        is_this = indexes.c.url == url
+        self._database.write(lambda connection: connection.execute(delete(indexes).where(is_this)))
+
+
+def hash_of(body: bytes) -> str:
+    """Return the name of a copy: the SHA-256 of its bytes, in hexadecimal."""
+    return sha256(body).hexdigest()
+
+
+def keep_copy(
+    connection: Connection, kind: str, body: bytes, *, now: float, last: str | None
+) -> str:
+    """Keep a document that is now in force, and return its name.
+
+    ``last`` is the name of the one that was in force there until now. Both count as in force
+    at ``now``, in epoch seconds: from then on the last one may become too old.
+    """
+    name = hash_of(body)
+    row = {"hash": name, "kind": kind, "body": body, "first_seen": now, "kept_at": now}
+    # Two crawls that lock the same rows do so in one order, else each could wait for the other.
+    for each in sorted({name, last or name}):
+        if each == name:
+            upsert(connection, copies, row, by="hash", only=("kept_at",))
+        else:
+            connection.execute(_STILL_KEPT, {"key": each, "now": now})
+    return name

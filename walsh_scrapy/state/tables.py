@@ -1,0 +1,563 @@
+"""The tables of the state, and views of them for people. Times are epoch seconds, lengths seconds.
+
+In the views times are texts in UTC (`2026-05-23 06:00:00`), the same on SQLite and PostgreSQL,
+which sort as times do, and empty for none. Columns that end in `days_ago` are numbers, so that a
+question about the last week needs no clock.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from sqlalchemy import (
+    DDL,
+    BigInteger,
+    Boolean,
+    Column,
+    Double,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    event,
+    false,
+    insert,
+    select,
+    text,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from sqlalchemy import Connection
+
+#: The version of the schema that this code reads and writes.
+VERSION: Final = 1
+#: Number of the PostgreSQL advisory lock under which tables are created.
+_LOCK_NUMBER = 9309
+metadata = MetaData()
+
+# One row; `schema` says what follows from it.
+schema_version = Table("schema_version", metadata, Column("version", Integer, primary_key=True))
+
+# Settings that all crawls on this state must share: `pace_by`, what a row of `hosts` stands for.
+choices = Table(
+    "choices",
+    metadata,
+    Column("name", String(32), primary_key=True),
+    Column("value", String(255), nullable=False),
+)
+
+# One row for each host, or for each registrable domain. No second index: a run writes its rows more
+# often than a command reads all of them.
+hosts = Table(
+    "hosts",
+    metadata,
+    Column("host", String(255), primary_key=True),
+    Column("owner", String(32), nullable=False, server_default=""),
+    Column("busy_until", Double, nullable=False, server_default="0"),
+    Column("ended", Double),
+    Column("delay", Double, nullable=False, server_default="0"),
+    Column("hold_since", Double, nullable=False, server_default="0"),
+    Column("hold_until", Double, nullable=False, server_default="0"),
+    Column("hold_by", String(16), nullable=False, server_default=""),
+    Column("hold_status", Integer, nullable=False, server_default="0"),
+    Column("refusals", Integer, nullable=False, server_default="0"),
+    Column("server_errors", Integer, nullable=False, server_default="0"),
+    Column("unreachable", Integer, nullable=False, server_default="0"),
+    Column("deferred_at", Double, nullable=False, server_default="0"),
+    Column("operator_delay", Double, nullable=False, server_default="0"),
+    postgresql_with={"fillfactor": 80},  # an update finds room on its page
+)
+workers = Table(
+    "workers",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("run", BigInteger),
+    Column("began", Double, nullable=False),
+    Column("until", Double, nullable=False),
+)
+# What the operator did to hosts, and why: kept permanently (decision 31).
+overrides = Table(
+    "overrides",
+    metadata,
+    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
+    Column("at", Double, nullable=False),
+    Column("host", String(255), nullable=False),
+    Column("override", String(16), nullable=False),
+    Column("seconds", Double, nullable=False),
+    Column("reason", Text, nullable=False),
+    Index("overrides_by_host", "host"),
+)
+
+robots = Table(
+    "robots",
+    metadata,
+    Column("origin", String(512), primary_key=True),
+    Column("fetched_at", Double, nullable=False),
+    Column("status", Integer),
+    Column("body", LargeBinary),
+    Column("failing_since", Double),
+    Column("unused", Boolean, nullable=False),
+    Column("validator_url", String(4096)),
+    Column("etag", LargeBinary),
+    Column("last_modified", LargeBinary),
+    # The body by its name in `copies`.
+    Column("copy", String(64)),
+    Index("robots_by_copy", "copy"),
+    Index("robots_by_time", "fetched_at"),
+)
+
+# Requests that the copy of an origin made wait, by the SHA-256 of their URLs, until each was sent:
+# for them the copy outlives its day (decision 7).
+robots_waits = Table(
+    "robots_waits",
+    metadata,
+    Column("origin", ForeignKey("robots.origin", ondelete="CASCADE"), primary_key=True),
+    Column("request", String(64), primary_key=True),
+)
+
+blocklist = Table(
+    "blocklist",
+    metadata,
+    Column("url", String(2048), primary_key=True),
+    Column("body", LargeBinary, nullable=False),
+    Column("etag", LargeBinary),
+    Column("last_modified", LargeBinary),
+    Column("checked_at", Double, nullable=False),
+    Column("copy", String(64)),
+)
+
+# Each robots.txt and each blocklist that was in force, and what each run declared, once, by the
+# SHA-256 of its bytes. It stays as long as a row of `requests` or `denials` may depend on it
+# (decision 33); these have its `id`. A robots.txt names no site: many sites share a body, and what
+# is said of one comes from its own requests (decision 36).
+copies = Table(
+    "copies",
+    metadata,
+    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
+    Column("hash", String(64), nullable=False, unique=True),
+    Column("kind", String(16), nullable=False),
+    Column("body", LargeBinary, nullable=False),
+    Column("first_seen", Double, nullable=False),
+    # When it was last known to be in force.
+    Column("kept_at", Double, nullable=False),
+    Index("copies_by_time", "kept_at"),
+    # Else the number of a copy that was deleted by hand could become that of another one.
+    sqlite_autoincrement=True,
+)
+
+sources = Table(
+    "sources",
+    metadata,
+    Column("url", String(4096), primary_key=True),
+    Column("kind", String(16), nullable=False),
+    # The ends of its first visit and of its last one.
+    Column("visited_since", Double),
+    Column("fetched_at", Double),
+    Column("due_at", Double, nullable=False, server_default="0"),
+    Column("outcome", String(32), nullable=False),
+    Column("detail", Text, nullable=False, server_default=""),
+    Column("failures", Integer, nullable=False, server_default="0"),
+    # The first of these failures; empty if there are none.
+    Column("failing_since", Double),
+    Column("status", Integer),
+    # The first refusal (429, 503) of the row that goes on; empty if the last visit was none.
+    Column("refused_since", Double),
+    # Seconds that the responses of the last visit asked for; `due_at` depends on more than that.
+    Column("asked_interval", Double, nullable=False, server_default="0"),
+    # Update hints of the feed: seconds; hours and days to skip, separated by commas.
+    Column("wished_interval", Double, nullable=False, server_default="0"),
+    Column("skip_hours", String(80), nullable=False, server_default=""),
+    Column("skip_days", String(80), nullable=False, server_default=""),
+    # Where permanent redirects led, since when, and whether it is requested there (decision 21).
+    Column("moved_to", String(4096)),
+    Column("moved_since", Double),
+    Column("move_settled", Boolean, nullable=False, server_default=false()),
+    # Since when visits fail there; and where it redirects to from there, since when.
+    Column("move_failing_since", Double),
+    Column("onward_to", String(4096)),
+    Column("onward_since", Double),
+    # Validators belong to one URL, and are never sent to another (decision 17).
+    Column("validator_url", String(4096)),
+    Column("etag", LargeBinary),
+    Column("last_modified", LargeBinary),
+    # SHA-256 of the last document, and how many times in a row it came again as a whole although
+    # its validators were sent: the site seems to know no 304.
+    Column("body_hash", String(64)),
+    Column("resent", Integer, nullable=False, server_default="0"),
+    # As what its last document was read; empty if none was.
+    Column("format", String(40), nullable=False, server_default=""),
+    # Increased with every change, as that of a host.
+    Column("revision", BigInteger, nullable=False, server_default="0"),
+    # Of its canonical URL: all spellings of a URL share it, and a declared one has it too.
+    Column("url_key", BigInteger, nullable=False),
+    Index("sources_by_key", "url_key"),
+)
+
+# One row for each sources file that was read, as it was then (decision 40).
+files = Table(
+    "files",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("path", String(4096), nullable=False, unique=True),
+    # Empty while what the file declares is being written.
+    Column("sha256", String(64), nullable=False, server_default=""),
+    # 0 if the file was so young that it may have changed without another time.
+    Column("mtime_ns", BigInteger, nullable=False, server_default="0"),
+    Column("size", BigInteger, nullable=False, server_default="0"),
+    Column("pace_by", String(16), nullable=False, server_default=""),
+    # JSON: what each run warns of, and the longest pause of each host, in seconds.
+    Column("warnings", Text, nullable=False, server_default="[]"),
+    Column("pauses", Text, nullable=False, server_default="{}"),
+    # What it declares, as the record keeps it: the name of a copy.
+    Column("copy", String(64), nullable=False, server_default=""),
+    # When a run last read it, noted once a day.
+    Column("read_at", Double, nullable=False),
+)
+
+# Each source of each file, and what decides when it is due (decision 40). What is not declared is
+# written together with its record in `sources`.
+declared = Table(
+    "declared",
+    metadata,
+    Column("url_key", BigInteger, primary_key=True, autoincrement=False),
+    Column("file", Integer, primary_key=True),
+    Column("url", String(4096), nullable=False),
+    Column("kind", String(16), nullable=False),
+    # Its place among the sources of the file.
+    Column("position", Double, nullable=False),
+    Column("every", Double, nullable=False),
+    Column("pause", Double),
+    # JSON: its name, tags, page and folders; empty if it has none of them.
+    Column("details", Text, nullable=False),
+    # What is paced together with the URL that is requested: its host or domain.
+    Column("host", String(255), nullable=False),
+    # The end of its last visit; empty if there was none, or if the operator resumed it.
+    Column("fetched_at", Double),
+    # By what its failures multiply the operator's interval; seconds that site and feed ask for.
+    Column("growth", Double, nullable=False),
+    Column("asked", Double, nullable=False),
+    Column("is_gone", Boolean, nullable=False),
+    # Whether its feed names hours or days to skip.
+    Column("has_skips", Boolean, nullable=False),
+    # All that decides whether a source is due, so that the question reads nothing else.
+    Index(
+        "declared_by_host",
+        *("file", "kind", "has_skips", "host", "fetched_at", "growth", "every", "asked"),
+        *("is_gone", "position", "url_key"),
+    ),
+)
+
+# The llms.txt of a host, requested once for all its sources that need it (R9).
+indexes = Table(
+    "indexes",
+    metadata,
+    Column("url", String(4096), primary_key=True),
+    Column("asked_at", Double, nullable=False),
+    Column("due_at", Double, nullable=False),
+    Column("trouble", Text, nullable=False),
+    Column("validator_url", String(4096)),
+    Column("etag", LargeBinary),
+    Column("last_modified", LargeBinary),
+)
+
+#: Columns of `requests` and `denials` that have the number of a copy, because its name is long. No
+#: foreign key, which would cost a look-up in all rows for each copy that is deleted.
+COPIED = ("robots", "blocklist")
+#: What stands in `requests.source` for the URL of the request itself, as nearly everywhere.
+ITS_URL = ""
+
+#: The few requests for robots.txt and the blocklist, which have an index. It is text: with a
+#: parameter in place of the word SQLite would not use the index.
+FOR_RULES: Final = text("purpose <> 'target'")
+
+
+def _evidence() -> tuple[Column[Any], ...]:
+    """Return the columns that say what decided about a request."""
+    return (
+        Column("robots", BigInteger),
+        Column("robots_at", Double),
+        Column("blocklist", BigInteger),
+        # The status of the last answer to a request for the robots.txt in force (`robots_at`).
+        Column("robots_status", Integer),
+        Column("line", Integer),
+        Column("rule", Text),
+        # The URL whose answer redirected here.
+        Column("redirected_by", Text),
+    )
+
+
+# Numbers come first: between texts each would cost PostgreSQL bytes to align it.
+requests = Table(
+    "requests",
+    metadata,
+    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
+    # When it was allowed to go out, by the clock that all processes on the state share.
+    Column("sent_at", Double, nullable=False),
+    # Its row is written with its begin, and completed at the end of the exchange. NULL until then,
+    # and for good if the process was killed: it may have been sent, and its end is not known.
+    Column("seconds", Double),
+    # Seconds from then until it was sent, in which its connection was made.
+    Column("waited", Double, nullable=False, server_default="0"),
+    # The machine's own clock that is never set, in seconds, at the end of the exchange.
+    Column("monotonic", Double, nullable=False, server_default="0"),
+    # Seconds: the delay asked for before it, and the hold that its answer began.
+    Column("pause", Double, nullable=False),
+    Column("hold", Double, nullable=False),
+    Column("run", BigInteger),
+    *_evidence(),
+    Column("status", Integer),
+    Column("host", String(255), nullable=False),
+    Column("url", Text, nullable=False),
+    Column("gates", Text, nullable=False),
+    # `target`, `robots` or `blocklist`.
+    Column("purpose", String(16), nullable=False),
+    # The declared source that a target was for; `ITS_URL`, or NULL for another request.
+    Column("source", String(4096)),
+    Column("error", Text, nullable=False, server_default=""),
+    # The header of its answer, a line each if it came several times; NULL if there was none.
+    Column("retry_after", Text),
+    Index("requests_by_time", "sent_at"),
+    # Without its time a host is there once for many rows of PostgreSQL.
+    Index("requests_by_host", "host"),
+)
+_for_rules = Index("requests_for_rules", requests.c.purpose, requests.c.host, requests.c.sent_at)
+
+
+@event.listens_for(requests, "before_create")
+def _in_dialect(_table: Table, connection: Connection, **_options: object) -> None:
+    """Say what only the dialect of the database knows. Earlier it would be imported for that."""
+    _for_rules.dialect_kwargs[f"{connection.dialect.name}_where"] = FOR_RULES
+
+
+# Requests that a gate denied: they were not sent.
+denials = Table(
+    "denials",
+    metadata,
+    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
+    Column("at", Double, nullable=False),
+    Column("host", String(255), nullable=False),
+    Column("url", Text, nullable=False),
+    Column("gate", String(16), nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("run", BigInteger),
+    *_evidence(),
+    Index("denials_by_time", "at"),
+    Index("denials_by_host", "host", "at"),
+)
+
+# One row for each run; `ended` is empty while it goes on, and for good if it was killed.
+runs = Table(
+    "runs",
+    metadata,
+    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
+    Column("spider", String(255), nullable=False),
+    # The command that asked for a URL by hand; empty for a crawl (decision 39).
+    Column("command", String(32), nullable=False, server_default=""),
+    Column("begun", Double, nullable=False),
+    Column("ended", Double),
+    # How it ended, as Scrapy names it: `finished`, `shutdown`, `state_failed`, ...
+    Column("how", String(255), nullable=False, server_default=""),
+    # JSON objects: versions and settings in force at its begin, and the summary of its end.
+    Column("versions", Text, nullable=False),
+    Column("settings", Text, nullable=False),
+    Column("summary", Text, nullable=False, server_default="{}"),
+    Index("runs_by_time", "begun"),
+)
+
+entries = Table(
+    "entries",
+    metadata,
+    # The key of its page; its own key if another entry of that page was there before (decision 19).
+    Column("key", String(64), primary_key=True),
+    # The key of its page if that is not in `key`.
+    Column("page_key", String(64)),
+    Column("own_key", String(64), nullable=False),
+    Column("title_key", String(64)),
+    Column("source", String(4096), ForeignKey("sources.url"), nullable=False),
+    Column("kind", String(16), nullable=False),
+    Column("first_seen", Double, nullable=False),
+    Column("item", Text, nullable=False),
+    # Whether it was there when its source was read for the first time, so that it is not news.
+    Column("backfill", Boolean, nullable=False, server_default=false()),
+    # The run that found it. No foreign key, which would cost a look-up for each entry; `requests`
+    # is alike.
+    Column("run", BigInteger),
+    Index("entries_by_time", "first_seen"),
+    Index("entries_by_source", "source"),
+)
+
+# The other sources in which an entry was found: it is kept once (decision 19).
+sightings = Table(
+    "sightings",
+    metadata,
+    Column("key", String(64), primary_key=True),
+    Column("source", String(4096), primary_key=True),
+    Index("sightings_by_source", "source"),
+)
+
+# Few entries have a row. No two of one page have one title, even if two processes insert them. An
+# `Index` with a condition would import the dialects of both databases.
+event.listen(
+    entries,
+    "after_create",
+    DDL(  # type: ignore[no-untyped-call]
+        "CREATE UNIQUE INDEX entries_by_page ON entries (page_key, title_key) "
+        "WHERE page_key IS NOT NULL"
+    ),
+)
+
+
+def has_schema(connection: Connection) -> bool:
+    """Return True if the database has the tables of a state, of any version."""
+    return connection.dialect.has_table(connection, schema_version.name)
+
+
+def versions(connection: Connection) -> list[int]:
+    """Return the rows of the version table: exactly one in a sound state."""
+    return list(connection.scalars(select(schema_version.c.version)))
+
+
+def create(connection: Connection) -> bool:
+    """Create the tables, if there are none, and return True if there were none.
+
+    The second of two processes that start at the same time waits: for the lock of the transaction
+    on SQLite, and for one that is taken here on PostgreSQL.
+    """
+    if connection.dialect.name != "sqlite":
+        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK_NUMBER})")
+    if has_schema(connection):
+        return False
+    metadata.create_all(connection)
+    create_views(connection)
+    connection.execute(insert(schema_version), {"version": VERSION})
+    return True
+
+
+#: The first second of the year 10000: what is due then or later (`NEVER`) has no readable time.
+_LAST: Final = 253_402_300_800
+#: What of an entry is in its JSON alone.
+_FIELDS: Final = (
+    "source_title", "title", "url", "published", "updated", "authors", "tags", "section", "note",
+    "language",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Dialect:
+    """Expressions that each database writes in its own way, with `{}` for a column."""
+
+    moment: str  #: epoch seconds as text
+    now: str  #: epoch seconds of its clock
+    field: str  #: a field of the JSON of an entry
+    text: str  #: bytes as text
+
+    def time(self, column: str) -> str:
+        """Return a column of epoch seconds as a text, under its own name."""
+        known = f"{column} > 0 AND {column} < {_LAST}"
+        return f"CASE WHEN {known} THEN {self.moment.format(column)} END AS {column}"
+
+    def days_ago(self, column: str) -> str:
+        """Return how many days ago a moment was."""
+        return f"({self.now} - {column}) / 86400.0"
+
+    def field_of(self, name: str) -> str:
+        """Return a field of an entry, under its own name."""
+        return f"{self.field.format(name)} AS {name}"
+
+
+_SQLITE: Final = _Dialect(
+    moment="datetime({}, 'unixepoch')",
+    now="((julianday('now') - 2440587.5) * 86400.0)",
+    field="json_extract(item, '$.{}')",
+    text="CAST({} AS TEXT)",
+)
+_POSTGRESQL: Final = _Dialect(
+    moment="to_char(to_timestamp({}) AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS')",
+    now="extract(epoch FROM now())::double precision",
+    field="(item::json ->> '{}')",
+    text="encode({}, 'escape')",
+)
+
+
+def create_views(connection: Connection) -> None:
+    """Create the views, within the transaction of ``connection``."""
+    sql = _SQLITE if connection.dialect.name == "sqlite" else _POSTGRESQL
+    for (name, table), columns in _views(sql).items():
+        select = f"SELECT {', '.join(columns)} FROM {table}"  # noqa: S608 - all of it is from here
+        connection.exec_driver_sql(f"CREATE VIEW {name} AS {select}")
+
+
+def _copy_of(column: str) -> str:
+    """Return the name of the copy that a column of the log has the number of, under its name."""
+    hashes = "SELECT hash FROM copies WHERE copies.id"
+    return f"({hashes} = {column}) AS {column}"
+
+
+def _views(sql: _Dialect) -> Mapping[tuple[str, str], Sequence[str]]:
+    """Return the columns of each view, by its name and its table."""
+    time, days_ago, field = sql.time, sql.days_ago, sql.field_of
+    robots, blocklist = _copy_of("robots"), _copy_of("blocklist")
+    evidence = (
+        *("rule", "line", robots, time("robots_at"), blocklist, "robots_status"),
+        "redirected_by",
+    )
+    newest = days_ago("max(first_seen)")
+    of_source = "FROM entries WHERE entries.source = sources.url"
+    return {
+        ("readable_requests", "requests"): (
+            *("id", time("sent_at"), f"{days_ago('sent_at')} AS days_ago", "host", "url", "gates"),
+            *("status", "error", "seconds", "waited", "monotonic"),
+            *("run", "purpose", "pause", "hold"),
+            *("retry_after", *evidence, "CASE source WHEN '' THEN url ELSE source END AS source"),
+        ),
+        ("readable_denials", "denials"): (
+            *("id", time("at"), f"{days_ago('at')} AS days_ago", "host", "url", "gate", "reason"),
+            *("run", *evidence),
+        ),
+        ("readable_copies", "copies"): (
+            *("hash", "kind", time("first_seen"), time("kept_at")),
+            f"{sql.text.format('body')} AS body",
+        ),
+        ("readable_sources", "sources"): (
+            *("url", "kind", time("fetched_at"), "outcome", "status", "detail", "failures"),
+            *(time("failing_since"), time("refused_since")),
+            *(time("due_at"), f"due_at <= {sql.now} AS is_due"),
+            *("moved_to", time("moved_since"), "move_settled"),
+            f"(SELECT count(*) {of_source}) AS entries",
+            f"(SELECT {newest} {of_source}) AS newest_days_ago",
+        ),
+        ("readable_entries", "entries"): (
+            *(time("first_seen"), f"{days_ago('first_seen')} AS days_ago", "kind", "source"),
+            *map(field, _FIELDS),
+            *("backfill", "run", "key"),
+        ),
+        ("readable_hosts", "hosts"): (
+            *("host", "owner", time("busy_until"), f"busy_until > {sql.now} AS is_in_flight"),
+            *(time("ended"), "delay", "operator_delay"),
+            *(time("hold_since"), time("hold_until"), f"hold_until > {sql.now} AS is_on_hold"),
+            *("hold_by", "hold_status", "refusals", "server_errors", "unreachable"),
+            time("deferred_at"),
+        ),
+        ("readable_robots", "robots"): (
+            *("origin", time("fetched_at"), "status", time("failing_since")),
+            f"{sql.text.format('body')} AS body",
+        ),
+        ("readable_blocklist", "blocklist"): (
+            *("url", time("checked_at"), f"{days_ago('checked_at')} AS days_ago"),
+            "length(body) AS bytes",
+        ),
+        ("readable_overrides", "overrides"): (
+            *("id", time("at"), "host", "override", "seconds", "reason"),
+        ),
+        ("readable_runs", "runs"): (
+            *("id", "spider", "command", time("begun"), f"{days_ago('begun')} AS days_ago"),
+            *(time("ended"), "ended - begun AS seconds", "how", "summary"),
+        ),
+    }
