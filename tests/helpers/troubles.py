@@ -15,13 +15,13 @@ from scrapy import signals
 from scrapy.utils.log import get_scrapy_root_handler
 from sqlalchemy import make_url, text
 
-from walsh_scrapy.crawl import hosts
+from walsh_scrapy.crawl import hosts as crawl_hosts
 from walsh_scrapy.crawl.crawl import Crawl
-from walsh_scrapy.downloadermiddlewares import pacing
+from walsh_scrapy.policy import pacing
 from walsh_scrapy.runtime import isolated, network
 from walsh_scrapy.runtime.isolated import IsolatedProcess
-from walsh_scrapy.state import claims, database
-from walsh_scrapy.state.claims import Claims
+from walsh_scrapy.state import database
+from walsh_scrapy.state import hosts as state_hosts
 from walsh_scrapy.state.database import Database, Waiting
 from walsh_scrapy.testing.clock import EPOCH, SimulatedTime
 
@@ -42,36 +42,34 @@ class Extension:
         return cls(crawler)
 
 
-class PausedMeanwhile(Extension):
-    """The operator gives a host a pause while a request to it is out, and ends that after it."""
+class DelayedMeanwhile(Extension):
+    """The operator gives a host a delay while a request to it is out, and ends that after it."""
 
     def request_reached_downloader(self, request):
-        self.pause(request, 2.4)
+        self.delay(request, 2.4)
 
     def request_left_downloader(self, request):
-        self.pause(request, 0.0)
+        self.delay(request, 0.0)
 
-    def pause(self, request, seconds):
+    def delay(self, request, seconds):
         context = Crawl.of(self.crawler).context
-        context.state.ledger.pause(context.host(request.url), seconds, "")
+        context.state.hosts.delay(context.host(request.url), seconds, "")
 
 
 class CountedTransactions(Extension):
     """A stat, `transactions`, tells how many the visits of a crawl needed.
 
-    Those that renew claims are not counted: they follow the clock. So does the end of an exchange
-    whose document takes long, which has to wait here.
+    Beats are not counted: they follow the clock.
     """
 
     def spider_opened(self):
-        once, renew = Database._once, Claims.renew
-        pacing.LONGEST_UNWRITTEN = 60.0
+        once, beat = Database._once, state_hosts.beat
 
         def uncounted(*arguments):
             self.crawler.stats.inc_value("transactions", -1)
-            return renew(*arguments)
+            return beat(*arguments)
 
-        Claims.renew = uncounted
+        state_hosts.beat = uncounted
 
         def counted(state, *arguments):
             self.crawler.stats.inc_value("transactions")
@@ -151,13 +149,15 @@ class LongWaits(ShortWaits):
     seconds = 3600.0
 
 
-class ShortClaims(Extension):
-    """A claim lasts `seconds` and is renewed more often, so that a dead worker's soon run out."""
+class ShortLives(Extension):
+    """A worker lives for `seconds` after a beat, so that the hosts of a dead one soon are free."""
 
     seconds = 3.0
 
     def __init__(self, _crawler):
-        claims.CLAIM_SECONDS, hosts.BEAT_SECONDS = self.seconds, self.seconds / 6
+        crawl_hosts.BEAT_SECONDS = self.seconds / 6
+        pacing.WORKER_SECONDS = state_hosts.WORKER_SECONDS = self.seconds
+        pacing.Watch._LONGEST_GAP = self.seconds / 3
 
 
 class FrozenReading(Extension):
