@@ -9,7 +9,7 @@ from scrapy.core.downloader.handlers.base import BaseDownloadHandler
 from scrapy.exceptions import DownloadFailedError, DownloadTimeoutError
 
 from walsh_scrapy.crawl.crawl import Crawl
-from walsh_scrapy.exceptions import Denied
+from walsh_scrapy.exceptions import Denied, TooLate
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.runtime.gates import Gate
 from walsh_scrapy.runtime.messages import BodyReader, LastHeaders, endpoint_of, message_of
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 #: Seconds until a server has seen that a connection was closed before the end of its response.
 #: Until then the exchange has not ended for the server, and so not for pacing (decision 2).
 CLOSING_SECONDS: Final = 0.02
+#: Seconds: for less than that no request is sent.
+SHORTEST_EXCHANGE: Final = 1.0
 
 
 class DownloadHandler(BaseDownloadHandler):
@@ -59,6 +61,7 @@ class DownloadHandler(BaseDownloadHandler):
         if rank_of(request) is Rank.TARGET:  # a robots.txt is cut off, whatever its size
             self._lower_limits(request)
         timeout: float = request.meta.get("download_timeout") or self._timeout
+        timeout = min(timeout, self._left(request))
         try:
             async with asyncio.timeout(timeout), self._network.idle.turn:
                 response = await self._exchange(request, endpoint)
@@ -80,6 +83,17 @@ class DownloadHandler(BaseDownloadHandler):
             if most and own is not None and not 0 < own <= most:
                 request.meta[name] = most
 
+    def _left(self, request: Request) -> float:
+        """Return the seconds until which a request has its host; raise TooLate if they are over.
+
+        Another worker may send the next one then (decision 41). This is asked before connecting,
+        and directly before the first byte is sent.
+        """
+        left = marks_of(request).until - self._clock.moment()
+        if left < SHORTEST_EXCHANGE:
+            raise TooLate(f"{request.url} was not sent: it is too late for that")
+        return left
+
     async def _exchange(self, request: Request, endpoint: Endpoint) -> Response:
         marks = marks_of(request)
         if self._is_paced and not marks.released:
@@ -88,6 +102,7 @@ class DownloadHandler(BaseDownloadHandler):
         exchange = HttpExchange(stream)
         try:
             await self._network.may_send()
+            self._left(request)
             message = message_of(request, endpoint, self._last.of(request))
             started = self._clock.monotonic()
             mark(request, sent=started)

@@ -98,6 +98,10 @@ class AlreadyRead(IgnoreRequest):
         self.trouble = trouble
 
 
+class TooLate(IgnoreRequest):
+    """A request was not sent, because its host may be another worker's by then (decision 41)."""
+
+
 class NotYet(IgnoreRequest):
     """A request that one of our coroutines sends has to wait for its host once more (R4)."""
 

@@ -54,7 +54,7 @@ def test_a_pause_of_the_operator_is_kept_and_others_are_asked_meanwhile(simulate
     (tmp_path / "simulation").mkdir()
     url = f"sqlite:///{tmp_path / 'simulation' / 'walsh.sqlite3'}"
     with closing(State(url)) as state:
-        state.ledger.pause("slow.example", 600.0, "a relaunch")
+        state.hosts.delay("slow.example", 600.0, "a relaunch")
     sources = [f"http://{host}.example/feed" for host in ("slow", "blog")]
     sites = site("slow.example", "User-agent: *\nCrawl-delay: 5\n"), site("blog.example")
     first, second = simulated(*sites, starts=[0.0, 0.0], sources=sources, arguments=AGAIN)
@@ -213,9 +213,7 @@ def test_a_host_in_trouble_is_asked_ever_less_often_over_runs_until_it_answers(s
     assert gaps(third.log, "ill.example") == pytest.approx([1.0])
     asked = [run.stats.get("walsh/sources/deferred") for run in (first, second, third)]
     assert asked == [None] * 3
-    assert rows_of(tmp_path / "simulation", "SELECT server_errors, interval FROM hosts") == [
-        (0, 1.0)
-    ]
+    assert rows_of(tmp_path / "simulation", "SELECT server_errors, delay FROM hosts") == [(0, 1.0)]
     pauses = rows_of(tmp_path / "simulation", "SELECT pause FROM requests ORDER BY id")
     # What was asked for, as the record has it; a good robots.txt ended the row in the last run.
     assert pauses == [(each,) for each in (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 1.0)]
@@ -248,7 +246,7 @@ def test_what_sites_refuse_for_days_and_send_again_unchanged_is_visible(simulate
     assert_polite(runs[0].log, max_retries=2)
     with closing(State(f"sqlite:///{tmp_path / 'simulation' / 'walsh.sqlite3'}")) as state:
         known = {record.url.removeprefix("http://"): record for record in state.sources.all()}
-        held = state.ledger.find("later.example").times
+        held = state.hosts.find("later.example").times
     begun = min(hit.wall for hit in runs[0].log)
     for name in ("busy.example/1", "busy.example/2", "busy.example/3", "later.example/1",
                  "later.example/2", "robots.example/feed"):  # fmt: skip

@@ -95,7 +95,7 @@ def test_a_crawl_through_a_proxy(loopback_web, direct_web, crawl):
     for url in ("http://plain.example/feed", "http://near.example/feed"):
         assert ends[url] == ("fetched", "")
     assert ends["https://secure.example/feed"] == ("fetched", "")
-    assert rows_of(result, "SELECT host FROM hosts WHERE silences") == []
+    assert rows_of(result, "SELECT host FROM hosts WHERE unreachable") == []
 
 
 @pytest.mark.parametrize("answer", [Answer((REFUSED,)), UNKNOWN], ids=["refused", "unknown"])
@@ -164,4 +164,6 @@ def assert_nobodys_failure(result, why):
     """One line says what is wrong with the proxy, and no host is charged with it."""
     assert f"the proxy {why}" in critical_line(result)
     assert result.stats["finish_reason"] == "machine_trouble"
-    assert rows_of(result, "SELECT host FROM hosts WHERE strikes OR silences OR hold_until") == []
+    assert (
+        rows_of(result, "SELECT host FROM hosts WHERE refusals OR unreachable OR hold_until") == []
+    )

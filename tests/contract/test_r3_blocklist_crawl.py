@@ -37,13 +37,13 @@ def make_stale(crawl, seconds=86_400):
 
 
 @pytest.mark.parametrize("is_signalled", [True, False])
-def test_the_claim_of_a_killed_crawl_runs_out_and_a_signal_ends_the_wait(
+def test_the_host_of_a_killed_crawl_is_free_in_the_end_and_a_signal_ends_the_wait(
     listing, crawl, is_signalled
 ):
     State(f"sqlite:///{crawl.folder / 'walsh.sqlite3'}").close()
     until = time.time() + (60.0 if is_signalled else 2.0)
-    claim = "INSERT INTO hosts (host, lease_since, lease_until, holder) VALUES (?, ?, ?, 'killed')"
-    rows_of(crawl, claim, ["operator.example", time.time(), until])
+    owned = "INSERT INTO hosts (host, busy_until, owner) VALUES (?, ?, 'killed')"
+    rows_of(crawl, owned, ["operator.example", until])
     web = listing(blocklist("optedout.example"))
     running = crawl.start(web, sources=SOURCES, settings=WITH_LIST)
     if is_signalled:

@@ -1,6 +1,6 @@
 """R4 for several processes on one state: every host sees one polite crawler, also if one dies.
 
-All is read from the servers' log, but for the lease that a dead process left in the state.
+All is read from the servers' log, except until when a dead process had its host.
 """
 
 import subprocess
@@ -12,8 +12,7 @@ import pytest
 
 from tests.helpers import LONGEST
 from tests.helpers.sites import LIST_URL, blocklist, feed, paths, rows_of, site, trouble
-from walsh_scrapy.policy.claims import CLAIM_SECONDS
-from walsh_scrapy.policy.hosttimes import LEASE_MARGIN
+from walsh_scrapy.policy.pacing import MARGIN
 from walsh_scrapy.state import State
 from walsh_scrapy.state.auditrecord import GOES_ON
 from walsh_scrapy.testing.politeness import assert_polite
@@ -39,9 +38,9 @@ def in_state(crawl, statement):
     return (rows_of(crawl, statement) or [(None,)])[0][0]
 
 
-def lease_of(host, crawl):
-    """Until when the state has a host leased, in epoch seconds."""
-    return in_state(crawl, f"SELECT lease_until FROM hosts WHERE host = '{host}'")
+def busy_until(host, crawl):
+    """Until when a request to a host may last, in epoch seconds, as the state has it."""
+    return in_state(crawl, f"SELECT busy_until FROM hosts WHERE host = '{host}'")
 
 
 def breaches(crawl):
@@ -95,22 +94,22 @@ def test_three_crawls_on_one_state_share_the_work_and_keep_every_spacing(direct_
 
 
 @pytest.mark.long
-def test_the_host_of_a_killed_crawl_waits_until_its_lease_ends_and_no_longer(direct_web, crawl):
-    """It is killed during a request; two other crawls on the same hosts know only its lease."""
+def test_the_host_of_a_killed_crawl_waits_until_its_request_has_ended(direct_web, crawl):
+    """It is killed during a request; others on its hosts know only how long that may last."""
     hosts = ("left.example", "other.example")
     pages = {"two": feed(), "three": feed()}
     web = direct_web(
         site("left.example", one=feed(delay=0.75 * TIMEOUT), **pages),
         site("other.example", one=feed(), **pages),
     )
-    options = {"settings": {"DOWNLOAD_TIMEOUT": TIMEOUT, "RETRY_TIMES": 0}}
+    settings = {"DOWNLOAD_TIMEOUT": TIMEOUT, "RETRY_TIMES": 0, **trouble("ShortBeats")}
+    options = {"settings": settings}
     running = {
         name: crawl.start(web, sources=[f"http://{host}/{name}" for host in hosts], **options)
         for name in CRAWLS
     }
     killed = running["one"].kill_when(lambda log: "left.example/one" in paths(log))
-    lease_until = lease_of("left.example", crawl)
-    leased_since = in_state(crawl, "SELECT lease_since FROM hosts WHERE host = 'left.example'")
+    until = busy_until("left.example", crawl)
     results = [running[name].wait() for name in ("two", "three")]
     last = crawl(web, sources=[f"http://{host}/one" for host in hosts], **options)
 
@@ -121,33 +120,32 @@ def test_the_host_of_a_killed_crawl_waits_until_its_lease_ends_and_no_longer(dir
     at_left = [hit for hit in web.log if hit.host == "left.example"]
     cut, after = next(pair for pair in pairwise(at_left) if not pair[0].complete)
     assert cut.path == "/one"
-    assert after.wall >= lease_until
-    assert TIMEOUT <= lease_until - leased_since - LEASE_MARGIN <= CLAIM_SECONDS
-    assert leased_since <= cut.wall
-    assert after.started - cut.started < CLAIM_SECONDS + LEASE_MARGIN + 1.0 + LONGEST
+    assert after.wall >= until
+    assert cut.wall <= until <= cut.wall + TIMEOUT + MARGIN
+    assert after.started - cut.started < TIMEOUT + MARGIN + 1.0 + LONGEST
     assert fetched(web.log) == sorted(f"http://{host}/{name}" for host in hosts for name in CRAWLS)
     assert breaches(crawl) == [], "a run that was killed is no breach"
     unknown = "SELECT url, status, error FROM requests WHERE seconds IS NULL"
     assert rows_of(crawl, unknown) == [("http://left.example/one", None, "")]
 
 
-def test_the_lease_of_a_killed_crawl_counts_as_an_exchange(direct_web, crawl):
+def test_the_last_request_of_a_killed_crawl_counts_as_an_exchange(direct_web, crawl):
     """The end of its request is not known, so a Crawl-delay counts from its latest possible end."""
-    crawl_delay = LEASE_MARGIN + 1.0
+    crawl_delay = 6.0
     web = direct_web(
         site("slow.example", f"User-agent: *\nCrawl-delay: {crawl_delay}\n", feed=feed(delay=1.0))
     )
-    settings = {"DOWNLOAD_TIMEOUT": TIMEOUT, **trouble("ShortClaims")}
+    settings = {"DOWNLOAD_TIMEOUT": TIMEOUT, **trouble("ShortBeats")}
     options = {"sources": ["http://slow.example/feed"], "settings": settings}
     crawl(web, sources=options["sources"], settings={"WALSH_MAX_WAIT": 0})
     in_state(crawl, "UPDATE hosts SET ended = ended - 60")
     killed = crawl(web, **options, kill_when=lambda log: log)
-    lease_until = lease_of("slow.example", crawl)
+    until = busy_until("slow.example", crawl)
     last = crawl(web, **options)
 
     assert killed.exit_code < 0
     assert paths(web.log) == ["slow.example/robots.txt", *["slow.example/feed"] * 2]
-    assert web.log[-1].wall >= lease_until - LEASE_MARGIN + crawl_delay
+    assert web.log[-1].wall >= until + crawl_delay
     assert len(last.items) == 2
 
 

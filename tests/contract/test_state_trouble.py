@@ -24,7 +24,7 @@ def test_a_failing_state_ends_the_run_with_1_and_fails_no_source(loopback_web, c
     assert " failed:" not in first.stderr
     rows_of(crawl, f"ALTER TABLE lost RENAME TO {table}")
     assert {row[0] for row in rows_of(crawl, "SELECT failures FROM sources")} <= {0}
-    rows_of(crawl, "UPDATE hosts SET lease_since = 0, lease_until = 0")
+    rows_of(crawl, "UPDATE hosts SET owner = '', busy_until = 0")
 
     second = crawl(web, sources=urls)
     assert second.exit_code == 0
@@ -175,7 +175,7 @@ def test_crawls_that_are_killed_leave_no_more_than_the_last_90_days(direct_web, 
     assert first.exit_code == -9
     for table, column in (("requests", "sent_at"), ("robots", "fetched_at"), ("hosts", "ended")):
         rows_of(crawl, f"UPDATE {table} SET {column} = {column} - 91 * 86400")
-    rows_of(crawl, "UPDATE hosts SET lease_since = 0, lease_until = 0, holder = ''")
+    rows_of(crawl, "UPDATE hosts SET owner = '', busy_until = 0")
     second = crawl(web, sources=urls[:1], kill_when=bool)
     assert second.exit_code == -9
     assert rows_of(crawl, "SELECT count(*) FROM requests WHERE url LIKE '%h1.example%'") == [(0,)]

@@ -69,7 +69,7 @@ def test_a_signal_at_any_moment_ends_the_run_in_order(direct_web, crawl, sent, w
     assert (result.folder / "items.jsonl").exists()
     assert len(result.items) == 2 * fetched
     assert "Traceback" not in result.stderr
-    assert rows_of(crawl, "SELECT * FROM hosts WHERE lease_until > 0") == []
+    assert rows_of(crawl, "SELECT * FROM hosts WHERE busy_until > 0") == []
     assert rows_of(crawl, "SELECT outcome FROM sources") == [("fetched",)] * fetched
     if web.log:
         judge(web)
@@ -96,7 +96,7 @@ def test_an_answer_that_does_not_come_delays_the_end_by_its_time_limit(direct_we
     result = running.wait()
     assert result.exit_code in (0, 1), "1 if no other source was read"
     assert result.stats["finish_reason"] == "shutdown"
-    assert rows_of(crawl, "SELECT * FROM hosts WHERE lease_until > 0") == []
+    assert rows_of(crawl, "SELECT * FROM hosts WHERE busy_until > 0") == []
     (error,) = rows_of(crawl, "SELECT error FROM requests ORDER BY id DESC LIMIT 1")[0]
     assert error.endswith("took longer than 2.0 seconds")
 
@@ -117,7 +117,7 @@ def test_a_signal_while_a_costly_document_is_read_ends_the_run_in_order(direct_w
     (reader,) = re.findall("^frozen: ([0-9]+)$", result.stderr, re.MULTILINE)
     with pytest.raises(ProcessLookupError):
         os.kill(int(reader), 0)
-    assert rows_of(crawl, "SELECT * FROM hosts WHERE lease_until > 0") == []
+    assert rows_of(crawl, "SELECT * FROM hosts WHERE busy_until > 0") == []
     recorded = dict(rows_of(crawl, "SELECT url, outcome FROM sources"))
     assert recorded in ({}, {"http://a.example/feed": "fetched"}), "the other one is still due"
     judge(web)

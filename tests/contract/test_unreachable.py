@@ -84,7 +84,7 @@ def rows(tmp_path):
 def silent_hosts(tmp_path):
     def read():
         with closing(State(f"sqlite:///{tmp_path / 'simulation' / 'walsh.sqlite3'}")) as state:
-            return state.ledger.silent_hosts()
+            return state.hosts.unreachable()
 
     return read
 
@@ -108,7 +108,7 @@ def test_a_dead_host_costs_one_attempt_and_fails_one_source(
     assert rows("SELECT url, status, error FROM requests WHERE host = 'dead.example'") == [
         ("http://dead.example/robots.txt", None, REASON)
     ]
-    assert rows("SELECT strikes, silences FROM hosts WHERE host = 'dead.example'") == [(0, 1)]
+    assert rows("SELECT refusals, unreachable FROM hosts WHERE host = 'dead.example'") == [(0, 1)]
     assert "walsh/backoff/retried" not in run.stats
     kept = rows("SELECT status, failing_since > 0 FROM robots WHERE origin LIKE '%dead%'")
     assert kept == [(None, True)], "it counts as unreachable"
@@ -154,7 +154,7 @@ def test_a_dead_host_is_tried_rarer_after_each_silence(simulated, rows, silent_h
     assert [outcomes(run).get("failed", 0) for run in runs] == [1, 1, 0, 1, 0, 0, 0, 1]
     assert all(outcomes(run)["deferred"] >= 3 for run in runs)
     assert "dead.example may not be asked before" in runs[2].stderr
-    assert rows("SELECT silences, strikes FROM hosts") == [(4, 0)]
+    assert rows("SELECT unreachable, refusals FROM hosts") == [(4, 0)]
     assert silent_hosts() == {"dead.example"}
 
 
@@ -256,7 +256,7 @@ def test_a_dead_host_puts_off_no_sibling_with_which_it_is_paced(simulated, rows)
     )
     assert [outcomes(run) for run in runs] == [{"failed": 2, "deferred": 1, "fetched": 1}] * 3
     held = rows("SELECT host FROM hosts WHERE hold_until > 0 ORDER BY host")
-    assert held == [("x.blog.example.",), ("y.blog.example.",)], "a row for each host name"
+    assert held == [("x.blog.example",), ("y.blog.example",)]
 
 
 def test_trouble_of_this_machine_counts_against_nobody(simulated, rows, silent_hosts):

@@ -60,7 +60,7 @@ def test_a_machine_that_is_offline_marks_no_source_as_failed(direct_web, crawl, 
     assert result.stats["finish_reason"] == "machine_trouble"
     assert asked(result) == []
     assert outcomes(result) == {}
-    assert rows_of(result, "SELECT * FROM hosts WHERE strikes OR silences OR hold_until") == []
+    assert rows_of(result, "SELECT * FROM hosts WHERE refusals OR unreachable OR hold_until") == []
     web.dns = None
     web.clear()
     back = crawl(web, sources=sources)
@@ -83,7 +83,7 @@ def test_without_descriptors_the_run_ends_and_nothing_is_lost(direct_web, crawl)
     assert len(fetched) == len(outcomes(result)) < 6
     assert fetched
     assert len(result.items) == 2 * len(fetched)
-    assert rows_of(result, "SELECT * FROM hosts WHERE strikes OR silences OR hold_until") == []
+    assert rows_of(result, "SELECT * FROM hosts WHERE refusals OR unreachable OR hold_until") == []
     assert [url for url, _, _ in asked(result)] == [hit.url for hit in result.log]
     assert result.stats["finish_reason"] == "machine_trouble"
     second = crawl(web, sources=sources)

@@ -9,15 +9,17 @@ import pytest
 
 from tests.helpers import LONGEST
 from tests.helpers.sites import feed, site, trouble
-from tests.helpers.troubles import ShortClaims
-from walsh_scrapy.policy.hosttimes import LEASE_MARGIN
+from tests.helpers.troubles import ShortBeats
 from walsh_scrapy.testing.politeness import assert_polite
+from walsh_scrapy.testing.web import Reply
 
 WORKERS = 3
 SMALL = [f"h{number}.example" for number in range(24)]
 LARGE = "platform.example"
-#: Sources of the large host: a chain as long as a dead worker's claim lasts.
-CHAIN = int(ShortClaims.seconds + LEASE_MARGIN)
+#: Each host takes a while to begin, so that no worker has begun all of them before another comes.
+ROBOTS = Reply("", delay=0.5)
+#: Sources of the large host: a chain as long as a dead worker counts as living.
+CHAIN = int(3 * ShortBeats.seconds)
 
 
 @pytest.mark.long
@@ -37,9 +39,9 @@ def test_workers_share_what_is_due_and_take_over_what_a_killed_one_leaves(
         return len(out) == WORKERS
 
     pages = {f"{number}": feed(delay=0.05) for number in range(CHAIN)}
-    web = direct_web(site(LARGE, **pages), *(site(host, feed=page) for host in SMALL))
+    web = direct_web(site(LARGE, **pages), *(site(host, ROBOTS, feed=page) for host in SMALL))
     sources = sorted(f"http://{each.host}{path}" for each in web.sites for path in each.pages)
-    settings = {"DOWNLOAD_TIMEOUT": 5, **trouble("ShortClaims")}
+    settings = {"DOWNLOAD_TIMEOUT": 5, **trouble("ShortBeats")}
     if database == "postgresql":
         settings["WALSH_STATE_URL"] = request.getfixturevalue("postgresql_url")
 
@@ -58,20 +60,22 @@ def test_workers_share_what_is_due_and_take_over_what_a_killed_one_leaves(
     asked = Counter(hit.url for hit in web.log)
     again = {url: count for url, count in asked.items() if count > 1}
     assert asked.keys() >= set(sources)
-    assert len(again) <= 1, "only the request that was under way is made again"
+    # What an exchange has shown is written with the next transaction of its host.
+    targets = [url for url in again if not url.endswith("/robots.txt")]
+    assert len(targets) <= 1, "only the request in flight is made again"
     assert not again or max(again.values()) == 2
     assert min(each.stats["walsh/sources/fetched"] for each in results) > 0, "each has its share"
 
 
-def test_one_that_was_alone_gives_back_what_it_has_not_under_way(direct_web, crawl):
-    """It had claimed all hosts, and its spider had made all requests."""
+def test_one_that_was_alone_leaves_its_share_to_another_that_comes(direct_web, crawl):
+    """It owns no more hosts than it has use for."""
 
     def page(_hit):
         """Give the other worker time to come."""
         begun = sum(hit.path == "/feed" for hit in web.log)
         return feed(delay=3.0 if begun <= 3 else 0.1)
 
-    web = direct_web(*(site(host, feed=page) for host in SMALL))
+    web = direct_web(*(site(host, ROBOTS, feed=page) for host in SMALL))
     sources = [f"http://{host}/feed" for host in SMALL]
     first = crawl.start(web, sources=sources, launcher=subprocess.Popen)
     web.wait_for(lambda log: len(log) >= 4, LONGEST)

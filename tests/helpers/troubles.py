@@ -15,13 +15,14 @@ from scrapy import signals
 from scrapy.utils.log import get_scrapy_root_handler
 from sqlalchemy import make_url, text
 
-from walsh_scrapy.crawl import hosts as crawl_hosts
+from walsh_scrapy.crawl import hosts
 from walsh_scrapy.crawl.crawl import Crawl
-from walsh_scrapy.policy import pacing
+from walsh_scrapy.policy import pacing as pacing_policy
+from walsh_scrapy.policy.pacing import Watch
 from walsh_scrapy.runtime import isolated, network
 from walsh_scrapy.runtime.isolated import IsolatedProcess
 from walsh_scrapy.state import database
-from walsh_scrapy.state import hosts as state_hosts
+from walsh_scrapy.state import hosts as protocol
 from walsh_scrapy.state.database import Database, Waiting
 from walsh_scrapy.testing.clock import EPOCH, SimulatedTime
 
@@ -42,38 +43,38 @@ class Extension:
         return cls(crawler)
 
 
-class DelayedMeanwhile(Extension):
-    """The operator gives a host a delay while a request to it is out, and ends that after it."""
+class PausedMeanwhile(Extension):
+    """The operator gives a host a pause while a request to it is out, and ends that after it."""
 
     def request_reached_downloader(self, request):
-        self.delay(request, 2.4)
+        self.pause(request, 2.4)
 
     def request_left_downloader(self, request):
-        self.delay(request, 0.0)
+        self.pause(request, 0.0)
 
-    def delay(self, request, seconds):
+    def pause(self, request, seconds):
         context = Crawl.of(self.crawler).context
         context.state.hosts.delay(context.host(request.url), seconds, "")
 
 
 class CountedTransactions(Extension):
-    """A stat, `transactions`, tells how many the visits of a crawl needed.
+    """A stat, `transactions`, tells how many that write the visits of a crawl needed.
 
     Beats are not counted: they follow the clock.
     """
 
     def spider_opened(self):
-        once, beat = Database._once, state_hosts.beat
+        once, beat = Database._once, protocol.beat
 
         def uncounted(*arguments):
             self.crawler.stats.inc_value("transactions", -1)
             return beat(*arguments)
 
-        state_hosts.beat = uncounted
+        protocol.beat = uncounted
 
-        def counted(state, *arguments):
-            self.crawler.stats.inc_value("transactions")
-            return once(state, *arguments)
+        def counted(state, work, begin):
+            self.crawler.stats.inc_value("transactions", int(begin == "BEGIN IMMEDIATE"))
+            return once(state, work, begin)
 
         Database._once = counted
 
@@ -149,15 +150,15 @@ class LongWaits(ShortWaits):
     seconds = 3600.0
 
 
-class ShortLives(Extension):
-    """A worker lives for `seconds` after a beat, so that the hosts of a dead one soon are free."""
+class ShortBeats(Extension):
+    """A worker counts as living for `seconds` after a beat, and beats more often."""
 
     seconds = 3.0
 
     def __init__(self, _crawler):
-        crawl_hosts.BEAT_SECONDS = self.seconds / 6
-        pacing.WORKER_SECONDS = state_hosts.WORKER_SECONDS = self.seconds
-        pacing.Watch._LONGEST_GAP = self.seconds / 3
+        protocol.WORKER_SECONDS = pacing_policy.WORKER_SECONDS = self.seconds
+        hosts.BEAT_SECONDS = self.seconds / 6
+        Watch._LONGEST_GAP = self.seconds / 3
 
 
 class FrozenReading(Extension):

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 from scrapy.settings import Settings
+from walsh_scrapy.state.claims import WorkerRow
 
 from tests.helpers.records import BACKOFF, RECORD, commit
 from walsh_scrapy.options import Options
 from walsh_scrapy.policy.pacing import Exchange, Release
 from walsh_scrapy.state import State
-from walsh_scrapy.state.claims import WorkerRow
 from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.testing.project import keep_empty_blocklist

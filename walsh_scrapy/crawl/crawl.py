@@ -7,7 +7,6 @@ Only Scrapy's entry points ask for the crawl of a crawler: ``from_crawler`` of a
 from __future__ import annotations
 
 import logging
-from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
@@ -106,7 +105,7 @@ class Crawl:
             signer = read_signer(options)
             now = self._clock.now if self._clock else None  # None: the clock of the database
             state = State(options.state_url, now, self._deferral, lambda: not is_stopping())
-            state.ledger.pace_by(options.pace_by.value)
+            state.hosts.pace_by(options.pace_by.value)
             if options.serial:
                 enter(self)
             context = Context(options, state, self._clock, signer)
@@ -151,9 +150,7 @@ class Crawl:
     def queue(self) -> Queue:
         """Where requests wait for their hosts."""
         most = self.settings.getint("CONCURRENT_REQUESTS")
-        queue = Queue(
-            self.context, self.engine, self.stats, self.hosts, self.pauses.intervals, most
-        )
+        queue = Queue(self.context, self.engine, self.stats, self.hosts, self.pauses.delays, most)
         self.crawler.signals.connect(queue.end, signal=signals.engine_stopped)
         return queue
 
@@ -192,8 +189,6 @@ class Crawl:
         leave(self)
         # The event loop stands still meanwhile, and other crawls in it may wait for an answer.
         is_alone = not any(crawl.engine.is_open for crawl in list(_crawls.values()))
-        with suppress(StateUnavailable):
-            self.context.state.ledger.write_ends()
         self.hosts.close()
         try:
             _prune(self.context, _PRUNING_AT_END if is_alone else _PRUNING_AT_BEGIN)

@@ -14,9 +14,8 @@ from scrapy.utils.asyncio import sleep
 
 from walsh_scrapy.exceptions import StateUnavailable
 from walsh_scrapy.policy.claims import in_order
-from walsh_scrapy.policy.pacing import BEAT_SECONDS
 from walsh_scrapy.policy.frontier import FEW
-from walsh_scrapy.policy.pacing import RECHECK_SECONDS
+from walsh_scrapy.policy.pacing import BEAT_SECONDS, RECHECK_SECONDS
 from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.policy.wording import count_of
 from walsh_scrapy.state.agenda import FIRST, Terms
@@ -83,7 +82,7 @@ class DueSources:
         terms = Terms(began=context.clock.now(), min_revisit=options.min_revisit, force=force)
         self._agenda = context.state.agenda(chosen, terms)
         work, self.counts = self._agenda.hosts()
-        self._left = deque(in_order(work, pauses.intervals, context.late_hosts))
+        self._left = deque(in_order(work, pauses.delays, context.late_hosts))
         self._busy: list[HostWork] = []  # hosts that another worker has
         self._is_waiting = False  # for these
         self._rests: dict[str, _Rest] = {}  # of the hosts that this worker owns
@@ -136,7 +135,7 @@ class DueSources:
         """Take the next host, and return it; None if another worker has it, or did its work."""
         work = self._left[0]
         try:
-            taken = self._hosts.take(work.host, self)
+            taken = self._queue.own(work.host, self)
         except StateUnavailable:  # the next try waits for a server that went away
             await sleep(RECHECK_SECONDS)
             return None

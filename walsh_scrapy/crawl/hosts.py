@@ -1,28 +1,43 @@
-"""The hosts that this crawl owns: taken before they are asked, and let go afterwards (decision 41).
+"""The hosts that this crawl owns: taken before they are requested, let go afterwards (decision 41).
 
-A crawl is one of the workers of its state. It takes a host before it reads what it must know of it.
-Until it lets the host go, no other worker asks the host.
+    take -> begin -> end -> begin -> ... -> the outcome of a visit -> let go
+
+A crawl is one of the workers of its state. What an exchange or a visit has shown is pending until
+the next transaction of its host, which writes it first. Each such transaction proves that the host
+is still ours. If it was lost, only caution is written, and what memory has of the host is dropped.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, TypeVar
+from uuid import uuid4
 
 from scrapy import Request
 from scrapy.utils.asyncio import create_looping_call
 
-from walsh_scrapy.exceptions import StateUnavailable
-from walsh_scrapy.policy.claims import BEAT_SECONDS
-from walsh_scrapy.runtime.requests import source_of
+from walsh_scrapy.exceptions import RequestDeferred, StateUnavailable
+from walsh_scrapy.policy.pacing import BEAT_SECONDS, Watch
+from walsh_scrapy.runtime.requests import mark, source_of
+from walsh_scrapy.state import hosts as protocol
+from walsh_scrapy.state.evidence import LoggedLease, forget_lease, log_end, log_lease
+from walsh_scrapy.state.hosts import Begun, HostSnapshot, Worker
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from scrapy.utils.asyncio import AsyncioLoopingCall
+    from sqlalchemy import Connection
     from twisted.internet.task import LoopingCall
 
+    from walsh_scrapy.policy.pacing import Exchange, Hold, HostTimes
     from walsh_scrapy.runtime.context import Context
     from walsh_scrapy.sources import Source
+    from walsh_scrapy.state.evidence import RequestRecord
+    from walsh_scrapy.state.hosts import Ask
 
+T = TypeVar("T")
 #: What came of an attempt to own a host: another worker has it now, or has deferred it.
 Taken: TypeAlias = Literal["ours", "busy", "deferred"]
 #: Ready hosts with which a worker takes no further one: alone it has the names of some looked up.
@@ -30,25 +45,58 @@ _ENOUGH_ALONE: Final = 8
 _ENOUGH_OF_SEVERAL: Final = 1
 
 
+class HostLost(RequestDeferred):
+    """Another worker owns the host by now; what was learned of it is still due (decision 41)."""
+
+
+class _InFlight(NamedTuple):
+    """A request that may be sent, or was: its host's times as it began, and its row in the log."""
+
+    times: HostTimes
+    logged: LoggedLease
+
+
+@dataclass(eq=False, slots=True)
+class _Owned:
+    times: HostTimes  #: as of the last transaction, and of what is pending
+    reasons: set[object] = field(default_factory=set)
+    is_busy: bool = False  #: a request is in flight
+    is_deferred: bool = False  #: given up for the run
+    end: Callable[[Connection], bool] | None = None  #: writes that of the last exchange
+    pending: list[Callable[[Connection], object]] = field(default_factory=list)
+
+    @property
+    def is_needless(self) -> bool:
+        """Whether there is no reason to own it any more."""
+        return not self.reasons and not self.is_busy
+
+
 class Hosts:
     """The hosts that a crawl owns, each as long as there is a reason.
 
     Reasons are visits (the URL of their source), requests, and any other object. A host is let go
-    with its last reason.
+    with its last reason. ``lost`` is called with the name of a host that was lost. Methods raise
+    StateUnavailable if the state fails.
     """
 
     def __init__(self, context: Context) -> None:
         self._context = context
+        self._state = context.state
+        self._worker = Worker(uuid4().hex, context.started_at)
+        self._watch = Watch()
         self._timer: AsyncioLoopingCall | LoopingCall | None = None
-        self._reasons: dict[str, set[object]] = {}  # by host
+        self._owned: dict[str, _Owned] = {}
+        self._in_flight: dict[Request, _InFlight] = {}
         self._visits: dict[str, str] = {}  # the host of each, by the URL of its source
-        self._deferred: set[str] = set()  # given up for the run
         self.workers = 1  #: that share the state, as far as is known
+        self.lost: Callable[[str], None] = lambda _: None
 
     @property
     def enough(self) -> int:
         """With how many ready hosts this worker takes no further one."""
         return _ENOUGH_ALONE if self.workers <= 1 else _ENOUGH_OF_SEVERAL
+
+    # ---- taking and letting go ----
 
     def beat(self) -> None:
         """Say that this worker lives, and go on saying so: it owns hosts for whole visits."""
@@ -58,76 +106,265 @@ class Hosts:
 
     def take(self, host: str, reason: object) -> Taken:
         """Own a host, if no other worker does and none has deferred it since this run began."""
-        if host not in self._reasons:
-            claimed = self._context.state.ledger.claim([host], self._context.started_at)
-            if not claimed.ours:
-                return "busy" if claimed.busy else "deferred"
-            self._reasons[host] = set()
-        self._reasons[host].add(reason)
+        if host not in self._owned:
+            moment, judges_until = self._context.moment(), self._watch.judges_until
+
+            def work(connection: Connection) -> HostSnapshot | bool:
+                taken = protocol.take(connection, host, self._worker, judges_until)
+                if taken is not None:
+                    return taken
+                found = protocol.find(connection, host)
+                return found.times.deferred_at >= self._worker.began
+
+            found = self._state.write(work)
+            if not isinstance(found, HostSnapshot):
+                return "deferred" if found else "busy"
+            self._watch.see(found.now, moment)
+            self._owned[host] = _Owned(found.times)
+        self._owned[host].reasons.add(reason)
         return "ours"
 
     def has(self, host: str) -> bool:
         """Return True if this crawl owns a host."""
-        return host in self._reasons
+        return host in self._owned
+
+    def wait(self, host: str, delay: float = 0.0) -> float:
+        """Return the seconds until an owned host may be requested, as far as is known."""
+        owned = self._owned.get(host)
+        return owned.times.ready_at(delay) - self._context.clock.now() if owned else 0.0
+
+    def delay(self, host: str) -> float:
+        """Return the delay in force of an owned host, in seconds."""
+        owned = self._owned.get(host)
+        return owned.times.delay_with() if owned else 0.0
 
     def keep(self, host: str, reason: object) -> None:
         """Add a reason to own a host that is owned; a visit is the reason of its requests."""
-        reasons = self._reasons.get(host)
-        if reasons is not None and _visit(reason) not in reasons:
-            reasons.add(reason)
+        owned = self._owned.get(host)
+        if owned is not None and _visit(reason) not in owned.reasons:
+            owned.reasons.add(reason)
+
+    def let_go(self, host: str, reason: object, *, deferred: bool = False) -> None:
+        """End a reason to own a host; with ``deferred`` some of its work is left to a later run."""
+        owned = self._owned.get(host)
+        if owned is None or reason not in owned.reasons:
+            return
+        owned.reasons.remove(reason)
+        owned.is_deferred = owned.is_deferred or deferred
+        if owned.is_needless:
+            with suppress(StateUnavailable):  # then the worker is soon unknown or lapsed
+                self._write_pending(host)
+
+    def abandon(self) -> None:
+        """Let go of all hosts: their visits have not ended, although nothing is under way."""
+        self._visits.clear()
+        for host, owned in list(self._owned.items()):
+            owned.reasons.clear()
+            owned.reasons.add(self)
+            self.let_go(host, self, deferred=True)
+
+    def close(self) -> None:
+        """Write what is pending, and let go of all hosts: the crawl ends."""
+        if self._timer is not None:
+            self._timer.stop()
+        with suppress(StateUnavailable):
+            for host in list(self._owned):
+                self._write_pending(host)
+            self._state.write(lambda connection: protocol.leave(connection, self._worker))
+
+    # ---- visits ----
 
     def begin_visit(self, host: str, source: Source) -> None:
         """Own a host until the visit of a source there has ended."""
         self._visits[source.url] = host
-        self._reasons[host].add(source.url)
-
-    def finish_visit(self, source: Source) -> None:
-        """Let the host of a visit go with the commit that follows, if it is the last visit."""
-        host = self._visits.get(source.url, "")
-        if self._reasons.get(host) == {source.url} and host not in self._deferred:
-            self._context.state.ledger.finish(host)
+        self._owned[host].reasons.add(source.url)
 
     def end_visit(self, source: Source, *, deferred: bool = False) -> None:
         """Note that a visit has ended; with ``deferred`` its source is still due."""
         if host := self._visits.pop(source.url, None):
             self.let_go(host, source.url, deferred=deferred)
 
-    def let_go(self, host: str, reason: object, *, deferred: bool = False) -> None:
-        """End a reason to own a host; with ``deferred`` some of its work is left to a later run."""
-        reasons = self._reasons.get(host)
-        if reasons is None or reason not in reasons:
+    def commit(self, source: Source, work: Callable[[Connection], T], *, ends: bool) -> T:
+        """Write what came of a visit, and let its host go if it ``ends`` the last one there.
+
+        Raises HostLost, and writes nothing of it, if the host was lost meanwhile.
+        """
+        host = self._visits.get(source.url, "")
+        owned = self._owned.get(host)
+        if owned is None:  # a request of the project's own, at a host that is not owned any more
+            return self._state.write(work)
+        if ends:
+            owned.reasons.discard(source.url)
+            del self._visits[source.url]
+        return self._write(host, work)
+
+    # ---- exchanges ----
+
+    def begin(self, request: Request, host: str, ask: Ask, record: RequestRecord) -> float | None:
+        """Begin an exchange: return 0 if the request may be sent, or the seconds to wait first.
+
+        None says that the host was lost. ``record`` is the request, which is logged.
+        """
+        owned = self._owned.get(host)
+        if owned is None:
+            return None
+        moment, attempts = self._context.moment(), list[LoggedLease]()
+        visit = _visit(request)
+        own = self._visits.get(visit) if visit else None
+
+        def work(connection: Connection) -> Begun | HostSnapshot | None:
+            if not self._flush(connection, host, owned):
+                return None
+            for earlier in attempts:  # only the answer to its COMMIT was lost
+                protocol.withdraw(connection, host, self._worker)
+                forget_lease(connection, earlier)
+            if own not in (None, host) and not protocol.owns(connection, own, self._worker):
+                raise HostLost(self._context.clock.now(), f"{own} was lost to another worker")
+            found = protocol.begin(connection, host, self._worker, ask)
+            if isinstance(found, Begun):
+                pause = 0.0 if owned.times.ended is None else found.times.delay_with(ask.delay)
+                sent = replace(record, sent_at=found.now, pause=pause)
+                attempts.append(log_lease(connection, sent))
+            return found
+
+        found = self._state.write(work)
+        owned.end, owned.pending = None, []
+        if found is None:
+            self._drop(host)
+            return None
+        self._watch.see(found.now, moment)
+        owned.times = found.times
+        if isinstance(found, HostSnapshot):
+            return max(0.001, found.times.ready_at(ask.delay, ask.most) - found.now)
+        owned.is_busy = True
+        self._in_flight[request] = _InFlight(found.times, attempts[-1])
+        mark(request, until=moment + found.allowed)
+        return 0.0
+
+    def end(
+        self, request: Request, host: str, exchange: Exchange, record: RequestRecord
+    ) -> HostSnapshot:
+        """End an exchange, and return what its host is then.
+
+        It is written with the next transaction of the host; at once if others have to know it.
+        """
+        known, logged = self._in_flight.pop(request)
+        owned, now = self._owned.get(host), self._context.clock.now()
+        before = owned.times if owned else known
+        times = before.after(exchange, self._context.backoff, now)
+        ended = self._context.moment()
+        ended_record = replace(record, hold=max(0.0, times.hold_until - now))
+
+        def write(connection: Connection) -> bool:
+            age = self._context.moment() - ended
+            is_ours = protocol.end(connection, host, self._worker, known, times, age)
+            log_end(connection, ended_record, logged)
+            return is_ours
+
+        if owned is None:  # it was lost meanwhile: caution is written
+            self._state.write(write)
+            return HostSnapshot(times, now)
+        owned.times, owned.end, owned.is_busy = times, write, False
+        is_longer = times.delay > max(known.delay, self._context.options.min_interval)
+        if not exchange.is_calm or is_longer or owned.is_needless:
+            self._write_pending(host)
+        return HostSnapshot(times, now)
+
+    def withdraw(self, request: Request, host: str) -> None:
+        """Take back a request that was never sent (decision 29); nothing of it is logged."""
+        if request not in self._in_flight:
             return
-        reasons.remove(reason)
-        if deferred:
-            self._deferred.add(host)
-        if not reasons:
-            self._let_go(host)
+        _, logged = self._in_flight.pop(request)
 
-    def abandon(self) -> None:
-        """Let go of all hosts: their visits have not ended, although nothing is under way."""
-        self._visits.clear()
-        for host in list(self._reasons):
-            self._deferred.add(host)
-            self._let_go(host)
+        def write(connection: Connection) -> bool:
+            forget_lease(connection, logged)
+            return protocol.withdraw(connection, host, self._worker)
 
-    def close(self) -> None:
-        """Let go of all hosts: the crawl ends."""
-        if self._timer is not None:
-            self._timer.stop()
-        with suppress(StateUnavailable):  # then the claims run out
-            self._context.state.ledger.leave()
+        if (owned := self._owned.get(host)) is None:
+            self._state.write(write)
+            return
+        owned.end, owned.is_busy = write, False
+        self._write_pending(host)
 
-    def _let_go(self, host: str) -> None:
-        del self._reasons[host]
-        deferred = host in self._deferred
-        self._deferred.discard(host)
-        with suppress(StateUnavailable):  # then the claim runs out
-            self._context.state.ledger.unclaim([host], put_off=deferred)
+    def is_in_flight(self, request: Request) -> bool:
+        """Return True if a request has begun and not ended."""
+        return request in self._in_flight
+
+    def hold(self, host: str, hold: Hold) -> None:
+        """Put a host on hold, from now; a longer hold stays."""
+        self._state.write(lambda connection: protocol.caution(connection, host, hold=hold))
+        if owned := self._owned.get(host):
+            owned.times = owned.times.held(self._context.clock.now(), hold)
+
+    def write_with(
+        self, host: str, write: Callable[[Connection], object], *, delay: float = 0.0
+    ) -> None:
+        """Write something with the next transaction of a host; now if that is not owned.
+
+        Its delay becomes ``delay`` at least, in seconds; a longer one than it has is written now.
+        """
+        owned = self._owned.get(host)
+        if owned is None:
+            self._state.write(write)
+            return
+        owned.pending.append(write)
+        if delay > owned.times.delay:
+            owned.times = owned.times.delayed(delay)
+            owned.pending.append(lambda connection: protocol.caution(connection, host, delay=delay))
+            self._write_pending(host)
+
+    # ---- transactions ----
+
+    def _write_pending(self, host: str) -> None:
+        """Write what is pending of a host, and let it go without a reason; it may be lost."""
+        with suppress(HostLost):
+            self._write(host, lambda _: None)
+
+    def _write(self, host: str, work: Callable[[Connection], T]) -> T:
+        """Write what is pending of a host, then ``work``, and let it go without a reason.
+
+        Raises HostLost if it was lost.
+        """
+        owned = self._owned[host]
+        lets_go, deferred = owned.is_needless, owned.is_deferred
+
+        def all_of_it(connection: Connection) -> tuple[T] | None:
+            is_ours = self._flush(connection, host, owned)
+            if is_ours and lets_go:
+                is_ours = protocol.let_go(connection, host, self._worker, deferred=deferred)
+            return (work(connection),) if is_ours else None
+
+        result = self._state.write(all_of_it)
+        owned.end, owned.pending = None, []
+        if result is None:
+            self._drop(host)
+            raise HostLost(self._context.clock.now(), f"{host} was lost to another worker")
+        if lets_go:
+            del self._owned[host]
+        return result[0]
+
+    def _flush(self, connection: Connection, host: str, owned: _Owned) -> bool:
+        """Write what is pending; return False, and write only caution, if the host was lost."""
+        if owned.end is not None:
+            is_ours = owned.end(connection)
+        else:
+            is_ours = protocol.prove(connection, host, self._worker)
+        if is_ours:
+            for write in owned.pending:
+                write(connection)
+        return is_ours
+
+    def _drop(self, host: str) -> None:
+        """Forget a host that was lost, and what was read of it."""
+        self._owned.pop(host, None)
+        self.lost(host)
 
     def _beat(self) -> None:
         with suppress(StateUnavailable):
-            context = self._context
-            self.workers = context.state.ledger.renew(context.run, context.started_at)
+            moment, worker = self._context.moment(), self._worker._replace(run=self._context.run)
+            beat = self._state.write(lambda connection: protocol.beat(connection, worker))
+            self._watch.see(beat.now, moment)
+            self.workers = 1 + beat.others
 
 
 def _visit(reason: object) -> str | None:

@@ -10,8 +10,7 @@ from weakref import WeakKeyDictionary
 
 from walsh_scrapy.exceptions import Unreachable
 from walsh_scrapy.policy.frontier import Rank
-from walsh_scrapy.policy.pacing import MARGIN
-from walsh_scrapy.policy.pacing import Exchange
+from walsh_scrapy.policy.pacing import MARGIN, Exchange
 from walsh_scrapy.runtime.engine import PerLoop
 from walsh_scrapy.runtime.requests import marks_of, rank_of
 from walsh_scrapy.wire.tlserrors import NoHandshake
@@ -105,17 +104,17 @@ def exchange_of(
     request: Request,
     response: Response | None,
     latency: float,
-    interval: float = 0.0,
+    delay: float = 0.0,
     error: BaseException | None = None,
 ) -> Exchange:
     """Return the exchange of a request; ``response`` is None if there was no response.
 
-    ``latency`` is how long it took, ``interval`` the spacing from its end on, both in seconds.
+    ``latency`` is how long it took, ``delay`` what counts from its end on, both in seconds.
     ``error`` is how it ended without a response, if that is known.
     """
     retry_after = b"\n".join(response.headers.getlist("Retry-After")) if response else b""
     return Exchange(
-        interval=interval,
+        delay=delay,
         latency=latency,
         status=response.status if response is not None else 0,
         retry_after=retry_after.decode("latin-1") if retry_after else None,

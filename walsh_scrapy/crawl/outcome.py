@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 from scrapy.spidermiddlewares.httperror import HttpError
 
 from walsh_scrapy.crawl.freshness import lifetime_of
+from walsh_scrapy.crawl.hosts import HostLost
 from walsh_scrapy.exceptions import (
     AlreadyRead,
     BadAnswer,
     Denied,
+    MachineTrouble,
     NotDue,
     NotModified,
     PutOff,
@@ -94,7 +96,9 @@ class VisitOutcome:
             self._stats.inc_value("walsh/sources/deferred")
             self._stats.min_value("walsh/sources/deferred_until", error.until)
             self._troubles.put_off(request.url, error.until)
-            self._left(request, put_off=True)
+            # Our own trouble, and a host that another worker owns by now, defer nobody else.
+            is_ours = isinstance(error, StateUnavailable | MachineTrouble | HostLost)
+            self._left(request, put_off=not is_ours)
 
     def _left(self, request: Request, *, put_off: bool = False) -> None:
         """Note that a visit has ended of which nothing is recorded."""
@@ -107,7 +111,7 @@ class VisitOutcome:
         try:
             if type(error) is RequestDeferred:
                 host = self._context.host(request.url)
-                snapshot = self._context.state.ledger.find(host)
+                snapshot = self._context.state.hosts.find(host)
                 status = snapshot.times.refused if snapshot.hold else None
             if status is not None:
                 self.recorder.refused(request, status)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from scrapy.http import Response
     from scrapy.statscollectors import StatsCollector
 
-    from walsh_scrapy.crawl.hosts import Hosts
+    from walsh_scrapy.crawl.hosts import Hosts, Taken
     from walsh_scrapy.policy.frontier import NextHost
     from walsh_scrapy.runtime.context import Context
     from walsh_scrapy.runtime.engine import Engine
@@ -377,12 +377,20 @@ class Queue:
         if "pacing" not in self._gates:
             return
         until = self._context.clock.monotonic() + PATIENCE
-        while (taken := self._hosts.take(host, reason)) == "busy":
+        while (taken := self.own(host, reason)) == "busy":
             if self._context.clock.monotonic() > until:
                 raise self.deferral(f"another worker asks {host}")
             await self.sleep(RECHECK_SECONDS)
         if taken == "deferred":
             raise self.deferral(f"another worker has deferred {host}")
+
+    def own(self, host: str, reason: object) -> Taken:
+        """Own a host, and know from then on until when it waits; see ``Hosts.take``."""
+        is_new = not self._hosts.has(host)
+        taken = self._hosts.take(host, reason)
+        if is_new and taken == "ours":
+            self.delay(host, self._hosts.wait(host), self._hosts.delay(host) or None)
+        return taken
 
     async def sleep(self, seconds: float) -> None:
         """Sleep in short steps. Raises RequestDeferred if the spider closes: there is no signal."""

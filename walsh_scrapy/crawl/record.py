@@ -228,10 +228,16 @@ class VisitRecorder:
         change: Callable[[SourceRecord | None], SourceRecord],
         entries: Sequence[EntryRecord] = (),
         llmstxt: LlmsTxtRecord | None = None,
+        *,
+        ends: bool = False,
     ) -> Committed:
-        """Commit a change of the source of a request, with the end of that exchange."""
-        url, host = _unseen(request).url, self._context.host(request.url)
-        return self._context.state.sources.change(url, change, entries, llmstxt, host)
+        """Commit a change of the source of a request, with the end of that exchange.
+
+        With ``ends`` its visit ends, and with the last one its host is let go.
+        """
+        url, (_, source) = _unseen(request).url, _visited(request)
+        work = self._context.state.sources.outcome(url, change, entries, llmstxt)
+        return self.hosts.commit(source, work, ends=ends)
 
     def _end(
         self,
@@ -262,8 +268,7 @@ class VisitRecorder:
             is_gone = record.outcome == "gone"
             return replace(record, due_at=NEVER if is_gone else record.due(least, now).at)
 
-        self.hosts.finish_visit(source)
-        record, new = self._commit(request, visited, entries, llmstxt)
+        record, new = self._commit(request, visited, entries, llmstxt, ends=True)
         self.hosts.end_visit(source)
         what = "failed" if record.is_refused else record.outcome.replace("denied by ", "denied/")
         self._stats.inc_value(f"walsh/sources/{what}")

@@ -13,6 +13,7 @@ from scrapy import Request
 from scrapy.exceptions import IgnoreRequest
 from scrapy.utils.datatypes import LocalCache
 
+from walsh_scrapy.crawl.hosts import Hosts
 from walsh_scrapy.exceptions import (
     BadAnswer,
     Denied,
@@ -86,8 +87,9 @@ class RobotsCache:
     Methods raise StateUnavailable if the state fails.
     """
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, hosts: Hosts | None = None) -> None:
         self._context = context
+        self._hosts = hosts or Hosts(context)
         self._store = context.state.robots
         self._files: LocalCache[str, RobotsFile] = LocalCache(PARSED_FILES)
         # Fetched in this run, and until when they count for a request that is not sent yet.
@@ -143,11 +145,13 @@ class RobotsCache:
         copy = copy_after(known, now, status, result, answer.body)
         if given := answer.validators:
             copy = copy.with_validators(given.url, given.etag, given.last_modified)
-        host, run = self._context.host(origin), self._context.run
-        self._context.state.ledger.write_end(
-            asked, lambda connection: self._store.write(connection, origin, copy, host, run)
-        )
         file = self._read(origin, copy)
+        host, run = self._context.host(origin), self._context.run
+        self._hosts.write_with(
+            asked,
+            lambda connection: self._store.write(connection, origin, copy, host, run),
+            delay=file.interval(now) if asked == host else 0.0,
+        )
         self._fetched[origin] = now + max(LONGEST_IN_RUN, file.own_wait(now) + LATENESS)
         if result == "unreachable":
             # The target of a host that cannot be reached fails with the same reason.
@@ -163,6 +167,11 @@ class RobotsCache:
                 status,
             )
         return file
+
+    def forget(self, host: str) -> None:
+        """Forget the files of a host that another worker owns by now."""
+        for origin in [each for each in self._files if self._context.host(each) == host]:
+            del self._files[origin]
 
     def defer(self, origin: str, error: RequestDeferred) -> None:
         """Do not fetch an origin's file before the end of a deferral."""
@@ -218,9 +227,10 @@ class Robots(RobotsCache):
         settings: BaseSettings,
         stats: StatsCollector,
         queue: Queue,
+        hosts: Hosts,
         put_off: PutOffHosts,
     ) -> None:
-        super().__init__(context)
+        super().__init__(context, hosts)
         self._stats = stats
         self._queue = queue
         self._put_off = put_off
@@ -340,11 +350,10 @@ class Robots(RobotsCache):
         if answer.result != "unreachable":
             self._spent.pop(origin, None)
         file = self.settle(origin, answer, self._context.host(url))
-        delay = file.interval(self._context.clock.now())
-        if delay > self._context.options.min_interval:
-            host = self._context.host(origin)
-            snapshot = self._context.state.ledger.widen(host, delay)
-            self._queue.delay(host, snapshot.wait, snapshot.times.spacing_with())
+        host = self._context.host(origin)
+        asked = max(file.interval(self._context.clock.now()), self._hosts.delay(host))
+        if asked > self._context.options.min_interval:
+            self._queue.delay(host, self._hosts.wait(host, asked), asked)
 
 
 class _TooSlow(IgnoreRequest):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 from weakref import WeakValueDictionary
@@ -16,28 +15,27 @@ from scrapy import signals
 from scrapy.core.downloader import Downloader
 from scrapy.downloadermiddlewares.redirect import BaseRedirectMiddleware
 from scrapy.downloadermiddlewares.retry import RetryMiddleware
-from scrapy.utils.asyncio import call_later
 
 from walsh_scrapy.crawl.crawl import Crawl
+from walsh_scrapy.crawl.hosts import HostLost
 from walsh_scrapy.crawl.inflight import exchange_of
 from walsh_scrapy.exceptions import (
     Denied,
     MachineTrouble,
-    StateUnavailable,
+    TooLate,
     Unreachable,
 )
 from walsh_scrapy.options import bad_setting, number_of
-from walsh_scrapy.policy.backoff import is_redirect
 from walsh_scrapy.policy.frontier import Rank
-from walsh_scrapy.policy.pacing import longest_wait, spacing
+from walsh_scrapy.policy.pacing import RECHECK_SECONDS, delay_after, longest_wait
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.runtime.components import component_problems
 from walsh_scrapy.runtime.failures import reason_of
 from walsh_scrapy.runtime.gates import Gate
 from walsh_scrapy.runtime.requests import evidence_of, mark, marks_of, rank_of, source_of
 from walsh_scrapy.runtime.startup import require_order
-from walsh_scrapy.state import StateError
 from walsh_scrapy.state.evidence import RequestRecord
+from walsh_scrapy.state.hosts import Ask
 
 if TYPE_CHECKING:
     from typing import Self
@@ -51,8 +49,6 @@ if TYPE_CHECKING:
 
 #: Characters of a Retry-After that are recorded; its longest form has 33.
 _LONGEST_HEADER: Final = 200
-#: Seconds after the end of an exchange until it is written, even if nothing came of it.
-LONGEST_UNWRITTEN: Final = 0.05
 #: How often a request goes back to the scheduler; then it waits in the gate.
 _MOST_BACK: Final = 1
 _PURPOSES: Final = {Rank.OPERATOR: "blocklist", Rank.ROBOTS: "robots", Rank.TARGET: "target"}
@@ -129,7 +125,9 @@ class PacingMiddleware:
             return None
         async with self._in_flight.quiet():
             seconds = self._begin(request)
-        if not seconds:
+        if seconds is None:
+            seconds = self._after_loss(request)
+        elif not seconds:
             return None
         self._check_wait(request, seconds)
         return self._queue.send_back(turn, seconds)
@@ -142,14 +140,17 @@ class PacingMiddleware:
         self._release(request, response)
         return response
 
-    async def process_exception(self, request: Request, exception: Exception) -> None:
+    async def process_exception(self, request: Request, exception: Exception) -> Request | None:
         """Release the host after an exchange that failed, or that never began."""
-        if isinstance(exception, MachineTrouble | Denied):
+        if isinstance(exception, MachineTrouble | Denied | TooLate):
             self._give_back(request, exception)
-            return
+            turn = self._queue.turn_of(request)
+            is_late = isinstance(exception, TooLate) and turn is not None
+            return self._queue.send_back(turn, 0.0) if is_late and turn else None
         self._release(request, None, exception)
         if isinstance(exception, Unreachable):
             request.meta["dont_retry"] = True  # RetryMiddleware (order 550) would make a copy
+        return None
 
     def response_downloaded(self, response: Response, request: Request) -> None:
         """Release the host after the exchange of a cancelled request.
@@ -177,51 +178,61 @@ class PacingMiddleware:
                 await self._queue.take(host, request)
                 async with self._in_flight.quiet():
                     seconds = self._begin(request)
-                if not seconds:
+                if seconds is None:
+                    seconds = self._after_loss(request)
+                elif not seconds:
                     return
                 self._check_wait(request, seconds)
                 await self._queue.sleep(seconds)
 
-    def _begin(self, request: Request) -> float:
+    def _begin(self, request: Request) -> float | None:
         """Begin an exchange and return 0, or return the seconds after which to try again.
 
-        Raises RequestDeferred or Unreachable if the host was deferred in the meantime.
+        None says that another worker owns the host by now. Raises RequestDeferred or Unreachable if
+        the host was deferred in the meantime.
         """
         marks, name = marks_of(request), host_of(request.url)
         self._put_off.check(name, marks.rank)
-        host, timeout = self._context.host(request.url), self._in_flight.timeout(request)
+        host = self._context.host(request.url)
         most = longest_wait(name, marks.rank, self._list_names, for_blocklist=marks.for_blocklist)
-        turn = self._context.state.ledger.take(
-            host, self._spacing(request), timeout, most=most, record=self._record(request)
-        )
-        if not turn.wait:
-            # In the slot of another host it would wait for that host, and its own lease would end.
+        ask = Ask(self._delay(request), self._in_flight.timeout(request), most)
+        seconds = self._hosts.begin(request, host, ask, self._record(request))
+        if seconds == 0.0:
+            # In the slot of another host it would wait for that host, and its time would be over.
             request.meta[Downloader.DOWNLOAD_SLOT] = host
             mark(request, released=True, answered=None)
             self._in_flight.begin(request)
-        return turn.wait
+        return seconds
+
+    def _after_loss(self, request: Request) -> float:
+        """Return after how many seconds to take a host again that was lost.
+
+        Raises HostLost for the request of a visit: its source may have been visited since.
+        """
+        if source_of(request) is not None:
+            reason = f"{self._context.host(request.url)} was lost to another worker"
+            raise HostLost(self._context.clock.now(), reason)
+        return RECHECK_SECONDS
 
     def _check_wait(self, request: Request, seconds: float) -> None:
         """Raise RequestDeferred for a wait that is too long (decision 7)."""
         if seconds > self._context.options.max_wait:
             host = self._context.host(request.url)
-            times = self._context.state.ledger.find(host).times
             asked = marks_of(request).robots_interval or 0.0
-            by_robots = times.is_by_robots(asked)
-            self._queue.check_wait(host, seconds, by_robots=by_robots)
+            times = self._context.state.hosts.find(host).times
+            self._queue.check_wait(host, seconds, by_robots=times.is_by_robots(asked))
 
-    def _spacing(self, request: Request, latency: float = 0.0) -> float:
+    def _delay(self, request: Request, latency: float = 0.0) -> float:
         least = max(self._context.options.min_interval, self._pauses.before(request))
-        return spacing(least, marks_of(request).robots_interval, latency)
+        return delay_after(least, marks_of(request).robots_interval, latency)
 
-    def _give_back(self, request: Request, error: MachineTrouble | Denied) -> None:
+    def _give_back(self, request: Request, error: Exception) -> None:
         """Release the host of a request that was never sent: nothing is logged (decision 29)."""
         if self._in_flight.end(request) is None:
             return
         host = self._context.host(request.url)
-        self._context.state.ledger.give_back(host)
-        if self._queue.turn_of(request) is None:
-            self._hosts.let_go(host, request)
+        self._hosts.withdraw(request, host)
+        self._let_go_inline(request, host)
         if isinstance(error, MachineTrouble):
             self._put_off.add(host_of(request.url), str(error), error.until)
 
@@ -232,11 +243,11 @@ class PacingMiddleware:
         if latency is None:
             return
         host = self._context.host(request.url)
-        exchange = exchange_of(request, response, latency, self._spacing(request, latency), error)
+        exchange = exchange_of(request, response, latency, self._delay(request, latency), error)
         name = host_of(request.url)
         asked = exchange.retry_after
-        if name != host:  # one name of a domain that cannot be reached says nothing of the others
-            exchange = replace(exchange, unreachable=False)
+        if name != host:
+            exchange = exchange.of_domain()
         record = replace(
             self._record(request),
             sent_at=self._context.clock.now() - latency,
@@ -246,27 +257,19 @@ class PacingMiddleware:
             error="" if response is not None else _words(error, request.url),
             retry_after=asked and asked[:_LONGEST_HEADER],
         )
-        # What comes of it is written with it: a robots.txt, or a visit.
-        later = exchange.is_calm and not is_redirect(exchange.status)
-        snapshot = self._context.state.ledger.release(
-            host, exchange, self._context.backoff, record, later=later
-        )
-        if later:
-            call_later(LONGEST_UNWRITTEN, self._write_end, host)
+        snapshot = self._hosts.end(request, host, exchange, record)
         mark(request, hold=snapshot.hold, seconds=latency)
         wait, until = snapshot.wait, snapshot.now + snapshot.hold
         if isinstance(error, Unreachable):
             self._put_off.add_unreachable(name, error, rank_of(request), until)
             wait = 0.0  # requests that are put off wait for nothing: they end when handed out
-        self._queue.delay(host, wait, snapshot.times.interval, latency)
+        self._queue.delay(host, wait, snapshot.times.delay, latency)
+        self._let_go_inline(request, host)
+
+    def _let_go_inline(self, request: Request, host: str) -> None:
+        """Let go of the host of a request that did not come from our scheduler."""
         if self._queue.turn_of(request) is None:
             self._hosts.let_go(host, request)
-
-    def _write_end(self, host: str) -> None:
-        """Write the end of an exchange, if what came of it was not written yet."""
-        # Then the lease runs out, as after any failed release; at the end the state is closed.
-        with suppress(StateUnavailable, StateError):
-            self._context.state.ledger.write_end(host)
 
     def _record(self, request: Request) -> RequestRecord:
         """Return what is known of a request before it is sent."""

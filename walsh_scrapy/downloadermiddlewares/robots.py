@@ -15,6 +15,7 @@ from walsh_scrapy.crawl.robots import Robots, is_robots, origin_for
 from walsh_scrapy.exceptions import Denied, RequestDeferred
 from walsh_scrapy.options import bad_setting
 from walsh_scrapy.policy.frontier import Rank
+from walsh_scrapy.policy.pacing import Hold
 from walsh_scrapy.policy.robots.records import MAX_OCTETS
 from walsh_scrapy.policy.wording import format_seconds
 from walsh_scrapy.runtime.components import compression_problems
@@ -47,8 +48,10 @@ class RobotsMiddleware:
         self._stats = stats
         self._context = context
         self._denials = crawl.denials
+        self._hosts = crawl.hosts
         self._queue = crawl.queue
-        self._robots = Robots(context, settings, stats, crawl.queue, crawl.put_off)
+        self._robots = Robots(context, settings, stats, crawl.queue, crawl.hosts, crawl.put_off)
+        crawl.hosts.lost = self._robots.forget
         self._queue.prepare_by("robots", self._robots)
         self._is_paced = bool(in_force(settings, Gate.PACING))
         self._most_bytes = settings.getint("DOWNLOAD_MAXSIZE")
@@ -147,7 +150,7 @@ class RobotsMiddleware:
             return
         host = self._context.host(request.url)
         logger.info("%s is on hold for %s, until its Visit-time begins", host, format_seconds(left))
-        self._context.state.ledger.hold(host, left, "visit-time")
+        self._hosts.hold(host, Hold(left, "visit-time"))
         if not self._is_paced:
             self._queue.check_wait(host, left, by_robots=True)
             await self._queue.sleep(left)

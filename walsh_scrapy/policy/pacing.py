@@ -18,6 +18,7 @@ from walsh_scrapy.policy.backoff import (
     RETRIED_STATUSES,
     TROUBLED_STATUSES,
     is_good,
+    is_redirect,
     is_refusal,
     parse_retry_after,
 )
@@ -118,6 +119,13 @@ class Exchange:
     unreachable: bool = False  #: there was no address, or no connection (decision 28)
     without_tls: bool = False  #: no TLS was possible, which counts for nothing (decision 28)
 
+    @property
+    def is_calm(self) -> bool:
+        """Whether the host answered, and neither refuses, redirects nor asks for anything."""
+        is_refused = is_refusal(self.status, for_robots=self.for_robots)
+        is_answer = 0 < self.status < 500 and not is_redirect(self.status)
+        return is_answer and not is_refused and self.retry_after is None
+
     def of_domain(self) -> Exchange:
         """Return what the exchange means for its domain.
 
@@ -194,6 +202,16 @@ class HostTimes:
         end = self.last_end
         spaced = 0.0 if end is None else end + self.delay_with(asked_delay, most)
         return max(spaced, self.busy_until, min(self.hold_until, self.hold_since + most))
+
+    def is_by_robots(self, asked_delay: float) -> bool:
+        """Return True if robots.txt alone explains until when the host waits.
+
+        ``asked_delay`` is what its Crawl-delay and Request-rate ask for.
+        """
+        until = self.ready_at()
+        if self.hold_by == "visit-time" and self.hold_until >= until:
+            return True
+        return asked_delay > 0.0 and self.ended is not None and self.ended + asked_delay >= until
 
     def after(self, exchange: Exchange, backoff: Backoff, now: float) -> HostTimes:
         """Return the times after an exchange that ended at ``now`` (decisions 2, 15, 28).

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from functools import cached_property
 from random import Random
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from walsh_scrapy.policy.backoff import Backoff
 from walsh_scrapy.runtime.requests import source_of
@@ -21,14 +21,21 @@ if TYPE_CHECKING:
     from walsh_scrapy.state import State
 
 
+#: A clock of Linux; elsewhere the monotonic clock goes on during suspension, or there is none.
+_BOOTTIME: Final[int | None] = getattr(time, "CLOCK_BOOTTIME", None)
+
+
 class Clock(Protocol):
-    """Two readings: the time of day, and one that never jumps."""
+    """The time of day, and two readings that never jump."""
 
     def now(self) -> float:
         """Return the time of day in epoch seconds, as state and leases count it."""
 
     def monotonic(self) -> float:
         """Return seconds of a clock that never jumps, for waits within a run."""
+
+    def moment(self) -> float:
+        """Return seconds of a clock that never jumps, and goes on while the machine sleeps."""
 
 
 class SystemClock:
@@ -44,6 +51,10 @@ class SystemClock:
     def monotonic(self) -> float:
         """Return the seconds of the machine's monotonic clock."""
         return time.monotonic()
+
+    def moment(self) -> float:
+        """Return the seconds since the machine was started, where the system has that clock."""
+        return time.monotonic() if _BOOTTIME is None else time.clock_gettime(_BOOTTIME)
 
 
 class Context:
@@ -72,15 +83,19 @@ class Context:
         """Return the host by which a URL is paced, or its registrable domain (decision 5)."""
         return self.options.pace_by.unit(url)
 
+    def moment(self) -> float:
+        """Return seconds of a clock that no one sets, and that counts suspension (decision 41)."""
+        return self.clock.moment()
+
     @cached_property
-    def intervals(self) -> Mapping[str, float]:
-        """The spacing, in seconds, of each host that asks for more than ``WALSH_MIN_INTERVAL``."""
-        return self.state.ledger.intervals(above=self.options.min_interval)
+    def delays(self) -> Mapping[str, float]:
+        """The delay, in seconds, of each host that asks for more than ``WALSH_MIN_INTERVAL``."""
+        return self.state.hosts.delays(above=self.options.min_interval)
 
     @cached_property
     def late_hosts(self) -> frozenset[str]:
         """The hosts that lately did not answer: their requests go last (decision 6)."""
-        return self.state.ledger.silent_hosts()
+        return self.state.hosts.unreachable()
 
 
 class Pauses:
@@ -106,6 +121,6 @@ class Pauses:
         return max(own, self._by_host.get(self._context.host(request.url), 0.0))
 
     @property
-    def intervals(self) -> Mapping[str, float]:
-        """The spacing of each host that is known to be longer than ``WALSH_MIN_INTERVAL``."""
-        return with_pauses(self._context.intervals, self._by_host)
+    def delays(self) -> Mapping[str, float]:
+        """The delay of each host that is known to be longer than ``WALSH_MIN_INTERVAL``."""
+        return with_pauses(self._context.delays, self._by_host)

@@ -13,6 +13,7 @@ that a callback makes with the ``meta`` of the response. It is never written to 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
@@ -69,6 +70,8 @@ class Marks(NamedTuple):
     public_only: bool = False  #: its host has to have public addresses only (decision 16)
     for_blocklist: bool = False  #: a robots.txt that a request for the blocklist needs
     sent: float | None = None  #: when it was sent last, by the monotonic clock
+    #: Until when it may be sent and answered, by the clock that counts suspension.
+    until: float = math.inf
     answered: int | None = None  #: the status of its answer, which may have been cut off later
     seconds: float = 0.0  #: that its exchange took
     hold: float = 0.0  #: seconds for which its host was on hold when its exchange ended

@@ -73,7 +73,6 @@ from walsh_scrapy.policy.pacing import (
     Hold,
     HostTimes,
 )
-
 from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.state.database import StateError, Store
 from walsh_scrapy.state.pruning import OldRows
@@ -656,7 +655,7 @@ class HostStore(Store):
         return self._database.read(waiting)
 
     def marked(self) -> dict[str, HostSnapshot]:
-        """Return those that wait, were not well when requested last, or have an operator's delay."""
+        """Return those that wait, were not well lately, or have an operator's delay."""
         return self._database.read(marked)
 
     def delays(self, above: float) -> dict[str, float]:

@@ -23,7 +23,7 @@ class FakeClock:
         """Return seconds since the epoch."""
         return self.at
 
-    monotonic = now
+    monotonic = moment = now
 
     def datetime(self) -> datetime:
         """Return the same moment as an aware datetime in UTC."""
@@ -102,4 +102,8 @@ class SimulatedClock:
 
     def monotonic(self) -> float:
         """Return seconds since the beginning."""
+        return self._clock.now
+
+    def moment(self) -> float:
+        """Return the same: no machine sleeps in a simulation."""
         return self._clock.now
