@@ -5,12 +5,15 @@ from random import Random
 
 from walsh_scrapy.policy.audit.record import LoggedRequest
 from walsh_scrapy.policy.backoff import Backoff
-from walsh_scrapy.state import State
+from walsh_scrapy.policy.pacing import Exchange, Hold
+from walsh_scrapy.state import State, hosts
 from walsh_scrapy.state.entries import EntryRecord
+from walsh_scrapy.state.hosts import Ask, Begun, Worker
 from walsh_scrapy.state.log import NO_EVIDENCE, DenialRecord, RequestRecord, log_end
 from walsh_scrapy.state.sourcerecord import SourceRecord
 
 BACKOFF = Backoff(2.0, 300.0, Random(1))
+US, THEM = Worker("us", 1.0), Worker("them", 1.0)
 SOURCE = SourceRecord(url="http://a.example/feed", kind="feed")
 #: A request that was sent at 100.0.
 RECORD = RequestRecord(100.0, "a.example", "http://a.example/", "robots: allowed", 200, 0.1)
@@ -28,7 +31,46 @@ def make_state(url):
 
 def commit(state, record, found=(), llmstxt=None):
     """Write the outcome of a visit, whatever the record was; return the keys of new entries."""
-    return state.sources.change(record.url, lambda _known: record, found, llmstxt).new
+    return visit(state, record.url, lambda _known: record, found, llmstxt).new
+
+
+def visit(state, *outcome):
+    """Write the outcome of a visit, as `SourceStore.outcome` takes it; return what was written."""
+    return state.write(state.sources.outcome(*outcome))
+
+
+def begin(state, host="a.example", worker=US, delay=0.0):
+    """Take a host, and begin a request of at most 60 s to it; return what `begin` says."""
+
+    def write(connection):
+        hosts.take(connection, host, worker)
+        return hosts.begin(connection, host, worker, Ask(delay, 60.0))
+
+    return state.write(write)
+
+
+def exchange(state, host="a.example", worker=US, **answer):
+    """Take a host, request it once, and let it go; the answer is that of an `Exchange`."""
+    ended = Exchange(**{"delay": 1.0} | answer)
+    begun = begin(state, host, worker)
+    assert isinstance(begun, Begun)
+    times = begun.times.after(ended, BACKOFF, begun.now)
+
+    def write(connection):
+        hosts.end(connection, host, worker, begun.times, times, 0.0, goes_on=False)
+
+    state.write(write)
+
+
+def hold(state, host, seconds, by="", status=0):
+    """Put a host on hold, as its worker does."""
+
+    def write(connection):
+        hosts.take(connection, host, US)
+        hosts.caution(connection, host, hold=Hold(seconds, by, status))
+        hosts.let_go(connection, host, US)
+
+    state.write(write)
 
 
 def keep_robots(state, origin, copy, host=None, run=None):

@@ -11,7 +11,7 @@ from walsh_scrapy.policy.audit.record import (
     END_UNKNOWN,
     Basis,
     Documents,
-    LoggedAct,
+    LoggedOverride,
     RunFacts,
     RunTerms,
 )
@@ -25,12 +25,12 @@ TERMS = RunTerms(0.0, None, RunFacts("", "", "", "", "host", "allow", "declared"
 
 
 def released(at, host="a.example"):
-    return LoggedAct(at, host, "release")
+    return LoggedOverride(at, host, "release")
 
 
-def kinds(*requests, acts=(), list_hosts=frozenset()):
+def kinds(*requests, overrides=(), list_hosts=frozenset()):
     findings = Findings()
-    basis = Basis({}, acts, list_hosts, Documents({}.get))
+    basis = Basis({}, overrides, list_hosts, Documents({}.get))
     audit = HostAudit(findings, basis, RobotsFetches(basis))
     for each in requests:
         audit.see(each)
@@ -179,23 +179,20 @@ def test_a_hold_counts_for_the_list_for_a_day_from_its_begin():
 
 
 def test_a_release_ends_the_hold_before_it_and_no_later_one():
-    refused, acts = sent(0.0, status=429, hold=YEAR), [released(10.0)]
+    refused, made = sent(0.0, status=429, hold=YEAR), [released(10.0)]
     again = sent(12.0, status=429, hold=100.0)
-    assert kinds(refused, sent(9.0), sent(12.0), acts=acts) == {"too-early": 1}
-    assert kinds(refused, again, sent(20.0), acts=acts) == {"too-early": 1}
-    assert kinds(refused, again, sent(113.0), acts=acts) == {}
+    assert kinds(refused, sent(9.0), sent(12.0), overrides=made) == {"too-early": 1}
+    assert kinds(refused, again, sent(20.0), overrides=made) == {"too-early": 1}
+    assert kinds(refused, again, sent(113.0), overrides=made) == {}
 
 
-@pytest.mark.parametrize(
-    ("act", "found"), [("b.example.com.", {"too-early": 1}), ("a.example.com.", {})]
-)
-def test_by_domain_a_pause_is_that_of_the_domain_and_a_hold_that_of_a_host(act, found):
-    """The name of such a hold ends in a dot (decision 5)."""
+def test_by_domain_pauses_holds_and_refusals_are_those_of_the_domain():
+    """Decision 5."""
     a, b = ("http://a.example.com/", "example.com"), ("http://b.example.com/", "example.com")
     refused = sent(0.0, *a, status=429, hold=100.0)
-    assert kinds(refused, sent(1.5, *b)) == {"short-pause": 1}
-    acts = [released(1.0, act)]
-    assert kinds(refused, sent(2.0, *b), sent(5.0, *a), acts=acts) == found
+    assert kinds(refused, sent(1.5, *b)) == {"short-pause": 1, "too-early": 1}
+    assert kinds(refused, sent(2.0, *b)) == {"too-early": 1}
+    assert kinds(refused, sent(2.0, *b), overrides=[released(1.0, "example.com")]) == {}
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, create_engine, func, insert, select, text, up
 from sqlalchemy.exc import DataError, IntegrityError
 from sqlalchemy.pool import NullPool
 
-from tests.helpers.records import SOURCE, commit, entry_of
+from tests.helpers.records import SOURCE, commit, entry_of, visit
 from walsh_scrapy.state import State, StateError
 from walsh_scrapy.state import database as state_database
 from walsh_scrapy.state.database import (
@@ -167,10 +167,10 @@ def test_a_visit_whose_commit_was_not_answered_is_written_once(
     postgresql_url, monkeypatch, is_known
 ):
     """No failure is counted twice, and its entries are still new."""
-    answered, lost = Connection.commit, []
+    write, lost = Connection.commit, []
 
     def unanswered(connection):
-        answered(connection)
+        write(connection)
         if not lost:
             lost.append(1)
             end(postgresql_url, connection)
@@ -181,15 +181,15 @@ def test_a_visit_whose_commit_was_not_answered_is_written_once(
 
     with contextlib.closing(State(postgresql_url)) as state:
         if is_known:
-            state.sources.change(SOURCE.url, lambda _known: SOURCE)
+            commit(state, SOURCE)
         monkeypatch.setattr(Connection, "commit", unanswered)
         found = [entry_of(SOURCE.url, "a"), entry_of(SOURCE.url, "b")]
-        record, new = state.sources.change(SOURCE.url, failed, found)
+        record, new = visit(state, SOURCE.url, failed, found)
         assert lost
         assert record.failures == 1
         assert new == {"a", "b"}
         assert state.sources.find(SOURCE.url) == record
-        assert state.sources.change(SOURCE.url, failed, found).new == set()
+        assert visit(state, SOURCE.url, failed, found).new == set()
         assert state.sources.find(SOURCE.url).failures == 2
 
 

@@ -12,9 +12,8 @@ import pytest
 from scrapy.settings import Settings
 from sqlalchemy import text
 
-from tests.helpers.records import BACKOFF, RECORD, commit, entry_of
+from tests.helpers.records import commit, entry_of, exchange
 from walsh_scrapy.options import Options
-from walsh_scrapy.policy.pacing import Exchange
 from walsh_scrapy.state import State, StateError
 from walsh_scrapy.state import entries as state_entries
 from walsh_scrapy.state.database import ROWS_AT_ONCE, Database, exists
@@ -124,7 +123,7 @@ def test_a_snapshot_is_of_one_moment_and_no_writer_waits_for_it(opened, state):
         chosen = entries.matching(EntryFilter())
         first = next(chosen)
         commit(crawl, source(OTHER), [entry("9999", OTHER, 999.0)])
-        crawl.ledger.release("a.example", Exchange(interval=1.0), BACKOFF, RECORD)
+        exchange(crawl)
         state.sources.resume(FEED)
         assert [first, *chosen][-1].key == many[-1].key
         assert len([*entries.matching(EntryFilter())]) == len(many)
@@ -187,18 +186,6 @@ def test_only_a_source_that_is_gone_or_failing_is_due_again_and_each_is_read_as_
 def test_failures_in_a_row_have_one_begin_that_a_wrong_clock_does_not_set(failures, since, then):
     record = source(failures=failures, failing_since=since, visited_since=3.0).after_visit(90.0)
     assert (record.failing_since, record.visited_since, record.fetched_at) == (then, 3.0, 90.0)
-
-
-def test_waiting_hosts_are_those_that_may_not_be_asked_now(state, clock):
-    ledger = state.ledger
-    for host in ("held.example", "free.example", "slow.example"):
-        interval = 500.0 if host.startswith("slow") else 1.0
-        ledger.release(host, Exchange(interval=interval), BACKOFF, RECORD)
-    ledger.hold("held.example", 600.0)
-    ledger.take("leased.example", 1.0, 60.0)
-    clock.at += 10.0
-    resting = {host: standing.wait for host, standing in ledger.waiting().items()}
-    assert resting == {"held.example": 590.0, "slow.example": 490.0, "leased.example": 55.0}
 
 
 @pytest.mark.empty

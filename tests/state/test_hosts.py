@@ -13,7 +13,18 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
-from sqlalchemy import Column, Double, Integer, String, Table, create_engine, event, insert, select
+from sqlalchemy import (
+    Column,
+    Double,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    create_engine,
+    event,
+    insert,
+    select,
+)
 from sqlalchemy import delete as deleted
 from sqlalchemy import update as updated
 
@@ -27,19 +38,16 @@ from walsh_scrapy.state.hosts import (
     begin,
     end,
     find,
-    hosts,
     leave,
     let_go,
-    metadata,
-    overrides,
     owns,
     prove,
     release_hold,
     set_operator_delay,
     take,
     withdraw,
-    workers,
 )
+from walsh_scrapy.state.tables import hosts, metadata, overrides, workers
 
 TIMEOUT = 30.0
 RETRY_AFTER = 100.0
@@ -51,16 +59,17 @@ SOURCES = {f"{host[0]}/{number}": host for host in CRAWL_DELAY for number in (1,
 REDIRECTS_TO = {"a.example": "b.example", "b.example": "a.example", "c.example": "a.example"}
 BACKOFF = Backoff(2.0, 300.0, Random(1))
 
+work = MetaData()  # of the test
 sources = Table(
     "test_sources",
-    metadata,
+    work,
     Column("name", String(32), primary_key=True),
     Column("host", String(32)),
     Column("is_due", Integer),
 )
 copies = Table(
     "test_copies",
-    metadata,
+    work,
     Column("host", String(32), primary_key=True),
     Column("delay", Double),
 )
@@ -81,7 +90,8 @@ def open_engine(url, clock, folder=None):
         def lock(connection):
             connection.exec_driver_sql("BEGIN IMMEDIATE")
 
-    metadata.create_all(engine)
+    for tables in (metadata, work):
+        tables.create_all(engine)
     return engine.execution_options(clock=clock) if clock else engine
 
 

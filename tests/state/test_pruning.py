@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import insert, select, update
 
-from tests.helpers.records import DENIAL, RECORD, keep_robots, log_requests
+from tests.helpers.records import DENIAL, RECORD, US, keep_robots, log_requests
 from walsh_scrapy.policy.robots.access import RobotsCopy
 from walsh_scrapy.state import State, declaredfile, retention
 from walsh_scrapy.state.database import Database
+from walsh_scrapy.state.hosts import beat
 from walsh_scrapy.state.retention import delete_in_turn
 from walsh_scrapy.state.tables import (
     copies,
@@ -71,30 +72,32 @@ def log(state, moments):
 
 
 def host(name, **columns):
-    times = {"ended": NOW - 91 * DAY, "interval": 1.0, "hold_until": 0.0, "lease_until": 0.0}
-    return {"host": name, **times, "silent_at": 0.0, "struck_at": 0.0, "silences": 0} | columns
+    times = {"ended": NOW - 91 * DAY, "delay": 1.0, "hold_until": 0.0, "busy_until": 0.0}
+    return {"host": name, **times, "owner": "", "operator_delay": 0.0} | columns
 
 
 def test_hosts_go_90_days_after_the_last_moment_that_they_are_about(state, database, clock):
     clock.at = NOW
     rows = [
         host("old"),
-        host("never asked", ended=None),
-        host("died long ago", ended=None, lease_until=NOW - 91 * DAY),
-        host("silent long ago", silences=3, silent_at=NOW - 91 * DAY, hold_until=NOW - 95 * DAY),
-        host("known crawl delay", interval=86_000.0),
+        host("never requested", ended=None),
+        host("died long ago", ended=None, busy_until=NOW - 91 * DAY),
+        host("of a dead worker", owner="dead"),
+        host("held long ago", hold_until=NOW - 95 * DAY),
+        host("known crawl delay", delay=86_000.0),
         host("young", ended=NOW - 89 * DAY),
         host("on hold", hold_until=NOW + 300 * DAY),
         host("held lately", hold_until=NOW - 89 * DAY),
-        host("leased", lease_until=NOW + 60.0),
-        host("died lately", ended=None, lease_until=NOW - 89 * DAY),
-        host("long crawl delay", interval=92 * DAY),
-        host("silent", silences=1, silent_at=NOW - 31 * DAY),
-        host("struck", struck_at=NOW - 31 * DAY),
+        host("in flight", busy_until=NOW + 60.0),
+        host("died lately", ended=None, busy_until=NOW - 89 * DAY),
+        host("long crawl delay", delay=92 * DAY),
+        host("slowed by the operator", operator_delay=5.0),
+        host("owned", owner=US.id),
     ]
     fill(database, hosts, rows)
+    state.write(lambda connection: beat(connection, US))
     state.prune(NOW, 30 * DAY, always)
-    assert left(database, hosts.c.host) == sorted(row["host"] for row in rows[5:])
+    assert left(database, hosts.c.host) == sorted(row["host"] for row in rows[6:])
 
 
 def test_robots_copies_go_90_days_after_the_last_request_unless_a_request_waits(state, database):

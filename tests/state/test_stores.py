@@ -9,179 +9,51 @@ import pytest
 from sqlalchemy import create_engine, delete, insert, select, text
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.pool import NullPool
-from walsh_scrapy.policy.hosttimes import HostTimes
 
-from tests.helpers.records import BACKOFF, RECORD, SOURCE, commit, entry_of, keep_robots
+from tests.helpers.records import (
+    RECORD,
+    SOURCE,
+    begin,
+    commit,
+    entry_of,
+    exchange,
+    hold,
+    keep_robots,
+    log_requests,
+    visit,
+)
 from tests.helpers.troubles import fill
-from walsh_scrapy.policy.pacing import Exchange
 from walsh_scrapy.policy.robots.access import RobotsCopy
 from walsh_scrapy.state import State, StateError
 from walsh_scrapy.state.database import Database
 from walsh_scrapy.state.documents import BlocklistCopy, LlmsTxtRecord
 from walsh_scrapy.state.entries import EntryFilter
+from walsh_scrapy.state.hosts import Begun
 from walsh_scrapy.state.sourcerecord import KnownSources, SourceRecord
 from walsh_scrapy.state.tables import requests, schema_version
 
 URL = SOURCE.url
 
 
-def release(ledger, interval=1.0, host="a.example", record=RECORD, *, later=False, **answer):
-    exchange = Exchange(interval=interval, **answer)
-    return ledger.release(host, exchange, BACKOFF, record, later=later)
-
-
-@pytest.fixture
-def ours(opened):
-    return opened().ledger
-
-
-@pytest.fixture
-def theirs(opened):
-    """The ledger of another process."""
-    return opened().ledger
-
-
 def test_no_failure_is_lost_if_processes_record_failures_at_the_same_time(opened):
-    stores = [opened().sources for _process in range(3)]
+    states = [opened() for _process in range(3)]
+    commit(states[0], SOURCE)
 
     def fail(known):
-        known = known or SOURCE
         return replace(known, failures=known.failures + 1)
 
-    def visits(store):
-        return [store.change(URL, fail).record.failures for _visit in range(8)]
+    def visits(state):
+        return [visit(state, URL, fail).record.failures for _visit in range(8)]
 
-    with ThreadPoolExecutor(len(stores)) as threads:
-        counts = [count for counts in threads.map(visits, stores) for count in counts]
+    with ThreadPoolExecutor(len(states)) as threads:
+        counts = [count for counts in threads.map(visits, states) for count in counts]
     assert sorted(counts) == list(range(1, 25))
-    assert stores[0].find(URL).failures == 24
+    assert states[0].sources.find(URL).failures == 24
 
 
-def test_of_two_visits_that_end_at_once_none_is_lost(opened):
-    """Also of the first two visits of a source, which has no row yet."""
-    ours, theirs = opened().sources, opened().sources
-
-    def fail(known):
-        return replace(SOURCE, failures=(known.failures if known else 0) + 1)
-
-    with ThreadPoolExecutor(1) as threads:
-
-        def fail_meanwhile(known):
-            if not meanwhile:
-                meanwhile.append(threads.submit(theirs.change, URL, fail))
-            return fail(known)
-
-        for total in (2, 4):
-            meanwhile = []
-            ended = ours.change(URL, fail_meanwhile).record.failures
-            assert {ended, meanwhile[0].result().record.failures} == {total - 1, total}
-
-
-def test_a_source_that_got_another_url_and_was_visited_anew_is_another_one(opened):
-    ours, theirs = opened().sources, opened().sources
-    ours.change(URL, lambda _known: replace(SOURCE, failures=5))
-    assert ours.find(URL).failures == 5
-    theirs.rename({URL: f"{URL}/elsewhere"})
-    theirs.change(URL, lambda _known: SOURCE)
-
-    def fail(known):
-        return replace(known, failures=known.failures + 1)
-
-    assert ours.change(URL, fail).record.failures == 1
-
-
-def test_a_record_from_memory_does_not_hide_what_another_process_wrote(opened):
-    ours, theirs = opened().sources, opened().sources
-    found = [entry("1")]
-    ours.change(URL, lambda _known: replace(SOURCE, failures=1))
-    assert ours.find(URL).failures == theirs.find(URL).failures == 1
-
-    def fail(known):
-        return replace(known, failures=known.failures + 1)
-
-    assert theirs.change(URL, fail).record.failures == 2
-    assert ours.change(URL, fail, found) == (replace(SOURCE, failures=3), {found[0].key})
-    assert theirs.change(URL, fail).record.failures == 4
-    assert theirs.resume(URL)
-    assert ours.change(URL, fail).record.failures == 1
-
-
-def test_only_one_of_two_processes_gets_a_host(ours, theirs, clock):
-    assert ours.take("a.example", spacing=1.0, timeout=60.0).wait == 0.0
-    clock.at = 100.5
-    assert theirs.take("a.example", spacing=1.0, timeout=60.0).wait == 1.0
-    clock.at = 102.0
-    assert release(ours, 3.0).wait == 3.0
-    clock.at = 103.0
-    assert theirs.take("a.example", spacing=1.0, timeout=60.0).wait == 2.0
-    clock.at = 105.0
-    assert theirs.take("a.example", spacing=1.0, timeout=60.0).wait == 0.0
-    assert ours.take("b.example", spacing=1.0, timeout=60.0).wait == 0.0
-
-
-def test_a_request_is_logged_with_the_pause_that_it_had_to_keep(ours, theirs, clock, rows):
-    def take(**given):
-        return ours.take("a.example", 1.0, 60.0, record=RECORD, **given).wait
-
-    assert take() == 0.0, "there was nothing before it"
-    theirs.widen("a.example", 30.0)
-    release(ours, 5.0)
-    theirs.widen("a.example", 30.0)
-    clock.at += 10.0
-    assert take() > 0.0, "it has to wait"
-    assert take(most=8.0) == 0.0
-    release(ours, 5.0)
-    theirs.pause("a.example", 7.0, "")
-    clock.at += 10.0
-    assert take() == 0.0
-    assert rows(select(requests.c.pause).order_by(requests.c.id)) == [(0.0,), (8.0,), (7.0,)]
-
-
-def test_a_late_release_keeps_the_lease_of_another_process(opened, clock):
-    """This happens to a process that was stopped for longer than its lease."""
-    stopped, ours, theirs = (opened().ledger for _ in range(3))
-    assert stopped.take("a.example", spacing=1.0, timeout=60.0).wait == 0.0
-    clock.at = 165.0
-    assert ours.take("a.example", spacing=1.0, timeout=60.0).wait == 0.0
-    clock.at = 166.0
-    release(stopped, 1.0)
-    clock.at = 170.0
-    assert theirs.take("a.example", spacing=1.0, timeout=60.0).wait == 1.0, "ours is out"
-    release(ours, 1.0)
-    clock.at = 171.0
-    assert theirs.take("a.example", spacing=1.0, timeout=60.0).wait == 0.0
-
-
-def test_a_silence_is_remembered_until_the_host_answers(ours, theirs, clock):
-    for host in ("a.example", "b.example"):
-        ours.take(host, 1.0, 60.0)
-        release(ours, host=host, status=0, unreachable=host == "a.example")
-    assert theirs.silent_hosts() == {"a.example"}
-    assert theirs.find("a.example").hold == 0.0, "after the first it only comes late"
-    clock.at = 200.0
-    theirs.take("a.example", 1.0, 60.0)
-    assert release(theirs, status=0, unreachable=True).hold == 2 * 86_400.0
-    times = ours.find("a.example").times
-    assert (times.silences, times.silent_at) == (2, 200.0)
-    clock.at += 2 * 86_400.0
-    ours.take("a.example", 1.0, 60.0)
-    release(ours, status=500)
-    assert theirs.silent_hosts() == frozenset()
-
-
-def test_a_host_whose_request_was_never_sent_is_given_back_as_it_was(ours, theirs, clock):
-    ours.take("a.example", 1.0, 60.0)
-    theirs.give_back("a.example")
-    assert theirs.take("a.example", 1.0, 60.0).wait == 1.0, "the lease is ours"
-    clock.at = 110.0
-    ours.give_back("a.example")
-    assert theirs.find("a.example").times == HostTimes()
-    assert theirs.take("a.example", 3600.0, 60.0).wait == 0.0, "it was never asked"
-
-
-def hold_many(ledger):
+def hold_many(state):
     for number in range(1000):
-        ledger.hold(f"{number}.example", 1.0)
+        hold(state, f"{number}.example", 1.0)
 
 
 def test_a_full_disk_is_a_state_error_that_says_so(tmp_path):
@@ -189,108 +61,7 @@ def test_a_full_disk_is_a_state_error_that_says_so(tmp_path):
     with contextlib.closing(State(f"sqlite:///{tmp_path / 'state.sqlite3'}")) as state:
         state._database.read(lambda connection: fill(connection, 0))
         with pytest.raises(StateError, match=r"is full; check the free space"):
-            hold_many(state.ledger)
-
-
-def test_an_end_is_written_with_what_came_of_it_or_not_at_all(ours, theirs, clock, rows):
-    """The lease protects the host until then, and spacing counts from the end itself."""
-
-    def write(connection):
-        connection.execute(insert(schema_version), {"version": 5})
-
-    def fail(connection):
-        connection.execute(insert(schema_version), {"version": 9})
-        raise RuntimeError
-
-    def end():
-        ours.take("a.example", 1.0, 60.0)
-        clock.at += 1.0
-        return ours.release("a.example", Exchange(interval=5.0), BACKOFF, RECORD, later=True)
-
-    assert end().wait == 5.0
-    assert theirs.take("a.example", 1.0, 60.0).wait == 1.0, "it is leased"
-    assert rows(select(requests.c.url)) == []
-    clock.at += 2.0
-    ours.write_end("a.example", write)
-    assert rows(select(schema_version.c.version)) == [(1,), (5,)]
-    assert rows(select(requests.c.url)) == [(RECORD.url,)]
-    assert theirs.take("a.example", 1.0, 60.0).wait == 3.0
-    clock.at += 100.0
-    end()
-    with pytest.raises(RuntimeError):
-        ours.write_end("a.example", fail)
-    assert rows(select(schema_version.c.version)) == [(1,), (5,)]
-    assert len(rows(select(requests.c.url))) == 1
-    assert theirs.take("a.example", 1.0, 60.0).wait == 1.0, "it is still leased"
-    clock.at += 2.0
-    ours.write_ends()
-    assert len(rows(select(requests.c.url))) == 2
-    assert theirs.take("a.example", 1.0, 60.0).wait == 3.0
-
-
-def test_a_request_is_logged_with_its_lease_and_has_no_end_before_its_release(
-    ours, theirs, clock, rows
-):
-    log = select(*requests.c["sent_at", "waited", "seconds", "status", "pause", "hold"])
-    sent = replace(RECORD, status=None, seconds=None)
-
-    def take(ledger, **options):
-        return ledger.take("a.example", 1.0, 60.0, record=sent, **options)
-
-    assert take(ours).wait == 0.0
-    assert rows(log) == [(100.0, 0.0, None, None, 0.0, 0.0)]
-    assert take(theirs).wait > 0.0
-    clock.at = 104.0
-    ended = replace(RECORD, sent_at=101.5, seconds=2.5, status=429)
-    release(ours, 5.0, record=ended, status=429, retry_after="30")
-    whole = (100.0, 1.5, 2.5, 429, 0.0, 30.0)
-    assert rows(log) == [whole]
-    clock.at = 200.0
-    assert take(theirs).wait == 0.0
-    assert rows(log) == [whole, (200.0, 0.0, None, None, 5.0, 0.0)]
-    theirs.give_back("a.example")
-    assert rows(log) == [whole], "it was never sent"
-
-
-def test_an_end_that_is_written_too_late_takes_nothing_from_others(ours, theirs, clock, rows):
-    """A process was stopped for longer than its lease, and another has asked the host since."""
-    assert ours.take("a.example", 1.0, 60.0).wait == 0.0
-    clock.at += 1.0
-    release(ours, 5.0, later=True)
-    clock.at += 70.0
-    assert theirs.take("a.example", 1.0, 60.0).wait == 0.0
-    lease = theirs.find("a.example").times.lease_until
-    clock.at += 1.0
-    ours.write_ends()
-    assert rows(select(requests.c.url)) == [(RECORD.url,)]
-    assert theirs.find("a.example").times.lease_until == lease
-    assert ours.take("a.example", 1.0, 60.0).wait > 0.0
-    release(theirs, 1.0)
-    ended = theirs.find("a.example").times.ended
-    assert ended == clock.at
-
-
-def test_an_end_that_was_left_for_later_is_written_before_the_next_change(ours, theirs, clock):
-    for change in (lambda: ours.find("a.example"), lambda: ours.hold("a.example", 0.0)):
-        clock.at += 100.0
-        assert ours.take("a.example", 1.0, 60.0).wait == 0.0
-        release(ours, later=True)
-        change()
-        assert theirs.find("a.example").reason == "spacing"
-
-
-def test_a_row_from_memory_does_not_hide_what_another_process_wrote(ours, theirs, clock):
-    assert ours.take("a.example", 1.0, 60.0).wait == 0.0
-    clock.at = 101.0
-    assert theirs.take("a.example", 1.0, 60.0).wait == 1.0
-    clock.at = 101.5
-    release(ours, 1.0)
-    clock.at = 102.0
-    assert theirs.take("a.example", 1.0, 60.0).wait == 0.5
-    clock.at = 102.5
-    assert theirs.take("a.example", 1.0, 60.0).wait == 0.0
-    clock.at = 103.0
-    assert ours.take("a.example", 1.0, 60.0).wait == 1.0, "ours remembered a free host"
+            hold_many(state)
 
 
 def test_a_write_during_the_wait_for_the_lock_is_no_jump_of_the_clock(tmp_path):
@@ -306,21 +77,9 @@ def test_a_write_during_the_wait_for_the_lock_is_no_jump_of_the_clock(tmp_path):
             return read.append(None) or 100.0
 
         with contextlib.closing(State(f"sqlite:///{path}", clock)) as state:
-            state.ledger.take("a.example", 1.0, 60.0)
-            release(state.ledger, 1.0)
-            state.ledger.hold("a.example", 9.0)
-    assert len(read) == 3
-
-
-def test_after_a_jump_back_the_ledger_counts_from_now(state, clock):
-    clock.at = 10_000.0
-    release(state.ledger, 5.0)
-    clock.at = 6_400.0
-    assert state.ledger.take("a.example", 1.0, 60.0).wait == 5.0
-    clock.at = 6_404.0
-    assert state.ledger.take("a.example", 1.0, 60.0).wait == 1.0, "it is noted once"
-    clock.at = 6_405.0
-    assert state.ledger.take("a.example", 1.0, 60.0).wait == 0.0
+            exchange(state)
+            state.hosts.release("a.example", "nothing to release")
+    assert len(read) >= 3
 
 
 def test_copies_of_robots_txt_and_of_the_blocklist_come_back_as_they_were(state):
@@ -357,7 +116,7 @@ NASTY, KEPT = "a\0b\ud800é", "a\ufffdb?é"
 
 
 def test_no_text_of_a_stranger_breaks_a_database(state, rows):
-    release(state.ledger, record=replace(RECORD, url=NASTY, gates=NASTY, error=NASTY, status=None))
+    log_requests(state, replace(RECORD, url=NASTY, gates=NASTY, error=NASTY, status=None))
     source = SourceRecord(url="http://a.example/", kind="feed", outcome="failed", detail=NASTY)
     index = LlmsTxtRecord(url="http://a.example/llms.txt", asked_at=1.0, due_at=2.0, trouble=NASTY)
     commit(state, source, [entry_of(source.url, item=NASTY)], index)
@@ -412,42 +171,6 @@ def test_validators_and_entries_are_written_together_or_not_at_all(state):
         commit(state, replace(SOURCE, etag=b'"1"'), [entry("1"), broken])
     assert state.sources.find(URL) is None
     assert count_entries(state) == 0
-
-
-@pytest.mark.parametrize("is_later", [True, False])
-def test_a_visit_is_written_with_the_end_of_its_exchange(state, rows, is_later):
-    """The end alone is written if the visit cannot be, and the visit alone if the end was."""
-    log = select(requests.c.status)
-    broken = entry("2", source="http://nowhere.example/")
-    sent = replace(RECORD, status=None, seconds=None)
-    state.ledger.take("a.example", 1.0, 60.0, record=sent)
-    release(state.ledger, later=is_later)
-    with pytest.raises(IntegrityError):
-        state.sources.change(URL, lambda _known: SOURCE, [broken], host="a.example")
-    assert rows(log) == [(None if is_later else 200,)]
-    state.sources.change(URL, lambda _known: SOURCE, [entry("1")], host="a.example")
-    assert rows(log) == [(200,)]
-    assert count_entries(state) == 1
-    assert state.ledger.find("a.example").reason == "spacing"
-
-
-def test_a_record_that_was_read_ahead_is_compared_where_its_host_is_leased(opened, database):
-    """Another crawl has visited the source meanwhile, or it has not."""
-    ours, theirs = opened().sources, opened().sources
-
-    def is_as_recalled():
-        return database.write(lambda connection: ours.is_as_recalled(connection, URL))
-
-    assert not ours.remembers(URL)
-    ours.look_ahead([URL, "http://b.example/"])
-    assert ours.remembers(URL)
-    assert is_as_recalled()
-    for record in (SOURCE, replace(SOURCE, failures=1)):
-        theirs.change(URL, lambda _known, record=record: record)
-        assert ours.recall(URL) != record
-        assert not is_as_recalled()
-        assert ours.recall(URL) == record
-        assert is_as_recalled()
 
 
 def test_a_source_comes_back_as_it_was(state):
@@ -554,24 +277,6 @@ def test_what_cannot_be_opened_is_refused_in_one_sentence(url, word):
     assert len(str(refused.value).splitlines()) == 1
 
 
-def test_pace_by_may_change_once_no_host_waits(opened, clock):
-    state = opened()
-    state.ledger.pace_by("host")
-    state.ledger.take("www.a.example", spacing=1.0, timeout=60.0)
-    refused = r"paced by host, and 1 of its hosts wait.*set WALSH_PACE_BY = 'host'"
-    with pytest.raises(StateError, match=refused):
-        opened().ledger.pace_by("domain")
-    clock.at = 101.0
-    release(state.ledger, 3.0, "www.a.example", status=429, retry_after="9")
-    clock.at = 109.0
-    opened().ledger.pace_by("host")
-    with pytest.raises(StateError):
-        opened().ledger.pace_by("domain")
-    clock.at = 110.5
-    opened().ledger.pace_by("domain")
-    opened().ledger.pace_by("host")
-
-
 def test_a_failure_in_use_is_described_in_a_sentence_and_raised_as_the_caller_chose(tmp_path):
     told = []
 
@@ -590,13 +295,13 @@ def test_a_failure_in_use_is_described_in_a_sentence_and_raised_as_the_caller_ch
 
 def test_a_lost_connection_is_replaced_and_nothing_is_lost(postgresql_url):
     with contextlib.closing(State(postgresql_url)) as state:
-        assert state.ledger.take("a.example", spacing=1.0, timeout=60.0).wait == 0.0
+        assert isinstance(begin(state), Begun)
         for _ in range(2):
             lose_connections(postgresql_url)
             commit(state, SOURCE, [entry("1")])
             assert state.sources.find(URL) is not None
         assert count_entries(state) == 1
-        assert state.ledger.take("a.example", spacing=1.0, timeout=60.0).wait > 0.0
+        assert state.hosts.find("a.example").reason == "in flight"
 
 
 def test_machines_that_share_a_database_share_its_clock(postgresql_url):

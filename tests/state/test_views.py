@@ -7,7 +7,7 @@ import time
 import pytest
 from sqlalchemy import text
 
-from tests.helpers.records import commit, entry_of
+from tests.helpers.records import US, begin, commit, entry_of, hold
 from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
 
@@ -27,7 +27,9 @@ def view(state, database, clock):
     state.runs.end(number, AT + 60.0, "finished", {})
     commit(state, SourceRecord(url=URL, kind="feed", fetched_at=AT, due_at=AT), [entry])
     commit(state, SourceRecord(url=GONE, kind="feed", due_at=math.inf, moved_since=1e300))
-    state.ledger.hold("a.example", 3600.0)
+    hold(state, "a.example", 3600.0)
+    state.hosts.delay("b.example", 60.0, "they asked for it")
+    begin(state, "c.example")
 
     def read(name):
         with database._engine.connect() as connection:
@@ -54,10 +56,14 @@ def test_an_entry_has_its_fields_as_columns(view):
     assert json.loads(entry["authors"]) == ["Jo", "Al"]
 
 
-def test_a_host_on_hold_and_a_run_are_told(view):
-    (host,) = view("readable_hosts")
-    assert bool(host["is_on_hold"])
-    assert (bool(host["is_asked_now"]), host["lease_until"]) == (False, None)
+def test_hosts_overrides_and_runs_are_readable(view):
+    held, slow, asked = sorted(view("readable_hosts"), key=lambda row: row["host"])
+    assert (bool(held["is_on_hold"]), held["owner"], held["busy_until"]) == (True, "", None)
+    assert (bool(slow["is_on_hold"]), slow["operator_delay"]) == (False, 60.0)
+    assert (bool(asked["is_in_flight"]), asked["owner"]) == (True, US.id)
+    assert asked["busy_until"] > held["hold_since"]
+    (made,) = view("readable_overrides")
+    assert (made["host"], made["override"], made["seconds"]) == ("b.example", "delay", 60.0)
     (run,) = view("readable_runs")
     assert (run["begun"], run["ended"]) == ("2026-05-23 06:00:00", "2026-05-23 06:01:00")
     assert run["seconds"] == pytest.approx(60.0)
