@@ -141,10 +141,11 @@ class Body:
     has_beaten: bool = False  #: since it was started or woke
     fault: str = ""  #: what happens to the connection at its next COMMIT: "before" or "after" it
     wait_until: float = -math.inf
+    begun_with: float = 0.0  #: the operator's delay at its last begin
+    begun_ahead: float = 0.0  #: see `Sent`
     point: str = ""  #: where its program is
     reconnects_at: float = -math.inf  #: its first beat after the database was away
     began: tuple = ()  #: its run: true time, and how often the clock had been set
-    owned: set = field(default_factory=set)  #: as it believes
 
 
 class Machine(RuleBasedStateMachine):
@@ -180,10 +181,11 @@ class Machine(RuleBasedStateMachine):
         self.true += seconds
         self.now[0] += seconds
         for body in self.bodies:
-            if body.is_suspended or is_away or self.true < body.reconnects_at:
-                continue
+            is_cut_off = body.is_suspended or is_away or self.true < body.reconnects_at
             while body.beat_at + 5.0 <= self.true:
                 body.beat_at += 5.0
+                if is_cut_off:
+                    continue
                 if body.beat_at + 5.0 > self.true:
                     self.beat(body)
                 elif body.has_beaten:  # of several beats only the last one matters to others
@@ -243,9 +245,7 @@ class Machine(RuleBasedStateMachine):
                 memory = yield from self.transact(body, "take", self.taking(body, host))
                 if memory is not None:
                     has_taken = True
-                    body.owned.add(host)
                     yield from self.visit(body, memory)
-                    body.owned.discard(host)
             if not has_taken:
                 body.wait_until = self.true + 10.0
                 yield
@@ -316,13 +316,11 @@ class Machine(RuleBasedStateMachine):
             yield
         else:
             return "deferred"
-        body.owned.add(target)
         answer = None
         if (yield from self.prepare(body, there)):
             answer = yield from self.exchange(body, there, "hop", name, visit=memory.host)
         if answer == "ok":
             yield from self.transact(body, "let go", self.letting_go(body, there))
-        body.owned.discard(target)
         return answer and ("ok" if answer == "ok" else "deferred")
 
     def letting_go(self, body, memory, *, deferred=False):
@@ -331,8 +329,8 @@ class Machine(RuleBasedStateMachine):
                 is_ours = self.end(connection, body, memory, goes_on=False, deferred=deferred)
             else:
                 is_ours = let_go(connection, memory.host, body.worker, deferred=deferred)
-            if is_ours and deferred:
-                self.notes.append(lambda: self.gave_up(memory.host))
+            if is_ours:
+                self.notes.append(lambda: self.let_go(memory.host, deferred))
 
         return work
 
@@ -345,7 +343,7 @@ class Machine(RuleBasedStateMachine):
             else:
                 is_ours = let_go(connection, memory.host, body.worker)
             if is_ours:
-                self.notes.append(lambda: self.wrote(body, memory.host, name))
+                self.notes.append(lambda: self.wrote(body, memory.host, name, goes_on))
                 done = updated(sources).where(sources.c.name == name).values(is_due=0)
                 connection.execute(done)
             return is_ours and self.notes.append(lambda: setattr(memory, "pending", None)) is None
@@ -443,7 +441,7 @@ class Machine(RuleBasedStateMachine):
     # ---- what the server sees, and what is promised to it ----
 
     def send(self, body, host, what, name, limit):
-        known = max(1.0, self.begun_with)
+        known = max(1.0, body.begun_with)
         if host in self.told:
             known = max(known, CRAWL_DELAY[host])
         for other in self.sent[host]:
@@ -456,7 +454,7 @@ class Machine(RuleBasedStateMachine):
         for hold in self.holds[host]:
             assert self.true + self.ahead - hold.ahead >= hold.until - TINY, "during a hold"
         assert name not in self.done, "it was fetched already"
-        sent = Sent(body, self.true, min(self.true + self.service, limit), self.ahead)
+        sent = Sent(body, self.true, min(self.true + self.service, limit), body.begun_ahead)
         self.sent[host] = [each for each in self.sent[host] if each.end > self.true - 200.0]
         self.sent[host].append(sent)
         return sent
@@ -472,27 +470,31 @@ class Machine(RuleBasedStateMachine):
             self.holds[host].append(Hold(measured + hold, self.ahead))
 
     def took(self, body, host):
-        for other in self.bodies:
-            if other is not body and host in other.owned and self.owner.get(host) is other:
-                is_living = other.has_beaten and not other.is_suspended
-                assert not is_living, "a host was taken from a worker that lives"
+        other = self.owner.get(host, body)
+        if other is not body and other in self.bodies:
+            is_living = other.has_beaten and not other.is_suspended
+            assert not is_living, "a host was taken from a worker that lives"
         self.owner[host] = body
         at, clocks = self.deferred.get(host, (-math.inf, 0))
         if clocks == self.clocks == body.began[1]:
             assert at < body.began[0], "it was given up for this run"
 
     def began(self, body, host, visit):
-        assert self.owner[host] is body, "a request to a host that is another's"
+        assert self.owner.get(host) is body, "a request to a host that is another's"
         if visit is not None:
-            assert self.owner[visit] is body, "a redirect of a visit that was lost"
-        self.begun_with = self.operator[host]
+            assert self.owner.get(visit) is body, "a redirect of a visit that was lost"
+        body.begun_with, body.begun_ahead = self.operator[host], self.ahead
 
-    def wrote(self, body, host, name):
-        assert self.owner[host] is body, "an outcome of a visit that was lost"
+    def wrote(self, body, host, name, goes_on):
+        assert self.owner.get(host) is body, "an outcome of a visit that was lost"
         self.done.add(name)
+        if not goes_on:
+            self.let_go(host, deferred=False)
 
-    def gave_up(self, host):
-        self.deferred[host] = self.true, self.clocks
+    def let_go(self, host, deferred):
+        del self.owner[host]
+        if deferred:
+            self.deferred[host] = self.true, self.clocks
 
     def check_caution(self, before, after):
         assert (before.owner, before.busy_until) == (after.owner, after.busy_until)
