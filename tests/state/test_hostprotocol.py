@@ -324,36 +324,35 @@ class Machine(RuleBasedStateMachine):
         return answer and ("ok" if answer == "ok" else "deferred")
 
     def letting_go(self, body, memory, *, deferred=False):
-        def work(connection, _again):
-            if memory.pending:
-                is_ours = self.end(connection, body, memory, goes_on=False, deferred=deferred)
-            else:
-                is_ours = let_go(connection, memory.host, body.worker, deferred=deferred)
-            if is_ours:
-                self.notes.append(lambda: self.let_go(memory.host, deferred))
-
-        return work
+        return lambda connection, _: self.write(connection, body, memory, False, deferred)
 
     def outcome(self, body, memory, name, goes_on):
-        def work(connection, again):
-            if memory.pending:
-                is_ours = self.end(connection, body, memory, goes_on=goes_on)
-            elif goes_on:
-                is_ours = prove(connection, memory.host, body.worker)
-            else:
-                is_ours = let_go(connection, memory.host, body.worker)
+        def work(connection, _again):
+            is_ours = self.write(connection, body, memory, goes_on)
             if is_ours:
-                self.notes.append(lambda: self.wrote(body, memory.host, name, goes_on))
+                self.notes.insert(0, lambda: self.wrote(body, memory.host, name))
                 done = updated(sources).where(sources.c.name == name).values(is_due=0)
                 connection.execute(done)
-            return is_ours and self.notes.append(lambda: setattr(memory, "pending", None)) is None
+                self.notes.append(lambda: setattr(memory, "pending", None))
+            return is_ours
 
         return work
 
-    def end(self, connection, body, memory, **how):
+    def write(self, connection, body, memory, goes_on, deferred=False):
+        """Prove that a host is still owned, with what has to be written of it anyway."""
+        if memory.pending:
+            return self.end(connection, body, memory, goes_on=goes_on, deferred=deferred)
+        if goes_on:
+            return prove(connection, memory.host, body.worker)
+        is_ours = let_go(connection, memory.host, body.worker, deferred=deferred)
+        if is_ours:
+            self.notes.append(lambda: self.let_go(memory.host, deferred))
+        return is_ours
+
+    def end(self, connection, body, memory, *, goes_on=True, deferred=False):
         """Write an exchange that has ended. Nothing but caution is written of a lost host."""
         host, (known, times, measured) = memory.host, memory.pending
-        before = find(connection, host).times
+        before, how = find(connection, host).times, {"goes_on": goes_on, "deferred": deferred}
         is_ours = end(connection, host, body.worker, known, times, self.true - measured, **how)
         if is_ours:
             if memory.robots is not None:
@@ -361,6 +360,8 @@ class Machine(RuleBasedStateMachine):
                 connection.execute(insert(copies), {"host": host, "delay": memory.robots})
         else:
             self.check_caution(before, find(connection, host).times)
+        if is_ours and not goes_on:
+            self.notes.append(lambda: self.let_go(host, deferred))
         if hold := times.last_hold.seconds:
             self.notes.append(lambda: self.holds[host].append(Hold(measured + hold, self.ahead)))
         if memory.robots is not None:
@@ -485,11 +486,9 @@ class Machine(RuleBasedStateMachine):
             assert self.owner.get(visit) is body, "a redirect of a visit that was lost"
         body.begun_with, body.begun_ahead = self.operator[host], self.ahead
 
-    def wrote(self, body, host, name, goes_on):
+    def wrote(self, body, host, name):
         assert self.owner.get(host) is body, "an outcome of a visit that was lost"
         self.done.add(name)
-        if not goes_on:
-            self.let_go(host, deferred=False)
 
     def let_go(self, host, deferred):
         del self.owner[host]
