@@ -141,7 +141,7 @@ class Body:
     has_beaten: bool = False  #: since it was started or woke
     fault: str = ""  #: what happens to the connection at its next COMMIT: "before" or "after" it
     wait_until: float = -math.inf
-    begun_with: float = 0.0  #: the operator's delay at its last begin
+    begun_with: tuple = ()  #: delay and holds that it had to know at its last begin
     begun_ahead: float = 0.0  #: see `Sent`
     point: str = ""  #: where its program is
     reconnects_at: float = -math.inf  #: its first beat after the database was away
@@ -319,7 +319,7 @@ class Machine(RuleBasedStateMachine):
         answer = None
         if (yield from self.prepare(body, there)):
             answer = yield from self.exchange(body, there, "hop", name, visit=memory.host)
-        if answer == "ok":
+        if answer in {"ok", None}:  # it is not lost if the visit was
             yield from self.transact(body, "let go", self.letting_go(body, there))
         return answer and ("ok" if answer == "ok" else "deferred")
 
@@ -442,9 +442,7 @@ class Machine(RuleBasedStateMachine):
     # ---- what the server sees, and what is promised to it ----
 
     def send(self, body, host, what, name, limit):
-        known = max(1.0, body.begun_with)
-        if host in self.told:
-            known = max(known, CRAWL_DELAY[host])
+        known, holds = body.begun_with
         for other in self.sent[host]:
             jumped = self.ahead - other.ahead
             # Who cannot beat while the clock is set forward loses its host too early.
@@ -452,7 +450,7 @@ class Machine(RuleBasedStateMachine):
                 assert other.end <= self.true + TINY, "two requests at once"
             gap = self.true - other.end + jumped
             assert gap >= known - TINY, f"{gap} s after the last request, not {known} s"
-        for hold in self.holds[host]:
+        for hold in holds:
             assert self.true + self.ahead - hold.ahead >= hold.until - TINY, "during a hold"
         assert name not in self.done, "it was fetched already"
         sent = Sent(body, self.true, min(self.true + self.service, limit), body.begun_ahead)
@@ -484,7 +482,9 @@ class Machine(RuleBasedStateMachine):
         assert self.owner.get(host) is body, "a request to a host that is another's"
         if visit is not None:
             assert self.owner.get(visit) is body, "a redirect of a visit that was lost"
-        body.begun_with, body.begun_ahead = self.operator[host], self.ahead
+        told = CRAWL_DELAY[host] if host in self.told else 0.0
+        body.begun_with = max(1.0, told, self.operator[host]), self.holds[host][:]
+        body.begun_ahead = self.ahead
 
     def wrote(self, body, host, name):
         assert self.owner.get(host) is body, "an outcome of a visit that was lost"
