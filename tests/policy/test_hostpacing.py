@@ -1,0 +1,329 @@
+"""R4, R5, decisions 3, 5, 7, 15 and 28: when a host may be requested again. All times are given."""
+
+import math
+from dataclasses import replace
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from walsh_scrapy.policy.backoff import Backoff
+from walsh_scrapy.policy.frontier import Rank
+from walsh_scrapy.policy.hostpacing import (
+    LONGEST_EXCHANGE,
+    LONGEST_FOR_BLOCKLIST,
+    NO_HOLD,
+    QUIET_SECONDS,
+    Exchange,
+    Hold,
+    HostTimes,
+    PaceBy,
+    Watch,
+    delay_after,
+    longest_wait,
+    unreachable_hold,
+)
+
+DAY = 86_400.0
+BACKOFF = Backoff(2.0, 300.0, Random(1))
+
+seconds = st.floats(min_value=0, max_value=1e6)
+moments = st.floats(min_value=1e6, max_value=2e6)
+host_times = st.builds(
+    HostTimes,
+    busy_until=st.just(0.0) | moments,
+    ended=st.none() | moments,
+    delay=seconds,
+    hold_since=moments,
+    hold_until=moments,
+    deferred_at=st.just(0.0) | moments,
+    operator_delay=seconds,
+)
+
+
+def after(times, now, **exchange):
+    """The times after an exchange without an answer, or with a `status`."""
+    given = {"delay": 1.0, "latency": 10.0, "status": 0} | exchange
+    return times.after(Exchange(**given), BACKOFF, now)
+
+
+def test_the_first_request_to_an_unseen_host_is_never_delayed():
+    assert HostTimes().ready_at(asked_delay=3600.0) == 0.0
+    assert HostTimes(operator_delay=3600.0).ready_at(asked_delay=3600.0) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("host", "rank", "for_blocklist", "is_bounded"),
+    [
+        ("x.example", Rank.OPERATOR, False, True),  # a redirect of the list
+        ("x.example", Rank.ROBOTS, True, True),
+        ("list.example", Rank.ROBOTS, False, True),  # whichever request it is for
+        ("list.example", Rank.TARGET, False, False),
+        ("x.example", Rank.ROBOTS, False, False),
+    ],
+)
+def test_a_request_that_the_blocklist_needs_waits_for_a_day_at_most(
+    host, rank, for_blocklist, is_bounded
+):
+    most = longest_wait(host, rank, {"list.example"}, for_blocklist=for_blocklist)
+    assert most == (LONGEST_FOR_BLOCKLIST if is_bounded else math.inf)
+
+
+@pytest.mark.parametrize(
+    ("least", "crawl_delay", "latency", "wanted"),
+    [
+        (1.0, None, 0.2, 1.0),
+        (1.0, 5.0, 0.2, 5.0),
+        (1.0, 0.2, 0.2, 1.0),  # a Crawl-delay below a second does not make us faster
+        (1.0, None, 4.0, 4.0),  # a slow answer asks for room
+        (3.0, 2.0, 1.0, 3.0),
+    ],
+)
+def test_a_delay_is_the_largest_of_all(least, crawl_delay, latency, wanted):
+    assert delay_after(least, crawl_delay, latency) == wanted
+
+
+def test_a_delay_counts_from_the_end_of_the_exchange():
+    times = HostTimes(ended=107.5, delay=2.0)
+    assert times.ready_at(1.0) == 109.5
+    assert times.ready_at(10.0) == 117.5, "the next request may ask for more room than the last"
+    assert replace(times, operator_delay=20.0).ready_at(10.0) == 127.5
+
+
+def test_a_hold_and_the_delay_are_two_clocks():
+    times = HostTimes(ended=100.0, delay=30.0).held(100.0, Hold(5.0))
+    assert times.ready_at(1.0) == 130.0
+    assert times.held(101.0, Hold(60.0)).ready_at(1.0) == 161.0
+    longer = times.held(101.0, Hold(60.0, "visit-time"))
+    assert longer.held(102.0, Hold(1.0)) == longer, "a hold never shrinks"
+    assert longer.held(102.0, NO_HOLD) == longer
+
+
+def test_a_host_with_a_request_in_flight_is_ready_after_its_latest_end():
+    busy = HostTimes(ended=0.0, delay=100.0, busy_until=165.0)
+    assert busy.ready_at(1.0) == 265.0, "a dead worker's exchange counts as ended then"
+    assert after(busy, 101.0).ready_at(1.0) == 102.0
+
+
+NOW = 100_000.0
+
+
+@pytest.mark.parametrize("back", [0.5, 2.0, 3600.0, 90_000.0])
+@pytest.mark.parametrize("passed", [0.0, 1.0, 4.0])
+@pytest.mark.parametrize(
+    ("times", "asked"),
+    [
+        (HostTimes(ended=NOW, delay=5.0), 5.0),
+        (HostTimes().held(NOW, Hold(60.0)), 60.0),
+        (HostTimes(ended=NOW, delay=5.0).held(NOW, Hold(60.0)), 60.0),
+        (HostTimes(ended=NOW, delay=90.0).held(NOW, Hold(60.0)), 90.0),
+        (HostTimes(ended=NOW, operator_delay=90.0), 90.0),
+    ],
+    ids=["delay", "hold", "hold longer", "delay longer", "operator"],
+)
+def test_no_jump_back_makes_a_wait_longer_than_asked_nor_a_second_shorter(
+    times, asked, passed, back
+):
+    """Measured by true time; some of the wait has passed when the clock is set back."""
+    now = NOW + passed - back
+    wait = times.with_clock_at(now).ready_at(1.0) - now
+    assert asked - passed <= wait <= asked
+
+
+def test_a_request_in_flight_before_a_jump_back_ends_in_bounded_time():
+    times = HostTimes(busy_until=NOW).with_clock_at(50.0)
+    assert times.busy_until == 50.0 + LONGEST_EXCHANGE
+    assert HostTimes(deferred_at=NOW).with_clock_at(50.0).deferred_at == 50.0
+    lifted = HostTimes(hold_since=NOW)
+    assert lifted.with_clock_at(50.0).hold_until == 0.0
+
+
+@given(host_times, moments)
+def test_a_clock_that_was_set_back_is_told_and_corrected_once(times, now):
+    corrected = times.with_clock_at(now)
+    assert (corrected == times) == (times.ahead_of(now) == 0.0)
+    assert corrected.ahead_of(now) == 0.0
+
+
+@given(host_times, seconds, seconds)
+def test_more_that_is_asked_for_never_makes_a_host_ready_sooner(times, asked, most):
+    assert times.ready_at() <= times.ready_at(asked)
+    assert times.ready_at(asked, most) <= times.ready_at(asked)
+    assert times.ready_at(asked) <= times.delayed(asked).ready_at(asked)
+    assert times.lifted().ready_at() <= times.ready_at()
+
+
+def test_one_burst_counts_once():
+    first = after(HostTimes(), 100.0, status=429, latency=1.0)
+    assert first.refusals == 1
+    assert after(first, 100.5, status=429, latency=1.0).refusals == 1, "sent before the hold began"
+    assert after(first, 104.5, status=429, latency=0.3).refusals == 2
+
+
+@pytest.mark.parametrize("is_lifted", [False, True])
+def test_after_half_an_hour_of_quiet_the_backoff_starts_small_again(is_lifted):
+    times = after(HostTimes(), 100.0, status=503, retry_after="60")
+    times = times.lifted() if is_lifted else times
+    assert after(times, 200.0, status=503).refusals == 2
+    assert after(times, 170.0 + QUIET_SECONDS, status=503).refusals == 1
+
+
+@pytest.mark.parametrize(
+    ("times", "days"),
+    [(0, 0), (1, 0), (2, 2), (3, 4), (4, 8), (5, 16), (6, 30), (7, 30), (10_000, 30)],
+)
+def test_an_unreachable_host_is_tried_rarer_each_time_and_at_least_once_a_month(times, days):
+    assert unreachable_hold(times) == days * DAY
+
+
+def test_an_unreachable_host_is_counted_and_on_hold_from_the_second_time_on():
+    times = HostTimes()
+    for number, days in enumerate((0, 2, 4, 8), start=1):
+        now = max(times.hold_until, times.ended or 0.0) + 100.0
+        times = after(replace(times, busy_until=now + 60.0), now, unreachable=True)
+        assert (times.unreachable, times.ended, times.busy_until) == (number, now, 0.0)
+        assert max(0.0, times.hold_until - now) == days * DAY
+
+
+@pytest.mark.parametrize(
+    ("exchange", "unreachable", "refusals"),
+    [
+        ({"unreachable": True}, 4, 0),
+        ({"unreachable": True, "for_robots": True}, 4, 0),  # no refusal, also for robots.txt
+        ({"without_tls": True}, 3, 0),
+        ({"without_tls": True, "for_robots": True}, 3, 0),
+        ({}, 3, 0),  # a connection that broke counts as neither
+        ({"for_robots": True}, 3, 1),
+        ({"status": 200}, 0, 0),
+        ({"status": 404}, 0, 0),
+        ({"status": 503}, 0, 1),
+        ({"status": 200, "for_robots": True}, 0, 0),
+    ],
+)
+def test_each_end_of_an_exchange_is_counted(exchange, unreachable, refusals):
+    times = after(HostTimes(unreachable=3), 1000.0, **exchange)
+    assert (times.unreachable, times.refusals) == (unreachable, refusals)
+
+
+@pytest.mark.parametrize(
+    ("exchange", "by", "refused"),
+    [
+        ({"status": 429, "retry_after": "120"}, "retry-after", 429),
+        ({"status": 503}, "backoff", 503),
+        ({"status": 503, "retry_after": "0"}, "backoff", 503),  # that does not cancel our own
+        ({"status": 404, "retry_after": "120"}, "retry-after", None),
+        ({"status": 0, "for_robots": True}, "backoff", None),
+        ({"status": 0, "unreachable": True}, "unreachable", None),
+    ],
+)
+def test_a_hold_knows_its_cause(exchange, by, refused):
+    times = after(HostTimes(unreachable=3), 1000.0, **exchange)
+    assert (times.hold_by, times.hold_status) == (by, exchange["status"])
+    assert times.refused == refused
+    assert times.last_hold == Hold(times.hold_until - 1000.0, by, exchange["status"])
+    assert times.held(1000.0, Hold(9 * DAY, "visit-time")).hold_by == "visit-time"
+    assert (times.lifted().hold_by, times.lifted().refused) == ("", None)
+    assert after(times.lifted(), 2000.0, status=200).last_hold == NO_HOLD
+
+
+def test_a_retry_after_of_zero_is_no_hold_for_an_error_that_is_no_refusal():
+    times = HostTimes(ended=1.0, delay=1.0)
+    assert after(times, 1000.0, status=404, retry_after="0").last_hold == NO_HOLD
+
+
+def test_an_unreachable_host_keeps_a_longer_hold():
+    held = HostTimes(unreachable=1).held(900.0, Hold(10 * DAY))
+    now = held.hold_until + 10.0
+    assert after(held, now, unreachable=True).hold_until == now + 2 * DAY
+    longer = held.held(now, Hold(30 * DAY))
+    assert after(longer, now, unreachable=True).hold_until == longer.hold_until
+
+
+def test_an_unreachable_name_counts_for_nothing_in_its_domain():
+    exchange = Exchange(delay=1.0, status=0, unreachable=True, for_robots=True)
+    times = HostTimes(ended=1.0).after(exchange.of_domain(), BACKOFF, 1000.0)
+    assert times == HostTimes(ended=1000.0, delay=1.0)
+    refused = Exchange(delay=1.0, status=503, for_robots=True)
+    assert refused.of_domain() == refused, "everything else is the domain's"
+
+
+def test_the_blocklists_own_host_holds_the_list_for_a_day_at_most():
+    """Opt-outs have to be refreshed (R3); every other request waits in full (R5)."""
+    held = HostTimes(ended=900.0, delay=1e10).held(1000.0, Hold(1e10))
+    assert held.ready_at(1e10, LONGEST_FOR_BLOCKLIST) == 1000.0 + DAY
+    assert held.ready_at(1.0) == 1e10 + 1000.0
+    operator = HostTimes(ended=900.0, operator_delay=3 * DAY)
+    assert operator.ready_at(0.0, LONGEST_FOR_BLOCKLIST) == 900.0 + 3 * DAY
+    short = HostTimes(ended=900.0, delay=10.0).held(1000.0, Hold(600.0))
+    assert short.ready_at(1.0, LONGEST_FOR_BLOCKLIST) == short.ready_at(1.0)
+
+
+@pytest.mark.parametrize(
+    ("statuses", "delay", "wanted"),
+    [
+        ((500,), 1.0, 2.0),
+        ((500, 502, 504), 1.0, 8.0),
+        ((504, 504), 10.0, 40.0),
+        ((500,) * 9, 1.0, 300.0),
+        ((502,) * 5000, 1.0, 300.0),
+        ((500,) * 9, 3600.0, 3600.0),  # a longer Crawl-delay is never shortened
+        ((500, 500, 200), 1.0, 1.0),
+        ((500, 500, 404), 5.0, 5.0),  # a healthy host answers that
+        ((500, 500, 304, 500), 1.0, 2.0),
+        ((500, 0, 500), 1.0, 4.0),  # no answer is no good one
+        ((500, 429, 500), 1.0, 4.0),
+        ((500, 501, 301, 500), 1.0, 4.0),
+        ((501, 505, 301, 0), 1.0, 1.0),
+    ],
+)
+def test_each_server_error_in_a_row_doubles_the_delay_until_a_good_answer(statuses, delay, wanted):
+    times = HostTimes()
+    for day, status in enumerate(statuses, start=1):
+        times = after(times, day * DAY, status=status, delay=delay, latency=0.1)
+    assert times.delay_with() == wanted
+    assert times.ready_at(1.0) >= times.ended + wanted
+    assert times.refusals == statuses.count(429)
+    if not times.refusals:
+        assert times.hold_until == 0.0, "nothing is deferred for it"
+
+
+def test_an_unreachable_host_stays_as_slow_as_it_was():
+    slow = HostTimes(server_errors=2)
+    assert after(slow, 1000.0, unreachable=True).delay_with() == 4.0
+    assert after(slow, 1000.0, status=500, for_robots=True).delay_with() == 8.0
+
+
+def test_hosts_or_their_domains_are_paced_together():
+    assert PaceBy.HOST.unit("http://Blog.a.example./feed") == "blog.a.example"
+    assert PaceBy.DOMAIN.unit("http://blog.example.co.uk:81/feed") == "example.co.uk"
+
+
+class TestWatch:
+    """Which process may take hosts from owners that no longer beat."""
+
+    def watch(self, *beats):
+        """Watch with beats at these true times, or pairs of database's and true time."""
+        watch = Watch()
+        for beat in beats:
+            now, moment = beat if isinstance(beat, tuple) else (beat, beat)
+            watch.see(1e9 + now, moment)
+        return watch
+
+    def test_it_judges_after_20_seconds_of_beats_and_not_for_long(self):
+        assert self.watch().judges_until == 0.0
+        assert self.watch(0, 5, 10, 15).judges_until == 0.0
+        assert self.watch(0, 5, 10, 15, 20).judges_until == 1e9 + 30.0
+
+    @pytest.mark.parametrize(
+        "gap",
+        [
+            [25, 30],  # an outage of the database, or a process that stood still
+            [(3620, 25), (3625, 30)],  # the database's clock was set
+            [(-3575, 25), (-3570, 30)],
+            [(80, 80), (85, 85)],  # a suspended machine
+        ],
+    )
+    def test_a_gap_begins_its_20_seconds_anew(self, gap):
+        beats = [0, 5, 10] if gap[0] == 25 else [0, 5, 10, 15, 20]
+        assert self.watch(*beats, *gap).judges_until == 0.0
