@@ -6,11 +6,13 @@ true time, which no worker knows: it judges by that, and not by the rows.
 """
 
 import math
-from dataclasses import dataclass, field
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from random import Random
 
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 from sqlalchemy import Column, Double, Integer, String, Table, create_engine, event, insert, select
@@ -18,25 +20,45 @@ from sqlalchemy import delete as deleted
 from sqlalchemy import update as updated
 
 from walsh_scrapy.policy.backoff import Backoff
-from walsh_scrapy.policy.hostpacing import Exchange, Watch, delay_after
+from walsh_scrapy.policy.hostpacing import (
+    LONGEST_EXCHANGE,
+    MARGIN,
+    Exchange,
+    Hold,
+    HostTimes,
+    Watch,
+    delay_after,
+)
 from walsh_scrapy.state.hostprotocol import (
+    IS_OLD,
+    KEEP_SECONDS,
     Ask,
     Begun,
+    Override,
     Worker,
     beat,
     begin,
+    caution,
+    clock_of,
+    delays,
     end,
     find,
     hosts,
+    last_overrides,
     leave,
     let_go,
+    living_workers,
+    marked,
     metadata,
     overrides,
+    overrides_of,
     owns,
     prove,
     release_hold,
     set_operator_delay,
     take,
+    unreachable_hosts,
+    waiting,
     withdraw,
     workers,
 )
@@ -109,7 +131,7 @@ class Sent:
 
 
 @dataclass
-class Hold:
+class AskedHold:
     """A hold that a server asked for, in true time."""
 
     until: float
@@ -363,7 +385,9 @@ class Machine(RuleBasedStateMachine):
         if is_ours and not goes_on:
             self.notes.append(lambda: self.let_go(host, deferred))
         if hold := times.last_hold.seconds:
-            self.notes.append(lambda: self.holds[host].append(Hold(measured + hold, self.ahead)))
+            self.notes.append(
+                lambda: self.holds[host].append(AskedHold(measured + hold, self.ahead))
+            )
         if memory.robots is not None:
             self.notes.append(lambda: self.told.add(host))
         return is_ours
@@ -465,8 +489,11 @@ class Machine(RuleBasedStateMachine):
         """What a worker was told counts as soon as it does anything else."""
         if memory.robots is not None:
             self.told.add(host)
-        if hold := times.last_hold.seconds:
-            self.holds[host].append(Hold(measured + hold, self.ahead))
+        if times.last_hold.seconds:
+            self.asked_hold(host, times, measured)
+
+    def asked_hold(self, host, times, measured):
+        self.holds[host].append(AskedHold(measured + times.last_hold.seconds, self.ahead))
 
     def took(self, body, host):
         other = self.owner.get(host, body)
@@ -491,7 +518,7 @@ class Machine(RuleBasedStateMachine):
         self.done.add(name)
 
     def let_go(self, host, deferred):
-        del self.owner[host]
+        self.owner.pop(host, None)
         if deferred:
             self.deferred[host] = self.true, self.clocks
 
@@ -647,7 +674,235 @@ class Machine(RuleBasedStateMachine):
             assert self.true - began < 2 * 3600.0, "something is lost"
 
 
-@pytest.mark.empty
+HOST = "a.example"
+US, THEM = Worker("us", 1_699_999_000.0), Worker("them", 1_699_999_500.0)
+ASK = Ask(1.0, TIMEOUT)
+
+
+def run(engine, function, *arguments, **options):
+    """Run a function of the protocol in a transaction."""
+    with engine.begin() as connection:
+        return function(connection, *arguments, **options)
+
+
+def exchange(engine, now, worker=US, seconds=1.0, *, goes_on=False, **answer):
+    """Take a host, send it a request, and end that."""
+    run(engine, take, HOST, worker)
+    begun = run(engine, begin, HOST, worker, ASK)
+    now[0] += seconds
+    over = Exchange(**{"delay": 1.0, "latency": seconds} | answer)
+    times = begun.times.after(over, BACKOFF, now[0])
+    return run(engine, end, HOST, worker, begun.times, times, 0.0, goes_on=goes_on)
+
+
+pytestmark = pytest.mark.empty
+
+rows = st.fixed_dictionaries(
+    {
+        "ended": st.none() | st.sampled_from([900.0, 990.0, 1000.0]),
+        "busy_until": st.sampled_from([0.0, 950.0, 1000.0, 1010.0]),
+        "delay": st.sampled_from([0.0, 1.0, 10.0, 1e6]),
+        "hold_since": st.sampled_from([0.0, 900.0]),
+        "hold_until": st.sampled_from([0.0, 1000.0, 1005.0, 1e9]),
+        "operator_delay": st.sampled_from([0.0, 10.0, 100.0]),
+    }
+)
+
+
+def test_the_statement_and_the_pure_function_agree_on_when_a_host_is_ready(engine, now):
+    """Two that disagree would hand a request out again and again."""
+
+    @given(rows, st.sampled_from([0.0, 10.0, 1e6]), st.sampled_from([5.0, 100.0, math.inf]))
+    @settings(max_examples=150, derandomize=True, deadline=None)
+    def agree(row, asked, most):
+        now[0] = 1000.0
+        with engine.begin() as connection:
+            connection.execute(deleted(hosts))
+            connection.execute(insert(hosts), {"host": HOST, "owner": "us", **row})
+            before = find(connection, HOST).times
+            found = begin(connection, HOST, US, Ask(asked, TIMEOUT, most))
+        is_ready = before.ready_at(asked, most) <= 1000.0
+        assert isinstance(found, Begun) == is_ready
+
+    agree()
+
+
+def test_a_new_host_is_taken_and_requested_at_once(engine, now):
+    run(engine, beat, US)
+    taken = run(engine, take, HOST, US)
+    assert taken.times == HostTimes(owner="us")
+    assert run(engine, take, HOST, US) == taken, "again, after its connection was lost"
+    assert run(engine, take, HOST, THEM) is None
+    assert run(engine, begin, HOST, THEM, ASK) is None
+    begun = run(engine, begin, HOST, US, ASK)
+    assert begun.times.busy_until == begun.now + begun.allowed == now[0] + TIMEOUT + MARGIN
+    waits = run(engine, begin, HOST, US, ASK)
+    assert waits.reason == "in flight"
+    assert run(engine, withdraw, HOST, US)
+    assert run(engine, begin, HOST, US, ASK) == begun
+
+
+def test_an_exchange_lasts_an_hour_at_most(engine):
+    run(engine, take, HOST, US)
+    assert run(engine, begin, HOST, US, Ask(1.0, 1e9)).allowed == LONGEST_EXCHANGE
+
+
+def test_the_row_of_an_exchange_that_ended_a_while_ago(engine, now):
+    run(engine, take, HOST, US)
+    begun = run(engine, begin, HOST, US, ASK)
+    now[0] += 10.0
+    over = Exchange(delay=5.0, status=429, retry_after="60")
+    times = begun.times.after(over, BACKOFF, now[0] - 4.0)
+    assert run(engine, end, HOST, US, begun.times, times, 4.0)
+    assert run(engine, find, HOST).times == times
+    assert run(engine, find, HOST).reason == "hold"
+
+
+def test_an_owner_that_lost_its_host_writes_nothing_but_caution(engine, now):
+    run(engine, take, HOST, US)
+    begun = run(engine, begin, HOST, US, ASK)
+    now[0] += TIMEOUT + MARGIN
+    run(engine, take, HOST, THEM)  # nobody has beaten: the owner is unknown
+    theirs = run(engine, begin, HOST, THEM, Ask(0.0, TIMEOUT))
+    over = Exchange(delay=60.0, status=429, retry_after="600")
+    times = begun.times.after(over, BACKOFF, now[0])
+    assert not run(engine, end, HOST, US, begun.times, times, 0.0, goes_on=False, deferred=True)
+    caution = {"delay": 60.0, "hold_since": now[0], "hold_until": now[0] + 600.0}
+    caution |= {"hold_by": "retry-after", "hold_status": 429}
+    assert run(engine, find, HOST).times == replace(theirs.times, **caution)
+    for function in (withdraw, let_go, prove, owns):
+        assert not run(engine, function, HOST, US)
+    assert run(engine, find, HOST).times.busy_until == theirs.times.busy_until
+    times = theirs.times.after(Exchange(delay=1.0), BACKOFF, now[0])
+    run(engine, end, HOST, THEM, theirs.times, times, 0.0)
+    assert run(engine, find, HOST).times.delay == 60.0, "the owner did not know it"
+
+
+def test_only_a_hold_that_the_answer_asks_for_is_written(engine, now):
+    exchange(engine, now, status=429, retry_after="600", goes_on=True)
+    for_list = Ask(1.0, TIMEOUT, most=50.0)
+    now[0] += 50.0
+    begun = run(engine, begin, HOST, US, for_list)
+    run(engine, release_hold, HOST, "they wrote: go on")
+    times = begun.times.after(Exchange(delay=1.0), BACKOFF, now[0])
+    run(engine, end, HOST, US, begun.times, times, 0.0)
+    assert run(engine, find, HOST).hold == 0.0
+
+
+def test_a_host_that_is_given_up_is_taken_by_a_later_run_only(engine, now):
+    exchange(engine, now, goes_on=True)
+    assert run(engine, let_go, HOST, US, deferred=True)
+    assert run(engine, find, HOST).times.deferred_at == now[0]
+    assert run(engine, take, HOST, US) is None
+    assert run(engine, take, HOST, THEM) is None
+    assert run(engine, take, HOST, Worker("later", now[0] + 1.0)) is not None
+
+
+def test_caution_grows_whoever_owns_the_host(engine, now):
+    run(engine, take, HOST, US)
+    run(engine, caution, HOST, delay=5.0, hold=Hold(60.0, "visit-time"))
+    run(engine, caution, HOST, delay=2.0, hold=Hold(30.0))
+    times = run(engine, find, HOST).times
+    assert (times.owner, times.delay, times.ended) == ("us", 5.0, None)
+    assert (times.hold_until, times.hold_by) == (now[0] + 60.0, "visit-time")
+
+
+def test_workers_live_while_they_beat(engine, now):
+    assert run(engine, beat, US) == (now[0], 0)
+    assert run(engine, beat, THEM) == (now[0], 1)
+    run(engine, take, HOST, US)
+    assert run(engine, owns, HOST, US)
+    assert [row.hosts for row in run(engine, living_workers)] == [1, 0]
+    now[0] += 20.0
+    assert run(engine, living_workers) == []
+    assert not run(engine, owns, HOST, US)
+    assert run(engine, take, HOST, THEM) is None, "who has not watched does not judge"
+    run(engine, leave, US)
+    assert run(engine, take, HOST, THEM) is not None
+    now[0] += 90_000.0
+    run(engine, beat, THEM)
+    run(engine, leave, THEM)
+    with engine.connect() as connection:
+        assert connection.execute(select(workers)).all() == []
+
+
+@pytest.mark.parametrize("back", [3.0, 90_000.0])
+def test_a_row_from_the_future_is_corrected_and_told(engine, now, back):
+    exchange(engine, now, delay=5.0, status=429, retry_after="60")
+    now[0] -= back
+    (shown,) = run(engine, waiting).values()
+    taken = run(engine, take, HOST, US)
+    assert taken.ahead == shown.ahead == back
+    assert taken.times.ended == now[0]
+    assert run(engine, begin, HOST, US, ASK).hold == 60.0
+    assert run(engine, find, HOST).times == taken.times
+
+
+def test_an_operators_delay_is_kept_until_it_is_ended(engine, now):
+    assert run(engine, set_operator_delay, HOST, 0.0, "nothing changes") == 0.0
+    assert run(engine, set_operator_delay, HOST, 60.0, "slower") == 60.0
+    assert run(engine, set_operator_delay, HOST, 60.0, "once more") == 60.0
+    exchange(engine, now)
+    run(engine, take, HOST, US)
+    assert run(engine, begin, HOST, US, ASK).wait == 60.0
+    assert run(engine, delays, above=1.0) == {HOST: 60.0}
+    assert run(engine, set_operator_delay, HOST, 0.0, "the relaunch is over") == 1.0
+    found = [(each.override, each.seconds) for each in run(engine, overrides_of, [HOST])]
+    assert found == [("delay", 60.0), ("delay", 0.0)]
+
+
+def test_a_hold_is_lifted_once_and_the_reason_is_kept(engine, now):
+    exchange(engine, now, status=429, retry_after="31536000")
+    now[0] += 10.0
+    assert run(engine, release_hold, HOST, "they wrote: go on") == 31_536_000.0 - 10.0
+    assert run(engine, release_hold, HOST, "once more") == 0.0
+    assert run(engine, release_hold, "unknown.example", "typo") == 0.0
+    last = Override(now[0], HOST, "release", 31_536_000.0 - 10.0, "they wrote: go on")
+    assert run(engine, last_overrides) == {HOST: last}
+    assert run(engine, find, HOST).times.refusals == 1, "the next hold is as long as it would be"
+
+
+def test_hosts_that_are_marked_are_found(engine, now):
+    exchange(engine, now, status=0, unreachable=True)
+    run(engine, set_operator_delay, "delayed.example", 60.0, "")
+    run(engine, take, "held.example", US)
+    run(engine, caution, "held.example", hold=Hold(500.0))
+    run(engine, take, "well.example", US)
+    now[0] += 10.0
+    found = {host: snapshot.reason for host, snapshot in run(engine, marked).items()}
+    assert found == {HOST: None, "delayed.example": None, "held.example": "hold"}
+    assert run(engine, unreachable_hosts) == {HOST}
+
+
+def test_rows_are_old_after_90_days(engine, now):
+    old = select(hosts.c.host).where(IS_OLD)
+    exchange(engine, now)
+    run(engine, set_operator_delay, "delayed.example", 60.0, "")
+    run(engine, beat, US)
+    run(engine, take, "owned.example", US)
+    now[0] += KEEP_SECONDS + 2.0
+    with engine.connect() as connection:
+        assert connection.scalars(old, clock_of(connection)).all() == [HOST]
+
+
+def test_the_clock_is_that_of_the_database(engine):
+    real = engine.execution_options(clock=None)
+    assert abs(run(real, find, HOST).now - time.time()) < 3600.0
+
+
+@pytest.mark.postgresql
+def test_of_two_that_take_a_host_at_the_same_moment_one_gets_it(postgresql_url, now):
+    engine = open_engine(postgresql_url, lambda: now[0])
+    exchange(engine, now)
+    run(engine, beat, US)
+    with ThreadPoolExecutor(1) as other, engine.begin() as connection:
+        assert take(connection, HOST, US)
+        theirs = other.submit(run, engine, take, HOST, THEM)  # waits for the lock of the row
+        connection.commit()
+        assert theirs.result() is None
+    engine.dispose()
+
+
 def test_a_host_has_one_owner_who_keeps_its_promises(engine, now):
     how = settings(max_examples=60, stateful_step_count=30, derandomize=True, deadline=None)
     run_state_machine_as_test(lambda: Machine(engine, now), settings=how)
