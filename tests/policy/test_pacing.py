@@ -28,6 +28,17 @@ from walsh_scrapy.policy.pacing import (
 DAY = 86_400.0
 BACKOFF = Backoff(2.0, 300.0, Random(1))
 seconds = st.floats(min_value=0, max_value=1e6)
+moments = st.floats(min_value=1e6, max_value=2e6)
+host_times = st.builds(
+    HostTimes,
+    busy_until=st.just(0.0) | moments,
+    ended=st.none() | moments,
+    delay=seconds,
+    hold_since=moments,
+    hold_until=moments,
+    deferred_at=st.just(0.0) | moments,
+    operator_delay=seconds,
+)
 
 
 def after(times, now, **exchange):
@@ -320,3 +331,18 @@ def test_whether_others_live_is_judged_only_after_20_s_without_a_gap(seen, judge
         assert 0.0 < watch.judges_until - (1000.0 + seen[-1][0]) < WORKER_SECONDS
     else:
         assert watch.judges_until == 0.0
+
+
+@given(host_times, seconds, seconds)
+def test_more_that_is_asked_for_never_makes_a_host_ready_sooner(times, asked, most):
+    assert times.ready_at() <= times.ready_at(asked)
+    assert times.ready_at(asked, most) <= times.ready_at(asked)
+    assert times.ready_at(asked) <= times.delayed(asked).ready_at(asked)
+    assert times.lifted().ready_at() <= times.ready_at()
+
+
+@given(host_times, moments)
+def test_a_clock_that_was_set_back_is_told_and_corrected_once(times, now):
+    corrected = times.with_clock_at(now)
+    assert (corrected == times) == (times.ahead_of(now) == 0.0)
+    assert corrected.ahead_of(now) == 0.0

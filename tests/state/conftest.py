@@ -3,10 +3,11 @@
 import contextlib
 
 import pytest
-from sqlalchemy import Engine, event
+from sqlalchemy import Engine, create_engine, event
 
 from walsh_scrapy.state import State
 from walsh_scrapy.state.database import Database
+from walsh_scrapy.state.tables import metadata
 from walsh_scrapy.testing.clock import FakeClock
 
 
@@ -68,3 +69,37 @@ def plans():
     event.listen(Engine, "before_cursor_execute", explain)
     yield found
     event.remove(Engine, "before_cursor_execute", explain)
+
+
+def open_engine(url, clock):
+    """Open a database as a state does; its clock is a function that returns epoch seconds."""
+    engine = create_engine(url)
+    if engine.dialect.name == "sqlite":
+
+        @event.listens_for(engine, "connect")
+        def tune(connection, _record):
+            connection.isolation_level = None
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("PRAGMA synchronous=OFF")
+
+        @event.listens_for(engine, "begin")
+        def lock(connection):
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+    metadata.create_all(engine)
+    return engine.execution_options(clock=clock) if clock else engine
+
+
+@pytest.fixture
+def now():
+    """The time of `engine`'s clock, in epoch seconds: a list of one."""
+    return [1_700_000_000.0]
+
+
+@pytest.fixture
+def engine(url, tmp_path, now):
+    """The tables on each database, without a state around them."""
+    (tmp_path / "folder").mkdir()  # of an SQLite file
+    engine = open_engine(url, lambda: now[0])
+    yield engine
+    engine.dispose()

@@ -234,6 +234,19 @@ def test_the_clock_of_the_server_is_looked_at_once_a_second(machine):
     assert clock.now() == pytest.approx(TRUE - 30.0 + machine.monotonic_now)
 
 
+def test_an_answer_that_stood_still_tells_no_other_time(machine):
+    clock = ServerClock()
+    clock.measure(machine.ask)
+
+    def ask():
+        told = TRUE + machine.monotonic_now
+        machine.pass_by(10.0)
+        return told
+
+    clock.measure(ask)
+    assert clock.now() == pytest.approx(TRUE + machine.monotonic_now)
+
+
 @pytest.mark.parametrize("seconds", [-3600.0, 3600.0, 2 * MOST_SLEW])
 def test_our_own_time_of_day_changes_nothing(machine, seconds):
     """Nor does a machine that was suspended, whose monotonic clock stood still."""

@@ -1,662 +1,286 @@
-"""Decision 41: who owns a host, and when it may be requested, by any order of events.
-
-Two workers and an operator share one database. They die, are suspended and lose their connections
-at every point, the database is away, and its clock is set. The test keeps what a server sees, in
-true time, which no worker knows: it judges by that, and not by the rows.
-"""
+"""Decision 41: the statements of the protocol of hosts, one by one."""
 
 import math
-from dataclasses import dataclass, field
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from random import Random
 
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
+from sqlalchemy import delete as deleted
 from sqlalchemy import (
-    Column,
-    Double,
-    Integer,
-    MetaData,
-    String,
-    Table,
-    create_engine,
-    event,
     insert,
     select,
 )
-from sqlalchemy import delete as deleted
-from sqlalchemy import update as updated
 
+from tests.state.conftest import open_engine
 from walsh_scrapy.policy.backoff import Backoff
-from walsh_scrapy.policy.pacing import Exchange, Watch, delay_after
+from walsh_scrapy.policy.pacing import (
+    LONGEST_EXCHANGE,
+    MARGIN,
+    Exchange,
+    Hold,
+    HostTimes,
+)
 from walsh_scrapy.state.hosts import (
+    KEEP_SECONDS,
     Ask,
     Begun,
+    Override,
     Worker,
     beat,
     begin,
+    caution,
+    delays,
     end,
     find,
+    last_overrides,
     leave,
     let_go,
+    living_workers,
+    marked,
+    old_rows,
+    overrides_of,
     owns,
     prove,
     release_hold,
     set_operator_delay,
     take,
+    unreachable_hosts,
+    waiting,
     withdraw,
 )
-from walsh_scrapy.state.tables import hosts, metadata, overrides, workers
+from walsh_scrapy.state.tables import hosts, workers
 
 TIMEOUT = 30.0
-RETRY_AFTER = 100.0
-#: What a float of epoch seconds can tell apart, many times over.
-TINY = 1e-3
-#: Crawl-delay by host, which its robots.txt tells.
-CRAWL_DELAY = {"a.example": 60.0, "b.example": 5.0, "c.example": 0.0}
-SOURCES = {f"{host[0]}/{number}": host for host in CRAWL_DELAY for number in (1, 2)}
-REDIRECTS_TO = {"a.example": "b.example", "b.example": "a.example", "c.example": "a.example"}
 BACKOFF = Backoff(2.0, 300.0, Random(1))
 
-work = MetaData()  # of the test
-sources = Table(
-    "test_sources",
-    work,
-    Column("name", String(32), primary_key=True),
-    Column("host", String(32)),
-    Column("is_due", Integer),
+HOST = "a.example"
+US, THEM = Worker("us", 1_699_999_000.0), Worker("them", 1_699_999_500.0)
+ASK = Ask(1.0, TIMEOUT)
+
+
+def run(engine, function, *arguments, **options):
+    """Run a function of the protocol in a transaction."""
+    with engine.begin() as connection:
+        return function(connection, *arguments, **options)
+
+
+def exchange(engine, now, worker=US, seconds=1.0, *, goes_on=False, **answer):
+    """Take a host, send it a request, and end that."""
+    run(engine, take, HOST, worker)
+    begun = run(engine, begin, HOST, worker, ASK)
+    now[0] += seconds
+    over = Exchange(**{"delay": 1.0, "latency": seconds} | answer)
+    times = begun.times.after(over, BACKOFF, now[0])
+    return run(engine, end, HOST, worker, begun.times, times, 0.0, goes_on=goes_on)
+
+
+pytestmark = pytest.mark.empty
+
+rows = st.fixed_dictionaries(
+    {
+        "ended": st.none() | st.sampled_from([900.0, 990.0, 1000.0]),
+        "busy_until": st.sampled_from([0.0, 950.0, 1000.0, 1010.0]),
+        "delay": st.sampled_from([0.0, 1.0, 10.0, 1e6]),
+        "hold_since": st.sampled_from([0.0, 900.0]),
+        "hold_until": st.sampled_from([0.0, 1000.0, 1005.0, 1e9]),
+        "operator_delay": st.sampled_from([0.0, 10.0, 100.0]),
+    }
 )
-copies = Table(
-    "test_copies",
-    work,
-    Column("host", String(32), primary_key=True),
-    Column("delay", Double),
-)
 
 
-def open_engine(url, clock, folder=None):
-    """Open a database as a state does; its clock is a function that returns epoch seconds."""
-    engine = create_engine(url)
-    if engine.dialect.name == "sqlite":
+def test_the_statement_and_the_pure_function_agree_on_when_a_host_is_ready(engine, now):
+    """Two that disagree would hand a request out again and again."""
 
-        @event.listens_for(engine, "connect")
-        def tune(connection, _record):
-            connection.isolation_level = None
-            connection.execute("PRAGMA journal_mode=WAL")
-            connection.execute("PRAGMA synchronous=OFF")
-
-        @event.listens_for(engine, "begin")
-        def lock(connection):
-            connection.exec_driver_sql("BEGIN IMMEDIATE")
-
-    for tables in (metadata, work):
-        tables.create_all(engine)
-    return engine.execution_options(clock=clock) if clock else engine
-
-
-@pytest.fixture
-def engine(url, tmp_path, now):
-    (tmp_path / "folder").mkdir()
-    engine = open_engine(url, lambda: now[0])
-    yield engine
-    engine.dispose()
-
-
-@pytest.fixture
-def now():
-    return [1_700_000_000.0]
-
-
-@dataclass(eq=False)
-class Sent:
-    """A request as its server sees it, in true time."""
-
-    body: "Body"
-    start: float
-    end: float
-    ahead: float  #: seconds by which the clock had been set forward in all, when it began
-
-
-@dataclass
-class Hold:
-    """A hold that a server asked for, in true time."""
-
-    until: float
-    ahead: float
-
-
-@dataclass
-class Memory:
-    """What a worker remembers of a host that it owns."""
-
-    host: str
-    due: list  #: its sources
-    robots: float | None  #: its Crawl-delay; None if its robots.txt is not known
-    pending: tuple | None = (
-        None  #: known, times and measured end of an exchange that is not written
-    )
-
-
-@dataclass(eq=False)
-class Body:
-    """A worker's process."""
-
-    worker: Worker
-    program: object = None
-    watch: Watch = field(default_factory=Watch)
-    is_suspended: bool = False
-    woke_at: float = -math.inf
-    beat_at: float = -math.inf
-    has_beaten: bool = False  #: since it was started or woke
-    fault: str = ""  #: what happens to the connection at its next COMMIT: "before" or "after" it
-    wait_until: float = -math.inf
-    point: str = ""  #: where its program is
-    reconnects_at: float = -math.inf  #: its first beat after the database was away
-    began: tuple = ()  #: its run: true time, and how often the clock had been set
-    owned: set = field(default_factory=set)  #: as it believes
-
-
-class Machine(RuleBasedStateMachine):
-    """The world: true time, a server for each host, two workers, and the operator."""
-
-    def __init__(self, engine, now):
-        super().__init__()
-        self.engine, self.now = engine, now
-        self.true = self.now[0] = 1_700_000_000.0
-        self.ahead, self.clocks = 0.0, 0
-        self.deferred = {}  # host -> when it was given up for a run, and the clock then
-        self.count = 0
-        self.sent = {host: [] for host in CRAWL_DELAY}
-        self.holds = {host: [] for host in CRAWL_DELAY}
-        self.told = set()  # hosts whose Crawl-delay somebody was told, and lived on
-        self.operator = dict.fromkeys(CRAWL_DELAY, 0.0)
-        self.owner = {}  # host -> the body that took it last
-        self.done = set()  # sources that were fetched and written
-        self.notes = []
+    @given(rows, st.sampled_from([0.0, 10.0, 1e6]), st.sampled_from([5.0, 100.0, math.inf]))
+    @settings(max_examples=150, derandomize=True, deadline=None)
+    def agree(row, asked, most):
+        now[0] = 1000.0
         with engine.begin() as connection:
-            for table in (hosts, workers, overrides, sources, copies):
-                connection.execute(deleted(table))
-            due = [{"name": name, "host": host, "is_due": 1} for name, host in SOURCES.items()]
-            connection.execute(insert(sources), due)
-        self.bodies = [self.new_body()]
-        self.pass_time(2.5)
-        self.bodies.append(self.new_body())
+            connection.execute(deleted(hosts))
+            connection.execute(insert(hosts), {"host": HOST, "owner": "us", **row})
+            before = find(connection, HOST).times
+            found = begin(connection, HOST, US, Ask(asked, TIMEOUT, most))
+        is_ready = before.ready_at(asked, most) <= 1000.0
+        assert isinstance(found, Begun) == is_ready
 
-    # ---- time ----
-
-    def pass_time(self, seconds, *, is_away=False):
-        """Let time go on; workers beat, except while the database is away."""
-        self.true += seconds
-        self.now[0] += seconds
-        for body in self.bodies:
-            if body.is_suspended or is_away or self.true < body.reconnects_at:
-                continue
-            while body.beat_at + 5.0 <= self.true:
-                body.beat_at += 5.0
-                if body.beat_at + 5.0 > self.true:
-                    self.beat(body)
-                elif body.has_beaten:  # of several beats only the last one matters to others
-                    body.watch.see(self.now[0] - (self.true - body.beat_at), body.beat_at)
-
-    def beat(self, body):
-        with self.engine.begin() as connection:
-            seen = beat(connection, body.worker)
-        body.watch.see(seen.now, self.true)
-        body.has_beaten = True
-
-    # ---- workers ----
-
-    def new_body(self):
-        body = Body(None, beat_at=self.true)
-        body.program = self.run_program(body)
-        self.begin_run(body)
-        return body
-
-    def begin_run(self, body):
-        self.count += 1
-        body.worker = Worker(f"w{self.count}", self.now[0])
-        body.began = self.true, self.clocks
-        self.beat(body)
-
-    def step(self, body, answer="ok", service=0.5):
-        """Let a worker do one thing: a transaction, or the begin or the end of an exchange."""
-        self.answer, self.service = answer, service
-        body.wait_until = -math.inf
-        next(body.program)
-
-    def transact(self, body, point, work):
-        """Run a transaction; it runs again if its connection is lost."""
-        again = False
-        while True:
-            body.point = point
-            yield
-            fault, body.fault = body.fault, ""
-            self.notes = []
-            with self.engine.connect() as connection, connection.begin() as transaction:
-                result = work(connection, again)
-                if fault == "before":
-                    transaction.rollback()
-                else:
-                    transaction.commit()
-                    for note in self.notes:
-                        note()
-            if not fault:
-                return result
-            again = True
-
-    def run_program(self, body):
-        """Visit what is due, host by host, in one run after the other."""
-        while True:
-            has_taken = False
-            for host in (yield from self.transact(body, "idle", lambda c, _: self.due_hosts(c))):
-                memory = yield from self.transact(body, "take", self.taking(body, host))
-                if memory is not None:
-                    has_taken = True
-                    body.owned.add(host)
-                    yield from self.visit(body, memory)
-                    body.owned.discard(host)
-            if not has_taken:
-                body.wait_until = self.true + 10.0
-                yield
-                yield from self.transact(body, "idle", lambda c, _: leave(c, body.worker))
-                self.begin_run(body)
-
-    def due_hosts(self, connection):
-        found = select(sources.c.host).where(sources.c.is_due == 1).distinct()
-        return connection.scalars(found.order_by(sources.c.host)).all()
-
-    def taking(self, body, host):
-        def work(connection, _again):
-            found = take(connection, host, body.worker, body.watch.judges_until)
-            if found is None:
-                return None
-            self.notes.append(lambda: self.took(body, host))
-            is_due = select(sources.c.name).where(sources.c.host == host, sources.c.is_due == 1)
-            due = connection.scalars(is_due.order_by(sources.c.name)).all()
-            robots = connection.scalar(select(copies.c.delay).where(copies.c.host == host))
-            return Memory(host, due, robots)
-
-        return work
-
-    def visit(self, body, memory):
-        if not memory.due:
-            yield from self.transact(body, "let go", self.letting_go(body, memory))
-            return
-        if not (yield from self.prepare(body, memory)):
-            return
-        for name in memory.due:
-            answer = yield from self.visit_source(body, memory, name)
-            if answer == "deferred":
-                yield from self.transact(
-                    body, "let go", self.letting_go(body, memory, deferred=True)
-                )
-            if answer != "ok":
-                return
-            goes_on = name != memory.due[-1]
-            outcome = self.outcome(body, memory, name, goes_on)
-            if not (yield from self.transact(body, "outcome", outcome)):
-                return
-
-    def visit_source(self, body, memory, name):
-        """Fetch a source: return "ok" or "deferred"; None if the host was lost."""
-        for _ in range(3):
-            answer = yield from self.exchange(body, memory, "feed", name)
-            if answer == "redirect":
-                return (yield from self.follow(body, memory, name))
-            if answer != "refused":
-                return answer
-        return "deferred"  # it has refused its share of tries
-
-    def prepare(self, body, memory):
-        """Fetch robots.txt, if it is not known; return False if the host is not owned any more."""
-        while memory.robots is None:
-            if (yield from self.exchange(body, memory, "robots")) is None:
-                return False
-        return True
-
-    def follow(self, body, memory, name):
-        """Follow a redirect of a source to another host, which is owned for that time."""
-        target = REDIRECTS_TO[memory.host]
-        for _ in range(3):
-            there = yield from self.transact(body, "take", self.taking(body, target))
-            if there is not None:
-                break
-            body.wait_until = self.true + 2.0
-            yield
-        else:
-            return "deferred"
-        body.owned.add(target)
-        answer = None
-        if (yield from self.prepare(body, there)):
-            answer = yield from self.exchange(body, there, "hop", name, visit=memory.host)
-        if answer == "ok":
-            yield from self.transact(body, "let go", self.letting_go(body, there))
-        body.owned.discard(target)
-        return answer and ("ok" if answer == "ok" else "deferred")
-
-    def letting_go(self, body, memory, *, deferred=False):
-        def work(connection, _again):
-            if memory.pending:
-                is_ours = self.end(connection, body, memory, goes_on=False, deferred=deferred)
-            else:
-                is_ours = let_go(connection, memory.host, body.worker, deferred=deferred)
-            if is_ours and deferred:
-                self.notes.append(lambda: self.gave_up(memory.host))
-
-        return work
-
-    def outcome(self, body, memory, name, goes_on):
-        def work(connection, again):
-            if memory.pending:
-                is_ours = self.end(connection, body, memory, goes_on=goes_on)
-            elif goes_on:
-                is_ours = prove(connection, memory.host, body.worker)
-            else:
-                is_ours = let_go(connection, memory.host, body.worker)
-            if is_ours:
-                self.notes.append(lambda: self.wrote(body, memory.host, name))
-                done = updated(sources).where(sources.c.name == name).values(is_due=0)
-                connection.execute(done)
-            return is_ours and self.notes.append(lambda: setattr(memory, "pending", None)) is None
-
-        return work
-
-    def end(self, connection, body, memory, **how):
-        """Write an exchange that has ended. Nothing but caution is written of a lost host."""
-        host, (known, times, measured) = memory.host, memory.pending
-        before = find(connection, host).times
-        is_ours = end(connection, host, body.worker, known, times, self.true - measured, **how)
-        if is_ours:
-            if memory.robots is not None:
-                connection.execute(deleted(copies).where(copies.c.host == host))
-                connection.execute(insert(copies), {"host": host, "delay": memory.robots})
-        else:
-            self.check_caution(before, find(connection, host).times)
-        if hold := times.last_hold.seconds:
-            self.notes.append(lambda: self.holds[host].append(Hold(measured + hold, self.ahead)))
-        if memory.robots is not None:
-            self.notes.append(lambda: self.told.add(host))
-        return is_ours
-
-    def exchange(self, body, memory, what, name=None, visit=None):
-        """Send one request: return "ok", "refused" or "redirect"; None if the host was lost."""
-        host = memory.host
-        while True:
-            begun, noted = yield from self.beginning(body, memory, what, visit)
-            if begun is None:
-                return None
-            body.point = "connect"
-            yield
-            if self.true < noted + begun.allowed:
-                break
-            if not (
-                yield from self.transact(
-                    body, "withdraw", lambda c, _: withdraw(c, host, body.worker)
-                )
-            ):
-                return None
-        sent, answer = self.send(body, host, what, name, noted + begun.allowed), self.answer
-        body.wait_until, body.point = sent.end, "flight"
-        yield
-        answer = self.check_answer(answer, what)
-        if what == "robots" and answer == "ok":
-            memory.robots = CRAWL_DELAY[host]
-        measured = max(sent.end, body.woke_at)
-        # A delay that the row has counts as long as the rules are not known.
-        robots = begun.times.delay if memory.robots is None else memory.robots
-        given = {"status": 200} if answer != "refused" else {"status": 429, "retry_after": "100"}
-        if answer == "redirect":
-            given["status"] = 302
-        over = Exchange(delay=delay_after(1.0, robots), latency=measured - sent.start, **given)
-        times = begun.times.after(over, BACKOFF, begun.now + measured - noted)
-        memory.pending = begun.times, times, measured
-        if answer != "ok" or times.delay > begun.times.delay:  # others must know at once
-            goes_on = visit is None or answer == "ok"
-            is_ours = yield from self.transact(
-                body, "end", lambda c, _: self.end(c, body, memory, goes_on=goes_on)
-            )
-            memory.pending = None
-            if not is_ours:
-                return None
-        self.lives_on(host, memory, times, measured)
-        return answer
-
-    def beginning(self, body, memory, what, visit):
-        host, noted = memory.host, 0.0
-        ask = Ask(delay_after(1.0, memory.robots), TIMEOUT)
-
-        def work(connection, again):
-            nonlocal noted
-            noted = self.true
-            if again and not withdraw(connection, host, body.worker) and not memory.pending:
-                return None
-            if memory.pending and not self.end(connection, body, memory):
-                return None
-            if visit is not None and not owns(connection, visit, body.worker):
-                return None
-            found = begin(connection, host, body.worker, ask)
-            if isinstance(found, Begun):
-                self.notes.append(lambda: self.began(body, host, visit))
-            return found
-
-        while True:
-            found = yield from self.transact(body, "begin", work)
-            memory.pending = None
-            if found is None or isinstance(found, Begun):
-                return found, noted
-            self.check_wait(host, found)
-            body.wait_until = self.true + found.times.ready_at(ask.delay) - found.now
-            body.point = "wait"
-            yield
-
-    # ---- what the server sees, and what is promised to it ----
-
-    def send(self, body, host, what, name, limit):
-        known = max(1.0, self.begun_with)
-        if host in self.told:
-            known = max(known, CRAWL_DELAY[host])
-        for other in self.sent[host]:
-            jumped = self.ahead - other.ahead
-            # Who cannot beat while the clock is set forward loses its host too early.
-            if not (jumped and other.body.is_suspended):
-                assert other.end <= self.true + TINY, "two requests at once"
-            gap = self.true - other.end + jumped
-            assert gap >= known - TINY, f"{gap} s after the last request, not {known} s"
-        for hold in self.holds[host]:
-            assert self.true + self.ahead - hold.ahead >= hold.until - TINY, "during a hold"
-        assert name not in self.done, "it was fetched already"
-        sent = Sent(body, self.true, min(self.true + self.service, limit), self.ahead)
-        self.sent[host] = [each for each in self.sent[host] if each.end > self.true - 200.0]
-        self.sent[host].append(sent)
-        return sent
-
-    def check_answer(self, answer, what):
-        return "ok" if what != "feed" and answer == "redirect" else answer
-
-    def lives_on(self, host, memory, times, measured):
-        """What a worker was told counts as soon as it does anything else."""
-        if memory.robots is not None:
-            self.told.add(host)
-        if hold := times.last_hold.seconds:
-            self.holds[host].append(Hold(measured + hold, self.ahead))
-
-    def took(self, body, host):
-        for other in self.bodies:
-            if other is not body and host in other.owned and self.owner.get(host) is other:
-                is_living = other.has_beaten and not other.is_suspended
-                assert not is_living, "a host was taken from a worker that lives"
-        self.owner[host] = body
-        at, clocks = self.deferred.get(host, (-math.inf, 0))
-        if clocks == self.clocks == body.began[1]:
-            assert at < body.began[0], "it was given up for this run"
-
-    def began(self, body, host, visit):
-        assert self.owner[host] is body, "a request to a host that is another's"
-        if visit is not None:
-            assert self.owner[visit] is body, "a redirect of a visit that was lost"
-        self.begun_with = self.operator[host]
-
-    def wrote(self, body, host, name):
-        assert self.owner[host] is body, "an outcome of a visit that was lost"
-        self.done.add(name)
-
-    def gave_up(self, host):
-        self.deferred[host] = self.true, self.clocks
-
-    def check_caution(self, before, after):
-        assert (before.owner, before.busy_until) == (after.owner, after.busy_until)
-        for name in ("refusals", "server_errors", "unreachable", "deferred_at", "operator_delay"):
-            assert getattr(before, name) == getattr(after, name)
-        for name in ("ended", "delay", "hold_until"):
-            assert (getattr(after, name) or 0.0) >= (getattr(before, name) or 0.0)
-
-    def check_wait(self, host, found):
-        if not self.holds[host]:
-            assert not found.hold, "a hold that nobody asked for, or that was lifted"
-        if not self.operator[host]:
-            assert not found.times.operator_delay
-
-    # ---- what happens ----
-
-    who = st.sampled_from([0, 1])
-    seeds = st.integers(0, 999)
-    points = st.sampled_from(
-        ["take", "begin", "wait", "connect", "flight", "end", "outcome", "let go", "withdraw"]
-    )
-
-    @rule(steps=st.integers(1, 40), seed=seeds)
-    def the_first_worker_goes_on(self, steps, seed):
-        self.goes_on(0, steps, seed)
-
-    @rule(steps=st.integers(1, 40), seed=seeds)
-    def the_second_worker_goes_on(self, steps, seed):
-        self.goes_on(1, steps, seed)
-
-    def goes_on(self, who, steps, seed):
-        random, body = Random(seed), self.bodies[who]
-        if len(self.done) == len(SOURCES):
-            self.all_sources_are_due_again()
-        for _ in range(steps):
-            if body.is_suspended:
-                return
-            if (wait := body.wait_until - self.true) > 0:
-                self.pass_time(min(wait, 100.0))
-            answer = random.choice(["ok", "ok", "ok", "redirect", "redirect", "refused"])
-            self.step(body, answer, random.choice([0.5, 0.5, 3.0, 29.0]))
-
-    def goes_on_to(self, who, point, seed):
-        for number in range(60):
-            if self.bodies[who].point == point or self.bodies[who].is_suspended:
-                return
-            self.goes_on(who, 1, seed + number)
-
-    @rule(
-        who=who,
-        point=points,
-        seed=seeds,
-        slept=st.sampled_from([0.0, 22.0, 40.0, 40.0]),
-        steps=st.integers(1, 30),
-        then=st.integers(0, 4),
-    )
-    def a_worker_sleeps_and_the_other_goes_on(self, who, point, seed, slept, steps, then):
-        self.goes_on_to(who, point, seed)
-        self.a_worker_is_suspended(who)
-        self.pass_time(slept)
-        self.goes_on(1 - who, steps, seed)
-        self.all_workers_wake()
-        self.goes_on(who, then, seed)
-        self.goes_on(1 - who, steps, seed)
-
-    @rule(who=who, point=points, seed=seeds)
-    def a_worker_dies_at_a_point(self, who, point, seed):
-        self.goes_on_to(who, point, seed)
-        self.a_worker_dies(who)
-
-    @rule(who=who, point=points, seed=seeds, when=st.sampled_from(["before", "after"]))
-    def a_worker_loses_its_connection_at_a_commit(self, who, point, seed, when):
-        self.goes_on_to(who, point, seed)
-        self.bodies[who].fault = when
-        self.goes_on(who, 3, seed)
-
-    @rule(seconds=st.sampled_from([0.5, 4.0, 15.0, 40.0, 130.0]))
-    def time_goes_on(self, seconds):
-        self.pass_time(seconds)
-
-    def a_worker_dies(self, who):
-        body = self.bodies[who]
-        for of_host in self.sent.values():
-            for each in of_host:
-                if each.body is body:
-                    each.end = min(each.end, self.true)
-        body.program.close()
-        self.bodies[who] = self.new_body()
-
-    @rule(who=who)
-    def a_worker_is_suspended(self, who):
-        self.bodies[who].is_suspended = True
-
-    @precondition(lambda self: any(body.is_suspended for body in self.bodies))
-    @rule()
-    def all_workers_wake(self):
-        for body in self.bodies:
-            if body.is_suspended:
-                body.is_suspended, body.woke_at, body.has_beaten = False, self.true, False
-
-    @rule(seconds=st.sampled_from([8.0, 25.0, 60.0]), last=who, late=st.sampled_from([0.0, 6.0]))
-    def the_database_is_away(self, seconds, last, late):
-        self.pass_time(seconds, is_away=True)
-        self.bodies[last].reconnects_at = self.true + late
-
-    @rule(by=st.sampled_from([-90_000.0, -30.0, -2.0, 2.0, 30.0, 3600.0]))
-    def the_clock_is_set(self, by):
-        self.now[0] += by
-        self.clocks += 1
-        self.ahead += max(0.0, by)
-
-    @rule(
-        host=st.sampled_from(sorted(CRAWL_DELAY)),
-        delay=st.sampled_from([None, None, 0.0, 40.0]),
-    )
-    def the_operator_acts(self, host, delay):
-        if delay is None:
-            self.lift(host)
-        else:
-            self.delay(host, delay)
-
-    def lift(self, host):
-        with self.engine.begin() as connection:
-            left = release_hold(connection, host, "they wrote: go on")
-        assert not left or self.holds[host]
-        if left:
-            self.holds[host] = []
-
-    def delay(self, host, seconds):
-        with self.engine.begin() as connection:
-            set_operator_delay(connection, host, seconds, "they asked for it")
-        self.operator[host] = seconds
-
-    def all_sources_are_due_again(self):
-        with self.engine.begin() as connection:
-            connection.execute(updated(sources).values(is_due=1))
-        self.done = set()
-
-    def teardown(self):
-        """In the end all is fetched: a dead worker's hosts are free after their time."""
-        self.pass_time(1.0)  # a new run has begun after what was deferred
-        for who in (0, 1):
-            self.a_worker_dies(who)
-        began = self.true
-        while len(self.done) < len(SOURCES):
-            waits = [max(0.0, body.wait_until - self.true) for body in self.bodies]
-            self.pass_time(min(waits) + 0.5)
-            for body in self.bodies:
-                if body.wait_until <= self.true:
-                    self.step(body)
-            assert self.true - began < 2 * 3600.0, "something is lost"
+    agree()
 
 
-@pytest.mark.empty
-def test_a_host_has_one_owner_who_keeps_its_promises(engine, now):
-    how = settings(max_examples=60, stateful_step_count=30, derandomize=True, deadline=None)
-    run_state_machine_as_test(lambda: Machine(engine, now), settings=how)
+def test_a_new_host_is_taken_and_requested_at_once(engine, now):
+    run(engine, beat, US)
+    taken = run(engine, take, HOST, US)
+    assert taken.times == HostTimes(owner="us")
+    assert run(engine, take, HOST, US) == taken, "again, after its connection was lost"
+    assert run(engine, take, HOST, THEM) is None
+    assert run(engine, begin, HOST, THEM, ASK) is None
+    begun = run(engine, begin, HOST, US, ASK)
+    assert begun.times.busy_until == begun.now + begun.allowed == now[0] + TIMEOUT + MARGIN
+    waits = run(engine, begin, HOST, US, ASK)
+    assert waits.reason == "in flight"
+    assert run(engine, withdraw, HOST, US)
+    assert run(engine, begin, HOST, US, ASK) == begun
+
+
+def test_an_exchange_lasts_an_hour_at_most(engine):
+    run(engine, take, HOST, US)
+    assert run(engine, begin, HOST, US, Ask(1.0, 1e9)).allowed == LONGEST_EXCHANGE
+
+
+def test_the_row_of_an_exchange_that_ended_a_while_ago(engine, now):
+    run(engine, take, HOST, US)
+    begun = run(engine, begin, HOST, US, ASK)
+    now[0] += 10.0
+    over = Exchange(delay=5.0, status=429, retry_after="60")
+    times = begun.times.after(over, BACKOFF, now[0] - 4.0)
+    assert run(engine, end, HOST, US, begun.times, times, 4.0)
+    assert run(engine, find, HOST).times == times
+    assert run(engine, find, HOST).reason == "hold"
+
+
+def test_an_owner_that_lost_its_host_writes_nothing_but_caution(engine, now):
+    run(engine, take, HOST, US)
+    begun = run(engine, begin, HOST, US, ASK)
+    now[0] += TIMEOUT + MARGIN
+    run(engine, take, HOST, THEM)  # nobody has beaten: the owner is unknown
+    theirs = run(engine, begin, HOST, THEM, Ask(0.0, TIMEOUT))
+    over = Exchange(delay=60.0, status=429, retry_after="600")
+    times = begun.times.after(over, BACKOFF, now[0])
+    assert not run(engine, end, HOST, US, begun.times, times, 0.0, goes_on=False, deferred=True)
+    caution = {"delay": 60.0, "hold_since": now[0], "hold_until": now[0] + 600.0}
+    caution |= {"hold_by": "retry-after", "hold_status": 429}
+    assert run(engine, find, HOST).times == replace(theirs.times, **caution)
+    for function in (withdraw, let_go, prove, owns):
+        assert not run(engine, function, HOST, US)
+    assert run(engine, find, HOST).times.busy_until == theirs.times.busy_until
+    times = theirs.times.after(Exchange(delay=1.0), BACKOFF, now[0])
+    run(engine, end, HOST, THEM, theirs.times, times, 0.0)
+    assert run(engine, find, HOST).times.delay == 60.0, "the owner did not know it"
+
+
+def test_only_a_hold_that_the_answer_asks_for_is_written(engine, now):
+    exchange(engine, now, status=429, retry_after="600", goes_on=True)
+    for_list = Ask(1.0, TIMEOUT, most=50.0)
+    now[0] += 50.0
+    begun = run(engine, begin, HOST, US, for_list)
+    run(engine, release_hold, HOST, "they wrote: go on")
+    times = begun.times.after(Exchange(delay=1.0), BACKOFF, now[0])
+    run(engine, end, HOST, US, begun.times, times, 0.0)
+    assert run(engine, find, HOST).hold == 0.0
+
+
+def test_a_host_that_is_given_up_is_taken_by_a_later_run_only(engine, now):
+    exchange(engine, now, goes_on=True)
+    assert run(engine, let_go, HOST, US, deferred=True)
+    assert run(engine, find, HOST).times.deferred_at == now[0]
+    assert run(engine, take, HOST, US) is None
+    assert run(engine, take, HOST, THEM) is None
+    assert run(engine, take, HOST, Worker("later", now[0] + 1.0)) is not None
+
+
+def test_caution_grows_whoever_owns_the_host(engine, now):
+    run(engine, take, HOST, US)
+    run(engine, caution, HOST, delay=5.0, hold=Hold(60.0, "visit-time"))
+    run(engine, caution, HOST, delay=2.0, hold=Hold(30.0))
+    times = run(engine, find, HOST).times
+    assert (times.owner, times.delay, times.ended) == ("us", 5.0, None)
+    assert (times.hold_until, times.hold_by) == (now[0] + 60.0, "visit-time")
+
+
+def test_workers_live_while_they_beat(engine, now):
+    assert run(engine, beat, US) == (now[0], 0)
+    assert run(engine, beat, THEM) == (now[0], 1)
+    run(engine, take, HOST, US)
+    assert run(engine, owns, HOST, US)
+    assert [row.hosts for row in run(engine, living_workers)] == [1, 0]
+    now[0] += 20.0
+    assert run(engine, living_workers) == []
+    assert not run(engine, owns, HOST, US)
+    assert run(engine, take, HOST, THEM) is None, "who has not watched does not judge"
+    run(engine, leave, US)
+    assert run(engine, take, HOST, THEM) is not None
+    now[0] += 90_000.0
+    run(engine, beat, THEM)
+    run(engine, leave, THEM)
+    with engine.connect() as connection:
+        assert connection.execute(select(workers)).all() == []
+
+
+@pytest.mark.parametrize("back", [3.0, 90_000.0])
+def test_a_row_from_the_future_is_corrected_and_told(engine, now, back):
+    exchange(engine, now, delay=5.0, status=429, retry_after="60")
+    now[0] -= back
+    (shown,) = run(engine, waiting).values()
+    taken = run(engine, take, HOST, US)
+    assert taken.ahead == shown.ahead == back
+    assert taken.times.ended == now[0]
+    assert run(engine, begin, HOST, US, ASK).hold == 60.0
+    assert run(engine, find, HOST).times == taken.times
+
+
+def test_an_operators_delay_is_kept_until_it_is_ended(engine, now):
+    assert run(engine, set_operator_delay, HOST, 0.0, "nothing changes") == 0.0
+    assert run(engine, set_operator_delay, HOST, 60.0, "slower") == 60.0
+    assert run(engine, set_operator_delay, HOST, 60.0, "once more") == 60.0
+    exchange(engine, now)
+    run(engine, take, HOST, US)
+    assert run(engine, begin, HOST, US, ASK).wait == 60.0
+    assert run(engine, delays, above=1.0) == {HOST: 60.0}
+    assert run(engine, set_operator_delay, HOST, 0.0, "the relaunch is over") == 1.0
+    found = [(each.override, each.seconds) for each in run(engine, overrides_of, [HOST])]
+    assert found == [("delay", 60.0), ("delay", 0.0)]
+
+
+def test_a_hold_is_lifted_once_and_the_reason_is_kept(engine, now):
+    exchange(engine, now, status=429, retry_after="31536000")
+    now[0] += 10.0
+    assert run(engine, release_hold, HOST, "they wrote: go on") == 31_536_000.0 - 10.0
+    assert run(engine, release_hold, HOST, "once more") == 0.0
+    assert run(engine, release_hold, "unknown.example", "typo") == 0.0
+    last = Override(now[0], HOST, "release", 31_536_000.0 - 10.0, "they wrote: go on")
+    assert run(engine, last_overrides) == {HOST: last}
+    assert run(engine, find, HOST).times.refusals == 1, "the next hold is as long as it would be"
+
+
+def test_hosts_that_are_marked_are_found(engine, now):
+    exchange(engine, now, status=0, unreachable=True)
+    run(engine, set_operator_delay, "delayed.example", 60.0, "")
+    run(engine, take, "held.example", US)
+    run(engine, caution, "held.example", hold=Hold(500.0))
+    run(engine, take, "well.example", US)
+    now[0] += 10.0
+    found = {host: snapshot.reason for host, snapshot in run(engine, marked).items()}
+    assert found == {HOST: None, "delayed.example": None, "held.example": "hold"}
+    assert run(engine, unreachable_hosts) == {HOST}
+
+
+def test_rows_are_old_after_90_days(engine, now):
+    exchange(engine, now)
+    run(engine, set_operator_delay, "delayed.example", 60.0, "")
+    run(engine, beat, US)
+    run(engine, take, "owned.example", US)
+    now[0] += KEEP_SECONDS + 2.0
+    old = old_rows(now[0])
+    with engine.connect() as connection:
+        assert connection.scalars(select(hosts.c.host).where(old.is_old)).all() == [HOST]
+
+
+def test_the_clock_is_that_of_the_database(engine):
+    real = engine.execution_options(clock=None)
+    assert abs(run(real, find, HOST).now - time.time()) < 3600.0
+
+
+@pytest.mark.postgresql
+def test_of_two_that_take_a_host_at_the_same_moment_one_gets_it(postgresql_url, now):
+    engine = open_engine(postgresql_url, lambda: now[0])
+    exchange(engine, now)
+    run(engine, beat, US)
+    with ThreadPoolExecutor(1) as other, engine.begin() as connection:
+        assert take(connection, HOST, US)
+        theirs = other.submit(run, engine, take, HOST, THEM)  # waits for the lock of the row
+        connection.commit()
+        assert theirs.result() is None
+    engine.dispose()

@@ -8,6 +8,7 @@ finds what it has written itself, should only the answer to its COMMIT have been
 from __future__ import annotations
 
 import logging
+import math
 import re
 import sqlite3
 import time
@@ -63,8 +64,6 @@ CLOCK_SECONDS: Final = 1.0
 #: Seconds by which the time of day may move against the monotonic clock, as when it is slewed. A
 #: machine that was suspended is further behind: its monotonic clock stood still.
 MOST_SLEW: Final = 0.05
-#: Seconds after which an answer is too slow to tell the time: half of them may be an error.
-SLOW_SECONDS: Final = 0.1
 #: Rows that a snapshot has in memory at once.
 ROWS_AT_ONCE: Final = 1000
 
@@ -336,8 +335,8 @@ class ServerClock:
     """
 
     def __init__(self) -> None:
-        self._measured_at = -float("inf")
-        self._ahead = self._wall_ahead = 0.0  # of the monotonic clock
+        self._measured_at = -math.inf
+        self._ahead, self._wall_ahead = 0.0, math.inf  # of the monotonic clock
 
     def now(self) -> float:
         """Return epoch seconds by the last measurement."""
@@ -358,10 +357,9 @@ class ServerClock:
         began = time.monotonic()
         told = ask()
         ended = time.monotonic()
-        if ended - began > SLOW_SECONDS and not self._is_set_anew(ended):
-            self._measured_at = ended  # a slow answer tells less than the last measurement
-            return
-        self._ahead = told - (began + ended) / 2  # the server looked at its clock in between
+        ahead = told - (began + ended) / 2  # the server looked at its clock in between
+        if abs(ahead - self._ahead) > (ended - began) / 2 or self._is_set_anew(ended):
+            self._ahead = ahead  # else a slow answer may tell less than the last measurement
         self._wall_ahead = time.time() - ended
         self._measured_at = ended
 
