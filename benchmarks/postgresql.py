@@ -1,0 +1,124 @@
+"""A PostgreSQL server of a benchmark alone, which it may stop, restart and end."""
+
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Self
+
+import psycopg
+
+#: Users as which the server may run if we are root, which it refuses to be.
+USERS = ("postgres", "nobody")
+START_SECONDS = 30.0
+
+
+class Server:
+    """A server in a temporary folder, at a free port of the loopback; as a context it runs.
+
+    It ends with this process, also if that is killed.
+    """
+
+    def __init__(self) -> None:
+        self._bin = _programs()
+        self._folder = tempfile.TemporaryDirectory(prefix="walsh-postgresql-")
+        self._as: dict[str, Any] = {}
+        if not os.getuid():
+            user = next(each for each in pwd.getpwall() if each.pw_name in USERS)
+            self._as = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+            os.chown(self._folder.name, user.pw_uid, user.pw_gid)
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self._port = free.getsockname()[1]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        """The URL of its database, for SQLAlchemy."""
+        return f"postgresql+psycopg://postgres@127.0.0.1:{self._port}/postgres"
+
+    def __enter__(self) -> Self:
+        make = ["initdb", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"]
+        self._call(*make, "-D", f"{self._folder.name}/data").wait()
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end(signal.SIGQUIT)
+        self._folder.cleanup()
+
+    def start(self) -> None:
+        """Start the server, and wait until it takes connections."""
+        place = ["-p", str(self._port), "-h", "127.0.0.1", "-k", self._folder.name]
+        self._process = self._call(
+            "postgres", "-D", f"{self._folder.name}/data", *place, "-c", "fsync=off"
+        )
+        until = time.monotonic() + START_SECONDS
+        while time.monotonic() < until and self._process.poll() is None:
+            with suppress(psycopg.OperationalError), self._connection():
+                return
+            time.sleep(0.05)
+        raise SystemExit(Path(self._folder.name, "log").read_text())
+
+    def end(self, how: signal.Signals) -> None:
+        """End the server: fast with SIGINT, at once and without its last writes with SIGQUIT."""
+        if self._process:
+            self._process.send_signal(how)
+            self._process.wait()
+
+    def cut(self) -> None:
+        """End all other connections, as a restart of a proxy does."""
+        with self._connection() as connection:
+            connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
+            )
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """Let all its processes stand still meanwhile (SIGSTOP)."""
+        assert self._process
+        parent = self._process.pid
+        os.kill(parent, signal.SIGSTOP)  # first, so that it starts no other
+        children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+        pids = [*map(int, children), parent]
+        _signal(pids, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            _signal(pids, signal.SIGCONT)
+
+    def _connection(self) -> psycopg.Connection[Any]:
+        return psycopg.connect(self.url.replace("+psycopg", ""), connect_timeout=5, autocommit=True)
+
+    def _call(self, program: str, *arguments: str) -> subprocess.Popen[bytes]:
+        with Path(self._folder.name, "log").open("ab") as log:
+            return subprocess.Popen(
+                ["setpriv", "--pdeathsig", "QUIT", str(self._bin / program), *arguments],
+                stdout=log,
+                stderr=log,
+                cwd="/",
+                **self._as,
+            )
+
+
+def _programs() -> Path:
+    """Return the folder of `initdb` and `postgres`: of the PATH, or where Debian has them."""
+    if found := shutil.which("initdb"):
+        return Path(found).parent
+    folders = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
+    if not folders:
+        raise SystemExit("there is no initdb: install the server of PostgreSQL")
+    return folders[-1]
+
+
+def _signal(pids: list[int], what: signal.Signals) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, what)
