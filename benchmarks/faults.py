@@ -22,35 +22,33 @@ import subprocess
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain, cycle
 from pathlib import Path
-from typing import Any
-
-from sqlalchemy import create_engine, text
+from typing import Any, TypeVar
 
 from benchmarks.postgresql import Server
 from benchmarks.report import Figure, Report, run
-from walsh_scrapy.testing.connections import FAILED, CountedSocket
+from walsh_scrapy.testing.connections import FAILED, ConnectionRecord, CountedSocket
 from walsh_scrapy.testing.crawl import Crawl, start_crawl
 from walsh_scrapy.testing.directweb import DirectWeb
 from walsh_scrapy.testing.feeds import rss
 from walsh_scrapy.testing.hit import Hit
 from walsh_scrapy.testing.politeness import violations
 from walsh_scrapy.testing.project import find_project
-from walsh_scrapy.testing.reply import Page, Reply, redirect
+from walsh_scrapy.testing.reply import Reply, redirect
 from walsh_scrapy.testing.site import Certificate, Site
 
 PROJECT = find_project(Path(__file__).parent)
 SIDE_BY_SIDE = 4
-DAY = 86_400.0
 #: Seconds of one exchange at most. The longer stop of the database outlasts it.
 TIMEOUT = 8
 ANSWER = 0.3  #: seconds that most answers take
-SLOW = 2.0  #: the same at `slow.example`
+LATE = 2.5  #: the same at the slow host: a worker's beat falls into each exchange
 HANDSHAKE = 1.5  #: seconds until the web goes on with a TLS handshake
 CRAWL_DELAY = 3  #: seconds, of the hosts with many sources
 #: Seconds by which a busy machine may lengthen a delay that follows the latency.
@@ -58,7 +56,11 @@ SLACK = 1.5
 ROBOTS = Reply("User-agent: *\n", delay=ANSWER)
 PATIENT = f"User-agent: *\nCrawl-delay: {CRAWL_DELAY}\n"
 CHAINS = ("chain1.example", "chain2.example", "chain3.example")
-SECURE, MOVED, BUSY = "secure.example", "moved.example", "busy.example"
+SECURE, MOVED, BUSY, SLOW = (f"{name}.example" for name in ("secure", "moved", "busy", "slow"))
+
+Entry = TypeVar("Entry")
+#: Waits until a function finds what it looks for in a log, or for so many seconds.
+Wait = Callable[[Callable[[Sequence[Entry]], bool], float], bool]
 
 
 class SlowWeb(DirectWeb):
@@ -78,24 +80,33 @@ class Scene:
     server: Server
     workers: list[Crawl]
     chance: random.Random
+    #: URLs that may be requested again, because a worker stood still before it was done with them.
+    unfinished: set[str] = field(default_factory=set)
 
     def request(self, *hosts: str) -> Hit:
         """Wait for the next request that is in flight: for a page of these hosts, or any."""
-        since, found = time.monotonic(), list[Hit]()
+        since = time.monotonic()
 
-        def arrived(log: Any) -> bool:  # noqa: ANN401
-            found[:] = [
-                hit
-                for hit in log
-                if hit.started > since
-                and math.isinf(hit.ended)
-                and (not hosts or (hit.host in hosts and hit.path != "/robots.txt"))
-            ]
-            return bool(found)
+        def arrived(hit: Hit) -> bool:
+            is_meant = not hosts or (hit.host in hosts and hit.path != "/robots.txt")
+            return is_meant and hit.started > since and math.isinf(hit.ended)
 
-        if not self.web.wait_for(arrived, 120.0):
-            raise SystemExit("the moment for the fault did not come")
-        return found[0]
+        return _first(self.web.wait_for, arrived)
+
+    def handshake(self) -> ConnectionRecord:
+        """Wait for the next TLS handshake, which the web has not answered yet."""
+        since = time.monotonic()
+
+        def began(each: ConnectionRecord) -> bool:
+            is_open = each.handshake == FAILED and math.isinf(each.closed)
+            return is_open and each.opened > since
+
+        return _first(self.web.wait_for_connections, began)
+
+    def moment(self) -> None:
+        """Wait for a moment within a second after a request has arrived, half of them slow ones."""
+        self.request(*self.chance.choice(((), (SLOW,))))
+        time.sleep(self.chance.random())
 
     def worker_of(self, client: int) -> Crawl | None:
         """Return the worker that has the socket of this port."""
@@ -109,27 +120,42 @@ class Scene:
         without_request = opened - {hit.client for hit in log}
         return not ports_of(worker.pid) & (in_flight | without_request)
 
+    @contextmanager
+    def stopped(self, *workers: Crawl) -> Iterator[None]:
+        """Let workers stand still meanwhile (SIGSTOP)."""
+        for each in workers:
+            os.kill(each.pid, signal.SIGSTOP)
+        try:
+            self.unfinished.update(self._under_way())
+            yield
+        finally:
+            for each in workers:
+                os.kill(each.pid, signal.SIGCONT)
+
+    def _under_way(self) -> set[str]:
+        """Return the URLs that were requested for a visit that is not in the state yet."""
+        done = {url for url, outcome, *_ in self.server.rows(_SOURCES) if outcome == "fetched"}
+        now = time.monotonic()
+        return {
+            hit.url
+            for hit in self.web.log
+            if (now - hit.ended < 1.0 if hit.path == "/robots.txt" else source_of(hit) not in done)
+        }
+
+
+def source_of(hit: Hit) -> str:
+    """Return the source that a page was requested for: itself, or the one that redirects to it."""
+    return f"http://{MOVED}{hit.path}" if hit.path.startswith("/moved") else hit.url
+
 
 def ports_of(pid: int) -> set[int]:
     """Return the local ports of the connections that a process has."""
     names = set[str]()
     for each in Path(f"/proc/{pid}/fd").iterdir():
         with suppress(OSError):
-            names.add(os.readlink(each))
+            names.add(str(each.readlink()))
     rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     return {int(row[1].rpartition(":")[2], 16) for row in rows if f"socket:[{row[9]}]" in names}
-
-
-@contextmanager
-def stopped(*workers: Crawl) -> Iterator[None]:
-    """Let workers stand still meanwhile."""
-    for each in workers:
-        os.kill(each.pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        for each in workers:
-            os.kill(each.pid, signal.SIGCONT)
 
 
 def nothing(_: Scene) -> None:
@@ -137,25 +163,22 @@ def nothing(_: Scene) -> None:
 
 
 def stop_database(scene: Scene, seconds: float) -> None:
-    """Stop the database within a second after a request has arrived."""
-    scene.request()
-    time.sleep(scene.chance.random())
+    """Stop the database for so long."""
+    scene.moment()
     with scene.server.stopped():
         time.sleep(seconds)
 
 
 def restart_database(scene: Scene, how: signal.Signals) -> None:
-    """Restart the database at such a moment, as `pg_ctl restart` does."""
-    scene.request()
-    time.sleep(scene.chance.random())
+    """Restart the database, as `pg_ctl restart` does."""
+    scene.moment()
     scene.server.end(how)
     scene.server.start()
 
 
 def cut_connections(scene: Scene) -> None:
-    """Let the server end all its connections at such a moment."""
-    scene.request()
-    time.sleep(scene.chance.random())
+    """Let the server end all its connections."""
+    scene.moment()
     scene.server.cut()
 
 
@@ -163,7 +186,7 @@ def stop_in_flight(scene: Scene, seconds: float) -> None:
     """Stop a worker whose request is in flight."""
     while (worker := scene.worker_of(scene.request(*CHAINS).client)) is None:
         pass
-    with stopped(worker):
+    with scene.stopped(worker):
         time.sleep(seconds)
 
 
@@ -173,7 +196,7 @@ def stop_between(scene: Scene, seconds: float) -> None:
         worker = scene.worker_of(scene.request(*CHAINS).client)
         time.sleep(ANSWER + scene.chance.random())
         if worker is not None:
-            with stopped(worker):
+            with scene.stopped(worker):
                 if scene.is_idle(worker):
                     time.sleep(seconds)
                     return
@@ -181,23 +204,10 @@ def stop_between(scene: Scene, seconds: float) -> None:
 
 def stop_in_handshake(scene: Scene, seconds: float) -> None:
     """Stop a worker while it waits for the answer to its ClientHello."""
-    scene.request(SECURE)  # the robots.txt and one page were read
-    since, worker = time.monotonic(), None
-    while worker is None:
-
-        def opened(log: Any) -> bool:  # noqa: ANN401
-            clients[:] = [
-                each.client
-                for each in log
-                if each.opened > since and each.handshake == FAILED and math.isinf(each.closed)
-            ]
-            return bool(clients)
-
-        clients = list[int]()
-        if not scene.web.wait_for_connections(opened, 120.0):
-            raise SystemExit("the moment for the fault did not come")
-        worker = scene.worker_of(clients[0])
-    with stopped(worker):
+    scene.request(SECURE)  # its robots.txt was read
+    while (worker := scene.worker_of(scene.handshake().client)) is None:
+        pass
+    with scene.stopped(worker):
         time.sleep(seconds)
 
 
@@ -212,7 +222,7 @@ def lose_database_in_redirect(scene: Scene, seconds: float) -> None:
 def fall_asleep(scene: Scene, seconds: float) -> None:
     """Stop workers and database together, while a request is in flight."""
     scene.request(*CHAINS)
-    with stopped(*scene.workers), scene.server.stopped():
+    with scene.stopped(*scene.workers), scene.server.stopped():
         time.sleep(seconds)
 
 
@@ -223,12 +233,6 @@ class Fault:
     plant: Callable[[Scene], None]
     times: int = 1
     sources: int = 8  #: of each host with many: their chains outlast the fault
-    again: int = 0  #: visits that may be made again, because a worker stood still for too long
-
-
-def _stops(plant: Callable[..., None], again: int) -> Iterator[Fault]:
-    for seconds in (30, 60):
-        yield Fault(partial(plant, seconds=seconds), sources=seconds // CRAWL_DELAY, again=again)
 
 
 FAULTS = {
@@ -238,12 +242,18 @@ FAULTS = {
     "restart-fast": Fault(partial(restart_database, how=signal.SIGINT), times=4),
     "restart-immediate": Fault(partial(restart_database, how=signal.SIGQUIT), times=4),
     "cut": Fault(cut_connections, times=8),
-    **dict(zip(("flight-30s", "flight-60s"), _stops(stop_in_flight, 1), strict=True)),
-    **dict(zip(("between-30s", "between-60s"), _stops(stop_between, 1), strict=True)),
-    **dict(zip(("handshake-30s", "handshake-60s"), _stops(stop_in_handshake, 0), strict=True)),
+    **{
+        f"{moment}-{seconds}s": Fault(partial(stop, seconds=seconds), sources=seconds // 3)
+        for moment, stop in (
+            ("flight", stop_in_flight),
+            ("between", stop_between),
+            ("handshake", stop_in_handshake),
+        )
+        for seconds in (30, 60)
+    },
     "redirect-4s": Fault(partial(lose_database_in_redirect, seconds=4), times=3),
     "redirect-25s": Fault(partial(lose_database_in_redirect, seconds=25), sources=12),
-    "asleep": Fault(partial(fall_asleep, seconds=30), sources=12, again=2),
+    "asleep": Fault(partial(fall_asleep, seconds=30), sources=12),
 }
 
 
@@ -252,11 +262,12 @@ def main(report: Report, *names: str) -> None:
     total = Counter[str]()
     with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
         runs = pool.map(_run, names or FAULTS)
-        for name, (found, words) in zip(names or FAULTS, runs, strict=True):
-            _report(report, name, found)
-            for each in words:
+        for name, found in zip(names or FAULTS, runs, strict=True):
+            counted = Counter({goal: len(sentences) for goal, sentences in found.items()})
+            _report(report, name, counted)
+            for each in chain(*found.values()):
                 report.say(f"    {each}")
-            total.update(found)
+            total.update(counted)
     _report(report, "all", total)
 
 
@@ -265,14 +276,14 @@ def _report(report: Report, name: str, found: Counter[str]) -> None:
     report.add(name, Figure("found", found.total(), most=0), *kinds)
 
 
-def _run(name: str) -> tuple[Counter[str], list[str]]:
-    """Plant a fault in a run; return what was found, as numbers and as sentences."""
+def _run(name: str) -> dict[str, list[str]]:
+    """Plant a fault in a run; return what was found, by the goal that was missed."""
     fault, sites = FAULTS[name], _sites(FAULTS[name].sources)
     sources = sorted(
         f"{'https' if site.tls else 'http'}://{site.host}{path}"
         for site in sites
         for path in site.pages
-        if path.startswith("/feed")
+        if site.host == MOVED or path.startswith("/feed")
     )
     with ExitStack() as stack:
         server = stack.enter_context(Server())
@@ -284,27 +295,19 @@ def _run(name: str) -> tuple[Counter[str], list[str]]:
             "settings": {"WALSH_STATE_URL": server.url, "DOWNLOAD_TIMEOUT": TIMEOUT},
             "launcher": _launch,
         }
-        workers = [
-            stack.enter_context(start_crawl(web, folder=folder / each, **given)) for each in "12"
-        ]
-        scene = Scene(web, server, workers, random.Random(name))
+
+        def start(name: str) -> Crawl:
+            return stack.enter_context(start_crawl(web, folder=folder / name, **given))
+
+        scene = Scene(web, server, [start("1"), start("2")], random.Random(name))
         for _ in range(fault.times):
             fault.plant(scene)
-        crawls = [each.wait() for each in workers]
-        blamed = _blamed(server.url, web)
-        last = stack.enter_context(start_crawl(web, folder=folder / "3", **given))
-        crawls.append(last.wait())
-        failed, left = _sources(server.url, sources)
-        broken = violations(
-            web.log,
-            serial=False,
-            crawl_delays=web.crawl_delays,
-            robots_ttl=DAY,
-            revisit=DAY,
-            declared=sources,
-        )
-    exits = [f"a crawl exits with {each.exit_code}" for each in crawls if each.exit_code]
-    return _counted(broken, fault.again, failed, blamed, left, exits)
+        crawls = [each.wait() for each in scene.workers]
+        blamed = _blamed(scene)
+        crawls.append(start("3").wait())
+        exits = [f"a crawl exits with {each.exit_code}" for each in crawls if each.exit_code]
+        others = {"blamed": blamed, "exits": exits}
+        return _broken(scene, sources) | _sources(scene, sources) | others
 
 
 def _launch(command: list[str], **options: Any) -> subprocess.Popen[bytes]:  # noqa: ANN401
@@ -313,23 +316,23 @@ def _launch(command: list[str], **options: Any) -> subprocess.Popen[bytes]:  # n
 
 
 def _sites(sources: int) -> list[Site]:
-    """Return three hosts with many sources, a secure one, and some with a few."""
+    """Return hosts with many sources, some with a few, and one whose sources are elsewhere."""
     many = {f"/feed{number}": _feed() for number in range(sources)}
     few = {f"/feed{number}": _feed() for number in range(4)}
-    slow = {f"/feed{number}": _feed(delay=SLOW) for number in range(2)}
-    busy: Page = [Reply(status=429, headers={"Retry-After": "4"}), _feed()]
+    slow = dict.fromkeys(many, _feed(LATE))
+    targets = {f"/moved{number}": _feed() for number in range(sources)}
     moved = {
-        f"/feed{number}": redirect(f"http://new.example/page{number}", 302) for number in range(4)
+        path: replace(redirect(f"http://{host}{path}", 302), delay=ANSWER)
+        for host, path in zip(cycle(CHAINS), targets, strict=False)
     }
-    pages = {f"/page{number}": _feed() for number in range(4)}
+    refused = Reply(status=429, headers={"Retry-After": "4"}, delay=ANSWER)
     return [
-        *(Site(host, PATIENT, many) for host in CHAINS),
+        *(Site(host, PATIENT, many | targets) for host in CHAINS),
         Site(SECURE, PATIENT, many, tls=Certificate.GOOD),
         *(Site(f"plain{number}.example", ROBOTS, few) for number in range(4)),
-        Site("slow.example", ROBOTS, slow),
-        Site(BUSY, ROBOTS, few | {"/feed1": busy}),
-        Site(MOVED, ROBOTS, {path: _late(page) for path, page in moved.items()}),
-        Site("new.example", ROBOTS, pages | few),
+        Site(SLOW, ROBOTS, slow),
+        Site(BUSY, ROBOTS, few | {"/feed1": [refused, _feed()]}),
+        Site(MOVED, ROBOTS, moved),
     ]
 
 
@@ -337,74 +340,62 @@ def _feed(delay: float = ANSWER) -> Reply:
     return Reply(rss("Blog", ["One"]), content_type="application/rss+xml", delay=delay)
 
 
-def _late(page: Reply) -> Reply:
-    return Reply(status=page.status, headers=page.header_pairs(), content_type=None, delay=ANSWER)
+def _broken(scene: Scene, declared: list[str]) -> dict[str, list[str]]:
+    """Judge the log of the web."""
+    delays, log = scene.web.crawl_delays, scene.web.log
+    found: dict[str, list[str]] = {"gaps too short": [], "at once": [], "holds": [], "other": []}
+    for each in violations(log, serial=False, crawl_delays=delays, declared=declared):
+        kind = {"R4": "at once" if "had ended" in each else "gaps too short", "R5": "holds"}
+        found[kind.get(each[:2], "other")].append(each)
+    answered = Counter(hit.url for hit in log if hit.complete and 200 <= hit.status < 400)
+    return found | {
+        "fetched twice": [
+            f"{url} was fetched {count} times"
+            for url, count in answered.items()
+            if count > 1 + (url in scene.unfinished)
+        ]
+    }
 
 
-def _blamed(url: str, web: SlowWeb) -> list[str]:
+_HOSTS = """
+    SELECT host, hold_until > 0, silences, server_errors,
+        greatest(interval, (SELECT max(pause) FROM requests WHERE requests.host = hosts.host))
+    FROM hosts
+"""
+_SOURCES = "SELECT url, outcome, failures, detail FROM sources"
+
+
+def _blamed(scene: Scene) -> list[str]:
     """Return a sentence for each host that is on hold, unreachable or delayed for nothing."""
-    engine = create_engine(url)
-    with engine.connect() as connection:
-        hosts = connection.execute(
-            text(
-                "SELECT host, greatest(interval, (SELECT max(pause) FROM requests "
-                "WHERE requests.host = hosts.host)), hold_until > 0, silences, server_errors "
-                "FROM hosts"
-            )
-        ).all()
-    engine.dispose()
     found = []
-    for host, delay, is_held, silences, errors in hosts:
-        service = {"slow.example": SLOW, SECURE: HANDSHAKE + ANSWER}.get(host, ANSWER)
-        if delay > max(1.0, web.crawl_delays.get(host, 0.0), service) + SLACK:
+    for host, is_held, unreachable, errors, delay in scene.server.rows(_HOSTS):
+        service = {SLOW: LATE, SECURE: HANDSHAKE + ANSWER}.get(host, ANSWER)
+        if delay > max(1.0, scene.web.crawl_delays.get(host, 0.0), service) + SLACK:
             found.append(f"{host} had a delay of {delay:.1f} s")
-        if host != BUSY and (is_held or silences or errors):
-            found.append(f"{host} is blamed: hold {is_held}, unreachable {silences}, {errors} 5xx")
+        if (is_held and host != BUSY) or unreachable or errors:
+            found.append(f"{host}: hold {is_held}, unreachable {unreachable}, {errors} errors")
     return found
 
 
-def _sources(url: str, declared: list[str]) -> tuple[list[str], list[str]]:
-    """Return a sentence for each source that failed, and for each that is left over."""
-    engine = create_engine(url)
-    with engine.connect() as connection:
-        rows = connection.execute(text("SELECT url, outcome, detail, failures FROM sources")).all()
-    engine.dispose()
-    read = {url for url, outcome, *_ in rows if outcome == "fetched"}
-    failed = {url: f"{url}: {outcome}, {detail}" for url, outcome, detail, n in rows if n}
-    return [*failed.values()], [f"{each} is left" for each in declared if each not in read]
+def _sources(scene: Scene, declared: list[str]) -> dict[str, list[str]]:
+    """Return a sentence for each source that failed, and for each that was left over."""
+    rows = scene.server.rows(_SOURCES)
+    failed = [f"{url} failed: {detail}" for url, _, failures, detail in rows if failures]
+    ended = {url for url, outcome, failures, _ in rows if failures or outcome == "fetched"}
+    return {"failed": failed, "left over": sorted({*declared} - ended)}
 
 
-def _counted(
-    broken: list[str],
-    again: int,
-    failed: list[str],
-    blamed: list[str],
-    left: list[str],
-    exits: list[str],
-) -> tuple[Counter[str], list[str]]:
-    kinds: dict[str, list[str]] = {
-        "gaps too short": [],
-        "at once": [],
-        "holds broken": [],
-        "fetched twice": [],
-        "other": [],
-    }
-    for each in broken:
-        kinds[_kind(each)].append(each)
-    del kinds["fetched twice"][:again]
-    kinds |= {"failed": failed, "blamed": blamed, "left over": left, "exits": exits}
-    counted = Counter({kind: len(words) for kind, words in kinds.items()})
-    return counted, [each for words in kinds.values() for each in words]
+def _first(wait_for: Wait[Entry], is_meant: Callable[[Entry], bool]) -> Entry:
+    """Wait for an entry of a log of the web, and return it."""
+    found = list[Entry]()
 
+    def look(log: Sequence[Entry]) -> bool:
+        found[:] = filter(is_meant, log)
+        return bool(found)
 
-def _kind(sentence: str) -> str:
-    """Return which goal a sentence of the judge is about."""
-    rule = sentence[:2]
-    if rule == "R4":
-        return "at once" if "had ended" in sentence else "gaps too short"
-    if "after the answered" in sentence:
-        return "fetched twice"
-    return "holds broken" if rule == "R5" else "other"
+    if not wait_for(look, 120.0):
+        raise SystemExit("the moment for a fault did not come")
+    return found[0]
 
 
 if __name__ == "__main__":

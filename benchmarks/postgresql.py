@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, LiteralString, Self
 
 import psycopg
 
@@ -80,6 +80,11 @@ class Server:
                 "WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
             )
 
+    def rows(self, query: LiteralString) -> list[tuple[Any, ...]]:
+        """Return what a query finds."""
+        with self._connection() as connection:
+            return connection.execute(query).fetchall()
+
     @contextmanager
     def stopped(self) -> Iterator[None]:
         """Let all its processes stand still meanwhile (SIGSTOP)."""
@@ -88,11 +93,12 @@ class Server:
         os.kill(parent, signal.SIGSTOP)  # first, so that it starts no other
         children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
         pids = [*map(int, children), parent]
-        _signal(pids, signal.SIGSTOP)
-        try:
+        for each in pids:
+            with suppress(ProcessLookupError):
+                os.kill(each, signal.SIGSTOP)
+        go_on = ["sh", "-c", 'read -r _; kill -CONT "$@"', "sh", *map(str, pids)]
+        with subprocess.Popen(go_on, stdin=subprocess.PIPE):  # it goes on if we are killed, too
             yield
-        finally:
-            _signal(pids, signal.SIGCONT)
 
     def _connection(self) -> psycopg.Connection[Any]:
         return psycopg.connect(self.url.replace("+psycopg", ""), connect_timeout=5, autocommit=True)
@@ -116,9 +122,3 @@ def _programs() -> Path:
     if not folders:
         raise SystemExit("there is no initdb: install the server of PostgreSQL")
     return folders[-1]
-
-
-def _signal(pids: list[int], what: signal.Signals) -> None:
-    for pid in pids:
-        with suppress(ProcessLookupError):
-            os.kill(pid, what)
