@@ -27,7 +27,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain, cycle
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -45,18 +45,19 @@ from walsh_scrapy.testing.site import Certificate, Site
 
 PROJECT = find_project(Path(__file__).parent)
 SIDE_BY_SIDE = 4
-#: Seconds of one exchange at most. The longer stop of the database outlasts it.
-TIMEOUT = 8
+#: Seconds of one exchange at most. The longer stop of the database outlasts it, and the time for
+#: which its host is reserved.
+TIMEOUT = 4
 ANSWER = 0.3  #: seconds that most answers take
-LATE = 2.5  #: the same at the slow host: a worker's beat falls into each exchange
+LATE = 1.5  #: the same at the slow host: often a worker's beat falls into the exchange
 HANDSHAKE = 1.5  #: seconds until the web goes on with a TLS handshake
 CRAWL_DELAY = 3  #: seconds, of the hosts with many sources
 #: Seconds by which a busy machine may lengthen a delay that follows the latency.
-SLACK = 1.5
+SLACK = 1.0
 ROBOTS = Reply("User-agent: *\n", delay=ANSWER)
 PATIENT = f"User-agent: *\nCrawl-delay: {CRAWL_DELAY}\n"
 CHAINS = ("chain1.example", "chain2.example", "chain3.example")
-SECURE, MOVED, BUSY, SLOW = (f"{name}.example" for name in ("secure", "moved", "busy", "slow"))
+SECURE, BUSY, SLOW = "secure.example", "busy.example", "slow.example"
 
 Entry = TypeVar("Entry")
 #: Waits until a function finds what it looks for in a log, or for so many seconds.
@@ -83,13 +84,14 @@ class Scene:
     #: URLs that may be requested again, because a worker stood still before it was done with them.
     unfinished: set[str] = field(default_factory=set)
 
-    def request(self, *hosts: str) -> Hit:
+    def request(self, *hosts: str, path: str = "/") -> Hit:
         """Wait for the next request that is in flight: for a page of these hosts, or any."""
         since = time.monotonic()
 
         def arrived(hit: Hit) -> bool:
             is_meant = not hosts or (hit.host in hosts and hit.path != "/robots.txt")
-            return is_meant and hit.started > since and math.isinf(hit.ended)
+            is_new = hit.started > since and math.isinf(hit.ended)
+            return is_meant and is_new and hit.path.startswith(path)
 
         return _first(self.web.wait_for, arrived)
 
@@ -145,7 +147,7 @@ class Scene:
 
 def source_of(hit: Hit) -> str:
     """Return the source that a page was requested for: itself, or the one that redirects to it."""
-    return f"http://{MOVED}{hit.path}" if hit.path.startswith("/moved") else hit.url
+    return f"http:/{hit.path}" if hit.path.startswith("/chain") else hit.url
 
 
 def ports_of(pid: int) -> set[int]:
@@ -213,7 +215,7 @@ def stop_in_handshake(scene: Scene, seconds: float) -> None:
 
 def lose_database_in_redirect(scene: Scene, seconds: float) -> None:
     """Take the database away when a redirect is about to be answered, and bring it back later."""
-    scene.request(MOVED)
+    scene.request(*CHAINS, path="/moved")
     scene.server.end(signal.SIGINT)
     time.sleep(seconds)
     scene.server.start()
@@ -232,18 +234,19 @@ class Fault:
 
     plant: Callable[[Scene], None]
     times: int = 1
-    sources: int = 8  #: of each host with many: their chains outlast the fault
+    #: Of each host with many, and half as many that redirect: their chains outlast the fault.
+    sources: int = 6
 
 
 FAULTS = {
     "none": Fault(nothing),
     "database-3s": Fault(partial(stop_database, seconds=3), times=4),
-    "database-10s": Fault(partial(stop_database, seconds=10), times=3, sources=12),
+    "database-10s": Fault(partial(stop_database, seconds=10), times=3, sources=8),
     "restart-fast": Fault(partial(restart_database, how=signal.SIGINT), times=4),
     "restart-immediate": Fault(partial(restart_database, how=signal.SIGQUIT), times=4),
     "cut": Fault(cut_connections, times=8),
     **{
-        f"{moment}-{seconds}s": Fault(partial(stop, seconds=seconds), sources=seconds // 3)
+        f"{moment}-{seconds}s": Fault(partial(stop, seconds=seconds), sources=10)
         for moment, stop in (
             ("flight", stop_in_flight),
             ("between", stop_between),
@@ -252,8 +255,8 @@ FAULTS = {
         for seconds in (30, 60)
     },
     "redirect-4s": Fault(partial(lose_database_in_redirect, seconds=4), times=3),
-    "redirect-25s": Fault(partial(lose_database_in_redirect, seconds=25), sources=12),
-    "asleep": Fault(partial(fall_asleep, seconds=30), sources=12),
+    "redirect-25s": Fault(partial(lose_database_in_redirect, seconds=25), sources=8),
+    "asleep": Fault(partial(fall_asleep, seconds=30), sources=10),
 }
 
 
@@ -283,7 +286,7 @@ def _run(name: str) -> dict[str, list[str]]:
         f"{'https' if site.tls else 'http'}://{site.host}{path}"
         for site in sites
         for path in site.pages
-        if site.host == MOVED or path.startswith("/feed")
+        if path.startswith(("/feed", "/moved"))
     )
     with ExitStack() as stack:
         server = stack.enter_context(Server())
@@ -316,24 +319,32 @@ def _launch(command: list[str], **options: Any) -> subprocess.Popen[bytes]:  # n
 
 
 def _sites(sources: int) -> list[Site]:
-    """Return hosts with many sources, some with a few, and one whose sources are elsewhere."""
+    """Return hosts with many sources, of which some redirect to the next host, and with a few."""
     many = {f"/feed{number}": _feed() for number in range(sources)}
     few = {f"/feed{number}": _feed() for number in range(4)}
-    slow = dict.fromkeys(many, _feed(LATE))
-    targets = {f"/moved{number}": _feed() for number in range(sources)}
-    moved = {
-        path: replace(redirect(f"http://{host}{path}", 302), delay=ANSWER)
-        for host, path in zip(cycle(CHAINS), targets, strict=False)
-    }
     refused = Reply(status=429, headers={"Retry-After": "4"}, delay=ANSWER)
     return [
-        *(Site(host, PATIENT, many | targets) for host in CHAINS),
+        *(
+            Site(
+                host, PATIENT, many | _moved(host, CHAINS[number - 2], CHAINS[number - 1], sources)
+            )
+            for number, host in enumerate(CHAINS)
+        ),
         Site(SECURE, PATIENT, many, tls=Certificate.GOOD),
         *(Site(f"plain{number}.example", ROBOTS, few) for number in range(4)),
-        Site(SLOW, ROBOTS, slow),
+        Site(SLOW, ROBOTS, dict.fromkeys(many, _feed(LATE))),
         Site(BUSY, ROBOTS, few | {"/feed1": [refused, _feed()]}),
-        Site(MOVED, ROBOTS, moved),
     ]
+
+
+def _moved(host: str, to: str, by: str, sources: int) -> dict[str, Reply]:
+    """Return pages that redirect to a host, and those to which another one redirects."""
+    names = [f"moved{number}" for number in range(sources // 2)]
+    redirects = {
+        f"/{name}": replace(redirect(f"http://{to}/{host}/{name}", 302), delay=ANSWER)
+        for name in names
+    }
+    return redirects | {f"/{by}/{name}": _feed() for name in names}
 
 
 def _feed(delay: float = ANSWER) -> Reply:
