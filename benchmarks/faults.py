@@ -33,6 +33,7 @@ from typing import Any, TypeVar
 
 from benchmarks.postgresql import Server
 from benchmarks.report import Figure, Report, run
+from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.testing.connections import FAILED, ConnectionRecord, CountedSocket
 from walsh_scrapy.testing.crawl import Crawl, start_crawl
 from walsh_scrapy.testing.directweb import DirectWeb
@@ -44,7 +45,7 @@ from walsh_scrapy.testing.reply import Reply, redirect
 from walsh_scrapy.testing.site import Certificate, Site
 
 PROJECT = find_project(Path(__file__).parent)
-SIDE_BY_SIDE = 4
+SIDE_BY_SIDE = 6
 #: Seconds of one exchange at most. The longer stop of the database outlasts it, and the time for
 #: which its host is reserved.
 TIMEOUT = 4
@@ -110,9 +111,14 @@ class Scene:
         self.request(*self.chance.choice(((), (SLOW,))))
         time.sleep(self.chance.random())
 
-    def worker_of(self, client: int) -> Crawl | None:
-        """Return the worker that has the socket of this port."""
-        return next((each for each in self.workers if client in ports_of(each.pid)), None)
+    def before_request(self) -> None:
+        """Wait for a moment shortly before the next request to a host with many sources."""
+        self.request(*CHAINS)
+        time.sleep(ANSWER + CRAWL_DELAY - 0.5)
+
+    def worker_of(self, *clients: int) -> Crawl | None:
+        """Return the worker that has a socket of one of these ports."""
+        return next((each for each in self.workers if ports_of(each.pid) & {*clients}), None)
 
     def is_idle(self, worker: Crawl) -> bool:
         """Return whether no request of a worker is in flight, and none is about to be sent."""
@@ -160,10 +166,6 @@ def ports_of(pid: int) -> set[int]:
     return {int(row[1].rpartition(":")[2], 16) for row in rows if f"socket:[{row[9]}]" in names}
 
 
-def nothing(_: Scene) -> None:
-    """Plant no fault."""
-
-
 def stop_database(scene: Scene, seconds: float) -> None:
     """Stop the database for so long."""
     scene.moment()
@@ -204,6 +206,35 @@ def stop_between(scene: Scene, seconds: float) -> None:
                     return
 
 
+def stop_in_transaction(scene: Scene, seconds: float) -> None:
+    """Stop a worker in the transaction before a request, which then stays open."""
+    worker = None
+    with ExitStack() as stack:
+        while worker is None:
+            scene.before_request()
+            with scene.server.locked("requests"):
+                waiting = scene.server.waiting("Lock", "INSERT INTO requests")
+                if worker := scene.worker_of(*waiting):
+                    stack.enter_context(scene.stopped(worker))
+        time.sleep(seconds)
+
+
+def stop_before_wire(scene: Scene, seconds: float) -> None:
+    """Stop a worker when it has written that it sends a request, and has not sent it."""
+    while True:
+        scene.before_request()
+        with ExitStack() as stack:
+            with scene.server.holding_commits():
+                if worker := scene.worker_of(*scene.server.waiting("SyncRep", "COMMIT")):
+                    stack.enter_context(scene.stopped(worker))
+            time.sleep(ANSWER)  # the other one sends what it has written
+            sent = {hit.url for hit in scene.web.log}
+            begun = [url for (url,) in scene.server.rows(_BEGUN) if url not in sent]
+            if worker and any(host_of(url) in (*CHAINS, SECURE) for url in begun):
+                time.sleep(seconds)
+                return
+
+
 def stop_in_handshake(scene: Scene, seconds: float) -> None:
     """Stop a worker while it waits for the answer to its ClientHello."""
     scene.request(SECURE)  # its robots.txt was read
@@ -239,7 +270,7 @@ class Fault:
 
 
 FAULTS = {
-    "none": Fault(nothing),
+    "none": Fault(lambda _: None),
     "database-3s": Fault(partial(stop_database, seconds=3), times=4),
     "database-10s": Fault(partial(stop_database, seconds=10), times=3, sources=8),
     "restart-fast": Fault(partial(restart_database, how=signal.SIGINT), times=4),
@@ -250,6 +281,8 @@ FAULTS = {
         for moment, stop in (
             ("flight", stop_in_flight),
             ("between", stop_between),
+            ("transaction", stop_in_transaction),
+            ("begin", stop_before_wire),
             ("handshake", stop_in_handshake),
         )
         for seconds in (30, 60)
@@ -373,6 +406,7 @@ _HOSTS = """
         greatest(interval, (SELECT max(pause) FROM requests WHERE requests.host = hosts.host))
     FROM hosts
 """
+_BEGUN = "SELECT url FROM requests WHERE seconds IS NULL"
 _SOURCES = "SELECT url, outcome, failures, detail FROM sources"
 
 

@@ -80,10 +80,37 @@ class Server:
                 "WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
             )
 
-    def rows(self, query: LiteralString) -> list[tuple[Any, ...]]:
+    def rows(self, query: LiteralString, *values: str) -> list[tuple[Any, ...]]:
         """Return what a query finds."""
         with self._connection() as connection:
-            return connection.execute(query).fetchall()
+            return connection.execute(query, values).fetchall()
+
+    @contextmanager
+    def locked(self, table: LiteralString) -> Iterator[None]:
+        """Let all who write to a table wait meanwhile."""
+        with self._connection() as connection, connection.transaction():
+            connection.execute(f"LOCK TABLE {table} IN EXCLUSIVE MODE")
+            yield
+
+    @contextmanager
+    def holding_commits(self) -> Iterator[None]:
+        """Let each COMMIT wait meanwhile, as for a replica that is not there."""
+        with self._connection() as connection:
+            connection.execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
+            connection.execute("SELECT pg_reload_conf()")
+            yield
+            connection.execute("ALTER SYSTEM RESET synchronous_standby_names")
+            connection.execute("SELECT pg_reload_conf()")
+
+    def waiting(self, event: str, statement: str) -> list[int]:
+        """Wait for connections that wait for an event, or one of that type; return their ports.
+
+        Left out are those whose statement begins with something else.
+        """
+        activity = "FROM pg_stat_activity WHERE %s IN (wait_event_type, wait_event)"
+        while not (found := self.rows(f"SELECT client_port, query {activity}", event)):
+            time.sleep(0.02)
+        return [port for port, text in found if text.startswith(statement)]
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
