@@ -13,7 +13,6 @@ Nothing is left over, and each crawl exits with 0. If a goal is missed, the exit
 The database is stopped at random moments, the same in each run. `none` is a run without a fault.
 """
 
-import asyncio
 import math
 import os
 import random
@@ -34,7 +33,7 @@ from typing import Any, TypeVar
 from benchmarks.postgresql import Server
 from benchmarks.report import Figure, Report, run
 from walsh_scrapy.policy.urls import host_of
-from walsh_scrapy.testing.connections import FAILED, ConnectionRecord, CountedSocket
+from walsh_scrapy.testing.connections import FAILED, ConnectionRecord
 from walsh_scrapy.testing.crawl import Crawl, start_crawl
 from walsh_scrapy.testing.directweb import DirectWeb
 from walsh_scrapy.testing.feeds import rss
@@ -49,13 +48,13 @@ SIDE_BY_SIDE = 6
 #: Seconds of one exchange at most. The longer stop of the database outlasts it, and the time for
 #: which its host is reserved.
 TIMEOUT = 4
-ANSWER = 0.3  #: seconds that most answers take
-LATE = 1.5  #: the same at the slow host: often a worker's beat falls into the exchange
-HANDSHAKE = 1.5  #: seconds until the web goes on with a TLS handshake
+LATENCY = 0.3  #: seconds until a connection is made, and as many until an answer; twice for TLS
+SLOWER = 1.5  #: more seconds of the slow host: often a worker's beat falls into the exchange
 CRAWL_DELAY = 3  #: seconds, of the hosts with many sources
-#: Seconds by which a busy machine may lengthen a delay that follows the latency.
-SLACK = 1.0
-ROBOTS = Reply("User-agent: *\n", delay=ANSWER)
+#: Seconds by which a delay that follows the latency may be longer: that, and a busy machine.
+SLACK = 1.2
+#: Of each host with many; half as many redirect. Their chains outlast each fault.
+SOURCES = 8
 PATIENT = f"User-agent: *\nCrawl-delay: {CRAWL_DELAY}\n"
 CHAINS = ("chain1.example", "chain2.example", "chain3.example")
 SECURE, BUSY, SLOW = "secure.example", "busy.example", "slow.example"
@@ -65,20 +64,11 @@ Entry = TypeVar("Entry")
 Wait = Callable[[Callable[[Sequence[Entry]], bool], float], bool]
 
 
-class SlowWeb(DirectWeb):
-    """A web in which each TLS handshake takes `HANDSHAKE` seconds."""
-
-    async def _serve(self, accepted: CountedSocket, scheme: str) -> None:
-        if scheme == "https":
-            await asyncio.sleep(HANDSHAKE)
-        await super()._serve(accepted, scheme)
-
-
 @dataclass(frozen=True)
 class Scene:
     """What a fault is planted in."""
 
-    web: SlowWeb
+    web: DirectWeb
     server: Server
     workers: list[Crawl]
     chance: random.Random
@@ -114,19 +104,11 @@ class Scene:
     def before_request(self) -> None:
         """Wait for a moment shortly before the next request to a host with many sources."""
         self.request(*CHAINS)
-        time.sleep(ANSWER + CRAWL_DELAY - 0.5)
+        time.sleep(CRAWL_DELAY - LATENCY)
 
     def worker_of(self, *clients: int) -> Crawl | None:
         """Return the worker that has a socket of one of these ports."""
         return next((each for each in self.workers if ports_of(each.pid) & {*clients}), None)
-
-    def is_idle(self, worker: Crawl) -> bool:
-        """Return whether no request of a worker is in flight, and none is about to be sent."""
-        log = self.web.log
-        in_flight = {hit.client for hit in log if math.isinf(hit.ended)}
-        opened = {each.client for each in self.web.connections if math.isinf(each.closed)}
-        without_request = opened - {hit.client for hit in log}
-        return not ports_of(worker.pid) & (in_flight | without_request)
 
     @contextmanager
     def stopped(self, *workers: Crawl) -> Iterator[None]:
@@ -194,18 +176,6 @@ def stop_in_flight(scene: Scene, seconds: float) -> None:
         time.sleep(seconds)
 
 
-def stop_between(scene: Scene, seconds: float) -> None:
-    """Stop a worker that has just asked a host with more sources, and has no request in flight."""
-    while True:
-        worker = scene.worker_of(scene.request(*CHAINS).client)
-        time.sleep(ANSWER + scene.chance.random())
-        if worker is not None:
-            with scene.stopped(worker):
-                if scene.is_idle(worker):
-                    time.sleep(seconds)
-                    return
-
-
 def stop_in_transaction(scene: Scene, seconds: float) -> None:
     """Stop a worker in the transaction before a request, which then stays open."""
     worker = None
@@ -227,7 +197,7 @@ def stop_before_wire(scene: Scene, seconds: float) -> None:
             with scene.server.holding_commits():
                 if worker := scene.worker_of(*scene.server.waiting("SyncRep", "COMMIT")):
                     stack.enter_context(scene.stopped(worker))
-            time.sleep(ANSWER)  # the other one sends what it has written
+            time.sleep(LATENCY)  # the other one sends what it has written
             sent = {hit.url for hit in scene.web.log}
             begun = [url for (url,) in scene.server.rows(_BEGUN) if url not in sent]
             if worker and any(host_of(url) in (*CHAINS, SECURE) for url in begun):
@@ -259,37 +229,24 @@ def fall_asleep(scene: Scene, seconds: float) -> None:
         time.sleep(seconds)
 
 
-@dataclass(frozen=True)
-class Fault:
-    """A fault, how often a run has it, and what follows from it."""
-
-    plant: Callable[[Scene], None]
-    times: int = 1
-    #: Of each host with many, and half as many that redirect: their chains outlast the fault.
-    sources: int = 6
-
-
-FAULTS = {
-    "none": Fault(lambda _: None),
-    "database-3s": Fault(partial(stop_database, seconds=3), times=4),
-    "database-10s": Fault(partial(stop_database, seconds=10), times=3, sources=8),
-    "restart-fast": Fault(partial(restart_database, how=signal.SIGINT), times=4),
-    "restart-immediate": Fault(partial(restart_database, how=signal.SIGQUIT), times=4),
-    "cut": Fault(cut_connections, times=8),
-    **{
-        f"{moment}-{seconds}s": Fault(partial(stop, seconds=seconds), sources=10)
-        for moment, stop in (
-            ("flight", stop_in_flight),
-            ("between", stop_between),
-            ("transaction", stop_in_transaction),
-            ("begin", stop_before_wire),
-            ("handshake", stop_in_handshake),
-        )
-        for seconds in (30, 60)
-    },
-    "redirect-4s": Fault(partial(lose_database_in_redirect, seconds=4), times=3),
-    "redirect-25s": Fault(partial(lose_database_in_redirect, seconds=25), sources=8),
-    "asleep": Fault(partial(fall_asleep, seconds=30), sources=10),
+#: By name, how each fault is planted, and how often in its run.
+FAULTS: dict[str, tuple[Callable[[Scene], None], int]] = {
+    "none": (lambda _: None, 1),
+    "database-3s": (partial(stop_database, seconds=3), 4),
+    "database-10s": (partial(stop_database, seconds=10), 3),
+    "restart-fast": (partial(restart_database, how=signal.SIGINT), 4),
+    "restart-immediate": (partial(restart_database, how=signal.SIGQUIT), 4),
+    "cut": (cut_connections, 8),
+    "flight-30s": (partial(stop_in_flight, seconds=30), 1),
+    "flight-60s": (partial(stop_in_flight, seconds=60), 1),
+    "between-30s": (partial(stop_before_wire, seconds=30), 1),
+    "between-60s": (partial(stop_before_wire, seconds=60), 1),
+    "handshake-30s": (partial(stop_in_handshake, seconds=30), 1),
+    "handshake-60s": (partial(stop_in_handshake, seconds=60), 1),
+    "transaction": (partial(stop_in_transaction, seconds=30), 1),
+    "redirect-4s": (partial(lose_database_in_redirect, seconds=4), 3),
+    "redirect-25s": (partial(lose_database_in_redirect, seconds=25), 1),
+    "asleep": (partial(fall_asleep, seconds=30), 1),
 }
 
 
@@ -314,16 +271,16 @@ def _report(report: Report, name: str, found: Counter[str]) -> None:
 
 def _run(name: str) -> dict[str, list[str]]:
     """Plant a fault in a run; return what was found, by the goal that was missed."""
-    fault, sites = FAULTS[name], _sites(FAULTS[name].sources)
+    plant, times = FAULTS[name]
     sources = sorted(
         f"{'https' if site.tls else 'http'}://{site.host}{path}"
-        for site in sites
+        for site in _sites()
         for path in site.pages
         if path.startswith(("/feed", "/moved"))
     )
     with ExitStack() as stack:
         server = stack.enter_context(Server())
-        web = stack.enter_context(SlowWeb(*sites))
+        web = stack.enter_context(DirectWeb(*_sites(), latency=LATENCY))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         given: dict[str, Any] = {
             "project": PROJECT,
@@ -336,8 +293,8 @@ def _run(name: str) -> dict[str, list[str]]:
             return stack.enter_context(start_crawl(web, folder=folder / name, **given))
 
         scene = Scene(web, server, [start("1"), start("2")], random.Random(name))
-        for _ in range(fault.times):
-            fault.plant(scene)
+        for _ in range(times):
+            plant(scene)
         crawls = [each.wait() for each in scene.workers]
         blamed = _blamed(scene)
         crawls.append(start("3").wait())
@@ -351,37 +308,26 @@ def _launch(command: list[str], **options: Any) -> subprocess.Popen[bytes]:  # n
     return subprocess.Popen(["setpriv", "--pdeathsig", "KILL", *command], **options)
 
 
-def _sites(sources: int) -> list[Site]:
+def _sites() -> list[Site]:
     """Return hosts with many sources, of which some redirect to the next host, and with a few."""
-    many = {f"/feed{number}": _feed() for number in range(sources)}
-    few = {f"/feed{number}": _feed() for number in range(4)}
-    refused = Reply(status=429, headers={"Retry-After": "4"}, delay=ANSWER)
-    return [
-        *(
-            Site(
-                host, PATIENT, many | _moved(host, CHAINS[number - 2], CHAINS[number - 1], sources)
-            )
-            for number, host in enumerate(CHAINS)
-        ),
-        Site(SECURE, PATIENT, many, tls=Certificate.GOOD),
-        *(Site(f"plain{number}.example", ROBOTS, few) for number in range(4)),
-        Site(SLOW, ROBOTS, dict.fromkeys(many, _feed(LATE))),
-        Site(BUSY, ROBOTS, few | {"/feed1": [refused, _feed()]}),
+    feed = Reply(rss("Blog", ["One"]), content_type="application/rss+xml")
+    many = {f"/feed{number}": feed for number in range(SOURCES)}
+    few = {f"/feed{number}": feed for number in range(4)}
+    refused = Reply(status=429, headers={"Retry-After": "4"})
+    moved = [f"moved{number}" for number in range(SOURCES // 2)]
+    chains = [
+        many
+        | {f"/{name}": redirect(f"http://{to}/{host}/{name}", 302) for name in moved}
+        | {f"/{by}/{name}": feed for name in moved}
+        for by, host, to in zip(CHAINS[-1:] + CHAINS, CHAINS, CHAINS[1:] + CHAINS, strict=False)
     ]
-
-
-def _moved(host: str, to: str, by: str, sources: int) -> dict[str, Reply]:
-    """Return pages that redirect to a host, and those to which another one redirects."""
-    names = [f"moved{number}" for number in range(sources // 2)]
-    redirects = {
-        f"/{name}": replace(redirect(f"http://{to}/{host}/{name}", 302), delay=ANSWER)
-        for name in names
-    }
-    return redirects | {f"/{by}/{name}": _feed() for name in names}
-
-
-def _feed(delay: float = ANSWER) -> Reply:
-    return Reply(rss("Blog", ["One"]), content_type="application/rss+xml", delay=delay)
+    return [
+        *(Site(host, PATIENT, pages) for host, pages in zip(CHAINS, chains, strict=True)),
+        Site(SECURE, PATIENT, many, tls=Certificate.GOOD),
+        *(Site(f"plain{number}.example", pages=few) for number in range(4)),
+        Site(SLOW, pages=dict.fromkeys(many, replace(feed, delay=SLOWER))),
+        Site(BUSY, pages=few | {"/feed1": [refused, feed]}),
+    ]
 
 
 def _broken(scene: Scene, declared: list[str]) -> dict[str, list[str]]:
@@ -414,8 +360,8 @@ def _blamed(scene: Scene) -> list[str]:
     """Return a sentence for each host that is on hold, unreachable or delayed for nothing."""
     found = []
     for host, is_held, unreachable, errors, delay in scene.server.rows(_HOSTS):
-        service = {SLOW: LATE, SECURE: HANDSHAKE + ANSWER}.get(host, ANSWER)
-        if delay > max(1.0, scene.web.crawl_delays.get(host, 0.0), service) + SLACK:
+        asked = scene.web.crawl_delays.get(host, SLOWER if host == SLOW else 1.0)
+        if delay > asked + SLACK:
             found.append(f"{host} had a delay of {delay:.1f} s")
         if (is_held and host != BUSY) or unreachable or errors:
             found.append(f"{host}: hold {is_held}, unreachable {unreachable}, {errors} errors")
