@@ -21,29 +21,27 @@ import subprocess
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from benchmarks.postgresql import Server
 from benchmarks.report import Figure, Report, run
 from walsh_scrapy.policy.urls import host_of
-from walsh_scrapy.testing.connections import FAILED, ConnectionRecord
+from walsh_scrapy.testing.connections import FAILED
 from walsh_scrapy.testing.crawl import Crawl, start_crawl
 from walsh_scrapy.testing.directweb import DirectWeb
 from walsh_scrapy.testing.feeds import rss
 from walsh_scrapy.testing.hit import Hit
 from walsh_scrapy.testing.politeness import violations
-from walsh_scrapy.testing.project import find_project
 from walsh_scrapy.testing.reply import Reply, redirect
 from walsh_scrapy.testing.site import Certificate, Site
 
-PROJECT = find_project(Path(__file__).parent)
 SIDE_BY_SIDE = 6
 #: Seconds of one exchange at most. The longer stop of the database outlasts it, and the time for
 #: which its host is reserved.
@@ -58,10 +56,6 @@ SOURCES = 8
 PATIENT = f"User-agent: *\nCrawl-delay: {CRAWL_DELAY}\n"
 CHAINS = ("chain1.example", "chain2.example", "chain3.example")
 SECURE, BUSY, SLOW = "secure.example", "busy.example", "slow.example"
-
-Entry = TypeVar("Entry")
-#: Waits until a function finds what it looks for in a log, or for so many seconds.
-Wait = Callable[[Callable[[Sequence[Entry]], bool], float], bool]
 
 
 @dataclass(frozen=True)
@@ -84,17 +78,8 @@ class Scene:
             is_new = hit.started > since and math.isinf(hit.ended)
             return is_meant and is_new and hit.path.startswith(path)
 
-        return _first(self.web.wait_for, arrived)
-
-    def handshake(self) -> ConnectionRecord:
-        """Wait for the next TLS handshake, which the web has not answered yet."""
-        since = time.monotonic()
-
-        def began(each: ConnectionRecord) -> bool:
-            is_open = each.handshake == FAILED and math.isinf(each.closed)
-            return is_open and each.opened > since
-
-        return _first(self.web.wait_for_connections, began)
+        hit: Hit = _first(self.web.wait_for, arrived)
+        return hit
 
     def moment(self) -> None:
         """Wait for a moment within a second after a request has arrived, half of them slow ones."""
@@ -176,31 +161,22 @@ def stop_in_flight(scene: Scene, seconds: float) -> None:
         time.sleep(seconds)
 
 
-def stop_in_transaction(scene: Scene, seconds: float) -> None:
-    """Stop a worker in the transaction before a request, which then stays open."""
-    worker = None
-    with ExitStack() as stack:
-        while worker is None:
-            scene.before_request()
-            with scene.server.locked("requests"):
-                waiting = scene.server.waiting("Lock", "INSERT INTO requests")
-                if worker := scene.worker_of(*waiting):
-                    stack.enter_context(scene.stopped(worker))
-        time.sleep(seconds)
+def stop_before_wire(scene: Scene, seconds: float, *, commits: bool) -> None:
+    """Stop a worker when it has written that it sends a request, and has not sent it.
 
-
-def stop_before_wire(scene: Scene, seconds: float) -> None:
-    """Stop a worker when it has written that it sends a request, and has not sent it."""
+    Without `commits` that is in its transaction, which then stays open.
+    """
+    event, statement = ("SyncRep", "COMMIT") if commits else ("Lock", "INSERT INTO requests")
     while True:
         scene.before_request()
         with ExitStack() as stack:
-            with scene.server.holding_commits():
-                if worker := scene.worker_of(*scene.server.waiting("SyncRep", "COMMIT")):
+            with scene.server.holding_commits() if commits else scene.server.locked("requests"):
+                if worker := scene.worker_of(*scene.server.waiting(event, statement)):
                     stack.enter_context(scene.stopped(worker))
             time.sleep(LATENCY)  # the other one sends what it has written
             sent = {hit.url for hit in scene.web.log}
-            begun = [url for (url,) in scene.server.rows(_BEGUN) if url not in sent]
-            if worker and any(host_of(url) in (*CHAINS, SECURE) for url in begun):
+            begun = {host_of(url) for (url,) in scene.server.rows(_BEGUN) if url not in sent}
+            if worker and (begun.intersection((*CHAINS, SECURE)) or not commits):
                 time.sleep(seconds)
                 return
 
@@ -208,8 +184,13 @@ def stop_before_wire(scene: Scene, seconds: float) -> None:
 def stop_in_handshake(scene: Scene, seconds: float) -> None:
     """Stop a worker while it waits for the answer to its ClientHello."""
     scene.request(SECURE)  # its robots.txt was read
-    while (worker := scene.worker_of(scene.handshake().client)) is None:
-        pass
+    since, worker = time.monotonic(), None
+    while worker is None:
+        pending = _first(
+            scene.web.wait_for_connections,
+            lambda each: each.handshake == FAILED and each.opened > since,
+        )
+        worker, since = scene.worker_of(pending.client), pending.opened
     with scene.stopped(worker):
         time.sleep(seconds)
 
@@ -239,11 +220,11 @@ FAULTS: dict[str, tuple[Callable[[Scene], None], int]] = {
     "cut": (cut_connections, 8),
     "flight-30s": (partial(stop_in_flight, seconds=30), 1),
     "flight-60s": (partial(stop_in_flight, seconds=60), 1),
-    "between-30s": (partial(stop_before_wire, seconds=30), 1),
-    "between-60s": (partial(stop_before_wire, seconds=60), 1),
+    "between-30s": (partial(stop_before_wire, seconds=30, commits=True), 1),
+    "between-60s": (partial(stop_before_wire, seconds=60, commits=True), 1),
     "handshake-30s": (partial(stop_in_handshake, seconds=30), 1),
     "handshake-60s": (partial(stop_in_handshake, seconds=60), 1),
-    "transaction": (partial(stop_in_transaction, seconds=30), 1),
+    "transaction-30s": (partial(stop_before_wire, seconds=30, commits=False), 1),
     "redirect-4s": (partial(lose_database_in_redirect, seconds=4), 3),
     "redirect-25s": (partial(lose_database_in_redirect, seconds=25), 1),
     "asleep": (partial(fall_asleep, seconds=30), 1),
@@ -256,17 +237,12 @@ def main(report: Report, *names: str) -> None:
     with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
         runs = pool.map(_run, names or FAULTS)
         for name, found in zip(names or FAULTS, runs, strict=True):
-            counted = Counter({goal: len(sentences) for goal, sentences in found.items()})
-            _report(report, name, counted)
+            counts = {goal: len(sentences) for goal, sentences in found.items()}
+            report.add(name, *(Figure(goal, count, most=0) for goal, count in counts.items()))
             for each in chain(*found.values()):
                 report.say(f"    {each}")
-            total.update(counted)
-    _report(report, "all", total)
-
-
-def _report(report: Report, name: str, found: Counter[str]) -> None:
-    kinds = (Figure(kind, number) for kind, number in found.items() if number)
-    report.add(name, Figure("found", found.total(), most=0), *kinds)
+            total.update(counts)
+    report.add("all", *(Figure(goal, count, most=0) for goal, count in total.items()))
 
 
 def _run(name: str) -> dict[str, list[str]]:
@@ -283,7 +259,6 @@ def _run(name: str) -> dict[str, list[str]]:
         web = stack.enter_context(DirectWeb(*_sites(), latency=LATENCY))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         given: dict[str, Any] = {
-            "project": PROJECT,
             "sources": sources,
             "settings": {"WALSH_STATE_URL": server.url, "DOWNLOAD_TIMEOUT": TIMEOUT},
             "launcher": _launch,
@@ -376,15 +351,10 @@ def _sources(scene: Scene, declared: list[str]) -> dict[str, list[str]]:
     return {"failed": failed, "left over": sorted({*declared} - ended)}
 
 
-def _first(wait_for: Wait[Entry], is_meant: Callable[[Entry], bool]) -> Entry:
+def _first(wait_for: Callable[..., bool], is_meant: Callable[[Any], bool]) -> Any:  # noqa: ANN401
     """Wait for an entry of a log of the web, and return it."""
-    found = list[Entry]()
-
-    def look(log: Sequence[Entry]) -> bool:
-        found[:] = filter(is_meant, log)
-        return bool(found)
-
-    if not wait_for(look, 120.0):
+    found = list[Any]()
+    if not wait_for(lambda log: bool(found.extend(filter(is_meant, log)) or found), 120.0):
         raise SystemExit("the moment for a fault did not come")
     return found[0]
 

@@ -27,7 +27,6 @@ class Server:
     """
 
     def __init__(self) -> None:
-        self._bin = _programs()
         self._folder = tempfile.TemporaryDirectory(prefix="walsh-postgresql-")
         self._as: dict[str, Any] = {}
         if not os.getuid():
@@ -36,12 +35,9 @@ class Server:
             os.chown(self._folder.name, user.pw_uid, user.pw_gid)
         with socket.create_server(("127.0.0.1", 0)) as free:
             self._port = free.getsockname()[1]
+        #: The URL of its database, for SQLAlchemy.
+        self.url = f"postgresql+psycopg://postgres@127.0.0.1:{self._port}/postgres"
         self._process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def url(self) -> str:
-        """The URL of its database, for SQLAlchemy."""
-        return f"postgresql+psycopg://postgres@127.0.0.1:{self._port}/postgres"
 
     def __enter__(self) -> Self:
         make = ["initdb", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"]
@@ -74,11 +70,8 @@ class Server:
 
     def cut(self) -> None:
         """End all other connections, as a restart of a proxy does."""
-        with self._connection() as connection:
-            connection.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-                "WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
-            )
+        others = "backend_type = 'client backend' AND pid <> pg_backend_pid()"
+        self.rows(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {others}")
 
     def rows(self, query: LiteralString, *values: str) -> list[tuple[Any, ...]]:
         """Return what a query finds."""
@@ -133,7 +126,7 @@ class Server:
     def _call(self, program: str, *arguments: str) -> subprocess.Popen[bytes]:
         with Path(self._folder.name, "log").open("ab") as log:
             return subprocess.Popen(
-                ["setpriv", "--pdeathsig", "QUIT", str(self._bin / program), *arguments],
+                ["setpriv", "--pdeathsig", "QUIT", _program(program), *arguments],
                 stdout=log,
                 stderr=log,
                 cwd="/",
@@ -141,11 +134,9 @@ class Server:
             )
 
 
-def _programs() -> Path:
-    """Return the folder of `initdb` and `postgres`: of the PATH, or where Debian has them."""
-    if found := shutil.which("initdb"):
-        return Path(found).parent
-    folders = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
-    if not folders:
-        raise SystemExit("there is no initdb: install the server of PostgreSQL")
-    return folders[-1]
+def _program(name: str) -> str:
+    """Return the path of a program: of the PATH, or where Debian has it."""
+    places = [os.environ["PATH"], *map(str, Path("/usr/lib/postgresql").glob("*/bin"))]
+    if found := shutil.which(name, path=os.pathsep.join(places)):
+        return found
+    raise SystemExit(f"there is no {name}: install the server of PostgreSQL")
