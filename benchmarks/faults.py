@@ -33,7 +33,7 @@ from typing import Any
 from benchmarks.postgresql import Server
 from benchmarks.report import Figure, Report, run
 from walsh_scrapy.policy.urls import host_of
-from walsh_scrapy.testing.connections import FAILED
+from walsh_scrapy.testing.connections import FAILED, ConnectionRecord
 from walsh_scrapy.testing.crawl import Crawl, start_crawl
 from walsh_scrapy.testing.directweb import DirectWeb
 from walsh_scrapy.testing.feeds import rss
@@ -185,12 +185,13 @@ def stop_in_handshake(scene: Scene, seconds: float) -> None:
     """Stop a worker while it waits for the answer to its ClientHello."""
     scene.request(SECURE)  # its robots.txt was read
     since, worker = time.monotonic(), None
+
+    def began(each: ConnectionRecord) -> bool:
+        is_open = each.handshake == FAILED and math.isinf(each.closed)
+        return is_open and each.opened > since
+
     while worker is None:
-        pending = _first(
-            scene.web.wait_for_connections,
-            lambda each: each.handshake == FAILED and each.opened > since,
-        )
-        worker, since = scene.worker_of(pending.client), pending.opened
+        worker = scene.worker_of(_first(scene.web.wait_for_connections, began).client)
     with scene.stopped(worker):
         time.sleep(seconds)
 
@@ -237,12 +238,18 @@ def main(report: Report, *names: str) -> None:
     with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
         runs = pool.map(_run, names or FAULTS)
         for name, found in zip(names or FAULTS, runs, strict=True):
-            counts = {goal: len(sentences) for goal, sentences in found.items()}
-            report.add(name, *(Figure(goal, count, most=0) for goal, count in counts.items()))
+            counts = Counter({goal: len(sentences) for goal, sentences in found.items()})
+            report.add(name, *_figures(counts))
             for each in chain(*found.values()):
                 report.say(f"    {each}")
-            total.update(counts)
-    report.add("all", *(Figure(goal, count, most=0) for goal, count in total.items()))
+            total += counts
+    report.add("all", *_figures(total))
+
+
+def _figures(counts: Counter[str]) -> list[Figure]:
+    """Return how much was found, and of it what is not 0."""
+    kinds = [Figure(goal, count) for goal, count in counts.items() if count]
+    return [Figure("found", counts.total(), most=0), *kinds]
 
 
 def _run(name: str) -> dict[str, list[str]]:
@@ -354,7 +361,12 @@ def _sources(scene: Scene, declared: list[str]) -> dict[str, list[str]]:
 def _first(wait_for: Callable[..., bool], is_meant: Callable[[Any], bool]) -> Any:  # noqa: ANN401
     """Wait for an entry of a log of the web, and return it."""
     found = list[Any]()
-    if not wait_for(lambda log: bool(found.extend(filter(is_meant, log)) or found), 120.0):
+
+    def look(log: list[Any]) -> bool:
+        found[:] = filter(is_meant, log)
+        return bool(found)
+
+    if not wait_for(look, 120.0):
         raise SystemExit("the moment for a fault did not come")
     return found[0]
 
