@@ -42,10 +42,11 @@ from walsh_scrapy.testing.politeness import violations
 from walsh_scrapy.testing.reply import Reply, redirect
 from walsh_scrapy.testing.site import Certificate, Site
 
-SIDE_BY_SIDE = 6
+SIDE_BY_SIDE = 5
 #: Seconds of one exchange at most. The longer stop of the database outlasts it, and the time for
 #: which its host is reserved.
 TIMEOUT = 4
+MOST_SECONDS = 240.0  #: that a crawl may take after the fault
 LATENCY = 0.3  #: seconds until a connection is made, and as many until an answer; twice for TLS
 SLOWER = 1.5  #: more seconds of the slow host: often a worker's beat falls into the exchange
 CRAWL_DELAY = 3  #: seconds, of the hosts with many sources
@@ -155,10 +156,13 @@ def cut_connections(scene: Scene) -> None:
 
 def stop_in_flight(scene: Scene, seconds: float) -> None:
     """Stop a worker whose request is in flight."""
-    while (worker := scene.worker_of(scene.request(*CHAINS).client)) is None:
-        pass
-    with scene.stopped(worker):
-        time.sleep(seconds)
+    while True:
+        hit = scene.request(*CHAINS)
+        if worker := scene.worker_of(hit.client):
+            with scene.stopped(worker):
+                if hit in scene.web.log:  # it has no end yet
+                    time.sleep(seconds)
+                    return
 
 
 def stop_before_wire(scene: Scene, seconds: float, *, commits: bool) -> None:
@@ -277,12 +281,20 @@ def _run(name: str) -> dict[str, list[str]]:
         scene = Scene(web, server, [start("1"), start("2")], random.Random(name))
         for _ in range(times):
             plant(scene)
-        crawls = [each.wait() for each in scene.workers]
+        exits = [*map(_end, scene.workers)]
         blamed = _blamed(scene)
-        crawls.append(start("3").wait())
-        exits = [f"a crawl exits with {each.exit_code}" for each in crawls if each.exit_code]
-        others = {"blamed": blamed, "exits": exits}
+        exits.append(_end(start("3")))
+        others = {"blamed": blamed, "exits": [*filter(None, exits)]}
         return _broken(scene, sources) | _sources(scene, sources) | others
+
+
+def _end(crawl: Crawl) -> str:
+    """Wait for the end of a crawl; return what is wrong with it."""
+    try:
+        code = crawl.wait(MOST_SECONDS).exit_code
+    except (RuntimeError, TimeoutError) as error:
+        return str(error).partition("\n")[0]
+    return f"a crawl exits with {code}" if code else ""
 
 
 def _launch(command: list[str], **options: Any) -> subprocess.Popen[bytes]:  # noqa: ANN401
