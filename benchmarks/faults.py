@@ -177,10 +177,10 @@ def stop_before_wire(scene: Scene, seconds: float, *, commits: bool) -> None:
             with scene.server.holding_commits() if commits else scene.server.locked("requests"):
                 if worker := scene.worker_of(*scene.server.waiting(event, statement)):
                     stack.enter_context(scene.stopped(worker))
-            time.sleep(LATENCY)  # the other one sends what it has written
+            time.sleep(4 * LATENCY)  # the other one sends what it has written
             sent = {hit.url for hit in scene.web.log}
             begun = {host_of(url) for (url,) in scene.server.rows(_BEGUN) if url not in sent}
-            if worker and (begun.intersection((*CHAINS, SECURE)) or not commits):
+            if worker and (begun.intersection(CHAINS) or not commits):
                 time.sleep(seconds)
                 return
 
