@@ -83,8 +83,8 @@ class Report:
         """Do so for a peer; the goals are ours, and not its."""
         self.add(subject, *(replace(each, most=None, least=None) for each in figures), note=note)
 
-    def end(self) -> None:
-        """Print the object, or the load of the machine."""
+    def end(self) -> bool:
+        """Print the object, or the load of the machine; return whether each goal was met."""
         load = {"before": self._load, "after": os.getloadavg()}
         met = [each["met"] for each in self._figures if each["met"] is not None]
         found = {
@@ -104,18 +104,20 @@ class Report:
             print(json.dumps(found, indent=1, allow_nan=False))
         else:
             self.say("load average: {before[0]:.1f} before, {after[0]:.1f} after".format(**load))
+        return all(met)
 
 
-def run(measure: Callable[..., None], *defaults: float) -> None:
+def run(measure: Callable[..., None], *defaults: float) -> bool:
     """Call a benchmark's function with a report and the words of the command line.
 
-    The first words are numbers instead of ``defaults``, the others stay words.
+    The first words are numbers instead of ``defaults``, the others stay words. Return whether each
+    goal was met.
     """
     words = [word for word in sys.argv[1:] if word != "--json"]
     numbers = [type(each)(word) for each, word in zip(defaults, words, strict=False)]
     report = Report(Path(sys.argv[0]).stem, words, as_json="--json" in sys.argv)
     measure(report, *numbers, *defaults[len(numbers) :], *words[len(defaults) :])
-    report.end()
+    return report.end()
 
 
 def _processor() -> str:
