@@ -6,11 +6,13 @@ true time, which no worker knows: it judges by that, and not by the rows.
 """
 
 import math
-from dataclasses import dataclass, field
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from random import Random
 
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 from sqlalchemy import (
@@ -29,22 +31,39 @@ from sqlalchemy import delete as deleted
 from sqlalchemy import update as updated
 
 from walsh_scrapy.policy.backoff import Backoff
-from walsh_scrapy.policy.pacing import Exchange, Watch, delay_after
+from walsh_scrapy.policy.pacing import (
+    LONGEST_EXCHANGE,
+    MARGIN,
+    Exchange,
+    Hold,
+    HostTimes,
+    Watch,
+    delay_after,
+)
 from walsh_scrapy.state.hosts import (
     Ask,
     Begun,
+    Override,
     Worker,
     beat,
     begin,
+    caution,
+    delays,
     end,
     find,
+    last_overrides,
     leave,
     let_go,
+    living_workers,
+    marked,
+    overrides_of,
     owns,
     prove,
     release_hold,
     set_operator_delay,
     take,
+    unreachable_hosts,
+    waiting,
     withdraw,
 )
 from walsh_scrapy.state.tables import hosts, metadata, overrides, workers
@@ -59,17 +78,17 @@ SOURCES = {f"{host[0]}/{number}": host for host in CRAWL_DELAY for number in (1,
 REDIRECTS_TO = {"a.example": "b.example", "b.example": "a.example", "c.example": "a.example"}
 BACKOFF = Backoff(2.0, 300.0, Random(1))
 
-work = MetaData()  # of the test
+own = MetaData()  # of the test
 sources = Table(
     "test_sources",
-    work,
+    own,
     Column("name", String(32), primary_key=True),
     Column("host", String(32)),
     Column("is_due", Integer),
 )
 copies = Table(
     "test_copies",
-    work,
+    own,
     Column("host", String(32), primary_key=True),
     Column("delay", Double),
 )
@@ -90,7 +109,7 @@ def open_engine(url, clock, folder=None):
         def lock(connection):
             connection.exec_driver_sql("BEGIN IMMEDIATE")
 
-    for tables in (metadata, work):
+    for tables in (metadata, own):
         tables.create_all(engine)
     return engine.execution_options(clock=clock) if clock else engine
 
@@ -119,7 +138,7 @@ class Sent:
 
 
 @dataclass
-class Hold:
+class AskedHold:
     """A hold that a server asked for, in true time."""
 
     until: float
@@ -151,10 +170,11 @@ class Body:
     has_beaten: bool = False  #: since it was started or woke
     fault: str = ""  #: what happens to the connection at its next COMMIT: "before" or "after" it
     wait_until: float = -math.inf
+    begun_with: tuple = ()  #: delay and holds that it had to know at its last begin
+    begun_ahead: float = 0.0  #: see `Sent`
     point: str = ""  #: where its program is
     reconnects_at: float = -math.inf  #: its first beat after the database was away
     began: tuple = ()  #: its run: true time, and how often the clock had been set
-    owned: set = field(default_factory=set)  #: as it believes
 
 
 class Machine(RuleBasedStateMachine):
@@ -190,10 +210,11 @@ class Machine(RuleBasedStateMachine):
         self.true += seconds
         self.now[0] += seconds
         for body in self.bodies:
-            if body.is_suspended or is_away or self.true < body.reconnects_at:
-                continue
+            is_cut_off = body.is_suspended or is_away or self.true < body.reconnects_at
             while body.beat_at + 5.0 <= self.true:
                 body.beat_at += 5.0
+                if is_cut_off:
+                    continue
                 if body.beat_at + 5.0 > self.true:
                     self.beat(body)
                 elif body.has_beaten:  # of several beats only the last one matters to others
@@ -253,9 +274,7 @@ class Machine(RuleBasedStateMachine):
                 memory = yield from self.transact(body, "take", self.taking(body, host))
                 if memory is not None:
                     has_taken = True
-                    body.owned.add(host)
                     yield from self.visit(body, memory)
-                    body.owned.discard(host)
             if not has_taken:
                 body.wait_until = self.true + 10.0
                 yield
@@ -326,46 +345,43 @@ class Machine(RuleBasedStateMachine):
             yield
         else:
             return "deferred"
-        body.owned.add(target)
         answer = None
         if (yield from self.prepare(body, there)):
             answer = yield from self.exchange(body, there, "hop", name, visit=memory.host)
-        if answer == "ok":
+        if answer in {"ok", None}:  # it is not lost if the visit was
             yield from self.transact(body, "let go", self.letting_go(body, there))
-        body.owned.discard(target)
         return answer and ("ok" if answer == "ok" else "deferred")
 
     def letting_go(self, body, memory, *, deferred=False):
-        def work(connection, _again):
-            if memory.pending:
-                is_ours = self.end(connection, body, memory, goes_on=False, deferred=deferred)
-            else:
-                is_ours = let_go(connection, memory.host, body.worker, deferred=deferred)
-            if is_ours and deferred:
-                self.notes.append(lambda: self.gave_up(memory.host))
-
-        return work
+        return lambda connection, _: self.write(connection, body, memory, False, deferred)
 
     def outcome(self, body, memory, name, goes_on):
-        def work(connection, again):
-            if memory.pending:
-                is_ours = self.end(connection, body, memory, goes_on=goes_on)
-            elif goes_on:
-                is_ours = prove(connection, memory.host, body.worker)
-            else:
-                is_ours = let_go(connection, memory.host, body.worker)
+        def work(connection, _again):
+            is_ours = self.write(connection, body, memory, goes_on)
             if is_ours:
-                self.notes.append(lambda: self.wrote(body, memory.host, name))
+                self.notes.insert(0, lambda: self.wrote(body, memory.host, name))
                 done = updated(sources).where(sources.c.name == name).values(is_due=0)
                 connection.execute(done)
-            return is_ours and self.notes.append(lambda: setattr(memory, "pending", None)) is None
+                self.notes.append(lambda: setattr(memory, "pending", None))
+            return is_ours
 
         return work
 
-    def end(self, connection, body, memory, **how):
+    def write(self, connection, body, memory, goes_on, deferred=False):
+        """Prove that a host is still owned, with what has to be written of it anyway."""
+        if memory.pending:
+            return self.end(connection, body, memory, goes_on=goes_on, deferred=deferred)
+        if goes_on:
+            return prove(connection, memory.host, body.worker)
+        is_ours = let_go(connection, memory.host, body.worker, deferred=deferred)
+        if is_ours:
+            self.notes.append(lambda: self.let_go(memory.host, deferred))
+        return is_ours
+
+    def end(self, connection, body, memory, *, goes_on=True, deferred=False):
         """Write an exchange that has ended. Nothing but caution is written of a lost host."""
         host, (known, times, measured) = memory.host, memory.pending
-        before = find(connection, host).times
+        before, how = find(connection, host).times, {"goes_on": goes_on, "deferred": deferred}
         is_ours = end(connection, host, body.worker, known, times, self.true - measured, **how)
         if is_ours:
             if memory.robots is not None:
@@ -373,8 +389,12 @@ class Machine(RuleBasedStateMachine):
                 connection.execute(insert(copies), {"host": host, "delay": memory.robots})
         else:
             self.check_caution(before, find(connection, host).times)
+        if is_ours and not goes_on:
+            self.notes.append(lambda: self.let_go(host, deferred))
         if hold := times.last_hold.seconds:
-            self.notes.append(lambda: self.holds[host].append(Hold(measured + hold, self.ahead)))
+            self.notes.append(
+                lambda: self.holds[host].append(AskedHold(measured + hold, self.ahead))
+            )
         if memory.robots is not None:
             self.notes.append(lambda: self.told.add(host))
         return is_ours
@@ -453,9 +473,7 @@ class Machine(RuleBasedStateMachine):
     # ---- what the server sees, and what is promised to it ----
 
     def send(self, body, host, what, name, limit):
-        known = max(1.0, self.begun_with)
-        if host in self.told:
-            known = max(known, CRAWL_DELAY[host])
+        known, holds = body.begun_with
         for other in self.sent[host]:
             jumped = self.ahead - other.ahead
             # Who cannot beat while the clock is set forward loses its host too early.
@@ -463,10 +481,10 @@ class Machine(RuleBasedStateMachine):
                 assert other.end <= self.true + TINY, "two requests at once"
             gap = self.true - other.end + jumped
             assert gap >= known - TINY, f"{gap} s after the last request, not {known} s"
-        for hold in self.holds[host]:
+        for hold in holds:
             assert self.true + self.ahead - hold.ahead >= hold.until - TINY, "during a hold"
         assert name not in self.done, "it was fetched already"
-        sent = Sent(body, self.true, min(self.true + self.service, limit), self.ahead)
+        sent = Sent(body, self.true, min(self.true + self.service, limit), body.begun_ahead)
         self.sent[host] = [each for each in self.sent[host] if each.end > self.true - 200.0]
         self.sent[host].append(sent)
         return sent
@@ -478,31 +496,38 @@ class Machine(RuleBasedStateMachine):
         """What a worker was told counts as soon as it does anything else."""
         if memory.robots is not None:
             self.told.add(host)
-        if hold := times.last_hold.seconds:
-            self.holds[host].append(Hold(measured + hold, self.ahead))
+        if times.last_hold.seconds:
+            self.asked_hold(host, times, measured)
+
+    def asked_hold(self, host, times, measured):
+        self.holds[host].append(AskedHold(measured + times.last_hold.seconds, self.ahead))
 
     def took(self, body, host):
-        for other in self.bodies:
-            if other is not body and host in other.owned and self.owner.get(host) is other:
-                is_living = other.has_beaten and not other.is_suspended
-                assert not is_living, "a host was taken from a worker that lives"
+        other = self.owner.get(host, body)
+        if other is not body and other in self.bodies:
+            is_living = other.has_beaten and not other.is_suspended
+            assert not is_living, "a host was taken from a worker that lives"
         self.owner[host] = body
         at, clocks = self.deferred.get(host, (-math.inf, 0))
         if clocks == self.clocks == body.began[1]:
             assert at < body.began[0], "it was given up for this run"
 
     def began(self, body, host, visit):
-        assert self.owner[host] is body, "a request to a host that is another's"
+        assert self.owner.get(host) is body, "a request to a host that is another's"
         if visit is not None:
-            assert self.owner[visit] is body, "a redirect of a visit that was lost"
-        self.begun_with = self.operator[host]
+            assert self.owner.get(visit) is body, "a redirect of a visit that was lost"
+        told = CRAWL_DELAY[host] if host in self.told else 0.0
+        body.begun_with = max(1.0, told, self.operator[host]), self.holds[host][:]
+        body.begun_ahead = self.ahead
 
     def wrote(self, body, host, name):
-        assert self.owner[host] is body, "an outcome of a visit that was lost"
+        assert self.owner.get(host) is body, "an outcome of a visit that was lost"
         self.done.add(name)
 
-    def gave_up(self, host):
-        self.deferred[host] = self.true, self.clocks
+    def let_go(self, host, deferred):
+        self.owner.pop(host, None)
+        if deferred:
+            self.deferred[host] = self.true, self.clocks
 
     def check_caution(self, before, after):
         assert (before.owner, before.busy_until) == (after.owner, after.busy_until)
@@ -522,7 +547,7 @@ class Machine(RuleBasedStateMachine):
     who = st.sampled_from([0, 1])
     seeds = st.integers(0, 999)
     points = st.sampled_from(
-        ["take", "begin", "wait", "connect", "flight", "end", "outcome", "let go", "withdraw"]
+        ["end", "flight", "begin", "wait", "connect", "outcome", "let go", "take", "withdraw"]
     )
 
     @rule(steps=st.integers(1, 40), seed=seeds)
@@ -556,14 +581,17 @@ class Machine(RuleBasedStateMachine):
         point=points,
         seed=seeds,
         slept=st.sampled_from([0.0, 22.0, 40.0, 40.0]),
-        steps=st.integers(1, 30),
+        meanwhile=points,
         then=st.integers(0, 4),
+        steps=st.integers(1, 20),
     )
-    def a_worker_sleeps_and_the_other_goes_on(self, who, point, seed, slept, steps, then):
+    def a_worker_sleeps_and_the_other_goes_on(
+        self, who, point, seed, slept, meanwhile, then, steps
+    ):
         self.goes_on_to(who, point, seed)
         self.a_worker_is_suspended(who)
         self.pass_time(slept)
-        self.goes_on(1 - who, steps, seed)
+        self.goes_on_to(1 - who, meanwhile, seed)
         self.all_workers_wake()
         self.goes_on(who, then, seed)
         self.goes_on(1 - who, steps, seed)
@@ -656,7 +684,224 @@ class Machine(RuleBasedStateMachine):
             assert self.true - began < 2 * 3600.0, "something is lost"
 
 
-@pytest.mark.empty
+HOST = "a.example"
+US, THEM = Worker("us", 1_699_999_000.0), Worker("them", 1_699_999_500.0)
+ASK = Ask(1.0, TIMEOUT)
+
+
+def run(engine, function, *arguments, **options):
+    """Run a function of the protocol in a transaction."""
+    with engine.begin() as connection:
+        return function(connection, *arguments, **options)
+
+
+def exchange(engine, now, worker=US, seconds=1.0, *, goes_on=False, **answer):
+    """Take a host, send it a request, and end that."""
+    run(engine, take, HOST, worker)
+    begun = run(engine, begin, HOST, worker, ASK)
+    now[0] += seconds
+    over = Exchange(**{"delay": 1.0, "latency": seconds} | answer)
+    times = begun.times.after(over, BACKOFF, now[0])
+    return run(engine, end, HOST, worker, begun.times, times, 0.0, goes_on=goes_on)
+
+
+pytestmark = pytest.mark.empty
+
+rows = st.fixed_dictionaries(
+    {
+        "ended": st.none() | st.sampled_from([900.0, 990.0, 1000.0]),
+        "busy_until": st.sampled_from([0.0, 950.0, 1000.0, 1010.0]),
+        "delay": st.sampled_from([0.0, 1.0, 10.0, 1e6]),
+        "hold_since": st.sampled_from([0.0, 900.0]),
+        "hold_until": st.sampled_from([0.0, 1000.0, 1005.0, 1e9]),
+        "operator_delay": st.sampled_from([0.0, 10.0, 100.0]),
+    }
+)
+
+
+def test_the_statement_and_the_pure_function_agree_on_when_a_host_is_ready(engine, now):
+    """Two that disagree would hand a request out again and again."""
+
+    @given(rows, st.sampled_from([0.0, 10.0, 1e6]), st.sampled_from([5.0, 100.0, math.inf]))
+    @settings(max_examples=150, derandomize=True, deadline=None)
+    def agree(row, asked, most):
+        now[0] = 1000.0
+        with engine.begin() as connection:
+            connection.execute(deleted(hosts))
+            connection.execute(insert(hosts), {"host": HOST, "owner": "us", **row})
+            before = find(connection, HOST).times
+            found = begin(connection, HOST, US, Ask(asked, TIMEOUT, most))
+        is_ready = before.ready_at(asked, most) <= 1000.0
+        assert isinstance(found, Begun) == is_ready
+
+    agree()
+
+
+def test_a_new_host_is_taken_and_requested_at_once(engine, now):
+    run(engine, beat, US)
+    taken = run(engine, take, HOST, US)
+    assert taken.times == HostTimes(owner="us")
+    assert run(engine, take, HOST, US) == taken, "again, after its connection was lost"
+    assert run(engine, take, HOST, THEM) is None
+    assert run(engine, begin, HOST, THEM, ASK) is None
+    begun = run(engine, begin, HOST, US, ASK)
+    assert begun.times.busy_until == begun.now + begun.allowed == now[0] + TIMEOUT + MARGIN
+    waits = run(engine, begin, HOST, US, ASK)
+    assert waits.reason == "in flight"
+    assert run(engine, withdraw, HOST, US)
+    assert run(engine, begin, HOST, US, ASK) == begun
+
+
+def test_an_exchange_lasts_an_hour_at_most(engine):
+    run(engine, take, HOST, US)
+    assert run(engine, begin, HOST, US, Ask(1.0, 1e9)).allowed == LONGEST_EXCHANGE
+
+
+def test_the_row_of_an_exchange_that_ended_a_while_ago(engine, now):
+    run(engine, take, HOST, US)
+    begun = run(engine, begin, HOST, US, ASK)
+    now[0] += 10.0
+    over = Exchange(delay=5.0, status=429, retry_after="60")
+    times = begun.times.after(over, BACKOFF, now[0] - 4.0)
+    assert run(engine, end, HOST, US, begun.times, times, 4.0)
+    assert run(engine, find, HOST).times == times
+    assert run(engine, find, HOST).reason == "hold"
+
+
+def test_an_owner_that_lost_its_host_writes_nothing_but_caution(engine, now):
+    run(engine, take, HOST, US)
+    begun = run(engine, begin, HOST, US, ASK)
+    now[0] += TIMEOUT + MARGIN
+    run(engine, take, HOST, THEM)  # nobody has beaten: the owner is unknown
+    theirs = run(engine, begin, HOST, THEM, Ask(0.0, TIMEOUT))
+    over = Exchange(delay=60.0, status=429, retry_after="600")
+    times = begun.times.after(over, BACKOFF, now[0])
+    assert not run(engine, end, HOST, US, begun.times, times, 0.0, goes_on=False, deferred=True)
+    caution = {"delay": 60.0, "hold_since": now[0], "hold_until": now[0] + 600.0}
+    caution |= {"hold_by": "retry-after", "hold_status": 429}
+    assert run(engine, find, HOST).times == replace(theirs.times, **caution)
+    for function in (withdraw, let_go, prove, owns):
+        assert not run(engine, function, HOST, US)
+    assert run(engine, find, HOST).times.busy_until == theirs.times.busy_until
+    times = theirs.times.after(Exchange(delay=1.0), BACKOFF, now[0])
+    run(engine, end, HOST, THEM, theirs.times, times, 0.0)
+    assert run(engine, find, HOST).times.delay == 60.0, "the owner did not know it"
+
+
+def test_only_a_hold_that_the_answer_asks_for_is_written(engine, now):
+    exchange(engine, now, status=429, retry_after="600", goes_on=True)
+    for_list = Ask(1.0, TIMEOUT, most=50.0)
+    now[0] += 50.0
+    begun = run(engine, begin, HOST, US, for_list)
+    run(engine, release_hold, HOST, "they wrote: go on")
+    times = begun.times.after(Exchange(delay=1.0), BACKOFF, now[0])
+    run(engine, end, HOST, US, begun.times, times, 0.0)
+    assert run(engine, find, HOST).hold == 0.0
+
+
+def test_a_host_that_is_given_up_is_taken_by_a_later_run_only(engine, now):
+    exchange(engine, now, goes_on=True)
+    assert run(engine, let_go, HOST, US, deferred=True)
+    assert run(engine, find, HOST).times.deferred_at == now[0]
+    assert run(engine, take, HOST, US) is None
+    assert run(engine, take, HOST, THEM) is None
+    assert run(engine, take, HOST, Worker("later", now[0] + 1.0)) is not None
+
+
+def test_caution_grows_whoever_owns_the_host(engine, now):
+    run(engine, take, HOST, US)
+    run(engine, caution, HOST, delay=5.0, hold=Hold(60.0, "visit-time"))
+    run(engine, caution, HOST, delay=2.0, hold=Hold(30.0))
+    times = run(engine, find, HOST).times
+    assert (times.owner, times.delay, times.ended) == ("us", 5.0, None)
+    assert (times.hold_until, times.hold_by) == (now[0] + 60.0, "visit-time")
+
+
+def test_workers_live_while_they_beat(engine, now):
+    assert run(engine, beat, US) == (now[0], 0)
+    assert run(engine, beat, THEM) == (now[0], 1)
+    run(engine, take, HOST, US)
+    assert run(engine, owns, HOST, US)
+    assert [row.hosts for row in run(engine, living_workers)] == [1, 0]
+    now[0] += 20.0
+    assert run(engine, living_workers) == []
+    assert not run(engine, owns, HOST, US)
+    assert run(engine, take, HOST, THEM) is None, "who has not watched does not judge"
+    run(engine, leave, US)
+    assert run(engine, take, HOST, THEM) is not None
+    now[0] += 90_000.0
+    run(engine, beat, THEM)
+    run(engine, leave, THEM)
+    with engine.connect() as connection:
+        assert connection.execute(select(workers)).all() == []
+
+
+@pytest.mark.parametrize("back", [3.0, 90_000.0])
+def test_a_row_from_the_future_is_corrected_and_told(engine, now, back):
+    exchange(engine, now, delay=5.0, status=429, retry_after="60")
+    now[0] -= back
+    (shown,) = run(engine, waiting).values()
+    taken = run(engine, take, HOST, US)
+    assert taken.ahead == shown.ahead == back
+    assert taken.times.ended == now[0]
+    assert run(engine, begin, HOST, US, ASK).hold == 60.0
+    assert run(engine, find, HOST).times == taken.times
+
+
+def test_an_operators_delay_is_kept_until_it_is_ended(engine, now):
+    assert run(engine, set_operator_delay, HOST, 0.0, "nothing changes") == 0.0
+    assert run(engine, set_operator_delay, HOST, 60.0, "slower") == 60.0
+    assert run(engine, set_operator_delay, HOST, 60.0, "once more") == 60.0
+    exchange(engine, now)
+    run(engine, take, HOST, US)
+    assert run(engine, begin, HOST, US, ASK).wait == 60.0
+    assert run(engine, delays, above=1.0) == {HOST: 60.0}
+    assert run(engine, set_operator_delay, HOST, 0.0, "the relaunch is over") == 1.0
+    found = [(each.override, each.seconds) for each in run(engine, overrides_of, [HOST])]
+    assert found == [("delay", 60.0), ("delay", 0.0)]
+
+
+def test_a_hold_is_lifted_once_and_the_reason_is_kept(engine, now):
+    exchange(engine, now, status=429, retry_after="31536000")
+    now[0] += 10.0
+    assert run(engine, release_hold, HOST, "they wrote: go on") == 31_536_000.0 - 10.0
+    assert run(engine, release_hold, HOST, "once more") == 0.0
+    assert run(engine, release_hold, "unknown.example", "typo") == 0.0
+    last = Override(now[0], HOST, "release", 31_536_000.0 - 10.0, "they wrote: go on")
+    assert run(engine, last_overrides) == {HOST: last}
+    assert run(engine, find, HOST).times.refusals == 1, "the next hold is as long as it would be"
+
+
+def test_hosts_that_are_marked_are_found(engine, now):
+    exchange(engine, now, status=0, unreachable=True)
+    run(engine, set_operator_delay, "delayed.example", 60.0, "")
+    run(engine, take, "held.example", US)
+    run(engine, caution, "held.example", hold=Hold(500.0))
+    run(engine, take, "well.example", US)
+    now[0] += 10.0
+    found = {host: snapshot.reason for host, snapshot in run(engine, marked).items()}
+    assert found == {HOST: None, "delayed.example": None, "held.example": "hold"}
+    assert run(engine, unreachable_hosts) == {HOST}
+
+
+def test_the_clock_is_that_of_the_database(engine):
+    real = engine.execution_options(clock=None)
+    assert abs(run(real, find, HOST).now - time.time()) < 3600.0
+
+
+@pytest.mark.postgresql
+def test_of_two_that_take_a_host_at_the_same_moment_one_gets_it(postgresql_url, now):
+    engine = open_engine(postgresql_url, lambda: now[0])
+    exchange(engine, now)
+    run(engine, beat, US)
+    with ThreadPoolExecutor(1) as other, engine.begin() as connection:
+        assert take(connection, HOST, US)
+        theirs = other.submit(run, engine, take, HOST, THEM)  # waits for the lock of the row
+        connection.commit()
+        assert theirs.result() is None
+    engine.dispose()
+
+
 def test_a_host_has_one_owner_who_keeps_its_promises(engine, now):
-    how = settings(max_examples=60, stateful_step_count=30, derandomize=True, deadline=None)
+    how = settings(max_examples=40, stateful_step_count=20, derandomize=True, deadline=None)
     run_state_machine_as_test(lambda: Machine(engine, now), settings=how)

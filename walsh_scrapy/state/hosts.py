@@ -218,8 +218,8 @@ _ENDED: Final = func.coalesce(hosts.c.ended, 0.0)
 _LAST_END: Final = case((hosts.c.busy_until > _ENDED, hosts.c.busy_until), else_=hosts.c.ended)
 
 
-#: Whether a worker lives. A later ``until`` is from before a clock was set back: no beat wrote it.
-_LIVES: Final = and_(workers.c.until > NOW, workers.c.until <= NOW + WORKER_SECONDS)
+#: Whether a worker lives. A much later ``until`` is from before a clock was set back.
+_LIVES: Final = and_(workers.c.until > NOW, workers.c.until <= NOW + 2 * WORKER_SECONDS)
 
 
 def _number(name: str) -> ColumnElement[float]:
@@ -231,8 +231,9 @@ def _or_longer(column: ColumnElement[float], value: ColumnElement[float]) -> Col
 
 
 def _take() -> Update:
-    may_not_judge = _number("judges_until") < NOW
-    of_another = exists().where(workers.c.id == hosts.c.owner, or_(_LIVES, may_not_judge))
+    until = _number("judges_until")  # long before that, a clock was set back and nobody has beaten
+    may_judge = and_(NOW <= until, NOW >= until - WORKER_SECONDS)
+    of_another = exists().where(workers.c.id == hosts.c.owner, or_(_LIVES, ~may_judge))
     is_free = or_(hosts.c.owner == "", hosts.c.owner == bindparam("worker"), ~of_another)
     is_deferred = hosts.c.deferred_at >= _number("began")
     return (
