@@ -31,7 +31,7 @@ LARGEST = 100
 #: Seconds that the web takes for each answer.
 DELAY = 0.3
 #: Seconds between two exchanges with a host, less what two clocks may differ by.
-SPACING = 1.0 - 0.01
+LEAST = 1.0 - 0.01
 PROJECT = find_project(Path(__file__).parent)
 
 
@@ -56,7 +56,7 @@ def _simulate(report: Report, requests: int) -> None:
         report.add(
             f"{WORKERS} simulated workers, {found.requests:,} requests{what}",
             Figure("time", found.seconds, "s", peer="bound", peer_value=found.bound, most=most),
-            Figure("claims", found.claims),
+            Figure("hosts taken", found.taken),
             Figure("too soon", found.too_soon, most=0),
             Figure("asked again", found.again, most=0),
             Figure("missing", found.missing, most=0),
@@ -110,7 +110,7 @@ def _report(
         later
         for hits in by_host.values()
         for hit, later in pairwise(hits)
-        if later.started - hit.ended < SPACING
+        if later.started - hit.ended < LEAST
     ]
     asked = Counter(hit.url for hit in log)
     bound = max(service, *chains)

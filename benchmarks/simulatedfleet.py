@@ -1,23 +1,28 @@
 """A thousand workers on one state, in simulated time, with the policy code of a crawl.
 
-The queue of each worker, its claims, and the ledger's row of each host are real. The wire and the
-database take no time of their own: every exchange takes what its worker takes for it.
+The queue of each worker and the times of each host are real; a host has one owner, as in
+`state/hosts`. The wire and the database take no time of their own: every exchange takes what its
+worker takes for it.
 """
 
 import heapq
 import random
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from itertools import islice
-
-from walsh_scrapy.policy.hosttimes import LEASE_MARGIN, HostTimes
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 from walsh_scrapy.policy.backoff import Backoff
-from walsh_scrapy.policy.claims import BEAT_SECONDS, CLAIM_SECONDS, HostWork
+from walsh_scrapy.policy.claims import HostWork
 from walsh_scrapy.policy.frontier import Frontier, Rank
-from walsh_scrapy.policy.pacing import Claim, Exchange, GiveBack, Lease, Release, after
+from walsh_scrapy.policy.pacing import (
+    BEAT_SECONDS,
+    MARGIN,
+    WORKER_SECONDS,
+    Exchange,
+    HostTimes,
+    Watch,
+)
 
-SPACING = 1.0
+DELAY = 1.0
 SERVICE = 0.3
 TIMEOUT = 30.0
 _BACKOFF = Backoff(2.0, 300.0, random.Random(0))
@@ -40,8 +45,8 @@ class Outcome:
     seconds: float
     bound: float
     requests: int = 0
-    claims: int = 0
-    too_soon: int = 0  #: requests to a host before its spacing was over, or beside another
+    taken: int = 0  #: hosts, each as often as a worker took it
+    too_soon: int = 0  #: requests to a host before its delay was over, or during another
     again: int = 0  #: requests for what an earlier exchange had brought
     missing: int = 0  #: sources that were not asked for
 
@@ -52,10 +57,10 @@ class _Worker:
     service: float
     dies: float = float("inf")
     frontier: Frontier[str] = field(default_factory=Frontier)
-    left: dict[str, int] = field(default_factory=dict)  #: requests, by claimed host
-    under_way: str = ""
-    beat: float = 0.0
-    claimed_until: float = 0.0
+    watch: Watch = field(default_factory=Watch)
+    left: dict[str, int] = field(default_factory=dict)  #: requests, by host that it owns
+    in_flight: str = ""
+    beats_at: float = 0.0
 
 
 def hosts_of(requests: int, largest: int) -> list[HostWork]:
@@ -78,15 +83,16 @@ class Simulation:
         self._work = {each.host: each.sources for each in hosts}  # what is still due
         self._has_robots: set[str] = set()
         self._rows = dict.fromkeys(self._work, HostTimes())
+        self._until: dict[str, float] = {"": 0.0}  # by worker: when it lapses
         in_order = sorted(hosts, key=lambda each: -each.sources)
-        self._agenda = iter(in_order)
+        self._agenda = [each.host for each in reversed(in_order)]
         self._orphans: list[tuple[float, str]] = []  # of dead workers: when they are free
         speeds = [
             SERVICE * (fleet.slower if chance.random() < fleet.slow else 1.0)
             for _ in range(fleet.workers)
         ]
         requests = sum(each.requests for each in hosts)
-        longest = max(each.requests * (SPACING + SERVICE) - SPACING for each in hosts)
+        longest = max(each.requests * (DELAY + SERVICE) - DELAY for each in hosts)
         ideal = requests / sum(1.0 / each for each in speeds)
         self._workers = [_Worker(f"w{n}", speed) for n, speed in enumerate(speeds)]
         lost = 0.0
@@ -112,73 +118,66 @@ class Simulation:
     def _act(self, worker: _Worker, now: float) -> float | None:
         """Let a worker act, and return when it acts again; None if it has ended."""
         if now >= worker.dies:
-            free = worker.claimed_until + LEASE_MARGIN
             for host in worker.left:
-                heapq.heappush(self._orphans, (free, host))
+                heapq.heappush(self._orphans, (self._free_at(host), host))
             return None
-        if worker.under_way:
-            self._end_exchange(worker, now)
-        if now >= worker.beat:
-            self._renew(worker, now)
-        self._claim(worker, now)
+        if worker.in_flight:
+            self._end(worker, now)
+        if now >= worker.beats_at:
+            self._until[worker.name] = now + WORKER_SECONDS
+            worker.beats_at = now + BEAT_SECONDS
+            worker.watch.see(now, now)
+        if not worker.frontier.ready_hosts(now):
+            self._take_one(worker, now)
         if picked := worker.frontier.pop(now):
-            return self._send(worker, picked[0], now)
+            return self._begin(worker, picked[0], now)
         ready_at = worker.frontier.next_at()
         if ready_at is not None:
             return max(ready_at, now + 1e-6)
         # Hosts of the dead may become free; in a real run hosts of the living too.
         return now + 1.0 if any(self._work.values()) else None
 
-    def _renew(self, worker: _Worker, now: float) -> None:
-        worker.beat = now + BEAT_SECONDS
-        worker.claimed_until = now + CLAIM_SECONDS
-        for host in worker.left:
-            event = Claim(worker.name, worker.claimed_until)
-            self._rows[host] = after(self._rows[host], event, now)
+    def _free_at(self, host: str) -> float:
+        """Return when any worker may take a host, unless its owner beats again."""
+        row = self._rows[host]
+        return max(row.busy_until, self._until[row.owner])
 
-    def _claim(self, worker: _Worker, now: float) -> None:
-        if not worker.frontier.ready_hosts(now):
-            self.outcome.claims += self._take(worker, [*islice(self._free(now), 1)], now)
-
-    def _free(self, now: float) -> Iterator[HostWork]:
-        """Yield hosts that have work and are not claimed, in the order of a run's start."""
-        while self._orphans and self._orphans[0][0] < now:
+    def _take_one(self, worker: _Worker, now: float) -> None:
+        """Own the next host in the order of a run's start, with all its work."""
+        if self._orphans and self._orphans[0][0] < min(now, worker.watch.judges_until):
             host = heapq.heappop(self._orphans)[1]
-            yield HostWork(host, self._work[host])
-        yield from self._agenda
+        elif self._agenda:
+            host = self._agenda.pop()
+        else:
+            return
+        if self._free_at(host) > now:
+            heapq.heappush(self._orphans, (self._free_at(host), host))
+            return
+        row = self._rows[host]
+        row = replace(row, owner=worker.name, ended=row.last_end, busy_until=0.0)
+        self._rows[host] = row
+        self.outcome.taken += 1
+        needs_robots = host not in self._has_robots
+        worker.left[host] = self._work[host] + needs_robots
+        worker.frontier.wait(host, max(now, row.ready_at(DELAY)))
+        for number in range(worker.left[host]):
+            rank = Rank.ROBOTS if needs_robots and not number else Rank.TARGET
+            worker.frontier.push(host, host, rank)
 
-    def _take(self, worker: _Worker, hosts: list[HostWork], now: float) -> int:
-        taken = 0
-        for each in hosts:
-            before = self._rows[each.host]
-            row = after(before, Claim(worker.name, now + CLAIM_SECONDS), now)
-            if row.holder != worker.name:
-                heapq.heappush(self._orphans, (before.lease_until, each.host))
-                continue
-            self._rows[each.host] = row
-            worker.claimed_until = max(worker.claimed_until, now + CLAIM_SECONDS)
-            taken += 1
-            needs_robots = each.host not in self._has_robots
-            worker.left[each.host] = each.sources + needs_robots
-            worker.frontier.wait(each.host, row.ended + SPACING if row.ended else now)
-            for number in range(each.sources + needs_robots):
-                rank = Rank.ROBOTS if needs_robots and not number else Rank.TARGET
-                worker.frontier.push(each.host, each.host, rank)
-        return taken
-
-    def _send(self, worker: _Worker, host: str, now: float) -> float:
-        event = Lease(SPACING, TIMEOUT, worker.name, claimed_until=worker.claimed_until)
-        row = self._rows[host] = after(self._rows[host], event, now)
-        # By the log of the web, and not by the ledger: the pause before this request.
-        is_soon = now < self._ended.get(host, -SPACING) + SPACING - 1e-9
-        self.outcome.too_soon += is_soon or row.lease_since != now
+    def _begin(self, worker: _Worker, host: str, now: float) -> float:
+        row = self._rows[host]
+        may_begin = row.owner == worker.name and row.ready_at(DELAY) <= now
+        self._rows[host] = replace(row, busy_until=now + TIMEOUT + MARGIN)
+        # By the log of the web, and not only by the row.
+        is_soon = now < self._ended.get(host, -DELAY) + DELAY - 1e-9
+        self.outcome.too_soon += is_soon or not may_begin
         self._ended[host] = now + worker.service
         self.outcome.requests += 1
-        worker.under_way = host
+        worker.in_flight = host
         return now + worker.service
 
-    def _end_exchange(self, worker: _Worker, now: float) -> None:
-        host, worker.under_way = worker.under_way, ""
+    def _end(self, worker: _Worker, now: float) -> None:
+        host, worker.in_flight = worker.in_flight, ""
         worker.left[host] -= 1
         if host not in self._has_robots:
             self._has_robots.add(host)
@@ -186,14 +185,13 @@ class Simulation:
             self._work[host] -= 1
         else:
             self.outcome.again += 1
-        goes_on = worker.claimed_until if worker.left[host] else 0.0
-        exchange = Exchange(interval=SPACING, latency=worker.service)
-        event = Release(exchange, _BACKOFF, worker.name, goes_on)
-        self._rows[host] = after(self._rows[host], event, now)
+        exchange = Exchange(delay=DELAY, latency=worker.service)
+        row = self._rows[host].after(exchange, _BACKOFF, now)
         if not worker.left[host]:
             del worker.left[host]
-            self._rows[host] = after(self._rows[host], GiveBack(worker.name), now)
+            row = replace(row, owner="")
+        self._rows[host] = row
         worker.frontier.record_service(host, worker.service, now)
-        worker.frontier.wait(host, now + SPACING, SPACING)
+        worker.frontier.wait(host, row.ready_at(), DELAY)
         worker.frontier.free(host)
         self.outcome.seconds = now

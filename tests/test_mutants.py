@@ -29,10 +29,13 @@ def test_there_are_enough_of_them_and_each_rule_is_broken():
 @pytest.mark.parametrize(
     ("patch", "why"),
     [
-        (Patch("walsh_scrapy/policy/pacing.py", "spacing", "no such text", ""), "0 times"),
-        (Patch("walsh_scrapy/policy/pacing.py", "after", "times", ""), "not once"),
+        (Patch("walsh_scrapy/policy/pacing.py", "delay_after", "no such text", ""), "0 times"),
+        (Patch("walsh_scrapy/policy/pacing.py", "HostTimes.after", "times", ""), "not once"),
         (Patch("walsh_scrapy/policy/pacing.py", "nobody", "", ""), "has no nobody"),
-        (Patch("walsh_scrapy/policy/pacing.py", "spacing", "return max", "return ("), "compile"),
+        (
+            Patch("walsh_scrapy/policy/pacing.py", "delay_after", "return max", "return ("),
+            "compile",
+        ),
         (Patch("nothing.py", "f", "", ""), "No such file"),
         (Patch("walsh_scrapy/policy/audit/pauses.py", "f", "", ""), "belongs to the judges"),
     ],

@@ -5,12 +5,12 @@ from typing import Final
 from benchmarks.mutants.mutant import Mutant, Patch
 
 _PACING: Final = "walsh_scrapy/policy/pacing.py"
-_TIMES: Final = "walsh_scrapy/policy/hosttimes.py"
 _BACKOFF: Final = "walsh_scrapy/policy/backoff.py"
 _ACCESS: Final = "walsh_scrapy/policy/robots/access.py"
 _GATE: Final = "walsh_scrapy/downloadermiddlewares/pacing.py"
 _IDLE: Final = "walsh_scrapy/wire/idle.py"
-_LEDGER: Final = "walsh_scrapy/state/ledger.py"
+_HOSTS: Final = "walsh_scrapy/crawl/hosts.py"
+_STATE: Final = "walsh_scrapy/state/hosts.py"
 _CRAWLS: Final = "tests/contract"
 _ONE_CONNECTION: Final = (
     f"{_CRAWLS}/test_wire_connections.py::"
@@ -24,11 +24,16 @@ _OWN_DELAY: Final = "delay: float = min(longest, base * 2.0**doublings)"
 
 OF_R4_AND_R5: Final = (
     Mutant("half-a-second", "R4", "two requests a second", (
-        Patch(_PACING, "spacing", "max(min_interval,", "max(min_interval / 2,"),
+        Patch(_PACING, "delay_after", "max(least,", "max(least / 2,"),
     )),
     Mutant("from-the-start", "R4", "a pause counts from the start of a request", (
-        Patch(_PACING, "after", "known.with_end(now, interval, holder)",
-              "known.with_end(now - exchange.latency, interval, holder)"),
+        Patch(_HOSTS, "Hosts.end", "age = self._context.moment() - ended",
+              "age = self._context.moment() - ended + exchange.latency"),
+        Patch(_HOSTS, "Hosts.end", """\
+            self._write_pending(host)
+        return HostSnapshot(times, now)""", """\
+            self._write_pending(host)
+        return HostSnapshot(replace(times, ended=now - exchange.latency), now)"""),
     )),
     Mutant("crawl-delay", "R4", "ignores Crawl-delay", (
         Patch(_ACCESS, "RobotsFile.interval", "self.rules.crawl_delay or 0.0", "0.0"),
@@ -41,7 +46,7 @@ OF_R4_AND_R5: Final = (
         Patch(_ACCESS, "RobotsFile.interval", "self.rate(now) or 0.0", "0.0"),
     )),
     Mutant("latency-factor", "R4", "ignores how long the last response took", (
-        Patch(_PACING, "spacing", "robots_interval or 0.0, latency)", "robots_interval or 0.0)"),
+        Patch(_PACING, "delay_after", "robots_delay or 0.0, latency)", "robots_delay or 0.0)"),
     )),
     Mutant("first-held-back", "R4", "holds back first requests for 3 s", (
         Patch(_GATE, "PacingMiddleware._begin",
@@ -54,7 +59,7 @@ now, known = self._context.clock.monotonic(), self._context.state.ledger
         marks, name = marks_of(request), host_of(request.url)"""),
     )),
     Mutant("port-is-a-host", "R4", "another port of a host has pauses of its own", (
-        Patch(_TIMES, "PaceBy.unit", "return self.unit_of(host_of(url))",
+        Patch(_PACING, "PaceBy.unit", "return self.unit_of(host_of(url))",
               'return self.unit_of(url.split("/")[2])'),
     )),
     Mutant("hosts-at-once", "R4", "asks several hosts at once", (
@@ -68,16 +73,28 @@ now, known = self._context.clock.monotonic(), self._context.state.ledger
         Patch(_IDLE, "IdleConnections.take", "if self._alone:", "if False:"),
         Patch(_IDLE, "IdleConnections.keep", "> self._most", "> 100"),
     ), (_ONE_CONNECTION,)),
-    Mutant("no-lease", "R4", "two processes share a state without a lease", (
-        Patch(_TIMES, "HostTimes.with_lease",
-              "return replace(self, lease_since=now, lease_until=until, holder=holder)",
-              "return self"),
+    Mutant("no-owner", "R4", "two processes share a state, and neither owns a host", (
+        Patch(_STATE, "_take", """\
+        .where(_HOST, hosts.c.busy_until <= NOW, ~is_deferred, is_free)
+        .values(owner=bindparam("worker"), ended=_LAST_END, busy_until=0.0)""", """\
+        .where(_HOST, ~is_deferred)
+        .values(owner=bindparam("worker"))"""),
+        Patch(_STATE, "_begin", "end, most = _LAST_END,", "end, most = hosts.c.ended,"),
+        Patch(_STATE, "_begin", """\
+        .where(_OURS, hosts.c.busy_until <= NOW, or_(_LAST_END.is_(None), is_spaced), is_released)
+        .values(ended=_LAST_END, busy_until""", """\
+        .where(_HOST, or_(hosts.c.ended.is_(None), is_spaced), is_released)
+        .values(busy_until"""),
+        Patch(_STATE, "_end", ".where(_OURS)", ".where(_HOST)"),
+        Patch(_STATE, "begin", "return found if found.times.owner == worker.id else None",
+              "return found"),
+        Patch(_STATE, "prove", 'return connection.execute(_PROVE, {"key": host, "worker": '
+              'worker.id}).first() is not None', "return True"),
+        Patch(_STATE, "let_go", ".rowcount == 1", ".rowcount >= 0"),
     ), (_SHARED,)),
     Mutant("robots-unlogged", "R4", "does not log its requests for robots.txt", (
-        Patch(_LEDGER, "Ledger.take", "if record is not None:",
-              'if record is not None and record.purpose != "robots":'),
-        Patch(_LEDGER, "Ledger._end", "log_end(connection,",
-              'end.record.purpose == "robots" or log_end(connection,'),
+        Patch("walsh_scrapy/state/evidence.py", "log_lease", "number = connection",
+              'number = -1 if record.purpose == "robots" else connection'),
     )),
     Mutant("retry-after", "R5", "ignores Retry-After", (
         Patch(_BACKOFF, "Backoff.hold", "if asked:", "if False:"),
@@ -102,12 +119,13 @@ now, known = self._context.clock.monotonic(), self._context.state.ledger
     Mutant("no-503", "R5", "503 is a failure as any other", (
         Patch(_BACKOFF, "is_refusal", "status in RETRIED_STATUSES", "status == 429"),
         Patch(_BACKOFF, "Backoff.hold", " or status >= 500", ""),
-        Patch(_PACING, "after_answer", "not (status >= 400 and retry_after is not None)", "True"),
+        Patch(_PACING, "HostTimes.after", "not (status >= 400 and retry_after is not None)",
+              "True"),
     )),
     Mutant("no-hold", "R5", "tries again after its usual pause", (
-        Patch(_PACING, "after_answer",
-              'return times.with_hold(now, seconds, "retry-after" if is_asked else "backoff", '
-              "status)", "return times"),
+        Patch(_PACING, "HostTimes.after",
+              'return times.held(now, Hold(seconds, "retry-after" if is_asked else "backoff", '
+              "status))", "return times"),
     )),
     Mutant("hold-of-a-url", "R5", "a hold keeps back one URL, not its host", (
         Patch(_GATE, "PacingMiddleware._begin",
@@ -127,11 +145,9 @@ asked = exchange.retry_after
             exchange = replace(exchange, status=404, retry_after=None)"""),
     )),
     Mutant("hold-forgotten", "R5", "a hold is not kept over runs", (
-        Patch("walsh_scrapy/state/hostrows.py", "HostRows.pace_by",
-              "if self._database.read(", """\
-self._database.write(
-            lambda connection: connection.execute(hosts.update().values(hold_until=0.0))
-        )
+        Patch(_STATE, "HostStore.pace_by", "if self._database.read(", """\
+forgotten = update(hosts).values(hold_until=0.0)
+        self._database.write(lambda connection: connection.execute(forgotten))
         if self._database.read("""),
     )),
     Mutant("endless", "R5", "tries fifty times", (

@@ -61,7 +61,7 @@ OF_R6_TO_R9: Final = (
               'known.etag.removeprefix(b"W/") if known and known.etag and is_of_url'),
     )),
     Mutant("reported-again", "R7", "entries are stored and reported again in each run", (
-        Patch("walsh_scrapy/state/sources.py", "SourceStore.change.write",
+        Patch("walsh_scrapy/state/sources.py", "SourceStore.outcome.write",
               "new = insert_unseen(connection, found, backfill=is_unread)", """\
 from dataclasses import replace
             names = ("key", "page_key", "title_key")

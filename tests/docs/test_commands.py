@@ -26,7 +26,7 @@ from sqlalchemy import make_url
 from tests.docs.test_pages import MAKEFILE, PAGES, blocks, page_of
 from tests.helpers import ROOT
 from tests.helpers import execute as run
-from tests.helpers.records import RECORD, commit, entry_of, keep_robots, log_requests
+from tests.helpers.records import RECORD, commit, entry_of, hold, keep_robots, log_requests
 from tests.helpers.sites import BLOCKLIST
 from walsh_scrapy.console.program import main
 from walsh_scrapy.items import EntryItem
@@ -440,7 +440,7 @@ class Project:
         """Run a `scrapy` command in this process, and what its output is piped into."""
         if "hosts release" in line:
             with contextlib.closing(State(self._url)) as state:
-                state.ledger.hold("blog.example", 3600.0)
+                hold(state, "blog.example", 3600.0)
         command, _, filters = self._here(line).partition(" | ")
         settings = get_project_settings()
         settings.set("WALSH_STATE_URL", self._url)

@@ -15,7 +15,6 @@ from tests.helpers.records import (
     begin,
     entry_of,
     exchange,
-    hold,
 )
 from walsh_scrapy.policy.pacing import MARGIN, HostTimes
 from walsh_scrapy.state import State, StateError, hosts
@@ -45,29 +44,6 @@ def test_a_host_is_owned_by_one_worker_and_each_reads_why_it_waits(opened, clock
     assert (found.reason, found.hold, found.times.refused) == ("hold", 60.0, 503)
 
 
-def test_hosts_that_wait_or_were_not_well_are_listed(state, clock):
-    exchange(state, "held.example")
-    exchange(state, "free.example")
-    exchange(state, "slow.example", delay=500.0)
-    exchange(state, "ill.example", status=500)
-    exchange(state, "lost.example", status=0, unreachable=True)
-    hold(state, "held.example", 600.0)
-    begin(state, "asked.example")
-    state.hosts.delay("rare.example", 7.0, "")
-    clock.at += 10.0
-    waits = {host: found.wait for host, found in state.hosts.waiting().items()}
-    assert waits == {"held.example": 590.0, "slow.example": 490.0, "asked.example": 55.0}
-    assert state.hosts.marked().keys() - waits == {"ill.example", "lost.example", "rare.example"}
-    assert state.hosts.delays(above=5.0) == {"slow.example": 500.0, "rare.example": 7.0}
-
-
-def test_a_clock_that_was_set_back_makes_no_wait_longer(state, clock):
-    exchange(state, delay=5.0)
-    clock.at -= 50.0
-    found = state.hosts.marked()["a.example"]
-    assert (found.wait, found.ahead) == (5.0, 50.0)
-
-
 def test_an_unreachable_host_is_known_until_it_answers(state, clock):
     for host in ("a.example", "b.example"):
         exchange(state, host, status=0, unreachable=host == "a.example")
@@ -79,47 +55,6 @@ def test_an_unreachable_host_is_known_until_it_answers(state, clock):
     clock.at += 2 * DAY
     exchange(state, status=500)
     assert state.hosts.unreachable() == frozenset()
-
-
-def test_workers_that_live_are_listed_with_the_hosts_that_they_own(state, clock):
-    first, second = US._replace(run=7), THEM._replace(began=2.0, run=8)
-    for worker in (second, first):
-        state.write(lambda connection, worker=worker: hosts.beat(connection, worker))
-    begin(state, "a.example", first)
-    begin(state, "b.example", first)
-    assert [(row.run, row.hosts) for row in state.hosts.workers()] == [(7, 2), (8, 0)]
-    state.write(lambda connection: hosts.leave(connection, first))
-    assert [row.run for row in state.hosts.workers()] == [8]
-    clock.at += 21.0
-    assert state.hosts.workers() == []
-
-
-def test_a_release_ends_the_hold_alone_and_is_recorded_with_its_reason(state, clock):
-    exchange(state, status=429, retry_after="7200")
-    clock.at += 200.0
-    assert state.hosts.release("a.example", "they wrote: go on") == 7000.0
-    found = state.hosts.find("a.example")
-    assert (found.reason, found.times.refusals, found.times.ended) == (None, 1, 100.0)
-    (made,) = state.hosts.overrides_of(["a.example", "b.example"])
-    assert (made.at, made.host, made.override) == (300.0, "a.example", "release")
-    assert (made.seconds, made.reason) == (7000.0, "they wrote: go on")
-    for host in ("a.example", "b.example"):
-        assert state.hosts.release(host, "again") == 0.0
-    assert state.hosts.last_overrides() == {"a.example": made}, "nothing was changed since"
-
-
-def test_an_operators_delay_lasts_until_the_operator_ends_it(state, clock):
-    """It counts for each request, whatever host and robots.txt ask for, and shortens nothing."""
-    assert state.hosts.delay("a.example", 60.0, "a relaunch") == 60.0
-    assert state.hosts.find("a.example").reason is None, "it was never requested"
-    exchange(state, delay=5.0)
-    assert state.hosts.find("a.example").wait == 60.0
-    assert state.hosts.delay("a.example", 60.0, "once more") == 60.0
-    assert state.hosts.delay("a.example", 2.0, "it is over") == 5.0
-    assert state.hosts.delay("a.example", 0.0, "") == 5.0
-    assert state.hosts.delay("b.example", 0.0, "it never had one") == 0.0
-    seconds = [made.seconds for made in state.hosts.overrides_of({"a.example", "b.example"})]
-    assert seconds == [60.0, 2.0, 0.0], "only what changes something is recorded"
 
 
 def test_a_request_is_logged_with_its_begin_and_has_no_end_before_its_end(state, rows):

@@ -296,15 +296,15 @@ def test_the_worst_case_is_named_with_its_record(record):
     assert finding["worst"]["table"] == "requests"
 
 
-def test_a_lifted_hold_and_a_new_pause_of_the_operator_are_no_breach(record):
+def test_a_released_hold_and_a_new_delay_of_the_operator_are_no_breach(record):
     url, change = record
     asked = "WHERE run = 1 AND url = 'http://any.example/robots.txt'"
     change(
         f"UPDATE requests SET hold = 3600 {asked}",
         f"UPDATE requests SET pause = 60 WHERE {ANY}",
-        "INSERT INTO acts SELECT 1, sent_at + 0.5, host, 'release', 3600, 'mail' FROM requests"
+        "INSERT INTO overrides SELECT 1, sent_at + 0.5, host, 'release', 3600, 'mail' FROM requests"
         f" {asked}",
-        f"INSERT INTO acts SELECT 2, sent_at, host, 'pause', 60, '' FROM requests WHERE {ANY}",
+        f"INSERT INTO overrides SELECT 2, sent_at, host, 'delay', 60, '' FROM requests WHERE {ANY}",
     )
     assert findings(judged(url)) == {}
 

@@ -1,4 +1,4 @@
-"""`scrapy hosts`: who rests, until when and why; and every command says the same of it."""
+"""`scrapy hosts`: which hosts wait, until when and why; every command says the same of it."""
 
 import json
 
@@ -7,8 +7,8 @@ from walsh_scrapy.testing.web import Reply
 
 BUSY = "http://busy.example/feed"
 FIELDS = [
-    "host", "waits", "until", "why", "hold_until", "hold_by", "hold_status", "interval", "pause",
-    "strikes", "silences", "server_errors", "asked_at", "last_act",
+    "host", "waits", "until", "why", "hold_until", "hold_by", "hold_status", "delay",
+    "operator_delay", "refusals", "server_errors", "unreachable", "requested_at", "last_override",
 ]  # fmt: skip
 
 
@@ -24,8 +24,8 @@ def test_a_hold_of_a_year_is_told_by_every_command_and_can_be_lifted(
     crawl(web, sources=sources)
     busy, *_ = json.loads(on_state("hosts", "--json").stdout)  # the longest wait is the first
     assert list(busy) == FIELDS
-    assert (busy["host"], busy["waits"], busy["strikes"]) == ("busy.example", "hold", 1)
-    assert busy["why"] == ("on hold: it answered 429 and asked for a pause of 365 d (Retry-After)")
+    assert (busy["host"], busy["waits"], busy["refusals"]) == ("busy.example", "hold", 1)
+    assert busy["why"] == "on hold: it answered 429 and asked for 365 d (Retry-After)"
     assert (busy["hold_by"], busy["hold_status"]) == ("retry-after", 429)
     held = f"busy.example is on hold until {busy['hold_until'].replace('T', ' ')[:-1]} UTC"
 
@@ -42,17 +42,17 @@ def test_a_hold_of_a_year_is_told_by_every_command_and_can_be_lifted(
     assert paths(again.log, "busy.example") == []
     released = on_state("hosts", "release", BUSY, "--because", "they wrote: go on")
     assert released.returncode == 0
-    assert released.stdout.startswith("busy.example may be asked again; 364 d 23 h ")
+    assert released.stdout.startswith("busy.example may be requested again; 364 d 23 h ")
     last = crawl(web, sources=sources)
     assert paths(last.log, "busy.example") == ["busy.example/feed"]
     assert len(last.items) == 2
-    kept = rows_of(tmp_path / "crawl", "SELECT host, act, reason FROM acts")
+    kept = rows_of(tmp_path / "crawl", "SELECT host, override, reason FROM overrides")
     assert kept == [("busy.example", "release", "they wrote: go on")]
 
 
-def test_a_pause_outlasts_runs_and_needs_no_crawl_before_it(on_state):
+def test_an_operators_delay_outlasts_runs_and_needs_no_crawl_before_it(on_state):
     set_to = on_state("hosts", "pause", "Blog.Example.", "PT2H", "--because", "a relaunch")
-    assert "is at blog.example, and no crawl asked it for anything" in set_to.stderr
+    assert "is at blog.example, and no crawl requested anything there" in set_to.stderr
     assert on_state("hosts", "pause", "blog.example", "2h").stderr == "", "it is known by now"
     assert on_state("hosts", "pause", "blog.example", "7200").stdout == set_to.stdout
     assert set_to.stdout == (
@@ -60,10 +60,10 @@ def test_a_pause_outlasts_runs_and_needs_no_crawl_before_it(on_state):
         "0`\n"
     )
     *_, row, total = on_state("hosts").stdout.splitlines()
-    assert "you asked for a pause of 2 h between requests" in row
-    assert total == "0 hosts may not be asked now, 0 of them on hold"
+    assert "you gave it a delay of 2 h" in row
+    assert total == "0 hosts may not be requested now, 0 of them on hold"
     assert (
-        "over 12 h it may be asked for its robots.txt alone"
+        "over 12 h its robots.txt alone may be requested"
         in on_state("hosts", "pause", "blog.example", "1d", "--because", "a relaunch").stdout
     )
     assert on_state("hosts").stdout.splitlines()[-2].endswith(": a relaunch")

@@ -53,7 +53,7 @@ def test_the_answer_names_the_deciding_line_and_only_robots_txt_is_fetched(loopb
     assert (opened["robots"]["rule"], opened["robots"]["line"]) == ("Allow: /private/open", 3)
     assert (private["robots"]["group"], private["robots"]["group_lines"]) == ("*", [1])
     assert (private["robots"]["status"], private["robots"]["crawl_delay"]) == (200, 2.0)
-    assert private["interval"] == 2.0
+    assert private["delay"] == 2.0
     assert private["next_request_at"] > 0
     assert optedout["robots"] is None
     assert sorted(paths(web.log)) == [

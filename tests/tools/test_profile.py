@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from scrapy.settings import Settings
 
-from tests.helpers.records import DENIAL, RECORD, commit, log_requests
+from tests.helpers.records import DENIAL, RECORD, commit, hold, log_requests
 from walsh_scrapy.options import Options
 from walsh_scrapy.sources import Source
 from walsh_scrapy.state import State
@@ -58,7 +58,7 @@ def state(url):
 
 
 def test_a_source_is_told_from_end_to_end(state):
-    state.ledger.hold("b.example", 7200.0, "visit-time")
+    hold(state, "b.example", 7200.0, "visit-time")
     state.evidence.deny(
         replace(DENIAL, at=NOW, host="b.example", url=THERE, reason="line 2", run=7)
     )

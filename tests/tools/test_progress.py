@@ -68,7 +68,7 @@ def test_what_is_waited_for_is_named_with_the_reason_and_the_time():
     assert told(Queue()) == ""
     assert told(Queue(turn=NextHost("a.example", now - 1.0, None))) == ""
     assert told(Queue(turn=turn)) == (
-        "waiting for slow.example: next request in 12 s (its pause is 5 s)"
+        "waiting for slow.example: next request in 12 s (its delay is 5 s)"
     )
     usual = turn._replace(interval=None)
     assert told(Queue(turn=usual)) == "waiting for slow.example: next request in 12 s"

@@ -11,7 +11,6 @@ from html.parser import HTMLParser
 import pytest
 from scrapy.settings import Settings
 from sqlalchemy import update
-from walsh_scrapy.policy.hosttimes import HostTimes
 
 from tests.helpers import records
 from tests.helpers.records import RECORD, commit, entry_of, log_requests
@@ -19,6 +18,7 @@ from tests.helpers.reportstate import BEGUN, DAY, HOSTILE, NOW, page_of, write_s
 from walsh_scrapy.options import Options
 from walsh_scrapy.policy.audit.pauses import PauseJudge
 from walsh_scrapy.policy.audit.record import Basis, Documents
+from walsh_scrapy.policy.pacing import HostTimes
 from walsh_scrapy.state import State
 from walsh_scrapy.state.hosts import HostSnapshot
 from walsh_scrapy.state.log import SeenEntry, TimeSpan
@@ -141,7 +141,7 @@ def test_commands_and_a_wrong_clock_in_what_needs_the_operator():
         ({"hold_since": NOW - 2 * DAY, "hold_until": NOW + 60}, 1),
         ({"hold_since": NOW - 60, "hold_until": NOW + DAY - 120}, 0),
         ({"hold_since": NOW - 2 * DAY, "hold_until": NOW - 60}, 0),
-        ({"hold_since": NOW, "hold_until": NOW + 2 * DAY, "silences": 3, "hold_by": "silence"}, 0),
+        ({"hold_since": NOW, "hold_until": NOW + 2 * DAY, "hold_by": "unreachable"}, 0),
     ],
 )
 def test_a_hold_is_long_as_status_counts_it(fields, needs):
@@ -149,8 +149,8 @@ def test_a_hold_is_long_as_status_counts_it(fields, needs):
     assert len(find_needs([], [], [], [row], "", CLOCK)) == needs
 
 
-def test_a_host_in_trouble_is_named_with_its_spacing():
-    times = HostTimes(ended=NOW - 1.0, interval=8.0, server_errors=3)
+def test_a_host_in_trouble_is_named_with_its_delay():
+    times = HostTimes(ended=NOW - 1.0, delay=8.0, server_errors=3)
     row = HostRow("ill.example", HostSnapshot(times, NOW), None)
     assert row.why == (
         "one request every 8 s; it answered 500, 502 or 504 3 times in a row, which slows it down"

@@ -244,4 +244,4 @@ def test_it_runs_beside_a_crawl(loopback_web, crawl, listed):
     assert web.wait_for(lambda log: any(hit.path == "/feed" for hit in log), 300.0)
     during = listed(sources=[url])[url]
     assert running.running
-    assert during["host_waits"] == "lease"
+    assert during["host_waits"] == "in flight"

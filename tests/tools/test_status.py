@@ -6,12 +6,11 @@ from dataclasses import replace
 
 import pytest
 from scrapy.settings import Settings
-from walsh_scrapy.state.claims import WorkerRow
 
-from tests.helpers.records import BACKOFF, RECORD, commit
+from tests.helpers.records import RECORD, commit, hold, log_requests
 from walsh_scrapy.options import Options
-from walsh_scrapy.policy.pacing import Exchange, Release
 from walsh_scrapy.state import State
+from walsh_scrapy.state.hosts import Worker, WorkerRow, beat
 from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
 from walsh_scrapy.testing.project import keep_empty_blocklist
@@ -46,8 +45,8 @@ WELL = Facts(
 )
 
 
-def held(host="busy.example", *, days, is_silent=False):
-    return HeldHost(host, NOW - HOUR, NOW - HOUR + days * DAY, is_silent)
+def held(host="busy.example", *, days, is_unreachable=False):
+    return HeldHost(host, NOW - HOUR, NOW - HOUR + days * DAY, is_unreachable)
 
 
 DAY_4, DAY_3, TOMORROW = (f"2027-01-{day} 08:00:00 UTC" for day in (11, 12, 16))
@@ -107,7 +106,7 @@ def silent(hours, wait=900.0):
         ),
         ("hosts", {"held": (held(days=1),)}, OK, "none is on hold for over a day, 1 on hold"),
         ("hosts", {"held": (held(days=2),)}, WARNING, "1 host on hold for over a day: busy.ex"),
-        ("hosts", {"held": (held(days=9, is_silent=True),)}, OK, "1 on hold in all"),
+        ("hosts", {"held": (held(days=9, is_unreachable=True),)}, OK, "1 on hold in all"),
         ("disk", {}, OK, "5,000 MiB free in /srv/walsh"),
         ("disk", {"disk_free": 1023 * MIB}, WARNING, "1,023 MiB"),
         ("disk", {"disk_free": 127 * MIB}, CRITICAL, "127 MiB"),
@@ -237,22 +236,13 @@ def test_the_facts_of_a_state(url, tmp_path):
         state.runs.end(command, now - 50, "finished", {})
         alive = state.runs.begin(RunRecord(begun=now - 2 * HOUR, **begin))
         record = replace(RECORD, sent_at=now - 60, run=alive)
-        state.ledger.renew(alive, now)
-        state.ledger.take("a.example", 1.0, 60.0)
-        state.ledger.release("a.example", Exchange(interval=1.0), BACKOFF, record)
-        state.ledger.take("a.example", 0.0, 60.0)
+        state.write(lambda connection: beat(connection, Worker("ours", now, alive)))
         other = replace(record, sent_at=now - 5, run=alive + 1)
-        state.ledger.release("a.example", Exchange(interval=1.0), BACKOFF, other)
-        state.ledger.take("a.example", 0.0, 60.0)
-        later = replace(record, sent_at=now + 9 * DAY)
-        state.ledger.release("a.example", Exchange(interval=1.0), BACKOFF, later)
-        for host in ("silent.example", "busy.example"):
-            for _ in range(3):
-                ended = Release(Exchange(interval=1.0, unreachable=True), BACKOFF, "")
-                state.ledger._change(host, ended)
-        state.ledger.hold("busy.example", 20 * DAY)
+        log_requests(state, record, other, replace(record, sent_at=now + 9 * DAY))
+        hold(state, "lost.example", 4 * DAY, "unreachable")
+        hold(state, "busy.example", 20 * DAY, "backoff", 503)
         with contextlib.closing(State(url, lambda: now + 300 * DAY)) as ahead:
-            ahead.ledger.hold("ahead.example", 60.0, "visit-time")
+            hold(ahead, "ahead.example", 60.0, "visit-time")
         for name, failures in (("a", 0), ("b", 1), ("undeclared", 1)):
             seen = {"kind": "feed", "fetched_at": now + 2 * DAY, "failures": failures}
             commit(state, SourceRecord(url=f"http://{name}.example/", **seen))
@@ -271,8 +261,8 @@ def test_the_facts_of_a_state(url, tmp_path):
     (refusal,) = found.refused
     assert (refusal.host, refusal.status, refusal.since) == ("busy.example", 503, now - 2 * DAY)
     assert refusal.until == pytest.approx(now + 20 * DAY, abs=600)
-    held = {each.host: each.is_silent for each in found.held}
-    assert held == {"silent.example": True, "busy.example": False, "ahead.example": False}
+    held = {each.host: each.is_unreachable for each in found.held}
+    assert held == {"lost.example": True, "busy.example": False, "ahead.example": False}
     assert found.latest["hosts"] == now + 300 * DAY
     assert found.latest["sources"] == now + 2 * DAY
     assert set(found.latest) == {"runs", "requests", "sources", "hosts", "blocklist"}

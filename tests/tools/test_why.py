@@ -6,7 +6,6 @@ import re
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from random import Random
 
 import pytest
 from scrapy.cmdline import ScrapyArgumentParser
@@ -14,13 +13,11 @@ from scrapy.settings import Settings
 from sqlalchemy import delete
 
 from tests.helpers import records
-from tests.helpers.records import RECORD, commit, keep_robots, log_requests
+from tests.helpers.records import RECORD, commit, hold, keep_robots, log_requests
 from tests.helpers.sites import IDENTITY, feed, site
 from walsh_scrapy.commands.why import Command
 from walsh_scrapy.options import Options
-from walsh_scrapy.policy.backoff import Backoff
 from walsh_scrapy.policy.freshness import NEVER
-from walsh_scrapy.policy.pacing import Exchange, Release
 from walsh_scrapy.policy.robots.access import RobotsCopy
 from walsh_scrapy.policy.robots.quotation import MOST_LINES, quote
 from walsh_scrapy.policy.timestamps import rfc3339
@@ -259,18 +256,16 @@ def outlook(state, subject="a.example", sources=(), **settings):
 def test_a_host_on_hold_says_until_when_and_which_answer_began_it(noon, log):
     state, _ = noon
     log(replace(SENT, sent_at=NOON - 0.5, status=503, hold=3540.0))
-    refused = Exchange(interval=1.0, status=503, retry_after="3540")
-    state.ledger._change("a.example", Release(refused, Backoff(2.0, 300.0, Random(1)), ""))
+    hold(state, "a.example", 3540.0, "retry-after", 503)
     account, text = outlook(state, sources=[Source(FEED)])
     assert "on hold until 2024-10-04 12:59:00 UTC: it answered 503 and asked for" in text
     assert f"{FEED} due, and deferred until its host may be asked" in text
     told = record_of(account)["outlook"]
     assert told["hold_until"] == told["not_before"] == "2024-10-04T12:59:00Z"
     assert told["hold_why"] == (
-        "it answered 503 and asked for a pause of 59 min (Retry-After); it began at 2024-10-04"
-        " 12:00:00 UTC"
+        "it answered 503 and asked for 59 min (Retry-After); it began at 2024-10-04 12:00:00 UTC"
     )
-    state.ledger.hold("b.example", 9000.0, "visit-time")
+    hold(state, "b.example", 9000.0, "visit-time")
     account, text = outlook(state, "b.example")
     assert (account.day, account.requests) == ("2024-10-04", ())
     assert "Nothing: no byte was sent." in "\n".join(letter(account))
@@ -282,9 +277,9 @@ def test_by_domain_the_hold_is_the_domains(noon, log):
     bot = {f"WALSH_{name.upper()}": value for name, value in OTHER_BOT.items()}
     refused = replace(SENT, host="a.com", sent_at=NOON - 0.5, status=None, hold=60.0)
     log(*(replace(refused, url=f"http://{name}.a.com/") for name in ("one", "two")))
-    state.ledger.hold("a.com", 60.0, "backoff")
+    hold(state, "a.com", 60.0, "backoff")
     _, text = outlook(state, "two.a.com", WALSH_PACE_BY="domain", **bot)
-    assert "UTC: there was no answer: our own pause (backoff, R5)" in text
+    assert "UTC: there was no answer (our backoff, R5)" in text
     assert "on hold" in outlook(state, "one.a.com", WALSH_PACE_BY="domain", **bot)[1]
 
 
@@ -348,25 +343,25 @@ def test_what_was_never_declared_says_so(noon, log):
 def test_what_the_operator_did_stands_with_its_reason(noon, log):
     state, _ = noon
     log(SENT)
-    state.ledger.hold("a.example", 7200.0)
-    state.ledger.lift("a.example", "mail of 3 May: go on")
-    state.ledger.pause("a.example", 60.0, "its owner asks for it")
-    state.ledger.pause("b.example", 60.0, "another host")
+    hold(state, "a.example", 7200.0)
+    state.hosts.release("a.example", "mail of 3 May: go on")
+    state.hosts.delay("a.example", 60.0, "its owner asks for it")
+    state.hosts.delay("b.example", 60.0, "another host")
     account, text = outlook(state, sources=[Source(FEED, pause=timedelta(seconds=90))])
     whole = " ".join("\n".join(letter(account)).split())
-    assert "2024-10-04 12:00:00 UTC lifted a hold that had 2 h left: mail of 3 May: go on" in whole
+    assert "2024-10-04 12:00:00 UTC ended a hold that had 2 h left: mail of 3 May: go on" in whole
     assert "1 min at least between two requests from now on: its owner asks for it" in whole
     assert "another host" not in whole
     assert "1 min 30 s at least between two requests, by our own choice" in text
-    first, second = record_of(account)["acts"]
-    assert (first["act"], first["seconds"], first["at"]) == (
+    first, second = record_of(account)["overrides"]
+    assert (first["override"], first["seconds"], first["at"]) == (
         *("release", 7200.0),
         "2024-10-04T12:00:00Z",
     )
     assert second["reason"] == "its owner asks for it"
-    state.ledger.pause("a.example", 0.0, "")
+    state.hosts.delay("a.example", 0.0, "")
     account, _ = outlook(state)
-    assert "ended our own pause: no reason given" in "\n".join(letter(account))
+    assert "ended our own delay: no reason given" in "\n".join(letter(account))
 
 
 def test_a_pause_in_which_a_clock_was_set_back_is_not_known(state, log):

@@ -42,7 +42,7 @@ CALLS = [
     ("hosts pause busy.example -1", 2, "-1"),
     ("hosts pause busy.example inf", 2, "seconds"),
     ("hosts pause busy.example '2 hours'", 2, "pause blog.example 2h"),
-    ("hosts pause '' 1", 2, "is no host"),
+    ("hosts pause '' 1", 2, "is not a host"),
     ("hosts --because x", 2, "--because"),
     ("hosts forget busy.example", 2, "`release HOST`"),
     ("hosts --nope", 2, "--nope"),
