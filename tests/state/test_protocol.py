@@ -411,7 +411,7 @@ class Machine(RuleBasedStateMachine):
             return found
 
         while True:
-            found = yield from self.transact(body, "begin", work)
+            found = yield from self.transact(body, "begin" if visit is None else "hop", work)
             memory.pending = None
             if found is None or isinstance(found, Begun):
                 return found, noted
@@ -497,19 +497,11 @@ class Machine(RuleBasedStateMachine):
     who = st.sampled_from([0, 1])
     seeds = st.integers(0, 999)
     points = st.sampled_from(
-        ["end", "flight", "begin", "wait", "connect", "outcome", "let go", "take", "withdraw"]
+        ["end", "flight", "begin", "hop", "wait", "connect", "outcome", "let go", "take"]
     )
 
-    @rule(steps=st.integers(1, 40), seed=seeds)
-    def the_first_worker_goes_on(self, steps, seed):
-        self.goes_on(0, steps, seed)
-
-    @rule(steps=st.integers(1, 40), seed=seeds)
-    def the_second_worker_goes_on(self, steps, seed):
-        self.goes_on(1, steps, seed)
-
-    def goes_on(self, who, steps, seed):
-        random, body = Random(seed), self.bodies[who]
+    def goes_on(self, who, steps, random, answer=None):
+        body = self.bodies[who]
         if len(self.done) == len(SOURCES):
             self.all_sources_are_due_again()
         for _ in range(steps):
@@ -517,45 +509,52 @@ class Machine(RuleBasedStateMachine):
                 return
             if (wait := body.wait_until - self.true) > 0:
                 self.pass_time(min(wait, 100.0))
-            answer = random.choice(["ok", "ok", "ok", "redirect", "redirect", "refused"])
-            self.step(body, answer, random.choice([0.5, 0.5, 3.0, 29.0]))
+            said = answer or random.choice(["ok", "ok", "ok", "redirect", "redirect", "refused"])
+            self.step(body, said, random.choice([0.5, 0.5, 3.0, 29.0]))
 
-    def goes_on_to(self, who, point, seed):
-        for number in range(60):
+    def goes_on_to(self, who, point, random, answer=None):
+        for _ in range(60):
             if self.bodies[who].point == point or self.bodies[who].is_suspended:
                 return
-            self.goes_on(who, 1, seed + number)
+            self.goes_on(who, 1, random, answer)
+
+    @rule(seed=seeds, steps=st.integers(1, 40))
+    def the_workers_go_on(self, seed, steps):
+        random = Random(seed)
+        while steps > 0:
+            some = random.randint(1, 15)
+            self.goes_on(random.choice([0, 1]), some, random)
+            steps -= some
 
     @rule(
         who=who,
         point=points,
         seed=seeds,
-        slept=st.sampled_from([0.0, 22.0, 40.0, 40.0]),
+        slept=st.sampled_from([0.0, 22.0, 40.0]),
+        answer=st.sampled_from([None, "refused", "redirect"]),
         meanwhile=points,
-        then=st.integers(0, 4),
-        steps=st.integers(1, 20),
     )
-    def a_worker_sleeps_and_the_other_goes_on(
-        self, who, point, seed, slept, meanwhile, then, steps
-    ):
-        self.goes_on_to(who, point, seed)
+    def a_worker_sleeps_and_the_other_goes_on(self, who, point, seed, slept, answer, meanwhile):
+        random = Random(seed)
+        self.goes_on_to(who, point, random, answer)
         self.a_worker_is_suspended(who)
         self.pass_time(slept)
-        self.goes_on_to(1 - who, meanwhile, seed)
+        self.goes_on_to(1 - who, meanwhile, random)
         self.all_workers_wake()
-        self.goes_on(who, then, seed)
-        self.goes_on(1 - who, steps, seed)
+        self.goes_on(who, random.randint(0, 4), random, answer)
+        self.goes_on(1 - who, random.randint(1, 15), random)
 
     @rule(who=who, point=points, seed=seeds)
     def a_worker_dies_at_a_point(self, who, point, seed):
-        self.goes_on_to(who, point, seed)
+        self.goes_on_to(who, point, Random(seed))
         self.a_worker_dies(who)
 
     @rule(who=who, point=points, seed=seeds, when=st.sampled_from(["before", "after"]))
     def a_worker_loses_its_connection_at_a_commit(self, who, point, seed, when):
-        self.goes_on_to(who, point, seed)
+        random = Random(seed)
+        self.goes_on_to(who, point, random)
         self.bodies[who].fault = when
-        self.goes_on(who, 3, seed)
+        self.goes_on(who, 3, random)
 
     @rule(seconds=st.sampled_from([0.5, 4.0, 15.0, 40.0, 130.0]))
     def time_goes_on(self, seconds):

@@ -245,11 +245,8 @@ def _take() -> Update:
 
 def _begin() -> Update:
     end, most = _LAST_END, _number("most")
-    delays = hosts.c.delay, _number("asked_delay")
-    is_spaced = and_(
-        or_(end + most <= NOW, *[and_(*(end + delay <= NOW for delay in delays))]),
-        end + hosts.c.operator_delay <= NOW,
-    )
+    delays = and_(end + hosts.c.delay <= NOW, end + _number("asked_delay") <= NOW)
+    is_spaced = and_(or_(delays, end + most <= NOW), end + hosts.c.operator_delay <= NOW)
     is_released = or_(hosts.c.hold_until <= NOW, hosts.c.hold_since + most <= NOW)
     return (
         update(hosts)
@@ -386,8 +383,9 @@ def take(
     row = connection.execute(_TAKE, given | judged).one_or_none()
     if row is not None:
         return _corrected(connection, host, _snapshot(row))
-    if connection.execute(_FIND, given).one_or_none() is not None:
-        _corrected(connection, host, find(connection, host))
+    row = connection.execute(_FIND, given).one_or_none()
+    if row is not None:
+        _corrected(connection, host, _snapshot(row))
         return None
     row = connection.execute(_new_host(connection.dialect.name), given).one_or_none()
     return None if row is None else _snapshot(row)
