@@ -635,6 +635,7 @@ class Machine(RuleBasedStateMachine):
 
 @pytest.mark.empty
 def test_a_host_has_one_owner_who_keeps_its_promises(engine, now):
-    how = settings(max_examples=40, stateful_step_count=20, derandomize=True, deadline=None)
+    count = 60 if engine.dialect.name == "sqlite" else 12  # an example takes longer there
+    how = settings(max_examples=count, stateful_step_count=20, derandomize=True, deadline=None)
     work.create_all(engine)
     run_state_machine_as_test(lambda: Machine(engine, now), settings=how)
