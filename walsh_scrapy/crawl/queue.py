@@ -21,7 +21,7 @@ from contextlib import (
     suppress,
 )
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Final, Literal, Protocol, get_args
 
 from scrapy.exceptions import IgnoreRequest
 from scrapy.http.request import NO_CALLBACK
@@ -73,8 +73,8 @@ class Turn:
 
 
 #: The order in which gates prepare a request; pacing takes its host.
-Place = Literal["blocklist", "scope", "publicweb", "pacing", "robots"]
-_PLACES: Final[tuple[Place, ...]] = ("blocklist", "scope", "publicweb", "pacing", "robots")
+Place = Literal["address", "blocklist", "scope", "publicweb", "pacing", "robots"]
+_PLACES: Final[tuple[Place, ...]] = get_args(Place)
 
 
 class Queue:

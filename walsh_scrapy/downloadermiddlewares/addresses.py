@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.exceptions import Denied
 from walsh_scrapy.runtime.components import SCHEMES
 from walsh_scrapy.runtime.requests import resolved
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from scrapy import Request
+    from scrapy.crawler import Crawler
 
 
 class AddressMiddleware:
@@ -19,9 +23,24 @@ class AddressMiddleware:
     and the host of an ftp link would be on hold for https too.
     """
 
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        """Build the gate for one crawl."""
+        gate = cls()
+        Crawl.of(crawler).queue.prepare_by("address", gate)
+        return gate
+
     async def process_request(self, request: Request) -> Request | None:
         """Return the request without dot segments, or None if its URL has none."""
+        await self.prepare(request)
+        return resolved(request)
+
+    def is_ready(self, request: Request) -> bool:  # noqa: ARG002 - as of each preparation
+        """Return True: a URL is judged by itself."""
+        return True
+
+    async def prepare(self, request: Request) -> None:
+        """Raise Denied for a request that will be denied, so that its host gets no request."""
         scheme = request.url.partition(":")[0].lower()
         if scheme not in SCHEMES:
             raise Denied("address", f"only http and https are asked for, not {scheme}")
-        return resolved(request)
