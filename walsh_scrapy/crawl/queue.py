@@ -27,7 +27,7 @@ from scrapy.exceptions import IgnoreRequest
 from scrapy.http.request import NO_CALLBACK
 from scrapy.utils.asyncio import CallLaterResult, call_later, sleep
 
-from walsh_scrapy.exceptions import CodeFailed, Denied, NotYet, RequestDeferred
+from walsh_scrapy.exceptions import CodeFailed, Denied, NotYet, RequestDeferred, Unreachable
 from walsh_scrapy.policy.frontier import Frontier, Rank
 from walsh_scrapy.policy.pacing import RECHECK_SECONDS
 from walsh_scrapy.policy.timestamps import format_moment
@@ -344,8 +344,8 @@ class Queue:
                 request = copy_of(request)
                 continue
             except Exception as error:
-                marks = marks_of(request)
-                if not (marks.again or marks.reached or isinstance(error, IgnoreRequest)):
+                marks, is_told = marks_of(request), isinstance(error, IgnoreRequest | Unreachable)
+                if not (marks.again or marks.reached or is_told):
                     self._engine.code_failed(error)
                     raise CodeFailed(request.url) from error
                 if not marks.again:
