@@ -13,7 +13,17 @@ from scrapy import Request
 from scrapy.exceptions import IgnoreRequest
 from scrapy.utils.datatypes import LocalCache
 
+from walsh_scrapy.crawl.failures import reason_of
 from walsh_scrapy.crawl.hosts import Hosts
+from walsh_scrapy.crawl.ticket import (
+    DATA_LOSS,
+    Hop,
+    Validators,
+    mark,
+    marks_of,
+    rank_of,
+    request_of,
+)
 from walsh_scrapy.exceptions import (
     BadAnswer,
     Denied,
@@ -34,16 +44,6 @@ from walsh_scrapy.policy.robots.access import (
     copy_after,
 )
 from walsh_scrapy.policy.urls import host_of, origin_of, robots_url
-from walsh_scrapy.runtime.failures import reason_of
-from walsh_scrapy.runtime.requests import (
-    DATA_LOSS,
-    Hop,
-    Validators,
-    mark,
-    marks_of,
-    rank_of,
-    request_of,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -52,9 +52,9 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
     from scrapy.statscollectors import StatsCollector
 
+    from walsh_scrapy.crawl.context import Context
     from walsh_scrapy.crawl.putoff import PutOffHosts
     from walsh_scrapy.crawl.queue import Queue
-    from walsh_scrapy.runtime.context import Context
 
 logger = logging.getLogger(__name__)
 

@@ -7,30 +7,24 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from scrapy import Request, signals
-from scrapy.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
 from scrapy.exceptions import StopDownload
 
 from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.crawl.robots import Robots, is_robots, origin_for
+from walsh_scrapy.crawl.startup import Gate, in_force
+from walsh_scrapy.crawl.ticket import mark, note_answer, rank_of, resolved
 from walsh_scrapy.exceptions import Denied, RequestDeferred
-from walsh_scrapy.options import bad_setting
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.pacing import Hold
 from walsh_scrapy.policy.robots.records import MAX_OCTETS
 from walsh_scrapy.policy.wording import format_seconds
-from walsh_scrapy.runtime.components import compression_problems
-from walsh_scrapy.runtime.gates import Gate
-from walsh_scrapy.runtime.requests import mark, note_answer, rank_of, resolved
-from walsh_scrapy.runtime.startup import in_force, require_order
 
 if TYPE_CHECKING:
     from typing import Self
 
     from scrapy.crawler import Crawler
-    from scrapy.settings import BaseSettings
 
     from walsh_scrapy.policy.robots.access import RobotsFile
-    from walsh_scrapy.runtime.startup import Problems
 
 
 logger = logging.getLogger(__name__)
@@ -53,7 +47,7 @@ class RobotsMiddleware:
         self._robots = Robots(context, settings, stats, crawl.queue, crawl.hosts, crawl.put_off)
         crawl.hosts.lost = self._robots.forget
         self._queue.prepare_by("robots", self._robots)
-        self._is_paced = bool(in_force(settings, Gate.PACING))
+        self._is_paced = in_force(settings, Gate.PACING)
         self._most_bytes = settings.getint("DOWNLOAD_MAXSIZE")
         self._comments: dict[str, tuple[str, ...]] = {}
         self._received: WeakKeyDictionary[Request, int] = WeakKeyDictionary()
@@ -67,20 +61,6 @@ class RobotsMiddleware:
             gate.request_reached_downloader, signal=signals.request_reached_downloader
         )
         return gate
-
-    @staticmethod
-    def problems(settings: BaseSettings) -> Problems:
-        """Yield an error for each setting that has to be changed."""
-        why = "robots.txt has to be read before the host is leased"
-        yield from require_order(settings, Gate.ROBOTS, why, before=(Gate.PACING,))
-        if settings.getbool("ROBOTSTXT_OBEY") and in_force(settings, RobotsTxtMiddleware):
-            yield bad_setting(
-                "ROBOTSTXT_OBEY",
-                settings["ROBOTSTXT_OBEY"],
-                "False beside RobotsMiddleware: Scrapy's own gate would ask for every robots.txt "
-                "again",
-            )
-        yield from compression_problems(settings)
 
     async def process_request(self, request: Request) -> Request | None:
         """Decide by the robots.txt of the request's origin, which is fetched if nobody has."""
