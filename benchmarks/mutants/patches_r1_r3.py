@@ -59,8 +59,8 @@ if request.url.endswith("/robots.txt"):
     _of_key("http-for-https", "uses http's robots.txt for https", "http"),
     Mutant("empty-304", "R2", "a 304 on robots.txt empties the rules", (
         Patch(_ACCESS, "copy_after", "return replace(known, fetched_at=now, status=status, "
-              "failing_since=None, unused=False)", "return replace(known, fetched_at=now, "
-              'status=status, failing_since=None, unused=False, body=b"")'),
+              "failing_since=None)", "return replace(known, fetched_at=now, "
+              'status=status, failing_since=None, body=b"")'),
     )),
     Mutant("star-in-a-segment", "R2", "`*` does not cross `/`", (
         Patch(_MATCHING, "_found", "if found < 0:", 'if found < 0 or "/" in path[start:found]:'),

@@ -133,6 +133,11 @@ class Hosts:
         owned = self._owned.get(host)
         return owned.times.ready_at(delay) - self._context.clock.now() if owned else 0.0
 
+    def last_end(self, host: str) -> float | None:
+        """Return when the last exchange with a host ended, in epoch seconds; None without one."""
+        owned = self._owned.get(host)
+        return (owned.times if owned else self._state.hosts.find(host).times).last_end
+
     def delay(self, host: str) -> float:
         """Return the delay in force of an owned host, in seconds."""
         owned = self._owned.get(host)

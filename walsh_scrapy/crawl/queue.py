@@ -403,13 +403,13 @@ class Queue:
                 raise self.deferral("the crawl ends", left)
             await sleep(min(left, RECHECK_SECONDS))
 
-    def check_wait(self, host: str, seconds: float, *, by_robots: bool) -> None:
+    def check_wait(self, host: str, seconds: float) -> None:
         """Raise RequestDeferred for a wait longer than ``WALSH_MAX_WAIT`` (decision 7)."""
         if seconds > self._context.options.max_wait:
             until = self._context.clock.now() + seconds
             self._stats.inc_value("walsh/pacing/deferred")
             reason = f"{host} may not be asked before {format_moment(until)}"
-            raise RequestDeferred(until, reason, by_robots=by_robots)
+            raise RequestDeferred(until, reason)
 
     def deferral(self, reason: str, seconds: float = 0.0) -> RequestDeferred:
         """Return the deferral of a request that could be sent after ``seconds``."""

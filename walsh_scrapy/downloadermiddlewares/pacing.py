@@ -97,7 +97,7 @@ class PacingMiddleware:
             seconds = self._after_loss(request)
         elif not seconds:
             return None
-        self._check_wait(request, seconds)
+        self._queue.check_wait(self._context.host(request.url), seconds)
         return self._queue.send_back(turn, seconds)
 
     async def process_response(self, request: Request, response: Response) -> Response:
@@ -162,7 +162,7 @@ class PacingMiddleware:
                     seconds = self._after_loss(request)
                 elif not seconds:
                     return
-                self._check_wait(request, seconds)
+                self._queue.check_wait(host, seconds)
                 await self._queue.sleep(seconds)
 
     def _begin(self, request: Request) -> float | None:
@@ -193,14 +193,6 @@ class PacingMiddleware:
             reason = f"{self._context.host(request.url)} was lost to another worker"
             raise HostLost(self._context.clock.now(), reason)
         return RECHECK_SECONDS
-
-    def _check_wait(self, request: Request, seconds: float) -> None:
-        """Raise RequestDeferred for a wait that is too long (decision 7)."""
-        if seconds > self._context.options.max_wait:
-            host = self._context.host(request.url)
-            asked = marks_of(request).robots_interval or 0.0
-            times = self._context.state.hosts.find(host).times
-            self._queue.check_wait(host, seconds, by_robots=times.is_by_robots(asked))
 
     def _delay(self, request: Request, latency: float = 0.0) -> float:
         least = max(self._context.options.min_interval, self._pauses.before(request))

@@ -13,7 +13,7 @@ from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.crawl.robots import Robots, is_robots, origin_for
 from walsh_scrapy.crawl.startup import Gate, in_force
 from walsh_scrapy.crawl.ticket import mark, note_answer, rank_of, resolved
-from walsh_scrapy.exceptions import Denied, RequestDeferred
+from walsh_scrapy.exceptions import Denied
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.pacing import Hold
 from walsh_scrapy.policy.robots.records import MAX_OCTETS
@@ -57,9 +57,6 @@ class RobotsMiddleware:
         """Build the gate for one crawl."""
         gate = cls(Crawl.of(crawler))
         crawler.signals.connect(gate.bytes_received, signal=signals.bytes_received)
-        crawler.signals.connect(
-            gate.request_reached_downloader, signal=signals.request_reached_downloader
-        )
         return gate
 
     async def process_request(self, request: Request) -> Request | None:
@@ -76,21 +73,9 @@ class RobotsMiddleware:
         except Denied as error:
             raise self._denials.deny(request, "robots", error.reason) from error
         self._keep_comments(origin, file)
-        self._judge(request, origin, file)
+        self._judge(request, file)
         await self._until_open(request, file)
         return None
-
-    async def process_exception(self, request: Request, exception: Exception) -> None:
-        """Keep a copy of robots.txt usable for the request that it defers to a later run."""
-        if rank_of(request) is Rank.ROBOTS or not isinstance(exception, RequestDeferred):
-            return
-        if exception.by_robots:
-            self._robots.keep_for_later(origin_for(request), request.url)
-
-    def request_reached_downloader(self, request: Request) -> None:
-        """Record that a target is sent, so its robots.txt was used."""
-        if rank_of(request) is not Rank.ROBOTS:
-            self._robots.mark_used(origin_for(request), request.url)
 
     def bytes_received(self, data: bytes, request: Request) -> None:
         """Stop the download of a robots.txt after 500 KiB (decision 11)."""
@@ -107,7 +92,7 @@ class RobotsMiddleware:
             self._comments[origin] = file.rules.comments
             self._stats.set_value("walsh/robots/comments", self._comments)
 
-    def _judge(self, request: Request, origin: str, file: RobotsFile) -> None:
+    def _judge(self, request: Request, file: RobotsFile) -> None:
         mark(request, robots_interval=file.interval(self._context.clock.now()))
         verdict = file.rules.verdict(request.url)
         note_answer(
@@ -121,7 +106,6 @@ class RobotsMiddleware:
             robots_status=file.copy.status,
         )
         if not verdict.allowed:
-            self._robots.mark_used(origin, request.url)
             raise self._denials.deny(request, "robots", file.why(verdict))
 
     async def _until_open(self, request: Request, file: RobotsFile) -> None:
@@ -132,5 +116,5 @@ class RobotsMiddleware:
         logger.info("%s is on hold for %s, until its Visit-time begins", host, format_seconds(left))
         self._hosts.hold(host, Hold(left, "visit-time"))
         if not self._is_paced:
-            self._queue.check_wait(host, left, by_robots=True)
+            self._queue.check_wait(host, left)
             await self._queue.sleep(left)
