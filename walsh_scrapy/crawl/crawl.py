@@ -16,9 +16,9 @@ from scrapy.utils.conf import closest_scrapy_cfg
 
 from walsh_scrapy.crawl.context import Context, Pauses
 from walsh_scrapy.crawl.engine import AnotherLoop, Engine, enter, is_stopping, leave
+from walsh_scrapy.crawl.exchanges import Exchanges
 from walsh_scrapy.crawl.failures import Denials
 from walsh_scrapy.crawl.hosts import Hosts
-from walsh_scrapy.crawl.inflight import InFlight
 from walsh_scrapy.crawl.log import log_handler, protect_log
 from walsh_scrapy.crawl.messages import read_signer
 from walsh_scrapy.crawl.network import Network
@@ -162,9 +162,10 @@ class Crawl:
         return network
 
     @cached_property
-    def in_flight(self) -> InFlight:
-        """The requests in flight, as the pacing gate counts them."""
-        return InFlight(self.settings, self.context.clock, serial=self.context.options.serial)
+    def exchanges(self) -> Exchanges:
+        """The exchanges with hosts, as the pacing gate begins and ends them."""
+        parts = self.engine, self.hosts, self.queue, self.put_off, self.pauses
+        return Exchanges(self.settings, self.context, *parts)
 
     @cached_property
     def denials(self) -> Denials:
