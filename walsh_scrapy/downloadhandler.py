@@ -11,7 +11,7 @@ from scrapy.exceptions import DownloadFailedError, DownloadTimeoutError
 from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.crawl.messages import BodyReader, LastHeaders, endpoint_of, message_of
 from walsh_scrapy.crawl.startup import Gate, in_force
-from walsh_scrapy.crawl.ticket import mark, marks_of, rank_of
+from walsh_scrapy.crawl.ticket import note, rank_of, ticket_of
 from walsh_scrapy.exceptions import Denied, TooLate
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.wire.http1 import HttpExchange
@@ -88,23 +88,23 @@ class DownloadHandler(BaseDownloadHandler):
         Another worker may send the next one then (decision 41). This is asked before connecting,
         and directly before the first byte is sent.
         """
-        left = marks_of(request).until - self._clock.moment()
+        left = ticket_of(request).until - self._clock.moment()
         if left < SHORTEST_EXCHANGE:
             raise TooLate(f"{request.url} was not sent: it is too late for that")
         return left
 
     async def _exchange(self, request: Request, endpoint: Endpoint) -> Response:
-        marks = marks_of(request)
-        if self._is_paced and not marks.released:
+        ticket = ticket_of(request)
+        if self._is_paced and not ticket.released:
             raise Denied("address", f"{request.url} is not the URL that the gates let out")
-        stream = await self._network.connect(endpoint, public_only=marks.public_only)
+        stream = await self._network.connect(endpoint, public_only=ticket.public_only)
         exchange = HttpExchange(stream)
         try:
             await self._network.may_send()
             self._left(request)
             message = message_of(request, endpoint, self._last.of(request))
             started = self._clock.monotonic()
-            mark(request, sent=started)
+            note(request, sent=started)
             await exchange.send(*message, request.body)
             head = await exchange.head()
             request.meta["download_latency"] = self._clock.monotonic() - started

@@ -17,13 +17,13 @@ WALSH_SOURCES = "sources.txt"
 """
 CLAIMS = """
 from walsh_scrapy.policy.frontier import Rank
-from walsh_scrapy.crawl.ticket import Hop, Marks, Validators
+from walsh_scrapy.crawl.ticket import Hop, Ticket, Validators
 
 DECLARED = "http://blog.example/feed"
 
 
 def claims():
-    marks = Marks(rank=Rank.ROBOTS, hops=(Hop(DECLARED, 301),), released=True)
+    marks = Ticket(rank=Rank.ROBOTS, hops=(Hop(DECLARED, 301),), released=True)
     return {
         "walsh_rank": Rank.ROBOTS,
         "walsh_marks": marks,

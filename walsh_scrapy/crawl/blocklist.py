@@ -11,7 +11,7 @@ from scrapy.spidermiddlewares.httperror import HttpError
 
 from walsh_scrapy.crawl.failures import reason_of
 from walsh_scrapy.crawl.listreading import SchemaNotUsed, published_error, read_list
-from walsh_scrapy.crawl.ticket import Validators, mark, marks_of, rank_of
+from walsh_scrapy.crawl.ticket import Validators, note, rank_of, ticket_of
 from walsh_scrapy.exceptions import Denied, NotModified, RequestDeferred
 from walsh_scrapy.options import PREFIX, BadSetting
 from walsh_scrapy.policy.blocklist import Blocklist, Entry, InvalidBlocklist
@@ -219,10 +219,10 @@ class PublishedList(BlocklistCache):
 
         The list itself is judged by no list, and what it needs not by the local one.
         """
-        marks = marks_of(request)
-        if marks.rank is Rank.OPERATOR and not marks.hops:
+        ticket = ticket_of(request)
+        if ticket.rank is Rank.OPERATOR and not ticket.hops:
             return None
-        if marks.rank is Rank.OPERATOR or marks.for_blocklist:
+        if ticket.rank is Rank.OPERATOR or ticket.for_blocklist:
             return self.blocks_for_list(request.url)
         return self.blocks(request.url)
 
@@ -260,7 +260,7 @@ class PublishedList(BlocklistCache):
         request = Request(url, headers={"Accept": "application/json, */*;q=0.5"})
         if url == self._url:
             request.meta["download_maxsize"] = LONGEST_LIST
-        mark(request, validators=self.validators(url))
+        note(request, validators=self.validators(url))
         response = await self._queue.send(request, Rank.OPERATOR)
         if not 200 <= response.status < 300:
             raise HttpError(response, "no success")

@@ -24,8 +24,8 @@ from walsh_scrapy.crawl.ticket import (
     Validators,
     Visit,
     first_url,
-    marks_of,
     set_visit,
+    ticket_of,
     visit_of,
 )
 from walsh_scrapy.policy.backoff import RETRIED_STATUSES
@@ -256,7 +256,7 @@ class VisitRecorder:
         """
         now, (visit, source) = self._clock.now(), _visited(request)
         least = source.revisit_interval(self._context.options.min_revisit)
-        status = answer.status if answer else marks_of(request).answered or visit.status
+        status = answer.status if answer else ticket_of(request).answered or visit.status
 
         def visited(stored: SourceRecord | None) -> SourceRecord:
             known = _known(request, stored)

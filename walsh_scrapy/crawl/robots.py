@@ -20,10 +20,10 @@ from walsh_scrapy.crawl.ticket import (
     DATA_LOSS,
     Hop,
     Validators,
-    mark,
-    marks_of,
+    note,
     rank_of,
     request_of,
+    ticket_of,
 )
 from walsh_scrapy.exceptions import (
     BadAnswer,
@@ -233,10 +233,10 @@ class Robots(RobotsCache):
         hops = tuple[Hop, ...]()
         while True:
             request = _request(url)
-            mark(
+            note(
                 request,
                 hops=hops,
-                public_only=marks_of(needed_by).public_only,
+                public_only=ticket_of(needed_by).public_only,
                 for_blocklist=rank_of(needed_by) is Rank.OPERATOR,
                 validators=_validators(known),
             )
@@ -260,7 +260,7 @@ class Robots(RobotsCache):
         try:
             yield
         finally:
-            self._spent[origin] += marks_of(request).seconds
+            self._spent[origin] += ticket_of(request).seconds
 
     def _keep(self, origin: str, answer: RobotsOutcome, known: RobotsCopy | None, url: str) -> None:
         """Keep an outcome, and give the host the delay that its file asks for.
