@@ -178,7 +178,7 @@ class Crawl:
     @cached_property
     def denials(self) -> Denials:
         """What the gates denied."""
-        return Denials(self.settings, self.stats, self.context)
+        return Denials(self.stats, self.context)
 
     def spider_opened(self) -> None:
         """Protect the log, before anything that strangers say is written to it."""
