@@ -187,10 +187,10 @@ class PacingMiddleware:
         host, was_closing = self._context.host(request.url), self._engine.is_closing
         async with self._locks.setdefault(host, asyncio.Lock()):
             while True:
-                if self._engine.is_closing and not was_closing:
-                    raise self._queue.deferral("the crawl ends")
                 await self._queue.take(host, request)
                 async with self._in_flight.quiet():
+                    if self._engine.is_closing and not was_closing:
+                        raise self._queue.deferral("the crawl ends")
                     seconds = self._begin(request)
                 if seconds is None:
                     seconds = self._after_loss(request)
