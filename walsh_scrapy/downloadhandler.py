@@ -16,6 +16,7 @@ from walsh_scrapy.runtime.messages import BodyReader, LastHeaders, endpoint_of, 
 from walsh_scrapy.runtime.requests import mark, marks_of, rank_of
 from walsh_scrapy.runtime.startup import in_force
 from walsh_scrapy.wire.http1 import HttpExchange
+from walsh_scrapy.wire.stalls import limit
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -61,9 +62,8 @@ class DownloadHandler(BaseDownloadHandler):
         if rank_of(request) is Rank.TARGET:  # a robots.txt is cut off, whatever its size
             self._lower_limits(request)
         timeout: float = request.meta.get("download_timeout") or self._timeout
-        timeout = min(timeout, self._left(request))
         try:
-            async with asyncio.timeout(timeout), self._network.idle.turn:
+            async with limit(timeout, self._left(request)), self._network.idle.turn:
                 response = await self._exchange(request, endpoint)
         except TimeoutError as error:
             reason = f"Getting {request.url} took longer than {timeout} seconds."

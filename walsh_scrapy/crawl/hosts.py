@@ -286,9 +286,10 @@ class Hosts:
         owned.end, owned.is_busy = write, False
         self._write_pending(host)
 
-    def is_in_flight(self, request: Request) -> bool:
-        """Return True if a request has begun and not ended."""
-        return request in self._in_flight
+    @property
+    def in_flight(self) -> list[Request]:
+        """The requests that have begun and not ended."""
+        return list(self._in_flight)
 
     def hold(self, host: str, hold: Hold) -> None:
         """Put a host on hold, from now; a longer hold stays."""

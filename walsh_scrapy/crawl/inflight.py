@@ -13,6 +13,7 @@ from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.pacing import MARGIN, Exchange
 from walsh_scrapy.runtime.engine import PerLoop
 from walsh_scrapy.runtime.requests import marks_of, rank_of
+from walsh_scrapy.wire.stalls import stalled
 from walsh_scrapy.wire.tlserrors import NoHandshake
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 class _Sent(NamedTuple):
     at: float  #: by the monotonic clock
+    stalled: float  #: seconds for which the process had stood still until then
     until: float  #: its latest possible end: its timeout, and the margin of a lease
 
 
@@ -64,19 +66,21 @@ class InFlight:
         """Record that a request is sent now."""
         now = self._clock.monotonic()
         until = now + self.timeout(request) + MARGIN
-        self._traffic.sent[request] = _Sent(now, until)
+        self._traffic.sent[request] = _Sent(now, stalled(), until)
 
     def end(self, request: Request) -> float | None:
         """Return the seconds for which a request was in flight; None if it was not.
 
         They count from when it was sent: its connection may have waited while a document was read.
-        They count from its lease if it was never sent.
+        They count from its begin if it was never sent. Time in which the process stood still is not
+        counted (decision 29).
         """
         sent = self._traffic.sent.pop(request, None)
         if sent is None:
             return None
         self._traffic.ended.set()
-        return self._clock.monotonic() - max(sent.at, marks_of(request).sent or 0.0)
+        passed = self._clock.monotonic() - max(sent.at, marks_of(request).sent or 0.0)
+        return max(0.0, passed - (stalled() - sent.stalled))
 
     def quiet(self) -> AbstractAsyncContextManager[None]:
         """Wait as ``quiet_process`` in a serial crawl; in any other one for nothing."""

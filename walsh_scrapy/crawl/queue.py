@@ -112,6 +112,8 @@ class Queue:
         self._tasks: set[asyncio.Task[None]] = set()
         self._waiters = 0  # gates that wait for a coroutine
         self._timer: CallLaterResult | None = None
+        #: Ends the exchanges that are over, although nobody was told; pacing does that.
+        self.sweep: Callable[[], None] = lambda: None
 
     def open(self, *, keeps_deferred: bool) -> None:
         """Begin to work for our scheduler; ``keeps_deferred`` if the crawl has a ``JOBDIR``."""
@@ -513,6 +515,7 @@ class Queue:
         The engine asks for a request after each end. Scrapy has no signal for every end: there is
         none for a request that a middleware denied.
         """
+        self.sweep()
         for host, turn in list(self._out.items()):
             if not self._is_out(turn):
                 del self._out[host]

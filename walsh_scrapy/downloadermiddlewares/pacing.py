@@ -9,7 +9,7 @@ import asyncio
 import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
-from weakref import WeakValueDictionary
+from weakref import WeakSet, WeakValueDictionary
 
 from scrapy import signals
 from scrapy.core.downloader import Downloader
@@ -68,6 +68,8 @@ class PacingMiddleware:
         self._queue = crawl.queue
         self._queue.prepare_by("pacing", self)
         self._hosts = crawl.hosts
+        self._queue.sweep = self.sweep
+        self._left: WeakSet[Request] = WeakSet()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._put_off = crawl.put_off
         self._pauses = crawl.pauses
@@ -162,8 +164,20 @@ class PacingMiddleware:
 
     def left_downloader(self, request: Request) -> None:
         """Release the host after a cancelled request whose exchange failed."""
+        self._left.add(request)
         if not self._engine.is_active(request):
             self._release(request, None)
+
+    def sweep(self) -> None:
+        """Release the hosts of exchanges that are over, although no other method was called.
+
+        A middleware nearer to the wire may have hidden the response, or have raised an exception.
+        A cancelled request is not active any more, but its exchange goes on until it has left.
+        """
+        for request in self._hosts.in_flight:
+            is_out = marks_of(request).reached and request not in self._left
+            if not is_out and not self._engine.is_active(request):
+                self._release(request, None)
 
     async def _wait(self, request: Request) -> None:
         """Wait in the gate until an exchange has begun: the request cannot go back.

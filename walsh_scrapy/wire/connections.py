@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Final
 
 from walsh_scrapy.exceptions import Denied
 from walsh_scrapy.policy.hosts import is_public
 from walsh_scrapy.wire.proxy import open_tunnel
+from walsh_scrapy.wire.stalls import Deadline, limit
 from walsh_scrapy.wire.stream import TcpStream
 from walsh_scrapy.wire.unreachable import (
     NotConnected,
@@ -51,22 +51,24 @@ class Connections:
         """
         host, proxy = endpoint.host, endpoint.proxy
         nearest, port = proxy.host if proxy else host, endpoint.port
-        until = asyncio.get_running_loop().time() + self._timeout
+        deadline = Deadline(self._timeout)
         if proxy:
             addresses = await self._addresses_of_proxy(proxy)
         else:
             addresses = await self.find(host, port)
         if public_only and not proxy:
             check_public(host, addresses.hosts)
-        stream = await self._connect(endpoint, nearest, addresses, until)
+        stream = await self._connect(endpoint, nearest, addresses, deadline)
         if not (proxy or is_public(stream.peer)):
             self._private.add(host)
-        return stream if endpoint.scheme == "http" else await self._secure(endpoint, stream, until)
+        if endpoint.scheme == "http":
+            return stream
+        return await self._secure(endpoint, stream, deadline)
 
     async def find(self, host: str, port: int) -> Addresses:
         """Return the addresses of a host. Raises NotConnected after ``timeout`` seconds."""
         try:
-            async with asyncio.timeout(self._timeout):
+            async with limit(self._timeout):
                 return await self._names.find(host, port)
         except (OSError, UnicodeError) as error:
             raise name_not_found(host, error) from error
@@ -78,19 +80,19 @@ class Connections:
             raise without_proxy(proxy.host, error) from error
 
     async def _connect(
-        self, endpoint: Endpoint, nearest: str, addresses: Addresses, until: float
+        self, endpoint: Endpoint, nearest: str, addresses: Addresses, deadline: Deadline
     ) -> TcpStream:
         try:
-            async with asyncio.timeout_at(until):
+            async with limit(deadline.left):
                 return await TcpStream.open(addresses, endpoint.bind_address)
         except OSError as error:
             found = not_connected(nearest, error, self._timeout)
             raise (without_proxy(nearest, found) if endpoint.proxy else found) from error
 
-    async def _secure(self, endpoint: Endpoint, stream: TcpStream, until: float) -> Stream:
+    async def _secure(self, endpoint: Endpoint, stream: TcpStream, deadline: Deadline) -> Stream:
         host, port = endpoint.host, endpoint.port
         try:
-            async with asyncio.timeout_at(until):
+            async with limit(deadline.left):
                 if endpoint.proxy:
                     await open_tunnel(stream, endpoint.proxy, host, port)
                 return await self._tls.secure(stream, host, port)

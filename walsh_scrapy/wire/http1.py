@@ -5,12 +5,13 @@ The head of a response is bounded, and read without the lines that no parser tak
 
 from __future__ import annotations
 
-import asyncio
 import re
 from typing import TYPE_CHECKING, Final
 
 import h11
 from scrapy.exceptions import DownloadFailedError, DownloadTimeoutError, ResponseDataLossError
+
+from walsh_scrapy.wire.stalls import limit
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -96,7 +97,7 @@ class HttpExchange:
 
     async def _next(self) -> bytes:
         try:
-            async with asyncio.timeout(STALL_SECONDS):
+            async with limit(STALL_SECONDS):
                 return await self._stream.receive()
         except OSError as error:
             if isinstance(error, TimeoutError) and error.errno is None:
