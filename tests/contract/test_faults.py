@@ -106,6 +106,7 @@ def test_a_redirect_that_loses_its_database_is_followed_once(direct_web, crawl, 
     assert rows(postgresql_url, "SELECT outcome, failures FROM sources") == [("fetched", 0)]
 
 
+@pytest.mark.long
 @pytest.mark.xfail(
     strict=True, reason="a redirect is followed for a visit that another worker has made meanwhile"
 )
