@@ -213,11 +213,12 @@ class Hosts:
         own = self._visits.get(visit) if visit else None
 
         def work(connection: Connection) -> Begun | HostSnapshot | None:
+            for earlier in attempts:  # the answer to its COMMIT was lost
+                forget_lease(connection, earlier)
             if not self._flush(connection, host, owned):
                 return None
-            for earlier in attempts:  # only the answer to its COMMIT was lost
+            if attempts:
                 protocol.withdraw(connection, host, self._worker)
-                forget_lease(connection, earlier)
             if own not in (None, host) and not protocol.owns(connection, own, self._worker):
                 raise HostLost(self._context.clock.now(), f"{own} was lost to another worker")
             found = protocol.begin(connection, host, self._worker, ask)
