@@ -157,7 +157,7 @@ class Crawl:
     @cached_property
     def network(self) -> Network:
         """The connections; a bad TLS setting ends the process with one line."""
-        network = Network(self.settings, self.context, self.engine)
+        network = Network(self.settings, self.context, self.engine, self.denials)
         self.crawler.signals.connect(network.spider_idle, signal=signals.spider_idle)
         return network
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from walsh_scrapy.exceptions import Denied
 from walsh_scrapy.runtime.components import SCHEMES
-from walsh_scrapy.runtime.requests import resolved
+from walsh_scrapy.runtime.requests import mark, resolved
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -20,8 +20,12 @@ class AddressMiddleware:
     """
 
     async def process_request(self, request: Request) -> Request | None:
-        """Return the request without dot segments, or None if its URL has none."""
+        """Return the request without dot segments, or None if its URL has none.
+
+        The mark is lost if the URL is changed from here on: then not all gates judge the new one.
+        """
         scheme = request.url.partition(":")[0].lower()
         if scheme not in SCHEMES:
             raise Denied("address", f"only http and https are asked for, not {scheme}")
+        mark(request, settled=True)
         return resolved(request)
