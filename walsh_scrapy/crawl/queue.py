@@ -27,7 +27,7 @@ from scrapy.exceptions import IgnoreRequest
 from scrapy.http.request import NO_CALLBACK
 from scrapy.utils.asyncio import CallLaterResult, call_later, sleep
 
-from walsh_scrapy.exceptions import CodeFailed, Denied, NotYet, RequestDeferred
+from walsh_scrapy.exceptions import CodeFailed, Denied, NotYet, RequestDeferred, Unreachable
 from walsh_scrapy.policy.frontier import Frontier, Rank
 from walsh_scrapy.policy.pacing import RECHECK_SECONDS
 from walsh_scrapy.policy.timestamps import format_moment
@@ -336,6 +336,7 @@ class Queue:
             with suppress(Denied):  # the gate says so again, and records it
                 await self._prepare(request)
             turn = Turn(request, asyncio.get_running_loop().create_future())
+            host = self._context.host(request.url)
             try:
                 await self._take_turn(turn)
                 with limited(request):
@@ -345,9 +346,9 @@ class Queue:
                 continue
             except Exception as error:
                 marks = marks_of(request)
-                if not (marks.again or marks.reached or isinstance(error, IgnoreRequest)):
-                    self._engine.code_failed(error)
-                    raise CodeFailed(request.url) from error
+                is_meant = marks.reached or isinstance(error, IgnoreRequest | Unreachable)
+                if not (marks.again or is_meant):
+                    raise CodeFailed(error) from error
                 if not marks.again:
                     raise
             else:
@@ -355,7 +356,7 @@ class Queue:
                     return response
             finally:
                 turn.is_over = True
-                self._hosts.let_go(self._context.host(request.url), request)
+                self._hosts.let_go(host, request)
                 self._engine.ask_for_requests()
             request = copy_of(request)
             mark(request, again=False, reached=False)
