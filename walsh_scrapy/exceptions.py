@@ -107,10 +107,10 @@ class NotYet(IgnoreRequest):
 
 
 class CodeFailed(IgnoreRequest):
-    """Code between the gates raised an exception, which is no answer of a host (decision 29)."""
+    """A project's middleware raised an exception, which is no answer of a host (decision 29)."""
 
-    def __init__(self, url: str) -> None:
-        super().__init__(f"an error in the code of this crawl kept back {url}")
+    def __init__(self, error: Exception) -> None:
+        super().__init__(f"an error in the code of this project keeps it back: {error!r}")
 
 
 class NotModified(IgnoreRequest):

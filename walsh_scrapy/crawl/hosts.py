@@ -50,8 +50,9 @@ class HostLost(RequestDeferred):
 
 
 class _InFlight(NamedTuple):
-    """A request that may be sent, or was: its host's times as it began, and its row in the log."""
+    """A request that may be sent, or was: its host, with its times then, and its row in the log."""
 
+    host: str
     times: HostTimes
     logged: LoggedLease
 
@@ -238,7 +239,7 @@ class Hosts:
         if isinstance(found, HostSnapshot):
             return max(0.001, found.times.ready_at(ask.delay, ask.most) - found.now)
         owned.is_busy = True
-        self._in_flight[request] = _InFlight(found.times, attempts[-1])
+        self._in_flight[request] = _InFlight(host, found.times, attempts[-1])
         mark(request, until=moment + found.allowed)
         return 0.0
 
@@ -249,7 +250,7 @@ class Hosts:
 
         It is written with the next transaction of the host; at once if others have to know it.
         """
-        known, logged = self._in_flight.pop(request)
+        _, known, logged = self._in_flight.pop(request)
         owned, now = self._owned.get(host), self._context.clock.now()
         before = owned.times if owned else known
         times = before.after(exchange, self._context.backoff, now)
@@ -275,7 +276,7 @@ class Hosts:
         """Take back a request that was never sent (decision 29); nothing of it is logged."""
         if request not in self._in_flight:
             return
-        _, logged = self._in_flight.pop(request)
+        _, _, logged = self._in_flight.pop(request)
 
         def write(connection: Connection) -> bool:
             forget_lease(connection, logged)
@@ -291,6 +292,15 @@ class Hosts:
     def in_flight(self) -> list[Request]:
         """The requests that have begun and not ended."""
         return list(self._in_flight)
+
+    def is_busy(self, host: str) -> bool:
+        """Return True while a request to an owned host is in flight."""
+        owned = self._owned.get(host)
+        return owned is not None and owned.is_busy
+
+    def asked_by(self, request: Request) -> str:
+        """Return the host of a request in flight, whatever was made of its URL since."""
+        return self._in_flight[request].host
 
     def hold(self, host: str, hold: Hold) -> None:
         """Put a host on hold, from now; a longer hold stays."""
