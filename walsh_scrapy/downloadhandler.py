@@ -9,14 +9,14 @@ from scrapy.core.downloader.handlers.base import BaseDownloadHandler
 from scrapy.exceptions import DownloadFailedError, DownloadTimeoutError
 
 from walsh_scrapy.crawl.crawl import Crawl
-from walsh_scrapy.exceptions import Denied, TooLate
+from walsh_scrapy.exceptions import Denied, StoodStill, TooLate
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.runtime.gates import Gate
 from walsh_scrapy.runtime.messages import BodyReader, LastHeaders, endpoint_of, message_of
 from walsh_scrapy.runtime.requests import mark, marks_of
 from walsh_scrapy.runtime.startup import in_force
+from walsh_scrapy.wire import stalls
 from walsh_scrapy.wire.http1 import HttpExchange
-from walsh_scrapy.wire.stalls import limit
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -69,8 +69,13 @@ class DownloadHandler(BaseDownloadHandler):
             self._lower_limits(request)
         timeout: float = request.meta.get("download_timeout") or self._timeout
         try:
-            async with limit(timeout, self._left(url, marks)), self._network.idle.turn:
+            async with stalls.limit(timeout, self._left(url, marks)), self._network.idle.turn:
                 response = await self._exchange(request, url, marks, endpoint)
+        except stalls.StoodStill as error:
+            reason = f"this process stood still for too long while it requested {url}"
+            if marks_of(request).sent is None:
+                raise TooLate(reason) from error
+            raise StoodStill(self._clock.now(), reason) from error
         except TimeoutError as error:
             reason = f"Getting {url} took longer than {timeout} seconds."
             raise DownloadTimeoutError(reason) from error

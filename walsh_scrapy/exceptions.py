@@ -60,6 +60,10 @@ class MachineTrouble(RequestDeferred):
     """
 
 
+class StoodStill(MachineTrouble):
+    """This process stood still while its request was in flight, until its host was free again."""
+
+
 class Unreachable(Exception):
     """A host cannot be reached: no address, no connection, or no TLS with it (decision 28).
 

@@ -191,8 +191,8 @@ def test_an_unreachable_host_is_counted_and_on_hold_from_the_second_time_on():
     [
         ({"unreachable": True}, 4, 0),
         ({"unreachable": True, "for_robots": True}, 4, 0),  # no refusal, also for robots.txt
-        ({"without_tls": True}, 3, 0),
-        ({"without_tls": True, "for_robots": True}, 3, 0),
+        ({"is_blameless": True}, 3, 0),
+        ({"is_blameless": True, "for_robots": True}, 3, 0),
         ({}, 3, 0),  # a connection that broke counts as neither
         ({"for_robots": True}, 3, 1),
         ({"status": 200}, 0, 0),

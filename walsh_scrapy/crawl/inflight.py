@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary
 
-from walsh_scrapy.exceptions import Unreachable
+from walsh_scrapy.exceptions import StoodStill, Unreachable
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.pacing import MARGIN, RECHECK_SECONDS, Exchange
 from walsh_scrapy.runtime.engine import PerLoop
@@ -127,5 +127,5 @@ def exchange_of(
         retry_after=retry_after.decode("latin-1") if retry_after else None,
         for_robots=rank_of(request) is Rank.ROBOTS,
         unreachable=isinstance(error, Unreachable),
-        without_tls=isinstance(error, NoHandshake),
+        is_blameless=isinstance(error, NoHandshake | StoodStill),
     )

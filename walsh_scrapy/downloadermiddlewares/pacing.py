@@ -22,6 +22,7 @@ from walsh_scrapy.crawl.inflight import exchange_of
 from walsh_scrapy.exceptions import (
     Denied,
     MachineTrouble,
+    StoodStill,
     TooLate,
     Unreachable,
 )
@@ -148,8 +149,9 @@ class PacingMiddleware:
 
     async def process_exception(self, request: Request, exception: Exception) -> Request | None:
         """Release the host after an exchange that failed, or that never began."""
-        was_sent = marks_of(request).reached
-        if isinstance(exception, MachineTrouble | Denied | TooLate) or not was_sent:
+        is_unsent = isinstance(exception, MachineTrouble | Denied | TooLate)
+        was_sent = isinstance(exception, StoodStill) or not is_unsent
+        if not (was_sent and marks_of(request).reached):
             self._give_back(request, exception)
             turn = self._queue.turn_of(request)
             is_late = isinstance(exception, TooLate) and turn is not None
@@ -233,7 +235,7 @@ class PacingMiddleware:
         if seconds == 0.0:
             # In the slot of another host it would wait for that host, and its time would be over.
             request.meta[Downloader.DOWNLOAD_SLOT] = host
-            mark(request, released=True, reached=False, answered=None)
+            mark(request, released=True, reached=False, sent=None, answered=None)
             self._in_flight.begin(request)
         return seconds
 
