@@ -34,35 +34,44 @@ def moment() -> float:
 
 class _Ticker:
     def __init__(self) -> None:
-        self.stalled = 0.0  #: seconds so far
+        self._stalled = 0.0  # seconds until the last tick
         self._limits: dict[asyncio.Timeout, asyncio.Timeout] = {}  # each with its most seconds
-        self._due = self._due_moment = 0.0
+        self._due: float | None = None  # of the next tick
+        self._due_moment = 0.0
+
+    @property
+    def stalled(self) -> float:
+        """Seconds so far. The next tick may be late already, when this is read before it."""
+        late = 0.0 if self._due is None else asyncio.get_running_loop().time() - self._due
+        return self._stalled + (late if late > _LATE else 0.0)
 
     def add(self, limit: asyncio.Timeout, most: asyncio.Timeout) -> None:
-        if not self._limits:
-            self._schedule()
         self._limits[limit] = most
+        if self._due is None:
+            self._schedule()
 
     def remove(self, limit: asyncio.Timeout) -> None:
         self._limits.pop(limit, None)
 
     def _schedule(self) -> None:
         loop = asyncio.get_running_loop()
-        self._due, self._due_moment = loop.time() + _TICK, moment() + _TICK
-        loop.call_at(self._due, self._tick)
+        due, self._due_moment = loop.time() + _TICK, moment() + _TICK
+        self._due = due
+        loop.call_at(due, self._tick, due)
 
-    def _tick(self) -> None:
+    def _tick(self, due: float) -> None:
         """Extend each limit by the time that the process stood still; a tick is due before it.
 
         The clock of the loop does not count the time that the machine slept: most seconds do.
         """
-        late = asyncio.get_running_loop().time() - self._due
+        late = asyncio.get_running_loop().time() - due
         slept = moment() - self._due_moment - late
         if late + slept > _LATE:
-            self.stalled += late
+            self._stalled += late
             for limit, most in self._limits.items():
                 _move(limit, late)
                 _move(most, -slept)
+        self._due = None
         if self._limits:
             self._schedule()
 
