@@ -9,12 +9,11 @@ from scrapy.core.downloader.handlers.base import BaseDownloadHandler
 from scrapy.exceptions import DownloadFailedError, DownloadTimeoutError
 
 from walsh_scrapy.crawl.crawl import Crawl
+from walsh_scrapy.crawl.messages import BodyReader, LastHeaders, endpoint_of, message_of
+from walsh_scrapy.crawl.startup import Gate, in_force
+from walsh_scrapy.crawl.ticket import mark, marks_of
 from walsh_scrapy.exceptions import Denied, StoodStill, TooLate
 from walsh_scrapy.policy.frontier import Rank
-from walsh_scrapy.runtime.gates import Gate
-from walsh_scrapy.runtime.messages import BodyReader, LastHeaders, endpoint_of, message_of
-from walsh_scrapy.runtime.requests import mark, marks_of
-from walsh_scrapy.runtime.startup import in_force
 from walsh_scrapy.wire import stalls
 from walsh_scrapy.wire.http1 import HttpExchange
 
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
-    from walsh_scrapy.runtime.requests import Marks
+    from walsh_scrapy.crawl.ticket import Marks
     from walsh_scrapy.wire.idle import Endpoint
 
 
@@ -52,7 +51,7 @@ class DownloadHandler(BaseDownloadHandler):
         self._bind_address = crawler.settings["DOWNLOAD_BIND_ADDRESS"]
         self._body = BodyReader(crawler)
         self._last = LastHeaders(crawler.settings, crawl.context)
-        self._is_paced = bool(in_force(crawler.settings, Gate.PACING))
+        self._is_paced = in_force(crawler.settings, Gate.PACING)
 
     async def download_request(self, request: Request) -> Response:
         """Return the response to a request.

@@ -25,14 +25,12 @@ class Denied(IgnoreRequest):
 class RequestDeferred(IgnoreRequest):
     """The host may not be asked within ``WALSH_MAX_WAIT``; a later run continues (decision 7).
 
-    ``until`` is the earliest time of the request, in epoch seconds. ``by_robots`` is true if only
-    the Crawl-delay, Request-rate or Visit-time of its host makes it wait.
+    ``until`` is the earliest time of the request, in epoch seconds.
     """
 
-    def __init__(self, until: float, reason: str, *, by_robots: bool = False) -> None:
+    def __init__(self, until: float, reason: str) -> None:
         super().__init__(reason)
         self.until = until
-        self.by_robots = by_robots
 
 
 class PutOff(RequestDeferred):

@@ -5,7 +5,7 @@ from typing import Final
 from benchmarks.mutants.mutant import Mutant, Patch
 
 _SCOPE: Final = "walsh_scrapy/spidermiddlewares/scope.py"
-_MESSAGES: Final = "walsh_scrapy/runtime/messages.py"
+_MESSAGES: Final = "walsh_scrapy/crawl/messages.py"
 _AGENDA: Final = "walsh_scrapy/state/agenda.py"
 _FRESHNESS: Final = "walsh_scrapy/policy/freshness.py"
 _SPIDERS: Final = "walsh_scrapy/spiders.py"

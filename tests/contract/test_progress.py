@@ -13,7 +13,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from tests.helpers.sites import LIST_URL, blocklist, rows_of, site
-from walsh_scrapy.runtime.log import UNNEEDED
+from walsh_scrapy.crawl.log import UNNEEDED
 from walsh_scrapy.testing.web import Reply, Site
 
 SCHEMA = json.loads((files("walsh_scrapy") / "summary.schema.json").read_text("utf-8"))

@@ -12,8 +12,8 @@ from scrapy.settings import Settings
 
 from tests.helpers.sites import BLOCKLIST
 from walsh_scrapy.crawl.blocklist import BlocklistCache
+from walsh_scrapy.crawl.context import Context
 from walsh_scrapy.options import Options
-from walsh_scrapy.runtime.context import Context
 from walsh_scrapy.state import State
 from walsh_scrapy.state.documents import BlocklistCopy
 

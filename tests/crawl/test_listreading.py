@@ -11,11 +11,10 @@ import subprocess
 import pytest
 
 from tests.helpers.sites import BLOCKLIST
-from walsh_scrapy.crawl import listreading
+from walsh_scrapy.crawl import isolated, listreading
+from walsh_scrapy.crawl.isolated import CostLimits
 from walsh_scrapy.crawl.listreading import SHORT, SchemaNotUsed, published_error, read_list
 from walsh_scrapy.policy.blocklist import Blocklist, InvalidBlocklist
-from walsh_scrapy.runtime import isolated
-from walsh_scrapy.runtime.isolated import CostLimits
 
 #: Reasons that would end a line, or begin a field, of what the process writes.
 FORGED = ["a\nb.example\t\tc", "\tx", "\u2028 \x85 \0", "wegen \u00fcber", "\ud800"]

@@ -93,25 +93,6 @@ def test_copies_of_robots_txt_and_of_the_blocklist_come_back_as_they_were(state)
     assert state.blocklist.find("https://operator.example/list.json") == copy
 
 
-def test_the_requests_that_a_robots_txt_made_wait_are_known_until_they_are_sent(state):
-    origin, other = "https://a.example:443", "http://a.example:80"
-    for each in (origin, other):
-        keep_robots(state, each, RobotsCopy(100.0, 200, b""))
-    for url in ("/a", "/b", "/b"):
-        state.robots.begin_wait(origin, url)
-    assert state.robots.find(origin).unused
-    assert not state.robots.find(other).unused
-    assert [state.robots.awaits(origin, url) for url in ("/a", "/b", "/c")] == [True, True, False]
-    assert not state.robots.awaits(other, "/a")
-    assert state.robots.end_wait(origin, "/a")
-    assert state.robots.find(origin).unused
-    assert not state.robots.end_wait(origin, "/b")
-    assert not state.robots.find(origin).unused
-    state.robots.begin_wait(origin, "/a")
-    keep_robots(state, origin, RobotsCopy(200.0, 200, b""))
-    assert not state.robots.awaits(origin, "/a"), "by the new copy nothing waits yet"
-
-
 NASTY, KEPT = "a\0b\ud800é", "a\ufffdb?é"
 
 

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Final
 from scrapy import Request
 from scrapy.spidermiddlewares.httperror import HttpError
 
+from walsh_scrapy.crawl.failures import reason_of
 from walsh_scrapy.crawl.listreading import SchemaNotUsed, published_error, read_list
+from walsh_scrapy.crawl.ticket import Validators, mark, marks_of, rank_of
 from walsh_scrapy.exceptions import Denied, NotModified, RequestDeferred
 from walsh_scrapy.options import PREFIX, BadSetting
 from walsh_scrapy.policy.blocklist import Blocklist, Entry, InvalidBlocklist
@@ -17,16 +19,14 @@ from walsh_scrapy.policy.blocklist_document import is_bundled
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.localblocklist import parse_local
 from walsh_scrapy.policy.wording import count_of
-from walsh_scrapy.runtime.failures import reason_of
-from walsh_scrapy.runtime.requests import Validators, mark, marks_of, rank_of
 from walsh_scrapy.state.documents import BlocklistCopy, hash_of
 
 if TYPE_CHECKING:
     from scrapy.http import Response
     from scrapy.statscollectors import StatsCollector
 
+    from walsh_scrapy.crawl.context import Context
     from walsh_scrapy.crawl.queue import Queue
-    from walsh_scrapy.runtime.context import Context
 
 logger = logging.getLogger(__name__)
 

@@ -14,22 +14,22 @@ from weakref import WeakKeyDictionary
 from scrapy import signals
 from scrapy.utils.conf import closest_scrapy_cfg
 
+from walsh_scrapy.crawl.context import Context, Pauses
+from walsh_scrapy.crawl.engine import AnotherLoop, Engine, enter, is_stopping, leave
+from walsh_scrapy.crawl.failures import Denials
 from walsh_scrapy.crawl.hosts import Hosts
 from walsh_scrapy.crawl.inflight import InFlight
+from walsh_scrapy.crawl.log import log_handler, protect_log
+from walsh_scrapy.crawl.messages import read_signer
+from walsh_scrapy.crawl.network import Network
 from walsh_scrapy.crawl.outcome import Troubles
 from walsh_scrapy.crawl.putoff import PutOffHosts, Retries
 from walsh_scrapy.crawl.queue import Queue
+from walsh_scrapy.crawl.startup import check_start
+from walsh_scrapy.crawl.ticket import end_facts, mark
 from walsh_scrapy.exceptions import MachineTrouble, StateUnavailable, refuse_to_start
 from walsh_scrapy.options import BadSetting, Options
 from walsh_scrapy.policy.urls import host_of
-from walsh_scrapy.runtime.context import Context, Pauses
-from walsh_scrapy.runtime.denials import Denials
-from walsh_scrapy.runtime.engine import AnotherLoop, Engine, enter, is_stopping, leave
-from walsh_scrapy.runtime.log import log_handler, protect_log
-from walsh_scrapy.runtime.network import Network
-from walsh_scrapy.runtime.requests import end_facts, mark
-from walsh_scrapy.runtime.signing import read_signer
-from walsh_scrapy.runtime.startup import check_start
 from walsh_scrapy.sources import SourcesError, host_pauses
 from walsh_scrapy.state import State, StateError
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
     from scrapy.statscollectors import StatsCollector
 
-    from walsh_scrapy.runtime.context import Clock
+    from walsh_scrapy.crawl.context import Clock
     from walsh_scrapy.state.sync import SyncedFile
 
 logger = logging.getLogger(__name__)

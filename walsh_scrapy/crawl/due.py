@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
     from scrapy.statscollectors import StatsCollector
 
+    from walsh_scrapy.crawl.context import Context, Pauses
     from walsh_scrapy.crawl.hosts import Hosts
     from walsh_scrapy.crawl.queue import Queue
     from walsh_scrapy.policy.claims import HostWork
-    from walsh_scrapy.runtime.context import Context, Pauses
     from walsh_scrapy.sources import Source
     from walsh_scrapy.state.agenda import Counts, DueSource, Place
     from walsh_scrapy.state.declared import Selection

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
+from walsh_scrapy.crawl.ticket import Lifetime, hops_of, visit_of
 from walsh_scrapy.policy.freshness import Freshness, LastVisit, due
-from walsh_scrapy.runtime.requests import Lifetime, hops_of, visit_of
 from walsh_scrapy.state.documents import LlmsTxtRecord
 from walsh_scrapy.state.sourcerecord import SourceRecord
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.http import Response
 
-    from walsh_scrapy.runtime.context import Context
-    from walsh_scrapy.runtime.requests import Validators, Visit
+    from walsh_scrapy.crawl.context import Context
+    from walsh_scrapy.crawl.ticket import Validators, Visit
 
 
 def freshness_of(response: Response) -> Freshness:

@@ -17,9 +17,9 @@ from uuid import uuid4
 from scrapy import Request
 from scrapy.utils.asyncio import create_looping_call
 
+from walsh_scrapy.crawl.ticket import mark, source_of
 from walsh_scrapy.exceptions import RequestDeferred, StateUnavailable
 from walsh_scrapy.policy.pacing import BEAT_SECONDS, Watch
-from walsh_scrapy.runtime.requests import mark, source_of
 from walsh_scrapy.state import hosts as protocol
 from walsh_scrapy.state.hosts import Begun, HostSnapshot, Worker
 from walsh_scrapy.state.log import LoggedLease, forget_lease, log_end, log_lease
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
     from twisted.internet.task import LoopingCall
 
+    from walsh_scrapy.crawl.context import Context
     from walsh_scrapy.policy.pacing import Exchange, Hold, HostTimes
-    from walsh_scrapy.runtime.context import Context
     from walsh_scrapy.sources import Source
     from walsh_scrapy.state.hosts import Ask
     from walsh_scrapy.state.log import RequestRecord
@@ -133,6 +133,11 @@ class Hosts:
         """Return the seconds until an owned host may be requested, as far as is known."""
         owned = self._owned.get(host)
         return owned.times.ready_at(delay) - self._context.clock.now() if owned else 0.0
+
+    def last_end(self, host: str) -> float | None:
+        """Return when the last exchange with a host ended, in epoch seconds; None without one."""
+        owned = self._owned.get(host)
+        return (owned.times if owned else self._state.hosts.find(host).times).last_end
 
     def delay(self, host: str) -> float:
         """Return the delay in force of an owned host, in seconds."""

@@ -8,11 +8,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary
 
+from walsh_scrapy.crawl.engine import PerLoop
+from walsh_scrapy.crawl.ticket import marks_of, rank_of
 from walsh_scrapy.exceptions import StoodStill, Unreachable
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.pacing import MARGIN, RECHECK_SECONDS, Exchange
-from walsh_scrapy.runtime.engine import PerLoop
-from walsh_scrapy.runtime.requests import marks_of, rank_of
 from walsh_scrapy.wire.stalls import stalled
 from walsh_scrapy.wire.tlserrors import NoHandshake
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from scrapy.http import Response
     from scrapy.settings import BaseSettings
 
-    from walsh_scrapy.runtime.context import Clock
+    from walsh_scrapy.crawl.context import Clock
 
 
 class _Sent(NamedTuple):

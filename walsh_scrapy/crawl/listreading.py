@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
+from walsh_scrapy.crawl.engine import is_stopping
+from walsh_scrapy.crawl.isolated import CostLimits, Interrupted, IsolatedProcess, TooCostly
 from walsh_scrapy.policy.blocklist import Blocklist, InvalidBlocklist
-from walsh_scrapy.runtime.engine import is_stopping
-from walsh_scrapy.runtime.isolated import CostLimits, Interrupted, IsolatedProcess, TooCostly
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,6 +6,8 @@ import logging
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
+from walsh_scrapy.crawl.ticket import first_url, hops_of, visit_of
+from walsh_scrapy.metadata.alternates import ABSENT
 from walsh_scrapy.policy.redirects import (
     are_permanent,
     move_after_document,
@@ -13,8 +15,6 @@ from walsh_scrapy.policy.redirects import (
     move_after_intermediate,
     permanent_targets,
 )
-from walsh_scrapy.runtime.negotiation import ABSENT
-from walsh_scrapy.runtime.requests import first_url, hops_of, visit_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 from scrapy.spidermiddlewares.httperror import HttpError
 
+from walsh_scrapy.crawl.failures import reason_of
 from walsh_scrapy.crawl.freshness import lifetime_of
 from walsh_scrapy.crawl.hosts import HostLost
+from walsh_scrapy.crawl.ticket import set_visit, source_of, visit_of
 from walsh_scrapy.exceptions import (
     AlreadyRead,
     BadAnswer,
@@ -23,8 +25,6 @@ from walsh_scrapy.exceptions import (
 )
 from walsh_scrapy.policy.reasons import ReasonGroups
 from walsh_scrapy.policy.urls import host_of
-from walsh_scrapy.runtime.failures import reason_of
-from walsh_scrapy.runtime.requests import set_visit, source_of, visit_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from scrapy.http import Response
     from scrapy.statscollectors import StatsCollector
 
+    from walsh_scrapy.crawl.context import Context
     from walsh_scrapy.crawl.record import VisitRecorder
-    from walsh_scrapy.runtime.context import Context
 
 logger = logging.getLogger(__name__)
 

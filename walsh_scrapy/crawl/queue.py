@@ -27,11 +27,11 @@ from scrapy.exceptions import IgnoreRequest
 from scrapy.http.request import NO_CALLBACK
 from scrapy.utils.asyncio import CallLaterResult, call_later, sleep
 
+from walsh_scrapy.crawl.ticket import copy_of, mark, marks_of, rank_of
 from walsh_scrapy.exceptions import CodeFailed, Denied, NotYet, RequestDeferred, Unreachable
 from walsh_scrapy.policy.frontier import Frontier, Rank
 from walsh_scrapy.policy.pacing import RECHECK_SECONDS
 from walsh_scrapy.policy.timestamps import format_moment
-from walsh_scrapy.runtime.requests import copy_of, mark, marks_of, rank_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
     from scrapy.http import Response
     from scrapy.statscollectors import StatsCollector
 
+    from walsh_scrapy.crawl.context import Context
+    from walsh_scrapy.crawl.engine import Engine
     from walsh_scrapy.crawl.hosts import Hosts, Taken
     from walsh_scrapy.policy.frontier import NextHost
-    from walsh_scrapy.runtime.context import Context
-    from walsh_scrapy.runtime.engine import Engine
 
 #: Ready hosts with which no further start request of a spider is needed.
 ENOUGH: Final = 2000
@@ -404,13 +404,13 @@ class Queue:
                 raise self.deferral("the crawl ends", left)
             await sleep(min(left, RECHECK_SECONDS))
 
-    def check_wait(self, host: str, seconds: float, *, by_robots: bool) -> None:
+    def check_wait(self, host: str, seconds: float) -> None:
         """Raise RequestDeferred for a wait longer than ``WALSH_MAX_WAIT`` (decision 7)."""
         if seconds > self._context.options.max_wait:
             until = self._context.clock.now() + seconds
             self._stats.inc_value("walsh/pacing/deferred")
             reason = f"{host} may not be asked before {format_moment(until)}"
-            raise RequestDeferred(until, reason, by_robots=by_robots)
+            raise RequestDeferred(until, reason)
 
     def deferral(self, reason: str, seconds: float = 0.0) -> RequestDeferred:
         """Return the deferral of a request that could be sent after ``seconds``."""

@@ -16,11 +16,8 @@ from walsh_scrapy.crawl.freshness import (
     with_renewed,
     with_validators,
 )
-from walsh_scrapy.policy.backoff import RETRIED_STATUSES
-from walsh_scrapy.policy.freshness import NEVER, UpdateHints
-from walsh_scrapy.policy.timestamps import format_moment
-from walsh_scrapy.runtime.messages import conditions_of
-from walsh_scrapy.runtime.requests import (
+from walsh_scrapy.crawl.messages import conditions_of
+from walsh_scrapy.crawl.ticket import (
     DATA_LOSS,
     Lifetime,
     PageResult,
@@ -31,6 +28,9 @@ from walsh_scrapy.runtime.requests import (
     set_visit,
     visit_of,
 )
+from walsh_scrapy.policy.backoff import RETRIED_STATUSES
+from walsh_scrapy.policy.freshness import NEVER, UpdateHints
+from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.state.sourcerecord import MOST_RESENT, SourceRecord
 
 if TYPE_CHECKING:
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
     from scrapy.http import Response
     from scrapy.statscollectors import StatsCollector
 
+    from walsh_scrapy.crawl.context import Context
     from walsh_scrapy.crawl.hosts import Hosts
     from walsh_scrapy.crawl.outcome import Troubles
     from walsh_scrapy.exceptions import AlreadyRead, Denied
     from walsh_scrapy.metadata.entries import Feed
-    from walsh_scrapy.runtime.context import Context
     from walsh_scrapy.sources import Source
     from walsh_scrapy.state.documents import LlmsTxtRecord
     from walsh_scrapy.state.entries import EntryRecord

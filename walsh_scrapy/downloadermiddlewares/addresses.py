@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from walsh_scrapy.crawl.crawl import Crawl
+from walsh_scrapy.crawl.startup import SCHEMES
+from walsh_scrapy.crawl.ticket import mark, resolved
 from walsh_scrapy.exceptions import Denied
-from walsh_scrapy.runtime.components import SCHEMES
-from walsh_scrapy.runtime.requests import mark, resolved
 
 if TYPE_CHECKING:
     from typing import Self

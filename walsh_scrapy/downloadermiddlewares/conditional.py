@@ -6,14 +6,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from walsh_scrapy.crawl.crawl import Crawl
+from walsh_scrapy.crawl.messages import conditions_of
 from walsh_scrapy.crawl.targets import Targets
+from walsh_scrapy.crawl.ticket import Validators, hops_of, mark, rank_of, visit_of
 from walsh_scrapy.exceptions import AlreadyRead, NotDue, NotModified
 from walsh_scrapy.policy.freshness import CLOCK_SKEW
 from walsh_scrapy.policy.frontier import Rank
-from walsh_scrapy.runtime.gates import Gate
-from walsh_scrapy.runtime.messages import conditions_of
-from walsh_scrapy.runtime.requests import Validators, hops_of, mark, rank_of, visit_of
-from walsh_scrapy.runtime.startup import require_order
 from walsh_scrapy.spider import DeclaringSpider
 
 if TYPE_CHECKING:
@@ -22,10 +20,8 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
     from scrapy.http import Response
-    from scrapy.settings import BaseSettings
 
-    from walsh_scrapy.runtime.context import Context
-    from walsh_scrapy.runtime.startup import Problems
+    from walsh_scrapy.crawl.context import Context
     from walsh_scrapy.sources import Source
     from walsh_scrapy.state.sourcerecord import SourceRecord
 
@@ -45,12 +41,6 @@ class ConditionalMiddleware:
     def from_crawler(cls, crawler: Crawler) -> Self:
         """Build the gate for one crawl."""
         return cls(crawler, Crawl.of(crawler).context)
-
-    @staticmethod
-    def problems(settings: BaseSettings) -> Problems:
-        """Yield an error for each setting that has to be changed."""
-        why = "the pacing gate has to release the host first"
-        yield from require_order(settings, Gate.CONDITIONAL, why, before=(Gate.PACING,))
 
     async def process_request(self, request: Request) -> None:
         """Send the validators of this URL, and none that a redirect carried along."""

@@ -6,19 +6,19 @@ A host that cannot be reached is tried once in a run (decision 28).
 from __future__ import annotations
 
 import asyncio
-import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary
 
 from scrapy import signals
 from scrapy.core.downloader import Downloader
-from scrapy.downloadermiddlewares.redirect import BaseRedirectMiddleware
-from scrapy.downloadermiddlewares.retry import RetryMiddleware
 
 from walsh_scrapy.crawl.crawl import Crawl
+from walsh_scrapy.crawl.failures import reason_of
 from walsh_scrapy.crawl.hosts import HostLost
 from walsh_scrapy.crawl.inflight import exchange_of
+from walsh_scrapy.crawl.startup import Gate, in_force
+from walsh_scrapy.crawl.ticket import evidence_of, mark, marks_of, rank_of, source_of
 from walsh_scrapy.exceptions import (
     Denied,
     MachineTrouble,
@@ -26,15 +26,9 @@ from walsh_scrapy.exceptions import (
     TooLate,
     Unreachable,
 )
-from walsh_scrapy.options import bad_setting, number_of
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.pacing import RECHECK_SECONDS, delay_after, longest_wait
 from walsh_scrapy.policy.urls import host_of
-from walsh_scrapy.runtime.components import component_problems
-from walsh_scrapy.runtime.failures import reason_of
-from walsh_scrapy.runtime.gates import Gate
-from walsh_scrapy.runtime.requests import evidence_of, mark, marks_of, rank_of, source_of
-from walsh_scrapy.runtime.startup import in_force, require_order
 from walsh_scrapy.state.hosts import Ask
 from walsh_scrapy.state.log import RequestRecord
 
@@ -44,9 +38,7 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
     from scrapy.http import Response
-    from scrapy.settings import BaseSettings
 
-    from walsh_scrapy.runtime.startup import Problems
 
 #: Characters of a Retry-After that are recorded; its longest form has 33.
 _LONGEST_HEADER: Final = 200
@@ -90,31 +82,6 @@ class PacingMiddleware:
         crawler.signals.connect(gate.left_downloader, signal=signals.request_left_downloader)
         return gate
 
-    @staticmethod
-    def problems(settings: BaseSettings) -> Problems:
-        """Yield an error for settings that hide a response, or delay a request after its lease."""
-        yield from component_problems(settings)
-        others = (RetryMiddleware, BaseRedirectMiddleware)
-        why = "it has to see every response first"
-        yield from require_order(settings, Gate.PACING, why, after=others)
-        instead = "0 beside PacingMiddleware, which keeps the pauses; set WALSH_MIN_INTERVAL"
-        delays = {
-            "DOWNLOAD_DELAY": number_of(settings, "DOWNLOAD_DELAY", 0.0, low=0.0, high=math.inf)
-        }
-        for name, slot in settings.getdict("DOWNLOAD_SLOTS").items():
-            delays[f"DOWNLOAD_SLOTS[{name!r}]['delay']"] = slot.get("delay", 0.0)
-        for name, delay in delays.items():
-            if delay:
-                yield bad_setting(name, delay, instead)
-        if settings.getbool("AUTOTHROTTLE_ENABLED"):
-            yield bad_setting(
-                "AUTOTHROTTLE_ENABLED",
-                True,
-                "False beside PacingMiddleware, which keeps the pauses, longer ones for slow hosts",
-            )
-        if not number_of(settings, "DOWNLOAD_TIMEOUT", 0.0, low=0.0, high=math.inf):
-            yield bad_setting("DOWNLOAD_TIMEOUT", 0, "above 0: a host is leased for that long")
-
     def is_ready(self, request: Request) -> bool:
         """Return True if this crawl owns the host of a request."""
         return self._hosts.has(self._context.host(request.url))
@@ -136,7 +103,7 @@ class PacingMiddleware:
             seconds = self._after_loss(request)
         elif not seconds:
             return None
-        self._check_wait(request, seconds)
+        self._queue.check_wait(self._context.host(request.url), seconds)
         return self._queue.send_back(turn, seconds)
 
     async def process_response(self, request: Request, response: Response) -> Response:
@@ -215,7 +182,7 @@ class PacingMiddleware:
                 seconds = self._after_loss(request)
             elif not seconds:
                 return
-            self._check_wait(request, seconds)
+            self._queue.check_wait(host, seconds)
             await self._queue.sleep(seconds)
 
     def _begin(self, request: Request) -> float | None:
@@ -248,14 +215,6 @@ class PacingMiddleware:
             reason = f"{self._context.host(request.url)} was lost to another worker"
             raise HostLost(self._context.clock.now(), reason)
         return RECHECK_SECONDS
-
-    def _check_wait(self, request: Request, seconds: float) -> None:
-        """Raise RequestDeferred for a wait that is too long (decision 7)."""
-        if seconds > self._context.options.max_wait:
-            host = self._context.host(request.url)
-            asked = marks_of(request).robots_interval or 0.0
-            times = self._context.state.hosts.find(host).times
-            self._queue.check_wait(host, seconds, by_robots=times.is_by_robots(asked))
 
     def _delay(self, request: Request, latency: float = 0.0) -> float:
         least = max(self._context.options.min_interval, self._pauses.before(request))

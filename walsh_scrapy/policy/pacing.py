@@ -203,16 +203,6 @@ class HostTimes:
         spaced = 0.0 if end is None else end + self.delay_with(asked_delay, most)
         return max(spaced, self.busy_until, min(self.hold_until, self.hold_since + most))
 
-    def is_by_robots(self, asked_delay: float) -> bool:
-        """Return True if robots.txt alone explains until when the host waits.
-
-        ``asked_delay`` is what its Crawl-delay and Request-rate ask for.
-        """
-        until = self.ready_at()
-        if self.hold_by == "visit-time" and self.hold_until >= until:
-            return True
-        return asked_delay > 0.0 and self.ended is not None and self.ended + asked_delay >= until
-
     def after(self, exchange: Exchange, backoff: Backoff, now: float) -> HostTimes:
         """Return the times after an exchange that ended at ``now`` (decisions 2, 15, 28).
 

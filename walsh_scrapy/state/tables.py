@@ -108,7 +108,6 @@ robots = Table(
     Column("status", Integer),
     Column("body", LargeBinary),
     Column("failing_since", Double),
-    Column("unused", Boolean, nullable=False),
     Column("validator_url", String(4096)),
     Column("etag", LargeBinary),
     Column("last_modified", LargeBinary),
@@ -116,15 +115,6 @@ robots = Table(
     Column("copy", String(64)),
     Index("robots_by_copy", "copy"),
     Index("robots_by_time", "fetched_at"),
-)
-
-# Requests that the copy of an origin made wait, by the SHA-256 of their URLs, until each was sent:
-# for them the copy outlives its day (decision 7).
-robots_waits = Table(
-    "robots_waits",
-    metadata,
-    Column("origin", ForeignKey("robots.origin", ondelete="CASCADE"), primary_key=True),
-    Column("request", String(64), primary_key=True),
 )
 
 blocklist = Table(

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Final, get_args
 from sqlalchemy import make_url
 
 from walsh_scrapy.crawl.blocklist import load_local_list
+from walsh_scrapy.crawl.engine import EarlyEnd
 from walsh_scrapy.options import BadSetting
 from walsh_scrapy.policy.blocklist import Blocklist
 from walsh_scrapy.policy.freshness import CLOCK_SKEW
 from walsh_scrapy.policy.urls import host_of
-from walsh_scrapy.runtime.engine import EarlyEnd
 from walsh_scrapy.sources import SourcesError, load_sources
 from walsh_scrapy.state.sourcerecord import KnownSources, SourceRecord
 

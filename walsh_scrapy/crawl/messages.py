@@ -1,13 +1,19 @@
 """From Scrapy's requests to the bytes of HTTP, and from these to its responses.
 
-The headers that our gates answer for are set again where a request is sent (decision 30).
+The headers that our gates answer for are set again where a request is sent (decision 30). There a
+request is signed, too, if the crawl has a key.
 """
 
 from __future__ import annotations
 
 import logging
+import os
+import stat
+from base64 import b64encode
 from functools import lru_cache
 from ipaddress import ip_address
+from pathlib import Path
+from secrets import token_bytes
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urldefrag, urlsplit
 
@@ -23,10 +29,14 @@ from scrapy.http import Headers
 from scrapy.responsetypes import responsetypes
 from twisted.internet.ssl import Certificate
 
+from walsh_scrapy.crawl.startup import Gate, in_force
+from walsh_scrapy.crawl.ticket import DATA_LOSS, content_type_of, mark, marks_of, rank_of, visit_of
+from walsh_scrapy.metadata.alternates import HEAD_BYTES
+from walsh_scrapy.metadata.document import is_html
+from walsh_scrapy.options import BadSetting
+from walsh_scrapy.policy.frontier import Rank
+from walsh_scrapy.policy.robots.records import MAX_OCTETS
 from walsh_scrapy.policy.wording import format_bytes
-from walsh_scrapy.runtime.gates import Gate
-from walsh_scrapy.runtime.requests import DATA_LOSS, mark, marks_of
-from walsh_scrapy.runtime.startup import in_force
 from walsh_scrapy.wire.idle import Endpoint
 from walsh_scrapy.wire.tls import TlsStream
 
@@ -39,7 +49,10 @@ if TYPE_CHECKING:
     from scrapy.http import Response
     from scrapy.settings import BaseSettings
 
-    from walsh_scrapy.runtime.context import Context
+    from walsh_scrapy.crawl.context import Context
+    from walsh_scrapy.options import Options
+    from walsh_scrapy.policy.signing.keys import PrivateKey
+    from walsh_scrapy.policy.signing.requests import RequestSigner
     from walsh_scrapy.wire.http1 import HttpExchange
     from walsh_scrapy.wire.proxy import Proxy
     from walsh_scrapy.wire.stream import Stream
@@ -247,6 +260,18 @@ def _certificate(stream: Stream) -> Certificate | None:
     return None
 
 
+def counted_bytes(request: Request, headers: Headers) -> int | None:
+    """Return how many bytes of the body of an answer count; None if all do.
+
+    One octet more than counts is kept of a robots.txt, so that its last line is dropped.
+    """
+    if rank_of(request) is Rank.ROBOTS:
+        return MAX_OCTETS + 1
+    visit = visit_of(request)
+    is_page = visit is not None and visit.reads_head and is_html(content_type_of(headers))
+    return HEAD_BYTES if is_page else None
+
+
 #: Headers that would link visits to each other, or carry credentials (R1, decision 16).
 NEVER_SENT: Final = ("Cookie", "Cookie2", "Referer", "Authorization")
 
@@ -278,7 +303,7 @@ class LastHeaders:
             user_agent = context.options.user_agent
             self._identity = {name.encode("ascii"): None for name in NEVER_SENT}
             self._identity[b"User-Agent"] = user_agent.encode("ascii")
-        self._is_conditional = bool(in_force(settings, Gate.CONDITIONAL))
+        self._is_conditional = in_force(settings, Gate.CONDITIONAL)
 
     def of(self, request: Request, url: str) -> Mapping[bytes, bytes | None]:
         """Return the header fields of a request for a URL by name; None for one not sent."""
@@ -288,3 +313,75 @@ class LastHeaders:
         if signer is not None:
             last |= signer.fields(url, self._context.clock.now())
         return last
+
+
+#: A PEM file of an Ed25519 key has 119 bytes; what is larger is something else.
+_MOST_BYTES: Final = 16_384
+_NONCE_BYTES: Final = 32
+#: Without a signature, and over plain http, a request has none of these, whoever set them.
+_UNSIGNED: Final = {b"Signature-Agent": None, b"Signature-Input": None, b"Signature": None}
+
+
+class UnusableKey(ValueError):
+    """A file is no key that may be used; the message is a sentence that names the file."""
+
+
+class Signer:
+    """Signs the requests of a crawl."""
+
+    def __init__(self, signer: RequestSigner) -> None:
+        self._signer = signer
+        self.key_id = signer.key.public.thumbprint
+
+    def fields(self, url: str, now: float) -> dict[bytes, bytes | None]:
+        """Return the fields of one request that is sent now, in epoch seconds.
+
+        Each call has another nonce. None stands for a field that is not sent: over plain http
+        anybody on the way could use the signature.
+        """
+        parts = urlsplit(url)
+        if parts.scheme != "https":
+            return dict(_UNSIGNED)
+        nonce = b64encode(token_bytes(_NONCE_BYTES)).decode("ascii")
+        fields = self._signer.fields(host_field(parts.netloc), now, nonce)
+        return {name.encode("ascii"): value.encode("ascii") for name, value in fields.items()}
+
+
+def read_signer(options: Options) -> Signer | None:
+    """Return the signer of a crawl, None without a key.
+
+    Raises BadSetting for a key that cannot be read, is of another type, or may be read by others.
+    """
+    if not options.signing_key:
+        return None
+    # Crawls that sign nothing do not load what signs: 7 ms.
+    from walsh_scrapy.policy.signing.requests import RequestSigner  # noqa: PLC0415
+
+    try:
+        key = read_key(Path(options.signing_key))
+    except UnusableKey as error:
+        raise BadSetting(f"WALSH_SIGNING_KEY: {error}") from None
+    return Signer(
+        RequestSigner(key=key, agent=options.signature_agent, form=options.signature_form)
+    )
+
+
+def read_key(path: Path) -> PrivateKey:
+    """Return the private key in a file. Raises UnusableKey."""
+    from walsh_scrapy.policy.signing.keys import BadKey, PrivateKey  # noqa: PLC0415 - as above
+
+    try:
+        with path.open("rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            pem = file.read(_MOST_BYTES) if stat.S_ISREG(mode) else b""
+    except (OSError, ValueError) as error:  # ValueError: a path with a null byte
+        raise UnusableKey(f"{path} cannot be read: {getattr(error, 'strerror', error)}") from None
+    if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise UnusableKey(
+            f"{path} is open to other users of this machine (mode {stat.S_IMODE(mode):o}); "
+            f"run: chmod 600 {path}"
+        )
+    try:
+        return PrivateKey.from_pem(pem)
+    except BadKey as error:
+        raise UnusableKey(f"{path} {error}") from None

@@ -7,8 +7,8 @@ from functools import cached_property
 from random import Random
 from typing import TYPE_CHECKING, Protocol
 
+from walsh_scrapy.crawl.ticket import source_of
 from walsh_scrapy.policy.backoff import Backoff
-from walsh_scrapy.runtime.requests import source_of
 from walsh_scrapy.sources import with_pauses
 from walsh_scrapy.wire.stalls import moment
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from scrapy import Request
 
+    from walsh_scrapy.crawl.messages import Signer
     from walsh_scrapy.options import Options
-    from walsh_scrapy.runtime.signing import Signer
     from walsh_scrapy.state import State
 
 

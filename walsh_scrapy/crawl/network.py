@@ -13,13 +13,13 @@ from scrapy import Request
 from scrapy.downloadermiddlewares.httpproxy import HttpProxyMiddleware
 from scrapy.exceptions import DownloadFailedError
 
+from walsh_scrapy.crawl.engine import PerLoop
+from walsh_scrapy.crawl.messages import server_of
 from walsh_scrapy.exceptions import MachineTrouble, refuse_to_start
 from walsh_scrapy.options import bad_setting
 from walsh_scrapy.policy.hosts import is_public
 from walsh_scrapy.policy.reasons import Connectivity
 from walsh_scrapy.policy.urls import host_of
-from walsh_scrapy.runtime.engine import PerLoop
-from walsh_scrapy.runtime.messages import server_of
 from walsh_scrapy.wire.connections import CONNECT_SECONDS, Connections, check_public
 from walsh_scrapy.wire.idle import IdleConnections
 from walsh_scrapy.wire.names import Names
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
     from scrapy.settings import BaseSettings
 
-    from walsh_scrapy.runtime.context import Context
-    from walsh_scrapy.runtime.denials import Denials
-    from walsh_scrapy.runtime.engine import Engine
+    from walsh_scrapy.crawl.context import Context
+    from walsh_scrapy.crawl.engine import Engine
+    from walsh_scrapy.crawl.failures import Denials
     from walsh_scrapy.wire.idle import Endpoint
     from walsh_scrapy.wire.names import Addresses
     from walsh_scrapy.wire.stream import Stream
