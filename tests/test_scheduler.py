@@ -10,8 +10,7 @@ from scrapy.utils.test import get_crawler
 from tests.helpers import LONGEST
 from walsh_scrapy.crawl import queue
 from walsh_scrapy.crawl.crawl import Crawl
-from walsh_scrapy.policy.claims import in_order
-from walsh_scrapy.policy.frontier import Rank
+from walsh_scrapy.policy.frontier import Rank, in_order
 from walsh_scrapy.runtime.context import Context
 from walsh_scrapy.runtime.requests import Hop, Marks, Visit, mark, marks_of, set_visit
 from walsh_scrapy.scheduler import Scheduler
