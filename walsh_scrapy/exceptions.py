@@ -60,6 +60,10 @@ class MachineTrouble(RequestDeferred):
     """
 
 
+class StoodStill(MachineTrouble):
+    """This process stood still while its request was in flight, until its host was free again."""
+
+
 class Unreachable(Exception):
     """A host cannot be reached: no address, no connection, or no TLS with it (decision 28).
 
@@ -107,10 +111,10 @@ class NotYet(IgnoreRequest):
 
 
 class CodeFailed(IgnoreRequest):
-    """Code between the gates raised an exception, which is no answer of a host (decision 29)."""
+    """A project's middleware raised an exception, which is no answer of a host (decision 29)."""
 
-    def __init__(self, url: str) -> None:
-        super().__init__(f"an error in the code of this crawl kept back {url}")
+    def __init__(self, error: Exception) -> None:
+        super().__init__(f"an error in the code of this project keeps it back: {error!r}")
 
 
 class NotModified(IgnoreRequest):

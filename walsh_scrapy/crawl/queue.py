@@ -335,6 +335,7 @@ class Queue:
             with suppress(Denied):  # the gate says so again, and records it
                 await self._prepare(request)
             turn = Turn(request, asyncio.get_running_loop().create_future())
+            host = self._context.host(request.url)
             try:
                 await self._take_turn(turn)
                 with limited(request):
@@ -343,10 +344,10 @@ class Queue:
                 request = copy_of(request)
                 continue
             except Exception as error:
-                marks, is_told = marks_of(request), isinstance(error, IgnoreRequest | Unreachable)
-                if not (marks.again or marks.reached or is_told):
-                    self._engine.code_failed(error)
-                    raise CodeFailed(request.url) from error
+                marks = marks_of(request)
+                is_meant = marks.reached or isinstance(error, IgnoreRequest | Unreachable)
+                if not (marks.again or is_meant):
+                    raise CodeFailed(error) from error
                 if not marks.again:
                     raise
             else:
@@ -354,7 +355,7 @@ class Queue:
                     return response
             finally:
                 turn.is_over = True
-                self._hosts.let_go(self._context.host(request.url), request)
+                self._hosts.let_go(host, request)
                 self._engine.ask_for_requests()
             request = copy_of(request)
             mark(request, again=False, reached=False)

@@ -34,6 +34,7 @@ from walsh_scrapy.policy.robots.access import (
     copy_after,
 )
 from walsh_scrapy.policy.urls import host_of, origin_of, robots_url
+from walsh_scrapy.runtime.components import SCHEMES
 from walsh_scrapy.runtime.failures import reason_of
 from walsh_scrapy.runtime.requests import (
     DATA_LOSS,
@@ -276,6 +277,9 @@ class Robots(RobotsCache):
     async def _fetch(self, origin: str, needed_by: Request) -> None:
         """Fetch an origin's file, unless another worker has done so, and keep the outcome."""
         url = robots_url(needed_by.url)
+        if url.partition(":")[0] not in SCHEMES:
+            self._failed[origin] = Denied("robots", "no request can go to its URL")
+            return
         try:
             async with self._queue.owning(url):
                 if self.find(origin, needed_by.url) is None:
@@ -288,7 +292,9 @@ class Robots(RobotsCache):
         except IgnoreRequest as error:  # by a middleware of the project
             reason = f"{url} is not asked for: {reason_of(error, url)}"
             self._failed[origin] = Denied("robots", reason)
-            logger.error("%s; what needs it is denied", reason)  # noqa: TRY400 - it is no error of ours
+            logger.error(  # noqa: TRY400 - only another error may be behind it
+                "%s; what needs it is denied", reason, exc_info=error.__cause__
+            )
 
     async def _requested(
         self, origin: str, url: str, needed_by: Request

@@ -9,7 +9,7 @@ import asyncio
 import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
-from weakref import WeakSet, WeakValueDictionary
+from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary
 
 from scrapy import signals
 from scrapy.core.downloader import Downloader
@@ -22,6 +22,7 @@ from walsh_scrapy.crawl.inflight import exchange_of
 from walsh_scrapy.exceptions import (
     Denied,
     MachineTrouble,
+    StoodStill,
     TooLate,
     Unreachable,
 )
@@ -33,7 +34,7 @@ from walsh_scrapy.runtime.components import component_problems
 from walsh_scrapy.runtime.failures import reason_of
 from walsh_scrapy.runtime.gates import Gate
 from walsh_scrapy.runtime.requests import evidence_of, mark, marks_of, rank_of, source_of
-from walsh_scrapy.runtime.startup import require_order
+from walsh_scrapy.runtime.startup import in_force, require_order
 from walsh_scrapy.state.hosts import Ask
 from walsh_scrapy.state.log import RequestRecord
 
@@ -68,12 +69,15 @@ class PacingMiddleware:
         self._queue = crawl.queue
         self._queue.prepare_by("pacing", self)
         self._hosts = crawl.hosts
-        self._queue.sweep = self.sweep
+        self._network = crawl.network
+        self._queue.sweep = crawl.in_flight.sweep = self.sweep
+        self._responses: WeakKeyDictionary[Request, Response] = WeakKeyDictionary()
         self._left: WeakSet[Request] = WeakSet()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._put_off = crawl.put_off
         self._pauses = crawl.pauses
         self._in_flight = crawl.in_flight
+        self._settles_urls = bool(in_force(crawl.settings, Gate.ADDRESS))
         options = crawl.context.options
         urls = options.blocklist_url, options.blocklist_schema_url
         self._list_names = frozenset(host_of(url) for url in urls if url)
@@ -121,8 +125,9 @@ class PacingMiddleware:
 
     async def process_request(self, request: Request) -> Request | None:
         """Begin an exchange, or let the request wait, or defer it to a later run (decision 7)."""
-        turn = self._queue.turn_of(request)
-        if turn is None or turn.times_back > _MOST_BACK:
+        self._network.check_route(request)
+        turn, host = self._queue.turn_of(request), self._context.host(request.url)
+        if turn is None or turn.times_back > _MOST_BACK or self._hosts.is_busy(host):
             await self._wait(request)
             return None
         async with self._in_flight.quiet():
@@ -139,12 +144,14 @@ class PacingMiddleware:
 
         A hold is written in the same transaction, so that a crash cannot lose it.
         """
-        self._release(request, response)
+        self._release(request, self._responses.pop(request, response))
         return response
 
     async def process_exception(self, request: Request, exception: Exception) -> Request | None:
         """Release the host after an exchange that failed, or that never began."""
-        if isinstance(exception, MachineTrouble | Denied | TooLate):
+        is_unsent = isinstance(exception, MachineTrouble | Denied | TooLate)
+        was_sent = isinstance(exception, StoodStill) or not is_unsent
+        if not (was_sent and marks_of(request).reached):
             self._give_back(request, exception)
             turn = self._queue.turn_of(request)
             is_late = isinstance(exception, TooLate) and turn is not None
@@ -155,10 +162,12 @@ class PacingMiddleware:
         return None
 
     def response_downloaded(self, response: Response, request: Request) -> None:
-        """Release the host after the exchange of a cancelled request.
+        """Keep the response, which a middleware nearer to the wire may change or hide.
 
-        A request made by ``engine.download_async`` may be cancelled; its exchange continues.
+        Release the host after the exchange of a cancelled request. A request made by
+        ``engine.download_async`` may be cancelled; its exchange continues.
         """
+        self._responses[request] = response
         if not self._engine.is_active(request):
             self._release(request, response)
 
@@ -177,7 +186,7 @@ class PacingMiddleware:
         for request in self._hosts.in_flight:
             is_out = marks_of(request).reached and request not in self._left
             if not is_out and not self._engine.is_active(request):
-                self._release(request, None)
+                self._release(request, self._responses.pop(request, None))
 
     async def _wait(self, request: Request) -> None:
         """Wait in the gate until an exchange has begun: the request cannot go back.
@@ -185,19 +194,29 @@ class PacingMiddleware:
         It did not come from our scheduler, or a middleware asks its host each time it comes.
         """
         host, was_closing = self._context.host(request.url), self._engine.is_closing
-        async with self._locks.setdefault(host, asyncio.Lock()):
-            while True:
+        try:
+            async with self._locks.setdefault(host, asyncio.Lock()):
+                await self._wait_for(host, request, was_closing=was_closing)
+        except BaseException:
+            self._let_go_inline(request, host)
+            raise
+
+    async def _wait_for(self, host: str, request: Request, *, was_closing: bool) -> None:
+        while True:
+            await self._queue.take(host, request)
+            while self._hosts.is_busy(host):  # by a request of ours, which ends soon
+                await self._queue.sleep(RECHECK_SECONDS)
+                self.sweep()
+            async with self._in_flight.quiet():
                 if self._engine.is_closing and not was_closing:
                     raise self._queue.deferral("the crawl ends")
-                await self._queue.take(host, request)
-                async with self._in_flight.quiet():
-                    seconds = self._begin(request)
-                if seconds is None:
-                    seconds = self._after_loss(request)
-                elif not seconds:
-                    return
-                self._check_wait(request, seconds)
-                await self._queue.sleep(seconds)
+                seconds = self._begin(request)
+            if seconds is None:
+                seconds = self._after_loss(request)
+            elif not seconds:
+                return
+            self._check_wait(request, seconds)
+            await self._queue.sleep(seconds)
 
     def _begin(self, request: Request) -> float | None:
         """Begin an exchange and return 0, or return the seconds after which to try again.
@@ -206,6 +225,8 @@ class PacingMiddleware:
         the host was deferred in the meantime.
         """
         marks, name = marks_of(request), host_of(request.url)
+        if not marks.settled and self._settles_urls:
+            raise Denied("address", f"{request.url} is not the URL that all gates have judged")
         self._put_off.check(name, marks.rank)
         host = self._context.host(request.url)
         most = longest_wait(name, marks.rank, self._list_names, for_blocklist=marks.for_blocklist)
@@ -214,7 +235,7 @@ class PacingMiddleware:
         if seconds == 0.0:
             # In the slot of another host it would wait for that host, and its time would be over.
             request.meta[Downloader.DOWNLOAD_SLOT] = host
-            mark(request, released=True, answered=None)
+            mark(request, released=True, reached=False, sent=None, answered=None)
             self._in_flight.begin(request)
         return seconds
 
@@ -244,7 +265,7 @@ class PacingMiddleware:
         """Release the host of a request that was never sent: nothing is logged (decision 29)."""
         if self._in_flight.end(request) is None:
             return
-        host = self._context.host(request.url)
+        host = self._hosts.asked_by(request)
         self._hosts.withdraw(request, host)
         self._let_go_inline(request, host)
         if isinstance(error, MachineTrouble):
@@ -256,7 +277,7 @@ class PacingMiddleware:
         latency = self._in_flight.end(request)
         if latency is None:
             return
-        host = self._context.host(request.url)
+        host = self._hosts.asked_by(request)
         exchange = exchange_of(request, response, latency, self._delay(request, latency), error)
         name = host_of(request.url)
         asked = exchange.retry_after

@@ -61,6 +61,7 @@ class PublicWebMiddleware:
 
     async def process_request(self, request: Request) -> None:
         """Judge a hop before its host is asked for anything, robots.txt included."""
+        self._network.check_route(request)
         if reason := await self._judge(request):
             raise self._denials.deny(request, "publicweb", reason)
 

@@ -123,7 +123,7 @@ class Exchange:
     retry_after: str | None = None  #: the header of the answer; a line each if it came twice
     for_robots: bool = False  #: its target was robots.txt
     unreachable: bool = False  #: there was no address, or no connection (decision 28)
-    without_tls: bool = False  #: no TLS was possible, which counts for nothing (decision 28)
+    is_blameless: bool = False  #: no TLS was possible, or we stood still (decisions 28 and 29)
 
     @property
     def is_calm(self) -> bool:
@@ -226,7 +226,7 @@ class HostTimes:
         count as refusals. An unreachable host counts as such only. Any answer ends that row.
         """
         times = self._with_end(exchange, backoff.cap, now)
-        if exchange.without_tls:
+        if exchange.is_blameless:
             return times
         if exchange.unreachable:
             times = replace(times, unreachable=times.unreachable + 1)

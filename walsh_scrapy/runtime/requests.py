@@ -62,6 +62,7 @@ class Marks(NamedTuple):
 
     rank: Rank = Rank.TARGET
     hops: tuple[Hop, ...] = ()  #: the redirects that led here, the first one first
+    settled: bool = False  #: it begins to pass the gates with this URL
     released: bool = False  #: the pacing gate let it out, so that it may be sent
     reached: bool = False  #: it reached the downloader, so what follows is its host's answer
     again: bool = False  #: of a coroutine's request: it was refused, and may be sent again

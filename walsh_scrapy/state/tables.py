@@ -72,7 +72,6 @@ hosts = Table(
     Column("unreachable", Integer, nullable=False, server_default="0"),
     Column("deferred_at", Double, nullable=False, server_default="0"),
     Column("operator_delay", Double, nullable=False, server_default="0"),
-    postgresql_with={"fillfactor": 80},  # an update finds room on its page
 )
 workers = Table(
     "workers",
@@ -93,6 +92,12 @@ overrides = Table(
     Column("seconds", Double, nullable=False),
     Column("reason", Text, nullable=False),
     Index("overrides_by_host", "host"),
+)
+# An update finds room on its page. ``postgresql_with`` would import that dialect.
+event.listen(
+    hosts,
+    "after_create",
+    DDL("ALTER TABLE hosts SET (fillfactor = 80)").execute_if(dialect="postgresql"),  # type: ignore[no-untyped-call]
 )
 
 robots = Table(
