@@ -12,8 +12,7 @@ from walsh_scrapy.crawl import queue
 from walsh_scrapy.crawl.context import Context
 from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.crawl.ticket import Hop, Marks, Visit, mark, marks_of, set_visit
-from walsh_scrapy.policy.claims import in_order
-from walsh_scrapy.policy.frontier import Rank
+from walsh_scrapy.policy.frontier import Rank, in_order
 from walsh_scrapy.scheduler import Scheduler
 from walsh_scrapy.sources import Source
 from walsh_scrapy.state.agenda import HostWork

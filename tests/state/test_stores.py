@@ -26,7 +26,7 @@ from tests.helpers.troubles import fill
 from walsh_scrapy.policy.robots.access import RobotsCopy
 from walsh_scrapy.state import State, StateError
 from walsh_scrapy.state.database import Database
-from walsh_scrapy.state.documents import BlocklistCopy, LlmsTxtRecord
+from walsh_scrapy.state.documents import BlocklistCopy, LlmsTxtRecord, hash_of
 from walsh_scrapy.state.entries import EntryFilter
 from walsh_scrapy.state.hosts import Begun
 from walsh_scrapy.state.sourcerecord import KnownSources, SourceRecord
@@ -88,9 +88,15 @@ def test_copies_of_robots_txt_and_of_the_blocklist_come_back_as_they_were(state)
     keep_robots(state, "https://a.example:443", copy)
     assert state.robots.find("https://a.example:443") == copy
     assert state.robots.find("http://a.example:80") is None
-    copy = BlocklistCopy(b"{}", b'W/"\xe9"', None, 100.0)
-    state.blocklist.keep("https://operator.example/list.json", copy)
+    copy = BlocklistCopy(hash_of(b"{}"), b'W/"\xe9"', None, 100.0, "[60.0]\na.example\t\t\xfc")
+    state.blocklist.keep("https://operator.example/list.json", copy, b"{}")
     assert state.blocklist.find("https://operator.example/list.json") == copy
+    assert state.blocklist.document("https://operator.example/list.json") == b"{}"
+    unchanged = replace(copy, checked_at=200.0)
+    state.blocklist.keep("https://operator.example/list.json", unchanged)
+    assert state.blocklist.find("https://operator.example/list.json") == unchanged
+    assert state.blocklist.document("https://operator.example/list.json") == b"{}"
+    assert state.blocklist.document("https://operator.example/schema.json") is None
 
 
 NASTY, KEPT = "a\0b\ud800é", "a\ufffdb?é"

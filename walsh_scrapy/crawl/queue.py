@@ -100,9 +100,8 @@ class Queue:
         self._most = most or math.inf  # requests at once
         self.deferred: list[Request] = []  #: kept for the next start of the job
         self._is_open = self._keeps_deferred = False
-        follows_links = context.options.scope == "any"
         self._frontier: Frontier[Turn] = Frontier(
-            delays, late=context.late_hosts, unexplored=math.inf if follows_links else 0.0
+            delays, late=context.late_hosts, follows_links=context.options.scope == "any"
         )
         self._gates: dict[Place, Preparation] = {}
         self._room = asyncio.Event()

@@ -27,8 +27,8 @@ from sqlalchemy import (
 )
 
 from walsh_scrapy.policy.backoff import LONGEST_SECONDS
-from walsh_scrapy.policy.claims import HostWork
 from walsh_scrapy.policy.freshness import CLOCK_SKEW, LONGEST_REVISIT, NEVER
+from walsh_scrapy.policy.frontier import HostWork
 from walsh_scrapy.state.declared import PAGE, SOURCE, Selection, source_of
 from walsh_scrapy.state.rows import record_of
 from walsh_scrapy.state.sourcerecord import COLUMNS, SourceRecord

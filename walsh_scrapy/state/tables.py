@@ -121,11 +121,13 @@ blocklist = Table(
     "blocklist",
     metadata,
     Column("url", String(2048), primary_key=True),
-    Column("body", LargeBinary, nullable=False),
+    # The document, by its name in `copies`.
+    Column("copy", String(64), nullable=False),
     Column("etag", LargeBinary),
     Column("last_modified", LargeBinary),
     Column("checked_at", Double, nullable=False),
-    Column("copy", String(64)),
+    # The list that was adopted, an entry per line; empty for the schema.
+    Column("adopted", Text, nullable=False),
 )
 
 # Each robots.txt and each blocklist that was in force, and what each run declared, once, by the
@@ -546,7 +548,7 @@ def _views(sql: _Dialect) -> Mapping[tuple[str, str], Sequence[str]]:
         ),
         ("readable_blocklist", "blocklist"): (
             *("url", time("checked_at"), f"{days_ago('checked_at')} AS days_ago"),
-            "length(body) AS bytes",
+            "(SELECT length(body) FROM copies WHERE copies.hash = copy) AS bytes",
         ),
         ("readable_overrides", "overrides"): (
             *("id", time("at"), "host", "override", "seconds", "reason"),

@@ -151,9 +151,9 @@ def _open_runs(log: Log, runs: Iterable[RunRecord], until: float) -> Iterable[Op
 
 def _blocklist(state: State, url: str) -> tuple[float | None, float]:
     copy = state.blocklist.find(url) if url else None
-    if copy is None or copy.body is None:
+    if copy is None:
         return None, 0.0
-    return copy.checked_at, Blocklist.adopted(copy.body).refresh.total_seconds()
+    return copy.checked_at, Blocklist.of_text(copy.adopted).refresh.total_seconds()
 
 
 def _local_list_error(options: Options) -> str:
