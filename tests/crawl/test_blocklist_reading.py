@@ -9,10 +9,9 @@ import math
 import subprocess
 
 import pytest
-from walsh_scrapy.runtime.MISSING import isolated
 
 from tests.helpers.sites import BLOCKLIST
-from walsh_scrapy.crawl import blocklist
+from walsh_scrapy.crawl import blocklist, isolated
 from walsh_scrapy.crawl.blocklist import SHORT, check, read_list
 from walsh_scrapy.crawl.isolated import CostLimits, TooCostly
 from walsh_scrapy.policy.blocklist import Blocklist, InvalidBlocklist

@@ -344,18 +344,3 @@ class TestWatch:
 )
 def test_what_others_have_to_know_at_once_is_not_calm(exchange, is_calm):
     assert Exchange(delay=1.0, **exchange).is_calm is is_calm
-
-
-@pytest.mark.parametrize(
-    ("times", "asked_delay", "is_by_robots"),
-    [
-        (HostTimes(ended=100.0, delay=60.0), 60.0, True),
-        (HostTimes(ended=100.0, delay=60.0), 5.0, False),
-        (HostTimes(ended=100.0, delay=1.0, operator_delay=90.0), 60.0, False),
-        (HostTimes(hold_since=100.0, hold_until=900.0, hold_by="visit-time"), 0.0, True),
-        (HostTimes(hold_since=100.0, hold_until=900.0, hold_by="retry-after"), 60.0, False),
-        (HostTimes(), 60.0, False),
-    ],
-)
-def test_a_wait_is_by_robots_txt_if_that_alone_explains_it(times, asked_delay, is_by_robots):
-    assert times.is_by_robots(asked_delay) is is_by_robots
