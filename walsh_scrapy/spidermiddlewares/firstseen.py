@@ -78,7 +78,7 @@ class FirstSeenMiddleware:
         crawl = Crawl.of(crawler)
         context, stats, troubles = crawl.context, crawl.stats, crawl.troubles
         recorder = VisitRecorder(context, stats, troubles, crawl.hosts)
-        readings = Readings(crawl.engine, context.clock, crawl.network, crawl.in_flight.quiet)
+        readings = Readings(crawl.engine, context.clock, crawl.network, crawl.exchanges.quiet)
         crawler.signals.connect(readings.close, signal=signals.engine_stopped)
         return cls(crawler, context, VisitOutcome(context, stats, troubles, recorder), readings)
 
