@@ -6,6 +6,7 @@ import logging
 import pytest
 from scrapy import Request, Spider
 from scrapy.utils.test import get_crawler
+from walsh_scrapy.state.agenda import HostWork
 
 from tests.helpers import LONGEST
 from walsh_scrapy.crawl import queue
@@ -16,7 +17,6 @@ from walsh_scrapy.runtime.context import Context
 from walsh_scrapy.runtime.requests import Hop, Marks, Visit, mark, marks_of, set_visit
 from walsh_scrapy.scheduler import Scheduler
 from walsh_scrapy.sources import Source
-from walsh_scrapy.state.agenda import HostWork
 
 
 @pytest.fixture

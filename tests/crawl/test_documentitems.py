@@ -5,9 +5,9 @@ import logging
 
 import pytest
 from scrapy.utils.asyncgen import as_async_generator
+from walsh_scrapy.crawl.documentitems import DocumentItems
 
 from walsh_scrapy.crawl import documentitems
-from walsh_scrapy.crawl.documentitems import DocumentItems
 from walsh_scrapy.items import EntryItem
 from walsh_scrapy.spidermiddlewares.firstseen import _in_turns
 
