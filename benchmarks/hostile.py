@@ -23,12 +23,12 @@ from random import Random
 from typing import Final
 
 from benchmarks.report import Figure, Report, run
+from walsh_scrapy.crawl.isolated import PROGRAM, receive, send
+from walsh_scrapy.crawl.reading import LIMITS
 from walsh_scrapy.metadata.document import Document
 from walsh_scrapy.metadata.entries import Feed
 from walsh_scrapy.metadata.feeds import parse_feed
 from walsh_scrapy.metadata.llms import parse_llms
-from walsh_scrapy.runtime.isolated import PROGRAM, receive, send
-from walsh_scrapy.runtime.reading import LIMITS
 
 _PEAK: Final = re.compile(r"VmHWM:\s*(\d+)")
 RAW: Final = 15 * 1024 * 1024

@@ -29,8 +29,7 @@ from sqlalchemy import create_engine, text
 from benchmarks.databases import states
 from benchmarks.report import Figure, Report, run
 from walsh_scrapy.crawl.queue import ENOUGH
-from walsh_scrapy.policy.claims import start_order
-from walsh_scrapy.policy.frontier import Frontier
+from walsh_scrapy.policy.frontier import Frontier, start_order
 from walsh_scrapy.testing.crawl import run_crawl, start_crawl
 from walsh_scrapy.testing.feeds import rss
 from walsh_scrapy.testing.project import environment_of, find_project

@@ -9,9 +9,9 @@ adds to it.
 from time import process_time
 
 from benchmarks.report import Figure, Report, run
+from walsh_scrapy.crawl.messages import Signer
 from walsh_scrapy.policy.signing.keys import PrivateKey
 from walsh_scrapy.policy.signing.requests import RequestSigner
-from walsh_scrapy.runtime.signing import Signer
 
 ROUNDS = 7
 

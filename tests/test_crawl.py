@@ -5,7 +5,7 @@ from scrapy.utils.test import get_crawler
 
 from walsh_scrapy.crawl import crawl as module
 from walsh_scrapy.crawl.crawl import Crawl
-from walsh_scrapy.runtime.engine import Engine
+from walsh_scrapy.crawl.engine import Engine
 from walsh_scrapy.state import State
 
 

@@ -11,9 +11,9 @@ from scrapy.statscollectors import MemoryStatsCollector
 
 from walsh_scrapy.addon import Addon
 from walsh_scrapy.crawl.crawl import Crawl
+from walsh_scrapy.crawl.startup import check_gates
+from walsh_scrapy.crawl.ticket import Visit, visit_of
 from walsh_scrapy.options import BadSetting
-from walsh_scrapy.runtime.requests import Visit, visit_of
-from walsh_scrapy.runtime.startup import check_gates
 from walsh_scrapy.sources import Source
 from walsh_scrapy.spider import DeclaringSpider, SourcesSpider
 

@@ -56,7 +56,7 @@ OURS = {
     "rich.console",
     "sqlalchemy",
     "walsh_scrapy.options",
-    "walsh_scrapy.runtime",
+    "walsh_scrapy.crawl",
     "walsh_scrapy.state",
     "walsh_scrapy.tools.summary",
 }

@@ -7,13 +7,24 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from scrapy.exceptions import NotConfigured
 from scrapy.settings import BaseSettings
 from scrapy.utils.python import global_object_name
 
+from walsh_scrapy.crawl.log import install_json_log
+from walsh_scrapy.crawl.startup import (
+    DOWNLOADER,
+    HANDLER,
+    REPLACED,
+    SCHEDULER,
+    SCHEMES,
+    SPIDER_GATES,
+    Gate,
+    path_of,
+)
 from walsh_scrapy.exceptions import refuse_to_start
 from walsh_scrapy.options import (
     BadSetting,
@@ -24,9 +35,6 @@ from walsh_scrapy.options import (
     proposed_identity,
 )
 from walsh_scrapy.policy.backoff import RETRIED_STATUSES
-from walsh_scrapy.runtime.components import DOWNLOADER, SCHEDULER, other_schemes, remove_other_names
-from walsh_scrapy.runtime.gates import REPLACED, SPIDER_GATES, Gate
-from walsh_scrapy.runtime.log import install_json_log
 from walsh_scrapy.spider import DeclaringSpider
 
 if TYPE_CHECKING:
@@ -49,8 +57,8 @@ EXTENSIONS: Final = {
 }
 #: Only http and https, and each request is sent once.
 HANDLERS: Final = {
-    "http": "walsh_scrapy.downloadhandler.DownloadHandler",
-    "https": "walsh_scrapy.downloadhandler.DownloadHandler",
+    "http": HANDLER,
+    "https": HANDLER,
     "data": None,
     "file": None,
     "ftp": None,
@@ -172,7 +180,7 @@ class Addon:
             ("DOWNLOADER_MIDDLEWARES", chain),
             ("SPIDER_MIDDLEWARES", SPIDER_GATES),
             ("EXTENSIONS", EXTENSIONS),
-            ("DOWNLOAD_HANDLERS", handlers | dict.fromkeys(other_schemes(settings))),
+            ("DOWNLOAD_HANDLERS", _other_schemes(settings) | handlers),
         ):
             _force_components(settings, name, components)
 
@@ -261,8 +269,7 @@ def _force_components(
     chain: BaseSettings = settings[name]
     changed = list[str]()
     if name in _COMPONENTS:
-        for other in remove_other_names(settings, name, components.keys()):
-            _say("%s: %s is removed: it is another name of a component", name, other)
+        _remove_other_names(settings, name, components.keys())
     theirs = dict(chain)  # `get` of the settings takes a None for what is not there
     for component, order in components.items():
         given = theirs.get(component, order)
@@ -271,6 +278,22 @@ def _force_components(
         chain.set(component, order, priority=FORCED)
     if changed:
         _say("%s: set aside, because the contract asks for another: %s", name, ", ".join(changed))
+
+
+def _remove_other_names(settings: BaseSettings, name: str, paths: Collection[str]) -> None:
+    """Remove the names of components but their paths: None for one of them removes a gate."""
+    for table in (settings[name], settings[f"{name}_BASE"]):
+        for key in list(table or ()):
+            if key not in paths and path_of(key) in paths:
+                other = f"{key} = {table[key]}"
+                _say("%s: %s is removed: it is another name of a component", name, other)
+                del table[key]
+
+
+def _other_schemes(settings: BaseSettings) -> dict[str, None]:
+    """Return the schemes of a project's handlers that are neither http nor https, without one."""
+    handlers = settings.getwithbase("DOWNLOAD_HANDLERS")
+    return {scheme: None for scheme in handlers if scheme not in SCHEMES}
 
 
 def _is_same(given: object, value: object) -> bool:

@@ -9,20 +9,20 @@ from scrapy.core.downloader.handlers.base import BaseDownloadHandler
 from scrapy.exceptions import DownloadFailedError, DownloadTimeoutError
 
 from walsh_scrapy.crawl.crawl import Crawl
-from walsh_scrapy.exceptions import Denied, TooLate
+from walsh_scrapy.crawl.messages import BodyReader, LastHeaders, endpoint_of, message_of
+from walsh_scrapy.crawl.startup import Gate, in_force
+from walsh_scrapy.crawl.ticket import mark, marks_of
+from walsh_scrapy.exceptions import Denied, StoodStill, TooLate
 from walsh_scrapy.policy.frontier import Rank
-from walsh_scrapy.runtime.gates import Gate
-from walsh_scrapy.runtime.messages import BodyReader, LastHeaders, endpoint_of, message_of
-from walsh_scrapy.runtime.requests import mark, marks_of, rank_of
-from walsh_scrapy.runtime.startup import in_force
+from walsh_scrapy.wire import stalls
 from walsh_scrapy.wire.http1 import HttpExchange
-from walsh_scrapy.wire.stalls import limit
 
 if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
+    from walsh_scrapy.crawl.ticket import Marks
     from walsh_scrapy.wire.idle import Endpoint
 
 
@@ -51,24 +51,34 @@ class DownloadHandler(BaseDownloadHandler):
         self._bind_address = crawler.settings["DOWNLOAD_BIND_ADDRESS"]
         self._body = BodyReader(crawler)
         self._last = LastHeaders(crawler.settings, crawl.context)
-        self._is_paced = bool(in_force(crawler.settings, Gate.PACING))
+        self._is_paced = in_force(crawler.settings, Gate.PACING)
 
     async def download_request(self, request: Request) -> Response:
         """Return the response to a request.
 
         Raises Unreachable, Denied, MachineTrouble and the exceptions of Scrapy's own handlers.
         """
-        endpoint = endpoint_of(request, self._bind_address)
-        if rank_of(request) is Rank.TARGET:  # a robots.txt is cut off, whatever its size
+        # Read once: a middleware may change the request at any time, also while it waits here.
+        proxy, url, marks = self._network.check_route(request), request.url, marks_of(request)
+        if self._is_paced and not marks.released:
+            raise Denied("address", f"{url} is not the URL that the gates let out")
+        bind_address = request.meta.get("bindaddress") or self._bind_address
+        endpoint = endpoint_of(url, proxy, bind_address)
+        if marks.rank is Rank.TARGET:  # a robots.txt is cut off, whatever its size
             self._lower_limits(request)
         timeout: float = request.meta.get("download_timeout") or self._timeout
         try:
-            async with limit(timeout, self._left(request)), self._network.idle.turn:
-                response = await self._exchange(request, endpoint)
+            async with stalls.limit(timeout, self._left(url, marks)), self._network.idle.turn:
+                response = await self._exchange(request, url, marks, endpoint)
+        except stalls.StoodStill as error:
+            reason = f"this process stood still for too long while it requested {url}"
+            if marks_of(request).sent is None:
+                raise TooLate(reason) from error
+            raise StoodStill(self._clock.now(), reason) from error
         except TimeoutError as error:
-            reason = f"Getting {request.url} took longer than {timeout} seconds."
+            reason = f"Getting {url} took longer than {timeout} seconds."
             raise DownloadTimeoutError(reason) from error
-        self._network.check_answer(endpoint, request.url, response.status)
+        self._network.check_answer(endpoint, url, response.status)
         return response
 
     async def close(self) -> None:
@@ -83,33 +93,32 @@ class DownloadHandler(BaseDownloadHandler):
             if most and own is not None and not 0 < own <= most:
                 request.meta[name] = most
 
-    def _left(self, request: Request) -> float:
+    def _left(self, url: str, marks: Marks) -> float:
         """Return the seconds until which a request has its host; raise TooLate if they are over.
 
         Another worker may send the next one then (decision 41). This is asked before connecting,
         and directly before the first byte is sent.
         """
-        left = marks_of(request).until - self._clock.moment()
+        left = marks.until - self._clock.moment()
         if left < SHORTEST_EXCHANGE:
-            raise TooLate(f"{request.url} was not sent: it is too late for that")
+            raise TooLate(f"{url} was not sent: it is too late for that")
         return left
 
-    async def _exchange(self, request: Request, endpoint: Endpoint) -> Response:
-        marks = marks_of(request)
-        if self._is_paced and not marks.released:
-            raise Denied("address", f"{request.url} is not the URL that the gates let out")
+    async def _exchange(
+        self, request: Request, url: str, marks: Marks, endpoint: Endpoint
+    ) -> Response:
         stream = await self._network.connect(endpoint, public_only=marks.public_only)
         exchange = HttpExchange(stream)
         try:
             await self._network.may_send()
-            self._left(request)
-            message = message_of(request, endpoint, self._last.of(request))
+            self._left(url, marks)
+            message = message_of(request, url, endpoint, self._last.of(request, url))
             started = self._clock.monotonic()
             mark(request, sent=started)
             await exchange.send(*message, request.body)
             head = await exchange.head()
             request.meta["download_latency"] = self._clock.monotonic() - started
-            return await self._body.read(request, exchange, head, stream)
+            return await self._body.read(request, url, exchange, head, stream)
         except OSError as error:
             reason = f"the connection broke: {error.strerror or error}"
             raise DownloadFailedError(reason) from error

@@ -25,14 +25,12 @@ class Denied(IgnoreRequest):
 class RequestDeferred(IgnoreRequest):
     """The host may not be asked within ``WALSH_MAX_WAIT``; a later run continues (decision 7).
 
-    ``until`` is the earliest time of the request, in epoch seconds. ``by_robots`` is true if only
-    the Crawl-delay, Request-rate or Visit-time of its host makes it wait.
+    ``until`` is the earliest time of the request, in epoch seconds.
     """
 
-    def __init__(self, until: float, reason: str, *, by_robots: bool = False) -> None:
+    def __init__(self, until: float, reason: str) -> None:
         super().__init__(reason)
         self.until = until
-        self.by_robots = by_robots
 
 
 class PutOff(RequestDeferred):
@@ -58,6 +56,10 @@ class MachineTrouble(RequestDeferred):
 
     It is no failure of the host or the source. ``until`` is the time of the trouble.
     """
+
+
+class StoodStill(MachineTrouble):
+    """This process stood still while its request was in flight, until its host was free again."""
 
 
 class Unreachable(Exception):
@@ -107,10 +109,10 @@ class NotYet(IgnoreRequest):
 
 
 class CodeFailed(IgnoreRequest):
-    """Code between the gates raised an exception, which is no answer of a host (decision 29)."""
+    """A project's middleware raised an exception, which is no answer of a host (decision 29)."""
 
-    def __init__(self, url: str) -> None:
-        super().__init__(f"an error in the code of this crawl kept back {url}")
+    def __init__(self, error: Exception) -> None:
+        super().__init__(f"an error in the code of this project keeps it back: {error!r}")
 
 
 class NotModified(IgnoreRequest):

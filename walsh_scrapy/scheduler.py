@@ -14,9 +14,8 @@ from scrapy.utils.job import job_dir
 from scrapy.utils.misc import build_from_crawler, load_object
 
 from walsh_scrapy.crawl.crawl import Crawl
+from walsh_scrapy.crawl.ticket import first_url, hops_of, rank_of, visit_of
 from walsh_scrapy.policy.frontier import Rank
-from walsh_scrapy.runtime.components import check_components
-from walsh_scrapy.runtime.requests import first_url, hops_of, rank_of, visit_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -94,7 +93,6 @@ class Scheduler(BaseScheduler):
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         """Build the scheduler with the project's duplicate filter."""
-        check_components(crawler)
         dupefilter = load_object(crawler.settings["DUPEFILTER_CLASS"])
         crawl, seen = Crawl.of(crawler), build_from_crawler(dupefilter, crawler)
         scheduler = cls(crawler, crawl.queue, seen)

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from scrapy import Request, Spider
 
 from walsh_scrapy.crawl.crawl import Crawl
+from walsh_scrapy.crawl.startup import check_gates
+from walsh_scrapy.crawl.ticket import Visit, set_visit, visit_of
 from walsh_scrapy.crawl.visits import DueSources
 from walsh_scrapy.exceptions import StateUnavailable, refuse_to_start
 from walsh_scrapy.options import BadSetting, Options
-from walsh_scrapy.runtime.requests import Visit, set_visit, visit_of
-from walsh_scrapy.runtime.startup import check_gates
 from walsh_scrapy.state.sources import DeclaredSources, Selection
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ class SourcesSpider(DeclaringSpider):
         response: Response,  # noqa: ARG002 - for subclasses
         source: Source,  # noqa: ARG002
     ) -> Document | None:
-        """Return the document in a response, for ``runtime.reading.read``; None if there is none.
+        """Return the document in a response, for ``crawl.reading.read``; None if there is none.
 
         If it is costly, it is read in another process before the callback begins (decision 34).
         This needs a callback that is a generator, and a reader that can be imported by name.

@@ -9,20 +9,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import urljoin
 
+from walsh_scrapy.crawl.reading import read
+from walsh_scrapy.crawl.ticket import DATA_LOSS, Visit, content_type_of, links_of, set_visit
 from walsh_scrapy.items import EntryItem
-from walsh_scrapy.metadata.document import Document, is_markdown, may_be_feed, may_be_llms
-from walsh_scrapy.metadata.entries import NotAFeed
-from walsh_scrapy.runtime.negotiation import (
+from walsh_scrapy.metadata.alternates import (
     ABSENT,
     ACCEPT_LLMSTXT,
     ACCEPT_MARKDOWN,
     LLMSTXT_PATH,
-    announced_by,
-    content_type_of,
+    announced,
     is_llmstxt,
 )
-from walsh_scrapy.runtime.reading import read
-from walsh_scrapy.runtime.requests import DATA_LOSS, Visit, set_visit
+from walsh_scrapy.metadata.document import Document, is_markdown, may_be_feed, may_be_llms
+from walsh_scrapy.metadata.entries import NotAFeed
 from walsh_scrapy.spider import SourcesSpider
 
 if TYPE_CHECKING:
@@ -109,7 +108,8 @@ class LlmsSpider(SourcesSpider):
                     f"neither its page is markdown nor {response.url} an llms.txt: {error}"
                 ) from None
             if others is None:
-                others = tuple(each for each in announced_by(response) if each != llmstxt)
+                found = announced(links_of(response), response.url)
+                others = tuple(each for each in found if each != llmstxt)
             yield self._next(source, llmstxt, others)
             return
         yield links

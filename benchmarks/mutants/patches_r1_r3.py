@@ -4,7 +4,7 @@ from typing import Final
 
 from benchmarks.mutants.mutant import Mutant, Patch
 
-_MESSAGES: Final = "walsh_scrapy/runtime/messages.py"
+_MESSAGES: Final = "walsh_scrapy/crawl/messages.py"
 _IDENTITY: Final = "walsh_scrapy/downloadermiddlewares/identity.py"
 _ADDON: Final = "walsh_scrapy/addon.py"
 _GATE: Final = "walsh_scrapy/downloadermiddlewares/robots.py"
@@ -14,7 +14,7 @@ _ROBOTSTXT: Final = "walsh_scrapy/policy/robots/robotstxt.py"
 _ACCESS: Final = "walsh_scrapy/policy/robots/access.py"
 _LIST: Final = "walsh_scrapy/crawl/blocklist.py"
 _LIST_GATE: Final = "walsh_scrapy/downloadermiddlewares/blocklist.py"
-_GATES: Final = "walsh_scrapy/runtime/gates.py"
+_GATES: Final = "walsh_scrapy/crawl/startup.py"
 _LIST_ORDER: Final = '    BLOCKLIST = {}, "blocklist.BlocklistMiddleware", _LIST_ADVICE\n'
 
 
@@ -59,8 +59,8 @@ if request.url.endswith("/robots.txt"):
     _of_key("http-for-https", "uses http's robots.txt for https", "http"),
     Mutant("empty-304", "R2", "a 304 on robots.txt empties the rules", (
         Patch(_ACCESS, "copy_after", "return replace(known, fetched_at=now, status=status, "
-              "failing_since=None, unused=False)", "return replace(known, fetched_at=now, "
-              'status=status, failing_since=None, unused=False, body=b"")'),
+              "failing_since=None)", "return replace(known, fetched_at=now, "
+              'status=status, failing_since=None, body=b"")'),
     )),
     Mutant("star-in-a-segment", "R2", "`*` does not cross `/`", (
         Patch(_MATCHING, "_found", "if found < 0:", 'if found < 0 or "/" in path[start:found]:'),
@@ -111,7 +111,7 @@ ranks = [
     )),
     Mutant("hops-unjudged", "R2", "follows redirects whatever robots.txt says", (
         Patch(_GATE, "RobotsMiddleware.process_request", "origin = origin_for(request)", """\
-from walsh_scrapy.runtime.requests import marks_of
+from walsh_scrapy.crawl.ticket import marks_of
         if marks_of(request).hops:
             return None
         origin = origin_for(request)"""),
@@ -135,8 +135,7 @@ from walsh_scrapy.runtime.requests import marks_of
     Mutant("list-after-robots", "R3", "asks the list after robots.txt", (
         Patch(_GATES, "Gate", _LIST_ORDER.format(10), ""),
         Patch(_GATES, "Gate", "    BACKOFF = 549,", f"{_LIST_ORDER.format(110)}    BACKOFF = 549,"),
-        Patch(_LIST_GATE, "BlocklistMiddleware.problems", "(Gate.ROBOTS, Gate.PACING)",
-              "(Gate.PACING,)"),
+        Patch(_GATES, "_order_problems", "(robots, pacing)", "(pacing,)"),
         Patch(_LIST_GATE, "BlocklistMiddleware.process_request",
               "if not self._list.is_ready(request):", """\
 if rank_of(request) is Rank.ROBOTS:

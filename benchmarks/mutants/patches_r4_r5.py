@@ -51,7 +51,7 @@ OF_R4_AND_R5: Final = (
     Mutant("first-held-back", "R4", "holds back first requests for 3 s", (
         Patch(_GATE, "PacingMiddleware._begin",
               "marks, name = marks_of(request), host_of(request.url)", """\
-now, known = self._context.clock.monotonic(), self._context.state.ledger
+now, known = self._context.clock.monotonic(), self._context.state.hosts
         begun = self.__dict__.setdefault("held_back", {}).setdefault(request.url, now)
         first = known.find(self._context.host(request.url)).times.ended is None
         if first and now < begun + 3.0:
@@ -93,7 +93,7 @@ now, known = self._context.clock.monotonic(), self._context.state.ledger
         Patch(_STATE, "let_go", ".rowcount == 1", ".rowcount >= 0"),
     ), (_SHARED,)),
     Mutant("robots-unlogged", "R4", "does not log its requests for robots.txt", (
-        Patch("walsh_scrapy/state/evidence.py", "log_lease", "number = connection",
+        Patch("walsh_scrapy/state/log.py", "log_lease", "number = connection",
               'number = -1 if record.purpose == "robots" else connection'),
     )),
     Mutant("retry-after", "R5", "ignores Retry-After", (

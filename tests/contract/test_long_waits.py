@@ -133,7 +133,7 @@ def test_progress_is_logged_only_if_it_has_changed(simulated):
     assert result.stderr.count("so far: ") == 1
     said = (
         "so far: 0 of 1 source done, 0 new entries, 0 failed; at least 2 min 20 s left; "
-        "waiting for slow.example: next request in 2 min 20 s (its pause is 3 min 20 s)"
+        "waiting for slow.example: next request in 2 min 20 s (its delay is 3 min 20 s)"
     )
     assert said in result.stderr, "a minute after the start"
 

@@ -13,7 +13,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from tests.helpers.sites import LIST_URL, blocklist, rows_of, site
-from walsh_scrapy.runtime.log import UNNEEDED
+from walsh_scrapy.crawl.log import UNNEEDED
 from walsh_scrapy.testing.web import Reply, Site
 
 SCHEMA = json.loads((files("walsh_scrapy") / "summary.schema.json").read_text("utf-8"))
@@ -86,7 +86,7 @@ def test_a_terminal_has_a_display_below_the_log_and_a_summary_at_the_end(direct_
     assert result.exit_code == 0, said
     assert "waiting for the blocklist: try 2 of 5 in " in said
     assert re.search(
-        r"waiting for slow.example: next request in [\d.]+ s \(its pause is 3 s\)", said
+        r"waiting for slow.example: next request in [\d.]+ s \(its delay is 3 s\)", said
     )
     assert re.search(r"[012] of 3 sources done · \d s · at least [12] s left\r\n", said)
     assert "0 new entries · 1 failed · 1 denied · " in said

@@ -11,9 +11,9 @@ from scrapy.utils.test import get_crawler
 
 from tests.helpers.sites import feed, judge, paths, site
 from walsh_scrapy.crawl.crawl import Crawl
+from walsh_scrapy.crawl.ticket import marks_of
 from walsh_scrapy.downloadermiddlewares.publicweb import PublicWebMiddleware
 from walsh_scrapy.exceptions import Denied, StateUnavailable
-from walsh_scrapy.runtime.requests import marks_of
 from walsh_scrapy.spidermiddlewares.scope import ScopeMiddleware
 from walsh_scrapy.testing.feeds import Post, rss
 from walsh_scrapy.testing.web import Reply, Site, redirect

@@ -17,7 +17,7 @@ WALSH_SOURCES = "sources.txt"
 """
 CLAIMS = """
 from walsh_scrapy.policy.frontier import Rank
-from walsh_scrapy.runtime.requests import Hop, Marks, Validators
+from walsh_scrapy.crawl.ticket import Hop, Marks, Validators
 
 DECLARED = "http://blog.example/feed"
 
@@ -114,12 +114,12 @@ PRIVATE = "User-agent: *\nDisallow: /private/\n"
 WITHOUT_GATES = """
 from scrapy.downloadermiddlewares.redirect import RedirectMiddleware
 from theirs.again import Handler, Robots
-from walsh_scrapy.runtime.gates import SPIDER_GATES, Gate
+from walsh_scrapy.crawl.startup import SPIDER_GATES, Gate
 from scrapy.utils.misc import load_object
 
 SPIDER_MODULES = ["spiders"]
 ADDONS = {"walsh_scrapy.Addon": 500}
-gates = {gate.path: gate.order for gate in Gate} | {gate.kind: None for gate in Gate}
+gates = {gate.path: gate.order for gate in Gate} | {load_object(gate.path): None for gate in Gate}
 DOWNLOADER_MIDDLEWARES = gates | {"theirs.again.Robots": None, RedirectMiddleware: 601}
 DOWNLOADER_MIDDLEWARES_BASE = {Robots: 3, "scrapy.downloadermiddlewares.stats.DownloaderStats": 850}
 SPIDER_MIDDLEWARES = SPIDER_GATES | {load_object(path): None for path in SPIDER_GATES}

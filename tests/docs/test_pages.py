@@ -16,10 +16,10 @@ from sqlalchemy import create_engine
 
 from tests.helpers import ROOT, execute
 from walsh_scrapy.addon import CEILINGS, EXTENSIONS, HANDLERS, MUSTS, SERIAL, SWITCHED_OFF
+from walsh_scrapy.crawl.startup import REPLACED, SPIDER_GATES, Gate
 from walsh_scrapy.identity import POLICY_URL
 from walsh_scrapy.items import EntryItem
 from walsh_scrapy.options import PREFIX, BadSetting, Options
-from walsh_scrapy.runtime.gates import REPLACED, SPIDER_GATES, Gate
 from walsh_scrapy.sources import load_sources
 from walsh_scrapy.state import State
 from walsh_scrapy.state.tables import metadata as tables

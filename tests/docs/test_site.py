@@ -8,7 +8,7 @@ import pytest
 import walsh_scrapy
 from tests.helpers import ROOT, execute
 from walsh_scrapy import testing
-from walsh_scrapy.runtime.gates import Gate
+from walsh_scrapy.crawl.startup import Gate
 
 #: Elements whose file a browser loads by itself, and what styles load.
 LOADED = re.compile(

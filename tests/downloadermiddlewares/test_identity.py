@@ -3,8 +3,7 @@
 import pytest
 from scrapy.settings import Settings
 
-from walsh_scrapy.downloadermiddlewares.identity import IdentityMiddleware
-from walsh_scrapy.runtime.gates import Gate
+from walsh_scrapy.crawl.startup import Gate, start_problems
 
 
 @pytest.mark.parametrize(
@@ -19,6 +18,6 @@ from walsh_scrapy.runtime.gates import Gate
 def test_only_what_is_switched_on_has_to_come_before_it(order, cookies, words):
     table = {Gate.IDENTITY.path: order}
     settings = Settings({"DOWNLOADER_MIDDLEWARES": table, "COOKIES_ENABLED": cookies})
-    found = [str(each) for each in IdentityMiddleware.problems(settings)]
+    found = [str(each) for each in start_problems(settings)]
     assert len(found) == len(words)
     assert all(word in line for word, line in zip(words, found, strict=True)), found

@@ -6,8 +6,8 @@ from scrapy import Request
 from scrapy.http import Response
 from scrapy.settings import Settings
 
+from walsh_scrapy.crawl.ticket import Hop, mark, marks_of
 from walsh_scrapy.downloadermiddlewares.redirect import RedirectMiddleware
-from walsh_scrapy.runtime.requests import Hop, mark, marks_of
 
 URL = "http://a.example/"
 

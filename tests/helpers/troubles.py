@@ -15,12 +15,11 @@ from scrapy import signals
 from scrapy.utils.log import get_scrapy_root_handler
 from sqlalchemy import make_url, text
 
-from walsh_scrapy.crawl import hosts
+from walsh_scrapy.crawl import hosts, isolated, network
 from walsh_scrapy.crawl.crawl import Crawl
+from walsh_scrapy.crawl.isolated import IsolatedProcess
 from walsh_scrapy.policy import pacing as pacing_policy
 from walsh_scrapy.policy.pacing import Watch
-from walsh_scrapy.runtime import isolated, network
-from walsh_scrapy.runtime.isolated import IsolatedProcess
 from walsh_scrapy.state import database
 from walsh_scrapy.state import hosts as protocol
 from walsh_scrapy.state.database import Database, Waiting

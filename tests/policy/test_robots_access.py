@@ -92,10 +92,19 @@ def test_a_copy_is_usable_for_its_lifetime_and_a_failure_for_a_shorter_one():
     assert not failed.is_usable(1000.0 + UNREACHABLE_TTL, ttl=DAY)
 
 
+@pytest.mark.parametrize("asked_at", [None, 999.9, 1000.2])
+def test_a_copy_that_no_request_has_followed_counts_for_longer(asked_at):
+    copy = copy_after(None, 1000.0, 200, "good", GOOD)
+    assert copy.is_awaited(1000.0 + 3 * DAY - 1, 3 * DAY, asked_at)
+    assert not copy.is_awaited(1000.0 + 3 * DAY, 3 * DAY, asked_at)
+    assert not copy.is_awaited(999.0 - MOST_SKEW, 3 * DAY, asked_at), "the clock was set back"
+    assert not copy.is_awaited(1001.0, 3 * DAY, 1001.0), "its host was asked since"
+
+
 @pytest.mark.parametrize("failing_since", [None, 5.0])
 def test_a_meaningless_answer_never_replaces_a_good_copy(failing_since):
     good = replace(copy_after(None, 0.0, 200, "good", GOOD), failing_since=failing_since)
-    kept = copy_after(replace(good, unused=True), 2 * DAY, 302, "meaningless", b"")
+    kept = copy_after(good, 2 * DAY, 302, "meaningless", b"")
     assert kept == replace(good, fetched_at=2 * DAY, status=302)
     assert kept.effective_body("allow", 2 * DAY) == GOOD
     nothing = copy_after(None, 0.0, 304, "meaningless", b"?")

@@ -138,17 +138,18 @@ def test_of_two_transactions_that_wait_for_each_other_one_is_run_again(postgresq
     assert len(tries) == 3
 
 
-def test_a_transaction_that_does_nothing_for_long_is_no_lock_for_others(
-    postgresql_url, monkeypatch
-):
+def test_a_transaction_that_does_nothing_for_long_is_no_lock_for_others(postgresql_url):
     """Its process may be frozen. When it goes on, it begins again."""
-    monkeypatch.setattr(state_database, "IDLE_SECONDS", 0.01)
+    limit = text("SELECT current_setting('idle_in_transaction_session_timeout')")
     with contextlib.closing(Database(postgresql_url)) as database:
         tries = []
 
         def freeze(connection):
             write(connection, 9)
+            assert connection.scalar(limit) == f"{state_database.IDLE_SECONDS:.0f}s"
             number = connection.scalar(text("SELECT pg_backend_pid()"))
+            if not tries:  # that would be long for a test
+                connection.execute(text("SET idle_in_transaction_session_timeout = '10ms'"))
             there = f"SELECT count(*) FROM pg_stat_activity WHERE pid = {number}"
             while not tries and of_server(postgresql_url, there):
                 pass
@@ -158,7 +159,6 @@ def test_a_transaction_that_does_nothing_for_long_is_no_lock_for_others(
         assert versions(database) == [1, 9]
         assert len(tries) == 2
         with database.snapshot() as connection:
-            limit = text("SELECT current_setting('idle_in_transaction_session_timeout')")
             assert connection.scalar(limit) == "0", "a reader may take its time"
 
 

@@ -100,14 +100,13 @@ def test_hosts_go_90_days_after_the_last_moment_that_they_are_about(state, datab
     assert left(database, hosts.c.host) == sorted(row["host"] for row in rows[6:])
 
 
-def test_robots_copies_go_90_days_after_the_last_request_unless_a_request_waits(state, database):
+def test_robots_copies_go_90_days_after_the_last_request(state, database):
     old, young = NOW - 91 * DAY, NOW - 89 * DAY
     keep_robots(state, "http://old:80", RobotsCopy(old, 200, b""))
     keep_robots(state, "http://failing:80", RobotsCopy(old, 503, b"", failing_since=old))
     keep_robots(state, "http://young:80", RobotsCopy(young, 200, b""))
-    keep_robots(state, "http://waited-for:80", RobotsCopy(old, 200, b"", unused=True))
     state.prune(NOW, 30 * DAY, always)
-    assert left(database, robots.c.origin) == ["http://waited-for:80", "http://young:80"]
+    assert left(database, robots.c.origin) == ["http://young:80"]
 
 
 def test_rows_go_in_small_transactions(state, database, transactions):

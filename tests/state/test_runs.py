@@ -9,9 +9,9 @@ import pytest
 from scrapy.settings import Settings
 
 from spiders.feeds import FeedsSpider
+from walsh_scrapy.crawl.context import Context
 from walsh_scrapy.extensions.summary import command_of, settings_of
 from walsh_scrapy.options import Options
-from walsh_scrapy.runtime.context import Context
 from walsh_scrapy.sources import Source, declaration
 from walsh_scrapy.state.documents import hash_of
 from walsh_scrapy.state.runs import RunRecord

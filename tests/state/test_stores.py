@@ -24,7 +24,7 @@ from tests.helpers.troubles import fill
 from walsh_scrapy.policy.robots.access import RobotsCopy
 from walsh_scrapy.state import State, StateError
 from walsh_scrapy.state.database import Database
-from walsh_scrapy.state.documents import BlocklistCopy, LlmsTxtRecord
+from walsh_scrapy.state.documents import BlocklistCopy, LlmsTxtRecord, hash_of
 from walsh_scrapy.state.entries import EntryFilter
 from walsh_scrapy.state.hosts import Begun
 from walsh_scrapy.state.sources import KnownSource, KnownSources, SourceRecord
@@ -70,28 +70,15 @@ def test_copies_of_robots_txt_and_of_the_blocklist_come_back_as_they_were(state)
     keep_robots(state, "https://a.example:443", copy)
     assert state.robots.find("https://a.example:443") == copy
     assert state.robots.find("http://a.example:80") is None
-    copy = BlocklistCopy(b"{}", b'W/"\xe9"', None, 100.0)
-    state.blocklist.keep("https://operator.example/list.json", copy)
+    copy = BlocklistCopy(hash_of(b"{}"), b'W/"\xe9"', None, 100.0, "[60.0]\na.example\t\t\xfc")
+    state.blocklist.keep("https://operator.example/list.json", copy, b"{}")
     assert state.blocklist.find("https://operator.example/list.json") == copy
-
-
-def test_the_requests_that_a_robots_txt_made_wait_are_known_until_they_are_sent(state):
-    origin, other = "https://a.example:443", "http://a.example:80"
-    for each in (origin, other):
-        keep_robots(state, each, RobotsCopy(100.0, 200, b""))
-    for url in ("/a", "/b", "/b"):
-        state.robots.begin_wait(origin, url)
-    assert state.robots.find(origin).unused
-    assert not state.robots.find(other).unused
-    assert [state.robots.awaits(origin, url) for url in ("/a", "/b", "/c")] == [True, True, False]
-    assert not state.robots.awaits(other, "/a")
-    assert state.robots.end_wait(origin, "/a")
-    assert state.robots.find(origin).unused
-    assert not state.robots.end_wait(origin, "/b")
-    assert not state.robots.find(origin).unused
-    state.robots.begin_wait(origin, "/a")
-    keep_robots(state, origin, RobotsCopy(200.0, 200, b""))
-    assert not state.robots.awaits(origin, "/a"), "by the new copy nothing waits yet"
+    assert state.blocklist.document("https://operator.example/list.json") == b"{}"
+    unchanged = replace(copy, checked_at=200.0)
+    state.blocklist.keep("https://operator.example/list.json", unchanged)
+    assert state.blocklist.find("https://operator.example/list.json") == unchanged
+    assert state.blocklist.document("https://operator.example/list.json") == b"{}"
+    assert state.blocklist.document("https://operator.example/schema.json") is None
 
 
 NASTY, KEPT = "a\0b\ud800é", "a\ufffdb?é"

@@ -86,7 +86,8 @@ def options(**settings):
 def state(url):
     with contextlib.closing(State(url)) as opened:
         keep_robots(opened, "http://a.example:80", RobotsCopy(NOON, 200, RULES))
-        opened.blocklist.keep("http://a.example/list", BlocklistCopy(b"{}", None, None, NOON))
+        copy = BlocklistCopy(hash_of(b"{}"), None, None, NOON)
+        opened.blocklist.keep("http://a.example/list", copy, b"{}")
         opened.evidence.deny(DENIAL)
         yield opened
 

@@ -28,7 +28,7 @@ class Command(crawl.Command):
 
     def process_options(self, args: list[str], opts: argparse.Namespace) -> None:
         """Read the options; Scrapy sets up its log afterwards."""
-        from walsh_scrapy.runtime.log import quiet_scrapy
+        from walsh_scrapy.crawl.log import quiet_scrapy
         from walsh_scrapy.tools.exits import usage_error
 
         for word in args:
@@ -65,7 +65,7 @@ class Command(crawl.Command):
         """Remember the crawl of this command, which Scrapy forgets at its end."""
         self._created = super()._create_crawler(spidercls)
         if sys.platform != "win32":  # it has no SIGHUP, and holds no signal back
-            from walsh_scrapy.runtime.engine import listen_for_signals
+            from walsh_scrapy.crawl.engine import listen_for_signals
 
             listen_for_signals(self._created)
         return self._created

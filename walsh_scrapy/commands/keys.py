@@ -69,8 +69,8 @@ def _directory(files: Sequence[str], options: Options, opts: argparse.Namespace)
     """Print the directory of the keys, or its header fields."""
     from urllib.parse import urlsplit
 
+    from walsh_scrapy.crawl.messages import host_field
     from walsh_scrapy.policy.signing.keys import directory_body, directory_fields
-    from walsh_scrapy.runtime.messages import host_field
     from walsh_scrapy.tools.keys import keys_of
 
     names = files or [name for name in [options.signing_key] if name]

@@ -148,7 +148,7 @@ class Command(OperatorCommand):
 
     def _add(self, urls: list[str], file: str) -> int:
         """Ask what is at each URL, and declare it; return 1 if one of them cannot be."""
-        from walsh_scrapy.runtime.startup import check_gates
+        from walsh_scrapy.crawl.startup import check_gates
         from walsh_scrapy.tools.discover.candidates import offers_for
         from walsh_scrapy.tools.discover.report import choose
         from walsh_scrapy.tools.discover.spider import DiscoverSpider

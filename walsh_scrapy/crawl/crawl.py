@@ -14,23 +14,23 @@ from weakref import WeakKeyDictionary
 from scrapy import signals
 from scrapy.utils.conf import closest_scrapy_cfg
 
+from walsh_scrapy.crawl.context import Context, Pauses
+from walsh_scrapy.crawl.engine import AnotherLoop, Engine, enter, is_stopping, leave
+from walsh_scrapy.crawl.failures import Denials
 from walsh_scrapy.crawl.hosts import Hosts
 from walsh_scrapy.crawl.inflight import InFlight
+from walsh_scrapy.crawl.log import log_handler, protect_log
+from walsh_scrapy.crawl.messages import read_signer
+from walsh_scrapy.crawl.network import Network
 from walsh_scrapy.crawl.outcome import Troubles
 from walsh_scrapy.crawl.putoff import PutOffHosts, Retries
 from walsh_scrapy.crawl.queue import Queue
+from walsh_scrapy.crawl.startup import check_start
+from walsh_scrapy.crawl.ticket import end_facts, mark
 from walsh_scrapy.crawl.visits import Visits
-from walsh_scrapy.exceptions import StateUnavailable, refuse_to_start
+from walsh_scrapy.exceptions import MachineTrouble, StateUnavailable, refuse_to_start
 from walsh_scrapy.options import BadSetting, Options
 from walsh_scrapy.policy.urls import host_of
-from walsh_scrapy.runtime.context import Context, Pauses
-from walsh_scrapy.runtime.denials import Denials
-from walsh_scrapy.runtime.engine import AnotherLoop, Engine, enter, is_stopping, leave
-from walsh_scrapy.runtime.log import log_handler, protect_log
-from walsh_scrapy.runtime.network import Network
-from walsh_scrapy.runtime.requests import end_facts, mark
-from walsh_scrapy.runtime.signing import read_signer
-from walsh_scrapy.runtime.startup import check_start
 from walsh_scrapy.sources import SourcesError, host_pauses
 from walsh_scrapy.state import State, StateError
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
     from scrapy.statscollectors import StatsCollector
 
-    from walsh_scrapy.runtime.context import Clock
+    from walsh_scrapy.crawl.context import Clock
     from walsh_scrapy.state.sync import SyncedFile
 
 logger = logging.getLogger(__name__)
@@ -77,6 +77,7 @@ class Crawl:
         crawler.signals.connect(
             self.request_reached_downloader, signal=signals.request_reached_downloader
         )
+        crawler.signals.connect(self.response_downloaded, signal=signals.response_downloaded)
         _crawls[crawler] = self
 
     @classmethod
@@ -163,7 +164,7 @@ class Crawl:
     @cached_property
     def network(self) -> Network:
         """The connections; a bad TLS setting ends the process with one line."""
-        network = Network(self.settings, self.context, self.engine)
+        network = Network(self.settings, self.context, self.engine, self.denials)
         self.crawler.signals.connect(network.spider_idle, signal=signals.spider_idle)
         return network
 
@@ -178,7 +179,8 @@ class Crawl:
         return Denials(self.settings, self.stats, self.context)
 
     def spider_opened(self) -> None:
-        """Protect the log, before anything that strangers say is written to it."""
+        """Protect the log from what strangers say, and the crawl from errors of our gates."""
+        self.engine.guard(self._code_failed)
         if handler := log_handler():
             protect_log(handler, _end_all)
 
@@ -187,8 +189,12 @@ class Crawl:
         end_facts(request)
 
     def request_reached_downloader(self, request: Request) -> None:
-        """Note that what follows is the answer of a host, and no error of the gates."""
+        """Note that an error that comes now is the answer of a host (decision 29)."""
         mark(request, reached=True)
+
+    def response_downloaded(self, request: Request) -> None:
+        """Note that the host has answered: an error that comes now is one of a middleware."""
+        mark(request, reached=False)
 
     def close(self) -> None:
         """Delete what is too old from the state, and close it."""
@@ -201,6 +207,11 @@ class Crawl:
         except StateUnavailable:
             logger.debug("old rows stay in the state, because it cannot be used")
         self.context.state.close()
+
+    def _code_failed(self, error: Exception) -> Exception:
+        """Return the exception for a request whose gate failed: the run ends, and it stays due."""
+        self.engine.code_failed(error)
+        return MachineTrouble(self.context.clock.now(), f"walsh-scrapy itself failed: {error!r}")
 
     def _deferral(self, error: StateError) -> Exception:
         """Return the exception for the current request if the state fails: it is deferred.

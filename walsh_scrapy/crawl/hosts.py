@@ -17,9 +17,9 @@ from uuid import uuid4
 from scrapy import Request
 from scrapy.utils.asyncio import create_looping_call
 
+from walsh_scrapy.crawl.ticket import mark, source_of
 from walsh_scrapy.exceptions import RequestDeferred, StateUnavailable
 from walsh_scrapy.policy.pacing import BEAT_SECONDS, Watch
-from walsh_scrapy.runtime.requests import mark, source_of
 from walsh_scrapy.state import hosts as protocol
 from walsh_scrapy.state.hosts import Begun, HostSnapshot, Worker
 from walsh_scrapy.state.log import LoggedLease, forget_lease, log_end, log_lease
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
     from twisted.internet.task import LoopingCall
 
+    from walsh_scrapy.crawl.context import Context
     from walsh_scrapy.policy.pacing import Exchange, Hold, HostTimes
-    from walsh_scrapy.runtime.context import Context
     from walsh_scrapy.sources import Source
     from walsh_scrapy.state.hosts import Ask
     from walsh_scrapy.state.log import RequestRecord
@@ -50,8 +50,9 @@ class HostLost(RequestDeferred):
 
 
 class _InFlight(NamedTuple):
-    """A request that may be sent, or was: its host's times as it began, and its row in the log."""
+    """A request that may be sent, or was: its host, with its times then, and its row in the log."""
 
+    host: str
     times: HostTimes
     logged: LoggedLease
 
@@ -132,6 +133,11 @@ class Hosts:
         """Return the seconds until an owned host may be requested, as far as is known."""
         owned = self._owned.get(host)
         return owned.times.ready_at(delay) - self._context.clock.now() if owned else 0.0
+
+    def last_end(self, host: str) -> float | None:
+        """Return when the last exchange with a host ended, in epoch seconds; None without one."""
+        owned = self._owned.get(host)
+        return (owned.times if owned else self._state.hosts.find(host).times).last_end
 
     def delay(self, host: str) -> float:
         """Return the delay in force of an owned host, in seconds."""
@@ -214,11 +220,12 @@ class Hosts:
         own = self._visits.get(visit) if visit else None
 
         def work(connection: Connection) -> Begun | HostSnapshot | None:
+            for earlier in attempts:  # the answer to its COMMIT was lost
+                forget_lease(connection, earlier)
             if not self._flush(connection, host, owned):
                 return None
-            for earlier in attempts:  # only the answer to its COMMIT was lost
+            if attempts:
                 protocol.withdraw(connection, host, self._worker)
-                forget_lease(connection, earlier)
             if own not in (None, host) and not protocol.owns(connection, own, self._worker):
                 raise HostLost(self._context.clock.now(), f"{own} was lost to another worker")
             found = protocol.begin(connection, host, self._worker, ask)
@@ -238,7 +245,7 @@ class Hosts:
         if isinstance(found, HostSnapshot):
             return max(0.001, found.times.ready_at(ask.delay, ask.most) - found.now)
         owned.is_busy = True
-        self._in_flight[request] = _InFlight(found.times, attempts[-1])
+        self._in_flight[request] = _InFlight(host, found.times, attempts[-1])
         mark(request, until=moment + found.allowed)
         return 0.0
 
@@ -249,7 +256,7 @@ class Hosts:
 
         It is written with the next transaction of the host; at once if others have to know it.
         """
-        known, logged = self._in_flight.pop(request)
+        _, known, logged = self._in_flight.pop(request)
         owned, now = self._owned.get(host), self._context.clock.now()
         before = owned.times if owned else known
         times = before.after(exchange, self._context.backoff, now)
@@ -275,7 +282,7 @@ class Hosts:
         """Take back a request that was never sent (decision 29); nothing of it is logged."""
         if request not in self._in_flight:
             return
-        _, logged = self._in_flight.pop(request)
+        _, _, logged = self._in_flight.pop(request)
 
         def write(connection: Connection) -> bool:
             forget_lease(connection, logged)
@@ -291,6 +298,15 @@ class Hosts:
     def in_flight(self) -> list[Request]:
         """The requests that have begun and not ended."""
         return list(self._in_flight)
+
+    def is_busy(self, host: str) -> bool:
+        """Return True while a request to an owned host is in flight."""
+        owned = self._owned.get(host)
+        return owned is not None and owned.is_busy
+
+    def asked_by(self, request: Request) -> str:
+        """Return the host of a request in flight, whatever was made of its URL since."""
+        return self._in_flight[request].host
 
     def hold(self, host: str, hold: Hold) -> None:
         """Put a host on hold, from now; a longer hold stays."""

@@ -8,22 +8,22 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary
 
-from walsh_scrapy.exceptions import Unreachable
+from walsh_scrapy.crawl.engine import PerLoop
+from walsh_scrapy.crawl.ticket import marks_of, rank_of
+from walsh_scrapy.exceptions import StoodStill, Unreachable
 from walsh_scrapy.policy.frontier import Rank
-from walsh_scrapy.policy.pacing import MARGIN, Exchange
-from walsh_scrapy.runtime.engine import PerLoop
-from walsh_scrapy.runtime.requests import marks_of, rank_of
+from walsh_scrapy.policy.pacing import MARGIN, RECHECK_SECONDS, Exchange
 from walsh_scrapy.wire.stalls import stalled
 from walsh_scrapy.wire.tlserrors import NoHandshake
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from scrapy import Request
     from scrapy.http import Response
     from scrapy.settings import BaseSettings
 
-    from walsh_scrapy.runtime.context import Clock
+    from walsh_scrapy.crawl.context import Clock
 
 
 class _Sent(NamedTuple):
@@ -52,6 +52,8 @@ class InFlight:
         self._timeout = settings.getfloat("DOWNLOAD_TIMEOUT")
         self._clock = clock
         self._is_serial = serial
+        #: Ends the requests that are over, although nobody was told; pacing does that.
+        self.sweep: Callable[[], None] = lambda: None
 
     @cached_property
     def _traffic(self) -> _Traffic:
@@ -97,7 +99,8 @@ class InFlight:
         while (left := self._seconds_left()) > 0:
             self._traffic.ended.clear()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._traffic.ended.wait(), left)
+                await asyncio.wait_for(self._traffic.ended.wait(), min(left, RECHECK_SECONDS))
+            self.sweep()
 
     def _seconds_left(self) -> float:
         ends = (sent.until for sent in self._traffic.sent.values())
@@ -124,5 +127,5 @@ def exchange_of(
         retry_after=retry_after.decode("latin-1") if retry_after else None,
         for_robots=rank_of(request) is Rank.ROBOTS,
         unreachable=isinstance(error, Unreachable),
-        without_tls=isinstance(error, NoHandshake),
+        is_blameless=isinstance(error, NoHandshake | StoodStill),
     )

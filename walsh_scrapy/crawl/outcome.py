@@ -17,7 +17,22 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from scrapy.spidermiddlewares.httperror import HttpError
 
+from walsh_scrapy.crawl.failures import reason_of
 from walsh_scrapy.crawl.hosts import HostLost
+from walsh_scrapy.crawl.messages import conditions_of
+from walsh_scrapy.crawl.ticket import (
+    DATA_LOSS,
+    Lifetime,
+    PageResult,
+    Validators,
+    Visit,
+    first_url,
+    hops_of,
+    marks_of,
+    set_visit,
+    source_of,
+    visit_of,
+)
 from walsh_scrapy.exceptions import (
     AlreadyRead,
     BadAnswer,
@@ -30,6 +45,7 @@ from walsh_scrapy.exceptions import (
     StateUnavailable,
 )
 from walsh_scrapy.items import InvalidItem, check
+from walsh_scrapy.metadata.alternates import ABSENT
 from walsh_scrapy.metadata.entries import KnownEntries
 from walsh_scrapy.policy.backoff import RETRIED_STATUSES
 from walsh_scrapy.policy.freshness import CLOCK_SKEW, NEVER, Freshness, UpdateHints, asked_until
@@ -44,22 +60,6 @@ from walsh_scrapy.policy.redirects import (
 from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import and_more
-from walsh_scrapy.runtime.failures import reason_of
-from walsh_scrapy.runtime.messages import conditions_of
-from walsh_scrapy.runtime.negotiation import ABSENT
-from walsh_scrapy.runtime.requests import (
-    DATA_LOSS,
-    Lifetime,
-    PageResult,
-    Validators,
-    Visit,
-    first_url,
-    hops_of,
-    marks_of,
-    set_visit,
-    source_of,
-    visit_of,
-)
 from walsh_scrapy.state.documents import LlmsTxtRecord
 from walsh_scrapy.state.entries import EntryRecord
 from walsh_scrapy.state.sources import MOST_RESENT, REFUSED, SourceRecord

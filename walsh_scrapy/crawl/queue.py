@@ -27,11 +27,11 @@ from scrapy.exceptions import IgnoreRequest
 from scrapy.http.request import NO_CALLBACK
 from scrapy.utils.asyncio import CallLaterResult, call_later, sleep
 
+from walsh_scrapy.crawl.ticket import copy_of, mark, marks_of, rank_of
 from walsh_scrapy.exceptions import CodeFailed, Denied, NotYet, RequestDeferred, Unreachable
 from walsh_scrapy.policy.frontier import Frontier, Rank
 from walsh_scrapy.policy.pacing import RECHECK_SECONDS
 from walsh_scrapy.policy.timestamps import format_moment
-from walsh_scrapy.runtime.requests import copy_of, mark, marks_of, rank_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
     from scrapy.http import Response
     from scrapy.statscollectors import StatsCollector
 
+    from walsh_scrapy.crawl.context import Context
+    from walsh_scrapy.crawl.engine import Engine
     from walsh_scrapy.crawl.hosts import Hosts, Taken
     from walsh_scrapy.policy.frontier import NextHost
-    from walsh_scrapy.runtime.context import Context
-    from walsh_scrapy.runtime.engine import Engine
 
 #: Ready hosts with which no further start request of a spider is needed.
 ENOUGH: Final = 2000
@@ -100,9 +100,8 @@ class Queue:
         self._most = most or math.inf  # requests at once
         self.deferred: list[Request] = []  #: kept for the next start of the job
         self._is_open = self._keeps_deferred = False
-        follows_links = context.options.scope == "any"
         self._frontier: Frontier[Turn] = Frontier(
-            delays, late=context.late_hosts, unexplored=math.inf if follows_links else 0.0
+            delays, late=context.late_hosts, follows_links=context.options.scope == "any"
         )
         self._gates: dict[Place, Preparation] = {}
         self._room = asyncio.Event()
@@ -336,6 +335,7 @@ class Queue:
             with suppress(Denied):  # the gate says so again, and records it
                 await self._prepare(request)
             turn = Turn(request, asyncio.get_running_loop().create_future())
+            host = self._context.host(request.url)
             try:
                 await self._take_turn(turn)
                 with limited(request):
@@ -344,10 +344,10 @@ class Queue:
                 request = copy_of(request)
                 continue
             except Exception as error:
-                marks, is_told = marks_of(request), isinstance(error, IgnoreRequest | Unreachable)
-                if not (marks.again or marks.reached or is_told):
-                    self._engine.code_failed(error)
-                    raise CodeFailed(request.url) from error
+                marks = marks_of(request)
+                is_meant = marks.reached or isinstance(error, IgnoreRequest | Unreachable)
+                if not (marks.again or is_meant):
+                    raise CodeFailed(error) from error
                 if not marks.again:
                     raise
             else:
@@ -355,7 +355,7 @@ class Queue:
                     return response
             finally:
                 turn.is_over = True
-                self._hosts.let_go(self._context.host(request.url), request)
+                self._hosts.let_go(host, request)
                 self._engine.ask_for_requests()
             request = copy_of(request)
             mark(request, again=False, reached=False)
@@ -403,13 +403,13 @@ class Queue:
                 raise self.deferral("the crawl ends", left)
             await sleep(min(left, RECHECK_SECONDS))
 
-    def check_wait(self, host: str, seconds: float, *, by_robots: bool) -> None:
+    def check_wait(self, host: str, seconds: float) -> None:
         """Raise RequestDeferred for a wait longer than ``WALSH_MAX_WAIT`` (decision 7)."""
         if seconds > self._context.options.max_wait:
             until = self._context.clock.now() + seconds
             self._stats.inc_value("walsh/pacing/deferred")
             reason = f"{host} may not be asked before {format_moment(until)}"
-            raise RequestDeferred(until, reason, by_robots=by_robots)
+            raise RequestDeferred(until, reason)
 
     def deferral(self, reason: str, seconds: float = 0.0) -> RequestDeferred:
         """Return the deferral of a request that could be sent after ``seconds``."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,18 @@ from scrapy import Request
 from scrapy.exceptions import IgnoreRequest
 from scrapy.utils.datatypes import LocalCache
 
+from walsh_scrapy.crawl.failures import reason_of
 from walsh_scrapy.crawl.hosts import Hosts
+from walsh_scrapy.crawl.startup import SCHEMES
+from walsh_scrapy.crawl.ticket import (
+    DATA_LOSS,
+    Hop,
+    Validators,
+    mark,
+    marks_of,
+    rank_of,
+    request_of,
+)
 from walsh_scrapy.exceptions import (
     BadAnswer,
     Denied,
@@ -25,7 +36,7 @@ from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.pacing import RECHECK_SECONDS
 from walsh_scrapy.policy.redirects import resolve_reference
 from walsh_scrapy.policy.robots.access import (
-    LATENESS,
+    LONGEST_AWAITED,
     LONGEST_IN_RUN,
     AccessResult,
     RobotsCopy,
@@ -34,16 +45,6 @@ from walsh_scrapy.policy.robots.access import (
     copy_after,
 )
 from walsh_scrapy.policy.urls import host_of, origin_of, robots_url
-from walsh_scrapy.runtime.failures import reason_of
-from walsh_scrapy.runtime.requests import (
-    DATA_LOSS,
-    Hop,
-    Validators,
-    mark,
-    marks_of,
-    rank_of,
-    request_of,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -52,9 +53,9 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
     from scrapy.statscollectors import StatsCollector
 
+    from walsh_scrapy.crawl.context import Context
     from walsh_scrapy.crawl.putoff import PutOffHosts
     from walsh_scrapy.crawl.queue import Queue
-    from walsh_scrapy.runtime.context import Context
 
 logger = logging.getLogger(__name__)
 
@@ -92,30 +93,36 @@ class RobotsCache:
         self._hosts = hosts or Hosts(context)
         self._store = context.state.robots
         self._files: LocalCache[str, RobotsFile] = LocalCache(PARSED_FILES)
-        # Fetched in this run, and until when they count for a request that is not sent yet.
-        self._fetched: dict[str, float] = {}
         self._deferred: dict[str, tuple[RequestDeferred, float]] = {}
 
     def find(self, origin: str, url: str) -> RobotsFile | None:
         """Return the file of an origin for the request of a URL, or None if it has to be fetched.
 
-        Beyond its day a copy counts only for a request that it made wait (decision 7).
+        Beyond its lifetime a copy counts only while its host was asked for nothing else: in the run
+        that fetched it, and for a request that it allows and makes wait longer than
+        ``WALSH_MAX_WAIT`` (decision 7).
         """
         file = self._files.get(origin)
-        if file is not None and self._is_fresh(origin, file.copy):
+        if file is None or not self._is_fresh(file.copy):
+            file = self._newest(origin)
+        if file is None or self._is_fresh(file.copy):
             return file
-        copy = self._store.find(origin)
-        if copy is None:
-            return None
-        is_awaited = copy.unused and self._store.awaits(origin, url)
-        if not (self._is_fresh(origin, copy) or is_awaited):
-            return None
-        return file if file is not None and file.copy == copy else self._read(origin, copy)
+        copy, options = file.copy, self._context.options
+        longest = LONGEST_IN_RUN if copy.fetched_at >= self._context.started_at else 0.0
+        if file.own_wait(copy.fetched_at) > options.max_wait and file.rules.verdict(url).allowed:
+            longest = LONGEST_AWAITED
+        asked_at = self._hosts.last_end(self._context.host(origin)) if longest else None
+        return file if copy.is_awaited(self._context.clock.now(), longest, asked_at) else None
 
-    def _is_fresh(self, origin: str, copy: RobotsCopy) -> bool:
-        now = self._context.clock.now()
-        is_usable = copy.is_usable(now, self._context.options.robots_ttl)
-        return is_usable or now < self._fetched.get(origin, 0.0)
+    def _is_fresh(self, copy: RobotsCopy) -> bool:
+        return copy.is_usable(self._context.clock.now(), self._context.options.robots_ttl)
+
+    def _newest(self, origin: str) -> RobotsFile | None:
+        """Return the file as the state has it, however old; what is not written yet is newer."""
+        copy, file = self._store.find(origin), self._files.get(origin)
+        if copy is None or (file is not None and file.copy.fetched_at >= copy.fetched_at):
+            return file
+        return self._read(origin, copy)
 
     def deferral(self, origin: str) -> RequestDeferred | None:
         """Return the deferral of an origin's file while it lasts, else None (decision 7).
@@ -127,12 +134,8 @@ class RobotsCache:
 
     def delay(self, origin: str) -> float:
         """Return the delay that the last known file asks for, in seconds, however old it is."""
-        if (file := self._files.get(origin)) is None:
-            copy = self._store.find(origin)
-            if copy is None:
-                return 0.0
-            file = self._read(origin, copy)
-        return file.interval(self._context.clock.now())
+        file = self._files.get(origin) or self._newest(origin)
+        return file.interval(self._context.clock.now()) if file else 0.0
 
     def settle(self, origin: str, answer: RobotsOutcome, asked: str) -> RobotsFile:
         """Keep the outcome of a request for robots.txt, and return the file that decides now.
@@ -152,7 +155,6 @@ class RobotsCache:
             lambda connection: self._store.write(connection, origin, copy, host, run),
             delay=file.interval(now) if asked == host else 0.0,
         )
-        self._fetched[origin] = now + max(LONGEST_IN_RUN, file.own_wait(now) + LATENESS)
         if result == "unreachable":
             # The target of a host that cannot be reached fails with the same reason.
             level = logging.INFO if answer.is_dead else logging.WARNING
@@ -178,33 +180,6 @@ class RobotsCache:
         # If the state failed, the deferral ends now; even so the file is not fetched again at once.
         until = max(error.until, self._context.clock.now() + RECHECK_SECONDS)
         self._deferred[origin] = error, until
-
-    def mark_used(self, origin: str, url: str) -> None:
-        """Let a copy expire as usual for a request that was sent or denied (decision 7)."""
-        self._fetched.pop(origin, None)
-        copy = self._in_use(origin)
-        if copy is not None and copy.unused:
-            self._note_unused(origin, unused=self._store.end_wait(origin, url))
-
-    def keep_for_later(self, origin: str, url: str) -> None:
-        """Keep a copy usable in a later run, for a request that it made wait (decision 7).
-
-        A copy that is out of date makes nobody wait who does not wait already: else it would stay
-        in use for ever on a host with many sources.
-        """
-        copy = self._in_use(origin)
-        if copy is not None and self._is_fresh(origin, copy):
-            self._store.begin_wait(origin, url)
-            self._note_unused(origin, unused=True)
-
-    def _in_use(self, origin: str) -> RobotsCopy | None:
-        file = self._files.get(origin)
-        return self._store.find(origin) if file is None else file.copy
-
-    def _note_unused(self, origin: str, *, unused: bool) -> None:
-        file = self._files.get(origin)
-        if file is not None and file.copy.unused is not unused:
-            self._files[origin] = replace(file, copy=replace(file.copy, unused=unused))
 
     def _read(self, origin: str, copy: RobotsCopy) -> RobotsFile:
         options, now = self._context.options, self._context.clock.now()
@@ -276,6 +251,9 @@ class Robots(RobotsCache):
     async def _fetch(self, origin: str, needed_by: Request) -> None:
         """Fetch an origin's file, unless another worker has done so, and keep the outcome."""
         url = robots_url(needed_by.url)
+        if url.partition(":")[0] not in SCHEMES:
+            self._failed[origin] = Denied("robots", "no request can go to its URL")
+            return
         try:
             async with self._queue.owning(url):
                 if self.find(origin, needed_by.url) is None:
@@ -288,7 +266,9 @@ class Robots(RobotsCache):
         except IgnoreRequest as error:  # by a middleware of the project
             reason = f"{url} is not asked for: {reason_of(error, url)}"
             self._failed[origin] = Denied("robots", reason)
-            logger.error("%s; what needs it is denied", reason)  # noqa: TRY400 - it is no error of ours
+            logger.error(  # noqa: TRY400 - only another error may be behind it
+                "%s; what needs it is denied", reason, exc_info=error.__cause__
+            )
 
     async def _requested(
         self, origin: str, url: str, needed_by: Request

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from scrapy.utils.asyncio import sleep
 
 from walsh_scrapy.exceptions import StateUnavailable
-from walsh_scrapy.policy.claims import in_order
-from walsh_scrapy.policy.frontier import FEW
+from walsh_scrapy.policy.frontier import FEW, in_order
 from walsh_scrapy.policy.pacing import BEAT_SECONDS, RECHECK_SECONDS
 from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.policy.wording import count_of
@@ -28,10 +27,10 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.statscollectors import StatsCollector
 
+    from walsh_scrapy.crawl.context import Context, Pauses
     from walsh_scrapy.crawl.hosts import Hosts
     from walsh_scrapy.crawl.queue import Queue
-    from walsh_scrapy.policy.claims import HostWork
-    from walsh_scrapy.runtime.context import Context, Pauses
+    from walsh_scrapy.policy.frontier import HostWork
     from walsh_scrapy.sources import Source
     from walsh_scrapy.state.sources import Counts, DueSource, Place, Selection, SourceRecord
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from walsh_scrapy.crawl.crawl import Crawl
+from walsh_scrapy.crawl.startup import SCHEMES
+from walsh_scrapy.crawl.ticket import mark, resolved
 from walsh_scrapy.exceptions import Denied
-from walsh_scrapy.runtime.components import SCHEMES
-from walsh_scrapy.runtime.requests import resolved
 
 if TYPE_CHECKING:
     from typing import Self
@@ -31,8 +31,12 @@ class AddressMiddleware:
         return gate
 
     async def process_request(self, request: Request) -> Request | None:
-        """Return the request without dot segments, or None if its URL has none."""
+        """Return the request without dot segments, or None if its URL has none.
+
+        The mark is lost if the URL is changed from here on: then not all gates judge the new one.
+        """
         await self.prepare(request)
+        mark(request, settled=True)
         return resolved(request)
 
     def is_ready(self, request: Request) -> bool:  # noqa: ARG002 - as of each preparation

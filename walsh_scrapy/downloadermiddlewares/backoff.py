@@ -6,22 +6,18 @@ import logging
 from typing import TYPE_CHECKING
 
 from scrapy import signals
-from scrapy.downloadermiddlewares.retry import RetryMiddleware
 from scrapy.exceptions import DownloadTimeoutError, IgnoreRequest
 
 from walsh_scrapy.crawl.crawl import Crawl
+from walsh_scrapy.crawl.failures import reason_of
 from walsh_scrapy.crawl.putoff import Retry
+from walsh_scrapy.crawl.ticket import mark, marks_of, rank_of
 from walsh_scrapy.exceptions import Unreachable
-from walsh_scrapy.options import BadSetting, bad_setting
-from walsh_scrapy.policy.backoff import RETRIED_STATUSES, is_refusal
+from walsh_scrapy.policy.backoff import is_refusal
 from walsh_scrapy.policy.frontier import Rank
-from walsh_scrapy.policy.streaks import Streaks
+from walsh_scrapy.policy.pacing import Streaks
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import count_of, format_seconds
-from walsh_scrapy.runtime.failures import reason_of
-from walsh_scrapy.runtime.gates import Gate
-from walsh_scrapy.runtime.requests import mark, marks_of, rank_of
-from walsh_scrapy.runtime.startup import in_force, require_order
 
 if TYPE_CHECKING:
     from typing import Self
@@ -29,9 +25,6 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
     from scrapy.http import Response
-    from scrapy.settings import BaseSettings
-
-    from walsh_scrapy.runtime.startup import Problems
 
 
 logger = logging.getLogger(__name__)
@@ -61,26 +54,6 @@ class BackoffMiddleware:
         gate = cls(Crawl.of(crawler))
         crawler.signals.connect(gate.response_downloaded, signal=signals.response_downloaded)
         return gate
-
-    @staticmethod
-    def problems(settings: BaseSettings) -> Problems:
-        """Yield an error for settings by which a request is retried before this gate sees it."""
-        why = "the pacing gate has to release the host first"
-        yield from require_order(settings, Gate.BACKOFF, why, before=(Gate.PACING,))
-        if not in_force(settings, Gate.PACING):
-            yield BadSetting(
-                "DOWNLOADER_MIDDLEWARES has BackoffMiddleware without PacingMiddleware, which lets "
-                "a host wait after a refusal; set the order of that to 890"
-            )
-        codes = [int(code) for code in settings.getlist("RETRY_HTTP_CODES")]
-        is_retried = settings.getbool("RETRY_ENABLED") and in_force(settings, RetryMiddleware)
-        if is_retried and RETRIED_STATUSES.intersection(codes):
-            rest = [code for code in codes if code not in RETRIED_STATUSES]
-            yield bad_setting(
-                "RETRY_HTTP_CODES",
-                codes,
-                f"without 429 and 503, after which RetryMiddleware would retry at once; set {rest}",
-            )
 
     def response_downloaded(self, response: Response, request: Request) -> None:
         """Record an answer; middlewares nearer to the wire keep some from ``process_response``."""

@@ -9,22 +9,18 @@ from scrapy import signals
 
 from walsh_scrapy.crawl.blocklist import PublishedList
 from walsh_scrapy.crawl.crawl import Crawl
+from walsh_scrapy.crawl.ticket import hops_of, note_answer, rank_of
 from walsh_scrapy.exceptions import refuse_to_start
 from walsh_scrapy.identity import BLOCKLIST_URL
 from walsh_scrapy.options import BadSetting
 from walsh_scrapy.policy.frontier import Rank
-from walsh_scrapy.runtime.gates import Gate
-from walsh_scrapy.runtime.requests import hops_of, note_answer, rank_of
-from walsh_scrapy.runtime.startup import require_order
 
 if TYPE_CHECKING:
     from typing import Self
 
     from scrapy import Request
     from scrapy.crawler import Crawler
-    from scrapy.settings import BaseSettings
 
-    from walsh_scrapy.runtime.startup import Problems
 
 logger = logging.getLogger(__name__)
 
@@ -69,14 +65,9 @@ class BlocklistMiddleware:
                 BLOCKLIST_URL,
             )
 
-    @staticmethod
-    def problems(settings: BaseSettings) -> Problems:
-        """Yield an error for each setting that has to be changed."""
-        why = "a listed host gets no request, not even for robots.txt"
-        yield from require_order(settings, Gate.BLOCKLIST, why, before=(Gate.ROBOTS, Gate.PACING))
-
     async def process_request(self, request: Request) -> None:
         """Deny a listed host; fetch the list first if it is due and nobody has."""
+        self._network.check_route(request)
         if not self._list.is_ready(request):
             with self._queue.in_gate():
                 await self._list.prepare_list()

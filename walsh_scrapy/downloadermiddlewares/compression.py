@@ -13,12 +13,12 @@ from scrapy.downloadermiddlewares.httpcompression import HttpCompressionMiddlewa
 from scrapy.exceptions import IgnoreRequest
 from scrapy.utils._compression import _check_max_size
 
+from walsh_scrapy.crawl.messages import counted_bytes
+from walsh_scrapy.crawl.ticket import DATA_LOSS, content_type_of, source_of
 from walsh_scrapy.exceptions import BadAnswer
 from walsh_scrapy.metadata.document import may_be_llms
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import cut, format_bytes, printable
-from walsh_scrapy.runtime.negotiation import content_type_of, counted_bytes
-from walsh_scrapy.runtime.requests import DATA_LOSS, source_of
 from walsh_scrapy.wire.codings import CODING_ERRORS, is_complete, unpack
 
 if TYPE_CHECKING:

@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from walsh_scrapy.crawl.crawl import Crawl
+from walsh_scrapy.crawl.messages import conditions_of
+from walsh_scrapy.crawl.ticket import Validators, hops_of, mark, rank_of, visit_of
 from walsh_scrapy.exceptions import AlreadyRead, NotDue, NotModified
 from walsh_scrapy.policy.freshness import CLOCK_SKEW, NEVER
 from walsh_scrapy.policy.frontier import Rank
-from walsh_scrapy.runtime.gates import Gate
-from walsh_scrapy.runtime.messages import conditions_of
-from walsh_scrapy.runtime.requests import Validators, hops_of, mark, rank_of, visit_of
-from walsh_scrapy.runtime.startup import require_order
 from walsh_scrapy.spider import DeclaringSpider
 
 if TYPE_CHECKING:
@@ -20,10 +18,8 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
     from scrapy.http import Response
-    from scrapy.settings import BaseSettings
 
     from walsh_scrapy.crawl.visits import Visits
-    from walsh_scrapy.runtime.startup import Problems
     from walsh_scrapy.sources import Source
 
 
@@ -43,12 +39,6 @@ class ConditionalMiddleware:
     def from_crawler(cls, crawler: Crawler) -> Self:
         """Build the gate for one crawl."""
         return cls(crawler, Crawl.of(crawler).visits)
-
-    @staticmethod
-    def problems(settings: BaseSettings) -> Problems:
-        """Yield an error for each setting that has to be changed."""
-        why = "the pacing gate has to release the host first"
-        yield from require_order(settings, Gate.CONDITIONAL, why, before=(Gate.PACING,))
 
     async def process_request(self, request: Request) -> None:
         """Send the validators of this URL, and none that a redirect carried along."""

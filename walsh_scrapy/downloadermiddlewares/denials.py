@@ -6,9 +6,9 @@ import logging
 from typing import TYPE_CHECKING
 
 from walsh_scrapy.crawl.crawl import Crawl
+from walsh_scrapy.crawl.ticket import rank_of, source_of
 from walsh_scrapy.exceptions import Denied, RequestDeferred
 from walsh_scrapy.policy.frontier import Rank
-from walsh_scrapy.runtime.requests import rank_of, source_of
 
 if TYPE_CHECKING:
     from typing import Self
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.statscollectors import StatsCollector
 
+    from walsh_scrapy.crawl.failures import Denials
     from walsh_scrapy.crawl.queue import Queue
-    from walsh_scrapy.runtime.denials import Denials
 
 logger = logging.getLogger(__name__)
 

@@ -5,23 +5,16 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from scrapy.downloadermiddlewares.httpauth import HttpAuthMiddleware
-from scrapy.downloadermiddlewares.useragent import UserAgentMiddleware
-
 from walsh_scrapy.crawl.crawl import Crawl
+from walsh_scrapy.crawl.messages import NEVER_SENT
 from walsh_scrapy.policy.wording import for_others
-from walsh_scrapy.runtime.gates import Gate
-from walsh_scrapy.runtime.messages import NEVER_SENT
-from walsh_scrapy.runtime.startup import require_order
 
 if TYPE_CHECKING:
     from typing import Self
 
     from scrapy import Request
     from scrapy.crawler import Crawler
-    from scrapy.settings import BaseSettings
 
-    from walsh_scrapy.runtime.startup import Problems
 
 logger = logging.getLogger(__name__)
 
@@ -44,17 +37,6 @@ class IdentityMiddleware:
         """Build the gate with the identity of the crawl."""
         user_agent = Crawl.of(crawler).context.options.user_agent
         return cls(user_agent, str(crawler.settings["USER_AGENT"]))
-
-    @staticmethod
-    def problems(settings: BaseSettings) -> Problems:
-        """Yield an error for each setting that has to be changed."""
-        others: tuple[type, ...] = (HttpAuthMiddleware, UserAgentMiddleware)
-        if settings.getbool("COOKIES_ENABLED"):
-            # It imports tldextract, and that an HTTP client.
-            from scrapy.downloadermiddlewares.cookies import CookiesMiddleware  # noqa: PLC0415
-
-            others = (CookiesMiddleware, *others)
-        yield from require_order(settings, Gate.IDENTITY, "it corrects what they set", after=others)
 
     async def process_request(self, request: Request) -> None:
         """Set the User-Agent, and remove the headers that are never sent."""

@@ -6,34 +6,29 @@ A host that cannot be reached is tried once in a run (decision 28).
 from __future__ import annotations
 
 import asyncio
-import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
-from weakref import WeakSet, WeakValueDictionary
+from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary
 
 from scrapy import signals
 from scrapy.core.downloader import Downloader
-from scrapy.downloadermiddlewares.redirect import BaseRedirectMiddleware
-from scrapy.downloadermiddlewares.retry import RetryMiddleware
 
 from walsh_scrapy.crawl.crawl import Crawl
+from walsh_scrapy.crawl.failures import reason_of
 from walsh_scrapy.crawl.hosts import HostLost
 from walsh_scrapy.crawl.inflight import exchange_of
+from walsh_scrapy.crawl.startup import Gate, in_force
+from walsh_scrapy.crawl.ticket import evidence_of, mark, marks_of, rank_of, source_of
 from walsh_scrapy.exceptions import (
     Denied,
     MachineTrouble,
+    StoodStill,
     TooLate,
     Unreachable,
 )
-from walsh_scrapy.options import bad_setting, number_of
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.pacing import RECHECK_SECONDS, delay_after, longest_wait
 from walsh_scrapy.policy.urls import host_of
-from walsh_scrapy.runtime.components import component_problems
-from walsh_scrapy.runtime.failures import reason_of
-from walsh_scrapy.runtime.gates import Gate
-from walsh_scrapy.runtime.requests import evidence_of, mark, marks_of, rank_of, source_of
-from walsh_scrapy.runtime.startup import require_order
 from walsh_scrapy.state.hosts import Ask
 from walsh_scrapy.state.log import RequestRecord
 
@@ -43,9 +38,7 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
     from scrapy.http import Response
-    from scrapy.settings import BaseSettings
 
-    from walsh_scrapy.runtime.startup import Problems
 
 #: Characters of a Retry-After that are recorded; its longest form has 33.
 _LONGEST_HEADER: Final = 200
@@ -68,12 +61,15 @@ class PacingMiddleware:
         self._queue = crawl.queue
         self._queue.prepare_by("pacing", self)
         self._hosts = crawl.hosts
-        self._queue.sweep = self.sweep
+        self._network = crawl.network
+        self._queue.sweep = crawl.in_flight.sweep = self.sweep
+        self._responses: WeakKeyDictionary[Request, Response] = WeakKeyDictionary()
         self._left: WeakSet[Request] = WeakSet()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._put_off = crawl.put_off
         self._pauses = crawl.pauses
         self._in_flight = crawl.in_flight
+        self._settles_urls = bool(in_force(crawl.settings, Gate.ADDRESS))
         options = crawl.context.options
         urls = options.blocklist_url, options.blocklist_schema_url
         self._list_names = frozenset(host_of(url) for url in urls if url)
@@ -86,31 +82,6 @@ class PacingMiddleware:
         crawler.signals.connect(gate.left_downloader, signal=signals.request_left_downloader)
         return gate
 
-    @staticmethod
-    def problems(settings: BaseSettings) -> Problems:
-        """Yield an error for settings that hide a response, or delay a request after its lease."""
-        yield from component_problems(settings)
-        others = (RetryMiddleware, BaseRedirectMiddleware)
-        why = "it has to see every response first"
-        yield from require_order(settings, Gate.PACING, why, after=others)
-        instead = "0 beside PacingMiddleware, which keeps the pauses; set WALSH_MIN_INTERVAL"
-        delays = {
-            "DOWNLOAD_DELAY": number_of(settings, "DOWNLOAD_DELAY", 0.0, low=0.0, high=math.inf)
-        }
-        for name, slot in settings.getdict("DOWNLOAD_SLOTS").items():
-            delays[f"DOWNLOAD_SLOTS[{name!r}]['delay']"] = slot.get("delay", 0.0)
-        for name, delay in delays.items():
-            if delay:
-                yield bad_setting(name, delay, instead)
-        if settings.getbool("AUTOTHROTTLE_ENABLED"):
-            yield bad_setting(
-                "AUTOTHROTTLE_ENABLED",
-                True,
-                "False beside PacingMiddleware, which keeps the pauses, longer ones for slow hosts",
-            )
-        if not number_of(settings, "DOWNLOAD_TIMEOUT", 0.0, low=0.0, high=math.inf):
-            yield bad_setting("DOWNLOAD_TIMEOUT", 0, "above 0: a host is leased for that long")
-
     def is_ready(self, request: Request) -> bool:
         """Return True if this crawl owns the host of a request."""
         return self._hosts.has(self._context.host(request.url))
@@ -121,8 +92,9 @@ class PacingMiddleware:
 
     async def process_request(self, request: Request) -> Request | None:
         """Begin an exchange, or let the request wait, or defer it to a later run (decision 7)."""
-        turn = self._queue.turn_of(request)
-        if turn is None or turn.times_back > _MOST_BACK:
+        self._network.check_route(request)
+        turn, host = self._queue.turn_of(request), self._context.host(request.url)
+        if turn is None or turn.times_back > _MOST_BACK or self._hosts.is_busy(host):
             await self._wait(request)
             return None
         async with self._in_flight.quiet():
@@ -131,7 +103,7 @@ class PacingMiddleware:
             seconds = self._after_loss(request)
         elif not seconds:
             return None
-        self._check_wait(request, seconds)
+        self._queue.check_wait(self._context.host(request.url), seconds)
         return self._queue.send_back(turn, seconds)
 
     async def process_response(self, request: Request, response: Response) -> Response:
@@ -139,12 +111,14 @@ class PacingMiddleware:
 
         A hold is written in the same transaction, so that a crash cannot lose it.
         """
-        self._release(request, response)
+        self._release(request, self._responses.pop(request, response))
         return response
 
     async def process_exception(self, request: Request, exception: Exception) -> Request | None:
         """Release the host after an exchange that failed, or that never began."""
-        if isinstance(exception, MachineTrouble | Denied | TooLate):
+        is_unsent = isinstance(exception, MachineTrouble | Denied | TooLate)
+        was_sent = isinstance(exception, StoodStill) or not is_unsent
+        if not (was_sent and marks_of(request).reached):
             self._give_back(request, exception)
             turn = self._queue.turn_of(request)
             is_late = isinstance(exception, TooLate) and turn is not None
@@ -155,10 +129,12 @@ class PacingMiddleware:
         return None
 
     def response_downloaded(self, response: Response, request: Request) -> None:
-        """Release the host after the exchange of a cancelled request.
+        """Keep the response, which a middleware nearer to the wire may change or hide.
 
-        A request made by ``engine.download_async`` may be cancelled; its exchange continues.
+        Release the host after the exchange of a cancelled request. A request made by
+        ``engine.download_async`` may be cancelled; its exchange continues.
         """
+        self._responses[request] = response
         if not self._engine.is_active(request):
             self._release(request, response)
 
@@ -177,7 +153,7 @@ class PacingMiddleware:
         for request in self._hosts.in_flight:
             is_out = marks_of(request).reached and request not in self._left
             if not is_out and not self._engine.is_active(request):
-                self._release(request, None)
+                self._release(request, self._responses.pop(request, None))
 
     async def _wait(self, request: Request) -> None:
         """Wait in the gate until an exchange has begun: the request cannot go back.
@@ -185,19 +161,29 @@ class PacingMiddleware:
         It did not come from our scheduler, or a middleware asks its host each time it comes.
         """
         host, was_closing = self._context.host(request.url), self._engine.is_closing
-        async with self._locks.setdefault(host, asyncio.Lock()):
-            while True:
+        try:
+            async with self._locks.setdefault(host, asyncio.Lock()):
+                await self._wait_for(host, request, was_closing=was_closing)
+        except BaseException:
+            self._let_go_inline(request, host)
+            raise
+
+    async def _wait_for(self, host: str, request: Request, *, was_closing: bool) -> None:
+        while True:
+            await self._queue.take(host, request)
+            while self._hosts.is_busy(host):  # by a request of ours, which ends soon
+                await self._queue.sleep(RECHECK_SECONDS)
+                self.sweep()
+            async with self._in_flight.quiet():
                 if self._engine.is_closing and not was_closing:
                     raise self._queue.deferral("the crawl ends")
-                await self._queue.take(host, request)
-                async with self._in_flight.quiet():
-                    seconds = self._begin(request)
-                if seconds is None:
-                    seconds = self._after_loss(request)
-                elif not seconds:
-                    return
-                self._check_wait(request, seconds)
-                await self._queue.sleep(seconds)
+                seconds = self._begin(request)
+            if seconds is None:
+                seconds = self._after_loss(request)
+            elif not seconds:
+                return
+            self._queue.check_wait(host, seconds)
+            await self._queue.sleep(seconds)
 
     def _begin(self, request: Request) -> float | None:
         """Begin an exchange and return 0, or return the seconds after which to try again.
@@ -206,6 +192,8 @@ class PacingMiddleware:
         the host was deferred in the meantime.
         """
         marks, name = marks_of(request), host_of(request.url)
+        if not marks.settled and self._settles_urls:
+            raise Denied("address", f"{request.url} is not the URL that all gates have judged")
         self._put_off.check(name, marks.rank)
         host = self._context.host(request.url)
         most = longest_wait(name, marks.rank, self._list_names, for_blocklist=marks.for_blocklist)
@@ -214,7 +202,7 @@ class PacingMiddleware:
         if seconds == 0.0:
             # In the slot of another host it would wait for that host, and its time would be over.
             request.meta[Downloader.DOWNLOAD_SLOT] = host
-            mark(request, released=True, answered=None)
+            mark(request, released=True, reached=False, sent=None, answered=None)
             self._in_flight.begin(request)
         return seconds
 
@@ -228,14 +216,6 @@ class PacingMiddleware:
             raise HostLost(self._context.clock.now(), reason)
         return RECHECK_SECONDS
 
-    def _check_wait(self, request: Request, seconds: float) -> None:
-        """Raise RequestDeferred for a wait that is too long (decision 7)."""
-        if seconds > self._context.options.max_wait:
-            host = self._context.host(request.url)
-            asked = marks_of(request).robots_interval or 0.0
-            times = self._context.state.hosts.find(host).times
-            self._queue.check_wait(host, seconds, by_robots=times.is_by_robots(asked))
-
     def _delay(self, request: Request, latency: float = 0.0) -> float:
         least = max(self._context.options.min_interval, self._pauses.before(request))
         return delay_after(least, marks_of(request).robots_interval, latency)
@@ -244,7 +224,7 @@ class PacingMiddleware:
         """Release the host of a request that was never sent: nothing is logged (decision 29)."""
         if self._in_flight.end(request) is None:
             return
-        host = self._context.host(request.url)
+        host = self._hosts.asked_by(request)
         self._hosts.withdraw(request, host)
         self._let_go_inline(request, host)
         if isinstance(error, MachineTrouble):
@@ -256,7 +236,7 @@ class PacingMiddleware:
         latency = self._in_flight.end(request)
         if latency is None:
             return
-        host = self._context.host(request.url)
+        host = self._hosts.asked_by(request)
         exchange = exchange_of(request, response, latency, self._delay(request, latency), error)
         name = host_of(request.url)
         asked = exchange.retry_after

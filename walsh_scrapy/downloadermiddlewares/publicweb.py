@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scrapy.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
-
 from walsh_scrapy.crawl.crawl import Crawl
+from walsh_scrapy.crawl.startup import Gate, in_force
+from walsh_scrapy.crawl.ticket import hops_of, mark, note_answer, visit_of
 from walsh_scrapy.exceptions import Denied
 from walsh_scrapy.policy.hosts import is_private_host, is_public
 from walsh_scrapy.policy.urls import host_of
-from walsh_scrapy.runtime.gates import Gate
-from walsh_scrapy.runtime.requests import hops_of, mark, note_answer, visit_of
-from walsh_scrapy.runtime.startup import in_force, require_order
 from walsh_scrapy.wire.unreachable import NotConnected
 
 if TYPE_CHECKING:
@@ -22,9 +19,8 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.settings import BaseSettings
 
-    from walsh_scrapy.runtime.denials import Denials
-    from walsh_scrapy.runtime.network import Network
-    from walsh_scrapy.runtime.startup import Problems
+    from walsh_scrapy.crawl.failures import Denials
+    from walsh_scrapy.crawl.network import Network
 
 
 class PublicWebMiddleware:
@@ -52,15 +48,9 @@ class PublicWebMiddleware:
         crawl.queue.prepare_by("publicweb", gate)
         return gate
 
-    @staticmethod
-    def problems(settings: BaseSettings) -> Problems:
-        """Yield an error for each setting that has to be changed."""
-        others = (Gate.ROBOTS, RobotsTxtMiddleware)
-        why = "a private host is asked for no robots.txt"
-        yield from require_order(settings, Gate.PUBLICWEB, why, before=others)
-
     async def process_request(self, request: Request) -> None:
         """Judge a hop before its host is asked for anything, robots.txt included."""
+        self._network.check_route(request)
         if reason := await self._judge(request):
             raise self._denials.deny(request, "publicweb", reason)
 

@@ -10,12 +10,9 @@ from scrapy.exceptions import IgnoreRequest
 
 from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.crawl.outcome import lifetime_of
+from walsh_scrapy.crawl.ticket import Hop, carry_facts, hops_of, mark, set_visit, visit_of
 from walsh_scrapy.exceptions import BadAnswer
-from walsh_scrapy.options import BadSetting
 from walsh_scrapy.policy.redirects import resolve_reference
-from walsh_scrapy.runtime.gates import Gate
-from walsh_scrapy.runtime.requests import Hop, carry_facts, hops_of, mark, set_visit, visit_of
-from walsh_scrapy.runtime.startup import in_force
 
 if TYPE_CHECKING:
     from typing import Self
@@ -23,8 +20,6 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
     from scrapy.settings import BaseSettings
-
-    from walsh_scrapy.runtime.startup import Problems
 
 
 class RedirectMiddleware(ScrapyRedirectMiddleware):
@@ -43,18 +38,6 @@ class RedirectMiddleware(ScrapyRedirectMiddleware):
         middleware = cls(crawler.settings, Crawl.of(crawler))
         middleware.crawler = crawler
         return middleware
-
-    @staticmethod
-    def problems(settings: BaseSettings) -> Problems:
-        """Yield an error for each setting that has to be changed."""
-        found = (place.kind for place in in_force(settings, ScrapyRedirectMiddleware))
-        for other in found:
-            if not issubclass(other, Gate.REDIRECT.kind):
-                yield BadSetting(
-                    f"DOWNLOADER_MIDDLEWARES has {other.__name__} beside walsh-scrapy's own, but "
-                    "has to have one that follows redirects: set "
-                    f'"{other.__module__}.{other.__name__}" to None'
-                )
 
     def process_response(self, request: Request, response: Response) -> Request | Response:  # type: ignore[override]
         """Follow a redirect to the URL that browsers would request.

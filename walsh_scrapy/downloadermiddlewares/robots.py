@@ -7,30 +7,24 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from scrapy import Request, signals
-from scrapy.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
 from scrapy.exceptions import StopDownload
 
 from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.crawl.robots import Robots, is_robots, origin_for
-from walsh_scrapy.exceptions import Denied, RequestDeferred
-from walsh_scrapy.options import bad_setting
+from walsh_scrapy.crawl.startup import Gate, in_force
+from walsh_scrapy.crawl.ticket import mark, note_answer, rank_of, resolved
+from walsh_scrapy.exceptions import Denied
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.pacing import Hold
 from walsh_scrapy.policy.robots.records import MAX_OCTETS
 from walsh_scrapy.policy.wording import format_seconds
-from walsh_scrapy.runtime.components import compression_problems
-from walsh_scrapy.runtime.gates import Gate
-from walsh_scrapy.runtime.requests import mark, note_answer, rank_of, resolved
-from walsh_scrapy.runtime.startup import in_force, require_order
 
 if TYPE_CHECKING:
     from typing import Self
 
     from scrapy.crawler import Crawler
-    from scrapy.settings import BaseSettings
 
     from walsh_scrapy.policy.robots.access import RobotsFile
-    from walsh_scrapy.runtime.startup import Problems
 
 
 logger = logging.getLogger(__name__)
@@ -49,11 +43,12 @@ class RobotsMiddleware:
         self._context = context
         self._denials = crawl.denials
         self._hosts = crawl.hosts
+        self._network = crawl.network
         self._queue = crawl.queue
         self._robots = Robots(context, settings, stats, crawl.queue, crawl.hosts, crawl.put_off)
         crawl.hosts.lost = self._robots.forget
         self._queue.prepare_by("robots", self._robots)
-        self._is_paced = bool(in_force(settings, Gate.PACING))
+        self._is_paced = in_force(settings, Gate.PACING)
         self._most_bytes = settings.getint("DOWNLOAD_MAXSIZE")
         self._comments: dict[str, tuple[str, ...]] = {}
         self._received: WeakKeyDictionary[Request, int] = WeakKeyDictionary()
@@ -63,27 +58,11 @@ class RobotsMiddleware:
         """Build the gate for one crawl."""
         gate = cls(Crawl.of(crawler))
         crawler.signals.connect(gate.bytes_received, signal=signals.bytes_received)
-        crawler.signals.connect(
-            gate.request_reached_downloader, signal=signals.request_reached_downloader
-        )
         return gate
-
-    @staticmethod
-    def problems(settings: BaseSettings) -> Problems:
-        """Yield an error for each setting that has to be changed."""
-        why = "robots.txt has to be read before the host is leased"
-        yield from require_order(settings, Gate.ROBOTS, why, before=(Gate.PACING,))
-        if settings.getbool("ROBOTSTXT_OBEY") and in_force(settings, RobotsTxtMiddleware):
-            yield bad_setting(
-                "ROBOTSTXT_OBEY",
-                settings["ROBOTSTXT_OBEY"],
-                "False beside RobotsMiddleware: Scrapy's own gate would ask for every robots.txt "
-                "again",
-            )
-        yield from compression_problems(settings)
 
     async def process_request(self, request: Request) -> Request | None:
         """Decide by the robots.txt of the request's origin, which is fetched if nobody has."""
+        self._network.check_route(request)
         if instead := resolved(request):
             return instead
         origin = origin_for(request)
@@ -96,21 +75,9 @@ class RobotsMiddleware:
         except Denied as error:
             raise self._denials.deny(request, "robots", error.reason) from error
         self._keep_comments(origin, file)
-        self._judge(request, origin, file)
+        self._judge(request, file)
         await self._until_open(request, file)
         return None
-
-    async def process_exception(self, request: Request, exception: Exception) -> None:
-        """Keep a copy of robots.txt usable for the request that it defers to a later run."""
-        if rank_of(request) is Rank.ROBOTS or not isinstance(exception, RequestDeferred):
-            return
-        if exception.by_robots:
-            self._robots.keep_for_later(origin_for(request), request.url)
-
-    def request_reached_downloader(self, request: Request) -> None:
-        """Record that a target is sent, so its robots.txt was used."""
-        if rank_of(request) is not Rank.ROBOTS:
-            self._robots.mark_used(origin_for(request), request.url)
 
     def bytes_received(self, data: bytes, request: Request) -> None:
         """Stop the download of a robots.txt after 500 KiB (decision 11)."""
@@ -127,7 +94,7 @@ class RobotsMiddleware:
             self._comments[origin] = file.rules.comments
             self._stats.set_value("walsh/robots/comments", self._comments)
 
-    def _judge(self, request: Request, origin: str, file: RobotsFile) -> None:
+    def _judge(self, request: Request, file: RobotsFile) -> None:
         mark(request, robots_interval=file.interval(self._context.clock.now()))
         verdict = file.rules.verdict(request.url)
         note_answer(
@@ -141,7 +108,6 @@ class RobotsMiddleware:
             robots_status=file.copy.status,
         )
         if not verdict.allowed:
-            self._robots.mark_used(origin, request.url)
             raise self._denials.deny(request, "robots", file.why(verdict))
 
     async def _until_open(self, request: Request, file: RobotsFile) -> None:
@@ -152,5 +118,5 @@ class RobotsMiddleware:
         logger.info("%s is on hold for %s, until its Visit-time begins", host, format_seconds(left))
         self._hosts.hold(host, Hold(left, "visit-time"))
         if not self._is_paced:
-            self._queue.check_wait(host, left, by_robots=True)
+            self._queue.check_wait(host, left)
             await self._queue.sleep(left)

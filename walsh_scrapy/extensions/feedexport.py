@@ -11,8 +11,8 @@ from scrapy.extensions import feedexport
 from scrapy.utils.defer import ensure_awaitable
 
 from walsh_scrapy.crawl.crawl import Crawl
+from walsh_scrapy.crawl.failures import words_of
 from walsh_scrapy.extensions.feedstorage import FileFeedStorage
-from walsh_scrapy.runtime.failures import words_of
 
 if TYPE_CHECKING:
     from scrapy import Spider

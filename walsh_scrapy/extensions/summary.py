@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from scrapy import Spider
     from scrapy.crawler import Crawler
 
-    from walsh_scrapy.runtime.context import Context
+    from walsh_scrapy.crawl.context import Context
 
 logger = logging.getLogger(__name__)
 

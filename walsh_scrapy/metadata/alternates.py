@@ -1,4 +1,4 @@
-"""Other forms of a page: the feeds in its head, and its `Link` headers (R9, RFC 8288).
+"""Other forms of a page: feeds in its head, its `Link` headers, its llms.txt (R9, RFC 8288).
 
 A crawl reads only the headers, for the page as markdown. Only commands that an operator calls for
 one page read its feeds (decision 38).
@@ -6,15 +6,16 @@ one page read its feeds (decision 38).
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any, Final, NamedTuple
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import unquote, urljoin, urlsplit
 
 from lxml.etree import HTMLPullParser, LxmlError  # type: ignore[import-untyped]
 
 from walsh_scrapy.metadata.document import is_feed, is_json, is_markdown, to_utf8
 from walsh_scrapy.metadata.text import LONGEST_TITLE, one_line
-from walsh_scrapy.policy.redirects import resolve_reference
-from walsh_scrapy.policy.urls import canonical_url, wire_url
+from walsh_scrapy.policy.redirects import MOST_ANNOUNCED, resolve_reference
+from walsh_scrapy.policy.urls import canonical_url, strip_controls, wire_url
 from walsh_scrapy.policy.wording import cut
 
 #: Bytes of a page in which its head is looked for.
@@ -176,3 +177,44 @@ def _links(value: str) -> Iterable[tuple[str, dict[str, str]]]:
             parameters.setdefault(parameter[1].lower(), text)  # the first one counts (RFC 8288 3.3)
         if "anchor" not in parameters:  # it makes it a link of another page (RFC 8288 3.2)
             yield target[1].strip(), parameters
+
+
+#: Where the llms.txt of a host is.
+LLMSTXT_PATH: Final = "/llms.txt"
+_DUMP: Final = "llms-full.txt"
+#: The Accept header of a request for an llms.txt, and for a page.
+ACCEPT_LLMSTXT: Final = "text/plain, text/markdown"
+ACCEPT_MARKDOWN: Final = "text/markdown"
+#: Statuses of a page after which its llms.txt is requested instead: there is no page, or none as
+#: markdown (406). 408 and 429 say nothing about the page.
+ABSENT: Final = [status for status in range(400, 500) if status not in (408, 429)]
+
+
+def is_llmstxt(url: str) -> bool:
+    """Return True for the URL of an llms.txt.
+
+    The llms.txt of a host is at its root; a declared one may be in a folder (llmstxt.org).
+    """
+    return urlsplit(url).path.endswith(LLMSTXT_PATH)
+
+
+def is_dump(url: str) -> bool:
+    """Return True for the URL of an `llms-full.txt`, which is content and is never requested (R6).
+
+    All spellings count, because servers decode percent signs and ignore case, trailing slashes
+    and parameters.
+    """
+    if _DUMP not in unquote(strip_controls(url)).lower():
+        return False
+    names = unquote(urlsplit(url).path).lower().replace("\\", "/").split("/")
+    return any(name.partition(";")[0].strip(" .") == _DUMP for name in names)
+
+
+def announced(links: Iterable[str], url: str) -> tuple[str, ...]:
+    """Return the URLs, on its own server, at which a page says it is available as markdown.
+
+    ``links`` are the `Link` headers of its response.
+    """
+    found = markdown_alternates(links, url)
+    others = (each for each in found if each != url and not is_dump(each))
+    return tuple(islice(others, MOST_ANNOUNCED))

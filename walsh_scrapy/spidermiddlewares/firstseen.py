@@ -15,14 +15,10 @@ from scrapy.utils.spider import iterate_spider_output
 from twisted.python.failure import Failure
 
 from walsh_scrapy.crawl.crawl import Crawl
+from walsh_scrapy.crawl.failures import reason_of
 from walsh_scrapy.crawl.outcome import DocumentItems, Outcomes
-from walsh_scrapy.exceptions import Denied, RequestDeferred
-from walsh_scrapy.items import EntryItem
-from walsh_scrapy.metadata.entries import Feed, NotAFeed
-from walsh_scrapy.policy.timestamps import rfc3339
-from walsh_scrapy.runtime.failures import reason_of
-from walsh_scrapy.runtime.reading import Readings
-from walsh_scrapy.runtime.requests import (
+from walsh_scrapy.crawl.reading import Readings
+from walsh_scrapy.crawl.ticket import (
     hops_of,
     repeats,
     request_of,
@@ -30,6 +26,10 @@ from walsh_scrapy.runtime.requests import (
     source_of,
     visit_of,
 )
+from walsh_scrapy.exceptions import Denied, RequestDeferred
+from walsh_scrapy.items import EntryItem
+from walsh_scrapy.metadata.entries import Feed, NotAFeed
+from walsh_scrapy.policy.timestamps import rfc3339
 from walsh_scrapy.spider import DeclaringSpider, SourcesSpider
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from scrapy.crawler import Crawler
 
-    from walsh_scrapy.runtime.context import Context
+    from walsh_scrapy.crawl.context import Context
     from walsh_scrapy.sources import Source
 
 logger = logging.getLogger(__name__)

@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from scrapy import Request
 
 from walsh_scrapy.crawl.crawl import Crawl
-from walsh_scrapy.exceptions import Denied, StateUnavailable
-from walsh_scrapy.policy.frontier import Rank
-from walsh_scrapy.runtime.negotiation import announced_by, is_dump
-from walsh_scrapy.runtime.requests import (
+from walsh_scrapy.crawl.ticket import (
     first_url,
+    links_of,
     note_answer,
     rank_of,
     request_of,
@@ -23,6 +21,9 @@ from walsh_scrapy.runtime.requests import (
     source_of,
     visit_of,
 )
+from walsh_scrapy.exceptions import Denied, StateUnavailable
+from walsh_scrapy.metadata.alternates import announced, is_dump
+from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.sources import declared_urls
 from walsh_scrapy.spider import DeclaringSpider
 
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
+    from walsh_scrapy.crawl.failures import Denials
     from walsh_scrapy.crawl.visits import Visits
-    from walsh_scrapy.runtime.denials import Denials
     from walsh_scrapy.sources import Source
 
 logger = logging.getLogger(__name__)
@@ -174,4 +175,4 @@ def _announced(response: Response) -> tuple[str, ...]:
     visit = visit_of(request_of(response))
     if visit is None or visit.source is None or visit.source.kind != "llms":
         return ()
-    return visit.announced or announced_by(response)
+    return visit.announced or announced(links_of(response), response.url)

@@ -7,17 +7,16 @@ Each that was in force is kept once more, by the name of its bytes, as long as a
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from functools import cache
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import bindparam, delete, func, not_, select, update
+from sqlalchemy import bindparam, delete, func, select, update
 
 from walsh_scrapy.policy.robots.access import LONGEST_SETTLING, RobotsCopy
 from walsh_scrapy.policy.urls import robots_url
 from walsh_scrapy.state.database import Store
 from walsh_scrapy.state.retention import OldRows
-from walsh_scrapy.state.rows import insert_if_new, record_of, row_of, upsert
+from walsh_scrapy.state.rows import record_of, row_of, upsert
 from walsh_scrapy.state.tables import (
     FOR_RULES,
     blocklist,
@@ -25,11 +24,10 @@ from walsh_scrapy.state.tables import (
     indexes,
     requests,
     robots,
-    robots_waits,
 )
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection, Select, Table
+    from sqlalchemy import Connection
 
 _NAMED: Final = update(copies).where(copies.c.hash == bindparam("key"))
 _STILL_KEPT: Final = _NAMED.values(kept_at=bindparam("now"))
@@ -38,20 +36,7 @@ _STILL_KEPT: Final = _NAMED.values(kept_at=bindparam("now"))
 KEEP_SECONDS: Final = 90 * 86_400.0
 _ROBOTS_COLUMNS: Final = tuple(robots.c[field.name] for field in fields(RobotsCopy))
 _FIND_ROBOTS: Final = select(*_ROBOTS_COLUMNS).where(robots.c.origin == bindparam("key"))
-_LOCK: Final = (
-    select(robots.c.origin)
-    .where(robots.c.origin == bindparam("key"))
-    .with_for_update(key_share=True)
-)
-_OF_ORIGIN: Final = robots_waits.c.origin == bindparam("key")
-_OF_REQUEST: Final = robots_waits.c.request == bindparam("url")
-_FIND_WAIT: Final = select(robots_waits.c.request).where(_OF_ORIGIN, _OF_REQUEST)
-_FIND_ANY: Final = select(robots_waits.c.request).where(_OF_ORIGIN)
-_END: Final = delete(robots_waits).where(_OF_ORIGIN, _OF_REQUEST)
-_END_ALL: Final = delete(robots_waits).where(_OF_ORIGIN)
-_SET_UNUSED: Final = (
-    update(robots).where(robots.c.origin == bindparam("key")).values(unused=bindparam("unused"))
-)
+_ROBOTS_NAME: Final = select(robots.c.copy).where(robots.c.origin == bindparam("key"))
 
 _ASKED: Final = (
     FOR_RULES,
@@ -91,61 +76,25 @@ class RobotsStore(Store):
         host: str | None,
         run: int | None,
     ) -> None:
-        """Replace the copy kept for an origin, within a transaction; no request waits by it yet.
+        """Replace the copy kept for an origin, within a transaction.
 
         ``host`` is the host of the origin, or its domain if domains are paced. The request of
         ``run`` that was the last one for the file names the copy from now on.
         """
-        row = {"origin": origin, **row_of(copy)}
-        name = _keep(connection, robots, row, copy.fetched_at)
-        connection.execute(_END_ALL, {"key": origin})
+        name = None
+        if copy.body is not None:
+            last = connection.scalar(_ROBOTS_NAME, {"key": origin})
+            name = keep_copy(connection, "robots", copy.body, now=copy.fetched_at, last=last)
+        upsert(connection, robots, {"origin": origin, **row_of(copy), "copy": name})
         asked = {"paced": host, "asked": robots_url(origin), "crawl": run}
         since = copy.fetched_at - LONGEST_SETTLING
         brought = {"name": name, "at": copy.fetched_at, "last": copy.status}
         connection.execute(_NAME_COPY, {**asked, **brought, "since": since, "what": "robots"})
 
-    def awaits(self, origin: str, url: str) -> bool:
-        """Return True if the copy of an origin made the request of this URL wait (decision 7)."""
-        found = self._database.read(
-            lambda connection: connection.scalar(_FIND_WAIT, _wait(origin, url))
-        )
-        return found is not None
-
-    def begin_wait(self, origin: str, url: str) -> None:
-        """Record that the copy of an origin makes the request of this URL wait."""
-        row = {"origin": origin, "request": _wait(origin, url)["url"]}
-
-        def write(connection: Connection) -> None:
-            if insert_if_new(connection, robots_waits, row):
-                connection.execute(_SET_UNUSED, {"key": origin, "unused": True})
-
-        self._database.write(write)
-
-    def end_wait(self, origin: str, url: str) -> bool:
-        """Record that the request of this URL was sent; return True if others still wait."""
-
-        def write(connection: Connection) -> bool:
-            # The row of the origin comes first, as where its copy is replaced: on PostgreSQL each
-            # of two crawls could wait for the other.
-            connection.execute(_LOCK, {"key": origin})
-            connection.execute(_END, _wait(origin, url))
-            others = connection.scalar(_FIND_ANY, {"key": origin}) is not None
-            connection.execute(_SET_UNUSED, {"key": origin, "unused": others})
-            return others
-
-        return self._database.write(write)
-
     def old_rows(self, now: float) -> OldRows:
-        """Return the copies that nobody asked for in 90 days; ``now`` is in epoch seconds.
-
-        A copy stays as long as a request that it deferred is still to be sent (decision 7).
-        """
+        """Return the copies that nobody asked for in 90 days; ``now`` is in epoch seconds."""
         is_old = robots.c.fetched_at < now - KEEP_SECONDS
-        return OldRows(robots, is_old & not_(robots.c.unused), robots.c.fetched_at)
-
-
-def _wait(origin: str, url: str) -> dict[str, str]:
-    return {"key": origin, "url": sha256(url.encode()).hexdigest()}
+        return OldRows(robots, is_old, robots.c.fetched_at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,15 +104,19 @@ class BlocklistCopy:
     Validators are the header's bytes as the server sent them.
     """
 
-    body: bytes
+    copy: str  #: the SHA-256 of the document, which is kept in ``copies``
     etag: bytes | None
     last_modified: bytes | None
     checked_at: float  #: epoch seconds of the last time the server was asked
+    adopted: str = ""  #: the list, as `Blocklist.text` writes it; "" for the schema
 
 
 _BLOCKLIST_COLUMNS: Final = tuple(blocklist.c[field.name] for field in fields(BlocklistCopy))
-_FIND_BLOCKLIST: Final = select(*_BLOCKLIST_COLUMNS).where(blocklist.c.url == bindparam("key"))
-_CHECKED_AT: Final = select(blocklist.c.checked_at).where(blocklist.c.url == bindparam("key"))
+_OF_URL: Final = blocklist.c.url == bindparam("key")
+_FIND_BLOCKLIST: Final = select(*_BLOCKLIST_COLUMNS).where(_OF_URL)
+_CHECKED_AT: Final = select(blocklist.c.checked_at).where(_OF_URL)
+_BLOCKLIST_NAME: Final = select(blocklist.c.copy).where(_OF_URL)
+_DOCUMENT: Final = select(copies.c.body).where(copies.c.hash == blocklist.c.copy, _OF_URL)
 
 
 class BlocklistStore(Store):
@@ -176,6 +129,10 @@ class BlocklistStore(Store):
         )
         return None if row is None else BlocklistCopy(*row)
 
+    def document(self, url: str) -> bytes | None:
+        """Return the document that came from ``url``, or None if there never was one."""
+        return self._database.read(lambda connection: connection.scalar(_DOCUMENT, {"key": url}))
+
     def checked_at(self, url: str) -> float:
         """Return when the copy of ``url`` was checked, in epoch seconds; 0 if there is none."""
         checked_at = self._database.read(
@@ -183,30 +140,16 @@ class BlocklistStore(Store):
         )
         return checked_at or 0.0
 
-    def keep(self, url: str, copy: BlocklistCopy) -> None:
-        """Replace the copy of ``url``."""
-        row = {"url": url, **row_of(copy)}
-        self._database.write(lambda connection: _keep(connection, blocklist, row, copy.checked_at))
+    def keep(self, url: str, copy: BlocklistCopy, document: bytes | None = None) -> None:
+        """Replace the copy of ``url``, with its ``document``; without one that is unchanged."""
 
+        def write(connection: Connection) -> None:
+            if document is not None:
+                last = connection.scalar(_BLOCKLIST_NAME, {"key": url})
+                keep_copy(connection, "blocklist", document, now=copy.checked_at, last=last)
+            upsert(connection, blocklist, {"url": url, **row_of(copy)})
 
-def _keep(connection: Connection, table: Table, row: dict[str, Any], now: float) -> str | None:
-    """Replace a row, and keep the document that is in force with it from ``now`` on.
-
-    Return the name of the document.
-    """
-    name, body, (key,) = None, row["body"], table.primary_key
-    if body is not None:
-        last = connection.scalar(_find_name(table), {"key": row[key.name]})
-        name = keep_copy(connection, table.name, body, now=now, last=last)
-    upsert(connection, table, {**row, "copy": name})
-    return name
-
-
-@cache
-def _find_name(table: Table) -> Select[str | None]:
-    """Return the statement that finds the name of the copy in a row."""
-    (key,) = table.primary_key
-    return select(table.c.copy).where(key == bindparam("key"))
+        self._database.write(write)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -79,7 +79,6 @@ hosts = Table(
     Column("unreachable", Integer, nullable=False, server_default="0"),
     Column("deferred_at", Double, nullable=False, server_default="0"),
     Column("operator_delay", Double, nullable=False, server_default="0"),
-    postgresql_with={"fillfactor": 80},  # an update finds room on its page
 )
 workers = Table(
     "workers",
@@ -101,6 +100,12 @@ overrides = Table(
     Column("reason", Text, nullable=False),
     Index("overrides_by_host", "host"),
 )
+# An update finds room on its page. ``postgresql_with`` would import that dialect.
+event.listen(
+    hosts,
+    "after_create",
+    DDL("ALTER TABLE hosts SET (fillfactor = 80)").execute_if(dialect="postgresql"),  # type: ignore[no-untyped-call]
+)
 
 robots = Table(
     "robots",
@@ -110,7 +115,6 @@ robots = Table(
     Column("status", Integer),
     Column("body", LargeBinary),
     Column("failing_since", Double),
-    Column("unused", Boolean, nullable=False),
     Column("validator_url", String(4096)),
     Column("etag", LargeBinary),
     Column("last_modified", LargeBinary),
@@ -120,24 +124,17 @@ robots = Table(
     Index("robots_by_time", "fetched_at"),
 )
 
-# Requests that the copy of an origin made wait, by the SHA-256 of their URLs, until each was sent:
-# for them the copy outlives its day (decision 7).
-robots_waits = Table(
-    "robots_waits",
-    metadata,
-    Column("origin", ForeignKey("robots.origin", ondelete="CASCADE"), primary_key=True),
-    Column("request", String(64), primary_key=True),
-)
-
 blocklist = Table(
     "blocklist",
     metadata,
     Column("url", String(2048), primary_key=True),
-    Column("body", LargeBinary, nullable=False),
+    # The document, by its name in `copies`.
+    Column("copy", String(64), nullable=False),
     Column("etag", LargeBinary),
     Column("last_modified", LargeBinary),
     Column("checked_at", Double, nullable=False),
-    Column("copy", String(64)),
+    # The list that was adopted, an entry per line; empty for the schema.
+    Column("adopted", Text, nullable=False),
 )
 
 # Each robots.txt and each blocklist that was in force, and what each run declared, once, by the
@@ -621,7 +618,7 @@ def _views(sql: _Dialect, due_at: str) -> Mapping[tuple[str, str], Sequence[str]
         ),
         ("readable_blocklist", "blocklist"): (
             *("url", time("checked_at"), f"{days_ago('checked_at')} AS days_ago"),
-            "length(body) AS bytes",
+            "(SELECT length(body) FROM copies WHERE copies.hash = copy) AS bytes",
         ),
         ("readable_overrides", "overrides"): (
             *("id", time("at"), "host", "override", "seconds", "reason"),

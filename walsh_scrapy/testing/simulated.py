@@ -26,9 +26,9 @@ from scrapy.utils.project import get_project_settings
 import walsh_scrapy.crawl.crawl
 from walsh_scrapy.addon import FORCED, Addon
 from walsh_scrapy.crawl.crawl import Crawl
-from walsh_scrapy.runtime.messages import LastHeaders, endpoint_of, message_of
-from walsh_scrapy.runtime.network import Network
-from walsh_scrapy.runtime.startup import is_addon
+from walsh_scrapy.crawl.messages import LastHeaders, endpoint_of, message_of
+from walsh_scrapy.crawl.network import Network
+from walsh_scrapy.crawl.startup import is_addon
 from walsh_scrapy.testing.clock import SimulatedClock, SimulatedLoop, SimulatedTime
 from walsh_scrapy.testing.crawl import CrawlResult, read_items
 from walsh_scrapy.testing.directory import Directory
@@ -145,7 +145,8 @@ class SimulatedHandler:
 
     async def download_request(self, request: Request) -> Response:
         """Return the web's response."""
-        _, _, fields = message_of(request, endpoint_of(request), self._last.of(request))
+        url = request.url
+        _, _, fields = message_of(request, url, endpoint_of(url), self._last.of(request, url))
         return await self.web.answer(request, fields, self._crawler)
 
     async def close(self) -> None:

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from scrapy import Spider
 
+    from walsh_scrapy.crawl.context import Context
     from walsh_scrapy.options import Options
-    from walsh_scrapy.runtime.context import Context
     from walsh_scrapy.state import State
 
 #: Settings of a run that is no crawl: it leaves the project's exports, pipelines and job alone.
@@ -232,9 +232,9 @@ class UrlCommand(OperatorCommand):
 
     def open_crawl(self) -> Context:
         """Return options and state; exit with status 2 and one line if the settings are bad."""
+        from walsh_scrapy.crawl.context import Context
+        from walsh_scrapy.crawl.startup import check_gates
         from walsh_scrapy.options import BadSetting
-        from walsh_scrapy.runtime.context import Context
-        from walsh_scrapy.runtime.startup import check_gates
         from walsh_scrapy.state import State, StateError
 
         try:
@@ -252,8 +252,8 @@ def status_of(verdicts: Iterable[bool | None]) -> int:
 
 def no_response_reason(error: BaseException | None, url: str) -> str:
     """Return why there is no response to a request of a command."""
+    from walsh_scrapy.crawl.failures import reason_of
     from walsh_scrapy.exceptions import Denied, RequestDeferred
-    from walsh_scrapy.runtime.failures import reason_of
 
     if isinstance(error, Denied):
         return f"denied by {error.gate}: {error.reason}"

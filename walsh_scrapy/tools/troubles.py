@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from walsh_scrapy.crawl.startup import ADVICE
 from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.policy.wording import count_of
-from walsh_scrapy.runtime.gates import ADVICE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

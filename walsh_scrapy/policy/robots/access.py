@@ -23,9 +23,12 @@ MAX_HOPS = 5
 MOST_SKEW: Final = 1.0
 #: Seconds after which an unreachable robots.txt is requested again.
 UNREACHABLE_TTL = 3600.0
-#: Seconds for which a copy counts in the run that fetched it, until a request is sent by it. So a
-#: shorter `WALSH_ROBOTS_TTL` cannot end before the spacing after robots.txt does.
-LONGEST_IN_RUN = 86_400.0
+#: Seconds for which a copy counts in the run that fetched it, while its host was asked for nothing
+#: else. So a shorter `WALSH_ROBOTS_TTL` cannot end before the delay after robots.txt does.
+LONGEST_IN_RUN: Final = 86_400.0
+#: Seconds for which a copy counts that makes its requests wait, while its host was asked for
+#: nothing else (decision 7).
+LONGEST_AWAITED: Final = 31 * 86_400.0
 #: Seconds by which a request may be later than its own wait, as other hosts are asked meanwhile.
 LATENESS = 3600.0
 #: Seconds from a request for robots.txt until the record says at it which copy counts after it.
@@ -67,7 +70,6 @@ class RobotsCopy:
     status: int | None  #: of the last response
     body: bytes | None = None  #: the last good copy; empty if the file was unavailable
     failing_since: float | None = None  #: the first failure after that copy
-    unused: bool = False  #: requests that the copy made wait are still to be sent (decision 7)
     validator_url: str | None = None  #: the one URL that the validators may be sent to (R7)
     etag: bytes | None = None
     last_modified: bytes | None = None
@@ -79,6 +81,16 @@ class RobotsCopy:
         """
         lifetime = ttl if self.failing_since is None else min(ttl, UNREACHABLE_TTL)
         return -MOST_SKEW <= now - self.fetched_at < lifetime
+
+    def is_awaited(self, now: float, longest: float, asked_at: float | None) -> bool:
+        """Return True if a copy still counts because no request has followed it.
+
+        It does so for ``longest`` seconds. ``asked_at`` is the end of the last exchange with its
+        host, in epoch seconds; None if there was none.
+        """
+        # The copy is kept a moment after its exchange has ended; the next one is a second later.
+        is_untouched = asked_at is None or asked_at < self.fetched_at + MOST_SKEW / 2
+        return is_untouched and -MOST_SKEW <= now - self.fetched_at < longest
 
     def with_validators(
         self, url: str, etag: bytes | None, last_modified: bytes | None
@@ -137,15 +149,15 @@ def copy_after(
     answer keeps the known copy for another day. What was kept keeps its validators.
     """
     if known is not None and result == "unchanged":
-        return replace(known, fetched_at=now, status=status, failing_since=None, unused=False)
+        return replace(known, fetched_at=now, status=status, failing_since=None)
     if known is not None and known.body is not None and result == "meaningless":
-        return replace(known, fetched_at=now, status=status, unused=False)
+        return replace(known, fetched_at=now, status=status)
     if result == "unreachable":
         failed = RobotsCopy(now, status, failing_since=now)
         if known is None:
             return failed
         since = now if known.failing_since is None else known.failing_since
-        return replace(known, fetched_at=now, status=status, failing_since=since, unused=False)
+        return replace(known, fetched_at=now, status=status, failing_since=since)
     return RobotsCopy(now, status, body if result == "good" else ALLOW_ALL)
 
 

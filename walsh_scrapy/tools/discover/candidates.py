@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from walsh_scrapy.metadata.alternates import is_llmstxt
 from walsh_scrapy.policy.urls import canonical_url
-from walsh_scrapy.runtime.negotiation import is_llmstxt
 from walsh_scrapy.sources import Source, declared_urls, target_url
 
 if TYPE_CHECKING:

@@ -7,8 +7,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 from scrapy import Request
 
+from walsh_scrapy.crawl.ticket import (
+    Visit,
+    content_type_of,
+    links_of,
+    request_of,
+    set_visit,
+    visit_of,
+)
 from walsh_scrapy.exceptions import Denied
 from walsh_scrapy.metadata.alternates import (
+    ABSENT,
+    ACCEPT_LLMSTXT,
+    ACCEPT_MARKDOWN,
     FeedLink,
     declared_feeds,
     feed_alternates,
@@ -19,14 +30,6 @@ from walsh_scrapy.metadata.entries import NotAFeed
 from walsh_scrapy.metadata.feeds import parse_feed
 from walsh_scrapy.metadata.llms import parse_llms
 from walsh_scrapy.policy.wording import count_of
-from walsh_scrapy.runtime.negotiation import (
-    ABSENT,
-    ACCEPT_LLMSTXT,
-    ACCEPT_MARKDOWN,
-    content_type_of,
-    links_of,
-)
-from walsh_scrapy.runtime.requests import Visit, request_of, set_visit, visit_of
 from walsh_scrapy.sources import Source, SourcesError, target_url
 from walsh_scrapy.spider import DeclaringSpider
 from walsh_scrapy.tools.command import NO_OUTPUT, no_response_reason

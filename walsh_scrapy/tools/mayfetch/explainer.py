@@ -9,11 +9,11 @@ from scrapy.exceptions import IgnoreRequest
 
 from walsh_scrapy.crawl.blocklist import BlocklistCache
 from walsh_scrapy.crawl.robots import RobotsCache
+from walsh_scrapy.crawl.ticket import rank_of
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.pacing import delay_after
 from walsh_scrapy.policy.robots.access import RobotsCopy, RobotsFile
 from walsh_scrapy.policy.urls import origin_of, wire_url
-from walsh_scrapy.runtime.requests import rank_of
 from walsh_scrapy.sources import Source
 from walsh_scrapy.spider import DeclaringSpider
 from walsh_scrapy.tools.command import NO_OUTPUT
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
     from twisted.python.failure import Failure
 
-    from walsh_scrapy.runtime.context import Context
+    from walsh_scrapy.crawl.context import Context
 
 
 class Explainer:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Final, get_args
 from sqlalchemy import make_url
 
 from walsh_scrapy.crawl.blocklist import load_local_list
+from walsh_scrapy.crawl.engine import EarlyEnd
 from walsh_scrapy.options import BadSetting
 from walsh_scrapy.policy.blocklist import Blocklist
 from walsh_scrapy.policy.freshness import CLOCK_SKEW
 from walsh_scrapy.policy.urls import host_of, url_key
-from walsh_scrapy.runtime.engine import EarlyEnd
 from walsh_scrapy.sources import SourcesError, load_sources
 
 if TYPE_CHECKING:
@@ -151,9 +151,9 @@ def _open_runs(log: Log, runs: Iterable[RunRecord], until: float) -> Iterable[Op
 
 def _blocklist(state: State, url: str) -> tuple[float | None, float]:
     copy = state.blocklist.find(url) if url else None
-    if copy is None or copy.body is None:
+    if copy is None:
         return None, 0.0
-    return copy.checked_at, Blocklist.adopted(copy.body).refresh.total_seconds()
+    return copy.checked_at, Blocklist.of_text(copy.adopted).refresh.total_seconds()
 
 
 def _local_list_error(options: Options) -> str:

@@ -28,7 +28,7 @@ PATIENCE: Final = 6.0
 _CODE: Final = 16 * 1024 * 1024  # bytes that are mapped from files; no limit counts them
 _LENGTH: Final = struct.Struct("!Q")
 #: It takes the seconds and the bytes of `Limits`.
-PROGRAM: Final = "from walsh_scrapy.runtime.isolated import answer_calls; answer_calls(%r, %r)"
+PROGRAM: Final = "from walsh_scrapy.crawl.isolated import answer_calls; answer_calls(%r, %r)"
 #: How a process ends that has used up its processor time; not on every system.
 _USED_UP: Final = -getattr(signal, "SIGPROF", 0) or None
 

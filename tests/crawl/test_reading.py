@@ -14,13 +14,13 @@ from types import SimpleNamespace
 import pytest
 from scrapy.http import Response
 
+from walsh_scrapy.crawl import isolated, reading
+from walsh_scrapy.crawl.context import SystemClock
+from walsh_scrapy.crawl.isolated import CostLimits, IsolatedProcess, answer_calls, receive, send
+from walsh_scrapy.crawl.reading import Readings, read
 from walsh_scrapy.exceptions import RequestDeferred
 from walsh_scrapy.metadata.document import Document
 from walsh_scrapy.metadata.feeds import NotAFeed, parse_feed
-from walsh_scrapy.runtime import isolated, reading
-from walsh_scrapy.runtime.context import SystemClock
-from walsh_scrapy.runtime.isolated import CostLimits, IsolatedProcess, answer_calls, receive, send
-from walsh_scrapy.runtime.reading import Readings, read
 
 URL = "http://blog.example/feed"
 MANY = b"<rss><channel>" + b"<item><title>One</title></item>" * 1000 + b"</channel></rss>"

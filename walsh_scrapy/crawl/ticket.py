@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from scrapy import Request
-    from scrapy.http import Response
+    from scrapy.http import Headers, Response
     from twisted.python.failure import Failure
 
     from walsh_scrapy.policy.redirects import Move
@@ -62,6 +62,7 @@ class Marks(NamedTuple):
 
     rank: Rank = Rank.TARGET
     hops: tuple[Hop, ...] = ()  #: the redirects that led here, the first one first
+    settled: bool = False  #: it begins to pass the gates with this URL
     released: bool = False  #: the pacing gate let it out, so that it may be sent
     reached: bool = False  #: it reached the downloader, so what follows is its host's answer
     again: bool = False  #: of a coroutine's request: it was refused, and may be sent again
@@ -205,6 +206,16 @@ def source_of(request: Request) -> Source | None:
     """Return the declared source of a request, if any."""
     visit = visit_of(request)
     return visit.source if visit else None
+
+
+def content_type_of(headers: Headers) -> str:
+    """Return the Content-Type of an answer; empty if it has none."""
+    return (headers.get("Content-Type") or b"").decode("latin-1")
+
+
+def links_of(response: Response) -> list[str]:
+    """Return the `Link` headers of a response."""
+    return [value.decode("latin-1") for value in response.headers.getlist("Link")]
 
 
 _KEY: Final = "walsh_ticket"

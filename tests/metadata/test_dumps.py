@@ -2,7 +2,7 @@
 
 import pytest
 
-from walsh_scrapy.runtime.negotiation import is_dump
+from walsh_scrapy.metadata.alternates import is_dump
 
 
 @pytest.mark.parametrize(

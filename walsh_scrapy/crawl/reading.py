@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
+from walsh_scrapy.crawl.context import SystemClock
+from walsh_scrapy.crawl.isolated import CostLimits, Interrupted, IsolatedProcess, TooCostly
 from walsh_scrapy.exceptions import MachineTrouble, RequestDeferred
 from walsh_scrapy.metadata.document import Document
 from walsh_scrapy.metadata.entries import NotAFeed
-from walsh_scrapy.runtime.context import SystemClock
-from walsh_scrapy.runtime.isolated import CostLimits, Interrupted, IsolatedProcess, TooCostly
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
     from scrapy.http import Response
 
+    from walsh_scrapy.crawl.context import Clock
+    from walsh_scrapy.crawl.engine import Engine
+    from walsh_scrapy.crawl.network import Network
     from walsh_scrapy.metadata.entries import Feed
-    from walsh_scrapy.runtime.context import Clock
-    from walsh_scrapy.runtime.engine import Engine
-    from walsh_scrapy.runtime.network import Network
 
 #: What reading one document may cost.
 LIMITS: Final = CostLimits(seconds=5, memory=200 * 1024 * 1024)

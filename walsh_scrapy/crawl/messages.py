@@ -1,13 +1,19 @@
 """From Scrapy's requests to the bytes of HTTP, and from these to its responses.
 
-The headers that our gates answer for are set again where a request is sent (decision 30).
+The headers that our gates answer for are set again where a request is sent (decision 30). There a
+request is signed, too, if the crawl has a key.
 """
 
 from __future__ import annotations
 
 import logging
+import os
+import stat
+from base64 import b64encode
 from functools import lru_cache
 from ipaddress import ip_address
+from pathlib import Path
+from secrets import token_bytes
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urldefrag, urlsplit
 
@@ -23,12 +29,15 @@ from scrapy.http import Headers
 from scrapy.responsetypes import responsetypes
 from twisted.internet.ssl import Certificate
 
+from walsh_scrapy.crawl.startup import Gate, in_force
+from walsh_scrapy.crawl.ticket import DATA_LOSS, content_type_of, mark, marks_of, rank_of, visit_of
+from walsh_scrapy.metadata.alternates import HEAD_BYTES
+from walsh_scrapy.metadata.document import is_html
+from walsh_scrapy.options import BadSetting
+from walsh_scrapy.policy.frontier import Rank
+from walsh_scrapy.policy.robots.records import MAX_OCTETS
 from walsh_scrapy.policy.wording import format_bytes
-from walsh_scrapy.runtime.gates import Gate
-from walsh_scrapy.runtime.requests import DATA_LOSS, mark, marks_of
-from walsh_scrapy.runtime.startup import in_force
 from walsh_scrapy.wire.idle import Endpoint
-from walsh_scrapy.wire.proxy import Proxy
 from walsh_scrapy.wire.tls import TlsStream
 
 if TYPE_CHECKING:
@@ -40,8 +49,12 @@ if TYPE_CHECKING:
     from scrapy.http import Response
     from scrapy.settings import BaseSettings
 
-    from walsh_scrapy.runtime.context import Context
+    from walsh_scrapy.crawl.context import Context
+    from walsh_scrapy.options import Options
+    from walsh_scrapy.policy.signing.keys import PrivateKey
+    from walsh_scrapy.policy.signing.requests import RequestSigner
     from walsh_scrapy.wire.http1 import HttpExchange
+    from walsh_scrapy.wire.proxy import Proxy
     from walsh_scrapy.wire.stream import Stream
 
 logger = logging.getLogger(__name__)
@@ -50,19 +63,17 @@ _PORTS = {"http": 80, "https": 443}
 _WITH_BODY = (b"POST", b"PUT", b"PATCH")
 
 
-def endpoint_of(request: Request, bind_address: str | tuple[str, int] | None = None) -> Endpoint:
-    """Return what a request has to be connected to.
+def endpoint_of(
+    url: str, proxy: Proxy | None = None, bind_address: str | tuple[str, int] | None = None
+) -> Endpoint:
+    """Return what has to be connected to for a URL.
 
-    ``bind_address`` is this machine's own address unless the request names one. Raises
-    DownloadFailedError for a URL or a proxy that cannot be connected to.
+    ``bind_address`` is this machine's own address. Raises DownloadFailedError for a URL that cannot
+    be connected to.
     """
-    server = server_of(request.url)
-    bind = request.meta.get("bindaddress") or bind_address
-    local = (bind, 0) if isinstance(bind, str) else bind
-    if not (url := request.meta.get("proxy")):
-        return Endpoint(*server, bind_address=local)
-    proxy = Proxy.parse(url, request.headers.get(b"Proxy-Authorization"))
-    if server.scheme == "http":  # one connection to the proxy serves all such hosts
+    server = server_of(url)
+    local = (bind_address, 0) if isinstance(bind_address, str) else bind_address
+    if proxy and server.scheme == "http":  # one connection to the proxy serves all such hosts
         server = Server("http", proxy.host, proxy.port)
     return Endpoint(*server, proxy, local)
 
@@ -89,16 +100,17 @@ def server_of(url: str) -> Server:
 
 
 def message_of(
-    request: Request, endpoint: Endpoint, fixed: Mapping[bytes, bytes | None]
+    request: Request, whole_url: str, endpoint: Endpoint, fixed: Mapping[bytes, bytes | None]
 ) -> tuple[bytes, bytes, list[tuple[bytes, bytes]]]:
-    """Return method, target and header fields of a request, as they are sent.
+    """Return method, target and header fields of a request for a URL, as they are sent.
 
     Host is that of the URL, whatever the request says. ``fixed`` are fields that are sent with
     these values only; None stands for a field that is not sent (decision 30).
     """
-    last = {b"Host": None} | dict(fixed)
-    url = urlsplit(urldefrag(request.url)[0])
     is_forwarded = endpoint.proxy is not None and endpoint.scheme == "http"
+    authorization = endpoint.proxy.authorization if endpoint.proxy and is_forwarded else None
+    last = {b"Host": None, b"Proxy-Authorization": authorization} | dict(fixed)
+    url = urlsplit(urldefrag(whole_url)[0])
     target = f"{url.path or '/'}?{url.query}" if url.query else url.path or "/"
     if is_forwarded:
         target = f"{url.scheme}://{host_field(url.netloc)}{target}"
@@ -107,7 +119,7 @@ def message_of(
         (name, value)
         for name, values in request.headers.items()
         for value in values
-        if name not in last and (is_forwarded or name != b"Proxy-Authorization")
+        if name not in last
     ]
     fields += [(name, value) for name, value in last.items() if value is not None]
     fields.insert(0, (b"Host", host_field(url.netloc).encode("ascii")))
@@ -127,9 +139,14 @@ class BodyReader:
         self._fail_on_loss = settings.getbool("DOWNLOAD_FAIL_ON_DATALOSS")
 
     async def read(
-        self, request: Request, exchange: HttpExchange, head: h11.Response, stream: Stream
+        self,
+        request: Request,
+        url: str,
+        exchange: HttpExchange,
+        head: h11.Response,
+        stream: Stream,
     ) -> Response:
-        """Return the response that begins with ``head``.
+        """Return the response of a URL that begins with ``head``.
 
         Raises DownloadCancelledError for a body that is too large, ResponseDataLossError for one
         that is cut off, DownloadTimeoutError for one that stalls. An error response stays that
@@ -155,7 +172,7 @@ class BodyReader:
                 raise
             flags.append(DATA_LOSS)
         self._warn_of(request, len(body))
-        response = _response_of(request, head, headers, bytes(body), flags, stream)
+        response = _response_of(urldefrag(url)[0], head, headers, bytes(body), flags, stream)
         if stop is not None:
             response.flags.append("download_stopped")
             if stop.fail:
@@ -216,14 +233,13 @@ def _headers_of(head: h11.Response) -> Headers:
 
 
 def _response_of(
-    request: Request,
+    url: str,
     head: h11.Response,
     headers: Headers,
     body: bytes,
     flags: list[str],
     stream: Stream,
 ) -> Response:
-    url = urldefrag(request.url)[0]
     kind = responsetypes.from_args(headers=headers, url=url, body=body)
     return kind(
         url,
@@ -242,6 +258,18 @@ def _certificate(stream: Stream) -> Certificate | None:
     if isinstance(stream, TlsStream):
         return Certificate(stream.certificate)  # type: ignore[no-untyped-call]
     return None
+
+
+def counted_bytes(request: Request, headers: Headers) -> int | None:
+    """Return how many bytes of the body of an answer count; None if all do.
+
+    One octet more than counts is kept of a robots.txt, so that its last line is dropped.
+    """
+    if rank_of(request) is Rank.ROBOTS:
+        return MAX_OCTETS + 1
+    visit = visit_of(request)
+    is_page = visit is not None and visit.reads_head and is_html(content_type_of(headers))
+    return HEAD_BYTES if is_page else None
 
 
 #: Headers that would link visits to each other, or carry credentials (R1, decision 16).
@@ -275,13 +303,85 @@ class LastHeaders:
             user_agent = context.options.user_agent
             self._identity = {name.encode("ascii"): None for name in NEVER_SENT}
             self._identity[b"User-Agent"] = user_agent.encode("ascii")
-        self._is_conditional = bool(in_force(settings, Gate.CONDITIONAL))
+        self._is_conditional = in_force(settings, Gate.CONDITIONAL)
 
-    def of(self, request: Request) -> Mapping[bytes, bytes | None]:
-        """Return the header fields of a request by name; None for one that is not sent."""
+    def of(self, request: Request, url: str) -> Mapping[bytes, bytes | None]:
+        """Return the header fields of a request for a URL by name; None for one not sent."""
         conditions = conditions_of(request) if self._is_conditional else {}
         last = self._identity | {name.encode("ascii"): conditions[name] for name in conditions}
         signer = self._context.signer
         if signer is not None:
-            last |= signer.fields(request.url, self._context.clock.now())
+            last |= signer.fields(url, self._context.clock.now())
         return last
+
+
+#: A PEM file of an Ed25519 key has 119 bytes; what is larger is something else.
+_MOST_BYTES: Final = 16_384
+_NONCE_BYTES: Final = 32
+#: Without a signature, and over plain http, a request has none of these, whoever set them.
+_UNSIGNED: Final = {b"Signature-Agent": None, b"Signature-Input": None, b"Signature": None}
+
+
+class UnusableKey(ValueError):
+    """A file is no key that may be used; the message is a sentence that names the file."""
+
+
+class Signer:
+    """Signs the requests of a crawl."""
+
+    def __init__(self, signer: RequestSigner) -> None:
+        self._signer = signer
+        self.key_id = signer.key.public.thumbprint
+
+    def fields(self, url: str, now: float) -> dict[bytes, bytes | None]:
+        """Return the fields of one request that is sent now, in epoch seconds.
+
+        Each call has another nonce. None stands for a field that is not sent: over plain http
+        anybody on the way could use the signature.
+        """
+        parts = urlsplit(url)
+        if parts.scheme != "https":
+            return dict(_UNSIGNED)
+        nonce = b64encode(token_bytes(_NONCE_BYTES)).decode("ascii")
+        fields = self._signer.fields(host_field(parts.netloc), now, nonce)
+        return {name.encode("ascii"): value.encode("ascii") for name, value in fields.items()}
+
+
+def read_signer(options: Options) -> Signer | None:
+    """Return the signer of a crawl, None without a key.
+
+    Raises BadSetting for a key that cannot be read, is of another type, or may be read by others.
+    """
+    if not options.signing_key:
+        return None
+    # Crawls that sign nothing do not load what signs: 7 ms.
+    from walsh_scrapy.policy.signing.requests import RequestSigner  # noqa: PLC0415
+
+    try:
+        key = read_key(Path(options.signing_key))
+    except UnusableKey as error:
+        raise BadSetting(f"WALSH_SIGNING_KEY: {error}") from None
+    return Signer(
+        RequestSigner(key=key, agent=options.signature_agent, form=options.signature_form)
+    )
+
+
+def read_key(path: Path) -> PrivateKey:
+    """Return the private key in a file. Raises UnusableKey."""
+    from walsh_scrapy.policy.signing.keys import BadKey, PrivateKey  # noqa: PLC0415 - as above
+
+    try:
+        with path.open("rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            pem = file.read(_MOST_BYTES) if stat.S_ISREG(mode) else b""
+    except (OSError, ValueError) as error:  # ValueError: a path with a null byte
+        raise UnusableKey(f"{path} cannot be read: {getattr(error, 'strerror', error)}") from None
+    if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise UnusableKey(
+            f"{path} is open to other users of this machine (mode {stat.S_IMODE(mode):o}); "
+            f"run: chmod 600 {path}"
+        )
+    try:
+        return PrivateKey.from_pem(pem)
+    except BadKey as error:
+        raise UnusableKey(f"{path} {error}") from None

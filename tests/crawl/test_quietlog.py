@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from walsh_scrapy.runtime.log import UNNEEDED, quiet_scrapy
+from walsh_scrapy.crawl.log import UNNEEDED, quiet_scrapy
 
 
 @pytest.fixture

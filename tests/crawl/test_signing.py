@@ -7,10 +7,10 @@ from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from scrapy.settings import Settings
 
+from walsh_scrapy.crawl.messages import read_signer
+from walsh_scrapy.crawl.startup import start_problems
 from walsh_scrapy.options import BadSetting, Options
 from walsh_scrapy.policy.signing.keys import PrivateKey
-from walsh_scrapy.runtime.signing import read_signer
-from walsh_scrapy.runtime.startup import _problems
 
 AGENT = "https://bot.example/"
 OURS = "walsh_scrapy.downloadhandler.DownloadHandler"
@@ -119,6 +119,6 @@ def test_only_our_handler_signs(handler, problems):
             "DOWNLOAD_HANDLERS": {"https": handler},
         }
     )
-    found = [str(error) for error in _problems(settings)]
+    found = [str(error) for error in start_problems(settings)]
     assert len(found) == problems
     assert all("no other signs requests" in error for error in found)

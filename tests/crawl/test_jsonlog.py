@@ -11,8 +11,8 @@ from scrapy.settings import Settings
 from scrapy.utils.log import configure_logging
 
 from walsh_scrapy.addon import Addon
-from walsh_scrapy.runtime import log
-from walsh_scrapy.runtime.log import LONGEST_VALUE, JsonFormatter, log_handler, protect_log
+from walsh_scrapy.crawl import log
+from walsh_scrapy.crawl.log import LONGEST_VALUE, JsonFormatter, log_handler, protect_log
 
 
 @pytest.fixture

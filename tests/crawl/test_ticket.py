@@ -9,9 +9,7 @@ import pytest
 from scrapy import Request
 from scrapy.utils.request import request_from_dict
 
-from walsh_scrapy.metadata.document import may_be_feed
-from walsh_scrapy.policy.frontier import Rank
-from walsh_scrapy.runtime.requests import (
+from walsh_scrapy.crawl.ticket import (
     Hop,
     Lifetime,
     Marks,
@@ -29,6 +27,8 @@ from walsh_scrapy.runtime.requests import (
     source_of,
     visit_of,
 )
+from walsh_scrapy.metadata.document import may_be_feed
+from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.sources import Source
 
 URL = "http://blog.example/feed"

@@ -16,9 +16,9 @@ from twisted.internet.error import ConnectionDone
 from twisted.web._newclient import ParseError
 
 from tests.wire.test_tlserrors import downloaded
+from walsh_scrapy.crawl.failures import reason_of
 from walsh_scrapy.exceptions import BadAnswer
 from walsh_scrapy.metadata.entries import NotAFeed
-from walsh_scrapy.runtime.failures import reason_of
 
 URL = "http://blog.example/feed"
 

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from walsh_scrapy.runtime.engine import Engine
+from walsh_scrapy.crawl.engine import Engine
 
 
 class ScrapysEngine:

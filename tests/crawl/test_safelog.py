@@ -4,8 +4,8 @@ import logging
 
 import pytest
 
+from walsh_scrapy.crawl.log import LONGEST_VALUE, SafeFormatter
 from walsh_scrapy.policy.wording import printable
-from walsh_scrapy.runtime.log import LONGEST_VALUE, SafeFormatter
 
 FORMATTER = SafeFormatter(logging.Formatter("%(levelname)s: %(message)s").format)
 

@@ -1,0 +1,181 @@
+"""The table of gates: the add-on, the checks and the docs agree with it, and each gate is there."""
+
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+from scrapy.core.downloader.handlers.file import FileDownloadHandler
+from scrapy.downloadermiddlewares.retry import RetryMiddleware
+from scrapy.settings import Settings
+from scrapy.utils.conf import build_component_list
+from scrapy.utils.misc import load_object
+
+from tests.helpers import ROOT
+from walsh_scrapy.addon import Addon
+from walsh_scrapy.crawl.startup import REPLACED, SPIDER_GATES, Gate, component_problems, path_of
+
+
+@pytest.fixture
+def forced():
+    """The settings of a project that has the add-on and nothing else."""
+    settings = Settings()
+    Addon.update_pre_crawler_settings(settings)
+    Addon(None).update_settings(settings)
+    return settings
+
+
+def test_each_gate_is_where_it_says():
+    assert [gate.order for gate in Gate] == sorted(gate.order for gate in Gate)
+    for gate in Gate:
+        assert path_of(gate.path) == gate.path
+
+
+def test_the_add_on_sets_the_gates_as_they_are_stated(forced):
+    chain = forced.get_component_priority_dict_with_base("DOWNLOADER_MIDDLEWARES")
+    assert {path: chain[path] for path in chain if path.startswith("walsh_scrapy.")} == {
+        gate.path: gate.order for gate in Gate
+    }
+    assert [chain[path] for path in REPLACED] == [None] * len(REPLACED)
+    paths = build_component_list(chain)
+    assert [path for path in paths if path.startswith("walsh_scrapy.")] == [
+        gate.path for gate in Gate
+    ]
+    spider_chain = forced.get_component_priority_dict_with_base("SPIDER_MIDDLEWARES")
+    assert {path: spider_chain[path] for path in SPIDER_GATES} == SPIDER_GATES
+
+
+def test_the_docs_have_a_row_for_each_gate_in_their_order():
+    text = (ROOT / "docs" / "reuse.md").read_text()
+    rows = re.findall(r"^\| `(\w+\.\w+Middleware)`[^|]*\| ", text, re.MULTILINE)
+    assert rows == [gate.path.split(".", 2)[2] for gate in Gate]
+
+
+def test_the_gates_name_no_other_order_than_the_stated_one():
+    for gate in Gate:
+        told = re.findall(r"\(order (\d+)", load_object(gate.path).__doc__)
+        assert set(told) <= {str(gate.order)}, gate
+
+
+GATE = """
+from walsh_scrapy.exceptions import Denied
+
+
+class NightMiddleware:
+    async def process_request(self, request):
+        raise Denied("night", "it is night")
+"""
+ASKED = """
+from scrapy.settings import Settings
+from scrapy.utils.conf import build_component_list
+
+from walsh_scrapy.addon import Addon
+from walsh_scrapy.crawl.startup import ADVICE, component_problems
+from walsh_scrapy.tools.summary import RequestCounts
+
+settings = Settings({"ADDONS": {"walsh_scrapy.Addon": 500}})
+Addon(None).update_settings(settings)
+chain = settings.get_component_priority_dict_with_base("DOWNLOADER_MIDDLEWARES")
+paths = [path for path in build_component_list(chain) if path.startswith("walsh_scrapy.")]
+at = paths.index("walsh_scrapy.downloadermiddlewares.night.NightMiddleware")
+print(chain[paths[at]], paths[at - 1].rpartition(".")[2], paths[at + 1].rpartition(".")[2])
+print(*component_problems(settings))
+print(*RequestCounts.of({"walsh/night/denied": 2, "walsh/own/denied": 1}).denied.items())
+print(ADVICE["night"])
+"""
+
+
+def test_a_gate_is_one_file_and_one_line(tmp_path):
+    package = tmp_path / "walsh_scrapy"
+    shutil.copytree(ROOT / "walsh_scrapy", package, ignore=shutil.ignore_patterns("__pycache__"))
+    (package / "downloadermiddlewares" / "night.py").write_text(GATE)
+    gates = package / "crawl" / "startup.py"
+    line = '    NIGHT = 30, "night.NightMiddleware", "Wait until it is day."\n'
+    text = gates.read_text()
+    gates.write_text(text.replace("    ROBOTS = ", f"{line}    ROBOTS = "))
+    answer = subprocess.run(
+        [sys.executable, "-c", ASKED], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert answer.stderr == ""
+    chain, problems, counts, advice = answer.stdout.splitlines()
+    assert chain == "30 PublicWebMiddleware RobotsMiddleware"
+    assert problems == ""
+    assert counts.endswith("('publicweb', 0) ('night', 2) ('robots', 0) ('own', 1)")
+    assert advice == "Wait until it is day."
+
+
+ADDON = {"walsh_scrapy.Addon": 500}
+
+
+def changed(**given):
+    settings = Settings({"ADDONS": ADDON} | given)
+    Addon(None).update_settings(settings)
+    return settings
+
+
+def test_what_the_add_on_sets_is_in_order():
+    assert list(component_problems(changed())) == []
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"DOWNLOADER_MIDDLEWARES": {load_object(gate.path): None for gate in Gate}},
+        {"DOWNLOADER_MIDDLEWARES": {load_object(gate.path): 700 for gate in Gate}},
+        {"DOWNLOADER_MIDDLEWARES_BASE": {load_object(gate.path): 700 for gate in Gate}},
+        {"DOWNLOADER_MIDDLEWARES": {"walsh_scrapy.downloadermiddlewares.Gone": None}},
+        {"DOWNLOADER_MIDDLEWARES": {f"{__name__}.SAME_AS_ROBOTS": None}},
+        {"SPIDER_MIDDLEWARES_BASE": {}, "SPIDER_MIDDLEWARES": '{"x": null}'},
+        {"DOWNLOAD_HANDLERS": {"HTTP": FileDownloadHandler, "x": FileDownloadHandler}},
+        {"DOWNLOAD_HANDLERS_BASE": {"HTTPS": FileDownloadHandler}},
+        {"COMPRESSION_ENABLED": False, "DOWNLOADER": "x.y", "SCHEDULER": "x.y"},
+    ],
+)
+def test_whatever_a_project_names_its_gates_they_are_all_there_once(given):
+    assert list(component_problems(changed(**given))) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "value"),
+    [
+        *(("DOWNLOADER_MIDDLEWARES", load_object(gate.path), None) for gate in Gate),
+        ("DOWNLOADER_MIDDLEWARES", Gate.ROBOTS.path, 895),
+        ("DOWNLOADER_MIDDLEWARES_BASE", load_object(Gate.ROBOTS.path), 1),
+        ("DOWNLOADER_MIDDLEWARES", REPLACED[1], 601),
+        ("SPIDER_MIDDLEWARES", next(iter(SPIDER_GATES)), None),
+        ("DOWNLOAD_HANDLERS", "ftp", FileDownloadHandler),
+        ("DOWNLOAD_HANDLERS", "http", None),
+    ],
+)
+def test_what_changes_the_gates_after_the_add_on_is_refused(name, key, value):
+    settings = changed()
+    settings[name].set(key, value, priority=200)
+    assert any(name.removesuffix("_BASE") in str(error) for error in component_problems(settings))
+
+
+@pytest.mark.parametrize("name", ["SCHEDULER", "DOWNLOADER", "COMPRESSION_ENABLED"])
+def test_a_setting_that_is_changed_after_the_add_on_is_refused(name):
+    settings = changed()
+    settings.set(name, 0 if name == "COMPRESSION_ENABLED" else RetryMiddleware, priority=200)
+    assert any(name in str(error) for error in component_problems(settings))
+
+
+def test_without_the_add_on_nothing_is_asked_for():
+    assert list(component_problems(Settings())) == []
+    assert list(component_problems(Settings({"ADDONS": ADDON, "WALSH_ENABLED": False}))) == []
+
+
+SAME_AS_ROBOTS = load_object(Gate.ROBOTS.path)
+
+
+def test_a_component_has_one_path_and_one_that_cannot_be_imported_none():
+    assert path_of(RetryMiddleware) == path_of("scrapy.downloadermiddlewares.retry.RetryMiddleware")
+    assert path_of(f"{__name__}.SAME_AS_ROBOTS") == Gate.ROBOTS.path
+    assert path_of("nowhere.Nothing") == path_of("x") == path_of(3) == ""
+
+
+def test_a_gate_that_a_project_switches_off_is_named(caplog):
+    changed(DOWNLOADER_MIDDLEWARES={Gate.PACING.path: None, REPLACED[0]: None})
+    assert f"{Gate.PACING.path} = None (instead: 890)" in caplog.text
+    assert REPLACED[0] not in caplog.text
