@@ -75,13 +75,13 @@ class Unreachable(Exception):
 
 
 class NotDue(IgnoreRequest):
-    """Another crawl on the same state fetched this source in the meantime (R8).
+    """A spider requested a source by itself before it is due (R8).
 
     ``due_at`` is when it is due again, in epoch seconds.
     """
 
     def __init__(self, due_at: float) -> None:
-        super().__init__("another crawl fetched it in the meantime")
+        super().__init__("it was fetched in the meantime")
         self.due_at = due_at
 
 

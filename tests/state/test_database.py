@@ -12,7 +12,7 @@ from sqlalchemy import Connection, create_engine, func, insert, select, text, up
 from sqlalchemy.exc import DataError, IntegrityError
 from sqlalchemy.pool import NullPool
 
-from tests.helpers.records import SOURCE, commit, entry_of, visit
+from tests.helpers.records import SOURCE, commit, entry_of
 from walsh_scrapy.state import State, StateError
 from walsh_scrapy.state import database as state_database
 from walsh_scrapy.state.database import (
@@ -176,21 +176,18 @@ def test_a_visit_whose_commit_was_not_answered_is_written_once(
             end(postgresql_url, connection)
             connection.execute(VERSIONS)
 
-    def failed(known):
-        return replace(known or SOURCE, failures=(known or SOURCE).failures + 1)
-
+    failed = replace(SOURCE, fetched_at=9.0, failures=1)
     with contextlib.closing(State(postgresql_url)) as state:
         if is_known:
             commit(state, SOURCE)
+        known = SOURCE if is_known else None
         monkeypatch.setattr(Connection, "commit", unanswered)
         found = [entry_of(SOURCE.url, "a"), entry_of(SOURCE.url, "b")]
-        record, new = visit(state, SOURCE.url, failed, found)
+        work = state.sources.outcome(known, failed, found, host="a.example")
+        assert state.write(work) == {"a", "b"}
         assert lost
-        assert record.failures == 1
-        assert new == {"a", "b"}
-        assert state.sources.find(SOURCE.url) == record
-        assert visit(state, SOURCE.url, failed, found).new == set()
-        assert state.sources.find(SOURCE.url).failures == 2
+        assert state.sources.find(SOURCE.url) == failed
+        assert commit(state, failed, found) == set()
 
 
 class Machine:

@@ -27,6 +27,7 @@ from walsh_scrapy.crawl.putoff import PutOffHosts, Retries
 from walsh_scrapy.crawl.queue import Queue
 from walsh_scrapy.crawl.startup import check_start
 from walsh_scrapy.crawl.ticket import end_facts, mark
+from walsh_scrapy.crawl.visits import Visits
 from walsh_scrapy.exceptions import MachineTrouble, StateUnavailable, refuse_to_start
 from walsh_scrapy.options import BadSetting, Options
 from walsh_scrapy.policy.urls import host_of
@@ -162,6 +163,11 @@ class Crawl:
         queue = Queue(self.context, self.engine, self.stats, self.hosts, self.pauses.delays, most)
         self.crawler.signals.connect(queue.end, signal=signals.engine_stopped)
         return queue
+
+    @cached_property
+    def visits(self) -> Visits:
+        """The visits of sources."""
+        return Visits(self.crawler, self.context, self.pauses, self.queue, self.hosts)
 
     @cached_property
     def network(self) -> Network:

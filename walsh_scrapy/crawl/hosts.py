@@ -163,7 +163,6 @@ class Hosts:
 
     def abandon(self) -> None:
         """Let go of all hosts: their visits have not ended, although nothing is under way."""
-        self._visits.clear()
         for host, owned in list(self._owned.items()):
             owned.reasons.clear()
             owned.reasons.add(self)
@@ -195,10 +194,12 @@ class Hosts:
 
         Raises HostLost, and writes nothing of it, if the host was lost meanwhile.
         """
-        host = self._visits.get(source.url, "")
-        owned = self._owned.get(host)
-        if owned is None:  # a request of the project's own, at a host that is not owned any more
+        host = self._visits.get(source.url)
+        if host is None:  # a request of the project's own, at a host that is not owned any more
             return self._state.write(work)
+        owned = self._owned.get(host)
+        if owned is None:
+            raise HostLost(self._context.clock.now(), f"{host} was lost to another worker")
         if ends:
             owned.reasons.discard(source.url)
             del self._visits[source.url]

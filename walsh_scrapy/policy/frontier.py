@@ -374,7 +374,6 @@ class HostWork(NamedTuple):
     host: str  #: as it is paced
     sources: int  #: how many are due
     since: float = 0.0  #: since when the first of them is due; 0 for a new one
-    position: float = 0.0  #: in the file, of the first of them
 
     @property
     def requests(self) -> int:
@@ -392,9 +391,9 @@ def in_order(
     longer than one that has all of them from the start.
     """
 
-    def order(work: HostWork) -> tuple[bool, float, float, float]:
+    def order(work: HostWork) -> tuple[bool, float, float]:
         paced = work.sources * delays.get(work.host, _UNKNOWN)
-        return work.host in late, -paced, work.since, work.position
+        return work.host in late, -paced, work.since
 
     return sorted(hosts, key=order)
 
