@@ -11,7 +11,7 @@ from tests.helpers import LONGEST
 from walsh_scrapy.crawl import queue
 from walsh_scrapy.crawl.context import Context
 from walsh_scrapy.crawl.crawl import Crawl
-from walsh_scrapy.crawl.ticket import Hop, Marks, Visit, mark, marks_of, set_visit
+from walsh_scrapy.crawl.ticket import Hop, Ticket, Visit, note, set_visit, ticket_of
 from walsh_scrapy.policy.frontier import HostWork, Rank, in_order
 from walsh_scrapy.scheduler import Scheduler
 from walsh_scrapy.sources import Source
@@ -118,10 +118,10 @@ def test_a_job_continues_with_the_requests_of_its_stopped_crawl(tmp_path, caplog
         return crawler.spider, scheduler
 
     robots_txt = Request("http://d.example/robots.txt")
-    mark(robots_txt, rank=Rank.ROBOTS)
+    note(robots_txt, rank=Rank.ROBOTS)
     claims = {"redirect_urls": ["http://f.example/1"], "redirect_times": 1}
     redirected = Request("http://f.example/2", meta=claims)
-    mark(redirected, hops=(Hop("http://f.example/1", 302),), public_only=True)
+    note(redirected, hops=(Hop("http://f.example/1", 302),), public_only=True)
     for_source = Request("http://e.example/")
     set_visit(for_source, Visit(Source("http://e.example/"), lambda _content_type: True))
     spider, first = started()
@@ -142,7 +142,7 @@ def test_a_job_continues_with_the_requests_of_its_stopped_crawl(tmp_path, caplog
     spider, second = started()
     *left, begun_again = second._queue
     assert begun_again.url == "http://f.example/1", "its redirect cannot be proved any more"
-    assert marks_of(begun_again) == Marks()
+    assert ticket_of(begun_again) == Ticket()
     assert not begun_again.meta.keys() & claims.keys()
     assert [request.url for request in left] == urls
     assert all(request.callback == spider.parse_page for request in left)

@@ -111,8 +111,8 @@ ranks = [
     )),
     Mutant("hops-unjudged", "R2", "follows redirects whatever robots.txt says", (
         Patch(_GATE, "RobotsMiddleware.process_request", "origin = origin_for(request)", """\
-from walsh_scrapy.crawl.ticket import marks_of
-        if marks_of(request).hops:
+from walsh_scrapy.crawl.ticket import ticket_of
+        if ticket_of(request).hops:
             return None
         origin = origin_for(request)"""),
     )),

@@ -50,13 +50,13 @@ OF_R4_AND_R5: Final = (
     )),
     Mutant("first-held-back", "R4", "holds back first requests for 3 s", (
         Patch(_EXCHANGES, "Exchanges._begin",
-              "marks, name = marks_of(request), host_of(request.url)", """\
+              "ticket, name = ticket_of(request), host_of(request.url)", """\
 now, known = self._context.clock.monotonic(), self._context.state.hosts
         begun = self.__dict__.setdefault("held_back", {}).setdefault(request.url, now)
         first = known.find(self._context.host(request.url)).times.ended is None
         if first and now < begun + 3.0:
             return begun + 3.0 - now
-        marks, name = marks_of(request), host_of(request.url)"""),
+        ticket, name = ticket_of(request), host_of(request.url)"""),
     )),
     Mutant("port-is-a-host", "R4", "another port of a host has pauses of its own", (
         Patch(_PACING, "PaceBy.unit", "return self.unit_of(host_of(url))",
@@ -130,8 +130,8 @@ now, known = self._context.clock.monotonic(), self._context.state.hosts
     )),
     Mutant("hold-of-a-url", "R5", "a hold keeps back one URL, not its host", (
         Patch(_EXCHANGES, "Exchanges._begin",
-              "marks, name = marks_of(request), host_of(request.url)", """\
-marks, name = marks_of(request), host_of(request.url)
+              "ticket, name = ticket_of(request), host_of(request.url)", """\
+ticket, name = ticket_of(request), host_of(request.url)
         held = self.__dict__.setdefault("held", {}).get(request.url, 0.0)
         if held > self._context.clock.now():
             return held - self._context.clock.now()"""),
@@ -140,7 +140,7 @@ asked = exchange.retry_after
         if exchange.status in (429, 503):
             from datetime import UTC, datetime
             now = self._context.clock.now()
-            at, tries = datetime.fromtimestamp(now, UTC), marks_of(request).attempt
+            at, tries = datetime.fromtimestamp(now, UTC), ticket_of(request).attempt
             seconds = self._context.backoff.hold(exchange.status, asked, at, tries)
             self.__dict__.setdefault("held", {})[request.url] = now + seconds
             exchange = replace(exchange, status=404, retry_after=None)"""),

@@ -11,7 +11,7 @@ from scrapy.utils.test import get_crawler
 
 from tests.helpers.sites import feed, judge, paths, site
 from walsh_scrapy.crawl.crawl import Crawl
-from walsh_scrapy.crawl.ticket import marks_of
+from walsh_scrapy.crawl.ticket import ticket_of
 from walsh_scrapy.downloadermiddlewares.publicweb import PublicWebMiddleware
 from walsh_scrapy.exceptions import Denied, StateUnavailable
 from walsh_scrapy.spidermiddlewares.scope import ScopeMiddleware
@@ -107,7 +107,7 @@ def test_a_public_host_may_not_redirect_to_a_private_one(monkeypatch, tmp_path, 
     with pytest.raises(Denied) if denied else nullcontext():
         asyncio.run(gate.process_request(request))
     from_public = bool(hops) and "intranet" not in hops[0]
-    assert marks_of(request).public_only is from_public, "the connection is judged too"
+    assert ticket_of(request).public_only is from_public, "the connection is judged too"
 
 
 def test_a_link_is_dropped_alone_if_the_state_fails(monkeypatch, tmp_path):

@@ -17,17 +17,17 @@ WALSH_SOURCES = "sources.txt"
 """
 CLAIMS = """
 from walsh_scrapy.policy.frontier import Rank
-from walsh_scrapy.crawl.ticket import Hop, Marks, Validators
+from walsh_scrapy.crawl.ticket import Hop, Ticket, Validators
 
 DECLARED = "http://blog.example/feed"
 
 
 def claims():
-    marks = Marks(rank=Rank.ROBOTS, hops=(Hop(DECLARED, 301),), released=True)
+    ticket = Ticket(rank=Rank.ROBOTS, hops=(Hop(DECLARED, 301),), released=True)
     return {
         "walsh_rank": Rank.ROBOTS,
-        "walsh_marks": marks,
-        "walsh_ticket": marks,
+        "walsh_marks": ticket,
+        "walsh_ticket": ticket,
         "redirect_urls": [DECLARED],
         "redirect_reasons": [301],
     }

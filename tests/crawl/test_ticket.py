@@ -1,4 +1,4 @@
-"""Marks and visits in request.meta: copies have their own, and only what we made counts."""
+"""Ticket and visits in request.meta: copies have their own, and only what we made counts."""
 
 import pickle
 from copy import deepcopy
@@ -12,19 +12,19 @@ from scrapy.utils.request import request_from_dict
 from walsh_scrapy.crawl.ticket import (
     Hop,
     Lifetime,
-    Marks,
     PageResult,
+    Ticket,
     Visit,
-    end_facts,
+    end_ticket,
     first_url,
-    mark,
-    marks_of,
+    note,
     note_answer,
     rank_of,
     repeats,
     resolved,
     set_visit,
     source_of,
+    ticket_of,
     visit_of,
 )
 from walsh_scrapy.metadata.document import may_be_feed
@@ -34,29 +34,29 @@ from walsh_scrapy.sources import Source
 URL = "http://blog.example/feed"
 
 
-def test_a_request_without_marks_is_a_target():
+def test_a_request_without_a_ticket_is_a_target():
     request = Request(URL)
-    assert marks_of(request) == Marks()
+    assert ticket_of(request) == Ticket()
     assert rank_of(request) is Rank.TARGET
     assert source_of(request) is visit_of(request) is None
     assert request.meta == {}
 
 
 @pytest.mark.parametrize("again", [Request.copy, lambda each: each.replace(priority=1)])
-def test_a_copy_takes_the_marks_along_and_changes_its_own_only(again):
+def test_a_copy_takes_the_ticket_along_and_changes_its_own_only(again):
     request = Request(URL)
-    mark(request, attempt=1, robots_interval=2.0)
+    note(request, attempt=1, robots_interval=2.0)
     note_answer(request, "blocklist", "not listed")
     set_visit(request, Visit(Source(URL), may_be_feed))
     copy = again(request)
-    assert marks_of(copy) == marks_of(request)
-    mark(copy, attempt=2)
+    assert ticket_of(copy) == ticket_of(request)
+    note(copy, attempt=2)
     note_answer(copy, "robots", "allowed")
     set_visit(copy, visit_of(copy).passed(Lifetime(URL, 60.0)))
-    assert marks_of(request).attempt == 1
-    assert marks_of(request).answers == {"blocklist": "not listed"}
-    assert marks_of(copy).answers == {"blocklist": "not listed", "robots": "allowed"}
-    assert marks_of(copy).robots_interval == 2.0
+    assert ticket_of(request).attempt == 1
+    assert ticket_of(request).answers == {"blocklist": "not listed"}
+    assert ticket_of(copy).answers == {"blocklist": "not listed", "robots": "allowed"}
+    assert ticket_of(copy).robots_interval == 2.0
     assert visit_of(request).lifetimes == ()
 
 
@@ -71,16 +71,16 @@ def test_the_next_request_of_a_visit_gets_what_the_visit_has_learned_and_nothing
 
 
 @pytest.fixture
-def marked():
+def with_ticket():
     """A request for robots.txt, as our own parts make it: no gate but pacing would judge it."""
     request = Request(URL)
-    mark(request, rank=Rank.ROBOTS, hops=(Hop("http://old.example/", 301),), released=True)
+    note(request, rank=Rank.ROBOTS, hops=(Hop("http://old.example/", 301),), released=True)
     set_visit(request, Visit(Source(URL), may_be_feed, announced=("http://blog.example/a",)))
     return request
 
 
 def claims_nothing(request):
-    return marks_of(request) == Marks() and visit_of(request) is None
+    return ticket_of(request) == Ticket() and visit_of(request) is None
 
 
 def in_a_job(request):
@@ -99,9 +99,9 @@ def in_a_job(request):
     ],
     ids=["another URL", "copied meta", "another method", "a job", "a deep copy", "a look-alike"],
 )
-def test_what_a_copy_claims_elsewhere_counts_for_nothing(marked, copied):
-    assert not claims_nothing(marked)
-    assert claims_nothing(copied(marked))
+def test_what_a_copy_claims_elsewhere_counts_for_nothing(with_ticket, copied):
+    assert not claims_nothing(with_ticket)
+    assert claims_nothing(copied(with_ticket))
 
 
 def vars_of(ticket):
@@ -113,9 +113,9 @@ def vars_of(ticket):
     "meta",
     [
         {"walsh_rank": Rank.ROBOTS},
-        {"walsh_marks": Marks(rank=Rank.ROBOTS, hops=(Hop(URL, 301),))},
+        {"walsh_marks": Ticket(rank=Rank.ROBOTS, hops=(Hop(URL, 301),))},
         {"walsh_visit": Visit(Source(URL), may_be_feed)},
-        {"walsh_ticket": Marks(rank=Rank.ROBOTS)},
+        {"walsh_ticket": Ticket(rank=Rank.ROBOTS)},
         {"redirect_urls": [URL], "redirect_reasons": [301], "redirect_times": 1},
     ],
 )
@@ -124,13 +124,13 @@ def test_what_meta_says_by_itself_counts_for_nothing(meta):
     assert first_url(Request("http://blog.example/private", meta=meta)).endswith("/private")
 
 
-def test_after_its_response_only_the_request_itself_has_its_facts(marked):
-    retried = marked.copy()
-    end_facts(retried)
+def test_after_its_response_only_the_request_itself_has_its_ticket(with_ticket):
+    retried = with_ticket.copy()
+    end_ticket(retried)
     assert not claims_nothing(retried), "its callback goes on with the visit"
     again = retried.replace(dont_filter=True)
     assert claims_nothing(again)
-    assert claims_nothing(marked), "a copy has taken its place"
+    assert claims_nothing(with_ticket), "a copy has taken its place"
     assert repeats(retried, again)
     assert not repeats(retried, again.replace(url=URL + "?2"))
     assert not repeats(retried, Request(URL))
@@ -138,10 +138,10 @@ def test_after_its_response_only_the_request_itself_has_its_facts(marked):
 
 def test_a_request_without_dot_segments_takes_the_place_of_one_with_them():
     request = Request("http://blog.example/a/../feed", meta={"kept": 1}, priority=3)
-    mark(request, attempt=2)
+    note(request, attempt=2)
     set_visit(request, Visit(Source(URL), may_be_feed))
     instead = resolved(request)
     assert (instead.url, instead.priority, instead.meta["kept"]) == (URL, 3, 1)
-    assert marks_of(instead) == marks_of(request)
+    assert ticket_of(instead) == ticket_of(request)
     assert source_of(instead) == Source(URL)
     assert resolved(instead) is None

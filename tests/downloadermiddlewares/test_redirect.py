@@ -6,7 +6,7 @@ from scrapy import Request
 from scrapy.http import Response
 from scrapy.settings import Settings
 
-from walsh_scrapy.crawl.ticket import Hop, mark, marks_of
+from walsh_scrapy.crawl.ticket import Hop, note, ticket_of
 from walsh_scrapy.downloadermiddlewares.redirect import RedirectMiddleware
 
 URL = "http://a.example/"
@@ -19,7 +19,7 @@ def test_a_hop_has_no_referer_and_no_slot_of_the_host_before_but_its_marks():
         headers={"Referer": "http://z.example/"},
         meta={"download_slot": "a.example", "redirect_times": -100} | claims,
     )
-    mark(request, attempt=1, released=True)
+    note(request, attempt=1, released=True)
     response = Response(URL, 302, headers={"Location": "http://b.example/x"}, request=request)
     gate = RedirectMiddleware(Settings(), crawl=None)
     gate.crawler = SimpleNamespace(spider=None)
@@ -30,5 +30,5 @@ def test_a_hop_has_no_referer_and_no_slot_of_the_host_before_but_its_marks():
     assert "download_slot" not in hop.meta
     assert hop.meta["redirect_urls"] == [URL], "only what was followed here"
     assert hop.meta["redirect_times"] == 1
-    assert marks_of(hop) == marks_of(request)._replace(hops=(Hop(URL, 302),), released=False)
+    assert ticket_of(hop) == ticket_of(request)._replace(hops=(Hop(URL, 302),), released=False)
     assert request.headers["Referer"] == b"http://z.example/", "the request itself stays as it is"

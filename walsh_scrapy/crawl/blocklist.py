@@ -19,7 +19,7 @@ from scrapy.spidermiddlewares.httperror import HttpError
 from walsh_scrapy.crawl.engine import is_stopping
 from walsh_scrapy.crawl.failures import reason_of
 from walsh_scrapy.crawl.isolated import CostLimits, Interrupted, IsolatedProcess, TooCostly
-from walsh_scrapy.crawl.ticket import Validators, mark, marks_of, rank_of
+from walsh_scrapy.crawl.ticket import Validators, note, rank_of, ticket_of
 from walsh_scrapy.exceptions import Denied, NotModified, RequestDeferred
 from walsh_scrapy.options import PREFIX, BadSetting
 from walsh_scrapy.policy.blocklist import Blocklist, Entry, InvalidBlocklist, adopted_text
@@ -259,10 +259,10 @@ class PublishedList(BlocklistCache):
 
         The list itself is judged by no list, and what it needs not by the local one.
         """
-        marks = marks_of(request)
-        if marks.rank is Rank.OPERATOR and not marks.hops:
+        ticket = ticket_of(request)
+        if ticket.rank is Rank.OPERATOR and not ticket.hops:
             return None
-        for_list = marks.rank is Rank.OPERATOR or marks.for_blocklist
+        for_list = ticket.rank is Rank.OPERATOR or ticket.for_blocklist
         return self.blocks(request.url, for_list=for_list)
 
     async def _fetch(self) -> None:
@@ -299,7 +299,7 @@ class PublishedList(BlocklistCache):
         request = Request(url, headers={"Accept": "application/json, */*;q=0.5"})
         if url == self._url:
             request.meta["download_maxsize"] = LONGEST_LIST
-        mark(request, validators=self.validators(url))
+        note(request, validators=self.validators(url))
         response = await self._queue.send(request, Rank.OPERATOR)
         if not 200 <= response.status < 300:
             raise HttpError(response, "no success")

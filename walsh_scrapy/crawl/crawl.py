@@ -26,7 +26,7 @@ from walsh_scrapy.crawl.outcome import Troubles
 from walsh_scrapy.crawl.putoff import PutOffHosts, Retries
 from walsh_scrapy.crawl.queue import Queue
 from walsh_scrapy.crawl.startup import check_start
-from walsh_scrapy.crawl.ticket import end_facts, mark
+from walsh_scrapy.crawl.ticket import end_ticket, note
 from walsh_scrapy.crawl.visits import Visits
 from walsh_scrapy.exceptions import MachineTrouble, StateUnavailable, refuse_to_start
 from walsh_scrapy.options import BadSetting, Options
@@ -195,15 +195,15 @@ class Crawl:
 
     def response_received(self, request: Request) -> None:
         """End what copies of a request may claim: its response leaves the downloader."""
-        end_facts(request)
+        end_ticket(request)
 
     def request_reached_downloader(self, request: Request) -> None:
         """Note that an error that comes now is the answer of a host (decision 29)."""
-        mark(request, reached=True)
+        note(request, reached=True)
 
     def response_downloaded(self, request: Request) -> None:
         """Note that the host has answered: an error that comes now is one of a middleware."""
-        mark(request, reached=False)
+        note(request, reached=False)
 
     def close(self) -> None:
         """Delete what is too old from the state, and close it."""

@@ -22,7 +22,7 @@ from walsh_scrapy.crawl.engine import PerLoop
 from walsh_scrapy.crawl.failures import reason_of
 from walsh_scrapy.crawl.hosts import HostLost
 from walsh_scrapy.crawl.startup import Gate, in_force
-from walsh_scrapy.crawl.ticket import evidence_of, mark, marks_of, rank_of, source_of
+from walsh_scrapy.crawl.ticket import evidence_of, note, rank_of, source_of, ticket_of
 from walsh_scrapy.exceptions import Denied, MachineTrouble, StoodStill, TooLate, Unreachable
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.pacing import (
@@ -129,19 +129,19 @@ class Exchanges:
 
     def _begin(self, request: Request) -> float | None:
         """Begin an exchange as ``Hosts.begin`` does: None says that the host was lost."""
-        marks, name = marks_of(request), host_of(request.url)
-        if not marks.settled and self._settles_urls:
+        ticket, name = ticket_of(request), host_of(request.url)
+        if not ticket.settled and self._settles_urls:
             raise Denied("address", f"{request.url} is not the URL that all gates have judged")
-        self._put_off.check(name, marks.rank)
+        self._put_off.check(name, ticket.rank)
         host = self._context.host(request.url)
-        most = longest_wait(name, marks.rank, self._list_names, for_blocklist=marks.for_blocklist)
+        most = longest_wait(name, ticket.rank, self._list_names, for_blocklist=ticket.for_blocklist)
         timeout: float = request.meta.get("download_timeout") or self._timeout
         ask = Ask(self._delay(request), timeout, most)
         seconds = self._hosts.begin(request, host, ask, self._record(request))
         if seconds == 0.0:
             # In the slot of another host it would wait for that host, and its time would be over.
             request.meta[Downloader.DOWNLOAD_SLOT] = host
-            mark(request, released=True, reached=False, sent=None, answered=None)
+            note(request, released=True, reached=False, sent=None, answered=None)
             now = self._context.clock.monotonic()
             self._traffic.begun[request] = _Begun(now, stalled(), now + timeout + MARGIN)
         return seconds
@@ -189,14 +189,14 @@ class Exchanges:
         record = replace(
             self._record(request),
             sent_at=self._context.clock.now() - latency,
-            status=marks_of(request).answered if response is None else response.status,
+            status=ticket_of(request).answered if response is None else response.status,
             seconds=latency,
             monotonic=self._context.clock.monotonic(),
             error="" if response is not None else _words(error, request.url),
             retry_after=asked and asked[:_LONGEST_HEADER],
         )
         snapshot = self._hosts.end(request, host, exchange, record)
-        mark(request, hold=snapshot.hold, seconds=latency)
+        note(request, hold=snapshot.hold, seconds=latency)
         wait, until = snapshot.wait, snapshot.now + snapshot.hold
         if isinstance(error, Unreachable):
             self._put_off.add_unreachable(name, error, rank_of(request), until)
@@ -209,7 +209,7 @@ class Exchanges:
         if request in self._responses:  # the error is of a middleware nearer to the wire
             return True
         is_ours = isinstance(error, MachineTrouble | Denied | TooLate)
-        return marks_of(request).reached and (isinstance(error, StoodStill) or not is_ours)
+        return ticket_of(request).reached and (isinstance(error, StoodStill) or not is_ours)
 
     def withdraw(self, request: Request, error: Exception) -> None:
         """End the exchange of a request that was never sent: nothing is logged (decision 29)."""
@@ -243,7 +243,7 @@ class Exchanges:
         A cancelled request is not active any more, but its exchange goes on until it has left.
         """
         for request in self._hosts.in_flight:
-            is_out = marks_of(request).reached and request not in self._left
+            is_out = ticket_of(request).reached and request not in self._left
             if not is_out and not self._engine.is_active(request):
                 self.end(request, None)
 
@@ -258,7 +258,7 @@ class Exchanges:
         if begun is None:
             return None
         self._traffic.ended.set()
-        passed = self._context.clock.monotonic() - max(begun.at, marks_of(request).sent or 0.0)
+        passed = self._context.clock.monotonic() - max(begun.at, ticket_of(request).sent or 0.0)
         return max(0.0, passed - (stalled() - begun.stalled))
 
     def let_go_inline(self, request: Request, host: str) -> None:
@@ -268,18 +268,18 @@ class Exchanges:
 
     def _delay(self, request: Request, latency: float = 0.0) -> float:
         least = max(self._context.options.min_interval, self._pauses.before(request))
-        return delay_after(least, marks_of(request).robots_interval, latency)
+        return delay_after(least, ticket_of(request).robots_interval, latency)
 
     def _record(self, request: Request) -> RequestRecord:
         """Return what is known of a request before it is sent."""
-        marks, source = marks_of(request), source_of(request)
+        ticket, source = ticket_of(request), source_of(request)
         return RequestRecord(
             sent_at=self._context.clock.now(),
             host=self._context.host(request.url),
             url=request.url,
-            gates="; ".join(f"{gate}: {answer}" for gate, answer in marks.answers.items()),
+            gates="; ".join(f"{gate}: {answer}" for gate, answer in ticket.answers.items()),
             run=self._context.run,
-            purpose=_PURPOSES[marks.rank],
+            purpose=_PURPOSES[ticket.rank],
             evidence=evidence_of(request),
             source=source.url if source else None,
         )

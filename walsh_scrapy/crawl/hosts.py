@@ -17,7 +17,7 @@ from uuid import uuid4
 from scrapy import Request
 from scrapy.utils.asyncio import create_looping_call
 
-from walsh_scrapy.crawl.ticket import mark, source_of
+from walsh_scrapy.crawl.ticket import note, source_of
 from walsh_scrapy.exceptions import RequestDeferred, StateUnavailable
 from walsh_scrapy.policy.pacing import BEAT_SECONDS, Watch
 from walsh_scrapy.state import hosts as protocol
@@ -254,7 +254,7 @@ class Hosts:
             return max(0.001, found.times.ready_at(ask.delay, ask.most) - found.now)
         owned.is_busy = True
         self._in_flight[request] = _InFlight(host, found.times, attempts[-1])
-        mark(request, until=moment + found.allowed)
+        note(request, until=moment + found.allowed)
         return 0.0
 
     def end(

@@ -30,7 +30,7 @@ from scrapy.responsetypes import responsetypes
 from twisted.internet.ssl import Certificate
 
 from walsh_scrapy.crawl.startup import Gate, in_force
-from walsh_scrapy.crawl.ticket import DATA_LOSS, content_type_of, mark, marks_of, rank_of, visit_of
+from walsh_scrapy.crawl.ticket import DATA_LOSS, content_type_of, note, rank_of, ticket_of, visit_of
 from walsh_scrapy.metadata.alternates import HEAD_BYTES
 from walsh_scrapy.metadata.document import is_html
 from walsh_scrapy.options import BadSetting
@@ -152,7 +152,7 @@ class BodyReader:
         that is cut off, DownloadTimeoutError for one that stalls. An error response stays that
         error, whatever its body.
         """
-        mark(request, answered=head.status_code)
+        note(request, answered=head.status_code)
         headers = _headers_of(head)
         length = headers.get("Content-Length")
         expected = int(length) if length and length.isdigit() else None
@@ -281,7 +281,7 @@ def conditions_of(request: Request) -> dict[str, bytes | None]:
 
     Their values are the validators that were stored for the URL of the request.
     """
-    known = marks_of(request).validators
+    known = ticket_of(request).validators
     is_of_url = known is not None and known.url == request.url
     return {
         "If-None-Match": known.etag if known and is_of_url else None,

@@ -28,9 +28,9 @@ from walsh_scrapy.crawl.ticket import (
     Visit,
     first_url,
     hops_of,
-    marks_of,
     set_visit,
     source_of,
+    ticket_of,
     visit_of,
 )
 from walsh_scrapy.exceptions import (
@@ -348,7 +348,7 @@ class Outcomes:
         until = NEVER if is_gone else asked_until(now, asked, hints, least, record.failures)
         record = replace(
             record,
-            status=answer.status if answer else marks_of(request).answered or visit.status,
+            status=answer.status if answer else ticket_of(request).answered or visit.status,
             visited_since=record.visited_since or now,
             fetched_at=now,
             asked_interval=asked,

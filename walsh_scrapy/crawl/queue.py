@@ -27,7 +27,7 @@ from scrapy.exceptions import IgnoreRequest
 from scrapy.http.request import NO_CALLBACK
 from scrapy.utils.asyncio import CallLaterResult, call_later, sleep
 
-from walsh_scrapy.crawl.ticket import copy_of, mark, marks_of, rank_of
+from walsh_scrapy.crawl.ticket import copy_of, note, rank_of, ticket_of
 from walsh_scrapy.exceptions import CodeFailed, Denied, NotYet, RequestDeferred, Unreachable
 from walsh_scrapy.policy.frontier import Frontier, Rank
 from walsh_scrapy.policy.pacing import RECHECK_SECONDS
@@ -330,7 +330,7 @@ class Queue:
         request.dont_filter, request.callback = True, NO_CALLBACK
         # Scrapy's HTTP cache does not know when a copy of these documents expires.
         request.meta["dont_cache"] = True
-        mark(request, rank=rank)
+        note(request, rank=rank)
         while True:
             with suppress(Denied):  # the gate says so again, and records it
                 await self._prepare(request)
@@ -344,21 +344,21 @@ class Queue:
                 request = copy_of(request)
                 continue
             except Exception as error:
-                marks = marks_of(request)
-                is_meant = marks.reached or isinstance(error, IgnoreRequest | Unreachable)
-                if not (marks.again or is_meant):
+                ticket = ticket_of(request)
+                is_meant = ticket.reached or isinstance(error, IgnoreRequest | Unreachable)
+                if not (ticket.again or is_meant):
                     raise CodeFailed(error) from error
-                if not marks.again:
+                if not ticket.again:
                     raise
             else:
-                if not marks_of(request).again:
+                if not ticket_of(request).again:
                     return response
             finally:
                 turn.is_over = True
                 self._hosts.let_go(host, request)
                 self._engine.ask_for_requests()
             request = copy_of(request)
-            mark(request, again=False, reached=False)
+            note(request, again=False, reached=False)
 
     @asynccontextmanager
     async def owning(self, url: str) -> AsyncIterator[None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections import defaultdict
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,10 +21,10 @@ from walsh_scrapy.crawl.ticket import (
     DATA_LOSS,
     Hop,
     Validators,
-    mark,
-    marks_of,
+    note,
     rank_of,
     request_of,
+    ticket_of,
 )
 from walsh_scrapy.exceptions import (
     BadAnswer,
@@ -78,7 +79,6 @@ class RobotsOutcome:
     status: int | None = None  #: of the last response
     body: bytes = b""
     validators: Validators | None = None  #: of a response that came in whole
-    asked_with: RobotsCopy | None = None  #: the copy that was revalidated
     is_dead: bool = False  #: the host could not be reached (decision 28)
 
 
@@ -93,7 +93,6 @@ class RobotsCache:
         self._hosts = hosts or Hosts(context)
         self._store = context.state.robots
         self._files: LocalCache[str, RobotsFile] = LocalCache(PARSED_FILES)
-        self._deferred: dict[str, tuple[RequestDeferred, float]] = {}
 
     def find(self, origin: str, url: str) -> RobotsFile | None:
         """Return the file of an origin for the request of a URL, or None if it has to be fetched.
@@ -124,62 +123,15 @@ class RobotsCache:
             return file
         return self._read(origin, copy)
 
-    def deferral(self, origin: str) -> RequestDeferred | None:
-        """Return the deferral of an origin's file while it lasts, else None (decision 7).
-
-        It may end during the run; then the file may be fetched.
-        """
-        error, until = self._deferred.get(origin, (None, 0.0))
-        return error if self._context.clock.now() < until else None
-
     def delay(self, origin: str) -> float:
         """Return the delay that the last known file asks for, in seconds, however old it is."""
         file = self._files.get(origin) or self._newest(origin)
         return file.interval(self._context.clock.now()) if file else 0.0
 
-    def settle(self, origin: str, answer: RobotsOutcome, asked: str) -> RobotsFile:
-        """Keep the outcome of a request for robots.txt, and return the file that decides now.
-
-        It is written with the release of the host that was ``asked`` last.
-        """
-        now, status, result = self._context.clock.now(), answer.status, answer.result
-        # A 304 is about the copy whose validators were sent.
-        known = answer.asked_with if result == "unchanged" else self._store.find(origin)
-        copy = copy_after(known, now, status, result, answer.body)
-        if given := answer.validators:
-            copy = copy.with_validators(given.url, given.etag, given.last_modified)
-        file = self._read(origin, copy)
-        host, run = self._context.host(origin), self._context.run
-        self._hosts.write_with(
-            asked,
-            lambda connection: self._store.write(connection, origin, copy, host, run),
-            delay=file.interval(now) if asked == host else 0.0,
-        )
-        if result == "unreachable":
-            # The target of a host that cannot be reached fails with the same reason.
-            level = logging.INFO if answer.is_dead else logging.WARNING
-            why = status or "no answer"
-            logger.log(
-                level, "%s/robots.txt could not be read (%s); %s", origin, why, file.decision
-            )
-        elif result == "meaningless" and copy.body:
-            logger.warning(
-                "%s/robots.txt gave no meaningful answer (%s); the last good copy stays in force",
-                origin,
-                status,
-            )
-        return file
-
     def forget(self, host: str) -> None:
         """Forget the files of a host that another worker owns by now."""
         for origin in [each for each in self._files if self._context.host(each) == host]:
             del self._files[origin]
-
-    def defer(self, origin: str, error: RequestDeferred) -> None:
-        """Do not fetch an origin's file before the end of a deferral."""
-        # If the state failed, the deferral ends now; even so the file is not fetched again at once.
-        until = max(error.until, self._context.clock.now() + RECHECK_SECONDS)
-        self._deferred[origin] = error, until
 
     def _read(self, origin: str, copy: RobotsCopy) -> RobotsFile:
         options, now = self._context.options, self._context.clock.now()
@@ -212,7 +164,8 @@ class Robots(RobotsCache):
         self._timeout = settings.getfloat("DOWNLOAD_TIMEOUT")
         # By origin: the seconds on the wire since its last answer.
         self._spent: defaultdict[str, float] = defaultdict(float)
-        self._failed: dict[str, Denied] = {}
+        # By origin: why its file is not fetched, and until when.
+        self._refusals: dict[str, tuple[Denied | RequestDeferred, float]] = {}
 
     def is_ready(self, request: Request) -> bool:
         """Return True if the file of a request is known, or will not be."""
@@ -220,9 +173,8 @@ class Robots(RobotsCache):
         return (
             is_robots(request)
             or self._put_off.has(host_of(request.url))
-            or origin in self._failed
             or self.find(origin, request.url) is not None
-            or self.deferral(origin) is not None
+            or self._refusal(origin) is not None
         )
 
     async def prepare(self, request: Request) -> None:
@@ -239,48 +191,58 @@ class Robots(RobotsCache):
         origin, host = origin_for(request), host_of(request.url)
         self._put_off.check(host)
         while (file := self.find(origin, request.url)) is None:
-            if origin in self._failed:
-                raise self._failed[origin]
-            if (error := self.deferral(origin)) is not None:
+            if (error := self._refusal(origin)) is not None:
                 raise error
             with self._queue.in_gate():
                 await self.prepare(request)
             self._put_off.check(host)  # the fetch has shown whether it can be reached
         return file
 
+    def _refusal(self, origin: str) -> Denied | RequestDeferred | None:
+        """Return why an origin's file is not fetched, or None.
+
+        A deferral may end during the run; then the file may be fetched (decision 7).
+        """
+        error, until = self._refusals.get(origin, (None, 0.0))
+        return error if self._context.clock.now() < until else None
+
     async def _fetch(self, origin: str, needed_by: Request) -> None:
         """Fetch an origin's file, unless another worker has done so, and keep the outcome."""
         url = robots_url(needed_by.url)
         if url.partition(":")[0] not in SCHEMES:
-            self._failed[origin] = Denied("robots", "no request can go to its URL")
+            self._refusals[origin] = Denied("robots", "no request can go to its URL"), math.inf
             return
         try:
             async with self._queue.owning(url):
                 if self.find(origin, needed_by.url) is None:
-                    outcome, asked = await self._requested(origin, url, needed_by)
-                    self._settle(origin, outcome, asked)
+                    known = self._newest(origin)
+                    copy = known.copy if known else None
+                    outcome, asked = await self._requested(origin, url, needed_by, copy)
+                    self._keep(origin, outcome, copy, asked)
         except RequestDeferred as error:
-            self.defer(origin, error)
+            # If the state failed, the deferral ends now; even so nothing is fetched at once.
+            until = max(error.until, self._context.clock.now() + RECHECK_SECONDS)
+            self._refusals[origin] = error, until
         except Denied as error:  # by a gate that the target would not pass either
-            self._failed[origin] = error
+            self._refusals[origin] = error, math.inf
         except IgnoreRequest as error:  # by a middleware of the project
             reason = f"{url} is not asked for: {reason_of(error, url)}"
-            self._failed[origin] = Denied("robots", reason)
+            self._refusals[origin] = Denied("robots", reason), math.inf
             logger.error(  # noqa: TRY400 - only another error may be behind it
                 "%s; what needs it is denied", reason, exc_info=error.__cause__
             )
 
     async def _requested(
-        self, origin: str, url: str, needed_by: Request
+        self, origin: str, url: str, needed_by: Request, known: RobotsCopy | None
     ) -> tuple[RobotsOutcome, str]:
         """Request an origin's file, and what it redirects to; return the last URL too."""
-        hops, known = tuple[Hop, ...](), self._store.find(origin)
+        hops = tuple[Hop, ...]()
         while True:
             request = _request(url)
-            mark(
+            note(
                 request,
                 hops=hops,
-                public_only=marks_of(needed_by).public_only,
+                public_only=ticket_of(needed_by).public_only,
                 for_blocklist=rank_of(needed_by) is Rank.OPERATOR,
                 validators=_validators(known),
             )
@@ -288,7 +250,7 @@ class Robots(RobotsCache):
                 limited = partial(self._limited, origin)
                 answer = await self._queue.send(request, Rank.ROBOTS, limited)
             except Exception as error:  # noqa: BLE001 - it is raised if it is no answer
-                return self._failure(origin, error, hops, known), url
+                return _failure(origin, error, hops), url
             target = _target_of(answer, len(hops))
             if target is None:
                 return _outcome(answer, len(hops)), url
@@ -304,36 +266,31 @@ class Robots(RobotsCache):
         try:
             yield
         finally:
-            self._spent[origin] += marks_of(request).seconds
+            self._spent[origin] += ticket_of(request).seconds
 
-    def _failure(
-        self, origin: str, error: Exception, hops: Sequence[Hop], known: RobotsCopy | None
-    ) -> RobotsOutcome:
-        """Return what an exception means. Raises it if that is no answer of the host."""
-        status = hops[-1].status if hops else None
-        if isinstance(error, NotModified):
-            given = Validators.of(error.response)
-            return RobotsOutcome(result="unchanged", status=304, validators=given, asked_with=known)
-        if isinstance(error, Denied) and hops:
-            logger.info("%s/robots.txt redirects to a denied URL: %s", origin, error)
-            return RobotsOutcome(result="meaningless", status=status)
-        if isinstance(error, IgnoreRequest) and not isinstance(error, _TooSlow | BadAnswer):
-            raise error
-        return RobotsOutcome(result="unreachable", is_dead=isinstance(error, Unreachable))
+    def _keep(self, origin: str, answer: RobotsOutcome, known: RobotsCopy | None, url: str) -> None:
+        """Keep an outcome, and give the host the delay that its file asks for.
 
-    def _settle(self, origin: str, answer: RobotsOutcome, url: str) -> None:
-        """Keep the outcome, and give the host the delay that its file asks for.
-
-        ``url`` is that of the last request.
+        It is written with the next transaction of the host that was asked last, for ``url``.
         """
         self._stats.inc_value(f"walsh/robots/{answer.result}")
+        now, host = self._context.clock.now(), self._context.host(origin)
+        copy = copy_after(known, now, answer.status, answer.result, answer.body)
+        if given := answer.validators:
+            copy = copy.with_validators(given.url, given.etag, given.last_modified)
+        file, run, asked = self._read(origin, copy), self._context.run, self._context.host(url)
+        delay = file.interval(now)
+        self._hosts.write_with(
+            asked,
+            lambda connection: self._store.write(connection, origin, copy, host, run),
+            delay=delay if asked == host else 0.0,
+        )
         if answer.result != "unreachable":
             self._spent.pop(origin, None)
-        file = self.settle(origin, answer, self._context.host(url))
-        host = self._context.host(origin)
-        asked = max(file.interval(self._context.clock.now()), self._hosts.delay(host))
-        if asked > self._context.options.min_interval:
-            self._queue.delay(host, self._hosts.wait(host, asked), asked)
+        _log(origin, answer, file)
+        delay = max(delay, self._hosts.delay(host))
+        if delay > self._context.options.min_interval:
+            self._queue.delay(host, self._hosts.wait(host, delay), delay)
 
 
 class _TooSlow(IgnoreRequest):
@@ -368,6 +325,34 @@ def _outcome(answer: Response, hops: int) -> RobotsOutcome:
     is_whole = result == "good" and not _CUT_OFF.intersection(answer.flags)
     given = Validators.of(answer) if is_whole else None
     return RobotsOutcome(result=result, status=answer.status, body=answer.body, validators=given)
+
+
+def _failure(origin: str, error: Exception, hops: Sequence[Hop]) -> RobotsOutcome:
+    """Return what an exception means. Raises it if that is no answer of the host."""
+    if isinstance(error, NotModified):
+        given = Validators.of(error.response)
+        return RobotsOutcome(result="unchanged", status=304, validators=given)
+    if isinstance(error, Denied) and hops:
+        logger.info("%s/robots.txt redirects to a denied URL: %s", origin, error)
+        return RobotsOutcome(result="meaningless", status=hops[-1].status)
+    if isinstance(error, IgnoreRequest) and not isinstance(error, _TooSlow | BadAnswer):
+        raise error
+    return RobotsOutcome(result="unreachable", is_dead=isinstance(error, Unreachable))
+
+
+def _log(origin: str, answer: RobotsOutcome, file: RobotsFile) -> None:
+    """Log that a file could not be read."""
+    if answer.result == "unreachable":
+        # The target of a host that cannot be reached fails with the same reason.
+        level = logging.INFO if answer.is_dead else logging.WARNING
+        why = answer.status or "no answer"
+        logger.log(level, "%s/robots.txt could not be read (%s); %s", origin, why, file.decision)
+    elif answer.result == "meaningless" and file.copy.body:
+        logger.warning(
+            "%s/robots.txt gave no meaningful answer (%s); the last good copy stays in force",
+            origin,
+            answer.status,
+        )
 
 
 def _validators(known: RobotsCopy | None) -> Validators | None:

@@ -1,14 +1,13 @@
-"""What a request carries in ``request.meta``: its marks, and the visit that it belongs to.
+"""The ticket of a request: what our own parts know of it, by owner (decision 30).
 
-Marks are what our gates and queues know of one request. A visit is what all requests for one
-declared source carry, redirects included. Both are frozen objects. They are facts: only our own
-parts can state them (decision 30).
+A ticket is frozen, and lies in ``request.meta``; who knows more gives the request another one. The
+visit in it is what all requests for one declared source carry, redirects included.
 
 Scrapy, spiders and middlewares of others copy requests together with their ``meta``, and may write
-anything into it. So the facts of a request are in a ticket in its ``meta``. A ticket is valid for
-one URL and method, and until the response to the request has come. So it is valid for retries and
-for the copies that a scheduler makes. It is not valid for a request for another URL, nor for one
-that a callback makes with the ``meta`` of the response. It is never written to a ``JOBDIR``.
+anything into it. So a ticket is valid for one URL and method, and until the response to the request
+has come. It is valid for retries and for the copies that a scheduler makes. It is not valid for a
+request for another URL, nor for one that a callback makes with the ``meta`` of the response. It is
+never written to a ``JOBDIR``.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from weakref import ref
 
 from walsh_scrapy.policy.frontier import Rank
@@ -55,88 +54,6 @@ class Hop(NamedTuple):
 
     url: str
     status: int
-
-
-class Marks(NamedTuple):
-    """What the gates know of a request; each gate sets its own. The default is a target."""
-
-    rank: Rank = Rank.TARGET
-    hops: tuple[Hop, ...] = ()  #: the redirects that led here, the first one first
-    settled: bool = False  #: it begins to pass the gates with this URL
-    released: bool = False  #: the pacing gate let it out, so that it may be sent
-    reached: bool = False  #: it reached the downloader, so what follows is its host's answer
-    again: bool = False  #: of a coroutine's request: it was refused, and may be sent again
-    validators: Validators | None = None  #: sent if the request is for their URL
-    robots_interval: float | None = None  #: seconds: Crawl-delay or Request-rate, the larger
-    public_only: bool = False  #: its host has to have public addresses only (decision 16)
-    for_blocklist: bool = False  #: a robots.txt that a request for the blocklist needs
-    sent: float | None = None  #: when it was sent last, by the monotonic clock
-    #: Until when it may be sent and answered, by the clock that counts suspension.
-    until: float = math.inf
-    answered: int | None = None  #: the status of its answer, which may have been cut off later
-    seconds: float = 0.0  #: that its exchange took
-    hold: float = 0.0  #: seconds for which its host was on hold when its exchange ended
-    attempt: int = 0  #: retries so far after a refusal
-    answers: Mapping[str, str] = MappingProxyType({})  #: of the gates so far, by their names
-    evidence: Evidence = NO_EVIDENCE  #: what decided so far (decision 33)
-
-
-_NONE: Final = Marks()
-
-
-def marks_of(request: Request) -> Marks:
-    """Return the marks of a request."""
-    return find_fact(request, Marks) or _NONE
-
-
-def mark(request: Request, **changes: Any) -> None:  # noqa: ANN401 - fields of Marks
-    """Change some marks of a request; copies made before keep theirs."""
-    state_fact(request, marks_of(request)._replace(**changes))
-
-
-def note_answer(request: Request, gate: str, answer: str, **evidence: Any) -> None:  # noqa: ANN401
-    """Add a gate's answer and its evidence (fields of Evidence), for the log of requests."""
-    marks = marks_of(request)
-    found = replace(marks.evidence, **evidence) if evidence else marks.evidence
-    state_fact(request, marks._replace(answers={**marks.answers, gate: answer}, evidence=found))
-
-
-def rank_of(request: Request) -> Rank:
-    """Return what a request is for."""
-    return marks_of(request).rank
-
-
-def hops_of(request: Request) -> tuple[Hop, ...]:
-    """Return the redirects that led to a request, the first one first."""
-    return marks_of(request).hops
-
-
-def evidence_of(request: Request) -> Evidence:
-    """Return what led to a request and decided about it, for the record (decision 33)."""
-    marks = marks_of(request)
-    if not marks.hops:
-        return marks.evidence
-    return replace(marks.evidence, redirected_by=marks.hops[-1].url)
-
-
-def first_url(request: Request) -> str:
-    """Return the URL before all redirects."""
-    hops = hops_of(request)
-    return hops[0].url if hops else request.url
-
-
-def resolved(request: Request) -> Request | None:
-    """Return a request without dot segments in its URL; None if it has none (decision 32)."""
-    url = without_dot_segments(request.url)
-    if url == request.url:
-        return None
-    return copy_of(request, url)
-
-
-def request_of(outcome: Response | Failure) -> Request:
-    """Return the request of a response or failure; Scrapy sets it on both."""
-    request: Request = outcome.request  # type: ignore[union-attr, assignment]
-    return request
 
 
 #: Scrapy's flag of a response whose body is not complete.
@@ -192,14 +109,169 @@ class Visit:
         )
 
 
+class Ticket(NamedTuple):
+    """What our own parts know of a request. The default is a target of which nothing is known."""
+
+    # Route: what it is for, and how it came here.
+    rank: Rank = Rank.TARGET
+    hops: tuple[Hop, ...] = ()  #: the redirects that led here, the first one first
+    for_blocklist: bool = False  #: a robots.txt that a request for the blocklist needs
+    public_only: bool = False  #: its host has to have public addresses only (decision 16)
+    validators: Validators | None = None  #: sent if the request is for their URL
+    # Pacing: when it may be sent, and how its exchange went.
+    robots_interval: float | None = None  #: seconds: Crawl-delay or Request-rate, the larger
+    settled: bool = False  #: it begins to pass the gates with this URL
+    released: bool = False  #: the pacing gate let it out, so that it may be sent
+    #: Until when it may be sent and answered, by the clock that counts suspension.
+    until: float = math.inf
+    reached: bool = False  #: it reached the downloader, so what follows is its host's answer
+    sent: float | None = None  #: when it was sent last, by the monotonic clock
+    answered: int | None = None  #: the status of its answer, which may have been cut off later
+    seconds: float = 0.0  #: that its exchange took
+    hold: float = 0.0  #: seconds for which its host was on hold when its exchange ended
+    attempt: int = 0  #: retries so far after a refusal
+    again: bool = False  #: of a coroutine's request: it was refused, and may be sent again
+    # Evidence: what decided so far (decision 33).
+    answers: Mapping[str, str] = MappingProxyType({})  #: of the gates so far, by their names
+    evidence: Evidence = NO_EVIDENCE
+    visit: Visit | None = None
+
+
+_NONE: Final = Ticket()
+_KEY: Final = "walsh_ticket"
+
+
+class _Life:
+    """What a request shares with its copies: which of them got a response."""
+
+    def __init__(self) -> None:
+        self.answered: ref[Request] | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Issued:
+    """A ticket with that for which it is valid."""
+
+    url: str
+    method: str
+    life: _Life
+    ticket: Ticket
+
+    def __reduce__(self) -> tuple[type[None], tuple[()]]:
+        """Become None where a request is written down, because anybody could have written it."""
+        return type(None), ()
+
+
+def _issued_to(request: Request) -> _Issued | None:
+    issued = request.meta.get(_KEY)
+    # A subclass could say anything of itself.
+    if type(issued) is not _Issued or (issued.url, issued.method) != (request.url, request.method):
+        return None
+    answered = issued.life.answered
+    return issued if answered is None or answered() is request else None
+
+
+def _issue(request: Request, ticket: Ticket) -> None:
+    issued = _issued_to(request)
+    life = issued.life if issued else _Life()
+    request.meta[_KEY] = _Issued(request.url, request.method, life, ticket)
+
+
+def ticket_of(request: Request) -> Ticket:
+    """Return the ticket of a request."""
+    issued = _issued_to(request)
+    return issued.ticket if issued else _NONE
+
+
+def note(request: Request, **changes: Any) -> None:  # noqa: ANN401 - fields of Ticket
+    """Change the ticket of a request; copies made before keep theirs."""
+    _issue(request, ticket_of(request)._replace(**changes))
+
+
+def note_answer(request: Request, gate: str, answer: str, **evidence: Any) -> None:  # noqa: ANN401
+    """Add a gate's answer and its evidence (fields of Evidence), for the log of requests."""
+    ticket = ticket_of(request)
+    found = replace(ticket.evidence, **evidence) if evidence else ticket.evidence
+    note(request, answers={**ticket.answers, gate: answer}, evidence=found)
+
+
+def carry_ticket(request: Request, following: Request) -> None:
+    """Give the ticket of a request to the one that takes its place, whatever URL that has."""
+    following.meta.pop(_KEY, None)
+    if issued := _issued_to(request):
+        _issue(following, issued.ticket)
+
+
+def copy_of(request: Request, url: str | None = None) -> Request:
+    """Return a copy, of another URL if given; its ticket outlives that of the request."""
+    copy = request.replace(url=url or request.url)
+    carry_ticket(request, copy)
+    return copy
+
+
+def end_ticket(request: Request) -> None:
+    """Record that a request got its response: from now on the tickets of copies are not valid."""
+    if issued := _issued_to(request):
+        issued.life.answered = ref(request)
+
+
+def repeats(request: Request, following: Request) -> bool:
+    """Return True if a request is a copy of an earlier one: same URL, method and ticket."""
+    given, issued = following.meta.get(_KEY), _issued_to(request)
+    return (
+        issued is not None
+        and type(given) is _Issued
+        and given.life is issued.life
+        and (following.url, following.method) == (issued.url, issued.method)
+    )
+
+
+def rank_of(request: Request) -> Rank:
+    """Return what a request is for."""
+    return ticket_of(request).rank
+
+
+def hops_of(request: Request) -> tuple[Hop, ...]:
+    """Return the redirects that led to a request, the first one first."""
+    return ticket_of(request).hops
+
+
+def evidence_of(request: Request) -> Evidence:
+    """Return what led to a request and decided about it, for the record (decision 33)."""
+    ticket = ticket_of(request)
+    if not ticket.hops:
+        return ticket.evidence
+    return replace(ticket.evidence, redirected_by=ticket.hops[-1].url)
+
+
+def first_url(request: Request) -> str:
+    """Return the URL before all redirects."""
+    hops = hops_of(request)
+    return hops[0].url if hops else request.url
+
+
+def resolved(request: Request) -> Request | None:
+    """Return a request without dot segments in its URL; None if it has none (decision 32)."""
+    url = without_dot_segments(request.url)
+    if url == request.url:
+        return None
+    return copy_of(request, url)
+
+
+def request_of(outcome: Response | Failure) -> Request:
+    """Return the request of a response or failure; Scrapy sets it on both."""
+    request: Request = outcome.request  # type: ignore[union-attr, assignment]
+    return request
+
+
 def visit_of(request: Request) -> Visit | None:
     """Return the visit that a request belongs to, if any."""
-    return find_fact(request, Visit)
+    return ticket_of(request).visit
 
 
 def set_visit(request: Request, visit: Visit) -> None:
     """Make a request part of a visit."""
-    state_fact(request, visit)
+    note(request, visit=visit)
 
 
 def source_of(request: Request) -> Source | None:
@@ -216,84 +288,3 @@ def content_type_of(headers: Headers) -> str:
 def links_of(response: Response) -> list[str]:
     """Return the `Link` headers of a response."""
     return [value.decode("latin-1") for value in response.headers.getlist("Link")]
-
-
-_KEY: Final = "walsh_ticket"
-_T = TypeVar("_T")
-
-
-class _Life:
-    """What a request shares with its copies: which of them got a response."""
-
-    def __init__(self) -> None:
-        self.answered: ref[Request] | None = None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Ticket:
-    url: str
-    method: str
-    life: _Life
-    facts: Mapping[type, Any]  # each by its class
-
-    def __reduce__(self) -> tuple[type[None], tuple[()]]:
-        """Become None where a request is written down, because anybody could have written it."""
-        return type(None), ()
-
-
-def find_fact(request: Request, kind: type[_T]) -> _T | None:
-    """Return the fact of this class that our parts stated of a request, or None."""
-    ticket = _ticket_of(request)
-    return cast("_T | None", ticket.facts.get(kind)) if ticket else None
-
-
-def state_fact(request: Request, fact: object) -> None:
-    """State a fact of a request, in place of an earlier one of its class.
-
-    Copies that were made before keep theirs.
-    """
-    ticket = _ticket_of(request)
-    facts = {**ticket.facts, type(fact): fact} if ticket else {type(fact): fact}
-    life = ticket.life if ticket else _Life()
-    request.meta[_KEY] = _Ticket(request.url, request.method, life, facts)
-
-
-def carry_facts(request: Request, following: Request) -> None:
-    """State all facts of a request of the one that takes its place, whatever URL that has."""
-    following.meta.pop(_KEY, None)
-    if ticket := _ticket_of(request):
-        for fact in ticket.facts.values():
-            state_fact(following, fact)
-
-
-def copy_of(request: Request, url: str | None = None) -> Request:
-    """Return a copy, of another URL if given, whose facts do not end with those of the request."""
-    copy = request.replace(url=url or request.url)
-    carry_facts(request, copy)
-    return copy
-
-
-def end_facts(request: Request) -> None:
-    """Record that a request got its response: from now on its facts are not those of copies."""
-    if ticket := _ticket_of(request):
-        ticket.life.answered = ref(request)
-
-
-def repeats(request: Request, following: Request) -> bool:
-    """Return True if a request is a copy of an earlier one: same URL, method and ticket."""
-    given, ticket = following.meta.get(_KEY), _ticket_of(request)
-    return (
-        ticket is not None
-        and type(given) is _Ticket
-        and given.life is ticket.life
-        and (following.url, following.method) == (ticket.url, ticket.method)
-    )
-
-
-def _ticket_of(request: Request) -> _Ticket | None:
-    ticket = request.meta.get(_KEY)
-    # A subclass could say anything of itself.
-    if type(ticket) is not _Ticket or (ticket.url, ticket.method) != (request.url, request.method):
-        return None
-    answered = ticket.life.answered
-    return ticket if answered is None or answered() is request else None

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.crawl.startup import SCHEMES
-from walsh_scrapy.crawl.ticket import mark, resolved
+from walsh_scrapy.crawl.ticket import note, resolved
 from walsh_scrapy.exceptions import Denied
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class AddressMiddleware:
         The mark is lost if the URL is changed from here on: then not all gates judge the new one.
         """
         await self.prepare(request)
-        mark(request, settled=True)
+        note(request, settled=True)
         return resolved(request)
 
     def is_ready(self, request: Request) -> bool:  # noqa: ARG002 - as of each preparation

@@ -11,7 +11,7 @@ from scrapy.exceptions import DownloadTimeoutError, IgnoreRequest
 from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.crawl.failures import reason_of
 from walsh_scrapy.crawl.putoff import Retry
-from walsh_scrapy.crawl.ticket import mark, marks_of, rank_of
+from walsh_scrapy.crawl.ticket import note, rank_of, ticket_of
 from walsh_scrapy.exceptions import Unreachable
 from walsh_scrapy.policy.backoff import is_refusal
 from walsh_scrapy.policy.frontier import Rank
@@ -73,7 +73,7 @@ class BackoffMiddleware:
 
     async def process_exception(self, request: Request, exception: Exception) -> Request | None:
         """Retry a request for robots.txt that got no response, if its host can be reached."""
-        if isinstance(exception, IgnoreRequest | Unreachable) or not marks_of(request).reached:
+        if isinstance(exception, IgnoreRequest | Unreachable) or not ticket_of(request).reached:
             return None
         timed_out = isinstance(exception, DownloadTimeoutError)
         self._streaks.record_silence(host_of(request.url), rank_of(request), timed_out=timed_out)
@@ -95,14 +95,14 @@ class BackoffMiddleware:
         retries left, it is put off too.
         """
         rank, host = rank_of(request), host_of(request.url)
-        attempt = marks_of(request).attempt + 1
+        attempt = ticket_of(request).attempt + 1
         again = request.replace(dont_filter=True)
         if attempt <= most and self._streaks.refusals(host) <= most:
-            hold = format_seconds(marks_of(request).hold)
+            hold = format_seconds(ticket_of(request).hold)
             logger.info("%s %s; %s is on hold for %s", request.url, what, host, hold)
             self._await(request, attempt + 1, most + 1, what)
             self._stats.inc_value("walsh/backoff/retried")
-            mark(again, attempt=attempt)
+            note(again, attempt=attempt)
             return self._sent_again(request, again)
         self._put_off_others(request, gave_up=True, refused=status)
         is_others_fault = attempt <= most and attempt < self._streaks.refusals(host, rank)
@@ -119,14 +119,14 @@ class BackoffMiddleware:
         """Return a target to send again. A coroutine sends its own request again by itself."""
         if rank_of(request) is Rank.TARGET:
             return again
-        mark(request, again=True, attempt=marks_of(again).attempt)
+        note(request, again=True, attempt=ticket_of(again).attempt)
         return None
 
     def _await(self, request: Request, number: int, most: int, what: str) -> None:
         """Note the time of the next try; that for the blocklist is logged, because all wait."""
-        marks, now = marks_of(request), self._context.clock.monotonic()
-        for_blocklist = marks.rank is Rank.OPERATOR or marks.for_blocklist
-        retry = Retry(number, most, now + marks.hold, what, for_blocklist)
+        ticket, now = ticket_of(request), self._context.clock.monotonic()
+        for_blocklist = ticket.rank is Rank.OPERATOR or ticket.for_blocklist
+        retry = Retry(number, most, now + ticket.hold, what, for_blocklist)
         self._retries.note(self._context.host(request.url), retry)
         if for_blocklist:
             logger.info("waiting for the blocklist: %s", retry.sentence(now))
@@ -137,7 +137,7 @@ class BackoffMiddleware:
         """Put off the other requests of a host after a streak. None of them waits for its hold."""
         host = host_of(request.url)
         if reason := self._streaks.reason(host, rank_of(request), gave_up=gave_up):
-            until = self._context.clock.now() + marks_of(request).hold
+            until = self._context.clock.now() + ticket_of(request).hold
             self._put_off.add(host, reason, until, refused)
             self._queue.delay(self._context.host(request.url), 0.0)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.crawl.messages import conditions_of
-from walsh_scrapy.crawl.ticket import Validators, hops_of, mark, rank_of, visit_of
+from walsh_scrapy.crawl.ticket import Validators, hops_of, note, rank_of, visit_of
 from walsh_scrapy.exceptions import AlreadyRead, NotDue, NotModified
 from walsh_scrapy.policy.freshness import CLOCK_SKEW, NEVER
 from walsh_scrapy.policy.frontier import Rank
@@ -44,7 +44,7 @@ class ConditionalMiddleware:
         """Send the validators of this URL, and none that a redirect carried along."""
         visit = visit_of(request)
         if visit and visit.source and not hops_of(request):
-            mark(request, validators=self._known(visit.source, visit.llmstxt))
+            note(request, validators=self._known(visit.source, visit.llmstxt))
             if visit.llmstxt is None and request.url != visit.source.url:
                 self._check_other(visit.source, request.url)
         elif visit is None and not hops_of(request) and rank_of(request) is Rank.TARGET:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.crawl.startup import Gate, in_force
-from walsh_scrapy.crawl.ticket import hops_of, mark, note_answer, visit_of
+from walsh_scrapy.crawl.ticket import hops_of, note, note_answer, visit_of
 from walsh_scrapy.exceptions import Denied
 from walsh_scrapy.policy.hosts import is_private_host, is_public
 from walsh_scrapy.policy.urls import host_of
@@ -37,7 +37,7 @@ class PublicWebMiddleware:
     def __init__(self, settings: BaseSettings, denials: Denials, network: Network) -> None:
         self._denials = denials
         self._network = network
-        # It states no facts, but writes the hops into `meta`.
+        # It gives no ticket, but writes the hops into `meta`.
         self._has_scrapys_redirects = not in_force(settings, Gate.REDIRECT)
 
     @classmethod
@@ -75,7 +75,7 @@ class PublicWebMiddleware:
             return None
         first, host = host_of(hops[0]), host_of(request.url)
         is_private = is_private_host(first) or self._network.is_private(first)
-        mark(request, public_only=not is_private)
+        note(request, public_only=not is_private)
         if is_private:
             note_answer(request, "publicweb", "from a private host")
         if is_private or host == first:

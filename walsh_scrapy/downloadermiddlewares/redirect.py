@@ -10,7 +10,7 @@ from scrapy.exceptions import IgnoreRequest
 
 from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.crawl.outcome import lifetime_of
-from walsh_scrapy.crawl.ticket import Hop, carry_facts, hops_of, mark, set_visit, visit_of
+from walsh_scrapy.crawl.ticket import Hop, carry_ticket, hops_of, note, set_visit, visit_of
 from walsh_scrapy.exceptions import BadAnswer
 from walsh_scrapy.policy.redirects import resolve_reference
 
@@ -66,8 +66,8 @@ class RedirectMiddleware(ScrapyRedirectMiddleware):
             if is_same and answer.url in answer.meta["redirect_urls"]:
                 reason = f"redirected in a loop: {request.url} leads back to {target}"
                 raise BadAnswer(response, reason)
-            carry_facts(request, answer)
-            mark(answer, hops=(*hops, Hop(request.url, response.status)), released=False)
+            carry_ticket(request, answer)
+            note(answer, hops=(*hops, Hop(request.url, response.status)), released=False)
             visit = visit_of(request)
             if visit and visit.source:
                 now = self._crawl.context.clock.now()

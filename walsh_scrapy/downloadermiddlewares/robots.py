@@ -12,7 +12,7 @@ from scrapy.exceptions import StopDownload
 from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.crawl.robots import Robots, is_robots, origin_for
 from walsh_scrapy.crawl.startup import Gate, in_force
-from walsh_scrapy.crawl.ticket import mark, note_answer, rank_of, resolved
+from walsh_scrapy.crawl.ticket import note, note_answer, rank_of, resolved
 from walsh_scrapy.exceptions import Denied
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.pacing import Hold
@@ -68,7 +68,7 @@ class RobotsMiddleware:
         origin = origin_for(request)
         if is_robots(request):
             # A known Crawl-delay counts for the request for robots.txt too.
-            mark(request, robots_interval=self._robots.delay(origin))
+            note(request, robots_interval=self._robots.delay(origin))
             return None
         try:
             file = await self._robots.file_for(request)
@@ -95,7 +95,7 @@ class RobotsMiddleware:
             self._stats.set_value("walsh/robots/comments", self._comments)
 
     def _judge(self, request: Request, file: RobotsFile) -> None:
-        mark(request, robots_interval=file.interval(self._context.clock.now()))
+        note(request, robots_interval=file.interval(self._context.clock.now()))
         verdict = file.rules.verdict(request.url)
         note_answer(
             request,
