@@ -50,7 +50,7 @@ class DownloadHandler(BaseDownloadHandler):
         self._most_bytes = crawler.settings.getint("DOWNLOAD_MAXSIZE")
         self._bind_address = crawler.settings["DOWNLOAD_BIND_ADDRESS"]
         self._body = BodyReader(crawler)
-        self._last = LastHeaders(crawler.settings, crawl.context)
+        self._last = LastHeaders(crawler.settings, crawl.context, crawl.signer)
         self._is_paced = in_force(crawler.settings, Gate.PACING)
 
     async def download_request(self, request: Request) -> Response:

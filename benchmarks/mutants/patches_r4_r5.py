@@ -7,8 +7,8 @@ from benchmarks.mutants.mutant import Mutant, Patch
 _PACING: Final = "walsh_scrapy/policy/pacing.py"
 _BACKOFF: Final = "walsh_scrapy/policy/backoff.py"
 _ACCESS: Final = "walsh_scrapy/policy/robots/access.py"
-_GATE: Final = "walsh_scrapy/downloadermiddlewares/pacing.py"
 _IDLE: Final = "walsh_scrapy/wire/idle.py"
+_EXCHANGES: Final = "walsh_scrapy/crawl/exchanges.py"
 _HOSTS: Final = "walsh_scrapy/crawl/hosts.py"
 _STATE: Final = "walsh_scrapy/state/hosts.py"
 _CRAWLS: Final = "tests/contract"
@@ -49,7 +49,7 @@ OF_R4_AND_R5: Final = (
         Patch(_PACING, "delay_after", "robots_delay or 0.0, latency)", "robots_delay or 0.0)"),
     )),
     Mutant("first-held-back", "R4", "holds back first requests for 3 s", (
-        Patch(_GATE, "PacingMiddleware._begin",
+        Patch(_EXCHANGES, "Exchanges._begin",
               "marks, name = marks_of(request), host_of(request.url)", """\
 now, known = self._context.clock.monotonic(), self._context.state.hosts
         begun = self.__dict__.setdefault("held_back", {}).setdefault(request.url, now)
@@ -65,8 +65,9 @@ now, known = self._context.clock.monotonic(), self._context.state.hosts
     Mutant("hosts-at-once", "R4", "asks several hosts at once", (
         Patch("walsh_scrapy/addon.py", "Addon._musts", "serial = SERIAL if options.serial else {}",
               'serial = {"CONCURRENT_REQUESTS": 4}'),
-        Patch("walsh_scrapy/crawl/inflight.py", "InFlight.quiet",
-              "self.quiet_process() if self._is_serial else nullcontext()", "nullcontext()"),
+        Patch(_EXCHANGES, "Exchanges.quiet",
+              "self._quiet_process() if self._context.options.serial else nullcontext()",
+              "nullcontext()"),
         Patch(_IDLE, "IdleConnections.turn", "self._lock or nullcontext()", "nullcontext()"),
     )),
     Mutant("two-connections", "R4", "keeps connections open while it opens another", (
@@ -128,13 +129,13 @@ now, known = self._context.clock.monotonic(), self._context.state.hosts
               "status))", "return times"),
     )),
     Mutant("hold-of-a-url", "R5", "a hold keeps back one URL, not its host", (
-        Patch(_GATE, "PacingMiddleware._begin",
+        Patch(_EXCHANGES, "Exchanges._begin",
               "marks, name = marks_of(request), host_of(request.url)", """\
 marks, name = marks_of(request), host_of(request.url)
         held = self.__dict__.setdefault("held", {}).get(request.url, 0.0)
         if held > self._context.clock.now():
             return held - self._context.clock.now()"""),
-        Patch(_GATE, "PacingMiddleware._release", "asked = exchange.retry_after", """\
+        Patch(_EXCHANGES, "Exchanges.end", "asked = exchange.retry_after", """\
 asked = exchange.retry_after
         if exchange.status in (429, 503):
             from datetime import UTC, datetime

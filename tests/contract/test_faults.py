@@ -103,6 +103,18 @@ def test_a_redirect_that_loses_its_database_is_followed_once(direct_web, crawl, 
     assert rows(postgresql_url, "SELECT outcome, failures FROM sources") == [("fetched", 0)]
 
 
+def test_a_visit_whose_commit_was_not_answered_has_ended(direct_web, crawl, postgresql_url):
+    """Its host was let go with it, and is not lost: its entries are exported, and once."""
+    web = direct_web(site("a.example"))
+    settings = {"WALSH_STATE_URL": postgresql_url} | trouble("UnansweredCommits")
+    runs = [crawl(web, sources=["http://a.example/feed"], settings=settings) for _ in range(2)]
+    assert "is lost (" in runs[0].stderr
+    assert [run.exit_code for run in runs] == [0, 0]
+    assert "was lost to another worker" not in runs[0].stderr
+    assert len(runs[0].items) == 2
+    assert runs[1].items == []
+
+
 @pytest.mark.long
 def test_a_worker_that_lost_its_host_meanwhile_follows_no_redirect_of_it(
     direct_web, crawl, postgresql_url

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from scrapy import Request
 
-    from walsh_scrapy.crawl.messages import Signer
     from walsh_scrapy.options import Options
     from walsh_scrapy.state import State
 
@@ -55,22 +54,12 @@ class SystemClock:
 
 
 class Context:
-    """What the parts of one crawl share, and commands that send no request.
+    """What the parts of one crawl share, and commands that send no request."""
 
-    ``signer`` signs requests over https; None if there is no key.
-    """
-
-    def __init__(
-        self,
-        options: Options,
-        state: State,
-        clock: Clock | None = None,
-        signer: Signer | None = None,
-    ) -> None:
+    def __init__(self, options: Options, state: State, clock: Clock | None = None) -> None:
         self.options = options
         self.state = state
         self.clock = clock or SystemClock(state.now)
-        self.signer = signer
         self.started_at = self.clock.now()
         self.run: int | None = None  #: its number in the state, from when the spider has opened
         random = Random()  # noqa: S311 - jitter, no secret

@@ -16,9 +16,9 @@ from scrapy.utils.conf import closest_scrapy_cfg
 
 from walsh_scrapy.crawl.context import Context, Pauses
 from walsh_scrapy.crawl.engine import AnotherLoop, Engine, enter, is_stopping, leave
+from walsh_scrapy.crawl.exchanges import Exchanges
 from walsh_scrapy.crawl.failures import Denials
 from walsh_scrapy.crawl.hosts import Hosts
-from walsh_scrapy.crawl.inflight import InFlight
 from walsh_scrapy.crawl.log import log_handler, protect_log
 from walsh_scrapy.crawl.messages import read_signer
 from walsh_scrapy.crawl.network import Network
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from scrapy.statscollectors import StatsCollector
 
     from walsh_scrapy.crawl.context import Clock
+    from walsh_scrapy.crawl.messages import Signer
     from walsh_scrapy.state.sync import SyncedFile
 
 logger = logging.getLogger(__name__)
@@ -104,13 +105,12 @@ class Crawl:
         """What the parts share; it opens the state, and is closed with the engine."""
         try:
             options = Options.from_settings(self.settings)
-            signer = read_signer(options)
             now = self._clock.now if self._clock else None  # None: the clock of the database
             state = State(options.state_url, now, self._deferral, lambda: not is_stopping())
             state.hosts.pace_by(options.pace_by.value)
             if options.serial:
                 enter(self)
-            context = Context(options, state, self._clock, signer)
+            context = Context(options, state, self._clock)
             # A run that is killed does not do it at its end.
             _prune(context, _PRUNING_AT_BEGIN)
             copied = state.backups.notice()
@@ -122,6 +122,14 @@ class Crawl:
             logger.warning(_NO_PROJECT, options.state_url)
         self.crawler.signals.connect(self.close, signal=signals.engine_stopped)
         return context
+
+    @cached_property
+    def signer(self) -> Signer | None:
+        """What signs requests over https; None if there is no key."""
+        try:
+            return read_signer(self.context.options)
+        except BadSetting as error:
+            refuse_to_start(error, log_file=self.settings["LOG_FILE"])
 
     @cached_property
     def pauses(self) -> Pauses:
@@ -169,9 +177,10 @@ class Crawl:
         return network
 
     @cached_property
-    def in_flight(self) -> InFlight:
-        """The requests in flight, as the pacing gate counts them."""
-        return InFlight(self.settings, self.context.clock, serial=self.context.options.serial)
+    def exchanges(self) -> Exchanges:
+        """The exchanges with hosts, as the pacing gate begins and ends them."""
+        parts = self.engine, self.hosts, self.queue, self.put_off, self.pauses
+        return Exchanges(self.settings, self.context, *parts)
 
     @cached_property
     def denials(self) -> Denials:

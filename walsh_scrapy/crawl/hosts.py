@@ -189,9 +189,17 @@ class Hosts:
         if host := self._visits.pop(source.url, None):
             self.let_go(host, source.url, deferred=deferred)
 
-    def commit(self, source: Source, work: Callable[[Connection], T], *, ends: bool) -> T:
+    def commit(
+        self,
+        source: Source,
+        work: Callable[[Connection], T],
+        is_written: Callable[[Connection], bool],
+        *,
+        ends: bool,
+    ) -> T:
         """Write what came of a visit, and let its host go if it ``ends`` the last one there.
 
+        ``is_written`` tells whether ``work`` was committed, if only the answer to that was lost.
         Raises HostLost, and writes nothing of it, if the host was lost meanwhile.
         """
         host = self._visits.get(source.url)
@@ -203,7 +211,7 @@ class Hosts:
         if ends:
             owned.reasons.discard(source.url)
             del self._visits[source.url]
-        return self._write(host, work)
+        return self._write(host, work, is_written)
 
     # ---- exchanges ----
 
@@ -338,18 +346,27 @@ class Hosts:
         with suppress(HostLost):
             self._write(host, lambda _: None)
 
-    def _write(self, host: str, work: Callable[[Connection], T]) -> T:
+    def _write(
+        self,
+        host: str,
+        work: Callable[[Connection], T],
+        is_written: Callable[[Connection], bool] = lambda _: False,
+    ) -> T:
         """Write what is pending of a host, then ``work``, and let it go without a reason.
 
         Raises HostLost if it was lost.
         """
         owned = self._owned[host]
         lets_go, deferred = owned.is_needless, owned.is_deferred
+        attempts = list[None]()
 
         def all_of_it(connection: Connection) -> tuple[T] | None:
             is_ours = self._flush(connection, host, owned)
             if is_ours and lets_go:
                 is_ours = protocol.let_go(connection, host, self._worker, deferred=deferred)
+            elif attempts and lets_go:  # an earlier one may have let it go
+                is_ours = is_written(connection)
+            attempts.append(None)
             return (work(connection),) if is_ours else None
 
         result = self._state.write(all_of_it)

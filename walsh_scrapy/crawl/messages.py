@@ -296,8 +296,9 @@ class LastHeaders:
     it is sent. So a retry and a hop have their own, and no request is changed by it.
     """
 
-    def __init__(self, settings: BaseSettings, context: Context) -> None:
-        self._context = context
+    def __init__(self, settings: BaseSettings, context: Context, signer: Signer | None) -> None:
+        self._clock = context.clock
+        self._signer = signer
         self._identity: dict[bytes, bytes | None] = {}
         if in_force(settings, Gate.IDENTITY):
             user_agent = context.options.user_agent
@@ -309,9 +310,8 @@ class LastHeaders:
         """Return the header fields of a request for a URL by name; None for one not sent."""
         conditions = conditions_of(request) if self._is_conditional else {}
         last = self._identity | {name.encode("ascii"): conditions[name] for name in conditions}
-        signer = self._context.signer
-        if signer is not None:
-            last |= signer.fields(url, self._context.clock.now())
+        if self._signer is not None:
+            last |= self._signer.fields(url, self._clock.now())
         return last
 
 

@@ -381,7 +381,7 @@ class Outcomes:
         known, host = self._visits.known(source), self._context.host(record.address)
         store = self._context.state.sources
         work = store.outcome(known, record, entries, llmstxt, host=host)
-        return self._visits.hosts.commit(source, work, ends=ends)
+        return self._visits.hosts.commit(source, work, store.is_written(record), ends=ends)
 
     def _llmstxt_after(self, request: Request, result: Result) -> LlmsTxtRecord | None:
         """Return the new record of the llms.txt that was requested; None for any other request.

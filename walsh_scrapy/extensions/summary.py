@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from scrapy import Spider
     from scrapy.crawler import Crawler
 
-    from walsh_scrapy.crawl.context import Context
+    from walsh_scrapy.crawl.messages import Signer
+    from walsh_scrapy.options import Options
 
 logger = logging.getLogger(__name__)
 
@@ -67,7 +68,7 @@ class Summary:
             command=command_of(self._crawl.crawler, spider),
             begun=context.started_at,
             versions=versions(),
-            settings=settings_of(context) | {"force": declaring.force},
+            settings=settings_of(context.options, self._crawl.signer) | {"force": declaring.force},
         )
         try:
             context.run = context.state.runs.begin(run, self._declared(declaring))
@@ -123,10 +124,10 @@ def versions() -> dict[str, str]:
     return found | {package: version(package) for package in _PACKAGES}
 
 
-def settings_of(context: Context) -> dict[str, Any]:
+def settings_of(options: Options, signer: Signer | None) -> dict[str, Any]:
     """Return the options in force, as JSON has them, and which key signs.
 
     ``signing_key`` is the thumbprint of that key, "" if none signs, and not the path of its file.
     """
-    key = context.signer.key_id if context.signer else ""
-    return context.options.for_record() | {"signing_key": key}
+    key = signer.key_id if signer else ""
+    return options.for_record() | {"signing_key": key}

@@ -76,7 +76,7 @@ class FirstSeenMiddleware:
         crawl = Crawl.of(crawler)
         context = crawl.context
         outcomes = Outcomes(crawl.stats, crawl.troubles, crawl.visits)
-        readings = Readings(crawl.engine, context.clock, crawl.network, crawl.in_flight.quiet)
+        readings = Readings(crawl.engine, context.clock, crawl.network, crawl.exchanges.quiet)
         crawler.signals.connect(readings.close, signal=signals.engine_stopped)
         return cls(crawler, context, outcomes, readings)
 

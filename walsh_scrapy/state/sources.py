@@ -234,6 +234,7 @@ SOURCE: Final = tuple(_C[name] for name in ("url", "kind", "every", "pause", "de
 _COLUMNS: Final = tuple(_S[field.name] for field in fields(SourceRecord))
 _OF_KEY: Final = _S.url_key == bindparam("of")
 _FIND: Final = select(*_COLUMNS).where(_OF_KEY)
+_FETCHED_AT: Final = select(_S.fetched_at).where(_OF_KEY)
 _UPDATE: Final = update(sources).where(_OF_KEY).returning(_S.resumed)
 _FACTS: Final = ("fetched_at", "asked_until", "failures")
 _NOTE: Final = update(declared).where(_C.url_key == bindparam("of"))
@@ -364,6 +365,12 @@ class SourceStore(Store):
             return new
 
         return write
+
+    @staticmethod
+    def is_written(record: SourceRecord) -> Callable[[Connection], bool]:
+        """Return what tells whether a record is that of the last visit of its source."""
+        key = {"of": url_key(record.url)}
+        return lambda connection: connection.scalar(_FETCHED_AT, key) == record.fetched_at
 
     def resume(self, url: str) -> bool:
         """Forget the validators of a source, so that its next visit reads its document as a whole.

@@ -136,7 +136,8 @@ class SimulatedHandler:
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
-        self._last = LastHeaders(crawler.settings, Crawl.of(crawler).context)
+        crawl = Crawl.of(crawler)
+        self._last = LastHeaders(crawler.settings, crawl.context, crawl.signer)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:

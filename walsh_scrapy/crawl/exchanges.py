@@ -1,0 +1,310 @@
+"""Exchanges: one request to a host each, from its begin to its end (R4).
+
+    begin -> sent -> answered, failed or cancelled -> end
+          -> never sent -> withdraw
+
+There is one at a time with a host, and under ``WALSH_SERIAL`` with all hosts together. What its end
+says of the host is pacing's and the log's, whichever way it ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, NamedTuple
+from weakref import WeakKeyDictionary, WeakSet
+
+from scrapy.core.downloader import Downloader
+
+from walsh_scrapy.crawl.engine import PerLoop
+from walsh_scrapy.crawl.failures import reason_of
+from walsh_scrapy.crawl.hosts import HostLost
+from walsh_scrapy.crawl.startup import Gate, in_force
+from walsh_scrapy.crawl.ticket import evidence_of, mark, marks_of, rank_of, source_of
+from walsh_scrapy.exceptions import Denied, MachineTrouble, StoodStill, TooLate, Unreachable
+from walsh_scrapy.policy.frontier import Rank
+from walsh_scrapy.policy.pacing import (
+    MARGIN,
+    RECHECK_SECONDS,
+    Exchange,
+    delay_after,
+    longest_wait,
+)
+from walsh_scrapy.policy.urls import host_of
+from walsh_scrapy.state.hosts import Ask
+from walsh_scrapy.state.log import RequestRecord
+from walsh_scrapy.wire.stalls import stalled
+from walsh_scrapy.wire.tlserrors import NoHandshake
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from scrapy import Request
+    from scrapy.http import Response
+    from scrapy.settings import BaseSettings
+
+    from walsh_scrapy.crawl.context import Context, Pauses
+    from walsh_scrapy.crawl.engine import Engine
+    from walsh_scrapy.crawl.hosts import Hosts
+    from walsh_scrapy.crawl.putoff import PutOffHosts
+    from walsh_scrapy.crawl.queue import Queue
+
+#: Characters of a Retry-After that are recorded; its longest form has 33.
+_LONGEST_HEADER: Final = 200
+_PURPOSES: Final = {Rank.OPERATOR: "blocklist", Rank.ROBOTS: "robots", Rank.TARGET: "target"}
+
+
+class _Begun(NamedTuple):
+    at: float  #: by the monotonic clock
+    stalled: float  #: seconds for which the process had stood still until then
+    until: float  #: its latest possible end: its timeout, and the margin of its host
+
+
+class _Traffic:
+    """The exchanges that go on, and the lock of the request that is sent next."""
+
+    def __init__(self) -> None:
+        self.begun: WeakKeyDictionary[Request, _Begun] = WeakKeyDictionary()
+        self.ended = asyncio.Event()
+        self.next = asyncio.Lock()  # held by the request that is sent once none is in flight
+
+
+#: Shared by all serial crawls of this process, because R4 allows one request at a time in it.
+_SERIAL = PerLoop(_Traffic)
+
+
+class Exchanges:
+    """The exchanges of one crawl. Methods raise StateUnavailable if the state fails."""
+
+    def __init__(
+        self,
+        settings: BaseSettings,
+        context: Context,
+        engine: Engine,
+        hosts: Hosts,
+        queue: Queue,
+        put_off: PutOffHosts,
+        pauses: Pauses,
+    ) -> None:
+        self._context = context
+        self._engine = engine
+        self._hosts = hosts
+        self._queue = queue
+        self._put_off = put_off
+        self._pauses = pauses
+        self._timeout = settings.getfloat("DOWNLOAD_TIMEOUT")
+        self._settles_urls = bool(in_force(settings, Gate.ADDRESS))
+        self._left: WeakSet[Request] = WeakSet()
+        self._responses: WeakKeyDictionary[Request, Response] = WeakKeyDictionary()
+        urls = context.options.blocklist_url, context.options.blocklist_schema_url
+        self._list_names = frozenset(host_of(url) for url in urls if url)
+
+    @cached_property
+    def _traffic(self) -> _Traffic:
+        return _SERIAL.get() if self._context.options.serial else _Traffic()
+
+    # ---- begin ----
+
+    async def begin(self, request: Request, *, while_open: bool = False) -> float:
+        """Begin an exchange and return 0, or return the seconds after which to try again.
+
+        Raises RequestDeferred or Unreachable if the host was deferred in the meantime, or has to
+        wait too long, and HostLost if a visit's host was lost: its source may have been visited.
+        With ``while_open`` it raises RequestDeferred when the crawl ends.
+        """
+        async with self.quiet():
+            if while_open and self._engine.is_closing:
+                raise self._queue.deferral("the crawl ends")
+            seconds = self._begin(request)
+        host = self._context.host(request.url)
+        if seconds is None:
+            if source_of(request) is not None:
+                reason = f"{host} was lost to another worker"
+                raise HostLost(self._context.clock.now(), reason)
+            seconds = RECHECK_SECONDS
+        self._queue.check_wait(host, seconds)
+        return seconds
+
+    def _begin(self, request: Request) -> float | None:
+        """Begin an exchange as ``Hosts.begin`` does: None says that the host was lost."""
+        marks, name = marks_of(request), host_of(request.url)
+        if not marks.settled and self._settles_urls:
+            raise Denied("address", f"{request.url} is not the URL that all gates have judged")
+        self._put_off.check(name, marks.rank)
+        host = self._context.host(request.url)
+        most = longest_wait(name, marks.rank, self._list_names, for_blocklist=marks.for_blocklist)
+        timeout: float = request.meta.get("download_timeout") or self._timeout
+        ask = Ask(self._delay(request), timeout, most)
+        seconds = self._hosts.begin(request, host, ask, self._record(request))
+        if seconds == 0.0:
+            # In the slot of another host it would wait for that host, and its time would be over.
+            request.meta[Downloader.DOWNLOAD_SLOT] = host
+            mark(request, released=True, reached=False, sent=None, answered=None)
+            now = self._context.clock.monotonic()
+            self._traffic.begun[request] = _Begun(now, stalled(), now + timeout + MARGIN)
+        return seconds
+
+    def quiet(self) -> AbstractAsyncContextManager[None]:
+        """Wait until no request is in flight, in a serial crawl; in any other one for nothing.
+
+        Then one waiting request at a time enters.
+        """
+        return self._quiet_process() if self._context.options.serial else nullcontext()
+
+    @asynccontextmanager
+    async def _quiet_process(self) -> AsyncIterator[None]:
+        traffic, clock = self._traffic, self._context.clock
+        async with traffic.next:
+            while (
+                left := max((each.until for each in traffic.begun.values()), default=0.0)
+                - clock.monotonic()
+            ) > 0:
+                traffic.ended.clear()
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(traffic.ended.wait(), min(left, RECHECK_SECONDS))
+                self.sweep()
+            yield
+
+    # ---- end ----
+
+    def end(
+        self, request: Request, response: Response | None, error: Exception | None = None
+    ) -> None:
+        """End an exchange, if it has not ended yet: the delay of its host counts from now.
+
+        A response that was downloaded counts as it came: a middleware nearer to the wire may have
+        changed or hidden it. ``error`` is how it ended without one, if that is known (decision 2).
+        """
+        latency = self._over(request)
+        if latency is None:
+            return
+        response = self._responses.pop(request, response)
+        host, name = self._hosts.asked_by(request), host_of(request.url)
+        exchange = _exchange(request, response, latency, self._delay(request, latency), error)
+        asked = exchange.retry_after
+        if name != host:
+            exchange = exchange.of_domain()
+        record = replace(
+            self._record(request),
+            sent_at=self._context.clock.now() - latency,
+            status=marks_of(request).answered if response is None else response.status,
+            seconds=latency,
+            monotonic=self._context.clock.monotonic(),
+            error="" if response is not None else _words(error, request.url),
+            retry_after=asked and asked[:_LONGEST_HEADER],
+        )
+        snapshot = self._hosts.end(request, host, exchange, record)
+        mark(request, hold=snapshot.hold, seconds=latency)
+        wait, until = snapshot.wait, snapshot.now + snapshot.hold
+        if isinstance(error, Unreachable):
+            self._put_off.add_unreachable(name, error, rank_of(request), until)
+            wait = 0.0  # requests that are put off wait for nothing: they end when handed out
+        self._queue.delay(host, wait, snapshot.times.delay, latency)
+        self.let_go_inline(request, host)
+
+    def was_sent(self, request: Request, error: Exception) -> bool:
+        """Return True if a request went to its host before an error came (decision 29)."""
+        if request in self._responses:  # the error is of a middleware nearer to the wire
+            return True
+        is_ours = isinstance(error, MachineTrouble | Denied | TooLate)
+        return marks_of(request).reached and (isinstance(error, StoodStill) or not is_ours)
+
+    def withdraw(self, request: Request, error: Exception) -> None:
+        """End the exchange of a request that was never sent: nothing is logged (decision 29)."""
+        if self._over(request) is None:
+            return
+        host = self._hosts.asked_by(request)
+        self._hosts.withdraw(request, host)
+        self.let_go_inline(request, host)
+        if isinstance(error, MachineTrouble):
+            self._put_off.add(host_of(request.url), str(error), error.until)
+
+    def response_downloaded(self, response: Response, request: Request) -> None:
+        """Keep a response, and end the exchange of a cancelled request: it passes no middleware.
+
+        A request made by ``engine.download_async`` may be cancelled; its exchange continues.
+        """
+        self._responses[request] = response
+        if not self._engine.is_active(request):
+            self.end(request, response)
+
+    def left_downloader(self, request: Request) -> None:
+        """End the exchange of a cancelled request that failed."""
+        self._left.add(request)
+        if not self._engine.is_active(request):
+            self.end(request, None)
+
+    def sweep(self) -> None:
+        """End the exchanges that are over, although no other method was called.
+
+        A middleware nearer to the wire may have hidden the response, or have raised an exception.
+        A cancelled request is not active any more, but its exchange goes on until it has left.
+        """
+        for request in self._hosts.in_flight:
+            is_out = marks_of(request).reached and request not in self._left
+            if not is_out and not self._engine.is_active(request):
+                self.end(request, None)
+
+    def _over(self, request: Request) -> float | None:
+        """Return the seconds that an exchange took; None if it is over already, or never began.
+
+        They count from when it was sent: its connection may have waited while a document was read.
+        They count from its begin if it was never sent. Time in which the process stood still is not
+        counted (decision 29).
+        """
+        begun = self._traffic.begun.pop(request, None)
+        if begun is None:
+            return None
+        self._traffic.ended.set()
+        passed = self._context.clock.monotonic() - max(begun.at, marks_of(request).sent or 0.0)
+        return max(0.0, passed - (stalled() - begun.stalled))
+
+    def let_go_inline(self, request: Request, host: str) -> None:
+        """Let go of the host of a request that did not come from our scheduler."""
+        if self._queue.turn_of(request) is None:
+            self._hosts.let_go(host, request)
+
+    def _delay(self, request: Request, latency: float = 0.0) -> float:
+        least = max(self._context.options.min_interval, self._pauses.before(request))
+        return delay_after(least, marks_of(request).robots_interval, latency)
+
+    def _record(self, request: Request) -> RequestRecord:
+        """Return what is known of a request before it is sent."""
+        marks, source = marks_of(request), source_of(request)
+        return RequestRecord(
+            sent_at=self._context.clock.now(),
+            host=self._context.host(request.url),
+            url=request.url,
+            gates="; ".join(f"{gate}: {answer}" for gate, answer in marks.answers.items()),
+            run=self._context.run,
+            purpose=_PURPOSES[marks.rank],
+            evidence=evidence_of(request),
+            source=source.url if source else None,
+        )
+
+
+def _exchange(
+    request: Request,
+    response: Response | None,
+    latency: float,
+    delay: float,
+    error: Exception | None,
+) -> Exchange:
+    """Return an exchange as pacing sees it; ``response`` is None if there was no response."""
+    retry_after = b"\n".join(response.headers.getlist("Retry-After")) if response else b""
+    return Exchange(
+        delay=delay,
+        latency=latency,
+        status=response.status if response is not None else 0,
+        retry_after=retry_after.decode("latin-1") if retry_after else None,
+        for_robots=rank_of(request) is Rank.ROBOTS,
+        unreachable=isinstance(error, Unreachable),
+        is_blameless=isinstance(error, NoHandshake | StoodStill),
+    )
+
+
+def _words(error: Exception | None, url: str) -> str:
+    """Return why there was no response, for the log of requests."""
+    return reason_of(error, url) if error else "cancelled, and no response came"
