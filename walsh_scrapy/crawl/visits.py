@@ -131,7 +131,6 @@ class DueSources:
         self._chosen = chosen
         revisit = visits.context.options.min_revisit
         self._terms = Terms(began=self._clock.now(), min_revisit=revisit, force=force)
-        self._store.note_revisit(revisit)
         work, self.counts = self._store.hosts(chosen, self._terms)
         self._left = deque(in_order(work, visits.pauses.delays, visits.context.late_hosts))
         self._busy: list[HostWork] = []  # hosts that another worker has

@@ -41,7 +41,7 @@ from walsh_scrapy.sources import Kind, Source, declared_urls
 from walsh_scrapy.state.database import Store
 from walsh_scrapy.state.entries import insert_unseen
 from walsh_scrapy.state.rows import in_parts, record_of, row_of, upsert
-from walsh_scrapy.state.tables import Due, choices, declared, entries, indexes, sightings, sources
+from walsh_scrapy.state.tables import Due, declared, entries, indexes, sightings, sources
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -235,10 +235,7 @@ _COLUMNS: Final = tuple(_S[field.name] for field in fields(SourceRecord))
 _OF_KEY: Final = _S.url_key == bindparam("of")
 _FIND: Final = select(*_COLUMNS).where(_OF_KEY)
 _FETCHED_AT: Final = select(_S.fetched_at).where(_OF_KEY)
-_WRITTEN: Final[dict[str, Any]] = {
-    each.name: bindparam(each.name) for each in _COLUMNS if each is not _S.resumed
-}
-_UPDATE: Final = update(sources).where(_OF_KEY).values(_WRITTEN).returning(_S.resumed)
+_UPDATE: Final = update(sources).where(_OF_KEY).returning(_S.resumed)
 _FACTS: Final = ("fetched_at", "asked_until", "failures")
 _NOTE: Final = update(declared).where(_C.url_key == bindparam("of"))
 _NO_VALIDATORS: Final[dict[str, Any]] = {
@@ -342,6 +339,7 @@ class SourceStore(Store):
         """
         key, attempts = {"of": url_key(record.url)}, list[None]()
         row = row_of(record)
+        del row["resumed"]  # which is the operator's
 
         def write(connection: Connection) -> frozenset[str]:
             facts = {name: row[name] for name in _FACTS}
@@ -481,11 +479,6 @@ class SourceStore(Store):
                 record = _record(known).with_url(source.url) if known[0] else None
                 found.append(DueSource(source, record))
         return found, (rows[-1][0], rows[-1][1]) if len(rows) >= most else None
-
-    def note_revisit(self, min_revisit: float) -> None:
-        """Note the operator's least time between two visits, in seconds, for the views."""
-        row = {"name": "min_revisit", "value": str(min(min_revisit, LONGEST_SECONDS))}
-        self._database.write(lambda connection: upsert(connection, choices, row))
 
     def _first(self, wanted: Select[*tuple[Any, ...]], row: dict[str, Any]) -> Sequence[Any] | None:
         return self._database.read(lambda connection: connection.execute(wanted, row).first())

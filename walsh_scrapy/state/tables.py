@@ -52,7 +52,6 @@ metadata = MetaData()
 schema_version = Table("schema_version", metadata, Column("version", Integer, primary_key=True))
 
 # Settings that all crawls on this state must share: `pace_by`, what a row of `hosts` stands for.
-# `min_revisit` is that of the last crawl, for views.
 choices = Table(
     "choices",
     metadata,
@@ -503,8 +502,8 @@ _EVERY: Final = (
     "coalesce((SELECT min(every) FROM declared WHERE declared.url_key = sources.url_key), 0.0)"
 )
 _REVISIT: Final = (
-    "coalesce((SELECT CAST(value AS DOUBLE PRECISION) FROM choices WHERE name = 'min_revisit'), "
-    "86400.0)"
+    "coalesce((SELECT CAST({} AS DOUBLE PRECISION) FROM runs WHERE command = '' "
+    "ORDER BY id DESC LIMIT 1), 86400.0)"
 )
 #: What of an entry is in its JSON alone.
 _FIELDS: Final = (
@@ -519,7 +518,7 @@ class _Dialect:
 
     moment: str  #: epoch seconds as text
     now: str  #: epoch seconds of its clock
-    field: str  #: a field of the JSON of an entry
+    field: str  #: a field of JSON, of a column and a name
     text: str  #: bytes as text
 
     def time(self, moment: str, name: str = "") -> str:
@@ -533,19 +532,19 @@ class _Dialect:
 
     def field_of(self, name: str) -> str:
         """Return a field of an entry, under its own name."""
-        return f"{self.field.format(name)} AS {name}"
+        return f"{self.field.format('item', name)} AS {name}"
 
 
 _SQLITE: Final = _Dialect(
     moment="datetime({}, 'unixepoch')",
     now="((julianday('now') - 2440587.5) * 86400.0)",
-    field="json_extract(item, '$.{}')",
+    field="json_extract({}, '$.{}')",
     text="CAST({} AS TEXT)",
 )
 _POSTGRESQL: Final = _Dialect(
     moment="to_char(to_timestamp({}) AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS')",
     now="extract(epoch FROM now())::double precision",
-    field="(item::json ->> '{}')",
+    field="({}::json ->> '{}')",
     text="encode({}, 'escape')",
 )
 
@@ -553,7 +552,8 @@ _POSTGRESQL: Final = _Dialect(
 def create_views(connection: Connection) -> None:
     """Create the views, within the transaction of ``connection``."""
     sql = _SQLITE if connection.dialect.name == "sqlite" else _POSTGRESQL
-    due = Due.of(sources, *(literal_column(each) for each in (_EVERY, _REVISIT, sql.now))).at
+    revisit = _REVISIT.format(sql.field.format("settings", "min_revisit"))
+    due = Due.of(sources, *(literal_column(each) for each in (_EVERY, revisit, sql.now))).at
     literal = {"literal_binds": True}
     due_at = f"({due.compile(dialect=connection.dialect, compile_kwargs=literal)})"
     for (name, table), columns in _views(sql, due_at).items():
