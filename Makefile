@@ -37,7 +37,7 @@ test: $(INSTALLED)
 
 # Files of tests that compute, but in processes of their own, and what only days show.
 SLOW := docs fuzz test_start_up.py test_extras.py crawl/test_reading.py \
-  politeness/test_listreading.py acceptance/test_days.py
+  crawl/test_blocklist_reading.py acceptance/test_days.py
 
 quick: $(INSTALLED)
 	$(VENV)/bin/python -m pytest -q -n auto --dist=worksteal --hypothesis-profile=quick \

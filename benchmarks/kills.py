@@ -2,8 +2,8 @@
 
     python -m benchmarks.kills [KILLS]
 
-A crawl is killed (SIGKILL) at one of six points, chosen at random, at the first to the fourth visit
-that reaches it; then the next one goes on. The last one ends by itself. Goals: no entry is lost or
+A crawl is killed (SIGKILL) at one of nine points, in turn, at the first to the fourth time that it
+reaches it; then the next one goes on. The last one ends by itself. Goals: no entry is lost or
 known twice, none is exported twice, no request is missing in the log, a request without an end is
 one of a crawl that was killed, and neither judge finds that a MUST is broken.
 """
@@ -19,15 +19,15 @@ from collections.abc import Callable
 from contextlib import closing
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from scrapy import signals
 from sqlalchemy import create_engine, text
-from walsh_scrapy.state.ledger import Ledger
 
 from benchmarks.databases import states
 from benchmarks.report import Figure, Report, run
-from walsh_scrapy.state import State, sources
+from walsh_scrapy.crawl.hosts import Hosts
+from walsh_scrapy.state import State, hosts, sources
 from walsh_scrapy.state.log import GOES_ON
 from walsh_scrapy.testing.crawl import run_crawl
 from walsh_scrapy.testing.directweb import DirectWeb
@@ -44,9 +44,22 @@ if TYPE_CHECKING:
 
 PROJECT = find_project(Path(__file__).parent)
 #: What has just been done when the process is killed.
-POINTS = ("leased", "sent", "answered", "ended", "written", "committed")
-#: Visits, at most, that a crawl makes before it is killed.
+POINTS = (
+    *("taken", "begun", "allowed", "sent", "answered"),
+    *("ended", "written", "freed", "committed"),
+)
+#: How often a crawl reaches its point at most before it is killed.
 MOST = 4
+#: What does that. The functions of the state are followed by a COMMIT, that of the crawl is not.
+_FUNCTIONS: Final[dict[str, tuple[Any, str]]] = {
+    "taken": (hosts, "take"),
+    "begun": (hosts, "begin"),
+    "allowed": (Hosts, "begin"),
+    "ended": (hosts, "end"),
+    "written": (sources, "insert_unseen"),
+    "freed": (hosts, "let_go"),
+    "committed": (Hosts, "commit"),
+}
 _AT = "WALSH_KILL_AT"
 
 
@@ -61,12 +74,7 @@ class Killed:
         elif point == "answered":
             crawler.signals.connect(self._pass, signal=signals.response_downloaded)
         else:
-            owner, name = {
-                "leased": (Ledger, "take"),
-                "ended": (Ledger, "release"),
-                "written": (sources, "insert_unseen"),  # before its COMMIT
-                "committed": (sources.SourceStore, "change"),
-            }[point]
+            owner, name = _FUNCTIONS[point]
             setattr(owner, name, self._passing(getattr(owner, name)))
 
     @classmethod

@@ -29,8 +29,8 @@ from sqlalchemy import create_engine, text
 from benchmarks.databases import states
 from benchmarks.report import Figure, Report, run
 from walsh_scrapy.crawl.queue import ENOUGH
-from walsh_scrapy.policy.claims import start_order
-from walsh_scrapy.policy.frontier import Frontier
+from walsh_scrapy.policy.frontier import Frontier, start_order
+from walsh_scrapy.policy.urls import url_key
 from walsh_scrapy.testing.crawl import run_crawl, start_crawl
 from walsh_scrapy.testing.feeds import rss
 from walsh_scrapy.testing.project import environment_of, find_project
@@ -44,12 +44,13 @@ CROWD = 100
 HANDED_OUT = 100_000
 PROJECT = find_project(Path(__file__).parent)
 VISITED = """
-INSERT INTO sources (url, kind, url_key, fetched_at, due_at, outcome)
+INSERT INTO sources (url, kind, url_key, fetched_at, asked_until, outcome)
 SELECT url, kind, url_key, {at}, {at}, 'fetched' FROM declared WHERE true
-ON CONFLICT (url) DO UPDATE SET fetched_at = excluded.fetched_at, due_at = excluded.due_at
+ON CONFLICT (url_key) DO UPDATE
+SET fetched_at = excluded.fetched_at, asked_until = excluded.asked_until
 """
-FACTS = "UPDATE declared SET fetched_at = {at}"
-AT = "CASE WHEN CAST(position AS INTEGER) % {due} = 0 THEN {old} ELSE {new} END"
+FACTS = "UPDATE declared SET fetched_at = {at}, asked_until = {at}"
+AT = "CASE WHEN url_key % {due} = 0 THEN {old} ELSE {new} END"
 
 
 def main(report: Report, sources: int, *databases: str) -> None:
@@ -106,7 +107,7 @@ def _measure(folder: Path, url: str, sources: int) -> Mapping[str, float]:
             "settings": settings,
         }
         with start_crawl(web, **given) as crawl:
-            watched = min(WATCHED, sources // DUE)
+            watched = min(WATCHED, sources // DUE // 2)
             web.wait_for(lambda log: len(log) >= watched or not crawl.running, 600)
             took["memory"] = _peak(crawl.pid)
         took["first"] = min(hit.started for hit in web.log) - began
@@ -163,9 +164,10 @@ def _sites(sources: int) -> Iterator[Site]:
     """Yield the hosts of what is due."""
     feed = Reply(rss("Blog", ["One", "Two"]), content_type="application/rss+xml")
     pages: dict[str, dict[str, Reply]] = {}
-    for number in range(DUE, sources + 1, DUE):
-        host, _, path = _url(number).removeprefix("http://").partition("/")
-        pages.setdefault(host, {})[f"/{path}"] = feed
+    for url in map(_url, range(1, sources + 1)):
+        if url_key(url) % DUE == 0:
+            host, _, path = url.removeprefix("http://").partition("/")
+            pages.setdefault(host, {})[f"/{path}"] = feed
     return (Site(host, pages=paths) for host, paths in pages.items())
 
 

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from walsh_scrapy.policy.backoff import Backoff
-from walsh_scrapy.policy.claims import HostWork
-from walsh_scrapy.policy.frontier import Frontier, Rank
+from walsh_scrapy.policy.frontier import Frontier, HostWork, Rank
 from walsh_scrapy.policy.pacing import (
     BEAT_SECONDS,
     MARGIN,

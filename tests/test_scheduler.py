@@ -12,11 +12,9 @@ from walsh_scrapy.crawl import queue
 from walsh_scrapy.crawl.context import Context
 from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.crawl.ticket import Hop, Ticket, Visit, note, set_visit, ticket_of
-from walsh_scrapy.policy.claims import in_order
-from walsh_scrapy.policy.frontier import Rank
+from walsh_scrapy.policy.frontier import HostWork, Rank, in_order
 from walsh_scrapy.scheduler import Scheduler
 from walsh_scrapy.sources import Source
-from walsh_scrapy.state.agenda import HostWork
 
 
 @pytest.fixture
@@ -83,7 +81,7 @@ def test_hosts_that_lately_did_not_answer_are_asked_last(tmp_path, monkeypatch):
     scheduler = Scheduler.from_crawler(crawler)
     fed(scheduler, 2)
     assert scheduler.next_request().url == "http://h1.example/"
-    work = [HostWork("h0.example", 1, 0.0, 1.0), HostWork("h1.example", 1, 0.0, 2.0)]
+    work = [HostWork("h0.example", 1), HostWork("h1.example", 1)]
     assert in_order(work, {}, Crawl.of(crawler).context.late_hosts) == work[::-1]
 
 

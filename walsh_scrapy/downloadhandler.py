@@ -11,17 +11,18 @@ from scrapy.exceptions import DownloadFailedError, DownloadTimeoutError
 from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.crawl.messages import BodyReader, LastHeaders, endpoint_of, message_of
 from walsh_scrapy.crawl.startup import Gate, in_force
-from walsh_scrapy.crawl.ticket import note, rank_of, ticket_of
-from walsh_scrapy.exceptions import Denied, TooLate
+from walsh_scrapy.crawl.ticket import note, ticket_of
+from walsh_scrapy.exceptions import Denied, StoodStill, TooLate
 from walsh_scrapy.policy.frontier import Rank
+from walsh_scrapy.wire import stalls
 from walsh_scrapy.wire.http1 import HttpExchange
-from walsh_scrapy.wire.stalls import limit
 
 if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
+    from walsh_scrapy.crawl.ticket import Ticket
     from walsh_scrapy.wire.idle import Endpoint
 
 
@@ -57,17 +58,27 @@ class DownloadHandler(BaseDownloadHandler):
 
         Raises Unreachable, Denied, MachineTrouble and the exceptions of Scrapy's own handlers.
         """
-        endpoint = endpoint_of(request, self._bind_address)
-        if rank_of(request) is Rank.TARGET:  # a robots.txt is cut off, whatever its size
+        # Read once: a middleware may change the request at any time, also while it waits here.
+        proxy, url, ticket = self._network.check_route(request), request.url, ticket_of(request)
+        if self._is_paced and not ticket.released:
+            raise Denied("address", f"{url} is not the URL that the gates let out")
+        bind_address = request.meta.get("bindaddress") or self._bind_address
+        endpoint = endpoint_of(url, proxy, bind_address)
+        if ticket.rank is Rank.TARGET:  # a robots.txt is cut off, whatever its size
             self._lower_limits(request)
         timeout: float = request.meta.get("download_timeout") or self._timeout
         try:
-            async with limit(timeout, self._left(request)), self._network.idle.turn:
-                response = await self._exchange(request, endpoint)
+            async with stalls.limit(timeout, self._left(url, ticket)), self._network.idle.turn:
+                response = await self._exchange(request, url, ticket, endpoint)
+        except stalls.StoodStill as error:
+            reason = f"this process stood still for too long while it requested {url}"
+            if ticket_of(request).sent is None:
+                raise TooLate(reason) from error
+            raise StoodStill(self._clock.now(), reason) from error
         except TimeoutError as error:
-            reason = f"Getting {request.url} took longer than {timeout} seconds."
+            reason = f"Getting {url} took longer than {timeout} seconds."
             raise DownloadTimeoutError(reason) from error
-        self._network.check_answer(endpoint, request.url, response.status)
+        self._network.check_answer(endpoint, url, response.status)
         return response
 
     async def close(self) -> None:
@@ -82,33 +93,32 @@ class DownloadHandler(BaseDownloadHandler):
             if most and own is not None and not 0 < own <= most:
                 request.meta[name] = most
 
-    def _left(self, request: Request) -> float:
+    def _left(self, url: str, ticket: Ticket) -> float:
         """Return the seconds until which a request has its host; raise TooLate if they are over.
 
         Another worker may send the next one then (decision 41). This is asked before connecting,
         and directly before the first byte is sent.
         """
-        left = ticket_of(request).until - self._clock.moment()
+        left = ticket.until - self._clock.moment()
         if left < SHORTEST_EXCHANGE:
-            raise TooLate(f"{request.url} was not sent: it is too late for that")
+            raise TooLate(f"{url} was not sent: it is too late for that")
         return left
 
-    async def _exchange(self, request: Request, endpoint: Endpoint) -> Response:
-        ticket = ticket_of(request)
-        if self._is_paced and not ticket.released:
-            raise Denied("address", f"{request.url} is not the URL that the gates let out")
+    async def _exchange(
+        self, request: Request, url: str, ticket: Ticket, endpoint: Endpoint
+    ) -> Response:
         stream = await self._network.connect(endpoint, public_only=ticket.public_only)
         exchange = HttpExchange(stream)
         try:
             await self._network.may_send()
-            self._left(request)
-            message = message_of(request, endpoint, self._last.of(request))
+            self._left(url, ticket)
+            message = message_of(request, url, endpoint, self._last.of(request, url))
             started = self._clock.monotonic()
             note(request, sent=started)
             await exchange.send(*message, request.body)
             head = await exchange.head()
             request.meta["download_latency"] = self._clock.monotonic() - started
-            return await self._body.read(request, exchange, head, stream)
+            return await self._body.read(request, url, exchange, head, stream)
         except OSError as error:
             reason = f"the connection broke: {error.strerror or error}"
             raise DownloadFailedError(reason) from error

@@ -58,6 +58,10 @@ class MachineTrouble(RequestDeferred):
     """
 
 
+class StoodStill(MachineTrouble):
+    """This process stood still while its request was in flight, until its host was free again."""
+
+
 class Unreachable(Exception):
     """A host cannot be reached: no address, no connection, or no TLS with it (decision 28).
 
@@ -71,13 +75,13 @@ class Unreachable(Exception):
 
 
 class NotDue(IgnoreRequest):
-    """Another crawl on the same state fetched this source in the meantime (R8).
+    """A spider requested a source by itself before it is due (R8).
 
     ``due_at`` is when it is due again, in epoch seconds.
     """
 
     def __init__(self, due_at: float) -> None:
-        super().__init__("another crawl fetched it in the meantime")
+        super().__init__("it was fetched in the meantime")
         self.due_at = due_at
 
 
@@ -105,10 +109,10 @@ class NotYet(IgnoreRequest):
 
 
 class CodeFailed(IgnoreRequest):
-    """Code between the gates raised an exception, which is no answer of a host (decision 29)."""
+    """A project's middleware raised an exception, which is no answer of a host (decision 29)."""
 
-    def __init__(self, url: str) -> None:
-        super().__init__(f"an error in the code of this crawl kept back {url}")
+    def __init__(self, error: Exception) -> None:
+        super().__init__(f"an error in the code of this project keeps it back: {error!r}")
 
 
 class NotModified(IgnoreRequest):

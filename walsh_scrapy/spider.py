@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from scrapy import Request, Spider
 
 from walsh_scrapy.crawl.crawl import Crawl
-from walsh_scrapy.crawl.due import DueSources, report
 from walsh_scrapy.crawl.startup import check_gates
 from walsh_scrapy.crawl.ticket import Visit, set_visit, visit_of
+from walsh_scrapy.crawl.visits import DueSources
 from walsh_scrapy.exceptions import StateUnavailable, refuse_to_start
 from walsh_scrapy.options import BadSetting, Options
-from walsh_scrapy.state.declared import DeclaredSources, Selection
+from walsh_scrapy.state.sources import DeclaredSources, Selection
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Iterable
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.metadata.document import Document
     from walsh_scrapy.sources import Kind, Source
-    from walsh_scrapy.state.agenda import Counts
+    from walsh_scrapy.state.sources import Counts
 
 
 #: Spider arguments of every SourcesSpider; docs/settings.md describes them.
@@ -89,7 +89,7 @@ class SourcesSpider(DeclaringSpider):
             raise ValueError(f"{self} has no sources file; make it with from_crawler")
         if self._sources is None:
             chosen = Selection(crawl.sources_file.id, self.kind, self.only)
-            self._sources = DeclaredSources(crawl.context.state.declared, chosen)
+            self._sources = DeclaredSources(crawl.context.state.sources, chosen)
         return self._sources
 
     @classmethod
@@ -111,18 +111,10 @@ class SourcesSpider(DeclaringSpider):
         crawl = Crawl.of(self.crawler)
         declared = self.sources
         try:
-            due = DueSources(
-                crawl.context,
-                declared.chosen,
-                crawl.pauses,
-                crawl.queue,
-                crawl.hosts,
-                force=self.force,
-            )
-            report(crawl.stats, due.counts)
+            due = DueSources(crawl.visits, declared.chosen, force=self.force)
+            due.report(crawl.stats)
             self._warn_of_none(due.counts, declared.chosen)
             async for source, url in due.each():
-                declared.note(source)
                 yield self.first_request(source, url)
             # What other workers have done was due as well.
             crawl.stats.inc_value("walsh/sources/due", due.begun - due.counts.due)
@@ -133,7 +125,7 @@ class SourcesSpider(DeclaringSpider):
         """Warn of a text that chooses no source."""
         if not self.only or counts.due or counts.later or counts.gone:
             return
-        store = Crawl.of(self.crawler).context.state.declared
+        store = Crawl.of(self.crawler).context.state.sources
         if not store.count(chosen):
             file = self.sources_file
             self.logger.warning("%s: no source of kind %s has %r", file, self.kind, self.only)

@@ -6,8 +6,6 @@ from benchmarks.mutants.mutant import Mutant, Patch
 
 _SCOPE: Final = "walsh_scrapy/spidermiddlewares/scope.py"
 _MESSAGES: Final = "walsh_scrapy/crawl/messages.py"
-_AGENDA: Final = "walsh_scrapy/state/agenda.py"
-_FRESHNESS: Final = "walsh_scrapy/policy/freshness.py"
 _SPIDERS: Final = "walsh_scrapy/spiders.py"
 _ITEM: Final = "yield EntryItem.of_feed(entry, feed=feed, source=source.url)"
 _OF_URL: Final = "is_of_url = known is not None and known.url == request.url"
@@ -43,7 +41,7 @@ OF_R6_TO_R9: Final = (
                "[entry.url for entry in feed.entries if entry.url]"),
     _following("images", "asks for images", '[f"/{number}.png" for number in range(3)]'),
     Mutant("content", "R6", "items have content", (
-        Patch("walsh_scrapy/crawl/documentitems.py", "_record", "item.to_dict()",
+        Patch("walsh_scrapy/crawl/outcome.py", "_record", "item.to_dict()",
               'item.to_dict() | {"content": "All of it."}'),
     )),
     Mutant("private-hop", "R6", "a public host may redirect to a private address", (
@@ -72,14 +70,11 @@ from dataclasses import replace
             new = frozenset(each.key for each in found)"""),
     )),
     Mutant("hourly", "R8", "visits a source once an hour", (
-        Patch(_FRESHNESS, "_interval", "operator_interval * growth(last.failures)",
-              "min(operator_interval, 3600.0) * growth(last.failures)"),
-        Patch(_AGENDA, "Rule.__init__", "min(terms.min_revisit, LONGEST_SECONDS)",
-              "min(terms.min_revisit, 3600.0)"),
+        Patch("walsh_scrapy/state/sources.py", "_due", "min(least, LONGEST_SECONDS)",
+              "min(least, 3600.0)"),
     )),
     Mutant("gone", "R8", "asks again for what is gone (410)", (
-        Patch(_FRESHNESS, "due", "if last is not None and last.is_gone:", "if False:"),
-        Patch(_AGENDA, "Rule.__init__", "not_(_C.is_gone)", "true()"),
+        Patch("walsh_scrapy/crawl/outcome.py", "Outcomes._end", "NEVER if is_gone else ", ""),
     )),
     Mutant("dump", "R9", "asks for llms-full.txt", (
         _UNSCOPED,

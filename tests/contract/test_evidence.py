@@ -69,7 +69,7 @@ def test_requests_and_denials_name_rule_line_copies_and_pauses(direct_web, crawl
     with closing(State(url)) as state, state.log() as log:
         judge = PauseJudge(log.basis(log.bounds(2e9)))
         (line,) = host_lines(log.requests(TimeSpan(), "a.example"), judge, lambda _record: True)
-    assert [each.pause.hold > each.pause.spacing for each in line.sent] == [False, False, True]
+    assert [each.pause.hold > each.pause.delay for each in line.sent] == [False, False, True]
     assert line.short == 0, "the pauses that the report sees were kept"
 
     told = on_state("why", "http://a.example/feed", "--json")

@@ -133,7 +133,7 @@ def test_progress_is_logged_only_if_it_has_changed(simulated):
     assert result.stderr.count("so far: ") == 1
     said = (
         "so far: 0 of 1 source done, 0 new entries, 0 failed; at least 2 min 20 s left; "
-        "waiting for slow.example: next request in 2 min 20 s (its pause is 3 min 20 s)"
+        "waiting for slow.example: next request in 2 min 20 s (its delay is 3 min 20 s)"
     )
     assert said in result.stderr, "a minute after the start"
 
@@ -256,7 +256,7 @@ def test_what_sites_refuse_for_days_and_send_again_unchanged_is_visible(simulate
         assert begun <= record.refused_since < begun + HOUR, name
     put_off = [record for record in known.values() if record.is_refused and not record.failures]
     assert len(put_off) >= 5
-    assert all(record.due_at == 0.0 and record.fetched_at is None for record in put_off)
+    assert all(record.asked_until == 0.0 and record.fetched_at is None for record in put_off)
     assert (held.hold_by, held.hold_status) == ("retry-after", 503)
     over = known["over.example/feed"]
     assert (over.outcome, over.refused_since, over.failures) == ("fetched", None, 0)

@@ -86,7 +86,7 @@ def test_a_terminal_has_a_display_below_the_log_and_a_summary_at_the_end(direct_
     assert result.exit_code == 0, said
     assert "waiting for the blocklist: try 2 of 5 in " in said
     assert re.search(
-        r"waiting for slow.example: next request in [\d.]+ s \(its pause is 3 s\)", said
+        r"waiting for slow.example: next request in [\d.]+ s \(its delay is 3 s\)", said
     )
     assert re.search(r"[012] of 3 sources done · \d s · at least [12] s left\r\n", said)
     assert "0 new entries · 1 failed · 1 denied · " in said

@@ -149,7 +149,7 @@ def a_day_later(crawl):
         "UPDATE robots SET fetched_at = fetched_at - 86400",
         "UPDATE robots SET failing_since = failing_since - 86400",
         "UPDATE hosts SET ended = ended - 86400, hold_until = hold_until - 86400",
-        "UPDATE sources SET fetched_at = fetched_at - 86400, due_at = due_at - 86400",
+        "UPDATE sources SET fetched_at = fetched_at - 86400, asked_until = asked_until - 86400",
     ):
         rows_of(crawl, change)
 

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from tests.helpers.sites import LIST_URL, blocklist, feed, judge, paths, rows_of, site
-from walsh_scrapy.crawl.listreading import SHORT
+from walsh_scrapy.crawl.blocklist import SHORT
 from walsh_scrapy.state import State
 from walsh_scrapy.testing.web import Fault, Reply, Site, redirect
 
@@ -167,13 +167,13 @@ def test_it_is_kept_for_its_own_refresh_and_revalidated_with_its_etag(listing, c
     assert "operator.example/blocklist.json" in paths(ahead.log)
 
 
-def test_a_stored_list_is_not_judged_again(listing, crawl, again):
-    """It was adopted by an earlier release, which was less strict."""
-    document = blocklist("optedout.example")
-    web = listing(document)
+def test_a_list_that_was_adopted_is_not_judged_again(listing, crawl, again):
+    """It came from an earlier release, which was less strict, and its document is gone."""
+    web = listing(blocklist("optedout.example"))
     crawl(web, sources=SOURCES, settings=WITH_LIST)
-    old = document.body.replace("walsh-research-blocklist/v1", "v0")
-    rows_of(crawl, "UPDATE blocklist SET body = ?", [old.encode()])
+    ((adopted,),) = rows_of(crawl, "SELECT adopted FROM blocklist")
+    assert adopted == '[21600.0, ""]\noptedout.example\t2026-05-23\temail'
+    rows_of(crawl, "UPDATE copies SET body = ? WHERE kind = 'blocklist'", [b"v0"])
     later = again(web, sources=SOURCES, settings=WITH_LIST)
     assert "blog.example/feed" in paths(later.log)
     assert "operator.example/blocklist.json" not in paths(later.log), "it is not due"
@@ -207,7 +207,10 @@ def test_the_published_schema_is_consulted_and_a_broken_one_is_not(listing, craw
     assert "optedout.example/feed" in paths(refused.log), "what fails validation is not adopted"
     adopted = crawl(web, sources=SOURCES, settings=with_schema, arguments={"force": "1"})
     assert "optedout.example/feed" not in paths(adopted.log)
-    assert f"{SCHEMA_URL} is not used: it has 300011 bytes, more than 262144" in adopted.stderr
+    assert (
+        f"{SCHEMA_URL} is not used: its check would read 300011 bytes, more than 262144"
+        in adopted.stderr
+    )
 
 
 @pytest.mark.parametrize("identity", ["ours", "another bot without a published list"])

@@ -58,7 +58,7 @@ def test_by_domain_a_hold_is_that_of_the_domain(direct_web, crawl, on_state):
     assert {row["host"] for row in rows if row["hold_until"]} == {"site-one.co.uk"}
     release = ("hosts", "release", HOSTS[1], "--because", "a mistake")
     released = on_state(*release, settings=by_domain)
-    assert released.stdout.startswith("site-one.co.uk may be asked again; ")
+    assert released.stdout.startswith("site-one.co.uk may be requested again; ")
 
 
 def test_by_domain_other_domains_go_on_meanwhile(direct_web, crawl):

@@ -104,7 +104,7 @@ def test_a_clock_that_was_wrong_once_delays_no_source_for_years(loopback_web, cr
     sources = ["http://blog.example/feed", {"url": "http://blog.example/page", "kind": "llms"}]
     for spider in ("feeds", "llms"):
         crawl(web, spider, sources=sources)
-    rows_of(crawl, "UPDATE sources SET fetched_at = fetched_at + 1e9, due_at = due_at + 1e9")
+    rows_of(crawl, "UPDATE sources SET fetched_at = fetched_at + 1e9, asked_until = 1e9")
     rows_of(crawl, "UPDATE indexes SET asked_at = asked_at + 1e9, due_at = due_at + 1e9")
     assert paths(crawl(web, sources=sources).log) == ["blog.example/feed"]
     asked = paths(crawl(web, "llms", sources=sources).log)
@@ -132,6 +132,6 @@ def test_a_source_that_moved_to_the_url_of_another_is_not_fetched_twice(loopback
     assert sorted(paths(third.log)) == ["blog.example/feed", "gone.example/feed"]
     assert third.stats["walsh/sources/unchanged"] == 1
     assert third.stats["walsh/sources/failed"] == 2, "what the other meets with, it meets with too"
-    execute("UPDATE sources SET fetched_at = fetched_at - 999999, due_at = 0")
+    execute("UPDATE sources SET fetched_at = fetched_at - 999999, asked_until = 0")
     alone = crawl(web, sources=sources[:1])
     assert paths(alone.log) == ["blog.example/feed"], "the other is declared no longer"

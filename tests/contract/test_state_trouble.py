@@ -109,10 +109,10 @@ def test_an_unreadable_row_ends_the_run_and_fails_no_source(loopback_web, crawl,
     web = loopback_web(*map(site, hosts))
     urls = [f"http://{host}/feed" for host in hosts]
     assert crawl(web, sources=urls).exit_code == 0
-    rows_of(crawl, "UPDATE hosts SET holder = CAST(x'ff' AS TEXT)")
+    rows_of(crawl, "UPDATE hosts SET hold_by = CAST(x'ff' AS TEXT)")
     result = again(web, sources=urls)
     assert result.exit_code == 1
-    assert "holder" in result.stderr
+    assert "hold_by" in result.stderr
     assert " failed:" not in result.stderr
     assert {row[0] for row in rows_of(crawl, "SELECT failures FROM sources")} == {0}
 

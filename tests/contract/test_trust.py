@@ -23,11 +23,11 @@ DECLARED = "http://blog.example/feed"
 
 
 def claims():
-    marks = Ticket(rank=Rank.ROBOTS, hops=(Hop(DECLARED, 301),), released=True)
+    ticket = Ticket(rank=Rank.ROBOTS, hops=(Hop(DECLARED, 301),), released=True)
     return {
         "walsh_rank": Rank.ROBOTS,
-        "walsh_marks": marks,
-        "walsh_ticket": marks,
+        "walsh_marks": ticket,
+        "walsh_ticket": ticket,
         "redirect_urls": [DECLARED],
         "redirect_reasons": [301],
     }

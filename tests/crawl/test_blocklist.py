@@ -15,7 +15,7 @@ from walsh_scrapy.crawl.blocklist import BlocklistCache
 from walsh_scrapy.crawl.context import Context
 from walsh_scrapy.options import Options
 from walsh_scrapy.state import State
-from walsh_scrapy.state.documents import BlocklistCopy
+from walsh_scrapy.testing.project import keep_blocklist
 
 URL = "http://operator.example/blocklist.json"
 
@@ -26,7 +26,7 @@ def crawls(tmp_path):
     clock = SimpleNamespace(now=count(1e9).__next__)  # each look takes a second
     options = Options.from_settings(Settings({"WALSH_BLOCKLIST_URL": URL}))
     with closing(State(f"sqlite:///{tmp_path / 'state.sqlite3'}")) as state:
-        state.blocklist.keep(URL, BlocklistCopy(json.dumps(BLOCKLIST).encode(), None, None, 1.0))
+        keep_blocklist(state, URL, json.dumps(BLOCKLIST).encode(), 1.0)
         yield [BlocklistCache(Context(options, state, clock)) for _ in range(2)]
 
 

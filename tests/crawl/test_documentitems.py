@@ -6,8 +6,8 @@ import logging
 import pytest
 from scrapy.utils.asyncgen import as_async_generator
 
-from walsh_scrapy.crawl import documentitems
-from walsh_scrapy.crawl.documentitems import DocumentItems
+from walsh_scrapy.crawl import outcome
+from walsh_scrapy.crawl.outcome import DocumentItems
 from walsh_scrapy.items import EntryItem
 from walsh_scrapy.spidermiddlewares.firstseen import _in_turns
 
@@ -34,7 +34,7 @@ def test_a_document_adds_its_newest_items_as_far_as_they_fit(monkeypatch):
     records = list(items_of(*items).records(URL, 1.0, None))
     size = len(records[0].item.encode())
     assert {record.key for record in records} == {"0", "1", "2", "3"}
-    monkeypatch.setattr(documentitems, "MOST_BYTES", size * 2 + 10)
+    monkeypatch.setattr(outcome, "MOST_BYTES", size * 2 + 10)
     kept = items_of(*items).records(URL, 1.0, None)
     assert [record.key for record in kept] == ["1", "2"]
     assert all(SEEN in record.item and record.source == URL for record in kept)

@@ -58,8 +58,7 @@ def blocklist(body: bytes) -> None:
     except InvalidBlocklist as error:
         assert_sentence(error, 2000)
         return
-    assert Blocklist.adopted(body) == adopted
-    assert Blocklist.of_lines(adopted.lines()) == adopted
+    assert Blocklist.of_text(adopted.text()) == adopted
     _assert_blocks(adopted)
     assert_bounded(dict(adopted.entries), body, 20)
 

@@ -6,11 +6,13 @@ from random import Random
 from walsh_scrapy.policy.audit.record import LoggedRequest
 from walsh_scrapy.policy.backoff import Backoff
 from walsh_scrapy.policy.pacing import Exchange, Hold
+from walsh_scrapy.policy.urls import host_of
+from walsh_scrapy.sources import Source
 from walsh_scrapy.state import State, hosts
 from walsh_scrapy.state.entries import EntryRecord
 from walsh_scrapy.state.hosts import Ask, Begun, Worker
 from walsh_scrapy.state.log import NO_EVIDENCE, DenialRecord, RequestRecord, log_end
-from walsh_scrapy.state.sourcerecord import SourceRecord
+from walsh_scrapy.state.sources import SourceRecord
 
 BACKOFF = Backoff(2.0, 300.0, Random(1))
 US, THEM = Worker("us", 1.0), Worker("them", 1.0)
@@ -31,12 +33,16 @@ def make_state(url):
 
 def commit(state, record, found=(), llmstxt=None):
     """Write the outcome of a visit, whatever the record was; return the keys of new entries."""
-    return visit(state, record.url, lambda _known: record, found, llmstxt).new
+    known, host = state.sources.find(record.url), host_of(record.address)
+    return state.write(state.sources.outcome(known, record, found, llmstxt, host=host))
 
 
-def visit(state, *outcome):
-    """Write the outcome of a visit, as `SourceStore.outcome` takes it; return what was written."""
-    return state.write(state.sources.outcome(*outcome))
+def known_of(record, min_revisit, now, every=None):
+    """Return what a state says of a source with this record: with when it is due, and why."""
+    with closing(State("sqlite://")) as state:
+        commit(state, record)
+        source = Source(record.url, every=every)
+        return state.sources.known(min_revisit, now, [source]).find(record.url)
 
 
 def begin(state, host="a.example", worker=US, delay=0.0):

@@ -12,7 +12,7 @@ from walsh_scrapy.options import Options
 from walsh_scrapy.state import State
 from walsh_scrapy.state.log import Evidence
 from walsh_scrapy.state.runs import RunRecord
-from walsh_scrapy.state.sourcerecord import SourceRecord
+from walsh_scrapy.state.sources import SourceRecord
 from walsh_scrapy.state.tables import entries
 from walsh_scrapy.tools.report.page import render
 from walsh_scrapy.tools.report.report import build_report, choose_period
@@ -34,7 +34,7 @@ HOSTILE = (
 STATUSES = (200, 304, 304, 200, 301, 404, 429, 500, None)
 TROUBLES = (
     {"outcome": "failed", "failures": 6, "status": 404, "detail": "404 <b>Not Found</b>"},
-    {"outcome": "gone", "failures": 1, "status": 410, "due_at": float("inf")},
+    {"outcome": "gone", "failures": 1, "status": 410, "asked_until": float("inf")},
     {"outcome": "denied by robots", "detail": "line 3 of robots.txt says 'Disallow: /'"},
     {"moved_to": "https://new.example/feed", "moved_since": NOW - 9 * DAY, "move_settled": True},
 )
@@ -104,7 +104,7 @@ def write_state(url, count, hosts=1, *, over=True):
         begun = RunRecord(spider="feeds", begun=BEGUN, versions=versions)
         run = state.runs.begin(begun)
         for number, source in enumerate(urls):
-            fields = {"fetched_at": NOW - 3600, "due_at": NOW + 3600, "outcome": "fetched"}
+            fields = {"fetched_at": NOW - 3600, "asked_until": NOW + 3600, "outcome": "fetched"}
             if number and number <= len(TROUBLES):
                 fields |= TROUBLES[number - 1]
             commit(state, SourceRecord(url=source, kind="feed", **fields), [])

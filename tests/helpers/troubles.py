@@ -13,7 +13,7 @@ from pathlib import Path
 
 from scrapy import signals
 from scrapy.utils.log import get_scrapy_root_handler
-from sqlalchemy import make_url, text
+from sqlalchemy import Connection, make_url, text
 
 from walsh_scrapy.crawl import hosts, isolated, network
 from walsh_scrapy.crawl.crawl import Crawl
@@ -158,6 +158,25 @@ class ShortBeats(Extension):
         protocol.WORKER_SECONDS = pacing_policy.WORKER_SECONDS = self.seconds
         hosts.BEAT_SECONDS = self.seconds / 6
         Watch._LONGEST_GAP = self.seconds / 3
+
+
+class UnansweredCommits(Extension):
+    """The answer to each COMMIT that lets a host go is lost, with its connection."""
+
+    def __init__(self, _crawler):
+        let_go, commit, letting_go = protocol.let_go, Connection.commit, set()
+
+        def note(connection, *arguments, **options):
+            letting_go.add(connection)
+            return let_go(connection, *arguments, **options)
+
+        def unanswered(connection):
+            commit(connection)
+            if connection in letting_go:
+                letting_go.clear()
+                connection.exec_driver_sql("SELECT pg_terminate_backend(pg_backend_pid())")
+
+        protocol.let_go, Connection.commit = note, unanswered
 
 
 class FrozenReading(Extension):

@@ -168,23 +168,14 @@ def test_no_reason_breaks_a_database():
     assert entry == Entry("a.b", "\ufffd", "by\ufffdmail")
 
 
-READABLE = [{"domain": "example.com", "reason": "mail"}, {"domain": "Ex.ample.", "added": 7}]
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        document(blocked=READABLE),
-        b"\xef\xbb\xbf" + document(blocked=READABLE, contract=...),
-        document(contract="another/v2", blocked=[*READABLE, {"domain": "*.bad", "by": 7}]),
-    ],
-)
-def test_a_list_that_was_adopted_is_not_judged_again(body):
-    kept = Blocklist.adopted(body)
-    assert set(kept.entries) - {"*.bad"} == {"example.com", "ex.ample"}
-    assert kept.blocks("http://www.example.com/")
-    with suppress(InvalidBlocklist):
-        assert Blocklist.parse(body) == kept
+def test_a_list_that_was_adopted_is_kept_as_sorted_entries():
+    blocked = [{"domain": "Ex.ample.", "added": "2026-05-23"}, {"domain": "a.b", "reason": "a\tb"}]
+    found = Blocklist.parse(document(blocked=blocked, refresh="P1M"))
+    head, *entries = found.text().split("\n")
+    assert entries == ["a.b\t\ta\\tb", "ex.ample\t2026-05-23\t"]
+    assert head.startswith("[21600.0, \"$.refresh is 'P1M'")
+    assert Blocklist.of_text(found.text()) == found
+    assert Blocklist.of_text(Blocklist.EMPTY.text()) == Blocklist.EMPTY
 
 
 BAD_DOMAINS = [

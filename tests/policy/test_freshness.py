@@ -7,18 +7,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from scrapy.http import Response
 
-from walsh_scrapy.crawl.freshness import freshness_of
+from walsh_scrapy.crawl.outcome import freshness_of
 from walsh_scrapy.metadata.entries import Feed
 from walsh_scrapy.policy.backoff import LONGEST_SECONDS
-from walsh_scrapy.policy.freshness import (
-    LONGEST_REVISIT,
-    NEVER,
-    Due,
-    Freshness,
-    LastVisit,
-    UpdateHints,
-    due,
-)
+from walsh_scrapy.policy.freshness import LONGEST_REVISIT, Freshness, UpdateHints, asked_until
 
 HOUR, DAY = 3600.0, 86_400.0
 #: A Thursday at noon.
@@ -107,34 +99,29 @@ def test_of_several_lines_of_a_header_the_longer_or_the_first_counts():
     ],
 )
 def test_the_update_interval_of_a_feed(feed, seconds):
-    assert UpdateHints.of(Feed(title=None, language=None, entries=(), **feed)).interval == seconds
+    assert Feed(title=None, language=None, entries=(), **feed).hints.interval == seconds
 
 
 @pytest.mark.parametrize(
-    ("operator_interval", "server_interval", "failures", "feed_interval", "seconds"),
+    ("operator_interval", "server_interval", "feed_interval", "seconds"),
     [
-        (DAY, 0.0, 0, 0.0, DAY),
-        (DAY, 3 * DAY, 0, 0.0, 3 * DAY),
-        (DAY, 3 * DAY, 0, 5 * DAY, 5 * DAY),
-        (DAY, 365 * DAY, 0, 0.0, LONGEST_REVISIT),
-        (DAY, 0.0, 0, 365 * DAY, LONGEST_REVISIT),
-        (60 * DAY, 0.0, 0, 0.0, 60 * DAY),  # the operator may choose more
-        (9e12, 0.0, 0, 0.0, LONGEST_SECONDS),  # `every = "P100000000D"`
-        (DAY, 0.0, 1, 0.0, DAY),
-        (DAY, 0.0, 2, 0.0, 2 * DAY),
-        (DAY, 0.0, 5, 0.0, 16 * DAY),
-        (DAY, 0.0, 6, 0.0, LONGEST_REVISIT),
-        (DAY, 0.0, 10_000, 0.0, LONGEST_REVISIT),
-        (0.0, 0.0, 9, 0.0, 0.0),
-        (0.0, HOUR, 0, 0.0, HOUR),
+        (DAY, 0.0, 0.0, 0.0),
+        (DAY, 3 * DAY, 0.0, 3 * DAY),
+        (DAY, 3 * DAY, 5 * DAY, 5 * DAY),
+        (DAY, 365 * DAY, 0.0, LONGEST_REVISIT),
+        (DAY, 0.0, 365 * DAY, LONGEST_REVISIT),
+        (60 * DAY, 365 * DAY, 0.0, 60 * DAY),  # the operator may choose more
+        (9e12, 1e13, 0.0, LONGEST_SECONDS),  # `every = "P100000000D"`
+        (0.0, HOUR, 0.0, HOUR),
     ],
 )
-@pytest.mark.parametrize("later", [0.0, HOUR / 2])
-def test_the_longest_interval_counts_at_any_time_and_failures_double_the_operators(
-    operator_interval, server_interval, failures, feed_interval, seconds, later
+@pytest.mark.parametrize("failures", [0, 9])
+def test_the_longer_of_what_server_and_feed_ask_for_counts(
+    operator_interval, server_interval, feed_interval, seconds, failures
 ):
-    last = LastVisit(NOW, server_interval, failures, UpdateHints(feed_interval))
-    assert due(last, operator_interval, NOW + later).at == NOW + seconds
+    hints = UpdateHints(feed_interval)
+    found = asked_until(NOW, server_interval, hints, operator_interval, failures)
+    assert found == NOW + seconds
 
 
 def at(text):
@@ -159,42 +146,14 @@ def test_no_visit_in_hours_and_on_days_to_skip(hours, days, moment, opens):
     hints = UpdateHints(skip_hours=frozenset(hours), skip_days=frozenset(days))
     assert hints.opens(at(moment)) == at(opens)
     yesterday = at(moment) - DAY
-    assert due(LastVisit(yesterday, hints=hints), DAY, yesterday).at == at(opens)
-    late = due(LastVisit(at(moment) - 9 * DAY, hints=hints), DAY, at(moment)).at
-    assert max(late, at(moment)) == at(opens)
+    found = asked_until(yesterday, 0.0, hints, DAY)
+    assert found == (at(opens) if opens != moment else yesterday), "else the operator decides"
 
 
-SKIPPING = UpdateHints(2 * DAY, frozenset({12}))
-
-
-@pytest.mark.parametrize(
-    ("last", "decided"),
-    [
-        (None, Due(0.0, "new")),
-        (LastVisit(NOW), Due(NOW + DAY, "operator")),
-        (LastVisit(NOW, server_interval=DAY, hints=UpdateHints(DAY)), Due(NOW + DAY, "operator")),
-        (LastVisit(NOW, server_interval=2 * DAY), Due(NOW + 2 * DAY, "server")),
-        (
-            LastVisit(NOW, server_interval=2 * DAY, hints=UpdateHints(2 * DAY)),
-            Due(NOW + 2 * DAY, "feed"),
-        ),
-        (LastVisit(NOW, failures=1), Due(NOW + DAY, "failing")),
-        (LastVisit(NOW, failures=3), Due(NOW + 4 * DAY, "failing")),
-        (LastVisit(NOW, server_interval=5 * DAY, failures=3), Due(NOW + 5 * DAY, "server")),
-        (LastVisit(NOW, hints=SKIPPING), Due(NOW + 2 * DAY + HOUR, "skip")),
-        (LastVisit(NOW - 9 * DAY, hints=SKIPPING), Due(NOW + HOUR, "skip")),
-        (LastVisit(NOW - 40 * DAY, hints=SKIPPING), Due(NOW - 38 * DAY, "feed")),
-        (LastVisit(NOW, DAY, 9, is_resumed=True), Due(0.0, "resumed")),
-        (LastVisit(NOW, hints=SKIPPING, is_resumed=True), Due(NOW + HOUR, "skip")),
-        (LastVisit(NOW, is_gone=True), Due(NEVER, "gone")),
-        # Written by a clock that is a little ahead, or by one that was wrong.
-        (LastVisit(NOW + 60.0), Due(NOW + 60.0 + DAY, "operator")),
-        (LastVisit(NOW + 2 * HOUR, server_interval=DAY), Due(0.0, "clock")),
-        (LastVisit(NOW + 900 * DAY, is_gone=True), Due(NEVER, "gone")),
-    ],
-)
-def test_the_rule_that_decides_is_named(last, decided):
-    assert due(last, DAY, NOW) == decided
+def test_failures_delay_the_hour_in_which_a_source_would_be_due():
+    hints = UpdateHints(skip_hours=frozenset({12}))
+    opens = [asked_until(NOW, 0.0, hints, DAY, failures) - NOW for failures in (0, 1, 2, 4, 99)]
+    assert opens == [DAY + HOUR, DAY + HOUR, 2 * DAY + HOUR, 8 * DAY + HOUR, 0.0]
 
 
 SECONDS = st.floats(0.0, 400 * DAY) | st.floats(0.0, 1e13)
@@ -204,22 +163,18 @@ SKIPS = st.builds(
     st.frozensets(st.integers(0, 23)),
     st.frozensets(st.sampled_from(["Monday", "Tuesday", "Wednesday", "Thursday", "Friday"])),
 )
-VISITS = st.builds(LastVisit, st.just(NOW), SECONDS, st.integers(0, 60), SKIPS)
 
 
-@given(VISITS, SECONDS, st.floats(0.0, 500 * DAY))
-@example(LastVisit(NOW, hints=UpdateHints(skip_days=frozenset({"Thursday"}))), 0.0, DAY / 2)
-def test_a_source_is_never_due_too_early_nor_after_the_latest_time(last, operator_interval, waited):
+@given(SECONDS, SKIPS, SECONDS, st.integers(0, 60))
+@example(0.0, UpdateHints(skip_days=frozenset({"Thursday"})), 0.0, 0)
+def test_no_source_asks_for_a_visit_too_early_nor_after_the_latest_time(
+    server_interval, hints, operator_interval, failures
+):
     """With any hours and days to skip: not before the longest interval, and within 30 days."""
-    now = NOW + waited
-    latest = NOW + max(LONGEST_REVISIT, min(operator_interval, LONGEST_SECONDS))
-    found = due(last, operator_interval, now)
-    assert (
-        min(NOW + max(operator_interval, last.server_interval, last.hints.interval), latest)
-        <= found.at
-    )
-    assert found.at <= max(now, latest)
-    if found.at <= now < latest:
-        assert last.hints.opens(now) == now
-    then = max(now, found.at)  # a time in the past means now; there may have been hours to skip
-    assert due(last, operator_interval, then).at <= then, "it is due at the time that was returned"
+    longest = max(LONGEST_REVISIT, min(operator_interval, LONGEST_SECONDS))
+    found = asked_until(NOW, server_interval, hints, operator_interval, failures)
+    assert NOW + min(max(server_interval, hints.interval), longest) <= found <= NOW + longest
+    doubled = min(operator_interval, LONGEST_SECONDS) * 2.0 ** max(failures - 1, 0)
+    due = max(found, NOW + min(doubled, longest))
+    if due < NOW + longest:
+        assert hints.opens(due) == due

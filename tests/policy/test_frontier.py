@@ -6,8 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from walsh_scrapy.policy.claims import start_order
-from walsh_scrapy.policy.frontier import LONG, Frontier, Rank
+from walsh_scrapy.policy.frontier import LONG, Frontier, Rank, start_order
 
 
 def push(frontier, host, *items):
@@ -59,7 +58,7 @@ def test_the_host_with_most_paced_work_left_goes_first():
     frontier.push("few.example", "few")
     push(frontier, "many.example", *(f"many{number}" for number in range(3)))
     frontier.push("slow.example", "slow")
-    frontier.wait("slow.example", 0.0, interval=10.0)
+    frontier.wait("slow.example", 0.0, delay=10.0)
     assert drain(frontier)[:3] == ["slow", "many0", "many1"]
 
 
@@ -142,15 +141,6 @@ def test_what_comes_back_unsent_is_still_the_first_of_its_host():
     assert found == ["robots.txt", *"abcd"]
 
 
-def test_a_host_can_be_put_last_while_its_requests_wait():
-    frontier = Frontier()
-    push(frontier, "a.example", "a1", "a2")
-    frontier.push("b.example", "b1")
-    assert frontier.ready_hosts(0.0) == 2
-    frontier.put_last("a.example")
-    assert drain(frontier) == ["b1", "a1", "a2"]
-
-
 def test_a_late_host_waits_while_another_is_ready_soon():
     frontier = Frontier(late={"late"})
     frontier.push("late", "late1")
@@ -170,14 +160,14 @@ def test_upcoming_requests_are_about_those_handed_out_next_and_stay():
     frontier.wait("waiting", LONG)
     assert drain_host(frontier, "known", 1) == ["known1"]
     assert frontier.ready_hosts(0.0) == 4
-    assert frontier.upcoming(2) == ["known2", "new1"]
-    assert frontier.upcoming(9) == ["known2", "new1", "newer1", "late1", "waiting1"]
+    assert frontier.upcoming(2) == ["new1", "newer1"]
+    assert frontier.upcoming(9) == ["new1", "newer1", "known2", "late1", "waiting1"]
     assert drain(frontier) == ["known2", "new1", "new2", "newer1", "newer2", "late1", "late2"]
     assert frontier.upcoming(9) == ["waiting1"]
 
 
 def test_if_links_are_followed_an_unexplored_host_goes_first():
-    frontier = Frontier(unexplored=math.inf)
+    frontier = Frontier(follows_links=True)
     push(frontier, "many.example", *(f"many{number}" for number in range(3)))
     frontier.explored("many.example")
     frontier.push("new.example", "new")
@@ -247,7 +237,7 @@ def test_a_host_without_requests_is_dropped_but_its_spacing_is_kept():
     frontier = Frontier()
     frontier.push("slow.example", "slow1")
     drain(frontier)
-    frontier.wait("slow.example", 10.0, interval=10.0)
+    frontier.wait("slow.example", 10.0, delay=10.0)
     push(frontier, "many.example", "many1", "many2")
     frontier.pop(20.0)
     frontier.free("many.example")
@@ -324,7 +314,6 @@ steps = st.lists(
         st.tuples(st.just("restrict"), st.one_of(hosts, st.none()), st.sampled_from(list(Rank))),
         st.tuples(st.just("pop"), st.floats(0, 10), st.none()),
         st.tuples(st.just("end"), hosts, st.sampled_from([0.1, LONG])),
-        st.tuples(st.just("put_last"), hosts, st.none()),
     ),
     max_size=60,
 )
@@ -357,8 +346,10 @@ class Told:
 @example(
     [
         ("push", "b", Rank.TARGET),
+        ("push", "b", Rank.TARGET),
+        ("pop", 0.0, None),
+        ("end", "b", LONG),
         ("wait", "a", 1.0),
-        ("put_last", "b", None),
         ("push", "a", Rank.TARGET),
         ("pop", 0.0, None),
     ]
@@ -375,9 +366,6 @@ def test_a_request_is_handed_out_as_soon_as_its_host_is_ready_and_not_before(ste
         elif step == "restrict":
             frontier.restrict(second, first)
             told.allowed[first] = second
-        elif step == "put_last":
-            frontier.put_last(first)
-            told.late.add(first)
         elif step == "end" and first in told.busy:
             frontier.record_service(first, second, told.now)
             frontier.free(first)
@@ -422,7 +410,7 @@ def test_the_least_time_left_is_the_work_of_the_crawl_if_that_is_longer():
     frontier.free("a.example")
     frontier.push("a.example", "a2")
     assert frontier.remaining(2.0, others=9) == 20.0
-    assert Frontier(unexplored=math.inf).remaining(0.0) == 0.0
-    broad = Frontier(unexplored=math.inf)
+    assert Frontier(follows_links=True).remaining(0.0) == 0.0
+    broad = Frontier(follows_links=True)
     broad.push("a.example", "a")
     assert broad.remaining(0.0) == math.inf, "its links are not known"

@@ -191,8 +191,8 @@ def test_an_unreachable_host_is_counted_and_on_hold_from_the_second_time_on():
     [
         ({"unreachable": True}, 4, 0),
         ({"unreachable": True, "for_robots": True}, 4, 0),  # no refusal, also for robots.txt
-        ({"without_tls": True}, 3, 0),
-        ({"without_tls": True, "for_robots": True}, 3, 0),
+        ({"is_blameless": True}, 3, 0),
+        ({"is_blameless": True, "for_robots": True}, 3, 0),
         ({}, 3, 0),  # a connection that broke counts as neither
         ({"for_robots": True}, 3, 1),
         ({"status": 200}, 0, 0),
@@ -327,3 +327,20 @@ class TestWatch:
     def test_a_gap_begins_its_20_seconds_anew(self, gap):
         beats = [0, 5, 10] if gap[0] == 25 else [0, 5, 10, 15, 20]
         assert self.watch(*beats, *gap).judges_until == 0.0
+
+
+@pytest.mark.parametrize(
+    ("exchange", "is_calm"),
+    [
+        ({"status": 200}, True),
+        ({"status": 304}, True),
+        ({"status": 404}, True),
+        ({"status": 200, "retry_after": "9"}, False),
+        ({"status": 301}, False),  # a request to another host may follow
+        ({"status": 429}, False),
+        ({"status": 500}, False),
+        ({"status": 0}, False),
+    ],
+)
+def test_what_others_have_to_know_at_once_is_not_calm(exchange, is_calm):
+    assert Exchange(delay=1.0, **exchange).is_calm is is_calm

@@ -11,7 +11,7 @@ import pytest
 from tests.helpers.records import SOURCE, commit, entry_of, make_state
 from walsh_scrapy.state import State, StateError
 from walsh_scrapy.state.runs import RunRecord
-from walsh_scrapy.state.sourcerecord import SourceRecord
+from walsh_scrapy.state.sources import SourceRecord
 
 
 @pytest.fixture

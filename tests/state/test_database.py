@@ -12,7 +12,7 @@ from sqlalchemy import Connection, create_engine, func, insert, select, text, up
 from sqlalchemy.exc import DataError, IntegrityError
 from sqlalchemy.pool import NullPool
 
-from tests.helpers.records import SOURCE, commit, entry_of, visit
+from tests.helpers.records import SOURCE, commit, entry_of
 from walsh_scrapy.state import State, StateError
 from walsh_scrapy.state import database as state_database
 from walsh_scrapy.state.database import (
@@ -138,17 +138,18 @@ def test_of_two_transactions_that_wait_for_each_other_one_is_run_again(postgresq
     assert len(tries) == 3
 
 
-def test_a_transaction_that_does_nothing_for_long_is_no_lock_for_others(
-    postgresql_url, monkeypatch
-):
+def test_a_transaction_that_does_nothing_for_long_is_no_lock_for_others(postgresql_url):
     """Its process may be frozen. When it goes on, it begins again."""
-    monkeypatch.setattr(state_database, "IDLE_SECONDS", 0.01)
+    limit = text("SELECT current_setting('idle_in_transaction_session_timeout')")
     with contextlib.closing(Database(postgresql_url)) as database:
         tries = []
 
         def freeze(connection):
             write(connection, 9)
+            assert connection.scalar(limit) == f"{state_database.IDLE_SECONDS:.0f}s"
             number = connection.scalar(text("SELECT pg_backend_pid()"))
+            if not tries:  # that would be long for a test
+                connection.execute(text("SET idle_in_transaction_session_timeout = '10ms'"))
             there = f"SELECT count(*) FROM pg_stat_activity WHERE pid = {number}"
             while not tries and of_server(postgresql_url, there):
                 pass
@@ -158,7 +159,6 @@ def test_a_transaction_that_does_nothing_for_long_is_no_lock_for_others(
         assert versions(database) == [1, 9]
         assert len(tries) == 2
         with database.snapshot() as connection:
-            limit = text("SELECT current_setting('idle_in_transaction_session_timeout')")
             assert connection.scalar(limit) == "0", "a reader may take its time"
 
 
@@ -176,21 +176,18 @@ def test_a_visit_whose_commit_was_not_answered_is_written_once(
             end(postgresql_url, connection)
             connection.execute(VERSIONS)
 
-    def failed(known):
-        return replace(known or SOURCE, failures=(known or SOURCE).failures + 1)
-
+    failed = replace(SOURCE, fetched_at=9.0, failures=1)
     with contextlib.closing(State(postgresql_url)) as state:
         if is_known:
             commit(state, SOURCE)
+        known = SOURCE if is_known else None
         monkeypatch.setattr(Connection, "commit", unanswered)
         found = [entry_of(SOURCE.url, "a"), entry_of(SOURCE.url, "b")]
-        record, new = visit(state, SOURCE.url, failed, found)
+        work = state.sources.outcome(known, failed, found, host="a.example")
+        assert state.write(work) == {"a", "b"}
         assert lost
-        assert record.failures == 1
-        assert new == {"a", "b"}
-        assert state.sources.find(SOURCE.url) == record
-        assert visit(state, SOURCE.url, failed, found).new == set()
-        assert state.sources.find(SOURCE.url).failures == 2
+        assert state.sources.find(SOURCE.url) == failed
+        assert commit(state, failed, found) == set()
 
 
 class Machine:

@@ -7,20 +7,26 @@ import os
 from dataclasses import replace
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import Double, literal, select, update
 
 from tests.helpers.records import commit, entry_of
 from walsh_scrapy.policy.audit.declared import Declared, part_of
 from walsh_scrapy.policy.freshness import CLOCK_SKEW, LONGEST_REVISIT, NEVER
-from walsh_scrapy.policy.urls import host_of, url_key
+from walsh_scrapy.policy.urls import url_key
 from walsh_scrapy.sources import Source, SourcesError, load_sources
-from walsh_scrapy.state import declaration, sync
-from walsh_scrapy.state.agenda import FIRST, Rule, Terms
-from walsh_scrapy.state.declared import DeclaredSources, Selection, facts_of, row_of_source
-from walsh_scrapy.state.declaredfile import DeclaredFile
-from walsh_scrapy.state.rows import upsert
-from walsh_scrapy.state.sourcerecord import SourceRecord
-from walsh_scrapy.state.tables import copies, declared, sources
+from walsh_scrapy.state import sync
+from walsh_scrapy.state.rows import row_of, upsert
+from walsh_scrapy.state.sources import (
+    FIRST,
+    PAGE,
+    DeclaredSources,
+    Selection,
+    SourceRecord,
+    Terms,
+    repeat_facts,
+)
+from walsh_scrapy.state.sync import Sync
+from walsh_scrapy.state.tables import Due, copies, declared, sources
 
 NOW = 1_800_000_000.0
 DAY = 86_400.0
@@ -49,7 +55,7 @@ def synced(state, file):
 
 
 def held(state, number, kind="feed"):
-    return DeclaredSources(state.declared, Selection(number, kind))
+    return DeclaredSources(state.sources, Selection(number, kind))
 
 
 EDITS = {
@@ -87,25 +93,10 @@ def test_an_edit_is_synced_as_the_file_is_read(monkeypatch, state, tmp_path, cap
             found, warnings = warned(lambda file=file: state.sync(file, NOW))
         assert found.changes[:3] == changes, name
         loaded, expected = warned(lambda file=file: load_sources(file))
-        assert tuple(held(state, found.id)) == loaded, name
+        assert set(held(state, found.id)) == set(loaded), name
         again, repeated = warned(lambda file=file: state.sync(file, NOW))
         assert again.changes is None, name
         assert warnings == expected == repeated, "each run says it"
-
-
-def test_what_stays_in_its_order_is_not_written_again(synced, rows):
-    def positions():
-        found = rows(select(declared.c.url, declared.c.position))
-        return {url.split("/")[2][0]: position for url, position in found}
-
-    synced(A + B)
-    before = positions()
-    new = [f'[[source]]\nurl = "http://{name}.example/feed"\n' for name in "xyz"]
-    synced(new[0] + A + C + B)
-    synced(new[1] + new[0] + A + new[2] + C + B)
-    after = positions()
-    assert sorted(after, key=after.get) == [*"yxazcb"]
-    assert before == {name: after[name] for name in before}
 
 
 def test_a_file_that_is_wrong_or_empty_loses_nothing(state, file, synced):
@@ -122,7 +113,7 @@ def test_a_file_that_is_wrong_or_empty_loses_nothing(state, file, synced):
 
 def test_a_sync_that_broke_off_is_done_again(monkeypatch, state, file, synced):
     found = synced(A)
-    monkeypatch.setattr(DeclaredFile, "remove", lambda *_: 1 / 0)
+    monkeypatch.setattr(Sync, "_keys", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         synced(B)
     monkeypatch.undo()
@@ -138,13 +129,13 @@ def test_a_list_and_pauses_and_kinds(state, tmp_path, clock):
     file.write_text("\n".join(["# all", *urls[:10], urls[10] + "  # ten", *urls[11:], ""]))
     found = state.sync(file, NOW)
     assert found.pauses == {}
-    assert [each.url for each in held(state, found.id)] == urls
+    assert {each.url for each in held(state, found.id)} == set(urls)
     file.write_text("\n".join(urls[1:]))
     assert state.sync(file, NOW).changes[:3] == (0, 0, 1)
     feeds = Selection(found.id, "feed")
-    assert [each.url for each in state.declared.each(feeds)] == urls[1:]
-    assert state.agenda(feeds, TERMS).hosts()[1].due == state.declared.count(feeds) == 19
-    assert state.declared.count(Selection(found.id, "llms")) == 0
+    assert {each.url for each in state.sources.each(feeds)} == set(urls[1:])
+    assert state.sources.hosts(feeds, TERMS)[1].due == state.sources.count(feeds) == 19
+    assert state.sources.count(Selection(found.id, "llms")) == 0
 
 
 def test_the_pause_of_a_host_is_the_longest_of_its_sources(synced):
@@ -164,69 +155,88 @@ def test_what_a_run_may_ask_for_is_found_in_the_state(state, synced):
     assert pages.owner("http://p.example/x/llms.txt") is None
     assert pages.owner("http://q.example/llms.txt") is None
     chosen = replace(feeds.chosen, only="B.EX")
-    assert [each.url for each in DeclaredSources(state.declared, chosen)] == [
+    assert [each.url for each in DeclaredSources(state.sources, chosen)] == [
         "http://b.example/feed"
     ]
-    assert state.agenda(chosen, TERMS).hosts()[1].due == 1
+    assert state.sources.hosts(chosen, TERMS)[1].due == 1
 
 
-def test_the_rule_in_sql_is_that_of_a_record_and_never_later(state, database):
-    """Each combination of what decides, at and beside the moments at which it matters."""
+def is_due_by(record, every, revisit, now):
+    """When a source is due, and why, without SQL; see decision 20."""
+    if record.asked_until == NEVER:
+        return NEVER, "gone"
+    if record.fetched_at is None:
+        return 0.0, "new"
+    if record.fetched_at > now + CLOCK_SKEW:
+        return 0.0, "clock"
+    if record.asked_until == 0.0:
+        return 0.0, "resumed"
+    least = max(revisit, every)
+    doubled = least * 2.0 ** max(record.failures - 1, 0)
+    by_operator = record.fetched_at + min(doubled, max(least, LONGEST_REVISIT))
+    if record.asked_until > by_operator:
+        return record.asked_until, "asked"
+    return by_operator, "operator"
+
+
+def test_when_a_source_is_due_is_one_expression_in_sql(database, rows):
+    """Each combination of what decides, at and next to the moments at which it matters."""
     ages = [-CLOCK_SKEW - 1, -CLOCK_SKEW, 0.0, DAY - 1, DAY, 2 * DAY, LONGEST_REVISIT, 41 * DAY]
     records = [
         (SourceRecord(
             url=f"http://h.example/{number}", kind="feed", fetched_at=age and NOW - age,
-            failures=failures, asked_interval=asked, due_at=due_at, skip_hours=skip,
+            failures=failures, asked_until=asked,
         ), every)
-        for number, (age, failures, asked, due_at, skip, every) in enumerate(
+        for number, (age, failures, asked, every) in enumerate(
             itertools.product(
-                [None, *ages], [0, 2, 60], [0.0, DAY / 2, 60 * DAY], [0.0, NOW, NEVER],
-                ["", ",".join(map(str, range(23)))], [0.0, 2 * DAY, 40 * DAY],
+                [None, *ages], [0, 1, 2, 60], [0.0, 1.0, NOW, NOW + 30 * DAY, NEVER],
+                [0.0, 2 * DAY, 40 * DAY],
             )
         )
     ]  # fmt: skip
-    rows = []
-    for number, (record, every) in enumerate(records):
-        row = row_of_source(url_key(record.url), Source(record.url)) | {"every": every}
-        place = {"file": 1, "position": float(number)}
-        rows.append(row | facts_of(record, record.url, host_of) | place)
-    database.write(lambda connection: upsert(connection, declared, rows))
-    for revisit, force in itertools.product([0.0, DAY, 33 * DAY], [False, True]):
-        rule = Rule(Terms(began=NOW, min_revisit=revisit, force=force), NOW)
-        read = select(rule.is_wanted, rule.since).order_by(declared.c.position)
-        found = database.read(lambda connection, read=read: connection.execute(read).all())
-        for (is_wanted, since), (record, every) in zip(found, records, strict=True):
-            due = record.due(max(revisit, every), NOW).at
-            is_due = due < NEVER if force else due <= NOW
-            if record.skip_hours and record.fetched_at is not None:
-                assert is_wanted or not is_due
-            else:
-                assert bool(is_wanted) == is_due, record
-            if due < NEVER:
-                assert since <= due
-                assert since == due or record.skip_hours
+    known = [{**row_of(record), "url_key": url_key(record.url)} for record, _ in records]
+    rows_of_file = [
+        sync.row_of_source(each["url_key"], Source(each["url"]))
+        | {"file": 1, "host": "h.example", "every": every}
+        for each, (_, every) in zip(known, records, strict=True)
+    ]
+
+    def write(connection):
+        upsert(connection, sources, known)
+        upsert(connection, declared, rows_of_file)
+        repeat_facts(connection)
+
+    database.write(write)
+    joined = declared.join(sources, declared.c.url_key == sources.c.url_key)
+    for revisit in (0.0, DAY, 33 * DAY):
+        terms = declared.c.every, literal(revisit, Double), literal(NOW, Double)
+        here, there = Due.of(declared, *terms), Due.of(sources, *terms)
+        wanted = select(sources.c.url, here.at, *there).select_from(joined)
+        found = {url: due for url, *due in rows(wanted)}
+        for record, every in records:
+            at, rule = is_due_by(record, every, revisit, NOW)
+            assert found[record.url] == [at, at, rule], record
 
 
 def test_a_visit_and_the_operator_change_what_is_due_at_once(state, synced):
     number = synced(A + B).id
     url = "http://a.example/feed"
-    known = SourceRecord(url=url, kind="feed", fetched_at=NOW - DAY + 60, due_at=NOW + 60)
+    known = SourceRecord(url=url, kind="feed", fetched_at=NOW - DAY + 60, asked_until=NOW + 60)
 
     def due(only="", **terms):
         given = {"began": NOW, "min_revisit": DAY} | terms
-        hosts, counts = state.agenda(Selection(number, "feed", only), Terms(**given)).hosts()
+        hosts, counts = state.sources.hosts(Selection(number, "feed", only), Terms(**given))
         return sorted(work.host for work in hosts), (counts.later, counts.gone, counts.next_due)
 
     commit(state, known)
     assert due() == (["b.example"], (1, 0, NOW + 60))
-    assert due(min_revisit=DAY / 2)[0] == ["a.example", "b.example"]
+    assert due(min_revisit=DAY / 2)[0] == ["b.example"], "that is what server and feed ask for"
     assert due(began=NOW + 60)[0] == ["a.example", "b.example"]
     assert due(only="example") == due(), "each source is asked one by one"
     assert due(force=True)[1][0] == 0
-    commit(state, replace(known, skip_hours=",".join(map(str, range(24)))))
-    assert due(began=NOW + DAY)[0] == ["a.example", "b.example"], "such hints cannot be kept"
-    assert due() == (["b.example"], (1, 0, NOW + 60))
-    commit(state, replace(known, due_at=NEVER, failures=1))
+    commit(state, replace(known, asked_until=known.fetched_at))
+    assert due(min_revisit=DAY / 2)[0] == ["a.example", "b.example"]
+    commit(state, replace(known, asked_until=NEVER, failures=1))
     assert due(force=True) == (["b.example"], (0, 1, math.inf))
     state.sources.resume(url)
     assert due()[0] == ["a.example", "b.example"]
@@ -239,17 +249,17 @@ def test_a_visit_and_the_operator_change_what_is_due_at_once(state, synced):
 
 def test_a_new_spelling_keeps_the_record(state, synced):
     url = "http://a.example/feed"
-    commit(state, SourceRecord(url=url, kind="feed", fetched_at=NOW, due_at=NOW))
+    commit(state, SourceRecord(url=url, kind="feed", fetched_at=NOW, asked_until=NOW))
     number = synced(A.replace("/feed", "/feed/") + B).id
     assert [*state.sources.urls()] == ["http://a.example/feed/"]
-    assert state.agenda(Selection(number, "feed"), TERMS).hosts()[1].due == 1
+    assert state.sources.hosts(Selection(number, "feed"), TERMS)[1].due == 1
 
 
 def test_a_source_that_is_declared_where_it_moved_keeps_its_record(state, synced, tmp_path):
     """Else it would be asked for again within a day, and its entries would be new once more."""
     url, to = "http://a.example/feed", "http://b.example/feed"
     moved = SourceRecord(
-        url=url, kind="feed", fetched_at=NOW, due_at=NOW + DAY, etag=b'"1"', moved_to=to,
+        url=url, kind="feed", fetched_at=NOW, asked_until=NOW + DAY, etag=b'"1"', moved_to=to,
         moved_since=NOW - 9 * DAY, move_settled=True,
     )  # fmt: skip
     commit(state, moved, [entry_of(url)])
@@ -262,7 +272,7 @@ def test_a_source_that_is_declared_where_it_moved_keeps_its_record(state, synced
     record = state.sources.find(to)
     assert (record.etag, record.move, state.sources.find(url)) == (b'"1"', None, None)
     assert {each: count for each, (count, _) in state.sources.entry_totals().items()} == {to: 1}
-    assert state.agenda(Selection(number, "feed"), TERMS).hosts()[1].due == 1, "that is c.example"
+    assert state.sources.hosts(Selection(number, "feed"), TERMS)[1].due == 1, "that is c.example"
 
 
 @pytest.mark.parametrize(
@@ -272,47 +282,68 @@ def test_a_source_that_is_declared_where_it_moved_keeps_its_record(state, synced
 def test_the_record_of_a_source_that_moved_elsewhere_or_not_for_good_stays(state, synced, unlike):
     url = "http://a.example/feed"
     move = {"moved_to": "http://b.example/feed", "moved_since": NOW, "move_settled": True} | unlike
-    commit(state, SourceRecord(url=url, kind="feed", fetched_at=NOW, due_at=NOW, **move))
+    commit(state, SourceRecord(url=url, kind="feed", fetched_at=NOW, asked_until=NOW, **move))
     synced(A)
     synced(B)
     assert [*state.sources.urls()] == [url]
 
 
+def pages_of(state, number, terms, most=PAGE, visit=lambda _url: None):
+    """Read the due sources of a host; `visit` is called with the URL of each."""
+    place, found = FIRST, []
+    while place:
+        now = NOW + sum(map(len, found))
+        page, place = state.sources.page(
+            Selection(number, "feed"), terms, "a.example", now, place, most
+        )
+        found.append([each.source.url[-1] for each in page])
+        for each in page:
+            visit(each.source.url)
+    return found
+
+
 def test_the_sources_of_a_host_are_read_page_by_page(state, synced):
     number = synced("".join(A.replace("feed", str(number)) for number in range(7))).id
     for url, age in (("http://a.example/5", 9 * DAY), ("http://a.example/1", 8 * DAY)):
-        record = SourceRecord(url=url, kind="feed", fetched_at=NOW - age, due_at=NOW - age + DAY)
-        commit(state, record)
-    agenda, place, pages = state.agenda(Selection(number, "feed"), TERMS), FIRST, []
-    while place:
-        page, place = agenda.sources(["a.example"], NOW, place, 3)
-        pages.append([each.source.url[-1] for each in page])
-    assert pages == [["0", "2", "3"], ["4", "6", "5"], ["1"]]
+        commit(state, SourceRecord(url=url, kind="feed", fetched_at=NOW - age, asked_until=1.0))
+    pages = pages_of(state, number, TERMS, 3)
+    assert [len(page) for page in pages] == [3, 3, 1]
+    read = list(itertools.chain(*pages))
+    assert (set(read[:5]), read[5:]) == (set("02346"), ["5", "1"])
 
 
 def test_a_forced_run_asks_each_source_once_whichever_worker_does(state, synced):
     number = synced("".join(A.replace("feed", str(number)) for number in range(7))).id
     forced = Terms(began=NOW, min_revisit=DAY, force=True)
-    agenda, place, asked = state.agenda(Selection(number, "feed"), forced), FIRST, []
-    while place:
-        page, place = agenda.sources(["a.example"], NOW + len(asked), place, 3)
-        for each in page:
-            asked.append(each.source.url[-1])
-            fetched_at = NOW + len(asked)
-            record = SourceRecord(url=each.source.url, kind="feed", fetched_at=fetched_at)
-            commit(state, replace(record, due_at=fetched_at + DAY))
-    assert asked == ["0", "1", "2", "3", "4", "5", "6"]
-    assert agenda.sources(["a.example"], NOW + 8, FIRST) == ([], None)
+    times = itertools.count(NOW + 1)
+
+    def visit(url):
+        at = next(times)
+        commit(state, SourceRecord(url=url, kind="feed", fetched_at=at, asked_until=at + DAY))
+
+    pages = pages_of(state, number, forced, 3, visit)
+    assert sorted(itertools.chain(*pages)) == [*"0123456"]
+    chosen = Selection(number, "feed")
+    assert state.sources.page(chosen, forced, "a.example", NOW + 8, FIRST) == ([], None)
     later = Terms(began=NOW + 7, min_revisit=DAY, force=True)
-    again = state.agenda(Selection(number, "feed"), later)
-    assert len(again.sources(["a.example"], NOW + 8, FIRST)[0]) == 7
+    assert len(state.sources.page(chosen, later, "a.example", NOW + 8, FIRST)[0]) == 7
     ahead = Terms(began=NOW - 600, min_revisit=DAY, force=True)
-    set_back = state.agenda(Selection(number, "feed"), ahead)
-    assert len(set_back.sources(["a.example"], NOW - 599, FIRST)[0]) == 7
+    assert len(state.sources.page(chosen, ahead, "a.example", NOW - 599, FIRST)[0]) == 7
+
+
+def test_what_became_due_later_than_the_index_says_is_not_visited(state, synced, database):
+    """As after a sync and a first visit that ended at once."""
+    number = synced(A).id
+    commit(
+        state,
+        SourceRecord(url="http://a.example/feed", kind="feed", fetched_at=NOW, asked_until=NOW),
+    )
+    database.write(lambda connection: connection.execute(update(declared).values(fetched_at=None)))
+    assert pages_of(state, number, TERMS) == [[]]
 
 
 def test_what_a_large_file_declares_is_kept_in_parts(monkeypatch, state, file, synced, rows):
-    monkeypatch.setattr(declaration, "_MOST", 4)
+    monkeypatch.setattr(sync, "_MOST", 4)
     blocks = [A.replace("feed", str(number)) for number in range(30)]
     first = synced("".join(blocks))
     names = {name for (name,) in rows(select(copies.c.hash))}

@@ -19,7 +19,7 @@ from walsh_scrapy.state import entries as state_entries
 from walsh_scrapy.state.database import ROWS_AT_ONCE, Database, exists
 from walsh_scrapy.state.documents import LlmsTxtRecord
 from walsh_scrapy.state.entries import EntryFilter, insert_unseen
-from walsh_scrapy.state.sourcerecord import SourceRecord
+from walsh_scrapy.state.sources import SourceRecord
 from walsh_scrapy.tools.sources.changes import SourceChanges
 
 FEED, OTHER = "http://a.example/feed", "http://b.example/"
@@ -138,7 +138,7 @@ def test_the_newest_entry_of_a_source(state):
 
 
 def test_every_record_and_the_number_of_its_entries(state):
-    records = [source(failures=2), source(OTHER, due_at=math.inf, outcome="gone")]
+    records = [source(failures=2), source(OTHER, asked_until=math.inf, outcome="gone")]
     commit(state, records[0], [entry("a"), entry("b")])
     commit(state, records[1])
     assert sorted(state.sources.all(), key=lambda record: record.url) == records
@@ -157,10 +157,10 @@ def test_an_entry_counts_for_each_source_that_has_it(state):
 @pytest.mark.parametrize(
     ("troubles", "resumed"),
     [
-        ({"outcome": "gone", "due_at": math.inf, "failures": 1, "status": 410}, True),
-        ({"outcome": "failed", "due_at": 9e9, "failures": 4}, True),
-        ({"outcome": "fetched", "due_at": 9e9}, False),
-        ({"outcome": "denied by robots", "due_at": 9e9}, False),
+        ({"outcome": "gone", "asked_until": math.inf, "failures": 1, "status": 410}, True),
+        ({"outcome": "failed", "asked_until": 9e9, "failures": 4}, True),
+        ({"outcome": "fetched", "asked_until": 9e9}, False),
+        ({"outcome": "denied by robots", "asked_until": 9e9}, False),
     ],
 )
 def test_only_a_source_that_is_gone_or_failing_is_due_again_and_each_is_read_as_a_whole(
@@ -171,21 +171,12 @@ def test_only_a_source_that_is_gone_or_failing_is_due_again_and_each_is_read_as_
     commit(state, record)
     assert state.sources.resume(FEED) is resumed
     found = state.sources.find(FEED)
-    assert (found.due_at, found.failures) == ((0.0, 0) if resumed else (record.due_at, 0))
+    assert (found.asked_until, found.failures) == ((0.0, 0) if resumed else (record.asked_until, 0))
     assert found.failing_since == (None if resumed else 0.5)
     assert (found.outcome, found.status) == (record.outcome, record.status)
     assert (found.validator_url, found.etag, found.last_modified) == (None, None, None)
     assert not state.sources.resume(FEED)
     assert not state.sources.resume(OTHER)
-
-
-@pytest.mark.parametrize(
-    ("failures", "since", "then"),
-    [(0, None, None), (0, 5.0, None), (1, None, 90.0), (2, 5.0, 5.0), (2, 1e6, 90.0)],
-)
-def test_failures_in_a_row_have_one_begin_that_a_wrong_clock_does_not_set(failures, since, then):
-    record = source(failures=failures, failing_since=since, visited_since=3.0).after_visit(90.0)
-    assert (record.failing_since, record.visited_since, record.fetched_at) == (then, 3.0, 90.0)
 
 
 @pytest.mark.empty
@@ -239,7 +230,7 @@ def test_resuming_a_page_forgets_every_llms_txt_of_it(state):
     """Also that of the host it moved to, and the URL it moved to if that is an llms.txt."""
     old, new = "http://old.example/docs", "http://new.example/docs"
     move = {"moved_to": new, "moved_since": 1.0, "move_settled": True}
-    record = SourceRecord(url=old, kind="llms", failures=1, fetched_at=2.0, due_at=9e9, **move)
+    record = SourceRecord(url=old, kind="llms", failures=1, fetched_at=2.0, asked_until=9e9, **move)
     urls = [f"http://{host}.example/llms.txt" for host in ("old", "new")] + [new]
     changes = SourceChanges(state, "sources.toml", Options.from_settings(Settings()))
     for url in urls:

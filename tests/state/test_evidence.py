@@ -64,7 +64,7 @@ def test_a_source_that_is_the_url_of_its_request_is_not_written_again(state, row
 def test_each_document_is_kept_once(state, rows):
     for at, origin in ((1.0, ORIGIN), (2.0, ORIGIN), (3.0, "http://b.example:80")):
         keep_robots(state, origin, robots(at))
-    state.blocklist.keep(LIST, BlocklistCopy(b"{}", None, None, 4.0))
+    state.blocklist.keep(LIST, BlocklistCopy(hash_of(b"{}"), None, None, 4.0), b"{}")
     assert rows(select(func.count()).select_from(copies)) == [(2,)]
     kept = rows(select(copies.c.hash, copies.c.kind, copies.c.first_seen))
     assert set(kept) == {(hash_of(NEW), "robots", 1.0), (hash_of(b"{}"), "blocklist", 4.0)}

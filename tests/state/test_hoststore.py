@@ -77,7 +77,7 @@ def test_an_outcome_is_written_with_the_end_of_its_exchange_or_neither_is(state,
     times = replace(begun.times, ended=begun.now, delay=9.0)
 
     def end(found):
-        outcome = state.sources.outcome(SOURCE.url, lambda _known: SOURCE, found)
+        outcome = state.sources.outcome(None, SOURCE, found, host="a.example")
 
         def write(connection):
             hosts.end(connection, "a.example", US, begun.times, times, 0.0)
@@ -88,7 +88,7 @@ def test_an_outcome_is_written_with_the_end_of_its_exchange_or_neither_is(state,
     with pytest.raises(IntegrityError):
         end([entry_of("http://nowhere.example/")])
     assert state.hosts.find("a.example").reason == "in flight"
-    assert end([entry_of(SOURCE.url)]).new == {"k"}
+    assert end([entry_of(SOURCE.url)]) == {"k"}
     assert state.hosts.find("a.example").reason == "delay"
 
 

@@ -9,7 +9,7 @@ from sqlalchemy import insert, select, update
 
 from tests.helpers.records import DENIAL, RECORD, US, keep_robots, log_requests
 from walsh_scrapy.policy.robots.access import RobotsCopy
-from walsh_scrapy.state import State, declaredfile, retention
+from walsh_scrapy.state import State, retention, sync
 from walsh_scrapy.state.database import Database
 from walsh_scrapy.state.hosts import beat
 from walsh_scrapy.state.retention import delete_in_turn
@@ -231,7 +231,7 @@ def test_old_rows_are_found_by_an_index(state, database, plans):
 def test_a_file_that_no_run_read_for_90_days_is_forgotten(
     state, database, tmp_path, monkeypatch, within
 ):
-    monkeypatch.setattr(declaredfile, "ROWS_AT_ONCE", 5)
+    monkeypatch.setattr(sync, "ROWS_AT_ONCE", 5)
     for name in ("old", "read"):
         urls = "".join(f"http://{name}.example/{number}\n" for number in range(12))
         (tmp_path / f"{name}.txt").write_text(f"{urls}http://both.example/\n")
@@ -262,7 +262,7 @@ def test_a_file_that_is_read_meanwhile_is_not_forgotten(state, database, tmp_pat
         return write(self, work)
 
     monkeypatch.setattr(Database, "write", read)
-    delete_in_turn(database, [declaredfile.OldFiles(later)], always)
+    delete_in_turn(database, [sync.OldFiles(later)], always)
     assert left(database, declared.c.url) == ["http://a.example/"]
 
 
@@ -276,7 +276,7 @@ def test_a_source_whose_visit_is_being_written_is_left_to_it(postgresql_url, tmp
         theirs.sync(file, NOW)
 
         def write(connection):
-            connection.execute(update(declared).values(growth=2.0))
+            connection.execute(update(declared).values(failures=2))
             assert theirs.prune(NOW + 91 * DAY, 30 * DAY, always)
 
         ours.write(write)

@@ -2,7 +2,6 @@
 
 import contextlib
 import sqlite3
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -20,35 +19,18 @@ from tests.helpers.records import (
     hold,
     keep_robots,
     log_requests,
-    visit,
 )
 from tests.helpers.troubles import fill
 from walsh_scrapy.policy.robots.access import RobotsCopy
 from walsh_scrapy.state import State, StateError
 from walsh_scrapy.state.database import Database
-from walsh_scrapy.state.documents import BlocklistCopy, LlmsTxtRecord
+from walsh_scrapy.state.documents import BlocklistCopy, LlmsTxtRecord, hash_of
 from walsh_scrapy.state.entries import EntryFilter
 from walsh_scrapy.state.hosts import Begun
-from walsh_scrapy.state.sourcerecord import KnownSources, SourceRecord
+from walsh_scrapy.state.sources import KnownSource, KnownSources, SourceRecord
 from walsh_scrapy.state.tables import requests, schema_version
 
 URL = SOURCE.url
-
-
-def test_no_failure_is_lost_if_processes_record_failures_at_the_same_time(opened):
-    states = [opened() for _process in range(3)]
-    commit(states[0], SOURCE)
-
-    def fail(known):
-        return replace(known, failures=known.failures + 1)
-
-    def visits(state):
-        return [visit(state, URL, fail).record.failures for _visit in range(8)]
-
-    with ThreadPoolExecutor(len(states)) as threads:
-        counts = [count for counts in threads.map(visits, states) for count in counts]
-    assert sorted(counts) == list(range(1, 25))
-    assert states[0].sources.find(URL).failures == 24
 
 
 def hold_many(state):
@@ -88,9 +70,15 @@ def test_copies_of_robots_txt_and_of_the_blocklist_come_back_as_they_were(state)
     keep_robots(state, "https://a.example:443", copy)
     assert state.robots.find("https://a.example:443") == copy
     assert state.robots.find("http://a.example:80") is None
-    copy = BlocklistCopy(b"{}", b'W/"\xe9"', None, 100.0)
-    state.blocklist.keep("https://operator.example/list.json", copy)
+    copy = BlocklistCopy(hash_of(b"{}"), b'W/"\xe9"', None, 100.0, "[60.0]\na.example\t\t\xfc")
+    state.blocklist.keep("https://operator.example/list.json", copy, b"{}")
     assert state.blocklist.find("https://operator.example/list.json") == copy
+    assert state.blocklist.document("https://operator.example/list.json") == b"{}"
+    unchanged = replace(copy, checked_at=200.0)
+    state.blocklist.keep("https://operator.example/list.json", unchanged)
+    assert state.blocklist.find("https://operator.example/list.json") == unchanged
+    assert state.blocklist.document("https://operator.example/list.json") == b"{}"
+    assert state.blocklist.document("https://operator.example/schema.json") is None
 
 
 NASTY, KEPT = "a\0b\ud800é", "a\ufffdb?é"
@@ -159,7 +147,7 @@ def test_a_source_comes_back_as_it_was(state):
         url="http://a.example/feed",
         kind="feed",
         fetched_at=100.0,
-        due_at=200.0,
+        asked_until=200.0,
         outcome="failed",
         detail="the server answered 500",
         failures=3,
@@ -207,40 +195,46 @@ def test_a_state_of_an_unknown_version_is_refused_and_stays_as_it_is(url, databa
     assert rows(select(schema_version.c.version)) == [(number,) for number in versions]
 
 
-def test_a_source_keeps_its_record_under_another_spelling_of_its_url(state):
+def test_what_is_known_of_a_source_takes_another_spelling_of_its_url(state):
+    """As a visit under that spelling writes it; its entries follow."""
     old, new = "http://a.example/feed", "http://a.example/feed/"
     record = SourceRecord(
         url=old, kind="feed", fetched_at=1.0, failures=2, validator_url=old, etag=b"x"
     )
     commit(state, record, [entry("1"), entry("2")])
-    for _ in range(2):  # two runs may begin with the same file
-        state.sources.rename({old: new})
+    assert state.sources.find(new) == record
+    for _ in range(2):
+        assert commit(state, replace(record, url=new), [entry("1", source=new)]) == set()
     assert state.sources.all() == [replace(record, url=new)]
     assert {url: count for url, (count, _) in state.sources.entry_totals().items()} == {new: 2}
-    assert commit(state, replace(record, url=new), [entry("1", source=new)]) == set()
 
 
 def test_a_move_is_over_once_the_source_is_declared_there(state):
     old, new = "http://a.example/feed", "http://a.example/feed/"
     record = SourceRecord(url=old, kind="feed", moved_to=new, moved_since=1.0, move_settled=True)
     commit(state, record)
-    state.sources.rename({old: new})
+    commit(state, replace(record, url=new))
     assert state.sources.find(new).move is None
     elsewhere = replace(record, moved_to="http://b.example/")
     assert elsewhere.with_url(new).move == elsewhere.move
 
 
 def test_a_record_is_found_under_any_spelling_of_its_url():
-    urls = ("http://a.example/feed", "http://a.example/feed/", "http://b.example/x")
-    first, second, other = (
-        SourceRecord(url=url, kind="feed", fetched_at=float(number))
-        for number, url in enumerate(urls)
+    first, other = (
+        KnownSource(SourceRecord(url=url, kind="feed"), 0.0, "new")
+        for url in ("http://a.example/feed", "http://b.example/x")
     )
-    known = KnownSources([first, second, other])
-    assert known.find(urls[0]) is first
-    assert known.find("http://a.example/feed//") is second, "it was visited last"
+    known = KnownSources([first, other])
+    assert known.find("http://a.example/feed//") is first
     assert known.find("http://c.example/") is None
-    assert known.others(["http://a.example/feed"]) == [other]
+    assert known.others(["http://a.example/feed/"]) == [other]
+
+
+def test_a_source_that_lost_its_number_is_dropped_with_its_entries(state):
+    """The operator declared it where it moved, while it was visited where it was."""
+    work = state.sources.outcome(SOURCE, SOURCE, [entry("1")], host="a.example")
+    assert state.write(work) == set()
+    assert (state.sources.all(), count_entries(state)) == ([], 0)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from sqlalchemy import text
 
 from tests.helpers.records import US, begin, commit, entry_of, hold
 from walsh_scrapy.state.runs import RunRecord
-from walsh_scrapy.state.sourcerecord import SourceRecord
+from walsh_scrapy.state.sources import SourceRecord
 
 #: 2026-05-23 06:00:00 UTC, and a part of a second that is cut off.
 AT = 1779516000.9
@@ -25,8 +25,8 @@ def view(state, database, clock):
     entry = entry_of(URL, at=AT, item=json.dumps(item), run=1)
     number = state.runs.begin(RunRecord(spider="feeds", begun=AT))
     state.runs.end(number, AT + 60.0, "finished", {})
-    commit(state, SourceRecord(url=URL, kind="feed", fetched_at=AT, due_at=AT), [entry])
-    commit(state, SourceRecord(url=GONE, kind="feed", due_at=math.inf, moved_since=1e300))
+    commit(state, SourceRecord(url=URL, kind="feed", fetched_at=AT, asked_until=AT), [entry])
+    commit(state, SourceRecord(url=GONE, kind="feed", asked_until=math.inf, moved_since=1e300))
     hold(state, "a.example", 3600.0)
     state.hosts.delay("b.example", 60.0, "they asked for it")
     begin(state, "c.example")
@@ -40,7 +40,7 @@ def view(state, database, clock):
 
 def test_times_are_readable_and_none_is_empty(view):
     first, gone = sorted(view("readable_sources"), key=lambda row: row["url"])
-    assert (first["fetched_at"], first["due_at"]) == ("2026-05-23 06:00:00",) * 2
+    assert (first["fetched_at"], first["due_at"]) == ("2026-05-23 06:00:00", "2026-05-24 06:00:00")
     assert (bool(first["is_due"]), first["entries"]) == (True, 1)
     days = (time.time() - AT) / 86_400
     assert first["newest_days_ago"] == pytest.approx(days, abs=0.1)

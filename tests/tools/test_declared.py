@@ -11,7 +11,7 @@ from walsh_scrapy.options import Options
 from walsh_scrapy.policy.redirects import Move
 from walsh_scrapy.sources import Source, SourcesError, load_sources
 from walsh_scrapy.state import State
-from walsh_scrapy.state.sourcerecord import SourceRecord
+from walsh_scrapy.state.sources import SourceRecord
 from walsh_scrapy.tools.discover.candidates import Candidate, offers_for
 from walsh_scrapy.tools.discover.report import choose
 from walsh_scrapy.tools.exits import CommandError
@@ -56,7 +56,12 @@ def moved(url, to, *, is_settled=True, failing_since=None):
 def test_what_is_gone_or_fails_for_long_is_to_be_deleted(tmp_path):
     failed = {"kind": "feed", "failures": 9, "failing_since": DAY, "outcome": "failed"}
     gone = SourceRecord(
-        url=B, kind="feed", fetched_at=9.0, due_at=math.inf, outcome="gone", detail="answered 410"
+        url=B,
+        kind="feed",
+        fetched_at=9.0,
+        asked_until=math.inf,
+        outcome="gone",
+        detail="answered 410",
     )
     for last in (61 * DAY, 61 * DAY - 1):
         records = [gone, SourceRecord(url=A, fetched_at=last, detail="no name", **failed)]

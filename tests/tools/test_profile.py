@@ -11,7 +11,7 @@ from tests.helpers.records import DENIAL, RECORD, commit, hold, log_requests
 from walsh_scrapy.options import Options
 from walsh_scrapy.sources import Source
 from walsh_scrapy.state import State
-from walsh_scrapy.state.sourcerecord import SourceRecord
+from walsh_scrapy.state.sources import SourceRecord
 from walsh_scrapy.tools.sources.overview import build_overview
 from walsh_scrapy.tools.sources.profile import build_profile
 
@@ -24,7 +24,7 @@ RECORDED = SourceRecord(
     url=URL,
     kind="feed",
     fetched_at=NOW,
-    due_at=NOW + 86_400.0,
+    asked_until=NOW + 86_400.0,
     outcome="fetched",
     detail="http://b.example/feed has too many entries: 3, the oldest, are left out",
     status=200,

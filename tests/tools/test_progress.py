@@ -70,7 +70,7 @@ def test_what_is_waited_for_is_named_with_the_reason_and_the_time():
     assert told(Queue(turn=turn)) == (
         "waiting for slow.example: next request in 12 s (its delay is 5 s)"
     )
-    usual = turn._replace(interval=None)
+    usual = turn._replace(delay=None)
     assert told(Queue(turn=usual)) == "waiting for slow.example: next request in 12 s"
     assert told(Queue(["a.example"], turn)) == "asking a.example"
     assert told(Queue(["a.example", "b.example"])) == "asking a.example and 1 more host"

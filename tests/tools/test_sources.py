@@ -13,12 +13,11 @@ from rich.console import Console
 from scrapy.settings import Settings
 
 from tests.helpers import ROOT
-from tests.helpers.records import commit, entry_of
+from tests.helpers.records import commit, entry_of, known_of
 from walsh_scrapy.options import Options
-from walsh_scrapy.policy.timestamps import rfc3339
 from walsh_scrapy.sources import Source
 from walsh_scrapy.state import State
-from walsh_scrapy.state.sourcerecord import SourceRecord
+from walsh_scrapy.state.sources import SourceRecord
 from walsh_scrapy.tools.output import json_array
 from walsh_scrapy.tools.sources.changes import UnknownSource, find_sources
 from walsh_scrapy.tools.sources.overview import build_overview, next_visit
@@ -30,17 +29,31 @@ URL = "http://a.example/feed"
 HOSTILE = "\x1b]0;owned\x07[bold red]x[/] \u202emoc\u2028\x9b2J"
 
 
+#: The end of the last visit.
+VISITED = NOW - 3600
+
+
 def record(url=URL, **fields):
-    visited = {"fetched_at": NOW - 3600, "due_at": NOW, "outcome": "fetched"}
+    visited = {"fetched_at": VISITED, "asked_until": VISITED, "outcome": "fetched"}
     return SourceRecord(**{"url": url, "kind": "feed"} | visited | fields)
+
+
+def server_asks(seconds):
+    return {"asked_interval": seconds, "asked_until": VISITED + seconds}
+
+
+def visit_after(found, min_revisit=DAY, every=None):
+    return next_visit(
+        known_of(found, min_revisit, NOW, every), Source(URL, every=every), min_revisit, NOW
+    )
 
 
 @pytest.mark.parametrize(
     ("fields", "rule", "why"),
     [
-        ({"fetched_at": None, "due_at": 0.0}, "new", "not visited yet"),
+        ({"fetched_at": None, "asked_until": 0.0}, "new", "not visited yet"),
         (
-            {"fetched_at": None, "due_at": 0.0, "outcome": "refused", "status": 429},
+            {"fetched_at": None, "asked_until": 0.0, "outcome": "refused", "status": 429},
             *("new", "refused (429)"),
         ),
         (
@@ -48,50 +61,46 @@ def record(url=URL, **fields):
             *("clock", "its last visit lies in the future, 2027-05-20 12:00:00 UTC"),
         ),
         ({}, "revisit", "every 1 d"),
-        ({"asked_interval": 5 * DAY}, "server", "the server asked for 5 d"),
+        (server_asks(5 * DAY), "server", "the server asked for 5 d"),
         (
-            {"asked_interval": 5 * DAY, "wished_interval": 5 * DAY},
+            server_asks(5 * DAY) | {"wished_interval": 5 * DAY},
             "feed",
             "the feed asked for 5 d",
         ),
         (
-            {"asked_interval": 5 * DAY, "wished_interval": 2 * DAY},
+            server_asks(5 * DAY) | {"wished_interval": 2 * DAY},
             "server",
             "the server asked for 5 d",
         ),
-        ({"wished_interval": 365 * DAY}, "feed", "the feed asked for 30 d"),
+        (
+            {"wished_interval": 365 * DAY, "asked_until": VISITED + 30 * DAY},
+            *("feed", "the feed asked for 30 d"),
+        ),
         ({"failures": 1}, "failing", "failing, again after 1 d"),
         ({"failures": 3}, "failing", "failing, doubled to 4 d"),
         ({"failures": 9}, "failing", "failing, doubled to 30 d"),
-        ({"failures": 2, "asked_interval": 7 * DAY}, "server", "the server asked for 7 d"),
-        ({"outcome": "gone", "due_at": math.inf, "failures": 1}, "gone", "when you resume it"),
-        ({"outcome": "gone", "due_at": 0.0}, "resumed", "you resumed it"),
-        ({"skip_hours": "11,12"}, "skip", "the feed's skipHours"),
-        ({"fetched_at": NOW - 2 * DAY, "skip_hours": "12,13"}, "skip", "the feed's skipHours"),
-        ({"fetched_at": NOW - 2 * DAY, "skip_days": "Wednesday"}, "skip", "the feed's skipDays"),
+        ({"failures": 2} | server_asks(7 * DAY), "server", "the server asked for 7 d"),
+        ({"outcome": "gone", "asked_until": math.inf, "failures": 1}, "gone", "when you resume it"),
+        ({"outcome": "gone", "asked_until": 0.0}, "resumed", "you resumed it"),
+        ({"skip_hours": "11,12", "asked_until": NOW + DAY}, "skip", "the feed's skipHours"),
+        ({"skip_days": "Thursday", "asked_until": NOW + 2 * DAY}, "skip", "the feed's skipDays"),
     ],
 )
 def test_each_next_visit_has_its_rule(fields, rule, why):
-    found = next_visit(record(**fields), Source(URL), DAY, NOW)
+    found = visit_after(record(**fields))
     assert found.rule == rule
     assert found.why.startswith(why)
     assert found.is_due == (rule in ("new", "clock", "resumed"))
 
 
 def test_every_and_the_server_decide_when_a_source_is_due():
-    rare = next_visit(record(), Source(URL, every=timedelta(days=7)), DAY, NOW)
+    rare = visit_after(record(), every=timedelta(days=7))
     assert (rare.rule, rare.why) == ("every", "every 7 d, as declared")
-    due = next_visit(record(), Source(URL), 3600.0, NOW)
+    due = visit_after(record(), 3600.0)
     assert (due.is_due, due.at) == (True, NOW)
-    assert not next_visit(record(due_at=0.0), None, DAY, NOW).is_due
-    asked = next_visit(record(asked_interval=7200.0), Source(URL), 3600.0, NOW)
+    assert not next_visit(known_of(record(asked_until=0.0), DAY, NOW), None, DAY, NOW).is_due
+    asked = visit_after(record(**server_asks(7200.0)), 3600.0)
     assert (asked.is_due, asked.rule, asked.at) == (False, "server", NOW + 3600)
-
-
-def test_the_next_visit_is_after_the_hours_to_skip():
-    closed = next_visit(record(skip_hours="12,13"), Source(URL), 60.0, NOW)
-    assert rfc3339(closed.at) == "2026-05-20T14:00:00Z"
-    assert not closed.is_due
 
 
 def overview_of(records, sources=None, **settings):
@@ -112,12 +121,12 @@ def test_trouble_comes_first():
             record("http://later.example/", fetched_at=NOW - DAY + 9),
             record("http://sooner.example/", fetched_at=NOW - DAY + 8),
             record("http://due.example/", fetched_at=NOW - DAY - 1),
-            record("http://new.example/", fetched_at=None, due_at=0.0, outcome="new"),
+            record("http://new.example/", fetched_at=None, asked_until=0.0, outcome="new"),
             record("http://denied.example/", outcome="denied by robots", failures=1),
             record("http://busy.example/", outcome="refused", refused_since=NOW - DAY),
             record("http://ill.example/", outcome="failed", failures=1),
             record("http://dying.example/", outcome="failed", failures=7),
-            record("http://gone.example/", outcome="gone", failures=8, due_at=math.inf),
+            record("http://gone.example/", outcome="gone", failures=8, asked_until=math.inf),
         ]
     )
     names = [row.host.removesuffix(".example") for row in found.by_urgency()]

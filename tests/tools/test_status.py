@@ -8,11 +8,12 @@ import pytest
 from scrapy.settings import Settings
 
 from tests.helpers.records import RECORD, commit, hold, log_requests
+from walsh_scrapy.crawl.outcome import after_refusal
 from walsh_scrapy.options import Options
 from walsh_scrapy.state import State
 from walsh_scrapy.state.hosts import Worker, WorkerRow, beat
 from walsh_scrapy.state.runs import RunRecord
-from walsh_scrapy.state.sourcerecord import SourceRecord
+from walsh_scrapy.state.sources import SourceRecord
 from walsh_scrapy.testing.project import keep_empty_blocklist
 from walsh_scrapy.tools.status.facts import Facts, HeldHost, OpenRun, RefusedSource, gather
 from walsh_scrapy.tools.status.findings import (
@@ -247,7 +248,7 @@ def test_the_facts_of_a_state(url, tmp_path):
             seen = {"kind": "feed", "fetched_at": now + 2 * DAY, "failures": failures}
             commit(state, SourceRecord(url=f"http://{name}.example/", **seen))
         busy = SourceRecord(url="http://busy.example/", kind="feed")
-        commit(state, busy.after_refusal(503, now - 2 * DAY))
+        commit(state, after_refusal(busy, 503, now - 2 * DAY))
         missing = gather(state, options, None)
         file.write_text("http://a.example/\nhttp://b.example\nhttp://busy.example/\n")
         found = gather(state, options, None)

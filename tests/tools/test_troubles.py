@@ -2,9 +2,10 @@
 
 import pytest
 
+from tests.helpers.records import known_of
 from tests.helpers.reportstate import DAY, NOW
 from walsh_scrapy.sources import Source
-from walsh_scrapy.state.sourcerecord import SourceRecord
+from walsh_scrapy.state.sources import SourceRecord
 from walsh_scrapy.tools.sources.overview import SourceRow, next_visit
 from walsh_scrapy.tools.troubles import find_troubles
 
@@ -15,15 +16,24 @@ BUSY = {"outcome": "refused", "status": 429, "refused_since": NOW - 3 * DAY}
 
 def row_of(**fields):
     source = Source(URL)
-    record = SourceRecord(**{"url": URL, "kind": "feed", "fetched_at": NOW, "due_at": NOW} | fields)
-    return SourceRow(source, record, next_visit(record, source, DAY, NOW), 0, None, "a.example")
+    record = SourceRecord(
+        **{"url": URL, "kind": "feed", "fetched_at": NOW, "asked_until": NOW} | fields
+    )
+    return SourceRow(
+        source,
+        record,
+        next_visit(known_of(record, DAY, NOW), source, DAY, NOW),
+        0,
+        None,
+        "a.example",
+    )
 
 
 @pytest.mark.parametrize(
     ("fields", "what", "advice", "command"),
     [
         (
-            {"outcome": "gone", "due_at": float("inf")},
+            {"outcome": "gone", "asked_until": float("inf")},
             "gone",
             "out of the sources file",
             "sources resume",
@@ -58,7 +68,7 @@ def test_each_trouble_says_what_to_do(fields, what, advice, command):
     ("fields", "words"),
     [
         ({"failures": 3, "failing_since": NOW - 2 * DAY}, "since 2026-05-21 06:00:00 UTC"),
-        ({"outcome": "gone", "due_at": float("inf")}, "since 2026-05-23 06:00:00 UTC"),
+        ({"outcome": "gone", "asked_until": float("inf")}, "since 2026-05-23 06:00:00 UTC"),
         ({"fetched_at": None, **BUSY}, "since 2026-05-20 06:00:00 UTC"),
         ({"outcome": "denied by robots"}, "last seen 2026-05-23 06:00:00 UTC"),
     ],

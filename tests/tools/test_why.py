@@ -26,7 +26,7 @@ from walsh_scrapy.state import State
 from walsh_scrapy.state.documents import BlocklistCopy, hash_of
 from walsh_scrapy.state.log import Evidence
 from walsh_scrapy.state.runs import RunRecord
-from walsh_scrapy.state.sourcerecord import SourceRecord
+from walsh_scrapy.state.sources import SourceRecord
 from walsh_scrapy.state.tables import copies
 from walsh_scrapy.testing.simulation import simulate
 from walsh_scrapy.testing.web import Reply, Site, redirect
@@ -86,7 +86,8 @@ def options(**settings):
 def state(url):
     with contextlib.closing(State(url)) as opened:
         keep_robots(opened, "http://a.example:80", RobotsCopy(NOON, 200, RULES))
-        opened.blocklist.keep("http://a.example/list", BlocklistCopy(b"{}", None, None, NOON))
+        copy = BlocklistCopy(hash_of(b"{}"), None, None, NOON)
+        opened.blocklist.keep("http://a.example/list", copy, b"{}")
         opened.evidence.deny(DENIAL)
         yield opened
 
@@ -242,7 +243,7 @@ def noon(url):
     with contextlib.closing(State(url, lambda: NOON)) as opened:
 
         def visited(source, **record):
-            known = {"due_at": NOON} | record
+            known = {"asked_until": NOON} | record
             commit(opened, SourceRecord(url=source, kind="feed", **known))
 
         yield opened, visited
@@ -293,7 +294,7 @@ def test_each_source_of_a_host_says_when_it_is_due_or_why_it_is_not_asked_for(no
         "young": {"fetched_at": NOON - 3600.0, "outcome": "fetched"},
         "old": {"fetched_at": NOON - 2 * DAY, "outcome": "fetched"},
         "failing": {"fetched_at": NOON, "outcome": "failed", "failures": 1, "status": 500},
-        "gone": {"fetched_at": NOON, "outcome": "gone", "due_at": NEVER},
+        "gone": {"fetched_at": NOON, "outcome": "gone", "asked_until": NEVER},
         "moved": {"fetched_at": NOON, "moved_to": "http://b.example/", "move_settled": True},
         "private": {"fetched_at": NOON, "outcome": "denied by robots", "detail": "d.example"},
         "leads": {"fetched_at": NOON, "outcome": "denied by robots", "status": 302},

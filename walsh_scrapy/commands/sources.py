@@ -125,7 +125,7 @@ class Command(OperatorCommand):
             state.hosts.pace_by(self.options.pace_by.value)
             tell = partial(print, file=sys.stderr)
             synced = state.sync(file, time.time(), tell=tell)
-            total = state.declared.total(synced.id)
+            total = state.sources.total(synced.id)
         new, changed, removed = synced.changes[:3] if synced.changes else (0, 0, 0)
         stayed = total - new - changed
         print(

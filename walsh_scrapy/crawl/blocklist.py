@@ -1,20 +1,28 @@
-"""The blocklist in force, and how it is fetched: the last good one stays until then (R3)."""
+"""The blocklist in force, and how it is fetched: the last good one stays until then (R3).
+
+A short list is read at once. A long one is read in an isolated process, and comes back as the text
+that the state keeps (decision 34). The published schema is always applied in that process, because
+a schema can cost any time: a pattern that backtracks for ever, or a tree of `$ref`.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from scrapy import Request
 from scrapy.spidermiddlewares.httperror import HttpError
 
+from walsh_scrapy.crawl.engine import is_stopping
 from walsh_scrapy.crawl.failures import reason_of
-from walsh_scrapy.crawl.listreading import SchemaNotUsed, published_error, read_list
+from walsh_scrapy.crawl.isolated import CostLimits, Interrupted, IsolatedProcess, TooCostly
 from walsh_scrapy.crawl.ticket import Validators, note, rank_of, ticket_of
 from walsh_scrapy.exceptions import Denied, NotModified, RequestDeferred
 from walsh_scrapy.options import PREFIX, BadSetting
-from walsh_scrapy.policy.blocklist import Blocklist, Entry, InvalidBlocklist
+from walsh_scrapy.policy.blocklist import Blocklist, Entry, InvalidBlocklist, adopted_text
 from walsh_scrapy.policy.blocklist_document import is_bundled
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.localblocklist import parse_local
@@ -33,6 +41,14 @@ logger = logging.getLogger(__name__)
 #: Bytes of the list: 1,000,000 domains, or half as many with day and reason. A list that may grow
 #: no more would suspend opt-outs, so it may be larger than any other body.
 LONGEST_LIST: Final = 40 * 1024 * 1024
+#: Bytes that are read at once. That takes less than 0.2 s, whatever they say.
+SHORT: Final = 256 * 1024
+#: What a longer list may cost. One with 1,000,000 domains needs 4 s and 430 MB.
+LIST_LIMITS: Final = CostLimits(seconds=20, memory=2**30)
+#: What the check of a list under the published schema may cost.
+SCHEMA_LIMITS: Final = CostLimits(seconds=4, memory=2**30)
+#: Bytes of a published schema; a larger one is not used. The bundled one has 2,000.
+LONGEST_SCHEMA: Final = 256 * 1024
 #: Seconds after which a failed fetch is tried again; sooner if the list's own refresh is shorter.
 RETRY_SECONDS = 3600.0
 
@@ -48,9 +64,45 @@ def load_local_list(path: str) -> Blocklist:
         return parse_local(Path(path).read_bytes(), path)
     except (OSError, ValueError) as error:  # InvalidBlocklist names the file itself
         reason = getattr(error, "strerror", None)
-        raise BadSetting(
-            f"{PREFIX}BLOCKLIST_FILE: {f'{path}: {reason}' if reason else error}"
-        ) from None
+        problem = f"{path}: {reason}" if reason else str(error)
+        raise BadSetting(f"{PREFIX}BLOCKLIST_FILE: {problem}") from None
+
+
+async def read_list(body: bytes) -> str:
+    """Return the list in a document as `Blocklist.text` writes it.
+
+    Raises InvalidBlocklist, even if reading costs too much.
+    """
+    if len(body) <= SHORT:
+        return adopted_text(body)
+    try:
+        return await _isolated(LIST_LIMITS, body)
+    except TooCostly as error:
+        raise InvalidBlocklist(f"the blocklist cannot be read: that {error}") from error
+
+
+async def check(body: bytes, schema: bytes) -> None:
+    """Check a blocklist under a published schema.
+
+    A schema that is not sound is ignored (decision 14). Raises InvalidBlocklist, and TooCostly for
+    a schema that cannot be used.
+    """
+    if len(schema) > LONGEST_SCHEMA:
+        raise TooCostly(f"would read {len(schema)} bytes, more than {LONGEST_SCHEMA}")
+    await _isolated(SCHEMA_LIMITS, body, schema)
+
+
+async def _isolated(limits: CostLimits, body: bytes, schema: bytes | None = None) -> str:
+    """Return the text of a list from a process that ends afterwards. Raises TooCostly."""
+    process = IsolatedProcess(limits, is_stopping)
+    try:
+        return await process.call(adopted_text, body, schema)
+    except Interrupted as error:
+        raise TooCostly("was stopped with the crawl") from error
+    except OSError as error:
+        raise TooCostly(f"needs a process, and none could be started: {error.strerror}") from error
+    finally:
+        process.close()
 
 
 class BlocklistCache:
@@ -67,8 +119,9 @@ class BlocklistCache:
         self.hash: str | None = None  #: of the list in force, as the state names its copy
         self._local_file = context.options.blocklist_file
         self._local = load_local_list(self._local_file)
-        self._list, self._checked_at, self._due_at = self._stored()
-        self._tried_at = self._checked_at
+        self._list = Blocklist.EMPTY
+        self._checked_at = self._tried_at = self._due_at = 0.0
+        self._use(self._store.find(self._url))
 
     @property
     def is_due(self) -> bool:
@@ -90,16 +143,13 @@ class BlocklistCache:
         """Whether there is any list: a published one, or one of the operator's own."""
         return bool(self._url) or len(self._local) > 0
 
-    def blocks(self, url: str) -> Entry | None:
-        """Return the entry that blocks a URL, of the published list or of the local one."""
-        return self._list.blocks(url) or self._local.blocks(url)
+    def blocks(self, url: str, *, for_list: bool = False) -> Entry | None:
+        """Return the entry that blocks a URL, of the published list or of the local one.
 
-    def blocks_for_list(self, url: str) -> Entry | None:
-        """Return the entry that blocks a URL which is asked for the sake of the published list.
-
-        The local list cannot keep the published one from being fetched (decision 31).
+        The local one cannot keep the published one from being fetched: a request ``for_list`` is
+        judged by that alone (decision 31).
         """
-        return self._list.blocks(url)
+        return self._list.blocks(url) or (None if for_list else self._local.blocks(url))
 
     def validators(self, url: str) -> Validators | None:
         """Return the last validators of the list or its schema at ``url``."""
@@ -109,26 +159,23 @@ class BlocklistCache:
     async def adopt(self, candidate: Response, schema: Response | None) -> None:
         """Put a fetched list in force if it is valid under our schema and the published one."""
         if schema is not None:
-            self._store.keep(self._schema_url, self._document(schema, self._schema_url))
-        known = self._store.find(self._schema_url) if self._schema_url else None
+            self._store.keep(self._schema_url, self._copy(schema, self._schema_url), schema.body)
+        published = self._store.document(self._schema_url) if self._schema_url else None
         try:
-            adopted = await read_list(candidate.body)
+            text = await read_list(candidate.body)
+            if published is not None and not is_bundled(published):
+                await check(candidate.body, published)
         except InvalidBlocklist as error:
             self.keep_last(str(error))
             return
-        if known and not is_bundled(known.body):
-            try:
-                found = await published_error(candidate.body, known.body)
-            except SchemaNotUsed as error:
-                logger.warning("%s is not used: %s", self._schema_url, error)
-            else:
-                if found is not None:
-                    self.keep_last(found)
-                    return
-        self._list = adopted
-        self._keep(self._document(candidate, self._url))
-        self.hash = hash_of(candidate.body)
-        self._due_in(adopted.refresh.total_seconds())
+        except TooCostly as error:
+            logger.warning("%s is not used: its check %s", self._schema_url, error)
+        # A thread that reads a long list lets others run.
+        adopted = await asyncio.to_thread(Blocklist.of_text, text)
+        copy = self._copy(candidate, self._url, text)
+        self._store.keep(self._url, copy, candidate.body)
+        self._list, self.hash = adopted, copy.copy
+        self._use(copy)
         if adopted.problem:
             logger.warning("%s: %s", self._url, adopted.problem)
         domains = count_of(len(adopted), "domain")
@@ -138,17 +185,17 @@ class BlocklistCache:
         """Keep the list in force: its server answered 304."""
         known = self._store.find(self._url)
         if known is not None:
-            given = self._document(response, self._url)
-            etag = given.etag or known.etag
-            last_modified = given.last_modified or known.last_modified
-            self._keep(BlocklistCopy(known.body, etag, last_modified, given.checked_at))
-        self._due_in(self._list.refresh.total_seconds())
+            given = self._copy(response, self._url)
+            modified = given.last_modified or known.last_modified
+            known = replace(known, etag=given.etag or known.etag, last_modified=modified)
+            known = replace(known, checked_at=given.checked_at)
+            self._store.keep(self._url, known)
+            self._use(known)
 
     def has_come(self) -> bool:
         """Adopt the list of another crawl, and return True if it is not due any more."""
         if self._store.checked_at(self._url) != self._checked_at:
-            self._list, self._checked_at, self._due_at = self._stored()
-            self._tried_at = self._checked_at
+            self._use(self._store.find(self._url))
         return not self.is_due
 
     def keep_last(self, problem: str) -> None:
@@ -161,34 +208,27 @@ class BlocklistCache:
         has_one = self._list is not Blocklist.EMPTY
         fallback = "the last good one stays in force" if has_one else "there is none yet"
         logger.warning("%s: %s; %s", self._url, problem, fallback)
-        self._due_in(min(RETRY_SECONDS, self._list.refresh.total_seconds()))
-
-    def _keep(self, copy: BlocklistCopy) -> None:
-        """Keep a copy of the list; a look at the state knows it as our own."""
-        self._store.keep(self._url, copy)
-        self._checked_at = copy.checked_at
-
-    def _due_in(self, seconds: float) -> None:
         self._tried_at = self._clock.now()
-        self._due_at = self._tried_at + seconds
+        refresh = self._list.refresh.total_seconds()
+        self._due_at = self._tried_at + min(RETRY_SECONDS, refresh)
 
-    def _stored(self) -> tuple[Blocklist, float, float]:
-        document = self._store.find(self._url)
-        if document is None:
-            return Blocklist.EMPTY, 0.0, 0.0
-        self.hash = hash_of(document.body)
-        known = Blocklist.adopted(document.body)
-        due_at = document.checked_at + known.refresh.total_seconds()
-        return known, document.checked_at, due_at
+    def _use(self, copy: BlocklistCopy | None) -> None:
+        """Put the list of a copy in force, until it is due."""
+        if copy is None:
+            return
+        if copy.copy != self.hash:
+            self._list, self.hash = Blocklist.of_text(copy.adopted), copy.copy
+        self._checked_at = self._tried_at = copy.checked_at
+        self._due_at = copy.checked_at + self._list.refresh.total_seconds()
 
-    def _document(self, response: Response, url: str) -> BlocklistCopy:
+    def _copy(self, response: Response, url: str, adopted: str = "") -> BlocklistCopy:
         """Return the copy of a document, with its validators if ``url`` itself answered.
 
         Those of the URL that it redirected to must not be sent to ``url`` (decision 17).
         """
         given, asked = Validators.of(response), Request(url).url
         etag, modified = (given.etag, given.last_modified) if given.url == asked else (None, None)
-        return BlocklistCopy(response.body, etag, modified, self._clock.now())
+        return BlocklistCopy(hash_of(response.body), etag, modified, self._clock.now(), adopted)
 
 
 class PublishedList(BlocklistCache):
@@ -222,9 +262,8 @@ class PublishedList(BlocklistCache):
         ticket = ticket_of(request)
         if ticket.rank is Rank.OPERATOR and not ticket.hops:
             return None
-        if ticket.rank is Rank.OPERATOR or ticket.for_blocklist:
-            return self.blocks_for_list(request.url)
-        return self.blocks(request.url)
+        for_list = ticket.rank is Rank.OPERATOR or ticket.for_blocklist
+        return self.blocks(request.url, for_list=for_list)
 
     async def _fetch(self) -> None:
         """Fetch the list, and its schema if one is published, unless another worker has."""

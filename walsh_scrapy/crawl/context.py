@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from functools import cached_property
 from random import Random
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from walsh_scrapy.crawl.ticket import source_of
 from walsh_scrapy.policy.backoff import Backoff
 from walsh_scrapy.sources import with_pauses
+from walsh_scrapy.wire.stalls import moment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -18,10 +19,6 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.options import Options
     from walsh_scrapy.state import State
-
-
-#: A clock of Linux; elsewhere the monotonic clock goes on during suspension, or there is none.
-_BOOTTIME: Final[int | None] = getattr(time, "CLOCK_BOOTTIME", None)
 
 
 class Clock(Protocol):
@@ -52,8 +49,8 @@ class SystemClock:
         return time.monotonic()
 
     def moment(self) -> float:
-        """Return the seconds since the machine was started, where the system has that clock."""
-        return time.monotonic() if _BOOTTIME is None else time.clock_gettime(_BOOTTIME)
+        """Return the seconds since the machine was started; see ``stalls.moment``."""
+        return moment()
 
 
 class Context:

@@ -27,7 +27,8 @@ from walsh_scrapy.crawl.putoff import PutOffHosts, Retries
 from walsh_scrapy.crawl.queue import Queue
 from walsh_scrapy.crawl.startup import check_start
 from walsh_scrapy.crawl.ticket import end_ticket, note
-from walsh_scrapy.exceptions import StateUnavailable, refuse_to_start
+from walsh_scrapy.crawl.visits import Visits
+from walsh_scrapy.exceptions import MachineTrouble, StateUnavailable, refuse_to_start
 from walsh_scrapy.options import BadSetting, Options
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.sources import SourcesError, host_pauses
@@ -77,6 +78,7 @@ class Crawl:
         crawler.signals.connect(
             self.request_reached_downloader, signal=signals.request_reached_downloader
         )
+        crawler.signals.connect(self.response_downloaded, signal=signals.response_downloaded)
         _crawls[crawler] = self
 
     @classmethod
@@ -163,9 +165,14 @@ class Crawl:
         return queue
 
     @cached_property
+    def visits(self) -> Visits:
+        """The visits of sources."""
+        return Visits(self.crawler, self.context, self.pauses, self.queue, self.hosts)
+
+    @cached_property
     def network(self) -> Network:
         """The connections; a bad TLS setting ends the process with one line."""
-        network = Network(self.settings, self.context, self.engine)
+        network = Network(self.settings, self.context, self.engine, self.denials)
         self.crawler.signals.connect(network.spider_idle, signal=signals.spider_idle)
         return network
 
@@ -181,7 +188,8 @@ class Crawl:
         return Denials(self.stats, self.context)
 
     def spider_opened(self) -> None:
-        """Protect the log, before anything that strangers say is written to it."""
+        """Protect the log from what strangers say, and the crawl from errors of our gates."""
+        self.engine.guard(self._code_failed)
         if handler := log_handler():
             protect_log(handler, _end_all)
 
@@ -190,8 +198,12 @@ class Crawl:
         end_ticket(request)
 
     def request_reached_downloader(self, request: Request) -> None:
-        """Note that what follows is the answer of a host, and no error of the gates."""
+        """Note that an error that comes now is the answer of a host (decision 29)."""
         note(request, reached=True)
+
+    def response_downloaded(self, request: Request) -> None:
+        """Note that the host has answered: an error that comes now is one of a middleware."""
+        note(request, reached=False)
 
     def close(self) -> None:
         """Delete what is too old from the state, and close it."""
@@ -204,6 +216,11 @@ class Crawl:
         except StateUnavailable:
             logger.debug("old rows stay in the state, because it cannot be used")
         self.context.state.close()
+
+    def _code_failed(self, error: Exception) -> Exception:
+        """Return the exception for a request whose gate failed: the run ends, and it stays due."""
+        self.engine.code_failed(error)
+        return MachineTrouble(self.context.clock.now(), f"walsh-scrapy itself failed: {error!r}")
 
     def _deferral(self, error: StateError) -> Exception:
         """Return the exception for the current request if the state fails: it is deferred.

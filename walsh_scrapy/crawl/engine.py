@@ -11,14 +11,18 @@ import logging
 import signal
 import sys
 import threading
-from traceback import walk_tb
+from functools import wraps
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
 from scrapy import signals
+from scrapy.exceptions import DownloadFailedError, IgnoreRequest
+from scrapy.utils.defer import ensure_awaitable
+
+from walsh_scrapy.exceptions import Unreachable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from scrapy import Request
     from scrapy.crawler import Crawler
@@ -70,13 +74,21 @@ class Engine:
         self.end("machine_trouble", f"{what}; the run ends, and what is due stays due")
 
     def code_failed(self, error: BaseException) -> None:
-        """Log an exception in the code between the gates; end the crawl if that code is ours.
+        """Log an exception in our own code, and end the crawl (decision 29)."""
+        if not self.ended_early:
+            logger.critical("an error in walsh-scrapy itself: %r", error, exc_info=error)
+        self.end("gate_failed")
 
-        It is no answer of a host (decision 29).
+    def guard(self, failed: Callable[[Exception], Exception]) -> None:
+        """Raise what ``failed`` returns in place of an exception that our middlewares mean not to.
+
+        Else it would count as that of a host, or of a project's middleware (decision 29).
         """
-        logger.critical("an error in the code of this crawl: %r", error, exc_info=error)
-        if _is_ours(error):
-            self.end("gate_failed")
+        for methods in self._crawler.engine.downloader.middleware.methods.values():
+            for place, method in enumerate(methods):
+                kind = type(getattr(method, "__self__", None))
+                if method is not None and kind.__module__.startswith("walsh_scrapy."):
+                    methods[place] = _guarded(method, failed)
 
     @property
     def active_count(self) -> int:
@@ -119,11 +131,19 @@ class Engine:
         return self._crawler.engine._slot  # noqa: SLF001 - the one private name that we need
 
 
-def _is_ours(error: BaseException) -> bool:
-    """Return True if an exception was raised in our code, or in what that called."""
-    frames = [frame.f_globals.get("__name__", "") for frame, _ in walk_tb(error.__traceback__)]
-    own = [name for name in frames if not name.startswith(("scrapy.", "twisted.", "asyncio."))]
-    return any(name.startswith("walsh_scrapy.") for name in own[-2:])
+def _guarded(
+    method: Callable[..., Any], failed: Callable[[Exception], Exception]
+) -> Callable[..., Awaitable[Any]]:
+    @wraps(method)
+    async def guarded(**given: Any) -> Any:  # noqa: ANN401 - as Scrapy calls it
+        try:
+            return await ensure_awaitable(method(**given))
+        except (IgnoreRequest, Unreachable, DownloadFailedError):
+            raise
+        except Exception as error:
+            raise failed(error) from error
+
+    return guarded
 
 
 #: SIGHUP comes when a terminal is closed; not every system has it.

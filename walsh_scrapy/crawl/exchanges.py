@@ -21,8 +21,9 @@ from scrapy.core.downloader import Downloader
 from walsh_scrapy.crawl.engine import PerLoop
 from walsh_scrapy.crawl.failures import reason_of
 from walsh_scrapy.crawl.hosts import HostLost
+from walsh_scrapy.crawl.startup import Gate, in_force
 from walsh_scrapy.crawl.ticket import evidence_of, note, rank_of, source_of, ticket_of
-from walsh_scrapy.exceptions import MachineTrouble, Unreachable
+from walsh_scrapy.exceptions import Denied, MachineTrouble, StoodStill, TooLate, Unreachable
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.pacing import (
     MARGIN,
@@ -94,7 +95,9 @@ class Exchanges:
         self._put_off = put_off
         self._pauses = pauses
         self._timeout = settings.getfloat("DOWNLOAD_TIMEOUT")
+        self._settles_urls = bool(in_force(settings, Gate.ADDRESS))
         self._left: WeakSet[Request] = WeakSet()
+        self._responses: WeakKeyDictionary[Request, Response] = WeakKeyDictionary()
         urls = context.options.blocklist_url, context.options.blocklist_schema_url
         self._list_names = frozenset(host_of(url) for url in urls if url)
 
@@ -104,13 +107,16 @@ class Exchanges:
 
     # ---- begin ----
 
-    async def begin(self, request: Request) -> float:
+    async def begin(self, request: Request, *, while_open: bool = False) -> float:
         """Begin an exchange and return 0, or return the seconds after which to try again.
 
         Raises RequestDeferred or Unreachable if the host was deferred in the meantime, or has to
         wait too long, and HostLost if a visit's host was lost: its source may have been visited.
+        With ``while_open`` it raises RequestDeferred when the crawl ends.
         """
         async with self.quiet():
+            if while_open and self._engine.is_closing:
+                raise self._queue.deferral("the crawl ends")
             seconds = self._begin(request)
         host = self._context.host(request.url)
         if seconds is None:
@@ -124,6 +130,8 @@ class Exchanges:
     def _begin(self, request: Request) -> float | None:
         """Begin an exchange as ``Hosts.begin`` does: None says that the host was lost."""
         ticket, name = ticket_of(request), host_of(request.url)
+        if not ticket.settled and self._settles_urls:
+            raise Denied("address", f"{request.url} is not the URL that all gates have judged")
         self._put_off.check(name, ticket.rank)
         host = self._context.host(request.url)
         most = longest_wait(name, ticket.rank, self._list_names, for_blocklist=ticket.for_blocklist)
@@ -133,7 +141,7 @@ class Exchanges:
         if seconds == 0.0:
             # In the slot of another host it would wait for that host, and its time would be over.
             request.meta[Downloader.DOWNLOAD_SLOT] = host
-            note(request, released=True, answered=None)
+            note(request, released=True, reached=False, sent=None, answered=None)
             now = self._context.clock.monotonic()
             self._traffic.begun[request] = _Begun(now, stalled(), now + timeout + MARGIN)
         return seconds
@@ -155,7 +163,8 @@ class Exchanges:
             ) > 0:
                 traffic.ended.clear()
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(traffic.ended.wait(), left)
+                    await asyncio.wait_for(traffic.ended.wait(), min(left, RECHECK_SECONDS))
+                self.sweep()
             yield
 
     # ---- end ----
@@ -165,12 +174,14 @@ class Exchanges:
     ) -> None:
         """End an exchange, if it has not ended yet: the delay of its host counts from now.
 
-        ``error`` is how it ended without a response, if that is known (decision 2).
+        A response that was downloaded counts as it came: a middleware nearer to the wire may have
+        changed or hidden it. ``error`` is how it ended without one, if that is known (decision 2).
         """
         latency = self._over(request)
         if latency is None:
             return
-        host, name = self._context.host(request.url), host_of(request.url)
+        response = self._responses.pop(request, response)
+        host, name = self._hosts.asked_by(request), host_of(request.url)
         exchange = _exchange(request, response, latency, self._delay(request, latency), error)
         asked = exchange.retry_after
         if name != host:
@@ -191,23 +202,31 @@ class Exchanges:
             self._put_off.add_unreachable(name, error, rank_of(request), until)
             wait = 0.0  # requests that are put off wait for nothing: they end when handed out
         self._queue.delay(host, wait, snapshot.times.delay, latency)
-        self._let_go_inline(request, host)
+        self.let_go_inline(request, host)
+
+    def was_sent(self, request: Request, error: Exception) -> bool:
+        """Return True if a request went to its host before an error came (decision 29)."""
+        if request in self._responses:  # the error is of a middleware nearer to the wire
+            return True
+        is_ours = isinstance(error, MachineTrouble | Denied | TooLate)
+        return ticket_of(request).reached and (isinstance(error, StoodStill) or not is_ours)
 
     def withdraw(self, request: Request, error: Exception) -> None:
         """End the exchange of a request that was never sent: nothing is logged (decision 29)."""
         if self._over(request) is None:
             return
-        host = self._context.host(request.url)
+        host = self._hosts.asked_by(request)
         self._hosts.withdraw(request, host)
-        self._let_go_inline(request, host)
+        self.let_go_inline(request, host)
         if isinstance(error, MachineTrouble):
             self._put_off.add(host_of(request.url), str(error), error.until)
 
     def response_downloaded(self, response: Response, request: Request) -> None:
-        """End the exchange of a cancelled request, which passes no middleware any more.
+        """Keep a response, and end the exchange of a cancelled request: it passes no middleware.
 
         A request made by ``engine.download_async`` may be cancelled; its exchange continues.
         """
+        self._responses[request] = response
         if not self._engine.is_active(request):
             self.end(request, response)
 
@@ -242,7 +261,7 @@ class Exchanges:
         passed = self._context.clock.monotonic() - max(begun.at, ticket_of(request).sent or 0.0)
         return max(0.0, passed - (stalled() - begun.stalled))
 
-    def _let_go_inline(self, request: Request, host: str) -> None:
+    def let_go_inline(self, request: Request, host: str) -> None:
         """Let go of the host of a request that did not come from our scheduler."""
         if self._queue.turn_of(request) is None:
             self._hosts.let_go(host, request)
@@ -282,7 +301,7 @@ def _exchange(
         retry_after=retry_after.decode("latin-1") if retry_after else None,
         for_robots=rank_of(request) is Rank.ROBOTS,
         unreachable=isinstance(error, Unreachable),
-        without_tls=isinstance(error, NoHandshake),
+        is_blameless=isinstance(error, NoHandshake | StoodStill),
     )
 
 

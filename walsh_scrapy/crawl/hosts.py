@@ -50,8 +50,9 @@ class HostLost(RequestDeferred):
 
 
 class _InFlight(NamedTuple):
-    """A request that may be sent, or was: its host's times as it began, and its row in the log."""
+    """A request that may be sent, or was: its host, with its times then, and its row in the log."""
 
+    host: str
     times: HostTimes
     logged: LoggedLease
 
@@ -162,7 +163,6 @@ class Hosts:
 
     def abandon(self) -> None:
         """Let go of all hosts: their visits have not ended, although nothing is under way."""
-        self._visits.clear()
         for host, owned in list(self._owned.items()):
             owned.reasons.clear()
             owned.reasons.add(self)
@@ -189,19 +189,29 @@ class Hosts:
         if host := self._visits.pop(source.url, None):
             self.let_go(host, source.url, deferred=deferred)
 
-    def commit(self, source: Source, work: Callable[[Connection], T], *, ends: bool) -> T:
+    def commit(
+        self,
+        source: Source,
+        work: Callable[[Connection], T],
+        is_written: Callable[[Connection], bool],
+        *,
+        ends: bool,
+    ) -> T:
         """Write what came of a visit, and let its host go if it ``ends`` the last one there.
 
+        ``is_written`` tells whether ``work`` was committed, if only the answer to that was lost.
         Raises HostLost, and writes nothing of it, if the host was lost meanwhile.
         """
-        host = self._visits.get(source.url, "")
-        owned = self._owned.get(host)
-        if owned is None:  # a request of the project's own, at a host that is not owned any more
+        host = self._visits.get(source.url)
+        if host is None:  # a request of the project's own, at a host that is not owned any more
             return self._state.write(work)
+        owned = self._owned.get(host)
+        if owned is None:
+            raise HostLost(self._context.clock.now(), f"{host} was lost to another worker")
         if ends:
             owned.reasons.discard(source.url)
             del self._visits[source.url]
-        return self._write(host, work)
+        return self._write(host, work, is_written)
 
     # ---- exchanges ----
 
@@ -218,11 +228,12 @@ class Hosts:
         own = self._visits.get(visit) if visit else None
 
         def work(connection: Connection) -> Begun | HostSnapshot | None:
+            for earlier in attempts:  # the answer to its COMMIT was lost
+                forget_lease(connection, earlier)
             if not self._flush(connection, host, owned):
                 return None
-            for earlier in attempts:  # only the answer to its COMMIT was lost
+            if attempts:
                 protocol.withdraw(connection, host, self._worker)
-                forget_lease(connection, earlier)
             if own not in (None, host) and not protocol.owns(connection, own, self._worker):
                 raise HostLost(self._context.clock.now(), f"{own} was lost to another worker")
             found = protocol.begin(connection, host, self._worker, ask)
@@ -242,7 +253,7 @@ class Hosts:
         if isinstance(found, HostSnapshot):
             return max(0.001, found.times.ready_at(ask.delay, ask.most) - found.now)
         owned.is_busy = True
-        self._in_flight[request] = _InFlight(found.times, attempts[-1])
+        self._in_flight[request] = _InFlight(host, found.times, attempts[-1])
         note(request, until=moment + found.allowed)
         return 0.0
 
@@ -253,7 +264,7 @@ class Hosts:
 
         It is written with the next transaction of the host; at once if others have to know it.
         """
-        known, logged = self._in_flight.pop(request)
+        _, known, logged = self._in_flight.pop(request)
         owned, now = self._owned.get(host), self._context.clock.now()
         before = owned.times if owned else known
         times = before.after(exchange, self._context.backoff, now)
@@ -279,7 +290,7 @@ class Hosts:
         """Take back a request that was never sent (decision 29); nothing of it is logged."""
         if request not in self._in_flight:
             return
-        _, logged = self._in_flight.pop(request)
+        _, _, logged = self._in_flight.pop(request)
 
         def write(connection: Connection) -> bool:
             forget_lease(connection, logged)
@@ -295,6 +306,15 @@ class Hosts:
     def in_flight(self) -> list[Request]:
         """The requests that have begun and not ended."""
         return list(self._in_flight)
+
+    def is_busy(self, host: str) -> bool:
+        """Return True while a request to an owned host is in flight."""
+        owned = self._owned.get(host)
+        return owned is not None and owned.is_busy
+
+    def asked_by(self, request: Request) -> str:
+        """Return the host of a request in flight, whatever was made of its URL since."""
+        return self._in_flight[request].host
 
     def hold(self, host: str, hold: Hold) -> None:
         """Put a host on hold, from now; a longer hold stays."""
@@ -326,18 +346,27 @@ class Hosts:
         with suppress(HostLost):
             self._write(host, lambda _: None)
 
-    def _write(self, host: str, work: Callable[[Connection], T]) -> T:
+    def _write(
+        self,
+        host: str,
+        work: Callable[[Connection], T],
+        is_written: Callable[[Connection], bool] = lambda _: False,
+    ) -> T:
         """Write what is pending of a host, then ``work``, and let it go without a reason.
 
         Raises HostLost if it was lost.
         """
         owned = self._owned[host]
         lets_go, deferred = owned.is_needless, owned.is_deferred
+        attempts = list[None]()
 
         def all_of_it(connection: Connection) -> tuple[T] | None:
             is_ours = self._flush(connection, host, owned)
             if is_ours and lets_go:
                 is_ours = protocol.let_go(connection, host, self._worker, deferred=deferred)
+            elif attempts and lets_go:  # an earlier one may have let it go
+                is_ours = is_written(connection)
+            attempts.append(None)
             return (work(connection),) if is_ours else None
 
         result = self._state.write(all_of_it)

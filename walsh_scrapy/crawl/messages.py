@@ -38,7 +38,6 @@ from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.robots.records import MAX_OCTETS
 from walsh_scrapy.policy.wording import format_bytes
 from walsh_scrapy.wire.idle import Endpoint
-from walsh_scrapy.wire.proxy import Proxy
 from walsh_scrapy.wire.tls import TlsStream
 
 if TYPE_CHECKING:
@@ -55,6 +54,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.policy.signing.keys import PrivateKey
     from walsh_scrapy.policy.signing.requests import RequestSigner
     from walsh_scrapy.wire.http1 import HttpExchange
+    from walsh_scrapy.wire.proxy import Proxy
     from walsh_scrapy.wire.stream import Stream
 
 logger = logging.getLogger(__name__)
@@ -63,19 +63,17 @@ _PORTS = {"http": 80, "https": 443}
 _WITH_BODY = (b"POST", b"PUT", b"PATCH")
 
 
-def endpoint_of(request: Request, bind_address: str | tuple[str, int] | None = None) -> Endpoint:
-    """Return what a request has to be connected to.
+def endpoint_of(
+    url: str, proxy: Proxy | None = None, bind_address: str | tuple[str, int] | None = None
+) -> Endpoint:
+    """Return what has to be connected to for a URL.
 
-    ``bind_address`` is this machine's own address unless the request names one. Raises
-    DownloadFailedError for a URL or a proxy that cannot be connected to.
+    ``bind_address`` is this machine's own address. Raises DownloadFailedError for a URL that cannot
+    be connected to.
     """
-    server = server_of(request.url)
-    bind = request.meta.get("bindaddress") or bind_address
-    local = (bind, 0) if isinstance(bind, str) else bind
-    if not (url := request.meta.get("proxy")):
-        return Endpoint(*server, bind_address=local)
-    proxy = Proxy.parse(url, request.headers.get(b"Proxy-Authorization"))
-    if server.scheme == "http":  # one connection to the proxy serves all such hosts
+    server = server_of(url)
+    local = (bind_address, 0) if isinstance(bind_address, str) else bind_address
+    if proxy and server.scheme == "http":  # one connection to the proxy serves all such hosts
         server = Server("http", proxy.host, proxy.port)
     return Endpoint(*server, proxy, local)
 
@@ -102,16 +100,17 @@ def server_of(url: str) -> Server:
 
 
 def message_of(
-    request: Request, endpoint: Endpoint, fixed: Mapping[bytes, bytes | None]
+    request: Request, whole_url: str, endpoint: Endpoint, fixed: Mapping[bytes, bytes | None]
 ) -> tuple[bytes, bytes, list[tuple[bytes, bytes]]]:
-    """Return method, target and header fields of a request, as they are sent.
+    """Return method, target and header fields of a request for a URL, as they are sent.
 
     Host is that of the URL, whatever the request says. ``fixed`` are fields that are sent with
     these values only; None stands for a field that is not sent (decision 30).
     """
-    last = {b"Host": None} | dict(fixed)
-    url = urlsplit(urldefrag(request.url)[0])
     is_forwarded = endpoint.proxy is not None and endpoint.scheme == "http"
+    authorization = endpoint.proxy.authorization if endpoint.proxy and is_forwarded else None
+    last = {b"Host": None, b"Proxy-Authorization": authorization} | dict(fixed)
+    url = urlsplit(urldefrag(whole_url)[0])
     target = f"{url.path or '/'}?{url.query}" if url.query else url.path or "/"
     if is_forwarded:
         target = f"{url.scheme}://{host_field(url.netloc)}{target}"
@@ -120,7 +119,7 @@ def message_of(
         (name, value)
         for name, values in request.headers.items()
         for value in values
-        if name not in last and (is_forwarded or name != b"Proxy-Authorization")
+        if name not in last
     ]
     fields += [(name, value) for name, value in last.items() if value is not None]
     fields.insert(0, (b"Host", host_field(url.netloc).encode("ascii")))
@@ -140,9 +139,14 @@ class BodyReader:
         self._fail_on_loss = settings.getbool("DOWNLOAD_FAIL_ON_DATALOSS")
 
     async def read(
-        self, request: Request, exchange: HttpExchange, head: h11.Response, stream: Stream
+        self,
+        request: Request,
+        url: str,
+        exchange: HttpExchange,
+        head: h11.Response,
+        stream: Stream,
     ) -> Response:
-        """Return the response that begins with ``head``.
+        """Return the response of a URL that begins with ``head``.
 
         Raises DownloadCancelledError for a body that is too large, ResponseDataLossError for one
         that is cut off, DownloadTimeoutError for one that stalls. An error response stays that
@@ -168,7 +172,7 @@ class BodyReader:
                 raise
             flags.append(DATA_LOSS)
         self._warn_of(request, len(body))
-        response = _response_of(request, head, headers, bytes(body), flags, stream)
+        response = _response_of(urldefrag(url)[0], head, headers, bytes(body), flags, stream)
         if stop is not None:
             response.flags.append("download_stopped")
             if stop.fail:
@@ -229,14 +233,13 @@ def _headers_of(head: h11.Response) -> Headers:
 
 
 def _response_of(
-    request: Request,
+    url: str,
     head: h11.Response,
     headers: Headers,
     body: bytes,
     flags: list[str],
     stream: Stream,
 ) -> Response:
-    url = urldefrag(request.url)[0]
     kind = responsetypes.from_args(headers=headers, url=url, body=body)
     return kind(
         url,
@@ -303,12 +306,12 @@ class LastHeaders:
             self._identity[b"User-Agent"] = user_agent.encode("ascii")
         self._is_conditional = in_force(settings, Gate.CONDITIONAL)
 
-    def of(self, request: Request) -> Mapping[bytes, bytes | None]:
-        """Return the header fields of a request by name; None for one that is not sent."""
+    def of(self, request: Request, url: str) -> Mapping[bytes, bytes | None]:
+        """Return the header fields of a request for a URL by name; None for one not sent."""
         conditions = conditions_of(request) if self._is_conditional else {}
         last = self._identity | {name.encode("ascii"): conditions[name] for name in conditions}
         if self._signer is not None:
-            last |= self._signer.fields(request.url, self._clock.now())
+            last |= self._signer.fields(url, self._clock.now())
         return last
 
 

@@ -7,8 +7,10 @@ from contextlib import suppress
 from functools import cached_property
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
-from urllib.request import getproxies, proxy_bypass
+from urllib.request import proxy_bypass
 
+from scrapy import Request
+from scrapy.downloadermiddlewares.httpproxy import HttpProxyMiddleware
 from scrapy.exceptions import DownloadFailedError
 
 from walsh_scrapy.crawl.engine import PerLoop
@@ -21,7 +23,7 @@ from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.wire.connections import CONNECT_SECONDS, Connections, check_public
 from walsh_scrapy.wire.idle import IdleConnections
 from walsh_scrapy.wire.names import Names
-from walsh_scrapy.wire.proxy import wants_credentials
+from walsh_scrapy.wire.proxy import Proxy, wants_credentials
 from walsh_scrapy.wire.tls import VERSIONS, Tls, TlsStream
 from walsh_scrapy.wire.unreachable import NotConnected
 
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.crawl.context import Context
     from walsh_scrapy.crawl.engine import Engine
+    from walsh_scrapy.crawl.failures import Denials
     from walsh_scrapy.wire.idle import Endpoint
     from walsh_scrapy.wire.names import Addresses
     from walsh_scrapy.wire.stream import Stream
@@ -40,6 +43,9 @@ if TYPE_CHECKING:
 _SERIAL: Final = PerLoop(lambda: IdleConnections(1, alone=True))
 #: Connections that a crawl which is not serial keeps idle.
 _MOST_IDLE: Final = 32
+
+#: What a subclass of Request would override to give another URL each time.
+_OF_URL: Final = ("url", "_url", "__getattribute__")
 
 #: Turns of the event loop within which the next request begins its connection, if it is ready: it
 #: passes the engine, the gates and the handler.
@@ -51,13 +57,17 @@ TURNS_TO_READING: Final = 4
 class Network:
     """The connections that all requests of a crawl share."""
 
-    def __init__(self, settings: BaseSettings, context: Context, engine: Engine) -> None:
+    def __init__(
+        self, settings: BaseSettings, context: Context, engine: Engine, denials: Denials
+    ) -> None:
         self._engine = engine
+        self._denials = denials
         self._clock = context.clock
         self._connectivity = Connectivity()
         self._names = Names()
-        uses_proxies = settings.getbool("HTTPPROXY_ENABLED")
-        self._proxies = getproxies() if uses_proxies else {}
+        self._proxies = dict[str, tuple[bytes | None, str]]()
+        if settings.getbool("HTTPPROXY_ENABLED"):
+            self._proxies = HttpProxyMiddleware(settings["HTTPPROXY_AUTH_ENCODING"]).proxies
         self._tls = _tls_of(settings)
         self._connections = Connections(self._names, self._tls, CONNECT_SECONDS)
         self._is_serial = context.options.serial
@@ -89,6 +99,27 @@ class Network:
     def has_proxy_for(self, url: str) -> bool:
         """Return True if the environment names a proxy for a URL, which then looks up the name."""
         return url.partition(":")[0] in self._proxies and not proxy_bypass(host_of(url))
+
+    def check_route(self, request: Request) -> Proxy | None:
+        """Return the proxy of the environment that a request goes through, or None.
+
+        Raises Denied for a request that would go elsewhere than the gates look: through a proxy
+        that it names itself, or to a URL that its class makes up (decision 30). Raises
+        DownloadFailedError for a proxy over anything but plain HTTP.
+        """
+        given = request.meta.get("proxy")
+        if given and all(given != url for _, url in self._proxies.values()):
+            why = "it names a proxy, and only one of the environment is used"
+            raise self._denials.deny(request, "address", why)
+        kind = type(request)
+        if any(getattr(kind, name) is not getattr(Request, name) for name in _OF_URL):
+            why = f"its class, {kind.__name__}, may give another URL each time"
+            raise self._denials.deny(request, "address", why)
+        # What a redirect or a copy of `meta` carries along may be the proxy of another URL.
+        if not given or not self.has_proxy_for(request.url):
+            return None
+        credentials, url = self._proxies[request.url.partition(":")[0]]
+        return Proxy.parse(url, credentials and b"Basic " + credentials)
 
     async def connect(self, endpoint: Endpoint, *, public_only: bool) -> Stream:
         """Return a connection to an endpoint: an idle one, or a new one.

@@ -1,17 +1,38 @@
-"""What an exception means for the visit that it ends, and what needs the operator (R7, R8)."""
+"""What came of a visit: one result, the record that follows from it, and its commit (R7, R8).
+
+    the last response of a visit, or its exception -> Result -> `record_after` -> one transaction
+
+A visit owns its host, so its source is as it was known when the visit began (decisions 17, 20, 21).
+"""
 
 from __future__ import annotations
 
+import json
 import logging
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from scrapy.spidermiddlewares.httperror import HttpError
 
 from walsh_scrapy.crawl.failures import reason_of
-from walsh_scrapy.crawl.freshness import lifetime_of
 from walsh_scrapy.crawl.hosts import HostLost
-from walsh_scrapy.crawl.ticket import set_visit, source_of, visit_of
+from walsh_scrapy.crawl.messages import conditions_of
+from walsh_scrapy.crawl.ticket import (
+    DATA_LOSS,
+    Lifetime,
+    PageResult,
+    Validators,
+    Visit,
+    first_url,
+    hops_of,
+    set_visit,
+    source_of,
+    ticket_of,
+    visit_of,
+)
 from walsh_scrapy.exceptions import (
     AlreadyRead,
     BadAnswer,
@@ -23,54 +44,182 @@ from walsh_scrapy.exceptions import (
     RequestDeferred,
     StateUnavailable,
 )
+from walsh_scrapy.items import InvalidItem, check
+from walsh_scrapy.metadata.alternates import ABSENT
+from walsh_scrapy.metadata.entries import KnownEntries
+from walsh_scrapy.policy.backoff import RETRIED_STATUSES
+from walsh_scrapy.policy.freshness import CLOCK_SKEW, NEVER, Freshness, UpdateHints, asked_until
 from walsh_scrapy.policy.reasons import ReasonGroups
+from walsh_scrapy.policy.redirects import (
+    are_permanent,
+    move_after_document,
+    move_after_failure,
+    move_after_intermediate,
+    permanent_targets,
+)
+from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.policy.urls import host_of
+from walsh_scrapy.policy.wording import and_more
+from walsh_scrapy.state.documents import LlmsTxtRecord
+from walsh_scrapy.state.entries import EntryRecord
+from walsh_scrapy.state.sources import MOST_RESENT, REFUSED, SourceRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from scrapy import Request
     from scrapy.http import Response
     from scrapy.statscollectors import StatsCollector
 
-    from walsh_scrapy.crawl.context import Context
-    from walsh_scrapy.crawl.record import VisitRecorder
+    from walsh_scrapy.crawl.visits import Visits
+    from walsh_scrapy.items import EntryItem
+    from walsh_scrapy.metadata.entries import Feed
+    from walsh_scrapy.policy.redirects import Move
+    from walsh_scrapy.sources import Source
+
+    MoveAfter = Callable[[Move | None, str, str, Sequence[str], float], Move | None]
 
 logger = logging.getLogger(__name__)
 
+#: Bytes that one document may add to the state, as JSON (decision 34).
+MOST_BYTES: Final = 8 * 1024 * 1024
+#: Refused items of one document that are logged; further ones are counted.
+MOST_LOGGED: Final = 3
+_RESENT: Final = (
+    "%s came again as a whole and unchanged, %d times in a row, although its validators were sent: "
+    "its server seems to know no 304; `scrapy sources` says more"
+)
+_GONE: Final = "%s is gone (410) and not asked for again; `scrapy sources resume %s` resumes it"
 
-class VisitOutcome:
-    """Records visits, and leaves a source due whose request is deferred, or if the state fails."""
+_as_json = json.JSONEncoder(ensure_ascii=False).encode  # made once: json.dumps makes one an item
+Record = TypeVar("Record", SourceRecord, LlmsTxtRecord)
 
-    def __init__(
-        self, context: Context, stats: StatsCollector, troubles: Troubles, recorder: VisitRecorder
-    ) -> None:
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """How a visit ended."""
+
+    outcome: str  #: fetched, unchanged, failed, gone, or "denied by GATE"
+    detail: str = ""  #: a sentence
+    answer: Response | None = None  #: the last response, if it is of this visit
+    url: str = ""  #: where its document is; empty if it brought none
+    feed: Feed | None = None  #: the document, if it came
+    is_whole: bool = True  #: it was not cut off
+    is_shared: bool = False  #: the document was read for another source
+
+    @property
+    def validators(self) -> Validators | None:
+        """What stands for the whole document; None if not all of it came."""
+        return Validators.of(self.answer) if self.answer is not None and self.is_whole else None
+
+
+def record_after(known: SourceRecord, request: Request, result: Result, now: float) -> SourceRecord:
+    """Return the record of a source after a visit, without its times and what was asked for.
+
+    ``request`` is the last one of the visit, ``now`` its end in epoch seconds.
+    """
+    record = replace(known, outcome=result.outcome, detail=result.detail)
+    visit = visit_of(request)
+    is_of_llmstxt = visit is not None and visit.llmstxt is not None
+    if not result.url:
+        if result.outcome == "gone":
+            return replace(record, failures=known.failures + 1)
+        if result.outcome == "failed":
+            record = replace(record, failures=known.failures + 1)
+            if result.answer is not None and result.answer.status in RETRIED_STATUSES:
+                record = after_refusal(record, result.answer.status, now)
+        return _after_failure(record, request, now)
+    record = replace(record, failures=0)
+    if result.feed is not None and result.answer is not None:
+        is_known = result.is_whole and not is_of_llmstxt
+        body_hash = sha256(result.answer.body).hexdigest() if is_known else None
+        is_again = any(conditions_of(request).values()) and body_hash == known.body_hash is not None
+        hints = result.feed.hints
+        record = replace(
+            record,
+            format=result.feed.format,
+            body_hash=body_hash,
+            resent=known.resent + 1 if is_again else 0,
+            wished_interval=hints.interval,
+            skip_hours=",".join(map(str, sorted(hints.skip_hours))),
+            skip_days=",".join(sorted(hints.skip_days)),
+        )
+        record = _with_validators(record, None if is_of_llmstxt else result.validators)
+    else:
+        resent = known.resent if result.is_shared else 0
+        record = replace(record, format=known.format or "shared", resent=resent)
+        is_other = is_of_llmstxt or result.is_shared
+        record = _with_validators(record, None) if is_other else _with_renewed(record, result)
+    if result.is_shared and is_of_llmstxt:
+        return record
+    return _after(move_after_document, record, request, result.url, now)
+
+
+class Outcomes:
+    """Records visits: the outcome, the validators, and until when the source asks for no other.
+
+    A source whose request is deferred stays due, also if the state fails. Methods take the last
+    request of the visit. They raise StateUnavailable if the state fails.
+    """
+
+    def __init__(self, stats: StatsCollector, troubles: Troubles, visits: Visits) -> None:
         self._stats = stats
-        self._context = context
-        self._clock = context.clock
         self._troubles = troubles
-        self.recorder = recorder
+        self._visits = visits
+        self._context = visits.context
+        self._clock = visits.context.clock
 
-    def ended(self, request: Request, error: BaseException | None) -> None:
-        """Record the outcome of a visit whose request ended in an exception."""
-        with self.deferring(request):
-            match error:
-                case NotModified():
-                    self.recorder.unchanged(request, error.response)
-                case AlreadyRead():
-                    self.recorder.shared(request, error)
-                case Denied():
-                    self.recorder.denied(request, error)
-                case NotDue():
-                    self._left(request)
-                    self._stats.inc_value("walsh/sources/not_due")
-                    self._stats.inc_value("walsh/sources/due", -1)
-                    self._stats.min_value("walsh/sources/next_due", error.due_at)
-                case RequestDeferred():
-                    raise error
-                case _:
-                    reason = reason_of(error, request.url)
-                    self.recorder.failed(request, reason, _response_of(error))
+    def fetched(
+        self,
+        request: Request,
+        response: Response,
+        feed: Feed,
+        entries: Sequence[EntryRecord],
+        *,
+        left_out: int = 0,
+    ) -> frozenset[str]:
+        """Commit a document with its entries; return the keys of the entries never seen before.
+
+        The validators of a document that was cut off are not kept, because they stand for the
+        whole document. ``left_out`` are the entries beyond its budget (decision 34).
+        """
+        is_whole = feed.is_whole and DATA_LOSS not in response.flags
+        detail = "" if is_whole else f"{response.url} was cut off: only a part of it came"
+        if left_out:
+            detail = f"{response.url} has too many entries: {left_out}, the oldest, are left out"
+            self._stats.inc_value("walsh/entries/left_out", left_out)
+        if detail:
+            logger.warning("%s: %s", _visited(request)[1].url, detail)
+        result = Result(
+            outcome="fetched",
+            detail=detail,
+            answer=response,
+            url=response.url,
+            feed=feed,
+            is_whole=is_whole,
+        )
+        return self._end(request, result, entries)
+
+    def found(self, request: Request, entries: Sequence[EntryRecord]) -> frozenset[str]:
+        """Commit entries of a visit that goes on; return the keys of those never seen before.
+
+        The source stays as due as it was.
+        """
+        return self._commit(request, self._known(request), entries)
+
+    def goes_on(self, request: Request, response: Response, following: Request) -> None:
+        """Add to the next request of a visit what the response of this page says.
+
+        The page's freshness lifetime, its move and whether it is gone count when the visit ends.
+        """
+        now, (visit, _) = self._clock.now(), _visited(request)
+        known = self._known(request)
+        visit = visit.passed(lifetime_of(response, now), response.status)
+        is_gone = visit.has_gone_page or _is_gone_here(known, request, response)
+        if response.status < 400:
+            known = _after(move_after_intermediate, known, request, response.url, now)
+        page = PageResult(is_gone, known.move)
+        set_visit(following, replace(visit, page=page).carried_to(_visited(following)[0]))
 
     def carry(self, request: Request, error: BaseException | None, following: Request) -> None:
         """Give the next request of a visit what the visit has learned before ``error``."""
@@ -80,6 +229,58 @@ class VisitOutcome:
                 now = self._clock.now()
                 visit = visit.passed(lifetime_of(response, now), response.status)
             set_visit(following, visit.carried_to(next_visit))
+
+    def ended(self, request: Request, error: BaseException | None) -> None:
+        """Record the outcome of a visit whose request ended in an exception."""
+        with self.deferring(request):
+            if isinstance(error, RequestDeferred):
+                raise error
+            if isinstance(error, NotDue):  # a spider's own request
+                self._visits.end(_visited(request)[1])
+                self._stats.inc_value("walsh/sources/not_due")
+                self._stats.inc_value("walsh/sources/due", -1)
+                self._stats.min_value("walsh/sources/next_due", error.due_at)
+                return
+            self._end(request, self._result_of(request, error))
+
+    def failed(self, request: Request, reason: str, answer: Response | None) -> None:
+        """Commit a failure; each further one in a row doubles the operator's interval.
+
+        A source that is gone permanently (410) is not requested until the operator resumes it. One
+        that used up its tries is refused, and has failed too (decision 15).
+        """
+        self._end(request, self._failure(request, reason, answer))
+
+    def _failure(self, request: Request, reason: str, answer: Response | None) -> Result:
+        known = self._known(request)
+        if answer is not None and _is_gone(known, request, answer):
+            logger.warning(_GONE, known.url, known.url)
+            return Result(outcome="gone", detail=reason, answer=answer)
+        logger.warning("%s failed: %s", known.url, reason)
+        return Result(outcome="failed", detail=reason, answer=answer)
+
+    def _result_of(self, request: Request, error: BaseException | None) -> Result:
+        """Return what an exception means for the visit that it ends."""
+        match error:
+            case NotModified():
+                answer = error.response
+                return Result(outcome="unchanged", answer=answer, url=answer.url)
+            case AlreadyRead():  # its entries are known, and its lifetime counts here too
+                visit, _ = _visited(request)
+                set_visit(request, visit.passed(Lifetime(error.url, error.due_at)))
+                if error.trouble:
+                    return replace(self._failure(request, error.trouble, None), is_shared=True)
+                detail = f"{error.url} was read already, at {format_moment(error.asked_at)}"
+                return Result(outcome="unchanged", detail=detail, url=request.url, is_shared=True)
+            case Denied():
+                reason = error.reason
+                if first_url(request) != request.url:
+                    reason = f"it redirects to {request.url}: {reason}"
+                url = _visited(request)[1].url
+                logger.info("%s is denied by %s: %s", url, error.gate, reason)
+                return Result(outcome=f"denied by {error.gate}", detail=reason)
+            case _:
+                return self._failure(request, reason_of(error, request.url), _response_of(error))
 
     @contextmanager
     def deferring(self, request: Request) -> Iterator[None]:
@@ -91,37 +292,118 @@ class VisitOutcome:
             url = source.url if source else request.url
             level = logging.DEBUG if isinstance(error, PutOff) else logging.INFO
             logger.log(level, "%s is deferred to a later run: %s", url, error)
-            if source:
-                self._refused(request, error)
             self._stats.inc_value("walsh/sources/deferred")
             self._stats.min_value("walsh/sources/deferred_until", error.until)
             self._troubles.put_off(request.url, error.until)
-            # Our own trouble, and a host that another worker owns by now, defer nobody else.
-            is_ours = isinstance(error, StateUnavailable | MachineTrouble | HostLost)
-            self._left(request, put_off=not is_ours)
-
-    def _left(self, request: Request, *, put_off: bool = False) -> None:
-        """Note that a visit has ended of which nothing is recorded."""
-        if source := source_of(request):
-            self.recorder.hosts.end_visit(source, deferred=put_off)
+            if source:
+                self._refused(request, error)
+                # Our own trouble, and a host that another worker owns by now, defer nobody else.
+                is_ours = isinstance(error, StateUnavailable | MachineTrouble | HostLost)
+                self._visits.end(source, deferred=not is_ours)
 
     def _refused(self, request: Request, error: RequestDeferred) -> None:
-        """Record a refusal (429, 503) if that is why a request of a source is deferred."""
+        """Commit that a site refuses requests (429, 503), if one of a source is deferred for that.
+
+        The source has not failed, and stays as due as it was (decision 15).
+        """
         status = error.refused if isinstance(error, PutOff) else None
         try:
             if type(error) is RequestDeferred:
-                host = self._context.host(request.url)
-                snapshot = self._context.state.hosts.find(host)
+                snapshot = self._context.state.hosts.find(self._context.host(request.url))
                 status = snapshot.times.refused if snapshot.hold else None
             if status is not None:
-                self.recorder.refused(request, status)
-        except StateUnavailable as failure:
+                record = after_refusal(self._known(request), status, self._clock.now())
+                self._commit(request, replace(record, detail=f"its site answers {status}"))
+                self._stats.inc_value("walsh/sources/refused")
+        except (HostLost, StateUnavailable) as failure:
             logger.debug("the refusal is not recorded: %s", failure)
 
+    def _known(self, request: Request) -> SourceRecord:
+        """Return what is known of the source of a request, and what its page showed."""
+        visit, source = _visited(request)
+        record = self._visits.known(source) or SourceRecord(url=source.url, kind=source.kind)
+        record = replace(record, kind=source.kind)
+        return record.with_move(visit.page.move) if visit.page else record
 
-def _response_of(error: BaseException | None) -> Response | None:
-    """Return the response that came, although it is of no use."""
-    return error.response if isinstance(error, HttpError | BadAnswer | NotModified) else None
+    def _end(
+        self, request: Request, result: Result, entries: Sequence[EntryRecord] = ()
+    ) -> frozenset[str]:
+        """Commit how a visit ended; return the keys of the entries never seen before."""
+        now, (visit, source), answer = self._clock.now(), _visited(request), result.answer
+        known = self._known(request)
+        record = record_after(known, request, result, now)
+        if record.resent == MOST_RESENT > known.resent:
+            logger.warning(_RESENT, record.url, record.resent)
+        llmstxt = None if result.is_shared else self._llmstxt_after(request, result)
+        asked = fresh_until(visit, answer, record.address, now) - now
+        if result.outcome == "unchanged" and answer is not None and llmstxt is None:
+            # A 304 that says nothing keeps what the stored response said.
+            keeps = freshness_of(answer).is_unspecified and not known.failures
+            asked = max(asked, known.asked_interval if keeps else 0.0)
+        least = source.revisit_interval(self._context.options.min_revisit)
+        hours = frozenset(map(int, filter(None, record.skip_hours.split(","))))
+        days = frozenset(filter(None, record.skip_days.split(",")))
+        hints = UpdateHints(record.wished_interval, hours, days)
+        is_gone = record.outcome == "gone"
+        until = NEVER if is_gone else asked_until(now, asked, hints, least, record.failures)
+        record = replace(
+            record,
+            status=answer.status if answer else ticket_of(request).answered or visit.status,
+            visited_since=record.visited_since or now,
+            fetched_at=now,
+            asked_interval=asked,
+            asked_until=until,
+            failing_since=_first(record.failing_since, now) if record.failures else None,
+            refused_since=record.refused_since if record.is_refused else None,
+        )
+        new = self._commit(request, record, entries, llmstxt, ends=True)
+        self._visits.end(source)
+        what = "failed" if record.is_refused else record.outcome.replace("denied by ", "denied/")
+        self._stats.inc_value(f"walsh/sources/{what}")
+        if what == "failed":
+            self._troubles.failed(request.url, record.detail)
+        return new
+
+    def _commit(
+        self,
+        request: Request,
+        record: SourceRecord,
+        entries: Sequence[EntryRecord] = (),
+        llmstxt: LlmsTxtRecord | None = None,
+        *,
+        ends: bool = False,
+    ) -> frozenset[str]:
+        """Commit the record of the source of a request, with the end of that exchange.
+
+        With ``ends`` its visit ends, and with the last one its host is let go.
+        """
+        _, source = _visited(request)
+        known, host = self._visits.known(source), self._context.host(record.address)
+        store = self._context.state.sources
+        work = store.outcome(known, record, entries, llmstxt, host=host)
+        return self._visits.hosts.commit(source, work, store.is_written(record), ends=ends)
+
+    def _llmstxt_after(self, request: Request, result: Result) -> LlmsTxtRecord | None:
+        """Return the new record of the llms.txt that was requested; None for any other request.
+
+        An llms.txt is shared by the sources of its host (R9). It is due again after the freshness
+        lifetimes of its own responses, and not before ``WALSH_MIN_REVISIT`` (decision 20).
+        """
+        visit, now = _visited(request)[0], self._clock.now()
+        if visit.llmstxt is None or result.outcome.startswith("denied"):
+            return None
+        hops = {hop.url for hop in hops_of(request)}
+        asked = [each.until - now for each in visit.lifetimes if each.url in hops]
+        if result.answer is not None:
+            asked.append(freshness_of(result.answer).lifetime(now))
+        revisit = self._context.options.min_revisit
+        until = asked_until(now, max(asked, default=0.0), UpdateHints(), revisit)
+        known = self._context.state.llmstxt.find(visit.llmstxt) or LlmsTxtRecord(url=visit.llmstxt)
+        trouble = "" if result.url else result.detail
+        record = replace(known, asked_at=now, due_at=max(until, now + revisit), trouble=trouble)
+        if result.feed is not None:
+            return _with_validators(record, result.validators)
+        return _with_renewed(record, result) if result.url else record
 
 
 class Troubles:
@@ -139,3 +421,198 @@ class Troubles:
         """Note that a request is deferred until a time in epoch seconds."""
         host = host_of(url)
         self.deferred[host] = min(until, self.deferred.get(host, until))
+
+
+class DocumentItems:
+    """The items of one document: those that are refused, and those that are kept."""
+
+    def __init__(self, url: str, seen: str | None = None) -> None:
+        self.valid: dict[str, EntryItem] = {}  #: by key
+        self._known = KnownEntries()  # an entry may be twice in one document
+        self._url = url
+        self._seen = seen
+        self._refused = 0
+
+    def add(self, item: EntryItem) -> None:
+        """Keep an item, first seen now, if it may be kept."""
+        item.first_seen = self._seen
+        if self.passes(item) and self._known.adds(item.page_key, item.key, item.title_key):
+            self.valid[item.key] = item
+
+    def passes(self, item: object) -> bool:
+        """Return True if an item may be kept (R6, decision 23); log the first that may not."""
+        try:
+            check(item)
+        except InvalidItem as error:
+            self._refused += 1
+            if self._refused <= MOST_LOGGED:
+                logger.warning("an item is left out: %s", error)
+            return False
+        return True
+
+    def log_rest(self) -> None:
+        """Log how many items were refused in addition to those that were logged."""
+        if self._refused > MOST_LOGGED:
+            more = and_more(self._refused - MOST_LOGGED)
+            logger.warning("items of %s are left out: %s", self._url, more)
+
+    def records(self, source_url: str, now: float, run: int | None) -> Iterator[EntryRecord]:
+        """Yield the records of the valid items, newest first, as far as they fit in `MOST_BYTES`.
+
+        Items without a date count as the oldest.
+        """
+        room = MOST_BYTES
+        for item in sorted(self.valid.values(), key=_date, reverse=True):
+            record = _record(item, source_url, now, run)
+            room -= len(record.item.encode())
+            if room < 0:
+                return
+            yield record
+
+
+def _date(item: EntryItem) -> str:
+    return item.published or item.updated or ""
+
+
+def _record(item: EntryItem, source_url: str, now: float, run: int | None) -> EntryRecord:
+    return EntryRecord(
+        key=item.key,
+        page_key=item.page_key,
+        title_key=item.title_key,
+        source=source_url,
+        kind=item.kind,
+        first_seen=now,
+        item=_as_json(item.to_dict()),
+        run=run,
+    )
+
+
+# ---- how long the next visit waits ----
+
+
+def freshness_of(response: Response) -> Freshness:
+    """Return the headers of a response that say how long it is fresh."""
+
+    def lines(name: str) -> list[str]:
+        return [line.decode("latin-1") for line in response.headers.getlist(name)]
+
+    def first(name: str) -> str | None:
+        return next(iter(lines(name)), None)
+
+    return Freshness(
+        cache_control=", ".join(lines("Cache-Control")),
+        expires=first("Expires"),
+        date=first("Date"),
+        age=first("Age"),
+        retry_after="\n".join(lines("Retry-After")),
+    )
+
+
+def lifetime_of(response: Response, now: float) -> Lifetime:
+    """Return until when a response is fresh; ``now`` is in epoch seconds."""
+    return Lifetime(response.url, now + freshness_of(response).lifetime(now))
+
+
+def fresh_until(visit: Visit, answer: Response | None, home: str, now: float) -> float:
+    """Return until when the next visit has to wait for the lifetimes of this one, in epoch seconds.
+
+    A redirect, or a page that is left for another document, leads to the next request, and its
+    lifetime counts as well (R8, decision 20). A lifetime is about its own URL. The next visit
+    begins at ``home`` and does not ask for the hops before that, so these do not count.
+    """
+    lifetimes = list(visit.lifetimes)
+    if answer is not None:
+        lifetimes.append(lifetime_of(answer, now))
+    urls = [each.url for each in lifetimes]
+    start = urls.index(home) if home in urls else 0
+    return max((each.until for each in lifetimes[start:]), default=now)
+
+
+def after_refusal(record: SourceRecord, status: int, now: float) -> SourceRecord:
+    """Return the record after a refusal (429, 503) at ``now``; a row of them has one begin."""
+    since = _first(record.refused_since, now)
+    return replace(record, outcome=REFUSED, status=status, refused_since=since)
+
+
+def _first(since: float | None, now: float) -> float:
+    """Return when a row of troubles began that goes on at ``now``; a wrong clock does not count."""
+    return now if since is None or since > now + CLOCK_SKEW else since
+
+
+def _with_validators(record: Record, given: Validators | None) -> Record:
+    """Return a record with these validators, or without any."""
+    return replace(
+        record,
+        validator_url=given.url if given else None,
+        etag=given.etag if given else None,
+        last_modified=given.last_modified if given else None,
+    )
+
+
+def _with_renewed(record: Record, result: Result) -> Record:
+    """Return a record with the validators of a 304; one that the 304 does not have stays."""
+    if (given := result.validators) is None:
+        return record
+    etag, last_modified = given.etag or record.etag, given.last_modified or record.last_modified
+    return replace(record, etag=etag, last_modified=last_modified)
+
+
+# ---- where a source is (decision 21) ----
+
+
+def _after(
+    move_after: MoveAfter, record: SourceRecord, request: Request, last: str, now: float
+) -> SourceRecord:
+    """Return the record of a source after a page or a document, which came from ``last``."""
+    hops = hops_of(request)
+    targets = permanent_targets([*(hop.url for hop in hops), last], [hop.status for hop in hops])
+    move = move_after(record.move, record.url, first_url(request), targets, now)
+    if move and move.is_settled and record.address != move.to:
+        logger.info("%s moved to %s, and is requested there from now on", record.url, move.to)
+    return record.with_move(move)
+
+
+def _after_failure(record: SourceRecord, request: Request, now: float) -> SourceRecord:
+    """Return the record of a source after a failed visit."""
+    asked = first_url(request)
+    if asked not in (record.url, record.moved_to):
+        asked = record.address  # another document failed, and so did the visit of the page
+    move = move_after_failure(record.move, record.url, asked, now)
+    if move and move.is_doubted and record.move_settled:
+        logger.info("%s failed for a week: %s is requested again", move.to, record.url)
+    return record.with_move(move)
+
+
+def _is_gone_here(record: SourceRecord, request: Request, answer: Response) -> bool:
+    """Return True if a response says that a source is gone permanently (410).
+
+    It is of the source itself if no temporary redirect led to it.
+    """
+    if answer.status != HTTPStatus.GONE or first_url(request) not in (record.url, record.address):
+        return False
+    return are_permanent([hop.status for hop in hops_of(request)])
+
+
+def _is_gone(record: SourceRecord, request: Request, answer: Response) -> bool:
+    """Return True if a source is gone permanently, by its only response or by that of its page.
+
+    If its page is gone, the last response shows whether another document is in its place.
+    """
+    if _is_gone_here(record, request, answer):
+        return True
+    visit = visit_of(request)
+    is_final = answer.status == HTTPStatus.OK or answer.status in ABSENT
+    return is_final and visit is not None and visit.has_gone_page
+
+
+def _visited(request: Request) -> tuple[Visit, Source]:
+    """Return the visit that a request belongs to, and its source."""
+    visit = visit_of(request)
+    if visit is None or visit.source is None:
+        raise ValueError(f"{request} is for no declared source")
+    return visit, visit.source
+
+
+def _response_of(error: BaseException | None) -> Response | None:
+    """Return the response that came, although it is of no use."""
+    return error.response if isinstance(error, HttpError | BadAnswer | NotModified) else None

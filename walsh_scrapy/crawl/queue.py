@@ -101,9 +101,8 @@ class Queue:
         self._most = most or math.inf  # requests at once
         self.deferred: list[Request] = []  #: kept for the next start of the job
         self._is_open = self._keeps_deferred = False
-        follows_links = context.options.scope == "any"
         self._frontier: Frontier[Turn] = Frontier(
-            delays, late=context.late_hosts, unexplored=math.inf if follows_links else 0.0
+            delays, late=context.late_hosts, follows_links=context.options.scope == "any"
         )
         self._gates: dict[Place, Preparation] = {}
         self._room = asyncio.Event()
@@ -337,6 +336,7 @@ class Queue:
             with suppress(Denied):  # the gate says so again, and records it
                 await self._prepare(request)
             turn = Turn(request, asyncio.get_running_loop().create_future())
+            host = self._context.host(request.url)
             try:
                 await self._take_turn(turn)
                 with limited(request):
@@ -345,10 +345,10 @@ class Queue:
                 request = copy_of(request)
                 continue
             except Exception as error:
-                ticket, is_told = ticket_of(request), isinstance(error, IgnoreRequest | Unreachable)
-                if not (ticket.again or ticket.reached or is_told):
-                    self._engine.code_failed(error)
-                    raise CodeFailed(request.url) from error
+                ticket = ticket_of(request)
+                is_meant = ticket.reached or isinstance(error, IgnoreRequest | Unreachable)
+                if not (ticket.again or is_meant):
+                    raise CodeFailed(error) from error
                 if not ticket.again:
                     raise
             else:
@@ -356,7 +356,7 @@ class Queue:
                     return response
             finally:
                 turn.is_over = True
-                self._hosts.let_go(self._context.host(request.url), request)
+                self._hosts.let_go(host, request)
                 self._engine.ask_for_requests()
             request = copy_of(request)
             note(request, again=False, reached=False)

@@ -16,6 +16,7 @@ from scrapy.utils.datatypes import LocalCache
 
 from walsh_scrapy.crawl.failures import reason_of
 from walsh_scrapy.crawl.hosts import Hosts
+from walsh_scrapy.crawl.startup import SCHEMES
 from walsh_scrapy.crawl.ticket import (
     DATA_LOSS,
     Hop,
@@ -208,6 +209,9 @@ class Robots(RobotsCache):
     async def _fetch(self, origin: str, needed_by: Request) -> None:
         """Fetch an origin's file, unless another worker has done so, and keep the outcome."""
         url = robots_url(needed_by.url)
+        if url.partition(":")[0] not in SCHEMES:
+            self._refusals[origin] = Denied("robots", "no request can go to its URL"), math.inf
+            return
         try:
             async with self._queue.owning(url):
                 if self.find(origin, needed_by.url) is None:
@@ -224,7 +228,9 @@ class Robots(RobotsCache):
         except IgnoreRequest as error:  # by a middleware of the project
             reason = f"{url} is not asked for: {reason_of(error, url)}"
             self._refusals[origin] = Denied("robots", reason), math.inf
-            logger.error("%s; what needs it is denied", reason)  # noqa: TRY400 - it is no error of ours
+            logger.error(  # noqa: TRY400 - only another error may be behind it
+                "%s; what needs it is denied", reason, exc_info=error.__cause__
+            )
 
     async def _requested(
         self, origin: str, url: str, needed_by: Request, known: RobotsCopy | None

@@ -120,6 +120,7 @@ class Ticket(NamedTuple):
     validators: Validators | None = None  #: sent if the request is for their URL
     # Pacing: when it may be sent, and how its exchange went.
     robots_interval: float | None = None  #: seconds: Crawl-delay or Request-rate, the larger
+    settled: bool = False  #: it begins to pass the gates with this URL
     released: bool = False  #: the pacing gate let it out, so that it may be sent
     #: Until when it may be sent and answered, by the clock that counts suspension.
     until: float = math.inf

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.crawl.queue import Preparation
 from walsh_scrapy.crawl.startup import SCHEMES
-from walsh_scrapy.crawl.ticket import resolved
+from walsh_scrapy.crawl.ticket import note, resolved
 from walsh_scrapy.exceptions import Denied
 
 if TYPE_CHECKING:
@@ -32,8 +32,12 @@ class AddressMiddleware(Preparation):
         return gate
 
     async def process_request(self, request: Request) -> Request | None:
-        """Return the request without dot segments, or None if its URL has none."""
+        """Return the request without dot segments, or None if its URL has none.
+
+        The mark is lost if the URL is changed from here on: then not all gates judge the new one.
+        """
         await self.prepare(request)
+        note(request, settled=True)
         return resolved(request)
 
     async def prepare(self, request: Request) -> None:

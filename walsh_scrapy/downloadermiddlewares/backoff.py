@@ -15,7 +15,7 @@ from walsh_scrapy.crawl.ticket import note, rank_of, ticket_of
 from walsh_scrapy.exceptions import Unreachable
 from walsh_scrapy.policy.backoff import is_refusal
 from walsh_scrapy.policy.frontier import Rank
-from walsh_scrapy.policy.streaks import Streaks
+from walsh_scrapy.policy.pacing import Streaks
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import count_of, format_seconds
 

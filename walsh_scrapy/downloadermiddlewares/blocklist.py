@@ -67,6 +67,7 @@ class BlocklistMiddleware:
 
     async def process_request(self, request: Request) -> None:
         """Deny a listed host; fetch the list first if it is due and nobody has."""
+        self._network.check_route(request)
         if not self._list.is_ready(request):
             with self._queue.in_gate():
                 await self._list.prepare_list()

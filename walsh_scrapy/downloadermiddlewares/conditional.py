@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.crawl.messages import conditions_of
-from walsh_scrapy.crawl.targets import Targets
 from walsh_scrapy.crawl.ticket import Validators, hops_of, note, rank_of, visit_of
 from walsh_scrapy.exceptions import AlreadyRead, NotDue, NotModified
-from walsh_scrapy.policy.freshness import CLOCK_SKEW
+from walsh_scrapy.policy.freshness import CLOCK_SKEW, NEVER
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.spider import DeclaringSpider
 
@@ -21,33 +19,32 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
-    from walsh_scrapy.crawl.context import Context
+    from walsh_scrapy.crawl.visits import Visits
     from walsh_scrapy.sources import Source
-    from walsh_scrapy.state.sourcerecord import SourceRecord
 
 
 class ConditionalMiddleware:
     """Sends validators back to the one URL that they came from (order 560, decision 17).
 
-    A request of a declared URL that the spider made without a visit is judged by the record as it
-    is: a source that was just visited is not due (R8).
+    A request that the spider made by itself, for no visit that was due, is judged by what is known
+    now: a source that was just visited is not due (R8).
     """
 
-    def __init__(self, crawler: Crawler, context: Context) -> None:
+    def __init__(self, crawler: Crawler, visits: Visits) -> None:
         self._crawler = crawler  # its spider is made later
-        self._context = context
+        self._visits = visits
+        self._context = visits.context
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         """Build the gate for one crawl."""
-        return cls(crawler, Crawl.of(crawler).context)
+        return cls(crawler, Crawl.of(crawler).visits)
 
     async def process_request(self, request: Request) -> None:
         """Send the validators of this URL, and none that a redirect carried along."""
         visit = visit_of(request)
         if visit and visit.source and not hops_of(request):
-            record = self._context.state.sources.find(visit.source.url)
-            note(request, validators=self._known(visit.source, record, visit.llmstxt))
+            note(request, validators=self._known(visit.source, visit.llmstxt))
             if visit.llmstxt is None and request.url != visit.source.url:
                 self._check_other(visit.source, request.url)
         elif visit is None and not hops_of(request) and rank_of(request) is Rank.TARGET:
@@ -64,45 +61,46 @@ class ConditionalMiddleware:
             raise NotModified(response)
         return response
 
-    @cached_property
-    def _targets(self) -> Targets:
-        spider = self._crawler.spider
-        return Targets(spider.sources if isinstance(spider, DeclaringSpider) else ())
-
     def _check_declared(self, url: str) -> None:
         """Raise NotDue or AlreadyRead if ``url`` is declared, and was read before it is due."""
-        if source := self._targets.owner(url):
-            record = self._context.state.sources.find(source.url)
-            self._known(source, record, None if url == source.url else url)
+        if source := self._visits.owner(url):
+            self._known(source, None if url == source.url else url)
 
-    def _known(
-        self, source: Source, record: SourceRecord | None, llmstxt: str | None
-    ) -> Validators | None:
-        """Return the validators of a page, or of an llms.txt, from earlier visits."""
-        of_page = self._of_page(source, record)
-        return self._of_llmstxt(llmstxt) if llmstxt else of_page
+    def _known(self, source: Source, llmstxt: str | None) -> Validators | None:
+        """Return the validators of a page, or of an llms.txt, from earlier visits.
 
-    def _of_page(self, source: Source, record: SourceRecord | None) -> Validators | None:
-        """Return the validators of the last visit; raise NotDue if it was just made."""
-        if record is None:
-            return None
-        now, options = self._context.clock.now(), self._context.options
-        due_at = record.due(source.revisit_interval(options.min_revisit), now).at
-        if due_at > now and not self._is_forced():
-            raise NotDue(due_at)
-        if record.validator_url is None or record.kind != source.kind:
+        Raises NotDue or AlreadyRead for what a spider requests by itself before it is due.
+        """
+        if not self._visits.is_begun(source):
+            least = source.revisit_interval(self._context.options.min_revisit)
+            now = self._context.clock.now()
+            found = self._context.state.sources.due(source.url, least, now)
+            if found and found.at > now and not self._is_forced():
+                raise NotDue(found.at)
+        return self._of_llmstxt(llmstxt) if llmstxt else self._of_page(source)
+
+    def _of_page(self, source: Source) -> Validators | None:
+        """Return the validators of the last visit."""
+        record = self._visits.known(source)
+        if record is None or record.validator_url is None or record.kind != source.kind:
             return None  # validators of a feed are not those of the same page as markdown
         return Validators(record.validator_url, record.etag, record.last_modified)
 
     def _check_other(self, source: Source, url: str) -> None:
-        """Raise AlreadyRead if ``url`` is another source's, which was fetched lately."""
-        other = self._context.state.sources.find(url)
-        if other is None or other.fetched_at is None:
-            return
+        """Raise AlreadyRead if ``url`` is another source's, which was fetched lately.
+
+        So a document that both declare is fetched once. Not if that source has moved itself,
+        because two sources could then wait for each other; nor if it is gone (410), or overdue by
+        more than ``WALSH_MIN_REVISIT``, as it then probably is not declared any more.
+        """
         least, now = self._context.options.min_revisit, self._context.clock.now()
-        if other.covers_moved_source(source.kind, least, now):
-            trouble = other.detail if other.failures else ""
-            raise AlreadyRead(url, other.fetched_at, other.due(least, now).at, trouble)
+        other = self._context.state.sources.due(url, least, now)
+        if other is None or other.record.fetched_at is None or other.record.kind != source.kind:
+            return
+        has_moved = other.record.address != other.record.url
+        if not has_moved and now < other.at + least < NEVER:
+            trouble = other.record.detail if other.record.failures else ""
+            raise AlreadyRead(url, other.record.fetched_at, other.at, trouble)
 
     def _of_llmstxt(self, url: str) -> Validators | None:
         """Return the validators of an llms.txt; raise AlreadyRead if it was fetched already.

@@ -12,7 +12,8 @@ from weakref import WeakValueDictionary
 from scrapy import signals
 
 from walsh_scrapy.crawl.crawl import Crawl
-from walsh_scrapy.exceptions import Denied, MachineTrouble, TooLate, Unreachable
+from walsh_scrapy.exceptions import TooLate, Unreachable
+from walsh_scrapy.policy.pacing import RECHECK_SECONDS
 
 if TYPE_CHECKING:
     from typing import Self
@@ -37,6 +38,7 @@ class PacingMiddleware:
         self._context = crawl.context
         self._engine = crawl.engine
         self._hosts = crawl.hosts
+        self._network = crawl.network
         self._exchanges = crawl.exchanges
         self._queue = crawl.queue
         self._queue.prepare_by("pacing", self)
@@ -62,8 +64,9 @@ class PacingMiddleware:
 
     async def process_request(self, request: Request) -> Request | None:
         """Begin an exchange, or let the request wait, or defer it to a later run (decision 7)."""
-        turn = self._queue.turn_of(request)
-        if turn is None or turn.times_back > _MOST_BACK:
+        self._network.check_route(request)
+        turn, host = self._queue.turn_of(request), self._context.host(request.url)
+        if turn is None or turn.times_back > _MOST_BACK or self._hosts.is_busy(host):
             await self._wait(request)
         elif seconds := await self._exchanges.begin(request):
             return self._queue.send_back(turn, seconds)
@@ -75,14 +78,22 @@ class PacingMiddleware:
         It did not come from our scheduler, or a middleware asks its host each time it comes.
         """
         host, was_closing = self._context.host(request.url), self._engine.is_closing
-        async with self._locks.setdefault(host, asyncio.Lock()):
-            while True:
-                if self._engine.is_closing and not was_closing:
-                    raise self._queue.deferral("the crawl ends")
-                await self._queue.take(host, request)
-                if not (seconds := await self._exchanges.begin(request)):
-                    return
-                await self._queue.sleep(seconds)
+        try:
+            async with self._locks.setdefault(host, asyncio.Lock()):
+                await self._begin(request, host, while_open=not was_closing)
+        except BaseException:
+            self._exchanges.let_go_inline(request, host)
+            raise
+
+    async def _begin(self, request: Request, host: str, *, while_open: bool) -> None:
+        seconds = 1.0
+        while seconds:
+            await self._queue.take(host, request)
+            while self._hosts.is_busy(host):  # by a request of ours, which ends soon
+                await self._queue.sleep(RECHECK_SECONDS)
+                self._exchanges.sweep()
+            seconds = await self._exchanges.begin(request, while_open=while_open)
+            await self._queue.sleep(seconds)
 
     async def process_response(self, request: Request, response: Response) -> Response:
         """End the exchange: the delay of the host counts from now (decision 2).
@@ -94,7 +105,7 @@ class PacingMiddleware:
 
     async def process_exception(self, request: Request, exception: Exception) -> Request | None:
         """End an exchange that failed, or that never began."""
-        if not isinstance(exception, MachineTrouble | Denied | TooLate):
+        if self._exchanges.was_sent(request, exception):
             self._exchanges.end(request, None, exception)
             if isinstance(exception, Unreachable):
                 request.meta["dont_retry"] = True  # RetryMiddleware (order 550) would make a copy

@@ -51,6 +51,7 @@ class PublicWebMiddleware(Preparation):
 
     async def process_request(self, request: Request) -> None:
         """Judge a hop before its host is asked for anything, robots.txt included."""
+        self._network.check_route(request)
         if reason := await self._judge(request):
             raise self._denials.deny(request, "publicweb", reason)
 

@@ -43,6 +43,7 @@ class RobotsMiddleware:
         self._context = context
         self._denials = crawl.denials
         self._hosts = crawl.hosts
+        self._network = crawl.network
         self._queue = crawl.queue
         self._robots = Robots(context, settings, stats, crawl.queue, crawl.hosts, crawl.put_off)
         crawl.hosts.lost = self._robots.forget
@@ -61,6 +62,7 @@ class RobotsMiddleware:
 
     async def process_request(self, request: Request) -> Request | None:
         """Decide by the robots.txt of the request's origin, which is fetched if nobody has."""
+        self._network.check_route(request)
         if instead := resolved(request):
             return instead
         origin = origin_for(request)

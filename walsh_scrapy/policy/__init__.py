@@ -1,13 +1,13 @@
 """The decisions of the contract, as pure functions: time, randomness and bytes are arguments.
 
-| rule | modules                            |
-|------|------------------------------------|
-| R2   | `robots`                           |
-| R3   | `blocklist`, `blocklist_schema`    |
-| R4   | `pacing`, `frontier`, `readyhosts` |
-| R5   | `pacing`, `backoff`, `streaks`     |
-| R6   | `hosts`, `redirects`               |
-| R7   | `urls`                             |
-| R8   | `freshness`, `redirects`           |
-| all  | `durations`, `timestamps`          |
+| rule | modules                         |
+|------|---------------------------------|
+| R2   | `robots`                        |
+| R3   | `blocklist`, `blocklist_schema` |
+| R4   | `pacing`, `frontier`            |
+| R5   | `pacing`, `backoff`             |
+| R6   | `hosts`, `redirects`            |
+| R7   | `urls`                          |
+| R8   | `freshness`, `redirects`        |
+| all  | `durations`, `timestamps`       |
 """

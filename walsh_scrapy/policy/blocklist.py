@@ -1,7 +1,7 @@
 """The blocklist: domains whose owners opted out, for example by mail (R3, decision 14).
 
 A document is adopted whole or not at all. If one is refused, the caller keeps the last good one.
-One that was adopted is not judged again.
+One that was adopted is kept as a text of its entries, and is not judged again.
 """
 
 import json
@@ -95,32 +95,19 @@ class Blocklist:
             entries.setdefault(entry.domain, entry)
         return cls(entries, refresh, problem)
 
-    @classmethod
-    def adopted(cls, body: bytes) -> "Blocklist":
-        """Read a document that was adopted; it is not judged again (decision 14).
+    def text(self) -> str:
+        r"""Return the list as the state keeps it: sorted, one entry per line (decision 14).
 
-        Otherwise a check that has become stricter since would forget opt-outs.
-        """
-        document, refresh, problem = _with_refresh(json.loads(body))
-        entries: dict[str, Entry] = {}
-        for item in document["blocked"]:
-            entry = entry_of(item) or Entry(item["domain"])
-            entries.setdefault(entry.domain, entry)
-        return cls(entries, refresh, problem)
-
-    def lines(self) -> bytes:
-        r"""Return the list in a form that `of_lines` reads much faster than `parse` reads JSON.
-
-        Each entry is a line. What is shown of it has no tabs and line feeds: they are escaped.
+        What is shown of an entry has no tabs and line feeds: they are escaped.
         """
         head = json.dumps([self.refresh.total_seconds(), self.problem])
         entries = (f"{each.domain}\t{each.added}\t{each.reason}" for each in self.entries.values())
-        return "\n".join([head, *entries]).encode()
+        return "\n".join([head, *sorted(entries)])
 
     @classmethod
-    def of_lines(cls, text: bytes) -> "Blocklist":
-        """Return the list that `lines` wrote; a thread that reads it lets others run."""
-        head, *lines = text.decode().split("\n")
+    def of_text(cls, text: str) -> "Blocklist":
+        """Return the list that ``text`` wrote."""
+        head, *lines = text.split("\n")
         seconds, problem = json.loads(head)
         entries = (Entry(*line.split("\t")) for line in lines)
         return cls({each.domain: each for each in entries}, timedelta(seconds=seconds), problem)
@@ -148,6 +135,20 @@ class Blocklist:
 
 
 Blocklist.EMPTY = Blocklist({}, timedelta(hours=1))
+
+
+def adopted_text(body: bytes, published: bytes | None = None) -> str:
+    """Return the list in a document as the state keeps it.
+
+    ``published`` is a schema, under which the document has to be valid too; see `Blocklist.parse`.
+    Raises InvalidBlocklist. May take long, so a crawl calls it in a process of its own.
+    """
+    if published is None:
+        return Blocklist.parse(body).text()
+    # jsonschema takes long to import, and the crawl itself applies no published schema.
+    from walsh_scrapy.policy.blocklist_schema import sound_schema  # noqa: PLC0415
+
+    return Blocklist.parse(body, sound_schema(published)).text()
 
 
 def _load(body: bytes) -> Any:  # noqa: ANN401 - JSON not yet checked

@@ -1,7 +1,8 @@
-"""When a source is due again (R8, decision 20). Times are epoch seconds, durations seconds.
+"""Until when server and feed ask for no visit of a source (R8, decision 20).
 
-What counts are the operator's interval, the freshness lifetime of the server's responses (RFC 9111)
-and the update hints of the feed.
+What counts is the freshness lifetime of the server's responses (RFC 9111), and the update hints of
+the feed. When a source is due follows from this and from the operator's interval, in one expression
+(`state.tables.Due`). Times are epoch seconds, durations seconds.
 """
 
 from __future__ import annotations
@@ -10,14 +11,10 @@ import math
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from operator import itemgetter
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final
 
 from walsh_scrapy.policy.backoff import LONGEST_SECONDS, parse_retry_after
 from walsh_scrapy.policy.timestamps import parse_http_date
-
-if TYPE_CHECKING:
-    from walsh_scrapy.metadata.entries import Feed
 
 #: Seconds after which a source is due at the latest, also after many failures and if a feed or a
 #: server asks for more.
@@ -32,13 +29,6 @@ CLOCK_SKEW: Final = 3600.0
 _DIRECTIVE: Final = re.compile(r'([^\s,;="]+)(?:\s*=\s*("(?:[^"\\]|\\.)*"|[^\s,"]*))?')
 _SECONDS: Final = re.compile(r'"?([0-9]+)')
 _DIGITS: Final = re.compile(r"\s*[0-9]+\s*", re.ASCII)
-_PERIODS: Final = {
-    "hourly": 3600.0,
-    "daily": 86_400.0,
-    "weekly": 7 * 86_400.0,
-    "monthly": 30 * 86_400.0,
-    "yearly": 365 * 86_400.0,
-}
 _DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 
@@ -49,18 +39,6 @@ class UpdateHints:
     interval: float = 0.0  #: seconds: the longer of `ttl` and `sy:updatePeriod`/`updateFrequency`
     skip_hours: frozenset[int] = frozenset()  #: 0 to 23, UTC
     skip_days: frozenset[str] = frozenset()  #: English names, UTC
-
-    @classmethod
-    def of(cls, feed: Feed) -> UpdateHints:
-        """Read the update hints of a feed document."""
-        syndicated = 0.0
-        if feed.update_period or feed.update_frequency:  # each has a default if the other is set
-            period = _PERIODS[feed.update_period or "daily"]
-            syndicated = period / (feed.update_frequency or 1)
-        # An expired JSON Feed says that it will never be updated again.
-        expired = LONGEST_REVISIT if feed.expired else 0.0
-        interval = max((feed.ttl or 0.0) * 60.0, syndicated, expired)
-        return cls(interval, feed.skip_hours, feed.skip_days)
 
     def opens(self, at: float) -> float:
         """Return the first epoch second, from ``at`` on, outside all hours and days to skip.
@@ -133,63 +111,24 @@ def _number(digits: str) -> float:
     return min(float(digits), LONGEST_SECONDS)
 
 
-@dataclass(frozen=True, slots=True)
-class LastVisit:
-    """The last visit of a source, as far as it decides when the next is due."""
+def asked_until(
+    ended: float,
+    server_interval: float,
+    hints: UpdateHints,
+    operator_interval: float,
+    failures: int = 0,
+) -> float:
+    """Return until when no visit is asked for after one that ended, but for the operator's time.
 
-    at: float  #: its end
-    server_interval: float = 0.0  #: seconds that the server's responses ask for
-    failures: int = 0  #: in a row
-    hints: UpdateHints = UpdateHints()
-    is_gone: bool = False  #: 410
-    is_resumed: bool = False  #: the operator wants a visit now
-
-
-class Due(NamedTuple):
-    """When a source may be visited again, and the rule that decided, in one word."""
-
-    at: float  #: 0 for at once, NEVER if it is gone
-    rule: str  #: new clock gone resumed skip failing feed server operator
-
-
-def due(last: LastVisit | None, operator_interval: float, now: float) -> Due:
-    """Return when a source is due; ``last`` is None if it was never visited.
-
-    It is due after the longest of the operator's interval, the feed's and the server's (a tie goes
-    to the first of these). That is at most 30 days, or the operator's interval if that is longer
-    (up to 100 years). Each failure in a row after the first doubles the operator's interval. If the
-    source is due, or becomes due, in an hour or on a day to skip, it is due after that, within the
-    same limit.
-
-    A last visit in the future counts as none. Otherwise a clock that was wrong once could delay a
-    source for years.
+    That is the longer of the server's interval and the feed's, at most 30 days, or the operator's
+    interval if that is longer (up to 100 years). If the source would be due in an hour or on a day
+    to skip, it is the end of these, within the same limit. Each failure in a row after the first
+    doubles the operator's interval, as it does in SQL (`state.tables.Due`).
     """
-    if last is not None and last.is_gone:
-        return Due(NEVER, "gone")
-    if last is None:
-        return Due(0.0, "new")
-    if last.at > now + CLOCK_SKEW:
-        return Due(0.0, "clock")
-    interval, rule = _interval(last, operator_interval)
-    latest = last.at + max(LONGEST_REVISIT, min(operator_interval, LONGEST_SECONDS))
-    due_at = 0.0 if last.is_resumed else min(last.at + interval, latest)
-    earliest = max(due_at, now)
-    opens = min(last.hints.opens(earliest), max(earliest, latest))
-    return Due(opens, "skip") if opens > earliest else Due(due_at, rule)
-
-
-def growth(failures: int) -> float:
-    """Return the factor of the operator's interval after so many failures in a row."""
-    return 2.0 ** min(max(failures - 1, 0), 40)
-
-
-def _interval(last: LastVisit, operator_interval: float) -> tuple[float, str]:
-    """Return the seconds between two visits, and which rule of `Due` they come from."""
-    if last.is_resumed:
-        return 0.0, "resumed"
-    return max(
-        (operator_interval * growth(last.failures), "failing" if last.failures else "operator"),
-        (last.hints.interval, "feed"),
-        (last.server_interval, "server"),
-        key=itemgetter(0),
-    )
+    operator_interval = min(operator_interval, LONGEST_SECONDS)
+    longest = max(LONGEST_REVISIT, operator_interval)
+    asked = min(max(server_interval, hints.interval), longest)
+    doubled = operator_interval * 2.0 ** min(max(failures - 1, 0), 40)
+    due = ended + max(asked, min(doubled, longest))
+    opens = min(hints.opens(due), ended + longest)
+    return opens if opens > due else ended + asked

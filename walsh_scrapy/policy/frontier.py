@@ -1,80 +1,132 @@
-"""The frontier: waiting requests by host, and when each host is ready (decision 6).
+"""The frontier: the requests that wait, by host, and which goes next (decisions 6 and 41).
 
-A host that waits never delays another host. Times are seconds of a monotonic clock, and are
-arguments.
+A host that waits never delays another host. Durations are seconds; moments are seconds of a
+monotonic clock, and are arguments.
 """
 
 from __future__ import annotations
 
 import heapq
+import math
+from dataclasses import dataclass, field
+from enum import IntEnum
 from itertools import count
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
-
-from walsh_scrapy.policy.readyhosts import HostRequests, Lane, Rank, ReadyHosts
+from operator import itemgetter
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
-
-__all__ = ["Frontier", "NextHost", "Rank"]
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
 T = TypeVar("T")
 
 #: Seconds of an exchange after which its host goes last: a serial crawl waited for it.
-LONG = 10.0
+LONG: Final = 10.0
 #: A host with a backlog gets more requests when it has no more than this number left.
-FEW = 25
+FEW: Final = 25
+#: By what part of itself a crawl may get longer for hosts that were begun late.
+TOLERANCE: Final = 0.04
+#: A delay that is not known yet.
+_UNKNOWN: Final = 1.0
+
+
+class Rank(IntEnum):
+    """What a request is for: a lower rank goes first, because others depend on its answer."""
+
+    ROBOTS = 0
+    OPERATOR = 1  #: the blocklist and its schema
+    TARGET = 2
+
+
+class _Lane(IntEnum):
+    """Hosts that are compared with each other."""
+
+    KNOWN = 0  #: not begun; the delay is known from an earlier run
+    NEW = 1  #: not begun; the delay is not known
+    BEGUN = 2  #: robots.txt is at hand
+    LATE = 3  #: the host lately took long
+    CLOSED = 4  #: ready, but its next request may not go yet
+    WAITING = 5
+    EMPTY = 6  #: without requests
+    BUSY = 7  #: a request was handed out, and has not ended
+
+
+_NOT_BEGUN: Final = (_Lane.KNOWN, _Lane.NEW)
+_READY: Final = frozenset({*_NOT_BEGUN, _Lane.BEGUN, _Lane.LATE, _Lane.CLOSED})
+
+
+@dataclass(slots=True, eq=False)
+class _Host(Generic[T]):
+    """The requests of one host, and when they may be handed out."""
+
+    name: str
+    requests: list[tuple[int, int, int, T]] = field(default_factory=list)  # a heap
+    backlog: int = 0  #: requests that are still to come, and count for the chain
+    ready_at: float = 0.0
+    open_to: int = Rank.TARGET  #: the highest rank that may go out now
+    lane: _Lane = _Lane.EMPTY
+    version: int = 0  #: of its last change: heap entries with another version are void
+    is_busy: bool = False
+    is_touched: bool = False  #: one of its requests was handed out at some time
+    is_explored: bool = False  #: one of its targets was sent
+
+
+#: A host in a heap: what is least goes first, then a host that was touched, then the oldest entry.
+_Entry: TypeAlias = tuple[float, bool, int, _Host[T]]
 
 
 class NextHost(NamedTuple):
-    """When a host that waits becomes ready, and its spacing in seconds; None if that is unknown."""
+    """When a host that waits becomes ready, and its delay in seconds; None if that is unknown."""
 
     host: str
     ready_at: float
-    interval: float | None
+    delay: float | None
 
 
 class Frontier(Generic[T]):
     """Waiting requests by host: hosts that are ready, and hosts that wait.
 
-    Each host has at most one request out; the next is handed out after ``free``. The cost of each
-    operation is logarithmic in the number of hosts. A host without requests is dropped once its
-    wait is over.
+    Each host has at most one request out; the next is handed out after ``free``. A host's chain is
+    the delays that it still needs, in seconds. A host is critical if its chain may outlast all
+    requests that wait. The longest chain goes first if its host is critical. Else a host that was
+    begun goes first, then one that was not, then one that is late. So a crawl reads targets long
+    before the last robots.txt, and takes no longer. The cost of each operation is logarithmic in
+    the number of hosts, but for ``remaining`` and a restriction of all hosts.
 
-    ``intervals`` are the known spacings of hosts in seconds; the default is one second.
+    ``delays`` are the known delays of hosts in seconds; the default is one second.
     ``late`` are hosts that lately did not answer: they go last until an exchange is short.
-    ``unexplored`` is added to the chain of a host, in seconds, until ``explored`` is called for it.
-    A crawl that follows links does not know the work of a host before it has read one of its pages.
-    So it reads one page of each host early.
+    ``follows_links`` says that the work of a host is not known before one of its targets was sent,
+    so a target of each host is sent early.
     """
 
     def __init__(
         self,
-        intervals: Mapping[str, float] | None = None,
+        delays: Mapping[str, float] | None = None,
         *,
         late: Collection[str] = (),
-        unexplored: float = 0.0,
+        follows_links: bool = False,
     ) -> None:
-        self._intervals = dict(intervals or {})
+        self._delays = dict(delays or {})
         self._late = set(late)
-        self._unexplored = unexplored
-        self._hosts: dict[str, HostRequests[T]] = {}
-        self._ready = ReadyHosts()
-        self._waiting: list[tuple[float, int, str]] = []  # soonest first
-        self._unused: list[tuple[float, int, str]] = []  # without requests; soonest first
-        self._closed: dict[str, None] = {}  # ready, but their next rank is closed
-        self._open_to: int = Rank.TARGET
+        self._follows_links = follows_links
+        self._hosts: dict[str, _Host[T]] = {}
+        lanes = (lane for lane in _Lane if lane not in {_Lane.CLOSED, _Lane.BUSY})
+        self._heaps: dict[_Lane, list[_Entry[T]]] = {lane: [] for lane in lanes}
         self._short: dict[str, None] = {}  # hosts with a backlog that have few requests left
-        self._size = 0
-        self._backlog = 0
-        self._busy = 0
-        self._order = count()
+        self._open_to: int = Rank.TARGET
+        self._order = count(1)
+        self._size = self._backlog = self._busy = self._ready = 0
+        self._last: _Lane | None = None  # of the host that went last
+        self._has_read = False  # a host that was begun had a turn
+        self._exchanges = 0
+        self._seconds = 0.0  # that these cost
+        self._ended_at: float | None = None  # the last one, if no pause came after it
 
     def __len__(self) -> int:
         return self._size
 
     def __iter__(self) -> Iterator[T]:
         """Yield all waiting requests, host by host, each host in its own order."""
-        return (entry[3] for queue in self._hosts.values() for entry in sorted(queue.requests))
+        return (entry[3] for host in self._hosts.values() for entry in sorted(host.requests))
 
     def push(
         self,
@@ -89,21 +141,20 @@ class Frontier(Generic[T]):
 
         One that comes back because it could not be sent yet (``is_back``) is the oldest.
         """
-        queue, order = self._queue_of(host), next(self._order)
-        queue.push(rank, priority, -order if is_back else order, item)
+        found, order = self._host(host), next(self._order)
+        heapq.heappush(found.requests, (rank, -priority, -order if is_back else order, item))
         self._size += 1
-        self._place(host, queue)
+        self._place(found)
 
     def expect(self, host: str, backlog: int) -> None:
         """Count so many further requests of a host, which are pushed when it has few left.
 
         So the order of all hosts is the same as if they were here already (decision 6).
         """
-        queue = self._queue_of(host)
-        self._backlog += backlog - queue.backlog
-        queue.backlog = backlog
-        self._note_short(host, queue)
-        self._place(host, queue)
+        found = self._host(host)
+        self._backlog += backlog - found.backlog
+        found.backlog = backlog
+        self._place(found)
 
     def short_host(self) -> str | None:
         """Return a host with a backlog that has few requests left, the first one that had."""
@@ -112,159 +163,254 @@ class Frontier(Generic[T]):
     def pop(self, now: float) -> tuple[str, T] | None:
         """Return the host and request to send at ``now``; None if every host waits or is busy."""
         self._wake(now)
-        soonest = self.next_at()
-        # A late host may take so long again, so it does not go while another is ready before that.
-        with_late = soonest is None or soonest - now >= LONG
-        waiting = self._size + self._backlog
-        while (host := self._ready.pop(waiting, with_late=with_late)) is not None:
-            queue = self._hosts[host]
-            if queue.rank > min(queue.open_to, self._open_to):
-                self._closed[host] = None
-                continue
-            self._size -= 1
-            self._busy += 1
-            item = queue.pop()
-            self._note_short(host, queue)
-            self._place(host, queue)
-            return host, item
-        self._ready.slack.record_pause()
-        return None
+        lane = self._next_lane(now)
+        if lane is None:
+            self._ended_at = None  # the time until the next exchange is no work
+            return None
+        self._last = lane
+        self._has_read = self._has_read or lane is _Lane.BEGUN
+        host = heapq.heappop(self._heaps[lane])[3]
+        host.is_busy = host.is_touched = True
+        self._size -= 1
+        self._busy += 1
+        item = heapq.heappop(host.requests)[3]
+        self._place(host)
+        return host.name, item
 
     def free(self, host: str) -> None:
         """Mark the request of a host as ended, so that its next request may be handed out."""
-        queue = self._hosts[host]
-        self._busy -= queue.is_busy
-        queue.is_busy = False
-        self._place(host, queue)
+        found = self._hosts[host]
+        self._busy -= found.is_busy
+        found.is_busy = False
+        self._place(found)
 
     def record_service(self, host: str, seconds: float, now: float) -> None:
         """Note how long an exchange took that ended ``now``; call it before ``free``.
 
-        A host that took long goes last from now on, any other no longer does.
+        Its cost is the time since the end of the exchange before it, with the work of the machine.
+        After a pause the cost is only the time of the exchange itself. A host that took long goes
+        last from now on, any other no longer does.
         """
-        self._ready.slack.record_service(seconds, self._busy, now)
+        alone = seconds / max(1, self._busy)
+        self._seconds += alone if self._ended_at is None else now - self._ended_at
+        self._exchanges += 1
+        self._ended_at = now
         if seconds >= LONG:
-            self.put_last(host)
+            self._late.add(host)
         else:
             self._late.discard(host)
 
-    def put_last(self, host: str) -> None:
-        """Hand out requests to a host only while no other host is ready, until it answers."""
-        self._late.add(host)
-        if queue := self._hosts.get(host):
-            self._place(host, queue)
-
     def explored(self, host: str) -> None:
-        """Stop adding ``unexplored`` to the chain of a host: one of its targets was sent."""
-        if queue := self._hosts.get(host):
-            queue.unexplored = 0.0
+        """Note that a target of a host was sent, so that its links will be known soon."""
+        if found := self._hosts.get(host):
+            found.is_explored = True
 
-    def wait(self, host: str, ready_at: float, interval: float | None = None) -> None:
-        """Let a host wait until ``ready_at``; ``interval`` is its new spacing."""
-        queue = self._queue_of(host)
-        queue.ready_at = ready_at
-        if interval is not None:
-            queue.interval = interval
-            if interval != self._intervals.get(host, 1.0):
-                self._intervals[host] = interval
-        self._place(host, queue)
+    def wait(self, host: str, ready_at: float, delay: float | None = None) -> None:
+        """Let a host wait until ``ready_at``; ``delay`` is its new delay."""
+        found = self._host(host)
+        found.ready_at = ready_at
+        if delay is not None:
+            self._delays[host] = delay
+        self._place(found)
 
-    def ready_hosts(self, now: float) -> int:
-        """Return how many hosts have a request that could go now."""
-        self._wake(now)
-        return len(self._ready) + len(self._closed)
-
-    def next_at(self) -> float | None:
-        """Return when the first of the waiting hosts becomes ready, or None if no host waits."""
-        found = self.next_host()
-        return None if found is None else found.ready_at
-
-    def next_host(self) -> NextHost | None:
-        """Return the host that becomes ready first, or None if no host waits."""
-        while self._waiting:
-            ready_at, version, host = self._waiting[0]
-            if queue := self._current(host, version):
-                return NextHost(host, ready_at, queue.interval)
-            heapq.heappop(self._waiting)
-        return None
-
-    def remaining(self, now: float, others: int = 0) -> float:
-        """Return the least time in seconds that the crawl still takes (decision 6).
-
-        That is the longest chain of a host, or the service times of all requests that are left, if
-        these are longer. It is infinite if a host's work is not known yet. ``others`` are requests
-        to come that are not here yet. The cost is linear in the number of hosts.
-        """
-        chains = (
-            max(0.0, queue.ready_at - now) + queue.chain()
-            for queue in self._hosts.values()
-            if queue.requests
-        )
-        service = (self._size + others) * self._ready.slack.mean
-        return max(max(chains, default=0.0), service)
+    def restrict(self, rank: Rank, host: str | None = None) -> None:
+        """Hand out only requests up to ``rank``, for ``host``, or for all hosts if it is None."""
+        if host is not None:
+            self._host(host).open_to = rank
+            self._place(self._host(host))
+            return
+        self._open_to = rank
+        for each in self._hosts.values():
+            self._place(each)
 
     @property
     def is_restricted(self) -> bool:
         """Whether all targets wait for something that goes first."""
         return self._open_to < Rank.TARGET
 
+    def ready_hosts(self, now: float) -> int:
+        """Return how many hosts have a request that could go now, or could but for ``restrict``."""
+        self._wake(now)
+        return self._ready
+
+    def next_at(self) -> float | None:
+        """Return when the first of the waiting hosts becomes ready, or None if no host waits."""
+        top = self._top(_Lane.WAITING)
+        return None if top is None else top[0]
+
+    def next_host(self) -> NextHost | None:
+        """Return the host that becomes ready first, or None if no host waits."""
+        if (top := self._top(_Lane.WAITING)) is None:
+            return None
+        name = top[3].name
+        return NextHost(name, top[0], self._delays.get(name))
+
     def upcoming(self, count: int) -> list[T]:
         """Return about the next ``count`` requests to be handed out, one of each host.
 
-        The order is roughly that of their turns. Nothing is changed, and the cost does not depend
-        on the number of hosts.
+        Hosts that are not begun come first, because nobody knows when one becomes critical. Nothing
+        is changed, and the cost does not depend on the number of hosts.
         """
-        soonest = sorted(self._waiting[: 4 * count])
-        waiting = [host for _, version, host in soonest if self._current(host, version)]
-        hosts = [*self._ready.upcoming(count), *waiting][:count]
-        return [self._hosts[host].first for host in hosts]
+        entries: list[_Entry[T]] = []
+        for lanes in (_NOT_BEGUN, (_Lane.BEGUN,), (_Lane.LATE,), (_Lane.WAITING,)):
+            # A heap has its first entries at its beginning, and void ones.
+            first = [entry for lane in lanes for entry in self._heaps[lane][: 4 * count]]
+            entries += sorted(filter(_is_current, first))
+        return [entry[3].requests[0][3] for entry in entries[:count]]
 
-    def restrict(self, rank: Rank, host: str | None = None) -> None:
-        """Hand out only requests up to ``rank``, for ``host``, or for all hosts if it is None."""
-        if host is not None:
-            queue = self._queue_of(host)
-            queue.open_to = rank
-            self._place(host, queue)
-            return
-        self._open_to = rank
-        for name in list(self._closed):
-            self._place(name, self._hosts[name])
+    def remaining(self, now: float, others: int = 0) -> float:
+        """Return the least time in seconds that the crawl still takes (decision 6).
 
-    def _queue_of(self, name: str) -> HostRequests[T]:
+        That is the longest chain of a host, or the service times of all requests that are left, if
+        these are longer. It is infinite if a host's work is not known yet. ``others`` are requests
+        to come that are not here yet.
+        """
+        chains = (
+            max(0.0, host.ready_at - now) + self._chain(host)
+            for host in self._hosts.values()
+            if host.requests
+        )
+        return max(max(chains, default=0.0), (self._size + others) * self._service)
+
+    def _host(self, name: str) -> _Host[T]:
         if name not in self._hosts:
-            interval = self._intervals.get(name)
-            self._hosts[name] = HostRequests(interval, unexplored=self._unexplored)
+            self._hosts[name] = _Host(name)
         return self._hosts[name]
 
-    def _place(self, host: str, queue: HostRequests[T]) -> None:
-        """Put a host into the heap of waiting hosts, or of hosts without requests."""
-        queue.version = next(self._order)
-        self._ready.discard(host)
-        self._closed.pop(host, None)
-        if queue.is_busy:
-            return
-        heap = self._waiting if queue.requests else self._unused
-        heapq.heappush(heap, (queue.ready_at, queue.version, host))
+    def _place(self, host: _Host[T]) -> None:
+        """Put a host where it belongs after a change; ``_wake`` finds out whether it is ready."""
+        if host.backlog and len(host.requests) <= FEW:
+            self._short[host.name] = None
+        else:
+            self._short.pop(host.name, None)
+        lane = _Lane.WAITING if host.requests else _Lane.EMPTY
+        self._put(host, _Lane.BUSY if host.is_busy else lane, host.ready_at)
+
+    def _put(self, host: _Host[T], lane: _Lane, key: float) -> None:
+        self._ready += (lane in _READY) - (host.lane in _READY)
+        host.lane, host.version = lane, next(self._order)
+        if lane in self._heaps:
+            entry = (key, not host.is_touched, host.version, host)
+            heapq.heappush(self._heaps[lane], entry)
 
     def _wake(self, now: float) -> None:
-        while self._waiting and self._waiting[0][0] <= now:
-            _, version, host = heapq.heappop(self._waiting)
-            if queue := self._current(host, version):
-                lane = Lane.LATE if host in self._late else queue.lane()
-                self._ready.add(host, lane, queue.chain(), is_touched=queue.is_touched)
-        while self._unused and self._unused[0][0] <= now:
-            _, version, host = heapq.heappop(self._unused)
-            queue = self._current(host, version)
-            if queue and queue.open_to == Rank.TARGET and not queue.backlog:
-                del self._hosts[host]
+        """Let the hosts be ready whose wait is over, and drop those without requests."""
+        while (top := self._top(_Lane.WAITING)) and top[0] <= now:
+            host = heapq.heappop(self._heaps[_Lane.WAITING])[3]
+            self._put(host, self._lane(host), -self._chain(host))
+        while (top := self._top(_Lane.EMPTY)) and top[0] <= now:
+            host = heapq.heappop(self._heaps[_Lane.EMPTY])[3]
+            if host.open_to == Rank.TARGET and not host.backlog:
+                del self._hosts[host.name]
 
-    def _note_short(self, host: str, queue: HostRequests[T]) -> None:
-        if queue.backlog and len(queue.requests) <= FEW:
-            self._short[host] = None
-        else:
-            self._short.pop(host, None)
+    def _lane(self, host: _Host[T]) -> _Lane:
+        """Return the lane of a host that is ready."""
+        rank = host.requests[0][0]
+        if rank > min(host.open_to, self._open_to):
+            return _Lane.CLOSED
+        if host.name in self._late:
+            return _Lane.LATE
+        if host.is_touched and rank != Rank.ROBOTS:
+            return _Lane.BEGUN
+        return _Lane.KNOWN if host.name in self._delays else _Lane.NEW
 
-    def _current(self, host: str, version: int) -> HostRequests[T] | None:
-        """Return the queue of a host if it did not change since a heap entry of ``version``."""
-        queue = self._hosts.get(host)
-        return queue if queue and queue.version == version else None
+    def _next_lane(self, now: float) -> _Lane | None:
+        """Return the lane whose first host goes next, or None if no host may go."""
+        tops = {lane: top for lane in _READY & self._heaps.keys() if (top := self._top(lane))}
+        if tops.pop(_Lane.LATE, None) and not tops:
+            # A late host may take so long again, so another goes first that is ready before that.
+            soonest = self.next_at()
+            return _Lane.LATE if soonest is None or soonest - now >= LONG else None
+        if not self._has_read and self._last is _Lane.KNOWN and _Lane.NEW in tops:
+            # A known delay is a long one, and the crawl should read its first target soon.
+            tops.pop(_Lane.KNOWN, None)
+        if not tops:
+            return None
+        longest = min(tops, key=tops.__getitem__)
+        is_critical = self._has_read and -tops[longest][0] >= self._slack()
+        return longest if is_critical or _Lane.BEGUN not in tops else _Lane.BEGUN
+
+    def _chain(self, host: _Host[T]) -> float:
+        """Return the delays that a host still needs, as far as is known.
+
+        Until a request was handed out, its robots.txt is still to come. Nothing has to wait after
+        the last request.
+        """
+        if self._follows_links and not host.is_explored:
+            return math.inf
+        delays = len(host.requests) + host.backlog - host.is_touched
+        return delays * self._delays.get(host.name, _UNKNOWN)
+
+    def _slack(self) -> float:
+        """Return the length from which on a chain is critical.
+
+        The robots.txt of hosts that are not begun do not count among the requests that wait. Before
+        the first exchange the cost of one is not known, and only an infinite chain is critical.
+        """
+        waiting = self._size + self._backlog
+        seconds = self._service * (waiting + TOLERANCE * (waiting + self._exchanges))
+        return seconds if self._exchanges else math.inf
+
+    @property
+    def _service(self) -> float:
+        """The seconds that an exchange costs the crawl, as far as is known."""
+        return self._seconds / self._exchanges if self._exchanges else 0.0
+
+    def _top(self, lane: _Lane) -> _Entry[T] | None:
+        """Return the first entry of a lane, without void ones."""
+        heap = self._heaps[lane]
+        while heap and not _is_current(heap[0]):
+            heapq.heappop(heap)
+        return heap[0] if heap else None
+
+
+def _is_current(entry: _Entry[T]) -> bool:
+    return entry[2] == entry[3].version
+
+
+class HostWork(NamedTuple):
+    """A host that has due sources."""
+
+    host: str  #: as it is paced
+    sources: int  #: how many are due
+    since: float = 0.0  #: since when the first of them is due; 0 for a new one
+
+    @property
+    def requests(self) -> int:
+        """The requests that it takes: its robots.txt, and one for each source."""
+        return self.sources + 1
+
+
+def in_order(
+    hosts: Iterable[HostWork], delays: Mapping[str, float], late: Collection[str] = ()
+) -> list[HostWork]:
+    """Return hosts in the order in which a run begins them.
+
+    The host with the most paced work goes first, by ``delays``, the known ones. Hosts that lately
+    did not answer (``late``) go last. A frontier that gets the requests in this order takes no
+    longer than one that has all of them from the start.
+    """
+
+    def order(work: HostWork) -> tuple[bool, float, float]:
+        paced = work.sources * delays.get(work.host, _UNKNOWN)
+        return work.host in late, -paced, work.since
+
+    return sorted(hosts, key=order)
+
+
+def start_order(
+    waiting: Iterable[tuple[str, float, T]],
+    delays: Mapping[str, float],
+    late: Collection[str] = (),
+) -> list[T]:
+    """Return the items of a run in the order in which they are requested, host by host.
+
+    ``waiting`` has tuples of host, the time since when the item is due, and the item. Within a
+    host, the item that is due longest goes first. So each source gets its turn, even on a host that
+    allows one request a day.
+    """
+    items: dict[str, list[tuple[str, float, T]]] = {}
+    for each in sorted(waiting, key=itemgetter(1)):
+        items.setdefault(each[0], []).append(each)
+    hosts = [HostWork(host, len(queue), queue[0][1]) for host, queue in items.items()]
+    return [item for work in in_order(hosts, delays, late) for *_, item in items[work.host]]

@@ -9,7 +9,8 @@ both are arguments.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
@@ -24,6 +25,7 @@ from walsh_scrapy.policy.backoff import (
 )
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.urls import host_of, registrable_domain
+from walsh_scrapy.policy.wording import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -48,6 +50,10 @@ LONGEST_UNREACHABLE: Final = 30 * _DAY
 #: Seconds for which delay or hold of the blocklist's own host keep back a request for the list.
 #: A host that works asks for less. A longer wait must not suspend opt-outs (R3).
 LONGEST_FOR_BLOCKLIST: Final = _DAY
+#: Requests in a row that a host may leave without an answer.
+TIMEOUTS: Final = 2
+#: Different URLs in a row to which a host may answer 403: more are a ban, and no answer to a URL.
+FORBIDDEN: Final = 3
 #: What began a hold: the host (Retry-After, Visit-time), our backoff, or that it was unreachable.
 HoldBy: TypeAlias = Literal["", "retry-after", "visit-time", "backoff", "unreachable"]
 
@@ -117,7 +123,7 @@ class Exchange:
     retry_after: str | None = None  #: the header of the answer; a line each if it came twice
     for_robots: bool = False  #: its target was robots.txt
     unreachable: bool = False  #: there was no address, or no connection (decision 28)
-    without_tls: bool = False  #: no TLS was possible, which counts for nothing (decision 28)
+    is_blameless: bool = False  #: no TLS was possible, or we stood still (decisions 28 and 29)
 
     @property
     def is_calm(self) -> bool:
@@ -210,7 +216,7 @@ class HostTimes:
         count as refusals. An unreachable host counts as such only. Any answer ends that row.
         """
         times = self._with_end(exchange, backoff.cap, now)
-        if exchange.without_tls:
+        if exchange.is_blameless:
             return times
         if exchange.unreachable:
             times = replace(times, unreachable=times.unreachable + 1)
@@ -290,6 +296,68 @@ class HostTimes:
             return self.refusals
         is_quiet = now - max(self.hold_since, self.hold_until) > QUIET_SECONDS
         return 1 if is_quiet else self.refusals + 1
+
+
+@dataclass(slots=True)
+class _Streak:
+    """What one host did in a row."""
+
+    refusals: Counter[Rank] = field(default_factory=Counter)  #: by the rank of the request
+    timeouts: int = 0
+    forbidden: set[str] = field(default_factory=set)  #: URLs
+
+
+class Streaks:
+    """What each host of a run did in a row, by host names.
+
+    A host may refuse as many requests as it gets tries, whatever their URLs. It may let two
+    requests time out, the second one a target, and answer 403 to three URLs. A redirect is no
+    answer to a URL: what it leads to has not answered yet.
+    """
+
+    def __init__(self) -> None:
+        self._hosts: defaultdict[str, _Streak] = defaultdict(_Streak)
+
+    def record_answer(self, host: str, url: str, status: int, rank: Rank) -> None:
+        """Record an answer to a request of ``rank``."""
+        if is_good(status) and status != 403:
+            self._hosts.pop(host, None)
+            return
+        streak = self._hosts[host]
+        streak.timeouts = 0
+        if is_refusal(status, for_robots=rank is Rank.ROBOTS):
+            streak.refusals[rank] += 1
+        elif not is_redirect(status):
+            streak.refusals.clear()
+        if status == 403:
+            streak.forbidden.add(url)
+
+    def record_silence(self, host: str, rank: Rank, *, timed_out: bool) -> None:
+        """Record a request without an answer. For robots.txt that is a refusal (decision 12)."""
+        self._hosts[host].timeouts += timed_out
+        self._hosts[host].refusals[rank] += is_refusal(0, for_robots=rank is Rank.ROBOTS)
+
+    def refusals(self, host: str, rank: Rank | None = None) -> int:
+        """Return how many requests a host refused in a row: of one rank, or of all."""
+        found = self._hosts[host].refusals if host in self._hosts else Counter[Rank]()
+        return found.total() if rank is None else found[rank]
+
+    def reason(self, host: str, rank: Rank, *, gave_up: bool = False) -> str | None:
+        """Return why the other requests of a host are put off, after one of ``rank``; else None.
+
+        ``gave_up`` says that the request was refused, and has no try left. A robots.txt that is
+        refused puts nothing off: it counts as unreachable.
+        """
+        if host not in self._hosts:
+            return None
+        streak = self._hosts[host]
+        if gave_up and rank is not Rank.ROBOTS:
+            return f"it refused {count_of(streak.refusals.total(), 'request')} in a row"
+        if streak.timeouts >= TIMEOUTS and rank is Rank.TARGET:
+            return f"it timed out {count_of(streak.timeouts, 'time')} in a row"
+        if len(streak.forbidden) >= FORBIDDEN:
+            return f"it answered 403 to {count_of(len(streak.forbidden), 'URL')} in a row"
+        return None
 
 
 class Watch:

@@ -15,11 +15,9 @@ from scrapy.utils.spider import iterate_spider_output
 from twisted.python.failure import Failure
 
 from walsh_scrapy.crawl.crawl import Crawl
-from walsh_scrapy.crawl.documentitems import DocumentItems
 from walsh_scrapy.crawl.failures import reason_of
-from walsh_scrapy.crawl.outcome import VisitOutcome
+from walsh_scrapy.crawl.outcome import DocumentItems, Outcomes
 from walsh_scrapy.crawl.reading import Readings
-from walsh_scrapy.crawl.record import VisitRecorder
 from walsh_scrapy.crawl.ticket import (
     hops_of,
     repeats,
@@ -62,11 +60,11 @@ class FirstSeenMiddleware:
     """
 
     def __init__(
-        self, crawler: Crawler, context: Context, outcome: VisitOutcome, readings: Readings
+        self, crawler: Crawler, context: Context, outcomes: Outcomes, readings: Readings
     ) -> None:
         self._crawler = crawler
         self._context = context
-        self._outcome = outcome
+        self._outcomes = outcomes
         self._readings = readings
         self._over: WeakSet[Request] = WeakSet()
         # Under the contract's identity only metadata may leave (decision 23).
@@ -76,11 +74,11 @@ class FirstSeenMiddleware:
     def from_crawler(cls, crawler: Crawler) -> Self:
         """Build the middleware for one crawl."""
         crawl = Crawl.of(crawler)
-        context, stats, troubles = crawl.context, crawl.stats, crawl.troubles
-        recorder = VisitRecorder(context, stats, troubles, crawl.hosts)
+        context = crawl.context
+        outcomes = Outcomes(crawl.stats, crawl.troubles, crawl.visits)
         readings = Readings(crawl.engine, context.clock, crawl.network, crawl.exchanges.quiet)
         crawler.signals.connect(readings.close, signal=signals.engine_stopped)
-        return cls(crawler, context, VisitOutcome(context, stats, troubles, recorder), readings)
+        return cls(crawler, context, outcomes, readings)
 
     async def process_start(self, start: AsyncIterator[Any]) -> AsyncIterator[Any]:
         """Add our errback to each request of a source, so that every visit has an outcome."""
@@ -107,9 +105,9 @@ class FirstSeenMiddleware:
             elif isinstance(item, Request):
                 is_same = _goes_on(request, item)
                 goes_on = goes_on or is_same
-                with self._outcome.deferring(request):
+                with self._outcomes.deferring(request):
                     if is_same:
-                        self._outcome.recorder.goes_on(request, response, item)
+                        self._outcomes.goes_on(request, response, item)
                     yield self._watched(item)
             elif not self._closed or found.passes(item):
                 yield item
@@ -126,10 +124,10 @@ class FirstSeenMiddleware:
         if source_of(request) is None or request in self._over:
             return None
         self._over.add(request)
-        with self._outcome.deferring(request):
+        with self._outcomes.deferring(request):
             if isinstance(exception, RequestDeferred):
                 raise exception
-            self._outcome.recorder.failed(request, reason_of(exception, response.url), response)
+            self._outcomes.failed(request, reason_of(exception, response.url), response)
         return () if isinstance(exception, (NotAFeed, RequestDeferred)) else None
 
     async def _read_ahead(self, response: object, source: Source | None) -> None:
@@ -166,7 +164,7 @@ class FirstSeenMiddleware:
                 following = item.copy() if item is request else item  # that one has ended
                 if _goes_on(request, following):
                     goes_on = True
-                    self._outcome.carry(request, failure.value, following)
+                    self._outcomes.carry(request, failure.value, following)
                 if isinstance(item, Request) or not self._closed or found.passes(item):
                     yield self._watched(following)
         finally:
@@ -174,7 +172,7 @@ class FirstSeenMiddleware:
             if source_of(request) is None:
                 logger.warning("%s is for no source any more: a middleware changed it", request)
             elif not goes_on:
-                self._outcome.ended(request, failure.value)
+                self._outcomes.ended(request, failure.value)
 
     async def _errback_output(
         self, errback: Callable[[Failure], Any] | None, failure: Failure
@@ -209,12 +207,11 @@ class FirstSeenMiddleware:
         left_out = feed.left_out + len(found.valid) - len(records)
         new = frozenset[str]()
         request = request_of(response)
-        with self._outcome.deferring(request):
-            recorder = self._outcome.recorder
+        with self._outcomes.deferring(request):
             if not goes_on:
-                new = recorder.fetched(request, response, feed, records, left_out=left_out)
+                new = self._outcomes.fetched(request, response, feed, records, left_out=left_out)
             elif records:
-                new = recorder.found(request, records)
+                new = self._outcomes.found(request, records)
             self._crawler.stats.inc_value("walsh/entries/known", len(records) - len(new))
             self._crawler.stats.inc_value("walsh/entries/new", len(new))
         return [item for key, item in found.valid.items() if key in new]

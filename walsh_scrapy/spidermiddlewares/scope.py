@@ -11,7 +11,6 @@ from scrapy import Request
 
 from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.crawl.queue import Preparation
-from walsh_scrapy.crawl.targets import Targets
 from walsh_scrapy.crawl.ticket import (
     first_url,
     links_of,
@@ -36,8 +35,8 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
-    from walsh_scrapy.crawl.context import Context
     from walsh_scrapy.crawl.failures import Denials
+    from walsh_scrapy.crawl.visits import Visits
     from walsh_scrapy.sources import Source
 
 logger = logging.getLogger(__name__)
@@ -54,17 +53,18 @@ class ScopeMiddleware(Preparation):
     of another identity may follow links, with ``WALSH_SCOPE = "any"`` (decision 24).
     """
 
-    def __init__(self, crawler: Crawler, context: Context, denials: Denials) -> None:
+    def __init__(self, crawler: Crawler, visits: Visits, denials: Denials) -> None:
         self._crawler = crawler  # its spider is made later
-        self._context = context
+        self._visits = visits
         self._denials = denials
-        self._declared_only = context.options.scope == "declared"
+        self._options = visits.context.options
+        self._declared_only = self._options.scope == "declared"
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         """Build the gate for one crawl."""
         crawl = Crawl.of(crawler)
-        gate = cls(crawler, crawl.context, crawl.denials)
+        gate = cls(crawler, crawl.visits, crawl.denials)
         crawl.queue.prepare_by("scope", gate)
         return gate
 
@@ -118,16 +118,16 @@ class ScopeMiddleware(Preparation):
                 yield request
 
     @cached_property
-    def _targets(self) -> Targets:
+    def _targets(self) -> Visits:
         spider = self._crawler.spider
         sources = spider.sources if isinstance(spider, DeclaringSpider) else ()
-        if not self._context.options.is_walsh_research and not sources:
+        if not self._options.is_walsh_research and not sources:
             logger.warning(
                 "%s declares no sources, so it may ask for nothing (R6); "
                 'a bot with its own identity that follows links sets WALSH_SCOPE = "any"',
                 spider,
             )
-        return Targets(sources)
+        return self._visits
 
     def _declared_by(self, request: Request) -> _DeclaredBy | None:
         if request.method != "GET":
@@ -142,7 +142,7 @@ class ScopeMiddleware(Preparation):
 
     def _is_where_it_moved(self, url: str, source: Source | None) -> bool:
         """Return True if the state knows that a declared source moved to this URL."""
-        record = self._context.state.sources.find(source.url) if source else None
+        record = self._visits.known(source) if source else None
         if source is None or record is None or not self._targets.owner(source.url):
             return False
         return url in declared_urls(replace(source, url=record.address))

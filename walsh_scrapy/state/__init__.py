@@ -5,11 +5,7 @@ from __future__ import annotations
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
-from walsh_scrapy.state.agenda import Agenda, Terms
 from walsh_scrapy.state.database import Database, StateError, exists
-from walsh_scrapy.state.declaration import DeclarationCopies
-from walsh_scrapy.state.declared import DeclaredStore, Selection
-from walsh_scrapy.state.declaredfile import OldFiles
 from walsh_scrapy.state.documents import BlocklistStore, LlmsTxtStore, RobotsStore
 from walsh_scrapy.state.entries import EntryStore
 from walsh_scrapy.state.hosts import HostStore, old_rows
@@ -17,7 +13,7 @@ from walsh_scrapy.state.log import EvidenceStore, Log
 from walsh_scrapy.state.retention import BackupStore, delete_in_turn
 from walsh_scrapy.state.runs import MomentStore, RunStore
 from walsh_scrapy.state.sources import SourceStore
-from walsh_scrapy.state.sync import Sync, SyncedFile
+from walsh_scrapy.state.sync import DeclarationCopies, OldFiles, Sync, SyncedFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -53,7 +49,6 @@ class State:
         self.robots = RobotsStore(self._database)
         self.blocklist = BlocklistStore(self._database)
         self.sources = SourceStore(self._database)
-        self.declared = DeclaredStore(self._database)
         self.llmstxt = LlmsTxtStore(self._database)
         self.entries = EntryStore(self._database)
         self.evidence = EvidenceStore(self._database)
@@ -67,15 +62,11 @@ class State:
         ``tell`` is a function that gets a line while that takes long; by default the log does.
         Raises SourcesError for a wrong file.
         """
-        return Sync(self._database, self.sources, path, now, **tell).run()
+        return Sync(self._database, path, now, **tell).run()
 
     def declaration(self, synced: SyncedFile, now: float) -> str:
         """Return the name of the copy of what a file declares, which is in force at ``now``."""
         return DeclarationCopies(self._database, synced.id, now).in_force(synced.copy)
-
-    def agenda(self, chosen: Selection, terms: Terms) -> Agenda:
-        """Return what is due of the declared sources that were chosen."""
-        return Agenda(self._database, chosen, terms)
 
     @contextmanager
     def log(self) -> Iterator[Log]:

@@ -7,9 +7,8 @@ Each that was in force is kept once more, by the name of its bytes, as long as a
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from functools import cache
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import bindparam, delete, func, select, update
 
@@ -28,7 +27,7 @@ from walsh_scrapy.state.tables import (
 )
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection, Select, Table
+    from sqlalchemy import Connection
 
 _NAMED: Final = update(copies).where(copies.c.hash == bindparam("key"))
 _STILL_KEPT: Final = _NAMED.values(kept_at=bindparam("now"))
@@ -37,6 +36,7 @@ _STILL_KEPT: Final = _NAMED.values(kept_at=bindparam("now"))
 KEEP_SECONDS: Final = 90 * 86_400.0
 _ROBOTS_COLUMNS: Final = tuple(robots.c[field.name] for field in fields(RobotsCopy))
 _FIND_ROBOTS: Final = select(*_ROBOTS_COLUMNS).where(robots.c.origin == bindparam("key"))
+_ROBOTS_NAME: Final = select(robots.c.copy).where(robots.c.origin == bindparam("key"))
 
 _ASKED: Final = (
     FOR_RULES,
@@ -81,8 +81,11 @@ class RobotsStore(Store):
         ``host`` is the host of the origin, or its domain if domains are paced. The request of
         ``run`` that was the last one for the file names the copy from now on.
         """
-        row = {"origin": origin, **row_of(copy)}
-        name = _keep(connection, robots, row, copy.fetched_at)
+        name = None
+        if copy.body is not None:
+            last = connection.scalar(_ROBOTS_NAME, {"key": origin})
+            name = keep_copy(connection, "robots", copy.body, now=copy.fetched_at, last=last)
+        upsert(connection, robots, {"origin": origin, **row_of(copy), "copy": name})
         asked = {"paced": host, "asked": robots_url(origin), "crawl": run}
         since = copy.fetched_at - LONGEST_SETTLING
         brought = {"name": name, "at": copy.fetched_at, "last": copy.status}
@@ -101,15 +104,19 @@ class BlocklistCopy:
     Validators are the header's bytes as the server sent them.
     """
 
-    body: bytes
+    copy: str  #: the SHA-256 of the document, which is kept in ``copies``
     etag: bytes | None
     last_modified: bytes | None
     checked_at: float  #: epoch seconds of the last time the server was asked
+    adopted: str = ""  #: the list, as `Blocklist.text` writes it; "" for the schema
 
 
 _BLOCKLIST_COLUMNS: Final = tuple(blocklist.c[field.name] for field in fields(BlocklistCopy))
-_FIND_BLOCKLIST: Final = select(*_BLOCKLIST_COLUMNS).where(blocklist.c.url == bindparam("key"))
-_CHECKED_AT: Final = select(blocklist.c.checked_at).where(blocklist.c.url == bindparam("key"))
+_OF_URL: Final = blocklist.c.url == bindparam("key")
+_FIND_BLOCKLIST: Final = select(*_BLOCKLIST_COLUMNS).where(_OF_URL)
+_CHECKED_AT: Final = select(blocklist.c.checked_at).where(_OF_URL)
+_BLOCKLIST_NAME: Final = select(blocklist.c.copy).where(_OF_URL)
+_DOCUMENT: Final = select(copies.c.body).where(copies.c.hash == blocklist.c.copy, _OF_URL)
 
 
 class BlocklistStore(Store):
@@ -122,6 +129,10 @@ class BlocklistStore(Store):
         )
         return None if row is None else BlocklistCopy(*row)
 
+    def document(self, url: str) -> bytes | None:
+        """Return the document that came from ``url``, or None if there never was one."""
+        return self._database.read(lambda connection: connection.scalar(_DOCUMENT, {"key": url}))
+
     def checked_at(self, url: str) -> float:
         """Return when the copy of ``url`` was checked, in epoch seconds; 0 if there is none."""
         checked_at = self._database.read(
@@ -129,30 +140,16 @@ class BlocklistStore(Store):
         )
         return checked_at or 0.0
 
-    def keep(self, url: str, copy: BlocklistCopy) -> None:
-        """Replace the copy of ``url``."""
-        row = {"url": url, **row_of(copy)}
-        self._database.write(lambda connection: _keep(connection, blocklist, row, copy.checked_at))
+    def keep(self, url: str, copy: BlocklistCopy, document: bytes | None = None) -> None:
+        """Replace the copy of ``url``, with its ``document``; without one that is unchanged."""
 
+        def write(connection: Connection) -> None:
+            if document is not None:
+                last = connection.scalar(_BLOCKLIST_NAME, {"key": url})
+                keep_copy(connection, "blocklist", document, now=copy.checked_at, last=last)
+            upsert(connection, blocklist, {"url": url, **row_of(copy)})
 
-def _keep(connection: Connection, table: Table, row: dict[str, Any], now: float) -> str | None:
-    """Replace a row, and keep the document that is in force with it from ``now`` on.
-
-    Return the name of the document.
-    """
-    name, body, (key,) = None, row["body"], table.primary_key
-    if body is not None:
-        last = connection.scalar(_find_name(table), {"key": row[key.name]})
-        name = keep_copy(connection, table.name, body, now=now, last=last)
-    upsert(connection, table, {**row, "copy": name})
-    return name
-
-
-@cache
-def _find_name(table: Table) -> Select[str | None]:
-    """Return the statement that finds the name of the copy in a row."""
-    (key,) = table.primary_key
-    return select(table.c.copy).where(key == bindparam("key"))
+        self._database.write(write)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -232,7 +232,7 @@ def _or_longer(column: ColumnElement[float], value: ColumnElement[float]) -> Col
 
 def _take() -> Update:
     until = _number("judges_until")  # long before that, a clock was set back and nobody has beaten
-    may_judge = and_(until >= NOW, until - WORKER_SECONDS <= NOW)
+    may_judge = and_(until >= NOW, until <= NOW + WORKER_SECONDS)
     of_another = exists().where(workers.c.id == hosts.c.owner, or_(_LIVES, ~may_judge))
     is_free = or_(hosts.c.owner == "", hosts.c.owner == bindparam("worker"), ~of_another)
     is_deferred = hosts.c.deferred_at >= _number("began")

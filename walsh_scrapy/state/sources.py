@@ -1,42 +1,256 @@
-"""The records of sources, written together with the entries of their documents (decision 17)."""
+"""Declared sources, what is known of them, and what is due (R7, R8; decisions 17, 20, 21, 40).
+
+    a sources file -> `sync` -> declared: a row for each source of each file
+    a visit -> `outcome` -> sources: a row for each that was visited, by the number of its URL
+    declared -> `hosts` with due sources, `page` of those of a host
+
+Sync, visits and the operator write different columns. Only `declared` repeats what decides when a
+source is due (`note`), so that one index says which hosts have work. A visit owns its host, so what
+was read of its source stays true until its outcome is written.
+"""
 
 from __future__ import annotations
 
-from secrets import randbits
-from typing import TYPE_CHECKING, Final, NamedTuple
+import json
+import math
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, fields, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from sqlalchemy import bindparam, delete, func, or_, select, update
+from sqlalchemy import (
+    BigInteger,
+    Double,
+    and_,
+    bindparam,
+    case,
+    func,
+    literal,
+    or_,
+    select,
+    tuple_,
+    update,
+)
 
+from walsh_scrapy.policy.backoff import LONGEST_SECONDS
 from walsh_scrapy.policy.freshness import NEVER
+from walsh_scrapy.policy.frontier import HostWork
+from walsh_scrapy.policy.redirects import Move
 from walsh_scrapy.policy.urls import url_key
+from walsh_scrapy.sources import Kind, Source, declared_urls
 from walsh_scrapy.state.database import Store
-from walsh_scrapy.state.declared import paced_by, write_facts
 from walsh_scrapy.state.entries import insert_unseen
-from walsh_scrapy.state.rows import insert_if_new, record_of, row_of, upsert
-from walsh_scrapy.state.sourcerecord import COLUMNS, SourceRecord
-from walsh_scrapy.state.tables import entries, indexes, sightings, sources
+from walsh_scrapy.state.rows import in_parts, record_of, row_of, upsert
+from walsh_scrapy.state.tables import Due, declared, entries, indexes, sightings, sources
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from typing import Any, Self
+    from collections.abc import Callable, Iterable, Sequence
 
-    from sqlalchemy import Connection, Select
+    from sqlalchemy import ColumnElement, Connection, Select, Table
 
-    from walsh_scrapy.state.database import Database
     from walsh_scrapy.state.documents import LlmsTxtRecord
     from walsh_scrapy.state.entries import EntryRecord
 
-_OF_URL: Final = bindparam("key") == sources.c.url
-_LOCKED: Final = select(*COLUMNS, sources.c.revision).where(_OF_URL).with_for_update()
-_CHANGED: Final = sources.c.revision + 1
-_UPDATE: Final = (
-    update(sources)
-    .where(_OF_URL)
-    .values({column.name: bindparam(column.name) for column in (*COLUMNS, sources.c.revision)})
+#: The outcome of a visit that its site refused with 429 or 503.
+REFUSED: Final = "refused"
+#: Unchanged documents in a row after which the operator is told that validators are ignored.
+MOST_RESENT: Final = 3
+#: Sources read at once.
+PAGE: Final = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceRecord:
+    """What is known of one source: a row of the table ``sources``. Times are epoch seconds."""
+
+    url: str
+    kind: str
+    visited_since: float | None = None  #: the end of its first visit
+    fetched_at: float | None = None  #: the end of its last visit
+    #: That server and feed ask for; NEVER if it is gone (410), 0 if it was resumed since.
+    asked_until: float = 0.0
+    outcome: str = "new"
+    detail: str = ""
+    failures: int = 0  #: in a row
+    failing_since: float | None = None  #: the first failure of those in a row
+    status: int | None = None  #: of the last response
+    refused_since: float | None = None  #: the first refusal (429, 503) of those in a row
+    asked_interval: float = 0.0  #: seconds that the responses of the last visit asked for
+    wished_interval: float = 0.0  #: seconds that the feed asks for
+    skip_hours: str = ""  #: numbers separated by commas, UTC
+    skip_days: str = ""  #: English names separated by commas, UTC
+    moved_to: str | None = None
+    moved_since: float | None = None
+    move_settled: bool = False  #: from now on it is requested there
+    move_failing_since: float | None = None
+    onward_to: str | None = None  #: where permanent redirects lead from there
+    onward_since: float | None = None
+    validator_url: str | None = None  #: the one URL that the validators may be sent to
+    etag: bytes | None = None
+    last_modified: bytes | None = None
+    body_hash: str | None = None  #: SHA-256 of the last document that came as a whole
+    resent: int = 0  #: times in a row that it came again although its validators were sent
+    #: As what its last document was read: "rss20", "markdown"; "shared" if it was read for another
+    #: source only, "" if none was.
+    format: str = ""
+    resumed: int = 0  #: how many times the operator resumed it
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether its site answered the last visit with 429 or 503, or does not take one yet."""
+        return self.outcome == REFUSED
+
+    @property
+    def failed_for(self) -> float:
+        """Seconds from the first of its failures in a row to the last one; 0 if it is denied now.
+
+        Nothing is known of the time after its last visit.
+        """
+        if self.outcome.startswith("denied") or None in (self.failing_since, self.fetched_at):
+            return 0.0
+        return (self.fetched_at or 0.0) - (self.failing_since or 0.0)
+
+    @property
+    def ignores_validators(self) -> bool:
+        """Whether its server seems never to answer 304 (R7)."""
+        return self.resent >= MOST_RESENT
+
+    @property
+    def address(self) -> str:
+        """The URL at which the source is requested: as declared, or where its move settled."""
+        return self.moved_to if self.moved_to and self.move_settled else self.url
+
+    @property
+    def move(self) -> Move | None:
+        """Where permanent redirects lead, if anywhere, settled or not (decision 21)."""
+        if self.moved_to is None:
+            return None
+        onward = None
+        if self.onward_to is not None:
+            onward = Move(self.onward_to, self.onward_since or 0.0, is_settled=False)
+        since = self.moved_since or 0.0
+        return Move(self.moved_to, since, self.move_settled, onward, self.move_failing_since)
+
+    def with_move(self, move: Move | None) -> SourceRecord:
+        """Return the record with this move, or none, instead of its own."""
+        onward = move.onward if move else None
+        return replace(
+            self,
+            moved_to=move.to if move else None,
+            moved_since=move.since if move else None,
+            move_settled=bool(move and move.is_settled),
+            move_failing_since=move.failing_since if move else None,
+            onward_to=onward.to if onward else None,
+            onward_since=onward.since if onward else None,
+        )
+
+    def with_url(self, url: str) -> SourceRecord:
+        """Return the record of the same source, declared under another spelling of its URL.
+
+        A move to that very spelling is over: the source is declared there now.
+        """
+        record = self if url == self.url else replace(self, url=url)
+        return record.with_move(None) if record.moved_to == url else record
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Sources of one file: those of a kind whose URL, name or tags contain ``only``."""
+
+    file: int
+    kind: Kind
+    only: str = ""
+
+    def has(self, source: Source) -> bool:
+        """Return True if a source of the file is one of them."""
+        wanted = self.only.casefold()
+        texts = (source.url, source.name or "", *source.tags)
+        return source.kind == self.kind and any(wanted in text.casefold() for text in texts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """When a run asks what is due: what becomes due later belongs to the next run."""
+
+    began: float  #: epoch seconds
+    min_revisit: float  #: seconds
+    force: bool = False  #: each source is due that is not gone
+
+
+class DueSource(NamedTuple):
+    """A source that is due, and what is known of it under its declared URL."""
+
+    source: Source
+    record: SourceRecord | None  #: None before its first visit
+
+
+class KnownSource(NamedTuple):
+    """What is known of a source, when it is due, and why, in a word of `Due`."""
+
+    record: SourceRecord
+    at: float
+    rule: str
+
+
+class KnownSources:
+    """What is known of all sources. All spellings of a URL are one source: `/feed` is `/feed/`."""
+
+    def __init__(self, found: Iterable[KnownSource]) -> None:
+        self._by_key = {url_key(each.record.url): each for each in found}
+
+    def add(self, found: Iterable[KnownSource]) -> None:
+        """Add sources, in place of those with the same number."""
+        self._by_key |= {url_key(each.record.url): each for each in found}
+
+    def find(self, url: str) -> KnownSource | None:
+        """Return what is known of a source, however it is spelled; None before its first visit."""
+        return self._by_key.get(url_key(url)) if self._by_key else None
+
+    def others(self, urls: Iterable[str]) -> list[KnownSource]:
+        """Return all sources except those with these URLs, however spelled."""
+        excluded = set(map(url_key, urls))
+        return [each for key, each in self._by_key.items() if key not in excluded]
+
+
+#: Where a page of sources begins: since when the last one before it is due, and its number.
+Place = tuple[float, int]
+#: Before the first source.
+FIRST: Final[Place] = (-math.inf, -1)
+
+
+@dataclass
+class Counts:
+    """How many sources are due, and the others."""
+
+    due: int = 0
+    later: int = 0
+    gone: int = 0
+    next_due: float = NEVER  #: when the first of the others is due
+
+
+_C, _S = declared.c, sources.c
+#: The columns of a declared source, as `source_of` takes them.
+SOURCE: Final = tuple(_C[name] for name in ("url", "kind", "every", "pause", "details"))
+_COLUMNS: Final = tuple(_S[field.name] for field in fields(SourceRecord))
+_OF_KEY: Final = _S.url_key == bindparam("of")
+_FIND: Final = select(*_COLUMNS).where(_OF_KEY)
+_FETCHED_AT: Final = select(_S.fetched_at).where(_OF_KEY)
+_UPDATE: Final = update(sources).where(_OF_KEY).returning(_S.resumed)
+_FACTS: Final = ("fetched_at", "asked_until", "failures")
+_NOTE: Final = update(declared).where(_C.url_key == bindparam("of"))
+_NO_VALIDATORS: Final[dict[str, Any]] = {
+    "validator_url": None,
+    "etag": None,
+    "last_modified": None,
+}
+_FIND_DECLARED: Final = select(*SOURCE).where(
+    _C.url_key == bindparam("of"), _C.file == bindparam("within")
+)
+_OURS: Final = select(entries.c.own_key).where(
+    entries.c.source == bindparam("url"), entries.c.first_seen == bindparam("now")
 )
 _LATEST: Final = func.max(entries.c.first_seen)
 _OWN_TOTALS: Final = select(entries.c.source, func.count(), _LATEST).group_by(entries.c.source)
-#: A rename may have left a sighting in the entry's own source.
 _SHARED_TOTALS: Final = (
     select(sightings.c.source, func.count(), _LATEST)
     .join(entries, entries.c.key == sightings.c.key)
@@ -45,33 +259,49 @@ _SHARED_TOTALS: Final = (
 )
 
 
-class Committed(NamedTuple):
-    """What was written at the end of a visit."""
-
-    record: SourceRecord
-    new: frozenset[str]  #: the keys of the entries that were never seen before
-
-
 class SourceStore(Store):
-    """Finds and changes the records of sources; a visit's outcome is committed as a whole."""
+    """Finds declared sources and what is known of them, and writes what came of their visits."""
 
-    def __init__(self, database: Database) -> None:
-        super().__init__(database)
-        self._unit: Callable[[str], str] | None = None
+    # ---- what is known ----
 
     def find(self, url: str) -> SourceRecord | None:
-        """Return the record of a source, or None if it was never visited."""
-        found = select(*COLUMNS).where(sources.c.url == url)
-        row = self._database.read(lambda connection: connection.execute(found).first())
-        return None if row is None else record_of(SourceRecord, row)
+        """Return what is known of a source, however it is spelled; None before its first visit."""
+        row = self._first(_FIND, {"of": url_key(url)})
+        return None if row is None else _record(row)
 
     def all(self) -> list[SourceRecord]:
         """Return the record of every source ever visited, whether it is still declared or not."""
-        return [record_of(SourceRecord, row) for row in self._all(select(*COLUMNS))]
+        return [_record(row) for row in self._all(select(*_COLUMNS))]
 
     def urls(self) -> dict[str, None]:
         """Return the URL of every source ever visited, whether it is still declared or not."""
-        return dict.fromkeys(url for (url,) in self._all(select(sources.c.url)))
+        return dict.fromkeys(url for (url,) in self._all(select(_S.url)))
+
+    def due(self, url: str, least: float, now: float) -> KnownSource | None:
+        """Return what is known of a source, and when it is due; ``least`` is in seconds."""
+        return next(self._due(least, now, _S.url_key == url_key(url)), None)
+
+    def known(self, min_revisit: float, now: float, given: Iterable[Source] = ()) -> KnownSources:
+        """Return what is known of all sources, and when each is due, as of ``now``.
+
+        ``min_revisit`` is in seconds; sources that are ``given`` may ask for more.
+        """
+        found = KnownSources(self._due(min_revisit, now))
+        rarer: dict[float, list[int]] = {}
+        for source in given:
+            if (least := source.revisit_interval(min_revisit)) > min_revisit:
+                rarer.setdefault(least, []).append(url_key(source.url))
+        for least, keys in rarer.items():
+            for some in in_parts(keys):
+                found.add(self._due(least, now, _S.url_key.in_(some)))
+        return found
+
+    def _due(
+        self, least: float, now: float, *conditions: ColumnElement[bool]
+    ) -> Iterator[KnownSource]:
+        due = _due(sources, literal(0.0, Double), least, now)
+        for *row, at, rule in self._all(select(*_COLUMNS, *due).where(*conditions)):
+            yield KnownSource(_record(row), at, rule)
 
     def entry_totals(self) -> dict[str, tuple[int, float]]:
         """Return by source URL, for sources that gave any, how many entries and when the last.
@@ -85,61 +315,62 @@ class SourceStore(Store):
             totals[source] = own + count, max(last, newest)
         return totals
 
+    # ---- what visits and the operator write ----
+
     def outcome(
         self,
-        url: str,
-        change: Callable[[SourceRecord | None], SourceRecord],
+        known: SourceRecord | None,
+        record: SourceRecord,
         found: Sequence[EntryRecord] = (),
         llmstxt: LlmsTxtRecord | None = None,
-    ) -> Callable[[Connection], Committed]:
-        """Return what writes the outcome of a visit, within one transaction.
+        *,
+        host: str,
+    ) -> Callable[[Connection], frozenset[str]]:
+        """Return what writes the outcome of a visit, and returns the keys of its new entries.
 
-        ``change`` returns the record to write for the one that is known, None on the first visit.
-        ``llmstxt`` is the record of the llms.txt that the visit requested, if any. Validators and
-        the entries of their response are written together, so that a crash at any point neither
-        loses nor repeats an entry (R7, decision 17).
+        ``known`` is the record as the visit began, None before the first one; ``host`` paces the
+        next visit. Validators and the entries of their response are written together, so that a
+        crash at any point neither loses nor repeats an entry (R7, decision 17). A source that has
+        its number no more is dropped, with its entries. What is run again writes nothing twice, and
+        returns the same.
 
         It raises SQLAlchemy's IntegrityError or DataError for values that the database does not
         accept, such as an entry of a source without a record.
         """
-        number, done = randbits(40), list[Committed]()
+        key, attempts = {"of": url_key(record.url)}, list[None]()
+        row = row_of(record)
+        del row["resumed"]  # which is the operator's
 
-        def write(connection: Connection) -> Committed:
-            before = _Row.find(connection, url)
-            if done and before.revision == number:
-                return done[-1]  # it was committed, and only the answer was lost
-            is_unread = before.record is None or not before.record.format
-            record = change(before.record)
-            before.replace(connection, record, number)
-            self._write_facts(connection, record)
+        def write(connection: Connection) -> frozenset[str]:
+            facts = {name: row[name] for name in _FACTS}
+            if known is None:
+                upsert(connection, sources, {**row, "url_key": key["of"]})
+            elif (resumed := connection.scalar(_UPDATE, {**row, **key})) is None:
+                return frozenset()  # the file declares it where it moved
+            elif resumed != known.resumed:  # during the visit
+                facts["failures"] = min(record.failures, 1)
+                forgotten = _NO_VALIDATORS | {"failures": facts["failures"]}
+                if record.failures:
+                    forgotten["failing_since"] = record.fetched_at
+                connection.execute(update(sources).where(_OF_KEY).values(forgotten), key)
+            connection.execute(_NOTE.values(**facts, host=host), key)
             if llmstxt is not None:
                 upsert(connection, indexes, row_of(llmstxt))
+            is_unread = known is None or not known.format
             new = insert_unseen(connection, found, backfill=is_unread)
-            done.append(Committed(record, new))
-            return done[-1]
+            if attempts and found:  # an earlier one may have lost but the answer to its COMMIT
+                ours = {"url": record.url, "now": found[0].first_seen}
+                new |= frozenset(connection.scalars(_OURS, ours))
+            attempts.append(None)
+            return new
 
         return write
 
-    def rename(self, spellings: Mapping[str, str]) -> None:
-        """Give records and their entries the new spellings of their URLs, by the old ones."""
-
-        def write(connection: Connection) -> None:
-            for old, new in spellings.items():
-                row = connection.execute(_LOCKED, {"key": old}).first()
-                if row is None:
-                    continue  # another run has renamed it
-                renamed = record_of(SourceRecord, row[:-1]).with_url(new)
-                insert_if_new(connection, sources, _new_row(renamed, randbits(40)))
-                entries_of_old = update(entries).where(entries.c.source == old)
-                connection.execute(entries_of_old.values(source=new))
-                both = select(sightings.c.key).where(sightings.c.source == new)
-                of_old = sightings.c.source == old
-                connection.execute(delete(sightings).where(of_old, sightings.c.key.in_(both)))
-                connection.execute(update(sightings).where(of_old).values(source=new))
-                connection.execute(delete(sources).where(sources.c.url == old))
-                self._write_facts(connection, renamed)
-
-        self._database.write(write)
+    @staticmethod
+    def is_written(record: SourceRecord) -> Callable[[Connection], bool]:
+        """Return what tells whether a record is that of the last visit of its source."""
+        key = {"of": url_key(record.url)}
+        return lambda connection: connection.scalar(_FETCHED_AT, key) == record.fetched_at
 
     def resume(self, url: str) -> bool:
         """Forget the validators of a source, so that its next visit reads its document as a whole.
@@ -147,52 +378,197 @@ class SourceStore(Store):
         A source that is gone (410) or failing becomes due, and its count of failures 0; return
         False for any other, which stays due as it is.
         """
-        is_this = sources.c.url == url
-        in_trouble = or_(sources.c.due_at == NEVER, sources.c.failures > 0)
-        anew = {"validator_url": None, "etag": None, "last_modified": None}
-        due = {"due_at": 0.0, "failures": 0, "failing_since": None}
+        key = {"of": url_key(url)}
+        of_this = update(sources).where(_OF_KEY)
+        anew = of_this.values({**_NO_VALIDATORS, "resumed": _S.resumed + 1})
+        due = {"asked_until": 0.0, "failures": 0, "failing_since": None}
 
         def write(connection: Connection) -> bool:
-            connection.execute(update(sources).where(is_this).values(**anew, revision=_CHANGED))
-            resumed = update(sources).where(is_this, in_trouble).values(due)
-            is_resumed = connection.execute(resumed).rowcount == 1
-            if is_resumed and (record := _Row.find(connection, url).record):
-                self._write_facts(connection, record)
+            connection.execute(anew, key)
+            in_trouble = of_this.where(_S.failures > 0).values(due)
+            is_resumed = connection.execute(in_trouble, key).rowcount == 1
+            repeat_facts(connection, _C.url_key == key["of"])
             return is_resumed
 
         return self._database.write(write)
 
-    def _all(self, wanted: Select[Any]) -> Sequence[Sequence[Any]]:
+    # ---- what is declared ----
+
+    def owner(self, chosen: Selection, url: str) -> Source | None:
+        """Return a source that declares this URL: as its own, or as the llms.txt of its host."""
+        row = self._first(_FIND_DECLARED, {"of": url_key(url), "within": chosen.file})
+        source = source_of(*row) if row else None
+        if source and source.url == url and chosen.has(source):
+            return source
+        if chosen.kind != "llms" or not url.endswith("/llms.txt"):
+            return None
+        is_there = _C.url.startswith(url.removesuffix("llms.txt"), autoescape=True)
+        rows = self._all(select(*SOURCE).where(*_of(chosen), is_there).limit(PAGE))
+        owners = (source for source in (source_of(*row) for row in rows) if chosen.has(source))
+        return next((each for each in owners if url in declared_urls(each)), None)
+
+    def each(self, chosen: Selection) -> Iterator[Source]:
+        """Yield all chosen sources, a page at a time."""
+        page = select(_C.url_key, *SOURCE).where(*_of(chosen)).order_by(_C.url_key).limit(PAGE)
+        rows = self._all(page)
+        while rows:
+            found = (source_of(*values) for _, *values in rows)
+            yield from (each for each in found if not chosen.only or chosen.has(each))
+            rows = self._all(page.where(_C.url_key > rows[-1][0])) if len(rows) == PAGE else ()
+
+    def count(self, chosen: Selection) -> int:
+        """Return how many sources are chosen."""
+        return sum(1 for _ in self.each(chosen)) if chosen.only else self._count(*_of(chosen))
+
+    def total(self, file: int) -> int:
+        """Return how many sources a file declares."""
+        return self._count(_C.file == file)
+
+    def _count(self, *conditions: ColumnElement[bool]) -> int:
+        return int(self._all(select(func.count()).select_from(declared).where(*conditions))[0][0])
+
+    # ---- what is due ----
+
+    def hosts(self, chosen: Selection, terms: Terms) -> tuple[list[HostWork], Counts]:
+        """Return the hosts that have due sources, and how many sources are due and are not."""
+        due = _due(declared, _C.every, terms.min_revisit, terms.began)
+        is_wanted = _is_wanted(declared, due, terms, terms.began)
+        columns = (_C.host, due.at, case((is_wanted, 1), else_=0))
+        if chosen.only:  # one by one
+            rows = self._all(select(*columns, *SOURCE).where(*_of(chosen)).order_by(_C.host))
+            return _counted(row[:3] for row in rows if chosen.has(source_of(*row[3:])))
+        by_host = select(_C.host, func.count(), func.min(due.at)).where(*_of(chosen), is_wanted)
+        is_gone = _C.asked_until >= NEVER
+        later = case((or_(is_gone, is_wanted), None), else_=due.at)
+        others = select(func.count(), func.sum(case((is_gone, 1), else_=0)), func.min(later))
+        work = [HostWork(*row) for row in self._all(by_host.group_by(_C.host))]
+        ((count, gone, next_due),) = self._all(others.where(*_of(chosen)))
+        number = sum(each.sources for each in work)
+        counts = Counts(number, count - (gone or 0) - number, gone or 0)
+        return work, counts if next_due is None else replace(counts, next_due=next_due)
+
+    def page(
+        self, chosen: Selection, terms: Terms, host: str, now: float, after: Place, most: int = PAGE
+    ) -> tuple[list[DueSource], Place | None]:
+        """Return due sources of a host, and where the next page begins, None for nowhere.
+
+        Those that are due longest come first. At most ``most`` are read, as of ``now`` in epoch
+        seconds.
+        """
+        due = _due(declared, _C.every, terms.min_revisit, now)
+        mine = (*_of(chosen), _C.host == host, _is_wanted(declared, due, terms, now))
+        # The index alone says which sources these are, also of a host that has very many.
+        first = select(_C.url_key, due.at.label("since")).where(*mine)
+        first = first.order_by(due.at, _C.url_key).limit(most)
+        if after != FIRST:
+            place = literal(after[0], Double), literal(after[1], BigInteger)
+            first = first.where(tuple_(due.at, _C.url_key) > tuple_(*place))
+        page = first.subquery()
+        is_own = and_(_C.url_key == page.c.url_key, _C.file == chosen.file)
+        joined = page.join(declared, is_own).outerjoin(sources, _S.url_key == _C.url_key)
+        # A sync and a visit that ended at once may have left an earlier time in the index.
+        truth = _due(sources, _C.every, terms.min_revisit, now)
+        is_true = or_(_S.url_key.is_(None), _is_wanted(sources, truth, terms, now))
+        columns = (page.c.since, page.c.url_key, case((is_true, 1), else_=0), *SOURCE, *_COLUMNS)
+        order = (page.c.since, page.c.url_key)
+        rows = self._all(select(*columns).select_from(joined).order_by(*order))
+        found = []
+        for _, _, is_due, *values in rows:
+            source, known = source_of(*values[: len(SOURCE)]), values[len(SOURCE) :]
+            if is_due and (not chosen.only or chosen.has(source)):
+                record = _record(known).with_url(source.url) if known[0] else None
+                found.append(DueSource(source, record))
+        return found, (rows[-1][0], rows[-1][1]) if len(rows) >= most else None
+
+    def _first(self, wanted: Select[*tuple[Any, ...]], row: dict[str, Any]) -> Sequence[Any] | None:
+        return self._database.read(lambda connection: connection.execute(wanted, row).first())
+
+    def _all(self, wanted: Select[*tuple[Any, ...]]) -> Sequence[Sequence[Any]]:
         return self._database.read(lambda connection: connection.execute(wanted).all())
 
-    def _write_facts(self, connection: Connection, record: SourceRecord) -> None:
-        """Write what a record says of when its source is due (decision 40)."""
-        if self._unit is None:
-            self._unit = paced_by(connection).unit
-        write_facts(connection, record, self._unit)
+
+class DeclaredSources(Collection[Source]):
+    """The sources that one run may ask for; all of them are in the state, and none in memory."""
+
+    def __init__(self, store: SourceStore, chosen: Selection) -> None:
+        self.chosen = chosen
+        self._store = store
+
+    def __iter__(self) -> Iterator[Source]:
+        return self._store.each(self.chosen)
+
+    def __len__(self) -> int:
+        return self._store.count(self.chosen)
+
+    def __contains__(self, source: object) -> bool:
+        return isinstance(source, Source) and self.owner(source.url) == source
+
+    def owner(self, url: str) -> Source | None:
+        """Return a source that declares this URL, or None."""
+        return self._store.owner(self.chosen, url)
 
 
-class _Row(NamedTuple):
-    """What the table has of a source, whose row is locked."""
+def repeat_facts(connection: Connection, *conditions: ColumnElement[bool]) -> None:
+    """Repeat in rows of `declared` what decides when their sources are due."""
+    is_its = _S.url_key == _C.url_key
+    values = {name: select(_S[name]).where(is_its).scalar_subquery() for name in _FACTS}
+    is_known = select(_S.url_key).where(is_its).exists()
+    connection.execute(update(declared).where(is_known, *conditions).values(values))
 
-    record: SourceRecord | None
-    revision: int | None  #: the number of the visit that wrote it last; None if there is no row
 
-    @classmethod
-    def find(cls, connection: Connection, url: str) -> Self:
-        """Read and lock the row of a source."""
-        row = connection.execute(_LOCKED, {"key": url}).first()
-        return cls(None, None) if row is None else cls(record_of(SourceRecord, row[:-1]), row[-1])
+def source_of(url: str, kind: Kind, every: float, pause: float | None, details: str) -> Source:
+    """Return the source of a row of ``SOURCE``."""
+    name, tags, page, folders = json.loads(details) if details else (None, (), None, ())
+    return Source(
+        url,
+        kind,
+        name,
+        tuple(tags),
+        timedelta(seconds=every) if every else None,
+        timedelta(seconds=pause) if pause else None,
+        page,
+        tuple(folders),
+    )
 
-    def replace(self, connection: Connection, record: SourceRecord, revision: int) -> None:
-        """Write the record of a visit."""
-        if self.revision is None:
-            upsert(connection, sources, _new_row(record, revision))
+
+def _record(row: Sequence[Any]) -> SourceRecord:
+    """Return the record of a row; a move to where a file declares it now is over."""
+    record = record_of(SourceRecord, row)
+    return record.with_url(record.url)
+
+
+def _of(chosen: Selection) -> tuple[ColumnElement[bool], ...]:
+    return _C.file == chosen.file, _C.kind == chosen.kind
+
+
+def _due(known: Table, every: ColumnElement[float], least: float, now: float) -> Due:
+    revisit = literal(min(least, LONGEST_SECONDS), Double)
+    return Due.of(known, every, revisit, literal(now, Double))
+
+
+def _is_wanted(known: Table, due: Due, terms: Terms, now: float) -> ColumnElement[bool]:
+    """Whether a source is to be visited: with ``force`` each one that is not gone.
+
+    What was visited since the run began is done, by whichever worker.
+    """
+    if not terms.force:
+        return due.at <= literal(terms.began, Double)
+    at = known.c.fetched_at
+    is_undone = or_(at.is_(None), at <= literal(terms.began, Double), at > literal(now, Double))
+    return and_(due.at < NEVER, is_undone)
+
+
+def _counted(rows: Iterable[Sequence[Any]]) -> tuple[list[HostWork], Counts]:
+    """Count sources by host, when each is due, and whether it is wanted."""
+    work, counts = dict[str, HostWork](), Counts()
+    for host, at, is_wanted in rows:
+        if is_wanted:
+            known = work.get(host, HostWork(host, 0, at))
+            work[host] = HostWork(host, known.sources + 1, min(known.since, at))
+            counts.due += 1
+        elif at == NEVER:
+            counts.gone += 1
         else:
-            values = {"key": record.url, "revision": revision}
-            connection.execute(_UPDATE, row_of(record) | values)
-
-
-def _new_row(record: SourceRecord, revision: int) -> dict[str, Any]:
-    """Return the row of a source that the table does not have."""
-    return {**row_of(record), "revision": revision, "url_key": url_key(record.url)}
+            counts.later += 1
+            counts.next_due = min(counts.next_due, at)
+    return list(work.values()), counts

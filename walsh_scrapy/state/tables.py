@@ -8,7 +8,7 @@ question about the last week needs no clock.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sqlalchemy import (
     DDL,
@@ -24,17 +24,23 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    case,
     event,
     false,
     insert,
+    literal_column,
+    not_,
     select,
     text,
 )
 
+from walsh_scrapy.policy.freshness import CLOCK_SKEW, LONGEST_REVISIT
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from typing import Self
 
-    from sqlalchemy import Connection
+    from sqlalchemy import ColumnElement, Connection, FromClause
 
 #: The version of the schema that this code reads and writes.
 VERSION: Final = 1
@@ -72,7 +78,6 @@ hosts = Table(
     Column("unreachable", Integer, nullable=False, server_default="0"),
     Column("deferred_at", Double, nullable=False, server_default="0"),
     Column("operator_delay", Double, nullable=False, server_default="0"),
-    postgresql_with={"fillfactor": 80},  # an update finds room on its page
 )
 workers = Table(
     "workers",
@@ -93,6 +98,12 @@ overrides = Table(
     Column("seconds", Double, nullable=False),
     Column("reason", Text, nullable=False),
     Index("overrides_by_host", "host"),
+)
+# An update finds room on its page. ``postgresql_with`` would import that dialect.
+event.listen(
+    hosts,
+    "after_create",
+    DDL("ALTER TABLE hosts SET (fillfactor = 80)").execute_if(dialect="postgresql"),  # type: ignore[no-untyped-call]
 )
 
 robots = Table(
@@ -116,11 +127,13 @@ blocklist = Table(
     "blocklist",
     metadata,
     Column("url", String(2048), primary_key=True),
-    Column("body", LargeBinary, nullable=False),
+    # The document, by its name in `copies`.
+    Column("copy", String(64), nullable=False),
     Column("etag", LargeBinary),
     Column("last_modified", LargeBinary),
     Column("checked_at", Double, nullable=False),
-    Column("copy", String(64)),
+    # The list that was adopted, an entry per line; empty for the schema.
+    Column("adopted", Text, nullable=False),
 )
 
 # Each robots.txt and each blocklist that was in force, and what each run declared, once, by the
@@ -142,15 +155,22 @@ copies = Table(
     sqlite_autoincrement=True,
 )
 
+# A source that was visited. Visits write its row, by its number.
 sources = Table(
     "sources",
     metadata,
-    Column("url", String(4096), primary_key=True),
+    # The number of its canonical URL, which all spellings share; `declared` has it too.
+    Column("url_key", BigInteger, primary_key=True, autoincrement=False),
+    Column("url", String(4096), nullable=False, unique=True),
     Column("kind", String(16), nullable=False),
     # The ends of its first visit and of its last one.
     Column("visited_since", Double),
     Column("fetched_at", Double),
-    Column("due_at", Double, nullable=False, server_default="0"),
+    # Until when server and feed ask for no visit, hours and days to skip included: NEVER if it is
+    # gone, 0 if the operator resumed it since.
+    Column("asked_until", Double, nullable=False, server_default="0"),
+    # How many times the operator did: a visit during which he does forgets what he wants forgotten.
+    Column("resumed", Integer, nullable=False, server_default="0"),
     Column("outcome", String(32), nullable=False),
     Column("detail", Text, nullable=False, server_default=""),
     Column("failures", Integer, nullable=False, server_default="0"),
@@ -159,7 +179,7 @@ sources = Table(
     Column("status", Integer),
     # The first refusal (429, 503) of the row that goes on; empty if the last visit was none.
     Column("refused_since", Double),
-    # Seconds that the responses of the last visit asked for; `due_at` depends on more than that.
+    # Seconds that the responses of the last visit asked for.
     Column("asked_interval", Double, nullable=False, server_default="0"),
     # Update hints of the feed: seconds; hours and days to skip, separated by commas.
     Column("wished_interval", Double, nullable=False, server_default="0"),
@@ -183,11 +203,6 @@ sources = Table(
     Column("resent", Integer, nullable=False, server_default="0"),
     # As what its last document was read; empty if none was.
     Column("format", String(40), nullable=False, server_default=""),
-    # Increased with every change, as that of a host.
-    Column("revision", BigInteger, nullable=False, server_default="0"),
-    # Of its canonical URL: all spellings of a URL share it, and a declared one has it too.
-    Column("url_key", BigInteger, nullable=False),
-    Index("sources_by_key", "url_key"),
 )
 
 # One row for each sources file that was read, as it was then (decision 40).
@@ -211,8 +226,8 @@ files = Table(
     Column("read_at", Double, nullable=False),
 )
 
-# Each source of each file, and what decides when it is due (decision 40). What is not declared is
-# written together with its record in `sources`.
+# Each source of each file, as the sync writes it; and what of its row in `sources` decides when it
+# is due, so that this question reads one index (decision 40).
 declared = Table(
     "declared",
     metadata,
@@ -220,27 +235,19 @@ declared = Table(
     Column("file", Integer, primary_key=True),
     Column("url", String(4096), nullable=False),
     Column("kind", String(16), nullable=False),
-    # Its place among the sources of the file.
-    Column("position", Double, nullable=False),
     Column("every", Double, nullable=False),
     Column("pause", Double),
     # JSON: its name, tags, page and folders; empty if it has none of them.
     Column("details", Text, nullable=False),
     # What is paced together with the URL that is requested: its host or domain.
     Column("host", String(255), nullable=False),
-    # The end of its last visit; empty if there was none, or if the operator resumed it.
+    # As in `sources`.
     Column("fetched_at", Double),
-    # By what its failures multiply the operator's interval; seconds that site and feed ask for.
-    Column("growth", Double, nullable=False),
-    Column("asked", Double, nullable=False),
-    Column("is_gone", Boolean, nullable=False),
-    # Whether its feed names hours or days to skip.
-    Column("has_skips", Boolean, nullable=False),
-    # All that decides whether a source is due, so that the question reads nothing else.
+    Column("asked_until", Double, nullable=False, server_default="0"),
+    Column("failures", Integer, nullable=False, server_default="0"),
     Index(
         "declared_by_host",
-        *("file", "kind", "has_skips", "host", "fetched_at", "growth", "every", "asked"),
-        *("is_gone", "position", "url_key"),
+        *("file", "kind", "host", "fetched_at", "asked_until", "failures", "every", "url_key"),
     ),
 )
 
@@ -361,6 +368,12 @@ runs = Table(
     Index("runs_by_time", "begun"),
 )
 
+
+def _source() -> ForeignKey:
+    """Return the key of a source: its URL, which follows another spelling of it."""
+    return ForeignKey("sources.url", onupdate="CASCADE")
+
+
 entries = Table(
     "entries",
     metadata,
@@ -370,7 +383,7 @@ entries = Table(
     Column("page_key", String(64)),
     Column("own_key", String(64), nullable=False),
     Column("title_key", String(64)),
-    Column("source", String(4096), ForeignKey("sources.url"), nullable=False),
+    Column("source", String(4096), _source(), nullable=False),
     Column("kind", String(16), nullable=False),
     Column("first_seen", Double, nullable=False),
     Column("item", Text, nullable=False),
@@ -388,7 +401,7 @@ sightings = Table(
     "sightings",
     metadata,
     Column("key", String(64), primary_key=True),
-    Column("source", String(4096), primary_key=True),
+    Column("source", String(4096), _source(), primary_key=True),
     Index("sightings_by_source", "source"),
 )
 
@@ -402,6 +415,60 @@ event.listen(
         "WHERE page_key IS NOT NULL"
     ),
 )
+
+
+#: The first second of the year 10000: what is due then or later (`NEVER`) has no readable time.
+_LAST: Final = 253_402_300_800
+
+
+class Due(NamedTuple):
+    """When a source is due, in SQL: 0 for at once, NEVER if it is gone; and why, in one word."""
+
+    at: ColumnElement[float]
+    rule: ColumnElement[str]  #: gone, new, clock, resumed, asked or operator
+
+    @classmethod
+    def of(
+        cls,
+        known: FromClause,
+        every: ColumnElement[float],
+        min_revisit: ColumnElement[float],
+        now: ColumnElement[float],
+    ) -> Self:
+        """Return the one expression for `declared`, or `sources`, as of ``now`` (decision 20).
+
+        It is the longest of what server and feed ask for, and of the operator's time, which each
+        failure in a row after the first doubles, up to 30 days. A visit in the future counts as
+        none. Otherwise a clock that was wrong once could delay a source for years.
+        """
+        at, failures = known.c.fetched_at, known.c.failures
+        least = larger(min_revisit, every)
+        doubled = case((failures > 41, 40), (failures > 1, failures - 1), else_=0)
+        grown = least * literal_column("1").cast(BigInteger).bitwise_lshift(doubled)
+        longest = larger(least, literal_column(str(LONGEST_REVISIT)))
+        by_operator = at + case((grown < longest, grown), else_=longest)
+        asked = known.c.asked_until
+        is_known = at <= now + literal_column(str(CLOCK_SKEW))
+        at_once = literal_column("0.0", Double)
+        cases: list[tuple[Any, Any, str]] = [
+            (asked >= literal_column(str(_LAST)), asked, "gone"),
+            (at.is_(None), at_once, "new"),
+            (not_(is_known), at_once, "clock"),
+            (asked <= at_once, at_once, "resumed"),
+            (asked > by_operator, asked, "asked"),
+        ]
+        rules: list[tuple[Any, Any]] = [
+            (condition, literal_column(f"'{rule}'")) for condition, _, rule in cases
+        ]
+        return cls(
+            case(*((condition, moment) for condition, moment, _ in cases), else_=by_operator),
+            case(*rules, else_=literal_column("'operator'")),
+        )
+
+
+def larger(one: ColumnElement[float], other: ColumnElement[float]) -> ColumnElement[float]:
+    """Return the larger of two numbers, in SQL of both databases."""
+    return case((one > other, one), else_=other)
 
 
 def has_schema(connection: Connection) -> bool:
@@ -430,8 +497,14 @@ def create(connection: Connection) -> bool:
     return True
 
 
-#: The first second of the year 10000: what is due then or later (`NEVER`) has no readable time.
-_LAST: Final = 253_402_300_800
+#: The shortest that a file declares of a source; WALSH_MIN_REVISIT of the last crawl.
+_EVERY: Final = (
+    "coalesce((SELECT min(every) FROM declared WHERE declared.url_key = sources.url_key), 0.0)"
+)
+_REVISIT: Final = (
+    "coalesce((SELECT CAST({} AS DOUBLE PRECISION) FROM runs WHERE command = '' "
+    "ORDER BY id DESC LIMIT 1), 86400.0)"
+)
 #: What of an entry is in its JSON alone.
 _FIELDS: Final = (
     "source_title", "title", "url", "published", "updated", "authors", "tags", "section", "note",
@@ -445,13 +518,13 @@ class _Dialect:
 
     moment: str  #: epoch seconds as text
     now: str  #: epoch seconds of its clock
-    field: str  #: a field of the JSON of an entry
+    field: str  #: a field of JSON, of a column and a name
     text: str  #: bytes as text
 
-    def time(self, column: str) -> str:
-        """Return a column of epoch seconds as a text, under its own name."""
-        known = f"{column} > 0 AND {column} < {_LAST}"
-        return f"CASE WHEN {known} THEN {self.moment.format(column)} END AS {column}"
+    def time(self, moment: str, name: str = "") -> str:
+        """Return epoch seconds as a text, under the name of their column, or another."""
+        known = f"{moment} > 0 AND {moment} < {_LAST}"
+        return f"CASE WHEN {known} THEN {self.moment.format(moment)} END AS {name or moment}"
 
     def days_ago(self, column: str) -> str:
         """Return how many days ago a moment was."""
@@ -459,19 +532,19 @@ class _Dialect:
 
     def field_of(self, name: str) -> str:
         """Return a field of an entry, under its own name."""
-        return f"{self.field.format(name)} AS {name}"
+        return f"{self.field.format('item', name)} AS {name}"
 
 
 _SQLITE: Final = _Dialect(
     moment="datetime({}, 'unixepoch')",
     now="((julianday('now') - 2440587.5) * 86400.0)",
-    field="json_extract(item, '$.{}')",
+    field="json_extract({}, '$.{}')",
     text="CAST({} AS TEXT)",
 )
 _POSTGRESQL: Final = _Dialect(
     moment="to_char(to_timestamp({}) AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS')",
     now="extract(epoch FROM now())::double precision",
-    field="(item::json ->> '{}')",
+    field="({}::json ->> '{}')",
     text="encode({}, 'escape')",
 )
 
@@ -479,7 +552,11 @@ _POSTGRESQL: Final = _Dialect(
 def create_views(connection: Connection) -> None:
     """Create the views, within the transaction of ``connection``."""
     sql = _SQLITE if connection.dialect.name == "sqlite" else _POSTGRESQL
-    for (name, table), columns in _views(sql).items():
+    revisit = _REVISIT.format(sql.field.format("settings", "min_revisit"))
+    due = Due.of(sources, *(literal_column(each) for each in (_EVERY, revisit, sql.now))).at
+    literal = {"literal_binds": True}
+    due_at = f"({due.compile(dialect=connection.dialect, compile_kwargs=literal)})"
+    for (name, table), columns in _views(sql, due_at).items():
         select = f"SELECT {', '.join(columns)} FROM {table}"  # noqa: S608 - all of it is from here
         connection.exec_driver_sql(f"CREATE VIEW {name} AS {select}")
 
@@ -490,7 +567,7 @@ def _copy_of(column: str) -> str:
     return f"({hashes} = {column}) AS {column}"
 
 
-def _views(sql: _Dialect) -> Mapping[tuple[str, str], Sequence[str]]:
+def _views(sql: _Dialect, due_at: str) -> Mapping[tuple[str, str], Sequence[str]]:
     """Return the columns of each view, by its name and its table."""
     time, days_ago, field = sql.time, sql.days_ago, sql.field_of
     robots, blocklist = _copy_of("robots"), _copy_of("blocklist")
@@ -518,7 +595,7 @@ def _views(sql: _Dialect) -> Mapping[tuple[str, str], Sequence[str]]:
         ("readable_sources", "sources"): (
             *("url", "kind", time("fetched_at"), "outcome", "status", "detail", "failures"),
             *(time("failing_since"), time("refused_since")),
-            *(time("due_at"), f"due_at <= {sql.now} AS is_due"),
+            *(f"{time(due_at, 'due_at')}", f"{due_at} <= {sql.now} AS is_due"),
             *("moved_to", time("moved_since"), "move_settled"),
             f"(SELECT count(*) {of_source}) AS entries",
             f"(SELECT {newest} {of_source}) AS newest_days_ago",
@@ -541,7 +618,7 @@ def _views(sql: _Dialect) -> Mapping[tuple[str, str], Sequence[str]]:
         ),
         ("readable_blocklist", "blocklist"): (
             *("url", time("checked_at"), f"{days_ago('checked_at')} AS days_ago"),
-            "length(body) AS bytes",
+            "(SELECT length(body) FROM copies WHERE copies.hash = copy) AS bytes",
         ),
         ("readable_overrides", "overrides"): (
             *("id", time("at"), "host", "override", "seconds", "reason"),

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Final
 
 from walsh_scrapy.identity import BLOCKLIST_URL
+from walsh_scrapy.policy.blocklist import Blocklist
 from walsh_scrapy.state import State, StateError
-from walsh_scrapy.state.documents import BlocklistCopy
+from walsh_scrapy.state.documents import BlocklistCopy, hash_of
 
 #: A URL, or the fields of a `[[source]]`: url, kind, name, tags, every, pause.
 SourceLike = str | Mapping[str, str | float | list[str]]
@@ -37,6 +38,13 @@ def _table(entry: Mapping[str, str | float | list[str]]) -> str:
 _EMPTY: Final = b'{"contract": "walsh-research-blocklist/v1", "refresh": "P7D", "blocked": []}'
 
 
+def keep_blocklist(state: State, url: str, document: bytes, checked_at: float) -> None:
+    """Keep a document as the list that was adopted from `url` at an epoch second."""
+    adopted = Blocklist.parse(document).text()
+    copy = BlocklistCopy(hash_of(document), None, None, checked_at, adopted)
+    state.blocklist.keep(url, copy, document)
+
+
 def keep_empty_blocklist(state_url: str, now: float | None = None) -> None:
     """Keep an empty list as if it was fetched from its published URL at `now`, an epoch second.
 
@@ -46,7 +54,7 @@ def keep_empty_blocklist(state_url: str, now: float | None = None) -> None:
         state = State(state_url)
         try:
             checked_at = time.time() if now is None else now
-            state.blocklist.keep(BLOCKLIST_URL, BlocklistCopy(_EMPTY, None, None, checked_at))
+            keep_blocklist(state, BLOCKLIST_URL, _EMPTY, checked_at)
         finally:
             state.close()
 

@@ -146,7 +146,8 @@ class SimulatedHandler:
 
     async def download_request(self, request: Request) -> Response:
         """Return the web's response."""
-        _, _, fields = message_of(request, endpoint_of(request), self._last.of(request))
+        url = request.url
+        _, _, fields = message_of(request, url, endpoint_of(url), self._last.of(request, url))
         return await self.web.answer(request, fields, self._crawler)
 
     async def close(self) -> None:

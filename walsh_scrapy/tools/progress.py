@@ -118,7 +118,7 @@ def awaited(queue: Queue, retries: Retries, now: float) -> str:
     if retry := retries.find(host, now):
         return f"waiting for {host}, which {retry.why}: {retry.sentence(now)}"
     host = "the blocklist" if queue.is_restricted else host
-    delay = found.interval or _USUAL
+    delay = found.delay or _USUAL
     slow = f" (its delay is {format_seconds(delay)})" if delay > _USUAL else ""
     return f"waiting for {host}: next request in {format_seconds(found.ready_at - now)}{slow}"
 

@@ -8,6 +8,7 @@ only while a limit is in force.
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
@@ -15,40 +16,69 @@ from weakref import WeakKeyDictionary
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+#: A clock of Linux; elsewhere the monotonic clock goes on during suspension, or there is none.
+_BOOTTIME: Final[int | None] = getattr(time, "CLOCK_BOOTTIME", None)
 #: Seconds between two ticks, and by how much a tick is late if the process stood still.
 _TICK: Final = 0.1
 _LATE: Final = 0.2
 
 
+class StoodStill(TimeoutError):
+    """The most seconds of a limit are over because this process stood still."""
+
+
+def moment() -> float:
+    """Return the seconds since the machine was started, where the system has that clock."""
+    return time.monotonic() if _BOOTTIME is None else time.clock_gettime(_BOOTTIME)
+
+
 class _Ticker:
     def __init__(self) -> None:
-        self.stalled = 0.0  #: seconds so far
-        self._limits: set[asyncio.Timeout] = set()
-        self._due = 0.0
+        self._stalled = 0.0  # seconds until the last tick
+        self._limits: dict[asyncio.Timeout, asyncio.Timeout] = {}  # each with its most seconds
+        self._due: float | None = None  # of the next tick
+        self._due_moment = 0.0
 
-    def add(self, limit: asyncio.Timeout) -> None:
-        if not self._limits:
+    @property
+    def stalled(self) -> float:
+        """Seconds so far. The next tick may be late already, when this is read before it."""
+        late = 0.0 if self._due is None else asyncio.get_running_loop().time() - self._due
+        return self._stalled + (late if late > _LATE else 0.0)
+
+    def add(self, limit: asyncio.Timeout, most: asyncio.Timeout) -> None:
+        self._limits[limit] = most
+        if self._due is None:
             self._schedule()
-        self._limits.add(limit)
 
     def remove(self, limit: asyncio.Timeout) -> None:
-        self._limits.discard(limit)
+        self._limits.pop(limit, None)
 
     def _schedule(self) -> None:
         loop = asyncio.get_running_loop()
-        self._due = loop.time() + _TICK
-        loop.call_at(self._due, self._tick)
+        due, self._due_moment = loop.time() + _TICK, moment() + _TICK
+        self._due = due
+        loop.call_at(due, self._tick, due)
 
-    def _tick(self) -> None:
-        """Extend each limit by the time that the process stood still; a tick is due before it."""
-        late = asyncio.get_running_loop().time() - self._due
-        if late > _LATE:
-            self.stalled += late
-            for limit in self._limits:
-                if (when := limit.when()) is not None and not limit.expired():
-                    limit.reschedule(when + late)
+    def _tick(self, due: float) -> None:
+        """Extend each limit by the time that the process stood still; a tick is due before it.
+
+        The clock of the loop does not count the time that the machine slept: most seconds do.
+        """
+        late = asyncio.get_running_loop().time() - due
+        slept = moment() - self._due_moment - late
+        if late + slept > _LATE:
+            self._stalled += late
+            for limit, most in self._limits.items():
+                _move(limit, late)
+                _move(most, -slept)
+        self._due = None
         if self._limits:
             self._schedule()
+
+
+def _move(limit: asyncio.Timeout, seconds: float) -> None:
+    if (when := limit.when()) is not None and not limit.expired():
+        limit.reschedule(when + seconds)
 
 
 _tickers: WeakKeyDictionary[asyncio.AbstractEventLoop, _Ticker] = WeakKeyDictionary()
@@ -67,15 +97,20 @@ def stalled() -> float:
 async def limit(seconds: float, most: float | None = None) -> AsyncIterator[None]:
     """Raise TimeoutError after so many seconds in which the process did not stand still.
 
-    After ``most`` seconds it is raised whatever the process did.
+    StoodStill is raised after ``most`` seconds, in which the machine may have slept.
     """
-    ticker = _ticker()
-    async with asyncio.timeout(most), asyncio.timeout(seconds) as timeout:
-        ticker.add(timeout)
-        try:
-            yield
-        finally:
-            ticker.remove(timeout)
+    ticker, whole = _ticker(), asyncio.timeout(most)
+    try:
+        async with whole, asyncio.timeout(seconds) as timeout:
+            ticker.add(timeout, whole)
+            try:
+                yield
+            finally:
+                ticker.remove(timeout)
+    except TimeoutError as error:
+        if whole.expired():
+            raise StoodStill from error
+        raise
 
 
 class Deadline:

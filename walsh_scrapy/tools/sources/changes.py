@@ -60,13 +60,13 @@ class SourceChanges:
             yield f"{printable(each)} is neither gone nor failing: {due}"
 
     def _due(self, url: str) -> str:
-        record = self._state.sources.find(url) if self._state else None
         held = self._hold(url)
-        if record is None or record.fetched_at is None or record.due_at <= 0.0:
-            return f"as before, but {held}" if held else "now, as before"
         source, revisit = self._declared.get(canonical_url(url)), self._options.min_revisit
         least = source.revisit_interval(revisit) if source else revisit
-        due = f"{format_moment(record.due(least, record.fetched_at).at)}, as before"
+        found = self._state.sources.due(url, least, self._state.now()) if self._state else None
+        if found is None or found.at <= 0.0:
+            return f"as before, but {held}" if held else "now, as before"
+        due = f"{format_moment(found.at)}, as before"
         return f"{due}, but {held}" if held else due
 
     def _hold(self, url: str) -> str:

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
-from walsh_scrapy.policy.claims import start_order
 from walsh_scrapy.policy.freshness import NEVER
+from walsh_scrapy.policy.frontier import start_order
 from walsh_scrapy.policy.timestamps import format_moment, rfc3339
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import count_of, format_seconds
 from walsh_scrapy.sources import Kind, Source, host_pauses, with_pauses
-from walsh_scrapy.state.sourcerecord import KnownSources, SourceRecord
+from walsh_scrapy.state.sources import KnownSource, KnownSources, SourceRecord
 from walsh_scrapy.tools.hosts import on_hold
 
 if TYPE_CHECKING:
@@ -163,15 +163,15 @@ def build_overview(
     sources: Sequence[Source], state: State | None, options: Options, now: float
 ) -> Overview:
     """Join the declared sources with the state; without a state all of them are new."""
-    known = KnownSources(state.sources.all() if state else ())
+    known = known_sources(state, sources, options, now)
     totals = state.sources.entry_totals() if state else {}
     waiting = state.hosts.waiting() if state else {}
 
-    def row(source: Source | None, found: SourceRecord) -> SourceRow:
-        record = found.with_url(source.url) if source else found
+    def row(source: Source | None, found: KnownSource) -> SourceRow:
+        record = found.record
         host = options.pace_by.unit(record.address)
-        due = next_visit(record, source, options.min_revisit, now)
-        entries, newest = totals.get(found.url, (0, None))
+        due = next_visit(found, source, options.min_revisit, now)
+        entries, newest = totals.get(record.url, (0, None))
         waits = waiting.get(host)
         if waits and waits.hold:
             due = due.held(host_of(record.address), waits.times.hold_until)
@@ -185,19 +185,24 @@ def build_overview(
             waiting=waits,
         )
 
-    declared = [
-        row(source, known.find(source.url) or SourceRecord(url=source.url, kind=source.kind))
-        for source in sources
-    ]
+    declared = [row(source, declared_source(source, known)) for source in sources]
     undeclared = known.others(source.url for source in sources)
     pauses = host_pauses(sources, options.pace_by.unit)
-    return Overview(declared, [row(None, record) for record in undeclared], pauses)
+    return Overview(declared, [row(None, found) for found in undeclared], pauses)
 
 
-def declared_record(source: Source, known: KnownSources) -> SourceRecord:
+def known_sources(
+    state: State | None, sources: Sequence[Source], options: Options, now: float
+) -> KnownSources:
+    """Return what the state knows of all sources, as of ``now``; nothing without a state."""
+    return state.sources.known(options.min_revisit, now, sources) if state else KnownSources(())
+
+
+def declared_source(source: Source, known: KnownSources) -> KnownSource:
     """Return what is known of a declared source, under its declared URL."""
-    found = known.find(source.url)
-    return found.with_url(source.url) if found else SourceRecord(url=source.url, kind=source.kind)
+    if (found := known.find(source.url)) is None:
+        return KnownSource(SourceRecord(url=source.url, kind=source.kind), 0.0, "new")
+    return found._replace(record=found.record.with_url(source.url))
 
 
 class NextVisit(NamedTuple):
@@ -221,7 +226,7 @@ class NextVisit(NamedTuple):
 
 
 def next_visit(
-    record: SourceRecord, source: Source | None, min_revisit: float, now: float
+    known: KnownSource, source: Source | None, min_revisit: float, now: float
 ) -> NextVisit:
     """Return the next visit of a source as of ``now`` (epoch seconds).
 
@@ -230,9 +235,17 @@ def next_visit(
     """
     if source is None:
         return NextVisit(None, "undeclared", "no longer declared")
-    at, rule = record.due(source.revisit_interval(min_revisit), now)
+    record, at, rule = known
     if rule == "operator":
-        rule = "every" if source.revisit_interval(min_revisit) > min_revisit else "revisit"
+        is_rarer = source.revisit_interval(min_revisit) > min_revisit
+        rule = "failing" if record.failures else "every" if is_rarer else "revisit"
+    elif rule == "asked":
+        asked = max(record.asked_interval, record.wished_interval)
+        is_skip = bool(record.skip_hours or record.skip_days) and at > (
+            (record.fetched_at or 0.0) + asked
+        )
+        is_feed = record.wished_interval >= record.asked_interval
+        rule = "skip" if is_skip else "feed" if is_feed else "server"
     moment = at if 0.0 < at < NEVER else None
     return NextVisit(moment, rule, _why(rule, record, at), is_due=at <= now)
 

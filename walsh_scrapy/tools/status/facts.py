@@ -14,9 +14,8 @@ from walsh_scrapy.crawl.engine import EarlyEnd
 from walsh_scrapy.options import BadSetting
 from walsh_scrapy.policy.blocklist import Blocklist
 from walsh_scrapy.policy.freshness import CLOCK_SKEW
-from walsh_scrapy.policy.urls import host_of
+from walsh_scrapy.policy.urls import host_of, url_key
 from walsh_scrapy.sources import SourcesError, load_sources
-from walsh_scrapy.state.sourcerecord import KnownSources, SourceRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.state.hosts import WorkerRow
     from walsh_scrapy.state.log import Log
     from walsh_scrapy.state.runs import RunRecord
+    from walsh_scrapy.state.sources import SourceRecord
 
 #: Crawls that are looked at, the newest first, and their greatest age in seconds.
 MOST_RUNS: Final = 1000
@@ -151,9 +151,9 @@ def _open_runs(log: Log, runs: Iterable[RunRecord], until: float) -> Iterable[Op
 
 def _blocklist(state: State, url: str) -> tuple[float | None, float]:
     copy = state.blocklist.find(url) if url else None
-    if copy is None or copy.body is None:
+    if copy is None:
         return None, 0.0
-    return copy.checked_at, Blocklist.adopted(copy.body).refresh.total_seconds()
+    return copy.checked_at, Blocklist.of_text(copy.adopted).refresh.total_seconds()
 
 
 def _local_list_error(options: Options) -> str:
@@ -178,9 +178,8 @@ def _sources(
         declared = load_sources(given or usual)
     except SourcesError as error:
         return 0, (), str(error)
-    find = KnownSources(known).find
-    records = [find(source.url) for source in declared]
-    return len(declared), [*filter(None, records)], ""
+    keys = {url_key(source.url) for source in declared}
+    return len(declared), [record for record in known if url_key(record.url) in keys], ""
 
 
 def _refused(

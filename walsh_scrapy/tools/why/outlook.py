@@ -10,9 +10,8 @@ from walsh_scrapy.policy.urls import canonical_url, host_of
 from walsh_scrapy.policy.wording import format_seconds
 from walsh_scrapy.sources import host_pauses
 from walsh_scrapy.state.log import TimeSpan
-from walsh_scrapy.state.sourcerecord import KnownSources, SourceRecord
 from walsh_scrapy.tools.hosts import hold_why
-from walsh_scrapy.tools.sources.overview import declared_record, next_visit
+from walsh_scrapy.tools.sources.overview import declared_source, known_sources, next_visit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.sources import Source
     from walsh_scrapy.state import State
     from walsh_scrapy.state.log import Log
+    from walsh_scrapy.state.sources import SourceRecord
     from walsh_scrapy.tools.sources.overview import NextVisit
 
 
@@ -150,16 +150,17 @@ def _targets(
     state: State, log: Log, options: Options, host: str, sources: Sequence[Source], now: float
 ) -> Iterator[HostTarget]:
     """Yield the documents at a host: those of declared sources, then those of earlier ones."""
-    known = KnownSources(state.sources.all())
+    known = known_sources(state, sources, options, now)
     denials = {canonical_url(each.url): each for each in log.denials(TimeSpan(until=now), host)}
-    found = [(each, declared_record(each, known)) for each in sources]
-    others = [(None, record) for record in known.others(each.url for each in sources)]
-    for source, record in (*found, *others):
+    found = [(each, declared_source(each, known)) for each in sources]
+    others = [(None, each) for each in known.others(each.url for each in sources)]
+    for source, each in (*found, *others):
+        record = each.record
         # Elsewhere it may be another site's: of that, only what moved here is told (decision 36).
-        url = next((each for each in (record.url, record.address) if host_of(each) == host), None)
+        url = next((url for url in (record.url, record.address) if host_of(url) == host), None)
         if url is None:
             continue
-        due = next_visit(record, source, options.min_revisit, now)
+        due = next_visit(each, source, options.min_revisit, now)
         is_denied = record.outcome.startswith("denied")
         denial = denials.get(canonical_url(url)) if is_denied else None
         yield HostTarget(url, record, due, denial)

@@ -17,9 +17,7 @@ from hypothesis import strategies as st
 from tests.helpers.sites import feed, site
 from walsh_scrapy.crawl.queue import ENOUGH
 from walsh_scrapy.policy import frontier
-from walsh_scrapy.policy.claims import start_order
-from walsh_scrapy.policy.frontier import Frontier, Rank
-from walsh_scrapy.policy.readyhosts import Slack
+from walsh_scrapy.policy.frontier import Frontier, Rank, start_order
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.site import Site
 
@@ -152,11 +150,6 @@ def mixed(count):
     return {f"h{n}": (1.0 + n % 5, 1 + n * 7 % 8) for n in range(count)}
 
 
-def longest_uncritical(slack, waiting):
-    """The longest chain, in tenths of a second, for which no host has to be begun yet."""
-    return max(tenths for tenths in range(1000) if not slack.is_critical(tenths / 10, waiting))
-
-
 @pytest.mark.parametrize(
     "exchanges",
     [
@@ -166,15 +159,21 @@ def longest_uncritical(slack, waiting):
         pytest.param([(2.0, 4, 1.0), (2.0, 4, 1.5)], id="four-at-once"),
     ],
 )
-def test_slack_is_the_time_that_the_waiting_requests_take(exchanges):
-    """Here 10 requests wait, each takes half a second, and the crawl may take 4 % longer."""
-    slack = Slack()
+def test_waiting_requests_take_as_long_as_the_exchanges_so_far(exchanges):
+    """Here 10 requests wait, and each takes half a second."""
+    frontier = Frontier()
     for exchange in exchanges:
         if exchange is None:
-            slack.record_pause()
-        else:
-            slack.record_service(*exchange)
-    assert longest_uncritical(slack, 10) == 52
+            frontier.pop(2.0)
+            continue
+        seconds, at_once, now = exchange
+        for number in range(at_once):
+            frontier.push(f"{now} {number}", number)
+            frontier.pop(0.0)
+        frontier.record_service("", seconds, now)
+        for number in range(at_once):
+            frontier.free(f"{now} {number}")
+    assert frontier.remaining(60.0, others=10) == pytest.approx(5.0)
 
 
 @pytest.mark.parametrize("service", [0.003, 0.03])

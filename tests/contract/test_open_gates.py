@@ -1,0 +1,405 @@
+"""Decisions 29 and 30: what other code in a project does opens no gate, and holds up no crawl.
+
+The projects follow links with an identity of their own. Their middlewares do what is allowed in
+Scrapy; the log of the servers says what came of it.
+"""
+
+import json
+
+import pytest
+
+from tests.helpers.sites import ADDON, AGENT, IDENTITY, paths, rows_of, write_project
+from walsh_scrapy.testing.politeness import assert_polite
+from walsh_scrapy.testing.web import Reply, Site, redirect
+
+OURS = "walsh_scrapy.downloadermiddlewares"
+GATES = {
+    "blocklist": (f"{OURS}.blocklist.BlocklistMiddleware", 10),
+    "publicweb": (f"{OURS}.publicweb.PublicWebMiddleware", 20),
+    "robots": (f"{OURS}.robots.RobotsMiddleware", 100),
+    "pacing": (f"{OURS}.pacing.PacingMiddleware", 890),
+}
+PRIVATE = "User-agent: *\nDisallow: /private\n"
+
+SPIDERS = """
+import asyncio
+
+from scrapy import Request, Spider
+
+
+class Pages(Spider):
+    name = "pages"
+
+    async def start(self):
+        for url in self.urls.split():
+            yield self.request(url)
+
+    def request(self, url):
+        return Request(url, errback=self.ended)
+
+    def parse(self, response):
+        yield {"url": response.url}
+
+    def ended(self, failure):
+        trouble = type(failure.value).__name__
+        yield {"url": failure.request.url, "trouble": trouble, "why": str(failure.value)}
+
+
+class Gatherer(Pages):
+    name = "gatherer"
+
+    async def start(self):
+        yield Request("http://hub.example/")
+
+    async def parse(self, response):
+        for item in await asyncio.gather(*map(self.asked, self.urls.split())):
+            yield item
+
+    async def asked(self, url):
+        try:
+            await self.crawler.engine.download_async(Request(url))
+            return {"url": url}
+        except Exception as error:
+            return {"url": url, "trouble": type(error).__name__}
+
+
+class Proxied(Pages):
+    name = "proxied"
+
+    def request(self, url):
+        request = super().request(url)
+        if "/brought" in url:
+            request.meta["proxy"] = "http://victim.example:80"
+        elif "/authorized" in url:
+            request.headers["Proxy-Authorization"] = "Basic eDp5"
+        return request
+
+
+class Shifting(Request):
+    reads, after = 0, 0
+
+    @property
+    def url(self):
+        self.reads += 1
+        return self._url if self.reads <= self.after else self._url.replace("open", "private")
+
+
+class Shifty(Pages):
+    name = "shifty"
+
+    def request(self, url):
+        request = Shifting(url, errback=self.ended, dont_filter=True)
+        request.after = int(url.rpartition("/")[2])
+        return request
+"""
+
+MIDDLEWARES = """
+from typing import get_type_hints
+from urllib.parse import urlsplit
+
+from scrapy import Request
+from scrapy.http import TextResponse
+
+
+class Middleware:
+    def __init__(self, crawler):
+        self.crawler = crawler
+
+    @classmethod
+    def from_crawler(cls, crawler):
+        return cls(crawler)
+
+
+class Proxies(Middleware):
+    async def process_request(self, request):
+        if f"/by{self.order}" in request.url:
+            request.meta["proxy"] = "http://victim.example:80"
+
+
+class Proxies500(Proxies):
+    order = 500
+
+
+class Proxies860(Proxies):
+    order = 860
+
+
+class Proxies950(Proxies):
+    order = 950
+
+
+class Hints(Middleware):
+    async def process_request(self, request):
+        get_type_hints(request.callback or self.crawler.spider.parse)
+
+
+class Raising(Middleware):
+    async def process_request(self, request):
+        self.check(request, "in")
+
+    async def process_response(self, request, response):
+        self.check(request, "out")
+        return response
+
+    def check(self, request, way):
+        robots = f"http://{way}.example/robots.txt"
+        if request.url == robots or f"/raises-{way}" in request.url:
+            raise ValueError(f"theirs, {way}")
+
+
+class Replacing(Middleware):
+    async def process_response(self, request, response):
+        return response.replace(request=request.copy())
+
+
+class Answering(Middleware):
+    async def process_request(self, request):
+        if "/answered" in request.url:
+            return TextResponse(request.url, body=b"theirs", request=request)
+
+    async def process_response(self, request, response):
+        if "/raises" in request.url:
+            raise ValueError("theirs")
+        if "/again" in request.url:
+            return Request(request.url.replace("again", "other"), errback=request.errback)
+        return response
+
+
+class Moving(Middleware):
+    async def process_request(self, request):
+        if f"/moved{self.order}" in request.url:
+            request._set_url("http://a.example/private")
+
+
+class Moving500(Moving):
+    order = 500
+
+
+class Moving950(Moving):
+    order = 950
+
+
+class Asking(Middleware):
+    async def process_request(self, request):
+        path = urlsplit(request.url).path
+        if path.startswith("/page"):
+            asked = Request(request.url.replace("/page", "/asked"))
+            await self.crawler.engine.download_async(asked)
+
+
+class RobotsAnew(Middleware):
+    async def process_request(self, request):
+        if request.url.endswith("/robots.txt") and request.headers.get("Accept") != b"theirs":
+            return Request(request.url, headers={"Accept": "theirs"})
+
+
+class BrokenGate:
+    def __init__(self, crawler):
+        from walsh_scrapy.downloadermiddlewares import identity, redirect
+
+        part, method, url = crawler.settings["BROKEN"].split()
+        kind = {"identity": identity.IdentityMiddleware, "redirect": redirect.RedirectMiddleware}
+        whole = getattr(kind[part], method)
+
+        def broken(middleware, request, **given):
+            if request.url.endswith(url):
+                raise ValueError("ours")
+            return whole(middleware, request=request, **given)
+
+        setattr(kind[part], method, broken)
+
+    @classmethod
+    def from_crawler(cls, crawler):
+        return cls(crawler)
+"""
+
+
+def page(text="<!doctype html>", **reply):
+    return Reply(text, content_type="text/html", **reply)
+
+
+@pytest.fixture
+def run(crawl, tmp_path, installed):
+    """Run a spider of the project with some of its middlewares, by their names, and orders."""
+
+    def run_spider(web, *urls, spider="pages", theirs=(), gates=(), **settings):
+        chain = {f"theirs.middlewares.{name}": order for name, order in theirs}
+        alone = {"ADDONS": {}, "USER_AGENT": AGENT} if gates else ADDON
+        chain |= dict(GATES[gate] for gate in gates)
+        given = {**IDENTITY, **alone, "DOWNLOADER_MIDDLEWARES": chain, "RETRY_TIMES": 0}
+        folder = tmp_path / "project"
+        project = write_project(folder, given | settings, spiders=SPIDERS, middlewares=MIDDLEWARES)
+        arguments = {"urls": " ".join(urls)}
+        result = crawl(web, spider, project=project, arguments=arguments, timeout=60.0)
+        taken = "busy_until > 0" if result.exit_code else "busy_until > 0 OR owner <> ''"
+        assert rows_of(crawl, f"SELECT host FROM hosts WHERE {taken}") == []
+        return result
+
+    return run_spider
+
+
+def polite(result, **terms):
+    manners = {"user_agent": AGENT, "serial": True, "connections": result.connections}
+    assert_polite(result.log, **manners | terms)
+
+
+def ends(result):
+    """How each request ended, by its path: None if its response came to the callback."""
+    return {each["url"].partition(".example")[2]: each.get("trouble") for each in result.items}
+
+
+@pytest.mark.parametrize("gates", [(), *((gate,) for gate in GATES)], ids="".join)
+def test_a_proxy_comes_from_the_environment_only(direct_web, run, gates):
+    orders = [500, 860, 950] if not gates else [860] if "pacing" in gates else []
+    names = ["brought", *(f"by{order}" for order in orders)]
+    pages = {f"/{name}": page() for name in [*names, "plain"]}
+    web = direct_web(Site("a.example", "", pages), Site("victim.example", "", pages))
+    result = run(
+        web,
+        *(f"http://a.example/{name}" for name in [*names, "plain"]),
+        spider="proxied",
+        theirs=[(f"Proxies{order}", order) for order in orders],
+        gates=gates,
+    )
+    assert ends(result) == {f"/{name}": "Denied" for name in names} | {"/plain": None}
+    assert set(paths(result.log)) <= {"a.example/robots.txt", "a.example/plain"}
+    assert result.stats["walsh/address/denied"] == len(names)
+    for name in names:
+        lines = [line for line in result.stderr.splitlines() if f"/{name} is denied by" in line]
+        assert len(lines) == 1
+
+
+def test_the_proxy_of_the_environment_is_carried_along(loopback_web, run):
+    pages = {"/old": redirect("/new"), "/new": page(), "/broken": [page(status=500), page()]}
+    web = loopback_web(Site("a.example", "", pages | {"/authorized": page()}))
+    urls = [f"http://a.example/{name}" for name in ("old", "broken", "authorized")]
+    result = run(web, *urls, spider="proxied", RETRY_TIMES=1)
+    assert ends(result) == {"/new": None, "/broken": None, "/authorized": None}
+    polite(result)  # no Proxy-Authorization either
+
+
+def test_type_hints_of_callbacks_open_no_robots_txt(direct_web, run):
+    web = direct_web(Site("a.example", PRIVATE, {"/": page(), "/private": page()}))
+    urls = ("http://a.example/", "http://a.example/private")
+    result = run(web, *urls, theirs=[("Hints", 560)])
+    assert paths(result.log) == ["a.example/robots.txt", "a.example/"]
+    assert ends(result) == {"/": None, "/private": "Denied"}
+
+
+@pytest.mark.parametrize("order", [500, 900])
+def test_exceptions_of_a_project_are_no_answers(direct_web, run, crawl, order):
+    pages = {"/": page(), "/raises-in": page(), "/raises-out": page(), "/last": page()}
+    hosts = ("in", "out", "a")
+    web = direct_web(*(Site(f"{host}.example", PRIVATE, pages) for host in hosts))
+    urls = [f"http://{host}.example/" for host in ("in", "out")]
+    urls += [f"http://a.example{path}" for path in pages]
+    result = run(web, *urls, theirs=[("Raising", order)])
+    assert result.exit_code == 0
+    assert sorted(set(paths(result.log))) == [
+        "a.example/",
+        "a.example/last",
+        "a.example/raises-out",
+        "a.example/robots.txt",
+        "out.example/robots.txt",
+    ]
+    assert {item["url"]: item.get("trouble") for item in result.items} == {
+        "http://in.example/": "Denied",
+        "http://out.example/": "Denied",
+        "http://a.example/": None,
+        "http://a.example/raises-in": "ValueError",
+        "http://a.example/raises-out": "ValueError",
+        "http://a.example/last": None,
+    }
+    for way in ("in", "out"):
+        why = "is not asked for: an error in the code of this project keeps it back: ValueError"
+        assert result.stderr.count(f"ERROR: http://{way}.example/robots.txt {why}") == 1
+    polite(result)
+    assert not rows_of(crawl, "SELECT * FROM hosts WHERE refusals OR unreachable OR hold_until")
+    assert not rows_of(crawl, "SELECT * FROM robots WHERE origin LIKE 'http://%in.example'")
+
+
+@pytest.mark.parametrize(
+    "broken",
+    ["identity process_request /robots.txt", "identity process_request /1",
+     "redirect process_response /robots.txt", "redirect process_response /1"],
+)  # fmt: skip
+def test_an_exception_of_our_own_ends_the_run(direct_web, run, crawl, broken):
+    pages = {f"/{number}": page() for number in range(1, 4)}
+    web = direct_web(Site("a.example", "", pages))
+    result = run(
+        web,
+        *(f"http://a.example{path}" for path in pages),
+        EXTENSIONS={"theirs.middlewares.BrokenGate": 0},
+        BROKEN=broken,
+        COMMANDS_MODULE="walsh_scrapy.commands",
+    )
+    assert result.exit_code == 1
+    assert result.stats["finish_reason"] == "gate_failed"
+    (line,) = [line for line in result.stderr.splitlines() if " CRITICAL: " in line]
+    assert "an error in walsh-scrapy itself: ValueError('ours')" in line
+    assert {"a.example/2", "a.example/3"}.isdisjoint(paths(result.log))
+    assert not rows_of(crawl, "SELECT * FROM hosts WHERE refusals OR unreachable OR hold_until")
+
+
+def test_middlewares_that_hide_an_end_hold_up_nobody(direct_web, run):
+    pages = {f"/{name}": page() for name in ("raises", "answered", "again", "other", "last")}
+    busy = page(status=429, headers={"Retry-After": "3"})
+    web = direct_web(
+        Site("a.example", "", pages), Site("b.example", "", {"/raises": busy, "/b": page()})
+    )
+    urls = [f"http://a.example/{name}" for name in ("raises", "answered", "again", "last")]
+    urls += ["http://b.example/raises", "http://b.example/b"]
+    result = run(web, *urls, theirs=[("Replacing", 50), ("Answering", 900), ("Replacing", 400)])
+    assert ends(result) == {
+        "/raises": "ValueError",
+        "/answered": None,
+        "/other": None,
+        "/last": None,
+        "/b": None,
+    }
+    polite(result)
+
+
+@pytest.mark.parametrize("serial", [True, False])
+def test_a_hidden_end_holds_up_no_request_past_the_scheduler(direct_web, run, serial):
+    pages = {"/": page(), "/raises": page(), "/1": page(), "/2": page()}
+    hosts = ("hub", "a", "b")
+    web = direct_web(*(Site(f"{host}.example", "", pages) for host in hosts))
+    urls = [f"http://{host}.example/{name}" for host in "ab" for name in ("raises", 1, 2)]
+    result = run(web, *urls, spider="gatherer", theirs=[("Answering", 900)], WALSH_SERIAL=serial)
+    assert [each.get("trouble") for each in result.items] == ["ValueError", None, None] * 2
+    polite(result, serial=serial)
+
+
+def test_a_middleware_may_ask_the_same_host_first(direct_web, run):
+    numbers = range(3)
+    pages = {f"/{name}{n}": page() for name in ("page", "asked") for n in numbers}
+    web = direct_web(Site("a.example", "", pages), Site("b.example", "", pages))
+    urls = [f"http://{host}.example/page{n}" for host in "ab" for n in numbers]
+    result = run(web, *urls, theirs=[("Asking", 500), ("RobotsAnew", 400)])
+    assert len(result.items) == len(urls)
+    polite(result)
+
+
+def test_what_is_judged_is_what_is_sent(direct_web, run):
+    names = [f"/open/{number}" for number in (*range(30), *range(30, 120, 9))]
+    private = {name.replace("open", "private"): page() for name in names}
+    moved = {f"/moved{order}": page() for order in (500, 950)}
+    pages = dict.fromkeys(names, page()) | private | moved | {"/private": page(), "/": page()}
+    web = direct_web(Site("a.example", PRIVATE, pages), Site("b.example", "", pages))
+    result = run(
+        web,
+        *(f"http://a.example{name}" for name in names),
+        spider="shifty",
+        WALSH_MIN_INTERVAL=1,
+    )
+    assert not [path for path in paths(result.log) if "private" in path]
+    result = run(
+        web,
+        *(f"http://b.example{name}" for name in [*moved, "/"]),
+        "http://%5bno-host/",
+        theirs=[(f"Moving{order}", order) for order in (500, 950)],
+    )
+    assert paths(result.log) == ["b.example/robots.txt", "b.example/"]
+    assert result.stats["walsh/address/denied"] == 2
+    assert json.dumps(result.items).count("Denied") == 3
