@@ -67,11 +67,14 @@ def assert_nothing_is_lost(runs, log):
 
 
 def by_day(log, host):
-    """What a host was asked for on each of the first days: R for robots.txt, a dot for nothing."""
-    days = [""] * DAYS
+    """What a host was asked for on each of the first days: R for robots.txt, a dot for nothing.
+
+    Pages are named in the order in which they were first asked for.
+    """
+    days, names = [""] * DAYS, {"/feed": "f", "/robots.txt": "R"}
     for hit in log:
         if hit.host == host and (day := int(hit.started // DAY)) < DAYS:
-            days[day] += "R" if hit.path == "/robots.txt" else hit.path[1]
+            days[day] += names.setdefault(hit.path, "abc"[len(names) - 2 :][:1])
     return "".join(pages or "." for pages in days)
 
 

@@ -330,13 +330,22 @@ class Hosts:
         Its delay becomes ``delay`` at least, in seconds; a longer one than it has is written now.
         """
         owned = self._owned.get(host)
+
+        def slow_down(connection: Connection) -> None:
+            protocol.caution(connection, host, delay=delay)
+
+        def write_now(connection: Connection) -> None:
+            write(connection)
+            if delay:
+                slow_down(connection)
+
         if owned is None:
-            self._state.write(write)
+            self._state.write(write_now)
             return
         owned.pending.append(write)
         if delay > owned.times.delay:
             owned.times = owned.times.delayed(delay)
-            owned.pending.append(lambda connection: protocol.caution(connection, host, delay=delay))
+            owned.pending.append(slow_down)
             self._write_pending(host)
 
     # ---- transactions ----

@@ -283,7 +283,8 @@ class Robots(RobotsCache):
         self._hosts.write_with(
             asked,
             lambda connection: self._store.write(connection, origin, copy, host, run),
-            delay=delay if asked == host else 0.0,
+            # A redirect to another host's robots.txt has read what that host asks for.
+            delay=delay if asked == host or url == robots_url(url) else 0.0,
         )
         if answer.result != "unreachable":
             self._spent.pop(origin, None)
