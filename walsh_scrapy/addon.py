@@ -55,15 +55,8 @@ EXTENSIONS: Final = {
     "walsh_scrapy.extensions.progress.Progress": 0,
     "walsh_scrapy.extensions.summary.Summary": 0,
 }
-#: Only http and https, and each request is sent once.
-HANDLERS: Final = {
-    "http": HANDLER,
-    "https": HANDLER,
-    "data": None,
-    "file": None,
-    "ftp": None,
-    "s3": None,
-}
+#: Each request is sent once. No other scheme has a handler.
+HANDLERS: Final = dict.fromkeys(SCHEMES, HANDLER)
 
 #: 429 and 503 are the backoff gate's (order 549); the rest stays with Scrapy's RetryMiddleware.
 RETRIED_BY_SCRAPY: Final = [500, 502, 504, 522, 524, 408]
@@ -246,10 +239,10 @@ def _handlers(settings: Settings) -> dict[str, Any]:
     """Return the handlers to set, with those that another bot has for http and https."""
     handlers: dict[str, Any] = dict(HANDLERS)
     given = settings.getdict("DOWNLOAD_HANDLERS")
-    own = {scheme: given[scheme] for scheme in ("http", "https") if given.get(scheme)}
+    own = {scheme: given[scheme] for scheme in SCHEMES if given.get(scheme)}
     for handler in dict.fromkeys(own.values()):
         path = handler if isinstance(handler, str) else global_object_name(handler)
-        if path != HANDLERS["http"]:
+        if path != HANDLER:
             schemes = [scheme for scheme in own if own[scheme] == handler]
             _say(_OWN_HANDLER, " and ".join(schemes), path)
     return handlers | own

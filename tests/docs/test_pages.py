@@ -195,7 +195,8 @@ def test_the_components_of_the_add_on_are_named_in_their_order():
     assert [path for path in chain if path in gates] == list(gates)
     assert stated["SPIDER_MIDDLEWARES"] == SPIDER_GATES
     assert stated["EXTENSIONS"] == EXTENSIONS
-    assert stated["DOWNLOAD_HANDLERS"] == HANDLERS
+    others = dict.fromkeys(["data", "file", "ftp", "s3"])
+    assert stated["DOWNLOAD_HANDLERS"] == HANDLERS | others
 
 
 def test_the_components_that_are_switched_off_are_named():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from typing import TYPE_CHECKING, Final
+from weakref import WeakSet
 
 from scrapy.exceptions import (
     CannotResolveHostError,
@@ -20,7 +21,6 @@ from scrapy.exceptions import (
 )
 from scrapy.spidermiddlewares.httperror import HttpError
 
-from walsh_scrapy.crawl.startup import Gate, in_force
 from walsh_scrapy.crawl.ticket import evidence_of, rank_of, source_of
 from walsh_scrapy.exceptions import Denied, Unreachable
 from walsh_scrapy.metadata.entries import NotAFeed
@@ -34,7 +34,6 @@ from walsh_scrapy.wire.tlserrors import causes, tls_error
 if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.http import Response
-    from scrapy.settings import BaseSettings
     from scrapy.statscollectors import StatsCollector
 
     from walsh_scrapy.crawl.context import Context
@@ -97,28 +96,27 @@ def _quote(error: BaseException | None) -> str:
 
 
 class Denials:
-    """The denials of one crawl. ``DenialsMiddleware`` calls ``add`` for each ``Denied`` it sees.
+    """The denials of one crawl: those of our gates, and those that ``DenialsMiddleware`` sees."""
 
-    Where that middleware is not in force, the gate that denies adds the denial itself.
-    """
-
-    def __init__(self, settings: BaseSettings, stats: StatsCollector, context: Context) -> None:
+    def __init__(self, stats: StatsCollector, context: Context) -> None:
         self._stats = stats
         self._context = context
-        self._is_alone = not in_force(settings, Gate.DENIALS)
+        self._added: WeakSet[Denied] = WeakSet()
 
     def deny(self, request: Request, gate: str, reason: str) -> Denied:
-        """Return the exception by which a gate denies a request."""
+        """Add a denial; return the exception with which a gate denies the request."""
         error = Denied(gate, reason)
-        if self._is_alone:
-            self.add(request, error)
+        self.add(request, error)
         return error
 
     def add(self, request: Request, error: Denied) -> None:
-        """Count a denial, write it into the state, and log it (DEBUG).
+        """Count a denial, write it into the state, and log it (DEBUG); each once.
 
         Requests for declared sources are logged where their outcome is recorded.
         """
+        if error in self._added:
+            return
+        self._added.add(error)
         self._stats.inc_value(f"walsh/{error.gate}/denied")
         self.write(request, error)
         if source_of(request) is None and rank_of(request) is Rank.TARGET:

@@ -52,10 +52,11 @@ PATIENCE: Final = 90.0
 
 
 class Preparation(Protocol):
-    """What a gate needs to know of a request before it can decide."""
+    """What a gate needs to know of a request before it can decide: by default, nothing fetched."""
 
-    def is_ready(self, request: Request) -> bool:
+    def is_ready(self, request: Request) -> bool:  # noqa: ARG002 - for gates that fetch
         """Return True if nothing has to be fetched for a request."""
+        return True
 
     async def prepare(self, request: Request) -> None:
         """Fetch what is not known. Raises IgnoreRequest for a request that will not be sent."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from walsh_scrapy.crawl.crawl import Crawl
+from walsh_scrapy.crawl.queue import Preparation
 from walsh_scrapy.crawl.startup import SCHEMES
 from walsh_scrapy.crawl.ticket import note, resolved
 from walsh_scrapy.exceptions import Denied
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
 
-class AddressMiddleware:
+class AddressMiddleware(Preparation):
     """Sends a request for `/a/../b` back as one for `/b`, whoever made it (order 1).
 
     What is neither http nor https has no robots.txt and no handler. The gates would wait for both,
@@ -38,10 +39,6 @@ class AddressMiddleware:
         await self.prepare(request)
         note(request, settled=True)
         return resolved(request)
-
-    def is_ready(self, request: Request) -> bool:  # noqa: ARG002 - as of each preparation
-        """Return True: a URL is judged by itself."""
-        return True
 
     async def prepare(self, request: Request) -> None:
         """Raise Denied for a request that will be denied, so that its host gets no request."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from walsh_scrapy.crawl.crawl import Crawl
+from walsh_scrapy.crawl.queue import Preparation
 from walsh_scrapy.crawl.startup import Gate, in_force
 from walsh_scrapy.crawl.ticket import hops_of, note, note_answer, visit_of
 from walsh_scrapy.exceptions import Denied
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.crawl.network import Network
 
 
-class PublicWebMiddleware:
+class PublicWebMiddleware(Preparation):
     """Denies a hop from a public host to a private one, by its name or by its addresses.
 
     That a page declares a feed on another host is a hop too (decision 16).
@@ -53,10 +54,6 @@ class PublicWebMiddleware:
         self._network.check_route(request)
         if reason := await self._judge(request):
             raise self._denials.deny(request, "publicweb", reason)
-
-    def is_ready(self, request: Request) -> bool:  # noqa: ARG002 - as of each preparation
-        """Return True: a hop is judged by itself."""
-        return True
 
     async def prepare(self, request: Request) -> None:
         """Raise Denied for a hop that will be denied, so that its host gets no request."""

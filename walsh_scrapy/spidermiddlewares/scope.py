@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from scrapy import Request
 
 from walsh_scrapy.crawl.crawl import Crawl
+from walsh_scrapy.crawl.queue import Preparation
 from walsh_scrapy.crawl.ticket import (
     first_url,
     links_of,
@@ -44,7 +45,7 @@ logger = logging.getLogger(__name__)
 _DeclaredBy = Literal["declared", "announced", "moved"]
 
 
-class ScopeMiddleware:
+class ScopeMiddleware(Preparation):
     """Drops every request for a URL that no source of the spider declares (decision 16).
 
     As a spider middleware it drops them with a log line. As a downloader middleware it denies
@@ -72,22 +73,18 @@ class ScopeMiddleware:
 
         The record says of a target what declares it, if that is not the sources file.
         """
-        if not self._declared_only:
-            return
         if reason := self._reason_against(request):
             raise self._denials.deny(request, "scope", reason)
 
-    def is_ready(self, request: Request) -> bool:  # noqa: ARG002 - as of each preparation
-        """Return True: nothing is fetched to know what is declared."""
-        return True
-
     async def prepare(self, request: Request) -> None:
         """Raise Denied for a request that will be denied, so that its host gets no request."""
-        if self._declared_only and (reason := self._reason_against(request)):
+        if reason := self._reason_against(request):
             raise Denied("scope", reason)
 
     def _reason_against(self, request: Request) -> str | None:
         """Return why a request is denied, or None."""
+        if not self._declared_only:
+            return None
         if rank_of(request) is Rank.TARGET:
             declared_by = self._declared_by(request)
             if declared_by is None:
