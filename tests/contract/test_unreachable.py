@@ -12,6 +12,7 @@ from scrapy.exceptions import CannotResolveHostError, DownloadTimeoutError
 
 from tests.helpers.sites import IDENTITY, feed, rows_of, site
 from walsh_scrapy.exceptions import MachineTrouble, Unreachable
+from walsh_scrapy.policy.urls import url_key
 from walsh_scrapy.state import State
 from walsh_scrapy.testing.clock import EPOCH
 from walsh_scrapy.testing.reply import Reply, redirect
@@ -191,8 +192,14 @@ def times_out(hit):
     raise DownloadTimeoutError(f"Getting {hit.path} took longer than 30 seconds.")
 
 
+#: Every second page, in the order in which new sources of a host are visited.
+OUT = sorted(map("/{}".format, "abcde"), key=lambda each: url_key(f"http://dead.example{each}"))[
+    ::2
+]
+
+
 def now_and_then(hit):
-    return times_out(hit) if hit.path in "/a/c/e" else feed(host="dead.example")
+    return times_out(hit) if hit.path in OUT else feed(host="dead.example")
 
 
 @pytest.mark.parametrize(
