@@ -99,7 +99,7 @@ def test_of_several_lines_of_a_header_the_longer_or_the_first_counts():
     ],
 )
 def test_the_update_interval_of_a_feed(feed, seconds):
-    assert UpdateHints.of(Feed(title=None, language=None, entries=(), **feed)).interval == seconds
+    assert Feed(title=None, language=None, entries=(), **feed).hints.interval == seconds
 
 
 @pytest.mark.parametrize(

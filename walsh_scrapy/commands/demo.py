@@ -38,11 +38,11 @@ class Command(OperatorCommand):
         """Run both crawls, print what the log shows, and judge it."""
         from rich.console import Console
 
+        from walsh_scrapy.testing.demotables import demo_table, entries_table
         from walsh_scrapy.testing.demoweb import DEMO_TERMS, demo_web
         from walsh_scrapy.testing.directweb import DirectWeb
         from walsh_scrapy.testing.politeness import violations
         from walsh_scrapy.testing.web import LoopbackWeb
-        from walsh_scrapy.tools.demo import demo_table, entries_table
 
         console = Console(width=None if Console().is_terminal else 140)
         sites, sources = demo_web()

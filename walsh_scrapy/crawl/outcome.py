@@ -134,7 +134,7 @@ def record_after(known: SourceRecord, request: Request, result: Result, now: flo
         is_known = result.is_whole and not is_of_llmstxt
         body_hash = sha256(result.answer.body).hexdigest() if is_known else None
         is_again = any(conditions_of(request).values()) and body_hash == known.body_hash is not None
-        hints = UpdateHints.of(result.feed)
+        hints = result.feed.hints
         record = replace(
             record,
             format=result.feed.format,

@@ -10,6 +10,7 @@ from hashlib import sha256
 from typing import Final, Self
 
 from walsh_scrapy.metadata.text import one_line
+from walsh_scrapy.policy.freshness import LONGEST_REVISIT, UpdateHints
 from walsh_scrapy.policy.urls import canonical_url
 
 
@@ -22,6 +23,15 @@ class NotAFeed(Exception):
         served_as = (one_line(content_type) or "")[:80]
         served = f" (served as {served_as})" if served_as else ""
         return cls(f"Not {wanted} but {what}{served}.")
+
+
+_PERIODS: Final = {
+    "hourly": 3600.0,
+    "daily": 86_400.0,
+    "weekly": 7 * 86_400.0,
+    "monthly": 30 * 86_400.0,
+    "yearly": 365 * 86_400.0,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +70,17 @@ class Feed:
     #: As what it was read: "rss20", "atom10", "JSON Feed", "markdown"; not what is in it.
     format: str = field(default="", compare=False)
     expired: bool = False  #: JSON Feed: True if the feed says that it will never be updated again
+
+    @property
+    def hints(self) -> UpdateHints:
+        """What the feed says about its updates."""
+        syndicated = 0.0
+        if self.update_period or self.update_frequency:  # each has a default if the other is set
+            period = _PERIODS[self.update_period or "daily"]
+            syndicated = period / (self.update_frequency or 1)
+        expired = LONGEST_REVISIT if self.expired else 0.0
+        interval = max((self.ttl or 0.0) * 60.0, syndicated, expired)
+        return UpdateHints(interval, self.skip_hours, self.skip_days)
 
 
 _URI: Final = re.compile(r"[a-z][a-z0-9+.-]*:\S", re.IGNORECASE | re.ASCII)

@@ -11,13 +11,10 @@ import math
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from walsh_scrapy.policy.backoff import LONGEST_SECONDS, parse_retry_after
 from walsh_scrapy.policy.timestamps import parse_http_date
-
-if TYPE_CHECKING:
-    from walsh_scrapy.metadata.entries import Feed
 
 #: Seconds after which a source is due at the latest, also after many failures and if a feed or a
 #: server asks for more.
@@ -32,13 +29,6 @@ CLOCK_SKEW: Final = 3600.0
 _DIRECTIVE: Final = re.compile(r'([^\s,;="]+)(?:\s*=\s*("(?:[^"\\]|\\.)*"|[^\s,"]*))?')
 _SECONDS: Final = re.compile(r'"?([0-9]+)')
 _DIGITS: Final = re.compile(r"\s*[0-9]+\s*", re.ASCII)
-_PERIODS: Final = {
-    "hourly": 3600.0,
-    "daily": 86_400.0,
-    "weekly": 7 * 86_400.0,
-    "monthly": 30 * 86_400.0,
-    "yearly": 365 * 86_400.0,
-}
 _DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 
@@ -49,18 +39,6 @@ class UpdateHints:
     interval: float = 0.0  #: seconds: the longer of `ttl` and `sy:updatePeriod`/`updateFrequency`
     skip_hours: frozenset[int] = frozenset()  #: 0 to 23, UTC
     skip_days: frozenset[str] = frozenset()  #: English names, UTC
-
-    @classmethod
-    def of(cls, feed: Feed) -> UpdateHints:
-        """Read the update hints of a feed document."""
-        syndicated = 0.0
-        if feed.update_period or feed.update_frequency:  # each has a default if the other is set
-            period = _PERIODS[feed.update_period or "daily"]
-            syndicated = period / (feed.update_frequency or 1)
-        # An expired JSON Feed says that it will never be updated again.
-        expired = LONGEST_REVISIT if feed.expired else 0.0
-        interval = max((feed.ttl or 0.0) * 60.0, syndicated, expired)
-        return cls(interval, feed.skip_hours, feed.skip_days)
 
     def opens(self, at: float) -> float:
         """Return the first epoch second, from ``at`` on, outside all hours and days to skip.
