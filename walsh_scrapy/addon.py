@@ -61,7 +61,7 @@ HANDLERS: Final = dict.fromkeys(SCHEMES, HANDLER)
 #: 429 and 503 are the backoff gate's (order 549); the rest stays with Scrapy's RetryMiddleware.
 RETRIED_BY_SCRAPY: Final = [500, 502, 504, 522, 524, 408]
 MAX_BODY: Final = 15 * 1024 * 1024
-#: Seconds for one request, from the name look-up to the last byte; a lease lasts longer.
+#: Seconds for one request, from the name look-up to the last byte; a host is busy for longer.
 LONGEST_TIMEOUT: Final = 60
 #: A setting with more entries than this is named by their number.
 _FEW, _MANY = 3, 12
@@ -98,7 +98,7 @@ CEILINGS: Final[dict[str, int]] = {
     "DOWNLOAD_WARNSIZE": MAX_BODY,
     "DOWNLOAD_TIMEOUT": LONGEST_TIMEOUT,
 }
-#: A copy that another bot keeps is found before the pacing gate, so it takes no lease (R4).
+#: A copy that another bot keeps is found before the pacing gate, so it begins no exchange (R4).
 HTTP_CACHE: Final = {"scrapy.downloadermiddlewares.httpcache.HttpCacheMiddleware": 870}
 #: Tables whose keys are components; those of ``DOWNLOAD_HANDLERS`` are schemes.
 _COMPONENTS: Final = ("DOWNLOADER_MIDDLEWARES", "SPIDER_MIDDLEWARES", "EXTENSIONS")
@@ -159,7 +159,7 @@ class Addon:
         if not options.enabled:
             raise NotConfigured("WALSH_ENABLED is False: none of the contract's gates is in force")
         # A DOWNLOAD_DELAY is kept as our own spacing. In the downloader it would delay a request
-        # whose host is leased already.
+        # whose exchange has begun.
         settings.set("WALSH_MIN_INTERVAL", options.min_interval, priority=FORCED)
         settings.set("DOWNLOAD_DELAY", 0, priority=FORCED)
         for name, value in musts.items():

@@ -94,7 +94,7 @@ now, known = self._context.clock.monotonic(), self._context.state.hosts
         Patch(_STATE, "let_go", ".rowcount == 1", ".rowcount >= 0"),
     ), (_SHARED,)),
     Mutant("robots-unlogged", "R4", "does not log its requests for robots.txt", (
-        Patch("walsh_scrapy/state/log.py", "log_lease", "number = connection",
+        Patch("walsh_scrapy/state/log.py", "log_begin", "number = connection",
               'number = -1 if record.purpose == "robots" else connection'),
     )),
     Mutant("retry-after", "R5", "ignores Retry-After", (

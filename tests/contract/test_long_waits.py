@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 
 from tests.helpers.sites import feed, feeds, paths, rows_of, site, trouble
+from walsh_scrapy.policy.urls import url_key
 from walsh_scrapy.state import State
 from walsh_scrapy.testing.feeds import Post, rss
 from walsh_scrapy.testing.politeness import assert_polite
@@ -93,18 +94,23 @@ def test_a_download_delay_is_kept_as_spacing(simulated):
     assert_polite(result.log, interval=25.0)
 
 
+def in_turn(host, names):
+    """Names of pages in the order in which new sources of a host are visited."""
+    return sorted(names, key=lambda name: url_key(f"http://{host}/{name}"))
+
+
 def test_a_crawl_delay_holds_for_robots_txt_itself_once_it_is_known(simulated):
-    to_shared = redirect("http://shared.example/robots.txt")
-    hosts = ("shared", "one", "two")
+    to_shared = redirect("http://common.example/robots.txt")
+    hosts = ("common", "one", "two")
     (result,) = simulated(
-        site("shared.example", "User-agent: *\nCrawl-delay: 30\n"),
+        site("common.example", "User-agent: *\nCrawl-delay: 30\n"),
         Site("one.example", to_shared, {"/feed": feed()}),
         Site("two.example", to_shared, {"/feed": feed()}),
         sources=[f"http://{host}.example/feed" for host in hosts],
     )
-    asked = [hit.path for hit in result.log if hit.host == "shared.example"]
+    asked = [hit.path for hit in result.log if hit.host == "common.example"]
     assert sorted(asked) == ["/feed", "/robots.txt", "/robots.txt", "/robots.txt"]
-    assert_polite(result.log, crawl_delays={"shared.example": 30.0})
+    assert_polite(result.log, crawl_delays={"common.example": 30.0})
 
 
 def test_without_retry_after_the_delay_doubles_and_the_tries_are_bounded(simulated):
@@ -141,24 +147,26 @@ def test_progress_is_logged_only_if_it_has_changed(simulated):
 def test_the_other_requests_of_a_host_that_refuses_are_put_off_and_have_not_failed(simulated):
     """A host has one share of tries: each of its sources was asked once at most (decision 15)."""
     no = Reply(status=503)
+    *refused, left = in_turn("busy.example", "abcd")
+    half, other = in_turn("half.example", ("feed", "other"))
     urls = {
         "busy.example": ("a", "b", "c", "d"),
         "down.example": ("feed", "other"),  # its robots.txt uses up the share
         "half.example": ("feed", "other"),  # one URL alone uses up its own tries
     }
     first, second = simulated(
-        site("busy.example", a=[no, feed()], b=[no, feed()], c=[no, feed()], d=feed()),
+        site("busy.example", **{name: [no, feed()] for name in refused}, **{left: feed()}),
         site("down.example", no, feed=no, other=no),
-        site("half.example", feed=no, other=feed()),
+        site("half.example", **{half: no, other: feed()}),
         starts=[0.0, HOUR],
         sources=[f"http://{host}/{name}" for host, names in urls.items() for name in names],
         settings={"WALSH_BACKOFF_BASE": 12, "WALSH_MAX_RETRIES": 2},
     )
     assert_polite(first.log, backoff=12.0, max_retries=2)
     asked = [path for path in paths(first.log) if not path.endswith("robots.txt")]
-    assert sorted(asked)[:3] == [f"busy.example/{name}" for name in "abc"]
+    assert sorted(asked)[:3] == sorted(f"busy.example/{name}" for name in refused)
     (tried,) = [path for path in asked if path.startswith("down.example")]
-    assert asked.count("half.example/feed") == 3
+    assert asked.count(f"half.example/{half}") == 3
     counts = {name: first.stats[f"walsh/sources/{name}"] for name in ("failed", "deferred")}
     assert counts == {"failed": 2, "deferred": 5}
     assert "busy.example is not tried again now: it refused 3 requests in a row" in first.stderr
@@ -171,10 +179,12 @@ def test_the_other_requests_of_a_host_that_refuses_are_put_off_and_have_not_fail
 def test_a_host_that_forbids_three_urls_is_left_alone_and_starves_none_of_them(simulated):
     """A ban is no answer to each URL; the next run begins with those that were put off."""
     no = Reply(status=403)
+    banned, led_on = in_turn("ban.example", "abcd"), in_turn("led.example", "abcd")
+    mixed = in_turn("mixed.example", "abcde")
     hosts = {
-        "ban.example": dict.fromkeys("abc", no) | {"d": feed()},
-        "led.example": {name: redirect(f"/{name}/x", 302) for name in "abcd"},
-        "mixed.example": {"a": no, "b": feed(), "c": no, "d": no, "e": feed()},
+        "ban.example": dict(zip(banned, [no, no, no, feed()], strict=True)),
+        "led.example": {name: redirect(f"/{name}/x", 302) for name in led_on},
+        "mixed.example": dict(zip(mixed, [no, feed(), no, no, feed()], strict=True)),
     }
     runs = simulated(
         *(
@@ -186,11 +196,11 @@ def test_a_host_that_forbids_three_urls_is_left_alone_and_starves_none_of_them(s
         arguments=AGAIN,
     )
     first, second = runs
-    asked = [f"ban.example/{name}" for name in "abcd"]
+    asked = [f"ban.example/{name}" for name in banned]
     assert paths(first.log, "ban.example") == ["ban.example/robots.txt", *asked[:3]]
     assert paths(second.log, "ban.example") == [asked[3], *asked[:3]]
     led = [path for path in paths(first.log, "led.example") if path.endswith("/x")]
-    assert led == [f"led.example/{name}/x" for name in "abc"]
+    assert led == [f"led.example/{name}/x" for name in led_on[:3]]
     assert len(paths(first.log, "mixed.example")) == 6, "an answer in between begins anew"
     said = "ban.example is not tried again now: it answered 403 to 3 URLs in a row"
     assert said in first.stderr

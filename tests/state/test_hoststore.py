@@ -19,7 +19,7 @@ from tests.helpers.records import (
 from walsh_scrapy.policy.pacing import MARGIN, HostTimes
 from walsh_scrapy.state import State, StateError, hosts
 from walsh_scrapy.state.hosts import Begun
-from walsh_scrapy.state.log import forget_lease, log_end, log_lease
+from walsh_scrapy.state.log import forget_begin, log_begin, log_end
 from walsh_scrapy.state.tables import requests
 
 DAY = 86_400.0
@@ -60,15 +60,15 @@ def test_an_unreachable_host_is_known_until_it_answers(state, clock):
 def test_a_request_is_logged_with_its_begin_and_has_no_end_before_its_end(state, rows):
     log = select(*requests.c["sent_at", "waited", "seconds", "status", "hold"])
     sent = replace(RECORD, status=None, seconds=None)
-    lease = state.write(lambda connection: log_lease(connection, sent))
+    begun = state.write(lambda connection: log_begin(connection, sent))
     assert rows(log) == [(100.0, 0.0, None, None, 0.0)]
     ended = replace(RECORD, sent_at=101.5, seconds=2.5, status=429, hold=30.0)
-    state.write(lambda connection: log_end(connection, ended, lease))
+    state.write(lambda connection: log_end(connection, ended, begun))
     whole = (100.0, 1.5, 2.5, 429, 30.0)
     assert rows(log) == [whole]
-    again = state.write(lambda connection: log_lease(connection, replace(sent, sent_at=200.0)))
+    again = state.write(lambda connection: log_begin(connection, replace(sent, sent_at=200.0)))
     assert rows(log) == [whole, (200.0, 0.0, None, None, 0.0)]
-    state.write(lambda connection: forget_lease(connection, again))
+    state.write(lambda connection: forget_begin(connection, again))
     assert rows(log) == [whole], "it was never sent"
 
 

@@ -25,7 +25,7 @@ class Clock(Protocol):
     """The time of day, and two readings that never jump."""
 
     def now(self) -> float:
-        """Return the time of day in epoch seconds, as state and leases count it."""
+        """Return the time of day in epoch seconds, as the state counts it."""
 
     def monotonic(self) -> float:
         """Return seconds of a clock that never jumps, for waits within a run."""

@@ -163,7 +163,7 @@ def listen_for_signals(crawler: Crawler) -> None:
     """Hold back the signals that end a crawl until its engine has started.
 
     Before that, Scrapy stops its event loop at once for a signal, although the engine may be
-    sending its first request: there is no summary then, and a host stays leased. Afterwards SIGHUP
+    sending its first request: there is no summary then, and a host stays busy. Afterwards SIGHUP
     does what SIGTERM does. A SIGHUP that comes while the crawl ends is ignored: a service manager
     sends both signals, and Scrapy would take the second one as the order to stop at once.
     """

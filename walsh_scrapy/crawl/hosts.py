@@ -22,7 +22,7 @@ from walsh_scrapy.exceptions import RequestDeferred, StateUnavailable
 from walsh_scrapy.policy.pacing import BEAT_SECONDS, Watch
 from walsh_scrapy.state import hosts as protocol
 from walsh_scrapy.state.hosts import Begun, HostSnapshot, Worker
-from walsh_scrapy.state.log import LoggedLease, forget_lease, log_end, log_lease
+from walsh_scrapy.state.log import LoggedBegin, forget_begin, log_begin, log_end
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,7 +54,7 @@ class _InFlight(NamedTuple):
 
     host: str
     times: HostTimes
-    logged: LoggedLease
+    logged: LoggedBegin
 
 
 @dataclass(eq=False, slots=True)
@@ -223,13 +223,13 @@ class Hosts:
         owned = self._owned.get(host)
         if owned is None:
             return None
-        moment, attempts = self._context.moment(), list[LoggedLease]()
+        moment, attempts = self._context.moment(), list[LoggedBegin]()
         visit = _visit(request)
         own = self._visits.get(visit) if visit else None
 
         def work(connection: Connection) -> Begun | HostSnapshot | None:
             for earlier in attempts:  # the answer to its COMMIT was lost
-                forget_lease(connection, earlier)
+                forget_begin(connection, earlier)
             if not self._flush(connection, host, owned):
                 return None
             if attempts:
@@ -240,7 +240,7 @@ class Hosts:
             if isinstance(found, Begun):
                 pause = 0.0 if owned.times.ended is None else found.times.delay_with(ask.delay)
                 sent = replace(record, sent_at=found.now, pause=pause)
-                attempts.append(log_lease(connection, sent))
+                attempts.append(log_begin(connection, sent))
             return found
 
         found = self._state.write(work)
@@ -293,7 +293,7 @@ class Hosts:
         _, _, logged = self._in_flight.pop(request)
 
         def write(connection: Connection) -> bool:
-            forget_lease(connection, logged)
+            forget_begin(connection, logged)
             return protocol.withdraw(connection, host, self._worker)
 
         if (owned := self._owned.get(host)) is None:

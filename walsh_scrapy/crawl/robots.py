@@ -8,7 +8,7 @@ from collections import defaultdict
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from scrapy import Request
 from scrapy.exceptions import IgnoreRequest
@@ -298,6 +298,10 @@ class _TooSlow(IgnoreRequest):
     """A robots.txt did not come within ``LONGEST_FETCH``."""
 
 
+#: Errors that are the answer of a host, although Scrapy ignores the request.
+_ANSWERS: Final = (_TooSlow, BadAnswer, Unreachable)
+
+
 def is_robots(request: Request) -> bool:
     """Return True for a request for a robots.txt, which needs none (RFC 9309 2.2.2)."""
     return rank_of(request) is Rank.ROBOTS or request.url == robots_url(request.url)
@@ -336,7 +340,7 @@ def _failure(origin: str, error: Exception, hops: Sequence[Hop]) -> RobotsOutcom
     if isinstance(error, Denied) and hops:
         logger.info("%s/robots.txt redirects to a denied URL: %s", origin, error)
         return RobotsOutcome(result="meaningless", status=hops[-1].status)
-    if isinstance(error, IgnoreRequest) and not isinstance(error, _TooSlow | BadAnswer):
+    if isinstance(error, IgnoreRequest) and not isinstance(error, _ANSWERS):
         raise error
     return RobotsOutcome(result="unreachable", is_dead=isinstance(error, Unreachable))
 

@@ -253,7 +253,7 @@ def _order_problems(settings: BaseSettings, chain: list[type]) -> Problems:
     for gate, first, then, why in (
         (Gate.BLOCKLIST, (), (robots, pacing), is_listed),
         (Gate.PUBLICWEB, (), (robots, Gate.ROBOTS.replaces), is_private),
-        (Gate.ROBOTS, (), (pacing,), "robots.txt has to be read before the host is leased"),
+        (Gate.ROBOTS, (), (pacing,), "robots.txt has to be read before an exchange begins"),
         (Gate.BACKOFF, (), (pacing,), is_released),
         (Gate.CONDITIONAL, (), (pacing,), is_released),
         (Gate.IDENTITY, identifying, (), "it corrects what they set"),
@@ -334,7 +334,7 @@ def _pacing_problems(settings: BaseSettings) -> Problems:
             "False beside PacingMiddleware, which keeps the pauses, longer ones for slow hosts",
         )
     if not number_of(settings, "DOWNLOAD_TIMEOUT", 0.0, low=0.0, high=math.inf):
-        yield bad_setting("DOWNLOAD_TIMEOUT", 0, "above 0: a host is leased for that long")
+        yield bad_setting("DOWNLOAD_TIMEOUT", 0, "above 0: a host is busy for that long")
 
 
 def _identity_problems(settings: BaseSettings, chain: list[type]) -> Problems:

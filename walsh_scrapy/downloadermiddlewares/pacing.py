@@ -105,10 +105,10 @@ class PacingMiddleware:
 
     async def process_exception(self, request: Request, exception: Exception) -> Request | None:
         """End an exchange that failed, or that never began."""
+        if isinstance(exception, Unreachable):
+            request.meta["dont_retry"] = True  # RetryMiddleware (order 550) would make a copy
         if self._exchanges.was_sent(request, exception):
             self._exchanges.end(request, None, exception)
-            if isinstance(exception, Unreachable):
-                request.meta["dont_retry"] = True  # RetryMiddleware (order 550) would make a copy
             return None
         self._exchanges.withdraw(request, exception)
         turn = self._queue.turn_of(request)

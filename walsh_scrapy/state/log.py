@@ -85,9 +85,9 @@ _ENDS: Final = (
     *("status", "seconds", "waited", "monotonic"),
     *("error", "hold", "retry_after"),
 )
-_OF_LEASE: Final = requests.c.id == bindparam("number")
-_END: Final = update(requests).where(_OF_LEASE).values({name: bindparam(name) for name in _ENDS})
-_FORGET: Final = delete(requests).where(_OF_LEASE)
+_OF_NUMBER: Final = requests.c.id == bindparam("number")
+_END: Final = update(requests).where(_OF_NUMBER).values({name: bindparam(name) for name in _ENDS})
+_FORGET: Final = delete(requests).where(_OF_NUMBER)
 _INSERT_DENIAL: Final = insert(denials).values(_NUMBERS)
 
 
@@ -145,7 +145,7 @@ class RequestRecord:
     source: str | None = None  #: the declared source that a target was for
 
 
-class LoggedLease(NamedTuple):
+class LoggedBegin(NamedTuple):
     """The row of a request in the log that was written with its begin."""
 
     id: int
@@ -165,30 +165,30 @@ class DenialRecord:
     evidence: Evidence
 
 
-def log_lease(connection: Connection, record: RequestRecord) -> LoggedLease:
+def log_begin(connection: Connection, record: RequestRecord) -> LoggedBegin:
     """Log a request that is about to be sent, within the transaction of its begin."""
     number = connection.execute(_BEGIN, _row(record)).scalar_one()
-    return LoggedLease(number, record.sent_at)
+    return LoggedBegin(number, record.sent_at)
 
 
 def log_end(
-    connection: Connection, record: RequestRecord, lease: LoggedLease | None = None
+    connection: Connection, record: RequestRecord, begun: LoggedBegin | None = None
 ) -> None:
     """Log how a request ended, within the transaction of its end.
 
-    Its whole row is written if it has none: there was no ``lease``.
+    Its whole row is written if it has none: it was not logged when it began.
     """
     row = _row(record)
-    if lease is None:
+    if begun is None:
         connection.execute(_INSERT, row)
         return
-    row["waited"] = max(0.0, record.sent_at - lease.at)
-    connection.execute(_END, {name: row[name] for name in _ENDS} | {"number": lease.id})
+    row["waited"] = max(0.0, record.sent_at - begun.at)
+    connection.execute(_END, {name: row[name] for name in _ENDS} | {"number": begun.id})
 
 
-def forget_lease(connection: Connection, lease: LoggedLease) -> None:
+def forget_begin(connection: Connection, begun: LoggedBegin) -> None:
     """Delete the row of a request that was never sent (decision 29)."""
-    connection.execute(_FORGET, {"number": lease.id})
+    connection.execute(_FORGET, {"number": begun.id})
 
 
 def selected(table: Table, names: tuple[str, ...]) -> Select[Any]:

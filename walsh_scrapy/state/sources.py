@@ -26,6 +26,7 @@ from sqlalchemy import (
     case,
     func,
     literal,
+    not_,
     or_,
     select,
     tuple_,
@@ -439,7 +440,7 @@ class SourceStore(Store):
             return _counted(row[:3] for row in rows if chosen.has(source_of(*row[3:])))
         by_host = select(_C.host, func.count(), func.min(due.at)).where(*_of(chosen), is_wanted)
         is_gone = _C.asked_until >= NEVER
-        later = case((or_(is_gone, is_wanted), None), else_=due.at)
+        later = case((not_(or_(is_gone, is_wanted)), due.at))
         others = select(func.count(), func.sum(case((is_gone, 1), else_=0)), func.min(later))
         work = [HostWork(*row) for row in self._all(by_host.group_by(_C.host))]
         ((count, gone, next_due),) = self._all(others.where(*_of(chosen)))

@@ -29,10 +29,12 @@ from sqlalchemy import (
     false,
     insert,
     literal_column,
-    not_,
+    or_,
     select,
     text,
 )
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.functions import GenericFunction
 
 from walsh_scrapy.policy.freshness import CLOCK_SKEW, LONGEST_REVISIT
 
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from sqlalchemy import ColumnElement, Connection, FromClause
+    from sqlalchemy.sql.compiler import SQLCompiler
 
 #: The version of the schema that this code reads and writes.
 VERSION: Final = 1
@@ -441,34 +444,53 @@ class Due(NamedTuple):
         failure in a row after the first doubles, up to 30 days. A visit in the future counts as
         none. Otherwise a clock that was wrong once could delay a source for years.
         """
-        at, failures = known.c.fetched_at, known.c.failures
-        least = larger(min_revisit, every)
+        at, asked, failures = known.c.fetched_at, known.c.asked_until, known.c.failures
+        at_once, latest = literal_column("0.0", Double), now + literal_column(str(CLOCK_SKEW))
+        is_gone = asked >= literal_column(str(_LAST))
+        least = _Larger(min_revisit, every)
         doubled = case((failures > 41, 40), (failures > 1, failures - 1), else_=0)
         grown = least * literal_column("1").cast(BigInteger).bitwise_lshift(doubled)
-        longest = larger(least, literal_column(str(LONGEST_REVISIT)))
-        by_operator = at + case((grown < longest, grown), else_=longest)
-        asked = known.c.asked_until
-        is_known = at <= now + literal_column(str(CLOCK_SKEW))
-        at_once = literal_column("0.0", Double)
-        cases: list[tuple[Any, Any, str]] = [
-            (asked >= literal_column(str(_LAST)), asked, "gone"),
-            (at.is_(None), at_once, "new"),
-            (not_(is_known), at_once, "clock"),
-            (asked <= at_once, at_once, "resumed"),
-            (asked > by_operator, asked, "asked"),
-        ]
-        rules: list[tuple[Any, Any]] = [
-            (condition, literal_column(f"'{rule}'")) for condition, _, rule in cases
-        ]
-        return cls(
-            case(*((condition, moment) for condition, moment, _ in cases), else_=by_operator),
-            case(*rules, else_=literal_column("'operator'")),
+        by_operator = at + _Smaller(grown, _Larger(least, literal_column(str(LONGEST_REVISIT))))
+        moment = case(
+            (is_gone, asked),
+            (or_(at.is_(None), at > latest, asked <= at_once), at_once),
+            else_=_Larger(asked, by_operator),
         )
+        rules: list[tuple[Any, str]] = [
+            (is_gone, "gone"),
+            (at.is_(None), "new"),
+            (at > latest, "clock"),
+            (asked <= at_once, "resumed"),
+            (asked > by_operator, "asked"),
+        ]
+        words: list[tuple[Any, Any]] = [
+            (condition, literal_column(f"'{rule}'")) for condition, rule in rules
+        ]
+        return cls(moment, case(*words, else_=literal_column("'operator'")))
 
 
-def larger(one: ColumnElement[float], other: ColumnElement[float]) -> ColumnElement[float]:
-    """Return the larger of two numbers, in SQL of both databases."""
-    return case((one > other, one), else_=other)
+class _Larger(GenericFunction[float]):
+    """The larger of two numbers."""
+
+    type = Double()
+    inherit_cache = True
+    sqlite, other = "max", "greatest"
+
+
+class _Smaller(GenericFunction[float]):
+    """The smaller of two numbers."""
+
+    type = Double()
+    inherit_cache = True
+    sqlite, other = "min", "least"
+
+
+@compiles(_Larger)
+@compiles(_Smaller)
+def _in_words(element: _Larger | _Smaller, compiler: SQLCompiler, **options: object) -> str:
+    """Return the call of a function that each database has under a name of its own."""
+    name = element.sqlite if compiler.dialect.name == "sqlite" else element.other
+    return f"{name}{compiler.process(element.clause_expr, **options)}"
 
 
 def has_schema(connection: Connection) -> bool:

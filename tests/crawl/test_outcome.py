@@ -1,0 +1,134 @@
+"""What came of a visit: its record, and what of its document is kept (decision 34)."""
+
+import asyncio
+import logging
+
+import pytest
+from scrapy import Request
+from scrapy.http import Response
+from scrapy.utils.asyncgen import as_async_generator
+
+from walsh_scrapy.crawl import outcome
+from walsh_scrapy.crawl.outcome import (
+    DocumentItems,
+    Result,
+    after_refusal,
+    fresh_until,
+    record_after,
+)
+from walsh_scrapy.crawl.ticket import Lifetime, Visit, set_visit
+from walsh_scrapy.items import EntryItem
+from walsh_scrapy.metadata.entries import Feed
+from walsh_scrapy.sources import Source
+from walsh_scrapy.spidermiddlewares.firstseen import _in_turns
+from walsh_scrapy.state.sources import SourceRecord
+
+URL = "https://blog.example/feed"
+SEEN = "2026-05-23T00:00:00Z"
+
+
+def entry(number, published=None, title="x"):
+    item = EntryItem(kind="feed", source=URL, title=title, published=published)
+    item.key = item.page_key = str(number)
+    return item
+
+
+def items_of(*items):
+    found = DocumentItems(URL, SEEN)
+    for item in items:
+        found.add(item)
+    return found
+
+
+def test_a_document_adds_its_newest_items_as_far_as_they_fit(monkeypatch):
+    dates = [f"2026-05-{day}T00:00:00Z" for day in (21, 25, 23)]
+    items = [entry(number, date) for number, date in enumerate([*dates, None])]
+    records = list(items_of(*items).records(URL, 1.0, None))
+    size = len(records[0].item.encode())
+    assert {record.key for record in records} == {"0", "1", "2", "3"}
+    monkeypatch.setattr(outcome, "MOST_BYTES", size * 2 + 10)
+    kept = items_of(*items).records(URL, 1.0, None)
+    assert [record.key for record in kept] == ["1", "2"]
+    assert all(SEEN in record.item and record.source == URL for record in kept)
+
+
+@pytest.mark.parametrize(("number", "lines"), [(0, 0), (3, 3), (2_000, 4)])
+def test_refused_items_are_logged_up_to_three_and_then_counted(caplog, number, lines):
+    found = items_of(entry(1), entry(1), *[entry(2, title="x" * 301)] * (number // 2))
+    for _ in range(number - number // 2):
+        assert not found.passes({"body": "text"})
+    with caplog.at_level(logging.WARNING):
+        found.log_rest()
+    assert list(found.valid) == ["1"]
+    assert len(caplog.messages) == lines
+    if lines > 3:
+        assert caplog.messages[-1] == f"items of {URL} are left out: … and 1,997 more"
+
+
+def test_other_work_has_its_turn_between_many_items():
+    turns = 0
+
+    async def others():
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    async def pause():
+        await asyncio.sleep(0)
+
+    async def run():
+        task = asyncio.create_task(others())
+        items = [item async for item in _in_turns(as_async_generator(range(1000)), pause)]
+        task.cancel()
+        return items
+
+    assert asyncio.run(run()) == list(range(1000))
+    assert turns >= 3
+
+
+@pytest.mark.parametrize(("since", "then"), [(None, 90.0), (5.0, 5.0), (1e6, 90.0)])
+def test_refusals_in_a_row_have_one_begin_that_a_wrong_clock_does_not_set(since, then):
+    known = SourceRecord(url=URL, kind="feed", refused_since=since)
+    record = after_refusal(known, 503, 90.0)
+    assert (record.outcome, record.status, record.refused_since) == ("refused", 503, then)
+
+
+def outcome_of(known=None, visit=None, **result):
+    request = Request(URL)
+    set_visit(request, visit or Visit(Source(URL), bool))
+    before = SourceRecord(url=URL, kind="feed", failures=2, etag=b"x", validator_url=URL)
+    return record_after(known or before, request, Result(**result), 90.0)
+
+
+def test_each_result_counts_failures_and_keeps_validators_or_not():
+    answer = Response(URL, headers={"ETag": '"2"'})
+    feed = Feed(title=None, language=None, entries=(), ttl=60.0, skip_hours=frozenset({3, 1}))
+    for result, failures, etag in (
+        ({"outcome": "fetched", "answer": answer, "url": URL, "feed": feed}, 0, b'"2"'),
+        (
+            {"outcome": "fetched", "answer": answer, "url": URL, "feed": feed, "is_whole": False},
+            *(0, None),
+        ),
+        ({"outcome": "unchanged", "answer": answer, "url": URL}, 0, b'"2"'),
+        ({"outcome": "unchanged", "answer": Response(URL), "url": URL}, 0, b"x"),
+        ({"outcome": "unchanged", "url": URL, "is_shared": True}, 0, None),
+        ({"outcome": "failed", "answer": Response(URL, 500)}, 3, b"x"),
+        ({"outcome": "gone", "answer": Response(URL, 410)}, 3, b"x"),
+        ({"outcome": "denied by robots"}, 2, b"x"),
+    ):
+        record = outcome_of(**result)
+        assert (record.failures, record.etag) == (failures, etag), result
+    record = outcome_of(outcome="fetched", answer=answer, url=URL, feed=feed)
+    assert (record.wished_interval, record.skip_hours) == (3600.0, "1,3")
+    refused = outcome_of(outcome="failed", answer=Response(URL, 503))
+    assert (refused.outcome, refused.failures, refused.status) == ("refused", 3, 503)
+
+
+def test_a_lifetime_counts_from_where_the_next_visit_begins():
+    lifetimes = (Lifetime("http://old.example/", 900.0), Lifetime(URL, 200.0))
+    visit = Visit(Source(URL), bool, lifetimes=lifetimes)
+    assert fresh_until(visit, None, "http://old.example/", 90.0) == 900.0
+    assert fresh_until(visit, None, URL, 90.0) == 200.0
+    assert fresh_until(visit, Response(URL), "http://else.example/", 90.0) == 900.0
+    assert fresh_until(Visit(Source(URL), bool), None, URL, 90.0) == 90.0
