@@ -48,11 +48,10 @@ def test_by_domain_hosts_under_one_are_never_asked_too_soon_nor_at_once(
 def test_by_domain_a_hold_is_that_of_the_domain(direct_web, crawl, on_state):
     """Everything is the domain's; one of 300 years, too."""
     held = Reply(status=404, headers={"Retry-After": "10000000000"})
-    web = direct_web(site(HOSTS[0], feed=held), *map(site, HOSTS[1:]))
+    web = direct_web(*(site(host, feed=held) for host in HOSTS[:2]), site(HOSTS[2]))
     by_domain = {"WALSH_PACE_BY": "domain"}
     asked = paths(crawl(web, sources=sources(*HOSTS), settings=by_domain).log)
-    assert f"{HOSTS[0]}/feed" in asked
-    assert f"{HOSTS[1]}/feed" not in asked
+    assert [f"{host}/feed" in asked for host in HOSTS[:2]].count(True) == 1
     assert f"{HOSTS[2]}/feed" in asked
     rows = json.loads(on_state("hosts", "--json", settings=by_domain).stdout)
     assert {row["host"] for row in rows if row["hold_until"]} == {"site-one.co.uk"}
