@@ -43,6 +43,8 @@ Taken: TypeAlias = Literal["ours", "busy", "deferred"]
 #: Ready hosts with which a worker takes no further one: alone it has the names of some looked up.
 _ENOUGH_ALONE: Final = 8
 _ENOUGH_OF_SEVERAL: Final = 1
+#: In place of the host of a visit.
+_LOST: Final = ""
 
 
 class HostLost(RequestDeferred):
@@ -88,7 +90,8 @@ class Hosts:
         self._timer: AsyncioLoopingCall | LoopingCall | None = None
         self._owned: dict[str, _Owned] = {}
         self._in_flight: dict[Request, _InFlight] = {}
-        self._visits: dict[str, str] = {}  # the host of each, by the URL of its source
+        # The host of each, by the URL of its source; none if that was lost since.
+        self._visits: dict[str, str] = {}
         self.workers = 1  #: that share the state, as far as is known
         self.lost: Callable[[str], None] = lambda _: None
 
@@ -226,6 +229,8 @@ class Hosts:
         moment, attempts = self._context.moment(), list[LoggedLease]()
         visit = _visit(request)
         own = self._visits.get(visit) if visit else None
+        if own == _LOST:
+            return None
 
         def work(connection: Connection) -> Begun | HostSnapshot | None:
             for earlier in attempts:  # the answer to its COMMIT was lost
@@ -390,8 +395,12 @@ class Hosts:
         return is_ours
 
     def _drop(self, host: str) -> None:
-        """Forget a host that was lost, and what was read of it."""
+        """Forget a host that was lost, and what was read of it.
+
+        Its visits are over, also if it is taken again: another worker may have made them.
+        """
         self._owned.pop(host, None)
+        self._visits |= {url: _LOST for url, of in self._visits.items() if of == host}
         self.lost(host)
 
     def _beat(self) -> None:
