@@ -132,6 +132,10 @@ class Hosts:
         """Return True if this crawl owns a host."""
         return host in self._owned
 
+    def has_for(self, host: str, reason: object) -> bool:
+        """Return True if this crawl owns a host since it took it for this reason."""
+        return host in self._owned and reason in self._owned[host].reasons
+
     def wait(self, host: str, delay: float = 0.0) -> float:
         """Return the seconds until an owned host may be requested, as far as is known."""
         owned = self._owned.get(host)
