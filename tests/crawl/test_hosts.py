@@ -60,3 +60,16 @@ def test_the_visits_of_a_host_that_was_lost_are_over_although_it_is_owned_again(
     assert begin(ours, SECOND) is None
     with pytest.raises(HostLost):
         ours.commit(SECOND, lambda _: None, lambda _: False, ends=True)
+
+
+def test_who_only_waits_for_the_host_of_a_dead_worker_gets_it(worker, clock):
+    """Such a wait is all that a crawl without sources may see of the database."""
+    dead, ours = worker(), worker()
+    assert dead.take(HOST, dead) == "ours"
+    dead._state.write(lambda connection: beat(connection, dead._worker))
+    clock.advance(2 * WORKER_SECONDS)
+    answers = []
+    while "ours" not in answers and len(answers) < 90:
+        answers.append(ours.take(HOST, ours))
+        clock.advance(RECHECK_SECONDS)
+    assert WORKER_SECONDS <= len(answers) * RECHECK_SECONDS < WORKER_SECONDS + 3

@@ -113,17 +113,15 @@ class Hosts:
         if host not in self._owned:
             moment, judges_until = self._context.moment(), self._watch.judges_until
 
-            def work(connection: Connection) -> HostSnapshot | bool:
+            def work(connection: Connection) -> tuple[HostSnapshot, bool]:
                 taken = protocol.take(connection, host, self._worker, judges_until)
-                if taken is not None:
-                    return taken
-                found = protocol.find(connection, host)
-                return found.times.deferred_at >= self._worker.began
+                return taken or protocol.find(connection, host), taken is not None
 
-            found = self._state.write(work)
-            if not isinstance(found, HostSnapshot):
-                return "deferred" if found else "busy"
+            found, is_ours = self._state.write(work)
             self._watch.see(found.now, moment)
+            if not is_ours:
+                is_deferred = found.times.deferred_at >= self._worker.began
+                return "deferred" if is_deferred else "busy"
             self._owned[host] = _Owned(found.times)
         self._owned[host].reasons.add(reason)
         return "ours"
