@@ -43,6 +43,8 @@ Taken: TypeAlias = Literal["ours", "busy", "deferred"]
 #: Ready hosts with which a worker takes no further one: alone it has the names of some looked up.
 _ENOUGH_ALONE: Final = 8
 _ENOUGH_OF_SEVERAL: Final = 1
+#: In place of the host of a visit.
+_LOST: Final = ""
 
 
 class HostLost(RequestDeferred):
@@ -88,7 +90,8 @@ class Hosts:
         self._timer: AsyncioLoopingCall | LoopingCall | None = None
         self._owned: dict[str, _Owned] = {}
         self._in_flight: dict[Request, _InFlight] = {}
-        self._visits: dict[str, str] = {}  # the host of each, by the URL of its source
+        # The host of each, by the URL of its source; none if that was lost since.
+        self._visits: dict[str, str] = {}
         self.workers = 1  #: that share the state, as far as is known
         self.lost: Callable[[str], None] = lambda _: None
 
@@ -110,17 +113,15 @@ class Hosts:
         if host not in self._owned:
             moment, judges_until = self._context.moment(), self._watch.judges_until
 
-            def work(connection: Connection) -> HostSnapshot | bool:
+            def work(connection: Connection) -> tuple[HostSnapshot, bool]:
                 taken = protocol.take(connection, host, self._worker, judges_until)
-                if taken is not None:
-                    return taken
-                found = protocol.find(connection, host)
-                return found.times.deferred_at >= self._worker.began
+                return taken or protocol.find(connection, host), taken is not None
 
-            found = self._state.write(work)
-            if not isinstance(found, HostSnapshot):
-                return "deferred" if found else "busy"
+            found, is_ours = self._state.write(work)
             self._watch.see(found.now, moment)
+            if not is_ours:
+                is_deferred = found.times.deferred_at >= self._worker.began
+                return "deferred" if is_deferred else "busy"
             self._owned[host] = _Owned(found.times)
         self._owned[host].reasons.add(reason)
         return "ours"
@@ -128,6 +129,10 @@ class Hosts:
     def has(self, host: str) -> bool:
         """Return True if this crawl owns a host."""
         return host in self._owned
+
+    def has_for(self, host: str, reason: object) -> bool:
+        """Return True if this crawl owns a host since it took it for this reason."""
+        return host in self._owned and reason in self._owned[host].reasons
 
     def wait(self, host: str, delay: float = 0.0) -> float:
         """Return the seconds until an owned host may be requested, as far as is known."""
@@ -226,6 +231,8 @@ class Hosts:
         moment, attempts = self._context.moment(), list[LoggedBegin]()
         visit = _visit(request)
         own = self._visits.get(visit) if visit else None
+        if own == _LOST:
+            return None
 
         def work(connection: Connection) -> Begun | HostSnapshot | None:
             for earlier in attempts:  # the answer to its COMMIT was lost
@@ -399,8 +406,12 @@ class Hosts:
         return is_ours
 
     def _drop(self, host: str) -> None:
-        """Forget a host that was lost, and what was read of it."""
+        """Forget a host that was lost, and what was read of it.
+
+        Its visits are over, also if it is taken again: another worker may have made them.
+        """
         self._owned.pop(host, None)
+        self._visits |= {url: _LOST for url, of in self._visits.items() if of == host}
         self.lost(host)
 
     def _beat(self) -> None:

@@ -153,6 +153,8 @@ class DueSources:
             found = self._next_page(host)
             rest = self._rests[host].sources if host in self._rests else 0
             for left, each in zip(range(len(found) - 1, -1, -1), found, strict=True):
+                if not self._hosts.has_for(host, self):
+                    break  # it was lost meanwhile, so what was read of it may be old
                 self._queue.expect(host, rest + left)
                 self._visits.begin(host, each)
                 self.begun += 1
@@ -198,8 +200,10 @@ class DueSources:
         return work.host
 
     def _next_page(self, host: str) -> list[DueSource]:
-        """Return the next sources of a host that has many."""
+        """Return the next sources of a host that has many; none if it was lost."""
         found: list[DueSource] = []
+        if not self._hosts.has_for(host, self):
+            self._rests.pop(host, None)
         most = MOST_OF_HOST - FEW
         while not found and (rest := self._rests.pop(host, None)):
             now = self._clock.now()

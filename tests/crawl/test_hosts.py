@@ -1,0 +1,75 @@
+"""The hosts that a crawl owns (decision 41)."""
+
+import asyncio
+from contextlib import closing, contextmanager
+
+import pytest
+from scrapy import Request
+from sqlalchemy.exc import IntegrityError
+
+from walsh_scrapy.crawl.context import Context
+from walsh_scrapy.crawl.hosts import HostLost, Hosts
+from walsh_scrapy.crawl.ticket import Visit, set_visit
+from walsh_scrapy.options import Options
+from walsh_scrapy.policy.pacing import RECHECK_SECONDS, WORKER_SECONDS
+from walsh_scrapy.sources import Source
+from walsh_scrapy.state import State
+from walsh_scrapy.state.hosts import Ask, Worker, beat
+from walsh_scrapy.state.log import RequestRecord
+from walsh_scrapy.testing.clock import FakeClock
+
+HOST = "a.example"
+FIRST, SECOND = (Source(f"http://{HOST}/{number}") for number in range(2))
+
+
+class Clock(FakeClock):
+    def moment(self):
+        return self.monotonic()
+
+
+@pytest.fixture
+def clock():
+    return Clock(1_000_000.0)
+
+
+@pytest.fixture
+def worker(tmp_path, clock):
+    """Return a function that makes another worker of one state."""
+    with closing(State(f"sqlite:///{tmp_path}/state.sqlite3", clock.now)) as state:
+        options = Options.from_settings({"WALSH_STATE_URL": f"sqlite:///{tmp_path}/state.sqlite3"})
+        yield lambda: Hosts(Context(options, state, clock))
+
+
+def begin(hosts, source):
+    request = Request(source.url)
+    set_visit(request, Visit(source, bool))
+    record = RequestRecord(0.0, HOST, source.url, "")
+    return hosts.begin(request, HOST, Ask(0.0, 10.0), record)
+
+
+def test_the_visits_of_a_host_that_was_lost_are_over_although_it_is_owned_again(worker):
+    """Another worker may have visited their sources in between."""
+    ours, other = worker(), worker()
+    assert ours.take(HOST, ours) == "ours"
+    for source in (FIRST, SECOND):
+        ours.begin_visit(HOST, source)
+    assert other.take(HOST, other) == "ours", "ours does not beat"
+    assert begin(ours, FIRST) is None
+    other.let_go(HOST, other)
+    assert ours.take(HOST, ours) == "ours"
+    assert begin(ours, SECOND) is None
+    with pytest.raises(HostLost):
+        ours.commit(SECOND, lambda _: None, lambda _: False, ends=True)
+
+
+def test_who_only_waits_for_the_host_of_a_dead_worker_gets_it(worker, clock):
+    """Such a wait is all that a crawl without sources may see of the database."""
+    dead, ours = worker(), worker()
+    assert dead.take(HOST, dead) == "ours"
+    dead._state.write(lambda connection: beat(connection, dead._worker))
+    clock.advance(2 * WORKER_SECONDS)
+    answers = []
+    while "ours" not in answers and len(answers) < 90:
+        answers.append(ours.take(HOST, ours))
+        clock.advance(RECHECK_SECONDS)
+    assert WORKER_SECONDS <= len(answers) * RECHECK_SECONDS < WORKER_SECONDS + 3
