@@ -21,13 +21,18 @@ PAGE = (ROOT / "docs" / "architecture.md").read_text("utf-8")
 STEP = re.compile(r"^\d+\. \[`(.+?)`\]\(\.\./walsh_scrapy/(.+?)\) ", re.MULTILINE)
 #: The most files that a list may name, by its heading.
 MOST_NAMED = {"A visit": 45, "A 429": 15, "A dead worker": 8}
+FEED = site("blog.example").pages["/feed"]
+BUSY = Reply("", status=429, headers={"Retry-After": "600"})
+
+
+def section(name):
+    return PAGE.partition(f"\n### {name}\n")[2].partition("\n#")[0]
+
+
 WALKS = {
-    name: [(file, function) for function, file in STEP.findall(section.partition("\n#")[0])]
-    for name, section in ((each, PAGE.partition(f"\n### {each}\n")[2]) for each in MOST_NAMED)
+    name: [(file, function) for function, file in STEP.findall(section(name))]
+    for name in MOST_NAMED
 }
-PACKAGES = re.findall(
-    r"^\| `(policy|metadata|sources|state|wire|crawl)/` \| (.+) \|$", PAGE, re.MULTILINE
-)
 
 
 def extensions(*names):
@@ -41,34 +46,26 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture
-def traced(request, folder):
-    """Return a function from the name of a walk to the calls of a crawl that goes it."""
-    crawls = {"A visit": visit, "A 429": refusal, "A dead worker": killed_worker}
+def traced(folder, direct_web, crawl, simulated):
+    """Return a function from the name of a walk to the calls of a crawl."""
+
+    def run(name, trace):
+        given = {"TRACE": str(trace), **extensions("Trace")}
+        if name == "A visit":
+            crawl(direct_web(site("blog.example")), sources=feeds("blog"), settings=given)
+            return
+        if name == "A dead worker":
+            given |= {"KILLED_AT": "blog.example", **extensions("KilledWorker", "Trace")}
+        pages = [BUSY, FEED] if name == "A 429" else FEED
+        simulated(site("blog.example", feed=pages), sources=feeds("blog"), settings=given)
 
     def calls(name):
         trace = folder / f"{name}.json"
         if not trace.exists():
-            crawls[name](request.getfixturevalue, {"TRACE": str(trace), **extensions("Trace")})
+            run(name, trace)
         return [tuple(call) for call in json.loads(trace.read_text("utf-8"))]
 
     return calls
-
-
-def visit(fixture, settings):
-    web = fixture("direct_web")(site("blog.example"))
-    assert len(fixture("crawl")(web, sources=feeds("blog"), settings=settings).items) == 2
-
-
-def refusal(fixture, settings):
-    busy = Reply("", status=429, headers={"Retry-After": "600"})
-    blog = site("blog.example")
-    pages = {"/feed": [busy, blog.pages["/feed"]]}
-    fixture("simulated")(type(blog)(blog.host, "", pages), sources=feeds("blog"), settings=settings)
-
-
-def killed_worker(fixture, settings):
-    given = settings | {"KILLED_AT": "blog.example", **extensions("KilledWorker", "Trace")}
-    fixture("simulated")(site("blog.example"), sources=feeds("blog"), settings=given)
 
 
 def walked(calls, steps):
@@ -96,8 +93,8 @@ def test_a_crawl_calls_the_functions_of_a_walk_in_this_order(traced, name):
 
 
 @pytest.mark.parametrize(("name", "most"), MOST_NAMED.items())
-def test_a_walk_names_few_files(name, most):
-    assert len(WALKS[name]) >= 8
+def test_each_line_of_a_walk_is_a_link_to_one_of_few_files(name, most):
+    assert len(WALKS[name]) == len(re.findall(r"^\d+\. ", section(name), re.MULTILINE)) > 0
     assert len(files(WALKS[name])) <= most
 
 
@@ -116,11 +113,12 @@ def test_a_crawl_passes_through_no_more_files_than_the_page_says(traced):
     assert killed <= visit
 
 
-@pytest.mark.parametrize(("package", "row"), PACKAGES)
-def test_the_modules_of_a_package_are_those_that_exist(package, row):
+@pytest.mark.parametrize("package", ["policy", "metadata", "sources", "state", "wire", "crawl"])
+def test_the_modules_of_a_package_are_those_that_exist(package):
     def modules(folder):
         return {each.name: each.ispkg for each in iter_modules([str(folder)])}
 
+    (row,) = re.findall(rf"^\| `{package}/` \| (.+) \|$", PAGE, re.MULTILINE)
     named, top = set(re.findall(r"`([a-z0-9_]+)/?`", row)), modules(PACKAGE / package)
     below = {name for sub in top if top[sub] for name in modules(PACKAGE / package / sub)}
     assert top.keys() - named == set()
