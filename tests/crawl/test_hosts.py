@@ -73,3 +73,25 @@ def test_who_only_waits_for_the_host_of_a_dead_worker_gets_it(worker, clock):
         answers.append(ours.take(HOST, ours))
         clock.advance(RECHECK_SECONDS)
     assert WORKER_SECONDS <= len(answers) * RECHECK_SECONDS < WORKER_SECONDS + 3
+
+
+def test_a_coroutine_that_is_cancelled_after_the_end_writes_nothing(worker):
+    ours = worker()
+    assert ours.take(HOST, ours) == "ours"
+    ours.close()
+    ours._state.close()
+    ours.let_go(HOST, ours)
+
+
+def test_a_row_that_is_refused_costs_that_outcome_and_no_host(worker):
+    def refused(_connection):
+        raise IntegrityError("INSERT", None, ValueError())
+
+    ours, other = worker(), worker()
+    ours._state.write(lambda connection: beat(connection, ours._worker))
+    assert ours.take(HOST, ours) == "ours"
+    ours.begin_visit(HOST, FIRST)
+    ours.let_go(HOST, ours)
+    with pytest.raises(IntegrityError):
+        ours.commit(FIRST, refused, lambda _: False, ends=True)
+    assert other.take(HOST, other) == "ours"

@@ -16,6 +16,7 @@ from uuid import uuid4
 
 from scrapy import Request
 from scrapy.utils.asyncio import create_looping_call
+from sqlalchemy.exc import DataError, IntegrityError
 
 from walsh_scrapy.crawl.ticket import note, source_of
 from walsh_scrapy.exceptions import RequestDeferred, StateUnavailable
@@ -181,6 +182,7 @@ class Hosts:
             for host in list(self._owned):
                 self._write_pending(host)
             self._state.write(lambda connection: protocol.leave(connection, self._worker))
+        self._owned.clear()  # coroutines that end after this have nothing to let go
 
     # ---- visits ----
 
@@ -205,7 +207,8 @@ class Hosts:
         """Write what came of a visit, and let its host go if it ``ends`` the last one there.
 
         ``is_written`` tells whether ``work`` was committed, if only the answer to that was lost.
-        Raises HostLost, and writes nothing of it, if the host was lost meanwhile.
+        Raises HostLost, and writes nothing of it, if the host was lost meanwhile. A row that the
+        database refuses costs what came of the visit, but not the end of its exchange.
         """
         host = self._visits.get(source.url)
         if host is None:  # a request of the project's own, at a host that is not owned any more
@@ -216,7 +219,11 @@ class Hosts:
         if ends:
             owned.reasons.discard(source.url)
             del self._visits[source.url]
-        return self._write(host, work, is_written)
+        try:
+            return self._write(host, work, is_written)
+        except (DataError, IntegrityError):
+            self._write_pending(host)
+            raise
 
     # ---- exchanges ----
 
