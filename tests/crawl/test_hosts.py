@@ -1,7 +1,6 @@
 """The hosts that a crawl owns (decision 41)."""
 
-import asyncio
-from contextlib import closing, contextmanager
+from contextlib import closing
 
 import pytest
 from scrapy import Request
@@ -14,7 +13,7 @@ from walsh_scrapy.options import Options
 from walsh_scrapy.policy.pacing import RECHECK_SECONDS, WORKER_SECONDS
 from walsh_scrapy.sources import Source
 from walsh_scrapy.state import State
-from walsh_scrapy.state.hosts import Ask, Worker, beat
+from walsh_scrapy.state.hosts import Ask, beat
 from walsh_scrapy.state.log import RequestRecord
 from walsh_scrapy.testing.clock import FakeClock
 

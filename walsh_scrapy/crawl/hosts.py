@@ -232,14 +232,11 @@ class Hosts:
 
         None says that the host was lost. ``record`` is the request, which is logged.
         """
-        owned = self._owned.get(host)
-        if owned is None:
+        owned, visit = self._owned.get(host), _visit(request)
+        own = self._visits.get(visit) if visit else None
+        if owned is None or own == _LOST:
             return None
         moment, attempts = self._context.moment(), list[LoggedLease]()
-        visit = _visit(request)
-        own = self._visits.get(visit) if visit else None
-        if own == _LOST:
-            return None
 
         def work(connection: Connection) -> Begun | HostSnapshot | None:
             for earlier in attempts:  # the answer to its COMMIT was lost

@@ -28,7 +28,14 @@ from scrapy.http.request import NO_CALLBACK
 from scrapy.utils.asyncio import CallLaterResult, call_later, sleep
 
 from walsh_scrapy.crawl.ticket import copy_of, note, rank_of, ticket_of
-from walsh_scrapy.exceptions import CodeFailed, Denied, NotYet, RequestDeferred, Unreachable
+from walsh_scrapy.exceptions import (
+    CodeFailed,
+    Denied,
+    NotYet,
+    RequestDeferred,
+    TooLate,
+    Unreachable,
+)
 from walsh_scrapy.policy.frontier import Frontier, Rank
 from walsh_scrapy.policy.pacing import RECHECK_SECONDS
 from walsh_scrapy.policy.timestamps import format_moment
@@ -107,7 +114,7 @@ class Queue:
         self._gates: dict[Place, Preparation] = {}
         self._room = asyncio.Event()
         self._out: dict[str, Turn] = {}  # by host; one of each at most
-        self._asking: set[Turn] = set()  # of coroutines that wait for a turn
+        self._asking: set[Turn] = set()  # of coroutines, in the line of their hosts
         self._fetches: dict[str, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._waiters = 0  # gates that wait for a coroutine
@@ -341,7 +348,7 @@ class Queue:
                 await self._take_turn(turn)
                 with limited(request):
                     response = await self._engine.download(request)
-            except NotYet:
+            except (NotYet, TooLate):
                 request = copy_of(request)
                 continue
             except Exception as error:
@@ -428,10 +435,7 @@ class Queue:
         self._push(turn)
         self._asking.add(turn)
         self._engine.ask_for_requests()
-        try:
-            await turn.granted
-        finally:
-            self._asking.discard(turn)
+        await turn.granted
 
     def _grant(self, host: str, turn: Turn) -> None:
         """Give a coroutine its turn, unless it did not wait for it, or was cancelled."""
