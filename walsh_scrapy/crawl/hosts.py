@@ -19,7 +19,7 @@ from scrapy.utils.asyncio import create_looping_call
 from sqlalchemy.exc import DataError, IntegrityError
 
 from walsh_scrapy.crawl.ticket import note, source_of
-from walsh_scrapy.exceptions import RequestDeferred, StateUnavailable
+from walsh_scrapy.exceptions import StateUnavailable, StillDue
 from walsh_scrapy.policy.pacing import BEAT_SECONDS, Watch
 from walsh_scrapy.state import hosts as protocol
 from walsh_scrapy.state.hosts import Begun, HostSnapshot, Worker
@@ -48,7 +48,7 @@ _ENOUGH_OF_SEVERAL: Final = 1
 _LOST: Final = ""
 
 
-class HostLost(RequestDeferred):
+class HostLost(StillDue):
     """Another worker owns the host by now; what was learned of it is still due (decision 41)."""
 
 

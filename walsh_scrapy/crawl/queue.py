@@ -33,6 +33,7 @@ from walsh_scrapy.exceptions import (
     Denied,
     NotYet,
     RequestDeferred,
+    StillDue,
     TooLate,
     Unreachable,
 )
@@ -392,7 +393,7 @@ class Queue:
                 raise self.deferral(f"another worker asks {host}")
             await self.sleep(RECHECK_SECONDS)
         if taken == "deferred":
-            raise self.deferral(f"another worker has deferred {host}")
+            raise self.deferral(f"another worker has deferred {host}", gives_up=True)
 
     def own(self, host: str, reason: object) -> Taken:
         """Own a host, and know from then on until when it waits; see ``Hosts.take``."""
@@ -419,10 +420,13 @@ class Queue:
             reason = f"{host} may not be asked before {format_moment(until)}"
             raise RequestDeferred(until, reason)
 
-    def deferral(self, reason: str, seconds: float = 0.0) -> RequestDeferred:
+    def deferral(
+        self, reason: str, seconds: float = 0.0, *, gives_up: bool = False
+    ) -> RequestDeferred:
         """Return the deferral of a request that could be sent after ``seconds``."""
         self._stats.inc_value("walsh/pacing/deferred")
-        return RequestDeferred(self._context.clock.now() + seconds, reason)
+        kind = RequestDeferred if gives_up else StillDue
+        return kind(self._context.clock.now() + seconds, reason)
 
     def _push(self, turn: Turn, *, is_back: bool = False) -> None:
         request = turn.request
