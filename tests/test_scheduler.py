@@ -2,9 +2,11 @@
 
 import asyncio
 import logging
+from unittest.mock import AsyncMock
 
 import pytest
 from scrapy import Request, Spider
+from scrapy.http import Response
 from scrapy.utils.test import get_crawler
 
 from tests.helpers import LONGEST
@@ -12,6 +14,7 @@ from walsh_scrapy.crawl import queue
 from walsh_scrapy.crawl.context import Context
 from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.crawl.ticket import Hop, Ticket, Visit, note, set_visit, ticket_of
+from walsh_scrapy.exceptions import TooLate
 from walsh_scrapy.policy.frontier import HostWork, Rank, in_order
 from walsh_scrapy.scheduler import Scheduler
 from walsh_scrapy.sources import Source
@@ -154,3 +157,45 @@ def test_a_job_continues_with_the_requests_of_its_stopped_crawl(tmp_path, caplog
     _, third = started()
     assert third._queue.waiting == 3, "what was handed out is not left again"
     third.close("shutdown")
+
+
+def test_a_turn_that_was_given_past_the_queue_does_not_hold_up_the_end(scheduler, monkeypatch):
+    """Its request stays in the queue until its host is ready, and counts for nothing."""
+
+    async def scenario():
+        queue = scheduler._queue
+        monkeypatch.setattr(queue._engine, "ask_for_requests", lambda: None)
+        monkeypatch.setattr(queue._engine, "download", AsyncMock())
+        queue.delay("a.example", 600.0)
+        fetch = asyncio.ensure_future(
+            queue.send(Request("http://a.example/robots.txt"), Rank.ROBOTS)
+        )
+        await asyncio.sleep(0)
+        assert (len(queue._frontier), queue.waiting) == (1, 0)
+        with queue.in_gate():
+            await asyncio.sleep(0)
+        await fetch
+        assert not scheduler.has_pending_requests()
+
+    asyncio.run(scenario())
+
+
+def test_what_comes_too_late_for_the_wire_is_sent_again(scheduler, monkeypatch):
+    """It is our own trouble, also if a gate waits for the answer and there was no turn."""
+    tries = []
+
+    async def download(request):
+        tries.append(request)
+        if len(tries) == 1:
+            raise TooLate("it is too late for that")
+        return Response(request.url)
+
+    async def scenario():
+        queue = scheduler._queue
+        monkeypatch.setattr(queue._engine, "ask_for_requests", lambda: None)
+        monkeypatch.setattr(queue._engine, "download", download)
+        with queue.in_gate():
+            return await queue.send(Request("http://a.example/robots.txt"), Rank.ROBOTS)
+
+    assert asyncio.run(scenario()).status == 200
+    assert len(set(map(id, tries))) == 2

@@ -28,6 +28,8 @@ class RequestDeferred(IgnoreRequest):
     ``until`` is the earliest time of the request, in epoch seconds.
     """
 
+    gives_up = True  #: other workers leave the host to a later run too (decision 41)
+
     def __init__(self, until: float, reason: str) -> None:
         super().__init__(reason)
         self.until = until
@@ -39,19 +41,28 @@ class PutOff(RequestDeferred):
     ``refused`` is 429 or 503 if it refused other requests with that.
     """
 
-    def __init__(self, until: float, reason: str, refused: int | None = None) -> None:
+    def __init__(
+        self, until: float, reason: str, refused: int | None = None, *, gives_up: bool = True
+    ) -> None:
         super().__init__(until, reason)
         self.refused = refused
+        self.gives_up = gives_up
 
 
-class StateUnavailable(RequestDeferred):
+class StillDue(RequestDeferred):
+    """The reason is ours, and not what the host does: other workers may go on with it."""
+
+    gives_up = False
+
+
+class StateUnavailable(StillDue):
     """The state failed, so nothing can be paced or recorded; a later run continues.
 
     It does not count as a failure of the host or the source. ``until`` is the time of the failure.
     """
 
 
-class MachineTrouble(RequestDeferred):
+class MachineTrouble(StillDue):
     """This machine cannot make a connection: no descriptor, no route, no resolver (decision 29).
 
     It is no failure of the host or the source. ``until`` is the time of the trouble.

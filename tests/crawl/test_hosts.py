@@ -1,7 +1,6 @@
 """The hosts that a crawl owns (decision 41)."""
 
-import asyncio
-from contextlib import closing, contextmanager
+from contextlib import closing
 
 import pytest
 from scrapy import Request
@@ -14,7 +13,7 @@ from walsh_scrapy.options import Options
 from walsh_scrapy.policy.pacing import RECHECK_SECONDS, WORKER_SECONDS
 from walsh_scrapy.sources import Source
 from walsh_scrapy.state import State
-from walsh_scrapy.state.hosts import Ask, Worker, beat
+from walsh_scrapy.state.hosts import Ask, beat
 from walsh_scrapy.state.log import RequestRecord
 from walsh_scrapy.testing.clock import FakeClock
 
@@ -73,3 +72,25 @@ def test_who_only_waits_for_the_host_of_a_dead_worker_gets_it(worker, clock):
         answers.append(ours.take(HOST, ours))
         clock.advance(RECHECK_SECONDS)
     assert WORKER_SECONDS <= len(answers) * RECHECK_SECONDS < WORKER_SECONDS + 3
+
+
+def test_a_coroutine_that_is_cancelled_after_the_end_writes_nothing(worker):
+    ours = worker()
+    assert ours.take(HOST, ours) == "ours"
+    ours.close()
+    ours._state.close()
+    ours.let_go(HOST, ours)
+
+
+def test_a_row_that_is_refused_costs_that_outcome_and_no_host(worker):
+    def refused(_connection):
+        raise IntegrityError("INSERT", None, ValueError())
+
+    ours, other = worker(), worker()
+    ours._state.write(lambda connection: beat(connection, ours._worker))
+    assert ours.take(HOST, ours) == "ours"
+    ours.begin_visit(HOST, FIRST)
+    ours.let_go(HOST, ours)
+    with pytest.raises(IntegrityError):
+        ours.commit(FIRST, refused, lambda _: False, ends=True)
+    assert other.take(HOST, other) == "ours"

@@ -18,6 +18,7 @@ from tests.helpers.sites import feed, site
 from walsh_scrapy.crawl.queue import ENOUGH
 from walsh_scrapy.policy import frontier
 from walsh_scrapy.policy.frontier import Frontier, Rank, start_order
+from walsh_scrapy.policy.urls import url_key
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.site import Site
 
@@ -344,6 +345,7 @@ def test_the_real_scheduler_leaves_a_host_that_took_long_to_the_end(simulated):
 
 def test_the_real_scheduler_reads_all_sources_of_a_host_that_has_more_than_it_holds(simulated):
     paths = [f"/{number}" for number in range(130)]
+    paths.sort(key=lambda path: url_key(f"http://many.example{path}"))  # as new sources come
     many = Site("many.example", "", {path: feed(path) for path in paths})
     late = site("late.example")
     (run,) = simulated(

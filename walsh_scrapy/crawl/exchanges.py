@@ -219,7 +219,7 @@ class Exchanges:
         self._hosts.withdraw(request, host)
         self.let_go_inline(request, host)
         if isinstance(error, MachineTrouble):
-            self._put_off.add(host_of(request.url), str(error), error.until)
+            self._put_off.add(host_of(request.url), str(error), error.until, gives_up=False)
 
     def response_downloaded(self, response: Response, request: Request) -> None:
         """Keep a response, and end the exchange of a cancelled request: it passes no middleware.

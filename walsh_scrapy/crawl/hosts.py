@@ -16,9 +16,10 @@ from uuid import uuid4
 
 from scrapy import Request
 from scrapy.utils.asyncio import create_looping_call
+from sqlalchemy.exc import DataError, IntegrityError
 
 from walsh_scrapy.crawl.ticket import note, source_of
-from walsh_scrapy.exceptions import RequestDeferred, StateUnavailable
+from walsh_scrapy.exceptions import StateUnavailable, StillDue
 from walsh_scrapy.policy.pacing import BEAT_SECONDS, Watch
 from walsh_scrapy.state import hosts as protocol
 from walsh_scrapy.state.hosts import Begun, HostSnapshot, Worker
@@ -47,7 +48,7 @@ _ENOUGH_OF_SEVERAL: Final = 1
 _LOST: Final = ""
 
 
-class HostLost(RequestDeferred):
+class HostLost(StillDue):
     """Another worker owns the host by now; what was learned of it is still due (decision 41)."""
 
 
@@ -181,6 +182,7 @@ class Hosts:
             for host in list(self._owned):
                 self._write_pending(host)
             self._state.write(lambda connection: protocol.leave(connection, self._worker))
+        self._owned.clear()  # coroutines that end after this have nothing to let go
 
     # ---- visits ----
 
@@ -205,7 +207,8 @@ class Hosts:
         """Write what came of a visit, and let its host go if it ``ends`` the last one there.
 
         ``is_written`` tells whether ``work`` was committed, if only the answer to that was lost.
-        Raises HostLost, and writes nothing of it, if the host was lost meanwhile.
+        Raises HostLost, and writes nothing of it, if the host was lost meanwhile. A row that the
+        database refuses costs what came of the visit, but not the end of its exchange.
         """
         host = self._visits.get(source.url)
         if host is None:  # a request of the project's own, at a host that is not owned any more
@@ -216,7 +219,11 @@ class Hosts:
         if ends:
             owned.reasons.discard(source.url)
             del self._visits[source.url]
-        return self._write(host, work, is_written)
+        try:
+            return self._write(host, work, is_written)
+        except (DataError, IntegrityError):
+            self._write_pending(host)
+            raise
 
     # ---- exchanges ----
 
@@ -225,14 +232,11 @@ class Hosts:
 
         None says that the host was lost. ``record`` is the request, which is logged.
         """
-        owned = self._owned.get(host)
-        if owned is None:
+        owned, visit = self._owned.get(host), _visit(request)
+        own = self._visits.get(visit) if visit else None
+        if owned is None or own == _LOST:
             return None
         moment, attempts = self._context.moment(), list[LoggedBegin]()
-        visit = _visit(request)
-        own = self._visits.get(visit) if visit else None
-        if own == _LOST:
-            return None
 
         def work(connection: Connection) -> Begun | HostSnapshot | None:
             for earlier in attempts:  # the answer to its COMMIT was lost

@@ -37,12 +37,12 @@ from walsh_scrapy.exceptions import (
     AlreadyRead,
     BadAnswer,
     Denied,
-    MachineTrouble,
     NotDue,
     NotModified,
     PutOff,
     RequestDeferred,
     StateUnavailable,
+    StillDue,
 )
 from walsh_scrapy.items import InvalidItem, check
 from walsh_scrapy.metadata.alternates import ABSENT
@@ -297,9 +297,7 @@ class Outcomes:
             self._troubles.put_off(request.url, error.until)
             if source:
                 self._refused(request, error)
-                # Our own trouble, and a host that another worker owns by now, defer nobody else.
-                is_ours = isinstance(error, StateUnavailable | MachineTrouble | HostLost)
-                self._visits.end(source, deferred=not is_ours)
+                self._visits.end(source, deferred=error.gives_up)
 
     def _refused(self, request: Request, error: RequestDeferred) -> None:
         """Commit that a site refuses requests (429, 503), if one of a source is deferred for that.
@@ -308,7 +306,7 @@ class Outcomes:
         """
         status = error.refused if isinstance(error, PutOff) else None
         try:
-            if type(error) is RequestDeferred:
+            if type(error) in (RequestDeferred, StillDue):
                 snapshot = self._context.state.hosts.find(self._context.host(request.url))
                 status = snapshot.times.refused if snapshot.hold else None
             if status is not None:

@@ -28,7 +28,15 @@ from scrapy.http.request import NO_CALLBACK
 from scrapy.utils.asyncio import CallLaterResult, call_later, sleep
 
 from walsh_scrapy.crawl.ticket import copy_of, note, rank_of, ticket_of
-from walsh_scrapy.exceptions import CodeFailed, Denied, NotYet, RequestDeferred, Unreachable
+from walsh_scrapy.exceptions import (
+    CodeFailed,
+    Denied,
+    NotYet,
+    RequestDeferred,
+    StillDue,
+    TooLate,
+    Unreachable,
+)
 from walsh_scrapy.policy.frontier import Frontier, Rank
 from walsh_scrapy.policy.pacing import RECHECK_SECONDS
 from walsh_scrapy.policy.timestamps import format_moment
@@ -107,7 +115,7 @@ class Queue:
         self._gates: dict[Place, Preparation] = {}
         self._room = asyncio.Event()
         self._out: dict[str, Turn] = {}  # by host; one of each at most
-        self._asking: set[Turn] = set()  # of coroutines that wait for a turn
+        self._asking: set[Turn] = set()  # of coroutines, in the line of their hosts
         self._fetches: dict[str, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._waiters = 0  # gates that wait for a coroutine
@@ -341,7 +349,7 @@ class Queue:
                 await self._take_turn(turn)
                 with limited(request):
                     response = await self._engine.download(request)
-            except NotYet:
+            except (NotYet, TooLate):
                 request = copy_of(request)
                 continue
             except Exception as error:
@@ -385,7 +393,7 @@ class Queue:
                 raise self.deferral(f"another worker asks {host}")
             await self.sleep(RECHECK_SECONDS)
         if taken == "deferred":
-            raise self.deferral(f"another worker has deferred {host}")
+            raise self.deferral(f"another worker has deferred {host}", gives_up=True)
 
     def own(self, host: str, reason: object) -> Taken:
         """Own a host, and know from then on until when it waits; see ``Hosts.take``."""
@@ -412,10 +420,13 @@ class Queue:
             reason = f"{host} may not be asked before {format_moment(until)}"
             raise RequestDeferred(until, reason)
 
-    def deferral(self, reason: str, seconds: float = 0.0) -> RequestDeferred:
+    def deferral(
+        self, reason: str, seconds: float = 0.0, *, gives_up: bool = False
+    ) -> RequestDeferred:
         """Return the deferral of a request that could be sent after ``seconds``."""
         self._stats.inc_value("walsh/pacing/deferred")
-        return RequestDeferred(self._context.clock.now() + seconds, reason)
+        kind = RequestDeferred if gives_up else StillDue
+        return kind(self._context.clock.now() + seconds, reason)
 
     def _push(self, turn: Turn, *, is_back: bool = False) -> None:
         request = turn.request
@@ -428,10 +439,7 @@ class Queue:
         self._push(turn)
         self._asking.add(turn)
         self._engine.ask_for_requests()
-        try:
-            await turn.granted
-        finally:
-            self._asking.discard(turn)
+        await turn.granted
 
     def _grant(self, host: str, turn: Turn) -> None:
         """Give a coroutine its turn, unless it did not wait for it, or was cancelled."""

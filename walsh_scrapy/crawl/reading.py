@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 
 from walsh_scrapy.crawl.context import SystemClock
 from walsh_scrapy.crawl.isolated import CostLimits, Interrupted, IsolatedProcess, TooCostly
-from walsh_scrapy.exceptions import MachineTrouble, RequestDeferred
+from walsh_scrapy.exceptions import MachineTrouble, StillDue
 from walsh_scrapy.metadata.document import Document
 from walsh_scrapy.metadata.entries import NotAFeed
 
@@ -36,7 +36,7 @@ _ahead: WeakKeyDictionary[Response, Feed | Exception] = WeakKeyDictionary()
 def read(response: Response, document: Document) -> Feed:
     """Return the feed or the links in a document, which may have been read ahead.
 
-    Raises NotAFeed, also if reading took too long; RequestDeferred if the crawl ended meanwhile.
+    Raises NotAFeed, also if reading took too long; StillDue if the crawl ended meanwhile.
     """
     result = _ahead.pop(response, None)
     if isinstance(result, Exception):
@@ -77,7 +77,7 @@ class Readings:
             except TooCostly as error:
                 _ahead[response] = NotAFeed(f"Reading {document.url} {error}.")
             except Interrupted:
-                _ahead[response] = RequestDeferred(self._clock.now(), "the crawl ended")
+                _ahead[response] = StillDue(self._clock.now(), "the crawl ended")
             except OSError as error:
                 reason = f"no process could be started to read {document.url}: {error.strerror}"
                 _ahead[response] = MachineTrouble(self._clock.now(), reason)
