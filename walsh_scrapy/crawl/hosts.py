@@ -340,14 +340,22 @@ class Hosts:
 
         Its delay becomes ``delay`` at least, in seconds; a longer one than it has is written now.
         """
+
+        def caution(connection: Connection) -> None:
+            protocol.caution(connection, host, delay=delay)
+
+        def both(connection: Connection) -> None:
+            write(connection)
+            caution(connection)
+
         owned = self._owned.get(host)
         if owned is None:
-            self._state.write(write)
+            self._state.write(both)
             return
         owned.pending.append(write)
         if delay > owned.times.delay:
             owned.times = owned.times.delayed(delay)
-            owned.pending.append(lambda connection: protocol.caution(connection, host, delay=delay))
+            owned.pending.append(caution)
             self._write_pending(host)
 
     # ---- transactions ----

@@ -271,7 +271,8 @@ class Robots(RobotsCache):
     def _keep(self, origin: str, answer: RobotsOutcome, known: RobotsCopy | None, url: str) -> None:
         """Keep an outcome, and give the host the delay that its file asks for.
 
-        It is written with the next transaction of the host that was asked last, for ``url``.
+        It is written with the next transaction of the host that was asked last, for ``url``. If
+        that is the robots.txt of this host too, the delay is its delay as well.
         """
         self._stats.inc_value(f"walsh/robots/{answer.result}")
         now, host = self._context.clock.now(), self._context.host(origin)
@@ -283,7 +284,7 @@ class Robots(RobotsCache):
         self._hosts.write_with(
             asked,
             lambda connection: self._store.write(connection, origin, copy, host, run),
-            delay=delay if asked == host else 0.0,
+            delay=delay if asked == host or url == robots_url(url) else 0.0,
         )
         if answer.result != "unreachable":
             self._spent.pop(origin, None)
