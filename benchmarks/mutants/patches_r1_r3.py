@@ -145,8 +145,8 @@ if rank_of(request) is Rank.ROBOTS:
               "for place in (*_PLACES[1:], _PLACES[0]):"),
     )),
     Mutant("list-not-for-hops", "R3", "follows redirects to listed domains", (
-        Patch(_LIST_GATE, "BlocklistMiddleware.process_request",
-              "if self._list.has_list and not _is_the_list(request):",
-              "if self._list.has_list and not hops_of(request):"),
+        Patch("walsh_scrapy/crawl/blocklist.py", "PublishedList.blocking",
+              "if ticket.rank is Rank.OPERATOR and not ticket.hops:",
+              "if ticket.hops or ticket.rank is not Rank.TARGET:"),
     )),
 )  # fmt: skip

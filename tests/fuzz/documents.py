@@ -18,7 +18,6 @@ from walsh_scrapy.metadata.feeds import NotAFeed, parse_feed
 from walsh_scrapy.metadata.llms import parse_llms
 from walsh_scrapy.policy.blocklist import Blocklist, InvalidBlocklist
 from walsh_scrapy.policy.blocklist_schema import sound_schema
-from walsh_scrapy.policy.freshness import UpdateHints
 from walsh_scrapy.policy.localblocklist import parse_local
 from walsh_scrapy.policy.robots import RobotsTxt
 from walsh_scrapy.sources import SourcesError, load_sources
@@ -90,7 +89,7 @@ def feed(body: bytes) -> None:
         assert_sentence(error, 500)
     else:
         _assert_metadata(found, "feed", body)
-        assert UpdateHints.of(found).opens(AT.timestamp()) >= AT.timestamp()
+        assert found.hints.opens(AT.timestamp()) >= AT.timestamp()
 
 
 def llms(body: bytes) -> None:
