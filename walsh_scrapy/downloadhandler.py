@@ -114,7 +114,7 @@ class DownloadHandler(BaseDownloadHandler):
             self._left(url, ticket)
             message = message_of(request, url, endpoint, self._last.of(request, url))
             started = self._clock.monotonic()
-            note(request, sent=started)
+            note(request, sent=started, stalled=stalls.stalled())
             await exchange.send(*message, request.body)
             head = await exchange.head()
             request.meta["download_latency"] = self._clock.monotonic() - started

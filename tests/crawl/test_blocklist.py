@@ -1,9 +1,11 @@
 """A crawl tells its own copy of the blocklist from that of another one (R3, decision 14)."""
 
+import asyncio
 import json
-from contextlib import closing
-from itertools import count
+from contextlib import closing, nullcontext
+from itertools import count, takewhile
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 from scrapy import Request
@@ -11,8 +13,10 @@ from scrapy.http import Response
 from scrapy.settings import Settings
 
 from tests.helpers.sites import BLOCKLIST
-from walsh_scrapy.crawl.blocklist import BlocklistCache
+from walsh_scrapy.crawl.blocklist import RETRY_SECONDS, BlocklistCache, PublishedList
 from walsh_scrapy.crawl.context import Context
+from walsh_scrapy.crawl.queue import PATIENCE
+from walsh_scrapy.exceptions import RequestDeferred, StillDue
 from walsh_scrapy.options import Options
 from walsh_scrapy.state import State
 from walsh_scrapy.testing.project import keep_blocklist
@@ -21,13 +25,18 @@ URL = "http://operator.example/blocklist.json"
 
 
 @pytest.fixture
-def crawls(tmp_path):
-    """Return the list as two crawls on one state know it; it is due for both."""
+def context(tmp_path):
     clock = SimpleNamespace(now=count(1e9).__next__)  # each look takes a second
     options = Options.from_settings(Settings({"WALSH_BLOCKLIST_URL": URL}))
     with closing(State(f"sqlite:///{tmp_path / 'state.sqlite3'}")) as state:
         keep_blocklist(state, URL, json.dumps(BLOCKLIST).encode(), 1.0)
-        yield [BlocklistCache(Context(options, state, clock)) for _ in range(2)]
+        yield Context(options, state, clock)
+
+
+@pytest.fixture
+def crawls(context):
+    """Return the list as two crawls on one state know it; it is due for both."""
+    return [BlocklistCache(context) for _ in range(2)]
 
 
 def test_a_crawl_knows_its_own_copy_and_takes_that_of_another_one(crawls):
@@ -37,6 +46,23 @@ def test_a_crawl_knows_its_own_copy_and_takes_that_of_another_one(crawls):
     assert theirs.is_due
     assert theirs.has_come()
     assert not theirs.is_due
+
+
+@pytest.mark.parametrize(
+    ("error", "seconds"),
+    [
+        (StillDue(0.0, "another worker asks operator.example"), PATIENCE),
+        (RequestDeferred(0.0, "operator.example is on hold"), RETRY_SECONDS),
+    ],
+)
+def test_a_list_that_waited_in_vain_has_not_failed(context, error, seconds):
+    queue = Mock()
+    queue.restricted.return_value = nullcontext()
+    queue.owning.side_effect = error
+    published = PublishedList(context, Mock(), queue)
+    asyncio.run(published._fetch())
+    looks = sum(1 for _ in takewhile(bool, (not published.is_due for _ in range(4000))))
+    assert abs(looks - seconds) < 3
 
 
 def test_a_fetch_that_failed_is_no_copy_of_another_crawl(crawls):

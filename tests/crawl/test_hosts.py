@@ -94,3 +94,18 @@ def test_a_row_that_is_refused_costs_that_outcome_and_no_host(worker):
     with pytest.raises(IntegrityError):
         ours.commit(FIRST, refused, lambda _: False, ends=True)
     assert other.take(HOST, other) == "ours"
+
+
+def test_a_clock_that_was_set_back_is_named(worker, clock, caplog):
+    ours, other = worker(), worker()
+    ours.take(HOST, ours)
+    assert begin(ours, FIRST) == 0.0
+    clock.at -= 7200.0
+    assert other.take(HOST, other) == "busy", "no exchange lasts longer than an hour"
+    clock.advance(3600.0)
+    assert other.take(HOST, other) == "ours"
+    assert caplog.messages == []
+    other.let_go(HOST, other)
+    clock.at -= 3600.0
+    assert worker().take(HOST, None) == "ours"
+    assert caplog.messages == [f"the clock was set back: what is known of {HOST} was 1 h ahead"]

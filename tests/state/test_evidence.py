@@ -9,10 +9,12 @@ from sqlalchemy import func, select, text
 from tests.helpers import records
 from tests.helpers.records import RECORD, keep_robots, log_requests
 from walsh_scrapy.policy.robots.access import RobotsCopy
+from walsh_scrapy.state.database import Database
 from walsh_scrapy.state.documents import _NAME_COPY, BlocklistCopy, hash_of
 from walsh_scrapy.state.log import LOST, MARGIN, Evidence, TimeSpan, selected
 from walsh_scrapy.state.retention import delete_in_turn
-from walsh_scrapy.state.tables import copies, denials, requests
+from walsh_scrapy.state.runs import RunRecord
+from walsh_scrapy.state.tables import copies, denials, requests, runs
 
 DAY = 86_400.0
 URL, ORIGIN, LIST = "http://a.example", "http://a.example:80", "http://operator.example/list"
@@ -174,3 +176,20 @@ def test_crawls_that_write_about_one_robots_txt_never_wait_for_each_other(opened
         jobs = [threads.submit(keeps, opened()) for _ in range(2)]
         for job in jobs:
             job.result()
+
+
+def test_a_denial_and_a_run_are_written_once_if_the_answer_to_their_commit_is_lost(
+    state, rows, monkeypatch
+):
+    once = Database._once
+
+    def twice(database, work, begin):
+        once(database, work, begin)
+        return once(database, work, begin)
+
+    monkeypatch.setattr(Database, "_once", twice)
+    state.evidence.deny(DENIAL)
+    number = state.runs.begin(RunRecord(spider="feeds", begun=100.0))
+    monkeypatch.undo()
+    assert rows(select(func.count()).select_from(denials)) == [(1,)]
+    assert rows(select(runs.c.id)) == [(number,)]

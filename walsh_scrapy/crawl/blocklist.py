@@ -19,8 +19,9 @@ from scrapy.spidermiddlewares.httperror import HttpError
 from walsh_scrapy.crawl.engine import is_stopping
 from walsh_scrapy.crawl.failures import reason_of
 from walsh_scrapy.crawl.isolated import CostLimits, Interrupted, IsolatedProcess, TooCostly
+from walsh_scrapy.crawl.queue import PATIENCE
 from walsh_scrapy.crawl.ticket import Validators, note, rank_of, ticket_of
-from walsh_scrapy.exceptions import Denied, NotModified, RequestDeferred
+from walsh_scrapy.exceptions import Denied, NotModified, RequestDeferred, StillDue
 from walsh_scrapy.options import PREFIX, BadSetting
 from walsh_scrapy.policy.blocklist import Blocklist, Entry, InvalidBlocklist, adopted_text
 from walsh_scrapy.policy.blocklist_document import is_bundled
@@ -198,10 +199,11 @@ class BlocklistCache:
             self._use(self._store.find(self._url))
         return not self.is_due
 
-    def keep_last(self, problem: str) -> None:
+    def keep_last(self, problem: str, retry: float | None = None) -> None:
         """Keep the last good list in force, and log ``problem``, a sentence.
 
-        If another crawl has fetched one since, that is the last one.
+        It is fetched again after ``retry`` seconds, by default `RETRY_SECONDS`. If another crawl
+        has fetched one since, that is the last one.
         """
         if self.has_come():
             return
@@ -210,7 +212,7 @@ class BlocklistCache:
         logger.warning("%s: %s; %s", self._url, problem, fallback)
         self._tried_at = self._clock.now()
         refresh = self._list.refresh.total_seconds()
-        self._due_at = self._tried_at + min(RETRY_SECONDS, refresh)
+        self._due_at = self._tried_at + min(retry or RETRY_SECONDS, refresh)
 
     def _use(self, copy: BlocklistCopy | None) -> None:
         """Put the list of a copy in force, until it is due."""
@@ -282,7 +284,9 @@ class PublishedList(BlocklistCache):
                 if not isinstance(error, RequestDeferred):
                     self._stats.inc_value("walsh/blocklist/failed")
                 reason = reason_of(error, self._url)
-                self.keep_last(f"the blocklist could not be fetched: {reason}")
+                # One for which it was waited in vain has not failed: another worker may bring it.
+                retry = PATIENCE if isinstance(error, StillDue) else None
+                self.keep_last(f"the blocklist could not be fetched: {reason}", retry)
 
     async def _schema(self) -> Response | None:
         """Return the published schema; None if it is unchanged, or did not come."""

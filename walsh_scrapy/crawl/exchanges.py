@@ -258,8 +258,10 @@ class Exchanges:
         if begun is None:
             return None
         self._traffic.ended.set()
-        passed = self._context.clock.monotonic() - max(begun.at, ticket_of(request).sent or 0.0)
-        return max(0.0, passed - (stalled() - begun.stalled))
+        ticket = ticket_of(request)
+        sent = (begun.at, begun.stalled) if ticket.sent is None else (ticket.sent, ticket.stalled)
+        passed = self._context.clock.monotonic() - sent[0]
+        return max(0.0, passed - (stalled() - sent[1]))
 
     def let_go_inline(self, request: Request, host: str) -> None:
         """Let go of the host of a request that did not come from our scheduler."""

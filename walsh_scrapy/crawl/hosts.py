@@ -9,6 +9,7 @@ is still ours. If it was lost, only caution is written, and what memory has of t
 
 from __future__ import annotations
 
+import logging
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, TypeVar
@@ -21,6 +22,7 @@ from sqlalchemy.exc import DataError, IntegrityError
 from walsh_scrapy.crawl.ticket import note, source_of
 from walsh_scrapy.exceptions import StateUnavailable, StillDue
 from walsh_scrapy.policy.pacing import BEAT_SECONDS, Watch
+from walsh_scrapy.policy.wording import format_seconds
 from walsh_scrapy.state import hosts as protocol
 from walsh_scrapy.state.hosts import Begun, HostSnapshot, Worker
 from walsh_scrapy.state.log import LoggedBegin, forget_begin, log_begin, log_end
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
     from walsh_scrapy.state.log import RequestRecord
 
 T = TypeVar("T")
+logger = logging.getLogger(__name__)
+
 #: What came of an attempt to own a host: another worker has it now, or has deferred it.
 Taken: TypeAlias = Literal["ours", "busy", "deferred"]
 #: Ready hosts with which a worker takes no further one: alone it has the names of some looked up.
@@ -120,6 +124,7 @@ class Hosts:
 
             found, is_ours = self._state.write(work)
             self._watch.see(found.now, moment)
+            _tell_clock(host, found)
             if not is_ours:
                 is_deferred = found.times.deferred_at >= self._worker.began
                 return "deferred" if is_deferred else "busy"
@@ -262,6 +267,7 @@ class Hosts:
         self._watch.see(found.now, moment)
         owned.times = found.times
         if isinstance(found, HostSnapshot):
+            _tell_clock(host, found)
             return max(0.001, found.times.ready_at(ask.delay, ask.most) - found.now)
         owned.is_busy = True
         self._in_flight[request] = _InFlight(host, found.times, attempts[-1])
@@ -424,6 +430,12 @@ class Hosts:
             beat = self._state.write(lambda connection: protocol.beat(connection, worker))
             self._watch.see(beat.now, moment)
             self.workers = 1 + beat.others
+
+
+def _tell_clock(host: str, found: HostSnapshot) -> None:
+    if found.ahead:
+        seconds = format_seconds(found.ahead)
+        logger.warning("the clock was set back: what is known of %s was %s ahead", host, seconds)
 
 
 def _visit(reason: object) -> str | None:

@@ -126,6 +126,7 @@ class Ticket(NamedTuple):
     until: float = math.inf
     reached: bool = False  #: it reached the downloader, so what follows is its host's answer
     sent: float | None = None  #: when it was sent last, by the monotonic clock
+    stalled: float = 0.0  #: seconds for which the process had stood still until then
     answered: int | None = None  #: the status of its answer, which may have been cut off later
     seconds: float = 0.0  #: that its exchange took
     hold: float = 0.0  #: seconds for which its host was on hold when its exchange ended

@@ -88,7 +88,7 @@ _ENDS: Final = (
 _OF_NUMBER: Final = requests.c.id == bindparam("number")
 _END: Final = update(requests).where(_OF_NUMBER).values({name: bindparam(name) for name in _ENDS})
 _FORGET: Final = delete(requests).where(_OF_NUMBER)
-_INSERT_DENIAL: Final = insert(denials).values(_NUMBERS)
+_INSERT_DENIAL: Final = insert(denials).values(_NUMBERS).returning(denials.c.id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +219,14 @@ class EvidenceStore(Store):
 
     def deny(self, record: DenialRecord) -> None:
         """Record a denial."""
-        self._database.write(lambda connection: connection.execute(_INSERT_DENIAL, _row(record)))
+        attempts = list[int]()
+
+        def write(connection: Connection) -> None:
+            for earlier in attempts:  # the answer to its COMMIT was lost
+                connection.execute(delete(denials).where(denials.c.id == earlier))
+            attempts.append(connection.execute(_INSERT_DENIAL, _row(record)).scalar_one())
+
+        self._database.write(write)
 
     def old_rows(self, now: float, log_seconds: float) -> tuple[OldRows, ...]:
         """Return requests and denials that are older, and copies that no record can name.

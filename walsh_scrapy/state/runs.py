@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import delete, func, insert, select, update
 
 from walsh_scrapy.policy.wording import storable
 from walsh_scrapy.state.database import Store
@@ -62,7 +62,11 @@ class RunStore(Store):
             "versions": json.dumps(dict(run.versions)),
         }
 
+        attempts = list[int]()
+
         def write(connection: Connection) -> int:
+            for earlier in attempts:  # the answer to its COMMIT was lost
+                connection.execute(delete(runs).where(runs.c.id == earlier))
             settings = dict(run.settings)
             if isinstance(declared, str):
                 settings["declared"] = declared
@@ -70,7 +74,8 @@ class RunStore(Store):
                 name = keep_copy(connection, "sources", declared, now=run.begun, last=None)
                 settings["declared"] = name
             new = insert(runs).values(**row, settings=json.dumps(settings)).returning(runs.c.id)
-            return int(connection.execute(new).scalar_one())
+            attempts.append(connection.execute(new).scalar_one())
+            return attempts[-1]
 
         return self._database.write(write)
 
