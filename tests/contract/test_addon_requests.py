@@ -185,7 +185,7 @@ def test_a_stopped_crawl_sends_no_further_request(direct_web, crawl, project):
     assert result.exit_code == 0
     polite(result, serial=True)
     assert len([hit for hit in result.log if hit.path == "/"]) == 2
-    assert result.stderr.count(" was asked for: RequestDeferred") == len(others) - 1
+    assert result.stderr.count(" was asked for: StillDue") == len(others) - 1
 
 
 def test_two_crawls_of_one_process_are_serial_together(direct_web, project):
