@@ -28,8 +28,6 @@ class RequestDeferred(IgnoreRequest):
     ``until`` is the earliest time of the request, in epoch seconds.
     """
 
-    gives_up = True  #: other workers leave the host to a later run too (decision 41)
-
     def __init__(self, until: float, reason: str) -> None:
         super().__init__(reason)
         self.until = until
@@ -41,18 +39,13 @@ class PutOff(RequestDeferred):
     ``refused`` is 429 or 503 if it refused other requests with that.
     """
 
-    def __init__(
-        self, until: float, reason: str, refused: int | None = None, *, gives_up: bool = True
-    ) -> None:
+    def __init__(self, until: float, reason: str, refused: int | None = None) -> None:
         super().__init__(until, reason)
         self.refused = refused
-        self.gives_up = gives_up
 
 
 class StillDue(RequestDeferred):
     """The reason is ours, and not what the host does: other workers may go on with it."""
-
-    gives_up = False
 
 
 class StateUnavailable(StillDue):

@@ -91,6 +91,10 @@ def silent_hosts(tmp_path):
     return read
 
 
+def given_up(rows):
+    return [host for (host,) in rows("SELECT host FROM hosts WHERE deferred_at > 0")]
+
+
 @pytest.mark.parametrize("raising", [no_connection, no_address])
 @pytest.mark.parametrize("decides", ["allow", "disallow", "phased"])
 def test_a_dead_host_costs_one_attempt_and_fails_one_source(
@@ -115,6 +119,7 @@ def test_a_dead_host_costs_one_attempt_and_fails_one_source(
     kept = rows("SELECT status, failing_since > 0 FROM robots WHERE origin LIKE '%dead%'")
     assert kept == [(None, True)], "it counts as unreachable"
     assert silent_hosts() == {"dead.example"}
+    assert given_up(rows) == ["dead.example"], "other workers do not try it in this run"
     assert run.stderr.count(f"dead.example is not tried again now: {REASON}") == 1
     assert run.stderr.count(REASON) == 2, "and why the one source failed"
     assert " ERROR" not in run.stderr
@@ -130,7 +135,7 @@ def test_a_host_that_dies_after_its_robots_txt_costs_one_attempt_too(simulated, 
 
 @pytest.mark.parametrize("decides", ["allow", "disallow"])
 @pytest.mark.parametrize("robots", [no_connection, ""])
-def test_requests_that_wait_in_the_gates_share_one_attempt_too(simulated, decides, robots):
+def test_requests_that_wait_in_the_gates_share_one_attempt_too(simulated, rows, decides, robots):
     (run,) = simulated(
         dead(no_connection, robots=robots),
         site("alive.example"),
@@ -144,6 +149,7 @@ def test_requests_that_wait_in_the_gates_share_one_attempt_too(simulated, decide
     asked = [hit for hit in run.log if hit.host == "dead.example"]
     assert len(asked) == (1 if robots else 2), "one attempt, after a robots.txt that came"
     assert run.items == [{"ends": ["NoConnection"] + ["PutOff"] * 4}]
+    assert given_up(rows) == ["dead.example"], "other workers do not try it in this run"
 
 
 def test_a_dead_host_is_tried_rarer_after_each_silence(simulated, rows, silent_hosts):

@@ -1,29 +1,24 @@
 """The visits of a crawl (R6, R8)."""
 
 import asyncio
+from itertools import pairwise
 
 import pytest
 from scrapy import Request
 from scrapy.utils.test import get_crawler
 
+from walsh_scrapy.crawl import visits
 from walsh_scrapy.crawl.crawl import Crawl
-from walsh_scrapy.crawl.hosts import HostLost
-from walsh_scrapy.crawl.outcome import Outcomes
 from walsh_scrapy.crawl.ticket import Visit, set_visit
-from walsh_scrapy.crawl.visits import MOST_OF_HOST, DueSources
-from walsh_scrapy.exceptions import (
-    MachineTrouble,
-    PutOff,
-    RequestDeferred,
-    StateUnavailable,
-    StillDue,
-)
-from walsh_scrapy.policy.frontier import FEW
+from walsh_scrapy.crawl.visits import PAGE, DueSources
+from walsh_scrapy.exceptions import RequestDeferred
+from walsh_scrapy.policy.pacing import WORKER_SECONDS
 from walsh_scrapy.scheduler import Scheduler
 from walsh_scrapy.sources import Source
-from walsh_scrapy.state.sources import DueSource, Selection
+from walsh_scrapy.state.sources import Selection
+from walsh_scrapy.testing.clock import FakeClock
 
-PAGE = MOST_OF_HOST - FEW
+HOST = "a.example"
 
 
 @pytest.mark.parametrize("read", [1, PAGE])
@@ -51,29 +46,144 @@ def test_of_a_host_that_was_lost_no_further_source_is_visited(tmp_path, monkeypa
     assert found[-1] == "http://b.example/"
 
 
-NOW = 1e9
+@pytest.fixture
+def clock():
+    return FakeClock()
 
 
-@pytest.mark.parametrize(
-    ("error", "others"),
-    [
-        (RequestDeferred(NOW, "it is on hold"), "deferred"),
-        (PutOff(NOW, "it refused 5 requests in a row", 503), "deferred"),
-        (PutOff(NOW, "this machine has no route to it", gives_up=False), "ours"),
-        (StillDue(NOW, "the crawl ends"), "ours"),
-        (StateUnavailable(NOW, "no connection"), "ours"),
-        (MachineTrouble(NOW, "no route"), "ours"),
-        (HostLost(NOW, "another worker has it"), "ours"),
-    ],
-)
-def test_our_own_trouble_defers_nobody_else(tmp_path, error, others):
-    url = f"sqlite:///{tmp_path}/state.sqlite3"
-    ours, other = (Crawl.of(get_crawler(settings_dict={"WALSH_STATE_URL": url})) for _ in range(2))
-    source, request = Source("http://a.example/"), Request("http://a.example/")
+@pytest.fixture
+def worker(tmp_path, clock):
+    """Return a function that makes another crawl of one state."""
+    settings = {"WALSH_STATE_URL": f"sqlite:///{tmp_path}/state.sqlite3"}
+    return lambda: Crawl(get_crawler(settings_dict=settings), clock)
+
+
+class Sleeps:
+    """In place of all sleeps: the clock goes on at once, and ``meanwhile`` is called."""
+
+    def __init__(self, monkeypatch, clock):
+        self._clock = clock
+        self.meanwhile = lambda: None
+        monkeypatch.setattr(visits, "sleep", self)
+
+    async def __call__(self, seconds):
+        self.passes(seconds)
+
+    def passes(self, seconds):
+        for _ in range(int(seconds)):
+            self._clock.advance(1.0)
+            self.meanwhile()
+
+
+@pytest.fixture
+def sleeps(monkeypatch, clock):
+    return Sleeps(monkeypatch, clock)
+
+
+def due(crawl, tmp_path, monkeypatch, urls):
+    """Return the due sources of a file with these URLs, of a crawl that beats by itself."""
+    file = tmp_path / "sources.toml"
+    file.write_text("\n".join(f'[[source]]\nurl = "{url}"' for url in urls))
+    monkeypatch.setattr(crawl.hosts, "beat", crawl.hosts._beat)
+    number = crawl.context.state.sync(file, crawl.context.clock.now()).id
+    crawl.queue.open(keeps_deferred=False)
+    return DueSources(crawl.visits, Selection(number, "feed"))
+
+
+@pytest.mark.parametrize("is_dead", [False, True])
+def test_a_run_ends_without_the_hosts_of_workers_that_beat(
+    worker, clock, sleeps, tmp_path, monkeypatch, is_dead
+):
+    ours, other = worker(), worker()
+    other.hosts._beat()
+    assert other.queue.own(HOST, other) == "ours"
+
+    def beat():
+        ours.hosts._beat()
+        if not is_dead:
+            other.hosts._beat()
+
+    sleeps.meanwhile = beat
+    began = clock.now()
+
+    async def visited():
+        urls = [f"http://{HOST}/", "http://b.example/"]
+        return [each.url async for each in due(ours, tmp_path, monkeypatch, urls).each()]
+
+    found = asyncio.run(visited())
+    assert found == ["http://b.example/", *([f"http://{HOST}/"] if is_dead else [])]
+    assert clock.now() - began < WORKER_SECONDS * (1.5 if is_dead else 1)
+
+
+@pytest.mark.parametrize("delay", [1.0, 20.0, 60.0])
+def test_a_host_that_was_owned_for_a_minute_is_free_for_others_for_two_delays(
+    worker, clock, sleeps, tmp_path, monkeypatch, delay
+):
+    """Then a redirect of another worker gets through that waits there."""
+    ours, other = worker(), worker()
+    other.context.state.hosts.delay(HOST, delay, "for this test")
+    other.hosts._beat()
+    urls = [f"http://{HOST}/{number}" for number in range(int(200 / delay))]
+    free_at = [clock.now()]
+
+    def look():
+        other.hosts._beat()
+        ours.hosts._beat()
+        if other.hosts.take(HOST, other) == "ours":
+            free_at.append(clock.now())
+            other.hosts.let_go(HOST, other)
+
+    sleeps.meanwhile = look
+
+    async def visited():
+        found = []
+        async for each in due(ours, tmp_path, monkeypatch, urls).each():
+            found.append(each.url)
+            sleeps.passes(delay)
+            ours.visits.end(each.source)
+        return found
+
+    assert sorted(asyncio.run(visited())) == sorted(urls)
+    gaps = [after - before for before, after in pairwise(free_at)]
+    assert max(gaps) <= max(60.0, delay + 1.0)
+
+
+def test_alone_a_worker_owns_a_host_until_its_work_is_done(worker, sleeps, tmp_path, monkeypatch):
+    ours, reader = worker(), worker()
+    sleeps.meanwhile = ours.hosts._beat
+    urls = [f"http://{HOST}/{number}" for number in range(20)]
+
+    async def visited():
+        found = []
+        async for each in due(ours, tmp_path, monkeypatch, urls).each():
+            found.append(each.url)
+            sleeps.passes(10.0)
+            ours.visits.end(each.source)
+            assert len(found) == len(urls) or reader.hosts.take(HOST, reader) == "busy"
+        return found
+
+    assert len(asyncio.run(visited())) == len(urls)
+
+
+def test_what_is_deferred_at_another_host_gives_up_neither(worker):
+    """A redirect to a host that a worker has given up is deferred, and its own host is not."""
+    ours, other = worker(), worker()
+    source, request = Source(f"http://{HOST}/"), Request("http://b.example/")
     set_visit(request, Visit(source, bool))
     assert other.hosts is not None, "its run has begun"
-    assert ours.queue.own("a.example", ours) == "ours"
-    ours.visits.begin("a.example", DueSource(source, None))
-    ours.hosts.let_go("a.example", ours)
-    Outcomes(ours.stats, ours.troubles, ours.visits).ended(request, error)
-    assert other.hosts.take("a.example", other) == others
+    assert ours.queue.own(HOST, source.url) == "ours"
+    with pytest.raises(RequestDeferred):
+        ours.queue.check_wait(request, 1e9)
+    ours.hosts.let_go(HOST, source.url)
+    assert other.hosts.take(HOST, other) == "ours"
+
+
+def test_a_host_that_is_given_up_is_left_to_a_later_run_by_all(worker, clock):
+    ours, other = worker(), worker()
+    assert other.hosts is not None, "its run has begun"
+    assert ours.hosts.take(HOST, ours) == "ours"
+    ours.hosts.give_up(HOST)
+    ours.hosts.let_go(HOST, ours)
+    assert ours.hosts.take(HOST, ours) == other.hosts.take(HOST, other) == "deferred"
+    clock.advance(1.0)
+    assert worker().hosts.take(HOST, None) == "ours"

@@ -200,7 +200,7 @@ def test_the_order_is_the_same_if_most_requests_of_a_host_are_a_number(
     monkeypatch, hosts, enough, known, service
 ):
     """Decision 40: here a host has at most 4 requests in the frontier, and gets 2 at once."""
-    monkeypatch.setattr(frontier, "FEW", 2)
+    monkeypatch.setattr(frontier, "SHORT", 2.0)
     plan = {host: (spacing, targets * 3) for host, (spacing, targets) in hosts.items()}
     known = [host for host in known if host in plan]
     whole = Crawl(plan, service, known=known, enough=enough).play()

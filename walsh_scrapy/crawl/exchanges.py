@@ -124,7 +124,7 @@ class Exchanges:
                 reason = f"{host} was lost to another worker"
                 raise HostLost(self._context.clock.now(), reason)
             seconds = RECHECK_SECONDS
-        self._queue.check_wait(host, seconds)
+        self._queue.check_wait(request, seconds)
         return seconds
 
     def _begin(self, request: Request) -> float | None:
@@ -200,6 +200,7 @@ class Exchanges:
         wait, until = snapshot.wait, snapshot.now + snapshot.hold
         if isinstance(error, Unreachable):
             self._put_off.add_unreachable(name, error, rank_of(request), until)
+            self._hosts.give_up(name)
             wait = 0.0  # requests that are put off wait for nothing: they end when handed out
         self._queue.delay(host, wait, snapshot.times.delay, latency)
         self.let_go_inline(request, host)
@@ -219,7 +220,7 @@ class Exchanges:
         self._hosts.withdraw(request, host)
         self.let_go_inline(request, host)
         if isinstance(error, MachineTrouble):
-            self._put_off.add(host_of(request.url), str(error), error.until, gives_up=False)
+            self._put_off.add(host_of(request.url), str(error), error.until)
 
     def response_downloaded(self, response: Response, request: Request) -> None:
         """Keep a response, and end the exchange of a cancelled request: it passes no middleware.

@@ -48,6 +48,8 @@ Taken: TypeAlias = Literal["ours", "busy", "deferred"]
 #: Ready hosts with which a worker takes no further one: alone it has the names of some looked up.
 _ENOUGH_ALONE: Final = 8
 _ENOUGH_OF_SEVERAL: Final = 1
+#: Seconds after which a host is let go if there are other workers, when its page of sources ends.
+_LONG: Final = 30.0
 #: In place of the host of a visit.
 _LOST: Final = ""
 
@@ -67,6 +69,7 @@ class _InFlight(NamedTuple):
 @dataclass(eq=False, slots=True)
 class _Owned:
     times: HostTimes  #: as of the last transaction, and of what is pending
+    since: float  #: by the monotonic clock
     reasons: set[object] = field(default_factory=set)
     is_busy: bool = False  #: a request is in flight
     is_deferred: bool = False  #: given up for the run
@@ -105,6 +108,17 @@ class Hosts:
         """With how many ready hosts this worker takes no further one."""
         return _ENOUGH_ALONE if self.workers <= 1 else _ENOUGH_OF_SEVERAL
 
+    def is_due_to_others(self, host: str) -> bool:
+        """Return True if a host was owned for so long that other workers have their turn there."""
+        owned = self._owned.get(host)
+        if owned is None or self.workers <= 1:
+            return False
+        return self._context.clock.monotonic() - owned.since >= _LONG
+
+    def of_others(self) -> dict[str, float]:
+        """Return the hosts that other workers own, and until when each of these lives."""
+        return self._state.hosts.of_others(self._worker)
+
     # ---- taking and letting go ----
 
     def beat(self) -> None:
@@ -128,7 +142,7 @@ class Hosts:
             if not is_ours:
                 is_deferred = found.times.deferred_at >= self._worker.began
                 return "deferred" if is_deferred else "busy"
-            self._owned[host] = _Owned(found.times)
+            self._owned[host] = _Owned(found.times, self._context.clock.monotonic())
         self._owned[host].reasons.add(reason)
         return "ours"
 
@@ -161,23 +175,20 @@ class Hosts:
         if owned is not None and _visit(reason) not in owned.reasons:
             owned.reasons.add(reason)
 
-    def let_go(self, host: str, reason: object, *, deferred: bool = False) -> None:
-        """End a reason to own a host; with ``deferred`` some of its work is left to a later run."""
+    def give_up(self, host: str) -> None:
+        """Leave what is still due of an owned host to a later run, of every worker."""
+        if owned := self._owned.get(host):
+            owned.is_deferred = True
+
+    def let_go(self, host: str, reason: object) -> None:
+        """End a reason to own a host."""
         owned = self._owned.get(host)
         if owned is None or reason not in owned.reasons:
             return
         owned.reasons.remove(reason)
-        owned.is_deferred = owned.is_deferred or deferred
         if owned.is_needless:
             with suppress(StateUnavailable):  # then the worker is soon unknown or lapsed
                 self._write_pending(host)
-
-    def abandon(self) -> None:
-        """Let go of all hosts: their visits have not ended, although nothing is under way."""
-        for host, owned in list(self._owned.items()):
-            owned.reasons.clear()
-            owned.reasons.add(self)
-            self.let_go(host, self, deferred=True)
 
     def close(self) -> None:
         """Write what is pending, and let go of all hosts: the crawl ends."""
@@ -196,10 +207,10 @@ class Hosts:
         self._visits[source.url] = host
         self._owned[host].reasons.add(source.url)
 
-    def end_visit(self, source: Source, *, deferred: bool = False) -> None:
-        """Note that a visit has ended; with ``deferred`` its source is still due."""
+    def end_visit(self, source: Source) -> None:
+        """Note that a visit has ended."""
         if host := self._visits.pop(source.url, None):
-            self.let_go(host, source.url, deferred=deferred)
+            self.let_go(host, source.url)
 
     def commit(
         self,

@@ -297,7 +297,7 @@ class Outcomes:
             self._troubles.put_off(request.url, error.until)
             if source:
                 self._refused(request, error)
-                self._visits.end(source, deferred=error.gives_up)
+                self._visits.end(source)
 
     def _refused(self, request: Request, error: RequestDeferred) -> None:
         """Commit that a site refuses requests (429, 503), if one of a source is deferred for that.

@@ -18,7 +18,6 @@ class _PutOff:
     reason: str
     until: float  #: the earliest time of the next request to the host, in epoch seconds
     refused: int | None = None  #: 429 or 503 if that is why
-    gives_up: bool = True  #: for what the host did, and not for trouble of our own
     is_told: bool = False  #: the log says so
     #: The error of a failed request for robots.txt, until a target has failed with it.
     owed: Unreachable | None = None
@@ -34,20 +33,12 @@ class PutOffHosts:
     def __init__(self) -> None:
         self._hosts: dict[str, _PutOff] = {}
 
-    def add(
-        self,
-        host: str,
-        reason: str,
-        until: float,
-        refused: int | None = None,
-        *,
-        gives_up: bool = True,
-    ) -> None:
-        """Put off all further requests to a host; with ``gives_up`` other workers do so too.
+    def add(self, host: str, reason: str, until: float, refused: int | None = None) -> None:
+        """Put off all further requests to a host.
 
         ``refused`` is 429 or 503 if the host refused requests with that status.
         """
-        self._hosts[host] = _PutOff(reason, until, refused, gives_up)
+        self._hosts[host] = _PutOff(reason, until, refused)
 
     def add_unreachable(self, host: str, error: Unreachable, rank: Rank, until: float) -> None:
         """Put off all further requests to a host that cannot be reached (decision 28).
@@ -77,7 +68,7 @@ class PutOffHosts:
         if not put_off.is_told:
             self._hosts[host] = replace(put_off, is_told=True)
             logger.info("%s; its other requests are deferred", reason)
-        raise PutOff(put_off.until, reason, put_off.refused, gives_up=put_off.gives_up)
+        raise PutOff(put_off.until, reason, put_off.refused)
 
 
 class Retry(NamedTuple):

@@ -27,7 +27,7 @@ from scrapy.exceptions import IgnoreRequest
 from scrapy.http.request import NO_CALLBACK
 from scrapy.utils.asyncio import CallLaterResult, call_later, sleep
 
-from walsh_scrapy.crawl.ticket import copy_of, note, rank_of, ticket_of
+from walsh_scrapy.crawl.ticket import copy_of, note, rank_of, source_of, ticket_of
 from walsh_scrapy.exceptions import (
     CodeFailed,
     Denied,
@@ -393,7 +393,7 @@ class Queue:
                 raise self.deferral(f"another worker asks {host}")
             await self.sleep(RECHECK_SECONDS)
         if taken == "deferred":
-            raise self.deferral(f"another worker has deferred {host}", gives_up=True)
+            raise self.deferral(f"another worker has deferred {host}")
 
     def own(self, host: str, reason: object) -> Taken:
         """Own a host, and know from then on until when it waits; see ``Hosts.take``."""
@@ -412,21 +412,24 @@ class Queue:
                 raise self.deferral("the crawl ends", left)
             await sleep(min(left, RECHECK_SECONDS))
 
-    def check_wait(self, host: str, seconds: float) -> None:
-        """Raise RequestDeferred for a wait longer than ``WALSH_MAX_WAIT`` (decision 7)."""
+    def check_wait(self, request: Request, seconds: float) -> None:
+        """Raise RequestDeferred for a wait longer than ``WALSH_MAX_WAIT`` (decision 7).
+
+        Other workers leave the sources of the host to a later run too.
+        """
         if seconds > self._context.options.max_wait:
+            host = self._context.host(request.url)
+            if source_of(request):
+                self._hosts.give_up(host)
             until = self._context.clock.now() + seconds
             self._stats.inc_value("walsh/pacing/deferred")
             reason = f"{host} may not be asked before {format_moment(until)}"
             raise RequestDeferred(until, reason)
 
-    def deferral(
-        self, reason: str, seconds: float = 0.0, *, gives_up: bool = False
-    ) -> RequestDeferred:
+    def deferral(self, reason: str, seconds: float = 0.0) -> StillDue:
         """Return the deferral of a request that could be sent after ``seconds``."""
         self._stats.inc_value("walsh/pacing/deferred")
-        kind = RequestDeferred if gives_up else StillDue
-        return kind(self._context.clock.now() + seconds, reason)
+        return StillDue(self._context.clock.now() + seconds, reason)
 
     def _push(self, turn: Turn, *, is_back: bool = False) -> None:
         request = turn.request

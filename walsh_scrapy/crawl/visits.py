@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from scrapy.utils.asyncio import sleep
 
 from walsh_scrapy.exceptions import StateUnavailable
-from walsh_scrapy.policy.frontier import FEW, in_order
+from walsh_scrapy.policy.frontier import HostWork, in_order
 from walsh_scrapy.policy.pacing import BEAT_SECONDS, RECHECK_SECONDS
 from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.policy.wording import count_of
@@ -30,16 +30,13 @@ if TYPE_CHECKING:
     from walsh_scrapy.crawl.context import Context, Pauses
     from walsh_scrapy.crawl.hosts import Hosts
     from walsh_scrapy.crawl.queue import Queue
-    from walsh_scrapy.policy.frontier import HostWork
     from walsh_scrapy.sources import Source
     from walsh_scrapy.state.sources import Counts, DueSource, Place, Selection, SourceRecord
 
 logger = logging.getLogger(__name__)
 
-#: Requests that a host has in memory at most; all others of it are a number.
-MOST_OF_HOST: Final = 50
-#: Seconds that the reading of a document never takes.
-_LONGEST_READING: Final = 60.0
+#: Seconds for which a page of the sources of a host lasts about: one a second at most.
+PAGE: Final = 25
 
 
 class Visits:
@@ -60,10 +57,10 @@ class Visits:
         self._begun[due.source.url] = due
         self.hosts.begin_visit(host, due.source)
 
-    def end(self, source: Source, *, deferred: bool = False) -> None:
-        """Note that a visit has ended; with ``deferred`` its source is still due."""
+    def end(self, source: Source) -> None:
+        """Note that a visit has ended."""
         self._begun.pop(source.url, None)
-        self.hosts.end_visit(source, deferred=deferred)
+        self.hosts.end_visit(source)
 
     def is_begun(self, source: Source) -> bool:
         """Return True if a visit that was due goes on; else its spider requests it by itself."""
@@ -114,6 +111,14 @@ class _Rest(NamedTuple):
     begin: Place
 
 
+class _Given(NamedTuple):
+    """A host that gave way to other workers: what of it is still to come, and when."""
+
+    rest: _Rest
+    delay: float  #: seconds
+    again_at: float  #: when it may be taken again, by the monotonic clock
+
+
 class DueSources:
     """The sources that a run asks for, in the order of their requests.
 
@@ -134,7 +139,7 @@ class DueSources:
         work, self.counts = self._store.hosts(chosen, self._terms)
         self._left = deque(in_order(work, visits.pauses.delays, visits.context.late_hosts))
         self._busy: list[HostWork] = []  # hosts that another worker has
-        self._is_waiting = False  # for these
+        self._given: dict[str, _Given] = {}
         self._rests: dict[str, _Rest] = {}  # of the hosts that this worker owns
         self.begun = 0  #: sources that were yielded
 
@@ -142,13 +147,18 @@ class DueSources:
         """Yield the sources, as the scheduler has room for them.
 
         A host is taken before its sources are read, so that no other worker visits them. A host
-        with many sources gets the next ones when few of its requests are left. At the end, hosts
-        that other workers have are waited for: what a worker leaves that is killed is done here.
+        with many sources gets the next ones when few of its requests are left. At the end, what is
+        due at hosts of other workers is left to them, if they beat: a killed one's is done here.
         """
         self._hosts.beat()
         while await self._has_more():
             host = await self._queue.next_short(or_room=bool(self._left))
-            if host is None and (host := await self._take_next()) is None:
+            if host is None:
+                host = await self._take_next()
+            elif self._hosts.is_due_to_others(host):
+                self._give_way(host)
+                continue
+            if host is None:
                 continue
             found = self._next_page(host)
             rest = self._rests[host].sources if host in self._rests else 0
@@ -165,46 +175,71 @@ class DueSources:
                 self._hosts.let_go(host, self)
 
     async def _has_more(self) -> bool:
-        """Return False if nothing is due any more that no other worker has done."""
-        idle = 0.0
+        """Return False if nothing is due but at hosts of workers that beat, which visit it."""
+        seen = self._hosts.of_others() if self._busy else {}
         while not (self._rests or self._left):
             if not self._busy:
                 return False
-            if not self._is_waiting:
-                logger.info("waiting for other crawls, which have %d hosts", len(self._busy))
-            self._is_waiting = True
             await sleep(BEAT_SECONDS)
-            idle = 0.0 if self._queue.waiting or self._queue.asked else idle + BEAT_SECONDS
-            if idle >= _LONGEST_READING:  # another worker may wait for what this one owns
-                self._hosts.abandon()
+            now = self._hosts.of_others()
+            beating = {host for host, until in now.items() if until > seen.get(host, until)}
+            seen = now
             due, _ = self._store.hosts(self._chosen, self._terms)
-            still_due = {work.host for work in due}
+            still_due = {work.host for work in due} - beating
             self._left.extend(work for work in self._busy if work.host in still_due)
             self._busy.clear()
         return True
 
     async def _take_next(self) -> str | None:
         """Take the next host, and return it; None if another worker has it, or did its work."""
-        work = self._left[0]
+        work = self._next_left()
+        if work is None:
+            await sleep(RECHECK_SECONDS)
+            return None
         try:
             taken = self._queue.own(work.host, self)
         except StateUnavailable:  # the next try waits for a server that went away
             await sleep(RECHECK_SECONDS)
             return None
-        self._left.popleft()
+        self._left.remove(work)
         if taken == "busy":
             self._busy.append(work)
         if taken != "ours":
             return None
-        self._rests[work.host] = _Rest(work.sources, FIRST)
+        given = self._given.pop(work.host, None)
+        self._rests[work.host] = given.rest if given else _Rest(work.sources, FIRST)
         return work.host
+
+    def _give_way(self, host: str) -> None:
+        """Let a host go after the visits at hand: a redirect of another worker may wait for it."""
+        rest, delay = self._rests.pop(host), self._hosts.delay(host)
+        self._queue.expect(host, 0)
+        self._hosts.let_go(host, self)
+        self._given[host] = _Given(rest, delay, self._clock.monotonic() + 2 * delay)
+        self._left.appendleft(HostWork(host, rest.sources))
+
+    def _next_left(self) -> HostWork | None:
+        """Return the next host to take; None if all that are left gave way to other workers.
+
+        Such a host is taken again two delays after it was let go (decision 41).
+        """
+        now = self._clock.monotonic()
+        for work in self._left:
+            given = self._given.get(work.host)
+            if given is None:
+                return work
+            if self._hosts.has(work.host):
+                self._given[work.host] = given._replace(again_at=now + 2 * given.delay)
+            elif now >= given.again_at:
+                return work
+        return None
 
     def _next_page(self, host: str) -> list[DueSource]:
         """Return the next sources of a host that has many; none if it was lost."""
         found: list[DueSource] = []
         if not self._hosts.has_for(host, self):
             self._rests.pop(host, None)
-        most = MOST_OF_HOST - FEW
+        most = max(1, int(PAGE / max(1.0, self._hosts.delay(host))))
         while not found and (rest := self._rests.pop(host, None)):
             now = self._clock.now()
             page, place = self._store.page(self._chosen, self._terms, host, now, rest.begin, most)

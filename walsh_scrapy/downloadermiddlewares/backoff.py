@@ -44,6 +44,7 @@ class BackoffMiddleware:
         self._context = crawl.context
         self._stats = crawl.stats
         self._queue = crawl.queue
+        self._hosts = crawl.hosts
         self._put_off = crawl.put_off
         self._retries = crawl.retries
         self._streaks = Streaks()
@@ -139,6 +140,7 @@ class BackoffMiddleware:
         if reason := self._streaks.reason(host, rank_of(request), gave_up=gave_up):
             until = self._context.clock.now() + ticket_of(request).hold
             self._put_off.add(host, reason, until, refused)
+            self._hosts.give_up(self._context.host(request.url))
             self._queue.delay(self._context.host(request.url), 0.0)
 
 

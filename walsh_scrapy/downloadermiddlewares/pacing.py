@@ -12,8 +12,10 @@ from weakref import WeakValueDictionary
 from scrapy import signals
 
 from walsh_scrapy.crawl.crawl import Crawl
+from walsh_scrapy.crawl.ticket import rank_of
 from walsh_scrapy.exceptions import TooLate, Unreachable
 from walsh_scrapy.policy.pacing import RECHECK_SECONDS
+from walsh_scrapy.policy.urls import host_of
 
 if TYPE_CHECKING:
     from typing import Self
@@ -39,6 +41,7 @@ class PacingMiddleware:
         self._engine = crawl.engine
         self._hosts = crawl.hosts
         self._network = crawl.network
+        self._put_off = crawl.put_off
         self._exchanges = crawl.exchanges
         self._queue = crawl.queue
         self._queue.prepare_by("pacing", self)
@@ -88,6 +91,7 @@ class PacingMiddleware:
     async def _begin(self, request: Request, host: str, *, while_open: bool) -> None:
         seconds = 1.0
         while seconds:
+            self._put_off.check(host_of(request.url), rank_of(request))
             await self._queue.take(host, request)
             while self._hosts.is_busy(host):  # by a request of ours, which ends soon
                 await self._queue.sleep(RECHECK_SECONDS)

@@ -118,5 +118,5 @@ class RobotsMiddleware:
         logger.info("%s is on hold for %s, until its Visit-time begins", host, format_seconds(left))
         self._hosts.hold(host, Hold(left, "visit-time"))
         if not self._is_paced:
-            self._queue.check_wait(host, left)
+            self._queue.check_wait(request, left)
             await self._queue.sleep(left)

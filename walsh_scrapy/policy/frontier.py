@@ -21,8 +21,8 @@ T = TypeVar("T")
 
 #: Seconds of an exchange after which its host goes last: a serial crawl waited for it.
 LONG: Final = 10.0
-#: A host with a backlog gets more requests when it has no more than this number left.
-FEW: Final = 25
+#: A host with a backlog gets more requests when those that it has left last no longer, in seconds.
+SHORT: Final = 10.0
 #: By what part of itself a crawl may get longer for hosts that were begun late.
 TOLERANCE: Final = 0.04
 #: A delay that is not known yet.
@@ -279,7 +279,7 @@ class Frontier(Generic[T]):
 
     def _place(self, host: _Host[T]) -> None:
         """Put a host where it belongs after a change; ``_wake`` finds out whether it is ready."""
-        if host.backlog and len(host.requests) <= FEW:
+        if host.backlog and len(host.requests) * self._delay(host) <= SHORT:
             self._short[host.name] = None
         else:
             self._short.pop(host.name, None)
@@ -339,7 +339,10 @@ class Frontier(Generic[T]):
         if self._follows_links and not host.is_explored:
             return math.inf
         delays = len(host.requests) + host.backlog - host.is_touched
-        return delays * self._delays.get(host.name, _UNKNOWN)
+        return delays * self._delay(host)
+
+    def _delay(self, host: _Host[T]) -> float:
+        return self._delays.get(host.name, _UNKNOWN)
 
     def _slack(self) -> float:
         """Return the length from which on a chain is critical.

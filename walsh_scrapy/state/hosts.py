@@ -324,6 +324,11 @@ _FORGET_WORKERS: Final = delete(workers).where(workers.c.until < NOW - 86_400.0)
 _OTHERS: Final = select(NOW, func.count(workers.c.id)).where(
     workers.c.id != bindparam("worker"), workers.c.until > NOW
 )
+_OF_OTHERS: Final = (
+    select(hosts.c.host, workers.c.until)
+    .join(workers, workers.c.id == hosts.c.owner)
+    .where(workers.c.id != bindparam("worker"))
+)
 _SET_DELAY: Final = (
     update(hosts)
     .where(_HOST, hosts.c.operator_delay != _number("seconds"))
@@ -668,6 +673,11 @@ class HostStore(Store):
     def workers(self) -> list[WorkerRow]:
         """Return the workers that live, the one that began first comes first."""
         return self._database.read(living_workers)
+
+    def of_others(self, worker: Worker) -> dict[str, float]:
+        """Return the hosts that other workers own, and until when each of these lives."""
+        found = _OF_OTHERS.params(worker=worker.id)
+        return self._database.read(lambda connection: dict(map(tuple, connection.execute(found))))
 
     def release(self, host: str, reason: str) -> float:
         """End the hold of a host; see `release_hold`."""
