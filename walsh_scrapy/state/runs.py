@@ -82,15 +82,11 @@ class RunStore(Store):
     def end(self, number: int, ended: float, how: str, summary: Mapping[str, Any]) -> None:
         """Record the end of a run, and its summary."""
         values = {"ended": ended, "how": _name(how), "summary": json.dumps(dict(summary))}
-        is_this = runs.c.id == number
-        self._database.write(
-            lambda connection: connection.execute(update(runs).where(is_this), values)
-        )
+        self._database.change(update(runs).where(runs.c.id == number).values(values))
 
     def find(self, number: int) -> RunRecord | None:
         """Return a run by its number, or None."""
-        found = _RUNS.where(runs.c.id == number)
-        row = self._database.read(lambda connection: connection.execute(found).first())
+        row = self._database.first(_RUNS.where(runs.c.id == number))
         return None if row is None else _record(row)
 
     def latest(
@@ -114,8 +110,7 @@ class RunStore(Store):
             wanted = wanted.where(runs.c.begun <= until, ended <= until)
         if only_crawls:
             wanted = wanted.where(runs.c.command == "")
-        rows = self._database.read(lambda connection: connection.execute(wanted).all())
-        return [_record(row) for row in rows]
+        return [_record(row) for row in self._all(wanted)]
 
 
 def _name(text: str) -> str:

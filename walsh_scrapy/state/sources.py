@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -41,13 +41,13 @@ from walsh_scrapy.policy.urls import url_key
 from walsh_scrapy.sources import Kind, Source, declared_urls
 from walsh_scrapy.state.database import Store
 from walsh_scrapy.state.entries import insert_unseen
-from walsh_scrapy.state.rows import in_parts, record_of, row_of, upsert
+from walsh_scrapy.state.rows import columns_of, in_parts, record_of, row_of, upsert
 from walsh_scrapy.state.tables import Due, declared, entries, indexes, sightings, sources
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from sqlalchemy import ColumnElement, Connection, Select, Table
+    from sqlalchemy import ColumnElement, Connection, Table
 
     from walsh_scrapy.state.documents import LlmsTxtRecord
     from walsh_scrapy.state.entries import EntryRecord
@@ -232,9 +232,8 @@ class Counts:
 _C, _S = declared.c, sources.c
 #: The columns of a declared source, as `source_of` takes them.
 SOURCE: Final = tuple(_C[name] for name in ("url", "kind", "every", "pause", "details"))
-_COLUMNS: Final = tuple(_S[field.name] for field in fields(SourceRecord))
+_COLUMNS: Final = columns_of(SourceRecord, sources)
 _OF_KEY: Final = _S.url_key == bindparam("of")
-_FIND: Final = select(*_COLUMNS).where(_OF_KEY)
 _FETCHED_AT: Final = select(_S.fetched_at).where(_OF_KEY)
 _UPDATE: Final = update(sources).where(_OF_KEY).returning(_S.resumed)
 _FACTS: Final = ("fetched_at", "asked_until", "failures")
@@ -267,8 +266,8 @@ class SourceStore(Store):
 
     def find(self, url: str) -> SourceRecord | None:
         """Return what is known of a source, however it is spelled; None before its first visit."""
-        row = self._first(_FIND, {"of": url_key(url)})
-        return None if row is None else _record(row)
+        record = self._find(SourceRecord, sources, url_key(url))
+        return record and record.with_url(record.url)
 
     def all(self) -> list[SourceRecord]:
         """Return the record of every source ever visited, whether it is still declared or not."""
@@ -397,7 +396,7 @@ class SourceStore(Store):
 
     def owner(self, chosen: Selection, url: str) -> Source | None:
         """Return a source that declares this URL: as its own, or as the llms.txt of its host."""
-        row = self._first(_FIND_DECLARED, {"of": url_key(url), "within": chosen.file})
+        row = self._database.first(_FIND_DECLARED, of=url_key(url), within=chosen.file)
         source = source_of(*row) if row else None
         if source and source.url == url and chosen.has(source):
             return source
@@ -480,12 +479,6 @@ class SourceStore(Store):
                 record = _record(known).with_url(source.url) if known[0] else None
                 found.append(DueSource(source, record))
         return found, (rows[-1][0], rows[-1][1]) if len(rows) >= most else None
-
-    def _first(self, wanted: Select[*tuple[Any, ...]], row: dict[str, Any]) -> Sequence[Any] | None:
-        return self._database.read(lambda connection: connection.execute(wanted, row).first())
-
-    def _all(self, wanted: Select[*tuple[Any, ...]]) -> Sequence[Sequence[Any]]:
-        return self._database.read(lambda connection: connection.execute(wanted).all())
 
 
 class DeclaredSources(Collection[Source]):

@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from os import stat_result
 
-    from sqlalchemy import Connection, Select
-    from sqlalchemy.sql.dml import UpdateBase
+    from sqlalchemy import Connection
 
     from walsh_scrapy.state.database import Database
 
@@ -137,7 +136,7 @@ class Sync:
         except (OSError, ValueError):
             read_sources(self._file)  # which says why
             raise
-        pace_by = PaceBy(self._database.read(lambda each: each.scalar(_UNIT)) or PaceBy.HOST)
+        pace_by = PaceBy(self._database.scalar(_UNIT) or PaceBy.HOST)
         self._unit = pace_by.unit
         known, changes = self._row(), None
         if known is not None and known.read_at < self._now - _NOTED:
@@ -220,7 +219,9 @@ class Sync:
             read_sources(self._file)  # which raises: it declares nothing
         removed = [key for key in self._keys() if key not in keys]
         for piece in in_parts(removed):
-            self._write(delete(declared).where(_C.file == self._number, _C.url_key.in_(piece)))
+            self._database.change(
+                delete(declared).where(_C.file == self._number, _C.url_key.in_(piece))
+            )
         if new or self._is_first:
             self._follow_moves()
         if self._is_first:
@@ -265,17 +266,17 @@ class Sync:
 
         No file declares it where it was, so the operator has written the new address.
         """
-        for key, to in self._all(_MOVED):
+        for key, to in self._database.all(_MOVED):
             of_new = url_key(to)
             here = select(_C.url).where(_C.file == self._number, _C.url_key == of_new)
             is_known = exists().where(_S.url_key == of_new)
-            for (url,) in self._all(here.where(not_(is_known))):
+            for (url,) in self._database.all(here.where(not_(is_known))):
                 self._database.write(partial(_follow, key, of_new, url))
 
     def _known(self, keys: Collection[int]) -> dict[int, Source]:
         """Return by their keys those of the sources that were written before."""
         mine = select(_C.url_key, *SOURCE).where(_C.file == self._number, _C.url_key.in_(keys))
-        return {key: source_of(*row) for key, *row in self._all(mine)}
+        return {key: source_of(*row) for key, *row in self._database.all(mine)}
 
     def _keys(self) -> Iterator[int]:
         """Yield the keys of all sources."""
@@ -286,7 +287,7 @@ class Sync:
         """Return the longest pause of each declared host, in seconds."""
         rows = select(_C.url, _C.pause).where(_C.file == self._number, _C.pause.is_not(None))
         longest: dict[str, float] = {}
-        for url, pause in self._all(rows):
+        for url, pause in self._database.all(rows):
             longest[host_of(url)] = max(pause, longest.get(host_of(url), 0.0))
         return longest
 
@@ -296,16 +297,10 @@ class Sync:
             self._next_line = time.monotonic() + _LINE_SECONDS
 
     def _row(self) -> _Row | None:
-        return next((_Row(*row) for row in self._all(_ROW.where(self._is_this))), None)
+        return next((_Row(*row) for row in self._database.all(_ROW.where(self._is_this))), None)
 
     def _update(self, **values: object) -> None:
-        self._write(update(files).where(self._is_this).values(values))
-
-    def _write(self, statement: UpdateBase) -> None:
-        self._database.write(lambda connection: connection.execute(statement))
-
-    def _all(self, wanted: Select[*tuple[Any, ...]]) -> Sequence[Sequence[Any]]:
-        return self._database.read(lambda connection: connection.execute(wanted).all())
+        self._database.change(update(files).where(self._is_this).values(values))
 
 
 def row_of_source(key: int, source: Source) -> dict[str, Any]:
@@ -336,8 +331,7 @@ class OldFiles:
 
     def blocks(self, database: Database) -> Iterator[int]:
         """Delete them, and yield after each transaction how many rows these were."""
-        old = select(files.c.id).where(self._is_old)
-        for number in database.read(lambda connection: connection.scalars(old).all()):
+        for (number,) in database.all(select(files.c.id).where(self._is_old)):
             of_file = partial(self._delete, number)
             while deleted := database.write(of_file):
                 yield deleted
@@ -387,8 +381,7 @@ class DeclarationCopies:
         are not known.
         """
         counted = select(func.count()).select_from(declared)
-        mine = counted.where(declared.c.file == self._file)
-        number = self._database.read(lambda connection: connection.execute(mine).scalar_one())
+        number = self._database.scalar(counted.where(declared.c.file == self._file))
         size = 1 << max(0, (number - 1) // _MOST).bit_length()
         before = self._parts(name)
         anew = set(range(size))
@@ -404,19 +397,16 @@ class DeclarationCopies:
         names = [name, *self._parts(name)]
         is_old = copies.c.kept_at < self._now - _NOTED
         noted = update(copies).where(copies.c.hash.in_(names), is_old)
-        noted = noted.values(kept_at=self._now)
-        self._database.write(lambda connection: connection.execute(noted))
+        self._database.change(noted.values(kept_at=self._now))
         return name if self._are_kept(names) else self.kept(name, None)
 
     def _are_kept(self, names: Sequence[str]) -> bool:
         counted = select(func.count()).select_from(copies).where(copies.c.hash.in_(names))
-        number = self._database.read(lambda connection: connection.scalar(counted))
-        return number == len(set(names))
+        return bool(self._database.scalar(counted) == len(set(names)))
 
     def _parts(self, name: str) -> list[str]:
         """Return the names of the parts of a copy, itself if it has none."""
-        found = select(copies.c.body).where(copies.c.hash == name)
-        body = self._database.read(lambda connection: connection.scalar(found))
+        body = self._database.scalar(select(copies.c.body).where(copies.c.hash == name))
         return parts_of(body or b"") or [name]
 
     def _parts_anew(self, parts: Collection[int], size: int) -> Iterator[tuple[int, str]]:
