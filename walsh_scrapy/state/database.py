@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from _typeshed import DataclassInstance
-    from sqlalchemy import URL, Connection, Engine, Executable, Table
+    from sqlalchemy import URL, Connection, Engine, Executable, Row, Table
     from sqlalchemy.sql.dml import UpdateBase
 
 logger = logging.getLogger(__name__)
@@ -161,7 +161,7 @@ class Database:
         """Return the rows of a query; ``values`` are its parameters."""
         return self.read(lambda connection: connection.execute(query, values).all())
 
-    def first(self, query: Executable, **values: object) -> Sequence[Any] | None:
+    def first(self, query: Executable, **values: object) -> Row[Any] | None:
         """Return the first row of a query, or None."""
         return self.read(lambda connection: connection.execute(query, values).first())
 

@@ -396,8 +396,8 @@ class SourceStore(Store):
 
     def owner(self, chosen: Selection, url: str) -> Source | None:
         """Return a source that declares this URL: as its own, or as the llms.txt of its host."""
-        row = self._database.first(_FIND_DECLARED, of=url_key(url), within=chosen.file)
-        source = source_of(*row) if row else None
+        rows = self._all(_FIND_DECLARED, of=url_key(url), within=chosen.file)
+        source = next((source_of(*row) for row in rows), None)
         if source and source.url == url and chosen.has(source):
             return source
         if chosen.kind != "llms" or not url.endswith("/llms.txt"):
