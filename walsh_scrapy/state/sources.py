@@ -30,6 +30,7 @@ from sqlalchemy import (
     or_,
     select,
     tuple_,
+    union_all,
     update,
 )
 
@@ -193,26 +194,6 @@ class KnownSource(NamedTuple):
     rule: str
 
 
-class KnownSources:
-    """What is known of all sources. All spellings of a URL are one source: `/feed` is `/feed/`."""
-
-    def __init__(self, found: Iterable[KnownSource]) -> None:
-        self._by_key = {url_key(each.record.url): each for each in found}
-
-    def add(self, found: Iterable[KnownSource]) -> None:
-        """Add sources, in place of those with the same number."""
-        self._by_key |= {url_key(each.record.url): each for each in found}
-
-    def find(self, url: str) -> KnownSource | None:
-        """Return what is known of a source, however it is spelled; None before its first visit."""
-        return self._by_key.get(url_key(url)) if self._by_key else None
-
-    def others(self, urls: Iterable[str]) -> list[KnownSource]:
-        """Return all sources except those with these URLs, however spelled."""
-        excluded = set(map(url_key, urls))
-        return [each for key, each in self._by_key.items() if key not in excluded]
-
-
 #: Where a page of sources begins: since when the last one before it is due, and its number.
 Place = tuple[float, int]
 #: Before the first source.
@@ -249,13 +230,14 @@ _FIND_DECLARED: Final = select(*SOURCE).where(
 _OURS: Final = select(entries.c.own_key).where(
     entries.c.source == bindparam("url"), entries.c.first_seen == bindparam("now")
 )
-_LATEST: Final = func.max(entries.c.first_seen)
-_OWN_TOTALS: Final = select(entries.c.source, func.count(), _LATEST).group_by(entries.c.source)
-_SHARED_TOTALS: Final = (
-    select(sightings.c.source, func.count(), _LATEST)
+_SHARED: Final = (
+    select(sightings.c.source, entries.c.first_seen)
     .join(entries, entries.c.key == sightings.c.key)
     .where(sightings.c.source != entries.c.source)
-    .group_by(sightings.c.source)
+)
+_FOUND: Final = union_all(select(entries.c.source, entries.c.first_seen), _SHARED).subquery()
+_TOTALS: Final = select(_FOUND.c.source, func.count(), func.max(_FOUND.c.first_seen)).group_by(
+    _FOUND.c.source
 )
 
 
@@ -281,20 +263,27 @@ class SourceStore(Store):
         """Return what is known of a source, and when it is due; ``least`` is in seconds."""
         return next(self._due(least, now, _S.url_key == url_key(url)), None)
 
-    def known(self, min_revisit: float, now: float, given: Iterable[Source] = ()) -> KnownSources:
+    def known(
+        self, min_revisit: float, now: float, given: Iterable[Source] = ()
+    ) -> dict[int, KnownSource]:
         """Return what is known of all sources, and when each is due, as of ``now``.
 
-        ``min_revisit`` is in seconds; sources that are ``given`` may ask for more.
+        All spellings of a URL are one source, which `url_key` gives. ``min_revisit`` is in seconds;
+        sources that are ``given`` may ask for more.
         """
-        found = KnownSources(self._due(min_revisit, now))
+        found = self._by_key(self._due(min_revisit, now))
         rarer: dict[float, list[int]] = {}
         for source in given:
             if (least := source.revisit_interval(min_revisit)) > min_revisit:
                 rarer.setdefault(least, []).append(url_key(source.url))
         for least, keys in rarer.items():
             for some in in_parts(keys):
-                found.add(self._due(least, now, _S.url_key.in_(some)))
+                found |= self._by_key(self._due(least, now, _S.url_key.in_(some)))
         return found
+
+    @staticmethod
+    def _by_key(found: Iterable[KnownSource]) -> dict[int, KnownSource]:
+        return {url_key(each.record.url): each for each in found}
 
     def _due(
         self, least: float, now: float, *conditions: ColumnElement[bool]
@@ -309,11 +298,7 @@ class SourceStore(Store):
         Those that another source had first are among them: a source has not fallen silent while
         its articles are in another one too.
         """
-        totals = {source: (count, newest) for source, count, newest in self._all(_OWN_TOTALS)}
-        for source, count, newest in self._all(_SHARED_TOTALS):
-            own, last = totals.get(source, (0, newest))
-            totals[source] = own + count, max(last, newest)
-        return totals
+        return {source: (count, newest) for source, count, newest in self._all(_TOTALS)}
 
     # ---- what visits and the operator write ----
 
@@ -459,11 +444,9 @@ class SourceStore(Store):
         mine = (*_of(chosen), _C.host == host, _is_wanted(declared, due, terms, now))
         # The index alone says which sources these are, also of a host that has very many.
         first = select(_C.url_key, due.at.label("since")).where(*mine)
-        first = first.order_by(due.at, _C.url_key).limit(most)
-        if after != FIRST:
-            place = literal(after[0], Double), literal(after[1], BigInteger)
-            first = first.where(tuple_(due.at, _C.url_key) > tuple_(*place))
-        page = first.subquery()
+        place = literal(after[0], Double), literal(after[1], BigInteger)
+        first = first.where(tuple_(due.at, _C.url_key) > tuple_(*place))
+        page = first.order_by(due.at, _C.url_key).limit(most).subquery()
         is_own = and_(_C.url_key == page.c.url_key, _C.file == chosen.file)
         joined = page.join(declared, is_own).outerjoin(sources, _S.url_key == _C.url_key)
         # A sync and a visit that ended at once may have left an earlier time in the index.
@@ -504,10 +487,9 @@ class DeclaredSources(Collection[Source]):
 
 def repeat_facts(connection: Connection, *conditions: ColumnElement[bool]) -> None:
     """Repeat in rows of `declared` what decides when their sources are due."""
-    is_its = _S.url_key == _C.url_key
-    values = {name: select(_S[name]).where(is_its).scalar_subquery() for name in _FACTS}
-    is_known = select(_S.url_key).where(is_its).exists()
-    connection.execute(update(declared).where(is_known, *conditions).values(values))
+    facts = {name: _S[name] for name in _FACTS}
+    known = update(declared).where(_S.url_key == _C.url_key, *conditions)
+    connection.execute(known.values(facts))
 
 
 def source_of(url: str, kind: Kind, every: float, pause: float | None, details: str) -> Source:

@@ -231,9 +231,8 @@ class Sync:
         upsert(connection, declared, rows)
         if has_known:
             mine = _C.file == self._number, _C.url_key.in_(some)
-            spelled = select(_C.url).where(*mine, _C.url_key == _S.url_key).scalar_subquery()
-            is_other = _S.url_key.in_(some), _S.url != spelled
-            connection.execute(update(sources).where(*is_other).values(url=spelled))
+            respelled = update(sources).where(*mine, _C.url_key == _S.url_key, _C.url != _S.url)
+            connection.execute(respelled.values(url=_C.url))
             repeat_facts(connection, *mine)
 
     def _follow_moves(self) -> None:
