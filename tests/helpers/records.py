@@ -6,7 +6,7 @@ from random import Random
 from walsh_scrapy.policy.audit.record import LoggedRequest
 from walsh_scrapy.policy.backoff import Backoff
 from walsh_scrapy.policy.pacing import Exchange, Hold
-from walsh_scrapy.policy.urls import host_of
+from walsh_scrapy.policy.urls import host_of, url_key
 from walsh_scrapy.sources import Source
 from walsh_scrapy.state import State, hosts
 from walsh_scrapy.state.entries import EntryRecord
@@ -42,7 +42,7 @@ def known_of(record, min_revisit, now, every=None):
     with closing(State("sqlite://")) as state:
         commit(state, record)
         source = Source(record.url, every=every)
-        return state.sources.known(min_revisit, now, [source]).find(record.url)
+        return state.sources.known(min_revisit, now, [source])[url_key(record.url)]
 
 
 def begin(state, host="a.example", worker=US, delay=0.0):

@@ -22,7 +22,7 @@ from walsh_scrapy.policy import pacing as pacing_policy
 from walsh_scrapy.policy.pacing import Watch
 from walsh_scrapy.state import database
 from walsh_scrapy.state import hosts as protocol
-from walsh_scrapy.state.database import Database, Waiting
+from walsh_scrapy.state.database import Database
 from walsh_scrapy.testing.clock import EPOCH, SimulatedTime
 
 SMALL = 200_000  #: bytes
@@ -140,7 +140,7 @@ class ShortWaits(Extension):
 
     def __init__(self, _crawler):
         database.LOCKED_SECONDS = self.seconds
-        Waiting.for_answer = Waiting.for_lock
+        database.SILENT_SECONDS = self.seconds
 
 
 class LongWaits(ShortWaits):

@@ -107,7 +107,7 @@ def test_what_loses_its_connection_is_run_again(postgresql_url, caplog):
             write(connection, 9)
             return len(runs)
 
-        database._waiting.for_server = lambda _began: True
+        database._waiting.may_last = lambda _began, _seconds: True
         assert database.write(lose) == 2
         assert versions(database) == [1, 8, 9]
     told = [record.getMessage() for record in caplog.records]

@@ -22,12 +22,13 @@ from tests.helpers.records import (
 )
 from tests.helpers.troubles import fill
 from walsh_scrapy.policy.robots.access import RobotsCopy
+from walsh_scrapy.policy.urls import url_key
 from walsh_scrapy.state import State, StateError
 from walsh_scrapy.state.database import Database
 from walsh_scrapy.state.documents import BlocklistCopy, LlmsTxtRecord, hash_of
 from walsh_scrapy.state.entries import EntryFilter
 from walsh_scrapy.state.hosts import Begun
-from walsh_scrapy.state.sources import KnownSource, KnownSources, SourceRecord
+from walsh_scrapy.state.sources import SourceRecord
 from walsh_scrapy.state.tables import requests, schema_version
 
 URL = SOURCE.url
@@ -219,15 +220,12 @@ def test_a_move_is_over_once_the_source_is_declared_there(state):
     assert elsewhere.with_url(new).move == elsewhere.move
 
 
-def test_a_record_is_found_under_any_spelling_of_its_url():
-    first, other = (
-        KnownSource(SourceRecord(url=url, kind="feed"), 0.0, "new")
-        for url in ("http://a.example/feed", "http://b.example/x")
-    )
-    known = KnownSources([first, other])
-    assert known.find("http://a.example/feed//") is first
-    assert known.find("http://c.example/") is None
-    assert known.others(["http://a.example/feed/"]) == [other]
+def test_a_record_is_found_under_any_spelling_of_its_url(state):
+    for url in ("http://a.example/feed", "http://b.example/x"):
+        commit(state, SourceRecord(url=url, kind="feed"))
+    known = state.sources.known(86_400.0, 0.0)
+    assert known[url_key("http://a.example/feed//")].record.url == "http://a.example/feed"
+    assert len(known) == 2
 
 
 def test_a_source_that_lost_its_number_is_dropped_with_its_entries(state):

@@ -19,13 +19,13 @@ def test_a_wait_is_shorter_once_the_run_is_to_end_and_the_last_one(monkeypatch, 
     goes_on = [True]
     monkeypatch.setattr(database.time, "monotonic", clock.now)
     waits = Waiting(lambda: goes_on[0])
-    clock.at += database.LOCKED_SECONDS
-    assert waits.for_lock(began=100.0)
-    assert waits.for_answer(began=clock.at - database.SILENT_SECONDS)
+    clock.at += 10.0
+    assert waits.may_last(began=100.0, seconds=10.0)
     goes_on[0] = False
-    assert waits.for_lock(began=clock.at - database.ENDING_SECONDS)
-    assert not waits.for_lock(began=100.0)
-    assert not waits.for_lock(began=clock.at), "nothing is waited for after a wait in vain"
+    assert waits.may_last(began=clock.at - database.ENDING_SECONDS, seconds=10.0)
+    assert not waits.may_last(began=100.0, seconds=10.0)
+    is_begun = waits.may_last(began=clock.at, seconds=10.0)
+    assert not is_begun, "nothing is waited for after a wait in vain"
 
 
 def test_a_short_lock_is_waited_for(tmp_path, monkeypatch):
@@ -37,12 +37,12 @@ def test_a_short_lock_is_waited_for(tmp_path, monkeypatch):
         other.execute("BEGIN IMMEDIATE")
         found = []
 
-        def end_lock(self, began):
+        def end_lock(self, began, _seconds):
             found.append(time.monotonic() - began)
             other.rollback()
             return True
 
-        monkeypatch.setattr(Waiting, "for_lock", end_lock)
+        monkeypatch.setattr(Waiting, "may_last", end_lock)
         commit(state, SOURCE)
         assert state.sources.find(SOURCE.url) == SOURCE
     assert len(found) == 1

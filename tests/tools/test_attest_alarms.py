@@ -178,6 +178,6 @@ def test_two_machines_whose_clocks_differ_share_a_state(direct_web, crawl, postg
     shown = {row["row"]: row["shown"] for row in attestation["checklist"]}
     assert shown["4"] == len(web.log)
     with contextlib.closing(State(postgresql_url)) as state, state.log() as log:
-        rows = log.requests_by_time(log.bounds(time.time()))
+        rows = log.requests_within(log.bounds(time.time()))
         sent = [row.url for row in sorted(rows, key=lambda row: row.sent_at + row.waited)]
     assert sent == [hit.url for hit in web.log]

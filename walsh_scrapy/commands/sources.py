@@ -126,7 +126,7 @@ class Command(OperatorCommand):
             tell = partial(print, file=sys.stderr)
             synced = state.sync(file, time.time(), tell=tell)
             total = state.sources.total(synced.id)
-        new, changed, removed = synced.changes[:3] if synced.changes else (0, 0, 0)
+        new, changed, removed = synced.changes or (0, 0, 0)
         stayed = total - new - changed
         print(
             f"{file}: {count_of(total, 'source')}: {new} new, {changed} changed, "

@@ -11,7 +11,7 @@ from walsh_scrapy.state.entries import EntryStore
 from walsh_scrapy.state.hosts import HostStore, old_rows
 from walsh_scrapy.state.log import EvidenceStore, Log
 from walsh_scrapy.state.retention import BackupStore, delete_in_turn
-from walsh_scrapy.state.runs import MomentStore, RunStore
+from walsh_scrapy.state.runs import RunStore
 from walsh_scrapy.state.sources import SourceStore
 from walsh_scrapy.state.sync import DeclarationCopies, OldFiles, Sync, SyncedFile
 
@@ -53,7 +53,6 @@ class State:
         self.entries = EntryStore(self._database)
         self.evidence = EvidenceStore(self._database)
         self.runs = RunStore(self._database)
-        self.moments = MomentStore(self._database)
         self.backups = BackupStore(self._database)
 
     def sync(self, path: str | Path, now: float, **tell: Callable[[str], None]) -> SyncedFile:

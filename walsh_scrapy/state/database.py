@@ -27,16 +27,20 @@ from sqlalchemy.exc import (
 )
 from sqlalchemy.pool import NullPool
 
+from walsh_scrapy.state.rows import by_key, record_of
 from walsh_scrapy.state.tables import VERSION, create, has_schema, versions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
+    from collections.abc import Callable, Generator, Iterator, Sequence
     from typing import Self
 
-    from sqlalchemy import URL, Connection, Engine
+    from _typeshed import DataclassInstance
+    from sqlalchemy import URL, Connection, Engine, Executable, Row, Table
+    from sqlalchemy.sql.dml import UpdateBase
 
 logger = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
+_Record = TypeVar("_Record", bound="DataclassInstance")
 
 #: How long to wait for another process's transaction before that is an error.
 LOCKED_SECONDS: Final = 10.0
@@ -54,7 +58,7 @@ RECONNECT_SECONDS: Final = 2.0  #: libpq takes no shorter time
 LOST_SECONDS: Final = 120.0
 _RETRY_SECONDS: Final = 1.0
 #: How long SQLite itself waits for a lock. It does so in C, where Python handles no signal.
-_BUSY_SECONDS: Final = 0.1
+_BUSY_MS: Final = 100
 #: SQLite does not wait at all while another process switches the file to WAL mode.
 _REPEAT_SECONDS: Final = 0.02
 #: How long another process may take to write the first page of a file that it has created.
@@ -152,6 +156,22 @@ class Database:
         Raises what ``failed`` returns if the database fails.
         """
         return self._run(work, "BEGIN")
+
+    def all(self, query: Executable, **values: object) -> Sequence[Sequence[Any]]:
+        """Return the rows of a query; ``values`` are its parameters."""
+        return self.read(lambda connection: connection.execute(query, values).all())
+
+    def first(self, query: Executable, **values: object) -> Row[Any] | None:
+        """Return the first row of a query, or None."""
+        return self.read(lambda connection: connection.execute(query, values).first())
+
+    def scalar(self, query: Executable, **values: object) -> Any:  # noqa: ANN401 - what is selected
+        """Return the first column of the first row of a query, or None."""
+        return self.read(lambda connection: connection.scalar(query, values))
+
+    def change(self, statement: UpdateBase) -> int:
+        """Run one statement in a transaction of its own; return how many rows it changed."""
+        return self.write(lambda connection: connection.execute(statement).rowcount)
 
     @contextmanager
     def snapshot(self) -> Iterator[Connection]:
@@ -266,9 +286,10 @@ class Database:
         if isinstance(error.orig, sqlite3.Error):
             code = getattr(error.orig, "sqlite_errorcode", 0)
             is_locked = code & _PRIMARY_CODE == sqlite3.SQLITE_BUSY
-            return is_locked and self._waiting.for_lock(began)
+            return is_locked and self._waiting.may_last(began, LOCKED_SECONDS)
         is_lost = error.connection_invalidated or _sqlstate(error) in _IN_THE_WAY
-        return is_lost and self._waiting.is_open and self._waiting.for_server(began)
+        may_wait = is_lost and self._waiting.is_open
+        return may_wait and self._waiting.may_last(began, LOST_SECONDS)
 
     def _end_of_waiting(self, error: DBAPIError) -> StateError:
         """Return the StateError for a failure; after a wait in vain a server is not asked again."""
@@ -296,6 +317,12 @@ class Store:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._all = database.all
+
+    def _find(self, kind: type[_Record], table: Table, key: object) -> _Record | None:
+        """Return the record of the row with this primary key, or None."""
+        row = self._database.first(by_key(kind, table), key=key)
+        return None if row is None else record_of(kind, row)
 
 
 class Waiting:
@@ -310,19 +337,8 @@ class Waiting:
         self.is_over = False
         self.is_open = False  #: True once the database was used, so that connections are repeated
 
-    def for_lock(self, began: float) -> bool:
-        """Return True while a lock may be waited for, since ``began``."""
-        return self._goes_on(began, LOCKED_SECONDS)
-
-    def for_answer(self, began: float) -> bool:
-        """Return True while a server may be silent, since ``began``."""
-        return self._goes_on(began, SILENT_SECONDS)
-
-    def for_server(self, began: float) -> bool:
-        """Return True while a server that went away may be waited for, since ``began``."""
-        return self._goes_on(began, LOST_SECONDS)
-
-    def _goes_on(self, began: float, seconds: float) -> bool:
+    def may_last(self, began: float, seconds: float) -> bool:
+        """Return True while something may be waited for, since ``began``, for so many seconds."""
         limit = seconds if self.goes_on() else ENDING_SECONDS
         self.is_over = self.is_over or time.monotonic() - began > limit
         return not self.is_over
@@ -394,27 +410,24 @@ class StateFile:
 
     def check_sound(self) -> None:
         """Raise StateError for an empty file, and for a write-ahead log that is none."""
-        with self._readable():
-            self._check_sound()
-
-    def _check_sound(self) -> None:
         deadline = time.monotonic() + CREATING_SECONDS
-        while self.exists and self.path.stat().st_size == 0:
-            if time.monotonic() > deadline:
-                raise StateError(
-                    f"the state {self.path} is an empty file, so what it held is lost; restore a "
-                    "backup, or delete the file to begin an empty state"
-                )
-            time.sleep(_REPEAT_SECONDS)
         log = Path(f"{self.path}-wal")
-        if self.exists and log.is_file():
-            with log.open("rb") as file:
-                start = file.read(4)
-            if start and start not in _LOG_STARTS:
-                raise StateError(
-                    f"the state cannot be used: {log} is damaged, and its newest commits are in "
-                    "there; restore a backup, or move that file away to go on without them"
-                )
+        with self._readable():
+            while self.exists and self.path.stat().st_size == 0:
+                if time.monotonic() > deadline:
+                    raise StateError(
+                        f"the state {self.path} is an empty file, so what it held is lost; restore "
+                        "a backup, or delete the file to begin an empty state"
+                    )
+                time.sleep(_REPEAT_SECONDS)
+            if self.exists and log.is_file():
+                with log.open("rb") as file:
+                    start = file.read(4)
+                if start and start not in _LOG_STARTS:
+                    raise StateError(
+                        f"the state cannot be used: {log} is damaged, and its newest commits are "
+                        "in there; restore a backup, or move that file away to go on without them"
+                    )
 
     def check_same(self) -> None:
         """Raise StateError if the name no longer leads to the file that was first found there."""
@@ -486,7 +499,6 @@ def _open_engine(url: str, waiting: Waiting) -> Engine:
     engine = _bare_engine(url)
     if engine.dialect.name == "sqlite":
         _make_folder(engine.url)
-        event.listen(engine, "do_connect", _wait_shortly)
         event.listen(engine, "connect", _tune_sqlite)
     else:
         event.listen(engine, "do_connect", _bounded_connections(waiting))
@@ -556,16 +568,10 @@ def _make_folder(url: URL) -> None:
             ) from error
 
 
-def _wait_shortly(
-    _dialect: object, _record: object, _arguments: object, options: dict[str, Any]
-) -> None:
-    options["timeout"] = _BUSY_SECONDS
-
-
 def _tune_sqlite(connection: Any, _record: object) -> None:  # noqa: ANN401 - a DBAPI connection
     # With 2 MiB, the default, the pages of a large index are written and read again and again.
-    memory = f"cache_size=-{_CACHE_KIB}"
-    for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON", memory):
+    limits = f"busy_timeout={_BUSY_MS}", f"cache_size=-{_CACHE_KIB}"
+    for pragma in (*limits, "journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON"):
         connection.execute(f"PRAGMA {pragma}").close()
 
 
@@ -601,7 +607,7 @@ def _bounded_connections(waiting: Waiting) -> Callable[..., object]:
                     ready = yield wanted
                     if ready != Ready.NONE:
                         began = time.monotonic()
-                    elif not waiting.for_answer(began):
+                    elif not waiting.may_last(began, SILENT_SECONDS):
                         self.close()
                         seconds = time.monotonic() - began
                         raise psycopg.OperationalError(f"the server is silent for {seconds:.0f} s")

@@ -6,7 +6,7 @@ Each that was in force is kept once more, by the name of its bytes, as long as a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
@@ -16,7 +16,7 @@ from walsh_scrapy.policy.robots.access import LONGEST_SETTLING, RobotsCopy
 from walsh_scrapy.policy.urls import robots_url
 from walsh_scrapy.state.database import Store
 from walsh_scrapy.state.retention import OldRows
-from walsh_scrapy.state.rows import record_of, row_of, upsert
+from walsh_scrapy.state.rows import row_of, upsert
 from walsh_scrapy.state.tables import (
     FOR_RULES,
     blocklist,
@@ -34,8 +34,6 @@ _STILL_KEPT: Final = _NAMED.values(kept_at=bindparam("now"))
 #: How long a copy is kept after the last request for it. The host of a source that is visited once
 #: in 30 days is still known then: its Crawl-delay, and its last good copy if it does not answer.
 KEEP_SECONDS: Final = 90 * 86_400.0
-_ROBOTS_COLUMNS: Final = tuple(robots.c[field.name] for field in fields(RobotsCopy))
-_FIND_ROBOTS: Final = select(*_ROBOTS_COLUMNS).where(robots.c.origin == bindparam("key"))
 _ROBOTS_NAME: Final = select(robots.c.copy).where(robots.c.origin == bindparam("key"))
 
 _ASKED: Final = (
@@ -63,10 +61,7 @@ class RobotsStore(Store):
 
     def find(self, origin: str) -> RobotsCopy | None:
         """Return the copy kept for an origin, however old."""
-        row = self._database.read(
-            lambda connection: connection.execute(_FIND_ROBOTS, {"key": origin}).first()
-        )
-        return None if row is None else RobotsCopy(*row)
+        return self._find(RobotsCopy, robots, origin)
 
     def write(
         self,
@@ -111,9 +106,7 @@ class BlocklistCopy:
     adopted: str = ""  #: the list, as `Blocklist.text` writes it; "" for the schema
 
 
-_BLOCKLIST_COLUMNS: Final = tuple(blocklist.c[field.name] for field in fields(BlocklistCopy))
 _OF_URL: Final = blocklist.c.url == bindparam("key")
-_FIND_BLOCKLIST: Final = select(*_BLOCKLIST_COLUMNS).where(_OF_URL)
 _CHECKED_AT: Final = select(blocklist.c.checked_at).where(_OF_URL)
 _BLOCKLIST_NAME: Final = select(blocklist.c.copy).where(_OF_URL)
 _DOCUMENT: Final = select(copies.c.body).where(copies.c.hash == blocklist.c.copy, _OF_URL)
@@ -124,21 +117,16 @@ class BlocklistStore(Store):
 
     def find(self, url: str) -> BlocklistCopy | None:
         """Return the copy of ``url``, or None if there never was one."""
-        row = self._database.read(
-            lambda connection: connection.execute(_FIND_BLOCKLIST, {"key": url}).first()
-        )
-        return None if row is None else BlocklistCopy(*row)
+        return self._find(BlocklistCopy, blocklist, url)
 
     def document(self, url: str) -> bytes | None:
         """Return the document that came from ``url``, or None if there never was one."""
-        return self._database.read(lambda connection: connection.scalar(_DOCUMENT, {"key": url}))
+        document: bytes | None = self._database.scalar(_DOCUMENT, key=url)
+        return document
 
     def checked_at(self, url: str) -> float:
         """Return when the copy of ``url`` was checked, in epoch seconds; 0 if there is none."""
-        checked_at = self._database.read(
-            lambda connection: connection.scalar(_CHECKED_AT, {"key": url})
-        )
-        return checked_at or 0.0
+        return self._database.scalar(_CHECKED_AT, key=url) or 0.0
 
     def keep(self, url: str, copy: BlocklistCopy, document: bytes | None = None) -> None:
         """Replace the copy of ``url``, with its ``document``; without one that is unchanged."""
@@ -165,24 +153,16 @@ class LlmsTxtRecord:
     last_modified: bytes | None = None
 
 
-_LLMSTXT_COLUMNS: Final = tuple(indexes.c[field.name] for field in fields(LlmsTxtRecord))
-_FIND_LLMSTXT: Final = select(*_LLMSTXT_COLUMNS).where(indexes.c.url == bindparam("key"))
-
-
 class LlmsTxtStore(Store):
     """Finds and forgets records; ``SourceStore.change`` writes them, with the visit's source."""
 
     def find(self, url: str) -> LlmsTxtRecord | None:
         """Return what is known of an llms.txt, or None if it was never requested."""
-        row = self._database.read(
-            lambda connection: connection.execute(_FIND_LLMSTXT, {"key": url}).first()
-        )
-        return None if row is None else record_of(LlmsTxtRecord, row)
+        return self._find(LlmsTxtRecord, indexes, url)
 
     def forget(self, url: str) -> None:
         """Delete what is known of an llms.txt, so that the next visit requests it again."""
-        is_this = indexes.c.url == url
-        self._database.write(lambda connection: connection.execute(delete(indexes).where(is_this)))
+        self._database.change(delete(indexes).where(indexes.c.url == url))
 
 
 def hash_of(body: bytes) -> str:

@@ -70,9 +70,8 @@ class EntryStore(Store):
 
     def latest_run(self, until: float) -> int | None:
         """Return the run that found the newest entry until a moment; None if no run is named."""
-        return self._database.read(
-            lambda connection: connection.scalar(_LATEST_RUN, {"until": until})
-        )
+        run: int | None = self._database.scalar(_LATEST_RUN, until=until)
+        return run
 
 
 _LATEST_RUN: Final = (

@@ -7,7 +7,9 @@ kept for ``WALSH_LOG_DAYS``, to answer the questions of site owners.
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from sqlalchemy import (
@@ -22,6 +24,7 @@ from sqlalchemy import (
     literal,
     or_,
     select,
+    true,
     union_all,
     update,
 )
@@ -86,7 +89,7 @@ _ENDS: Final = (
     *("error", "hold", "retry_after"),
 )
 _OF_NUMBER: Final = requests.c.id == bindparam("number")
-_END: Final = update(requests).where(_OF_NUMBER).values({name: bindparam(name) for name in _ENDS})
+_END: Final = update(requests).where(_OF_NUMBER)
 _FORGET: Final = delete(requests).where(_OF_NUMBER)
 _INSERT_DENIAL: Final = insert(denials).values(_NUMBERS).returning(denials.c.id)
 
@@ -269,13 +272,23 @@ IN_FLIGHT: Final = 300.0
 _MOVED: Final = select(sources.c.url, sources.c.moved_to).where(sources.c.moved_to.is_not(None))
 BY_TIME: Final = (requests.c.sent_at, requests.c.id)
 BY_HOST: Final = (requests.c.host, *BY_TIME)
+_ENDED: Final = requests.c.sent_at + requests.c.waited + func.coalesce(requests.c.seconds, 0.0)
+#: Hosts that are suggested.
+MOST_HOSTS: Final = 5
 
 
-class Bounds(NamedTuple):
-    """From when until when a record is judged, in epoch seconds."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeSpan:
+    """A span of time, in epoch seconds, and the run that the records name; None for any run."""
 
-    since: float
-    until: float
+    since: float = 0.0
+    until: float = math.inf  #: the last moment
+    run: int | None = None
+
+    def has(self, at: Column[Any], run: Column[Any] | None = None) -> ColumnElement[bool]:
+        """Return the condition for rows of the span; with ``run`` also for those of its run."""
+        is_its_run = true() if run is None or self.run is None else run == self.run
+        return and_(at >= self.since, at <= self.until, is_its_run)
 
 
 class RunRow(NamedTuple):
@@ -286,13 +299,32 @@ class RunRow(NamedTuple):
     settings: str
 
 
-class AuditRecord:
-    """The record as of one moment; what is written meanwhile is not seen."""
+class SeenEntry(NamedTuple):
+    """An entry as the state has it: ``first_seen`` in epoch seconds, ``item`` as JSON."""
+
+    source: str
+    first_seen: float
+    item: str
+
+
+class Log:
+    """The record as of one moment: for the audit, and of a span of time, a run, a URL or a host.
+
+    What is written meanwhile is not seen. A ``paced`` host is the host itself, or its registrable
+    domain if domains are paced.
+    """
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    def bounds(self, now: float, since: float = 0.0) -> Bounds:
+    def each(self, kind: Callable[..., _Row], found: Select[Any]) -> Iterator[_Row]:
+        """Yield the rows of a query as objects of a class that takes their columns in order."""
+        for row in self._connection.execute(found):
+            yield kind(*row)
+
+    # ---- what the audit reads ----
+
+    def bounds(self, now: float, since: float = 0.0) -> TimeSpan:
         """Return the bounds of the record at ``now``, in epoch seconds.
 
         If a run may go on, its last minutes are left out: requests that are out have no end yet.
@@ -302,9 +334,9 @@ class AuditRecord:
         )
         goes_on = select(runs.c.id).where(runs.c.ended.is_(None), newest.exists()).limit(1)
         is_over = self._connection.scalar(goes_on) is None
-        return Bounds(since, now if is_over else now - IN_FLIGHT)
+        return TimeSpan(since=since, until=now if is_over else now - IN_FLIGHT)
 
-    def basis(self, bounds: Bounds) -> Basis:
+    def basis(self, bounds: TimeSpan) -> Basis:
         """Return what requests are judged by. Runs with equal settings share one object."""
         known: dict[str, RunFacts] = {}
         found = {}
@@ -316,7 +348,7 @@ class AuditRecord:
                 known[settings] = RunFacts(**given)
             end = None if ended is None or ended > bounds.until else ended
             found[number] = RunTerms(begun, end, known[settings], command)
-        within = _is_within(bounds, requests.c.sent_at)
+        within = bounds.has(requests.c.sent_at)
         made = rows_of(LoggedOverride, overrides).order_by(overrides.c.id)
         for_list = (FOR_RULES, requests.c.purpose == "blocklist", within)
         urls = {url for each in known.values() for url in each.list_urls}
@@ -332,7 +364,7 @@ class AuditRecord:
             clocks=SetClocks(self._timed(bounds)),
         )
 
-    def _since(self, bounds: Bounds) -> float:
+    def _since(self, bounds: TimeSpan) -> float:
         """Return from when on all is recorded that a request may depend on.
 
         A row before, or one that was deleted, may have brought a robots.txt that counted only
@@ -345,7 +377,7 @@ class AuditRecord:
         number, sent_at = row
         return float(sent_at) + (0.0 if number == 1 else LONGEST_SETTLING)
 
-    def _timed(self, bounds: Bounds) -> Iterator[Timed]:
+    def _timed(self, bounds: TimeSpan) -> Iterator[Timed]:
         """Yield the clocks of the requests; rows of the future, which are not judged, count too."""
         found = rows_of(Timed, requests).where(requests.c.sent_at >= bounds.since)
         yield from self.each(Timed, found.order_by(requests.c.id))
@@ -355,38 +387,28 @@ class AuditRecord:
         body = self._connection.scalar(select(copies.c.body).where(copies.c.hash == name))
         return bytes(body) if body is not None and hash_of(bytes(body)) == name else None
 
-    def requests_by_host(self, bounds: Bounds) -> Iterator[LoggedRequest]:
-        """Yield the requests of one host after another, each in the order of their times."""
-        return self.each(LoggedRequest, _judged(bounds).order_by(*BY_HOST))
+    def requests_within(
+        self, bounds: TimeSpan, *, by_host: bool = False
+    ) -> Iterator[LoggedRequest]:
+        """Yield the requests of a span in the order of their times, or one host after another."""
+        found = rows_of(LoggedRequest, requests).where(bounds.has(requests.c.sent_at))
+        return self.each(LoggedRequest, found.order_by(*(BY_HOST if by_host else BY_TIME)))
 
-    def requests_by_time(self, bounds: Bounds) -> Iterator[LoggedRequest]:
-        """Yield the requests in the order of their times."""
-        return self.each(LoggedRequest, _judged(bounds).order_by(*BY_TIME))
+    def denials(
+        self, span: TimeSpan, host: str | None = None, *, by_host: bool = False
+    ) -> Iterator[LoggedDenial]:
+        """Yield the denials of a span, of one host or of all, in the same order."""
+        its = true() if host is None else denials.c.host == host
+        found = rows_of(LoggedDenial, denials).where(span.has(denials.c.at), its)
+        first = [denials.c.host] if by_host else []
+        return self.each(LoggedDenial, found.order_by(*first, denials.c.at, denials.c.id))
 
-    def requests_after(self, moment: float) -> Iterator[LoggedRequest]:
-        """Yield the requests after a moment, in epoch seconds, whatever the bounds are."""
-        found = rows_of(LoggedRequest, requests).where(requests.c.sent_at > moment)
-        return self.each(LoggedRequest, found.order_by(*BY_TIME))
-
-    def entries_after(self, moment: float) -> int:
-        """Return how many entries were first seen after a moment, in epoch seconds."""
-        found = select(func.count()).select_from(entries).where(entries.c.first_seen > moment)
-        return self._connection.scalar(found) or 0
-
-    def denials_by_host(self, bounds: Bounds) -> Iterator[LoggedDenial]:
-        """Yield the denials of one host after another."""
-        return self._denials(bounds, denials.c.host, denials.c.at, denials.c.id)
-
-    def denials_by_time(self, bounds: Bounds) -> Iterator[LoggedDenial]:
-        """Yield the denials in the order of their times."""
-        return self._denials(bounds, denials.c.at, denials.c.id)
-
-    def entries(self, bounds: Bounds) -> Iterator[EntryRow]:
+    def entries(self, bounds: TimeSpan) -> Iterator[EntryRow]:
         """Yield the entries, those first seen earliest first."""
-        found = rows_of(EntryRow, entries).where(_is_within(bounds, entries.c.first_seen))
+        found = rows_of(EntryRow, entries).where(bounds.has(entries.c.first_seen))
         return self.each(EntryRow, found.order_by(entries.c.first_seen, entries.c.key))
 
-    def duplicates(self, bounds: Bounds) -> Iterator[str]:
+    def duplicates(self, bounds: TimeSpan) -> Iterator[str]:
         """Yield one key of each set of entries of a page with one id or one title (decision 19).
 
         One of them was first seen within the bounds.
@@ -401,76 +423,21 @@ class AuditRecord:
             )
             yield from self._connection.scalars(shared)
 
-    def reported(self, bounds: Bounds) -> Iterator[ReportedRun]:
+    def reported(self, bounds: TimeSpan) -> Iterator[ReportedRun]:
         """Yield how many new entries each run that has ended reported, and has in the record."""
         counted = select(entries.c.run, func.count()).group_by(entries.c.run)
         stored: dict[int | None, int] = dict(map(tuple, self._connection.execute(counted)))
-        is_over = _is_within(bounds, runs.c.ended)
-        found = select(runs.c.id, runs.c.ended, runs.c.summary).where(is_over)
+        found = select(runs.c.id, runs.c.ended, runs.c.summary).where(bounds.has(runs.c.ended))
         for number, ended, text in self._connection.execute(found.order_by(runs.c.id)):
             reported = json.loads(text or "{}").get("new_entries", 0)
             yield ReportedRun(number, ended, reported, stored.get(number, 0))
 
-    def run_rows(self, bounds: Bounds) -> Iterator[RunRow]:
+    def run_rows(self, bounds: TimeSpan) -> Iterator[RunRow]:
         """Yield the runs in the order of their numbers, but for those that ended before."""
         is_judged = or_(runs.c.ended.is_(None), runs.c.ended >= bounds.since)
         return self.each(RunRow, rows_of(RunRow, runs).where(is_judged).order_by(runs.c.id))
 
-    def each(self, kind: Callable[..., _Row], found: Select[Any]) -> Iterator[_Row]:
-        """Yield the rows of a query as objects of a class that takes their columns in order."""
-        for row in self._connection.execute(found):
-            yield kind(*row)
-
-    def _denials(self, bounds: Bounds, *order: ColumnElement[Any]) -> Iterator[LoggedDenial]:
-        found = rows_of(LoggedDenial, denials).where(_is_within(bounds, denials.c.at))
-        return self.each(LoggedDenial, found.order_by(*order))
-
-
-def rows_of(kind: Any, table: Table) -> Select[Any]:  # noqa: ANN401 - a class of named tuples
-    """Return the query for the columns of a table that a class of rows has, in its order.
-
-    What is a number in `copies` is the name of the copy there.
-    """
-    return selected(table, kind._fields)
-
-
-def _judged(bounds: Bounds) -> Select[Any]:
-    return rows_of(LoggedRequest, requests).where(_is_within(bounds, requests.c.sent_at))
-
-
-def _is_within(bounds: Bounds, at: Column[float]) -> ColumnElement[bool]:
-    return and_(at >= bounds.since, at <= bounds.until)
-
-
-#: Hosts that are suggested.
-MOST_HOSTS: Final = 5
-_REQUEST: Final = rows_of(LoggedRequest, requests)
-_DENIAL: Final = rows_of(LoggedDenial, denials)
-_ENDED: Final = requests.c.sent_at + requests.c.waited + func.coalesce(requests.c.seconds, 0.0)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimeSpan:
-    """A span of time, in epoch seconds, and the run that the records name; None for any run."""
-
-    since: float = 0.0
-    until: float | None = None  #: the last moment
-    run: int | None = None
-
-
-class SeenEntry(NamedTuple):
-    """An entry as the state has it: ``first_seen`` in epoch seconds, ``item`` as JSON."""
-
-    source: str
-    first_seen: float
-    item: str
-
-
-class Log(AuditRecord):
-    """The record as of one moment, with what a span of time, a run, a URL or a host has in it.
-
-    A ``paced`` host is the host itself, or its registrable domain if domains are paced.
-    """
+    # ---- what commands read ----
 
     def requests(
         self, span: TimeSpan, paced: str | None = None, most: int | None = None
@@ -480,35 +447,28 @@ class Log(AuditRecord):
         They are those of a span, of any run; ``paced`` is the only host to read. Of more than
         ``most`` these are the last ones.
         """
-        wanted = [*_within(span, requests.c.sent_at), *_at(paced)]
-        newest = _REQUEST.where(*wanted).order_by(*(each.desc() for each in BY_TIME))
-        found = newest.limit(most).subquery()
-        ordered = (found.c.host, found.c.sent_at, found.c.id)
-        return list(self.each(LoggedRequest, select(found).order_by(*ordered)))
+        found = rows_of(LoggedRequest, requests).where(span.has(requests.c.sent_at), _is_at(paced))
+        newest = found.order_by(*(each.desc() for each in BY_TIME)).limit(most)
+        by_host = attrgetter("host", "sent_at", "id")
+        return sorted(self.each(LoggedRequest, newest), key=by_host)
 
     def requests_before(self, moment: float, paced: str | None = None) -> list[LoggedRequest]:
         """Return what counts for pauses and holds after a moment, ordered as `requests` are.
 
         These are the exchange with each host that ended last, and those whose holds go on.
         """
-        wanted = and_(requests.c.sent_at < moment, *_at(paced))
+        wanted = and_(requests.c.sent_at < moment, _is_at(paced))
         last = func.max(_ENDED).label("ended")
         newest = select(requests.c.host, last).where(wanted).group_by(requests.c.host).subquery()
         is_newest = and_(requests.c.host == newest.c.host, newest.c.ended == _ENDED)
         counts = or_(is_newest, _ENDED + requests.c.hold > moment)
-        found = _REQUEST.join(newest, requests.c.host == newest.c.host)
+        found = rows_of(LoggedRequest, requests).join(newest, requests.c.host == newest.c.host)
         return list(self.each(LoggedRequest, found.where(wanted, counts).order_by(*BY_HOST)))
-
-    def denials(self, span: TimeSpan, host: str) -> list[LoggedDenial]:
-        """Return what was denied of a host, the first denial first."""
-        found = _DENIAL.where(denials.c.host == host, *_within(span, denials.c.at))
-        return list(self.each(LoggedDenial, found.order_by(denials.c.at, denials.c.id)))
 
     def first_seen(self, span: TimeSpan) -> dict[str, list[float]]:
         """Return when the entries of a span were first seen, by their sources."""
-        columns = (entries.c.source, entries.c.first_seen)
-        seen_then = _within(span, entries.c.first_seen, entries.c.run)
-        found = select(*columns).where(*seen_then).order_by(entries.c.first_seen)
+        found = select(entries.c.source, entries.c.first_seen).order_by(entries.c.first_seen)
+        found = found.where(span.has(entries.c.first_seen, entries.c.run))
         seen: dict[str, list[float]] = {}
         for source, first_seen in self._connection.execute(found):
             seen.setdefault(source, []).append(first_seen)
@@ -516,10 +476,10 @@ class Log(AuditRecord):
 
     def newest(self, span: TimeSpan, of_each: int, most: int) -> list[SeenEntry]:
         """Return the newest entries of a span: some of each source, and at most ``most``."""
-        conditions = _within(span, entries.c.first_seen, entries.c.run)
+        seen_then = span.has(entries.c.first_seen, entries.c.run)
         order = (entries.c.first_seen.desc(), entries.c.key)
         place = func.row_number().over(partition_by=entries.c.source, order_by=order)
-        ranked = select(entries.c.key, place.label("place")).where(*conditions).subquery()
+        ranked = select(entries.c.key, place.label("place")).where(seen_then).subquery()
         chosen = (
             select(entries.c.source, entries.c.first_seen, entries.c.item)
             .join(ranked, and_(ranked.c.key == entries.c.key, ranked.c.place <= of_each))
@@ -543,9 +503,10 @@ class Log(AuditRecord):
     def last_for(self, source: str, paced: Collection[str], most: int) -> list[LoggedRequest]:
         """Return the last requests that were for a source, to these hosts, the newest first."""
         own = and_(requests.c.source == ITS_URL, requests.c.url == source)
-        wanted = _REQUEST.where(requests.c.host.in_(paced), or_(own, requests.c.source == source))
-        newest = wanted.order_by(requests.c.sent_at.desc(), requests.c.id.desc())
-        return list(self.each(LoggedRequest, newest.limit(most)))
+        is_for_it = requests.c.host.in_(paced), or_(own, requests.c.source == source)
+        newest = rows_of(LoggedRequest, requests).where(*is_for_it)
+        newest = newest.order_by(*(each.desc() for each in BY_TIME)).limit(most)
+        return list(self.each(LoggedRequest, newest))
 
     def last_day(self, host: str, paced: str) -> int | None:
         """Return the last day with a request or a denial of a host, in days since 1970."""
@@ -564,17 +525,13 @@ class Log(AuditRecord):
         return self._connection.scalars(wanted.order_by(name).limit(MOST_HOSTS)).all()
 
 
-def _at(paced: str | None) -> Iterator[ColumnElement[bool]]:
-    if paced is not None:
-        yield requests.c.host == paced
+def _is_at(paced: str | None) -> ColumnElement[bool]:
+    return true() if paced is None else requests.c.host == paced
 
 
-def _within(
-    span: TimeSpan, at: Column[Any], run: Column[Any] | None = None
-) -> Iterator[ColumnElement[bool]]:
-    """Yield the conditions for rows of a span; with ``run`` also for those of its run."""
-    yield at >= span.since
-    if span.until is not None:
-        yield at <= span.until
-    if run is not None and span.run is not None:
-        yield run == span.run
+def rows_of(kind: Any, table: Table) -> Select[Any]:  # noqa: ANN401 - a class of named tuples
+    """Return the query for the columns of a table that a class of rows has, in its order.
+
+    What is a number in `copies` is the name of the copy there.
+    """
+    return selected(table, kind._fields)

@@ -58,7 +58,7 @@ class OldRows(NamedTuple):
         (key,) = self.table.primary_key
         find = select(key).where(self.is_old).order_by(self.by).limit(KEYS_AT_ONCE)
         while True:
-            keys = database.read(lambda connection: connection.scalars(find).all())
+            keys = [key for (key,) in database.all(find)]
             deleted = 0
             for start in range(0, len(keys), ROWS_AT_ONCE):
                 count = self._delete(database, key.in_(keys[start : start + ROWS_AT_ONCE]))
@@ -70,8 +70,7 @@ class OldRows(NamedTuple):
     def _delete(self, database: Database, some: ColumnElement[bool]) -> int:
         (key,) = self.table.primary_key
         still_old = select(key).where(some, self.is_old).with_for_update(skip_locked=True)
-        old = delete(self.table).where(key.in_(still_old))
-        return database.write(lambda connection: connection.execute(old).rowcount)
+        return database.change(delete(self.table).where(key.in_(still_old)))
 
 
 def delete_in_turn(database: Database, groups: Iterable[Old], goes_on: Callable[[], bool]) -> bool:
@@ -123,7 +122,7 @@ class BackupStore(Store):
         """
         file = self._database.file
         here = "" if file is None else file.number
-        if (self._database.read(lambda connection: connection.scalar(_OPENED)) or "") == here:
+        if (self._database.scalar(_OPENED) or "") == here:
             return ""
 
         def write(connection: Connection) -> tuple[str, float | None]:

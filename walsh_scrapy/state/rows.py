@@ -9,11 +9,13 @@ from importlib import import_module
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
+from sqlalchemy import bindparam, select
+
 from walsh_scrapy.policy.wording import storable
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
-    from sqlalchemy import Connection, Table
+    from sqlalchemy import Column, Connection, Select, Table
     from sqlalchemy.dialects.postgresql import Insert
 
 #: The values of a row by the names of its columns.
@@ -39,6 +41,18 @@ def row_of(record: DataclassInstance) -> dict[str, Any]:
 def record_of(kind: type[_Record], row: Sequence[Any]) -> _Record:
     """Return the record of a row that has the fields of its class, in their order."""
     return kind(**dict(zip(_names(kind), row, strict=True)))
+
+
+def columns_of(kind: type[DataclassInstance], table: Table) -> tuple[Column[Any], ...]:
+    """Return the columns of a table that the records of a class have, in their order."""
+    return tuple(table.c[name] for name in _names(kind))
+
+
+@cache
+def by_key(kind: type[DataclassInstance], table: Table) -> Select[Any]:
+    """Return the query for the record of a class whose primary key is ``key``."""
+    (key,) = table.primary_key
+    return select(*columns_of(kind, table)).where(key == bindparam("key"))
 
 
 @cache

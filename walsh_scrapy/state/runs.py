@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import delete, func, insert, select, update
+from sqlalchemy import delete, func, insert, literal, select, union_all, update
 
 from walsh_scrapy.policy.wording import storable
 from walsh_scrapy.state.database import Store
@@ -23,6 +23,17 @@ if TYPE_CHECKING:
 
 _LONGEST_NAME: Final = 255  #: characters, of a spider and of how a run ended
 _RUNS: Final = select(runs)
+_TIMES: Final = (
+    runs.c.begun,
+    runs.c.ended,
+    requests.c.sent_at,
+    entries.c.first_seen,
+    sources.c.fetched_at,
+    hosts.c.ended,
+    hosts.c.hold_since,
+    robots.c.fetched_at,
+    blocklist.c.checked_at,
+)
 _NEWEST_FIRST: Final = (runs.c.begun.desc(), runs.c.id.desc())
 
 
@@ -82,15 +93,11 @@ class RunStore(Store):
     def end(self, number: int, ended: float, how: str, summary: Mapping[str, Any]) -> None:
         """Record the end of a run, and its summary."""
         values = {"ended": ended, "how": _name(how), "summary": json.dumps(dict(summary))}
-        is_this = runs.c.id == number
-        self._database.write(
-            lambda connection: connection.execute(update(runs).where(is_this), values)
-        )
+        self._database.change(update(runs).where(runs.c.id == number).values(values))
 
     def find(self, number: int) -> RunRecord | None:
         """Return a run by its number, or None."""
-        found = _RUNS.where(runs.c.id == number)
-        row = self._database.read(lambda connection: connection.execute(found).first())
+        row = self._database.first(_RUNS.where(runs.c.id == number))
         return None if row is None else _record(row)
 
     def latest(
@@ -114,8 +121,13 @@ class RunStore(Store):
             wanted = wanted.where(runs.c.begun <= until, ended <= until)
         if only_crawls:
             wanted = wanted.where(runs.c.command == "")
-        rows = self._database.read(lambda connection: connection.execute(wanted).all())
-        return [_record(row) for row in rows]
+        return [_record(row) for row in self._all(wanted)]
+
+    def moments(self) -> dict[str, float]:
+        """Return the latest time of each table of the state that has one, in epoch seconds."""
+        newest = (select(literal(each.table.name), func.max(each)) for each in _TIMES)
+        found = [(moment, name) for name, moment in self._all(union_all(*newest)) if moment]
+        return {name: moment for moment, name in sorted(found)}  # the last one of a table counts
 
 
 def _name(text: str) -> str:
@@ -128,33 +140,3 @@ def _record(row: Sequence[Any]) -> RunRecord:
     for name in ("versions", "settings", "summary"):
         values[name] = json.loads(values[name])
     return RunRecord(**values)
-
-
-_TIMES: Final = (
-    runs.c.begun,
-    runs.c.ended,
-    requests.c.sent_at,
-    entries.c.first_seen,
-    sources.c.fetched_at,
-    hosts.c.ended,
-    hosts.c.hold_since,
-    robots.c.fetched_at,
-    blocklist.c.checked_at,
-)
-
-
-class MomentStore(Store):
-    """Reads times."""
-
-    def latest(self) -> dict[str, float]:
-        """Return the latest time of each table that has one, in epoch seconds."""
-
-        def read(connection: Connection) -> dict[str, float]:
-            latest: dict[str, float] = {}
-            for column in _TIMES:
-                name, moment = column.table.name, connection.scalar(select(func.max(column)))
-                if moment:
-                    latest[name] = max(moment, latest.get(name, moment))
-            return latest
-
-        return self._database.read(read)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -30,6 +30,7 @@ from sqlalchemy import (
     or_,
     select,
     tuple_,
+    union_all,
     update,
 )
 
@@ -41,13 +42,13 @@ from walsh_scrapy.policy.urls import url_key
 from walsh_scrapy.sources import Kind, Source, declared_urls
 from walsh_scrapy.state.database import Store
 from walsh_scrapy.state.entries import insert_unseen
-from walsh_scrapy.state.rows import in_parts, record_of, row_of, upsert
+from walsh_scrapy.state.rows import columns_of, in_parts, record_of, row_of, upsert
 from walsh_scrapy.state.tables import Due, declared, entries, indexes, sightings, sources
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from sqlalchemy import ColumnElement, Connection, Select, Table
+    from sqlalchemy import ColumnElement, Connection, Table
 
     from walsh_scrapy.state.documents import LlmsTxtRecord
     from walsh_scrapy.state.entries import EntryRecord
@@ -193,26 +194,6 @@ class KnownSource(NamedTuple):
     rule: str
 
 
-class KnownSources:
-    """What is known of all sources. All spellings of a URL are one source: `/feed` is `/feed/`."""
-
-    def __init__(self, found: Iterable[KnownSource]) -> None:
-        self._by_key = {url_key(each.record.url): each for each in found}
-
-    def add(self, found: Iterable[KnownSource]) -> None:
-        """Add sources, in place of those with the same number."""
-        self._by_key |= {url_key(each.record.url): each for each in found}
-
-    def find(self, url: str) -> KnownSource | None:
-        """Return what is known of a source, however it is spelled; None before its first visit."""
-        return self._by_key.get(url_key(url)) if self._by_key else None
-
-    def others(self, urls: Iterable[str]) -> list[KnownSource]:
-        """Return all sources except those with these URLs, however spelled."""
-        excluded = set(map(url_key, urls))
-        return [each for key, each in self._by_key.items() if key not in excluded]
-
-
 #: Where a page of sources begins: since when the last one before it is due, and its number.
 Place = tuple[float, int]
 #: Before the first source.
@@ -232,9 +213,8 @@ class Counts:
 _C, _S = declared.c, sources.c
 #: The columns of a declared source, as `source_of` takes them.
 SOURCE: Final = tuple(_C[name] for name in ("url", "kind", "every", "pause", "details"))
-_COLUMNS: Final = tuple(_S[field.name] for field in fields(SourceRecord))
+_COLUMNS: Final = columns_of(SourceRecord, sources)
 _OF_KEY: Final = _S.url_key == bindparam("of")
-_FIND: Final = select(*_COLUMNS).where(_OF_KEY)
 _FETCHED_AT: Final = select(_S.fetched_at).where(_OF_KEY)
 _UPDATE: Final = update(sources).where(_OF_KEY).returning(_S.resumed)
 _FACTS: Final = ("fetched_at", "asked_until", "failures")
@@ -250,13 +230,14 @@ _FIND_DECLARED: Final = select(*SOURCE).where(
 _OURS: Final = select(entries.c.own_key).where(
     entries.c.source == bindparam("url"), entries.c.first_seen == bindparam("now")
 )
-_LATEST: Final = func.max(entries.c.first_seen)
-_OWN_TOTALS: Final = select(entries.c.source, func.count(), _LATEST).group_by(entries.c.source)
-_SHARED_TOTALS: Final = (
-    select(sightings.c.source, func.count(), _LATEST)
+_SHARED: Final = (
+    select(sightings.c.source, entries.c.first_seen)
     .join(entries, entries.c.key == sightings.c.key)
     .where(sightings.c.source != entries.c.source)
-    .group_by(sightings.c.source)
+)
+_FOUND: Final = union_all(select(entries.c.source, entries.c.first_seen), _SHARED).subquery()
+_TOTALS: Final = select(_FOUND.c.source, func.count(), func.max(_FOUND.c.first_seen)).group_by(
+    _FOUND.c.source
 )
 
 
@@ -267,8 +248,8 @@ class SourceStore(Store):
 
     def find(self, url: str) -> SourceRecord | None:
         """Return what is known of a source, however it is spelled; None before its first visit."""
-        row = self._first(_FIND, {"of": url_key(url)})
-        return None if row is None else _record(row)
+        record = self._find(SourceRecord, sources, url_key(url))
+        return record and record.with_url(record.url)
 
     def all(self) -> list[SourceRecord]:
         """Return the record of every source ever visited, whether it is still declared or not."""
@@ -282,20 +263,27 @@ class SourceStore(Store):
         """Return what is known of a source, and when it is due; ``least`` is in seconds."""
         return next(self._due(least, now, _S.url_key == url_key(url)), None)
 
-    def known(self, min_revisit: float, now: float, given: Iterable[Source] = ()) -> KnownSources:
+    def known(
+        self, min_revisit: float, now: float, given: Iterable[Source] = ()
+    ) -> dict[int, KnownSource]:
         """Return what is known of all sources, and when each is due, as of ``now``.
 
-        ``min_revisit`` is in seconds; sources that are ``given`` may ask for more.
+        All spellings of a URL are one source, which `url_key` gives. ``min_revisit`` is in seconds;
+        sources that are ``given`` may ask for more.
         """
-        found = KnownSources(self._due(min_revisit, now))
+        found = self._by_key(self._due(min_revisit, now))
         rarer: dict[float, list[int]] = {}
         for source in given:
             if (least := source.revisit_interval(min_revisit)) > min_revisit:
                 rarer.setdefault(least, []).append(url_key(source.url))
         for least, keys in rarer.items():
             for some in in_parts(keys):
-                found.add(self._due(least, now, _S.url_key.in_(some)))
+                found |= self._by_key(self._due(least, now, _S.url_key.in_(some)))
         return found
+
+    @staticmethod
+    def _by_key(found: Iterable[KnownSource]) -> dict[int, KnownSource]:
+        return {url_key(each.record.url): each for each in found}
 
     def _due(
         self, least: float, now: float, *conditions: ColumnElement[bool]
@@ -310,11 +298,7 @@ class SourceStore(Store):
         Those that another source had first are among them: a source has not fallen silent while
         its articles are in another one too.
         """
-        totals = {source: (count, newest) for source, count, newest in self._all(_OWN_TOTALS)}
-        for source, count, newest in self._all(_SHARED_TOTALS):
-            own, last = totals.get(source, (0, newest))
-            totals[source] = own + count, max(last, newest)
-        return totals
+        return {source: (count, newest) for source, count, newest in self._all(_TOTALS)}
 
     # ---- what visits and the operator write ----
 
@@ -397,8 +381,8 @@ class SourceStore(Store):
 
     def owner(self, chosen: Selection, url: str) -> Source | None:
         """Return a source that declares this URL: as its own, or as the llms.txt of its host."""
-        row = self._first(_FIND_DECLARED, {"of": url_key(url), "within": chosen.file})
-        source = source_of(*row) if row else None
+        rows = self._all(_FIND_DECLARED, of=url_key(url), within=chosen.file)
+        source = next((source_of(*row) for row in rows), None)
         if source and source.url == url and chosen.has(source):
             return source
         if chosen.kind != "llms" or not url.endswith("/llms.txt"):
@@ -460,11 +444,9 @@ class SourceStore(Store):
         mine = (*_of(chosen), _C.host == host, _is_wanted(declared, due, terms, now))
         # The index alone says which sources these are, also of a host that has very many.
         first = select(_C.url_key, due.at.label("since")).where(*mine)
-        first = first.order_by(due.at, _C.url_key).limit(most)
-        if after != FIRST:
-            place = literal(after[0], Double), literal(after[1], BigInteger)
-            first = first.where(tuple_(due.at, _C.url_key) > tuple_(*place))
-        page = first.subquery()
+        place = literal(after[0], Double), literal(after[1], BigInteger)
+        first = first.where(tuple_(due.at, _C.url_key) > tuple_(*place))
+        page = first.order_by(due.at, _C.url_key).limit(most).subquery()
         is_own = and_(_C.url_key == page.c.url_key, _C.file == chosen.file)
         joined = page.join(declared, is_own).outerjoin(sources, _S.url_key == _C.url_key)
         # A sync and a visit that ended at once may have left an earlier time in the index.
@@ -480,12 +462,6 @@ class SourceStore(Store):
                 record = _record(known).with_url(source.url) if known[0] else None
                 found.append(DueSource(source, record))
         return found, (rows[-1][0], rows[-1][1]) if len(rows) >= most else None
-
-    def _first(self, wanted: Select[*tuple[Any, ...]], row: dict[str, Any]) -> Sequence[Any] | None:
-        return self._database.read(lambda connection: connection.execute(wanted, row).first())
-
-    def _all(self, wanted: Select[*tuple[Any, ...]]) -> Sequence[Sequence[Any]]:
-        return self._database.read(lambda connection: connection.execute(wanted).all())
 
 
 class DeclaredSources(Collection[Source]):
@@ -511,10 +487,9 @@ class DeclaredSources(Collection[Source]):
 
 def repeat_facts(connection: Connection, *conditions: ColumnElement[bool]) -> None:
     """Repeat in rows of `declared` what decides when their sources are due."""
-    is_its = _S.url_key == _C.url_key
-    values = {name: select(_S[name]).where(is_its).scalar_subquery() for name in _FACTS}
-    is_known = select(_S.url_key).where(is_its).exists()
-    connection.execute(update(declared).where(is_known, *conditions).values(values))
+    facts = {name: _S[name] for name in _FACTS}
+    known = update(declared).where(_S.url_key == _C.url_key, *conditions)
+    connection.execute(known.values(facts))
 
 
 def source_of(url: str, kind: Kind, every: float, pause: float | None, details: str) -> Source:

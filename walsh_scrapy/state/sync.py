@@ -19,27 +19,26 @@ from itertools import groupby, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from sqlalchemy import and_, delete, exists, false, func, not_, or_, select, update
+from sqlalchemy import and_, delete, exists, func, not_, select, update
 
-from walsh_scrapy.policy.audit.declared import document_of, keys_of, part_of, parts_of
+from walsh_scrapy.policy.audit.declared import document_of, part_of, parts_of
 from walsh_scrapy.policy.pacing import PaceBy
 from walsh_scrapy.policy.urls import host_of, url_key
 from walsh_scrapy.policy.wording import count_of, storable
 from walsh_scrapy.sources import Source, declaration
 from walsh_scrapy.sources.loading import Declaration, merged, read_sources, repetitions, warn
 from walsh_scrapy.sources.stream import stream
-from walsh_scrapy.state.documents import keep_copy
+from walsh_scrapy.state.documents import hash_of, keep_copy
 from walsh_scrapy.state.retention import ROWS_AT_ONCE
 from walsh_scrapy.state.rows import in_parts, insert_if_new, upsert
 from walsh_scrapy.state.sources import SOURCE, repeat_facts, source_of
 from walsh_scrapy.state.tables import choices, copies, declared, files, sources
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
     from os import stat_result
 
-    from sqlalchemy import Connection, Select
-    from sqlalchemy.sql.dml import UpdateBase
+    from sqlalchemy import Connection, Row
 
     from walsh_scrapy.state.database import Database
 
@@ -65,15 +64,11 @@ _ANY: Final = select(_S.url_key).limit(1)
 
 
 class Changes(NamedTuple):
-    """How many sources a sync found new, changed and removed.
-
-    ``keys`` are those of their URLs; None if nothing was known of the file.
-    """
+    """How many sources a sync found new, changed and removed."""
 
     new: int
     changed: int
     removed: int
-    keys: Collection[int] | None = None
 
 
 class SyncedFile(NamedTuple):
@@ -83,27 +78,6 @@ class SyncedFile(NamedTuple):
     pauses: Mapping[str, float]  #: the longest pause of each declared host, in seconds
     copy: str  #: what it declares, as the record keeps it: the name of a copy
     changes: Changes | None  #: None if the file was known as it is
-
-
-class _Row(NamedTuple):
-    """A row of ``files``."""
-
-    id: int
-    sha256: str
-    mtime_ns: int
-    size: int
-    pace_by: str
-    warnings: str
-    pauses: str
-    copy: str
-    read_at: float
-
-    def is_of(self, stat: stat_result) -> bool:
-        """Return True if the file surely has not changed."""
-        return bool(self.sha256) and (self.mtime_ns, self.size) == (stat.st_mtime_ns, stat.st_size)
-
-
-_ROW: Final = select(*(files.c[name] for name in _Row._fields))
 
 
 class Sync:
@@ -137,21 +111,23 @@ class Sync:
         except (OSError, ValueError):
             read_sources(self._file)  # which says why
             raise
-        pace_by = PaceBy(self._database.read(lambda each: each.scalar(_UNIT)) or PaceBy.HOST)
+        pace_by = PaceBy(self._database.scalar(_UNIT) or PaceBy.HOST)
         self._unit = pace_by.unit
         known, changes = self._row(), None
         if known is not None and known.read_at < self._now - _NOTED:
             # That comes first: a file is not forgotten by another process once it was trusted.
             self._update(read_at=self._now)
             known = self._row()
-        if known is None or not known.is_of(stat) or known.pace_by != pace_by:
+        as_it_is = stat.st_mtime_ns, stat.st_size, pace_by
+        as_known = known and known.sha256 and (known.mtime_ns, known.size, known.pace_by)
+        if known is None or as_known != as_it_is:
             known, changes = self._compared(known, stat, pace_by)
         warn(self._file, json.loads(known.warnings))
         return SyncedFile(known.id, json.loads(known.pauses), known.copy, changes)
 
     def _compared(
-        self, known: _Row | None, stat: stat_result, pace_by: str
-    ) -> tuple[_Row, Changes | None]:
+        self, known: Row[Any] | None, stat: stat_result, pace_by: str
+    ) -> tuple[Row[Any], Changes | None]:
         """Return the row of the file as it is now, and what was changed for it, if anything."""
         digest, changes = self._digest(), None
         is_young = time.time_ns() - stat.st_mtime_ns < _YOUNG
@@ -167,7 +143,7 @@ class Sync:
             kept = DeclarationCopies(self._database, self._number, self._now)
             values["warnings"] = json.dumps(warnings)
             values["pauses"] = json.dumps(self._pauses())
-            values["copy"] = kept.kept(known.copy if known else "", changes.keys)
+            values["copy"] = kept.kept(known.copy if known else "")
         self._update(**values)
         row = self._row()
         if row is None:
@@ -220,13 +196,13 @@ class Sync:
             read_sources(self._file)  # which raises: it declares nothing
         removed = [key for key in self._keys() if key not in keys]
         for piece in in_parts(removed):
-            self._write(delete(declared).where(_C.file == self._number, _C.url_key.in_(piece)))
+            self._database.change(
+                delete(declared).where(_C.file == self._number, _C.url_key.in_(piece))
+            )
         if new or self._is_first:
             self._follow_moves()
-        if self._is_first:
-            return Changes(len(keys), 0, 0), repetitions(repeated)
-        counted = Changes(len(new), len(changed - new), len(removed), {*new, *changed, *removed})
-        return counted, repetitions(repeated)
+        counts = len(keys if self._is_first else new), len(changed - new), len(removed)
+        return Changes(*counts), repetitions(repeated)
 
     def _begin(self) -> None:
         """Note that what the file declares is being written."""
@@ -255,9 +231,8 @@ class Sync:
         upsert(connection, declared, rows)
         if has_known:
             mine = _C.file == self._number, _C.url_key.in_(some)
-            spelled = select(_C.url).where(*mine, _C.url_key == _S.url_key).scalar_subquery()
-            is_other = _S.url_key.in_(some), _S.url != spelled
-            connection.execute(update(sources).where(*is_other).values(url=spelled))
+            respelled = update(sources).where(*mine, _C.url_key == _S.url_key, _C.url != _S.url)
+            connection.execute(respelled.values(url=_C.url))
             repeat_facts(connection, *mine)
 
     def _follow_moves(self) -> None:
@@ -265,17 +240,17 @@ class Sync:
 
         No file declares it where it was, so the operator has written the new address.
         """
-        for key, to in self._all(_MOVED):
+        for key, to in self._database.all(_MOVED):
             of_new = url_key(to)
             here = select(_C.url).where(_C.file == self._number, _C.url_key == of_new)
             is_known = exists().where(_S.url_key == of_new)
-            for (url,) in self._all(here.where(not_(is_known))):
+            for (url,) in self._database.all(here.where(not_(is_known))):
                 self._database.write(partial(_follow, key, of_new, url))
 
     def _known(self, keys: Collection[int]) -> dict[int, Source]:
         """Return by their keys those of the sources that were written before."""
         mine = select(_C.url_key, *SOURCE).where(_C.file == self._number, _C.url_key.in_(keys))
-        return {key: source_of(*row) for key, *row in self._all(mine)}
+        return {key: source_of(*row) for key, *row in self._database.all(mine)}
 
     def _keys(self) -> Iterator[int]:
         """Yield the keys of all sources."""
@@ -286,7 +261,7 @@ class Sync:
         """Return the longest pause of each declared host, in seconds."""
         rows = select(_C.url, _C.pause).where(_C.file == self._number, _C.pause.is_not(None))
         longest: dict[str, float] = {}
-        for url, pause in self._all(rows):
+        for url, pause in self._database.all(rows):
             longest[host_of(url)] = max(pause, longest.get(host_of(url), 0.0))
         return longest
 
@@ -295,17 +270,11 @@ class Sync:
             self._tell_operator(f"{self._file}: {count_of(done, 'source')} read so far")
             self._next_line = time.monotonic() + _LINE_SECONDS
 
-    def _row(self) -> _Row | None:
-        return next((_Row(*row) for row in self._all(_ROW.where(self._is_this))), None)
+    def _row(self) -> Row[Any] | None:
+        return self._database.first(select(files).where(self._is_this))
 
     def _update(self, **values: object) -> None:
-        self._write(update(files).where(self._is_this).values(values))
-
-    def _write(self, statement: UpdateBase) -> None:
-        self._database.write(lambda connection: connection.execute(statement))
-
-    def _all(self, wanted: Select[*tuple[Any, ...]]) -> Sequence[Sequence[Any]]:
-        return self._database.read(lambda connection: connection.execute(wanted).all())
+        self._database.change(update(files).where(self._is_this).values(values))
 
 
 def row_of_source(key: int, source: Source) -> dict[str, Any]:
@@ -336,8 +305,7 @@ class OldFiles:
 
     def blocks(self, database: Database) -> Iterator[int]:
         """Delete them, and yield after each transaction how many rows these were."""
-        old = select(files.c.id).where(self._is_old)
-        for number in database.read(lambda connection: connection.scalars(old).all()):
+        for (number,) in database.all(select(files.c.id).where(self._is_old)):
             of_file = partial(self._delete, number)
             while deleted := database.write(of_file):
                 yield deleted
@@ -362,17 +330,13 @@ class OldFiles:
 
 #: Sources of one copy, about.
 _MOST: Final = 4096
-#: Which part of the sources an index is used for; of more, all are read.
-_FEW: Final = 1 / 16
-_KIND: Final = "sources"
-_KEY: Final = _C.url_key
 
 
 class DeclarationCopies:
     """What one file declares, as the record keeps it: copies of some thousand sources each.
 
     A file with more has several, by the keys of their URLs, and a copy that names these. So an edit
-    of one source makes one of them anew (decision 33). ``file`` is its number in the state.
+    of one source makes one new part (decision 33). ``file`` is its number in the state.
     """
 
     def __init__(self, database: Database, file: int, now: float) -> None:
@@ -380,23 +344,22 @@ class DeclarationCopies:
         self._file = file
         self._now = now
 
-    def kept(self, name: str, changed: Collection[int] | None) -> str:
+    def kept(self, known: str = "") -> str:
         """Keep what the file declares now, and return the name of its copy.
 
-        ``name`` is that of before, and ``changed`` has the keys that changed since; None if these
-        are not known.
+        The parts of the ``known`` copy of before are not written again.
         """
-        counted = select(func.count()).select_from(declared)
-        mine = counted.where(declared.c.file == self._file)
-        number = self._database.read(lambda connection: connection.execute(mine).scalar_one())
-        size = 1 << max(0, (number - 1) // _MOST).bit_length()
-        before = self._parts(name)
-        anew = set(range(size))
-        if changed is not None and len(before) == size and self._are_kept([name, *before]):
-            anew = {part_of(key, size) for key in changed}
-        kept = {at: each for at, each in enumerate(before) if at not in anew}
-        kept |= self._parts_anew(anew, size)
-        parts = [kept[at] if at in kept else self._keep(b"") for at in range(size)]
+        before = set(self._parts(known))
+        counted = select(func.count()).select_from(declared).where(_C.file == self._file)
+        size = 1 << max(0, (self._database.scalar(counted) - 1) // _MOST).bit_length()
+        names: dict[int, str] = {}
+        rows = select(_C.url_key, _C.url, _C.kind).where(_C.file == self._file)
+        # The order of no index: to find each row of a large table by itself takes far longer.
+        with self._database.snapshot() as connection:
+            found = connection.execute(rows.order_by(_C.url_key + 0))
+            for at, of_part in groupby(found, lambda row: part_of(row[0], size)):
+                names[at] = self._keep(declaration(Source(*row[1:]) for row in of_part), before)
+        parts = [names.get(at) or self._keep(b"", before) for at in range(size)]
         return parts[0] if size == 1 else self._keep(document_of(parts))
 
     def in_force(self, name: str) -> str:
@@ -404,34 +367,20 @@ class DeclarationCopies:
         names = [name, *self._parts(name)]
         is_old = copies.c.kept_at < self._now - _NOTED
         noted = update(copies).where(copies.c.hash.in_(names), is_old)
-        noted = noted.values(kept_at=self._now)
-        self._database.write(lambda connection: connection.execute(noted))
-        return name if self._are_kept(names) else self.kept(name, None)
-
-    def _are_kept(self, names: Sequence[str]) -> bool:
-        counted = select(func.count()).select_from(copies).where(copies.c.hash.in_(names))
-        number = self._database.read(lambda connection: connection.scalar(counted))
-        return number == len(set(names))
+        self._database.change(noted.values(kept_at=self._now))
+        there = select(func.count()).select_from(copies).where(copies.c.hash.in_(names))
+        is_whole = self._database.scalar(there) == len(set(names))
+        return name if is_whole else self.kept()
 
     def _parts(self, name: str) -> list[str]:
         """Return the names of the parts of a copy, itself if it has none."""
-        found = select(copies.c.body).where(copies.c.hash == name)
-        body = self._database.read(lambda connection: connection.scalar(found))
+        body = self._database.scalar(select(copies.c.body).where(copies.c.hash == name))
         return parts_of(body or b"") or [name]
 
-    def _parts_anew(self, parts: Collection[int], size: int) -> Iterator[tuple[int, str]]:
-        """Keep the sources of some parts. Yield the number of each, and the name of its copy."""
-        rows = select(_KEY, declared.c.url, declared.c.kind).where(declared.c.file == self._file)
-        if len(parts) <= size * _FEW:  # the index of the keys finds them
-            rows = rows.where(or_(false(), *(_KEY.between(*keys_of(at, size)) for at in parts)))
-        # The order of no index: to find each row of a large table by itself takes far longer.
-        with self._database.snapshot() as connection:
-            found = connection.execute(rows.order_by(_KEY + 0))
-            for at, of_part in groupby(found, lambda row: part_of(row[0], size)):
-                if at in parts:
-                    yield at, self._keep(declaration(Source(*row[1:]) for row in of_part))
-
-    def _keep(self, body: bytes) -> str:
+    def _keep(self, body: bytes, kept: Collection[str] = ()) -> str:
+        """Keep a document unless its name is among those that are ``kept``; return its name."""
+        if (name := hash_of(body)) in kept:
+            return name
         return self._database.write(
-            lambda connection: keep_copy(connection, _KIND, body, now=self._now, last=None)
+            lambda connection: keep_copy(connection, "sources", body, now=self._now, last=None)
         )

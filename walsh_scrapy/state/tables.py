@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sqlalchemy import (
-    DDL,
     BigInteger,
     Boolean,
     Column,
@@ -29,7 +28,6 @@ from sqlalchemy import (
     false,
     insert,
     literal_column,
-    or_,
     select,
     text,
 )
@@ -39,7 +37,6 @@ from sqlalchemy.sql.functions import GenericFunction
 from walsh_scrapy.policy.freshness import CLOCK_SKEW, LONGEST_REVISIT
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
     from typing import Self
 
     from sqlalchemy import ColumnElement, Connection, FromClause
@@ -101,12 +98,6 @@ overrides = Table(
     Column("seconds", Double, nullable=False),
     Column("reason", Text, nullable=False),
     Index("overrides_by_host", "host"),
-)
-# An update finds room on its page. ``postgresql_with`` would import that dialect.
-event.listen(
-    hosts,
-    "after_create",
-    DDL("ALTER TABLE hosts SET (fillfactor = 80)").execute_if(dialect="postgresql"),  # type: ignore[no-untyped-call]
 )
 
 robots = Table(
@@ -329,13 +320,6 @@ requests = Table(
 )
 _for_rules = Index("requests_for_rules", requests.c.purpose, requests.c.host, requests.c.sent_at)
 
-
-@event.listens_for(requests, "before_create")
-def _in_dialect(_table: Table, connection: Connection, **_options: object) -> None:
-    """Say what only the dialect of the database knows. Earlier it would be imported for that."""
-    _for_rules.dialect_kwargs[f"{connection.dialect.name}_where"] = FOR_RULES
-
-
 # Requests that a gate denied: they were not sent.
 denials = Table(
     "denials",
@@ -408,16 +392,19 @@ sightings = Table(
     Index("sightings_by_source", "source"),
 )
 
-# Few entries have a row. No two of one page have one title, even if two processes insert them. An
-# `Index` with a condition would import the dialects of both databases.
-event.listen(
-    entries,
-    "after_create",
-    DDL(  # type: ignore[no-untyped-call]
-        "CREATE UNIQUE INDEX entries_by_page ON entries (page_key, title_key) "
-        "WHERE page_key IS NOT NULL"
-    ),
-)
+# Few entries have a row in it. No two of one page have one title, even if two processes insert
+# them.
+_by_page = Index("entries_by_page", entries.c.page_key, entries.c.title_key, unique=True)
+
+
+@event.listens_for(metadata, "before_create")
+def _in_dialect(_metadata: MetaData, connection: Connection, **_options: object) -> None:
+    """Say what only the dialect of the database knows. Earlier it would be imported for that."""
+    dialect = connection.dialect.name
+    for index, where in ((_for_rules, FOR_RULES), (_by_page, text("page_key IS NOT NULL"))):
+        index.dialect_kwargs[f"{dialect}_where"] = where
+    if dialect == "postgresql":  # an update finds room on its page
+        hosts.dialect_kwargs["postgresql_with"] = {"fillfactor": 80}
 
 
 #: The first second of the year 10000: what is due then or later (`NEVER`) has no readable time.
@@ -447,49 +434,44 @@ class Due(NamedTuple):
         at, asked, failures = known.c.fetched_at, known.c.asked_until, known.c.failures
         at_once, latest = literal_column("0.0", Double), now + literal_column(str(CLOCK_SKEW))
         is_gone = asked >= literal_column(str(_LAST))
-        least = _Larger(min_revisit, every)
+        least = _Greatest(min_revisit, every)
         doubled = case((failures > 41, 40), (failures > 1, failures - 1), else_=0)
         grown = least * literal_column("1").cast(BigInteger).bitwise_lshift(doubled)
-        by_operator = at + _Smaller(grown, _Larger(least, literal_column(str(LONGEST_REVISIT))))
-        moment = case(
-            (is_gone, asked),
-            (or_(at.is_(None), at > latest, asked <= at_once), at_once),
-            else_=_Larger(asked, by_operator),
-        )
-        rules: list[tuple[Any, str]] = [
-            (is_gone, "gone"),
-            (at.is_(None), "new"),
-            (at > latest, "clock"),
-            (asked <= at_once, "resumed"),
-            (asked > by_operator, "asked"),
+        by_operator = at + _Least(grown, _Greatest(least, literal_column(str(LONGEST_REVISIT))))
+        rules: list[tuple[ColumnElement[bool], ColumnElement[float], str]] = [
+            (is_gone, asked, "gone"),
+            (at.is_(None), at_once, "new"),
+            (at > latest, at_once, "clock"),
+            (asked <= at_once, at_once, "resumed"),
         ]
-        words: list[tuple[Any, Any]] = [
-            (condition, literal_column(f"'{rule}'")) for condition, rule in rules
+        moment = case(*(rule[:2] for rule in rules), else_=_Greatest(asked, by_operator))
+        rules.append((asked > by_operator, asked, "asked"))
+        words: list[tuple[ColumnElement[bool], ColumnElement[str]]] = [
+            (condition, literal_column(f"'{rule}'")) for condition, _, rule in rules
         ]
         return cls(moment, case(*words, else_=literal_column("'operator'")))
 
 
-class _Larger(GenericFunction[float]):
+class _Greatest(GenericFunction[float]):
     """The larger of two numbers."""
 
+    name = "greatest"
     type = Double()
     inherit_cache = True
-    sqlite, other = "max", "greatest"
 
 
-class _Smaller(GenericFunction[float]):
+class _Least(GenericFunction[float]):
     """The smaller of two numbers."""
 
+    name = "least"
     type = Double()
     inherit_cache = True
-    sqlite, other = "min", "least"
 
 
-@compiles(_Larger)
-@compiles(_Smaller)
-def _in_words(element: _Larger | _Smaller, compiler: SQLCompiler, **options: object) -> str:
-    """Return the call of a function that each database has under a name of its own."""
-    name = element.sqlite if compiler.dialect.name == "sqlite" else element.other
+@compiles(_Greatest, "sqlite")
+@compiles(_Least, "sqlite")
+def _in_sqlite(element: _Greatest | _Least, compiler: SQLCompiler, **options: object) -> str:
+    name = "max" if isinstance(element, _Greatest) else "min"
     return f"{name}{compiler.process(element.clause_expr, **options)}"
 
 
@@ -527,11 +509,6 @@ _REVISIT: Final = (
     "coalesce((SELECT CAST({} AS DOUBLE PRECISION) FROM runs WHERE command = '' "
     "ORDER BY id DESC LIMIT 1), 86400.0)"
 )
-#: What of an entry is in its JSON alone.
-_FIELDS: Final = (
-    "source_title", "title", "url", "published", "updated", "authors", "tags", "section", "note",
-    "language",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -543,18 +520,14 @@ class _Dialect:
     field: str  #: a field of JSON, of a column and a name
     text: str  #: bytes as text
 
-    def time(self, moment: str, name: str = "") -> str:
-        """Return epoch seconds as a text, under the name of their column, or another."""
+    def time(self, moment: str) -> str:
+        """Return epoch seconds as a text; NULL for none, and for what no calendar has."""
         known = f"{moment} > 0 AND {moment} < {_LAST}"
-        return f"CASE WHEN {known} THEN {self.moment.format(moment)} END AS {name or moment}"
+        return f"CASE WHEN {known} THEN {self.moment.format(moment)} END"
 
-    def days_ago(self, column: str) -> str:
+    def days_ago(self, moment: str) -> str:
         """Return how many days ago a moment was."""
-        return f"({self.now} - {column}) / 86400.0"
-
-    def field_of(self, name: str) -> str:
-        """Return a field of an entry, under its own name."""
-        return f"{self.field.format('item', name)} AS {name}"
+        return f"({self.now} - {moment}) / 86400.0"
 
 
 _SQLITE: Final = _Dialect(
@@ -571,6 +544,32 @@ _POSTGRESQL: Final = _Dialect(
 )
 
 
+_EVIDENCE: Final = "rule line robots robots_at blocklist robots_status redirected_by"
+#: The columns of each view, `readable_` before the name of its table.
+_VIEWS: Final = {
+    "requests": "id sent_at days_ago host url gates status error seconds waited monotonic run "
+    f"purpose pause hold retry_after {_EVIDENCE} source",
+    "denials": f"id at days_ago host url gate reason run {_EVIDENCE}",
+    "copies": "hash kind first_seen kept_at body",
+    "sources": "url kind fetched_at outcome status detail failures failing_since refused_since "
+    "due_at is_due moved_to moved_since move_settled entries newest_days_ago",
+    "entries": "first_seen days_ago kind source source_title title url published updated authors "
+    "tags section note language backfill run key",
+    "hosts": "host owner busy_until is_in_flight ended delay operator_delay hold_since hold_until "
+    "is_on_hold hold_by hold_status refusals server_errors unreachable deferred_at",
+    "robots": "origin fetched_at status failing_since body",
+    "blocklist": "url checked_at days_ago bytes",
+    "overrides": "id at host override seconds reason",
+    "runs": "id spider command begun days_ago ended seconds how summary",
+}
+#: The columns of tables that are moments.
+_MOMENTS: Final = {
+    "sent_at", "robots_at", "at", "first_seen", "kept_at", "fetched_at", "failing_since", "begun",
+    "refused_since", "moved_since", "busy_until", "ended", "hold_since", "hold_until",
+    "deferred_at", "checked_at",
+}  # fmt: skip
+
+
 def create_views(connection: Connection) -> None:
     """Create the views, within the transaction of ``connection``."""
     sql = _SQLITE if connection.dialect.name == "sqlite" else _POSTGRESQL
@@ -578,75 +577,37 @@ def create_views(connection: Connection) -> None:
     due = Due.of(sources, *(literal_column(each) for each in (_EVERY, revisit, sql.now))).at
     literal = {"literal_binds": True}
     due_at = f"({due.compile(dialect=connection.dialect, compile_kwargs=literal)})"
-    for (name, table), columns in _views(sql, due_at).items():
-        select = f"SELECT {', '.join(columns)} FROM {table}"  # noqa: S608 - all of it is from here
-        connection.exec_driver_sql(f"CREATE VIEW {name} AS {select}")
-
-
-def _copy_of(column: str) -> str:
-    """Return the name of the copy that a column of the log has the number of, under its name."""
-    hashes = "SELECT hash FROM copies WHERE copies.id"
-    return f"({hashes} = {column}) AS {column}"
-
-
-def _views(sql: _Dialect, due_at: str) -> Mapping[tuple[str, str], Sequence[str]]:
-    """Return the columns of each view, by its name and its table."""
-    time, days_ago, field = sql.time, sql.days_ago, sql.field_of
-    robots, blocklist = _copy_of("robots"), _copy_of("blocklist")
-    evidence = (
-        *("rule", "line", robots, time("robots_at"), blocklist, "robots_status"),
-        "redirected_by",
-    )
-    newest = days_ago("max(first_seen)")
     of_source = "FROM entries WHERE entries.source = sources.url"
-    return {
-        ("readable_requests", "requests"): (
-            *("id", time("sent_at"), f"{days_ago('sent_at')} AS days_ago", "host", "url", "gates"),
-            *("status", "error", "seconds", "waited", "monotonic"),
-            *("run", "purpose", "pause", "hold"),
-            *("retry_after", *evidence, "CASE source WHEN '' THEN url ELSE source END AS source"),
-        ),
-        ("readable_denials", "denials"): (
-            *("id", time("at"), f"{days_ago('at')} AS days_ago", "host", "url", "gate", "reason"),
-            *("run", *evidence),
-        ),
-        ("readable_copies", "copies"): (
-            *("hash", "kind", time("first_seen"), time("kept_at")),
-            f"{sql.text.format('body')} AS body",
-        ),
-        ("readable_sources", "sources"): (
-            *("url", "kind", time("fetched_at"), "outcome", "status", "detail", "failures"),
-            *(time("failing_since"), time("refused_since")),
-            *(f"{time(due_at, 'due_at')}", f"{due_at} <= {sql.now} AS is_due"),
-            *("moved_to", time("moved_since"), "move_settled"),
-            f"(SELECT count(*) {of_source}) AS entries",
-            f"(SELECT {newest} {of_source}) AS newest_days_ago",
-        ),
-        ("readable_entries", "entries"): (
-            *(time("first_seen"), f"{days_ago('first_seen')} AS days_ago", "kind", "source"),
-            *map(field, _FIELDS),
-            *("backfill", "run", "key"),
-        ),
-        ("readable_hosts", "hosts"): (
-            *("host", "owner", time("busy_until"), f"busy_until > {sql.now} AS is_in_flight"),
-            *(time("ended"), "delay", "operator_delay"),
-            *(time("hold_since"), time("hold_until"), f"hold_until > {sql.now} AS is_on_hold"),
-            *("hold_by", "hold_status", "refusals", "server_errors", "unreachable"),
-            time("deferred_at"),
-        ),
-        ("readable_robots", "robots"): (
-            *("origin", time("fetched_at"), "status", time("failing_since")),
-            f"{sql.text.format('body')} AS body",
-        ),
-        ("readable_blocklist", "blocklist"): (
-            *("url", time("checked_at"), f"{days_ago('checked_at')} AS days_ago"),
-            "(SELECT length(body) FROM copies WHERE copies.hash = copy) AS bytes",
-        ),
-        ("readable_overrides", "overrides"): (
-            *("id", time("at"), "host", "override", "seconds", "reason"),
-        ),
-        ("readable_runs", "runs"): (
-            *("id", "spider", "command", time("begun"), f"{days_ago('begun')} AS days_ago"),
-            *(time("ended"), "ended - begun AS seconds", "how", "summary"),
-        ),
+    computed = {
+        ("requests", "source"): "CASE source WHEN '' THEN url ELSE source END",
+        ("sources", "due_at"): sql.time(due_at),
+        ("sources", "is_due"): f"{due_at} <= {sql.now}",
+        ("sources", "entries"): f"(SELECT count(*) {of_source})",
+        ("sources", "newest_days_ago"): f"(SELECT {sql.days_ago('max(first_seen)')} {of_source})",
+        ("hosts", "is_in_flight"): f"busy_until > {sql.now}",
+        ("hosts", "is_on_hold"): f"hold_until > {sql.now}",
+        ("blocklist", "bytes"): "(SELECT length(body) FROM copies WHERE copies.hash = copy)",
+        ("runs", "seconds"): "ended - begun",
     }
+    for table, names in _VIEWS.items():
+        moment = next((name for name in names.split() if name in _MOMENTS), "")
+        shown = {
+            name: computed.get((table, name)) or _shown(sql, table, name, moment)
+            for name in names.split()
+        }
+        columns = ", ".join(f"{value} AS {name}" for name, value in shown.items())
+        select = f"SELECT {columns} FROM {table}"  # noqa: S608 - all of it is from here
+        connection.exec_driver_sql(f"CREATE VIEW readable_{table} AS {select}")
+
+
+def _shown(sql: _Dialect, table: str, name: str, moment: str) -> str:
+    """Return a column of a view as an expression; ``moment`` is the one that its rows are about."""
+    if name == "days_ago":
+        return sql.days_ago(moment)
+    if name in COPIED:  # the number of a copy is its name
+        return f"(SELECT hash FROM copies WHERE copies.id = {name})"  # noqa: S608 - as above
+    if name == "body":
+        return sql.text.format(name)
+    if name in _MOMENTS:
+        return sql.time(name)
+    return name if name in metadata.tables[table].c else sql.field.format("item", name)

@@ -35,12 +35,6 @@ def parts_of(body: bytes) -> list[str]:
     return [line.removeprefix(_PART) for line in lines]
 
 
-def keys_of(part: int, parts: int) -> tuple[int, int]:
-    """Return the first and the last key that one of so many parts may have, counted from 0."""
-    width = 1 << _BITS - (parts.bit_length() - 1)
-    return part * width, (part + 1) * width - 1
-
-
 def part_of(key: int, parts: int) -> int:
     """Return which of so many parts, counted from 0, has the source with this key."""
     return key * parts >> _BITS

@@ -23,12 +23,13 @@ from walsh_scrapy.policy.audit.runs import (
 from walsh_scrapy.policy.audit.targets import TargetAudit
 from walsh_scrapy.policy.audit.visits import EntryAudit, FrequencyAudit
 from walsh_scrapy.policy.freshness import CLOCK_SKEW
+from walsh_scrapy.state.log import TimeSpan
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from walsh_scrapy.policy.audit.record import Basis
-    from walsh_scrapy.state.log import Bounds, Log
+    from walsh_scrapy.state.log import Log
 
 _Row = TypeVar("_Row")
 #: The bot of the contract.
@@ -42,7 +43,7 @@ class Audited:
 
     at: float  #: epoch seconds
     bot: Bot
-    bounds: Bounds
+    bounds: TimeSpan
     findings: Findings
     counts: Mapping[str, int]  #: the rows that were judged, by table
 
@@ -66,26 +67,27 @@ def audit(log: Log, now: float, bot: Bot = WALSH_RESEARCH, since: float = 0.0) -
 
 def _audit_future(log: Log, now: float, findings: Findings) -> None:
     """Judge what is recorded for a moment that is further in the future than clocks differ."""
-    for sent in log.requests_after(now + CLOCK_SKEW):
+    future = TimeSpan(since=now + CLOCK_SKEW)
+    for sent in log.requests_within(future):
         breach = Breach(Kind.FUTURE, Case.of(sent, sent.url), since=sent.sent_at)
         findings.judge("1", [breach])
-    for _ in range(log.entries_after(now + CLOCK_SKEW)):
+    for _ in log.entries(future):
         findings.judge("679", lacking="was first seen in the future")
 
 
-def _by_host(log: Log, bounds: Bounds, basis: Basis, findings: Findings) -> None:
+def _by_host(log: Log, bounds: TimeSpan, basis: Basis, findings: Findings) -> None:
     robots, frequency = RobotsAudit(findings, basis), FrequencyAudit(findings, basis)
     hosts = HostAudit(findings, basis, robots.fetches)
-    for sent in log.requests_by_host(bounds):
+    for sent in log.requests_within(bounds, by_host=True):
         for each in (robots, hosts, frequency):
             each.see(sent)
-    for denial in log.denials_by_host(bounds):
+    for denial in log.denials(bounds, by_host=True):
         robots.see_denial(denial)
     hosts.end()
 
 
 def _by_time(
-    log: Log, bounds: Bounds, basis: Basis, bot: Bot, findings: Findings
+    log: Log, bounds: TimeSpan, basis: Basis, bot: Bot, findings: Findings
 ) -> Mapping[str, int]:
     """Judge what comes by time, and return how many rows of each table that was."""
     counts = Counter(requests=0, denials=0, entries=0)
@@ -97,10 +99,10 @@ def _by_time(
         listed,
         TargetAudit(findings, basis),
     )
-    for sent in _counted(counts, "requests", log.requests_by_time(bounds)):
+    for sent in _counted(counts, "requests", log.requests_within(bounds)):
         for each in judges:
             each.see(sent)
-    for denial in _counted(counts, "denials", log.denials_by_time(bounds)):
+    for denial in _counted(counts, "denials", log.denials(bounds)):
         listed.see_denial(denial)
     listed.end()
     first.end()

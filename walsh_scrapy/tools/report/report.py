@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -65,11 +66,9 @@ class Period:
 
     def includes(self, record: LoggedRequest) -> bool:
         """Return True if a request is a part of the report."""
-        run, until = self.span.run, self.span.until
-        is_in_time = record.sent_at >= self.span.since and (
-            until is None or record.sent_at <= until
-        )
-        return record.run == run if run is not None else is_in_time
+        if self.span.run is not None:
+            return record.run == self.span.run
+        return self.span.since <= record.sent_at <= self.span.until
 
 
 def choose_period(state: State, now: float, since: float | None = None) -> Period:
@@ -81,7 +80,8 @@ def choose_period(state: State, now: float, since: float | None = None) -> Perio
     last = next(iter(state.runs.latest(1, until=until, only_crawls=True)), None)
     if last is None:
         return Period(span=TimeSpan(since=now), runs=(), words="No crawl is recorded")
-    span = TimeSpan(since=last.begun, until=last.ended, run=last.id)
+    until = math.inf if last.ended is None else last.ended
+    span = TimeSpan(since=last.begun, until=until, run=last.id)
     words = f"Run {last.id} of {last.spider}, {format_moment(last.begun)}"
     return Period(span=span, runs=(last,), words=words)
 
@@ -125,7 +125,7 @@ def build_report(
         made_at=now,
         period=period,
         needs=find_needs(
-            period.runs, lines, troubles, waiting, unread, judge_clock(state.moments.latest(), now)
+            period.runs, lines, troubles, waiting, unread, judge_clock(state.runs.moments(), now)
         ),
         news=news,
         declared=len(rows),

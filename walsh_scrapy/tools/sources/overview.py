@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 from walsh_scrapy.policy.freshness import NEVER
 from walsh_scrapy.policy.frontier import start_order
 from walsh_scrapy.policy.timestamps import format_moment, rfc3339
-from walsh_scrapy.policy.urls import host_of
+from walsh_scrapy.policy.urls import host_of, url_key
 from walsh_scrapy.policy.wording import count_of, format_seconds
 from walsh_scrapy.sources import Kind, Source, host_pauses, with_pauses
-from walsh_scrapy.state.sources import KnownSource, KnownSources, SourceRecord
+from walsh_scrapy.state.sources import KnownSource, SourceRecord
 from walsh_scrapy.tools.hosts import on_hold
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from walsh_scrapy.options import Options
     from walsh_scrapy.sources import Source
@@ -186,23 +186,29 @@ def build_overview(
         )
 
     declared = [row(source, declared_source(source, known)) for source in sources]
-    undeclared = known.others(source.url for source in sources)
+    others = [row(None, found) for found in undeclared(sources, known)]
     pauses = host_pauses(sources, options.pace_by.unit)
-    return Overview(declared, [row(None, found) for found in undeclared], pauses)
+    return Overview(declared, others, pauses)
 
 
 def known_sources(
     state: State | None, sources: Sequence[Source], options: Options, now: float
-) -> KnownSources:
+) -> dict[int, KnownSource]:
     """Return what the state knows of all sources, as of ``now``; nothing without a state."""
-    return state.sources.known(options.min_revisit, now, sources) if state else KnownSources(())
+    return state.sources.known(options.min_revisit, now, sources) if state else {}
 
 
-def declared_source(source: Source, known: KnownSources) -> KnownSource:
+def declared_source(source: Source, known: Mapping[int, KnownSource]) -> KnownSource:
     """Return what is known of a declared source, under its declared URL."""
-    if (found := known.find(source.url)) is None:
+    if (found := known.get(url_key(source.url))) is None:
         return KnownSource(SourceRecord(url=source.url, kind=source.kind), 0.0, "new")
     return found._replace(record=found.record.with_url(source.url))
+
+
+def undeclared(sources: Iterable[Source], known: Mapping[int, KnownSource]) -> list[KnownSource]:
+    """Return what is known of all sources except these."""
+    keys = {url_key(source.url) for source in sources}
+    return [found for key, found in known.items() if key not in keys]
 
 
 class NextVisit(NamedTuple):

@@ -122,7 +122,7 @@ def gather(state: State, options: Options, file: str | None) -> Facts:
         workers=tuple(state.hosts.workers()),
         disk=folder,
         disk_free=shutil.disk_usage(folder).free if folder else 0,
-        latest=state.moments.latest(),
+        latest=state.runs.moments(),
     )
 
 

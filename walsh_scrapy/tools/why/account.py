@@ -144,7 +144,7 @@ def give_account(
     judged = [
         each for each in _judged(log, paced, span, outlook.at) if host_of(each.record.url) == host
     ]
-    denials = log.denials(span, host)
+    denials = list(log.denials(span, host))
     if is_given and not (judged or denials):
         raise CommandError(_nothing(log, host, day, last, sources))
     sent = [each for each in judged if _is_about(each.record, wanted)]

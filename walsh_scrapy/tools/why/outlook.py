@@ -11,7 +11,12 @@ from walsh_scrapy.policy.wording import format_seconds
 from walsh_scrapy.sources import host_pauses
 from walsh_scrapy.state.log import TimeSpan
 from walsh_scrapy.tools.hosts import hold_why
-from walsh_scrapy.tools.sources.overview import declared_source, known_sources, next_visit
+from walsh_scrapy.tools.sources.overview import (
+    declared_source,
+    known_sources,
+    next_visit,
+    undeclared,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -153,7 +158,7 @@ def _targets(
     known = known_sources(state, sources, options, now)
     denials = {canonical_url(each.url): each for each in log.denials(TimeSpan(until=now), host)}
     found = [(each, declared_source(each, known)) for each in sources]
-    others = [(None, each) for each in known.others(each.url for each in sources)]
+    others = [(None, each) for each in undeclared(sources, known)]
     for source, each in (*found, *others):
         record = each.record
         # Elsewhere it may be another site's: of that, only what moved here is told (decision 36).
