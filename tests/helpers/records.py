@@ -63,7 +63,8 @@ def exchange(state, host="a.example", worker=US, **answer):
     times = begun.times.after(ended, BACKOFF, begun.now)
 
     def write(connection):
-        hosts.end(connection, host, worker, begun.times, times, 0.0, goes_on=False)
+        hosts.end(connection, host, worker, begun.times, times, 0.0)
+        hosts.let_go(connection, host, worker)
 
     state.write(write)
 

@@ -28,28 +28,22 @@ from walsh_scrapy.state.hosts import (
     KEEP_SECONDS,
     Ask,
     Begun,
+    HostStore,
     Override,
     Worker,
     beat,
     begin,
     caution,
-    delays,
     end,
     find,
-    last_overrides,
     leave,
     let_go,
-    living_workers,
-    marked,
     old_rows,
-    overrides_of,
     owns,
     prove,
     release_hold,
     set_operator_delay,
     take,
-    unreachable_hosts,
-    waiting,
     withdraw,
 )
 from walsh_scrapy.state.tables import hosts, workers
@@ -75,7 +69,26 @@ def exchange(engine, now, worker=US, seconds=1.0, *, goes_on=False, **answer):
     now[0] += seconds
     over = Exchange(**{"delay": 1.0, "latency": seconds} | answer)
     times = begun.times.after(over, BACKOFF, now[0])
-    return run(engine, end, HOST, worker, begun.times, times, 0.0, goes_on=goes_on)
+    is_ours = run(engine, end, HOST, worker, begun.times, times, 0.0)
+    return is_ours and (goes_on or run(engine, let_go, HOST, worker))
+
+
+class Plain:
+    """A database without waits and repetitions."""
+
+    def __init__(self, engine):
+        self._engine = engine
+
+    def read(self, work):
+        return run(self._engine, work)
+
+    def all(self, query, **values):
+        return self.read(lambda connection: connection.execute(query, values).all())
+
+
+@pytest.fixture
+def store(engine):
+    return HostStore(Plain(engine))
 
 
 pytestmark = pytest.mark.empty
@@ -149,7 +162,7 @@ def test_an_owner_that_lost_its_host_writes_nothing_but_caution(engine, now):
     theirs = run(engine, begin, HOST, THEM, Ask(0.0, TIMEOUT))
     over = Exchange(delay=60.0, status=429, retry_after="600")
     times = begun.times.after(over, BACKOFF, now[0])
-    assert not run(engine, end, HOST, US, begun.times, times, 0.0, goes_on=False, deferred=True)
+    assert not run(engine, end, HOST, US, begun.times, times, 0.0)
     caution = {"delay": 60.0, "hold_since": now[0], "hold_until": now[0] + 600.0}
     caution |= {"hold_by": "retry-after", "hold_status": 429}
     assert run(engine, find, HOST).times == replace(theirs.times, **caution)
@@ -190,14 +203,14 @@ def test_caution_grows_whoever_owns_the_host(engine, now):
     assert (times.hold_until, times.hold_by) == (now[0] + 60.0, "visit-time")
 
 
-def test_workers_live_while_they_beat(engine, now):
+def test_workers_live_while_they_beat(engine, now, store):
     assert run(engine, beat, US) == (now[0], 0)
     assert run(engine, beat, THEM) == (now[0], 1)
     run(engine, take, HOST, US)
     assert run(engine, owns, HOST, US)
-    assert [row.hosts for row in run(engine, living_workers)] == [1, 0]
+    assert [row.hosts for row in store.workers()] == [1, 0]
     now[0] += 20.0
-    assert run(engine, living_workers) == []
+    assert store.workers() == []
     assert not run(engine, owns, HOST, US)
     assert run(engine, take, HOST, THEM) is None, "who has not watched does not judge"
     run(engine, leave, US)
@@ -210,10 +223,10 @@ def test_workers_live_while_they_beat(engine, now):
 
 
 @pytest.mark.parametrize("back", [3.0, 90_000.0])
-def test_a_row_from_the_future_is_corrected_and_told(engine, now, back):
+def test_a_row_from_the_future_is_corrected_and_told(engine, now, back, store):
     exchange(engine, now, delay=5.0, status=429, retry_after="60")
     now[0] -= back
-    (shown,) = run(engine, waiting).values()
+    (shown,) = store.waiting().values()
     taken = run(engine, take, HOST, US)
     assert taken.ahead == shown.ahead == back
     assert taken.times.ended == now[0]
@@ -221,40 +234,40 @@ def test_a_row_from_the_future_is_corrected_and_told(engine, now, back):
     assert run(engine, find, HOST).times == taken.times
 
 
-def test_an_operators_delay_is_kept_until_it_is_ended(engine, now):
+def test_an_operators_delay_is_kept_until_it_is_ended(engine, now, store):
     assert run(engine, set_operator_delay, HOST, 0.0, "nothing changes") == 0.0
     assert run(engine, set_operator_delay, HOST, 60.0, "slower") == 60.0
     assert run(engine, set_operator_delay, HOST, 60.0, "once more") == 60.0
     exchange(engine, now)
     run(engine, take, HOST, US)
     assert run(engine, begin, HOST, US, ASK).wait == 60.0
-    assert run(engine, delays, above=1.0) == {HOST: 60.0}
+    assert store.delays(above=1.0) == {HOST: 60.0}
     assert run(engine, set_operator_delay, HOST, 0.0, "the relaunch is over") == 1.0
-    found = [(each.override, each.seconds) for each in run(engine, overrides_of, [HOST])]
+    found = [(each.override, each.seconds) for each in store.overrides_of([HOST])]
     assert found == [("delay", 60.0), ("delay", 0.0)]
 
 
-def test_a_hold_is_lifted_once_and_the_reason_is_kept(engine, now):
+def test_a_hold_is_lifted_once_and_the_reason_is_kept(engine, now, store):
     exchange(engine, now, status=429, retry_after="31536000")
     now[0] += 10.0
     assert run(engine, release_hold, HOST, "they wrote: go on") == 31_536_000.0 - 10.0
     assert run(engine, release_hold, HOST, "once more") == 0.0
     assert run(engine, release_hold, "unknown.example", "typo") == 0.0
     last = Override(now[0], HOST, "release", 31_536_000.0 - 10.0, "they wrote: go on")
-    assert run(engine, last_overrides) == {HOST: last}
+    assert store.last_overrides() == {HOST: last}
     assert run(engine, find, HOST).times.refusals == 1, "the next hold is as long as it would be"
 
 
-def test_hosts_that_are_marked_are_found(engine, now):
+def test_hosts_that_are_marked_are_found(engine, now, store):
     exchange(engine, now, status=0, unreachable=True)
     run(engine, set_operator_delay, "delayed.example", 60.0, "")
     run(engine, take, "held.example", US)
     run(engine, caution, "held.example", hold=Hold(500.0))
     run(engine, take, "well.example", US)
     now[0] += 10.0
-    found = {host: snapshot.reason for host, snapshot in run(engine, marked).items()}
+    found = {host: snapshot.reason for host, snapshot in store.marked().items()}
     assert found == {HOST: None, "delayed.example": None, "held.example": "hold"}
-    assert run(engine, unreachable_hosts) == {HOST}
+    assert store.unreachable() == {HOST}
 
 
 def test_rows_are_old_after_90_days(engine, now):

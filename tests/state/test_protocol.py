@@ -320,27 +320,27 @@ class Machine(RuleBasedStateMachine):
     def write(self, connection, body, memory, goes_on, deferred=False):
         """Prove that a host is still owned, with what has to be written of it anyway."""
         if memory.pending:
-            return self.end(connection, body, memory, goes_on=goes_on, deferred=deferred)
-        if goes_on:
-            return prove(connection, memory.host, body.worker)
+            is_ours = self.end(connection, body, memory)
+        else:
+            is_ours = prove(connection, memory.host, body.worker)
+        if goes_on or not is_ours:
+            return is_ours
         is_ours = let_go(connection, memory.host, body.worker, deferred=deferred)
         if is_ours:
             self.notes.append(lambda: self.let_go(memory.host, deferred))
         return is_ours
 
-    def end(self, connection, body, memory, *, goes_on=True, deferred=False):
+    def end(self, connection, body, memory):
         """Write an exchange that has ended. Nothing but caution is written of a lost host."""
         host, (known, times, measured) = memory.host, memory.pending
-        before, how = find(connection, host).times, {"goes_on": goes_on, "deferred": deferred}
-        is_ours = end(connection, host, body.worker, known, times, self.true - measured, **how)
+        before = find(connection, host).times
+        is_ours = end(connection, host, body.worker, known, times, self.true - measured)
         if is_ours:
             if memory.robots is not None:
                 connection.execute(deleted(copies).where(copies.c.host == host))
                 connection.execute(insert(copies), {"host": host, "delay": memory.robots})
         else:
             self.check_caution(before, find(connection, host).times)
-        if is_ours and not goes_on:
-            self.notes.append(lambda: self.let_go(host, deferred))
         if hold := times.last_hold.seconds:
             self.notes.append(
                 lambda: self.holds[host].append(AskedHold(measured + hold, self.ahead))
@@ -384,7 +384,7 @@ class Machine(RuleBasedStateMachine):
         if answer != "ok" or times.delay > begun.times.delay:  # others must know at once
             goes_on = visit is None or answer == "ok"
             is_ours = yield from self.transact(
-                body, "end", lambda c, _: self.end(c, body, memory, goes_on=goes_on)
+                body, "end", lambda c, _: self.write(c, body, memory, goes_on)
             )
             memory.pending = None
             if not is_ours:

@@ -22,7 +22,7 @@ end        after an exchange                        ``ended``, ``delay``, the co
                                                     ``hold_until`` only grow.
 withdraw   nothing was sent                         no ``busy_until``.
 let_go     nothing of a host is left in the         no ``owner``; ``deferred_at``, if the host is
-           process, or it is given up for the run   given up. `end` does so in one statement.
+           process, or it is given up for the run   given up.
 leave      the end of a run                         no row in ``workers``: all its hosts are free.
 operator   any time                                 ``operator_delay``; no ``hold_until``. The
                                                     next begin reads both.
@@ -82,7 +82,7 @@ from walsh_scrapy.state.tables import choices, hosts, overrides, workers
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from sqlalchemy import ColumnElement, Connection, Select
+    from sqlalchemy import ColumnElement, Connection
     from sqlalchemy.sql.dml import ReturningInsert, Update
 
 #: How long the row of a host is kept after the last moment that it is about.
@@ -272,17 +272,14 @@ def _end() -> Update:
     ended, delay = NOW - _number("age"), _number("new_delay")
     # One that lost the host may have written a longer delay than was known when this one began.
     is_known = or_(hosts.c.delay <= _number("known_delay"), hosts.c.delay <= delay)
-    is_deferred = bindparam("is_deferred", type_=Integer) == 1
     counts = ("refusals", "server_errors", "unreachable")
     return (
         update(hosts)
         .where(_OURS)
         .values(
-            owner=bindparam("next_owner"),
             busy_until=0.0,
             ended=ended,
             delay=case((is_known, delay), else_=hosts.c.delay),
-            deferred_at=case((is_deferred, NOW), else_=hosts.c.deferred_at),
             **{name: bindparam(f"new_{name}") for name in counts},
             **_held(ended),
         )
@@ -422,27 +419,21 @@ def end(
     known: HostTimes,
     times: HostTimes,
     age: float,
-    *,
-    goes_on: bool = True,
-    deferred: bool = False,
 ) -> bool:
     """End an exchange; return False if the host was lost, and nothing but caution was written.
 
     ``known`` are the times that its `begin` returned, ``times`` those after it, ``age`` the seconds
-    since it ended. Unless the visit ``goes_on`` the host is let go; ``deferred`` gives it up for
-    the run.
+    since it ended.
     """
     given = {
         "key": host,
         "worker": worker.id,
-        "next_owner": worker.id if goes_on else "",
         "age": age,
         "known_delay": known.delay,
         "new_delay": times.delay,
         "new_refusals": times.refusals,
         "new_server_errors": times.server_errors,
         "new_unreachable": times.unreachable,
-        "is_deferred": int(deferred),
         **_hold(times.last_hold),
         **clock_of(connection),
     }
@@ -591,60 +582,18 @@ def find(connection: Connection, host: str) -> HostSnapshot:
     return HostSnapshot(HostTimes(), connection.execute(select(NOW), clock).scalar_one())
 
 
-def waiting(connection: Connection) -> dict[str, HostSnapshot]:
-    """Return the hosts that may not be requested now."""
-    found = _found(connection, _ROWS.where(_WAITS))
-    return {host: snapshot for host, snapshot in found.items() if snapshot.wait > 0}
-
-
-def marked(connection: Connection) -> dict[str, HostSnapshot]:
-    """Return those that wait, were not well when requested last, or have an operator's delay."""
-    found = _found(connection, _ROWS.where(_MARKED))
-    return {
-        host: snapshot
-        for host, snapshot in found.items()
-        if snapshot.wait > 0 or snapshot.times.is_marked
-    }
-
-
-def delays(connection: Connection, above: float) -> dict[str, float]:
-    """Return the delay, in seconds, of each host where it is more than ``above``."""
-    longer = or_(hosts.c.delay > above, hosts.c.operator_delay > above)
-    found = select(hosts.c.host, hosts.c.delay, hosts.c.operator_delay).where(longer)
-    return {host: max(both) for host, *both in connection.execute(found)}
-
-
-def unreachable_hosts(connection: Connection) -> frozenset[str]:
-    """Return the hosts that were unreachable when they were requested last (decision 28)."""
-    found = select(hosts.c.host).where(hosts.c.unreachable > 0)
-    return frozenset(connection.scalars(found))
-
-
-def living_workers(connection: Connection) -> list[WorkerRow]:
-    """Return the workers that live, the one that began first comes first."""
-    return [WorkerRow(*row) for row in connection.execute(_LIVING, clock_of(connection))]
-
-
-def overrides_of(connection: Connection, names: Collection[str]) -> list[Override]:
-    """Return all overrides of these hosts, the first one first."""
-    found = _OVERRIDES.where(overrides.c.host.in_(names)).order_by(overrides.c.id)
-    return [Override(*row) for row in connection.execute(found)]
-
-
-def last_overrides(connection: Connection) -> dict[str, Override]:
-    """Return the last override of each host that has one."""
-    newest = select(func.max(overrides.c.id)).group_by(overrides.c.host)
-    found = connection.execute(_OVERRIDES.where(overrides.c.id.in_(newest)))
-    return {override.host: override for override in (Override(*row) for row in found)}
-
-
-def _found(connection: Connection, statement: Select[Any]) -> dict[str, HostSnapshot]:
+def _found(connection: Connection, which: ColumnElement[bool]) -> dict[str, HostSnapshot]:
     """Return rows by host, corrected as of now, but not written."""
     found = {}
-    for row in connection.execute(statement, clock_of(connection)):
+    for row in connection.execute(_ROWS.where(which), clock_of(connection)):
         times, now, _ = _snapshot(row)
         found[row.host] = HostSnapshot(times.with_clock_at(now), now, times.ahead_of(now))
     return found
+
+
+def _waiting(connection: Connection) -> dict[str, HostSnapshot]:
+    found = _found(connection, _WAITS)
+    return {host: snapshot for host, snapshot in found.items() if snapshot.wait > 0}
 
 
 class HostStore(Store):
@@ -656,28 +605,36 @@ class HostStore(Store):
 
     def waiting(self) -> dict[str, HostSnapshot]:
         """Return the hosts that may not be requested now."""
-        return self._database.read(waiting)
+        return self._database.read(_waiting)
 
     def marked(self) -> dict[str, HostSnapshot]:
         """Return those that wait, were not well lately, or have an operator's delay."""
-        return self._database.read(marked)
+        found = self._database.read(lambda connection: _found(connection, _MARKED))
+        return {
+            host: snapshot
+            for host, snapshot in found.items()
+            if snapshot.wait > 0 or snapshot.times.is_marked
+        }
 
     def delays(self, above: float) -> dict[str, float]:
         """Return the delay, in seconds, of each host where it is more than ``above``."""
-        return self._database.read(lambda connection: delays(connection, above))
+        longer = or_(hosts.c.delay > above, hosts.c.operator_delay > above)
+        found = select(hosts.c.host, hosts.c.delay, hosts.c.operator_delay).where(longer)
+        return {host: max(both) for host, *both in self._all(found)}
 
     def unreachable(self) -> frozenset[str]:
         """Return the hosts that were unreachable when they were requested last (decision 28)."""
-        return self._database.read(unreachable_hosts)
+        found = select(hosts.c.host).where(hosts.c.unreachable > 0)
+        return frozenset(host for (host,) in self._all(found))
 
     def workers(self) -> list[WorkerRow]:
         """Return the workers that live, the one that began first comes first."""
-        return self._database.read(living_workers)
+        found = self._database.read(lambda each: each.execute(_LIVING, clock_of(each)).all())
+        return [WorkerRow(*row) for row in found]
 
     def of_others(self, worker: Worker) -> dict[str, float]:
         """Return the hosts that other workers own, and until when each of these lives."""
-        found = _OF_OTHERS.params(worker=worker.id)
-        return self._database.read(lambda connection: dict(map(tuple, connection.execute(found))))
+        return dict(map(tuple, self._all(_OF_OTHERS, worker=worker.id)))
 
     def release(self, host: str, reason: str) -> float:
         """End the hold of a host; see `release_hold`."""
@@ -691,11 +648,14 @@ class HostStore(Store):
 
     def overrides_of(self, names: Collection[str]) -> list[Override]:
         """Return all overrides of these hosts, the first one first."""
-        return self._database.read(lambda connection: overrides_of(connection, names))
+        found = _OVERRIDES.where(overrides.c.host.in_(names)).order_by(overrides.c.id)
+        return [Override(*row) for row in self._all(found)]
 
     def last_overrides(self) -> dict[str, Override]:
         """Return the last override of each host that has one."""
-        return self._database.read(last_overrides)
+        newest = select(func.max(overrides.c.id)).group_by(overrides.c.host)
+        found = self._all(_OVERRIDES.where(overrides.c.id.in_(newest)))
+        return {override.host: override for override in (Override(*row) for row in found)}
 
     def pace_by(self, unit: str) -> None:
         """Pace by "host" or "domain" from now on.
@@ -716,7 +676,7 @@ class HostStore(Store):
                     f"operator's: a crawl with WALSH_PACE_BY = {unit!r} would not see that; end it "
                     f"with `scrapy hosts pause {delayed[0]} 0`, or set WALSH_PACE_BY = {found!r}"
                 )
-            if held := waiting(connection):
+            if held := _waiting(connection):
                 last = max(each.times.ready_at() for each in held.values())
                 raise StateError(
                     f"{self._database} is paced by {found}, and {len(held)} of its hosts wait, "
