@@ -171,7 +171,7 @@ def test_a_turn_that_was_given_past_the_queue_does_not_hold_up_the_end(scheduler
             queue.send(Request("http://a.example/robots.txt"), Rank.ROBOTS)
         )
         await asyncio.sleep(0)
-        assert (len(queue._frontier), queue.waiting) == (1, 0)
+        assert (len(queue.frontier), queue.waiting) == (1, 0)
         with queue.in_gate():
             await asyncio.sleep(0)
         await fetch

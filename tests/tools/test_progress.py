@@ -36,6 +36,7 @@ class Queue:
 
     def __init__(self, asked=(), turn=None, *, is_restricted=False):
         self.asked = list(asked)
+        self.frontier = self
         self.is_restricted = is_restricted
         self._turn = turn
 

@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from walsh_scrapy.crawl.context import Context
     from walsh_scrapy.crawl.engine import Engine
     from walsh_scrapy.crawl.hosts import Hosts, Taken
-    from walsh_scrapy.policy.frontier import NextHost
 
 #: Ready hosts with which no further start request of a spider is needed.
 ENOUGH: Final = 2000
@@ -109,7 +108,8 @@ class Queue:
         self._most = most or math.inf  # requests at once
         self.deferred: list[Request] = []  #: kept for the next start of the job
         self._is_open = self._keeps_deferred = False
-        self._frontier: Frontier[Turn] = Frontier(
+        #: The requests that wait, by host.
+        self.frontier: Frontier[Turn] = Frontier(
             delays, late=context.late_hosts, follows_links=context.options.scope == "any"
         )
         self._gates: dict[Place, Preparation] = {}
@@ -147,10 +147,10 @@ class Queue:
     @property
     def waiting(self) -> int:
         """How many requests wait, ready or not. A fetch that nobody waits for is none."""
-        return len(self._frontier) - len(self._asking)
+        return len(self.frontier) - len(self._asking)
 
     def __iter__(self) -> Iterator[Request]:
-        return (turn.request for turn in self._frontier if turn.granted is None)
+        return (turn.request for turn in self.frontier if turn.granted is None)
 
     def push(self, request: Request) -> None:
         """Keep a request until its host is ready; one that was handed out comes back first."""
@@ -162,7 +162,7 @@ class Queue:
         del self._out[host]  # its host stays owned
         turn.is_prepared = False
         self._push(turn, is_back=True)
-        self._frontier.free(host)
+        self.frontier.free(host)
 
     def pop(self) -> Request | None:
         """Return a request whose host may be asked now; None if there is none.
@@ -173,9 +173,9 @@ class Queue:
         self._free_hosts()
         now, found = self._context.clock.monotonic(), None
         while found is None and not self._is_full:
-            picked = self._frontier.pop(now)
+            picked = self.frontier.pop(now)
             if picked is None:
-                self._wake_at(self._frontier.next_at(), now)
+                self._wake_at(self.frontier.next_at(), now)
                 break
             host, turn = picked
             if turn.granted is not None:
@@ -187,7 +187,7 @@ class Queue:
             else:
                 self._begin_preparing(host, turn)
                 break
-        if self._has_room or self._frontier.short_host():
+        if self._has_room or self.frontier.short_host():
             self._room.set()
         return found
 
@@ -199,7 +199,7 @@ class Queue:
     def sent(self, request: Request) -> None:
         """Note that a target is sent: the links of its host will be known soon, and its work."""
         if rank_of(request) is Rank.TARGET:
-            self._frontier.explored(self._context.host(request.url))
+            self.frontier.explored(self._context.host(request.url))
 
     def send_back(self, turn: Turn, seconds: float) -> Request:
         """Return the request by which pacing sends it back; its host is ready in ``seconds``.
@@ -227,33 +227,20 @@ class Queue:
         """The hosts that are asked now."""
         return [host for host, turn in self._out.items() if self._is_out(turn)]
 
-    @property
-    def is_restricted(self) -> bool:
-        """Whether all targets wait for the blocklist."""
-        return self._frontier.is_restricted
-
-    def next_host(self) -> NextHost | None:
-        """Return the host that becomes ready first, or None if no host waits."""
-        return self._frontier.next_host()
-
     def remaining(self, targets: int) -> float:
         """Return the least seconds that the crawl still takes, for ``targets`` that are not done.
 
         Those that are not here yet are known by their number only.
         """
         others = max(0, targets - self.waiting)
-        return self._frontier.remaining(self._context.clock.monotonic(), others)
+        return self.frontier.remaining(self._context.clock.monotonic(), others)
 
     def upcoming(self, count: int) -> list[Request]:
         """Return about the next ``count`` requests to be handed out, one of each host.
 
         They stay here, and their order is rough. Not every one will be sent: a gate may deny it.
         """
-        return [turn.request for turn in self._frontier.upcoming(count)]
-
-    def expect(self, host: str, backlog: int) -> None:
-        """Count requests of a host that are still to come; see ``Frontier.expect``."""
-        self._frontier.expect(host, backlog)
+        return [turn.request for turn in self.frontier.upcoming(count)]
 
     def delay(
         self,
@@ -272,14 +259,14 @@ class Queue:
             return
         now = self._context.clock.monotonic()
         if latency is not None:
-            self._frontier.record_service(host, latency, now)
+            self.frontier.record_service(host, latency, now)
         is_waited_for = 0.0 < seconds <= self._context.options.max_wait
-        self._frontier.wait(host, now + (seconds if is_waited_for else 0.0), delay)
+        self.frontier.wait(host, now + (seconds if is_waited_for else 0.0), delay)
 
     async def wait_for_room(self) -> None:
         """Wait until few hosts are ready, so that a start request of the spider is needed."""
         await asyncio.sleep(0)  # so that responses are handled between thousands of start requests
-        while self._frontier.ready_hosts(self._context.clock.monotonic()) >= ENOUGH:
+        while self.frontier.ready_hosts(self._context.clock.monotonic()) >= ENOUGH:
             await self.wait_for_change()
 
     async def next_short(self, *, or_room: bool) -> str | None:
@@ -289,7 +276,7 @@ class Queue:
         """
         await asyncio.sleep(0)
         while True:
-            if host := self._frontier.short_host():
+            if host := self.frontier.short_host():
                 return host
             if or_room and self._has_room:
                 return None
@@ -434,7 +421,7 @@ class Queue:
     def _push(self, turn: Turn, *, is_back: bool = False) -> None:
         request = turn.request
         host = self._context.host(request.url)
-        self._frontier.push(host, turn, rank_of(request), request.priority, is_back=is_back)
+        self.frontier.push(host, turn, rank_of(request), request.priority, is_back=is_back)
 
     async def _take_turn(self, turn: Turn) -> None:
         if turn.granted is None or self._waiters or not self._is_open:
@@ -448,7 +435,7 @@ class Queue:
         """Give a coroutine its turn, unless it did not wait for it, or was cancelled."""
         self._asking.discard(turn)
         if turn.granted is None or turn.granted.done():
-            self._frontier.free(host)
+            self.frontier.free(host)
         else:
             self._out[host] = turn
             turn.granted.set_result(None)
@@ -459,8 +446,8 @@ class Queue:
     def _begin_preparing(self, host: str, turn: Turn) -> None:
         """Put a request back, and prepare it; its host hands out no target meanwhile."""
         self._push(turn, is_back=True)
-        self._frontier.free(host)
-        self._frontier.restrict(Rank.OPERATOR, host)
+        self.frontier.free(host)
+        self.frontier.restrict(Rank.OPERATOR, host)
 
         async def prepare() -> None:
             try:
@@ -469,7 +456,7 @@ class Queue:
                 pass  # the gate says so when the request is handed out
             finally:
                 turn.is_prepared = True
-                self._frontier.restrict(Rank.TARGET, host)
+                self.frontier.restrict(Rank.TARGET, host)
                 self._engine.ask_for_requests()
 
         self._start(prepare())
@@ -485,11 +472,11 @@ class Queue:
     @contextmanager
     def restricted(self) -> Iterator[None]:
         """Hand out no target: all wait for the blocklist."""
-        self._frontier.restrict(Rank.OPERATOR)
+        self.frontier.restrict(Rank.OPERATOR)
         try:
             yield
         finally:
-            self._frontier.restrict(Rank.TARGET)
+            self.frontier.restrict(Rank.TARGET)
             self._engine.ask_for_requests()
 
     def _start(self, coroutine: Coroutine[None, None, None]) -> asyncio.Task[None]:
@@ -514,7 +501,7 @@ class Queue:
 
     @property
     def _has_room(self) -> bool:
-        return self._frontier.ready_hosts(self._context.clock.monotonic()) < self._hosts.enough
+        return self.frontier.ready_hosts(self._context.clock.monotonic()) < self._hosts.enough
 
     def _is_out(self, turn: Turn) -> bool:
         if turn.granted is not None:
@@ -531,7 +518,7 @@ class Queue:
         for host, turn in list(self._out.items()):
             if not self._is_out(turn):
                 del self._out[host]
-                self._frontier.free(host)
+                self.frontier.free(host)
                 if turn.granted is None:
                     self._hosts.let_go(host, turn.request)
 

@@ -165,12 +165,12 @@ class DueSources:
             for left, each in zip(range(len(found) - 1, -1, -1), found, strict=True):
                 if not self._hosts.has_for(host, self):
                     break  # it was lost meanwhile, so what was read of it may be old
-                self._queue.expect(host, rest + left)
+                self._queue.frontier.expect(host, rest + left)
                 self._visits.begin(host, each)
                 self.begun += 1
                 yield DueUrl(each.source, each.record.address if each.record else each.source.url)
             if not found:
-                self._queue.expect(host, rest)
+                self._queue.frontier.expect(host, rest)
             if not rest:
                 self._hosts.let_go(host, self)
 
@@ -213,7 +213,7 @@ class DueSources:
     def _give_way(self, host: str) -> None:
         """Let a host go after the visits at hand: a redirect of another worker may wait for it."""
         rest, delay = self._rests.pop(host), self._hosts.delay(host)
-        self._queue.expect(host, 0)
+        self._queue.frontier.expect(host, 0)
         self._hosts.let_go(host, self)
         self._given[host] = _Given(rest, delay, self._clock.monotonic() + 2 * delay)
         self._left.appendleft(HostWork(host, rest.sources))

@@ -109,15 +109,15 @@ def awaited(queue: Queue, retries: Retries, now: float) -> str:
     if retry := retries.of_blocklist(now):
         return f"waiting for the blocklist: {retry.sentence(now)}"
     if asked := queue.asked:
-        purpose = " for the blocklist" if queue.is_restricted else ""
+        purpose = " for the blocklist" if queue.frontier.is_restricted else ""
         return f"asking {shorten(tuple(asked), 1)}{purpose}"
-    found = queue.next_host()
+    found = queue.frontier.next_host()
     if found is None or found.ready_at <= now:
         return ""
     host = found.host
     if retry := retries.find(host, now):
         return f"waiting for {host}, which {retry.why}: {retry.sentence(now)}"
-    host = "the blocklist" if queue.is_restricted else host
+    host = "the blocklist" if queue.frontier.is_restricted else host
     delay = found.delay or _USUAL
     slow = f" (its delay is {format_seconds(delay)})" if delay > _USUAL else ""
     return f"waiting for {host}: next request in {format_seconds(found.ready_at - now)}{slow}"
