@@ -17,9 +17,8 @@ from walsh_scrapy.crawl.engine import PerLoop
 from walsh_scrapy.crawl.messages import server_of
 from walsh_scrapy.exceptions import MachineTrouble, refuse_to_start
 from walsh_scrapy.options import bad_setting
-from walsh_scrapy.policy.hosts import is_public
 from walsh_scrapy.policy.reasons import Connectivity
-from walsh_scrapy.policy.urls import host_of
+from walsh_scrapy.policy.urls import host_of, is_public
 from walsh_scrapy.wire.connections import CONNECT_SECONDS, Connections, check_public
 from walsh_scrapy.wire.idle import IdleConnections
 from walsh_scrapy.wire.names import Names

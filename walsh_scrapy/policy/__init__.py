@@ -6,7 +6,7 @@
 | R3   | `blocklist`, `blocklist_schema` |
 | R4   | `pacing`, `frontier`            |
 | R5   | `pacing`, `backoff`             |
-| R6   | `hosts`, `redirects`            |
+| R6   | `urls`, `redirects`             |
 | R7   | `urls`                          |
 | R8   | `freshness`, `redirects`        |
 | all  | `durations`, `timestamps`       |

@@ -15,8 +15,7 @@ from typing import Any, ClassVar, Final
 
 from walsh_scrapy.policy.blocklist_document import is_clearly_valid, strict_json
 from walsh_scrapy.policy.durations import parse_duration
-from walsh_scrapy.policy.hosts import format_ip
-from walsh_scrapy.policy.urls import host_of
+from walsh_scrapy.policy.urls import format_ip, host_of
 from walsh_scrapy.policy.wording import cut, for_others, printable, storable
 
 #: The limits of `Blocklist.refresh`.
