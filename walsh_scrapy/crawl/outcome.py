@@ -48,6 +48,7 @@ from walsh_scrapy.items import InvalidItem, check
 from walsh_scrapy.metadata.alternates import ABSENT
 from walsh_scrapy.metadata.entries import KnownEntries
 from walsh_scrapy.policy.backoff import RETRIED_STATUSES
+from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.policy.freshness import CLOCK_SKEW, NEVER, Freshness, UpdateHints, asked_until
 from walsh_scrapy.policy.reasons import ReasonGroups
 from walsh_scrapy.policy.redirects import (
@@ -57,7 +58,6 @@ from walsh_scrapy.policy.redirects import (
     move_after_intermediate,
     permanent_targets,
 )
-from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import and_more
 from walsh_scrapy.state.documents import LlmsTxtRecord

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from scrapy.utils.asyncio import sleep
 
 from walsh_scrapy.exceptions import StateUnavailable
+from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.policy.frontier import FEW, in_order
 from walsh_scrapy.policy.pacing import BEAT_SECONDS, RECHECK_SECONDS
-from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.policy.wording import count_of
 from walsh_scrapy.sources import declared_urls
 from walsh_scrapy.state.sources import FIRST, DeclaredSources, Terms

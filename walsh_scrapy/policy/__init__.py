@@ -9,5 +9,5 @@
 | R6   | `urls`, `redirects`             |
 | R7   | `urls`                          |
 | R8   | `freshness`, `redirects`        |
-| all  | `durations`, `timestamps`       |
+| all  | `durations`                     |
 """

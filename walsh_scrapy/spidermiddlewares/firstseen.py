@@ -29,7 +29,7 @@ from walsh_scrapy.crawl.ticket import (
 from walsh_scrapy.exceptions import Denied, RequestDeferred
 from walsh_scrapy.items import EntryItem
 from walsh_scrapy.metadata.entries import Feed, NotAFeed
-from walsh_scrapy.policy.timestamps import rfc3339
+from walsh_scrapy.policy.durations import rfc3339
 from walsh_scrapy.spider import DeclaringSpider, SourcesSpider
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ import difflib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from walsh_scrapy.policy.durations import format_moment, rfc3339
 from walsh_scrapy.policy.pacing import HostTimes
-from walsh_scrapy.policy.timestamps import format_moment, rfc3339
 from walsh_scrapy.policy.wording import count_of, format_seconds, printable
 from walsh_scrapy.tools.exits import CommandError
 from walsh_scrapy.tools.output import columns

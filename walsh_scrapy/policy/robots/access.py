@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final, Literal
 
+from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.policy.robots.robotstxt import RobotsTxt
-from walsh_scrapy.policy.timestamps import format_moment
 
 if TYPE_CHECKING:
     from walsh_scrapy.policy.robots.robotstxt import Rules, Verdict

@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.policy.robots.secondreader import SecondReader
-from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.policy.urls import origin_of
 from walsh_scrapy.policy.wording import and_more, format_seconds
 from walsh_scrapy.tools.hosts import on_hold

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from walsh_scrapy.policy import wording
 from walsh_scrapy.policy.audit.pauses import PauseJudge
+from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.policy.freshness import CLOCK_SKEW
-from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.sources import SourcesError, load_sources
 from walsh_scrapy.state.log import TimeSpan
 from walsh_scrapy.tools import hosts

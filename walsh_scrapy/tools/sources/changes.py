@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from walsh_scrapy.policy.timestamps import format_moment
+from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.policy.urls import canonical_url, host_of
 from walsh_scrapy.policy.wording import printable
 from walsh_scrapy.sources import Source, SourcesError, declared_urls, load_sources, target_url

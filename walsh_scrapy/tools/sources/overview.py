@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
+from walsh_scrapy.policy.durations import format_moment, rfc3339
 from walsh_scrapy.policy.freshness import NEVER
 from walsh_scrapy.policy.frontier import start_order
-from walsh_scrapy.policy.timestamps import format_moment, rfc3339
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import count_of, format_seconds
 from walsh_scrapy.sources import Kind, Source, host_pauses, with_pauses

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from walsh_scrapy.policy.timestamps import format_moment, rfc3339
+from walsh_scrapy.policy.durations import format_moment, rfc3339
 from walsh_scrapy.policy.urls import canonical_url, host_of
 from walsh_scrapy.policy.wording import format_seconds
 from walsh_scrapy.sources import host_pauses
