@@ -50,7 +50,6 @@ from walsh_scrapy.metadata.entries import KnownEntries
 from walsh_scrapy.policy.backoff import RETRIED_STATUSES
 from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.policy.freshness import CLOCK_SKEW, NEVER, Freshness, UpdateHints, asked_until
-from walsh_scrapy.policy.reasons import ReasonGroups
 from walsh_scrapy.policy.redirects import (
     are_permanent,
     move_after_document,
@@ -59,7 +58,7 @@ from walsh_scrapy.policy.redirects import (
     permanent_targets,
 )
 from walsh_scrapy.policy.urls import host_of
-from walsh_scrapy.policy.wording import and_more
+from walsh_scrapy.policy.wording import ReasonGroups, and_more
 from walsh_scrapy.state.documents import LlmsTxtRecord
 from walsh_scrapy.state.entries import EntryRecord
 from walsh_scrapy.state.sources import MOST_RESENT, REFUSED, SourceRecord

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from walsh_scrapy.crawl.startup import gate_names
 from walsh_scrapy.policy.durations import format_moment
-from walsh_scrapy.policy.reasons import shorten
-from walsh_scrapy.policy.wording import and_more, count_of
+from walsh_scrapy.policy.wording import and_more, count_of, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
