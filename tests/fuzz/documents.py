@@ -16,9 +16,8 @@ from tests.fuzz.target import assert_bounded, assert_sentence
 from walsh_scrapy.items import EntryItem, InvalidItem, check
 from walsh_scrapy.metadata.feeds import NotAFeed, parse_feed
 from walsh_scrapy.metadata.llms import parse_llms
-from walsh_scrapy.policy.blocklist import Blocklist, InvalidBlocklist
+from walsh_scrapy.policy.blocklist import Blocklist, InvalidBlocklist, parse_local
 from walsh_scrapy.policy.blocklist_schema import sound_schema
-from walsh_scrapy.policy.localblocklist import parse_local
 from walsh_scrapy.policy.robots import RobotsTxt
 from walsh_scrapy.sources import SourcesError, load_sources
 from walsh_scrapy.sources.opml import read_opml
