@@ -35,7 +35,7 @@ from walsh_scrapy.metadata.alternates import HEAD_BYTES
 from walsh_scrapy.metadata.document import is_html
 from walsh_scrapy.options import BadSetting
 from walsh_scrapy.policy.frontier import Rank
-from walsh_scrapy.policy.robots.records import MAX_OCTETS
+from walsh_scrapy.policy.robots.robotstxt import MAX_OCTETS
 from walsh_scrapy.policy.wording import format_bytes
 from walsh_scrapy.wire.idle import Endpoint
 from walsh_scrapy.wire.tls import TlsStream

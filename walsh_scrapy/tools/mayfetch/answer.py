@@ -15,7 +15,7 @@ from walsh_scrapy.tools.hosts import on_hold
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from walsh_scrapy.policy.robots.access import RobotsFile
+    from walsh_scrapy.policy.robots.copy import RobotsFile
 
 #: Line numbers of a group that are shown.
 MOST_LINES = 10

@@ -12,7 +12,7 @@ from walsh_scrapy.crawl.robots import RobotsCache
 from walsh_scrapy.crawl.ticket import rank_of
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.pacing import delay_after
-from walsh_scrapy.policy.robots.access import RobotsCopy, RobotsFile
+from walsh_scrapy.policy.robots.copy import RobotsCopy, RobotsFile
 from walsh_scrapy.policy.urls import origin_of, wire_url
 from walsh_scrapy.sources import Source
 from walsh_scrapy.spider import DeclaringSpider

@@ -12,7 +12,7 @@ from walsh_scrapy import identity
 from walsh_scrapy.policy.audit.pauses import JudgedRequest, PauseJudge
 from walsh_scrapy.policy.audit.record import DAY
 from walsh_scrapy.policy.durations import rfc3339
-from walsh_scrapy.policy.robots.quotation import QuotedLine, quote
+from walsh_scrapy.policy.robots.copy import QuotedLine, quote
 from walsh_scrapy.policy.urls import canonical_url, host_of, origin_of, robots_url
 from walsh_scrapy.policy.wording import format_day
 from walsh_scrapy.state.log import TimeSpan
