@@ -47,7 +47,7 @@ class FeedsSpider(SourcesSpider):
 
     def document(self, response: Response, source: Source) -> Document:
         """Return the feed in a response, as it is to be read."""
-        from walsh_scrapy.metadata.feeds import parse_feed
+        from walsh_scrapy.metadata.feed import parse_feed
 
         content_type = content_type_of(response.headers)
         return Document(parse_feed, response.body, response.url, content_type, source.url)
