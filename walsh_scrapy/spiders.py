@@ -144,7 +144,7 @@ class LlmsSpider(SourcesSpider):
 
     def document(self, response: Response, source: Source) -> Document:
         """Return the page of links in a response, as it is to be read."""
-        from walsh_scrapy.metadata.llms import parse_llms
+        from walsh_scrapy.metadata.llmstxt import parse_llms
 
         body = response.body
         if DATA_LOSS in response.flags:  # the last line may hold half a link, which is another URL

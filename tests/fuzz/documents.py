@@ -16,7 +16,7 @@ from tests.fuzz.target import assert_bounded, assert_sentence
 from walsh_scrapy.items import EntryItem, InvalidItem, check
 from walsh_scrapy.metadata.entries import NotAFeed
 from walsh_scrapy.metadata.feed import parse_feed
-from walsh_scrapy.metadata.llms import parse_llms
+from walsh_scrapy.metadata.llmstxt import parse_llms
 from walsh_scrapy.policy.blocklist import Blocklist, InvalidBlocklist, parse_local
 from walsh_scrapy.policy.blocklist_schema import sound_schema
 from walsh_scrapy.policy.robots import RobotsTxt

@@ -12,7 +12,7 @@ from walsh_scrapy.metadata import feed as feed_module
 from walsh_scrapy.metadata.document import Document
 from walsh_scrapy.metadata.entries import NotAFeed
 from walsh_scrapy.metadata.feed import parse_feed
-from walsh_scrapy.metadata.llms import parse_llms
+from walsh_scrapy.metadata.llmstxt import parse_llms
 from walsh_scrapy.metadata.text import from_html, one_line, web_url
 from walsh_scrapy.sources.opml import read_opml
 from walsh_scrapy.sources.source import UnreadableSources
