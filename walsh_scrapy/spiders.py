@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from scrapy.http import Response
 
     from walsh_scrapy.metadata.entries import Feed
-    from walsh_scrapy.sources import Kind, Source
+    from walsh_scrapy.sources.source import Kind, Source
 
 
 class FeedsSpider(SourcesSpider):

@@ -20,7 +20,7 @@ from walsh_scrapy.exceptions import (
 )
 from walsh_scrapy.policy.frontier import FEW
 from walsh_scrapy.scheduler import Scheduler
-from walsh_scrapy.sources import Source
+from walsh_scrapy.sources.source import Source
 from walsh_scrapy.state.sources import DueSource, Selection
 
 PAGE = MOST_OF_HOST - FEW

@@ -20,9 +20,9 @@ from walsh_scrapy.metadata.llmstxt import parse_llms
 from walsh_scrapy.policy.blocklist import Blocklist, InvalidBlocklist, parse_local
 from walsh_scrapy.policy.blocklist_schema import sound_schema
 from walsh_scrapy.policy.robots import RobotsTxt
-from walsh_scrapy.sources import SourcesError, load_sources
+from walsh_scrapy.sources.loading import load_sources
 from walsh_scrapy.sources.opml import read_opml
-from walsh_scrapy.sources.source import UnreadableSources
+from walsh_scrapy.sources.source import SourcesError, UnreadableSources
 from walsh_scrapy.testing.project import write_sources
 
 URL = "https://blog.example/a/feed"

@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from walsh_scrapy.sources import Source, SourcesError, load_sources, loading
+from walsh_scrapy.sources import loading
+from walsh_scrapy.sources.loading import load_sources
 from walsh_scrapy.sources.opml import DEEPEST, read_opml
+from walsh_scrapy.sources.source import Source, SourcesError
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from scrapy.settings import Settings
 
 from tests.helpers.records import commit, entry_of
 from walsh_scrapy.items import EntryItem
-from walsh_scrapy.sources import Source, load_sources
-from walsh_scrapy.sources.loading import _read_opml, _source_of
+from walsh_scrapy.sources.loading import _read_opml, _source_of, load_sources
+from walsh_scrapy.sources.source import Source
 from walsh_scrapy.state import State
 from walsh_scrapy.state.sources import SourceRecord
 from walsh_scrapy.tools.export.entries import COLUMNS

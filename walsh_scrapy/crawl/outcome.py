@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.items import EntryItem
     from walsh_scrapy.metadata.entries import Feed
     from walsh_scrapy.policy.redirects import Move
-    from walsh_scrapy.sources import Source
+    from walsh_scrapy.sources.source import Source
 
     MoveAfter = Callable[[Move | None, str, str, Sequence[str], float], Move | None]
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
     from walsh_scrapy.crawl.context import Context
-    from walsh_scrapy.sources import Source
+    from walsh_scrapy.sources.source import Source
 
 logger = logging.getLogger(__name__)
 

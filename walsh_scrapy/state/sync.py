@@ -25,7 +25,6 @@ from walsh_scrapy.policy.audit.declared import document_of, keys_of, part_of, pa
 from walsh_scrapy.policy.pacing import PaceBy
 from walsh_scrapy.policy.urls import host_of, url_key
 from walsh_scrapy.policy.wording import count_of, storable
-from walsh_scrapy.sources import Source, declaration
 from walsh_scrapy.sources.loading import (
     Declaration,
     merged,
@@ -34,6 +33,7 @@ from walsh_scrapy.sources.loading import (
     stream,
     warn,
 )
+from walsh_scrapy.sources.source import Source, declaration
 from walsh_scrapy.state.documents import keep_copy
 from walsh_scrapy.state.retention import ROWS_AT_ONCE
 from walsh_scrapy.state.rows import in_parts, insert_if_new, upsert

@@ -273,7 +273,7 @@ def _errors_as_lines() -> Iterator[None]:
 
     from walsh_scrapy.exceptions import refuse_to_start
     from walsh_scrapy.options import BadSetting
-    from walsh_scrapy.sources import SourcesError
+    from walsh_scrapy.sources.source import SourcesError
     from walsh_scrapy.state import StateError
 
     try:

@@ -170,7 +170,8 @@ def release(state: State | None, host: str, reason: str) -> str:
 
 def stranger(host: str, state: State, options: Options) -> str:
     """Return a warning for a host that no source has and no crawl requested; else nothing."""
-    from walsh_scrapy.sources import SourcesError, load_sources
+    from walsh_scrapy.sources.loading import load_sources
+    from walsh_scrapy.sources.source import SourcesError
 
     if state.hosts.find(host).times != HostTimes():
         return ""

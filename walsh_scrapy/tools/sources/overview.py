@@ -11,7 +11,7 @@ from walsh_scrapy.policy.freshness import NEVER
 from walsh_scrapy.policy.frontier import start_order
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import count_of, format_seconds
-from walsh_scrapy.sources import Kind, Source, host_pauses, with_pauses
+from walsh_scrapy.sources.source import Kind, Source, host_pauses, with_pauses
 from walsh_scrapy.state.sources import KnownSource, KnownSources, SourceRecord
 from walsh_scrapy.tools.hosts import on_hold
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from walsh_scrapy.options import Options
-    from walsh_scrapy.sources import Source
+    from walsh_scrapy.sources.source import Source
     from walsh_scrapy.state import State
     from walsh_scrapy.state.hosts import HostSnapshot
 
