@@ -2,6 +2,7 @@
 
 | rule | modules                         |
 |------|---------------------------------|
+| R1   | `signing`                       |
 | R2   | `robots`                        |
 | R3   | `blocklist`, `blocklist_schema` |
 | R4   | `pacing`, `frontier`            |
@@ -9,5 +10,5 @@
 | R6   | `urls`, `redirects`             |
 | R7   | `urls`                          |
 | R8   | `freshness`, `redirects`        |
-| all  | `durations`                     |
+| all  | `durations`, `wording`, `audit` |
 """
