@@ -27,8 +27,8 @@ from walsh_scrapy.crawl.isolated import PROGRAM, receive, send
 from walsh_scrapy.crawl.reading import LIMITS
 from walsh_scrapy.metadata.document import Document
 from walsh_scrapy.metadata.entries import Feed
-from walsh_scrapy.metadata.feeds import parse_feed
-from walsh_scrapy.metadata.llms import parse_llms
+from walsh_scrapy.metadata.feed import parse_feed
+from walsh_scrapy.metadata.llmstxt import parse_llms
 
 _PEAK: Final = re.compile(r"VmHWM:\s*(\d+)")
 RAW: Final = 15 * 1024 * 1024

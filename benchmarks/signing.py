@@ -10,8 +10,7 @@ from time import process_time
 
 from benchmarks.report import Figure, Report, run
 from walsh_scrapy.crawl.messages import Signer
-from walsh_scrapy.policy.signing.keys import PrivateKey
-from walsh_scrapy.policy.signing.requests import RequestSigner
+from walsh_scrapy.policy.signing import PrivateKey, RequestSigner
 
 ROUNDS = 7
 

@@ -17,7 +17,7 @@ from walsh_scrapy.crawl.ticket import Hop, Ticket, Visit, note, set_visit, ticke
 from walsh_scrapy.exceptions import TooLate
 from walsh_scrapy.policy.frontier import HostWork, Rank, in_order
 from walsh_scrapy.scheduler import Scheduler
-from walsh_scrapy.sources import Source
+from walsh_scrapy.sources.source import Source
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.crawl.startup import check_gates
 from walsh_scrapy.crawl.ticket import Visit, visit_of
 from walsh_scrapy.options import BadSetting
-from walsh_scrapy.sources import Source
+from walsh_scrapy.sources.source import Source
 from walsh_scrapy.spider import DeclaringSpider, SourcesSpider
 
 SOURCE = Source("http://blog.example/feed")

@@ -22,7 +22,7 @@ from scrapy.utils.project import data_path
 from walsh_scrapy import identity
 from walsh_scrapy.policy.backoff import LEAST_CAP
 from walsh_scrapy.policy.pacing import PaceBy
-from walsh_scrapy.policy.robots.records import token_of
+from walsh_scrapy.policy.robots.robotstxt import token_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from scrapy.http import Response
 
     from walsh_scrapy.metadata.document import Document
-    from walsh_scrapy.sources import Kind, Source
+    from walsh_scrapy.sources.source import Kind, Source
     from walsh_scrapy.state.sources import Counts
 
 

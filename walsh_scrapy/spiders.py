@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from scrapy.http import Response
 
     from walsh_scrapy.metadata.entries import Feed
-    from walsh_scrapy.sources import Kind, Source
+    from walsh_scrapy.sources.source import Kind, Source
 
 
 class FeedsSpider(SourcesSpider):
@@ -47,7 +47,7 @@ class FeedsSpider(SourcesSpider):
 
     def document(self, response: Response, source: Source) -> Document:
         """Return the feed in a response, as it is to be read."""
-        from walsh_scrapy.metadata.feeds import parse_feed
+        from walsh_scrapy.metadata.feed import parse_feed
 
         content_type = content_type_of(response.headers)
         return Document(parse_feed, response.body, response.url, content_type, source.url)
@@ -144,7 +144,7 @@ class LlmsSpider(SourcesSpider):
 
     def document(self, response: Response, source: Source) -> Document:
         """Return the page of links in a response, as it is to be read."""
-        from walsh_scrapy.metadata.llms import parse_llms
+        from walsh_scrapy.metadata.llmstxt import parse_llms
 
         body = response.body
         if DATA_LOSS in response.flags:  # the last line may hold half a link, which is another URL

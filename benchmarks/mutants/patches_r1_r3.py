@@ -8,10 +8,9 @@ _MESSAGES: Final = "walsh_scrapy/crawl/messages.py"
 _IDENTITY: Final = "walsh_scrapy/downloadermiddlewares/identity.py"
 _ADDON: Final = "walsh_scrapy/addon.py"
 _GATE: Final = "walsh_scrapy/downloadermiddlewares/robots.py"
-_RECORDS: Final = "walsh_scrapy/policy/robots/records.py"
 _MATCHING: Final = "walsh_scrapy/policy/robots/matching.py"
 _ROBOTSTXT: Final = "walsh_scrapy/policy/robots/robotstxt.py"
-_ACCESS: Final = "walsh_scrapy/policy/robots/access.py"
+_COPY: Final = "walsh_scrapy/policy/robots/copy.py"
 _LIST: Final = "walsh_scrapy/crawl/blocklist.py"
 _LIST_GATE: Final = "walsh_scrapy/downloadermiddlewares/blocklist.py"
 _GATES: Final = "walsh_scrapy/crawl/startup.py"
@@ -58,7 +57,7 @@ if request.url.endswith("/robots.txt"):
             "{request.url.partition(':')[0]}"),
     _of_key("http-for-https", "uses http's robots.txt for https", "http"),
     Mutant("empty-304", "R2", "a 304 on robots.txt empties the rules", (
-        Patch(_ACCESS, "copy_after", "return replace(known, fetched_at=now, status=status, "
+        Patch(_COPY, "copy_after", "return replace(known, fetched_at=now, status=status, "
               "failing_since=None)", "return replace(known, fetched_at=now, "
               'status=status, failing_since=None, body=b"")'),
     )),
@@ -92,22 +91,22 @@ ranks = [
               "if line.name == name)[:1])"),
     )),
     Mutant("token-case", "R2", "finds its group only in lower case", (
-        Patch(_RECORDS, "user_agent_lines", "found[1].lower()", "found[1]"),
+        Patch(_ROBOTSTXT, "user_agent_lines", "found[1].lower()", "found[1]"),
     )),
     Mutant("other-group", "R2", "takes the group of a bot whose name begins as ours", (
-        Patch(_RECORDS, "most_specific_name",
+        Patch(_ROBOTSTXT, "most_specific_name",
               "return next((token[:end] for end in ends if token[:end] in names), None)",
               "return min((name for name in names if name.startswith(token)), default=None)"),
     )),
     Mutant("byte-order-mark", "R2", "a byte order mark hides the first line", (
-        Patch(_RECORDS, "decode", "for length in (3, 2, 1):", "for length in ():"),
+        Patch(_ROBOTSTXT, "decode", "for length in (3, 2, 1):", "for length in ():"),
     )),
     Mutant("visit-time", "R2", "ignores Visit-time", (
-        Patch(_ACCESS, "RobotsFile.closed_for", "return (self.rules.opens(at) - at)",
+        Patch(_COPY, "RobotsFile.closed_for", "return (self.rules.opens(at) - at)",
               "return (at - at)"),
     )),
     Mutant("expired-copy", "R2", "uses a robots.txt for two more days", (
-        Patch(_ACCESS, "RobotsCopy.is_usable", "< lifetime", "< lifetime + 2 * 86_400.0"),
+        Patch(_COPY, "RobotsCopy.is_usable", "< lifetime", "< lifetime + 2 * 86_400.0"),
     )),
     Mutant("hops-unjudged", "R2", "follows redirects whatever robots.txt says", (
         Patch(_GATE, "RobotsMiddleware.process_request", "origin = origin_for(request)", """\
@@ -117,7 +116,7 @@ from walsh_scrapy.crawl.ticket import ticket_of
         origin = origin_for(request)"""),
     )),
     Mutant("failure-allows", "R2", "a robots.txt that fails later allows everything", (
-        Patch(_ACCESS, "access_result", " or status >= 500:", ":"),
+        Patch(_COPY, "access_result", " or status >= 500:", ":"),
     )),
     Mutant("list-never-refreshed", "R3", "the blocklist is never fetched again", (
         Patch(_LIST, "BlocklistCache.is_due",

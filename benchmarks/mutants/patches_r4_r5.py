@@ -6,7 +6,7 @@ from benchmarks.mutants.mutant import Mutant, Patch
 
 _PACING: Final = "walsh_scrapy/policy/pacing.py"
 _BACKOFF: Final = "walsh_scrapy/policy/backoff.py"
-_ACCESS: Final = "walsh_scrapy/policy/robots/access.py"
+_COPY: Final = "walsh_scrapy/policy/robots/copy.py"
 _IDLE: Final = "walsh_scrapy/wire/idle.py"
 _EXCHANGES: Final = "walsh_scrapy/crawl/exchanges.py"
 _HOSTS: Final = "walsh_scrapy/crawl/hosts.py"
@@ -36,14 +36,14 @@ OF_R4_AND_R5: Final = (
         return HostSnapshot(replace(times, ended=now - exchange.latency), now)"""),
     )),
     Mutant("crawl-delay", "R4", "ignores Crawl-delay", (
-        Patch(_ACCESS, "RobotsFile.interval", "self.rules.crawl_delay or 0.0", "0.0"),
+        Patch(_COPY, "RobotsFile.interval", "self.rules.crawl_delay or 0.0", "0.0"),
     )),
     Mutant("least-crawl-delay", "R4", "of two Crawl-delays takes the smaller", (
         Patch("walsh_scrapy/policy/robots/robotstxt.py", "Rules.of", "crawl_delay=max(",
               "crawl_delay=min("),
     )),
     Mutant("request-rate", "R4", "ignores Request-rate", (
-        Patch(_ACCESS, "RobotsFile.interval", "self.rate(now) or 0.0", "0.0"),
+        Patch(_COPY, "RobotsFile.interval", "self.rate(now) or 0.0", "0.0"),
     )),
     Mutant("latency-factor", "R4", "ignores how long the last response took", (
         Patch(_PACING, "delay_after", "robots_delay or 0.0, latency)", "robots_delay or 0.0)"),

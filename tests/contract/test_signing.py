@@ -18,8 +18,7 @@ from http_message_signatures import (
 )
 
 from tests.helpers.sites import blocklist, feed, judge, rows_of, site
-from walsh_scrapy.policy.signing.keys import PrivateKey, directory_body
-from walsh_scrapy.policy.signing.requests import FIELDS
+from walsh_scrapy.policy.signing import FIELDS, PrivateKey, directory_body
 from walsh_scrapy.testing import Certificate, Reply, Site, redirect, verify_signature
 
 LIST_URL = "https://operator.example/blocklist.json"

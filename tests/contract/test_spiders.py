@@ -9,7 +9,7 @@ SPIDER = """
 from scrapy import Request
 from scrapy.exceptions import IgnoreRequest
 from walsh_scrapy.items import EntryItem
-from walsh_scrapy.metadata.llms import parse_llms
+from walsh_scrapy.metadata.llmstxt import parse_llms
 from walsh_scrapy.spider import SourcesSpider
 
 

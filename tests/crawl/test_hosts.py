@@ -11,7 +11,7 @@ from walsh_scrapy.crawl.hosts import HostLost, Hosts
 from walsh_scrapy.crawl.ticket import Visit, set_visit
 from walsh_scrapy.options import Options
 from walsh_scrapy.policy.pacing import RECHECK_SECONDS, WORKER_SECONDS
-from walsh_scrapy.sources import Source
+from walsh_scrapy.sources.source import Source
 from walsh_scrapy.state import State
 from walsh_scrapy.state.hosts import Ask, beat
 from walsh_scrapy.state.log import RequestRecord

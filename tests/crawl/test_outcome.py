@@ -19,7 +19,7 @@ from walsh_scrapy.crawl.outcome import (
 from walsh_scrapy.crawl.ticket import Lifetime, Visit, set_visit
 from walsh_scrapy.items import EntryItem
 from walsh_scrapy.metadata.entries import Feed
-from walsh_scrapy.sources import Source
+from walsh_scrapy.sources.source import Source
 from walsh_scrapy.spidermiddlewares.firstseen import _in_turns
 from walsh_scrapy.state.sources import SourceRecord
 

@@ -20,7 +20,8 @@ from walsh_scrapy.crawl.isolated import CostLimits, IsolatedProcess, answer_call
 from walsh_scrapy.crawl.reading import Readings, read
 from walsh_scrapy.exceptions import RequestDeferred
 from walsh_scrapy.metadata.document import Document
-from walsh_scrapy.metadata.feeds import NotAFeed, parse_feed
+from walsh_scrapy.metadata.entries import NotAFeed
+from walsh_scrapy.metadata.feed import parse_feed
 
 URL = "http://blog.example/feed"
 MANY = b"<rss><channel>" + b"<item><title>One</title></item>" * 1000 + b"</channel></rss>"

@@ -10,7 +10,7 @@ from scrapy.settings import Settings
 from walsh_scrapy.crawl.messages import read_signer
 from walsh_scrapy.crawl.startup import start_problems
 from walsh_scrapy.options import BadSetting, Options
-from walsh_scrapy.policy.signing.keys import PrivateKey
+from walsh_scrapy.policy.signing import PrivateKey
 
 AGENT = "https://bot.example/"
 OURS = "walsh_scrapy.downloadhandler.DownloadHandler"

@@ -29,7 +29,7 @@ from walsh_scrapy.crawl.ticket import (
 )
 from walsh_scrapy.metadata.document import may_be_feed
 from walsh_scrapy.policy.frontier import Rank
-from walsh_scrapy.sources import Source
+from walsh_scrapy.sources.source import Source
 
 URL = "http://blog.example/feed"
 

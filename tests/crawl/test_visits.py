@@ -14,7 +14,7 @@ from walsh_scrapy.crawl.visits import PAGE, DueSources
 from walsh_scrapy.exceptions import RequestDeferred
 from walsh_scrapy.policy.pacing import WORKER_SECONDS
 from walsh_scrapy.scheduler import Scheduler
-from walsh_scrapy.sources import Source
+from walsh_scrapy.sources.source import Source
 from walsh_scrapy.state.sources import Selection
 from walsh_scrapy.testing.clock import FakeClock
 

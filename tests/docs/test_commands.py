@@ -31,8 +31,8 @@ from tests.helpers.sites import BLOCKLIST
 from walsh_scrapy.console.program import main
 from walsh_scrapy.items import EntryItem
 from walsh_scrapy.options import Options
-from walsh_scrapy.policy.robots.access import RobotsCopy
-from walsh_scrapy.policy.signing.keys import PrivateKey, directory_body
+from walsh_scrapy.policy.robots.copy import RobotsCopy
+from walsh_scrapy.policy.signing import PrivateKey, directory_body
 from walsh_scrapy.state import State
 from walsh_scrapy.state.documents import hash_of
 from walsh_scrapy.state.log import Evidence

@@ -20,7 +20,7 @@ from walsh_scrapy.crawl.startup import REPLACED, SPIDER_GATES, Gate
 from walsh_scrapy.identity import POLICY_URL
 from walsh_scrapy.items import EntryItem
 from walsh_scrapy.options import PREFIX, BadSetting, Options
-from walsh_scrapy.sources import load_sources
+from walsh_scrapy.sources.loading import load_sources
 from walsh_scrapy.state import State
 from walsh_scrapy.state.tables import metadata as tables
 from walsh_scrapy.testing import Reply, Site

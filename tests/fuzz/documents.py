@@ -14,15 +14,15 @@ from scrapy import Request
 
 from tests.fuzz.target import assert_bounded, assert_sentence
 from walsh_scrapy.items import EntryItem, InvalidItem, check
-from walsh_scrapy.metadata.feeds import NotAFeed, parse_feed
-from walsh_scrapy.metadata.llms import parse_llms
-from walsh_scrapy.policy.blocklist import Blocklist, InvalidBlocklist
+from walsh_scrapy.metadata.entries import NotAFeed
+from walsh_scrapy.metadata.feed import parse_feed
+from walsh_scrapy.metadata.llmstxt import parse_llms
+from walsh_scrapy.policy.blocklist import Blocklist, InvalidBlocklist, parse_local
 from walsh_scrapy.policy.blocklist_schema import sound_schema
-from walsh_scrapy.policy.localblocklist import parse_local
 from walsh_scrapy.policy.robots import RobotsTxt
-from walsh_scrapy.sources import SourcesError, load_sources
+from walsh_scrapy.sources.loading import load_sources
 from walsh_scrapy.sources.opml import read_opml
-from walsh_scrapy.sources.source import UnreadableSources
+from walsh_scrapy.sources.source import SourcesError, UnreadableSources
 from walsh_scrapy.testing.project import write_sources
 
 URL = "https://blog.example/a/feed"

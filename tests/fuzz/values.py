@@ -23,13 +23,13 @@ from walsh_scrapy.policy.backoff import LONGEST_SECONDS, parse_retry_after
 from walsh_scrapy.policy.blocklist import Blocklist, Entry
 from walsh_scrapy.policy.durations import parse_duration
 from walsh_scrapy.policy.freshness import Freshness
-from walsh_scrapy.policy.hosts import is_private_host
 from walsh_scrapy.policy.redirects import resolve_reference
 from walsh_scrapy.policy.urls import (
     LONGEST_FOLLOWED,
     canonical_url,
     host_of,
     is_plain,
+    is_private_host,
     origin_of,
     registrable_domain,
     robots_url,

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from tests.helpers.troubles import Extension
 from walsh_scrapy.crawl.robots import RobotsCache
-from walsh_scrapy.policy.robots.access import RobotsCopy, RobotsFile
-from walsh_scrapy.sources import Source
+from walsh_scrapy.policy.robots.copy import RobotsCopy, RobotsFile
+from walsh_scrapy.sources.source import Source
 from walsh_scrapy.spidermiddlewares.scope import ScopeMiddleware
 
 

@@ -7,7 +7,7 @@ from walsh_scrapy.policy.audit.record import LoggedRequest
 from walsh_scrapy.policy.backoff import Backoff
 from walsh_scrapy.policy.pacing import Exchange, Hold
 from walsh_scrapy.policy.urls import host_of, url_key
-from walsh_scrapy.sources import Source
+from walsh_scrapy.sources.source import Source
 from walsh_scrapy.state import State, hosts
 from walsh_scrapy.state.entries import EntryRecord
 from walsh_scrapy.state.hosts import Ask, Begun, Worker

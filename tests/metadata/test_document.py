@@ -5,8 +5,9 @@ import json
 import pytest
 
 from walsh_scrapy.metadata import document
-from walsh_scrapy.metadata.feeds import NotAFeed, parse_feed, parsers
-from walsh_scrapy.metadata.feeds import elements as xml_elements
+from walsh_scrapy.metadata import feed as feed_module
+from walsh_scrapy.metadata.entries import NotAFeed
+from walsh_scrapy.metadata.feed import parse_feed
 
 URL = "https://blog.example/feed"
 ITEM = "<item><title>{0}</title><link>/{0}</link><pubDate>{1}</pubDate></item>"
@@ -25,7 +26,7 @@ ISO = [f"2026-05-{day:02}T00:00:00Z" for day in range(1, 7)]
 @pytest.fixture
 def three(monkeypatch):
     """A budget of three entries."""
-    for module in (document, parsers, xml_elements):
+    for module in (document, feed_module):
         monkeypatch.setattr(module, "MOST_ENTRIES", 3)
 
 
@@ -116,7 +117,7 @@ def test_what_no_feed_has_is_refused_with_a_sentence_that_names_the_limit(body, 
 
 
 def test_links_that_a_long_base_makes_longer_are_bounded(monkeypatch):
-    monkeypatch.setattr(parsers, "MOST_BASE_CHARACTERS", 100_000)
+    monkeypatch.setattr(feed_module, "MOST_BASE_CHARACTERS", 100_000)
     base = f"<rss version='2.0' xml:base='https://a.example/{'a/' * 450}'><channel>"
     assert len(read(base + "<item><link>b</link></item>" * 100 + "</channel></rss>").entries) == 100
     assert "xml:base" in refused(base + "<item><link>b</link></item>" * 120 + "</channel></rss>")

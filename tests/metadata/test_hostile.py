@@ -8,9 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.fuzz.targets import ATOM, JSON_FEED, RSS
+from walsh_scrapy.metadata import feed as feed_module
 from walsh_scrapy.metadata.document import Document
-from walsh_scrapy.metadata.feeds import NotAFeed, elements, parse_feed
-from walsh_scrapy.metadata.llms import parse_llms
+from walsh_scrapy.metadata.entries import NotAFeed
+from walsh_scrapy.metadata.feed import parse_feed
+from walsh_scrapy.metadata.llmstxt import parse_llms
 from walsh_scrapy.metadata.text import from_html, one_line, web_url
 from walsh_scrapy.sources.opml import read_opml
 from walsh_scrapy.sources.source import UnreadableSources
@@ -144,13 +146,13 @@ def test_no_other_parser_is_tried_when_memory_runs_out(monkeypatch):
     def strict(*_):
         raise MemoryError
 
-    monkeypatch.setattr(elements, "_parse", strict)
+    monkeypatch.setattr(feed_module, "_parse", strict)
     with pytest.raises(MemoryError):
         parse_feed(RSS, url=URL, content_type=None, source=URL)
 
 
 def test_a_document_of_too_many_elements_is_refused_with_a_sentence(monkeypatch):
-    monkeypatch.setattr("walsh_scrapy.metadata.feeds.parsers.MOST_ELEMENTS", 1000)
+    monkeypatch.setattr("walsh_scrapy.metadata.feed.MOST_ELEMENTS", 1000)
     with pytest.raises(NotAFeed, match="elements"):
         parse_feed(fill(b"<item/>"), url=URL, content_type=None, source=URL)
 

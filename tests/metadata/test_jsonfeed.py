@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from walsh_scrapy.metadata.feeds import NotAFeed, parse_feed
+from walsh_scrapy.metadata.entries import NotAFeed
+from walsh_scrapy.metadata.feed import parse_feed
 
 URL = "https://blog.example/dir/feed.json"
 VERSION = "https://jsonfeed.org/version/1.1"

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from walsh_scrapy.metadata.feeds import parse_feed
-from walsh_scrapy.metadata.feeds.repair import well_formed
+from walsh_scrapy.metadata.feed import parse_feed
+from walsh_scrapy.metadata.repair import well_formed
 
 URL = "https://blog.example/feed"
 RSS = """<?xml version="1.0" encoding="utf-8"?>

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from walsh_scrapy.items import EntryItem
-from walsh_scrapy.metadata.llms import parse_llms
+from walsh_scrapy.metadata.llmstxt import parse_llms
 from walsh_scrapy.metadata.text import (
     distinct_tags,
     one_line,

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from walsh_scrapy.metadata.feeds import NotAFeed, parse_feed
+from walsh_scrapy.metadata.entries import NotAFeed
+from walsh_scrapy.metadata.feed import parse_feed
 
 URL = "https://blog.example/feed.xml"
 NAMESPACES = {
@@ -170,7 +171,7 @@ def test_a_feed_with_content_that_is_not_well_formed_is_read():
 
 
 def test_elements_in_content_are_counted(monkeypatch):
-    monkeypatch.setattr("walsh_scrapy.metadata.feeds.parsers.MOST_ELEMENTS", 1000)
+    monkeypatch.setattr("walsh_scrapy.metadata.feed.MOST_ELEMENTS", 1000)
     for inner in ("<p/>" * 1000, "<p>" * 1000 + "</p>" * 1000):
         with pytest.raises(NotAFeed, match="elements"):
             rss(f"<description>{inner}</description>")

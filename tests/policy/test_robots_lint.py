@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from walsh_scrapy.policy.robots import RobotsTxt
+from walsh_scrapy.policy.robots.copy import quote
 from walsh_scrapy.policy.robots.lint import lint
-from walsh_scrapy.policy.robots.quotation import quote
-from walsh_scrapy.policy.robots.records import MAX_OCTETS
+from walsh_scrapy.policy.robots.robotstxt import MAX_OCTETS
 
 #: Lines of a group, and what is said of the third line; "" for nothing.
 LINES = [

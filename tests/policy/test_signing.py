@@ -13,17 +13,15 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
 )
 
-from walsh_scrapy.policy.signing.keys import (
+from walsh_scrapy.policy.signing import (
     AUTHORITY,
     DIGEST,
     DIRECTORY_TAG,
     BadKey,
     PrivateKey,
+    RequestSigner,
     content_digest,
     directory_body,
-)
-from walsh_scrapy.policy.signing.requests import (
-    RequestSigner,
     input_field,
     signature_base,
     signature_field,

@@ -1,4 +1,4 @@
-"""Text from servers and files is safe to print on a terminal, and is not cut."""
+"""Text from servers and files is safe to print on a terminal, and reasons are grouped."""
 
 import json
 
@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from walsh_scrapy.policy.wording import count_of, for_others, printable
+from walsh_scrapy.policy.wording import (
+    ReasonGroups,
+    count_of,
+    for_others,
+    kind_of,
+    printable,
+    shorten,
+)
 from walsh_scrapy.tools.output import columns, json_array
 
 
@@ -72,3 +79,39 @@ def test_a_text_for_others_has_no_address_and_no_credential(text, shown):
 def test_a_text_for_others_is_the_same_the_second_time(text):
     once = for_others(text)
     assert for_others(once) == once
+
+
+@pytest.mark.parametrize(
+    ("reason", "kind"),
+    [
+        ("a.example answered 404", "answered 404"),
+        ("a.example timed out: Getting http://a.example/feed took long", "timed out"),
+        ("the DNS has no address for a.example", "the DNS has no address for the host"),
+        (
+            "TLS: the certificate of a.example expired on 2025-01-01",
+            "TLS: the certificate of the host expired on …",
+        ),
+        ("Not a feed but HTML (served as text/html; charset=utf-8).", "Not a feed but HTML"),
+        ("no response from a.example: lost", "no response from the host: lost"),
+        ("aa.example.org answered 404", "aa.example.org answered 404"),
+        ("", ""),
+    ],
+)
+def test_a_kind_of_failure_names_no_host(reason, kind):
+    assert kind_of(reason, "a.example") == kind
+
+
+def test_hosts_of_one_reason_are_one_line():
+    groups = ReasonGroups()
+    for number in range(12):
+        groups.add(f"h{number}.example", f"h{number}.example timed out: after {number} s")
+    for name in ("x", "y", "x"):
+        groups.add(f"{name}.example", f"{name}.example answered 404")
+    slow, lost = groups.largest_first()
+    assert slow.line() == "12 timed out: h0.example, h1.example and 10 more hosts"
+    assert lost.line() == "3 answered 404: x.example, y.example"
+
+
+def test_a_list_of_one_more_than_is_shown():
+    assert shorten(("a", "b", "c"), 2) == "a, b and 1 more host"
+    assert shorten((), 2) == ""

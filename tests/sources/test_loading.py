@@ -6,9 +6,13 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from walsh_scrapy.sources import Source, SourcesError, load_sources
+from walsh_scrapy.sources import loading
+from walsh_scrapy.sources.loading import load_sources
 from walsh_scrapy.sources.opml import DEEPEST, read_opml
+from walsh_scrapy.sources.source import Source, SourcesError
 
 
 @pytest.fixture
@@ -432,3 +436,46 @@ def test_a_missing_file_a_folder_and_an_unreadable_one(tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "read_bytes", denied)
     with pytest.raises(SourcesError, match=r"s\.toml: it cannot be read: Permission denied"):
         load_sources(tmp_path / "s.toml")
+
+
+STRING = st.text("ab \\\"'#é\u2028\t\r\x7f\x00]=,").map('"{}"'.format) | st.just('"x"')
+VALUE = STRING | st.lists(STRING).map(lambda each: f"[{', '.join(each)}]")
+VALUE |= st.sampled_from(["5", "true", "'x'", '"x" # y', '["x",]', '["x","y"]', "[]", '"x" '])
+KEY = st.sampled_from(["url", "name", "tags", '"url"', "a.b", "url ", " url", "é", "-_1"])
+LINES = st.lists(
+    st.tuples(KEY, VALUE).map(" = ".join) | st.sampled_from(["", "# x", "[x]", "[source.x]", "x"])
+)
+
+
+def value_of(read):
+    """Return what is read, None for what is wrong."""
+    try:
+        return read()
+    except ValueError:
+        return None
+
+
+@settings(max_examples=500)
+@given(LINES, st.sampled_from(["\n", "\r\n"]), st.sampled_from(["", "\n", "\r"]))
+def test_a_table_is_read_as_the_reader_of_toml_reads_it(lines, end, last):
+    text = "[[source]]\n" + end.join(lines) + last
+    found = value_of(lambda: [loading._read_table(text)])
+    assert found == value_of(
+        lambda: [raw.value for raw in loading._read_toml(text.encode()).sources]
+    )
+
+
+@pytest.fixture
+def unread(monkeypatch):
+    """Let TOML's reader fail."""
+    monkeypatch.setattr(loading, "_read_toml", lambda _: 1 / 0)
+
+
+@pytest.mark.usefixtures("unread")
+def test_a_plain_table_does_not_need_the_reader_of_toml():
+    text = '[[source]]\nurl = "http://a.example/"\n\nname = "Ä"\ntags = ["a", "b"]\n'
+    assert loading._read_table(text) == {
+        "url": "http://a.example/",
+        "name": "Ä",
+        "tags": ["a", "b"],
+    }

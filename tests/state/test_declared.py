@@ -13,7 +13,8 @@ from tests.helpers.records import commit, entry_of
 from walsh_scrapy.policy.audit.declared import Declared, part_of
 from walsh_scrapy.policy.freshness import CLOCK_SKEW, LONGEST_REVISIT, NEVER
 from walsh_scrapy.policy.urls import url_key
-from walsh_scrapy.sources import Source, SourcesError, load_sources
+from walsh_scrapy.sources.loading import load_sources
+from walsh_scrapy.sources.source import Source, SourcesError
 from walsh_scrapy.state import sync
 from walsh_scrapy.state.rows import row_of, upsert
 from walsh_scrapy.state.sources import (

@@ -8,7 +8,7 @@ from sqlalchemy import func, select, text
 
 from tests.helpers import records
 from tests.helpers.records import RECORD, keep_robots, log_requests
-from walsh_scrapy.policy.robots.access import RobotsCopy
+from walsh_scrapy.policy.robots.copy import RobotsCopy
 from walsh_scrapy.state.database import Database
 from walsh_scrapy.state.documents import _NAME_COPY, BlocklistCopy, hash_of
 from walsh_scrapy.state.log import LOST, MARGIN, Evidence, TimeSpan, selected

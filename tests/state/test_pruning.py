@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import insert, select, update
 
 from tests.helpers.records import DENIAL, RECORD, US, keep_robots, log_requests
-from walsh_scrapy.policy.robots.access import RobotsCopy
+from walsh_scrapy.policy.robots.copy import RobotsCopy
 from walsh_scrapy.state import State, retention, sync
 from walsh_scrapy.state.database import Database
 from walsh_scrapy.state.hosts import beat

@@ -10,7 +10,7 @@ from scrapy.settings import Settings
 from spiders.feeds import FeedsSpider
 from walsh_scrapy.extensions.summary import command_of, settings_of
 from walsh_scrapy.options import Options
-from walsh_scrapy.sources import Source, declaration
+from walsh_scrapy.sources.source import Source, declaration
 from walsh_scrapy.state.documents import hash_of
 from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.tools.discover.spider import DiscoverSpider

@@ -21,7 +21,7 @@ from tests.helpers.records import (
     log_requests,
 )
 from tests.helpers.troubles import fill
-from walsh_scrapy.policy.robots.access import RobotsCopy
+from walsh_scrapy.policy.robots.copy import RobotsCopy
 from walsh_scrapy.policy.urls import url_key
 from walsh_scrapy.state import State, StateError
 from walsh_scrapy.state.database import Database

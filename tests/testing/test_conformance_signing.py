@@ -9,8 +9,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from http_message_signatures import HTTPMessageSigner, HTTPSignatureKeyResolver, algorithms
 
-from walsh_scrapy.policy.signing.keys import PrivateKey
-from walsh_scrapy.policy.signing.requests import RequestSigner
+from walsh_scrapy.policy.signing import PrivateKey, RequestSigner
 from walsh_scrapy.testing.conformance import SCENARIOS, Run
 from walsh_scrapy.testing.conformance.scenario import Seen, TrialLog
 from walsh_scrapy.testing.hit import Hit

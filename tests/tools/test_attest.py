@@ -16,7 +16,7 @@ from sqlalchemy import create_engine, insert, select
 from tests.helpers.sites import LIST_URL, blocklist, feed
 from walsh_scrapy.policy.audit.checklist import CHECKLIST, Case, Kind
 from walsh_scrapy.policy.audit.findings import Breaches
-from walsh_scrapy.policy.timestamps import rfc3339
+from walsh_scrapy.policy.durations import rfc3339
 from walsh_scrapy.state import State
 from walsh_scrapy.state.tables import metadata, requests
 from walsh_scrapy.testing.simulation import DAY, simulate

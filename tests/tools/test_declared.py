@@ -9,7 +9,8 @@ from tests.helpers.records import commit
 from walsh_scrapy.metadata.alternates import FeedLink
 from walsh_scrapy.options import Options
 from walsh_scrapy.policy.redirects import Move
-from walsh_scrapy.sources import Source, SourcesError, load_sources
+from walsh_scrapy.sources.loading import load_sources
+from walsh_scrapy.sources.source import Source, SourcesError
 from walsh_scrapy.state import State
 from walsh_scrapy.state.sources import SourceRecord
 from walsh_scrapy.tools.discover.candidates import Candidate, offers_for

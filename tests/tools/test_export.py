@@ -13,9 +13,8 @@ from scrapy.settings import Settings
 
 from tests.helpers.records import commit, entry_of
 from walsh_scrapy.items import EntryItem
-from walsh_scrapy.sources import Source, load_sources
-from walsh_scrapy.sources.loading import source_of
-from walsh_scrapy.sources.readers import read_opml_file
+from walsh_scrapy.sources.loading import _read_opml, _source_of, load_sources
+from walsh_scrapy.sources.source import Source
 from walsh_scrapy.state import State
 from walsh_scrapy.state.sources import SourceRecord
 from walsh_scrapy.tools.export.entries import COLUMNS
@@ -64,8 +63,8 @@ def test_whatever_is_declared_is_read_back(source, is_broken):
     body = written.getvalue()
     if is_broken:  # then it is read as HTML
         body = body.replace(b"</head>", b"")
-    (found,) = read_opml_file(body).sources
-    ours = replace(source_of(found), folders=())
+    (found,) = _read_opml(body).sources
+    ours = replace(_source_of(found), folders=())
     assert (ours.url, ours.kind, ours.every, ours.pause) == (
         source.url, source.kind, source.every, source.pause,
     )  # fmt: skip

@@ -11,7 +11,7 @@ import pytest
 
 from tests.helpers.sites import feed, rows_of, site
 from walsh_scrapy.items import EntryItem
-from walsh_scrapy.sources import load_sources
+from walsh_scrapy.sources.loading import load_sources
 from walsh_scrapy.testing.feeds import Post, atom
 from walsh_scrapy.testing.web import Reply
 

@@ -9,7 +9,7 @@ from scrapy.settings import Settings
 
 from tests.helpers.records import DENIAL, RECORD, commit, hold, log_requests
 from walsh_scrapy.options import Options
-from walsh_scrapy.sources import Source
+from walsh_scrapy.sources.source import Source
 from walsh_scrapy.state import State
 from walsh_scrapy.state.sources import SourceRecord
 from walsh_scrapy.tools.sources.overview import build_overview

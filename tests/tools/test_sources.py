@@ -15,7 +15,7 @@ from scrapy.settings import Settings
 from tests.helpers import ROOT
 from tests.helpers.records import commit, entry_of, known_of
 from walsh_scrapy.options import Options
-from walsh_scrapy.sources import Source
+from walsh_scrapy.sources.source import Source
 from walsh_scrapy.state import State
 from walsh_scrapy.state.sources import SourceRecord
 from walsh_scrapy.tools.output import json_array

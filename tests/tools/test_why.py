@@ -17,11 +17,10 @@ from tests.helpers.records import RECORD, commit, hold, keep_robots, log_request
 from tests.helpers.sites import IDENTITY, feed, site
 from walsh_scrapy.commands.why import Command
 from walsh_scrapy.options import Options
+from walsh_scrapy.policy.durations import rfc3339
 from walsh_scrapy.policy.freshness import NEVER
-from walsh_scrapy.policy.robots.access import RobotsCopy
-from walsh_scrapy.policy.robots.quotation import MOST_LINES, quote
-from walsh_scrapy.policy.timestamps import rfc3339
-from walsh_scrapy.sources import Source
+from walsh_scrapy.policy.robots.copy import MOST_LINES, RobotsCopy, quote
+from walsh_scrapy.sources.source import Source
 from walsh_scrapy.state import State
 from walsh_scrapy.state.documents import BlocklistCopy, hash_of
 from walsh_scrapy.state.log import Evidence

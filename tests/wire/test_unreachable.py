@@ -11,7 +11,7 @@ from scrapy.exceptions import (
 )
 
 from walsh_scrapy.exceptions import Unreachable
-from walsh_scrapy.wire.unreachable import not_connected
+from walsh_scrapy.wire.unreachable import Connectivity, not_connected
 
 HOST = "dead.example"
 REFUSED = errno.ECONNREFUSED
@@ -61,3 +61,33 @@ def test_no_connection_is_no_answer_however_it_was_refused(error, kind, blame, t
     assert isinstance(found.failure, kind)
     assert found.blame == blame
     assert str(found.failure).startswith(told)
+
+
+WORKED = None
+
+
+@pytest.mark.parametrize(
+    ("events", "found", "offline"),
+    [
+        ([], [], False),
+        ([WORKED], [], False),
+        (["a"], ["unknown"], True),
+        (["a", "a", "a", "a"], ["unknown"] * 4, True),  # one host proves nothing
+        (["a", "b", "a", "b"], ["unknown"] * 4, True),
+        ([*"abcde"], [*["unknown"] * 4, "machine"], True),
+        ([*"abcdea"], [*["unknown"] * 4, "machine", "machine"], True),
+        ([WORKED, "a", "b", "c"], ["host"] * 3, False),
+        (["a", "b", WORKED, "c", "a"], ["unknown", "unknown", "host", "host"], False),
+    ],
+)
+def test_whose_failure_it_is(events, found, offline):
+    """A machine that is offline fails no source, and a dead name server no machine."""
+    connectivity = Connectivity()
+    verdicts = []
+    for event in events:
+        if event is WORKED:
+            connectivity.record_success()
+        else:
+            verdicts.append(connectivity.fault_of(event))
+    assert verdicts == found
+    assert connectivity.offline is offline

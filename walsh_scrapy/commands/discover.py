@@ -35,7 +35,7 @@ class Command(UrlCommand):
 
     def execute(self, args: list[str], opts: argparse.Namespace) -> int:
         """Run the spider, and print what it found."""
-        from walsh_scrapy.sources import SourcesError
+        from walsh_scrapy.sources.source import SourcesError
         from walsh_scrapy.tools.discover.candidates import offers_for
         from walsh_scrapy.tools.discover.spider import DiscoverSpider
 

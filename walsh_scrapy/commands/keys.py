@@ -70,7 +70,7 @@ def _directory(files: Sequence[str], options: Options, opts: argparse.Namespace)
     from urllib.parse import urlsplit
 
     from walsh_scrapy.crawl.messages import host_field
-    from walsh_scrapy.policy.signing.keys import directory_body, directory_fields
+    from walsh_scrapy.policy.signing import directory_body, directory_fields
     from walsh_scrapy.tools.keys import keys_of
 
     names = files or [name for name in [options.signing_key] if name]

@@ -175,7 +175,7 @@ class Command(OperatorCommand):
 
 
 def _list(state: State | None, options: Options, file: str, opts: argparse.Namespace) -> None:
-    from walsh_scrapy.sources import load_sources
+    from walsh_scrapy.sources.loading import load_sources
     from walsh_scrapy.tools.output import json_array
     from walsh_scrapy.tools.sources.changes import SourcesFile
     from walsh_scrapy.tools.sources.overview import build_overview
@@ -201,7 +201,7 @@ def _tell(
     urls: list[str], state: State | None, options: Options, file: str, *, as_json: bool
 ) -> None:
     """Print all that is known of the sources that the URLs mean."""
-    from walsh_scrapy.sources import load_sources
+    from walsh_scrapy.sources.loading import load_sources
     from walsh_scrapy.tools.output import json_array
     from walsh_scrapy.tools.sources.changes import find_sources
     from walsh_scrapy.tools.sources.overview import build_overview

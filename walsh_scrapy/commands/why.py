@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from walsh_scrapy.sources import Source
+    from walsh_scrapy.sources.source import Source
 
 _EXAMPLE: Final = "Example: scrapy why blog.example --on 2026-11-17"
 
@@ -67,7 +67,8 @@ class Command(OperatorCommand):
 
 def _sources(file: str) -> Sequence[Source] | None:
     """Return the declared sources; None, and say why, if they cannot be read."""
-    from walsh_scrapy.sources import SourcesError, load_sources
+    from walsh_scrapy.sources.loading import load_sources
+    from walsh_scrapy.sources.source import SourcesError
 
     try:
         return load_sources(file)

@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from walsh_scrapy.identity import UA_TOKEN
-from walsh_scrapy.policy.robots.access import RobotsCopy, RobotsFile
-from walsh_scrapy.policy.robots.records import token_of
-from walsh_scrapy.policy.timestamps import rfc3339
+from walsh_scrapy.policy.durations import rfc3339
+from walsh_scrapy.policy.robots.copy import RobotsCopy, RobotsFile
+from walsh_scrapy.policy.robots.robotstxt import token_of
 from walsh_scrapy.policy.wording import format_seconds
 from walsh_scrapy.tools.exits import CommandError
 from walsh_scrapy.tools.files import read_file

@@ -23,10 +23,15 @@ from walsh_scrapy.crawl.queue import PATIENCE
 from walsh_scrapy.crawl.ticket import Validators, note, rank_of, ticket_of
 from walsh_scrapy.exceptions import Denied, NotModified, RequestDeferred, StillDue
 from walsh_scrapy.options import PREFIX, BadSetting
-from walsh_scrapy.policy.blocklist import Blocklist, Entry, InvalidBlocklist, adopted_text
-from walsh_scrapy.policy.blocklist_document import is_bundled
+from walsh_scrapy.policy.blocklist import (
+    Blocklist,
+    Entry,
+    InvalidBlocklist,
+    adopted_text,
+    parse_local,
+)
+from walsh_scrapy.policy.blocklist_schema import is_bundled
 from walsh_scrapy.policy.frontier import Rank
-from walsh_scrapy.policy.localblocklist import parse_local
 from walsh_scrapy.policy.wording import count_of
 from walsh_scrapy.state.documents import BlocklistCopy, hash_of
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from walsh_scrapy.crawl.ticket import source_of
 from walsh_scrapy.policy.backoff import Backoff
-from walsh_scrapy.sources import with_pauses
+from walsh_scrapy.sources.source import with_pauses
 from walsh_scrapy.wire.stalls import moment
 
 if TYPE_CHECKING:

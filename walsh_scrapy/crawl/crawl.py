@@ -31,7 +31,7 @@ from walsh_scrapy.crawl.visits import Visits
 from walsh_scrapy.exceptions import MachineTrouble, StateUnavailable, refuse_to_start
 from walsh_scrapy.options import BadSetting, Options
 from walsh_scrapy.policy.urls import host_of
-from walsh_scrapy.sources import SourcesError, host_pauses
+from walsh_scrapy.sources.source import SourcesError, host_pauses
 from walsh_scrapy.state import State, StateError
 
 if TYPE_CHECKING:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.crawl.context import Context
     from walsh_scrapy.policy.pacing import Exchange, Hold, HostTimes
-    from walsh_scrapy.sources import Source
+    from walsh_scrapy.sources.source import Source
     from walsh_scrapy.state.hosts import Ask
     from walsh_scrapy.state.log import RequestRecord
 

@@ -35,7 +35,7 @@ from walsh_scrapy.metadata.alternates import HEAD_BYTES
 from walsh_scrapy.metadata.document import is_html
 from walsh_scrapy.options import BadSetting
 from walsh_scrapy.policy.frontier import Rank
-from walsh_scrapy.policy.robots.records import MAX_OCTETS
+from walsh_scrapy.policy.robots.robotstxt import MAX_OCTETS
 from walsh_scrapy.policy.wording import format_bytes
 from walsh_scrapy.wire.idle import Endpoint
 from walsh_scrapy.wire.tls import TlsStream
@@ -51,8 +51,7 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.crawl.context import Context
     from walsh_scrapy.options import Options
-    from walsh_scrapy.policy.signing.keys import PrivateKey
-    from walsh_scrapy.policy.signing.requests import RequestSigner
+    from walsh_scrapy.policy.signing import PrivateKey, RequestSigner
     from walsh_scrapy.wire.http1 import HttpExchange
     from walsh_scrapy.wire.proxy import Proxy
     from walsh_scrapy.wire.stream import Stream
@@ -355,7 +354,7 @@ def read_signer(options: Options) -> Signer | None:
     if not options.signing_key:
         return None
     # Crawls that sign nothing do not load what signs: 7 ms.
-    from walsh_scrapy.policy.signing.requests import RequestSigner  # noqa: PLC0415
+    from walsh_scrapy.policy.signing import RequestSigner  # noqa: PLC0415
 
     try:
         key = read_key(Path(options.signing_key))
@@ -368,7 +367,7 @@ def read_signer(options: Options) -> Signer | None:
 
 def read_key(path: Path) -> PrivateKey:
     """Return the private key in a file. Raises UnusableKey."""
-    from walsh_scrapy.policy.signing.keys import BadKey, PrivateKey  # noqa: PLC0415 - as above
+    from walsh_scrapy.policy.signing import BadKey, PrivateKey  # noqa: PLC0415 - as above
 
     try:
         with path.open("rb") as file:

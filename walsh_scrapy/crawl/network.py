@@ -17,15 +17,13 @@ from walsh_scrapy.crawl.engine import PerLoop
 from walsh_scrapy.crawl.messages import server_of
 from walsh_scrapy.exceptions import MachineTrouble, refuse_to_start
 from walsh_scrapy.options import bad_setting
-from walsh_scrapy.policy.hosts import is_public
-from walsh_scrapy.policy.reasons import Connectivity
-from walsh_scrapy.policy.urls import host_of
+from walsh_scrapy.policy.urls import host_of, is_public
 from walsh_scrapy.wire.connections import CONNECT_SECONDS, Connections, check_public
 from walsh_scrapy.wire.idle import IdleConnections
 from walsh_scrapy.wire.names import Names
 from walsh_scrapy.wire.proxy import Proxy, wants_credentials
 from walsh_scrapy.wire.tls import VERSIONS, Tls, TlsStream
-from walsh_scrapy.wire.unreachable import NotConnected
+from walsh_scrapy.wire.unreachable import Connectivity, NotConnected
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

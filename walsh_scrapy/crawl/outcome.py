@@ -48,8 +48,8 @@ from walsh_scrapy.items import InvalidItem, check
 from walsh_scrapy.metadata.alternates import ABSENT
 from walsh_scrapy.metadata.entries import KnownEntries
 from walsh_scrapy.policy.backoff import RETRIED_STATUSES
+from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.policy.freshness import CLOCK_SKEW, NEVER, Freshness, UpdateHints, asked_until
-from walsh_scrapy.policy.reasons import ReasonGroups
 from walsh_scrapy.policy.redirects import (
     are_permanent,
     move_after_document,
@@ -57,9 +57,8 @@ from walsh_scrapy.policy.redirects import (
     move_after_intermediate,
     permanent_targets,
 )
-from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.policy.urls import host_of
-from walsh_scrapy.policy.wording import and_more
+from walsh_scrapy.policy.wording import ReasonGroups, and_more
 from walsh_scrapy.state.documents import LlmsTxtRecord
 from walsh_scrapy.state.entries import EntryRecord
 from walsh_scrapy.state.sources import MOST_RESENT, REFUSED, SourceRecord
@@ -75,7 +74,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.items import EntryItem
     from walsh_scrapy.metadata.entries import Feed
     from walsh_scrapy.policy.redirects import Move
-    from walsh_scrapy.sources import Source
+    from walsh_scrapy.sources.source import Source
 
     MoveAfter = Callable[[Move | None, str, str, Sequence[str], float], Move | None]
 

@@ -37,9 +37,9 @@ from walsh_scrapy.exceptions import (
     TooLate,
     Unreachable,
 )
+from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.policy.frontier import Frontier, Rank
 from walsh_scrapy.policy.pacing import RECHECK_SECONDS
-from walsh_scrapy.policy.timestamps import format_moment
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping

@@ -36,7 +36,7 @@ from walsh_scrapy.exceptions import (
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.pacing import RECHECK_SECONDS
 from walsh_scrapy.policy.redirects import resolve_reference
-from walsh_scrapy.policy.robots.access import (
+from walsh_scrapy.policy.robots.copy import (
     LONGEST_AWAITED,
     LONGEST_IN_RUN,
     AccessResult,

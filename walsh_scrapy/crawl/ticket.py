@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from twisted.python.failure import Failure
 
     from walsh_scrapy.policy.redirects import Move
-    from walsh_scrapy.sources import Source
+    from walsh_scrapy.sources.source import Source
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from scrapy.utils.asyncio import sleep
 
 from walsh_scrapy.exceptions import StateUnavailable
+from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.policy.frontier import HostWork, in_order
 from walsh_scrapy.policy.pacing import BEAT_SECONDS, RECHECK_SECONDS
-from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.policy.wording import count_of
-from walsh_scrapy.sources import declared_urls
+from walsh_scrapy.sources.source import declared_urls
 from walsh_scrapy.state.sources import FIRST, DeclaredSources, Terms
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.crawl.context import Context, Pauses
     from walsh_scrapy.crawl.hosts import Hosts
     from walsh_scrapy.crawl.queue import Queue
-    from walsh_scrapy.sources import Source
+    from walsh_scrapy.sources.source import Source
     from walsh_scrapy.state.sources import Counts, DueSource, Place, Selection, SourceRecord
 
 logger = logging.getLogger(__name__)

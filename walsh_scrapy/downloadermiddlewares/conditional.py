@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from scrapy.http import Response
 
     from walsh_scrapy.crawl.visits import Visits
-    from walsh_scrapy.sources import Source
+    from walsh_scrapy.sources.source import Source
 
 
 class ConditionalMiddleware:

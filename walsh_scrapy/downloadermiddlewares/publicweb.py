@@ -9,8 +9,7 @@ from walsh_scrapy.crawl.queue import Preparation
 from walsh_scrapy.crawl.startup import Gate, in_force
 from walsh_scrapy.crawl.ticket import hops_of, note, note_answer, visit_of
 from walsh_scrapy.exceptions import Denied
-from walsh_scrapy.policy.hosts import is_private_host, is_public
-from walsh_scrapy.policy.urls import host_of
+from walsh_scrapy.policy.urls import host_of, is_private_host, is_public
 from walsh_scrapy.wire.unreachable import NotConnected
 
 if TYPE_CHECKING:

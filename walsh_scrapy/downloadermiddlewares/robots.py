@@ -16,7 +16,7 @@ from walsh_scrapy.crawl.ticket import note, note_answer, rank_of, resolved
 from walsh_scrapy.exceptions import Denied
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.pacing import Hold
-from walsh_scrapy.policy.robots.records import MAX_OCTETS
+from walsh_scrapy.policy.robots.robotstxt import MAX_OCTETS
 from walsh_scrapy.policy.wording import format_seconds
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from scrapy.crawler import Crawler
 
-    from walsh_scrapy.policy.robots.access import RobotsFile
+    from walsh_scrapy.policy.robots.copy import RobotsFile
 
 
 logger = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from walsh_scrapy import __version__
 from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.exceptions import StateUnavailable
 from walsh_scrapy.identity import SPEC_VERSION
-from walsh_scrapy.sources import declaration
+from walsh_scrapy.sources.source import declaration
 from walsh_scrapy.spider import DeclaringSpider
 from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.tools.summary import (

@@ -2,12 +2,13 @@
 
 | rule | modules                         |
 |------|---------------------------------|
+| R1   | `signing`                       |
 | R2   | `robots`                        |
 | R3   | `blocklist`, `blocklist_schema` |
 | R4   | `pacing`, `frontier`            |
 | R5   | `pacing`, `backoff`             |
-| R6   | `hosts`, `redirects`            |
+| R6   | `urls`, `redirects`             |
 | R7   | `urls`                          |
 | R8   | `freshness`, `redirects`        |
-| all  | `durations`, `timestamps`       |
+| all  | `durations`, `wording`, `audit` |
 """

@@ -9,7 +9,7 @@ from datetime import datetime
 from random import Random
 from typing import Final
 
-from walsh_scrapy.policy.timestamps import parse_http_date
+from walsh_scrapy.policy.durations import parse_http_date
 
 #: The statuses after which a request is made again (R5).
 RETRIED_STATUSES: Final = frozenset({429, 503})

@@ -1,11 +1,15 @@
-"""The blocklist: domains whose owners opted out, for example by mail (R3, decision 14).
+"""The blocklist: domains whose owners opted out, for example by mail (R3, decisions 14 and 31).
 
 A document is adopted whole or not at all. If one is refused, the caller keeps the last good one.
 One that was adopted is kept as a text of its entries, and is not judged again.
+
+The operator's own blocklist adds to the published one. It is a text with a domain per line, and
+can only block: nothing in it takes an entry of the published list away.
 """
 
 import json
 import re
+from codecs import BOM_UTF8
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -13,10 +17,15 @@ from functools import lru_cache
 from ipaddress import IPv6Address
 from typing import Any, ClassVar, Final
 
-from walsh_scrapy.policy.blocklist_document import is_clearly_valid, strict_json
+from walsh_scrapy.policy.blocklist_schema import (
+    is_clearly_valid,
+    is_domain,
+    schema_error,
+    sound_schema,
+    strict_json,
+)
 from walsh_scrapy.policy.durations import parse_duration
-from walsh_scrapy.policy.hosts import format_ip
-from walsh_scrapy.policy.urls import host_of
+from walsh_scrapy.policy.urls import format_ip, host_of
 from walsh_scrapy.policy.wording import cut, for_others, printable, storable
 
 #: The limits of `Blocklist.refresh`.
@@ -34,6 +43,7 @@ _HOST: Final = re.compile(r"(?=.{1,253}\Z)[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})
 _PLAIN_DOMAIN: Final = re.compile(
     r"(?:(?!xn--)[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)++(?!xn--)[a-z][a-z0-9]{0,62}"
 )
+_LINE_END: Final = re.compile(r"\r\n|\r|\n")
 
 
 class InvalidBlocklist(ValueError):
@@ -53,6 +63,19 @@ class Entry:
         """Why the domain gets no request, as a sentence without a point."""
         day, reason = self.added or "an unknown day", self.reason or "no reason"
         return f"{self.domain} opted out on {day}: {reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class LocalEntry(Entry):
+    """A domain that the operator blocks; ``place`` is where: `line 3 of blocklist.txt`."""
+
+    place: str = ""
+
+    @property
+    def why(self) -> str:
+        """Why the domain gets no request, as a sentence without a point."""
+        because = f": {self.reason}" if self.reason else ""
+        return f"{self.domain} is in {self.place}{because}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +108,12 @@ class Blocklist:
         """
         document, refresh, problem = _with_refresh(_load(body))
         if schema is not None or not is_clearly_valid(document):
-            _check(document, schema)
+            error = schema_error(document, schema)
+            if error:
+                raise _invalid(error)
         entries: dict[str, Entry] = {}
         for index, item in enumerate(document["blocked"]):
-            entry = entry_of(item)
+            entry = _entry_of(item)
             if entry is None:
                 why = f"{item['domain']!r} is not a host name"
                 raise _invalid(f"$.blocked[{index}].domain: {why}")
@@ -143,12 +168,48 @@ def adopted_text(body: bytes, published: bytes | None = None) -> str:
     ``published`` is a schema, under which the document has to be valid too; see `Blocklist.parse`.
     Raises InvalidBlocklist. May take long, so a crawl calls it in a process of its own.
     """
-    if published is None:
-        return Blocklist.parse(body).text()
-    # jsonschema takes long to import, and the crawl itself applies no published schema.
-    from walsh_scrapy.policy.blocklist_schema import sound_schema  # noqa: PLC0415
+    schema = None if published is None else sound_schema(published)
+    return Blocklist.parse(body, schema).text()
 
-    return Blocklist.parse(body, sound_schema(published)).text()
+
+def parse_local(body: bytes, name: str) -> Blocklist:
+    """Read the operator's own list; ``name`` is that of its file.
+
+    It has a domain per line; `#` begins a comment, and one behind a domain is its reason. Raises
+    InvalidBlocklist with the file, the line, and the reason.
+    """
+    try:
+        found = _entries_of(body, name)
+    except InvalidBlocklist as error:
+        raise InvalidBlocklist(f"{name}: {error}") from None
+    entries: dict[str, Entry] = {}
+    for entry in found:
+        entries.setdefault(entry.domain, entry)
+    return Blocklist(entries, Blocklist.EMPTY.refresh)
+
+
+def _entries_of(body: bytes, name: str) -> list[LocalEntry]:
+    body = body.removeprefix(BOM_UTF8)
+    try:
+        text = body.decode("utf-8")
+    except UnicodeDecodeError as error:
+        number = len(_LINE_END.split(body[: error.start].decode("utf-8")))
+        raise InvalidBlocklist(f"line {number}: it is not UTF-8; save it as UTF-8") from None
+    entries = []
+    for number, line in enumerate(_LINE_END.split(text), 1):
+        before, _, behind = line.partition("#")
+        domain, reason = before.strip(), behind.strip()
+        if not domain:
+            continue
+        entry = _entry_of({"domain": domain, "reason": reason}) if is_domain(domain) else None
+        if entry is None:
+            raise InvalidBlocklist(
+                f"line {number}: {domain[:80]!r} is not a host name (write one a line, without "
+                "scheme, port, path and wildcard)"
+            )
+        place = f"line {number} of {name}"
+        entries.append(LocalEntry(entry.domain, reason=entry.reason, place=place))
+    return entries
 
 
 def _load(body: bytes) -> Any:  # noqa: ANN401 - JSON not yet checked
@@ -161,15 +222,6 @@ def _load(body: bytes) -> Any:  # noqa: ANN401 - JSON not yet checked
     except ValueError as error:
         why = str(error)
     raise InvalidBlocklist(f"the blocklist is not JSON: {why}")
-
-
-def _check(document: Any, schema: dict[str, Any] | None) -> None:  # noqa: ANN401 - JSON
-    """Raise InvalidBlocklist if a document is invalid under the bundled schema or the other."""
-    # jsonschema takes long to import, and a list that is in force is clearly valid.
-    from walsh_scrapy.policy.blocklist_schema import schema_error  # noqa: PLC0415
-
-    if error := schema_error(document, schema):
-        raise _invalid(error)
 
 
 def _invalid(error: str) -> InvalidBlocklist:
@@ -192,7 +244,7 @@ def _with_refresh(document: Any) -> tuple[Any, timedelta, str]:  # noqa: ANN401 
     return document, min(max(asked, SHORTEST_REFRESH), LONGEST_REFRESH), problem
 
 
-def entry_of(item: dict[str, Any]) -> Entry | None:
+def _entry_of(item: dict[str, Any]) -> Entry | None:
     """Return the entry of an item whose domain is a text; None if that is not a host name."""
     domain: str = item["domain"]
     added, reason = _display(item.get("added")), _display(item.get("reason"))

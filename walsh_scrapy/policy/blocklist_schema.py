@@ -1,26 +1,28 @@
-"""JSON Schemas for the blocklist: `walsh-research-blocklist/v1`, bundled and as published.
+"""The document of a blocklist: strict JSON, valid under `walsh-research-blocklist/v1` (R3).
 
-A document is validated before it is adopted (R3, decision 14).
+A document is validated before it is adopted (decision 14), under the bundled schema and the one
+that is published. Most are clearly valid under the bundled one. Only for others, and for a
+published schema, jsonschema is needed; it takes long to import, so functions import it.
 """
 
+from __future__ import annotations
+
+import json
 import re
 import warnings
+from codecs import BOM_UTF8
+from collections import Counter
 from functools import cache
-from typing import Any, Final
+from importlib import resources
+from typing import TYPE_CHECKING, Any, Final
 
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import SchemaError, ValidationError, best_match
-from jsonschema.protocols import Validator
-from jsonschema.validators import validator_for
-from referencing import Registry
-from referencing.exceptions import Unresolvable
+if TYPE_CHECKING:
+    from jsonschema.exceptions import ValidationError
+    from jsonschema.protocols import Validator
 
-from walsh_scrapy.policy.blocklist_document import (
-    bundled_schema,
-    is_clearly_valid_entry,
-    strict_json,
-)
-
+#: What a list says of itself. Each is a text.
+_HEAD: Final = frozenset({"contract", "updated", "operator", "contact", "policy", "refresh"})
+_FIELDS: Final = frozenset({"domain", "added", "reason"})
 _SAMPLE: Final[dict[str, Any]] = {
     "contract": "walsh-research-blocklist/v1",
     "updated": "2026-05-23T00:00:00Z",
@@ -30,18 +32,89 @@ _SAMPLE: Final[dict[str, Any]] = {
     "refresh": "PT6H",
     "blocked": [{"domain": "example.com", "added": "2026-05-23", "reason": "email opt-out"}],
 }
-# The exceptions that jsonschema raises for schemas that cannot be used.
-_UNSOUND: Final = (
-    Unresolvable,
-    SchemaError,
-    re.error,
-    RecursionError,
-    ArithmeticError,
-    AttributeError,
-    LookupError,
-    TypeError,
-    ValueError,
-)
+
+
+def strict_json(body: bytes) -> Any:  # noqa: ANN401 - JSON not yet checked
+    """Read JSON strictly: in UTF-8, without NaN and duplicate keys (RFC 8259).
+
+    A byte order mark is stripped: RFC 8259 8.1 forbids to send one, and allows to ignore it.
+
+    Raises ValueError, or RecursionError if it is nested too deeply.
+    """
+    return json.loads(
+        body.removeprefix(BOM_UTF8).decode("utf-8"),
+        object_pairs_hook=_unique,
+        parse_constant=_refuse_constant,
+    )
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        counted = Counter(name for name, _ in pairs)
+        twice = counted.most_common(1)[0][0]
+        raise ValueError(f"the key {twice[:40]!r} occurs twice in one object")
+    return found
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a JSON value")
+
+
+def is_domain(text: str) -> bool:
+    """Return True if a text is a domain as the bundled schema wants it: no URL, port or path."""
+    return _domain_pattern().search(text) is not None
+
+
+def is_bundled(body: bytes) -> bool:
+    """Return True if a published schema is the bundled one, whatever its layout."""
+    text = resources.files(__package__).joinpath("blocklist.schema.json").read_bytes()
+    if body == text:
+        return True
+    try:
+        return len(body) < 4 * len(text) and bool(strict_json(body) == bundled_schema())
+    except (ValueError, RecursionError):
+        return False
+
+
+@cache
+def bundled_schema() -> dict[str, Any]:
+    """Return the bundled `walsh-research-blocklist/v1` schema; callers must not change it."""
+    text = resources.files(__package__).joinpath("blocklist.schema.json").read_text("utf-8")
+    schema: dict[str, Any] = json.loads(text)
+    return schema
+
+
+def is_clearly_valid(document: Any) -> bool:  # noqa: ANN401 - JSON not yet checked
+    """Return True if a document is clearly valid under the bundled schema."""
+    if type(document) is not dict:
+        return False
+    head = {name: value for name, value in document.items() if name != "blocked"}
+    blocked = document.get("blocked")
+    return (
+        {"contract", "refresh"} <= head.keys() <= _HEAD
+        and set(map(type, head.values())) == {str}
+        and head["contract"] == bundled_schema()["properties"]["contract"]["const"]
+        and type(blocked) is list
+        and all(map(_is_clearly_valid_entry, blocked))
+    )
+
+
+def _is_clearly_valid_entry(item: Any) -> bool:  # noqa: ANN401 - JSON not yet checked
+    """Return True if an entry is clearly valid under the bundled schema."""
+    return (
+        type(item) is dict
+        and "domain" in item
+        and item.keys() <= _FIELDS
+        and set(map(type, item.values())) == {str}
+        and len(item["domain"]) <= 254
+        and is_domain(item["domain"])
+    )
+
+
+@cache
+def _domain_pattern() -> re.Pattern[str]:
+    return re.compile(bundled_schema()["$defs"]["entry"]["properties"]["domain"]["pattern"])
 
 
 def sound_schema(body: bytes) -> dict[str, Any] | None:
@@ -58,7 +131,7 @@ def sound_schema(body: bytes) -> dict[str, Any] | None:
             return None
         with warnings.catch_warnings(action="ignore"):  # of `re`, about a doubtful pattern
             _validator(schema).is_valid(_SAMPLE)
-    except _UNSOUND:
+    except _unsound():
         return None
     return schema
 
@@ -74,7 +147,7 @@ def schema_error(document: Any, published: dict[str, Any] | None) -> str | None:
     try:
         with warnings.catch_warnings(action="ignore"):
             error = _first_error(_validator(published), document)
-    except _UNSOUND:
+    except _unsound():
         return None
     return _sentence(error, []) if error else None
 
@@ -88,18 +161,44 @@ def _bundled_error(document: Any) -> str | None:  # noqa: ANN401 - JSON not yet 
     blocked = document.get("blocked") if isinstance(document, dict) else None
     others: list[int] = []
     if isinstance(blocked, list):
-        others = [index for index, item in enumerate(blocked) if not is_clearly_valid_entry(item)]
+        others = [index for index, item in enumerate(blocked) if not _is_clearly_valid_entry(item)]
         document = document | {"blocked": [blocked[index] for index in others]}
     error = _first_error(_bundled_validator(), document)
     return _sentence(error, others) if error else None
 
 
 @cache
+def _unsound() -> tuple[type[Exception], ...]:
+    """Return the exceptions that jsonschema raises for schemas that cannot be used."""
+    from jsonschema.exceptions import SchemaError
+    from referencing.exceptions import Unresolvable
+
+    return (
+        Unresolvable,
+        SchemaError,
+        re.error,
+        RecursionError,
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        TypeError,
+        ValueError,
+    )
+
+
+@cache
 def _bundled_validator() -> Validator:
+    from jsonschema import Draft202012Validator
+    from referencing import Registry
+
     return Draft202012Validator(bundled_schema(), registry=Registry())
 
 
 def _validator(schema: dict[str, Any]) -> Validator:
+    from jsonschema import Draft202012Validator
+    from jsonschema.validators import validator_for
+    from referencing import Registry
+
     kind = validator_for(schema, default=Draft202012Validator)
     draft = str(kind.META_SCHEMA["$schema"])
     if str(schema.get("$schema", draft)).rstrip("#") != draft.rstrip("#"):
@@ -109,6 +208,8 @@ def _validator(schema: dict[str, Any]) -> Validator:
 
 
 def _first_error(validator: Validator, document: Any) -> ValidationError | None:  # noqa: ANN401
+    from jsonschema.exceptions import best_match
+
     first = next(validator.iter_errors(document), None)  # only the first: there can be 100,000
     return best_match([first]) if first else None
 

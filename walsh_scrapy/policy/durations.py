@@ -1,7 +1,12 @@
-"""Durations: ISO-8601 in documents (R3 `refresh`, `every` of a source), short ones as typed."""
+"""Durations and points in time as text (R3 `refresh`, R5 Retry-After, R8 `every` of a source).
+
+Durations are ISO 8601 in documents, and short ones as operators type them. Points in time are RFC
+3339 for machines, and a short form in UTC for operators. HTTP headers have dates in three forms
+(RFC 9110 5.6.7), which are read in any locale.
+"""
 
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 _NUMBER: Final = r"([0-9]+(?:[.,][0-9]+)?)"
@@ -66,3 +71,115 @@ def parse_typed_duration(text: str) -> timedelta:
         return timedelta(**{_TYPED_UNITS[found[2]]: int(found[1])})
     except OverflowError:
         raise ValueError(f"{text!r} is longer than can be counted") from None
+
+
+_DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
+_DAYS_AGO: Final = {"today": 0, "yesterday": 1}
+_TIME: Final = re.compile(
+    rf"{_DATE.pattern}[Tt ][0-9]{{2}}:[0-9]{{2}}:[0-9]{{2}}(?:\.[0-9]{{1,6}})?"
+    r"(?:[Zz]|[+-][0-9]{2}:[0-9]{2})",
+    re.ASCII,
+)
+
+
+def parse_since(text: str, now: float) -> float:
+    """Return the epoch seconds of a day (its midnight in UTC), a time, or a duration before `now`.
+
+    `today`, `yesterday`, `2026-05-23`; `2026-05-23T06:00:00Z` with any offset (RFC 3339); `1d`,
+    `12h`, `P7D` (`parse_typed_duration`). Raises ValueError, with a message of one sentence, for
+    everything else.
+    """
+    written = text.strip()
+    try:
+        if written.lower() in _DAYS_AGO:
+            day = datetime.fromtimestamp(now, UTC) - timedelta(days=_DAYS_AGO[written.lower()])
+            return day.replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
+        if _DATE.fullmatch(written):
+            return datetime.fromisoformat(written).replace(tzinfo=UTC).timestamp()
+        if _TIME.fullmatch(written):
+            return datetime.fromisoformat(written.upper()).timestamp()
+        return now - parse_typed_duration(written).total_seconds()
+    except (ValueError, OverflowError):
+        pass  # for example the 31st of February, or 25 o'clock
+    raise ValueError(
+        f"{text[:40]!r} is not a day, RFC 3339 time or duration; write for example today, "
+        "yesterday, 2026-05-23, 2026-05-23T06:00:00Z or, for the last week, 7d or P7D"
+    )
+
+
+def rfc3339(epoch_seconds: float | None) -> str | None:
+    """Format a time as RFC 3339, in UTC and whole seconds; None for None and after the year 9999.
+
+    >>> rfc3339(1779516000.5)
+    '2026-05-23T06:00:00Z'
+    """
+    if epoch_seconds is None:
+        return None
+    try:
+        moment = datetime.fromtimestamp(int(epoch_seconds), UTC)
+    except (OverflowError, ValueError, OSError):
+        return None
+    return moment.isoformat().replace("+00:00", "Z")
+
+
+def format_moment(epoch_seconds: float) -> str:
+    """Format a time for operators, in UTC and whole seconds.
+
+    >>> format_moment(1779516000.5)
+    '2026-05-23 06:00:00 UTC'
+    """
+    try:
+        return datetime.fromtimestamp(epoch_seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (OverflowError, ValueError, OSError):
+        return "a time after the year 9999"
+
+
+# strptime and the calendar module would use the names of the machine's locale.
+_MONTHS: Final = "jan feb mar apr may jun jul aug sep oct nov dec"
+_MONTH: Final = rf"(?P<month>{_MONTHS.replace(' ', '|')})"
+_DAY: Final = r"(?P<day>[0-9]{1,2})"
+_TIME_OF_DAY: Final = r"(?P<hour>[0-9]{2}):(?P<minute>[0-9]{2}):(?P<second>[0-9]{2})"
+_WEEKDAY: Final = r"(?:mon|tue|wed|thu|fri|sat|sun)[a-z]{0,6}"
+_HTTP_DATES: Final = (
+    # IMF-fixdate, and the obsolete form of RFC 850 with its two-digit year
+    rf"{_WEEKDAY}, {_DAY}[ -]{_MONTH}[ -](?P<year>[0-9]{{4}}|[0-9]{{2}}) {_TIME_OF_DAY} GMT",
+    # asctime: it has no time zone, and is in UTC
+    rf"{_WEEKDAY} {_MONTH} +{_DAY} {_TIME_OF_DAY} (?P<year>[0-9]{{4}})",
+)
+
+
+def parse_http_date(text: str, now: datetime) -> datetime | None:
+    """Return the date in a header as an aware datetime; None if it has none of the three forms.
+
+    The century of a two-digit year depends on `now`, an aware datetime. Never raises.
+
+    >>> parse_http_date("Sat, 23 May 2026 06:00:00 GMT", datetime(2026, 1, 1, tzinfo=UTC))
+    datetime.datetime(2026, 5, 23, 6, 0, tzinfo=datetime.timezone.utc)
+    """
+    matches = (
+        re.fullmatch(form, text.strip(" \t"), re.IGNORECASE | re.ASCII) for form in _HTTP_DATES
+    )
+    found = next((match for match in matches if match), None)
+    if found is None:
+        return None
+    month = _MONTHS.split().index(found["month"].lower()) + 1
+    day, hour, minute, second = (int(found[name]) for name in ("day", "hour", "minute", "second"))
+    if second == 60:  # a leap second, which datetime does not know
+        second = 59
+    moment = (month, day, hour, minute, second)
+    year = int(found["year"])
+    if len(found["year"]) == 2:
+        year = _full_year(year, moment, now.astimezone(UTC))
+    try:
+        return datetime(year, *moment, tzinfo=UTC)
+    except ValueError:
+        return None
+
+
+def _full_year(digits: int, moment: tuple[int, ...], now: datetime) -> int:
+    """Return the year with its century, at most 50 years in the future (RFC 9110 5.6.7)."""
+    latest = (now.year + 50, now.month, now.day, now.hour, now.minute, now.second)
+    year = now.year // 100 * 100 + 100 + digits
+    while (year, *moment) > latest:
+        year -= 100
+    return year

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from walsh_scrapy.policy.backoff import LONGEST_SECONDS, parse_retry_after
-from walsh_scrapy.policy.timestamps import parse_http_date
+from walsh_scrapy.policy.durations import parse_http_date
 
 #: Seconds after which a source is due at the latest, also after many failures and if a feed or a
 #: server asks for more.

@@ -1,11 +1,16 @@
-"""Words for operators: counts and durations (`2 domains`, `2 h 5 min`), and strangers' text."""
+"""Words for people: counts, durations and reasons; strangers' text made safe (decision 23).
+
+Texts of strangers are escaped for a terminal, and left without addresses and credentials before
+others read them. The same reason at many hosts is one line for the operator.
+"""
 
 import re
 import unicodedata
+from collections import Counter
 from datetime import UTC, datetime
 from functools import lru_cache
 from html import unescape
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import unquote
 
 _STEPS: Final = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
@@ -166,3 +171,64 @@ def storable(text: str) -> str:
     if "\0" in text:
         text = text.replace("\0", "\ufffd")
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+
+
+# What differs from host to host although the trouble is the same: addresses, days, a remark in
+# parentheses at the end.
+_VARYING: Final = re.compile(r"[a-z]+://\S+|\b\d{4}-\d\d-\d\d\b", re.IGNORECASE)
+_NAME: Final = re.compile(r"[\w-]+(?:\.[\w-]+)*")
+_REMARK: Final = re.compile(r" \([^()]*\)(?=\.?$)")
+_TIMED_OUT: Final = re.compile(r"^(timed out): .*")
+
+
+class ReasonGroup(NamedTuple):
+    """Sources that failed for one reason."""
+
+    reason: str  #: without the names of the hosts: `answered 404`
+    sources: int
+    hosts: tuple[str, ...]  #: each once, the one with the most sources first
+
+    def line(self, most: int = 2) -> str:
+        """Return the group as a phrase that names ``most`` hosts."""
+        return f"{self.sources} {self.reason}: {shorten(self.hosts, most)}"
+
+
+class ReasonGroups:
+    """Counts sources by the kind of their reason, and by host within a kind."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[str, Counter[str]] = {}
+
+    def add(self, host: str, reason: str) -> None:
+        """Count a source of ``host`` that failed for ``reason``, a sentence."""
+        self._kinds.setdefault(kind_of(reason, host), Counter())[host] += 1
+
+    def largest_first(self) -> list[ReasonGroup]:
+        """Return the groups, that of the most sources first."""
+        groups = [
+            ReasonGroup(kind, hosts.total(), tuple(host for host, _ in hosts.most_common()))
+            for kind, hosts in self._kinds.items()
+        ]
+        return sorted(groups, key=lambda group: -group.sources)
+
+
+def kind_of(reason: str, host: str) -> str:
+    """Return a reason without what is special to its host.
+
+    >>> kind_of("a.example answered 404", "a.example")
+    'answered 404'
+    """
+    text = _VARYING.sub("…", reason)
+    text = _NAME.sub(lambda found: "the host" if found[0] == host else found[0], text)
+    text = _TIMED_OUT.sub(r"\1", text.removeprefix("the host "))
+    return _REMARK.sub("", text).rstrip(".")
+
+
+def shorten(names: tuple[str, ...], most: int) -> str:
+    """Return the first names of a list, and how many hosts are left out.
+
+    >>> shorten(("a", "b", "c", "d"), 2)
+    'a, b and 2 more hosts'
+    """
+    shown, left = ", ".join(names[:most]), len(names) - most
+    return f"{shown} and {count_of(left, 'more host')}" if left > 0 else shown

@@ -29,7 +29,7 @@ from walsh_scrapy.crawl.ticket import (
 from walsh_scrapy.exceptions import Denied, RequestDeferred
 from walsh_scrapy.items import EntryItem
 from walsh_scrapy.metadata.entries import Feed, NotAFeed
-from walsh_scrapy.policy.timestamps import rfc3339
+from walsh_scrapy.policy.durations import rfc3339
 from walsh_scrapy.spider import DeclaringSpider, SourcesSpider
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
     from walsh_scrapy.crawl.context import Context
-    from walsh_scrapy.sources import Source
+    from walsh_scrapy.sources.source import Source
 
 logger = logging.getLogger(__name__)
 

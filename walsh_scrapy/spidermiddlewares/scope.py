@@ -25,7 +25,7 @@ from walsh_scrapy.crawl.ticket import (
 from walsh_scrapy.exceptions import Denied, StateUnavailable
 from walsh_scrapy.metadata.alternates import announced, is_dump
 from walsh_scrapy.policy.frontier import Rank
-from walsh_scrapy.sources import declared_urls
+from walsh_scrapy.sources.source import declared_urls
 from walsh_scrapy.spider import DeclaringSpider
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.crawl.failures import Denials
     from walsh_scrapy.crawl.visits import Visits
-    from walsh_scrapy.sources import Source
+    from walsh_scrapy.sources.source import Source
 
 logger = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import bindparam, delete, func, select, update
 
-from walsh_scrapy.policy.robots.access import LONGEST_SETTLING, RobotsCopy
+from walsh_scrapy.policy.robots.copy import LONGEST_SETTLING, RobotsCopy
 from walsh_scrapy.policy.urls import robots_url
 from walsh_scrapy.state.database import Store
 from walsh_scrapy.state.retention import OldRows

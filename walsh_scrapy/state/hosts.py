@@ -65,6 +65,7 @@ from sqlalchemy import (
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
+from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.policy.pacing import (
     LONGEST_EXCHANGE,
     MARGIN,
@@ -73,7 +74,6 @@ from walsh_scrapy.policy.pacing import (
     Hold,
     HostTimes,
 )
-from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.state.database import StateError, Store
 from walsh_scrapy.state.retention import OldRows
 from walsh_scrapy.state.rows import upsert

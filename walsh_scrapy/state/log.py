@@ -42,7 +42,7 @@ from walsh_scrapy.policy.audit.record import (
     RunFacts,
     RunTerms,
 )
-from walsh_scrapy.policy.robots.access import LONGEST_SETTLING
+from walsh_scrapy.policy.robots.copy import LONGEST_SETTLING
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.state.database import Store
 from walsh_scrapy.state.documents import hash_of

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from sqlalchemy import delete, select
 
-from walsh_scrapy.policy.timestamps import format_moment
+from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.state.database import StateError, Store
 from walsh_scrapy.state.rows import upsert
 from walsh_scrapy.state.tables import choices, runs

@@ -39,7 +39,7 @@ from walsh_scrapy.policy.freshness import NEVER
 from walsh_scrapy.policy.frontier import HostWork
 from walsh_scrapy.policy.redirects import Move
 from walsh_scrapy.policy.urls import url_key
-from walsh_scrapy.sources import Kind, Source, declared_urls
+from walsh_scrapy.sources.source import Kind, Source, declared_urls
 from walsh_scrapy.state.database import Store
 from walsh_scrapy.state.entries import insert_unseen
 from walsh_scrapy.state.rows import columns_of, in_parts, record_of, row_of, upsert

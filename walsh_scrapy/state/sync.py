@@ -25,9 +25,15 @@ from walsh_scrapy.policy.audit.declared import document_of, part_of, parts_of
 from walsh_scrapy.policy.pacing import PaceBy
 from walsh_scrapy.policy.urls import host_of, url_key
 from walsh_scrapy.policy.wording import count_of, storable
-from walsh_scrapy.sources import Source, declaration
-from walsh_scrapy.sources.loading import Declaration, merged, read_sources, repetitions, warn
-from walsh_scrapy.sources.stream import stream
+from walsh_scrapy.sources.loading import (
+    Declaration,
+    merged,
+    read_sources,
+    repetitions,
+    stream,
+    warn,
+)
+from walsh_scrapy.sources.source import Source, declaration
 from walsh_scrapy.state.documents import hash_of, keep_copy
 from walsh_scrapy.state.retention import ROWS_AT_ONCE
 from walsh_scrapy.state.rows import in_parts, insert_if_new, upsert

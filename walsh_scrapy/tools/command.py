@@ -164,7 +164,7 @@ class OperatorCommand(ScrapyCommand):
 
     def moment(self, option: str, text: str | None) -> float | None:
         """Return the epoch seconds of an option's time; exit with status 2 for a wrong one."""
-        from walsh_scrapy.policy.timestamps import parse_since
+        from walsh_scrapy.policy.durations import parse_since
 
         try:
             return None if text is None else parse_since(text, time.time())
@@ -273,7 +273,7 @@ def _errors_as_lines() -> Iterator[None]:
 
     from walsh_scrapy.exceptions import refuse_to_start
     from walsh_scrapy.options import BadSetting
-    from walsh_scrapy.sources import SourcesError
+    from walsh_scrapy.sources.source import SourcesError
     from walsh_scrapy.state import StateError
 
     try:

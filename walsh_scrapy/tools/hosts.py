@@ -6,8 +6,8 @@ import difflib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from walsh_scrapy.policy.durations import format_moment, rfc3339
 from walsh_scrapy.policy.pacing import HostTimes
-from walsh_scrapy.policy.timestamps import format_moment, rfc3339
 from walsh_scrapy.policy.wording import count_of, format_seconds, printable
 from walsh_scrapy.tools.exits import CommandError
 from walsh_scrapy.tools.output import columns
@@ -170,7 +170,8 @@ def release(state: State | None, host: str, reason: str) -> str:
 
 def stranger(host: str, state: State, options: Options) -> str:
     """Return a warning for a host that no source has and no crawl requested; else nothing."""
-    from walsh_scrapy.sources import SourcesError, load_sources
+    from walsh_scrapy.sources.loading import load_sources
+    from walsh_scrapy.sources.source import SourcesError
 
     if state.hosts.find(host).times != HostTimes():
         return ""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from walsh_scrapy.crawl.failures import words_of
 from walsh_scrapy.crawl.messages import UnusableKey, read_key
-from walsh_scrapy.policy.signing.keys import PrivateKey
+from walsh_scrapy.policy.signing import PrivateKey
 from walsh_scrapy.tools.exits import CommandError
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from rich.style import Style
 from rich.text import Text
 
+from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.policy.freshness import CLOCK_SKEW
-from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.policy.wording import count_of, printable
 from walsh_scrapy.state.entries import EntryFilter
 from walsh_scrapy.tools.export.entries import item_of

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from rich.cells import cell_len
 
-from walsh_scrapy.policy.timestamps import rfc3339
+from walsh_scrapy.policy.durations import rfc3339
 from walsh_scrapy.policy.wording import printable
 
 if TYPE_CHECKING:

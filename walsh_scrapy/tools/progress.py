@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO, cast
 
 from scrapy.utils.log import get_scrapy_root_handler
 
-from walsh_scrapy.policy.reasons import shorten
-from walsh_scrapy.policy.wording import count_of, format_seconds, printable
+from walsh_scrapy.policy.wording import count_of, format_seconds, printable, shorten
 from walsh_scrapy.tools.summary import SourceCounts, is_by_source
 
 if TYPE_CHECKING:

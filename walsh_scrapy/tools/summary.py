@@ -11,9 +11,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from walsh_scrapy.crawl.startup import gate_names
-from walsh_scrapy.policy.reasons import shorten
-from walsh_scrapy.policy.timestamps import format_moment
-from walsh_scrapy.policy.wording import and_more, count_of
+from walsh_scrapy.policy.durations import format_moment
+from walsh_scrapy.policy.wording import and_more, count_of, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

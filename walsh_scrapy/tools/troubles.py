@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from walsh_scrapy.crawl.startup import ADVICE
-from walsh_scrapy.policy.timestamps import format_moment
+from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.policy.wording import count_of
 
 if TYPE_CHECKING:

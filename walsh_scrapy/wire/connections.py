@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from walsh_scrapy.exceptions import Denied
-from walsh_scrapy.policy.hosts import is_public
+from walsh_scrapy.policy.urls import is_public
 from walsh_scrapy.wire.proxy import open_tunnel
 from walsh_scrapy.wire.stalls import Deadline, limit
 from walsh_scrapy.wire.stream import TcpStream

@@ -15,7 +15,7 @@ from walsh_scrapy.policy.audit.record import NO_RUN
 from walsh_scrapy.policy.backoff import is_good, is_redirect
 from walsh_scrapy.policy.blocklist import Blocklist
 from walsh_scrapy.policy.pacing import LONGEST_FOR_BLOCKLIST
-from walsh_scrapy.policy.robots.access import LATENESS
+from walsh_scrapy.policy.robots.copy import LATENESS
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import format_seconds
 

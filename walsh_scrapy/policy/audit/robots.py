@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from walsh_scrapy.policy.audit.checklist import Breach, Case, Kind
 from walsh_scrapy.policy.audit.clocks import TOLERANCE
 from walsh_scrapy.policy.audit.record import DAY, NO_COPY, NO_FETCH, NO_RUN
-from walsh_scrapy.policy.robots.access import ALLOW_ALL, LATENESS, LONGEST_SETTLING
+from walsh_scrapy.policy.robots.copy import ALLOW_ALL, LATENESS, LONGEST_SETTLING
 from walsh_scrapy.policy.urls import origin_of
 from walsh_scrapy.policy.wording import format_seconds
 

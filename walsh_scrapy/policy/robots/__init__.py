@@ -6,13 +6,10 @@ Modules, with their clauses of RFC 9309:
 
 | module         | clause       | what it does                                              |
 |----------------|--------------|-----------------------------------------------------------|
-| `robotstxt`    | 2.2, 2.2.2   | `RobotsTxt`, the `Rules` of one bot, their `Verdict`      |
-| `records`      | 2.2 to 2.2.1 | finds records, User-agent lines and groups in the bytes   |
+| `robotstxt`    | 2.2, 2.2.1   | groups in the bytes, the `Rules` of one bot, a `Verdict`  |
 | `matching`     | 2.2.2, 2.2.3 | the most specific Allow or Disallow rule                  |
-| `otherrecords` | 2.2.4        | Crawl-delay, Visit-time and Request-rate                  |
-| `version2`     | (none)       | Robot-version 2.x: rules in order, shell patterns         |
-| `access`       | 2.3.1, 2.4   | what a response to `/robots.txt` means                    |
-| `quotation`    | (none)       | the lines that are about one bot                          |
+| `extended`     | 2.2.4        | Crawl-delay, Visit-time, Request-rate, Robot-version 2.x  |
+| `copy`         | 2.3.1, 2.4   | what a response to `/robots.txt` means, and for how long  |
 | `lint`         | 2.2          | lines that mean nothing, or not what they seem            |
 | `secondreader` | (none)       | how Protego reads a file, and where that can be compared  |
 """

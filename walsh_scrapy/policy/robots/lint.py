@@ -2,8 +2,8 @@
 
     body -> findings about the file, its lines, its groups
 
-A finding never changes how a file is read: `robotstxt` and `records` do that, and this module asks
-them. So what is said here of a record is what a crawl makes of it.
+A finding never changes how a file is read: `robotstxt` does that, and this module asks it. So what
+is said here of a record is what a crawl makes of it.
 """
 
 import difflib
@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 
-from walsh_scrapy.policy.robots.otherrecords import is_malformed
-from walsh_scrapy.policy.robots.records import (
+from walsh_scrapy.policy.robots.extended import is_malformed
+from walsh_scrapy.policy.robots.robotstxt import (
     BLANKS,
     MAX_OCTETS,
     OTHER,

@@ -11,15 +11,32 @@ True
 
 No file, URL or token raises an exception here. A hostile file can be slow to read, so the cost of
 one verdict is bounded; a URL whose verdict would cost more is denied.
+
+The text of a file is a string in which each character is one octet (latin-1) and each line begins
+with a line feed. An offset is an index into that string. Line numbers are counted only when a
+caller asks for them, since most verdicts need none.
 """
 
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import partial
+from functools import lru_cache, partial
 from itertools import islice
 from typing import Final, NamedTuple, TypeVar
 
+from walsh_scrapy.policy.robots.extended import (
+    OrderedRules,
+    RequestRate,
+    Window,
+    is_malformed,
+    is_version_2,
+    next_opening,
+    parse_crawl_delay,
+    parse_request_rate,
+    parse_visit_time,
+    slowest,
+)
 from walsh_scrapy.policy.robots.matching import (
     UNDECIDED,
     PathRules,
@@ -28,38 +45,213 @@ from walsh_scrapy.policy.robots.matching import (
     index_of,
     target_of,
 )
-from walsh_scrapy.policy.robots.otherrecords import (
-    RequestRate,
-    Window,
-    is_malformed,
-    next_opening,
-    parse_crawl_delay,
-    parse_request_rate,
-    parse_visit_time,
-    printable_comments,
-    slowest,
-)
-from walsh_scrapy.policy.robots.records import (
-    Span,
-    UserAgentLine,
-    decode,
-    distinct,
-    line_numbers,
-    most_specific_name,
-    other_offsets,
-    others_in,
-    product_token,
-    record_at,
-    rule_offsets,
-    rules_in,
-    sitemap_values,
-    user_agent_lines,
-)
-from walsh_scrapy.policy.robots.version2 import OrderedRules, is_version_2
-from walsh_scrapy.policy.wording import and_more
+from walsh_scrapy.policy.wording import and_more, cut, for_others, printable
 
+#: How many octets of a file are read (RFC 9309 2.5, decision 11).
+MAX_OCTETS: Final = 500 * 1024
+
+#: Characters of a record that are shown in a reason or a warning.
+_LONGEST_RECORD: Final = 200
+#: A part of the text: the offset of its start, and of its end.
+Span = tuple[int, int]
+#: Comment lines of one bot's groups that are shown to the operator; the others are counted.
+_MOST_COMMENTS: Final = 5
+#: Characters of a Comment that are shown.
+_LONGEST_COMMENT: Final = 200
 #: Warnings about one bot's groups of a file; further ones are counted.
-MOST_WARNINGS: Final = 5
+_MOST_WARNINGS: Final = 5
+
+_BOM: Final = b"\xef\xbb\xbf"
+BLANKS: Final = " \t\v\f"
+_BLANK: Final = r"[ \t\v\f]"
+# A missing colon is accepted only before a single word, so that prose is not read as a record.
+_SEPARATOR: Final = (
+    rf"(?:{_BLANK}*+:{_BLANK}*+|{_BLANK}++(?=[^ \t\v\f#\n]++{_BLANK}*+(?:[#\n]|\Z)))"
+)
+
+
+def _record(key: str, value: str) -> re.Pattern[str]:
+    """Return the pattern of a line with this key, up to its comment."""
+    return re.compile(rf"\n{_BLANK}*+{key}{_SEPARATOR}{value}", re.IGNORECASE | re.ASCII)
+
+
+# The misspelled keys are those that Google's parser accepts. It also accepts keys with further
+# letters at their end (`disallowed`, `user-agents`).
+_DISALLOW: Final = "disallow|dissallow|dissalow|disalow|diasllow|disallaw"
+_OTHERS: Final = (
+    "(?=[crv])(crawl[- ]?delay|request[- ]?rate|visit[- ]?time|robot[- ]?version|comment)"
+)
+_VALUE: Final = r"([^\n#]*+)"
+#: A User-agent line. Its value ends at the first character that a product token cannot have
+#: (decision 8); "*" has to stand alone.
+USER_AGENT: Final = _record("user[- ]?agent[a-z]*+", r"(\*(?![^ \t\v\f#\n])|[a-z_-]*+)[^\n]*+")
+#: An Allow or Disallow record: its key, "" for Disallow, and its path.
+RULE: Final = _record(f"(?:(allow)|(?=d)(?:{_DISALLOW}))[a-z]*+", _VALUE)
+#: Another record of a group (RFC 9309 2.2.4): its key and its value.
+OTHER: Final = _record(_OTHERS, _VALUE)
+_SITEMAP: Final = _record("(?:sitemaps?|site-map)", _VALUE)
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
+
+
+def decode(body: bytes) -> str:
+    """Return the text of a file: at most 500 KiB, without a BOM or an incomplete last line.
+
+    Lines end at CR, LF or CRLF only (RFC 9309 2.2): U+2028 or NEL are part of a value.
+    """
+    read = body[:MAX_OCTETS]
+    if len(body) > MAX_OCTETS and body[MAX_OCTETS] not in b"\r\n":
+        read = read[: max(read.rfind(b"\n"), read.rfind(b"\r")) + 1]
+    for length in (3, 2, 1):  # an incomplete BOM is not part of the first key either
+        if read.startswith(_BOM[:length]):
+            read = read[length:]
+            break
+    return "\n" + read.decode("latin-1").replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _rules_in(text: str, spans: Iterable[Span]) -> list[tuple[str, str]]:
+    """Return the Allow and Disallow records as (key, path); the key is "" for Disallow."""
+    return RULE.findall("".join([text[start:end] for start, end in spans]))
+
+
+def _rule_offsets(text: str, spans: Iterable[Span]) -> Iterator[int]:
+    """Yield the offset of each record that `_rules_in` returns."""
+    return (rule.start() for span in spans for rule in RULE.finditer(text, *span))
+
+
+def _others_in(text: str, spans: Iterable[Span]) -> dict[str, list[str]]:
+    """Return the values of the other records by key: `crawldelay`, `visittime` and so on."""
+    values: dict[str, list[str]] = {}
+    for key, value in OTHER.findall("".join([text[start:end] for start, end in spans])):
+        values.setdefault(_key(key), []).append(value.strip(BLANKS))
+    return values
+
+
+def _other_offsets(text: str, spans: Iterable[Span]) -> Iterator[tuple[str, str, int]]:
+    """Yield key, value and offset of each record that `_others_in` returns."""
+    for span in spans:
+        for found in OTHER.finditer(text, *span):
+            yield _key(found[1]), found[2].strip(BLANKS), found.start()
+
+
+@lru_cache(maxsize=256)
+def _key(written: str) -> str:
+    return written.lower().replace("-", "").replace(" ", "")
+
+
+def _sitemap_values(text: str) -> tuple[str, ...]:
+    """Return the values of the Sitemap records, which belong to no group (RFC 9309 2.2.4)."""
+    return tuple(filter(None, map(_readable, _SITEMAP.findall(text))))
+
+
+def _readable(value: str) -> str:
+    """Return a value for people to read: decoded from UTF-8, without control characters."""
+    if value.isascii() and value.isprintable():
+        return value.strip()
+    octets = value.encode("latin-1")
+    return _CONTROL.sub("", octets.decode("utf-8", "replace")).strip()
+
+
+def line_numbers(text: str, offsets: Iterable[int]) -> Iterator[int]:
+    """Yield the line number, from 1, of each offset. The offsets have to ascend."""
+    line, seen = 1, 1
+    for offset in offsets:
+        line += text.count("\n", seen, offset + 1)
+        seen = max(seen, offset + 1)
+        yield line
+
+
+def as_shown(line: str) -> str:
+    """Return a line for people to read: printable, and cut to `_LONGEST_RECORD` characters."""
+    return cut(printable(_readable(line)), _LONGEST_RECORD)
+
+
+def _record_at(text: str, offset: int) -> str:
+    """Return the record at an offset as the site wrote it, without its comment, to be shown."""
+    end = text.find("\n", offset + 1)
+    line = text[offset + 1 : end if end >= 0 else len(text)]
+    return as_shown(line.partition("#")[0])
+
+
+_TOKEN: Final = re.compile(r"([A-Za-z_-]+)\S*")
+_COMPATIBLE: Final = re.compile(r"\bcompatible;\s*([A-Za-z_-]+)")
+_FIRST_PRODUCT: Final = re.compile(r"\s*([A-Za-z_-]+)")
+#: Browsers, and crawlers that look like one, begin with this; it names nobody.
+_NOBODY: Final = "mozilla"
+_EMPTY: Final[Span] = (0, 0)
+
+
+class UserAgentLine(NamedTuple):
+    """A User-agent line, and the parts of the text that hold the records of its group."""
+
+    name: str  #: in lower case, cut as decision 8 says; "" if it names no bot
+    offset: int
+    others: Span  #: Crawl-delay, Request-rate, Visit-time, Comment and Robot-version
+    rules: Span  #: Allow and Disallow
+
+
+def user_agent_lines(text: str) -> tuple[UserAgentLine, ...]:
+    """Return all User-agent lines in order, with the spans of their groups' records (decision 9).
+
+    Consecutive User-agent lines share the records that follow. Allow and Disallow end such a list
+    of lines; the other records end it only for other records. The text is read backwards, because
+    a line's records come after it.
+    """
+    lines = []
+    rules = others = _EMPTY
+    end = len(text)
+    for found in reversed(list(USER_AGENT.finditer(text))):
+        start, following = found.start(), (found.end(), end)
+        if following[0] < end and RULE.search(text, *following):
+            rules = others = following
+        elif following[0] < end and OTHER.search(text, *following):
+            others = following
+        lines.append(UserAgentLine(found[1].lower(), start, others, rules))
+        end = start
+    return tuple(reversed(lines))
+
+
+def product_token(name: str) -> str:
+    """Return a bot's product token in lower case, as it is compared with User-agent lines.
+
+    It is cut at the first character that a token cannot have (`Bot/1.0`, `bot2`; decision 8). A
+    name with a blank in it is not a token: "" is returned.
+
+    >>> product_token("Walsh-Research/1.0")
+    'walsh-research'
+    """
+    found = _TOKEN.fullmatch(name)
+    return found[1].lower() if found else ""
+
+
+def token_of(user_agent: str) -> str | None:
+    """Return the token by which a User-Agent names its crawler, or None if it names none.
+
+    It is the name after ``compatible;``, as many crawlers write it, or else the first product.
+    """
+    found = _COMPATIBLE.search(user_agent) or _FIRST_PRODUCT.match(user_agent)
+    if found is None or found[1].lower() == _NOBODY:
+        return None
+    return found[1]
+
+
+def most_specific_name(names: set[str], token: str) -> str | None:
+    """Return the longest of the names that match a product token; None if none does.
+
+    The token `walsh-research` is matched by itself, `walsh-` and `walsh` (decision 8).
+    """
+    ends = [
+        end
+        for end in range(len(token), 0, -1)
+        if "-" in token[end - 1 : end + 1] or end == len(token)
+    ]
+    return next((token[:end] for end in ends if token[:end] in names), None)
+
+
+def _distinct(spans: Iterable[Span]) -> tuple[Span, ...]:
+    """Return each span once, without empty ones: stacked User-agent lines share their spans."""
+    return tuple([span for span in dict.fromkeys(spans) if span[1]])
+
+
 _Value = TypeVar("_Value")
 
 
@@ -116,17 +308,17 @@ class Rules:
     @classmethod
     def of(cls, text: str, user_agents: tuple[UserAgentLine, ...]) -> "Rules":
         """Read the records of these User-agent lines' groups, merged (RFC 9309 2.2.1)."""
-        values = others_in(text, distinct([line.others for line in user_agents]))
-        spans = distinct([line.rules for line in user_agents])
-        rules = rules_in(text, spans)
+        values = _others_in(text, _distinct([line.others for line in user_agents]))
+        spans = _distinct([line.rules for line in user_agents])
+        rules = _rules_in(text, spans)
         version_2 = _version_2_spans(text, user_agents) if "robotversion" in values else ()
         ordered = None
         if version_2:
-            ordered = OrderedRules.of(rules if version_2 == spans else rules_in(text, version_2))
+            ordered = OrderedRules.of(rules if version_2 == spans else _rules_in(text, version_2))
         return cls(
             group=user_agents[0].name if user_agents else None,
             crawl_delay=max(_read(parse_crawl_delay, values.get("crawldelay", ())), default=None),
-            comments=printable_comments(values.get("comment", ())),
+            comments=_printable_comments(values.get("comment", ())),
             _rates=_read(parse_request_rate, values.get("requestrate", ())),
             _visit_times=_read(parse_visit_time, values.get("visittime", ())),
             # A group with too many rules to read in order denies everything without them.
@@ -174,20 +366,20 @@ class Rules:
     @property
     def other_lines(self) -> tuple[int, ...]:
         """The numbers of the lines of Crawl-delay and its like in these groups, from 1."""
-        others = other_offsets(self._text, distinct([line.others for line in self._user_agents]))
+        others = _other_offsets(self._text, _distinct([line.others for line in self._user_agents]))
         return tuple(line_numbers(self._text, sorted({offset for _, _, offset in others})))
 
     @property
     def warnings(self) -> tuple[tuple[int, str], ...]:
         """Line number and sentence for the records of these groups whose value is malformed.
 
-        The last of `MOST_WARNINGS` says how many more there are.
+        The last of `_MOST_WARNINGS` says how many more there are.
         """
-        others = other_offsets(self._text, distinct([line.others for line in self._user_agents]))
+        others = _other_offsets(self._text, _distinct([line.others for line in self._user_agents]))
         malformed = [offset for key, value, offset in others if is_malformed(key, value)]
-        shown = malformed[:MOST_WARNINGS]
+        shown = malformed[:_MOST_WARNINGS]
         warnings = [
-            (line, f"{record_at(self._text, offset)!r} is not understood and ignored")
+            (line, f"{_record_at(self._text, offset)!r} is not understood and ignored")
             for line, offset in zip(line_numbers(self._text, shown), shown, strict=True)
         ]
         if left := len(malformed) - len(shown):
@@ -199,14 +391,14 @@ class Rules:
         """Return the record with this rank, or with this index among the ordered rules."""
         if UNDECIDED in (rank, index) or (not rank and index is None):
             return _NO_RECORD
-        spans = distinct([line.rules for line in self._user_agents])
+        spans = _distinct([line.rules for line in self._user_agents])
         if index is None:
-            index = index_of(rank, target, rules_in(self._text, spans))
+            index = index_of(rank, target, _rules_in(self._text, spans))
         else:
             spans = self._ordered_spans
-        offset = next(islice(rule_offsets(self._text, spans), index, None))
+        offset = next(islice(_rule_offsets(self._text, spans), index, None))
         return DecidingRecord(
-            record_at(self._text, offset), next(line_numbers(self._text, [offset]))
+            _record_at(self._text, offset), next(line_numbers(self._text, [offset]))
         )
 
 
@@ -214,10 +406,10 @@ def _version_2_spans(text: str, user_agents: Iterable[UserAgentLine]) -> tuple[S
     """Return the spans of the rules of those groups that declare Robot-version 2.x."""
     version_2 = {
         span
-        for span in distinct([line.others for line in user_agents])
-        if any(map(is_version_2, others_in(text, [span]).get("robotversion", ())))
+        for span in _distinct([line.others for line in user_agents])
+        if any(map(is_version_2, _others_in(text, [span]).get("robotversion", ())))
     }
-    return distinct([line.rules for line in user_agents if line.others in version_2])
+    return _distinct([line.rules for line in user_agents if line.others in version_2])
 
 
 def _read(parse: Callable[[str], _Value | None], values: Iterable[str]) -> tuple[_Value, ...]:
@@ -254,4 +446,12 @@ class RobotsTxt:
     @property
     def sitemaps(self) -> tuple[str, ...]:
         """The Sitemap values of the whole file, in order, as written (RFC 9309 2.2.4)."""
-        return sitemap_values(self._text)
+        return _sitemap_values(self._text)
+
+
+def _printable_comments(values: Sequence[str]) -> tuple[str, ...]:
+    """Return the Comment values as they are shown, and last how many more there are, if any."""
+    texts = (for_others(printable(_readable(value))) for value in values[:_MOST_COMMENTS])
+    shown = [cut(text, _LONGEST_COMMENT) for text in texts]
+    left = len(values) - len(shown)
+    return (*shown, and_more(left)) if left else tuple(shown)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from walsh_scrapy import __version__
 from walsh_scrapy.identity import SPEC_VERSION, UA_TOKEN
 from walsh_scrapy.policy.audit.findings import verdicts
-from walsh_scrapy.policy.timestamps import rfc3339
+from walsh_scrapy.policy.durations import rfc3339
 from walsh_scrapy.policy.wording import count_of, for_others
 from walsh_scrapy.tools.output import columns
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from walsh_scrapy.metadata.alternates import is_llmstxt
 from walsh_scrapy.policy.urls import canonical_url
-from walsh_scrapy.sources import Source, declared_urls, target_url
+from walsh_scrapy.sources.source import Source, declared_urls, target_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

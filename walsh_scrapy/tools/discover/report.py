@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from walsh_scrapy.policy.wording import count_of, printable
-from walsh_scrapy.sources import Source
+from walsh_scrapy.sources.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

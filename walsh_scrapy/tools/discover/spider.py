@@ -27,10 +27,10 @@ from walsh_scrapy.metadata.alternates import (
 )
 from walsh_scrapy.metadata.document import is_html, is_markdown, may_be_feed, may_be_llms
 from walsh_scrapy.metadata.entries import NotAFeed
-from walsh_scrapy.metadata.feeds import parse_feed
-from walsh_scrapy.metadata.llms import parse_llms
+from walsh_scrapy.metadata.feed import parse_feed
+from walsh_scrapy.metadata.llmstxt import parse_llms
 from walsh_scrapy.policy.wording import count_of
-from walsh_scrapy.sources import Source, SourcesError, target_url
+from walsh_scrapy.sources.source import Source, SourcesError, target_url
 from walsh_scrapy.spider import DeclaringSpider
 from walsh_scrapy.tools.command import NO_OUTPUT, no_response_reason
 from walsh_scrapy.tools.discover.candidates import Candidate, Form, SiteOffer

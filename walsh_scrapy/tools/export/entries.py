@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from scrapy.exporters import BaseItemExporter
     from scrapy.settings import BaseSettings
 
-    from walsh_scrapy.sources import Source
+    from walsh_scrapy.sources.source import Source
     from walsh_scrapy.state.entries import StoredEntry
 
 

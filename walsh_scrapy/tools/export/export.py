@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING, Final
 
 from walsh_scrapy.options import Options
 from walsh_scrapy.policy.urls import canonical_url
-from walsh_scrapy.sources import Source, load_sources
+from walsh_scrapy.sources.loading import load_sources
 from walsh_scrapy.state.entries import EntryFilter
 from walsh_scrapy.tools.export.atom import write_atom
 from walsh_scrapy.tools.export.entries import ExportedEntry, export_entries
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from scrapy.settings import BaseSettings
 
+    from walsh_scrapy.sources.source import Source
     from walsh_scrapy.state import State
     from walsh_scrapy.state.entries import StoredEntry
 

@@ -14,7 +14,7 @@ from walsh_scrapy.sources.opml import NAMESPACE, PREFIX
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from walsh_scrapy.sources import Source
+    from walsh_scrapy.sources.source import Source
     from walsh_scrapy.state.entries import StoredEntry
 
 _HEAD: Final = (

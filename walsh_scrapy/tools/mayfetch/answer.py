@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.policy.robots.secondreader import SecondReader
-from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.policy.urls import origin_of
 from walsh_scrapy.policy.wording import and_more, format_seconds
 from walsh_scrapy.tools.hosts import on_hold
@@ -15,7 +15,7 @@ from walsh_scrapy.tools.hosts import on_hold
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from walsh_scrapy.policy.robots.access import RobotsFile
+    from walsh_scrapy.policy.robots.copy import RobotsFile
 
 #: Line numbers of a group that are shown.
 MOST_LINES = 10

@@ -12,9 +12,9 @@ from walsh_scrapy.crawl.robots import RobotsCache
 from walsh_scrapy.crawl.ticket import rank_of
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.pacing import delay_after
-from walsh_scrapy.policy.robots.access import RobotsCopy, RobotsFile
+from walsh_scrapy.policy.robots.copy import RobotsCopy, RobotsFile
 from walsh_scrapy.policy.urls import origin_of, wire_url
-from walsh_scrapy.sources import Source
+from walsh_scrapy.sources.source import Source
 from walsh_scrapy.spider import DeclaringSpider
 from walsh_scrapy.tools.command import NO_OUTPUT
 from walsh_scrapy.tools.mayfetch.answer import NO_URL, MayFetch, is_web, robots_answer, scheme_hint

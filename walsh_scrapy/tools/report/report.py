@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from walsh_scrapy.policy import wording
 from walsh_scrapy.policy.audit.pauses import PauseJudge
+from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.policy.freshness import CLOCK_SKEW
-from walsh_scrapy.policy.timestamps import format_moment
-from walsh_scrapy.sources import SourcesError, load_sources
+from walsh_scrapy.sources.loading import load_sources
+from walsh_scrapy.sources.source import SourcesError
 from walsh_scrapy.state.log import TimeSpan
 from walsh_scrapy.tools import hosts
 from walsh_scrapy.tools.report.figures import (
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.options import Options
     from walsh_scrapy.policy.audit.record import LoggedRequest
-    from walsh_scrapy.sources import Source
+    from walsh_scrapy.sources.source import Source
     from walsh_scrapy.state import State
     from walsh_scrapy.state.log import Log
     from walsh_scrapy.state.runs import RunRecord

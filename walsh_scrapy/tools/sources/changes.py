@@ -12,11 +12,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from walsh_scrapy.policy.timestamps import format_moment
+from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.policy.urls import canonical_url, host_of
 from walsh_scrapy.policy.wording import printable
-from walsh_scrapy.sources import Source, SourcesError, declared_urls, load_sources, target_url
-from walsh_scrapy.sources.loading import declarations, read_body
+from walsh_scrapy.sources.loading import declarations, load_sources, read_body
+from walsh_scrapy.sources.source import Source, SourcesError, declared_urls, target_url
 from walsh_scrapy.tools.discover.report import source_table, toml_string
 from walsh_scrapy.tools.exits import CommandError
 from walsh_scrapy.tools.files import open_output

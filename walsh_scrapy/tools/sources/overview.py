@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
+from walsh_scrapy.policy.durations import format_moment, rfc3339
 from walsh_scrapy.policy.freshness import NEVER
 from walsh_scrapy.policy.frontier import start_order
-from walsh_scrapy.policy.timestamps import format_moment, rfc3339
 from walsh_scrapy.policy.urls import host_of, url_key
 from walsh_scrapy.policy.wording import count_of, format_seconds
-from walsh_scrapy.sources import Kind, Source, host_pauses, with_pauses
+from walsh_scrapy.sources.source import Kind, Source, host_pauses, with_pauses
 from walsh_scrapy.state.sources import KnownSource, SourceRecord
 from walsh_scrapy.tools.hosts import on_hold
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from walsh_scrapy.options import Options
-    from walsh_scrapy.sources import Source
+    from walsh_scrapy.sources.source import Source
     from walsh_scrapy.state import State
     from walsh_scrapy.state.hosts import HostSnapshot
 

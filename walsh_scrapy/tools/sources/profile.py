@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from walsh_scrapy.policy.timestamps import format_moment, rfc3339
+from walsh_scrapy.policy.durations import format_moment, rfc3339
 from walsh_scrapy.policy.urls import canonical_url, host_of
 from walsh_scrapy.policy.wording import format_seconds
 from walsh_scrapy.state.log import TimeSpan
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.options import Options
     from walsh_scrapy.policy.audit.record import LoggedDenial, LoggedRequest
-    from walsh_scrapy.sources import Source
+    from walsh_scrapy.sources.source import Source
     from walsh_scrapy.state import State
     from walsh_scrapy.tools.sources.overview import SourceRow
     from walsh_scrapy.tools.why.outlook import Outlook

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from rich.style import Style
 from rich.text import Text
 
-from walsh_scrapy.policy.timestamps import rfc3339
+from walsh_scrapy.policy.durations import rfc3339
 from walsh_scrapy.policy.wording import count_of, printable
 from walsh_scrapy.tools.output import columns, fold, minute
 

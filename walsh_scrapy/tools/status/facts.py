@@ -15,7 +15,8 @@ from walsh_scrapy.options import BadSetting
 from walsh_scrapy.policy.blocklist import Blocklist
 from walsh_scrapy.policy.freshness import CLOCK_SKEW
 from walsh_scrapy.policy.urls import host_of, url_key
-from walsh_scrapy.sources import SourcesError, load_sources
+from walsh_scrapy.sources.loading import load_sources
+from walsh_scrapy.sources.source import SourcesError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

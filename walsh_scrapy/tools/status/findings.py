@@ -6,8 +6,8 @@ import json
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from walsh_scrapy.policy.durations import format_moment, rfc3339
 from walsh_scrapy.policy.freshness import CLOCK_SKEW
-from walsh_scrapy.policy.timestamps import format_moment, rfc3339
 from walsh_scrapy.policy.wording import and_more, count_of, format_seconds, printable
 from walsh_scrapy.tools.output import columns
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from walsh_scrapy import identity
 from walsh_scrapy.policy.audit.pauses import JudgedRequest, PauseJudge
 from walsh_scrapy.policy.audit.record import DAY
-from walsh_scrapy.policy.robots.quotation import QuotedLine, quote
-from walsh_scrapy.policy.timestamps import rfc3339
+from walsh_scrapy.policy.durations import rfc3339
+from walsh_scrapy.policy.robots.copy import QuotedLine, quote
 from walsh_scrapy.policy.urls import canonical_url, host_of, origin_of, robots_url
 from walsh_scrapy.policy.wording import format_day
 from walsh_scrapy.state.log import TimeSpan
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.options import Options
     from walsh_scrapy.policy.audit.record import LoggedDenial, LoggedRequest
-    from walsh_scrapy.sources import Source
+    from walsh_scrapy.sources.source import Source
     from walsh_scrapy.state import State
     from walsh_scrapy.state.hosts import Override
     from walsh_scrapy.state.log import Log

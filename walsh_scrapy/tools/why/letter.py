@@ -10,7 +10,7 @@ import textwrap
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
-from walsh_scrapy.policy.timestamps import format_moment, rfc3339
+from walsh_scrapy.policy.durations import format_moment, rfc3339
 from walsh_scrapy.policy.wording import for_others, format_seconds, printable
 
 if TYPE_CHECKING:

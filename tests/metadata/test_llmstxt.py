@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from walsh_scrapy.items import EntryItem, check
+from walsh_scrapy.metadata import llmstxt
 from walsh_scrapy.metadata.entries import NotAFeed
-from walsh_scrapy.metadata.llms import markdown, parse_llms
+from walsh_scrapy.metadata.llmstxt import parse_llms
 from walsh_scrapy.metadata.text import shorten
 
 URL = "https://docs.example/guide/llms.txt"
@@ -460,7 +461,7 @@ def test_the_sentence_stays_one_line():
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("[t](a)" + " " * markdown.MOST_CHARACTERS, "1000000 characters"),
+        ("[t](a)" + " " * llmstxt.MOST_CHARACTERS, "1000000 characters"),
         ("[t](a)" + "\n" * 25_001, "25000 lines"),
         ("[t](a)" + "\r\n" * 25_001, "25000 lines"),
         ("[t](a)" * 15_001, "15000 links"),
@@ -487,7 +488,7 @@ def test_a_link_below_the_deepest_quote_is_a_link():
 
 
 def test_a_body_that_is_too_long_is_not_parsed(monkeypatch):
-    monkeypatch.setattr(markdown, "PARSER", None)
+    monkeypatch.setattr(llmstxt, "_PARSER", None)
     assert "characters" in sentence(b"- [t](a)\n" * 1_700_000)
 
 
@@ -502,7 +503,7 @@ def test_a_long_paragraph_loses_no_link():
 
 def test_the_inline_parser_never_gets_more_than_a_piece(monkeypatch):
     sizes = []
-    inline = markdown.PARSER.inline
+    inline = llmstxt._PARSER.inline
     parsed = inline.parse
 
     def measured(text, *rest):
@@ -517,20 +518,20 @@ def test_the_inline_parser_never_gets_more_than_a_piece(monkeypatch):
 
 
 def test_prose_without_links_is_not_parsed_inline(monkeypatch):
-    monkeypatch.setattr(markdown.PARSER.inline, "parse", None)
+    monkeypatch.setattr(llmstxt._PARSER.inline, "parse", None)
     assert sentence(b"*Many* words.\n\n" * 5000).startswith("Not a page of links")
 
 
 def test_a_url_of_an_image_that_is_none_is_read_once(monkeypatch):
     starts = []
-    once = markdown.PARSER.helpers.parseLinkDestination
+    once = llmstxt._PARSER.helpers.parseLinkDestination
 
     def read_anew(text, start, end):
         starts.append(start)
         return once.__wrapped__(text, start, end)
 
     cached = lru_cache(maxsize=4)(read_anew)
-    monkeypatch.setattr(markdown.PARSER.helpers, "parseLinkDestination", cached)
+    monkeypatch.setattr(llmstxt._PARSER.helpers, "parseLinkDestination", cached)
     assert urls("[t](/a)\n" + "![a](x" * 50) == ["https://docs.example/a"]
     assert len(starts) == len(set(starts)) >= 50
 
@@ -552,13 +553,13 @@ def test_the_end_of_a_bare_url_is_found_in_linear_time():
 
     text = "http://a.example/" + "~)" * 2000
     assert urls(text) == urls(f"{text}\n" * 50) == ["http://a.example/"]
-    assert markdown._trim(Counted(text)) == "http://a.example/"
+    assert llmstxt._trim(Counted(text)) == "http://a.example/"
     assert len(text) <= sum(read) <= 10 * len(text), "characters"
 
 
 def test_images_inside_images_are_parsed_once(monkeypatch):
     texts = []
-    inline = markdown.PARSER.inline
+    inline = llmstxt._PARSER.inline
     parsed = inline.parse
 
     def measured(text, *rest):
@@ -575,9 +576,9 @@ def repeated_up_to_the_limits(unit):
     links = max(map(unit.count, ("[", "]", "://")))
     counts = [40_000 // len(unit)]
     for count, most in (
-        (unit.count("\n"), markdown.MOST_LINES),
-        (unit.count("<"), markdown.MOST_TAGS),
-        (links, markdown.MOST_LINKS),
+        (unit.count("\n"), llmstxt.MOST_LINES),
+        (unit.count("<"), llmstxt.MOST_TAGS),
+        (links, llmstxt.MOST_LINKS),
     ):
         counts += [(most - 10) // count] if count else []
     return unit * min(counts)

@@ -1,7 +1,8 @@
-"""What a response to `/robots.txt` means, and for how long (RFC 9309 2.3.1 and 2.4, R2).
+"""A copy of a robots.txt: when it counts, what decides without one, which lines people are shown.
 
-Decisions 7 and 12. Times are epoch seconds, durations seconds; a status of ``None`` means that no
-response came (network error).
+What a response to `/robots.txt` means, and for how long, is RFC 9309 2.3.1 and 2.4 (R2; decisions 7
+and 12). Times are epoch seconds, durations seconds; a status of ``None`` means that no response
+came (network error).
 """
 
 from __future__ import annotations
@@ -9,12 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from walsh_scrapy.policy.robots.robotstxt import RobotsTxt
-from walsh_scrapy.policy.timestamps import format_moment
+from walsh_scrapy.policy.durations import format_moment
+from walsh_scrapy.policy.robots.robotstxt import RobotsTxt, as_shown, decode
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from walsh_scrapy.policy.robots.robotstxt import Rules, Verdict
 
 #: How many redirects are followed (RFC 9309 2.3.1.2); after more the file is "unavailable".
@@ -37,6 +40,8 @@ LONGEST_SETTLING = 300.0
 PHASE_DISALLOW = 12 * 3600.0
 #: `"phased"`: seconds after the first failure at which the last good copy ceases to count.
 PHASE_LAST_GOOD = 30 * 86_400.0
+#: A file of at most so many lines is quoted whole.
+MOST_LINES: Final = 30
 
 ALLOW_ALL = b""
 DISALLOW_ALL = b"User-agent: *\nDisallow: /\n"
@@ -207,3 +212,27 @@ class RobotsFile:
         """Return the seconds until Visit-time allows a request; 0 if it does now."""
         at = datetime.fromtimestamp(now, UTC)
         return (self.rules.opens(at) - at).total_seconds()
+
+
+class QuotedLine(NamedTuple):
+    """One line as the site wrote it, printable, cut if it is long."""
+
+    number: int  #: from 1
+    text: str
+
+
+def quote(body: bytes, token: str, deciding: Iterable[int] = ()) -> tuple[QuotedLine, ...]:
+    """Return a short file whole; of a long one the lines that are about a bot.
+
+    Those are the User-agent lines of its group, the records of its group other than Allow and
+    Disallow, and the ``deciding`` lines. Never raises.
+    """
+    lines = decode(body)[1:].split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    wanted: Iterable[int] = range(1, len(lines) + 1)
+    if len(lines) > MOST_LINES:
+        rules = RobotsTxt.parse(body).rules_for(token)
+        own = {*rules.lines[:MOST_LINES], *rules.other_lines[:MOST_LINES], *deciding}
+        wanted = sorted(own.intersection(wanted))
+    return tuple(QuotedLine(number, as_shown(lines[number - 1])) for number in wanted)

@@ -13,8 +13,12 @@ from typing import Final
 
 from feedparser.mixin import _FeedParserMixin
 
-from walsh_scrapy.metadata.document import MOST_ATTRIBUTES_IN_ALL, MOST_ELEMENTS, OverBudget
-from walsh_scrapy.metadata.feeds.formats import FEED_ROOTS
+from walsh_scrapy.metadata.document import (
+    FEED_ROOTS,
+    MOST_ATTRIBUTES_IN_ALL,
+    MOST_ELEMENTS,
+    OverBudget,
+)
 
 # No tag contains a `<`, so an attempt ends at the next one and the time is linear. A comment or
 # CDATA section without its end mark extends to the end of the document. A piece of text has at most

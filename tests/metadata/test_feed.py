@@ -4,7 +4,7 @@
 import pytest
 
 from walsh_scrapy.items import EntryItem, check
-from walsh_scrapy.metadata.feeds import parse_feed
+from walsh_scrapy.metadata.feed import parse_feed
 
 URL = "https://blog.example/dir/feed.xml"
 XHTML = "http://www.w3.org/1999/xhtml"

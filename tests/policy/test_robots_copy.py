@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from walsh_scrapy.policy.robots.access import (
+from walsh_scrapy.policy.robots.copy import (
     ALLOW_ALL,
     DISALLOW_ALL,
     MOST_SKEW,

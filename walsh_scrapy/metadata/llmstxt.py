@@ -1,0 +1,424 @@
+"""From the bytes of an llms.txt, or of a page of markdown, to its links (R9).
+
+    feed = parse_llms(body, url=response_url, content_type="text/plain", source=declared)
+    for entry in feed.entries:
+        entry.url, entry.title, entry.section, entry.note, entry.key
+
+All sites are read by the same rules. The text of a page is data: instructions in it, to crawlers
+or to language models, have no effect. A link is what a reader of the page could click.
+
+Title: the text of the first H1, which begins no section.
+Section: the text of the nearest other heading above the link. A link inside a heading belongs to
+the section that the heading begins. Headings in quotes and lists do not count.
+Note: in a list item, the text after the link in the same paragraph. It must begin with a colon or a
+dash, unless the item has no other link and no words before this one. Other text around links is
+content and not kept (R6).
+
+Markdown is read as CommonMark by markdown-it-py, with limits of our own. Links stay as published,
+whatever their scheme. Bare `https://` URLs are links, as on GitHub; markdown-it-py would need one
+more package for them, linkify-it-py. Code, comments and HTML are skipped and not searched for
+links. The rows of a table are lines of a paragraph.
+
+markdown-it-py needs time in proportion to the page: 80 microseconds per link and up to 70 per line;
+and up to a kilobyte of memory per character. With the limits below, the worst page that was found
+takes about a second, as a page of 10,000 links does. A longer page is refused and not read in part,
+because a part would look like the whole.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Final
+
+from markdown_it import MarkdownIt, helpers
+from markdown_it.common.utils import unescapeAll
+from markdown_it.rules_block import StateBlock, blockquote, html_block
+from markdown_it.rules_inline import StateInline, image
+
+from walsh_scrapy.metadata.document import OverBudget, to_utf8
+from walsh_scrapy.metadata.entries import Feed, FeedEntry, NotAFeed, with_keys
+from walsh_scrapy.metadata.text import (
+    is_web_url,
+    shorten,
+    title_of,
+    web_url,
+    without_addresses,
+)
+from walsh_scrapy.policy.urls import canonical_url
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from markdown_it.token import Token
+
+_HEADINGS: Final = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
+_WANTED: Final = "a page of links in markdown"
+_LONGEST_URL: Final = 4096  # as in the item schema; longer links are left out, never cut
+_LONGEST_NOTE: Final = 500  # three lines on a screen; longer ones are cut
+
+_WORD: Final = re.compile(r"\w")
+_SEPARATOR: Final = re.compile(r"\s*(?:[:\uff1a|→\u2010-\u2015\u2212]|-+\s)")
+_LEADING: Final = re.compile(r"[\s:\uff1a|→\u2010-\u2015\u2212,;-]+")
+
+_LONGEST_FRONT_MATTER: Final = 65_536  # characters in which it must end
+_FRONT_MATTER: Final = re.compile(
+    r"\s*---[ \t]*\n[\w\"'][^\n]*:[^\n]*\n(?:[^\n]*\n)*?(?:---|\.\.\.)[ \t]*(?:\n|\Z)"
+)
+
+
+def parse_llms(body: bytes, *, url: str, content_type: str | None, source: str) -> Feed:
+    """Return the links of a page of markdown in document order, with one entry per linked page.
+
+    `url` is the final URL of the response: relative links resolve against it. `content_type` is
+    the Content-Type header, None if there was none. `source` is the declared URL.
+
+    Raises NotAFeed, and nothing else, if the body is not markdown, has neither a link nor a
+    heading, or exceeds a limit of `markdown`.
+    """
+    text = re.sub("\r\n?", "\n", to_utf8(body, content_type).decode())
+    what = _other_than_markdown(text)
+    if what is not None:
+        raise NotAFeed.but(what, content_type, _WANTED)
+    front_matter = _FRONT_MATTER.match(text, 0, _LONGEST_FRONT_MATTER)
+    try:
+        page = list(_paragraphs(text[front_matter.end() :] if front_matter else text))
+    except OverBudget as error:
+        raise NotAFeed.but(str(error), content_type, _WANTED) from None
+    entries = _one_per_page(_entries(page, url))
+    if not entries and not any(paragraph.within[0] in _HEADINGS for paragraph in page):
+        raise NotAFeed.but("plain text without a link", content_type, _WANTED)
+    keyed = with_keys(entries, source)
+    return Feed(title=_title(page), language=None, entries=keyed, format="markdown")
+
+
+def _title(page: Sequence[_Paragraph]) -> str | None:
+    return next(filter(None, (_heading(each) for each in page if each.within[0] == "h1")), None)
+
+
+def _entries(page: Sequence[_Paragraph], base: str) -> Iterator[FeedEntry]:
+    has_title = False
+    section: str | None = None
+    for paragraph in page:
+        if paragraph.within[0] in _HEADINGS:
+            section = _heading(paragraph)
+            if section and paragraph.within[0] == "h1" and not has_title:
+                section, has_title = None, True
+            section = without_addresses(section)
+        link_with_note, note = _note(paragraph)
+        for link in paragraph.spans[1::2]:
+            url = _link_url(link.href, base)
+            if url:
+                yield _entry(url, link, section, note if link is link_with_note else None)
+
+
+def _entry(url: str, link: _Span, section: str | None, note: str | None) -> FeedEntry:
+    return FeedEntry(
+        url=url,
+        title=_name(link.text) or _name(link.hint),
+        section=section,
+        note=note,
+    )
+
+
+def _one_per_page(entries: Iterator[FeedEntry]) -> tuple[FeedEntry, ...]:
+    """Return one entry per page, with its first section, and its first title and note."""
+    by_page: dict[str, FeedEntry] = {}
+    for entry in entries:
+        page = canonical_url(entry.url or "")
+        first = by_page.setdefault(page, entry)
+        if not (first.title and first.note) and (entry.title or entry.note):
+            by_page[page] = replace(
+                first, title=first.title or entry.title, note=first.note or entry.note
+            )
+    return tuple(by_page.values())
+
+
+def _link_url(href: str | None, base: str) -> str | None:
+    """Return the URL of a link; None if it is no web URL, too long, or within the page itself."""
+    url = web_url(href, base)
+    if url is None or len(url) > _LONGEST_URL:
+        return None
+    if "#" in url and canonical_url(url) == canonical_url(base):
+        return None
+    return url
+
+
+def _note(paragraph: _Paragraph) -> tuple[_Span | None, str | None]:
+    """Return the link of a list item that has a note, and the note; None for both without one."""
+    spans = paragraph.spans
+    if paragraph.within[-2:] != ("li", "p"):
+        return None, None
+    for at in range(1, len(spans), 2):
+        after = spans[at + 1].text
+        alone = len(spans) == 3 and not _WORD.search(spans[0].text)
+        if _WORD.search(after) and (alone or _SEPARATOR.match(after)):
+            text = "".join(span.text for span in spans[at + 1 :])
+            note = shorten(_LEADING.sub("", text, count=1), _LONGEST_NOTE)
+            return spans[at], without_addresses(note)
+    return None, None
+
+
+def _heading(paragraph: _Paragraph) -> str | None:
+    return title_of("".join(span.text for span in paragraph.spans))
+
+
+def _name(text: str) -> str | None:
+    """Return the text as a title; None if it is empty or only a URL."""
+    name = title_of(text)
+    return None if name and is_web_url(name) and " " not in name else name
+
+
+_HEAD: Final = 4096  # characters in which the format must show
+_COMMENTS: Final = re.compile(r"(?>\s++|<!--.*?-->)*+", re.DOTALL)
+_CONTROL: Final = re.compile("[\x00-\x08\x0e-\x1f\x7f\ufffd]")
+_JSON: Final = re.compile(r"\{\s*[\"}]|\[\s*\{")
+_XML: Final = re.compile(r"<(?:\?xml|rss|feed|rdf:RDF|urlset|sitemapindex|opml|svg)\b")
+_HTML_PAGE: Final = re.compile(r"^[ \t]*<(?:!doctype\s+html|html)\b", re.IGNORECASE | re.MULTILINE)
+_HTML_PART: Final = re.compile(r"<(?:head|body|title|meta|link|script|style)\b", re.IGNORECASE)
+_HTML_TAG: Final = re.compile(r"</?[a-z][\w-]*[\s/>]|<!(?!--)", re.IGNORECASE)
+_MARKDOWN: Final = re.compile(r"^ {0,3}(?:#{1,6}[ \t]|```|~~~)|\]\(", re.MULTILINE)
+
+
+def _other_than_markdown(text: str) -> str | None:
+    """Return what a body is instead of markdown, such as `JSON`; None if it may be markdown.
+
+    The text decides, because an llms.txt is served with any media type.
+    """
+    start = _COMMENTS.match(text)
+    head = text[start.end() if start else 0 :][:_HEAD]
+    if not text.strip():
+        return "an empty body"
+    if head.startswith("%PDF-") or len(_CONTROL.findall(head)) > 2 + len(head) / 50:
+        return "binary data"
+    if _JSON.match(head):
+        return "JSON"
+    page = _HTML_PAGE.search(head)  # it may follow a warning; markdown may quote an HTML page
+    if (page and not _MARKDOWN.search(head, 0, page.start())) or _HTML_PART.match(head):
+        return "an HTML page"
+    if _XML.match(head):
+        return "XML"
+    if _HTML_TAG.match(head) and not _MARKDOWN.search(text):
+        return "HTML without any markdown"
+    return None
+
+
+MOST_TOKENS: Final = 150_000  # 400 bytes each; a link in a list makes 5, `- - - ` 2 per character
+# Each level of a list or a quote reads its lines again.
+_NESTING: Final = 20  # levels, the default of markdown-it-py; a list counts twice
+_QUOTES: Final = 10  # levels of quotes; deeper ones are text
+
+_BARE_START: Final = re.compile(r"(?:^|[^a-z0-9.+-])(https?)$", re.IGNORECASE)
+# A bare URL ends at a bracket, a quotation mark, the end of a cell or Chinese punctuation.
+_BARE_REST: Final = re.compile(
+    r"://[^\s<>\[\]|\"`\x00-\x1f\x7f\u2018-\u201d\u3000-\u303f\uff08\uff09\uff0c\uff1a\uff1b]"
+    rf"{{1,{_LONGEST_URL}}}"
+)
+_PUNCTUATION: Final = frozenset("?!.,:;*_~'")
+# HTML blocks that may contain blank lines: how they begin and end (CommonMark 4.6).
+_LONG_HTML: Final = tuple(
+    (re.compile(start, re.IGNORECASE), re.compile(end, re.IGNORECASE))
+    for start, end in (
+        (r"<(?:script|pre|style|textarea)(?=[\s>])", "</(?:script|pre|style|textarea)>"),
+        ("<!--", "-->"),
+        (r"<!\[CDATA\[", r"\]\]>"),
+        (r"<\?", r"\?>"),
+        ("<![a-z]", ">"),
+    )
+)
+
+# At DEBUG, the level of Scrapy's logs, it would log every rule for every line.
+logging.getLogger("markdown_it").setLevel(logging.INFO)
+
+
+def _check_limit(what: str, count: int, most: int) -> None:
+    """Raise OverBudget if `count` is above `most`; `what` names the counted things."""
+    if count > most:
+        raise OverBudget(f"markdown of more than {most} {what}")
+
+
+def _check_tokens(state: StateBlock, _line: int, _end: int, _silent: bool) -> bool:
+    """Limit the tokens, and so the memory: a block rule that is tried first and never matches."""
+    _check_limit("parts", len(state.tokens), MOST_TOKENS)
+    return False
+
+
+def _quote_block(state: StateBlock, line: int, end: int, silent: bool) -> bool:
+    """Read a quote, if it is in fewer than ten others."""
+    return state.level < _QUOTES and blockquote(state, line, end, silent)
+
+
+def _html_block(state: StateBlock, line: int, end: int, silent: bool) -> bool:
+    """Read a block of HTML. One that is never closed is text, so that nothing after it is lost."""
+    at = state.bMarks[line] + state.tShift[line]
+    for opening, closing in _LONG_HTML:
+        if opening.match(state.src, at):
+            return at < _last_position(state, closing) and html_block(state, line, end, silent)
+    return html_block(state, line, end, silent)
+
+
+def _last_position(state: StateBlock, closing: re.Pattern[str]) -> int:
+    """Return the last position of an end mark in the document, -1 if none; searched only once."""
+    last = state.env.setdefault("walsh end marks", {})
+    if closing not in last:
+        last[closing] = max((match.start() for match in closing.finditer(state.src)), default=-1)
+    return int(last[closing])
+
+
+def _image(state: StateInline, silent: bool) -> bool:
+    """Read an image, but none inside another, because each level would read the text again."""
+    if state.env.get("walsh image"):
+        return False
+    state.env["walsh image"] = True
+    found = image(state, silent)
+    state.env["walsh image"] = False
+    return found
+
+
+def _bare_url(state: StateInline, silent: bool) -> bool:
+    """Read a bare URL in the text, up to the character at which GitHub ends it."""
+    if silent or state.linkLevel or state.src[state.pos] != ":":
+        return False
+    start = _BARE_START.search(state.pending[-6:])
+    rest = _BARE_REST.match(state.src, state.pos, state.posMax) if start else None
+    if not (start and rest):
+        return False
+    url = _trim(rest[0])
+    state.pending = state.pending[: -len(start[1])]
+    state.push("link_open", "a", 1).attrs = {"href": unescapeAll(start[1] + url)}
+    state.push("text", "", 0).content = unescapeAll(start[1] + url)
+    state.push("link_close", "a", -1)
+    state.pos += len(url)
+    return True
+
+
+def _trim(url: str) -> str:
+    """Return the URL without punctuation and brackets at its end that belong to the sentence."""
+    end, spare = len(url), url.count(")") - url.count("(")
+    while end and (url[end - 1] in _PUNCTUATION or (url[end - 1] == ")" and spare > 0)):
+        spare -= url[end - 1] == ")"
+        end -= 1
+    return url[:end]
+
+
+class _Markdown(MarkdownIt):
+    """CommonMark with every link as published, whatever its scheme."""
+
+    def normalizeLink(self, url: str) -> str:  # noqa: N802 - markdown-it's name
+        return url
+
+    def validateLink(self, url: str) -> bool:  # noqa: ARG002, N802
+        return True
+
+
+def _parser() -> MarkdownIt:
+    parser = _Markdown("commonmark", {"maxNesting": _NESTING})
+    parser.core.ruler.enableOnly(["normalize", "block"])
+    parser.block.ruler.before("code", "check_tokens", _check_tokens)
+    interrupted = ["paragraph", "reference", "blockquote"]  # by a block of HTML or a quote
+    parser.block.ruler.at("html_block", _html_block, {"alt": interrupted})
+    parser.block.ruler.at("blockquote", _quote_block, {"alt": [*interrupted, "list"]})
+    parser.inline.ruler.after("text", "bare", _bare_url)
+    parser.inline.ruler.at("image", _image)
+    # An image that is none is tried as a link, from the same place: its URL is read only once.
+    read_once = lru_cache(maxsize=4)(helpers.parseLinkDestination)
+    parser.helpers = SimpleNamespace(**vars(helpers) | {"parseLinkDestination": read_once})  # type: ignore[assignment]
+    return parser
+
+
+#: `parse` reads the blocks of a document, `inline.parse` the text of a block.
+_PARSER: Final = _parser()
+
+
+MOST_CHARACTERS: Final = 1_000_000  # enough for 10,000 links
+MOST_LINES: Final = 25_000  # enough for 10,000 links and blank lines between them
+MOST_LINKS: Final = 15_000  # also of brackets and `://`, because each may begin a link
+MOST_TAGS: Final = 50_000  # of HTML, and anything else that begins with `<`
+_PIECE: Final = 65_536  # characters of a paragraph that are parsed at once
+
+_PIECES: Final = re.compile(rf".{{1,{_PIECE}}}(?:\n|\Z)|.{{1,{_PIECE}}}", re.DOTALL)
+_MAY_LINK: Final = re.compile(r"\]|://|<[a-z]", re.IGNORECASE)
+_BREAK: Final = re.compile(r"<br\b", re.IGNORECASE)
+
+
+@dataclass(slots=True)
+class _Span:
+    """A link, or the text before, between or after links."""
+
+    href: str | None = None  #: as published; None for text
+    hint: str = ""  #: the title in `[text](href "title")`
+    parts: list[str] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        """Return the plain text, with its line breaks."""
+        return "".join(self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Paragraph:
+    """A paragraph or a heading."""
+
+    within: tuple[str, ...]  #: HTML names, the outermost first: `("ul", "li", "p")` or `("h2",)`
+    spans: Sequence[_Span]  #: text and links alternate; the first and the last are text
+
+
+def _paragraphs(text: str) -> Iterator[_Paragraph]:
+    """Yield the headings of a document, and the _paragraphs that may have links, in its order.
+
+    A very long paragraph comes in pieces, cut between its lines. Raises OverBudget if the
+    document is larger than any page of links.
+    """
+    _check_size(text)
+    definitions: dict[str, object] = {}  # filled by markdown-it: `[a]: https://...`
+    within: list[str] = []
+    links = 0
+    for token in _PARSER.parse(text, definitions):
+        if token.nesting == 1:
+            within.append(token.tag)
+        elif token.nesting == -1:
+            within.pop()
+        elif token.type == "inline":
+            for piece in _PIECES.findall(token.content) or [""]:
+                if within[0] in _HEADINGS or _MAY_LINK.search(piece):
+                    spans = _spans(_PARSER.inline.parse(piece, _PARSER, definitions, []))
+                    links += len(spans) // 2
+                    _check_limit("links", links, MOST_LINKS)
+                    yield _Paragraph(tuple(within), spans)
+
+
+def _check_size(text: str) -> None:
+    _check_limit("characters", len(text), MOST_CHARACTERS)
+    _check_limit("lines", max(text.count("\n"), text.count("\r")), MOST_LINES)
+    _check_limit("links", max(map(text.count, ("[", "]", "://"))), MOST_LINKS)
+    _check_limit("tags", text.count("<"), MOST_TAGS)
+
+
+def _spans(tokens: Sequence[Token]) -> list[_Span]:
+    spans = [_Span()]
+    depth = 0  # `[a <https://b.example>](c)` is a link in a link for markdown-it, here only one
+    for token in tokens:
+        if token.type == "link_open":
+            depth += 1
+            if depth == 1:
+                spans.append(_Span(str(token.attrs["href"]), str(token.attrs.get("title", ""))))
+        elif token.type == "link_close":
+            depth -= 1
+            if depth == 0:
+                spans.append(_Span())
+        elif depth or token.type != "image":  # the text of an image counts only in a link
+            spans[-1].parts.append(_text(token))
+    return spans
+
+
+def _text(token: Token) -> str:
+    if token.type == "image":
+        return "".join(map(_text, token.children or ()))
+    if token.type in {"softbreak", "hardbreak"}:
+        return "\n"
+    if token.type == "html_inline":
+        return "\n" if _BREAK.match(token.content) else ""
+    return token.content
