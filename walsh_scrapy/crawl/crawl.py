@@ -23,7 +23,6 @@ from walsh_scrapy.crawl.log import log_handler, protect_log
 from walsh_scrapy.crawl.messages import read_signer
 from walsh_scrapy.crawl.network import Network
 from walsh_scrapy.crawl.outcome import Troubles
-from walsh_scrapy.crawl.putoff import PutOffHosts, Retries
 from walsh_scrapy.crawl.queue import Queue
 from walsh_scrapy.crawl.startup import check_start
 from walsh_scrapy.crawl.ticket import end_ticket, note
@@ -68,8 +67,6 @@ class Crawl:
         self.crawler = crawler
         self.settings: BaseSettings = crawler.settings
         self.engine = Engine(crawler)
-        self.put_off = PutOffHosts()
-        self.retries = Retries()
         self.troubles = Troubles()
         self._clock = clock
         # Scrapy makes another handler for the log after the extensions, one of which makes this.
@@ -179,7 +176,7 @@ class Crawl:
     @cached_property
     def exchanges(self) -> Exchanges:
         """The exchanges with hosts, as the pacing gate begins and ends them."""
-        parts = self.engine, self.hosts, self.queue, self.put_off, self.pauses
+        parts = self.engine, self.hosts, self.queue, self.context.put_off, self.pauses
         return Exchanges(self.settings, self.context, *parts)
 
     @cached_property

@@ -35,7 +35,6 @@ from walsh_scrapy.exceptions import (
 )
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.pacing import RECHECK_SECONDS
-from walsh_scrapy.policy.redirects import resolve_reference
 from walsh_scrapy.policy.robots.access import (
     LONGEST_AWAITED,
     LONGEST_IN_RUN,
@@ -45,7 +44,7 @@ from walsh_scrapy.policy.robots.access import (
     access_result,
     copy_after,
 )
-from walsh_scrapy.policy.urls import host_of, origin_of, robots_url
+from walsh_scrapy.policy.urls import host_of, origin_of, resolve_reference, robots_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -55,7 +54,6 @@ if TYPE_CHECKING:
     from scrapy.statscollectors import StatsCollector
 
     from walsh_scrapy.crawl.context import Context
-    from walsh_scrapy.crawl.putoff import PutOffHosts
     from walsh_scrapy.crawl.queue import Queue
 
 logger = logging.getLogger(__name__)
@@ -155,12 +153,11 @@ class Robots(RobotsCache):
         stats: StatsCollector,
         queue: Queue,
         hosts: Hosts,
-        put_off: PutOffHosts,
     ) -> None:
         super().__init__(context, hosts)
         self._stats = stats
         self._queue = queue
-        self._put_off = put_off
+        self._put_off = context.put_off
         self._timeout = settings.getfloat("DOWNLOAD_TIMEOUT")
         # By origin: the seconds on the wire since its last answer.
         self._spent: defaultdict[str, float] = defaultdict(float)

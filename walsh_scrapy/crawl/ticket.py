@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from scrapy.http import Headers, Response
     from twisted.python.failure import Failure
 
-    from walsh_scrapy.policy.redirects import Move
+    from walsh_scrapy.policy.freshness import Move
     from walsh_scrapy.sources import Source
 
 

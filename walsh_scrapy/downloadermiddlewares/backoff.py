@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from scrapy import signals
 from scrapy.exceptions import DownloadTimeoutError, IgnoreRequest
 
+from walsh_scrapy.crawl.context import Retry
 from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.crawl.failures import reason_of
-from walsh_scrapy.crawl.putoff import Retry
 from walsh_scrapy.crawl.ticket import note, rank_of, ticket_of
 from walsh_scrapy.exceptions import Unreachable
 from walsh_scrapy.policy.backoff import is_refusal
@@ -44,8 +44,6 @@ class BackoffMiddleware:
         self._context = crawl.context
         self._stats = crawl.stats
         self._queue = crawl.queue
-        self._put_off = crawl.put_off
-        self._retries = crawl.retries
         self._streaks = Streaks()
 
     @classmethod
@@ -127,7 +125,7 @@ class BackoffMiddleware:
         ticket, now = ticket_of(request), self._context.clock.monotonic()
         for_blocklist = ticket.rank is Rank.OPERATOR or ticket.for_blocklist
         retry = Retry(number, most, now + ticket.hold, what, for_blocklist)
-        self._retries.note(self._context.host(request.url), retry)
+        self._context.retries[self._context.host(request.url)] = retry
         if for_blocklist:
             logger.info("waiting for the blocklist: %s", retry.sentence(now))
 
@@ -138,7 +136,7 @@ class BackoffMiddleware:
         host = host_of(request.url)
         if reason := self._streaks.reason(host, rank_of(request), gave_up=gave_up):
             until = self._context.clock.now() + ticket_of(request).hold
-            self._put_off.add(host, reason, until, refused)
+            self._context.put_off.add(host, reason, until, refused)
             self._queue.delay(self._context.host(request.url), 0.0)
 
 

@@ -45,7 +45,7 @@ class RobotsMiddleware:
         self._hosts = crawl.hosts
         self._network = crawl.network
         self._queue = crawl.queue
-        self._robots = Robots(context, settings, stats, crawl.queue, crawl.hosts, crawl.put_off)
+        self._robots = Robots(context, settings, stats, crawl.queue, crawl.hosts)
         crawl.hosts.lost = self._robots.forget
         self._queue.prepare_by("robots", self._robots)
         self._is_paced = in_force(settings, Gate.PACING)

@@ -83,5 +83,5 @@ class Progress:
             seconds=now - self._began,
             rate=self._rate.at(now, stats.get("response_received_count", 0)),
             left=math.inf if due is None else queue.remaining(due - done),
-            awaited=awaited(queue, self._crawl.retries, now),
+            awaited=awaited(queue, self._crawl.context.retries, now),
         )
