@@ -231,6 +231,18 @@ class Crawl:
         return StateUnavailable(self.context.clock.now(), str(error))
 
 
+class Component:
+    """What Scrapy makes for a crawler, and that needs the parts of its crawl."""
+
+    def __init__(self, crawl: Crawl) -> None:
+        self._crawl = crawl
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        """Make the component for one crawl."""
+        return cls(Crawl.of(crawler))
+
+
 def _prune(context: Context, seconds: float) -> None:
     """Delete what is too old from the state, for so long at most; stop when a signal comes."""
     clock = context.clock

@@ -9,7 +9,7 @@ from scrapy import signals
 from scrapy.exceptions import DownloadTimeoutError, IgnoreRequest
 
 from walsh_scrapy.crawl.context import Retry
-from walsh_scrapy.crawl.crawl import Crawl
+from walsh_scrapy.crawl.crawl import Component
 from walsh_scrapy.crawl.failures import reason_of
 from walsh_scrapy.crawl.ticket import note, rank_of, ticket_of
 from walsh_scrapy.exceptions import Unreachable
@@ -20,17 +20,15 @@ from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import count_of, format_seconds
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from scrapy import Request
-    from scrapy.crawler import Crawler
     from scrapy.http import Response
 
+    from walsh_scrapy.crawl.crawl import Crawl
 
 logger = logging.getLogger(__name__)
 
 
-class BackoffMiddleware:
+class BackoffMiddleware(Component):
     """Retries refused requests, at most ``WALSH_MAX_RETRIES`` times (order 549, decision 15).
 
     A host may refuse that many requests in a row, whatever their URLs. After one more, the run
@@ -45,13 +43,7 @@ class BackoffMiddleware:
         self._stats = crawl.stats
         self._queue = crawl.queue
         self._streaks = Streaks()
-
-    @classmethod
-    def from_crawler(cls, crawler: Crawler) -> Self:
-        """Build the gate for one crawl."""
-        gate = cls(Crawl.of(crawler))
-        crawler.signals.connect(gate.response_downloaded, signal=signals.response_downloaded)
-        return gate
+        crawl.crawler.signals.connect(self.response_downloaded, signals.response_downloaded)
 
     def response_downloaded(self, response: Response, request: Request) -> None:
         """Record an answer; middlewares nearer to the wire keep some from ``process_response``."""

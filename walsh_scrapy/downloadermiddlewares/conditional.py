@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from walsh_scrapy.crawl.crawl import Crawl
+from walsh_scrapy.crawl.crawl import Component
 from walsh_scrapy.crawl.messages import conditions_of
 from walsh_scrapy.crawl.ticket import Validators, hops_of, note, rank_of, visit_of
 from walsh_scrapy.exceptions import AlreadyRead, NotDue, NotModified
@@ -13,32 +13,24 @@ from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.spider import DeclaringSpider
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from scrapy import Request
-    from scrapy.crawler import Crawler
     from scrapy.http import Response
 
-    from walsh_scrapy.crawl.visits import Visits
+    from walsh_scrapy.crawl.crawl import Crawl
     from walsh_scrapy.sources import Source
 
 
-class ConditionalMiddleware:
+class ConditionalMiddleware(Component):
     """Sends validators back to the one URL that they came from (order 560, decision 17).
 
     A request that the spider made by itself, for no visit that was due, is judged by what is known
     now: a source that was just visited is not due (R8).
     """
 
-    def __init__(self, crawler: Crawler, visits: Visits) -> None:
-        self._crawler = crawler  # its spider is made later
-        self._visits = visits
-        self._context = visits.context
-
-    @classmethod
-    def from_crawler(cls, crawler: Crawler) -> Self:
-        """Build the gate for one crawl."""
-        return cls(crawler, Crawl.of(crawler).visits)
+    def __init__(self, crawl: Crawl) -> None:
+        self._crawler = crawl.crawler  # its spider is made later
+        self._visits = crawl.visits
+        self._context = crawl.context
 
     async def process_request(self, request: Request) -> None:
         """Send the validators of this URL, and none that a redirect carried along."""

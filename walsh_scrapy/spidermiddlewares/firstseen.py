@@ -17,7 +17,7 @@ from scrapy.utils.defer import ensure_awaitable
 from scrapy.utils.spider import iterate_spider_output
 from twisted.python.failure import Failure
 
-from walsh_scrapy.crawl.crawl import Crawl
+from walsh_scrapy.crawl.crawl import Component
 from walsh_scrapy.crawl.outcome import Outcomes
 from walsh_scrapy.crawl.reading import Readings
 from walsh_scrapy.crawl.ticket import (
@@ -38,11 +38,9 @@ from walsh_scrapy.state.entries import EntryRecord
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
-    from typing import Self
-
-    from scrapy.crawler import Crawler
 
     from walsh_scrapy.crawl.context import Context
+    from walsh_scrapy.crawl.crawl import Crawl
     from walsh_scrapy.sources import Source
 
 logger = logging.getLogger(__name__)
@@ -59,7 +57,7 @@ NOTHING_SAID: Final = Feed(title=None, language=None, entries=())
 _as_json = json.JSONEncoder(ensure_ascii=False).encode  # made once: json.dumps makes one an item
 
 
-class FirstSeenMiddleware:
+class FirstSeenMiddleware(Component):
     """Records the outcome of every visit of a source, failed and denied ones too.
 
     Entries, validators and the time of the next visit are committed together, before an item goes
@@ -83,13 +81,7 @@ class FirstSeenMiddleware:
         self._over: WeakSet[Request] = WeakSet()
         # Under the contract's identity only metadata may leave (decision 23).
         self._closed = self._context.options.is_walsh_research
-
-    @classmethod
-    def from_crawler(cls, crawler: Crawler) -> Self:
-        """Build the middleware for one crawl."""
-        middleware = cls(Crawl.of(crawler))
-        crawler.signals.connect(middleware._readings.close, signal=signals.engine_stopped)
-        return middleware
+        crawl.crawler.signals.connect(self._readings.close, signals.engine_stopped)
 
     async def process_start(self, start: AsyncIterator[Any]) -> AsyncIterator[Any]:
         """Pass the start requests on, one by one; every visit of a source has our errback."""
