@@ -241,16 +241,18 @@ class Robots(RobotsCache):
                 hops=hops,
                 public_only=ticket_of(needed_by).public_only,
                 for_blocklist=rank_of(needed_by) is Rank.OPERATOR,
-                validators=_validators(known),
+                validators=Validators.kept(known) if known and known.body is not None else None,
             )
+            limited = partial(self._limited, origin)
             try:
-                limited = partial(self._limited, origin)
                 answer = await self._queue.send(request, Rank.ROBOTS, limited)
             except Exception as error:  # noqa: BLE001 - it is raised if it is no answer
                 return _failure(origin, error, hops), url
-            target = _target_of(answer, len(hops))
-            if target is None:
-                return _outcome(answer, len(hops)), url
+            location = answer.headers.get("Location")
+            result = access_result(answer.status, len(hops), has_location=location is not None)
+            target = resolve_reference(answer.url, location or b"")
+            if result != "redirect" or target is None:
+                return _outcome(answer, result), url
             url, hops = target, (*hops, Hop(request_of(answer).url, answer.status))
 
     @contextmanager
@@ -309,19 +311,8 @@ def origin_for(request: Request) -> str:
     return origin_of(request.url)
 
 
-def _target_of(answer: Response, hops: int) -> str | None:
-    """Return where an answer redirects to, if that is to be requested."""
-    location = answer.headers.get("Location")
-    result = access_result(answer.status, hops, has_location=location is not None)
-    if result != "redirect" or location is None:
-        return None
-    return resolve_reference(answer.url, location)
-
-
-def _outcome(answer: Response, hops: int) -> RobotsOutcome:
+def _outcome(answer: Response, result: AccessResult) -> RobotsOutcome:
     """Return what an answer means that is not followed."""
-    has_location = answer.headers.get("Location") is not None
-    result = access_result(answer.status, hops, has_location=has_location)
     if result == "redirect":  # to what is no URL
         result = "meaningless"
     is_whole = result == "good" and not _CUT_OFF.intersection(answer.flags)
@@ -355,13 +346,6 @@ def _log(origin: str, answer: RobotsOutcome, file: RobotsFile) -> None:
             origin,
             answer.status,
         )
-
-
-def _validators(known: RobotsCopy | None) -> Validators | None:
-    """Return the validators of a copy, for the URL that answered (R7)."""
-    if known is None or known.body is None or known.validator_url is None:
-        return None
-    return Validators(known.validator_url, known.etag, known.last_modified)
 
 
 def _request(url: str) -> Request:

@@ -84,42 +84,28 @@ class BackoffMiddleware(Component):
         row is put off, with its other requests. If those are the reason, and this request has
         retries left, it is put off too.
         """
-        rank, host = rank_of(request), host_of(request.url)
-        attempt = ticket_of(request).attempt + 1
-        again = request.replace(dont_filter=True)
+        rank, host, ticket = rank_of(request), host_of(request.url), ticket_of(request)
+        attempt = ticket.attempt + 1
         if attempt <= most and self._streaks.refusals(host) <= most:
-            hold = format_seconds(ticket_of(request).hold)
+            hold = format_seconds(ticket.hold)
             logger.info("%s %s; %s is on hold for %s", request.url, what, host, hold)
-            self._await(request, attempt + 1, most + 1, what)
+            now = self._context.clock.monotonic()
+            for_blocklist = rank is Rank.OPERATOR or ticket.for_blocklist
+            retry = Retry(attempt + 1, most + 1, now + ticket.hold, what, for_blocklist)
+            self._context.retries[self._context.host(request.url)] = retry
+            if for_blocklist:  # all wait for it
+                logger.info("waiting for the blocklist: %s", retry.sentence(now))
             self._stats.inc_value("walsh/backoff/retried")
-            note(again, attempt=attempt)
-            return self._sent_again(request, again)
+            return _sent_again(request, attempt)
         self._put_off_others(request, gave_up=True, refused=status)
         is_others_fault = attempt <= most and attempt < self._streaks.refusals(host, rank)
         if is_others_fault and rank is not Rank.ROBOTS:
             logger.info("%s %s, as others of its host did", request.url, what)
-            return self._sent_again(request, again)
+            return _sent_again(request, ticket.attempt)
         tries = count_of(attempt, "try", "tries")
         logger.warning("%s %s; giving up after %s", request.url, what, tries)
         self._stats.inc_value("walsh/backoff/gave_up")
         return None
-
-    @staticmethod
-    def _sent_again(request: Request, again: Request) -> Request | None:
-        """Return a target to send again. A coroutine sends its own request again by itself."""
-        if rank_of(request) is Rank.TARGET:
-            return again
-        note(request, again=True, attempt=ticket_of(again).attempt)
-        return None
-
-    def _await(self, request: Request, number: int, most: int, what: str) -> None:
-        """Note the time of the next try; that for the blocklist is logged, because all wait."""
-        ticket, now = ticket_of(request), self._context.clock.monotonic()
-        for_blocklist = ticket.rank is Rank.OPERATOR or ticket.for_blocklist
-        retry = Retry(number, most, now + ticket.hold, what, for_blocklist)
-        self._context.retries[self._context.host(request.url)] = retry
-        if for_blocklist:
-            logger.info("waiting for the blocklist: %s", retry.sentence(now))
 
     def _put_off_others(
         self, request: Request, *, gave_up: bool = False, refused: int | None = None
@@ -130,6 +116,16 @@ class BackoffMiddleware(Component):
             until = self._context.clock.now() + ticket_of(request).hold
             self._context.put_off.add(host, reason, until, refused)
             self._queue.delay(self._context.host(request.url), 0.0)
+
+
+def _sent_again(request: Request, attempt: int) -> Request | None:
+    """Return a target to send again. A coroutine sends its own request again by itself."""
+    if rank_of(request) is not Rank.TARGET:
+        note(request, again=True, attempt=attempt)
+        return None
+    again = request.replace(dont_filter=True)
+    note(again, attempt=attempt)
+    return again
 
 
 def _is_refusal(request: Request, status: int) -> bool:

@@ -9,7 +9,7 @@ from scrapy import signals
 
 from walsh_scrapy.crawl.blocklist import PublishedList
 from walsh_scrapy.crawl.crawl import Component
-from walsh_scrapy.crawl.ticket import hops_of, note_answer, rank_of
+from walsh_scrapy.crawl.ticket import note_answer, rank_of
 from walsh_scrapy.exceptions import refuse_to_start
 from walsh_scrapy.identity import BLOCKLIST_URL
 from walsh_scrapy.options import BadSetting
@@ -63,7 +63,7 @@ class BlocklistMiddleware(Component):
         if not self._list.is_ready(request):
             with self._queue.in_gate():
                 await self._list.prepare_list()
-        if self._list.has_list and not _is_the_list(request):
+        if self._list.judges(request):
             self._judge(request)
         if rank_of(request) is Rank.TARGET:
             self._look_ahead()
@@ -81,7 +81,3 @@ class BlocklistMiddleware(Component):
             return
         urls = [request.url for request in self._queue.upcoming(NAMES_AHEAD)]
         self._network.look_ahead(url for url in urls if not self._list.blocks(url))
-
-
-def _is_the_list(request: Request) -> bool:
-    return rank_of(request) is Rank.OPERATOR and not hops_of(request)

@@ -74,9 +74,8 @@ class ConditionalMiddleware(Component):
     def _of_page(self, source: Source) -> Validators | None:
         """Return the validators of the last visit."""
         record = self._visits.known(source)
-        if record is None or record.validator_url is None or record.kind != source.kind:
-            return None  # validators of a feed are not those of the same page as markdown
-        return Validators(record.validator_url, record.etag, record.last_modified)
+        # Those of a feed are not those of the same page as markdown.
+        return Validators.kept(record) if record and record.kind == source.kind else None
 
     def _check_other(self, source: Source, url: str) -> None:
         """Raise AlreadyRead if ``url`` is another source's, which was fetched lately.
@@ -107,9 +106,7 @@ class ConditionalMiddleware(Component):
         is_past = record.asked_at <= now + CLOCK_SKEW
         if is_past and (is_fresh or record.asked_at >= self._context.started_at):
             raise AlreadyRead(url, record.asked_at, record.due_at, record.trouble)
-        if record.validator_url is None:
-            return None
-        return Validators(record.validator_url, record.etag, record.last_modified)
+        return Validators.kept(record)
 
     def _is_forced(self) -> bool:
         spider = self._crawler.spider

@@ -141,13 +141,11 @@ class FirstSeenMiddleware(Component):
                 await self._readings.ahead(response, document)
 
     def _watched(self, item: Any) -> Any:  # noqa: ANN401 - a spider may yield anything
-        # A copy of a request may have our errback already.
-        if isinstance(item, Request) and source_of(item) and not self._is_ours(item.errback):
-            item.errback = partial(self._failed, item.errback)
+        if isinstance(item, Request) and source_of(item):
+            errback = item.errback  # that of a copy may be ours already
+            is_ours = isinstance(errback, partial) and errback.func == self._failed
+            item.errback = errback if is_ours else partial(self._failed, errback)
         return item
-
-    def _is_ours(self, errback: object) -> bool:
-        return isinstance(errback, partial) and errback.func == self._failed
 
     async def _failed(
         self, errback: Callable[[Failure], Any] | None, failure: Failure
@@ -181,7 +179,11 @@ class FirstSeenMiddleware(Component):
             yield other
         elif errback is not None:
             try:
-                async for item in _output_of(errback, failure):
+                output = errback(failure)
+                if isinstance(output, Failure):
+                    output.raiseException()
+                found = await ensure_awaitable(iterate_spider_output(output))
+                async for item in as_async_generator(found):
                     yield item
             except Exception as error:
                 if error is not failure.value:  # else it is handed back, and the record has it
@@ -296,12 +298,3 @@ async def _in_turns(
         number += 1
         if number % MOST_AT_ONCE == 0:
             await pause()
-
-
-async def _output_of(errback: Callable[[Failure], Any], failure: Failure) -> AsyncIterator[Any]:
-    """Yield what an errback returns, in each of the forms that Scrapy takes."""
-    output = errback(failure)
-    if isinstance(output, Failure):
-        output.raiseException()
-    async for item in as_async_generator(await ensure_awaitable(iterate_spider_output(output))):
-        yield item
