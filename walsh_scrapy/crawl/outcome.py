@@ -113,8 +113,7 @@ def record_after(known: SourceRecord, request: Request, result: Result, now: flo
     ``request`` is the last one of the visit, ``now`` its end in epoch seconds.
     """
     record = replace(known, outcome=result.outcome, detail=result.detail)
-    visit = visit_of(request)
-    is_of_llmstxt = visit is not None and visit.llmstxt is not None
+    is_of_llmstxt = _visited(request)[0].llmstxt is not None
     if not result.url:
         if result.outcome == "gone":
             return replace(record, failures=known.failures + 1)
@@ -513,11 +512,9 @@ def _is_gone(record: SourceRecord, request: Request, answer: Response) -> bool:
 
     If its page is gone, the last response shows whether another document is in its place.
     """
-    if _is_gone_here(record, request, answer):
-        return True
-    visit = visit_of(request)
+    visit, _ = _visited(request)
     is_final = answer.status == HTTPStatus.OK or answer.status in ABSENT
-    return is_final and visit is not None and visit.has_gone_page
+    return _is_gone_here(record, request, answer) or (is_final and visit.has_gone_page)
 
 
 def _visited(request: Request) -> tuple[Visit, Source]:

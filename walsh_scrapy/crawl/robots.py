@@ -6,9 +6,8 @@ import logging
 import math
 from collections import defaultdict
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from scrapy import Request
 from scrapy.exceptions import IgnoreRequest
@@ -47,7 +46,7 @@ from walsh_scrapy.policy.robots.access import (
 from walsh_scrapy.policy.urls import host_of, origin_of, resolve_reference, robots_url
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from scrapy.http import Response
     from scrapy.settings import BaseSettings
@@ -69,14 +68,12 @@ SHORTEST_TRY = 1.0
 _CUT_OFF = {DATA_LOSS, "download_stopped"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RobotsOutcome:
+class RobotsOutcome(NamedTuple):
     """The outcome of a request for robots.txt."""
 
+    url: str  #: that was requested last
     result: AccessResult
-    status: int | None = None  #: of the last response
-    body: bytes = b""
-    validators: Validators | None = None  #: of a response that came in whole
+    response: Response | None = None  #: the last one; None if the host did not answer
     is_dead: bool = False  #: the host could not be reached (decision 28)
 
 
@@ -214,8 +211,7 @@ class Robots(RobotsCache):
                 if self.find(origin, needed_by.url) is None:
                     known = self._newest(origin)
                     copy = known.copy if known else None
-                    outcome, asked = await self._requested(origin, url, needed_by, copy)
-                    self._keep(origin, outcome, copy, asked)
+                    self._keep(origin, await self._requested(origin, url, needed_by, copy), copy)
         except RequestDeferred as error:
             # If the state failed, the deferral ends now; even so nothing is fetched at once.
             until = max(error.until, self._context.clock.now() + RECHECK_SECONDS)
@@ -231,9 +227,12 @@ class Robots(RobotsCache):
 
     async def _requested(
         self, origin: str, url: str, needed_by: Request, known: RobotsCopy | None
-    ) -> tuple[RobotsOutcome, str]:
-        """Request an origin's file, and what it redirects to; return the last URL too."""
-        hops = tuple[Hop, ...]()
+    ) -> RobotsOutcome:
+        """Request an origin's file, and what it redirects to.
+
+        Raises IgnoreRequest for an exception that is no answer of the host.
+        """
+        hops, answer = tuple[Hop, ...](), None
         while True:
             request = _request(url)
             note(
@@ -246,13 +245,22 @@ class Robots(RobotsCache):
             limited = partial(self._limited, origin)
             try:
                 answer = await self._queue.send(request, Rank.ROBOTS, limited)
-            except Exception as error:  # noqa: BLE001 - it is raised if it is no answer
-                return _failure(origin, error, hops), url
+            except NotModified as error:
+                return RobotsOutcome(url, "unchanged", error.response)
+            except Exception as error:
+                if isinstance(error, Denied) and hops:
+                    logger.info("%s/robots.txt redirects to a denied URL: %s", origin, error)
+                    return RobotsOutcome(url, "meaningless", answer)
+                if isinstance(error, IgnoreRequest) and not isinstance(error, _ANSWERS):
+                    raise
+                return RobotsOutcome(url, "unreachable", is_dead=isinstance(error, Unreachable))
             location = answer.headers.get("Location")
             result = access_result(answer.status, len(hops), has_location=location is not None)
             target = resolve_reference(answer.url, location or b"")
-            if result != "redirect" or target is None:
-                return _outcome(answer, result), url
+            if result != "redirect":
+                return RobotsOutcome(url, result, answer)
+            if target is None:  # what it redirects to is no URL
+                return RobotsOutcome(url, "meaningless", answer)
             url, hops = target, (*hops, Hop(request_of(answer).url, answer.status))
 
     @contextmanager
@@ -267,23 +275,27 @@ class Robots(RobotsCache):
         finally:
             self._spent[origin] += ticket_of(request).seconds
 
-    def _keep(self, origin: str, answer: RobotsOutcome, known: RobotsCopy | None, url: str) -> None:
+    def _keep(self, origin: str, answer: RobotsOutcome, known: RobotsCopy | None) -> None:
         """Keep an outcome, and give the host the delay that its file asks for.
 
-        It is written with the next transaction of the host that was asked last, for ``url``.
+        It is written with the next transaction of the host that was asked last.
         """
         self._stats.inc_value(f"walsh/robots/{answer.result}")
         now, host = self._context.clock.now(), self._context.host(origin)
-        copy = copy_after(known, now, answer.status, answer.result, answer.body)
-        if given := answer.validators:
+        response, asked = answer.response, self._context.host(answer.url)
+        status, body = (None, b"") if response is None else (response.status, response.body)
+        copy = copy_after(known, now, status, answer.result, body)
+        is_read = answer.result in ("good", "unchanged")
+        if is_read and response is not None and not _CUT_OFF.intersection(response.flags):
+            given = Validators.of(response)
             copy = copy.with_validators(given.url, given.etag, given.last_modified)
-        file, run, asked = self._read(origin, copy), self._context.run, self._context.host(url)
+        file, run = self._read(origin, copy), self._context.run
         delay = file.interval(now)
         self._hosts.write_with(
             asked,
             lambda connection: self._store.write(connection, origin, copy, host, run),
             # A redirect to another host's robots.txt has read what that host asks for.
-            delay=delay if asked == host or url == robots_url(url) else 0.0,
+            delay=delay if asked == host or answer.url == robots_url(answer.url) else 0.0,
         )
         if answer.result != "unreachable":
             self._spent.pop(origin, None)
@@ -311,40 +323,18 @@ def origin_for(request: Request) -> str:
     return origin_of(request.url)
 
 
-def _outcome(answer: Response, result: AccessResult) -> RobotsOutcome:
-    """Return what an answer means that is not followed."""
-    if result == "redirect":  # to what is no URL
-        result = "meaningless"
-    is_whole = result == "good" and not _CUT_OFF.intersection(answer.flags)
-    given = Validators.of(answer) if is_whole else None
-    return RobotsOutcome(result=result, status=answer.status, body=answer.body, validators=given)
-
-
-def _failure(origin: str, error: Exception, hops: Sequence[Hop]) -> RobotsOutcome:
-    """Return what an exception means. Raises it if that is no answer of the host."""
-    if isinstance(error, NotModified):
-        given = Validators.of(error.response)
-        return RobotsOutcome(result="unchanged", status=304, validators=given)
-    if isinstance(error, Denied) and hops:
-        logger.info("%s/robots.txt redirects to a denied URL: %s", origin, error)
-        return RobotsOutcome(result="meaningless", status=hops[-1].status)
-    if isinstance(error, IgnoreRequest) and not isinstance(error, _ANSWERS):
-        raise error
-    return RobotsOutcome(result="unreachable", is_dead=isinstance(error, Unreachable))
-
-
 def _log(origin: str, answer: RobotsOutcome, file: RobotsFile) -> None:
     """Log that a file could not be read."""
     if answer.result == "unreachable":
         # The target of a host that cannot be reached fails with the same reason.
         level = logging.INFO if answer.is_dead else logging.WARNING
-        why = answer.status or "no answer"
+        why = file.copy.status or "no answer"
         logger.log(level, "%s/robots.txt could not be read (%s); %s", origin, why, file.decision)
     elif answer.result == "meaningless" and file.copy.body:
         logger.warning(
             "%s/robots.txt gave no meaningful answer (%s); the last good copy stays in force",
             origin,
-            answer.status,
+            file.copy.status,
         )
 
 

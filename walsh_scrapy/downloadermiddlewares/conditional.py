@@ -34,13 +34,15 @@ class ConditionalMiddleware(Component):
 
     async def process_request(self, request: Request) -> None:
         """Send the validators of this URL, and none that a redirect carried along."""
-        visit = visit_of(request)
-        if visit and visit.source and not hops_of(request):
+        visit, url = visit_of(request), request.url
+        if hops_of(request):
+            pass  # what led here was judged
+        elif visit and visit.source:
             note(request, validators=self._known(visit.source, visit.llmstxt))
-            if visit.llmstxt is None and request.url != visit.source.url:
-                self._check_other(visit.source, request.url)
-        elif visit is None and not hops_of(request) and rank_of(request) is Rank.TARGET:
-            self._check_declared(request.url)
+            if visit.llmstxt is None and url != visit.source.url:
+                self._check_other(visit.source, url)
+        elif not visit and rank_of(request) is Rank.TARGET and (source := self._visits.owner(url)):
+            self._known(source, None if url == source.url else url)
         for name, value in conditions_of(request).items():
             request.headers.pop(name, None)
             if value is not None:
@@ -52,11 +54,6 @@ class ConditionalMiddleware(Component):
             self._crawler.stats.inc_value("walsh/conditional/not_modified")
             raise NotModified(response)
         return response
-
-    def _check_declared(self, url: str) -> None:
-        """Raise NotDue or AlreadyRead if ``url`` is declared, and was read before it is due."""
-        if source := self._visits.owner(url):
-            self._known(source, None if url == source.url else url)
 
     def _known(self, source: Source, llmstxt: str | None) -> Validators | None:
         """Return the validators of a page, or of an llms.txt, from earlier visits.
