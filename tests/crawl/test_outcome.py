@@ -125,7 +125,7 @@ def test_each_result_counts_failures_and_keeps_validators_or_not():
 def test_a_lifetime_counts_from_where_the_next_visit_begins():
     lifetimes = (Lifetime("http://old.example/", 900.0), Lifetime(URL, 200.0))
     visit = Visit(Source(URL), bool, lifetimes=lifetimes)
-    assert fresh_until(visit, None, "http://old.example/", 90.0) == 900.0
-    assert fresh_until(visit, None, URL, 90.0) == 200.0
-    assert fresh_until(visit, Response(URL), "http://else.example/", 90.0) == 900.0
-    assert fresh_until(Visit(Source(URL), bool), None, URL, 90.0) == 90.0
+    assert fresh_until(visit, "http://old.example/", 90.0) == 900.0
+    assert fresh_until(visit, URL, 90.0) == 200.0
+    assert fresh_until(visit, "http://else.example/", 90.0) == 900.0
+    assert fresh_until(Visit(Source(URL), bool), URL, 90.0) == 90.0

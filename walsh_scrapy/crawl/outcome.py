@@ -206,11 +206,11 @@ class Outcomes:
         response = ended if isinstance(ended, Response) else _response_of(ended)
         if response is not None:
             visit = visit.passed(lifetime_of(response, now), response.status)
-        if response is not None and response is ended:
+        if isinstance(ended, Response):
             known = self._known(request)
-            is_gone = visit.has_gone_page or _is_gone_here(known, request, response)
-            if response.status < 400:
-                known = _after(move_after_intermediate, known, request, response.url, now)
+            is_gone = visit.has_gone_page or _is_gone_here(known, request, ended)
+            if ended.status < 400:
+                known = _after(move_after_intermediate, known, request, ended.url, now)
             visit = replace(visit, page=PageResult(is_gone, known.move))
         set_visit(following, visit.carried_to(_visited(following)[0]))
 
@@ -312,12 +312,14 @@ class Outcomes:
     ) -> frozenset[str]:
         """Commit how a visit ended; return the keys of the entries never seen before."""
         now, (visit, source), answer = self._clock.now(), _visited(request), result.answer
-        known = self._known(request)
+        known, status = self._known(request), ticket_of(request).answered or visit.status
+        if answer is not None:
+            visit, status = visit.passed(lifetime_of(answer, now)), answer.status
         record = record_after(known, request, result, now)
         if record.resent == MOST_RESENT > known.resent:
             logger.warning(_RESENT, record.url, record.resent)
-        llmstxt = None if result.is_shared else self._llmstxt_after(request, result)
-        asked = fresh_until(visit, answer, record.address, now) - now
+        llmstxt = None if result.is_shared else self._llmstxt_after(request, visit, result)
+        asked = fresh_until(visit, record.address, now) - now
         if result.outcome == "unchanged" and answer is not None and llmstxt is None:
             # A 304 that says nothing keeps what the stored response said.
             keeps = freshness_of(answer).is_unspecified and not known.failures
@@ -330,7 +332,7 @@ class Outcomes:
         until = NEVER if is_gone else asked_until(now, asked, hints, least, record.failures)
         record = replace(
             record,
-            status=answer.status if answer else ticket_of(request).answered or visit.status,
+            status=status,
             visited_since=record.visited_since or now,
             fetched_at=now,
             asked_interval=asked,
@@ -365,20 +367,19 @@ class Outcomes:
         work = store.outcome(known, record, entries, llmstxt, host=host)
         return self._visits.hosts.commit(source, work, store.is_written(record), ends=ends)
 
-    def _llmstxt_after(self, request: Request, result: Result) -> LlmsTxtRecord | None:
+    def _llmstxt_after(
+        self, request: Request, visit: Visit, result: Result
+    ) -> LlmsTxtRecord | None:
         """Return the new record of the llms.txt that was requested; None for any other request.
 
         An llms.txt is shared by the sources of its host (R9). It is due again after the freshness
         lifetimes of its own responses, and not before ``WALSH_MIN_REVISIT`` (decision 20).
         """
-        visit, now = _visited(request)[0], self._clock.now()
         if visit.llmstxt is None or result.outcome.startswith("denied"):
             return None
-        hops = {hop.url for hop in hops_of(request)}
-        asked = [each.until - now for each in visit.lifetimes if each.url in hops]
-        if result.answer is not None:
-            asked.append(freshness_of(result.answer).lifetime(now))
-        revisit = self._context.options.min_revisit
+        now, revisit = self._clock.now(), self._context.options.min_revisit
+        own = {request.url, *(hop.url for hop in hops_of(request))}
+        asked = [each.until - now for each in visit.lifetimes if each.url in own]
         until = asked_until(now, max(asked, default=0.0), UpdateHints(), revisit)
         known = self._context.state.llmstxt.find(visit.llmstxt) or LlmsTxtRecord(url=visit.llmstxt)
         trouble = "" if result.url else result.detail
@@ -429,19 +430,16 @@ def lifetime_of(response: Response, now: float) -> Lifetime:
     return Lifetime(response.url, now + freshness_of(response).lifetime(now))
 
 
-def fresh_until(visit: Visit, answer: Response | None, home: str, now: float) -> float:
+def fresh_until(visit: Visit, home: str, now: float) -> float:
     """Return until when the next visit has to wait for the lifetimes of this one, in epoch seconds.
 
     A redirect, or a page that is left for another document, leads to the next request, and its
     lifetime counts as well (R8, decision 20). A lifetime is about its own URL. The next visit
     begins at ``home`` and does not ask for the hops before that, so these do not count.
     """
-    lifetimes = list(visit.lifetimes)
-    if answer is not None:
-        lifetimes.append(lifetime_of(answer, now))
-    urls = [each.url for each in lifetimes]
+    urls = [each.url for each in visit.lifetimes]
     start = urls.index(home) if home in urls else 0
-    return max((each.until for each in lifetimes[start:]), default=now)
+    return max((each.until for each in visit.lifetimes[start:]), default=now)
 
 
 def after_refusal(record: SourceRecord, status: int, now: float) -> SourceRecord:
