@@ -144,8 +144,8 @@ if rank_of(request) is Rank.ROBOTS:
               "for place in (*_PLACES[1:], _PLACES[0]):"),
     )),
     Mutant("list-not-for-hops", "R3", "follows redirects to listed domains", (
-        Patch("walsh_scrapy/crawl/blocklist.py", "PublishedList.blocking",
-              "if ticket.rank is Rank.OPERATOR and not ticket.hops:",
-              "if ticket.hops or ticket.rank is not Rank.TARGET:"),
+        Patch("walsh_scrapy/crawl/blocklist.py", "PublishedList.judges",
+              "(ticket.rank is not Rank.OPERATOR or bool(ticket.hops))",
+              "ticket.rank is Rank.TARGET and not ticket.hops"),
     )),
 )  # fmt: skip

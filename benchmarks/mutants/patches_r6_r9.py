@@ -41,7 +41,7 @@ OF_R6_TO_R9: Final = (
                "[entry.url for entry in feed.entries if entry.url]"),
     _following("images", "asks for images", '[f"/{number}.png" for number in range(3)]'),
     Mutant("content", "R6", "items have content", (
-        Patch("walsh_scrapy/crawl/outcome.py", "_record", "item.to_dict()",
+        Patch("walsh_scrapy/spidermiddlewares/firstseen.py", "DocumentItems.add", "item.to_dict()",
               'item.to_dict() | {"content": "All of it."}'),
     )),
     Mutant("private-hop", "R6", "a public host may redirect to a private address", (

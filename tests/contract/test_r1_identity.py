@@ -1,9 +1,11 @@
 """R1: the exact User-Agent on every request, and no header that connects two visits."""
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 from scrapy import Request
+from scrapy.settings import Settings
 
 from tests.helpers.sites import LIST_URL, blocklist, feed, judge, site
 from walsh_scrapy import identity
@@ -69,7 +71,9 @@ def test_the_gate_has_the_last_word_on_headers():
             "Accept": "text/xml",
         },
     )
-    asyncio.run(IdentityMiddleware(identity.USER_AGENT).process_request(request))
+    options = SimpleNamespace(user_agent=identity.USER_AGENT)
+    crawl = SimpleNamespace(context=SimpleNamespace(options=options), settings=Settings())
+    asyncio.run(IdentityMiddleware(crawl).process_request(request))
     assert request.headers.to_unicode_dict() == {
         "User-Agent": identity.USER_AGENT,
         "Accept": "text/xml",

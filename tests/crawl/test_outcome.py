@@ -2,29 +2,24 @@
 
 import asyncio
 import logging
+from types import SimpleNamespace
 
 import pytest
 from scrapy import Request
 from scrapy.http import Response
 from scrapy.utils.asyncgen import as_async_generator
 
-from walsh_scrapy.crawl import outcome
-from walsh_scrapy.crawl.outcome import (
-    DocumentItems,
-    Result,
-    after_refusal,
-    fresh_until,
-    record_after,
-)
+from walsh_scrapy.crawl.outcome import Result, after_refusal, fresh_until, record_after
 from walsh_scrapy.crawl.ticket import Lifetime, Visit, set_visit
 from walsh_scrapy.items import EntryItem
 from walsh_scrapy.metadata.entries import Feed
 from walsh_scrapy.sources.source import Source
-from walsh_scrapy.spidermiddlewares.firstseen import _in_turns
+from walsh_scrapy.spidermiddlewares import firstseen
+from walsh_scrapy.spidermiddlewares.firstseen import DocumentItems, _in_turns
 from walsh_scrapy.state.sources import SourceRecord
 
 URL = "https://blog.example/feed"
-SEEN = "2026-05-23T00:00:00Z"
+SEEN, NOW = "2026-05-23T00:00:00Z", 1_779_494_400.0
 
 
 def entry(number, published=None, title="x"):
@@ -34,7 +29,9 @@ def entry(number, published=None, title="x"):
 
 
 def items_of(*items):
-    found = DocumentItems(URL, SEEN)
+    request, clock = Request(URL), SimpleNamespace(now=lambda: NOW)
+    set_visit(request, Visit(Source(URL), bool))
+    found = DocumentItems(request, SimpleNamespace(clock=clock, run=None))
     for item in items:
         found.add(item)
     return found
@@ -43,11 +40,11 @@ def items_of(*items):
 def test_a_document_adds_its_newest_items_as_far_as_they_fit(monkeypatch):
     dates = [f"2026-05-{day}T00:00:00Z" for day in (21, 25, 23)]
     items = [entry(number, date) for number, date in enumerate([*dates, None])]
-    records = list(items_of(*items).records(URL, 1.0, None))
+    records = items_of(*items).fitting()
     size = len(records[0].item.encode())
     assert {record.key for record in records} == {"0", "1", "2", "3"}
-    monkeypatch.setattr(outcome, "MOST_BYTES", size * 2 + 10)
-    kept = items_of(*items).records(URL, 1.0, None)
+    monkeypatch.setattr(firstseen, "MOST_BYTES", size * 2 + 10)
+    kept = items_of(*items).fitting()
     assert [record.key for record in kept] == ["1", "2"]
     assert all(SEEN in record.item and record.source == URL for record in kept)
 
@@ -128,7 +125,7 @@ def test_each_result_counts_failures_and_keeps_validators_or_not():
 def test_a_lifetime_counts_from_where_the_next_visit_begins():
     lifetimes = (Lifetime("http://old.example/", 900.0), Lifetime(URL, 200.0))
     visit = Visit(Source(URL), bool, lifetimes=lifetimes)
-    assert fresh_until(visit, None, "http://old.example/", 90.0) == 900.0
-    assert fresh_until(visit, None, URL, 90.0) == 200.0
-    assert fresh_until(visit, Response(URL), "http://else.example/", 90.0) == 900.0
-    assert fresh_until(Visit(Source(URL), bool), None, URL, 90.0) == 90.0
+    assert fresh_until(visit, "http://old.example/", 90.0) == 900.0
+    assert fresh_until(visit, URL, 90.0) == 200.0
+    assert fresh_until(visit, "http://else.example/", 90.0) == 900.0
+    assert fresh_until(Visit(Source(URL), bool), URL, 90.0) == 90.0

@@ -23,7 +23,6 @@ from walsh_scrapy.policy.backoff import LONGEST_SECONDS, parse_retry_after
 from walsh_scrapy.policy.blocklist import Blocklist, Entry
 from walsh_scrapy.policy.durations import parse_duration
 from walsh_scrapy.policy.freshness import Freshness
-from walsh_scrapy.policy.redirects import resolve_reference
 from walsh_scrapy.policy.urls import (
     LONGEST_FOLLOWED,
     canonical_url,
@@ -32,6 +31,7 @@ from walsh_scrapy.policy.urls import (
     is_private_host,
     origin_of,
     registrable_domain,
+    resolve_reference,
     robots_url,
     wire_url,
     without_dot_segments,

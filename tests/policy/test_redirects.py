@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scrapy import Request
 
-from walsh_scrapy.policy.redirects import (
+from walsh_scrapy.policy.freshness import (
     SETTLED_AFTER,
     Move,
     are_permanent,
@@ -15,9 +15,8 @@ from walsh_scrapy.policy.redirects import (
     move_after_failure,
     move_after_intermediate,
     permanent_targets,
-    resolve_reference,
 )
-from walsh_scrapy.policy.urls import host_of, wire_url
+from walsh_scrapy.policy.urls import host_of, resolve_reference, wire_url
 from walsh_scrapy.testing.hit import Hit
 from walsh_scrapy.testing.manners import redirect_target
 

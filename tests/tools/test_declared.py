@@ -8,7 +8,7 @@ from scrapy.settings import Settings
 from tests.helpers.records import commit
 from walsh_scrapy.metadata.alternates import FeedLink
 from walsh_scrapy.options import Options
-from walsh_scrapy.policy.redirects import Move
+from walsh_scrapy.policy.freshness import Move
 from walsh_scrapy.sources.loading import load_sources
 from walsh_scrapy.sources.source import Source, SourcesError
 from walsh_scrapy.state import State

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from walsh_scrapy.crawl.putoff import Retries, Retry
+from walsh_scrapy.crawl.context import Retry
 from walsh_scrapy.policy.frontier import NextHost
 from walsh_scrapy.tools.progress import (
     Display,
@@ -60,11 +60,11 @@ def test_the_outcomes_are_those_of_the_stats():
 
 
 def test_what_is_waited_for_is_named_with_the_reason_and_the_time():
-    retries, now = Retries(), 1000.0
+    retries, now = {}, 1000.0
     turn = NextHost("slow.example", now + 12.0, 5.0)
 
-    def told(queue):
-        return awaited(queue, retries, now)
+    def told(queue, passed=0.0):
+        return awaited(queue, retries, now + passed)
 
     assert told(Queue()) == ""
     assert told(Queue(turn=NextHost("a.example", now - 1.0, None))) == ""
@@ -79,14 +79,15 @@ def test_what_is_waited_for_is_named_with_the_reason_and_the_time():
     restricted = Queue(turn=usual, is_restricted=True)
     assert told(restricted) == "waiting for the blocklist: next request in 12 s"
     refused = Retry(2, 5, now + 12.0, "answered 429", for_blocklist=False)
-    retries.note("slow.example", refused)
+    retries["slow.example"] = refused
     assert told(Queue(turn=turn)) == (
         "waiting for slow.example, which answered 429: try 2 of 5 in 12 s"
     )
-    retries.note("op.example", Retry(3, 5, now + 8.0, "answered 503", for_blocklist=True))
+    retries["op.example"] = Retry(3, 5, now + 8.0, "answered 503", for_blocklist=True)
     assert told(Queue(["a.example"], turn)) == "waiting for the blocklist: try 3 of 5 in 8 s"
-    assert retries.of_blocklist(now + 8.0) is None
-    assert retries.find("slow.example", now + 8.0) == refused
+    assert told(Queue(turn=turn), passed=8.0) == (
+        "waiting for slow.example, which answered 429: try 2 of 5 in 4 s"
+    )
 
 
 def test_the_rate_is_that_of_the_last_minute():

@@ -192,9 +192,12 @@ class BlocklistCache:
         known = self._store.find(self._url)
         if known is not None:
             given = self._copy(response, self._url)
-            modified = given.last_modified or known.last_modified
-            known = replace(known, etag=given.etag or known.etag, last_modified=modified)
-            known = replace(known, checked_at=given.checked_at)
+            known = replace(
+                known,
+                etag=given.etag or known.etag,
+                last_modified=given.last_modified or known.last_modified,
+                checked_at=given.checked_at,
+            )
             self._store.keep(self._url, known)
             self._use(known)
 
@@ -261,16 +264,16 @@ class PublishedList(BlocklistCache):
         """Fetch the list."""
         await self._queue.once("blocklist", self._fetch)
 
-    def blocking(self, request: Request) -> Entry | None:
-        """Return the entry that blocks a request.
-
-        The list itself is judged by no list, and what it needs not by the local one.
-        """
+    def judges(self, request: Request) -> bool:
+        """Return True if a request is judged: the list itself is by no list."""
         ticket = ticket_of(request)
-        if ticket.rank is Rank.OPERATOR and not ticket.hops:
-            return None
+        return self.has_list and (ticket.rank is not Rank.OPERATOR or bool(ticket.hops))
+
+    def blocking(self, request: Request) -> Entry | None:
+        """Return the entry that blocks a request; what the list needs not by the local one."""
+        ticket = ticket_of(request)
         for_list = ticket.rank is Rank.OPERATOR or ticket.for_blocklist
-        return self.blocks(request.url, for_list=for_list)
+        return self.blocks(request.url, for_list=for_list) if self.judges(request) else None
 
     async def _fetch(self) -> None:
         """Fetch the list, and its schema if one is published, unless another worker has."""

@@ -1,14 +1,18 @@
-"""What the parts of one crawl share: options, state, clock, and the pauses of its sources."""
+"""What the parts of one crawl share: options, state, clock, and what they know of its hosts."""
 
 from __future__ import annotations
 
+import logging
 import time
-from functools import cached_property
+from functools import cached_property, partial
 from random import Random
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from walsh_scrapy.crawl.ticket import source_of
+from walsh_scrapy.exceptions import PutOff
 from walsh_scrapy.policy.backoff import Backoff
+from walsh_scrapy.policy.frontier import Rank
+from walsh_scrapy.policy.wording import format_seconds
 from walsh_scrapy.sources.source import with_pauses
 from walsh_scrapy.wire.stalls import moment
 
@@ -17,8 +21,11 @@ if TYPE_CHECKING:
 
     from scrapy import Request
 
+    from walsh_scrapy.exceptions import Unreachable
     from walsh_scrapy.options import Options
     from walsh_scrapy.state import State
+
+logger = logging.getLogger(__name__)
 
 
 class Clock(Protocol):
@@ -62,6 +69,8 @@ class Context:
         self.clock = clock or SystemClock(state.now)
         self.started_at = self.clock.now()
         self.run: int | None = None  #: its number in the state, from when the spider has opened
+        self.put_off = PutOffHosts()
+        self.retries: dict[str, Retry] = {}  #: by host: its last one, which may be over
         random = Random()  # noqa: S311 - jitter, no secret
         self.backoff = Backoff(options.backoff_base, options.backoff_max, random)
 
@@ -82,6 +91,72 @@ class Context:
     def late_hosts(self) -> frozenset[str]:
         """The hosts that lately did not answer: their requests go last (decision 6)."""
         return self.state.hosts.unreachable()
+
+
+class PutOffHosts:
+    """The hosts that may not be tried again in this run, by their names (R5).
+
+    A host is the name in a URL, whatever its scheme and port, also with
+    ``WALSH_PACE_BY = "domain"``: the other hosts of its domain may be reached.
+    """
+
+    def __init__(self) -> None:
+        self._errors: dict[str, partial[PutOff]] = {}
+        # The error of a failed request for robots.txt, until a target has failed with it.
+        self._owed: dict[str, Unreachable] = {}
+        self._told: set[str] = set()  # of which the log says so
+
+    def add(self, host: str, reason: str, until: float, refused: int | None = None) -> None:
+        """Put off all further requests to a host until an epoch second.
+
+        ``refused`` is 429 or 503 if the host refused requests with that status.
+        """
+        reason = f"{host} is not tried again now: {reason}"
+        self._errors[host] = partial(PutOff, until, reason, refused)
+        self._owed.pop(host, None)
+
+    def add_unreachable(self, host: str, error: Unreachable, rank: Rank, until: float) -> None:
+        """Put off all further requests to a host that cannot be reached (decision 28).
+
+        ``rank`` is the rank of the request that failed. If that was for robots.txt, the next target
+        fails with the same error.
+        """
+        self.add(host, str(error), until)
+        if rank is Rank.ROBOTS:
+            self._owed[host] = error
+
+    def has(self, host: str) -> bool:
+        """Return True if requests to a host are put off."""
+        return host in self._errors
+
+    def check(self, host: str, rank: Rank = Rank.TARGET) -> None:
+        """Raise PutOff for a request of ``rank`` to a host that is put off.
+
+        Raises Unreachable instead for the first target after a robots.txt that failed with it.
+        """
+        if host not in self._errors:
+            return
+        if host in self._owed and rank is not Rank.ROBOTS:
+            raise self._owed.pop(host)
+        error = self._errors[host]()
+        if host not in self._told:
+            self._told.add(host)
+            logger.info("%s; its other requests are deferred", error)
+        raise error
+
+
+class Retry(NamedTuple):
+    """The next try of a refused request: its number, of how many, and when (monotonic seconds)."""
+
+    number: int
+    most: int
+    at: float
+    why: str  #: what the host did: `answered 503`
+    for_blocklist: bool  #: or for its host's robots.txt: all wait for it
+
+    def sentence(self, now: float) -> str:
+        """Return when it comes, in words: `try 3 of 5 in 8 s`."""
+        return f"try {self.number} of {self.most} in {format_seconds(self.at - now)}"
 
 
 class Pauses:

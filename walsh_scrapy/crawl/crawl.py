@@ -23,7 +23,6 @@ from walsh_scrapy.crawl.log import log_handler, protect_log
 from walsh_scrapy.crawl.messages import read_signer
 from walsh_scrapy.crawl.network import Network
 from walsh_scrapy.crawl.outcome import Troubles
-from walsh_scrapy.crawl.putoff import PutOffHosts, Retries
 from walsh_scrapy.crawl.queue import Queue
 from walsh_scrapy.crawl.startup import check_start
 from walsh_scrapy.crawl.ticket import end_ticket, note
@@ -68,8 +67,6 @@ class Crawl:
         self.crawler = crawler
         self.settings: BaseSettings = crawler.settings
         self.engine = Engine(crawler)
-        self.put_off = PutOffHosts()
-        self.retries = Retries()
         self.troubles = Troubles()
         self._clock = clock
         # Scrapy makes another handler for the log after the extensions, one of which makes this.
@@ -179,7 +176,7 @@ class Crawl:
     @cached_property
     def exchanges(self) -> Exchanges:
         """The exchanges with hosts, as the pacing gate begins and ends them."""
-        parts = self.engine, self.hosts, self.queue, self.put_off, self.pauses
+        parts = self.engine, self.hosts, self.queue, self.context.put_off, self.pauses
         return Exchanges(self.settings, self.context, *parts)
 
     @cached_property
@@ -232,6 +229,18 @@ class Crawl:
             refuse_to_start(error, log_file=self.settings["LOG_FILE"])
         self.engine.end("state_failed", str(error))
         return StateUnavailable(self.context.clock.now(), str(error))
+
+
+class Component:
+    """What Scrapy makes for a crawler, and that needs the parts of its crawl."""
+
+    def __init__(self, crawl: Crawl) -> None:
+        self._crawl = crawl
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        """Make the component for one crawl."""
+        return cls(Crawl.of(crawler))
 
 
 def _prune(context: Context, seconds: float) -> None:

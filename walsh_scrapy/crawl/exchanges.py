@@ -45,10 +45,9 @@ if TYPE_CHECKING:
     from scrapy.http import Response
     from scrapy.settings import BaseSettings
 
-    from walsh_scrapy.crawl.context import Context, Pauses
+    from walsh_scrapy.crawl.context import Context, Pauses, PutOffHosts
     from walsh_scrapy.crawl.engine import Engine
     from walsh_scrapy.crawl.hosts import Hosts
-    from walsh_scrapy.crawl.putoff import PutOffHosts
     from walsh_scrapy.crawl.queue import Queue
 
 #: Characters of a Retry-After that are recorded; its longest form has 33.

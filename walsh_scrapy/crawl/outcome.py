@@ -7,7 +7,6 @@ A visit owns its host, so its source is as it was known when the visit began (de
 
 from __future__ import annotations
 
-import json
 import logging
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -15,6 +14,7 @@ from hashlib import sha256
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from scrapy.http import Response
 from scrapy.spidermiddlewares.httperror import HttpError
 
 from walsh_scrapy.crawl.failures import reason_of
@@ -44,57 +44,52 @@ from walsh_scrapy.exceptions import (
     StateUnavailable,
     StillDue,
 )
-from walsh_scrapy.items import InvalidItem, check
 from walsh_scrapy.metadata.alternates import ABSENT
-from walsh_scrapy.metadata.entries import KnownEntries
 from walsh_scrapy.policy.backoff import RETRIED_STATUSES
 from walsh_scrapy.policy.durations import format_moment
-from walsh_scrapy.policy.freshness import CLOCK_SKEW, NEVER, Freshness, UpdateHints, asked_until
-from walsh_scrapy.policy.redirects import (
+from walsh_scrapy.policy.freshness import (
+    CLOCK_SKEW,
+    NEVER,
+    Freshness,
+    UpdateHints,
     are_permanent,
+    asked_until,
     move_after_document,
     move_after_failure,
     move_after_intermediate,
     permanent_targets,
 )
 from walsh_scrapy.policy.urls import host_of
-from walsh_scrapy.policy.wording import ReasonGroups, and_more
+from walsh_scrapy.policy.wording import ReasonGroups
 from walsh_scrapy.state.documents import LlmsTxtRecord
-from walsh_scrapy.state.entries import EntryRecord
 from walsh_scrapy.state.sources import MOST_RESENT, REFUSED, SourceRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from scrapy import Request
-    from scrapy.http import Response
     from scrapy.statscollectors import StatsCollector
 
     from walsh_scrapy.crawl.visits import Visits
-    from walsh_scrapy.items import EntryItem
     from walsh_scrapy.metadata.entries import Feed
-    from walsh_scrapy.policy.redirects import Move
+    from walsh_scrapy.policy.freshness import Move
     from walsh_scrapy.sources.source import Source
+    from walsh_scrapy.state.entries import EntryRecord
 
     MoveAfter = Callable[[Move | None, str, str, Sequence[str], float], Move | None]
 
 logger = logging.getLogger(__name__)
 
-#: Bytes that one document may add to the state, as JSON (decision 34).
-MOST_BYTES: Final = 8 * 1024 * 1024
-#: Refused items of one document that are logged; further ones are counted.
-MOST_LOGGED: Final = 3
 _RESENT: Final = (
     "%s came again as a whole and unchanged, %d times in a row, although its validators were sent: "
     "its server seems to know no 304; `scrapy sources` says more"
 )
 _GONE: Final = "%s is gone (410) and not asked for again; `scrapy sources resume %s` resumes it"
 
-_as_json = json.JSONEncoder(ensure_ascii=False).encode  # made once: json.dumps makes one an item
 Record = TypeVar("Record", SourceRecord, LlmsTxtRecord)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Result:
     """How a visit ended."""
 
@@ -118,8 +113,7 @@ def record_after(known: SourceRecord, request: Request, result: Result, now: flo
     ``request`` is the last one of the visit, ``now`` its end in epoch seconds.
     """
     record = replace(known, outcome=result.outcome, detail=result.detail)
-    visit = visit_of(request)
-    is_of_llmstxt = visit is not None and visit.llmstxt is not None
+    is_of_llmstxt = _visited(request)[0].llmstxt is not None
     if not result.url:
         if result.outcome == "gone":
             return replace(record, failures=known.failures + 1)
@@ -143,12 +137,13 @@ def record_after(known: SourceRecord, request: Request, result: Result, now: flo
             skip_hours=",".join(map(str, sorted(hints.skip_hours))),
             skip_days=",".join(sorted(hints.skip_days)),
         )
-        record = _with_validators(record, None if is_of_llmstxt else result.validators)
     else:
         resent = known.resent if result.is_shared else 0
         record = replace(record, format=known.format or "shared", resent=resent)
-        is_other = is_of_llmstxt or result.is_shared
-        record = _with_validators(record, None) if is_other else _with_renewed(record, result)
+    if is_of_llmstxt or result.is_shared:
+        record = replace(record, validator_url=None, etag=None, last_modified=None)
+    else:
+        record = _with_validators(record, result)
     if result.is_shared and is_of_llmstxt:
         return record
     return _after(move_after_document, record, request, result.url, now)
@@ -189,14 +184,7 @@ class Outcomes:
             self._stats.inc_value("walsh/entries/left_out", left_out)
         if detail:
             logger.warning("%s: %s", _visited(request)[1].url, detail)
-        result = Result(
-            outcome="fetched",
-            detail=detail,
-            answer=response,
-            url=response.url,
-            feed=feed,
-            is_whole=is_whole,
-        )
+        result = Result("fetched", detail, response, response.url, feed, is_whole)
         return self._end(request, result, entries)
 
     def found(self, request: Request, entries: Sequence[EntryRecord]) -> frozenset[str]:
@@ -206,31 +194,33 @@ class Outcomes:
         """
         return self._commit(request, self._known(request), entries)
 
-    def goes_on(self, request: Request, response: Response, following: Request) -> None:
-        """Add to the next request of a visit what the response of this page says.
+    def carry(
+        self, request: Request, ended: Response | BaseException | None, following: Request
+    ) -> None:
+        """Give the next request of a visit what the visit has learned, as the last one ``ended``.
 
-        The page's freshness lifetime, its move and whether it is gone count when the visit ends.
+        The freshness lifetime of a response counts when the visit ends; of a page that led to the
+        next request also its move, and whether it is gone.
         """
         now, (visit, _) = self._clock.now(), _visited(request)
-        known = self._known(request)
-        visit = visit.passed(lifetime_of(response, now), response.status)
-        is_gone = visit.has_gone_page or _is_gone_here(known, request, response)
-        if response.status < 400:
-            known = _after(move_after_intermediate, known, request, response.url, now)
-        page = PageResult(is_gone, known.move)
-        set_visit(following, replace(visit, page=page).carried_to(_visited(following)[0]))
+        response = ended if isinstance(ended, Response) else _response_of(ended)
+        if response is not None:
+            visit = visit.passed(lifetime_of(response, now), response.status)
+        if isinstance(ended, Response):
+            known = self._known(request)
+            is_gone = visit.has_gone_page or _is_gone_here(known, request, ended)
+            if ended.status < 400:
+                known = _after(move_after_intermediate, known, request, ended.url, now)
+            visit = replace(visit, page=PageResult(is_gone, known.move))
+        set_visit(following, visit.carried_to(_visited(following)[0]))
 
-    def carry(self, request: Request, error: BaseException | None, following: Request) -> None:
-        """Give the next request of a visit what the visit has learned before ``error``."""
-        visit, next_visit, response = visit_of(request), visit_of(following), _response_of(error)
-        if visit and next_visit:
-            if response is not None:
-                now = self._clock.now()
-                visit = visit.passed(lifetime_of(response, now), response.status)
-            set_visit(following, visit.carried_to(next_visit))
+    def ended(
+        self, request: Request, error: BaseException | None, answer: Response | None = None
+    ) -> None:
+        """Record the outcome of a visit that ended in an exception.
 
-    def ended(self, request: Request, error: BaseException | None) -> None:
-        """Record the outcome of a visit whose request ended in an exception."""
+        ``answer`` is the response that could not be read, if that is why.
+        """
         with self.deferring(request):
             if isinstance(error, RequestDeferred):
                 raise error
@@ -240,46 +230,41 @@ class Outcomes:
                 self._stats.inc_value("walsh/sources/due", -1)
                 self._stats.min_value("walsh/sources/next_due", error.due_at)
                 return
-            self._end(request, self._result_of(request, error))
+            self._end(request, self._result_of(request, error, answer or _response_of(error)))
 
-    def failed(self, request: Request, reason: str, answer: Response | None) -> None:
-        """Commit a failure; each further one in a row doubles the operator's interval.
+    def _result_of(
+        self, request: Request, error: BaseException | None, answer: Response | None
+    ) -> Result:
+        """Return what an exception means for the visit that it ends.
 
-        A source that is gone permanently (410) is not requested until the operator resumes it. One
-        that used up its tries is refused, and has failed too (decision 15).
+        Each further failure in a row doubles the operator's interval. A source that is gone
+        permanently (410) is not requested until the operator resumes it. One that used up its tries
+        is refused, and has failed too (decision 15).
         """
-        self._end(request, self._failure(request, reason, answer))
-
-    def _failure(self, request: Request, reason: str, answer: Response | None) -> Result:
-        known = self._known(request)
-        if answer is not None and _is_gone(known, request, answer):
-            logger.warning(_GONE, known.url, known.url)
-            return Result(outcome="gone", detail=reason, answer=answer)
-        logger.warning("%s failed: %s", known.url, reason)
-        return Result(outcome="failed", detail=reason, answer=answer)
-
-    def _result_of(self, request: Request, error: BaseException | None) -> Result:
-        """Return what an exception means for the visit that it ends."""
+        known, is_shared = self._known(request), False
         match error:
-            case NotModified():
-                answer = error.response
+            case NotModified(response=answer):
                 return Result(outcome="unchanged", answer=answer, url=answer.url)
             case AlreadyRead():  # its entries are known, and its lifetime counts here too
                 visit, _ = _visited(request)
                 set_visit(request, visit.passed(Lifetime(error.url, error.due_at)))
-                if error.trouble:
-                    return replace(self._failure(request, error.trouble, None), is_shared=True)
-                detail = f"{error.url} was read already, at {format_moment(error.asked_at)}"
-                return Result(outcome="unchanged", detail=detail, url=request.url, is_shared=True)
+                if not error.trouble:
+                    detail = f"{error.url} was read already, at {format_moment(error.asked_at)}"
+                    return Result("unchanged", detail, url=request.url, is_shared=True)
+                reason, is_shared = error.trouble, True
             case Denied():
                 reason = error.reason
                 if first_url(request) != request.url:
                     reason = f"it redirects to {request.url}: {reason}"
-                url = _visited(request)[1].url
-                logger.info("%s is denied by %s: %s", url, error.gate, reason)
-                return Result(outcome=f"denied by {error.gate}", detail=reason)
+                logger.info("%s is denied by %s: %s", known.url, error.gate, reason)
+                return Result(f"denied by {error.gate}", reason)
             case _:
-                return self._failure(request, reason_of(error, request.url), _response_of(error))
+                reason = reason_of(error, answer.url if answer is not None else request.url)
+        if answer is not None and _is_gone(known, request, answer):
+            logger.warning(_GONE, known.url, known.url)
+            return Result("gone", reason, answer)
+        logger.warning("%s failed: %s", known.url, reason)
+        return Result("failed", reason, answer, is_shared=is_shared)
 
     @contextmanager
     def deferring(self, request: Request) -> Iterator[None]:
@@ -327,12 +312,14 @@ class Outcomes:
     ) -> frozenset[str]:
         """Commit how a visit ended; return the keys of the entries never seen before."""
         now, (visit, source), answer = self._clock.now(), _visited(request), result.answer
-        known = self._known(request)
+        known, status = self._known(request), ticket_of(request).answered or visit.status
+        if answer is not None:
+            visit, status = visit.passed(lifetime_of(answer, now)), answer.status
         record = record_after(known, request, result, now)
         if record.resent == MOST_RESENT > known.resent:
             logger.warning(_RESENT, record.url, record.resent)
-        llmstxt = None if result.is_shared else self._llmstxt_after(request, result)
-        asked = fresh_until(visit, answer, record.address, now) - now
+        llmstxt = None if result.is_shared else self._llmstxt_after(request, visit, result)
+        asked = fresh_until(visit, record.address, now) - now
         if result.outcome == "unchanged" and answer is not None and llmstxt is None:
             # A 304 that says nothing keeps what the stored response said.
             keeps = freshness_of(answer).is_unspecified and not known.failures
@@ -345,7 +332,7 @@ class Outcomes:
         until = NEVER if is_gone else asked_until(now, asked, hints, least, record.failures)
         record = replace(
             record,
-            status=answer.status if answer else ticket_of(request).answered or visit.status,
+            status=status,
             visited_since=record.visited_since or now,
             fetched_at=now,
             asked_interval=asked,
@@ -380,27 +367,24 @@ class Outcomes:
         work = store.outcome(known, record, entries, llmstxt, host=host)
         return self._visits.hosts.commit(source, work, store.is_written(record), ends=ends)
 
-    def _llmstxt_after(self, request: Request, result: Result) -> LlmsTxtRecord | None:
+    def _llmstxt_after(
+        self, request: Request, visit: Visit, result: Result
+    ) -> LlmsTxtRecord | None:
         """Return the new record of the llms.txt that was requested; None for any other request.
 
         An llms.txt is shared by the sources of its host (R9). It is due again after the freshness
         lifetimes of its own responses, and not before ``WALSH_MIN_REVISIT`` (decision 20).
         """
-        visit, now = _visited(request)[0], self._clock.now()
         if visit.llmstxt is None or result.outcome.startswith("denied"):
             return None
-        hops = {hop.url for hop in hops_of(request)}
-        asked = [each.until - now for each in visit.lifetimes if each.url in hops]
-        if result.answer is not None:
-            asked.append(freshness_of(result.answer).lifetime(now))
-        revisit = self._context.options.min_revisit
+        now, revisit = self._clock.now(), self._context.options.min_revisit
+        own = {request.url, *(hop.url for hop in hops_of(request))}
+        asked = [each.until - now for each in visit.lifetimes if each.url in own]
         until = asked_until(now, max(asked, default=0.0), UpdateHints(), revisit)
         known = self._context.state.llmstxt.find(visit.llmstxt) or LlmsTxtRecord(url=visit.llmstxt)
         trouble = "" if result.url else result.detail
         record = replace(known, asked_at=now, due_at=max(until, now + revisit), trouble=trouble)
-        if result.feed is not None:
-            return _with_validators(record, result.validators)
-        return _with_renewed(record, result) if result.url else record
+        return _with_validators(record, result) if result.url else record
 
 
 class Troubles:
@@ -418,70 +402,6 @@ class Troubles:
         """Note that a request is deferred until a time in epoch seconds."""
         host = host_of(url)
         self.deferred[host] = min(until, self.deferred.get(host, until))
-
-
-class DocumentItems:
-    """The items of one document: those that are refused, and those that are kept."""
-
-    def __init__(self, url: str, seen: str | None = None) -> None:
-        self.valid: dict[str, EntryItem] = {}  #: by key
-        self._known = KnownEntries()  # an entry may be twice in one document
-        self._url = url
-        self._seen = seen
-        self._refused = 0
-
-    def add(self, item: EntryItem) -> None:
-        """Keep an item, first seen now, if it may be kept."""
-        item.first_seen = self._seen
-        if self.passes(item) and self._known.adds(item.page_key, item.key, item.title_key):
-            self.valid[item.key] = item
-
-    def passes(self, item: object) -> bool:
-        """Return True if an item may be kept (R6, decision 23); log the first that may not."""
-        try:
-            check(item)
-        except InvalidItem as error:
-            self._refused += 1
-            if self._refused <= MOST_LOGGED:
-                logger.warning("an item is left out: %s", error)
-            return False
-        return True
-
-    def log_rest(self) -> None:
-        """Log how many items were refused in addition to those that were logged."""
-        if self._refused > MOST_LOGGED:
-            more = and_more(self._refused - MOST_LOGGED)
-            logger.warning("items of %s are left out: %s", self._url, more)
-
-    def records(self, source_url: str, now: float, run: int | None) -> Iterator[EntryRecord]:
-        """Yield the records of the valid items, newest first, as far as they fit in `MOST_BYTES`.
-
-        Items without a date count as the oldest.
-        """
-        room = MOST_BYTES
-        for item in sorted(self.valid.values(), key=_date, reverse=True):
-            record = _record(item, source_url, now, run)
-            room -= len(record.item.encode())
-            if room < 0:
-                return
-            yield record
-
-
-def _date(item: EntryItem) -> str:
-    return item.published or item.updated or ""
-
-
-def _record(item: EntryItem, source_url: str, now: float, run: int | None) -> EntryRecord:
-    return EntryRecord(
-        key=item.key,
-        page_key=item.page_key,
-        title_key=item.title_key,
-        source=source_url,
-        kind=item.kind,
-        first_seen=now,
-        item=_as_json(item.to_dict()),
-        run=run,
-    )
 
 
 # ---- how long the next visit waits ----
@@ -510,19 +430,16 @@ def lifetime_of(response: Response, now: float) -> Lifetime:
     return Lifetime(response.url, now + freshness_of(response).lifetime(now))
 
 
-def fresh_until(visit: Visit, answer: Response | None, home: str, now: float) -> float:
+def fresh_until(visit: Visit, home: str, now: float) -> float:
     """Return until when the next visit has to wait for the lifetimes of this one, in epoch seconds.
 
     A redirect, or a page that is left for another document, leads to the next request, and its
     lifetime counts as well (R8, decision 20). A lifetime is about its own URL. The next visit
     begins at ``home`` and does not ask for the hops before that, so these do not count.
     """
-    lifetimes = list(visit.lifetimes)
-    if answer is not None:
-        lifetimes.append(lifetime_of(answer, now))
-    urls = [each.url for each in lifetimes]
+    urls = [each.url for each in visit.lifetimes]
     start = urls.index(home) if home in urls else 0
-    return max((each.until for each in lifetimes[start:]), default=now)
+    return max((each.until for each in visit.lifetimes[start:]), default=now)
 
 
 def after_refusal(record: SourceRecord, status: int, now: float) -> SourceRecord:
@@ -536,19 +453,17 @@ def _first(since: float | None, now: float) -> float:
     return now if since is None or since > now + CLOCK_SKEW else since
 
 
-def _with_validators(record: Record, given: Validators | None) -> Record:
-    """Return a record with these validators, or without any."""
-    return replace(
-        record,
-        validator_url=given.url if given else None,
-        etag=given.etag if given else None,
-        last_modified=given.last_modified if given else None,
-    )
-
-
-def _with_renewed(record: Record, result: Result) -> Record:
-    """Return a record with the validators of a 304; one that the 304 does not have stays."""
-    if (given := result.validators) is None:
+def _with_validators(record: Record, result: Result) -> Record:
+    """Return a record with the validators of a document; those that a 304 does not have stay."""
+    given = result.validators
+    if result.feed is not None:
+        return replace(
+            record,
+            validator_url=given.url if given else None,
+            etag=given.etag if given else None,
+            last_modified=given.last_modified if given else None,
+        )
+    if given is None:
         return record
     etag, last_modified = given.etag or record.etag, given.last_modified or record.last_modified
     return replace(record, etag=etag, last_modified=last_modified)
@@ -595,11 +510,9 @@ def _is_gone(record: SourceRecord, request: Request, answer: Response) -> bool:
 
     If its page is gone, the last response shows whether another document is in its place.
     """
-    if _is_gone_here(record, request, answer):
-        return True
-    visit = visit_of(request)
+    visit, _ = _visited(request)
     is_final = answer.status == HTTPStatus.OK or answer.status in ABSENT
-    return is_final and visit is not None and visit.has_gone_page
+    return _is_gone_here(record, request, answer) or (is_final and visit.has_gone_page)
 
 
 def _visited(request: Request) -> tuple[Visit, Source]:

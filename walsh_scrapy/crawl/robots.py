@@ -6,9 +6,8 @@ import logging
 import math
 from collections import defaultdict
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from scrapy import Request
 from scrapy.exceptions import IgnoreRequest
@@ -35,7 +34,6 @@ from walsh_scrapy.exceptions import (
 )
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.pacing import RECHECK_SECONDS
-from walsh_scrapy.policy.redirects import resolve_reference
 from walsh_scrapy.policy.robots.copy import (
     LONGEST_AWAITED,
     LONGEST_IN_RUN,
@@ -45,17 +43,16 @@ from walsh_scrapy.policy.robots.copy import (
     access_result,
     copy_after,
 )
-from walsh_scrapy.policy.urls import host_of, origin_of, robots_url
+from walsh_scrapy.policy.urls import host_of, origin_of, resolve_reference, robots_url
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from scrapy.http import Response
     from scrapy.settings import BaseSettings
     from scrapy.statscollectors import StatsCollector
 
     from walsh_scrapy.crawl.context import Context
-    from walsh_scrapy.crawl.putoff import PutOffHosts
     from walsh_scrapy.crawl.queue import Queue
 
 logger = logging.getLogger(__name__)
@@ -71,14 +68,12 @@ SHORTEST_TRY = 1.0
 _CUT_OFF = {DATA_LOSS, "download_stopped"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RobotsOutcome:
+class RobotsOutcome(NamedTuple):
     """The outcome of a request for robots.txt."""
 
+    url: str  #: that was requested last
     result: AccessResult
-    status: int | None = None  #: of the last response
-    body: bytes = b""
-    validators: Validators | None = None  #: of a response that came in whole
+    response: Response | None = None  #: the last one; None if the host did not answer
     is_dead: bool = False  #: the host could not be reached (decision 28)
 
 
@@ -155,12 +150,11 @@ class Robots(RobotsCache):
         stats: StatsCollector,
         queue: Queue,
         hosts: Hosts,
-        put_off: PutOffHosts,
     ) -> None:
         super().__init__(context, hosts)
         self._stats = stats
         self._queue = queue
-        self._put_off = put_off
+        self._put_off = context.put_off
         self._timeout = settings.getfloat("DOWNLOAD_TIMEOUT")
         # By origin: the seconds on the wire since its last answer.
         self._spent: defaultdict[str, float] = defaultdict(float)
@@ -217,8 +211,7 @@ class Robots(RobotsCache):
                 if self.find(origin, needed_by.url) is None:
                     known = self._newest(origin)
                     copy = known.copy if known else None
-                    outcome, asked = await self._requested(origin, url, needed_by, copy)
-                    self._keep(origin, outcome, copy, asked)
+                    self._keep(origin, await self._requested(origin, url, needed_by, copy), copy)
         except RequestDeferred as error:
             # If the state failed, the deferral ends now; even so nothing is fetched at once.
             until = max(error.until, self._context.clock.now() + RECHECK_SECONDS)
@@ -234,9 +227,12 @@ class Robots(RobotsCache):
 
     async def _requested(
         self, origin: str, url: str, needed_by: Request, known: RobotsCopy | None
-    ) -> tuple[RobotsOutcome, str]:
-        """Request an origin's file, and what it redirects to; return the last URL too."""
-        hops = tuple[Hop, ...]()
+    ) -> RobotsOutcome:
+        """Request an origin's file, and what it redirects to.
+
+        Raises IgnoreRequest for an exception that is no answer of the host.
+        """
+        hops, answer = tuple[Hop, ...](), None
         while True:
             request = _request(url)
             note(
@@ -244,16 +240,27 @@ class Robots(RobotsCache):
                 hops=hops,
                 public_only=ticket_of(needed_by).public_only,
                 for_blocklist=rank_of(needed_by) is Rank.OPERATOR,
-                validators=_validators(known),
+                validators=Validators.kept(known) if known and known.body is not None else None,
             )
+            limited = partial(self._limited, origin)
             try:
-                limited = partial(self._limited, origin)
                 answer = await self._queue.send(request, Rank.ROBOTS, limited)
-            except Exception as error:  # noqa: BLE001 - it is raised if it is no answer
-                return _failure(origin, error, hops), url
-            target = _target_of(answer, len(hops))
-            if target is None:
-                return _outcome(answer, len(hops)), url
+            except NotModified as error:
+                return RobotsOutcome(url, "unchanged", error.response)
+            except Exception as error:
+                if isinstance(error, Denied) and hops:
+                    logger.info("%s/robots.txt redirects to a denied URL: %s", origin, error)
+                    return RobotsOutcome(url, "meaningless", answer)
+                if isinstance(error, IgnoreRequest) and not isinstance(error, _ANSWERS):
+                    raise
+                return RobotsOutcome(url, "unreachable", is_dead=isinstance(error, Unreachable))
+            location = answer.headers.get("Location")
+            result = access_result(answer.status, len(hops), has_location=location is not None)
+            target = resolve_reference(answer.url, location or b"")
+            if result != "redirect":
+                return RobotsOutcome(url, result, answer)
+            if target is None:  # what it redirects to is no URL
+                return RobotsOutcome(url, "meaningless", answer)
             url, hops = target, (*hops, Hop(request_of(answer).url, answer.status))
 
     @contextmanager
@@ -268,23 +275,27 @@ class Robots(RobotsCache):
         finally:
             self._spent[origin] += ticket_of(request).seconds
 
-    def _keep(self, origin: str, answer: RobotsOutcome, known: RobotsCopy | None, url: str) -> None:
+    def _keep(self, origin: str, answer: RobotsOutcome, known: RobotsCopy | None) -> None:
         """Keep an outcome, and give the host the delay that its file asks for.
 
-        It is written with the next transaction of the host that was asked last, for ``url``.
+        It is written with the next transaction of the host that was asked last.
         """
         self._stats.inc_value(f"walsh/robots/{answer.result}")
         now, host = self._context.clock.now(), self._context.host(origin)
-        copy = copy_after(known, now, answer.status, answer.result, answer.body)
-        if given := answer.validators:
+        response, asked = answer.response, self._context.host(answer.url)
+        status, body = (None, b"") if response is None else (response.status, response.body)
+        copy = copy_after(known, now, status, answer.result, body)
+        is_read = answer.result in ("good", "unchanged")
+        if is_read and response is not None and not _CUT_OFF.intersection(response.flags):
+            given = Validators.of(response)
             copy = copy.with_validators(given.url, given.etag, given.last_modified)
-        file, run, asked = self._read(origin, copy), self._context.run, self._context.host(url)
+        file, run = self._read(origin, copy), self._context.run
         delay = file.interval(now)
         self._hosts.write_with(
             asked,
             lambda connection: self._store.write(connection, origin, copy, host, run),
             # A redirect to another host's robots.txt has read what that host asks for.
-            delay=delay if asked == host or url == robots_url(url) else 0.0,
+            delay=delay if asked == host or answer.url == robots_url(answer.url) else 0.0,
         )
         if answer.result != "unreachable":
             self._spent.pop(origin, None)
@@ -312,59 +323,19 @@ def origin_for(request: Request) -> str:
     return origin_of(request.url)
 
 
-def _target_of(answer: Response, hops: int) -> str | None:
-    """Return where an answer redirects to, if that is to be requested."""
-    location = answer.headers.get("Location")
-    result = access_result(answer.status, hops, has_location=location is not None)
-    if result != "redirect" or location is None:
-        return None
-    return resolve_reference(answer.url, location)
-
-
-def _outcome(answer: Response, hops: int) -> RobotsOutcome:
-    """Return what an answer means that is not followed."""
-    has_location = answer.headers.get("Location") is not None
-    result = access_result(answer.status, hops, has_location=has_location)
-    if result == "redirect":  # to what is no URL
-        result = "meaningless"
-    is_whole = result == "good" and not _CUT_OFF.intersection(answer.flags)
-    given = Validators.of(answer) if is_whole else None
-    return RobotsOutcome(result=result, status=answer.status, body=answer.body, validators=given)
-
-
-def _failure(origin: str, error: Exception, hops: Sequence[Hop]) -> RobotsOutcome:
-    """Return what an exception means. Raises it if that is no answer of the host."""
-    if isinstance(error, NotModified):
-        given = Validators.of(error.response)
-        return RobotsOutcome(result="unchanged", status=304, validators=given)
-    if isinstance(error, Denied) and hops:
-        logger.info("%s/robots.txt redirects to a denied URL: %s", origin, error)
-        return RobotsOutcome(result="meaningless", status=hops[-1].status)
-    if isinstance(error, IgnoreRequest) and not isinstance(error, _ANSWERS):
-        raise error
-    return RobotsOutcome(result="unreachable", is_dead=isinstance(error, Unreachable))
-
-
 def _log(origin: str, answer: RobotsOutcome, file: RobotsFile) -> None:
     """Log that a file could not be read."""
     if answer.result == "unreachable":
         # The target of a host that cannot be reached fails with the same reason.
         level = logging.INFO if answer.is_dead else logging.WARNING
-        why = answer.status or "no answer"
+        why = file.copy.status or "no answer"
         logger.log(level, "%s/robots.txt could not be read (%s); %s", origin, why, file.decision)
     elif answer.result == "meaningless" and file.copy.body:
         logger.warning(
             "%s/robots.txt gave no meaningful answer (%s); the last good copy stays in force",
             origin,
-            answer.status,
+            file.copy.status,
         )
-
-
-def _validators(known: RobotsCopy | None) -> Validators | None:
-    """Return the validators of a copy, for the URL that answered (R7)."""
-    if known is None or known.body is None or known.validator_url is None:
-        return None
-    return Validators(known.validator_url, known.etag, known.last_modified)
 
 
 def _request(url: str) -> Request:

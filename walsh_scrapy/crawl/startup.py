@@ -101,7 +101,6 @@ REPLACED: Final = tuple(gate.replaces for gate in Gate if gate.replaces)
 SPIDER_GATES: Final = {
     Gate.SCOPE.path: 20,
     "walsh_scrapy.spidermiddlewares.firstseen.FirstSeenMiddleware": 30,
-    "walsh_scrapy.spidermiddlewares.room.RoomMiddleware": 40,
 }
 #: What an operator is told to do when a gate denies a source, by the gate's name in the stats.
 ADVICE: Final = {gate.label: gate.advice for gate in Gate if gate.advice is not None}

@@ -29,8 +29,11 @@ if TYPE_CHECKING:
     from scrapy.http import Headers, Response
     from twisted.python.failure import Failure
 
-    from walsh_scrapy.policy.redirects import Move
+    from walsh_scrapy.policy.freshness import Move
+    from walsh_scrapy.policy.robots.copy import RobotsCopy
     from walsh_scrapy.sources.source import Source
+    from walsh_scrapy.state.documents import LlmsTxtRecord
+    from walsh_scrapy.state.sources import SourceRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,12 @@ class Validators:
         headers = response.headers
         etag, last_modified = headers.get("ETag"), headers.get("Last-Modified")
         return cls(response.url, etag or None, last_modified or None)
+
+    @classmethod
+    def kept(cls, record: SourceRecord | LlmsTxtRecord | RobotsCopy) -> Validators | None:
+        """Return those that were kept of a document; None if none were."""
+        url = record.validator_url
+        return None if url is None else cls(url, record.etag, record.last_modified)
 
 
 class Hop(NamedTuple):

@@ -4,32 +4,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from walsh_scrapy.crawl.crawl import Crawl
+from walsh_scrapy.crawl.crawl import Component
 from walsh_scrapy.crawl.queue import Preparation
 from walsh_scrapy.crawl.startup import SCHEMES
 from walsh_scrapy.crawl.ticket import note, resolved
 from walsh_scrapy.exceptions import Denied
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from scrapy import Request
-    from scrapy.crawler import Crawler
+
+    from walsh_scrapy.crawl.crawl import Crawl
 
 
-class AddressMiddleware(Preparation):
+class AddressMiddleware(Component, Preparation):
     """Sends a request for `/a/../b` back as one for `/b`, whoever made it (order 1).
 
     What is neither http nor https has no robots.txt and no handler. The gates would wait for both,
     and the host of an ftp link would be on hold for https too.
     """
 
-    @classmethod
-    def from_crawler(cls, crawler: Crawler) -> Self:
-        """Build the gate for one crawl."""
-        gate = cls()
-        Crawl.of(crawler).queue.prepare_by("address", gate)
-        return gate
+    def __init__(self, crawl: Crawl) -> None:
+        crawl.queue.prepare_by("address", self)
 
     async def process_request(self, request: Request) -> Request | None:
         """Return the request without dot segments, or None if its URL has none.

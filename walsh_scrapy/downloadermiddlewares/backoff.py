@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from scrapy import signals
 from scrapy.exceptions import DownloadTimeoutError, IgnoreRequest
 
-from walsh_scrapy.crawl.crawl import Crawl
+from walsh_scrapy.crawl.context import Retry
+from walsh_scrapy.crawl.crawl import Component
 from walsh_scrapy.crawl.failures import reason_of
-from walsh_scrapy.crawl.putoff import Retry
 from walsh_scrapy.crawl.ticket import note, rank_of, ticket_of
 from walsh_scrapy.exceptions import Unreachable
 from walsh_scrapy.policy.backoff import is_refusal
@@ -20,17 +20,15 @@ from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import count_of, format_seconds
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from scrapy import Request
-    from scrapy.crawler import Crawler
     from scrapy.http import Response
 
+    from walsh_scrapy.crawl.crawl import Crawl
 
 logger = logging.getLogger(__name__)
 
 
-class BackoffMiddleware:
+class BackoffMiddleware(Component):
     """Retries refused requests, at most ``WALSH_MAX_RETRIES`` times (order 549, decision 15).
 
     A host may refuse that many requests in a row, whatever their URLs. After one more, the run
@@ -45,16 +43,8 @@ class BackoffMiddleware:
         self._stats = crawl.stats
         self._queue = crawl.queue
         self._hosts = crawl.hosts
-        self._put_off = crawl.put_off
-        self._retries = crawl.retries
         self._streaks = Streaks()
-
-    @classmethod
-    def from_crawler(cls, crawler: Crawler) -> Self:
-        """Build the gate for one crawl."""
-        gate = cls(Crawl.of(crawler))
-        crawler.signals.connect(gate.response_downloaded, signal=signals.response_downloaded)
-        return gate
+        crawl.crawler.signals.connect(self.response_downloaded, signals.response_downloaded)
 
     def response_downloaded(self, response: Response, request: Request) -> None:
         """Record an answer; middlewares nearer to the wire keep some from ``process_response``."""
@@ -95,42 +85,28 @@ class BackoffMiddleware:
         row is put off, with its other requests. If those are the reason, and this request has
         retries left, it is put off too.
         """
-        rank, host = rank_of(request), host_of(request.url)
-        attempt = ticket_of(request).attempt + 1
-        again = request.replace(dont_filter=True)
+        rank, host, ticket = rank_of(request), host_of(request.url), ticket_of(request)
+        attempt = ticket.attempt + 1
         if attempt <= most and self._streaks.refusals(host) <= most:
-            hold = format_seconds(ticket_of(request).hold)
+            hold = format_seconds(ticket.hold)
             logger.info("%s %s; %s is on hold for %s", request.url, what, host, hold)
-            self._await(request, attempt + 1, most + 1, what)
+            now = self._context.clock.monotonic()
+            for_blocklist = rank is Rank.OPERATOR or ticket.for_blocklist
+            retry = Retry(attempt + 1, most + 1, now + ticket.hold, what, for_blocklist)
+            self._context.retries[self._context.host(request.url)] = retry
+            if for_blocklist:  # all wait for it
+                logger.info("waiting for the blocklist: %s", retry.sentence(now))
             self._stats.inc_value("walsh/backoff/retried")
-            note(again, attempt=attempt)
-            return self._sent_again(request, again)
+            return _sent_again(request, attempt)
         self._put_off_others(request, gave_up=True, refused=status)
         is_others_fault = attempt <= most and attempt < self._streaks.refusals(host, rank)
         if is_others_fault and rank is not Rank.ROBOTS:
             logger.info("%s %s, as others of its host did", request.url, what)
-            return self._sent_again(request, again)
+            return _sent_again(request, ticket.attempt)
         tries = count_of(attempt, "try", "tries")
         logger.warning("%s %s; giving up after %s", request.url, what, tries)
         self._stats.inc_value("walsh/backoff/gave_up")
         return None
-
-    @staticmethod
-    def _sent_again(request: Request, again: Request) -> Request | None:
-        """Return a target to send again. A coroutine sends its own request again by itself."""
-        if rank_of(request) is Rank.TARGET:
-            return again
-        note(request, again=True, attempt=ticket_of(again).attempt)
-        return None
-
-    def _await(self, request: Request, number: int, most: int, what: str) -> None:
-        """Note the time of the next try; that for the blocklist is logged, because all wait."""
-        ticket, now = ticket_of(request), self._context.clock.monotonic()
-        for_blocklist = ticket.rank is Rank.OPERATOR or ticket.for_blocklist
-        retry = Retry(number, most, now + ticket.hold, what, for_blocklist)
-        self._retries.note(self._context.host(request.url), retry)
-        if for_blocklist:
-            logger.info("waiting for the blocklist: %s", retry.sentence(now))
 
     def _put_off_others(
         self, request: Request, *, gave_up: bool = False, refused: int | None = None
@@ -139,9 +115,19 @@ class BackoffMiddleware:
         host = host_of(request.url)
         if reason := self._streaks.reason(host, rank_of(request), gave_up=gave_up):
             until = self._context.clock.now() + ticket_of(request).hold
-            self._put_off.add(host, reason, until, refused)
+            self._context.put_off.add(host, reason, until, refused)
             self._hosts.give_up(self._context.host(request.url))
             self._queue.delay(self._context.host(request.url), 0.0)
+
+
+def _sent_again(request: Request, attempt: int) -> Request | None:
+    """Return a target to send again. A coroutine sends its own request again by itself."""
+    if rank_of(request) is not Rank.TARGET:
+        note(request, again=True, attempt=attempt)
+        return None
+    again = request.replace(dont_filter=True)
+    note(again, attempt=attempt)
+    return again
 
 
 def _is_refusal(request: Request, status: int) -> bool:

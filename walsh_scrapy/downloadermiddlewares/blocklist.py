@@ -8,19 +8,17 @@ from typing import TYPE_CHECKING
 from scrapy import signals
 
 from walsh_scrapy.crawl.blocklist import PublishedList
-from walsh_scrapy.crawl.crawl import Crawl
-from walsh_scrapy.crawl.ticket import hops_of, note_answer, rank_of
+from walsh_scrapy.crawl.crawl import Component
+from walsh_scrapy.crawl.ticket import note_answer, rank_of
 from walsh_scrapy.exceptions import refuse_to_start
 from walsh_scrapy.identity import BLOCKLIST_URL
 from walsh_scrapy.options import BadSetting
 from walsh_scrapy.policy.frontier import Rank
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from scrapy import Request
-    from scrapy.crawler import Crawler
 
+    from walsh_scrapy.crawl.crawl import Crawl
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +26,7 @@ logger = logging.getLogger(__name__)
 NAMES_AHEAD = 8
 
 
-class BlocklistMiddleware:
+class BlocklistMiddleware(Component):
     """Denies every request to a listed host (order 10, decision 14).
 
     The scheduler hands out no target while the list is fetched. The requests for the list and for
@@ -39,20 +37,14 @@ class BlocklistMiddleware:
         self._options = crawl.context.options
         self._url = self._options.blocklist_url
         self._queue = crawl.queue
-        self._list = PublishedList(crawl.context, crawl.stats, crawl.queue)
+        try:
+            self._list = PublishedList(crawl.context, crawl.stats, crawl.queue)
+        except BadSetting as error:
+            refuse_to_start(error, log_file=crawl.settings["LOG_FILE"])
         self._queue.prepare_by("blocklist", self._list)
         self._denials = crawl.denials
         self._network = crawl.network
-
-    @classmethod
-    def from_crawler(cls, crawler: Crawler) -> Self:
-        """Build the gate for one crawl."""
-        try:
-            gate = cls(Crawl.of(crawler))
-        except BadSetting as error:
-            refuse_to_start(error, log_file=crawler.settings["LOG_FILE"])
-        crawler.signals.connect(gate.spider_opened, signal=signals.spider_opened)
-        return gate
+        crawl.crawler.signals.connect(self.spider_opened, signals.spider_opened)
 
     def spider_opened(self) -> None:
         """Say what the operator changed: another address of the list, a list of their own."""
@@ -71,7 +63,7 @@ class BlocklistMiddleware:
         if not self._list.is_ready(request):
             with self._queue.in_gate():
                 await self._list.prepare_list()
-        if self._list.has_list and not _is_the_list(request):
+        if self._list.judges(request):
             self._judge(request)
         if rank_of(request) is Rank.TARGET:
             self._look_ahead()
@@ -89,7 +81,3 @@ class BlocklistMiddleware:
             return
         urls = [request.url for request in self._queue.upcoming(NAMES_AHEAD)]
         self._network.look_ahead(url for url in urls if not self._list.blocks(url))
-
-
-def _is_the_list(request: Request) -> bool:
-    return rank_of(request) is Rank.OPERATOR and not hops_of(request)

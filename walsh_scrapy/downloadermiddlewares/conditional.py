@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from walsh_scrapy.crawl.crawl import Crawl
+from walsh_scrapy.crawl.crawl import Component
 from walsh_scrapy.crawl.messages import conditions_of
 from walsh_scrapy.crawl.ticket import Validators, hops_of, note, rank_of, visit_of
 from walsh_scrapy.exceptions import AlreadyRead, NotDue, NotModified
@@ -13,42 +13,36 @@ from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.spider import DeclaringSpider
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from scrapy import Request
-    from scrapy.crawler import Crawler
     from scrapy.http import Response
 
-    from walsh_scrapy.crawl.visits import Visits
+    from walsh_scrapy.crawl.crawl import Crawl
     from walsh_scrapy.sources.source import Source
 
 
-class ConditionalMiddleware:
+class ConditionalMiddleware(Component):
     """Sends validators back to the one URL that they came from (order 560, decision 17).
 
     A request that the spider made by itself, for no visit that was due, is judged by what is known
     now: a source that was just visited is not due (R8).
     """
 
-    def __init__(self, crawler: Crawler, visits: Visits) -> None:
-        self._crawler = crawler  # its spider is made later
-        self._visits = visits
-        self._context = visits.context
-
-    @classmethod
-    def from_crawler(cls, crawler: Crawler) -> Self:
-        """Build the gate for one crawl."""
-        return cls(crawler, Crawl.of(crawler).visits)
+    def __init__(self, crawl: Crawl) -> None:
+        self._crawler = crawl.crawler  # its spider is made later
+        self._visits = crawl.visits
+        self._context = crawl.context
 
     async def process_request(self, request: Request) -> None:
         """Send the validators of this URL, and none that a redirect carried along."""
-        visit = visit_of(request)
-        if visit and visit.source and not hops_of(request):
+        visit, url = visit_of(request), request.url
+        if hops_of(request):
+            pass  # what led here was judged
+        elif visit and visit.source:
             note(request, validators=self._known(visit.source, visit.llmstxt))
-            if visit.llmstxt is None and request.url != visit.source.url:
-                self._check_other(visit.source, request.url)
-        elif visit is None and not hops_of(request) and rank_of(request) is Rank.TARGET:
-            self._check_declared(request.url)
+            if visit.llmstxt is None and url != visit.source.url:
+                self._check_other(visit.source, url)
+        elif not visit and rank_of(request) is Rank.TARGET and (source := self._visits.owner(url)):
+            self._known(source, None if url == source.url else url)
         for name, value in conditions_of(request).items():
             request.headers.pop(name, None)
             if value is not None:
@@ -60,11 +54,6 @@ class ConditionalMiddleware:
             self._crawler.stats.inc_value("walsh/conditional/not_modified")
             raise NotModified(response)
         return response
-
-    def _check_declared(self, url: str) -> None:
-        """Raise NotDue or AlreadyRead if ``url`` is declared, and was read before it is due."""
-        if source := self._visits.owner(url):
-            self._known(source, None if url == source.url else url)
 
     def _known(self, source: Source, llmstxt: str | None) -> Validators | None:
         """Return the validators of a page, or of an llms.txt, from earlier visits.
@@ -82,9 +71,8 @@ class ConditionalMiddleware:
     def _of_page(self, source: Source) -> Validators | None:
         """Return the validators of the last visit."""
         record = self._visits.known(source)
-        if record is None or record.validator_url is None or record.kind != source.kind:
-            return None  # validators of a feed are not those of the same page as markdown
-        return Validators(record.validator_url, record.etag, record.last_modified)
+        # Those of a feed are not those of the same page as markdown.
+        return Validators.kept(record) if record and record.kind == source.kind else None
 
     def _check_other(self, source: Source, url: str) -> None:
         """Raise AlreadyRead if ``url`` is another source's, which was fetched lately.
@@ -115,9 +103,7 @@ class ConditionalMiddleware:
         is_past = record.asked_at <= now + CLOCK_SKEW
         if is_past and (is_fresh or record.asked_at >= self._context.started_at):
             raise AlreadyRead(url, record.asked_at, record.due_at, record.trouble)
-        if record.validator_url is None:
-            return None
-        return Validators(record.validator_url, record.etag, record.last_modified)
+        return Validators.kept(record)
 
     def _is_forced(self) -> bool:
         spider = self._crawler.spider

@@ -5,38 +5,32 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from walsh_scrapy.crawl.crawl import Crawl
+from walsh_scrapy.crawl.crawl import Component
 from walsh_scrapy.crawl.messages import NEVER_SENT
 from walsh_scrapy.policy.wording import for_others
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from scrapy import Request
-    from scrapy.crawler import Crawler
+
+    from walsh_scrapy.crawl.crawl import Crawl
 
 
 logger = logging.getLogger(__name__)
 
 
-class IdentityMiddleware:
+class IdentityMiddleware(Component):
     """Sets the User-Agent whatever a spider, a setting or the command line says (order 860).
 
     Middlewares behind this gate may still change it. Where this gate is in force, our download
     handler does the same once more, on what it sends (decision 30).
     """
 
-    def __init__(self, user_agent: str, scrapys_own: str = "") -> None:
-        self._user_agent = user_agent.encode("ascii")
+    def __init__(self, crawl: Crawl) -> None:
+        self._user_agent = crawl.context.options.user_agent.encode("ascii")
+        scrapys_own = str(crawl.settings["USER_AGENT"]).encode(errors="replace")
         #: What is no choice of a spider: ours, and what Scrapy's own middleware sets.
-        self._expected = {self._user_agent, scrapys_own.encode(errors="replace")}
+        self._expected = {self._user_agent, scrapys_own}
         self._told = set[str]()
-
-    @classmethod
-    def from_crawler(cls, crawler: Crawler) -> Self:
-        """Build the gate with the identity of the crawl."""
-        user_agent = Crawl.of(crawler).context.options.user_agent
-        return cls(user_agent, str(crawler.settings["USER_AGENT"]))
 
     async def process_request(self, request: Request) -> None:
         """Set the User-Agent, and remove the headers that are never sent."""

@@ -11,24 +11,23 @@ from weakref import WeakValueDictionary
 
 from scrapy import signals
 
-from walsh_scrapy.crawl.crawl import Crawl
+from walsh_scrapy.crawl.crawl import Component, Crawl
 from walsh_scrapy.crawl.ticket import rank_of
 from walsh_scrapy.exceptions import TooLate, Unreachable
 from walsh_scrapy.policy.pacing import RECHECK_SECONDS
 from walsh_scrapy.policy.urls import host_of
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from scrapy import Request
-    from scrapy.crawler import Crawler
     from scrapy.http import Response
+
+    from walsh_scrapy.crawl.crawl import Crawl
 
 #: How often a request goes back to the scheduler; then it waits in the gate.
 _MOST_BACK: Final = 1
 
 
-class PacingMiddleware:
+class PacingMiddleware(Component):
     """Sends one request at a time to a host, and keeps its delay and holds (order 890).
 
     This holds across all processes that share the state. With ``WALSH_SERIAL`` the process sends
@@ -41,21 +40,15 @@ class PacingMiddleware:
         self._engine = crawl.engine
         self._hosts = crawl.hosts
         self._network = crawl.network
-        self._put_off = crawl.put_off
+        self._put_off = crawl.context.put_off
         self._exchanges = crawl.exchanges
         self._queue = crawl.queue
         self._queue.prepare_by("pacing", self)
         self._queue.sweep = self._exchanges.sweep
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-
-    @classmethod
-    def from_crawler(cls, crawler: Crawler) -> Self:
-        """Build the gate for one crawl."""
-        gate, connect = cls(Crawl.of(crawler)), crawler.signals.connect
-        exchanges = gate._exchanges
-        connect(exchanges.response_downloaded, signal=signals.response_downloaded)
-        connect(exchanges.left_downloader, signal=signals.request_left_downloader)
-        return gate
+        connect = crawl.crawler.signals.connect
+        connect(self._exchanges.response_downloaded, signals.response_downloaded)
+        connect(self._exchanges.left_downloader, signals.request_left_downloader)
 
     def is_ready(self, request: Request) -> bool:
         """Return True if this crawl owns the host of a request."""

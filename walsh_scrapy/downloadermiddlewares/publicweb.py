@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from walsh_scrapy.crawl.crawl import Crawl
+from walsh_scrapy.crawl.crawl import Component
 from walsh_scrapy.crawl.queue import Preparation
 from walsh_scrapy.crawl.startup import Gate, in_force
 from walsh_scrapy.crawl.ticket import hops_of, note, note_answer, visit_of
@@ -13,17 +13,12 @@ from walsh_scrapy.policy.urls import host_of, is_private_host, is_public
 from walsh_scrapy.wire.unreachable import NotConnected
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from scrapy import Request
-    from scrapy.crawler import Crawler
-    from scrapy.settings import BaseSettings
 
-    from walsh_scrapy.crawl.failures import Denials
-    from walsh_scrapy.crawl.network import Network
+    from walsh_scrapy.crawl.crawl import Crawl
 
 
-class PublicWebMiddleware(Preparation):
+class PublicWebMiddleware(Component, Preparation):
     """Denies a hop from a public host to a private one, by its name or by its addresses.
 
     That a page declares a feed on another host is a hop too (decision 16).
@@ -34,19 +29,12 @@ class PublicWebMiddleware(Preparation):
     proxy is used, it looks up the names, so only names are judged here.
     """
 
-    def __init__(self, settings: BaseSettings, denials: Denials, network: Network) -> None:
-        self._denials = denials
-        self._network = network
+    def __init__(self, crawl: Crawl) -> None:
+        self._denials = crawl.denials
+        self._network = crawl.network
         # It gives no ticket, but writes the hops into `meta`.
-        self._has_scrapys_redirects = not in_force(settings, Gate.REDIRECT)
-
-    @classmethod
-    def from_crawler(cls, crawler: Crawler) -> Self:
-        """Build the gate for one crawl."""
-        crawl = Crawl.of(crawler)
-        gate = cls(crawler.settings, crawl.denials, crawl.network)
-        crawl.queue.prepare_by("publicweb", gate)
-        return gate
+        self._has_scrapys_redirects = not in_force(crawl.settings, Gate.REDIRECT)
+        crawl.queue.prepare_by("publicweb", self)
 
     async def process_request(self, request: Request) -> None:
         """Judge a hop before its host is asked for anything, robots.txt included."""

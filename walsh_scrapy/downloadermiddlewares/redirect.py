@@ -12,7 +12,7 @@ from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.crawl.outcome import lifetime_of
 from walsh_scrapy.crawl.ticket import Hop, carry_ticket, hops_of, note, set_visit, visit_of
 from walsh_scrapy.exceptions import BadAnswer
-from walsh_scrapy.policy.redirects import resolve_reference
+from walsh_scrapy.policy.urls import resolve_reference
 
 if TYPE_CHECKING:
     from typing import Self

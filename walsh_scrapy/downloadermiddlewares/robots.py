@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 from scrapy import Request, signals
 from scrapy.exceptions import StopDownload
 
-from walsh_scrapy.crawl.crawl import Crawl
+from walsh_scrapy.crawl.crawl import Component
 from walsh_scrapy.crawl.robots import Robots, is_robots, origin_for
 from walsh_scrapy.crawl.startup import Gate, in_force
 from walsh_scrapy.crawl.ticket import note, note_answer, rank_of, resolved
@@ -20,17 +20,14 @@ from walsh_scrapy.policy.robots.robotstxt import MAX_OCTETS
 from walsh_scrapy.policy.wording import format_seconds
 
 if TYPE_CHECKING:
-    from typing import Self
-
-    from scrapy.crawler import Crawler
-
+    from walsh_scrapy.crawl.crawl import Crawl
     from walsh_scrapy.policy.robots.copy import RobotsFile
 
 
 logger = logging.getLogger(__name__)
 
 
-class RobotsMiddleware:
+class RobotsMiddleware(Component):
     """Fetches robots.txt first, then lets through what it allows (order 100).
 
     A request for robots.txt is paced, retried and logged like any other. The scheduler hands out no
@@ -45,20 +42,14 @@ class RobotsMiddleware:
         self._hosts = crawl.hosts
         self._network = crawl.network
         self._queue = crawl.queue
-        self._robots = Robots(context, settings, stats, crawl.queue, crawl.hosts, crawl.put_off)
+        self._robots = Robots(context, settings, stats, crawl.queue, crawl.hosts)
         crawl.hosts.lost = self._robots.forget
         self._queue.prepare_by("robots", self._robots)
         self._is_paced = in_force(settings, Gate.PACING)
         self._most_bytes = settings.getint("DOWNLOAD_MAXSIZE")
         self._comments: dict[str, tuple[str, ...]] = {}
         self._received: WeakKeyDictionary[Request, int] = WeakKeyDictionary()
-
-    @classmethod
-    def from_crawler(cls, crawler: Crawler) -> Self:
-        """Build the gate for one crawl."""
-        gate = cls(Crawl.of(crawler))
-        crawler.signals.connect(gate.bytes_received, signal=signals.bytes_received)
-        return gate
+        crawl.crawler.signals.connect(self.bytes_received, signals.bytes_received)
 
     async def process_request(self, request: Request) -> Request | None:
         """Decide by the robots.txt of the request's origin, which is fetched if nobody has."""

@@ -10,13 +10,11 @@ from scrapy import signals
 from scrapy.exceptions import NotConfigured
 from scrapy.utils.asyncio import create_looping_call
 
-from walsh_scrapy.crawl.crawl import Crawl
+from walsh_scrapy.crawl.crawl import Component
 from walsh_scrapy.tools.progress import Display, ProgressSnapshot, Rate, awaited, outcomes_of
 
 if TYPE_CHECKING:
-    from typing import Self
-
-    from scrapy.crawler import Crawler
+    from walsh_scrapy.crawl.crawl import Crawl
 
 logger = logging.getLogger(__name__)
 
@@ -26,28 +24,24 @@ LINE_SECONDS = 60.0
 DISPLAY_SECONDS = 1.0
 
 
-class Progress:
-    """Shows each second how far a run is, or logs a line a minute if something was done since."""
+class Progress(Component):
+    """Shows each second how far a run is, or logs a line a minute if something was done since.
+
+    Raises NotConfigured if progress is off.
+    """
 
     def __init__(self, crawl: Crawl) -> None:
-        self._crawl = crawl  # its queues are made with the scheduler
+        if crawl.context.options.progress == "off":
+            raise NotConfigured
+        super().__init__(crawl)  # its queues are made with the scheduler
         self._clock = crawl.context.clock
         self._began = self._clock.monotonic()
         self._rate = Rate()
         self._last = ""
         self._display: Display | None = None
         self._timer = create_looping_call(self._tell)
-
-    @classmethod
-    def from_crawler(cls, crawler: Crawler) -> Self:
-        """Follow a crawl from start to end; raises NotConfigured if progress is off."""
-        crawl = Crawl.of(crawler)
-        if crawl.context.options.progress == "off":
-            raise NotConfigured
-        extension = cls(crawl)
-        crawler.signals.connect(extension.spider_opened, signal=signals.spider_opened)
-        crawler.signals.connect(extension.spider_closed, signal=signals.spider_closed)
-        return extension
+        crawl.crawler.signals.connect(self.spider_opened, signals.spider_opened)
+        crawl.crawler.signals.connect(self.spider_closed, signals.spider_closed)
 
     def spider_opened(self) -> None:
         """Start the timer, and the display if there is a terminal."""
@@ -83,5 +77,5 @@ class Progress:
             seconds=now - self._began,
             rate=self._rate.at(now, stats.get("response_received_count", 0)),
             left=math.inf if due is None else queue.remaining(due - done),
-            awaited=awaited(queue, self._crawl.retries, now),
+            awaited=awaited(queue, self._crawl.context.retries, now),
         )

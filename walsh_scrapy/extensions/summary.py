@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from scrapy import signals
 
 from walsh_scrapy import __version__
-from walsh_scrapy.crawl.crawl import Crawl
+from walsh_scrapy.crawl.crawl import Component
 from walsh_scrapy.exceptions import StateUnavailable
 from walsh_scrapy.identity import SPEC_VERSION
 from walsh_scrapy.sources.source import declaration
@@ -24,11 +24,12 @@ from walsh_scrapy.tools.summary import (
 )
 
 if TYPE_CHECKING:
-    from typing import Any, Self
+    from typing import Any
 
     from scrapy import Spider
     from scrapy.crawler import Crawler
 
+    from walsh_scrapy.crawl.crawl import Crawl
     from walsh_scrapy.crawl.messages import Signer
     from walsh_scrapy.options import Options
 
@@ -40,7 +41,7 @@ _OUR_COMMANDS: Final = "walsh_scrapy.tools."
 _PACKAGES: Final = ("scrapy", "twisted", "feedparser", "markdown-it-py")
 
 
-class Summary:
+class Summary(Component):
     """Writes the row of a run when the spider opens, and completes it when the spider closes.
 
     The requests and entries of the run name the row. The summary is in it and in the log, also for
@@ -48,16 +49,10 @@ class Summary:
     """
 
     def __init__(self, crawl: Crawl) -> None:
-        self._crawl = crawl
+        super().__init__(crawl)
         self._context = crawl.context
-
-    @classmethod
-    def from_crawler(cls, crawler: Crawler) -> Self:
-        """Listen for the begin and the end of a crawl."""
-        extension = cls(Crawl.of(crawler))
-        crawler.signals.connect(extension.spider_opened, signal=signals.spider_opened)
-        crawler.signals.connect(extension.spider_closed, signal=signals.spider_closed)
-        return extension
+        crawl.crawler.signals.connect(self.spider_opened, signals.spider_opened)
+        crawl.crawler.signals.connect(self.spider_closed, signals.spider_closed)
 
     def spider_opened(self, spider: Spider) -> None:
         """Record the begin. If the state fails, the crawl ends for that reason."""

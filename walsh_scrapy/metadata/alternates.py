@@ -14,8 +14,13 @@ from lxml.etree import HTMLPullParser, LxmlError  # type: ignore[import-untyped]
 
 from walsh_scrapy.metadata.document import is_feed, is_json, is_markdown, to_utf8
 from walsh_scrapy.metadata.text import LONGEST_TITLE, one_line
-from walsh_scrapy.policy.redirects import MOST_ANNOUNCED, resolve_reference
-from walsh_scrapy.policy.urls import canonical_url, strip_controls, wire_url
+from walsh_scrapy.policy.urls import (
+    MOST_ANNOUNCED,
+    canonical_url,
+    resolve_reference,
+    strip_controls,
+    wire_url,
+)
 from walsh_scrapy.policy.wording import cut
 
 #: Bytes of a page in which its head is looked for.

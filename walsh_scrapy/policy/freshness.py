@@ -1,20 +1,32 @@
-"""Until when server and feed ask for no visit of a source (R8, decision 20).
+"""When a source is visited again, and where (R8; decisions 20 and 21).
 
-What counts is the freshness lifetime of the server's responses (RFC 9111), and the update hints of
-the feed. When a source is due follows from this and from the operator's interval, in one expression
-(`state.tables.Due`). Times are epoch seconds, durations seconds.
+Until when server and feed ask for no visit: the freshness lifetime of the server's responses
+(RFC 9111), and the update hints of the feed. When a source is due follows from this and from the
+operator's interval, in one expression (`state.tables.Due`). Times are epoch seconds, durations
+seconds.
+
+Where a source moved: a move is settled once two visits at least seven days apart saw the same
+permanent redirect. From then on the source is requested at its new address. A redirect from there
+is observed in the same way: it is the onward move. If all visits to the new address fail for seven
+days, the move is doubted: visits then go to the declared address and to the new one alternately,
+until one brings a document. Failures never remove a move. It is removed when a visit ends at the
+declared address, and replaced when the declared address redirects elsewhere.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from walsh_scrapy.policy.backoff import LONGEST_SECONDS, parse_retry_after
 from walsh_scrapy.policy.durations import parse_http_date
+from walsh_scrapy.policy.urls import LONGEST_DECLARED
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 #: Seconds after which a source is due at the latest, also after many failures and if a feed or a
 #: server asks for more.
@@ -25,6 +37,10 @@ NEVER: Final = math.inf
 #: Seconds by which the clocks of several machines may differ. A time that is further in the future
 #: was written by a clock that was wrong.
 CLOCK_SKEW: Final = 3600.0
+#: The statuses of permanent redirects (RFC 9110 15.4.2, 15.4.9).
+PERMANENT: Final = frozenset({301, 308})
+#: Seconds between the two visits that have to see the same redirect before a move is settled.
+SETTLED_AFTER: Final = 7 * 86_400.0
 
 _DIRECTIVE: Final = re.compile(r'([^\s,;="]+)(?:\s*=\s*("(?:[^"\\]|\\.)*"|[^\s,"]*))?')
 _SECONDS: Final = re.compile(r'"?([0-9]+)')
@@ -132,3 +148,106 @@ def asked_until(
     due = ended + max(asked, min(doubled, longest))
     opens = min(hints.opens(due), ended + longest)
     return opens if opens > due else ended + asked
+
+
+# ---- where a source is ----
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """The new address of a source, and whether it is requested there. Times are epoch seconds."""
+
+    to: str
+    since: float  #: the first visit that was redirected there
+    is_settled: bool  #: the source is requested at the new address
+    onward: Move | None = None  #: the move from there, which is not settled yet
+    failing_since: float | None = None  #: the first of the latest visits, all of which failed there
+
+    @property
+    def is_doubted(self) -> bool:
+        """Return True if it was settled, and visits failed so long that it no longer is."""
+        return self.failing_since is not None and not self.is_settled
+
+
+def permanent_targets(urls: Sequence[str], statuses: Sequence[int]) -> tuple[str, ...]:
+    """Return the targets of a visit's permanent redirects, up to its first temporary one.
+
+    ``urls`` are the requested URLs, from the first to the last; ``statuses`` are those of the
+    redirects, one fewer. A target that is too long to be declared ends the chain as well.
+    """
+    found: list[str] = []
+    for target, status in zip(urls[1:], statuses, strict=True):
+        if status not in PERMANENT or len(target) > LONGEST_DECLARED:
+            break
+        found.append(target)
+    return tuple(found)
+
+
+def are_permanent(statuses: Sequence[int]) -> bool:
+    """Return True if no redirect of a visit is temporary: a 410 at its end is for the source."""
+    return PERMANENT.issuperset(statuses)
+
+
+def move_after_document(
+    known: Move | None, declared: str, requested: str, targets: Sequence[str], now: float
+) -> Move | None:
+    """Return a source's move after a visit that ended at its document, or None if it has none.
+
+    ``requested`` is the URL of the visit's first request, ``targets`` what `permanent_targets`
+    returns for it. If ``requested`` is neither the declared nor the new address, the document is
+    an additional one, and says nothing about a move.
+
+    A redirect from http to https that changes nothing else is settled at once.
+    """
+    here = known if known and requested == known.to else None
+    if here is None and requested != declared:
+        return replace(known, failing_since=None) if known and known.is_settled else known
+    if (targets[-1] if targets else requested) == declared:
+        return None
+    if targets and _is_https_upgrade(requested, targets[0]):
+        here, targets = Move(targets[0], now, is_settled=True), targets[1:]
+        if known and known.to == here.to:  # an earlier visit may have seen the onward move
+            here = replace(here, onward=known.onward)
+    if here is None:
+        return _observation(known, targets[-1], now)
+    if not targets:
+        return replace(here, onward=None, failing_since=None)
+    onward = _observation(here.onward, targets[-1], now)
+    return onward if onward.is_settled else replace(here, onward=onward, failing_since=None)
+
+
+def move_after_intermediate(
+    known: Move | None, declared: str, requested: str, targets: Sequence[str], now: float
+) -> Move | None:
+    """Return a source's move after an intermediate page, which led the visit to its document.
+
+    As `move_after_document`, but failures count on: the visit can still fail.
+    """
+    move = move_after_document(known, declared, requested, targets, now)
+    if known is None or move is None or move.to != known.to:
+        return move
+    return known if known.is_doubted else replace(move, failing_since=known.failing_since)
+
+
+def move_after_failure(
+    known: Move | None, declared: str, requested: str, now: float
+) -> Move | None:
+    """Return a source's move after a visit that brought no document."""
+    if known is None:
+        return None
+    if known.is_settled and requested == known.to:
+        since = now if known.failing_since is None else known.failing_since
+        return replace(known, failing_since=since, is_settled=now - since < SETTLED_AFTER)
+    if known.is_doubted and requested == declared:
+        return replace(known, is_settled=True)
+    return known
+
+
+def _observation(known: Move | None, target: str, now: float) -> Move:
+    """Return a move to ``target``, which is settled if it was first seen long enough ago."""
+    since = known.since if known and known.to == target else now
+    return Move(target, since, is_settled=now - since >= SETTLED_AFTER)
+
+
+def _is_https_upgrade(url: str, target: str) -> bool:
+    return url.startswith("http:") and target == f"https{url.removeprefix('http')}"

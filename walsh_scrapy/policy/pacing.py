@@ -247,10 +247,6 @@ class HostTimes:
         """Return the times with a delay of at least ``delay`` seconds."""
         return replace(self, delay=max(self.delay, delay))
 
-    def lifted(self) -> HostTimes:
-        """Return the times without a hold (decision 31). What was counted stays for the next."""
-        return replace(self, hold_until=0.0, hold_by="", hold_status=0)
-
     def ahead_of(self, now: float) -> float:
         """Return the seconds by which these times lie in the future of a clock; 0 if they do not.
 

@@ -16,7 +16,7 @@ from functools import lru_cache
 from hashlib import sha256
 from ipaddress import IPv4Address, IPv6Address, ip_network
 from typing import TYPE_CHECKING, Final, NamedTuple
-from urllib.parse import unquote
+from urllib.parse import unquote, urljoin
 
 import idna
 
@@ -37,11 +37,14 @@ _ASCII_LOWER: Final = str.maketrans({chr(65 + n): chr(97 + n) for n in range(26)
 LONGEST_DECLARED: Final = 2048
 #: Characters that the target of a redirect or a link may have.
 LONGEST_FOLLOWED: Final = 4096
+#: How many of the URLs that a page announces are tried, until one answers as markdown.
+MOST_ANNOUNCED: Final = 3
 
 _STRIPPED: Final = "".join(map(chr, range(0x21)))  # C0 controls and the space, at both ends
 _REMOVED: Final = str.maketrans("", "", "\t\n\r")  # everywhere
 _SCHEME: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:|(?=//)", re.ASCII)
 _USER_INFO: Final = re.compile(r"[^:/\\?#]*:[/\\]*[^/\\?#]*@")
+_BEYOND_ASCII: Final = re.compile(rb"[\x80-\xff]")
 _AFTER_PATH: Final = re.compile(r"[?#]")
 _AFTER_AUTHORITY: Final = re.compile(r"[/?#]")
 # Each dot of a dot segment may be percent-encoded (RFC 3986 6.2.2.3).
@@ -176,6 +179,31 @@ def without_dot_segments(url: str) -> str:
     return url if parsed is None else parsed.base + parsed.tail
 
 
+def resolve_reference(base: str, reference: bytes) -> str | None:
+    r"""Return the http or https URL to request for a reference in a header of the page `base`.
+
+    References (Location, Link) are resolved as browsers do (decision 16; RFC 3986 5.2).
+    Bytes beyond ASCII are percent-encoded as they are, whatever their encoding: `/caf\xe9` becomes
+    `/caf%E9`. None if no request can go there, or if the URL is longer than `LONGEST_FOLLOWED`
+    characters. Never raises.
+
+    >>> resolve_reference("http://a.example/dir/page", b"//b.example/x y")
+    'http://b.example/x%20y'
+    """
+    from w3lib.url import safe_url_string  # noqa: PLC0415 - slow to import, and seldom needed
+
+    text = _BEYOND_ASCII.sub(lambda byte: b"%%%02X" % byte[0][0], reference).decode("ascii")
+    try:
+        absolute = _join(base, replace_backslashes(strip_controls(text)))
+        target = safe_url_string(wire_url(absolute))
+    except ValueError:
+        return None
+    origin = origin_of(absolute)
+    # Without its last `?` or `:` a text that no request can go to may become one with a host.
+    is_web = origin.startswith(("http://", "https://")) and origin == origin_of(target)
+    return target if is_web and len(target) <= LONGEST_FOLLOWED else None
+
+
 def origin_of(url: str) -> str:
     """Return `scheme://host:port` with the port in effect, the key of a robots.txt (decision 5).
 
@@ -241,6 +269,17 @@ def registrable_domain(host: str) -> str:
         return host
     found = _suffixes().extract_str(host)
     return f"{found.domain}.{found.suffix}" if found.domain and found.suffix else host
+
+
+def _join(base: str, reference: str) -> str:
+    """Return an absolute URL.
+
+    `urljoin` reads some references as paths that browsers read as hosts (WHATWG URL 4.4): in them
+    the base's own scheme in front changes nothing, and two slashes or more are followed by a host.
+    """
+    scheme = f"{base.partition(':')[0]}:"
+    rest = reference[len(scheme) :] if reference.lower().startswith(scheme) else reference
+    return scheme + rest if rest.startswith("//") else urljoin(base, reference)
 
 
 @lru_cache(maxsize=1)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from itertools import accumulate
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
 
 from scrapy import Request, signals
@@ -14,9 +17,8 @@ from scrapy.utils.defer import ensure_awaitable
 from scrapy.utils.spider import iterate_spider_output
 from twisted.python.failure import Failure
 
-from walsh_scrapy.crawl.crawl import Crawl
-from walsh_scrapy.crawl.failures import reason_of
-from walsh_scrapy.crawl.outcome import DocumentItems, Outcomes
+from walsh_scrapy.crawl.crawl import Component
+from walsh_scrapy.crawl.outcome import Outcomes
 from walsh_scrapy.crawl.reading import Readings
 from walsh_scrapy.crawl.ticket import (
     hops_of,
@@ -27,62 +29,64 @@ from walsh_scrapy.crawl.ticket import (
     visit_of,
 )
 from walsh_scrapy.exceptions import Denied, RequestDeferred
-from walsh_scrapy.items import EntryItem
-from walsh_scrapy.metadata.entries import Feed, NotAFeed
+from walsh_scrapy.items import EntryItem, InvalidItem, check
+from walsh_scrapy.metadata.entries import Feed, KnownEntries, NotAFeed
 from walsh_scrapy.policy.durations import rfc3339
+from walsh_scrapy.policy.wording import and_more
 from walsh_scrapy.spider import DeclaringSpider, SourcesSpider
+from walsh_scrapy.state.entries import EntryRecord
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
-    from typing import Self
-
-    from scrapy.crawler import Crawler
 
     from walsh_scrapy.crawl.context import Context
+    from walsh_scrapy.crawl.crawl import Crawl
     from walsh_scrapy.sources.source import Source
 
 logger = logging.getLogger(__name__)
 
-
 #: Items that are handled before timers and answers have their turn (decision 34).
-MOST_AT_ONCE = 250
+MOST_AT_ONCE: Final = 250
+#: Bytes that one document may add to the state, as JSON (decision 34).
+MOST_BYTES: Final = 8 * 1024 * 1024
+#: Refused items of one document that are logged; further ones are counted.
+MOST_LOGGED: Final = 3
 #: The document of a visit if the spider does not yield it.
-NOTHING_SAID = Feed(title=None, language=None, entries=())
+NOTHING_SAID: Final = Feed(title=None, language=None, entries=())
+
+_as_json = json.JSONEncoder(ensure_ascii=False).encode  # made once: json.dumps makes one an item
 
 
-class FirstSeenMiddleware:
+class FirstSeenMiddleware(Component):
     """Records the outcome of every visit of a source, failed and denied ones too.
 
     Entries, validators and the time of the next visit are committed together, before an item goes
     to pipelines and exports: the state is the record, an export a view of it (decisions 17, 18).
     A visit ends once: with the document after which the spider makes no further request for it.
     The entries of the documents before that are committed as they come.
+
+    Start requests enter while the scheduler has room. Scrapy takes all of a spider at once, and
+    handles no response meanwhile. A hundred thousand sources would take hundreds of megabytes, and
+    the first exchange would seem to last for seconds.
     """
 
-    def __init__(
-        self, crawler: Crawler, context: Context, outcomes: Outcomes, readings: Readings
-    ) -> None:
-        self._crawler = crawler
-        self._context = context
-        self._outcomes = outcomes
-        self._readings = readings
+    def __init__(self, crawl: Crawl) -> None:
+        self._crawl = crawl
+        self._context = crawl.context
+        self._queue = crawl.queue
+        self._outcomes = Outcomes(crawl.stats, crawl.troubles, crawl.visits)
+        self._readings = Readings(
+            crawl.engine, crawl.context.clock, crawl.network, crawl.exchanges.quiet
+        )
         self._over: WeakSet[Request] = WeakSet()
         # Under the contract's identity only metadata may leave (decision 23).
         self._closed = self._context.options.is_walsh_research
-
-    @classmethod
-    def from_crawler(cls, crawler: Crawler) -> Self:
-        """Build the middleware for one crawl."""
-        crawl = Crawl.of(crawler)
-        context = crawl.context
-        outcomes = Outcomes(crawl.stats, crawl.troubles, crawl.visits)
-        readings = Readings(crawl.engine, context.clock, crawl.network, crawl.exchanges.quiet)
-        crawler.signals.connect(readings.close, signal=signals.engine_stopped)
-        return cls(crawler, context, outcomes, readings)
+        crawl.crawler.signals.connect(self._readings.close, signals.engine_stopped)
 
     async def process_start(self, start: AsyncIterator[Any]) -> AsyncIterator[Any]:
-        """Add our errback to each request of a source, so that every visit has an outcome."""
+        """Pass the start requests on, one by one; every visit of a source has our errback."""
         async for item in start:
+            await self._queue.wait_for_room()
             yield self._watched(item)
 
     async def process_spider_output(
@@ -93,8 +97,7 @@ class FirstSeenMiddleware:
         source = source_of(request)
         feed, goes_on = NOTHING_SAID, False
         await self._read_ahead(response, source)  # before the callback begins
-        now = self._context.clock.now()
-        found = DocumentItems(request.url, rfc3339(now))
+        found = DocumentItems(request, self._context)
         async for item in _in_turns(result, self._readings.pause):
             if request in self._over:  # its errback gave this, after an HTTP error
                 yield item
@@ -107,13 +110,13 @@ class FirstSeenMiddleware:
                 goes_on = goes_on or is_same
                 with self._outcomes.deferring(request):
                     if is_same:
-                        self._outcomes.goes_on(request, response, item)
+                        self._outcomes.carry(request, response, item)
                     yield self._watched(item)
             elif not self._closed or found.passes(item):
                 yield item
         found.log_rest()
         if source is not None and request not in self._over:
-            for item in await self._commit(source, response, feed, found, goes_on=goes_on):
+            for item in self._commit(response, feed, found, goes_on=goes_on):
                 yield item
 
     def process_spider_exception(
@@ -124,14 +127,11 @@ class FirstSeenMiddleware:
         if source_of(request) is None or request in self._over:
             return None
         self._over.add(request)
-        with self._outcomes.deferring(request):
-            if isinstance(exception, RequestDeferred):
-                raise exception
-            self._outcomes.failed(request, reason_of(exception, response.url), response)
+        self._outcomes.ended(request, exception, response)
         return () if isinstance(exception, (NotAFeed, RequestDeferred)) else None
 
     async def _read_ahead(self, response: object, source: Source | None) -> None:
-        spider = self._crawler.spider
+        spider = self._crawl.crawler.spider
         if source is None or not isinstance(spider, SourcesSpider):
             return
         # The response of an errback may be a failure, and that of an HTTP error is not read.
@@ -141,13 +141,11 @@ class FirstSeenMiddleware:
                 await self._readings.ahead(response, document)
 
     def _watched(self, item: Any) -> Any:  # noqa: ANN401 - a spider may yield anything
-        # A copy of a request may have our errback already.
-        if isinstance(item, Request) and source_of(item) and not self._is_ours(item.errback):
-            item.errback = partial(self._failed, item.errback)
+        if isinstance(item, Request) and source_of(item):
+            errback = item.errback  # that of a copy may be ours already
+            is_ours = isinstance(errback, partial) and errback.func == self._failed
+            item.errback = errback if is_ours else partial(self._failed, errback)
         return item
-
-    def _is_ours(self, errback: object) -> bool:
-        return isinstance(errback, partial) and errback.func == self._failed
 
     async def _failed(
         self, errback: Callable[[Failure], Any] | None, failure: Failure
@@ -157,7 +155,7 @@ class FirstSeenMiddleware:
         The visit continues if the spider requests another document instead.
         """
         request, goes_on = request_of(failure), False
-        found = DocumentItems(request.url)
+        found = DocumentItems(request, self._context)
         self._over.add(request)
         try:
             async for item in self._errback_output(errback, failure):
@@ -181,48 +179,100 @@ class FirstSeenMiddleware:
             yield other
         elif errback is not None:
             try:
-                async for item in _output_of(errback, failure):
+                output = errback(failure)
+                if isinstance(output, Failure):
+                    output.raiseException()
+                found = await ensure_awaitable(iterate_spider_output(output))
+                async for item in as_async_generator(found):
                     yield item
             except Exception as error:
                 if error is not failure.value:  # else it is handed back, and the record has it
                     raise
 
-    async def _commit(
-        self,
-        source: Source,
-        response: Response,
-        feed: Feed,
-        found: DocumentItems,
-        *,
-        goes_on: bool,
+    def _commit(
+        self, response: Response, feed: Feed, found: DocumentItems, *, goes_on: bool
     ) -> list[EntryItem]:
         """Commit the entries of a document, and the visit unless it goes on; return the new ones.
 
         Entries of a document after which the visit goes on are kept at once, so that none is lost.
         Its validators are not: they would stand for the whole visit.
         """
-        now, run = self._context.clock.now(), self._context.run
-        fitting, pause = found.records(source.url, now, run), self._readings.pause
-        records = [each async for each in _in_turns(as_async_generator(fitting), pause)]
+        request, records, new = request_of(response), found.fitting(), frozenset[str]()
         left_out = feed.left_out + len(found.valid) - len(records)
-        new = frozenset[str]()
-        request = request_of(response)
         with self._outcomes.deferring(request):
             if not goes_on:
                 new = self._outcomes.fetched(request, response, feed, records, left_out=left_out)
             elif records:
                 new = self._outcomes.found(request, records)
-            self._crawler.stats.inc_value("walsh/entries/known", len(records) - len(new))
-            self._crawler.stats.inc_value("walsh/entries/new", len(new))
+            self._crawl.stats.inc_value("walsh/entries/known", len(records) - len(new))
+            self._crawl.stats.inc_value("walsh/entries/new", len(new))
         return [item for key, item in found.valid.items() if key in new]
 
     def _alternative(self, request: Request, error: BaseException | None) -> Request | None:
         """Return the spider's request instead of one for a page that robots.txt denies."""
-        spider = self._crawler.spider
+        spider = self._crawl.crawler.spider
         is_denied = isinstance(error, Denied) and error.gate == "robots"
         if not is_denied or not isinstance(spider, DeclaringSpider):
             return None
         return spider.alternative_to(request)
+
+
+class DocumentItems:
+    """The items of one document: those that are refused, and those that are kept."""
+
+    def __init__(self, request: Request, context: Context) -> None:
+        self.valid: dict[str, EntryItem] = {}  #: by key
+        self._records: list[tuple[str, EntryRecord]] = []  # with their dates
+        self._known = KnownEntries()  # an entry may be twice in one document
+        self._url, self._source = request.url, source_of(request)
+        self._now, self._run = context.clock.now(), context.run
+        self._refused = 0
+
+    def add(self, item: EntryItem) -> None:
+        """Keep an item of a source, first seen now, if it may be kept."""
+        item.first_seen = rfc3339(self._now)
+        if self._source is None or not self.passes(item):
+            return
+        if self._known.adds(item.page_key, item.key, item.title_key):
+            self.valid[item.key] = item
+            record = EntryRecord(
+                key=item.key,
+                page_key=item.page_key,
+                title_key=item.title_key,
+                source=self._source.url,
+                kind=item.kind,
+                first_seen=self._now,
+                item=_as_json(item.to_dict()),
+                run=self._run,
+            )
+            self._records.append((item.published or item.updated or "", record))
+
+    def passes(self, item: object) -> bool:
+        """Return True if an item may be kept (R6, decision 23); log the first that may not."""
+        try:
+            check(item)
+        except InvalidItem as error:
+            self._refused += 1
+            if self._refused <= MOST_LOGGED:
+                logger.warning("an item is left out: %s", error)
+            return False
+        return True
+
+    def log_rest(self) -> None:
+        """Log how many items were refused in addition to those that were logged."""
+        if self._refused > MOST_LOGGED:
+            more = and_more(self._refused - MOST_LOGGED)
+            logger.warning("items of %s are left out: %s", self._url, more)
+
+    def fitting(self) -> list[EntryRecord]:
+        """Return the records of the valid items, newest first, as far as they fit in `MOST_BYTES`.
+
+        Items without a date count as the oldest.
+        """
+        newest_first = sorted(self._records, key=itemgetter(0), reverse=True)
+        sizes = accumulate(len(record.item.encode()) for _, record in newest_first)
+        fits = zip(newest_first, sizes, strict=True)
+        return [record for (_, record), size in fits if size <= MOST_BYTES]
 
 
 def _goes_on(request: Request, following: object) -> bool:
@@ -248,12 +298,3 @@ async def _in_turns(
         number += 1
         if number % MOST_AT_ONCE == 0:
             await pause()
-
-
-async def _output_of(errback: Callable[[Failure], Any], failure: Failure) -> AsyncIterator[Any]:
-    """Yield what an errback returns, in each of the forms that Scrapy takes."""
-    output = errback(failure)
-    if isinstance(output, Failure):
-        output.raiseException()
-    async for item in as_async_generator(await ensure_awaitable(iterate_spider_output(output))):
-        yield item

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from scrapy import Request
 
-from walsh_scrapy.crawl.crawl import Crawl
+from walsh_scrapy.crawl.crawl import Component
 from walsh_scrapy.crawl.queue import Preparation
 from walsh_scrapy.crawl.ticket import (
     first_url,
@@ -30,12 +30,10 @@ from walsh_scrapy.spider import DeclaringSpider
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from typing import Self
 
-    from scrapy.crawler import Crawler
     from scrapy.http import Response
 
-    from walsh_scrapy.crawl.failures import Denials
+    from walsh_scrapy.crawl.crawl import Crawl
     from walsh_scrapy.crawl.visits import Visits
     from walsh_scrapy.sources.source import Source
 
@@ -45,7 +43,7 @@ logger = logging.getLogger(__name__)
 _DeclaredBy = Literal["declared", "announced", "moved"]
 
 
-class ScopeMiddleware(Preparation):
+class ScopeMiddleware(Component, Preparation):
     """Drops every request for a URL that no source of the spider declares (decision 16).
 
     As a spider middleware it drops them with a log line. As a downloader middleware it denies
@@ -53,20 +51,13 @@ class ScopeMiddleware(Preparation):
     of another identity may follow links, with ``WALSH_SCOPE = "any"`` (decision 24).
     """
 
-    def __init__(self, crawler: Crawler, visits: Visits, denials: Denials) -> None:
-        self._crawler = crawler  # its spider is made later
-        self._visits = visits
-        self._denials = denials
-        self._options = visits.context.options
+    def __init__(self, crawl: Crawl) -> None:
+        self._crawler = crawl.crawler  # its spider is made later
+        self._visits = crawl.visits
+        self._denials = crawl.denials
+        self._options = crawl.context.options
         self._declared_only = self._options.scope == "declared"
-
-    @classmethod
-    def from_crawler(cls, crawler: Crawler) -> Self:
-        """Build the gate for one crawl."""
-        crawl = Crawl.of(crawler)
-        gate = cls(crawler, crawl.visits, crawl.denials)
-        crawl.queue.prepare_by("scope", gate)
-        return gate
+        crawl.queue.prepare_by("scope", self)
 
     async def process_request(self, request: Request) -> None:
         """Deny what is not declared; a redirect of a declared target is part of it.

@@ -35,9 +35,8 @@ from sqlalchemy import (
 )
 
 from walsh_scrapy.policy.backoff import LONGEST_SECONDS
-from walsh_scrapy.policy.freshness import NEVER
+from walsh_scrapy.policy.freshness import NEVER, Move
 from walsh_scrapy.policy.frontier import HostWork
-from walsh_scrapy.policy.redirects import Move
 from walsh_scrapy.policy.urls import url_key
 from walsh_scrapy.sources.source import Kind, Source, declared_urls
 from walsh_scrapy.state.database import Store

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console, RenderableType
 
-    from walsh_scrapy.crawl.putoff import Retries
+    from walsh_scrapy.crawl.context import Retry
     from walsh_scrapy.crawl.queue import Queue
 
 #: Seconds over which the rate of responses is measured.
@@ -103,10 +103,11 @@ def outcomes_of(stats: Mapping[str, Any]) -> tuple[int | None, int, tuple[str, .
     )
 
 
-def awaited(queue: Queue, retries: Retries, now: float) -> str:
+def awaited(queue: Queue, retries: Mapping[str, Retry], now: float) -> str:
     """Return what a run asks or waits for at ``now``, and why; empty for nothing."""
-    if retry := retries.of_blocklist(now):
-        return f"waiting for the blocklist: {retry.sentence(now)}"
+    tries = {host: retry for host, retry in retries.items() if retry.at > now}
+    if of_list := [retry for retry in tries.values() if retry.for_blocklist]:
+        return f"waiting for the blocklist: {of_list[0].sentence(now)}"
     if asked := queue.asked:
         purpose = " for the blocklist" if queue.frontier.is_restricted else ""
         return f"asking {shorten(tuple(asked), 1)}{purpose}"
@@ -114,7 +115,7 @@ def awaited(queue: Queue, retries: Retries, now: float) -> str:
     if found is None or found.ready_at <= now:
         return ""
     host = found.host
-    if retry := retries.find(host, now):
+    if retry := tries.get(host):
         return f"waiting for {host}, which {retry.why}: {retry.sentence(now)}"
     host = "the blocklist" if queue.frontier.is_restricted else host
     delay = found.delay or _USUAL

@@ -11,8 +11,13 @@ from walsh_scrapy.policy.audit.checklist import Breach, Case, Kind
 from walsh_scrapy.policy.audit.declared import MissingPart
 from walsh_scrapy.policy.audit.record import NO_RUN
 from walsh_scrapy.policy.freshness import CLOCK_SKEW
-from walsh_scrapy.policy.redirects import MOST_ANNOUNCED
-from walsh_scrapy.policy.urls import canonical_url, has_user_info, host_of, is_private_host
+from walsh_scrapy.policy.urls import (
+    MOST_ANNOUNCED,
+    canonical_url,
+    has_user_info,
+    host_of,
+    is_private_host,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -2,7 +2,7 @@
 
 import pytest
 
-from walsh_scrapy.crawl.putoff import PutOffHosts
+from walsh_scrapy.crawl.context import PutOffHosts
 from walsh_scrapy.exceptions import PutOff, Unreachable
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.pacing import Streaks
