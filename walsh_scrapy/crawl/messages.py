@@ -37,8 +37,8 @@ from walsh_scrapy.options import BadSetting
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.robots.records import MAX_OCTETS
 from walsh_scrapy.policy.wording import format_bytes
-from walsh_scrapy.wire.idle import Endpoint
-from walsh_scrapy.wire.tls import TlsStream
+from walsh_scrapy.wire.connections import Endpoint
+from walsh_scrapy.wire.stream import TlsStream
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,8 +53,8 @@ if TYPE_CHECKING:
     from walsh_scrapy.options import Options
     from walsh_scrapy.policy.signing.keys import PrivateKey
     from walsh_scrapy.policy.signing.requests import RequestSigner
+    from walsh_scrapy.wire.connections import Proxy
     from walsh_scrapy.wire.http1 import HttpExchange
-    from walsh_scrapy.wire.proxy import Proxy
     from walsh_scrapy.wire.stream import Stream
 
 logger = logging.getLogger(__name__)

@@ -20,11 +20,16 @@ from walsh_scrapy.options import bad_setting
 from walsh_scrapy.policy.hosts import is_public
 from walsh_scrapy.policy.reasons import Connectivity
 from walsh_scrapy.policy.urls import host_of
-from walsh_scrapy.wire.connections import CONNECT_SECONDS, Connections, check_public
-from walsh_scrapy.wire.idle import IdleConnections
+from walsh_scrapy.wire.connections import (
+    CONNECT_SECONDS,
+    Connections,
+    IdleConnections,
+    Proxy,
+    check_public,
+    wants_credentials,
+)
 from walsh_scrapy.wire.names import Names
-from walsh_scrapy.wire.proxy import Proxy, wants_credentials
-from walsh_scrapy.wire.tls import VERSIONS, Tls, TlsStream
+from walsh_scrapy.wire.stream import VERSIONS, Tls, TlsStream
 from walsh_scrapy.wire.unreachable import NotConnected
 
 if TYPE_CHECKING:
@@ -35,7 +40,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.crawl.context import Context
     from walsh_scrapy.crawl.engine import Engine
     from walsh_scrapy.crawl.failures import Denials
-    from walsh_scrapy.wire.idle import Endpoint
+    from walsh_scrapy.wire.connections import Endpoint
     from walsh_scrapy.wire.names import Addresses
     from walsh_scrapy.wire.stream import Stream
 
