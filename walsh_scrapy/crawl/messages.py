@@ -14,7 +14,7 @@ from functools import lru_cache
 from ipaddress import ip_address
 from pathlib import Path
 from secrets import token_bytes
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urldefrag, urlsplit
 
 from scrapy import signals
@@ -72,23 +72,15 @@ def endpoint_of(
     be connected to.
     """
     server = server_of(url)
-    local = (bind_address, 0) if isinstance(bind_address, str) else bind_address
     if proxy and server.scheme == "http":  # one connection to the proxy serves all such hosts
-        server = Server("http", proxy.host, proxy.port)
-    return Endpoint(*server, proxy, local)
-
-
-class Server(NamedTuple):
-    """Where a URL leads to."""
-
-    scheme: str
-    host: str
-    port: int
+        server = Endpoint("http", proxy.host, proxy.port)
+    local = (bind_address, 0) if isinstance(bind_address, str) else bind_address
+    return server._replace(proxy=proxy, bind_address=local)
 
 
 @lru_cache(maxsize=1024)  # a URL is looked at several times before its turn
-def server_of(url: str) -> Server:
-    """Return scheme, host and port of a URL. Raises DownloadFailedError if it has none."""
+def server_of(url: str) -> Endpoint:
+    """Return where a URL leads to by itself. Raises DownloadFailedError if it leads nowhere."""
     parts = urlsplit(url)
     try:
         host, port = parts.hostname, parts.port or _PORTS[parts.scheme]
@@ -96,7 +88,7 @@ def server_of(url: str) -> Server:
         raise DownloadFailedError(f"{url} cannot be requested: {error}") from error
     if not host:
         raise DownloadFailedError(f"{url} names no host")
-    return Server(parts.scheme, host.rstrip("."), port)
+    return Endpoint(parts.scheme, host.rstrip("."), port)
 
 
 def message_of(
@@ -153,7 +145,7 @@ class BodyReader:
         error, whatever its body.
         """
         note(request, answered=head.status_code)
-        headers = _headers_of(head)
+        headers = Headers(head.headers.raw_items())
         length = headers.get("Content-Length")
         expected = int(length) if length and length.isdigit() else None
         body, flags = bytearray(), list[str]()
@@ -171,13 +163,26 @@ class BodyReader:
             if head.status_code < 400 and (fails or not is_loss):
                 raise
             flags.append(DATA_LOSS)
-        self._warn_of(request, len(body))
-        response = _response_of(urldefrag(url)[0], head, headers, bytes(body), flags, stream)
+        least = request.meta.get("download_warnsize", self._warn)
+        if least and len(body) > least:
+            size = len(body)
+            logger.warning("%s: %d bytes, more than DOWNLOAD_WARNSIZE (%d)", request, size, least)
         if stop is not None:
-            response.flags.append("download_stopped")
-            if stop.fail:
-                stop.response = response
-                raise stop
+            flags.append("download_stopped")
+        url, content = urldefrag(url)[0], bytes(body)
+        response = responsetypes.from_args(headers=headers, url=url, body=content)(
+            url,
+            status=head.status_code,
+            headers=headers,
+            body=content,
+            flags=flags,
+            certificate=_certificate(stream),
+            ip_address=ip_address(stream.peer.partition("%")[0]),
+            protocol=f"HTTP/{head.http_version.decode('ascii')}",
+        )
+        if stop is not None and stop.fail:
+            stop.response = response
+            raise stop
         return response
 
     async def _collect(
@@ -214,43 +219,10 @@ class BodyReader:
         values = (getattr(result, "value", None) for _, result in results)
         return next((value for value in values if isinstance(value, StopDownload)), None)
 
-    def _warn_of(self, request: Request, size: int) -> None:
-        least = request.meta.get("download_warnsize", self._warn)
-        if least and size > least:
-            logger.warning("%s: %d bytes, more than DOWNLOAD_WARNSIZE (%d)", request, size, least)
-
 
 def host_field(netloc: str) -> str:
     """Return the Host field for the authority of a URL: without user info."""
     return netloc.rpartition("@")[2]
-
-
-def _headers_of(head: h11.Response) -> Headers:
-    headers = Headers()
-    for name, value in head.headers.raw_items():
-        headers.appendlist(name, value)
-    return headers
-
-
-def _response_of(
-    url: str,
-    head: h11.Response,
-    headers: Headers,
-    body: bytes,
-    flags: list[str],
-    stream: Stream,
-) -> Response:
-    kind = responsetypes.from_args(headers=headers, url=url, body=body)
-    return kind(
-        url,
-        status=head.status_code,
-        headers=headers,
-        body=body,
-        flags=flags,
-        certificate=_certificate(stream),
-        ip_address=ip_address(stream.peer.partition("%")[0]),
-        protocol=f"HTTP/{head.http_version.decode('ascii')}",
-    )
 
 
 def _certificate(stream: Stream) -> Certificate | None:

@@ -98,7 +98,9 @@ class Network:
         names = list[tuple[str, int]]()
         for url in urls:
             with suppress(DownloadFailedError):  # the request itself will fail, with a reason
-                names += [] if self.has_proxy_for(url) else [server_of(url)[1:]]
+                if not self.has_proxy_for(url):
+                    server = server_of(url)
+                    names.append((server.host, server.port))
         self._names.look_ahead(names)
 
     def has_proxy_for(self, url: str) -> bool:
