@@ -169,11 +169,13 @@ class Addon:
                 settings[name].pop(path, None)
         chain = _CHAIN | HTTP_CACHE if musts["HTTPCACHE_ENABLED"] else _CHAIN
         handlers = HANDLERS if options.is_walsh_research else _handlers(settings)
+        given = settings.getwithbase("DOWNLOAD_HANDLERS")
+        others = {scheme: None for scheme in given if scheme not in SCHEMES}
         for name, components in (
             ("DOWNLOADER_MIDDLEWARES", chain),
             ("SPIDER_MIDDLEWARES", SPIDER_GATES),
             ("EXTENSIONS", EXTENSIONS),
-            ("DOWNLOAD_HANDLERS", _other_schemes(settings) | handlers),
+            ("DOWNLOAD_HANDLERS", others | handlers),
         ):
             _force_components(settings, name, components)
 
@@ -281,12 +283,6 @@ def _remove_other_names(settings: BaseSettings, name: str, paths: Collection[str
                 other = f"{key} = {table[key]}"
                 _say("%s: %s is removed: it is another name of a component", name, other)
                 del table[key]
-
-
-def _other_schemes(settings: BaseSettings) -> dict[str, None]:
-    """Return the schemes of a project's handlers that are neither http nor https, without one."""
-    handlers = settings.getwithbase("DOWNLOAD_HANDLERS")
-    return {scheme: None for scheme in handlers if scheme not in SCHEMES}
 
 
 def _is_same(given: object, value: object) -> bool:

@@ -45,6 +45,7 @@ _OTHERS_MAY_CHOOSE: Final = (
 _WHERE_KEYS_ARE: Final = (
     f"the https URL at which your keys are published, because {PREFIX}SIGNING_KEY is set"
 )
+_PRODUCT: Final = "a product token of letters, '_' and '-' (RFC 9309 2.2.1)"
 _NOBODY: Final = (
     "the project has no identity, and no request is sent without one; set {} in its settings"
 )
@@ -288,25 +289,19 @@ def _check_ours(options: Options) -> None:
     """
     least = LEAST_CAP * options.backoff_base
     cap = f"at least {least:g} ({LEAST_CAP:g} times {PREFIX}BACKOFF_BASE)"
+    blocklist = "the URL of a blocklist, because its opt-outs cannot be switched off (R3),"
     for name, holds, wanted in (
         ("MAX_RETRIES", options.max_retries >= 1, "at least 1"),
         ("BACKOFF_MAX", options.backoff_max >= least, cap),
         ("SERIAL", options.serial, "True"),
         ("SCOPE", options.scope == "declared", "'declared'"),
+        ("BLOCKLIST_URL", options.blocklist_url, blocklist),
     ):
         if not holds:
             value = getattr(options, name.lower())
             if isinstance(value, float) and value.is_integer():
                 value = int(value)
             raise bad_setting(PREFIX + name, value, f"{wanted} {_OTHERS_MAY_CHOOSE}")
-    if not options.blocklist_url:
-        raise bad_setting(
-            PREFIX + "BLOCKLIST_URL",
-            "",
-            "the URL of a blocklist under the Walsh-Research identity, whose opt-outs cannot be "
-            f"switched off (R3); a bot with its own {PREFIX}USER_AGENT and {PREFIX}UA_TOKEN may "
-            "have none",
-        )
 
 
 def _is_ours(user_agent: str, ua_token: str) -> bool:
@@ -316,24 +311,17 @@ def _is_ours(user_agent: str, ua_token: str) -> bool:
     """
     if (user_agent, ua_token) == (identity.USER_AGENT, identity.UA_TOKEN):
         return True
-    if not re.fullmatch(r"[A-Za-z_-]+", ua_token):
-        raise bad_setting(
-            PREFIX + "UA_TOKEN",
-            ua_token,
-            "a product token of letters, '_' and '-' (RFC 9309 2.2.1)",
-        )
-    if not (user_agent.isascii() and user_agent.isprintable()):
-        raise bad_setting(
-            PREFIX + "USER_AGENT", user_agent, "a line of printable ASCII characters (RFC 9110 5.5)"
-        )
-    if ua_token.lower() == identity.UA_TOKEN.lower():
-        raise bad_setting(
-            PREFIX + "USER_AGENT", user_agent, f"exactly {identity.USER_AGENT!r} (R1)"
-        )
-    if identity.UA_TOKEN.lower() in user_agent.lower() or ua_token not in user_agent:
-        raise bad_setting(
-            PREFIX + "USER_AGENT", user_agent, f"a line that holds your own token {ua_token!r}"
-        )
+    token, agent, ours = ua_token.lower(), user_agent.lower(), identity.UA_TOKEN.lower()
+    is_line = user_agent.isascii() and user_agent.isprintable()
+    is_named = ua_token in user_agent and ours not in agent
+    for name, value, holds, wanted in (
+        ("UA_TOKEN", ua_token, re.fullmatch(r"[A-Za-z_-]+", ua_token), _PRODUCT),
+        ("USER_AGENT", user_agent, is_line, "a line of printable ASCII characters (RFC 9110 5.5)"),
+        ("USER_AGENT", user_agent, token != ours, f"exactly {identity.USER_AGENT!r} (R1)"),
+        ("USER_AGENT", user_agent, is_named, f"a line that holds your own token {ua_token!r}"),
+    ):
+        if not holds:
+            raise bad_setting(PREFIX + name, value, wanted)
     return False
 
 

@@ -14,12 +14,19 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from scrapy.logformatter import LogFormatter, LogFormatterResult
 from scrapy.utils.log import get_scrapy_root_handler
 
 from walsh_scrapy.policy.wording import cut, printable
 
 if TYPE_CHECKING:
+    from typing import Self
+
+    from scrapy import Request, Spider
+    from scrapy.crawler import Crawler
+    from scrapy.http import Response
     from scrapy.settings import BaseSettings
+    from twisted.python.failure import Failure
 
 #: Characters of one value in a log line; no line of our own needs as many.
 LONGEST_VALUE: Final = 4_000
@@ -180,6 +187,35 @@ class JsonFormatter(SafeFormatter):
 
     def _traceback(self, record: logging.LogRecord) -> str:
         return self.formatException(record.exc_info) if record.exc_info else ""
+
+
+class QuietLogFormatter(LogFormatter):
+    """Formats lines about responses and items only if ``LOG_LEVEL`` is DEBUG or lower.
+
+    Scrapy's own formatter formats a line for each of them, and the log handlers then drop it.
+    """
+
+    def __init__(self, level: int) -> None:
+        self._is_silent = level > logging.DEBUG
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        """Read ``LOG_LEVEL``, a name or a number."""
+        level = crawler.settings["LOG_LEVEL"]
+        names = logging.getLevelNamesMapping()
+        return cls(level if isinstance(level, int) else names[str(level)])
+
+    def crawled(  # type: ignore[override]  # None means no line to Scrapy
+        self, request: Request, response: Response, spider: Spider
+    ) -> LogFormatterResult | None:
+        """Return the line about a response, or None."""
+        return None if self._is_silent else super().crawled(request, response, spider)
+
+    def scraped(  # type: ignore[override]
+        self, item: object, response: Response | Failure | None, spider: Spider
+    ) -> LogFormatterResult | None:
+        """Return the line about an item, or None."""
+        return None if self._is_silent else super().scraped(item, response, spider)
 
 
 #: How the lines of each logger begin that say nothing about a run. Our own line says why a source
