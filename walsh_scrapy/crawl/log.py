@@ -8,7 +8,6 @@ import json
 import logging
 import re
 import sys
-from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -20,6 +19,7 @@ from scrapy.utils.log import get_scrapy_root_handler
 from walsh_scrapy.policy.wording import cut, printable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Self
 
     from scrapy import Request, Spider
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
     from twisted.python.failure import Failure
 
-#: Characters of one value in a log line; no line of our own needs as many.
-LONGEST_VALUE: Final = 4_000
+#: Characters of a message on one line; none of our own needs as many.
+LONGEST_LINE: Final = 4_000
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _BETWEEN_BREAKS: Final = re.compile(r"[^\n\t]+")
 
@@ -86,40 +86,14 @@ class SafeFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the line, or the lines, of a record."""
         text = self._inner(record)
-        if text.isprintable() and len(text) <= LONGEST_VALUE:
+        if text.isprintable() and len(text) <= LONGEST_LINE:
             return text
         if "\n" not in str(record.msg):
             record = copy.copy(record)
-            record.args = _safe_args(record.args)
+            record.msg = cut(printable(record.getMessage()), LONGEST_LINE)
+            record.args = None
             text = self._inner(record)
         return _BETWEEN_BREAKS.sub(lambda found: printable(found[0]), text)
-
-
-class _Shown:
-    """A value whose text is safe."""
-
-    def __init__(self, value: object) -> None:
-        self._value = value
-
-    def __str__(self) -> str:
-        return _safe(str(self._value))
-
-    def __repr__(self) -> str:
-        return _safe(repr(self._value))
-
-
-def _safe_args(args: object) -> tuple[object, ...] | Mapping[str, object]:
-    if isinstance(args, Mapping):
-        return {name: _safe_value(value) for name, value in args.items()}
-    return tuple(map(_safe_value, args)) if isinstance(args, tuple) else ()
-
-
-def _safe_value(value: object) -> object:
-    return value if isinstance(value, int | float | None) else _Shown(value)
-
-
-def _safe(text: str) -> str:
-    return cut(printable(text), LONGEST_VALUE)
 
 
 _installed: logging.Handler | None = None

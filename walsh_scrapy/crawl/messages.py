@@ -14,7 +14,7 @@ from functools import lru_cache
 from ipaddress import ip_address
 from pathlib import Path
 from secrets import token_bytes
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import urldefrag, urlsplit
 
 from scrapy import signals
@@ -60,7 +60,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _PORTS = {"http": 80, "https": 443}
-_WITH_BODY = (b"POST", b"PUT", b"PATCH")
+_WITH_BODY = ("POST", "PUT", "PATCH")
+
+#: Header fields by name; None stands for one that is not sent.
+Fields: TypeAlias = "Mapping[str, str | bytes | None]"
 
 
 def endpoint_of(
@@ -92,32 +95,29 @@ def server_of(url: str) -> Endpoint:
 
 
 def message_of(
-    request: Request, whole_url: str, endpoint: Endpoint, fixed: Mapping[bytes, bytes | None]
+    request: Request, whole_url: str, endpoint: Endpoint, fixed: Fields
 ) -> tuple[bytes, bytes, list[tuple[bytes, bytes]]]:
     """Return method, target and header fields of a request for a URL, as they are sent.
 
     Host is that of the URL, whatever the request says. ``fixed`` are fields that are sent with
-    these values only; None stands for a field that is not sent (decision 30).
+    these values only (decision 30).
     """
-    is_forwarded = endpoint.proxy is not None and endpoint.scheme == "http"
-    authorization = endpoint.proxy.authorization if endpoint.proxy and is_forwarded else None
-    last = {b"Host": None, b"Proxy-Authorization": authorization} | dict(fixed)
-    url = urlsplit(urldefrag(whole_url)[0])
+    url, proxy = urlsplit(urldefrag(whole_url)[0]), endpoint.proxy
     target = f"{url.path or '/'}?{url.query}" if url.query else url.path or "/"
-    if is_forwarded:
+    headers = request.headers.copy()
+    authorization = None
+    if proxy and endpoint.scheme == "http":  # the proxy itself reads this request
         target = f"{url.scheme}://{host_field(url.netloc)}{target}"
-    method = request.method.encode("ascii")
-    fields = [
-        (name, value)
-        for name, values in request.headers.items()
-        for value in values
-        if name not in last
-    ]
-    fields += [(name, value) for name, value in last.items() if value is not None]
+        authorization = proxy.authorization
+    for name, value in {"Host": None, "Proxy-Authorization": authorization, **fixed}.items():
+        headers.pop(name, None)
+        if value is not None:
+            headers[name] = value
+    if (request.body or request.method in _WITH_BODY) and "Content-Length" not in headers:
+        headers["Content-Length"] = str(len(request.body))
+    fields = [(name, value) for name, values in headers.items() for value in values]
     fields.insert(0, (b"Host", host_field(url.netloc).encode("ascii")))
-    if (request.body or method in _WITH_BODY) and "Content-Length" not in request.headers:
-        fields.append((b"Content-Length", str(len(request.body)).encode("ascii")))
-    return method, target.encode("ascii"), fields
+    return request.method.encode("ascii"), target.encode("ascii"), fields
 
 
 class BodyReader:
@@ -248,8 +248,8 @@ def counted_bytes(request: Request, headers: Headers) -> int | None:
 NEVER_SENT: Final = ("Cookie", "Cookie2", "Referer", "Authorization")
 
 
-def conditions_of(request: Request) -> dict[str, bytes | None]:
-    """Return both headers of a conditional request; None for one that is not sent (R7).
+def conditions_of(request: Request) -> Fields:
+    """Return both headers of a conditional request (R7).
 
     Their values are the validators that were stored for the URL of the request.
     """
@@ -271,17 +271,17 @@ class LastHeaders:
     def __init__(self, settings: BaseSettings, context: Context, signer: Signer | None) -> None:
         self._clock = context.clock
         self._signer = signer
-        self._identity: dict[bytes, bytes | None] = {}
+        self._identity: Fields = {}
         if in_force(settings, Gate.IDENTITY):
             user_agent = context.options.user_agent
-            self._identity = {name.encode("ascii"): None for name in NEVER_SENT}
-            self._identity[b"User-Agent"] = user_agent.encode("ascii")
+            self._identity = {**dict.fromkeys(NEVER_SENT), "User-Agent": user_agent}
         self._is_conditional = in_force(settings, Gate.CONDITIONAL)
 
-    def of(self, request: Request, url: str) -> Mapping[bytes, bytes | None]:
-        """Return the header fields of a request for a URL by name; None for one not sent."""
-        conditions = conditions_of(request) if self._is_conditional else {}
-        last = self._identity | {name.encode("ascii"): conditions[name] for name in conditions}
+    def of(self, request: Request, url: str) -> Fields:
+        """Return the header fields of a request for a URL."""
+        last = dict(self._identity)
+        if self._is_conditional:
+            last |= conditions_of(request)
         if self._signer is not None:
             last |= self._signer.fields(url, self._clock.now())
         return last
@@ -291,7 +291,7 @@ class LastHeaders:
 _MOST_BYTES: Final = 16_384
 _NONCE_BYTES: Final = 32
 #: Without a signature, and over plain http, a request has none of these, whoever set them.
-_UNSIGNED: Final = {b"Signature-Agent": None, b"Signature-Input": None, b"Signature": None}
+_UNSIGNED: Final = {"Signature-Agent": None, "Signature-Input": None, "Signature": None}
 
 
 class UnusableKey(ValueError):
@@ -305,18 +305,16 @@ class Signer:
         self._signer = signer
         self.key_id = signer.key.public.thumbprint
 
-    def fields(self, url: str, now: float) -> dict[bytes, bytes | None]:
+    def fields(self, url: str, now: float) -> Fields:
         """Return the fields of one request that is sent now, in epoch seconds.
 
-        Each call has another nonce. None stands for a field that is not sent: over plain http
-        anybody on the way could use the signature.
+        Each call has another nonce. Over plain http anybody on the way could use the signature.
         """
         parts = urlsplit(url)
         if parts.scheme != "https":
-            return dict(_UNSIGNED)
+            return _UNSIGNED
         nonce = b64encode(token_bytes(_NONCE_BYTES)).decode("ascii")
-        fields = self._signer.fields(host_field(parts.netloc), now, nonce)
-        return {name.encode("ascii"): value.encode("ascii") for name, value in fields.items()}
+        return self._signer.fields(host_field(parts.netloc), now, nonce)
 
 
 def read_signer(options: Options) -> Signer | None:
