@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Collection, Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from scrapy.exceptions import NotConfigured
@@ -116,8 +117,6 @@ _UNDECLARED: Final = (
     "the spider %s declares no sources, so it may ask for nothing (R6); `scrapy mayfetch URL` says "
     "whether a URL may be asked for; a bot with its own identity that follows links sets %s"
 )
-#: What was said already: several crawls of one process have the same settings.
-_said: Final[set[str]] = set()
 
 
 class Addon:
@@ -308,9 +307,7 @@ def _readable(value: object) -> str:
     return global_object_name(value) if callable(value) else repr(value)
 
 
-def _say(text: str, *values: object) -> None:
-    """Log a warning once in a process."""
-    line = text % values
-    if line not in _said:
-        _said.add(line)
-        logger.warning("%s", line)
+@cache
+def _say(text: str, *values: str) -> None:
+    """Log a warning once in a process: several crawls of it have the same settings."""
+    logger.warning(text, *values)
