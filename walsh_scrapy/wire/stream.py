@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections import OrderedDict
 from contextlib import suppress
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 import aiohappyeyeballs
 from OpenSSL import SSL
+from scrapy.utils.datatypes import LocalCache
 from service_identity import CertificateError, VerificationError
 from service_identity.cryptography import (
     verify_certificate_hostname,
@@ -139,7 +139,7 @@ VERSIONS: Final = {
 #: Old servers that know no secure renegotiation are talked to, as by Scrapy and browsers; we never
 #: renegotiate. pyOpenSSL has no name for SSL_OP_LEGACY_SERVER_CONNECT.
 _LEGACY_SERVERS: Final = 0x4
-#: Hosts whose last session is kept. A session takes a few kilobytes.
+#: Hosts whose last session is kept, those first met go first. A session takes a few kilobytes.
 MOST_SESSIONS: Final = 2000
 
 
@@ -161,7 +161,7 @@ class Tls:
             self._context.set_max_proto_version(VERSIONS[most])
         self._context.set_cipher_list(ciphers.encode())
         self._context.set_alpn_protos([b"http/1.1"])
-        self._sessions: OrderedDict[tuple[str, int], SSL.Session] = OrderedDict()
+        self._sessions: LocalCache[tuple[str, int], SSL.Session] = LocalCache(MOST_SESSIONS)
 
     async def secure(self, stream: TcpStream, host: str, port: int) -> TlsStream:
         """Make a connection secure, by the last session of its host if there is one.
@@ -191,9 +191,6 @@ class Tls:
         """Keep the session of a connection after a response: TLS 1.3 tickets come with it."""
         if session := stream.session:
             self._sessions[host, port] = session
-            self._sessions.move_to_end((host, port))
-            if len(self._sessions) > MOST_SESSIONS:
-                self._sessions.popitem(last=False)
 
 
 class TlsStream:
