@@ -167,8 +167,10 @@ class Connections:
                     return stream
                 return await self._secure(endpoint, stream)
         except (OSError, UnicodeError) as error:
-            if addresses is None or isinstance(error, UnicodeError):
+            if addresses is None:
                 found = name_not_found(nearest, error)
+            elif isinstance(error, UnicodeError):
+                raise
             elif stream is None:
                 found = not_connected(nearest, error, self._timeout)
             else:
