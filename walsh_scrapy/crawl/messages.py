@@ -149,14 +149,17 @@ class BodyReader:
         length = headers.get("Content-Length")
         expected = int(length) if length and length.isdigit() else None
         body, flags = bytearray(), list[str]()
-        self._check_size(request, expected or 0, head.status_code)
+        most: int = request.meta.get("download_maxsize", self._most)
+        if head.status_code < 400:
+            _check_size(expected or 0, most)
         stop = self._signal(
             signals.headers_received, request, headers=headers, body_length=expected
         )
         try:
             if stop is None:
-                stop = await self._collect(request, exchange, body)
-                self._check_size(request, len(body), head.status_code)
+                stop = await self._collect(request, exchange, body, most)
+                if head.status_code < 400:
+                    _check_size(len(body), most)
         except (DownloadTimeoutError, ResponseDataLossError) as error:
             is_loss = isinstance(error, ResponseDataLossError)
             fails = request.meta.get("download_fail_on_dataloss", self._fail_on_loss)
@@ -186,10 +189,9 @@ class BodyReader:
         return response
 
     async def _collect(
-        self, request: Request, exchange: HttpExchange, body: bytearray
+        self, request: Request, exchange: HttpExchange, body: bytearray, most: int
     ) -> StopDownload | None:
         """Append the body to ``body``, until it is too large or a listener stops it."""
-        most = self._most_of(request)
         async for piece in exchange.body():
             body += piece
             if stop := self._signal(signals.bytes_received, request, data=piece):
@@ -197,15 +199,6 @@ class BodyReader:
             if most and len(body) > most:
                 break
         return None
-
-    def _check_size(self, request: Request, size: int, status: int) -> None:
-        most = self._most_of(request)
-        if most and size > most and status < 400:
-            raise DownloadCancelledError(f"more than {format_bytes(most)}")
-
-    def _most_of(self, request: Request) -> int:
-        most: int = request.meta.get("download_maxsize", self._most)
-        return most
 
     def _signal(self, signal: object, request: Request, **arguments: Any) -> StopDownload | None:  # noqa: ANN401
         """Send a signal; return the StopDownload of a listener, if one was raised."""
@@ -218,6 +211,11 @@ class BodyReader:
         )
         values = (getattr(result, "value", None) for _, result in results)
         return next((value for value in values if isinstance(value, StopDownload)), None)
+
+
+def _check_size(size: int, most: int) -> None:
+    if most and size > most:
+        raise DownloadCancelledError(f"more than {format_bytes(most)}")
 
 
 def host_field(netloc: str) -> str:
