@@ -17,13 +17,14 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Final
 
 from benchmarks.report import Figure, Report, run
-from walsh_scrapy.crawl.isolated import PROGRAM, receive, send
+from walsh_scrapy.crawl.isolated import PROGRAM
 from walsh_scrapy.crawl.reading import LIMITS
 from walsh_scrapy.metadata.document import Document
 from walsh_scrapy.metadata.entries import Feed
@@ -170,8 +171,10 @@ def _cost(document: Document) -> tuple[float, float]:
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin
         assert process.stdout
-        send(process.stdin, pickle.dumps((Document.read, (document,), {})))  # type: ignore[arg-type]
-        receive(process.stdout)  # type: ignore[arg-type]
+        process.stdin.write(pickle.dumps((Document.read, (document,), {})))
+        process.stdin.flush()
+        with suppress(EOFError):  # it may cost so much that the system ended it
+            pickle.load(process.stdout)
         found = _PEAK.search(Path(f"/proc/{process.pid}/status").read_text())  # Linux
         process.stdin.close()
         _, status, used = os.wait4(process.pid, 0)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Collection, Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from scrapy.exceptions import NotConfigured
@@ -116,8 +117,6 @@ _UNDECLARED: Final = (
     "the spider %s declares no sources, so it may ask for nothing (R6); `scrapy mayfetch URL` says "
     "whether a URL may be asked for; a bot with its own identity that follows links sets %s"
 )
-#: What was said already: several crawls of one process have the same settings.
-_said: Final[set[str]] = set()
 
 
 class Addon:
@@ -169,11 +168,13 @@ class Addon:
                 settings[name].pop(path, None)
         chain = _CHAIN | HTTP_CACHE if musts["HTTPCACHE_ENABLED"] else _CHAIN
         handlers = HANDLERS if options.is_walsh_research else _handlers(settings)
+        given = settings.getwithbase("DOWNLOAD_HANDLERS")
+        others = {scheme: None for scheme in given if scheme not in SCHEMES}
         for name, components in (
             ("DOWNLOADER_MIDDLEWARES", chain),
             ("SPIDER_MIDDLEWARES", SPIDER_GATES),
             ("EXTENSIONS", EXTENSIONS),
-            ("DOWNLOAD_HANDLERS", _other_schemes(settings) | handlers),
+            ("DOWNLOAD_HANDLERS", others | handlers),
         ):
             _force_components(settings, name, components)
 
@@ -283,12 +284,6 @@ def _remove_other_names(settings: BaseSettings, name: str, paths: Collection[str
                 del table[key]
 
 
-def _other_schemes(settings: BaseSettings) -> dict[str, None]:
-    """Return the schemes of a project's handlers that are neither http nor https, without one."""
-    handlers = settings.getwithbase("DOWNLOAD_HANDLERS")
-    return {scheme: None for scheme in handlers if scheme not in SCHEMES}
-
-
 def _is_same(given: object, value: object) -> bool:
     """Return True if a setting has a value already, as a text of the command line too."""
     if isinstance(given, BaseSettings):
@@ -312,9 +307,7 @@ def _readable(value: object) -> str:
     return global_object_name(value) if callable(value) else repr(value)
 
 
-def _say(text: str, *values: object) -> None:
-    """Log a warning once in a process."""
-    line = text % values
-    if line not in _said:
-        _said.add(line)
-        logger.warning("%s", line)
+@cache
+def _say(text: str, *values: str) -> None:
+    """Log a warning once in a process: several crawls of it have the same settings."""
+    logger.warning(text, *values)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from scrapy.http import Response
 
     from walsh_scrapy.crawl.ticket import Ticket
-    from walsh_scrapy.wire.idle import Endpoint
+    from walsh_scrapy.wire.connections import Endpoint
 
 
 #: Seconds until a server has seen that a connection was closed before the end of its response.

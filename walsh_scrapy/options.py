@@ -11,9 +11,8 @@ import math
 import re
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 from urllib.parse import urlsplit
 
 from scrapy.exceptions import NotConfigured
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
 
     from scrapy.settings import BaseSettings
 
-_T = TypeVar("_T")
-
 PREFIX: Final = "WALSH_"
 
 Scope: TypeAlias = Literal["declared", "any"]
@@ -45,7 +42,10 @@ _OTHERS_MAY_CHOOSE: Final = (
     f"under the Walsh-Research identity; a bot with its own {PREFIX}USER_AGENT and "
     f"{PREFIX}UA_TOKEN may choose"
 )
-
+_WHERE_KEYS_ARE: Final = (
+    f"the https URL at which your keys are published, because {PREFIX}SIGNING_KEY is set"
+)
+_PRODUCT: Final = "a product token of letters, '_' and '-' (RFC 9309 2.2.1)"
 _NOBODY: Final = (
     "the project has no identity, and no request is sent without one; set {} in its settings"
 )
@@ -68,134 +68,94 @@ def bad_setting(name: str, value: object, wanted: str) -> BadSetting:
 
 
 def number_of(
-    settings: BaseSettings,
-    name: str,
-    default: float,
-    *,
-    low: float,
-    high: float,
-    whole: bool = False,
+    settings: BaseSettings, name: str, default: float, *, low: float, high: float
 ) -> float:
     """Return the number in any Scrapy setting, or ``default`` if that is None or not set.
 
     Raises BadSetting for anything else than a number from ``low`` to ``high``.
     """
     value = settings.get(name)
-    if value is None:
-        return default
+    return default if value is None else _number(name, value, low, high)
+
+
+# Each of these returns the value of a setting. It raises BadSetting for a value of another kind, or
+# out of bounds.
+
+
+def _number(name: str, value: object, low: float, high: float, kind: str = "number") -> float:
     bounds = f"from {low:g} to {high:g}" if high < math.inf else f"of at least {low:g}"
     number = math.nan
     if isinstance(value, int | float) or _DECIMAL.fullmatch(str(value).strip()):
-        number = float(value)
-    if not low <= number <= high or (whole and number != int(number)):
-        raise bad_setting(name, value, f"a {'whole ' if whole else ''}number {bounds}")
+        number = float(value)  # type: ignore[arg-type]
+    if not low <= number <= high:
+        raise bad_setting(name, value, f"a {kind} {bounds}")
     return number
 
 
-class SettingsReader:
-    """Reads ``WALSH_`` settings by their names without prefix; None counts as not set.
-
-    Every method raises BadSetting for a value of another kind, or out of bounds.
-    """
-
-    def __init__(self, settings: BaseSettings) -> None:
-        self.settings = settings
-
-    def text(self, name: str, *, default: str) -> str:
-        """Return one line of text without control characters and broken bytes, stripped."""
-        value = self._value(name, default)
-        if not isinstance(value, str) or _NO_TEXT.search(value):
-            raise bad_setting(PREFIX + name, value, "a line of text")
-        return value.strip()
-
-    def url(self, name: str, *, default: str) -> str:
-        """Return an http or https URL without user name and password, or an empty text."""
-        value = self.text(name, default=default)
-        if value:
-            try:
-                parts = urlsplit(value)
-                is_web = parts.scheme in ("http", "https") and bool(parts.hostname)
-                has_user = parts.username is not None
-            except ValueError:  # "http://[bad"
-                is_web, has_user = False, "@" in value
-            if has_user:  # the URL is not shown, because it may hold a password
-                raise BadSetting(
-                    f"{PREFIX}{name} holds a user name or password, which is never sent; remove it"
-                )
-            if not is_web:
-                raise bad_setting(PREFIX + name, value, "an http or https URL")
-        return value
-
-    def flag(self, name: str, *, default: bool) -> bool:
-        """Return a truth value; on the command line it may be written as 1, true, yes or on."""
-        value = str(self._value(name, default)).strip().lower()
-        if value not in _TRUE + _FALSE:
-            raise bad_setting(PREFIX + name, value, "True or False")
-        return value in _TRUE
-
-    def choice(self, name: str, *, default: _T, choices: tuple[_T, ...]) -> _T:
-        """Return one of ``choices``."""
-        value = self._value(name, default)
-        for choice in choices:
-            if value == choice:
-                return choice
-        raise bad_setting(PREFIX + name, value, " or ".join(f'"{choice}"' for choice in choices))
-
-    def number(self, name: str, *, default: float, low: float, high: float) -> float:
-        """Return a number from ``low`` to ``high``."""
-        return number_of(self.settings, PREFIX + name, default, low=low, high=high)
-
-    def whole(self, name: str, *, default: int, low: int, high: int) -> int:
-        """Return a whole number from ``low`` to ``high``."""
-        settings, name = self.settings, PREFIX + name
-        return int(number_of(settings, name, default, low=low, high=high, whole=True))
-
-    def _value(self, name: str, default: object) -> object:
-        value = self.settings.get(PREFIX + name)
-        return default if value is None else value
+def _whole(name: str, value: object, low: int, high: int) -> int:
+    kind = "whole number"
+    number = _number(name, value, low, high, kind)
+    if number != int(number):
+        raise bad_setting(name, value, f"a {kind} from {low} to {high}")
+    return int(number)
 
 
-def _setting(read: Callable[..., object], **arguments: object) -> Any:  # noqa: ANN401 - as field
-    """Return the field of a setting that ``read`` reads, given the reader, its name and these."""
-    return field(metadata={"read": partial(read, **arguments)})
+def _line(name: str, value: object) -> str:
+    """Return one line of text without control characters and broken bytes, stripped."""
+    if not isinstance(value, str) or _NO_TEXT.search(value):
+        raise bad_setting(name, value, "a line of text")
+    return value.strip()
 
 
-_text: Final = partial(_setting, SettingsReader.text)
-_flag: Final = partial(_setting, SettingsReader.flag)
-_choice: Final = partial(_setting, SettingsReader.choice)
-_number: Final = partial(_setting, SettingsReader.number)
-_whole: Final = partial(_setting, SettingsReader.whole)
-
-
-def _signature_agent(read: SettingsReader, name: str) -> str:
-    """Return where the directory of our keys is; with a key it has to be somewhere.
-
-    Web Bot Auth allows https only, and the URL is signed as it stands.
-    """
-    url = read.url(name, default="")
-    is_sound = url.startswith("https://") and url.isascii() and not set(url) & set(' "\\#@')
-    if url and not is_sound:
-        wanted = "an https URL of ASCII characters, without user name"
-        raise bad_setting(PREFIX + name, url, wanted)
-    if not url and read.text("SIGNING_KEY", default=""):
-        raise bad_setting(
-            PREFIX + name,
-            url,
-            f"the https URL at which your keys are published, because {PREFIX}SIGNING_KEY is set",
-        )
+def _url(name: str, value: object) -> str:
+    """Return an http or https URL without user name and password, or an empty text."""
+    url = _line(name, value)
+    if not url:
+        return url
+    try:
+        parts = urlsplit(url)
+        is_web = parts.scheme in ("http", "https") and bool(parts.hostname)
+        has_user = parts.username is not None
+    except ValueError:  # "http://[bad"
+        is_web, has_user = False, "@" in url
+    if has_user:  # the URL is not shown, because it may hold a password
+        raise BadSetting(f"{name} holds a user name or password, which is never sent; remove it")
+    if not is_web:
+        raise bad_setting(name, url, "an http or https URL")
     return url
 
 
-def _min_interval(read: SettingsReader, name: str) -> float:
-    """Return the least spacing; a longer delay that a project sets for Scrapy counts too."""
-    own = read.number(name, default=1.0, low=1.0, high=_DAY_SECONDS)
-    return max(own, number_of(read.settings, "DOWNLOAD_DELAY", 0.0, low=0.0, high=_DAY_SECONDS))
+def _key_url(name: str, value: object) -> str:
+    """Return the URL of our keys: Web Bot Auth allows https only, and it is signed as it stands."""
+    url = _url(name, value)
+    is_sound = url.startswith("https://") and url.isascii() and not set(url) & set(' "\\#@')
+    if url and not is_sound:
+        raise bad_setting(name, url, "an https URL of ASCII characters, without user name")
+    return url
 
 
-def _state_url(read: SettingsReader, name: str) -> str:
-    """Return where the state is: if nowhere is said, in the project's folder for data."""
-    if given := read.text(name, default=""):
-        return given
+def _flag(name: str, value: object) -> bool:
+    """Return a truth value; on the command line it may be written as 1, true, yes or on."""
+    text = str(value).strip().lower()
+    if text not in _TRUE + _FALSE:
+        raise bad_setting(name, value, "True or False")
+    return text in _TRUE
+
+
+def _choice(name: str, value: object, *choices: str) -> str:
+    for choice in choices:
+        if value == choice:
+            return choice
+    raise bad_setting(name, value, " or ".join(f'"{choice}"' for choice in choices))
+
+
+def _setting(default: object, check: Callable[..., object], *arguments: object) -> Any:  # noqa: ANN401 - as field
+    """Return the field of a setting; ``check`` gets its name, its value and ``arguments``."""
+    return field(default=default, metadata={"check": check, "arguments": arguments})
+
+
+def _project_state() -> str:
+    """Return the URL of the state in the project's folder for data."""
     try:
         with suppress(FileExistsError):  # another process made the folder at the same moment
             data_path("")
@@ -209,37 +169,34 @@ def _state_url(read: SettingsReader, name: str) -> str:
 class Options:
     """The ``WALSH_`` settings of a project, each under its name in lower case; times are seconds.
 
-    `docs/settings.md` says what each of them means. Fields without a value here depend on others,
-    and `from_settings` reads them.
+    `docs/settings.md` says what each of them means.
     """
 
-    enabled: bool = _flag(default=True)
-    user_agent: str = _text(default=identity.USER_AGENT)
-    ua_token: str = _text(default=identity.UA_TOKEN)
-    signing_key: str = _text(default="")
-    signature_agent: str = _setting(_signature_agent)
-    signature_form: SignatureForm = _choice(default="dictionary", choices=get_args(SignatureForm))
-    blocklist_url: str
-    blocklist_schema_url: str
-    blocklist_file: str = _text(default="")
-    state_url: str = _setting(_state_url)
-    min_interval: float = _setting(_min_interval)
-    serial: bool = _flag(default=True)
-    scope: Scope = _choice(default="declared", choices=get_args(Scope))
-    pace_by: PaceBy = _choice(default=PaceBy.HOST, choices=tuple(PaceBy))
-    max_wait: float = _number(default=900.0, low=0.0, high=math.inf)
-    robots_ttl: float = _number(default=_DAY_SECONDS, low=1.0, high=_DAY_SECONDS)
-    robots_unreachable: RobotsUnreachable = _choice(
-        default="allow", choices=get_args(RobotsUnreachable)
-    )
-    max_retries: int = _whole(default=4, low=0, high=20)
-    backoff_base: float = _number(default=2.0, low=0.01, high=_DAY_SECONDS)
-    backoff_max: float
-    min_revisit: float = _number(default=_DAY_SECONDS, low=0.0, high=30 * _DAY_SECONDS)
-    log_days: int = _whole(default=30, low=1, high=400)
-    sources: str = _text(default="sources.toml")
-    progress: Progress = _choice(default="auto", choices=get_args(Progress))
-    log_format: LogFormat = _choice(default="text", choices=get_args(LogFormat))
+    enabled: bool = _setting(True, _flag)
+    user_agent: str = _setting(identity.USER_AGENT, _line)
+    ua_token: str = _setting(identity.UA_TOKEN, _line)
+    signing_key: str = _setting("", _line)
+    signature_agent: str = _setting("", _key_url)
+    signature_form: SignatureForm = _setting("dictionary", _choice, *get_args(SignatureForm))
+    blocklist_url: str = _setting(identity.BLOCKLIST_URL, _url)
+    blocklist_schema_url: str = _setting(identity.BLOCKLIST_SCHEMA_URL, _url)
+    blocklist_file: str = _setting("", _line)
+    state_url: str = _setting("", _line)
+    min_interval: float = _setting(1.0, _number, 1.0, _DAY_SECONDS)
+    serial: bool = _setting(True, _flag)
+    scope: Scope = _setting("declared", _choice, *get_args(Scope))
+    pace_by: PaceBy = _setting(PaceBy.HOST, _choice, *PaceBy)
+    max_wait: float = _setting(900.0, _number, 0.0, math.inf)
+    robots_ttl: float = _setting(_DAY_SECONDS, _number, 1.0, _DAY_SECONDS)
+    robots_unreachable: RobotsUnreachable = _setting("allow", _choice, *get_args(RobotsUnreachable))
+    max_retries: int = _setting(4, _whole, 0, 20)
+    backoff_base: float = _setting(2.0, _number, 0.01, _DAY_SECONDS)
+    backoff_max: float = _setting(300.0, _number, 0.01, 30 * _DAY_SECONDS)
+    min_revisit: float = _setting(_DAY_SECONDS, _number, 0.0, 30 * _DAY_SECONDS)
+    log_days: int = _setting(30, _whole, 1, 400)
+    sources: str = _setting("sources.toml", _line)
+    progress: Progress = _setting("auto", _choice, *get_args(Progress))
+    log_format: LogFormat = _setting("text", _choice, *get_args(LogFormat))
 
     @classmethod
     def from_settings(cls, settings: BaseSettings) -> Options:
@@ -250,24 +207,22 @@ class Options:
         choices that are fixed under the Walsh-Research identity (decision 24).
         """
         _refuse_unknown_names(settings)
-        read = SettingsReader(settings)
-        given = {
-            each.name: each.metadata["read"](read, each.name.upper())
-            for each in fields(cls)
-            if each.metadata
-        }
+        given = {name: _read(settings, name) for name in _FIELDS}
         if not (given["user_agent"] and given["ua_token"]):
             raise BadSetting(_NOBODY.format(" and ".join(proposed_identity(settings))))
         ours = _is_ours(given["user_agent"], given["ua_token"])
-        least, most = given["backoff_base"], 30 * _DAY_SECONDS
-        options = cls(
-            **given,
-            backoff_max=read.number("BACKOFF_MAX", default=300.0, low=least, high=most),
-            blocklist_url=read.url("BLOCKLIST_URL", default=identity.BLOCKLIST_URL if ours else ""),
-            blocklist_schema_url=read.url(
-                "BLOCKLIST_SCHEMA_URL", default=identity.BLOCKLIST_SCHEMA_URL if ours else ""
-            ),
-        )
+        if not ours:  # another bot has no list unless it names one
+            lists = ("blocklist_url", "blocklist_schema_url")
+            given |= {name: "" for name in lists if settings.get(PREFIX + name.upper()) is None}
+        least, most = given["backoff_base"], 30.0 * _DAY_SECONDS
+        number_of(settings, PREFIX + "BACKOFF_MAX", most, low=least, high=most)
+        # A longer delay that a project sets for Scrapy counts too.
+        delay = number_of(settings, "DOWNLOAD_DELAY", 0.0, low=0.0, high=_DAY_SECONDS)
+        given["min_interval"] = max(given["min_interval"], delay)
+        given["state_url"] = given["state_url"] or _project_state()
+        if given["signing_key"] and not given["signature_agent"]:
+            raise bad_setting(PREFIX + "SIGNATURE_AGENT", "", _WHERE_KEYS_ARE)
+        options = cls(**given)
         if ours:
             _check_ours(options)
         return options
@@ -292,14 +247,24 @@ class Options:
         return self.ua_token == identity.UA_TOKEN
 
 
+_FIELDS: Final = {each.name: each for each in fields(Options)}
+
+
+def _read(settings: BaseSettings, name: str) -> Any:  # noqa: ANN401 - of the type of its field
+    """Return the checked value of a setting; None counts as not set."""
+    setting, full_name = _FIELDS[name], PREFIX + name.upper()
+    value = settings.get(full_name)
+    check, arguments = setting.metadata["check"], setting.metadata["arguments"]
+    return check(full_name, setting.default if value is None else value, *arguments)
+
+
 def log_format_of(settings: BaseSettings) -> LogFormat:
     """Return ``WALSH_LOG_FORMAT`` alone: the log is set up before there is a crawl.
 
     Raises BadSetting for another value than "text" and "json".
     """
-    return SettingsReader(settings).choice(
-        "LOG_FORMAT", default="text", choices=get_args(LogFormat)
-    )
+    log_format: LogFormat = _read(settings, "log_format")
+    return log_format
 
 
 def proposed_identity(settings: BaseSettings) -> list[str]:
@@ -324,25 +289,19 @@ def _check_ours(options: Options) -> None:
     """
     least = LEAST_CAP * options.backoff_base
     cap = f"at least {least:g} ({LEAST_CAP:g} times {PREFIX}BACKOFF_BASE)"
+    blocklist = "the URL of a blocklist, because its opt-outs cannot be switched off (R3),"
     for name, holds, wanted in (
         ("MAX_RETRIES", options.max_retries >= 1, "at least 1"),
         ("BACKOFF_MAX", options.backoff_max >= least, cap),
         ("SERIAL", options.serial, "True"),
         ("SCOPE", options.scope == "declared", "'declared'"),
+        ("BLOCKLIST_URL", options.blocklist_url, blocklist),
     ):
         if not holds:
             value = getattr(options, name.lower())
             if isinstance(value, float) and value.is_integer():
                 value = int(value)
             raise bad_setting(PREFIX + name, value, f"{wanted} {_OTHERS_MAY_CHOOSE}")
-    if not options.blocklist_url:
-        raise bad_setting(
-            PREFIX + "BLOCKLIST_URL",
-            "",
-            "the URL of a blocklist under the Walsh-Research identity, whose opt-outs cannot be "
-            f"switched off (R3); a bot with its own {PREFIX}USER_AGENT and {PREFIX}UA_TOKEN may "
-            "have none",
-        )
 
 
 def _is_ours(user_agent: str, ua_token: str) -> bool:
@@ -352,29 +311,22 @@ def _is_ours(user_agent: str, ua_token: str) -> bool:
     """
     if (user_agent, ua_token) == (identity.USER_AGENT, identity.UA_TOKEN):
         return True
-    if not re.fullmatch(r"[A-Za-z_-]+", ua_token):
-        raise bad_setting(
-            PREFIX + "UA_TOKEN",
-            ua_token,
-            "a product token of letters, '_' and '-' (RFC 9309 2.2.1)",
-        )
-    if not (user_agent.isascii() and user_agent.isprintable()):
-        raise bad_setting(
-            PREFIX + "USER_AGENT", user_agent, "a line of printable ASCII characters (RFC 9110 5.5)"
-        )
-    if ua_token.lower() == identity.UA_TOKEN.lower():
-        raise bad_setting(
-            PREFIX + "USER_AGENT", user_agent, f"exactly {identity.USER_AGENT!r} (R1)"
-        )
-    if identity.UA_TOKEN.lower() in user_agent.lower() or ua_token not in user_agent:
-        raise bad_setting(
-            PREFIX + "USER_AGENT", user_agent, f"a line that holds your own token {ua_token!r}"
-        )
+    token, agent, ours = ua_token.lower(), user_agent.lower(), identity.UA_TOKEN.lower()
+    is_line = user_agent.isascii() and user_agent.isprintable()
+    is_named = ua_token in user_agent and ours not in agent
+    for name, value, holds, wanted in (
+        ("UA_TOKEN", ua_token, re.fullmatch(r"[A-Za-z_-]+", ua_token), _PRODUCT),
+        ("USER_AGENT", user_agent, is_line, "a line of printable ASCII characters (RFC 9110 5.5)"),
+        ("USER_AGENT", user_agent, token != ours, f"exactly {identity.USER_AGENT!r} (R1)"),
+        ("USER_AGENT", user_agent, is_named, f"a line that holds your own token {ua_token!r}"),
+    ):
+        if not holds:
+            raise bad_setting(PREFIX + name, value, wanted)
     return False
 
 
 def _refuse_unknown_names(settings: BaseSettings) -> None:
-    known = [PREFIX + field.name.upper() for field in fields(Options)]
+    known = [PREFIX + name.upper() for name in _FIELDS]
     for name in settings:
         if str(name).startswith(PREFIX) and name not in known and settings.get(name):
             close = difflib.get_close_matches(str(name), known, n=1)

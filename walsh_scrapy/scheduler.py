@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from scrapy import signals
 from scrapy.core.scheduler import BaseScheduler
@@ -18,7 +18,6 @@ from walsh_scrapy.crawl.ticket import first_url, hops_of, rank_of, visit_of
 from walsh_scrapy.policy.frontier import Rank
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
     from typing import Self
 
     from scrapy import Request, Spider
@@ -31,47 +30,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class Job:
-    """The requests that a crawl keeps for its next start, in one of Scrapy's disk queues.
-
-    Requests of gates and requests for declared sources are not kept, because the next start makes
-    them itself.
-    """
-
-    def __init__(self, crawler: Crawler) -> None:
-        self._crawler = crawler
-        folder = job_dir(crawler.settings)
-        self._path = str(Path(folder, "walsh.queue")) if folder else None
-
-    @property
-    def has_job_dir(self) -> bool:
-        """Whether the crawl has a ``JOBDIR``."""
-        return self._path is not None
-
-    def take_requests(self) -> Iterator[Request]:
-        """Yield the requests that the last start of this job kept, and remove them."""
-        if self._path is not None:
-            queue = build_from_crawler(PickleFifoDiskQueue, self._crawler, self._path)
-            while request := queue.pop():
-                yield request
-            queue.close()
-
-    def keep_requests(self, waiting: Iterable[Request]) -> None:
-        """Keep the requests that wait; log those that cannot be written, and leave them out."""
-        if self._path is None:
-            return
-        queue = build_from_crawler(PickleFifoDiskQueue, self._crawler, self._path)
-        for request in waiting:
-            if rank_of(request) is Rank.TARGET and visit_of(request) is None:
-                try:
-                    queue.push(_at_its_beginning(request) if hops_of(request) else request)
-                except ValueError as error:
-                    logger.warning("%s is not kept for the next start: %s", request, error)
-        queue.close()
-
-
 def _at_its_beginning(request: Request) -> Request:
-    """Return the request of a redirect again, because what is kept proves no redirect."""
+    """Return a request without its redirects, because what is kept proves none."""
+    if not hops_of(request):
+        return request
     meta = {key: request.meta[key] for key in request.meta if not key.startswith("redirect_")}
     return request.replace(url=first_url(request), meta=meta)
 
@@ -80,15 +42,16 @@ class Scheduler(BaseScheduler):
     """The host queue behind Scrapy's scheduler interface, with the project's duplicate filter.
 
     Requests are kept in memory. Sources that a run did not reach stay due for the next run. Other
-    requests are kept for the next start if the crawl has a ``JOBDIR``.
+    requests are kept for the next start if the crawl has a ``JOBDIR``, in one of Scrapy's disk
+    queues. Those of gates are not, because the next start makes them itself.
     """
 
     def __init__(self, crawler: Crawler, queue: Queue, dupefilter: BaseDupeFilter) -> None:
         self._crawler = crawler
         self._dupefilter = dupefilter
-        self._job = Job(crawler)
         self._queue = queue
-        queue.open(keeps_deferred=self._job.has_job_dir)
+        self._job_dir = job_dir(crawler.settings)
+        queue.open(keeps_deferred=self._job_dir is not None)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
@@ -103,15 +66,34 @@ class Scheduler(BaseScheduler):
 
     def open(self, spider: Spider) -> Deferred[None] | None:  # noqa: ARG002 - Scrapy's interface
         """Open the duplicate filter, and queue the requests that the last start of the job kept."""
-        for request in self._job.take_requests():
-            self._queue.push(request)
+        if self._job_dir:
+            kept = self._kept(self._job_dir)
+            while request := kept.pop():
+                self._queue.push(request)
+            kept.close()
         return self._dupefilter.open()
 
     def close(self, reason: str) -> Deferred[None] | None:
-        """Stop the timer, and keep the waiting requests for the next start of the job."""
+        """Stop the timer, and keep the waiting requests for the next start of the job.
+
+        Those that cannot be written are logged, and left out.
+        """
         self._queue.close()
-        self._job.keep_requests(chain(self._queue, self._queue.deferred))
+        if self._job_dir:
+            kept = self._kept(self._job_dir)
+            for request in chain(self._queue, self._queue.deferred):
+                if rank_of(request) is Rank.TARGET and visit_of(request) is None:
+                    try:
+                        kept.push(_at_its_beginning(request))
+                    except ValueError as error:
+                        logger.warning("%s is not kept for the next start: %s", request, error)
+            kept.close()
         return self._dupefilter.close(reason)
+
+    def _kept(self, folder: str) -> Any:  # noqa: ANN401 - Scrapy makes its classes of queues
+        """Open the requests that are kept for the next start of the job."""
+        path = str(Path(folder, "walsh.queue"))
+        return build_from_crawler(PickleFifoDiskQueue, self._crawler, path)
 
     def has_pending_requests(self) -> bool:
         """Return True if any request waits, ready or not."""

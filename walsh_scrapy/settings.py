@@ -42,7 +42,7 @@ ITEM_PROCESSOR = "walsh_scrapy.extensions.itemprocessor.ItemProcessor"
 LOG_LEVEL = "INFO"
 LOG_FORMAT = "%(asctime)s %(levelname)s %(message)s"
 LOG_SHORT_NAMES = True
-LOG_FORMATTER = "walsh_scrapy.logformatter.QuietLogFormatter"
+LOG_FORMATTER = "walsh_scrapy.crawl.log.QuietLogFormatter"
 # The summary says what a run did; -s STATS_DUMP=1 adds the stats of Scrapy.
 STATS_DUMP = False
 LOGSTATS_INTERVAL = 0
@@ -70,9 +70,7 @@ FEED_EXPORT_ENCODING = "utf-8"
 FEED_STORAGES = dict.fromkeys(("", "file"), "walsh_scrapy.extensions.feedexport.FileFeedStorage")
 FEED_EXPORTERS = {
     # The same lines as Scrapy's, in less time.
-    "jsonlines": "walsh_scrapy.items.JsonLinesExporter",
-    "jsonl": "walsh_scrapy.items.JsonLinesExporter",
-    "jl": "walsh_scrapy.items.JsonLinesExporter",
+    **dict.fromkeys(("jsonlines", "jsonl", "jl"), "walsh_scrapy.items.JsonLinesExporter"),
     # A title that begins as a formula is no formula in a spreadsheet.
     "csv": "walsh_scrapy.items.CsvExporter",
     # An empty field is an empty XML element, not the word None.

@@ -32,19 +32,19 @@ OF_R1_TO_R3: Final = (
     Mutant("agent-on-robots", "R1", "another User-Agent on robots.txt", (
         Patch(_MESSAGES, "LastHeaders.of", "return last", """\
 if request.url.endswith("/robots.txt"):
-            last |= {b"User-Agent": b"Mozilla/5.0"}
+            last |= {"User-Agent": "Mozilla/5.0"}
         return last"""),
     )),
     Mutant("referer", "R1", "sends a Referer", (
         Patch(_MESSAGES, "LastHeaders.of", "return last",
-              'return last | {b"Referer": request.url.encode("ascii")}'),
+              'return last | {"Referer": request.url}'),
     )),
     Mutant("cookies", "R1", "keeps cookies, over redirects too", (
         Patch(_ADDON, "Addon._musts", "**MUSTS,", '**MUSTS, "COOKIES_ENABLED": True,'),
         Patch(_ADDON, "Addon.update_settings", "for path in paths:", "for path in paths[1:]:"),
         Patch(_IDENTITY, "IdentityMiddleware.process_request", "in NEVER_SENT",
               "in NEVER_SENT[1:]"),
-        Patch(_MESSAGES, "LastHeaders.__init__", "in NEVER_SENT", "in NEVER_SENT[1:]"),
+        Patch(_MESSAGES, "LastHeaders.__init__", "(NEVER_SENT)", "(NEVER_SENT[1:])"),
     )),
     Mutant("robots-ignored", "R2", "reads robots.txt and ignores what it denies", (
         Patch(_GATE, "RobotsMiddleware._judge", "if not verdict.allowed:", "if False:"),

@@ -7,7 +7,7 @@ from benchmarks.mutants.mutant import Mutant, Patch
 _PACING: Final = "walsh_scrapy/policy/pacing.py"
 _BACKOFF: Final = "walsh_scrapy/policy/backoff.py"
 _COPY: Final = "walsh_scrapy/policy/robots/copy.py"
-_IDLE: Final = "walsh_scrapy/wire/idle.py"
+_CONNECTIONS: Final = "walsh_scrapy/wire/connections.py"
 _EXCHANGES: Final = "walsh_scrapy/crawl/exchanges.py"
 _HOSTS: Final = "walsh_scrapy/crawl/hosts.py"
 _STATE: Final = "walsh_scrapy/state/hosts.py"
@@ -68,11 +68,11 @@ now, known = self._context.clock.monotonic(), self._context.state.hosts
         Patch(_EXCHANGES, "Exchanges.quiet",
               "self._quiet_process() if self._context.options.serial else nullcontext()",
               "nullcontext()"),
-        Patch(_IDLE, "IdleConnections.turn", "self._lock or nullcontext()", "nullcontext()"),
+        Patch(_CONNECTIONS, "IdleConnections.turn", "self._lock or nullcontext()", "nullcontext()"),
     )),
     Mutant("two-connections", "R4", "keeps connections open while it opens another", (
-        Patch(_IDLE, "IdleConnections.take", "if self._alone:", "if False:"),
-        Patch(_IDLE, "IdleConnections.keep", "> self._most", "> 100"),
+        Patch(_CONNECTIONS, "IdleConnections.take", "if self._alone:", "if False:"),
+        Patch(_CONNECTIONS, "IdleConnections.keep", "> self._most", "> 100"),
     ), (_ONE_CONNECTION,)),
     Mutant("no-owner", "R4", "two processes share a state, and neither owns a host", (
         Patch(_STATE, "_take", """\

@@ -15,7 +15,7 @@ from scrapy.spidermiddlewares.httperror import HttpError
 from twisted.internet.error import ConnectionDone
 from twisted.web._newclient import ParseError
 
-from tests.wire.test_tlserrors import downloaded
+from tests.wire.test_unreachable import downloaded
 from walsh_scrapy.crawl.failures import reason_of
 from walsh_scrapy.exceptions import BadAnswer
 from walsh_scrapy.metadata.entries import NotAFeed

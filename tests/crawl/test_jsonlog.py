@@ -12,7 +12,7 @@ from scrapy.utils.log import configure_logging
 
 from walsh_scrapy.addon import Addon
 from walsh_scrapy.crawl import log
-from walsh_scrapy.crawl.log import LONGEST_VALUE, JsonFormatter, log_handler, protect_log
+from walsh_scrapy.crawl.log import LONGEST_LINE, JsonFormatter, log_handler, protect_log
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def test_strangers_text_is_safe_after_it_is_decoded_as_well():
     said = 'a\n{"level": "INFO"}\x1b[2J\u202e\ud800'
     shown = r'a\n{"level": "INFO"}\x1b[2J\u202e\ud800'
     assert logged("it said %s", said, exc_info=None)["message"] == f"it said {shown}"
-    assert len(logged("%s", "\x1b" * 500_000, exc_info=None)["message"]) <= LONGEST_VALUE
+    assert len(logged("%s", "\x1b" * 500_000, exc_info=None)["message"]) <= LONGEST_LINE
     table = logged("run ended:\n  %s", "fetched  1\n  failed\x1b 2", exc_info=None)["message"]
     assert table == "run ended:\n  fetched  1\n  failed\\x1b 2"
 

@@ -16,7 +16,7 @@ from scrapy.http import Response
 
 from walsh_scrapy.crawl import isolated, reading
 from walsh_scrapy.crawl.context import SystemClock
-from walsh_scrapy.crawl.isolated import CostLimits, IsolatedProcess, answer_calls, receive, send
+from walsh_scrapy.crawl.isolated import CostLimits, IsolatedProcess, answer_calls
 from walsh_scrapy.crawl.reading import Readings, read
 from walsh_scrapy.exceptions import RequestDeferred
 from walsh_scrapy.metadata.document import Document
@@ -162,7 +162,7 @@ def test_the_process_limits_its_memory(monkeypatch):
 def test_each_call_has_all_of_the_processor_time(monkeypatch):
     stream, limits = io.BytesIO(), []
     for _ in range(2):
-        send(stream, pickle.dumps((Document.read, (document(b"<rss/>"),), {})))
+        stream.write(pickle.dumps((Document.read, (document(b"<rss/>"),), {})))
     stream.seek(0)
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=stream))
     monkeypatch.setattr(sys, "stdout", SimpleNamespace(buffer=io.BytesIO()))
@@ -179,13 +179,6 @@ def test_the_system_ends_a_call_that_has_used_up_its_processor_time(readings, mo
     monkeypatch.setattr(reading, "LIMITS", CostLimits(seconds=0.1, memory=2**30))
     with pytest.raises(NotAFeed, match=r"took longer than 0\.1 s"):
         readings.read(document(MANY, reader=endless))
-
-
-def test_messages_end_with_their_stream():
-    stream = io.BytesIO()
-    send(stream, b"one")
-    for cut, expected in ((0, b"one"), (1, None), (5, None)):
-        assert receive(io.BytesIO(stream.getvalue()[: 11 - cut])) == expected
 
 
 def test_a_signal_to_all_processes_of_a_service_ends_no_reading(readings, monkeypatch):

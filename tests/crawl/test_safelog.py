@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from walsh_scrapy.crawl.log import LONGEST_VALUE, SafeFormatter
+from walsh_scrapy.crawl.log import LONGEST_LINE, SafeFormatter
 from walsh_scrapy.policy.wording import printable
 
 FORMATTER = SafeFormatter(logging.Formatter("%(levelname)s: %(message)s").format)
@@ -35,7 +35,7 @@ def test_a_value_is_on_one_line_and_harmless(said, shown):
 
 def test_a_value_is_bounded():
     assert line("%s failed: %s", "http://x/", "a" * 500_000).endswith("a…")
-    assert len(line("%s", "\x1b" * 500_000)) <= LONGEST_VALUE + len("INFO: ")
+    assert len(line("%s", "\x1b" * 500_000)) <= LONGEST_LINE + len("INFO: ")
 
 
 def test_tables_and_tracebacks_keep_their_lines():

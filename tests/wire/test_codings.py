@@ -11,7 +11,7 @@ from scrapy.utils._compression import _DecompressionMaxSizeExceeded
 from scrapy.utils.gz import gunzip
 
 from walsh_scrapy.downloadermiddlewares.compression import CompressionMiddleware
-from walsh_scrapy.wire.codings import CODING_ERRORS, unpack
+from walsh_scrapy.wire.codings import CODING_ERRORS, is_complete, unpack
 
 
 def raw_deflate(body):
@@ -37,6 +37,17 @@ def test_the_beginning_of_a_body_whole_or_cut_off(name):
     beginning = unpack(packed[:150_000], [coding], 500_000)
     assert len(beginning) > 100_000
     assert BODY.startswith(beginning)
+
+
+@pytest.mark.parametrize("name", PACKERS)
+def test_a_body_is_complete_unless_it_was_cut_off(name):
+    coding, pack = PACKERS[name]
+    packed = pack(BODY)
+    assert is_complete(packed, coding)
+    assert is_complete(packed + b"no such member", coding)
+    assert not is_complete(packed[:150_000], coding)
+    assert not is_complete(b"", coding)
+    assert is_complete(packed[:150_000], b"identity")
 
 
 @pytest.mark.parametrize("name", PACKERS)

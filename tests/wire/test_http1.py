@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scrapy.exceptions import DownloadFailedError, DownloadTimeoutError, ResponseDataLossError
 
-from walsh_scrapy.wire.http1 import MOST_BYTES, MOST_LINES, HeadReader, HeadTooLarge, HttpExchange
+from walsh_scrapy.wire.http1 import MOST_BYTES, MOST_LINES, HttpExchange
 
 REFUSALS = (DownloadFailedError, DownloadTimeoutError, ResponseDataLossError)
 WHOLE = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nX: 1\r\n\r\nabc"
@@ -54,25 +54,46 @@ def test_it_does_not_matter_where_a_response_is_split(cuts):
     assert read(pieces) == (200, b"abc", True)
 
 
-@given(st.binary(max_size=400), st.lists(st.integers(0, 400), max_size=5))
-def test_a_head_is_the_same_however_it_is_split(data, cuts):
-    def heads(pieces):
-        reader, found = HeadReader(), []
-        for piece in pieces:
-            if head := reader.feed(piece):
-                return head[0]
-        return found
+def head_of(pieces):
+    """The fields of a head, or the sentence that refuses it."""
 
-    at = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
-    split = [data[first:last] for first, last in pairwise(at)]
-    assert heads(split) == heads([data])
+    async def run():
+        exchange = HttpExchange(Pieces(pieces))
+        await exchange.send(b"GET", b"/feed", [(b"Host", b"blog.example")], b"")
+        return (await exchange.head()).headers.raw_items()
+
+    try:
+        return asyncio.run(run())
+    except REFUSALS as error:
+        return str(error)
+
+
+@given(
+    st.sampled_from([b"", b"HTTP/1.1 200 OK\r\n"]),
+    st.binary(max_size=400),
+    st.sampled_from([b"", b"\r\n\r\n", b"\n\nabc"]),
+    st.lists(st.integers(0, 420), max_size=5),
+)
+def test_a_head_is_the_same_however_it_is_split(begin, data, end, cuts):
+    whole = begin + data + end
+    at = [0, *sorted(min(cut, len(whole)) for cut in cuts), len(whole)]
+    assert head_of([whole[first:last] for first, last in pairwise(at)]) == head_of([whole])
+
+
+def test_lines_that_are_no_fields_are_passed_over():
+    found = head_of([b"HTTP/1.1 200 OK\r\nno field\r\nBad Name: 1\r\nX: 2\r\n\r\n"])
+    assert found == [(b"X", b"2")]
 
 
 def test_a_limit_is_named():
-    with pytest.raises(HeadTooLarge, match="longer than 128 KiB"):
-        HeadReader().feed(b"HTTP/1.1 200 OK\r\nX: " + b"x" * MOST_BYTES)
-    with pytest.raises(HeadTooLarge, match=f"more than {MOST_LINES} lines"):
-        HeadReader().feed(b"HTTP/1.1 200 OK\r\n" + b"X: 1\r\n" * (MOST_LINES + 1) + b"\r\n")
+    start, line = b"HTTP/1.1 200 OK\r\n", b"X: 1\r\n"
+    early = b"HTTP/1.1 103 Early Hints\r\nX: " + b"x" * (MOST_BYTES // 2) + b"\r\n\r\n"
+    too_long = "the head of the response is longer than 128 KiB"
+    assert head_of([start, b"X: " + b"x" * MOST_BYTES]) == too_long
+    assert head_of([early, early, WHOLE]) == too_long
+    assert head_of([early, WHOLE]) == [(b"Content-Length", b"3"), (b"X", b"1")]
+    too_many = f"the head of the response has more than {MOST_LINES} lines"
+    assert head_of([start + line * (MOST_LINES + 1) + b"\r\n"]) == too_many
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,9 @@ import pytest
 
 from walsh_scrapy.exceptions import Denied
 from walsh_scrapy.wire import names as module
-from walsh_scrapy.wire.connections import Connections
-from walsh_scrapy.wire.idle import Endpoint
+from walsh_scrapy.wire.connections import Connections, Endpoint
 from walsh_scrapy.wire.names import MOST_AHEAD, Names
-from walsh_scrapy.wire.stream import TcpStream
-from walsh_scrapy.wire.tls import Tls
+from walsh_scrapy.wire.stream import TcpStream, Tls
 from walsh_scrapy.wire.unreachable import NoAddress, NotConnected
 
 

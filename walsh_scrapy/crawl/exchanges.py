@@ -36,7 +36,7 @@ from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.state.hosts import Ask
 from walsh_scrapy.state.log import RequestRecord
 from walsh_scrapy.wire.stalls import stalled
-from walsh_scrapy.wire.tlserrors import NoHandshake
+from walsh_scrapy.wire.unreachable import NoHandshake
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -29,7 +29,7 @@ from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import printable
 from walsh_scrapy.state.log import DenialRecord
-from walsh_scrapy.wire.tlserrors import causes, tls_error
+from walsh_scrapy.wire.unreachable import causes, tls_error
 
 if TYPE_CHECKING:
     from scrapy import Request

@@ -8,13 +8,12 @@ import asyncio
 import os
 import pickle
 import signal
-import struct
 import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import BinaryIO, Final, ParamSpec, TypeVar, cast
+from typing import Any, BinaryIO, Final, ParamSpec, TypeVar, cast
 
 if sys.platform != "win32":
     import resource
@@ -26,7 +25,6 @@ LOOK_SECONDS: Final = 0.1  #: between two looks whether the crawl is over
 #: Seconds of wall time for each of processor time, which a busy machine does not give at once.
 PATIENCE: Final = 6.0
 _CODE: Final = 16 * 1024 * 1024  # bytes that are mapped from files; no limit counts them
-_LENGTH: Final = struct.Struct("!Q")
 #: It takes the seconds and the bytes of `Limits`.
 PROGRAM: Final = "from walsh_scrapy.crawl.isolated import answer_calls; answer_calls(%r, %r)"
 #: How a process ends that has used up its processor time; not on every system.
@@ -84,15 +82,15 @@ class IsolatedProcess:
                 if left <= 0:
                     process.kill()
             answer = await running
-            status = None if answer is not None else self.close()
+            status = None if answer else self.close()
         if answer is None:
             if is_over:
                 raise Interrupted
             if left <= 0 or status == _USED_UP:
                 raise TooCostly(f"took longer than {self._limits.seconds:g} s")
             raise TooCostly(f"ended its process ({status})")
-        result: T | BaseException = pickle.loads(answer)  # noqa: S301 - of our own process
-        if isinstance(result, BaseException):
+        result: T | Exception = answer[0]
+        if isinstance(result, Exception):
             raise result
         return result
 
@@ -127,8 +125,11 @@ def answer_calls(seconds: float, memory: int) -> None:
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
     _limit_memory(memory)
-    while (message := receive(sys.stdin.buffer)) is not None:
-        function, args, kwargs = pickle.loads(message)  # noqa: S301 - of our own process
+    while True:
+        try:
+            function, args, kwargs = pickle.load(sys.stdin.buffer)  # noqa: S301 - of our own process
+        except EOFError:
+            return
         _allow_time(seconds)  # from here on, so that imports take nothing from it
         try:
             result = function(*args, **kwargs)
@@ -138,33 +139,19 @@ def answer_calls(seconds: float, memory: int) -> None:
             result = error
         answer = pickle.dumps(result)
         _allow_time(0)  # no limit, so that the wait for the next call takes no time from it
-        send(sys.stdout.buffer, answer)
+        sys.stdout.buffer.write(answer)
+        sys.stdout.buffer.flush()
 
 
-def _ask(process: subprocess.Popen[bytes], message: bytes) -> bytes | None:
-    """Return the answer of the process; None if it has ended. Called in a thread."""
+def _ask(process: subprocess.Popen[bytes], message: bytes) -> tuple[Any] | None:
+    """Return the answer of the process; None if there is none to read. Called in a thread."""
+    question, answer = cast("BinaryIO", process.stdin), cast("BinaryIO", process.stdout)
     try:
-        send(cast("BinaryIO", process.stdin), message)
-        return receive(cast("BinaryIO", process.stdout))
-    except (OSError, ValueError):  # it ended, or was ended
+        question.write(message)
+        question.flush()
+        return (pickle.load(answer),)  # noqa: S301 - of our own process
+    except Exception:  # noqa: BLE001 - mostly it ended, or was ended
         return None
-
-
-def send(stream: BinaryIO, message: bytes) -> None:
-    """Write a message."""
-    stream.write(_LENGTH.pack(len(message)))
-    stream.write(message)
-    stream.flush()
-
-
-def receive(stream: BinaryIO) -> bytes | None:
-    """Return the next message; None if the stream has ended."""
-    head = stream.read(_LENGTH.size)
-    if len(head) < _LENGTH.size:
-        return None
-    (length,) = _LENGTH.unpack(head)
-    message = stream.read(length)
-    return message if len(message) == length else None
 
 
 def _limit_memory(most: int) -> None:

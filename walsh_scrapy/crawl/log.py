@@ -8,21 +8,28 @@ import json
 import logging
 import re
 import sys
-from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from scrapy.logformatter import LogFormatter, LogFormatterResult
 from scrapy.utils.log import get_scrapy_root_handler
 
 from walsh_scrapy.policy.wording import cut, printable
 
 if TYPE_CHECKING:
-    from scrapy.settings import BaseSettings
+    from collections.abc import Callable
+    from typing import Self
 
-#: Characters of one value in a log line; no line of our own needs as many.
-LONGEST_VALUE: Final = 4_000
+    from scrapy import Request, Spider
+    from scrapy.crawler import Crawler
+    from scrapy.http import Response
+    from scrapy.settings import BaseSettings
+    from twisted.python.failure import Failure
+
+#: Characters of a message on one line; none of our own needs as many.
+LONGEST_LINE: Final = 4_000
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _BETWEEN_BREAKS: Final = re.compile(r"[^\n\t]+")
 
@@ -79,40 +86,14 @@ class SafeFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the line, or the lines, of a record."""
         text = self._inner(record)
-        if text.isprintable() and len(text) <= LONGEST_VALUE:
+        if text.isprintable() and len(text) <= LONGEST_LINE:
             return text
         if "\n" not in str(record.msg):
             record = copy.copy(record)
-            record.args = _safe_args(record.args)
+            record.msg = cut(printable(record.getMessage()), LONGEST_LINE)
+            record.args = None
             text = self._inner(record)
         return _BETWEEN_BREAKS.sub(lambda found: printable(found[0]), text)
-
-
-class _Shown:
-    """A value whose text is safe."""
-
-    def __init__(self, value: object) -> None:
-        self._value = value
-
-    def __str__(self) -> str:
-        return _safe(str(self._value))
-
-    def __repr__(self) -> str:
-        return _safe(repr(self._value))
-
-
-def _safe_args(args: object) -> tuple[object, ...] | Mapping[str, object]:
-    if isinstance(args, Mapping):
-        return {name: _safe_value(value) for name, value in args.items()}
-    return tuple(map(_safe_value, args)) if isinstance(args, tuple) else ()
-
-
-def _safe_value(value: object) -> object:
-    return value if isinstance(value, int | float | None) else _Shown(value)
-
-
-def _safe(text: str) -> str:
-    return cut(printable(text), LONGEST_VALUE)
 
 
 _installed: logging.Handler | None = None
@@ -180,6 +161,35 @@ class JsonFormatter(SafeFormatter):
 
     def _traceback(self, record: logging.LogRecord) -> str:
         return self.formatException(record.exc_info) if record.exc_info else ""
+
+
+class QuietLogFormatter(LogFormatter):
+    """Formats lines about responses and items only if ``LOG_LEVEL`` is DEBUG or lower.
+
+    Scrapy's own formatter formats a line for each of them, and the log handlers then drop it.
+    """
+
+    def __init__(self, level: int) -> None:
+        self._is_silent = level > logging.DEBUG
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        """Read ``LOG_LEVEL``, a name or a number."""
+        level = crawler.settings["LOG_LEVEL"]
+        names = logging.getLevelNamesMapping()
+        return cls(level if isinstance(level, int) else names[str(level)])
+
+    def crawled(  # type: ignore[override]  # None means no line to Scrapy
+        self, request: Request, response: Response, spider: Spider
+    ) -> LogFormatterResult | None:
+        """Return the line about a response, or None."""
+        return None if self._is_silent else super().crawled(request, response, spider)
+
+    def scraped(  # type: ignore[override]
+        self, item: object, response: Response | Failure | None, spider: Spider
+    ) -> LogFormatterResult | None:
+        """Return the line about an item, or None."""
+        return None if self._is_silent else super().scraped(item, response, spider)
 
 
 #: How the lines of each logger begin that say nothing about a run. Our own line says why a source

@@ -14,7 +14,7 @@ from functools import lru_cache
 from ipaddress import ip_address
 from pathlib import Path
 from secrets import token_bytes
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import urldefrag, urlsplit
 
 from scrapy import signals
@@ -37,8 +37,8 @@ from walsh_scrapy.options import BadSetting
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.robots.robotstxt import MAX_OCTETS
 from walsh_scrapy.policy.wording import format_bytes
-from walsh_scrapy.wire.idle import Endpoint
-from walsh_scrapy.wire.tls import TlsStream
+from walsh_scrapy.wire.connections import Endpoint
+from walsh_scrapy.wire.stream import TlsStream
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,14 +52,17 @@ if TYPE_CHECKING:
     from walsh_scrapy.crawl.context import Context
     from walsh_scrapy.options import Options
     from walsh_scrapy.policy.signing import PrivateKey, RequestSigner
+    from walsh_scrapy.wire.connections import Proxy
     from walsh_scrapy.wire.http1 import HttpExchange
-    from walsh_scrapy.wire.proxy import Proxy
     from walsh_scrapy.wire.stream import Stream
 
 logger = logging.getLogger(__name__)
 
 _PORTS = {"http": 80, "https": 443}
-_WITH_BODY = (b"POST", b"PUT", b"PATCH")
+_WITH_BODY = ("POST", "PUT", "PATCH")
+
+#: Header fields by name; None stands for one that is not sent.
+Fields: TypeAlias = "Mapping[str, str | bytes | None]"
 
 
 def endpoint_of(
@@ -71,23 +74,15 @@ def endpoint_of(
     be connected to.
     """
     server = server_of(url)
-    local = (bind_address, 0) if isinstance(bind_address, str) else bind_address
     if proxy and server.scheme == "http":  # one connection to the proxy serves all such hosts
-        server = Server("http", proxy.host, proxy.port)
-    return Endpoint(*server, proxy, local)
-
-
-class Server(NamedTuple):
-    """Where a URL leads to."""
-
-    scheme: str
-    host: str
-    port: int
+        server = Endpoint("http", proxy.host, proxy.port)
+    local = (bind_address, 0) if isinstance(bind_address, str) else bind_address
+    return server._replace(proxy=proxy, bind_address=local)
 
 
 @lru_cache(maxsize=1024)  # a URL is looked at several times before its turn
-def server_of(url: str) -> Server:
-    """Return scheme, host and port of a URL. Raises DownloadFailedError if it has none."""
+def server_of(url: str) -> Endpoint:
+    """Return where a URL leads to by itself. Raises DownloadFailedError if it leads nowhere."""
     parts = urlsplit(url)
     try:
         host, port = parts.hostname, parts.port or _PORTS[parts.scheme]
@@ -95,36 +90,33 @@ def server_of(url: str) -> Server:
         raise DownloadFailedError(f"{url} cannot be requested: {error}") from error
     if not host:
         raise DownloadFailedError(f"{url} names no host")
-    return Server(parts.scheme, host.rstrip("."), port)
+    return Endpoint(parts.scheme, host.rstrip("."), port)
 
 
 def message_of(
-    request: Request, whole_url: str, endpoint: Endpoint, fixed: Mapping[bytes, bytes | None]
+    request: Request, whole_url: str, endpoint: Endpoint, fixed: Fields
 ) -> tuple[bytes, bytes, list[tuple[bytes, bytes]]]:
     """Return method, target and header fields of a request for a URL, as they are sent.
 
     Host is that of the URL, whatever the request says. ``fixed`` are fields that are sent with
-    these values only; None stands for a field that is not sent (decision 30).
+    these values only (decision 30).
     """
-    is_forwarded = endpoint.proxy is not None and endpoint.scheme == "http"
-    authorization = endpoint.proxy.authorization if endpoint.proxy and is_forwarded else None
-    last = {b"Host": None, b"Proxy-Authorization": authorization} | dict(fixed)
-    url = urlsplit(urldefrag(whole_url)[0])
+    url, proxy = urlsplit(urldefrag(whole_url)[0]), endpoint.proxy
     target = f"{url.path or '/'}?{url.query}" if url.query else url.path or "/"
-    if is_forwarded:
+    headers = request.headers.copy()
+    authorization = None
+    if proxy and endpoint.scheme == "http":  # the proxy itself reads this request
         target = f"{url.scheme}://{host_field(url.netloc)}{target}"
-    method = request.method.encode("ascii")
-    fields = [
-        (name, value)
-        for name, values in request.headers.items()
-        for value in values
-        if name not in last
-    ]
-    fields += [(name, value) for name, value in last.items() if value is not None]
+        authorization = proxy.authorization
+    for name, value in {"Host": None, "Proxy-Authorization": authorization, **fixed}.items():
+        headers.pop(name, None)
+        if value is not None:
+            headers[name] = value
+    if (request.body or request.method in _WITH_BODY) and "Content-Length" not in headers:
+        headers["Content-Length"] = str(len(request.body))
+    fields = [(name, value) for name, values in headers.items() for value in values]
     fields.insert(0, (b"Host", host_field(url.netloc).encode("ascii")))
-    if (request.body or method in _WITH_BODY) and "Content-Length" not in request.headers:
-        fields.append((b"Content-Length", str(len(request.body)).encode("ascii")))
-    return method, target.encode("ascii"), fields
+    return request.method.encode("ascii"), target.encode("ascii"), fields
 
 
 class BodyReader:
@@ -152,38 +144,53 @@ class BodyReader:
         error, whatever its body.
         """
         note(request, answered=head.status_code)
-        headers = _headers_of(head)
+        headers = Headers(head.headers.raw_items())
         length = headers.get("Content-Length")
         expected = int(length) if length and length.isdigit() else None
         body, flags = bytearray(), list[str]()
-        self._check_size(request, expected or 0, head.status_code)
+        most: int = request.meta.get("download_maxsize", self._most)
+        if head.status_code < 400:
+            _check_size(expected or 0, most)
         stop = self._signal(
             signals.headers_received, request, headers=headers, body_length=expected
         )
         try:
             if stop is None:
-                stop = await self._collect(request, exchange, body)
-                self._check_size(request, len(body), head.status_code)
+                stop = await self._collect(request, exchange, body, most)
+                if head.status_code < 400:
+                    _check_size(len(body), most)
         except (DownloadTimeoutError, ResponseDataLossError) as error:
             is_loss = isinstance(error, ResponseDataLossError)
             fails = request.meta.get("download_fail_on_dataloss", self._fail_on_loss)
             if head.status_code < 400 and (fails or not is_loss):
                 raise
             flags.append(DATA_LOSS)
-        self._warn_of(request, len(body))
-        response = _response_of(urldefrag(url)[0], head, headers, bytes(body), flags, stream)
+        least = request.meta.get("download_warnsize", self._warn)
+        if least and len(body) > least:
+            size = len(body)
+            logger.warning("%s: %d bytes, more than DOWNLOAD_WARNSIZE (%d)", request, size, least)
         if stop is not None:
-            response.flags.append("download_stopped")
-            if stop.fail:
-                stop.response = response
-                raise stop
+            flags.append("download_stopped")
+        url, content = urldefrag(url)[0], bytes(body)
+        response = responsetypes.from_args(headers=headers, url=url, body=content)(
+            url,
+            status=head.status_code,
+            headers=headers,
+            body=content,
+            flags=flags,
+            certificate=_certificate(stream),
+            ip_address=ip_address(stream.peer.partition("%")[0]),
+            protocol=f"HTTP/{head.http_version.decode('ascii')}",
+        )
+        if stop is not None and stop.fail:
+            stop.response = response
+            raise stop
         return response
 
     async def _collect(
-        self, request: Request, exchange: HttpExchange, body: bytearray
+        self, request: Request, exchange: HttpExchange, body: bytearray, most: int
     ) -> StopDownload | None:
         """Append the body to ``body``, until it is too large or a listener stops it."""
-        most = self._most_of(request)
         async for piece in exchange.body():
             body += piece
             if stop := self._signal(signals.bytes_received, request, data=piece):
@@ -191,15 +198,6 @@ class BodyReader:
             if most and len(body) > most:
                 break
         return None
-
-    def _check_size(self, request: Request, size: int, status: int) -> None:
-        most = self._most_of(request)
-        if most and size > most and status < 400:
-            raise DownloadCancelledError(f"more than {format_bytes(most)}")
-
-    def _most_of(self, request: Request) -> int:
-        most: int = request.meta.get("download_maxsize", self._most)
-        return most
 
     def _signal(self, signal: object, request: Request, **arguments: Any) -> StopDownload | None:  # noqa: ANN401
         """Send a signal; return the StopDownload of a listener, if one was raised."""
@@ -213,43 +211,15 @@ class BodyReader:
         values = (getattr(result, "value", None) for _, result in results)
         return next((value for value in values if isinstance(value, StopDownload)), None)
 
-    def _warn_of(self, request: Request, size: int) -> None:
-        least = request.meta.get("download_warnsize", self._warn)
-        if least and size > least:
-            logger.warning("%s: %d bytes, more than DOWNLOAD_WARNSIZE (%d)", request, size, least)
+
+def _check_size(size: int, most: int) -> None:
+    if most and size > most:
+        raise DownloadCancelledError(f"more than {format_bytes(most)}")
 
 
 def host_field(netloc: str) -> str:
     """Return the Host field for the authority of a URL: without user info."""
     return netloc.rpartition("@")[2]
-
-
-def _headers_of(head: h11.Response) -> Headers:
-    headers = Headers()
-    for name, value in head.headers.raw_items():
-        headers.appendlist(name, value)
-    return headers
-
-
-def _response_of(
-    url: str,
-    head: h11.Response,
-    headers: Headers,
-    body: bytes,
-    flags: list[str],
-    stream: Stream,
-) -> Response:
-    kind = responsetypes.from_args(headers=headers, url=url, body=body)
-    return kind(
-        url,
-        status=head.status_code,
-        headers=headers,
-        body=body,
-        flags=flags,
-        certificate=_certificate(stream),
-        ip_address=ip_address(stream.peer.partition("%")[0]),
-        protocol=f"HTTP/{head.http_version.decode('ascii')}",
-    )
 
 
 def _certificate(stream: Stream) -> Certificate | None:
@@ -275,8 +245,8 @@ def counted_bytes(request: Request, headers: Headers) -> int | None:
 NEVER_SENT: Final = ("Cookie", "Cookie2", "Referer", "Authorization")
 
 
-def conditions_of(request: Request) -> dict[str, bytes | None]:
-    """Return both headers of a conditional request; None for one that is not sent (R7).
+def conditions_of(request: Request) -> Fields:
+    """Return both headers of a conditional request (R7).
 
     Their values are the validators that were stored for the URL of the request.
     """
@@ -298,17 +268,17 @@ class LastHeaders:
     def __init__(self, settings: BaseSettings, context: Context, signer: Signer | None) -> None:
         self._clock = context.clock
         self._signer = signer
-        self._identity: dict[bytes, bytes | None] = {}
+        self._identity: Fields = {}
         if in_force(settings, Gate.IDENTITY):
             user_agent = context.options.user_agent
-            self._identity = {name.encode("ascii"): None for name in NEVER_SENT}
-            self._identity[b"User-Agent"] = user_agent.encode("ascii")
+            self._identity = {**dict.fromkeys(NEVER_SENT), "User-Agent": user_agent}
         self._is_conditional = in_force(settings, Gate.CONDITIONAL)
 
-    def of(self, request: Request, url: str) -> Mapping[bytes, bytes | None]:
-        """Return the header fields of a request for a URL by name; None for one not sent."""
-        conditions = conditions_of(request) if self._is_conditional else {}
-        last = self._identity | {name.encode("ascii"): conditions[name] for name in conditions}
+    def of(self, request: Request, url: str) -> Fields:
+        """Return the header fields of a request for a URL."""
+        last = dict(self._identity)
+        if self._is_conditional:
+            last |= conditions_of(request)
         if self._signer is not None:
             last |= self._signer.fields(url, self._clock.now())
         return last
@@ -318,7 +288,7 @@ class LastHeaders:
 _MOST_BYTES: Final = 16_384
 _NONCE_BYTES: Final = 32
 #: Without a signature, and over plain http, a request has none of these, whoever set them.
-_UNSIGNED: Final = {b"Signature-Agent": None, b"Signature-Input": None, b"Signature": None}
+_UNSIGNED: Final = {"Signature-Agent": None, "Signature-Input": None, "Signature": None}
 
 
 class UnusableKey(ValueError):
@@ -332,18 +302,16 @@ class Signer:
         self._signer = signer
         self.key_id = signer.key.public.thumbprint
 
-    def fields(self, url: str, now: float) -> dict[bytes, bytes | None]:
+    def fields(self, url: str, now: float) -> Fields:
         """Return the fields of one request that is sent now, in epoch seconds.
 
-        Each call has another nonce. None stands for a field that is not sent: over plain http
-        anybody on the way could use the signature.
+        Each call has another nonce. Over plain http anybody on the way could use the signature.
         """
         parts = urlsplit(url)
         if parts.scheme != "https":
-            return dict(_UNSIGNED)
+            return _UNSIGNED
         nonce = b64encode(token_bytes(_NONCE_BYTES)).decode("ascii")
-        fields = self._signer.fields(host_field(parts.netloc), now, nonce)
-        return {name.encode("ascii"): value.encode("ascii") for name, value in fields.items()}
+        return self._signer.fields(host_field(parts.netloc), now, nonce)
 
 
 def read_signer(options: Options) -> Signer | None:

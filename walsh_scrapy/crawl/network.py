@@ -18,11 +18,16 @@ from walsh_scrapy.crawl.messages import server_of
 from walsh_scrapy.exceptions import MachineTrouble, refuse_to_start
 from walsh_scrapy.options import bad_setting
 from walsh_scrapy.policy.urls import host_of, is_public
-from walsh_scrapy.wire.connections import CONNECT_SECONDS, Connections, check_public
-from walsh_scrapy.wire.idle import IdleConnections
+from walsh_scrapy.wire.connections import (
+    CONNECT_SECONDS,
+    Connections,
+    IdleConnections,
+    Proxy,
+    check_public,
+    wants_credentials,
+)
 from walsh_scrapy.wire.names import Names
-from walsh_scrapy.wire.proxy import Proxy, wants_credentials
-from walsh_scrapy.wire.tls import VERSIONS, Tls, TlsStream
+from walsh_scrapy.wire.stream import VERSIONS, Tls, TlsStream
 from walsh_scrapy.wire.unreachable import Connectivity, NotConnected
 
 if TYPE_CHECKING:
@@ -33,7 +38,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.crawl.context import Context
     from walsh_scrapy.crawl.engine import Engine
     from walsh_scrapy.crawl.failures import Denials
-    from walsh_scrapy.wire.idle import Endpoint
+    from walsh_scrapy.wire.connections import Endpoint
     from walsh_scrapy.wire.names import Addresses
     from walsh_scrapy.wire.stream import Stream
 
@@ -91,7 +96,9 @@ class Network:
         names = list[tuple[str, int]]()
         for url in urls:
             with suppress(DownloadFailedError):  # the request itself will fail, with a reason
-                names += [] if self.has_proxy_for(url) else [server_of(url)[1:]]
+                if not self.has_proxy_for(url):
+                    server = server_of(url)
+                    names.append((server.host, server.port))
         self._names.look_ahead(names)
 
     def has_proxy_for(self, url: str) -> bool:

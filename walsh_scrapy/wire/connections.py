@@ -1,15 +1,28 @@
-"""Makes connections: a name, a socket and TLS within one time limit (decisions 26 to 28)."""
+"""The connections to hosts: made within one time limit, through a proxy or not, and kept alive.
+
+See R4 and decisions 26 to 28. Through a proxy a request for http has a whole URL, and one for https
+goes through a tunnel (RFC 9110 9.3.6).
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import asyncio
+from collections import OrderedDict
+from contextlib import AbstractAsyncContextManager, nullcontext
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final, NamedTuple
+from urllib.parse import urlsplit
+
+from scrapy.exceptions import DownloadFailedError
+from scrapy.utils.url import add_http_if_no_scheme
 
 from walsh_scrapy.exceptions import Denied
 from walsh_scrapy.policy.urls import is_public
-from walsh_scrapy.wire.proxy import open_tunnel
-from walsh_scrapy.wire.stalls import Deadline, limit
+from walsh_scrapy.wire.http1 import HttpExchange
+from walsh_scrapy.wire.stalls import limit
 from walsh_scrapy.wire.stream import TcpStream
 from walsh_scrapy.wire.unreachable import (
+    NoSecureConnection,
     NotConnected,
     name_not_found,
     not_connected,
@@ -19,14 +32,103 @@ from walsh_scrapy.wire.unreachable import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from walsh_scrapy.wire.idle import Endpoint
     from walsh_scrapy.wire.names import Addresses, Names
-    from walsh_scrapy.wire.proxy import Proxy
-    from walsh_scrapy.wire.stream import Stream
-    from walsh_scrapy.wire.tls import Tls
+    from walsh_scrapy.wire.stream import Stream, Tls
 
 #: Seconds that the name, the connection and TLS of a host may take together (decision 28).
 CONNECT_SECONDS: Final = 10.0
+#: Seconds after which an idle connection is closed.
+MOST_AGE: Final = 15.0
+
+
+class Proxy(NamedTuple):
+    """An HTTP proxy: where it listens, and the Proxy-Authorization that it wants."""
+
+    host: str
+    port: int
+    authorization: bytes | None = None
+
+    @classmethod
+    def parse(cls, url: str, authorization: bytes | None) -> Proxy:
+        """Read the URL of a proxy. Raises DownloadFailedError if it is none over plain HTTP."""
+        parts = urlsplit(add_http_if_no_scheme(url))
+        try:
+            host, port = parts.hostname, parts.port or 80
+        except ValueError:
+            host = None
+        if parts.scheme != "http" or not host:
+            raise DownloadFailedError(f"{url!r} is no http:// URL of a proxy")
+        return cls(host, port, authorization)
+
+
+class Endpoint(NamedTuple):
+    """What a connection leads to; one that is kept serves requests with the same endpoint."""
+
+    scheme: str
+    host: str
+    port: int
+    proxy: Proxy | None = None
+    bind_address: tuple[str, int] | None = None
+
+
+class _Idle(NamedTuple):
+    stream: Stream
+    end: asyncio.TimerHandle
+
+
+class IdleConnections:
+    """Connections between two requests, bounded in number and age.
+
+    If ``alone``, at most one connection is open at any time, busy or idle: a request holds
+    ``turn``, and ``take`` closes an idle connection that the request cannot use.
+    """
+
+    def __init__(self, most: int, *, alone: bool) -> None:
+        self._most = most
+        self._alone = alone
+        self._lock = asyncio.Lock() if alone else None
+        self._idle: OrderedDict[Endpoint, _Idle] = OrderedDict()
+
+    @property
+    def turn(self) -> AbstractAsyncContextManager[object]:
+        """A context for one exchange, from before ``take`` until the connection is idle again."""
+        return self._lock or nullcontext()
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether an exchange has its turn; always True where several may have it at once."""
+        return self._lock is None or self._lock.locked()
+
+    def take(self, endpoint: Endpoint) -> Stream | None:
+        """Return an idle connection to an endpoint, if there is one that the server left open."""
+        if self._alone:
+            for other in [each for each in self._idle if each != endpoint]:
+                self._close(other)
+        if (found := self._idle.pop(endpoint, None)) is None:
+            return None
+        found.end.cancel()
+        if found.stream.has_unread:  # its end, or bytes that no request asked for
+            found.stream.close()
+            return None
+        return found.stream
+
+    def keep(self, endpoint: Endpoint, stream: Stream) -> None:
+        """Keep a connection for the next request; the oldest is closed if there are too many."""
+        self._close(endpoint)
+        end = asyncio.get_running_loop().call_later(MOST_AGE, self._close, endpoint)
+        self._idle[endpoint] = _Idle(stream, end)
+        while len(self._idle) > self._most:
+            self._close(next(iter(self._idle)))
+
+    def close(self) -> None:
+        """Close every idle connection."""
+        for endpoint in list(self._idle):
+            self._close(endpoint)
+
+    def _close(self, endpoint: Endpoint) -> None:
+        if found := self._idle.pop(endpoint, None):
+            found.end.cancel()
+            found.stream.close()
 
 
 class Connections:
@@ -50,20 +152,30 @@ class Connections:
         NoHandshake or DownloadFailedError for what comes after the connection.
         """
         host, proxy = endpoint.host, endpoint.proxy
-        nearest, port = proxy.host if proxy else host, endpoint.port
-        deadline = Deadline(self._timeout)
-        if proxy:
-            addresses = await self._addresses_of_proxy(proxy)
-        else:
-            addresses = await self.find(host, port)
-        if public_only and not proxy:
-            check_public(host, addresses.hosts)
-        stream = await self._connect(endpoint, nearest, addresses, deadline)
-        if not (proxy or is_public(stream.peer)):
-            self._private.add(host)
-        if endpoint.scheme == "http":
-            return stream
-        return await self._secure(endpoint, stream, deadline)
+        nearest, port = (proxy.host, proxy.port) if proxy else (host, endpoint.port)
+        addresses: Addresses | None = None
+        stream: TcpStream | None = None
+        try:
+            async with limit(self._timeout):
+                addresses = await self._names.find(nearest, port)
+                if public_only and not proxy:
+                    check_public(host, addresses.hosts)
+                stream = await TcpStream.open(addresses, endpoint.bind_address)
+                if not (proxy or is_public(stream.peer)):
+                    self._private.add(host)
+                if endpoint.scheme == "http":
+                    return stream
+                return await self._secure(endpoint, stream)
+        except (OSError, UnicodeError) as error:
+            if addresses is None:
+                found = name_not_found(nearest, error)
+            elif isinstance(error, UnicodeError):
+                raise
+            elif stream is None:
+                found = not_connected(nearest, error, self._timeout)
+            else:
+                raise not_connected(host, error, self._timeout, "the TLS handshake") from error
+            raise (without_proxy(nearest, found) if proxy else found) from error
 
     async def find(self, host: str, port: int) -> Addresses:
         """Return the addresses of a host. Raises NotConnected after ``timeout`` seconds."""
@@ -73,33 +185,14 @@ class Connections:
         except (OSError, UnicodeError) as error:
             raise name_not_found(host, error) from error
 
-    async def _addresses_of_proxy(self, proxy: Proxy) -> Addresses:
-        try:
-            return await self.find(proxy.host, proxy.port)
-        except NotConnected as error:
-            raise without_proxy(proxy.host, error) from error
-
-    async def _connect(
-        self, endpoint: Endpoint, nearest: str, addresses: Addresses, deadline: Deadline
-    ) -> TcpStream:
-        try:
-            async with limit(deadline.left):
-                return await TcpStream.open(addresses, endpoint.bind_address)
-        except OSError as error:
-            found = not_connected(nearest, error, self._timeout)
-            raise (without_proxy(nearest, found) if endpoint.proxy else found) from error
-
-    async def _secure(self, endpoint: Endpoint, stream: TcpStream, deadline: Deadline) -> Stream:
+    async def _secure(self, endpoint: Endpoint, stream: TcpStream) -> Stream:
         host, port = endpoint.host, endpoint.port
         try:
-            async with limit(deadline.left):
-                if endpoint.proxy:
-                    await open_tunnel(stream, endpoint.proxy, host, port)
-                return await self._tls.secure(stream, host, port)
-        except BaseException as error:
+            if endpoint.proxy:
+                await open_tunnel(stream, endpoint.proxy, host, port)
+            return await self._tls.secure(stream, host, port)
+        except BaseException:
             stream.close()
-            if isinstance(error, OSError):
-                raise not_connected(host, error, self._timeout, "the TLS handshake") from error
             raise
 
 
@@ -107,3 +200,32 @@ def check_public(host: str, addresses: Iterable[str]) -> None:
     """Raise Denied if a host that has to be public has any other address (decision 16)."""
     if not all(map(is_public, addresses)):
         raise Denied("publicweb", f"{host} has an address that is not public")
+
+
+def wants_credentials(proxy: Proxy, host: str) -> NotConnected:
+    """Return what a 407 for a host means: through this proxy none can be reached."""
+    why = DownloadFailedError(f"it wants other credentials (407) for {host}")
+    return without_proxy(proxy.host, NotConnected(why, "machine"))
+
+
+async def open_tunnel(stream: Stream, proxy: Proxy, host: str, port: int) -> None:
+    """Let a proxy connect a stream to a host.
+
+    Raises NoSecureConnection if the proxy refuses, NotConnected if it wants other credentials, or
+    OSError.
+    """
+    name = f"[{host}]" if ":" in host else host
+    target = f"{name}:{port}".encode("ascii")
+    fields = [(b"Host", target)]
+    if proxy.authorization is not None:
+        fields.append((b"Proxy-Authorization", proxy.authorization))
+    exchange = HttpExchange(stream)
+    await exchange.send(b"CONNECT", target, fields, b"")
+    answer = await exchange.head()
+    if not 200 <= answer.status_code < 300:
+        if answer.status_code == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
+            raise wants_credentials(proxy, host)
+        told = f"{answer.status_code} {answer.reason.decode('latin-1')}"
+        raise NoSecureConnection(
+            host, f"the proxy {proxy.host}:{proxy.port} opens no tunnel to {host}: {told}"
+        )

@@ -25,6 +25,7 @@ MOST_BYTES: Final = 128 * 1024
 #: Most lines of one head.
 MOST_LINES: Final = 500
 
+_TOO_LONG: Final = f"the head of the response is longer than {MOST_BYTES // 1024} KiB"
 _END: Final = re.compile(rb"\r?\n\r?\n")
 #: A header field as h11 takes it, or the continuation of one.
 _FIELD: Final = re.compile(rb"[-!#$%&'*+.^_`|~0-9A-Za-z]+:[^\x00\r]*|[ \t][^\x00\r]*")
@@ -63,19 +64,25 @@ class HttpExchange:
     async def head(self) -> h11.Response:
         """Return the head of the response, after any informational ones (1xx).
 
-        Raises DownloadFailedError, of which HeadTooLarge names the limit, or OSError.
+        Raises OSError, and DownloadFailedError if it is no HTTP, or exceeds a limit.
         """
-        reader, data = HeadReader(), b""
+        data, size = bytearray(), 0  # size: of all heads so far
         while True:
-            while (found := reader.feed(data)) is None:
-                data = await self._stream.receive()
-                if not data:
+            seen = 0
+            while (end := _END.search(data, seen)) is None:
+                _check_size(size + len(data))
+                seen = max(0, len(data) - 3)  # the end may begin up to three bytes before a piece
+                piece = await self._stream.receive()
+                if not piece:
                     raise DownloadFailedError("the server closed the connection without a response")
-            head, data = found
-            event = self._parsed(head)
+                data += piece
+            size += end.end()
+            _check_size(size)
+            event = self._parsed(_readable(bytes(data[: end.start()])))
+            del data[: end.end()]
             if isinstance(event, h11.Response):
                 if data:
-                    self._http.receive_data(data)
+                    self._http.receive_data(bytes(data))
                 return event
 
     async def body(self) -> AsyncIterator[bytes]:
@@ -116,45 +123,19 @@ class HttpExchange:
         return event
 
 
-class HeadTooLarge(DownloadFailedError):
-    """The head of a response exceeds a limit; the message names it."""
-
-
-class HeadReader:
-    """Collects the bytes of a head until it is complete; one for each response.
-
-    Some servers send lines without a colon or with a space in the name. Browsers skip such lines,
-    and so does this: the rest of the head is still read.
-    """
-
-    def __init__(self) -> None:
-        self._data = bytearray()
-        self._read = 0  # bytes of earlier heads of this response
-
-    def feed(self, data: bytes) -> tuple[bytes, bytes] | None:
-        """Return a complete head and the bytes after it; None if more bytes are needed.
-
-        Raises HeadTooLarge.
-        """
-        # The end may begin up to three bytes before the new bytes.
-        start = max(0, len(self._data) - 3)
-        self._data += data
-        end = _END.search(self._data, start)
-        size = self._read + (end.end() if end else len(self._data))
-        if size > MOST_BYTES:
-            raise HeadTooLarge(f"the head of the response is longer than {MOST_BYTES // 1024} KiB")
-        if end is None:
-            return None
-        head, rest = bytes(self._data[: end.start()]), bytes(self._data[end.end() :])
-        self._read, self._data = size, bytearray()
-        return _readable(head), rest
+def _check_size(size: int) -> None:
+    if size > MOST_BYTES:
+        raise DownloadFailedError(_TOO_LONG)
 
 
 def _readable(head: bytes) -> bytes:
-    """Return a head without the lines that are no fields. Raises HeadTooLarge."""
+    """Return a head without the lines that are no fields. Raises DownloadFailedError.
+
+    Some servers send lines without a colon or with a space in the name. Browsers skip such lines.
+    """
     status, *lines = [line.removesuffix(b"\r") for line in head.split(b"\n")]
     if len(lines) > MOST_LINES:
-        raise HeadTooLarge(f"the head of the response has more than {MOST_LINES} lines")
+        raise DownloadFailedError(f"the head of the response has more than {MOST_LINES} lines")
     fields: list[bytes] = []
     for line in lines:
         if _FIELD.fullmatch(line) and (fields or line[:1] not in b" \t"):

@@ -7,9 +7,10 @@ import errno
 import socket
 import threading
 import time
-from collections import OrderedDict
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+from scrapy.utils.datatypes import LocalCache
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -49,7 +50,7 @@ class Names:
     """
 
     def __init__(self) -> None:
-        self._known: OrderedDict[tuple[str, int], _Known] = OrderedDict()
+        self._known: LocalCache[tuple[str, int], _Known] = LocalCache(MOST_NAMES)
         self._running: dict[tuple[str, int], asyncio.Future[Addresses]] = {}
 
     async def find(self, host: str, port: int) -> Addresses:
@@ -93,9 +94,6 @@ class Names:
         del self._running[key]
         if not future.cancelled() and future.exception() is None:
             self._known[key] = _Known(future.result(), time.monotonic())
-            self._known.move_to_end(key)
-            if len(self._known) > MOST_NAMES:
-                self._known.popitem(last=False)
 
 
 def _look_up(host: str, port: int, future: asyncio.Future[Addresses]) -> None:

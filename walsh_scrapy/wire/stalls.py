@@ -111,15 +111,3 @@ async def limit(seconds: float, most: float | None = None) -> AsyncIterator[None
         if whole.expired():
             raise StoodStill from error
         raise
-
-
-class Deadline:
-    """A moment that comes later if the process stands still before it."""
-
-    def __init__(self, seconds: float) -> None:
-        self._until = asyncio.get_running_loop().time() + seconds - stalled()
-
-    @property
-    def left(self) -> float:
-        """The seconds that are left."""
-        return self._until + stalled() - asyncio.get_running_loop().time()
