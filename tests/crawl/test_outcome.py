@@ -21,7 +21,7 @@ from walsh_scrapy.items import EntryItem
 from walsh_scrapy.metadata.entries import Feed
 from walsh_scrapy.sources import Source
 from walsh_scrapy.spidermiddlewares.firstseen import _in_turns
-from walsh_scrapy.state.sources import SourceRecord
+from walsh_scrapy.state.records import SourceRecord
 
 URL = "https://blog.example/feed"
 SEEN = "2026-05-23T00:00:00Z"

@@ -17,9 +17,8 @@ from walsh_scrapy.options import Options
 from walsh_scrapy.state import State, StateError
 from walsh_scrapy.state import entries as state_entries
 from walsh_scrapy.state.database import ROWS_AT_ONCE, Database, exists
-from walsh_scrapy.state.documents import LlmsTxtRecord
 from walsh_scrapy.state.entries import EntryFilter, insert_unseen
-from walsh_scrapy.state.sources import SourceRecord
+from walsh_scrapy.state.records import LlmsTxtRecord, SourceRecord
 from walsh_scrapy.tools.sources.changes import SourceChanges
 
 FEED, OTHER = "http://a.example/feed", "http://b.example/"

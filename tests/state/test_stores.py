@@ -25,10 +25,10 @@ from walsh_scrapy.policy.robots.access import RobotsCopy
 from walsh_scrapy.policy.urls import url_key
 from walsh_scrapy.state import State, StateError
 from walsh_scrapy.state.database import Database
-from walsh_scrapy.state.documents import BlocklistCopy, LlmsTxtRecord, hash_of
+from walsh_scrapy.state.documents import hash_of
 from walsh_scrapy.state.entries import EntryFilter
 from walsh_scrapy.state.hosts import Begun
-from walsh_scrapy.state.sources import SourceRecord
+from walsh_scrapy.state.records import BlocklistCopy, LlmsTxtRecord, SourceRecord
 from walsh_scrapy.state.tables import requests, schema_version
 
 URL = SOURCE.url

@@ -11,7 +11,7 @@ from walsh_scrapy.options import Options
 from walsh_scrapy.policy.redirects import Move
 from walsh_scrapy.sources import Source, SourcesError, load_sources
 from walsh_scrapy.state import State
-from walsh_scrapy.state.sources import SourceRecord
+from walsh_scrapy.state.records import SourceRecord
 from walsh_scrapy.tools.discover.candidates import Candidate, offers_for
 from walsh_scrapy.tools.discover.report import choose
 from walsh_scrapy.tools.exits import CommandError

@@ -17,7 +17,7 @@ from walsh_scrapy.sources import Source, load_sources
 from walsh_scrapy.sources.loading import source_of
 from walsh_scrapy.sources.readers import read_opml_file
 from walsh_scrapy.state import State
-from walsh_scrapy.state.sources import SourceRecord
+from walsh_scrapy.state.records import SourceRecord
 from walsh_scrapy.tools.export.entries import COLUMNS
 from walsh_scrapy.tools.export.export import Export
 from walsh_scrapy.tools.export.opml import export_sources

@@ -23,10 +23,10 @@ from walsh_scrapy.policy.robots.quotation import MOST_LINES, quote
 from walsh_scrapy.policy.timestamps import rfc3339
 from walsh_scrapy.sources import Source
 from walsh_scrapy.state import State
-from walsh_scrapy.state.documents import BlocklistCopy, hash_of
+from walsh_scrapy.state.documents import hash_of
 from walsh_scrapy.state.log import Evidence
+from walsh_scrapy.state.records import BlocklistCopy, SourceRecord
 from walsh_scrapy.state.runs import RunRecord
-from walsh_scrapy.state.sources import SourceRecord
 from walsh_scrapy.state.tables import copies
 from walsh_scrapy.testing.simulation import simulate
 from walsh_scrapy.testing.web import Reply, Site, redirect

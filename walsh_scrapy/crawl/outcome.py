@@ -60,9 +60,8 @@ from walsh_scrapy.policy.redirects import (
 from walsh_scrapy.policy.timestamps import format_moment
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import and_more
-from walsh_scrapy.state.documents import LlmsTxtRecord
 from walsh_scrapy.state.entries import EntryRecord
-from walsh_scrapy.state.sources import MOST_RESENT, REFUSED, SourceRecord
+from walsh_scrapy.state.records import MOST_RESENT, REFUSED, LlmsTxtRecord, SourceRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

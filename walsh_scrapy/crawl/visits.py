@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from walsh_scrapy.crawl.queue import Queue
     from walsh_scrapy.policy.frontier import HostWork
     from walsh_scrapy.sources import Source
-    from walsh_scrapy.state.sources import Counts, DueSource, Place, Selection, SourceRecord
+    from walsh_scrapy.state.records import SourceRecord
+    from walsh_scrapy.state.sources import Counts, DueSource, Place, Selection
 
 logger = logging.getLogger(__name__)
 
