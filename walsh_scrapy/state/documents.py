@@ -16,7 +16,7 @@ from walsh_scrapy.policy.urls import robots_url
 from walsh_scrapy.state.database import Store
 from walsh_scrapy.state.records import BlocklistCopy, LlmsTxtRecord
 from walsh_scrapy.state.retention import OldRows
-from walsh_scrapy.state.rows import row_of, upsert
+from walsh_scrapy.state.rows import insert_if_new, row_of, upsert
 from walsh_scrapy.state.tables import (
     FOR_RULES,
     blocklist,
@@ -155,8 +155,7 @@ def keep_copy(
     row = {"hash": name, "kind": kind, "body": body, "first_seen": now, "kept_at": now}
     # Two crawls that lock the same rows do so in one order, else each could wait for the other.
     for each in sorted({name, last or name}):
-        if each == name:
-            upsert(connection, copies, row, by="hash", only=("kept_at",))
-        else:
-            connection.execute(_STILL_KEPT, {"key": each, "now": now})
+        is_kept = connection.execute(_STILL_KEPT, {"key": each, "now": now}).rowcount
+        if each == name and not is_kept:
+            insert_if_new(connection, copies, row)
     return name

@@ -60,21 +60,10 @@ def _names(kind: type[DataclassInstance]) -> tuple[str, ...]:
     return tuple(field.name for field in fields(kind))
 
 
-def upsert(
-    connection: Connection,
-    table: Table,
-    rows: Row | Sequence[Row],
-    *,
-    by: str = "",
-    only: Sequence[str] = (),
-) -> None:
-    """Insert a row or several; of those whose key exists replace all columns, or ``only`` some.
-
-    The key is the primary key, or ``by``, a unique column.
-    """
+def upsert(connection: Connection, table: Table, rows: Row | Sequence[Row]) -> None:
+    """Insert a row or several; of those whose primary key exists replace all columns."""
     row = rows if isinstance(rows, Mapping) else rows[0]
-    statement = _upsert(connection.dialect.name, table, tuple(only) or tuple(row), by)
-    connection.execute(statement, rows)
+    connection.execute(_upsert(connection.dialect.name, table, tuple(row)), rows)
 
 
 def insert_if_new(connection: Connection, table: Table, rows: Row | Sequence[Row]) -> int:
@@ -93,9 +82,9 @@ def in_parts(items: Collection[_Item]) -> Iterator[list[_Item]]:
 
 
 @cache
-def _upsert(dialect: str, table: Table, names: tuple[str, ...], by: str) -> Insert:
+def _upsert(dialect: str, table: Table, names: tuple[str, ...]) -> Insert:
     statement = insert_into(dialect, table)
-    keys = [by] if by else [column.name for column in table.primary_key]
+    keys = [column.name for column in table.primary_key]
     changes = {name: statement.excluded[name] for name in names if name not in keys}
     return statement.on_conflict_do_update(index_elements=keys, set_=changes)
 
