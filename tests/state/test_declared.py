@@ -15,8 +15,7 @@ from walsh_scrapy.policy.freshness import CLOCK_SKEW, LONGEST_REVISIT, NEVER
 from walsh_scrapy.policy.urls import url_key
 from walsh_scrapy.sources import Source, SourcesError, load_sources
 from walsh_scrapy.state import sync
-from walsh_scrapy.state.records import SourceRecord
-from walsh_scrapy.state.rows import row_of, upsert
+from walsh_scrapy.state.records import SourceRecord, row_of, upsert
 from walsh_scrapy.state.sources import FIRST, PAGE, DeclaredSources, Selection, Terms, repeat_facts
 from walsh_scrapy.state.sync import Sync
 from walsh_scrapy.state.tables import Due, copies, declared, sources

@@ -27,7 +27,7 @@ from sqlalchemy.exc import (
 )
 from sqlalchemy.pool import NullPool
 
-from walsh_scrapy.state.rows import by_key, record_of
+from walsh_scrapy.state.records import by_key, record_of
 from walsh_scrapy.state.tables import VERSION, create, has_schema, versions
 
 if TYPE_CHECKING:

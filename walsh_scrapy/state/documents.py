@@ -14,9 +14,8 @@ from sqlalchemy import bindparam, delete, func, select, update
 from walsh_scrapy.policy.robots.access import LONGEST_SETTLING, RobotsCopy
 from walsh_scrapy.policy.urls import robots_url
 from walsh_scrapy.state.database import Store
-from walsh_scrapy.state.records import BlocklistCopy, LlmsTxtRecord
+from walsh_scrapy.state.records import BlocklistCopy, LlmsTxtRecord, insert_if_new, row_of, upsert
 from walsh_scrapy.state.retention import OldRows
-from walsh_scrapy.state.rows import insert_if_new, row_of, upsert
 from walsh_scrapy.state.tables import (
     FOR_RULES,
     blocklist,

@@ -13,7 +13,7 @@ from sqlalchemy import and_, bindparam, not_, or_, select
 from walsh_scrapy.metadata.entries import KnownEntries
 from walsh_scrapy.policy.wording import storable
 from walsh_scrapy.state.database import Store
-from walsh_scrapy.state.rows import Row, in_parts, insert_if_new
+from walsh_scrapy.state.records import Row, in_parts, insert_if_new
 from walsh_scrapy.state.tables import entries, sightings
 
 if TYPE_CHECKING:

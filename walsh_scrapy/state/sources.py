@@ -41,8 +41,7 @@ from walsh_scrapy.policy.urls import url_key
 from walsh_scrapy.sources import Kind, Source, declared_urls
 from walsh_scrapy.state.database import Store
 from walsh_scrapy.state.entries import insert_unseen
-from walsh_scrapy.state.records import SourceRecord
-from walsh_scrapy.state.rows import columns_of, in_parts, record_of, row_of, upsert
+from walsh_scrapy.state.records import SourceRecord, columns_of, in_parts, record_of, row_of, upsert
 from walsh_scrapy.state.tables import Due, declared, entries, indexes, sightings, sources
 
 if TYPE_CHECKING:

@@ -29,8 +29,8 @@ from walsh_scrapy.sources import Source, declaration
 from walsh_scrapy.sources.loading import Declaration, merged, read_sources, repetitions, warn
 from walsh_scrapy.sources.stream import stream
 from walsh_scrapy.state.documents import hash_of, keep_copy
+from walsh_scrapy.state.records import in_parts, insert_if_new, upsert
 from walsh_scrapy.state.retention import ROWS_AT_ONCE
-from walsh_scrapy.state.rows import in_parts, insert_if_new, upsert
 from walsh_scrapy.state.sources import SOURCE, repeat_facts, source_of
 from walsh_scrapy.state.tables import choices, copies, declared, files, sources
 
