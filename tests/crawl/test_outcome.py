@@ -16,7 +16,7 @@ from walsh_scrapy.metadata.entries import Feed
 from walsh_scrapy.sources.source import Source
 from walsh_scrapy.spidermiddlewares import firstseen
 from walsh_scrapy.spidermiddlewares.firstseen import DocumentItems, _in_turns
-from walsh_scrapy.state.sources import SourceRecord
+from walsh_scrapy.state.records import SourceRecord
 
 URL = "https://blog.example/feed"
 SEEN, NOW = "2026-05-23T00:00:00Z", 1_779_494_400.0

@@ -36,7 +36,7 @@ from walsh_scrapy.policy.signing import PrivateKey, directory_body
 from walsh_scrapy.state import State
 from walsh_scrapy.state.documents import hash_of
 from walsh_scrapy.state.log import Evidence
-from walsh_scrapy.state.sources import SourceRecord
+from walsh_scrapy.state.records import SourceRecord
 from walsh_scrapy.testing import Certificate, Reply, Site
 from walsh_scrapy.testing.conformance.commandline import add_options
 from walsh_scrapy.testing.feeds import rss

@@ -12,7 +12,7 @@ from walsh_scrapy.state import State, hosts
 from walsh_scrapy.state.entries import EntryRecord
 from walsh_scrapy.state.hosts import Ask, Begun, Worker
 from walsh_scrapy.state.log import NO_EVIDENCE, DenialRecord, RequestRecord, log_end
-from walsh_scrapy.state.sources import SourceRecord
+from walsh_scrapy.state.records import SourceRecord
 
 BACKOFF = Backoff(2.0, 300.0, Random(1))
 US, THEM = Worker("us", 1.0), Worker("them", 1.0)

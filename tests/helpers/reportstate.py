@@ -11,8 +11,8 @@ from tests.helpers.records import DENIAL, RECORD, commit, log_requests
 from walsh_scrapy.options import Options
 from walsh_scrapy.state import State
 from walsh_scrapy.state.log import Evidence
+from walsh_scrapy.state.records import SourceRecord
 from walsh_scrapy.state.runs import RunRecord
-from walsh_scrapy.state.sources import SourceRecord
 from walsh_scrapy.state.tables import entries
 from walsh_scrapy.tools.report.page import render
 from walsh_scrapy.tools.report.report import build_report, choose_period

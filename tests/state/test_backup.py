@@ -10,8 +10,8 @@ import pytest
 
 from tests.helpers.records import SOURCE, commit, entry_of, make_state
 from walsh_scrapy.state import State, StateError
+from walsh_scrapy.state.records import SourceRecord
 from walsh_scrapy.state.runs import RunRecord
-from walsh_scrapy.state.sources import SourceRecord
 
 
 @pytest.fixture

@@ -16,16 +16,8 @@ from walsh_scrapy.policy.urls import url_key
 from walsh_scrapy.sources.loading import load_sources
 from walsh_scrapy.sources.source import Source, SourcesError
 from walsh_scrapy.state import sync
-from walsh_scrapy.state.rows import row_of, upsert
-from walsh_scrapy.state.sources import (
-    FIRST,
-    PAGE,
-    DeclaredSources,
-    Selection,
-    SourceRecord,
-    Terms,
-    repeat_facts,
-)
+from walsh_scrapy.state.records import SourceRecord, row_of, upsert
+from walsh_scrapy.state.sources import FIRST, PAGE, DeclaredSources, Selection, Terms, repeat_facts
 from walsh_scrapy.state.sync import Sync
 from walsh_scrapy.state.tables import Due, copies, declared, sources
 

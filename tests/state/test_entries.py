@@ -17,9 +17,8 @@ from walsh_scrapy.options import Options
 from walsh_scrapy.state import State, StateError
 from walsh_scrapy.state import entries as state_entries
 from walsh_scrapy.state.database import ROWS_AT_ONCE, Database, exists
-from walsh_scrapy.state.documents import LlmsTxtRecord
-from walsh_scrapy.state.entries import EntryFilter, insert_unseen
-from walsh_scrapy.state.sources import SourceRecord
+from walsh_scrapy.state.entries import insert_unseen
+from walsh_scrapy.state.records import LlmsTxtRecord, SourceRecord
 from walsh_scrapy.tools.sources.changes import SourceChanges
 
 FEED, OTHER = "http://a.example/feed", "http://b.example/"
@@ -35,7 +34,7 @@ def source(url=FEED, **fields):
 
 def keys(state, **wanted):
     with state.entries.snapshot() as entries:
-        return [entry.key for entry in entries.matching(EntryFilter(**wanted))]
+        return [entry.key for entry in entries.matching(**wanted)]
 
 
 def test_entries_are_ordered_by_first_seen_then_by_key(state):
@@ -120,13 +119,13 @@ def test_a_snapshot_is_of_one_moment_and_no_writer_waits_for_it(opened, state):
     commit(state, source(), many)
     crawl = opened()
     with state.entries.snapshot() as entries:
-        chosen = entries.matching(EntryFilter())
+        chosen = entries.matching()
         first = next(chosen)
         commit(crawl, source(OTHER), [entry("9999", OTHER, 999.0)])
         exchange(crawl)
         state.sources.resume(FEED)
         assert [first, *chosen][-1].key == many[-1].key
-        assert len([*entries.matching(EntryFilter())]) == len(many)
+        assert len([*entries.matching()]) == len(many)
     assert len(keys(state)) == len(many) + 1
 
 

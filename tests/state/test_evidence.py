@@ -10,8 +10,9 @@ from tests.helpers import records
 from tests.helpers.records import RECORD, keep_robots, log_requests
 from walsh_scrapy.policy.robots.copy import RobotsCopy
 from walsh_scrapy.state.database import Database
-from walsh_scrapy.state.documents import _NAME_COPY, BlocklistCopy, hash_of
+from walsh_scrapy.state.documents import _NAME_COPY, hash_of
 from walsh_scrapy.state.log import LOST, MARGIN, Evidence, TimeSpan, selected
+from walsh_scrapy.state.records import BlocklistCopy
 from walsh_scrapy.state.retention import delete_in_turn
 from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.state.tables import copies, denials, requests, runs

@@ -25,10 +25,9 @@ from walsh_scrapy.policy.robots.copy import RobotsCopy
 from walsh_scrapy.policy.urls import url_key
 from walsh_scrapy.state import State, StateError
 from walsh_scrapy.state.database import Database
-from walsh_scrapy.state.documents import BlocklistCopy, LlmsTxtRecord, hash_of
-from walsh_scrapy.state.entries import EntryFilter
+from walsh_scrapy.state.documents import hash_of
 from walsh_scrapy.state.hosts import Begun
-from walsh_scrapy.state.sources import SourceRecord
+from walsh_scrapy.state.records import BlocklistCopy, LlmsTxtRecord, SourceRecord
 from walsh_scrapy.state.tables import requests, schema_version
 
 URL = SOURCE.url
@@ -93,13 +92,13 @@ def test_no_text_of_a_stranger_breaks_a_database(state, rows):
     assert state.sources.find(source.url).detail == KEPT
     assert state.llmstxt.find(index.url).trouble == KEPT
     with state.entries.snapshot() as snapshot:
-        assert [each.item for each in snapshot.matching(EntryFilter())] == [KEPT]
+        assert [each.item for each in snapshot.matching()] == [KEPT]
     assert rows(select(requests.c.url, requests.c.gates, requests.c.error)) == [(KEPT, KEPT, KEPT)]
 
 
 def count_entries(state):
     with state.entries.snapshot() as snapshot:
-        return len(list(snapshot.matching(EntryFilter())))
+        return len(list(snapshot.matching()))
 
 
 def entry(page, id_=None, title=None, source="http://a.example/feed"):

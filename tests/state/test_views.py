@@ -8,8 +8,8 @@ import pytest
 from sqlalchemy import text
 
 from tests.helpers.records import US, begin, commit, entry_of, hold
+from walsh_scrapy.state.records import SourceRecord
 from walsh_scrapy.state.runs import RunRecord
-from walsh_scrapy.state.sources import SourceRecord
 
 #: 2026-05-23 06:00:00 UTC, and a part of a second that is cut off.
 AT = 1779516000.9

@@ -12,7 +12,7 @@ from walsh_scrapy.policy.freshness import Move
 from walsh_scrapy.sources.loading import load_sources
 from walsh_scrapy.sources.source import Source, SourcesError
 from walsh_scrapy.state import State
-from walsh_scrapy.state.sources import SourceRecord
+from walsh_scrapy.state.records import SourceRecord
 from walsh_scrapy.tools.discover.candidates import Candidate, offers_for
 from walsh_scrapy.tools.discover.report import choose
 from walsh_scrapy.tools.exits import CommandError

@@ -16,7 +16,7 @@ from walsh_scrapy.items import EntryItem
 from walsh_scrapy.sources.loading import _read_opml, _source_of, load_sources
 from walsh_scrapy.sources.source import Source
 from walsh_scrapy.state import State
-from walsh_scrapy.state.sources import SourceRecord
+from walsh_scrapy.state.records import SourceRecord
 from walsh_scrapy.tools.export.entries import COLUMNS
 from walsh_scrapy.tools.export.export import Export
 from walsh_scrapy.tools.export.opml import export_sources

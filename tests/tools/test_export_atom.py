@@ -15,7 +15,7 @@ from tests.helpers.records import commit, entry_of
 from walsh_scrapy.items import EntryItem
 from walsh_scrapy.metadata.feed import parse_feed
 from walsh_scrapy.state import State, StateError
-from walsh_scrapy.state.sources import SourceRecord
+from walsh_scrapy.state.records import SourceRecord
 from walsh_scrapy.tools.export import atom
 from walsh_scrapy.tools.export.export import Export
 

@@ -11,8 +11,8 @@ from scrapy.utils.project import get_project_settings
 from tests.helpers.records import commit, entry_of
 from walsh_scrapy.state import State, StateError
 from walsh_scrapy.state.entries import EntryRecord
+from walsh_scrapy.state.records import SourceRecord
 from walsh_scrapy.state.runs import RunRecord
-from walsh_scrapy.state.sources import SourceRecord
 from walsh_scrapy.tools.newentries import NewEntry, default_since, new_items, new_lines, totals
 
 A, B = "http://a.example/feed", "http://b.example/feed"

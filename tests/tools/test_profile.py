@@ -11,7 +11,7 @@ from tests.helpers.records import DENIAL, RECORD, commit, hold, log_requests
 from walsh_scrapy.options import Options
 from walsh_scrapy.sources.source import Source
 from walsh_scrapy.state import State
-from walsh_scrapy.state.sources import SourceRecord
+from walsh_scrapy.state.records import SourceRecord
 from walsh_scrapy.tools.sources.overview import build_overview
 from walsh_scrapy.tools.sources.profile import build_profile
 

@@ -22,8 +22,8 @@ from walsh_scrapy.policy.pacing import HostTimes
 from walsh_scrapy.state import State
 from walsh_scrapy.state.hosts import HostSnapshot
 from walsh_scrapy.state.log import SeenEntry, TimeSpan
+from walsh_scrapy.state.records import SourceRecord
 from walsh_scrapy.state.runs import RunRecord
-from walsh_scrapy.state.sources import SourceRecord
 from walsh_scrapy.state.tables import requests
 from walsh_scrapy.tools.hosts import HostRow
 from walsh_scrapy.tools.report import report

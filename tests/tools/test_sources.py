@@ -17,7 +17,7 @@ from tests.helpers.records import commit, entry_of, known_of
 from walsh_scrapy.options import Options
 from walsh_scrapy.sources.source import Source
 from walsh_scrapy.state import State
-from walsh_scrapy.state.sources import SourceRecord
+from walsh_scrapy.state.records import SourceRecord
 from walsh_scrapy.tools.output import json_array
 from walsh_scrapy.tools.sources.changes import UnknownSource, find_sources
 from walsh_scrapy.tools.sources.overview import build_overview, next_visit

@@ -12,8 +12,8 @@ from walsh_scrapy.crawl.outcome import after_refusal
 from walsh_scrapy.options import Options
 from walsh_scrapy.state import State
 from walsh_scrapy.state.hosts import Worker, WorkerRow, beat
+from walsh_scrapy.state.records import SourceRecord
 from walsh_scrapy.state.runs import RunRecord
-from walsh_scrapy.state.sources import SourceRecord
 from walsh_scrapy.testing.project import keep_empty_blocklist
 from walsh_scrapy.tools.status.facts import Facts, HeldHost, OpenRun, RefusedSource, gather
 from walsh_scrapy.tools.status.findings import (

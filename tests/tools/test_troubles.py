@@ -5,7 +5,7 @@ import pytest
 from tests.helpers.records import known_of
 from tests.helpers.reportstate import DAY, NOW
 from walsh_scrapy.sources.source import Source
-from walsh_scrapy.state.sources import SourceRecord
+from walsh_scrapy.state.records import SourceRecord
 from walsh_scrapy.tools.sources.overview import SourceRow, next_visit
 from walsh_scrapy.tools.troubles import find_troubles
 

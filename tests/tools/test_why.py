@@ -22,10 +22,10 @@ from walsh_scrapy.policy.freshness import NEVER
 from walsh_scrapy.policy.robots.copy import MOST_LINES, RobotsCopy, quote
 from walsh_scrapy.sources.source import Source
 from walsh_scrapy.state import State
-from walsh_scrapy.state.documents import BlocklistCopy, hash_of
+from walsh_scrapy.state.documents import hash_of
 from walsh_scrapy.state.log import Evidence
+from walsh_scrapy.state.records import BlocklistCopy, SourceRecord
 from walsh_scrapy.state.runs import RunRecord
-from walsh_scrapy.state.sources import SourceRecord
 from walsh_scrapy.state.tables import copies
 from walsh_scrapy.testing.simulation import simulate
 from walsh_scrapy.testing.web import Reply, Site, redirect

@@ -33,7 +33,8 @@ from walsh_scrapy.policy.blocklist import (
 from walsh_scrapy.policy.blocklist_schema import is_bundled
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.wording import count_of
-from walsh_scrapy.state.documents import BlocklistCopy, hash_of
+from walsh_scrapy.state.documents import hash_of
+from walsh_scrapy.state.records import BlocklistCopy
 
 if TYPE_CHECKING:
     from scrapy.http import Response

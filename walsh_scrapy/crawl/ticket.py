@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.policy.freshness import Move
     from walsh_scrapy.policy.robots.copy import RobotsCopy
     from walsh_scrapy.sources.source import Source
-    from walsh_scrapy.state.documents import LlmsTxtRecord
-    from walsh_scrapy.state.sources import SourceRecord
+    from walsh_scrapy.state.records import LlmsTxtRecord, SourceRecord
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from walsh_scrapy.crawl.hosts import Hosts
     from walsh_scrapy.crawl.queue import Queue
     from walsh_scrapy.sources.source import Source
-    from walsh_scrapy.state.sources import Counts, DueSource, Place, Selection, SourceRecord
+    from walsh_scrapy.state.records import SourceRecord
+    from walsh_scrapy.state.sources import Counts, DueSource, Place, Selection
 
 logger = logging.getLogger(__name__)
 

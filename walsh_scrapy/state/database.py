@@ -27,7 +27,7 @@ from sqlalchemy.exc import (
 )
 from sqlalchemy.pool import NullPool
 
-from walsh_scrapy.state.rows import by_key, record_of
+from walsh_scrapy.state.records import by_key, record_of
 from walsh_scrapy.state.tables import VERSION, create, has_schema, versions
 
 if TYPE_CHECKING:
@@ -212,23 +212,13 @@ class Database:
 
     def _prepare(self) -> None:
         """Create the tables if there are none, and check their version."""
-
-        def is_current(connection: Connection) -> bool:
-            return has_schema(connection) and versions(connection) == [VERSION]
-
-        def prepare(connection: Connection) -> None:
-            if create(connection):
-                logger.info(
-                    "%s is a new state: no source was visited, and no host is on hold", self
-                )
-            elif (found := versions(connection)) != [VERSION]:
-                raise StateError(
-                    f"{self} has schema version {found}, this walsh-scrapy knows {VERSION}; "
-                    "use the version that wrote it, or another database"
-                )
-
-        if not self.read(is_current):  # nearly always it is, and no lock is waited for
-            self.write(prepare)
+        if not self.read(has_schema) and self.write(create):  # else no lock is waited for
+            logger.info("%s is a new state: no source was visited, and no host is on hold", self)
+        if (found := self.read(versions)) != [VERSION]:
+            raise StateError(
+                f"{self} has schema version {found}, this walsh-scrapy knows {VERSION}; "
+                "use the version that wrote it, or another database"
+            )
 
     def _run(self, work: Callable[[Connection], _Result], begin: str) -> _Result:
         """Run ``work`` in a transaction, again if the database was lost or locked."""

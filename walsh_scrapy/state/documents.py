@@ -6,7 +6,6 @@ Each that was in force is kept once more, by the name of its bytes, as long as a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
@@ -15,8 +14,8 @@ from sqlalchemy import bindparam, delete, func, select, update
 from walsh_scrapy.policy.robots.copy import LONGEST_SETTLING, RobotsCopy
 from walsh_scrapy.policy.urls import robots_url
 from walsh_scrapy.state.database import Store
+from walsh_scrapy.state.records import BlocklistCopy, LlmsTxtRecord, insert_if_new, row_of, upsert
 from walsh_scrapy.state.retention import OldRows
-from walsh_scrapy.state.rows import row_of, upsert
 from walsh_scrapy.state.tables import (
     FOR_RULES,
     blocklist,
@@ -92,20 +91,6 @@ class RobotsStore(Store):
         return OldRows(robots, is_old, robots.c.fetched_at)
 
 
-@dataclass(frozen=True, slots=True)
-class BlocklistCopy:
-    """The blocklist or its schema, with the validators of the response it came in (R7).
-
-    Validators are the header's bytes as the server sent them.
-    """
-
-    copy: str  #: the SHA-256 of the document, which is kept in ``copies``
-    etag: bytes | None
-    last_modified: bytes | None
-    checked_at: float  #: epoch seconds of the last time the server was asked
-    adopted: str = ""  #: the list, as `Blocklist.text` writes it; "" for the schema
-
-
 _OF_URL: Final = blocklist.c.url == bindparam("key")
 _CHECKED_AT: Final = select(blocklist.c.checked_at).where(_OF_URL)
 _BLOCKLIST_NAME: Final = select(blocklist.c.copy).where(_OF_URL)
@@ -140,19 +125,6 @@ class BlocklistStore(Store):
         self._database.write(write)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LlmsTxtRecord:
-    """What is known of one llms.txt: a row of the table ``indexes``. Times are epoch seconds."""
-
-    url: str
-    asked_at: float = 0.0
-    due_at: float = 0.0
-    trouble: str = ""  #: why it could not be used, as a sentence; empty if it was read
-    validator_url: str | None = None  #: the one URL that the validators may be sent to
-    etag: bytes | None = None
-    last_modified: bytes | None = None
-
-
 class LlmsTxtStore(Store):
     """Finds and forgets records; ``SourceStore.change`` writes them, with the visit's source."""
 
@@ -182,8 +154,7 @@ def keep_copy(
     row = {"hash": name, "kind": kind, "body": body, "first_seen": now, "kept_at": now}
     # Two crawls that lock the same rows do so in one order, else each could wait for the other.
     for each in sorted({name, last or name}):
-        if each == name:
-            upsert(connection, copies, row, by="hash", only=("kept_at",))
-        else:
-            connection.execute(_STILL_KEPT, {"key": each, "now": now})
+        is_kept = connection.execute(_STILL_KEPT, {"key": each, "now": now}).rowcount
+        if each == name and not is_kept:
+            insert_if_new(connection, copies, row)
     return name

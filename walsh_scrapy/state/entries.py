@@ -13,13 +13,13 @@ from sqlalchemy import and_, bindparam, not_, or_, select
 from walsh_scrapy.metadata.entries import KnownEntries
 from walsh_scrapy.policy.wording import storable
 from walsh_scrapy.state.database import Store
-from walsh_scrapy.state.rows import Row, in_parts, insert_if_new
+from walsh_scrapy.state.records import Row, in_parts, insert_if_new
 from walsh_scrapy.state.tables import entries, sightings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from sqlalchemy import BindParameter, ColumnElement, Connection
+    from sqlalchemy import BindParameter, Connection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,16 +34,6 @@ class EntryRecord:
     first_seen: float  #: epoch seconds
     item: str
     run: int | None = None  #: the number of the run that found it
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EntryFilter:
-    """Which entries to read: by default all."""
-
-    since: float | None = None  #: epoch seconds: first seen then or later
-    #: URLs as they were declared, also of sources that had an entry of another; empty for all
-    sources: tuple[str, ...] = ()
-    has_backfill: bool = True  #: False leaves out what the first reading of its source had
 
 
 class StoredEntry(NamedTuple):
@@ -105,13 +95,29 @@ class Snapshot:
         self._connection = connection
         self._open = opened
 
-    def matching(self, wanted: EntryFilter, *, newest_first: bool = False) -> Iterator[StoredEntry]:
-        """Yield the entries that pass a filter, those first seen earliest first, or last first.
+    def matching(
+        self,
+        *,
+        since: float = 0.0,
+        sources: Sequence[str] = (),
+        has_backfill: bool = True,
+        newest_first: bool = False,
+    ) -> Iterator[StoredEntry]:
+        """Yield entries, those first seen earliest first, or last first.
+
+        They were first seen at ``since``, in epoch seconds, or later. ``sources`` are the URLs of
+        their sources as declared, also of those that had an entry of another; empty for all.
+        Without ``has_backfill`` those are left out that the first reading of their source had.
 
         At most a thousand are in memory at once. Entries of one response have the same time; they
         come in the order of their keys, which is the same on every database and after a restore.
         """
-        found = _SIGHTED.where(*_conditions(wanted))
+        found = _SIGHTED.where(entries.c.first_seen >= since)
+        if sources:
+            seen_there = select(sightings.c.key).where(sightings.c.source.in_(sources))
+            found = found.where(or_(entries.c.source.in_(sources), entries.c.key.in_(seen_there)))
+        if not has_backfill:
+            found = found.where(not_(entries.c.backfill))
         moment, key = entries.c.first_seen, entries.c.key
         order = (moment.desc(), key.desc()) if newest_first else (moment, key)
         ordered = found.order_by(*order, sightings.c.source)
@@ -232,14 +238,3 @@ def _write_sightings(
     for each in elsewhere:
         if each.is_like(entry):
             insert_if_new(connection, sightings, {"key": each.key, "source": entry.source})
-
-
-def _conditions(wanted: EntryFilter) -> Iterator[ColumnElement[bool]]:
-    if wanted.since is not None:
-        yield entries.c.first_seen >= wanted.since
-    if wanted.sources:
-        of_these = sightings.c.source.in_(wanted.sources)
-        seen_there = entries.c.key.in_(select(sightings.c.key).where(of_these))
-        yield or_(entries.c.source.in_(wanted.sources), seen_there)
-    if not wanted.has_backfill:
-        yield not_(entries.c.backfill)

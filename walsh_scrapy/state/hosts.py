@@ -75,8 +75,8 @@ from walsh_scrapy.policy.pacing import (
     HostTimes,
 )
 from walsh_scrapy.state.database import StateError, Store
+from walsh_scrapy.state.records import upsert
 from walsh_scrapy.state.retention import OldRows
-from walsh_scrapy.state.rows import upsert
 from walsh_scrapy.state.tables import choices, hosts, overrides, workers
 
 if TYPE_CHECKING:

@@ -46,8 +46,8 @@ from walsh_scrapy.policy.robots.copy import LONGEST_SETTLING
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.state.database import Store
 from walsh_scrapy.state.documents import hash_of
+from walsh_scrapy.state.records import row_of
 from walsh_scrapy.state.retention import OldRows
-from walsh_scrapy.state.rows import row_of
 from walsh_scrapy.state.tables import (
     COPIED,
     FOR_RULES,

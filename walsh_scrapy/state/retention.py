@@ -18,7 +18,7 @@ from sqlalchemy import delete, select
 
 from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.state.database import StateError, Store
-from walsh_scrapy.state.rows import upsert
+from walsh_scrapy.state.records import upsert
 from walsh_scrapy.state.tables import choices, runs
 
 if TYPE_CHECKING:

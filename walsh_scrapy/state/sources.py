@@ -35,13 +35,13 @@ from sqlalchemy import (
 )
 
 from walsh_scrapy.policy.backoff import LONGEST_SECONDS
-from walsh_scrapy.policy.freshness import NEVER, Move
+from walsh_scrapy.policy.freshness import NEVER
 from walsh_scrapy.policy.frontier import HostWork
 from walsh_scrapy.policy.urls import url_key
 from walsh_scrapy.sources.source import Kind, Source, declared_urls
 from walsh_scrapy.state.database import Store
 from walsh_scrapy.state.entries import insert_unseen
-from walsh_scrapy.state.rows import columns_of, in_parts, record_of, row_of, upsert
+from walsh_scrapy.state.records import SourceRecord, columns_of, in_parts, record_of, row_of, upsert
 from walsh_scrapy.state.tables import Due, declared, entries, indexes, sightings, sources
 
 if TYPE_CHECKING:
@@ -49,109 +49,11 @@ if TYPE_CHECKING:
 
     from sqlalchemy import ColumnElement, Connection, Table
 
-    from walsh_scrapy.state.documents import LlmsTxtRecord
     from walsh_scrapy.state.entries import EntryRecord
+    from walsh_scrapy.state.records import LlmsTxtRecord
 
-#: The outcome of a visit that its site refused with 429 or 503.
-REFUSED: Final = "refused"
-#: Unchanged documents in a row after which the operator is told that validators are ignored.
-MOST_RESENT: Final = 3
 #: Sources read at once.
 PAGE: Final = 1000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceRecord:
-    """What is known of one source: a row of the table ``sources``. Times are epoch seconds."""
-
-    url: str
-    kind: str
-    visited_since: float | None = None  #: the end of its first visit
-    fetched_at: float | None = None  #: the end of its last visit
-    #: That server and feed ask for; NEVER if it is gone (410), 0 if it was resumed since.
-    asked_until: float = 0.0
-    outcome: str = "new"
-    detail: str = ""
-    failures: int = 0  #: in a row
-    failing_since: float | None = None  #: the first failure of those in a row
-    status: int | None = None  #: of the last response
-    refused_since: float | None = None  #: the first refusal (429, 503) of those in a row
-    asked_interval: float = 0.0  #: seconds that the responses of the last visit asked for
-    wished_interval: float = 0.0  #: seconds that the feed asks for
-    skip_hours: str = ""  #: numbers separated by commas, UTC
-    skip_days: str = ""  #: English names separated by commas, UTC
-    moved_to: str | None = None
-    moved_since: float | None = None
-    move_settled: bool = False  #: from now on it is requested there
-    move_failing_since: float | None = None
-    onward_to: str | None = None  #: where permanent redirects lead from there
-    onward_since: float | None = None
-    validator_url: str | None = None  #: the one URL that the validators may be sent to
-    etag: bytes | None = None
-    last_modified: bytes | None = None
-    body_hash: str | None = None  #: SHA-256 of the last document that came as a whole
-    resent: int = 0  #: times in a row that it came again although its validators were sent
-    #: As what its last document was read: "rss20", "markdown"; "shared" if it was read for another
-    #: source only, "" if none was.
-    format: str = ""
-    resumed: int = 0  #: how many times the operator resumed it
-
-    @property
-    def is_refused(self) -> bool:
-        """Whether its site answered the last visit with 429 or 503, or does not take one yet."""
-        return self.outcome == REFUSED
-
-    @property
-    def failed_for(self) -> float:
-        """Seconds from the first of its failures in a row to the last one; 0 if it is denied now.
-
-        Nothing is known of the time after its last visit.
-        """
-        if self.outcome.startswith("denied") or None in (self.failing_since, self.fetched_at):
-            return 0.0
-        return (self.fetched_at or 0.0) - (self.failing_since or 0.0)
-
-    @property
-    def ignores_validators(self) -> bool:
-        """Whether its server seems never to answer 304 (R7)."""
-        return self.resent >= MOST_RESENT
-
-    @property
-    def address(self) -> str:
-        """The URL at which the source is requested: as declared, or where its move settled."""
-        return self.moved_to if self.moved_to and self.move_settled else self.url
-
-    @property
-    def move(self) -> Move | None:
-        """Where permanent redirects lead, if anywhere, settled or not (decision 21)."""
-        if self.moved_to is None:
-            return None
-        onward = None
-        if self.onward_to is not None:
-            onward = Move(self.onward_to, self.onward_since or 0.0, is_settled=False)
-        since = self.moved_since or 0.0
-        return Move(self.moved_to, since, self.move_settled, onward, self.move_failing_since)
-
-    def with_move(self, move: Move | None) -> SourceRecord:
-        """Return the record with this move, or none, instead of its own."""
-        onward = move.onward if move else None
-        return replace(
-            self,
-            moved_to=move.to if move else None,
-            moved_since=move.since if move else None,
-            move_settled=bool(move and move.is_settled),
-            move_failing_since=move.failing_since if move else None,
-            onward_to=onward.to if onward else None,
-            onward_since=onward.since if onward else None,
-        )
-
-    def with_url(self, url: str) -> SourceRecord:
-        """Return the record of the same source, declared under another spelling of its URL.
-
-        A move to that very spelling is over: the source is declared there now.
-        """
-        record = self if url == self.url else replace(self, url=url)
-        return record.with_move(None) if record.moved_to == url else record
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,8 +35,8 @@ from walsh_scrapy.sources.loading import (
 )
 from walsh_scrapy.sources.source import Source, declaration
 from walsh_scrapy.state.documents import hash_of, keep_copy
+from walsh_scrapy.state.records import in_parts, insert_if_new, upsert
 from walsh_scrapy.state.retention import ROWS_AT_ONCE
-from walsh_scrapy.state.rows import in_parts, insert_if_new, upsert
 from walsh_scrapy.state.sources import SOURCE, repeat_facts, source_of
 from walsh_scrapy.state.tables import choices, copies, declared, files, sources
 

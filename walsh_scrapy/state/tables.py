@@ -7,7 +7,7 @@ question about the last week needs no clock.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sqlalchemy import (
@@ -20,9 +20,11 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     MetaData,
+    PrimaryKeyConstraint,
     String,
     Table,
     Text,
+    UniqueConstraint,
     case,
     event,
     false,
@@ -35,18 +37,47 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import GenericFunction
 
 from walsh_scrapy.policy.freshness import CLOCK_SKEW, LONGEST_REVISIT
+from walsh_scrapy.policy.pacing import HostTimes
+from walsh_scrapy.policy.robots.copy import RobotsCopy
+from walsh_scrapy.state.records import BlocklistCopy, LlmsTxtRecord, SourceRecord
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
     from typing import Self
 
+    from _typeshed import DataclassInstance
     from sqlalchemy import ColumnElement, Connection, FromClause
     from sqlalchemy.sql.compiler import SQLCompiler
+    from sqlalchemy.types import TypeEngine
 
 #: The version of the schema that this code reads and writes.
 VERSION: Final = 1
 #: Number of the PostgreSQL advisory lock under which tables are created.
 _LOCK_NUMBER = 9309
 metadata = MetaData()
+
+#: The types of columns by those of the fields of records; a text, if it is none of these.
+_TYPES: Final[Mapping[str, type[TypeEngine[Any]]]] = {
+    "int": Integer,
+    "float": Double,
+    "bool": Boolean,
+    "bytes": LargeBinary,
+}
+_URL: Final = String(4096)
+
+
+def _columns(record: type[DataclassInstance], /, **types: TypeEngine[Any]) -> Iterator[Column[Any]]:
+    """Yield a column for each field of a record; ``types`` are those of texts with a length.
+
+    A field that may be None is a column that may be NULL. Others have the default of the field.
+    """
+    for each in fields(record):
+        name, _, none = each.type.partition(" | ")
+        given = each.default if not none and each.default is not MISSING else None
+        default = false() if given is False else given if given is None else str(given)
+        column_type = types.get(each.name) or _TYPES.get(name, Text)
+        yield Column(each.name, column_type, nullable=bool(none), server_default=default)
+
 
 # One row; `schema` says what follows from it.
 schema_version = Table("schema_version", metadata, Column("version", Integer, primary_key=True))
@@ -65,19 +96,7 @@ hosts = Table(
     "hosts",
     metadata,
     Column("host", String(255), primary_key=True),
-    Column("owner", String(32), nullable=False, server_default=""),
-    Column("busy_until", Double, nullable=False, server_default="0"),
-    Column("ended", Double),
-    Column("delay", Double, nullable=False, server_default="0"),
-    Column("hold_since", Double, nullable=False, server_default="0"),
-    Column("hold_until", Double, nullable=False, server_default="0"),
-    Column("hold_by", String(16), nullable=False, server_default=""),
-    Column("hold_status", Integer, nullable=False, server_default="0"),
-    Column("refusals", Integer, nullable=False, server_default="0"),
-    Column("server_errors", Integer, nullable=False, server_default="0"),
-    Column("unreachable", Integer, nullable=False, server_default="0"),
-    Column("deferred_at", Double, nullable=False, server_default="0"),
-    Column("operator_delay", Double, nullable=False, server_default="0"),
+    *_columns(HostTimes, owner=String(32), hold_by=String(16)),
 )
 workers = Table(
     "workers",
@@ -104,13 +123,7 @@ robots = Table(
     "robots",
     metadata,
     Column("origin", String(512), primary_key=True),
-    Column("fetched_at", Double, nullable=False),
-    Column("status", Integer),
-    Column("body", LargeBinary),
-    Column("failing_since", Double),
-    Column("validator_url", String(4096)),
-    Column("etag", LargeBinary),
-    Column("last_modified", LargeBinary),
+    *_columns(RobotsCopy, validator_url=_URL),
     # The body by its name in `copies`.
     Column("copy", String(64)),
     Index("robots_by_copy", "copy"),
@@ -121,13 +134,7 @@ blocklist = Table(
     "blocklist",
     metadata,
     Column("url", String(2048), primary_key=True),
-    # The document, by its name in `copies`.
-    Column("copy", String(64), nullable=False),
-    Column("etag", LargeBinary),
-    Column("last_modified", LargeBinary),
-    Column("checked_at", Double, nullable=False),
-    # The list that was adopted, an entry per line; empty for the schema.
-    Column("adopted", Text, nullable=False),
+    *_columns(BlocklistCopy, copy=String(64)),
 )
 
 # Each robots.txt and each blocklist that was in force, and what each run declared, once, by the
@@ -155,48 +162,16 @@ sources = Table(
     metadata,
     # The number of its canonical URL, which all spellings share; `declared` has it too.
     Column("url_key", BigInteger, primary_key=True, autoincrement=False),
-    Column("url", String(4096), nullable=False, unique=True),
-    Column("kind", String(16), nullable=False),
-    # The ends of its first visit and of its last one.
-    Column("visited_since", Double),
-    Column("fetched_at", Double),
-    # Until when server and feed ask for no visit, hours and days to skip included: NEVER if it is
-    # gone, 0 if the operator resumed it since.
-    Column("asked_until", Double, nullable=False, server_default="0"),
-    # How many times the operator did: a visit during which he does forgets what he wants forgotten.
-    Column("resumed", Integer, nullable=False, server_default="0"),
-    Column("outcome", String(32), nullable=False),
-    Column("detail", Text, nullable=False, server_default=""),
-    Column("failures", Integer, nullable=False, server_default="0"),
-    # The first of these failures; empty if there are none.
-    Column("failing_since", Double),
-    Column("status", Integer),
-    # The first refusal (429, 503) of the row that goes on; empty if the last visit was none.
-    Column("refused_since", Double),
-    # Seconds that the responses of the last visit asked for.
-    Column("asked_interval", Double, nullable=False, server_default="0"),
-    # Update hints of the feed: seconds; hours and days to skip, separated by commas.
-    Column("wished_interval", Double, nullable=False, server_default="0"),
-    Column("skip_hours", String(80), nullable=False, server_default=""),
-    Column("skip_days", String(80), nullable=False, server_default=""),
-    # Where permanent redirects led, since when, and whether it is requested there (decision 21).
-    Column("moved_to", String(4096)),
-    Column("moved_since", Double),
-    Column("move_settled", Boolean, nullable=False, server_default=false()),
-    # Since when visits fail there; and where it redirects to from there, since when.
-    Column("move_failing_since", Double),
-    Column("onward_to", String(4096)),
-    Column("onward_since", Double),
-    # Validators belong to one URL, and are never sent to another (decision 17).
-    Column("validator_url", String(4096)),
-    Column("etag", LargeBinary),
-    Column("last_modified", LargeBinary),
-    # SHA-256 of the last document, and how many times in a row it came again as a whole although
-    # its validators were sent: the site seems to know no 304.
-    Column("body_hash", String(64)),
-    Column("resent", Integer, nullable=False, server_default="0"),
-    # As what its last document was read; empty if none was.
-    Column("format", String(40), nullable=False, server_default=""),
+    *_columns(
+        SourceRecord,
+        **dict.fromkeys(("url", "moved_to", "onward_to", "validator_url"), _URL),
+        **dict.fromkeys(("skip_hours", "skip_days"), String(80)),
+        kind=String(16),
+        outcome=String(32),
+        body_hash=String(64),
+        format=String(40),
+    ),
+    UniqueConstraint("url"),
 )
 
 # One row for each sources file that was read, as it was then (decision 40).
@@ -249,13 +224,8 @@ declared = Table(
 indexes = Table(
     "indexes",
     metadata,
-    Column("url", String(4096), primary_key=True),
-    Column("asked_at", Double, nullable=False),
-    Column("due_at", Double, nullable=False),
-    Column("trouble", Text, nullable=False),
-    Column("validator_url", String(4096)),
-    Column("etag", LargeBinary),
-    Column("last_modified", LargeBinary),
+    *_columns(LlmsTxtRecord, url=_URL, validator_url=_URL),
+    PrimaryKeyConstraint("url"),
 )
 
 #: Columns of `requests` and `denials` that have the number of a copy, because its name is long. No

@@ -12,7 +12,8 @@ from typing import Final
 from walsh_scrapy.identity import BLOCKLIST_URL
 from walsh_scrapy.policy.blocklist import Blocklist
 from walsh_scrapy.state import State, StateError
-from walsh_scrapy.state.documents import BlocklistCopy, hash_of
+from walsh_scrapy.state.documents import hash_of
+from walsh_scrapy.state.records import BlocklistCopy
 
 #: A URL, or the fields of a `[[source]]`: url, kind, name, tags, every, pause.
 SourceLike = str | Mapping[str, str | float | list[str]]

@@ -11,7 +11,6 @@ from rich.text import Text
 from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.policy.freshness import CLOCK_SKEW
 from walsh_scrapy.policy.wording import count_of, printable
-from walsh_scrapy.state.entries import EntryFilter
 from walsh_scrapy.tools.export.entries import item_of
 from walsh_scrapy.tools.output import fold
 
@@ -53,7 +52,7 @@ class NewEntry:
 def new_items(state: State, since: float) -> Iterator[dict[str, Any]]:
     """Yield the items first seen at ``since`` (epoch seconds) or later, the first seen first."""
     with state.entries.snapshot() as entries:
-        for entry in entries.matching(EntryFilter(since=since)):
+        for entry in entries.matching(since=since):
             yield item_of(entry).to_dict()
 
 

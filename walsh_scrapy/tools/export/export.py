@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING, Final
 from walsh_scrapy.options import Options
 from walsh_scrapy.policy.urls import canonical_url
 from walsh_scrapy.sources.loading import load_sources
-from walsh_scrapy.state.entries import EntryFilter
+from walsh_scrapy.sources.source import Source
 from walsh_scrapy.tools.export.atom import write_atom
 from walsh_scrapy.tools.export.entries import ExportedEntry, export_entries
 from walsh_scrapy.tools.export.opml import export_sources
@@ -53,14 +53,15 @@ class Export:
     def write_entries(self, file: IO[bytes], format_name: str, state: State) -> int:
         """Write the entries, and return how many there were."""
         urls = self._choose_sources(state)
-        choice = EntryFilter(
-            since=self.since,
-            sources=urls,
-            has_backfill=self.has_backfill and format_name != "atom",
-        )
         is_feed = format_name == "atom"
         with state.entries.snapshot() as entries:
-            chosen = self._exported(entries.matching(choice, newest_first=is_feed))
+            found = entries.matching(
+                since=self.since or 0.0,
+                sources=urls,
+                has_backfill=self.has_backfill and not is_feed,
+                newest_first=is_feed,
+            )
+            chosen = self._exported(found)
             if is_feed:
                 token = Options.from_settings(self.settings).ua_token
                 return write_atom(

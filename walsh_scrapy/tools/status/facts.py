@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from walsh_scrapy.state import State
     from walsh_scrapy.state.hosts import WorkerRow
     from walsh_scrapy.state.log import Log
+    from walsh_scrapy.state.records import SourceRecord
     from walsh_scrapy.state.runs import RunRecord
-    from walsh_scrapy.state.sources import SourceRecord
 
 #: Crawls that are looked at, the newest first, and their greatest age in seconds.
 MOST_RUNS: Final = 1000

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.sources.source import Source
     from walsh_scrapy.state import State
     from walsh_scrapy.state.log import Log
-    from walsh_scrapy.state.sources import SourceRecord
+    from walsh_scrapy.state.records import SourceRecord
     from walsh_scrapy.tools.sources.overview import NextVisit
 
 

@@ -1,0 +1,235 @@
+"""Records: rows of the state as objects, and how a row is written and found.
+
+The tables of the classes here, of `policy.pacing.HostTimes` and of
+`policy.robots.access.RobotsCopy` have a column for each of their fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from importlib import import_module
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+
+from sqlalchemy import bindparam, select
+
+from walsh_scrapy.policy.freshness import Move
+from walsh_scrapy.policy.wording import storable
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+    from sqlalchemy import Column, Connection, Select, Table
+    from sqlalchemy.dialects.postgresql import Insert
+
+#: The outcome of a visit that its site refused with 429 or 503.
+REFUSED: Final = "refused"
+#: Unchanged documents in a row after which the operator is told that validators are ignored.
+MOST_RESENT: Final = 3
+#: The values of a row by the names of its columns.
+Row: TypeAlias = Mapping[str, Any]
+_Record = TypeVar("_Record", bound="DataclassInstance")
+_Item = TypeVar("_Item")
+#: SQLite takes 32,766 of them.
+_MOST_PARAMETERS: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceRecord:
+    """What is known of one source: a row of the table ``sources``. Times are epoch seconds."""
+
+    url: str
+    kind: str
+    visited_since: float | None = None  #: the end of its first visit
+    fetched_at: float | None = None  #: the end of its last visit
+    #: That server and feed ask for; NEVER if it is gone (410), 0 if it was resumed since.
+    asked_until: float = 0.0
+    outcome: str = "new"
+    detail: str = ""
+    failures: int = 0  #: in a row
+    failing_since: float | None = None  #: the first failure of those in a row
+    status: int | None = None  #: of the last response
+    refused_since: float | None = None  #: the first refusal (429, 503) of those in a row
+    asked_interval: float = 0.0  #: seconds that the responses of the last visit asked for
+    wished_interval: float = 0.0  #: seconds that the feed asks for
+    skip_hours: str = ""  #: numbers separated by commas, UTC
+    skip_days: str = ""  #: English names separated by commas, UTC
+    moved_to: str | None = None
+    moved_since: float | None = None
+    move_settled: bool = False  #: from now on it is requested there
+    move_failing_since: float | None = None
+    onward_to: str | None = None  #: where permanent redirects lead from there
+    onward_since: float | None = None
+    validator_url: str | None = None  #: the one URL that the validators may be sent to
+    etag: bytes | None = None
+    last_modified: bytes | None = None
+    body_hash: str | None = None  #: SHA-256 of the last document that came as a whole
+    resent: int = 0  #: times in a row that it came again although its validators were sent
+    #: As what its last document was read: "rss20", "markdown"; "shared" if it was read for another
+    #: source only, "" if none was.
+    format: str = ""
+    #: How many times the operator resumed it: a visit meanwhile forgets what he wants forgotten.
+    resumed: int = 0
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether its site answered the last visit with 429 or 503, or does not take one yet."""
+        return self.outcome == REFUSED
+
+    @property
+    def failed_for(self) -> float:
+        """Seconds from the first of its failures in a row to the last one; 0 if it is denied now.
+
+        Nothing is known of the time after its last visit.
+        """
+        if self.outcome.startswith("denied") or None in (self.failing_since, self.fetched_at):
+            return 0.0
+        return (self.fetched_at or 0.0) - (self.failing_since or 0.0)
+
+    @property
+    def ignores_validators(self) -> bool:
+        """Whether its server seems never to answer 304 (R7)."""
+        return self.resent >= MOST_RESENT
+
+    @property
+    def address(self) -> str:
+        """The URL at which the source is requested: as declared, or where its move settled."""
+        return self.moved_to if self.moved_to and self.move_settled else self.url
+
+    @property
+    def move(self) -> Move | None:
+        """Where permanent redirects lead, if anywhere, settled or not (decision 21)."""
+        if self.moved_to is None:
+            return None
+        onward = None
+        if self.onward_to is not None:
+            onward = Move(self.onward_to, self.onward_since or 0.0, is_settled=False)
+        since = self.moved_since or 0.0
+        return Move(self.moved_to, since, self.move_settled, onward, self.move_failing_since)
+
+    def with_move(self, move: Move | None) -> SourceRecord:
+        """Return the record with this move, or none, instead of its own."""
+        onward = move.onward if move else None
+        return replace(
+            self,
+            moved_to=move.to if move else None,
+            moved_since=move.since if move else None,
+            move_settled=bool(move and move.is_settled),
+            move_failing_since=move.failing_since if move else None,
+            onward_to=onward.to if onward else None,
+            onward_since=onward.since if onward else None,
+        )
+
+    def with_url(self, url: str) -> SourceRecord:
+        """Return the record of the same source, declared under another spelling of its URL.
+
+        A move to that very spelling is over: the source is declared there now.
+        """
+        record = self if url == self.url else replace(self, url=url)
+        return record.with_move(None) if record.moved_to == url else record
+
+
+@dataclass(frozen=True, slots=True)
+class BlocklistCopy:
+    """The blocklist or its schema, with the validators of the response it came in (R7).
+
+    Validators are the header's bytes as the server sent them.
+    """
+
+    copy: str  #: the SHA-256 of the document, which is kept in ``copies``
+    etag: bytes | None
+    last_modified: bytes | None
+    checked_at: float  #: epoch seconds of the last time the server was asked
+    adopted: str = ""  #: the list, as `Blocklist.text` writes it; "" for the schema
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LlmsTxtRecord:
+    """What is known of one llms.txt: a row of the table ``indexes``. Times are epoch seconds."""
+
+    url: str
+    asked_at: float = 0.0
+    due_at: float = 0.0
+    trouble: str = ""  #: why it could not be used, as a sentence; empty if it was read
+    validator_url: str | None = None  #: the one URL that the validators may be sent to
+    etag: bytes | None = None
+    last_modified: bytes | None = None
+
+
+# ---- as rows ----
+
+
+def row_of(record: DataclassInstance) -> dict[str, Any]:
+    """Return the fields of a record by name. They must hold plain values, not records.
+
+    What strangers write goes into many of them, so each text is made storable.
+    """
+    row = {name: getattr(record, name) for name in _names(type(record))}
+    for name, value in row.items():
+        if isinstance(value, str):
+            row[name] = storable(value)
+    return row
+
+
+def record_of(kind: type[_Record], row: Sequence[Any]) -> _Record:
+    """Return the record of a row that has the fields of its class, in their order."""
+    return kind(**dict(zip(_names(kind), row, strict=True)))
+
+
+def columns_of(kind: type[DataclassInstance], table: Table) -> tuple[Column[Any], ...]:
+    """Return the columns of a table that the records of a class have, in their order."""
+    return tuple(table.c[name] for name in _names(kind))
+
+
+@cache
+def by_key(kind: type[DataclassInstance], table: Table) -> Select[Any]:
+    """Return the query for the record of a class whose primary key is ``key``."""
+    (key,) = table.primary_key
+    return select(*columns_of(kind, table)).where(key == bindparam("key"))
+
+
+@cache
+def _names(kind: type[DataclassInstance]) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))
+
+
+def upsert(connection: Connection, table: Table, rows: Row | Sequence[Row]) -> None:
+    """Insert a row or several; of those whose primary key exists replace all columns."""
+    row = rows if isinstance(rows, Mapping) else rows[0]
+    connection.execute(_upsert(connection.dialect.name, table, tuple(row)), rows)
+
+
+def insert_if_new(connection: Connection, table: Table, rows: Row | Sequence[Row]) -> int:
+    """Insert those of the rows whose primary key is new; return how many these are."""
+    statement = _insert_if_new(connection.dialect.name, table)
+    return connection.execute(
+        statement, rows, execution_options={"preserve_rowcount": True}
+    ).rowcount
+
+
+def in_parts(items: Collection[_Item]) -> Iterator[list[_Item]]:
+    """Yield some thousand items at a time: both databases limit the parameters of a statement."""
+    rest = iter(items)
+    while some := list(islice(rest, _MOST_PARAMETERS)):
+        yield some
+
+
+@cache
+def _upsert(dialect: str, table: Table, names: tuple[str, ...]) -> Insert:
+    statement = insert_into(dialect, table)
+    keys = [column.name for column in table.primary_key]
+    changes = {name: statement.excluded[name] for name in names if name not in keys}
+    return statement.on_conflict_do_update(index_elements=keys, set_=changes)
+
+
+@cache
+def _insert_if_new(dialect: str, table: Table) -> Insert:
+    return insert_into(dialect, table).on_conflict_do_nothing()
+
+
+def insert_into(dialect: str, table: Table) -> Insert:
+    """Return an insert of a dialect, which may say what to do if a row exists."""
+    # Only the dialect in use is imported: PostgreSQL's takes as long as some commands do.
+    inserts = import_module(f"sqlalchemy.dialects.{dialect}")
+    return inserts.insert(table)  # type: ignore[no-any-return]
