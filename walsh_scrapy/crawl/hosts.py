@@ -116,14 +116,18 @@ class Hosts:
         return self._context.clock.monotonic() - owned.since >= _LONG
 
     def of_others(self) -> dict[str, float]:
-        """Return the hosts that other workers own, and until when each of these lives."""
+        """Return the hosts of workers that visit the same sources, and until when each lives."""
         return self._state.hosts.of_others(self._worker)
 
     # ---- taking and letting go ----
 
-    def beat(self) -> None:
-        """Say that this worker lives, and go on saying so: it owns hosts for whole visits."""
+    def beat(self, sources: str) -> None:
+        """Say that this worker lives, and go on saying so: it owns hosts for whole visits.
+
+        Workers with the same ``sources`` visit the same ones.
+        """
         if self._timer is None:
+            self._worker = self._worker._replace(sources=sources)
             self._timer = create_looping_call(self._beat)
             self._timer.start(BEAT_SECONDS)
 
@@ -189,6 +193,12 @@ class Hosts:
         if owned.is_needless:
             with suppress(StateUnavailable):  # then the worker is soon unknown or lapsed
                 self._write_pending(host)
+
+    def abandon(self) -> None:
+        """Let go of all hosts: their visits have not ended, although nothing is under way."""
+        for host, owned in list(self._owned.items()):
+            owned.is_deferred, owned.reasons = True, {self}
+            self.let_go(host, self)
 
     def close(self) -> None:
         """Write what is pending, and let go of all hosts: the crawl ends."""

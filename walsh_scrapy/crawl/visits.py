@@ -38,6 +38,8 @@ logger = logging.getLogger(__name__)
 
 #: Seconds for which a page of the sources of a host lasts about: one a second at most.
 PAGE: Final = 25
+#: Seconds that the reading of a document never takes.
+LONGEST_READING: Final = 60.0
 
 
 class Visits:
@@ -136,6 +138,7 @@ class DueSources:
         self._store = visits.context.state.sources
         self._chosen = chosen
         revisit = visits.context.options.min_revisit
+        self._same = f"file {chosen.file}, {chosen.kind}, only={chosen.only!r}, force={force}"
         self._terms = Terms(began=self._clock.now(), min_revisit=revisit, force=force)
         work, self.counts = self._store.hosts(chosen, self._terms)
         self._left = deque(in_order(work, visits.pauses.delays, visits.context.late_hosts))
@@ -148,10 +151,11 @@ class DueSources:
         """Yield the sources, as the scheduler has room for them.
 
         A host is taken before its sources are read, so that no other worker visits them. A host
-        with many sources gets the next ones when few of its requests are left. At the end, what is
-        due at hosts of other workers is left to them, if they beat: a killed one's is done here.
+        with many sources gets the next ones when few of its requests are left. At the end, hosts
+        that other workers have are left to them if they beat, and visit the same sources. Others
+        are waited for: what a worker leaves that is killed is done here.
         """
-        self._hosts.beat()
+        self._hosts.beat(self._same)
         while await self._has_more():
             host = await self._queue.next_short(or_room=bool(self._left))
             if host is None:
@@ -176,12 +180,15 @@ class DueSources:
                 self._hosts.let_go(host, self)
 
     async def _has_more(self) -> bool:
-        """Return False if nothing is due but at hosts of workers that beat, which visit it."""
-        seen = self._hosts.of_others() if self._busy else {}
+        """Return False if nothing is due but at hosts of workers that beat, and visit it."""
+        seen, idle = self._hosts.of_others() if self._busy else {}, 0.0
         while not (self._rests or self._left):
             if not self._busy:
                 return False
             await sleep(BEAT_SECONDS)
+            idle = 0.0 if self._queue.waiting or self._queue.asked else idle + BEAT_SECONDS
+            if idle >= LONGEST_READING:  # another worker may wait for what this one owns
+                self._hosts.abandon()
             now = self._hosts.of_others()
             beating = {host for host, until in now.items() if until > seen.get(host, until)}
             seen = now

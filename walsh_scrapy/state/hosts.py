@@ -98,6 +98,7 @@ class Worker(NamedTuple):
     id: str
     began: float
     run: int | None = None  #: its number in the table of runs
+    sources: str = ""  #: which it visits: workers with the same text visit the same ones
 
 
 class HostSnapshot(NamedTuple):
@@ -324,7 +325,7 @@ _OTHERS: Final = select(NOW, func.count(workers.c.id)).where(
 _OF_OTHERS: Final = (
     select(hosts.c.host, workers.c.until)
     .join(workers, workers.c.id == hosts.c.owner)
-    .where(workers.c.id != bindparam("worker"))
+    .where(workers.c.id != bindparam("worker"), workers.c.sources == bindparam("sources"))
 )
 _SET_DELAY: Final = (
     update(hosts)
@@ -633,8 +634,8 @@ class HostStore(Store):
         return [WorkerRow(*row) for row in found]
 
     def of_others(self, worker: Worker) -> dict[str, float]:
-        """Return the hosts that other workers own, and until when each of these lives."""
-        return dict(map(tuple, self._all(_OF_OTHERS, worker=worker.id)))
+        """Return the hosts of workers that visit the same sources, and until when each lives."""
+        return dict(map(tuple, self._all(_OF_OTHERS, worker=worker.id, sources=worker.sources)))
 
     def release(self, host: str, reason: str) -> float:
         """End the hold of a host; see `release_hold`."""

@@ -105,6 +105,7 @@ workers = Table(
     Column("run", BigInteger),
     Column("began", Double, nullable=False),
     Column("until", Double, nullable=False),
+    Column("sources", Text, nullable=False, server_default=""),
 )
 # What the operator did to hosts, and why: kept permanently (decision 31).
 overrides = Table(
