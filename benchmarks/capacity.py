@@ -7,11 +7,14 @@ once, into SQLite and into the PostgreSQL of this machine; then all again, all 3
 web shares the machine's CPUs with them.
 
 Goals, of one process: 60 first visits a second into each database. PostgreSQL counts 4 transactions
-a first visit and 2 a revisit; what a run does once adds a few tenths.
+a first visit and 3 a revisit; what a run does once adds a few tenths. Four workers that wait for
+1,000 hosts on hold make at most 5 transactions a second, and no more of them later.
 """
 
 import resource
 import tempfile
+import time
+from contextlib import ExitStack
 from pathlib import Path
 
 from sqlalchemy import Connection, text
@@ -26,6 +29,8 @@ from walsh_scrapy.testing.web import LoopbackWeb, Reply, Site
 PROJECT = find_project(Path(__file__).parent)
 #: Transactions a visit of what each run does once, with 500 hosts.
 _ONCE = 0.3
+_IDLE_WORKERS = 4
+_IDLE_SECONDS = 20.0
 _COMMITS = text("SELECT xact_commit FROM pg_stat_database WHERE datname = :name")
 _SIZE = text("SELECT pg_database_size(:name)")
 
@@ -45,6 +50,27 @@ def main(report: Report, hosts: int) -> None:
             _measure(report, hosts, processes, url, what, connection)
             size = connection.execute(_SIZE, {"name": _name(url)}).scalar_one()
             report.add(what, Figure("state a target", size / hosts / 1024, "KiB"))
+    with new_database() as (url, connection):
+        _wait_on_hold(report, hosts, url, connection)
+
+
+def _wait_on_hold(report: Report, hosts: int, state: str, server: Connection) -> None:
+    """Put all hosts on hold, and report what workers write that wait for them."""
+    on_hold = Reply("", status=503, headers={"Retry-After": "250"})
+    sites = [Site(f"h{number}.example", on_hold) for number in range(hosts)]
+    with ExitStack() as stack:
+        web = stack.enter_context(LoopbackWeb(*sites))
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        for number in range(_IDLE_WORKERS):
+            stack.enter_context(_start(web, folder / str(number), state))
+        web.wait_for(lambda log: len(log) >= hosts)
+        for when in ("at first", "later"):
+            time.sleep(_IDLE_SECONDS)
+            before = _transactions(server, state)
+            time.sleep(_IDLE_SECONDS)
+            rate = (_transactions(server, state) - before) / _IDLE_SECONDS
+            figure = Figure("transactions a second", rate, most=5)
+            report.add(f"{_IDLE_WORKERS} workers, {hosts} hosts on hold, {when}", figure)
 
 
 def _measure(
@@ -63,7 +89,7 @@ def _measure(
         for number, page in enumerate(pages)
     ]
     with LoopbackWeb(*sites) as web, tempfile.TemporaryDirectory() as name:
-        for visit, goal in (("first visit", 4), ("again, 304", 2)):
+        for visit, goal in (("first visit", 4), ("again, 304", 3)):
             web.clear()
             before = _transactions(server, state)
             began = resource.getrusage(resource.RUSAGE_CHILDREN)
