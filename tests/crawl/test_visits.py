@@ -9,9 +9,10 @@ from scrapy.utils.test import get_crawler
 
 from walsh_scrapy.crawl import hosts, visits
 from walsh_scrapy.crawl.crawl import Crawl
-from walsh_scrapy.crawl.ticket import Visit, set_visit
+from walsh_scrapy.crawl.ticket import Visit, note, set_visit
 from walsh_scrapy.crawl.visits import PAGE, DueSources
 from walsh_scrapy.exceptions import RequestDeferred
+from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.scheduler import Scheduler
 from walsh_scrapy.sources.source import Source
 from walsh_scrapy.state.sources import Selection
@@ -197,12 +198,19 @@ def test_what_is_deferred_at_another_host_gives_up_neither(worker):
     assert other.hosts.take(HOST, other) == "ours"
 
 
-def test_a_host_that_is_given_up_is_left_to_a_later_run_by_all(worker, clock):
+@pytest.mark.parametrize(("rank", "taken"), [(Rank.TARGET, "deferred"), (Rank.OPERATOR, "ours")])
+def test_a_host_that_is_given_up_is_left_to_a_later_run_by_all(worker, clock, rank, taken):
+    """But every worker needs the blocklist."""
+    request = Request(f"http://{HOST}/")
+    note(request, rank=rank)
     ours, other = worker(), worker()
     assert other.hosts is not None, "its run has begun"
     assert ours.hosts.take(HOST, ours) == "ours"
-    ours.hosts.give_up(HOST)
+    ours.hosts.give_up(HOST, request)
     ours.hosts.let_go(HOST, ours)
-    assert ours.hosts.take(HOST, ours) == other.hosts.take(HOST, other) == "deferred"
+    assert ours.hosts.take(HOST, ours) == taken
+    ours.hosts.let_go(HOST, ours)
+    assert other.hosts.take(HOST, other) == taken
+    other.hosts.let_go(HOST, other)
     clock.advance(1.0)
     assert worker().hosts.take(HOST, None) == "ours"

@@ -272,8 +272,7 @@ class PublishedList(BlocklistCache):
 
     def blocking(self, request: Request) -> Entry | None:
         """Return the entry that blocks a request; what the list needs not by the local one."""
-        ticket = ticket_of(request)
-        for_list = ticket.rank is Rank.OPERATOR or ticket.for_blocklist
+        for_list = ticket_of(request).serves_blocklist
         return self.blocks(request.url, for_list=for_list) if self.judges(request) else None
 
     async def _fetch(self) -> None:

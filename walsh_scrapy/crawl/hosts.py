@@ -19,7 +19,7 @@ from scrapy import Request
 from scrapy.utils.asyncio import create_looping_call
 from sqlalchemy.exc import DataError, IntegrityError
 
-from walsh_scrapy.crawl.ticket import note, source_of
+from walsh_scrapy.crawl.ticket import note, source_of, ticket_of
 from walsh_scrapy.exceptions import StateUnavailable, StillDue
 from walsh_scrapy.policy.pacing import BEAT_SECONDS, Watch
 from walsh_scrapy.policy.wording import format_seconds
@@ -179,9 +179,13 @@ class Hosts:
         if owned is not None and _visit(reason) not in owned.reasons:
             owned.reasons.add(reason)
 
-    def give_up(self, host: str) -> None:
-        """Leave what is still due of an owned host to a later run, of every worker."""
-        if owned := self._owned.get(host):
+    def give_up(self, host: str, request: Request) -> None:
+        """Leave what is still due of an owned host to a later run, of every worker.
+
+        A request for the blocklist gives nothing up: every worker needs the list (R3).
+        """
+        owned = self._owned.get(host)
+        if owned is not None and not ticket_of(request).serves_blocklist:
             owned.is_deferred = True
 
     def let_go(self, host: str, reason: object) -> None:

@@ -407,7 +407,7 @@ class Queue:
         if seconds > self._context.options.max_wait:
             host = self._context.host(request.url)
             if source_of(request):
-                self._hosts.give_up(host)
+                self._hosts.give_up(host, request)
             until = self._context.clock.now() + seconds
             self._stats.inc_value("walsh/pacing/deferred")
             reason = f"{host} may not be asked before {format_moment(until)}"

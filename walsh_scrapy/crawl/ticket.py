@@ -145,6 +145,11 @@ class Ticket(NamedTuple):
     evidence: Evidence = NO_EVIDENCE
     visit: Visit | None = None
 
+    @property
+    def serves_blocklist(self) -> bool:
+        """Whether the request is for the blocklist, or for what that needs."""
+        return self.rank is Rank.OPERATOR or self.for_blocklist
+
 
 _NONE: Final = Ticket()
 _KEY: Final = "walsh_ticket"

@@ -91,7 +91,7 @@ class BackoffMiddleware(Component):
             hold = format_seconds(ticket.hold)
             logger.info("%s %s; %s is on hold for %s", request.url, what, host, hold)
             now = self._context.clock.monotonic()
-            for_blocklist = rank is Rank.OPERATOR or ticket.for_blocklist
+            for_blocklist = ticket.serves_blocklist
             retry = Retry(attempt + 1, most + 1, now + ticket.hold, what, for_blocklist)
             self._context.retries[self._context.host(request.url)] = retry
             if for_blocklist:  # all wait for it
@@ -116,7 +116,7 @@ class BackoffMiddleware(Component):
         if reason := self._streaks.reason(host, rank_of(request), gave_up=gave_up):
             until = self._context.clock.now() + ticket_of(request).hold
             self._context.put_off.add(host, reason, until, refused)
-            self._hosts.give_up(self._context.host(request.url))
+            self._hosts.give_up(self._context.host(request.url), request)
             self._queue.delay(self._context.host(request.url), 0.0)
 
 
