@@ -16,6 +16,7 @@ import math
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sqlalchemy import (
@@ -47,7 +48,7 @@ from walsh_scrapy.state.tables import Due, declared, entries, indexes, sightings
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from sqlalchemy import ColumnElement, Connection, Table
+    from sqlalchemy import ColumnElement, Connection, Select, Table
 
     from walsh_scrapy.state.entries import EntryRecord
     from walsh_scrapy.state.records import LlmsTxtRecord
@@ -64,6 +65,11 @@ class Selection:
     kind: Kind
     only: str = ""
 
+    @property
+    def given(self) -> dict[str, Any]:
+        """The parameters of `_CHOSEN`."""
+        return {"of_file": self.file, "of_kind": self.kind}
+
     def has(self, source: Source) -> bool:
         """Return True if a source of the file is one of them."""
         wanted = self.only.casefold()
@@ -78,6 +84,10 @@ class Terms:
     began: float  #: epoch seconds
     min_revisit: float  #: seconds
     force: bool = False  #: each source is due that is not gone
+
+    def given(self, now: float) -> dict[str, float]:
+        """Return the parameters of what is due as of ``now``."""
+        return {"began": self.began, **_given(self.min_revisit, now)}
 
 
 class DueSource(NamedTuple):
@@ -115,11 +125,19 @@ _C, _S = declared.c, sources.c
 #: The columns of a declared source, as `source_of` takes them.
 SOURCE: Final = tuple(_C[name] for name in ("url", "kind", "every", "pause", "details"))
 _COLUMNS: Final = columns_of(SourceRecord, sources)
+_CHOSEN: Final = (_C.file == bindparam("of_file"), _C.kind == bindparam("of_kind"))
+_COUNT: Final = select(func.count()).select_from(declared)
+_NOW: Final = bindparam("now", type_=Double)
+_BEGAN: Final = bindparam("began", type_=Double)
 _OF_KEY: Final = _S.url_key == bindparam("of")
 _FETCHED_AT: Final = select(_S.fetched_at).where(_OF_KEY)
 _UPDATE: Final = update(sources).where(_OF_KEY).returning(_S.resumed)
 _FACTS: Final = ("fetched_at", "asked_until", "failures")
-_NOTE: Final = update(declared).where(_C.url_key == bindparam("of"))
+_NOTE: Final = (
+    update(declared)
+    .where(_C.url_key == bindparam("of"))
+    .values({name: bindparam(f"new_{name}") for name in (*_FACTS, "host")})
+)
 _NO_VALIDATORS: Final[dict[str, Any]] = {
     "validator_url": None,
     "etag": None,
@@ -189,8 +207,9 @@ class SourceStore(Store):
     def _due(
         self, least: float, now: float, *conditions: ColumnElement[bool]
     ) -> Iterator[KnownSource]:
-        due = _due(sources, literal(0.0, Double), least, now)
-        for *row, at, rule in self._all(select(*_COLUMNS, *due).where(*conditions)):
+        due = _due(sources, literal(0.0, Double))
+        found = select(*_COLUMNS, *due).where(*conditions)
+        for *row, at, rule in self._all(found, **_given(least, now)):
             yield KnownSource(_record(row), at, rule)
 
     def entry_totals(self) -> dict[str, tuple[int, float]]:
@@ -239,7 +258,8 @@ class SourceStore(Store):
                 if record.failures:
                     forgotten["failing_since"] = record.fetched_at
                 connection.execute(update(sources).where(_OF_KEY).values(forgotten), key)
-            connection.execute(_NOTE.values(**facts, host=host), key)
+            noted = {f"new_{name}": value for name, value in (*facts.items(), ("host", host))}
+            connection.execute(_NOTE, {**noted, **key})
             if llmstxt is not None:
                 upsert(connection, indexes, row_of(llmstxt))
             is_unread = known is None or not known.format
@@ -289,46 +309,47 @@ class SourceStore(Store):
         if chosen.kind != "llms" or not url.endswith("/llms.txt"):
             return None
         is_there = _C.url.startswith(url.removesuffix("llms.txt"), autoescape=True)
-        rows = self._all(select(*SOURCE).where(*_of(chosen), is_there).limit(PAGE))
+        rows = self._all(select(*SOURCE).where(*_CHOSEN, is_there).limit(PAGE), **chosen.given)
         owners = (source for source in (source_of(*row) for row in rows) if chosen.has(source))
         return next((each for each in owners if url in declared_urls(each)), None)
 
     def each(self, chosen: Selection) -> Iterator[Source]:
         """Yield all chosen sources, a page at a time."""
-        page = select(_C.url_key, *SOURCE).where(*_of(chosen)).order_by(_C.url_key).limit(PAGE)
-        rows = self._all(page)
+        page = select(_C.url_key, *SOURCE).where(*_CHOSEN).order_by(_C.url_key).limit(PAGE)
+        rows = self._all(page, **chosen.given)
         while rows:
             found = (source_of(*values) for _, *values in rows)
             yield from (each for each in found if not chosen.only or chosen.has(each))
-            rows = self._all(page.where(_C.url_key > rows[-1][0])) if len(rows) == PAGE else ()
+            rest = page.where(_C.url_key > rows[-1][0])
+            rows = self._all(rest, **chosen.given) if len(rows) == PAGE else ()
 
     def count(self, chosen: Selection) -> int:
         """Return how many sources are chosen."""
-        return sum(1 for _ in self.each(chosen)) if chosen.only else self._count(*_of(chosen))
+        if chosen.only:
+            return sum(1 for _ in self.each(chosen))
+        return int(self._all(_COUNT.where(*_CHOSEN), **chosen.given)[0][0])
 
     def total(self, file: int) -> int:
         """Return how many sources a file declares."""
-        return self._count(_C.file == file)
-
-    def _count(self, *conditions: ColumnElement[bool]) -> int:
-        return int(self._all(select(func.count()).select_from(declared).where(*conditions))[0][0])
+        return int(self._all(_COUNT.where(_C.file == file))[0][0])
 
     # ---- what is due ----
 
     def hosts(self, chosen: Selection, terms: Terms) -> tuple[list[HostWork], Counts]:
         """Return the hosts that have due sources, and how many sources are due and are not."""
-        due = _due(declared, _C.every, terms.min_revisit, terms.began)
-        is_wanted = _is_wanted(declared, due, terms, terms.began)
+        due, given = _due(declared, _C.every), {**chosen.given, **terms.given(terms.began)}
+        is_wanted = _is_wanted(declared, due, force=terms.force)
         columns = (_C.host, due.at, case((is_wanted, 1), else_=0))
         if chosen.only:  # one by one
-            rows = self._all(select(*columns, *SOURCE).where(*_of(chosen)).order_by(_C.host))
+            each = select(*columns, *SOURCE).where(*_CHOSEN).order_by(_C.host)
+            rows = self._all(each, **given)
             return _counted(row[:3] for row in rows if chosen.has(source_of(*row[3:])))
-        by_host = select(_C.host, func.count(), func.min(due.at)).where(*_of(chosen), is_wanted)
+        by_host = select(_C.host, func.count(), func.min(due.at)).where(*_CHOSEN, is_wanted)
         is_gone = _C.asked_until >= NEVER
         later = case((not_(or_(is_gone, is_wanted)), due.at))
         others = select(func.count(), func.sum(case((is_gone, 1), else_=0)), func.min(later))
-        work = [HostWork(*row) for row in self._all(by_host.group_by(_C.host))]
-        ((count, gone, next_due),) = self._all(others.where(*_of(chosen)))
+        work = [HostWork(*row) for row in self._all(by_host.group_by(_C.host), **given)]
+        ((count, gone, next_due),) = self._all(others.where(*_CHOSEN), **given)
         number = sum(each.sources for each in work)
         counts = Counts(number, count - (gone or 0) - number, gone or 0)
         return work, counts if next_due is None else replace(counts, next_due=next_due)
@@ -341,21 +362,8 @@ class SourceStore(Store):
         Those that are due longest come first. At most ``most`` are read, as of ``now`` in epoch
         seconds.
         """
-        due = _due(declared, _C.every, terms.min_revisit, now)
-        mine = (*_of(chosen), _C.host == host, _is_wanted(declared, due, terms, now))
-        # The index alone says which sources these are, also of a host that has very many.
-        first = select(_C.url_key, due.at.label("since")).where(*mine)
-        place = literal(after[0], Double), literal(after[1], BigInteger)
-        first = first.where(tuple_(due.at, _C.url_key) > tuple_(*place))
-        page = first.order_by(due.at, _C.url_key).limit(most).subquery()
-        is_own = and_(_C.url_key == page.c.url_key, _C.file == chosen.file)
-        joined = page.join(declared, is_own).outerjoin(sources, _S.url_key == _C.url_key)
-        # A sync and a visit that ended at once may have left an earlier time in the index.
-        truth = _due(sources, _C.every, terms.min_revisit, now)
-        is_true = or_(_S.url_key.is_(None), _is_wanted(sources, truth, terms, now))
-        columns = (page.c.since, page.c.url_key, case((is_true, 1), else_=0), *SOURCE, *_COLUMNS)
-        order = (page.c.since, page.c.url_key)
-        rows = self._all(select(*columns).select_from(joined).order_by(*order))
+        place = {"paced": host, "since": after[0], "after": after[1], "most": most}
+        rows = self._all(_page(force=terms.force), **chosen.given, **terms.given(now), **place)
         found = []
         for _, _, is_due, *values in rows:
             source, known = source_of(*values[: len(SOURCE)]), values[len(SOURCE) :]
@@ -414,25 +422,43 @@ def _record(row: Sequence[Any]) -> SourceRecord:
     return record.with_url(record.url)
 
 
-def _of(chosen: Selection) -> tuple[ColumnElement[bool], ...]:
-    return _C.file == chosen.file, _C.kind == chosen.kind
+def _given(least: float, now: float) -> dict[str, float]:
+    """Return the parameters of `_due`."""
+    return {"revisit": min(least, LONGEST_SECONDS), "now": now}
 
 
-def _due(known: Table, every: ColumnElement[float], least: float, now: float) -> Due:
-    revisit = literal(min(least, LONGEST_SECONDS), Double)
-    return Due.of(known, every, revisit, literal(now, Double))
+def _due(known: Table, every: ColumnElement[float]) -> Due:
+    return Due.of(known, every, bindparam("revisit", type_=Double), _NOW)
 
 
-def _is_wanted(known: Table, due: Due, terms: Terms, now: float) -> ColumnElement[bool]:
+def _is_wanted(known: Table, due: Due, *, force: bool) -> ColumnElement[bool]:
     """Whether a source is to be visited: with ``force`` each one that is not gone.
 
     What was visited since the run began is done, by whichever worker.
     """
-    if not terms.force:
-        return due.at <= literal(terms.began, Double)
+    if not force:
+        return due.at <= _BEGAN
     at = known.c.fetched_at
-    is_undone = or_(at.is_(None), at <= literal(terms.began, Double), at > literal(now, Double))
-    return and_(due.at < NEVER, is_undone)
+    return and_(due.at < NEVER, or_(at.is_(None), at <= _BEGAN, at > _NOW))
+
+
+@cache
+def _page(*, force: bool) -> Select[Any]:
+    """Return the query for a page of the due sources of a host; it is asked at each visit."""
+    due = _due(declared, _C.every)
+    mine = (*_CHOSEN, _C.host == bindparam("paced"), _is_wanted(declared, due, force=force))
+    # The index alone says which sources these are, also of a host that has very many.
+    first = select(_C.url_key, due.at.label("since")).where(*mine)
+    place = bindparam("since", type_=Double), bindparam("after", type_=BigInteger)
+    first = first.where(tuple_(due.at, _C.url_key) > tuple_(*place))
+    page = first.order_by(due.at, _C.url_key).limit(bindparam("most")).subquery()
+    is_own = and_(_C.url_key == page.c.url_key, _C.file == bindparam("of_file"))
+    joined = page.join(declared, is_own).outerjoin(sources, _S.url_key == _C.url_key)
+    # A sync and a visit that ended at once may have left an earlier time in the index.
+    truth = _is_wanted(sources, _due(sources, _C.every), force=force)
+    is_true = case((or_(_S.url_key.is_(None), truth), 1), else_=0)
+    columns = (page.c.since, page.c.url_key, is_true, *SOURCE, *_COLUMNS)
+    return select(*columns).select_from(joined).order_by(page.c.since, page.c.url_key)
 
 
 def _counted(rows: Iterable[Sequence[Any]]) -> tuple[list[HostWork], Counts]:
