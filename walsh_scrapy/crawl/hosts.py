@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.crawl.context import Context
     from walsh_scrapy.policy.pacing import Exchange, Hold, HostTimes
+    from walsh_scrapy.policy.robots.copy import RobotsCopy
     from walsh_scrapy.sources.source import Source
     from walsh_scrapy.state.hosts import Ask
     from walsh_scrapy.state.log import RequestRecord
@@ -73,6 +74,7 @@ class _Owned:
     reasons: set[object] = field(default_factory=set)
     is_busy: bool = False  #: a request is in flight
     is_deferred: bool = False  #: given up for the run
+    copies: dict[str, RobotsCopy | None] = field(default_factory=dict)  #: as the state has them
     end: Callable[[Connection], bool] | None = None  #: writes that of the last exchange
     pending: list[Callable[[Connection], object]] = field(default_factory=list)
 
@@ -157,6 +159,14 @@ class Hosts:
     def has_for(self, host: str, reason: object) -> bool:
         """Return True if this crawl owns a host since it took it for this reason."""
         return host in self._owned and reason in self._owned[host].reasons
+
+    def copies(self, host: str) -> dict[str, RobotsCopy | None]:
+        """Return what keeps the copies of robots.txt of a host, by origin, as long as it is owned.
+
+        Nobody else writes them meanwhile, so they are read once.
+        """
+        owned = self._owned.get(host)
+        return owned.copies if owned else {}
 
     def wait(self, host: str, delay: float = 0.0) -> float:
         """Return the seconds until an owned host may be requested, as far as is known."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, lru_cache
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 from urllib.request import proxy_bypass
@@ -71,6 +71,7 @@ class Network:
         self._proxies = dict[str, tuple[bytes | None, str]]()
         if settings.getbool("HTTPPROXY_ENABLED"):
             self._proxies = HttpProxyMiddleware(settings["HTTPPROXY_AUTH_ENCODING"]).proxies
+        self._bypasses = lru_cache(1000)(proxy_bypass)  # it reads the whole environment
         self._tls = _tls_of(settings)
         self._connections = Connections(self._names, self._tls, CONNECT_SECONDS)
         self._is_serial = context.options.serial
@@ -103,7 +104,7 @@ class Network:
 
     def has_proxy_for(self, url: str) -> bool:
         """Return True if the environment names a proxy for a URL, which then looks up the name."""
-        return url.partition(":")[0] in self._proxies and not proxy_bypass(host_of(url))
+        return url.partition(":")[0] in self._proxies and not self._bypasses(host_of(url))
 
     def check_route(self, request: Request) -> Proxy | None:
         """Return the proxy of the environment that a request goes through, or None.

@@ -113,7 +113,10 @@ class RobotsCache:
 
     def _newest(self, origin: str) -> RobotsFile | None:
         """Return the file as the state has it, however old; what is not written yet is newer."""
-        copy, file = self._store.find(origin), self._files.get(origin)
+        copies, file = self._hosts.copies(self._context.host(origin)), self._files.get(origin)
+        if origin not in copies:
+            copies[origin] = self._store.find(origin)
+        copy = copies[origin]
         if copy is None or (file is not None and file.copy.fetched_at >= copy.fetched_at):
             return file
         return self._read(origin, copy)
@@ -289,6 +292,7 @@ class Robots(RobotsCache):
         if is_read and response is not None and not _CUT_OFF.intersection(response.flags):
             given = Validators.of(response)
             copy = copy.with_validators(given.url, given.etag, given.last_modified)
+        self._hosts.copies(host)[origin] = copy
         file, run = self._read(origin, copy), self._context.run
         delay = file.interval(now)
         self._hosts.write_with(
