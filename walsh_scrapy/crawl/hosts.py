@@ -281,7 +281,8 @@ class Hosts:
         def work(connection: Connection) -> Begun | HostSnapshot | None:
             for earlier in attempts:  # the answer to its COMMIT was lost
                 forget_begin(connection, earlier)
-            if not self._flush(connection, host, owned):
+            is_pending = owned.end is not None or owned.pending
+            if is_pending and not self._flush(connection, host, owned):
                 return None
             if attempts:
                 protocol.withdraw(connection, host, self._worker)
