@@ -1,6 +1,7 @@
 """The visits of a crawl (R6, R8)."""
 
 import asyncio
+from datetime import timedelta
 from itertools import pairwise
 
 import pytest
@@ -9,12 +10,14 @@ from scrapy.utils.test import get_crawler
 
 from walsh_scrapy.crawl import hosts, visits
 from walsh_scrapy.crawl.crawl import Crawl
-from walsh_scrapy.crawl.ticket import Visit, note, set_visit
+from walsh_scrapy.crawl.ticket import Visit, set_visit
 from walsh_scrapy.crawl.visits import PAGE, DueSources
 from walsh_scrapy.exceptions import RequestDeferred
-from walsh_scrapy.policy.frontier import Rank
+from walsh_scrapy.policy.pacing import Exchange
 from walsh_scrapy.scheduler import Scheduler
 from walsh_scrapy.sources.source import Source
+from walsh_scrapy.state.hosts import Ask
+from walsh_scrapy.state.log import RequestRecord
 from walsh_scrapy.state.sources import Selection
 from walsh_scrapy.testing.clock import FakeClock
 
@@ -198,19 +201,103 @@ def test_what_is_deferred_at_another_host_gives_up_neither(worker):
     assert other.hosts.take(HOST, other) == "ours"
 
 
-@pytest.mark.parametrize(("rank", "taken"), [(Rank.TARGET, "deferred"), (Rank.OPERATOR, "ours")])
-def test_a_host_that_is_given_up_is_left_to_a_later_run_by_all(worker, clock, rank, taken):
+LIST = "wal.sh"
+
+
+@pytest.mark.parametrize(("host", "taken"), [(HOST, "deferred"), (LIST, "ours")])
+def test_a_host_that_is_given_up_is_left_to_a_later_run_by_all(worker, clock, host, taken):
     """But every worker needs the blocklist."""
-    request = Request(f"http://{HOST}/")
-    note(request, rank=rank)
     ours, other = worker(), worker()
     assert other.hosts is not None, "its run has begun"
-    assert ours.hosts.take(HOST, ours) == "ours"
-    ours.hosts.give_up(HOST, request)
-    ours.hosts.let_go(HOST, ours)
-    assert ours.hosts.take(HOST, ours) == taken
-    ours.hosts.let_go(HOST, ours)
-    assert other.hosts.take(HOST, other) == taken
-    other.hosts.let_go(HOST, other)
+    assert ours.hosts.take(host, ours) == "ours"
+    ours.hosts.give_up(host)
+    ours.hosts.let_go(host, ours)
+    assert ours.hosts.take(host, ours) == taken
+    ours.hosts.let_go(host, ours)
+    assert other.hosts.take(host, other) == taken
+    other.hosts.let_go(host, other)
     clock.advance(1.0)
-    assert worker().hosts.take(HOST, None) == "ours"
+    assert worker().hosts.take(host, None) == "ours"
+
+
+def test_a_redirect_of_another_worker_does_not_end_what_is_left_of_a_host(
+    worker, clock, sleeps, tmp_path, monkeypatch
+):
+    """It owns the host for some time, and beats, but visits nothing there."""
+    ours, other = worker(), worker()
+    other.context.state.hosts.delay(HOST, 10.0, "for this test")
+    other.hosts.beat(same(1))
+    owned = []
+
+    def redirect():
+        other.hosts._beat()
+        ours.hosts._beat()
+        if not owned and other.hosts.take(HOST, "a redirect") == "ours":
+            owned.append(clock.now())
+        elif owned and clock.now() - owned[0] >= 12.0:
+            other.hosts.let_go(HOST, "a redirect")
+
+    sleeps.meanwhile = redirect
+
+    async def visited():
+        urls = [f"http://{HOST}/{number}" for number in range(20)]
+        async for each in due(ours, tmp_path, monkeypatch, urls).each():
+            yield each.url
+            sleeps.passes(10.0)
+            ours.visits.end(each.source)
+
+    assert len(asyncio.run(collected(visited()))) == 20
+    assert owned
+
+
+def test_a_host_that_was_lost_and_is_owned_for_another_reason_gives_no_way(
+    worker, clock, sleeps, tmp_path, monkeypatch
+):
+    ours, other = worker(), worker()
+    other.hosts.beat("others")
+
+    async def visited():
+        urls = [f"http://{HOST}/{number}" for number in range(10)] + ["http://b.example/"]
+        async for each in due(ours, tmp_path, monkeypatch, urls).each():
+            yield each.url
+            if each.url.endswith("/2"):
+                ours.hosts._drop(HOST)
+                assert ours.hosts.take(HOST, "a redirect") == "ours"
+                clock.advance(31.0)
+                other.hosts._beat()
+                ours.hosts._beat()
+
+    assert "http://b.example/" in asyncio.run(collected(visited()))
+
+
+async def collected(items):
+    return [each async for each in items]
+
+
+def test_the_delay_of_a_source_gives_up_no_host_to_which_it_redirects(worker):
+    ours, other = worker(), worker()
+    source = Source(f"http://{HOST}/", pause=timedelta(hours=1))
+    request = Request("http://b.example/")
+    set_visit(request, Visit(source, bool))
+    assert other.hosts is not None, "its run has begun"
+    assert ours.queue.own("b.example", request) == "ours"
+    with pytest.raises(RequestDeferred):
+        ours.queue.check_wait(request, 3590.0)
+    ours.hosts.let_go("b.example", request)
+    assert other.hosts.take("b.example", other) == "ours"
+
+
+def test_several_workers_that_see_one_outage_count_it_once(worker, clock):
+    """Also at the host of the blocklist, which each of them tries (decision 28)."""
+    workers = [worker(), worker()]
+    assert all(each.hosts is not None for each in workers), "their runs have begun"
+    silent = Exchange(delay=1.0, status=0, unreachable=True, for_robots=True)
+    for each in workers:
+        request = Request(f"https://{LIST}/robots.txt")
+        assert each.hosts.take(LIST, request) == "ours"
+        record = RequestRecord(clock.now(), LIST, request.url, "")
+        assert each.hosts.begin(request, LIST, Ask(1.0, 10.0), record) == 0.0
+        found = each.hosts.end(request, LIST, silent, record)
+        assert (found.times.unreachable, found.hold) == (1, 0.0)
+        each.hosts.let_go(LIST, request)
+        clock.advance(5.0)

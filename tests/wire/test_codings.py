@@ -45,6 +45,7 @@ def test_a_body_is_complete_unless_it_was_cut_off(name):
     packed = pack(BODY)
     assert is_complete(packed, coding)
     assert is_complete(packed + b"no such member", coding)
+    assert not is_complete(packed[:-1], coding)
     assert not is_complete(packed[:150_000], coding)
     assert not is_complete(b"", coding)
     assert is_complete(packed[:150_000], b"identity")

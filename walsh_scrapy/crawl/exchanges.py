@@ -199,7 +199,7 @@ class Exchanges:
         wait, until = snapshot.wait, snapshot.now + snapshot.hold
         if isinstance(error, Unreachable):
             self._put_off.add_unreachable(name, error, rank_of(request), until)
-            self._hosts.give_up(name, request)
+            self._hosts.give_up(name)
             wait = 0.0  # requests that are put off wait for nothing: they end when handed out
         self._queue.delay(host, wait, snapshot.times.delay, latency)
         self.let_go_inline(request, host)

@@ -19,7 +19,7 @@ from scrapy import Request
 from scrapy.utils.asyncio import create_looping_call
 from sqlalchemy.exc import DataError, IntegrityError
 
-from walsh_scrapy.crawl.ticket import note, source_of, ticket_of
+from walsh_scrapy.crawl.ticket import note, source_of
 from walsh_scrapy.exceptions import StateUnavailable, StillDue
 from walsh_scrapy.policy.pacing import BEAT_SECONDS, Watch
 from walsh_scrapy.policy.wording import format_seconds
@@ -96,6 +96,8 @@ class Hosts:
         self._context = context
         self._state = context.state
         self._worker = Worker(uuid4().hex, context.started_at)
+        urls = context.options.blocklist_url, context.options.blocklist_schema_url
+        self._of_blocklist = frozenset(context.host(url) for url in urls if url)
         self._watch = Watch()
         self._timer: AsyncioLoopingCall | LoopingCall | None = None
         self._owned: dict[str, _Owned] = {}
@@ -189,13 +191,13 @@ class Hosts:
         if owned is not None and _visit(reason) not in owned.reasons:
             owned.reasons.add(reason)
 
-    def give_up(self, host: str, request: Request) -> None:
+    def give_up(self, host: str) -> None:
         """Leave what is still due of an owned host to a later run, of every worker.
 
-        A request for the blocklist gives nothing up: every worker needs the list (R3).
+        The host of the blocklist is never given up: every worker needs the list (R3).
         """
         owned = self._owned.get(host)
-        if owned is not None and not ticket_of(request).serves_blocklist:
+        if owned is not None and host not in self._of_blocklist:
             owned.is_deferred = True
 
     def let_go(self, host: str, reason: object) -> None:
@@ -211,7 +213,8 @@ class Hosts:
     def abandon(self) -> None:
         """Let go of all hosts: their visits have not ended, although nothing is under way."""
         for host, owned in list(self._owned.items()):
-            owned.is_deferred, owned.reasons = True, {self}
+            owned.reasons = {self}
+            self.give_up(host)
             self.let_go(host, self)
 
     def close(self) -> None:
@@ -320,6 +323,8 @@ class Hosts:
         _, known, logged = self._in_flight.pop(request)
         owned, now = self._owned.get(host), self._context.clock.now()
         before = owned.times if owned else known
+        if before.unreachable and (before.ended or 0.0) >= self._worker.began:
+            exchange = exchange.counted()
         times = before.after(exchange, self._context.backoff, now)
         ended = self._context.moment()
         ended_record = replace(record, hold=max(0.0, times.hold_until - now))

@@ -380,7 +380,7 @@ class Queue:
                 raise self.deferral(f"another worker asks {host}")
             await self.sleep(RECHECK_SECONDS)
         if taken == "deferred":
-            raise self.deferral(f"another worker has deferred {host}")
+            raise self.deferral(f"{host} is given up for this run, maybe by another crawl")
 
     def own(self, host: str, reason: object) -> Taken:
         """Own a host, and know from then on until when it waits; see ``Hosts.take``."""
@@ -402,12 +402,12 @@ class Queue:
     def check_wait(self, request: Request, seconds: float) -> None:
         """Raise RequestDeferred for a wait longer than ``WALSH_MAX_WAIT`` (decision 7).
 
-        Other workers leave the sources of the host to a later run too.
+        If the host itself asks for that, other workers leave its sources to a later run too.
         """
         if seconds > self._context.options.max_wait:
             host = self._context.host(request.url)
-            if source_of(request):
-                self._hosts.give_up(host, request)
+            if source_of(request) and self._hosts.wait(host) > self._context.options.max_wait:
+                self._hosts.give_up(host)
             until = self._context.clock.now() + seconds
             self._stats.inc_value("walsh/pacing/deferred")
             reason = f"{host} may not be asked before {format_moment(until)}"

@@ -23,6 +23,7 @@ from walsh_scrapy.crawl.ticket import (
     note,
     rank_of,
     request_of,
+    source_of,
     ticket_of,
 )
 from walsh_scrapy.exceptions import (
@@ -30,6 +31,7 @@ from walsh_scrapy.exceptions import (
     Denied,
     NotModified,
     RequestDeferred,
+    StillDue,
     Unreachable,
 )
 from walsh_scrapy.policy.frontier import Rank
@@ -216,6 +218,8 @@ class Robots(RobotsCache):
                     copy = known.copy if known else None
                     self._keep(origin, await self._requested(origin, url, needed_by, copy), copy)
         except RequestDeferred as error:
+            if source_of(needed_by) and not isinstance(error, StillDue):
+                self._hosts.give_up(self._context.host(origin))
             # If the state failed, the deferral ends now; even so nothing is fetched at once.
             until = max(error.until, self._context.clock.now() + RECHECK_SECONDS)
             self._refusals[origin] = error, until

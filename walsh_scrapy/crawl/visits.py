@@ -38,6 +38,9 @@ logger = logging.getLogger(__name__)
 
 #: Seconds for which a page of the sources of a host lasts about: one a second at most.
 PAGE: Final = 25
+#: Seconds for which a host is free that gave way. Who waits for it looks each `RECHECK_SECONDS`,
+#: and owns it while its delay goes on.
+AWAY: Final = 3 * RECHECK_SECONDS
 #: Seconds that the reading of a document never takes.
 LONGEST_READING: Final = 60.0
 
@@ -114,14 +117,6 @@ class _Rest(NamedTuple):
     begin: Place
 
 
-class _Given(NamedTuple):
-    """A host that gave way to other workers: what of it is still to come, and when."""
-
-    rest: _Rest
-    delay: float  #: seconds
-    again_at: float  #: when it may be taken again, by the monotonic clock
-
-
 class DueSources:
     """The sources that a run asks for, in the order of their requests.
 
@@ -143,7 +138,10 @@ class DueSources:
         work, self.counts = self._store.hosts(chosen, self._terms)
         self._left = deque(in_order(work, visits.pauses.delays, visits.context.late_hosts))
         self._busy: list[HostWork] = []  # hosts that another worker has
-        self._given: dict[str, _Given] = {}
+        self._is_waiting = False  # for these
+        # Hosts that gave way to other workers, and when each may be taken again (monotonic).
+        self._given: dict[str, _Rest] = {}
+        self._again_at: dict[str, float] = {}
         self._rests: dict[str, _Rest] = {}  # of the hosts that this worker owns
         self.begun = 0  #: sources that were yielded
 
@@ -160,7 +158,7 @@ class DueSources:
             host = await self._queue.next_short(or_room=bool(self._left))
             if host is None:
                 host = await self._take_next()
-            elif self._hosts.is_due_to_others(host):
+            elif host in self._rests and self._hosts.is_due_to_others(host):
                 self._give_way(host)
                 continue
             if host is None:
@@ -181,10 +179,11 @@ class DueSources:
 
     async def _has_more(self) -> bool:
         """Return False if nothing is due but at hosts of workers that beat, and visit it."""
-        seen, idle = self._hosts.of_others() if self._busy else {}, 0.0
+        seen, idle = dict[str, float](), 0.0
         while not (self._rests or self._left):
             if not self._busy:
                 return False
+            seen = seen or self._hosts.of_others()
             await sleep(BEAT_SECONDS)
             idle = 0.0 if self._queue.waiting or self._queue.asked else idle + BEAT_SECONDS
             if idle >= LONGEST_READING:  # another worker may wait for what this one owns
@@ -192,10 +191,14 @@ class DueSources:
             now = self._hosts.of_others()
             beating = {host for host, until in now.items() if until > seen.get(host, until)}
             seen = now
-            due, _ = self._store.hosts(self._chosen, self._terms)
-            still_due = {work.host for work in due} - beating
-            self._left.extend(work for work in self._busy if work.host in still_due)
+            due = {work.host for work in self._store.hosts(self._chosen, self._terms)[0]}
+            still_due = [work for work in self._busy if work.host in due]
+            # As long as this worker has work itself, it can do that of one that dies.
+            self._left.extend(each for each in still_due if not (idle and each.host in beating))
             self._busy.clear()
+            if not self._is_waiting:
+                logger.info("waiting for other crawls, which have %d hosts", len(still_due))
+            self._is_waiting = True
         return True
 
     async def _take_next(self) -> str | None:
@@ -210,35 +213,37 @@ class DueSources:
             await sleep(RECHECK_SECONDS)
             return None
         self._left.remove(work)
-        if taken == "busy":
+        if taken == "busy" and work.host in self._given:  # by a redirect, which is soon over
+            self._given_way(work)
+        elif taken == "busy":
             self._busy.append(work)
         if taken != "ours":
             return None
-        given = self._given.pop(work.host, None)
-        self._rests[work.host] = given.rest if given else _Rest(work.sources, FIRST)
+        self._again_at.pop(work.host, None)
+        self._rests[work.host] = self._given.pop(work.host, _Rest(work.sources, FIRST))
         return work.host
 
     def _give_way(self, host: str) -> None:
         """Let a host go after the visits at hand: a redirect of another worker may wait for it."""
-        rest, delay = self._rests.pop(host), self._hosts.delay(host)
+        rest = self._given[host] = self._rests.pop(host)
         self._queue.frontier.expect(host, 0)
         self._hosts.let_go(host, self)
-        self._given[host] = _Given(rest, delay, self._clock.monotonic() + 2 * delay)
-        self._left.appendleft(HostWork(host, rest.sources))
+        self._given_way(HostWork(host, rest.sources))
+
+    def _given_way(self, work: HostWork) -> None:
+        self._again_at[work.host] = self._clock.monotonic() + AWAY
+        self._left.appendleft(work)
 
     def _next_left(self) -> HostWork | None:
         """Return the next host to take; None if all that are left gave way to other workers.
 
-        Such a host is taken again two delays after it was let go (decision 41).
+        Such a host is taken again `AWAY` after it was let go (decision 41).
         """
         now = self._clock.monotonic()
         for work in self._left:
-            given = self._given.get(work.host)
-            if given is None:
-                return work
-            if self._hosts.has(work.host):
-                self._given[work.host] = given._replace(again_at=now + 2 * given.delay)
-            elif now >= given.again_at:
+            if work.host in self._given and self._hosts.has(work.host):
+                self._again_at[work.host] = now + AWAY
+            elif now >= self._again_at.get(work.host, 0.0):
                 return work
         return None
 

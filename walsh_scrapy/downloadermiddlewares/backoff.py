@@ -116,7 +116,7 @@ class BackoffMiddleware(Component):
         if reason := self._streaks.reason(host, rank_of(request), gave_up=gave_up):
             until = self._context.clock.now() + ticket_of(request).hold
             self._context.put_off.add(host, reason, until, refused)
-            self._hosts.give_up(self._context.host(request.url), request)
+            self._hosts.give_up(self._context.host(request.url))
             self._queue.delay(self._context.host(request.url), 0.0)
 
 

@@ -132,6 +132,13 @@ class Exchange:
         is_answer = 0 < self.status < 500 and not is_redirect(self.status)
         return is_answer and not is_refused and self.retry_after is None
 
+    def counted(self) -> Exchange:
+        """Return what the exchange means if the run has counted that its host is unreachable.
+
+        Several workers of a run may see the same outage (decision 28).
+        """
+        return replace(self, unreachable=False, is_blameless=True) if self.unreachable else self
+
     def of_domain(self) -> Exchange:
         """Return what the exchange means for its domain.
 

@@ -1,7 +1,7 @@
 """Records: rows of the state as objects, and how a row is written and found.
 
 The tables of the classes here, of `policy.pacing.HostTimes` and of
-`policy.robots.access.RobotsCopy` have a column for each of their fields.
+`policy.robots.copy.RobotsCopy` have a column for each of their fields.
 """
 
 from __future__ import annotations

@@ -362,15 +362,15 @@ class SourceStore(Store):
         Those that are due longest come first. At most ``most`` are read, as of ``now`` in epoch
         seconds.
         """
-        place = {"paced": host, "since": after[0], "after": after[1], "most": most}
+        place = {"paced": host, "since": after[0], "after": after[1], "most": most + 1}
         rows = self._all(_page(force=terms.force), **chosen.given, **terms.given(now), **place)
         found = []
-        for _, _, is_due, *values in rows:
+        for _, _, is_due, *values in rows[:most]:
             source, known = source_of(*values[: len(SOURCE)]), values[len(SOURCE) :]
             if is_due and (not chosen.only or chosen.has(source)):
                 record = _record(known).with_url(source.url) if known[0] else None
                 found.append(DueSource(source, record))
-        return found, (rows[-1][0], rows[-1][1]) if len(rows) >= most else None
+        return found, (rows[most - 1][0], rows[most - 1][1]) if len(rows) > most else None
 
 
 class DeclaredSources(Collection[Source]):

@@ -47,16 +47,7 @@ def is_complete(body: bytes, coding: bytes) -> bool:
 
     The body was unpacked before within a limit, so it is no decompression bomb.
     """
-    if coding not in _CHUNKS:
-        return True
-    try:
-        for _ in _CHUNKS[coding](body):
-            pass
-    except OSError:  # something else follows the last member
-        return True
-    except CODING_ERRORS:
-        return False
-    return bool(body)
+    return coding not in _ENDS or _ENDS[coding](body)
 
 
 def _gzip(body: bytes) -> Iterator[bytes]:
@@ -117,4 +108,28 @@ _CHUNKS: Final[Mapping[bytes, Callable[[bytes], Iterator[bytes]]]] = {
     b"gzip": _gzip,
     b"x-gzip": _gzip,
     b"deflate": _deflate,
+}
+
+
+def _gzip_ends(body: bytes) -> bool:
+    return _inflates(body, zlib.MAX_WBITS | 16)
+
+
+def _deflate_ends(body: bytes) -> bool:
+    return _inflates(body, zlib.MAX_WBITS) or _inflates(body, -zlib.MAX_WBITS)
+
+
+def _inflates(body: bytes, window: int) -> bool:
+    stream = zlib.decompressobj(window)
+    try:
+        stream.decompress(body)
+    except zlib.error:
+        return False
+    return stream.eof
+
+
+_ENDS: Final[Mapping[bytes, Callable[[bytes], bool]]] = {
+    b"gzip": _gzip_ends,
+    b"x-gzip": _gzip_ends,
+    b"deflate": _deflate_ends,
 }
