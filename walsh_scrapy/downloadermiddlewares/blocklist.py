@@ -9,11 +9,10 @@ from scrapy import signals
 
 from walsh_scrapy.crawl.blocklist import PublishedList
 from walsh_scrapy.crawl.crawl import Component
-from walsh_scrapy.crawl.ticket import note_answer, rank_of
+from walsh_scrapy.crawl.ticket import note_answer
 from walsh_scrapy.exceptions import refuse_to_start
 from walsh_scrapy.identity import BLOCKLIST_URL
 from walsh_scrapy.options import BadSetting
-from walsh_scrapy.policy.frontier import Rank
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -65,8 +64,7 @@ class BlocklistMiddleware(Component):
                 await self._list.prepare_list()
         if self._list.judges(request):
             self._judge(request)
-        if rank_of(request) is Rank.TARGET:
-            self._look_ahead()
+        self._look_ahead()
 
     def _judge(self, request: Request) -> None:
         published = self._list.hash
