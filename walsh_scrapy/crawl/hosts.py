@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.policy.pacing import Exchange, Hold, HostTimes
     from walsh_scrapy.policy.robots.copy import RobotsCopy
     from walsh_scrapy.sources.source import Source
-    from walsh_scrapy.state.hosts import Ask
+    from walsh_scrapy.state.hosts import Ask, OwnedByOther
     from walsh_scrapy.state.log import RequestRecord
 
 T = TypeVar("T")
@@ -119,8 +119,8 @@ class Hosts:
             return False
         return self._context.clock.monotonic() - owned.since >= _LONG
 
-    def of_others(self) -> dict[str, float]:
-        """Return the hosts of workers that visit the same sources, and until when each lives."""
+    def of_others(self) -> dict[str, OwnedByOther]:
+        """Return the hosts that other workers own."""
         return self._state.hosts.of_others(self._worker)
 
     # ---- taking and letting go ----

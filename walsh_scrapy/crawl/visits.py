@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.crawl.hosts import Hosts
     from walsh_scrapy.crawl.queue import Queue
     from walsh_scrapy.sources.source import Source
+    from walsh_scrapy.state.hosts import OwnedByOther
     from walsh_scrapy.state.records import SourceRecord
     from walsh_scrapy.state.sources import Counts, DueSource, Place, Selection
 
@@ -179,7 +180,8 @@ class DueSources:
 
     async def _has_more(self) -> bool:
         """Return False if nothing is due but at hosts of workers that beat, and visit it."""
-        seen, idle = dict[str, float](), 0.0
+        seen: dict[str, OwnedByOther] = {}
+        idle = 0.0
         while not (self._rests or self._left):
             if not self._busy:
                 return False
@@ -189,16 +191,17 @@ class DueSources:
             if idle >= LONGEST_READING:  # another worker may wait for what this one owns
                 self._hosts.abandon()
             now = self._hosts.of_others()
-            beating = {host for host, until in now.items() if until > seen.get(host, until)}
-            seen = now
-            due = {work.host for work in self._store.hosts(self._chosen, self._terms)[0]}
-            still_due = [work for work in self._busy if work.host in due]
+            beat = {host: it for host, it in now.items() if it.until > seen.get(host, it).until}
+            seen, free = now, [work for work in self._busy if work.host not in beat]
             # As long as this worker has work itself, it can do that of one that dies.
-            self._left.extend(each for each in still_due if not (idle and each.host in beating))
-            self._busy.clear()
-            if not self._is_waiting:
-                logger.info("waiting for other crawls, which have %d hosts", len(still_due))
-            self._is_waiting = True
+            owned = [work for work in self._busy if work.host in beat]
+            self._busy = [each for each in owned if not (idle and beat[each.host].is_same)]
+            if free:
+                due = {work.host for work in self._store.hosts(self._chosen, self._terms)[0]}
+                self._left.extend(work for work in free if work.host in due)
+            if self._busy and not self._is_waiting:
+                logger.info("waiting for other crawls, which have %d hosts", len(self._busy))
+                self._is_waiting = True
         return True
 
     async def _take_next(self) -> str | None:

@@ -163,6 +163,13 @@ class WorkerRow(NamedTuple):
     hosts: int  #: that it owns
 
 
+class OwnedByOther(NamedTuple):
+    """A host of another worker."""
+
+    until: float  #: the worker lives until then, unless it beats; by the database's clock
+    is_same: bool  #: it visits the same sources
+
+
 @dataclass(frozen=True, slots=True)
 class Override:
     """One act of the operator. ``at`` is in epoch seconds."""
@@ -323,9 +330,9 @@ _OTHERS: Final = select(NOW, func.count(workers.c.id)).where(
     workers.c.id != bindparam("worker"), workers.c.until > NOW
 )
 _OF_OTHERS: Final = (
-    select(hosts.c.host, workers.c.until)
+    select(hosts.c.host, workers.c.until, workers.c.sources)
     .join(workers, workers.c.id == hosts.c.owner)
-    .where(workers.c.id != bindparam("worker"), workers.c.sources == bindparam("sources"))
+    .where(workers.c.id != bindparam("worker"))
 )
 _SET_DELAY: Final = (
     update(hosts)
@@ -633,9 +640,12 @@ class HostStore(Store):
         found = self._database.read(lambda each: each.execute(_LIVING, clock_of(each)).all())
         return [WorkerRow(*row) for row in found]
 
-    def of_others(self, worker: Worker) -> dict[str, float]:
-        """Return the hosts of workers that visit the same sources, and until when each lives."""
-        return dict(map(tuple, self._all(_OF_OTHERS, worker=worker.id, sources=worker.sources)))
+    def of_others(self, worker: Worker) -> dict[str, OwnedByOther]:
+        """Return the hosts that other workers own."""
+        found = self._all(_OF_OTHERS, worker=worker.id)
+        return {
+            host: OwnedByOther(until, visited == worker.sources) for host, until, visited in found
+        }
 
     def release(self, host: str, reason: str) -> float:
         """End the hold of a host; see `release_hold`."""
