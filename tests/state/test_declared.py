@@ -286,9 +286,8 @@ def pages_of(state, number, terms, most=PAGE, visit=lambda _url: None):
     place, found = FIRST, []
     while place:
         now = NOW + sum(map(len, found))
-        page, place = state.sources.page(
-            Selection(number, "feed"), terms, "a.example", now, place, most
-        )
+        chosen = Selection(number, "feed")
+        page, place = state.read(state.sources.page(chosen, terms, "a.example", now, place, most))
         found.append([each.source.url[-1] for each in page])
         for each in page:
             visit(each.source.url)
@@ -316,12 +315,16 @@ def test_a_forced_run_asks_each_source_once_whichever_worker_does(state, synced)
 
     pages = pages_of(state, number, forced, 3, visit)
     assert sorted(itertools.chain(*pages)) == [*"0123456"]
-    chosen = Selection(number, "feed")
-    assert state.sources.page(chosen, forced, "a.example", NOW + 8, FIRST) == ([], None)
+
+    def read(terms, now):
+        page = state.sources.page(Selection(number, "feed"), terms, "a.example", now, FIRST)
+        return state.read(page)
+
+    assert read(forced, NOW + 8) == ([], None)
     later = Terms(began=NOW + 7, min_revisit=DAY, force=True)
-    assert len(state.sources.page(chosen, later, "a.example", NOW + 8, FIRST)[0]) == 7
+    assert len(read(later, NOW + 8)[0]) == 7
     ahead = Terms(began=NOW - 600, min_revisit=DAY, force=True)
-    assert len(state.sources.page(chosen, ahead, "a.example", NOW - 599, FIRST)[0]) == 7
+    assert len(read(ahead, NOW - 599)[0]) == 7
 
 
 def test_what_became_due_later_than_the_index_says_is_not_visited(state, synced, database):

@@ -135,14 +135,24 @@ class Hosts:
             self._timer = create_looping_call(self._beat)
             self._timer.start(BEAT_SECONDS)
 
-    def take(self, host: str, reason: object) -> Taken:
-        """Own a host, if no other worker does and none has deferred it since this run began."""
+    def take(
+        self, host: str, reason: object, read: Callable[[Connection], object] = lambda _: None
+    ) -> Taken:
+        """Own a host, if no other worker does and none has deferred it since this run began.
+
+        What is known of it is read in the same transaction, by ``read`` too.
+        """
         if host not in self._owned:
             moment, judges_until = self._context.moment(), self._watch.judges_until
+            copies: dict[str, RobotsCopy | None] = {}
 
             def work(connection: Connection) -> tuple[HostSnapshot, bool]:
                 taken = protocol.take(connection, host, self._worker, judges_until)
-                return taken or protocol.find(connection, host), taken is not None
+                if taken is None:
+                    return protocol.find(connection, host), False
+                copies.update(self._state.robots.of_host(connection, host))
+                read(connection)
+                return taken, True
 
             found, is_ours = self._state.write(work)
             self._watch.see(found.now, moment)
@@ -150,7 +160,8 @@ class Hosts:
             if not is_ours:
                 is_deferred = found.times.deferred_at >= self._worker.began
                 return "deferred" if is_deferred else "busy"
-            self._owned[host] = _Owned(found.times, self._context.clock.monotonic())
+            since = self._context.clock.monotonic()
+            self._owned[host] = _Owned(found.times, since, copies=copies)
         self._owned[host].reasons.add(reason)
         return "ours"
 

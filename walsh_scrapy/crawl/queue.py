@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.http import Response
     from scrapy.statscollectors import StatsCollector
+    from sqlalchemy import Connection
 
     from walsh_scrapy.crawl.context import Context
     from walsh_scrapy.crawl.engine import Engine
@@ -382,10 +383,12 @@ class Queue:
         if taken == "deferred":
             raise self.deferral(f"{host} is given up for this run, maybe by another crawl")
 
-    def own(self, host: str, reason: object) -> Taken:
+    def own(
+        self, host: str, reason: object, read: Callable[[Connection], object] = lambda _: None
+    ) -> Taken:
         """Own a host, and know from then on until when it waits; see ``Hosts.take``."""
         is_new = not self._hosts.has(host)
-        taken = self._hosts.take(host, reason)
+        taken = self._hosts.take(host, reason, read)
         if is_new and taken == "ours":
             self.delay(host, self._hosts.wait(host), self._hosts.delay(host) or None)
         return taken

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from scrapy.utils.asyncio import sleep
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from scrapy.crawler import Crawler
     from scrapy.statscollectors import StatsCollector
+    from sqlalchemy import Connection
 
     from walsh_scrapy.crawl.context import Context, Pauses
     from walsh_scrapy.crawl.hosts import Hosts
@@ -131,7 +132,8 @@ class DueSources:
         self._queue = visits.queue
         self._hosts = visits.hosts
         self._clock = visits.context.clock
-        self._store = visits.context.state.sources
+        self._state = visits.context.state
+        self._store = self._state.sources
         self._chosen = chosen
         revisit = visits.context.options.min_revisit
         self._same = f"file {chosen.file}, {chosen.kind}, only={chosen.only!r}, force={force}"
@@ -143,6 +145,7 @@ class DueSources:
         # Hosts that gave way to other workers, and when each may be taken again (monotonic).
         self._given: dict[str, _Rest] = {}
         self._again_at: dict[str, float] = {}
+        self._pages: dict[str, list[DueSource]] = {}  # read, and not yielded yet
         self._rests: dict[str, _Rest] = {}  # of the hosts that this worker owns
         self.begun = 0  #: sources that were yielded
 
@@ -210,9 +213,12 @@ class DueSources:
         if work is None:
             await sleep(RECHECK_SECONDS)
             return None
+        rest = self._given.get(work.host, _Rest(work.sources, FIRST))
         try:
-            taken = self._queue.own(work.host, self)
+            taken = self._queue.own(work.host, self, lambda each: self._read(each, work.host, rest))
         except StateUnavailable:  # the next try waits for a server that went away
+            self._pages.pop(work.host, None)
+            self._rests.pop(work.host, None)
             await sleep(RECHECK_SECONDS)
             return None
         self._left.remove(work)
@@ -223,7 +229,7 @@ class DueSources:
         if taken != "ours":
             return None
         self._again_at.pop(work.host, None)
-        self._rests[work.host] = self._given.pop(work.host, _Rest(work.sources, FIRST))
+        self._given.pop(work.host, None)
         return work.host
 
     def _give_way(self, host: str) -> None:
@@ -252,17 +258,23 @@ class DueSources:
 
     def _next_page(self, host: str) -> list[DueSource]:
         """Return the next sources of a host that has many; none if it was lost."""
-        found: list[DueSource] = []
         if not self._hosts.has_for(host, self):
             self._rests.pop(host, None)
-        most = max(1, int(PAGE / max(1.0, self._hosts.delay(host))))
-        while not found and (rest := self._rests.pop(host, None)):
-            now = self._clock.now()
-            page, place = self._store.page(self._chosen, self._terms, host, now, rest.begin, most)
-            found += page
-            if place:
-                self._rests[host] = _Rest(max(1, rest.sources - len(page)), place)
+        found = self._pages.pop(host, [])
+        while not found and (rest := self._rests.get(host)):
+            self._state.read(partial(self._read, host=host, rest=rest))
+            found = self._pages.pop(host)
         return found
+
+    def _read(self, connection: Connection, host: str, rest: _Rest) -> None:
+        """Read the next page of the sources of a host."""
+        delay = self._hosts.delay(host) or self._visits.pauses.delays.get(host, 1.0)
+        most, now = max(1, int(PAGE / max(1.0, delay))), self._clock.now()
+        page = self._store.page(self._chosen, self._terms, host, now, rest.begin, most)
+        self._pages[host], place = page(connection)
+        self._rests.pop(host, None)
+        if place:
+            self._rests[host] = _Rest(max(1, rest.sources - len(self._pages[host])), place)
 
     def report(self, stats: StatsCollector) -> None:
         """Count the due sources and the others in the stats, and log how many are not due."""

@@ -9,12 +9,20 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import bindparam, delete, func, select, update
+from sqlalchemy import bindparam, delete, func, or_, select, update
 
 from walsh_scrapy.policy.robots.copy import LONGEST_SETTLING, RobotsCopy
-from walsh_scrapy.policy.urls import robots_url
+from walsh_scrapy.policy.urls import origin_of, robots_url
 from walsh_scrapy.state.database import Store
-from walsh_scrapy.state.records import BlocklistCopy, LlmsTxtRecord, insert_if_new, row_of, upsert
+from walsh_scrapy.state.records import (
+    BlocklistCopy,
+    LlmsTxtRecord,
+    columns_of,
+    insert_if_new,
+    record_of,
+    row_of,
+    upsert,
+)
 from walsh_scrapy.state.retention import OldRows
 from walsh_scrapy.state.tables import (
     FOR_RULES,
@@ -33,6 +41,9 @@ _STILL_KEPT: Final = _NAMED.values(kept_at=bindparam("now"))
 #: How long a copy is kept after the last request for it. The host of a source that is visited once
 #: in 30 days is still known then: its Crawl-delay, and its last good copy if it does not answer.
 KEEP_SECONDS: Final = 90 * 86_400.0
+_ROBOTS_OF_HOST: Final = select(robots.c.origin, *columns_of(RobotsCopy, robots)).where(
+    or_(robots.c.origin == bindparam("plain"), robots.c.origin == bindparam("secure"))
+)
 _ROBOTS_NAME: Final = select(robots.c.copy).where(robots.c.origin == bindparam("key"))
 
 _ASKED: Final = (
@@ -61,6 +72,14 @@ class RobotsStore(Store):
     def find(self, origin: str) -> RobotsCopy | None:
         """Return the copy kept for an origin, however old."""
         return self._find(RobotsCopy, robots, origin)
+
+    @staticmethod
+    def of_host(connection: Connection, host: str) -> dict[str, RobotsCopy | None]:
+        """Return the copies of the two origins that a host has at the usual ports."""
+        plain, secure = origin_of(f"http://{host}/"), origin_of(f"https://{host}/")
+        found: dict[str, RobotsCopy | None] = {plain: None, secure: None}
+        rows = connection.execute(_ROBOTS_OF_HOST, {"plain": plain, "secure": secure})
+        return found | {origin: record_of(RobotsCopy, row) for origin, *row in rows}
 
     def write(
         self,

@@ -354,23 +354,35 @@ class SourceStore(Store):
         counts = Counts(number, count - (gone or 0) - number, gone or 0)
         return work, counts if next_due is None else replace(counts, next_due=next_due)
 
+    @staticmethod
     def page(
-        self, chosen: Selection, terms: Terms, host: str, now: float, after: Place, most: int = PAGE
-    ) -> tuple[list[DueSource], Place | None]:
-        """Return due sources of a host, and where the next page begins, None for nowhere.
+        chosen: Selection, terms: Terms, host: str, now: float, after: Place, most: int = PAGE
+    ) -> Callable[[Connection], tuple[list[DueSource], Place | None]]:
+        """Return what reads due sources of a host, and where the next page begins, if anywhere.
 
         Those that are due longest come first. At most ``most`` are read, as of ``now`` in epoch
         seconds.
         """
         place = {"paced": host, "since": after[0], "after": after[1], "most": most + 1}
-        rows = self._all(_page(force=terms.force), **chosen.given, **terms.given(now), **place)
-        found = []
-        for _, _, is_due, *values in rows[:most]:
-            source, known = source_of(*values[: len(SOURCE)]), values[len(SOURCE) :]
-            if is_due and (not chosen.only or chosen.has(source)):
-                record = _record(known).with_url(source.url) if known[0] else None
-                found.append(DueSource(source, record))
-        return found, (rows[most - 1][0], rows[most - 1][1]) if len(rows) > most else None
+        given = {**chosen.given, **terms.given(now), **place}
+
+        def read(connection: Connection) -> tuple[list[DueSource], Place | None]:
+            rows = connection.execute(_page(force=terms.force), given).all()
+            following = (rows[most - 1][0], rows[most - 1][1]) if len(rows) > most else None
+            return _due_sources(rows[:most], chosen), following
+
+        return read
+
+
+def _due_sources(rows: Sequence[Sequence[Any]], chosen: Selection) -> list[DueSource]:
+    """Return the chosen sources of the rows of `_page`."""
+    found = []
+    for _, _, is_due, *values in rows:
+        source, known = source_of(*values[: len(SOURCE)]), values[len(SOURCE) :]
+        if is_due and (not chosen.only or chosen.has(source)):
+            record = _record(known).with_url(source.url) if known[0] else None
+            found.append(DueSource(source, record))
+    return found
 
 
 class DeclaredSources(Collection[Source]):
