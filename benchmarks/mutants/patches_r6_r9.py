@@ -70,7 +70,7 @@ from dataclasses import replace
             new = frozenset(each.key for each in found)"""),
     )),
     Mutant("hourly", "R8", "visits a source once an hour", (
-        Patch("walsh_scrapy/state/sources.py", "_due", "min(least, LONGEST_SECONDS)",
+        Patch("walsh_scrapy/state/sources.py", "_given", "min(least, LONGEST_SECONDS)",
               "min(least, 3600.0)"),
     )),
     Mutant("gone", "R8", "asks again for what is gone (410)", (

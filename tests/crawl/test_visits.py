@@ -301,3 +301,17 @@ def test_several_workers_that_see_one_outage_count_it_once(worker, clock):
         assert (found.times.unreachable, found.hold) == (1, 0.0)
         each.hosts.let_go(LIST, request)
         clock.advance(5.0)
+
+
+def test_the_sources_of_a_host_that_is_owned_already_are_visited_too(
+    worker, clock, sleeps, tmp_path, monkeypatch
+):
+    """As that of the blocklist, which is fetched at the same time."""
+    ours = worker()
+    assert ours.hosts.take(HOST, "the blocklist") == "ours"
+
+    async def visited():
+        async for each in due(ours, tmp_path, monkeypatch, [f"http://{HOST}/"]).each():
+            yield each.url
+
+    assert asyncio.run(collected(visited())) == [f"http://{HOST}/"]

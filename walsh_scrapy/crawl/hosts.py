@@ -136,13 +136,15 @@ class Hosts:
             self._timer.start(BEAT_SECONDS)
 
     def take(
-        self, host: str, reason: object, read: Callable[[Connection], object] = lambda _: None
+        self, host: str, reason: object, read: Callable[[Connection], object] | None = None
     ) -> Taken:
         """Own a host, if no other worker does and none has deferred it since this run began.
 
         What is known of it is read in the same transaction, by ``read`` too.
         """
-        if host not in self._owned:
+        if host in self._owned and read is not None:
+            self._state.read(read)
+        elif host not in self._owned:
             moment, judges_until = self._context.moment(), self._watch.judges_until
             copies: dict[str, RobotsCopy | None] = {}
 
@@ -151,7 +153,8 @@ class Hosts:
                 if taken is None:
                     return protocol.find(connection, host), False
                 copies.update(self._state.robots.of_host(connection, host))
-                read(connection)
+                if read is not None:
+                    read(connection)
                 return taken, True
 
             found, is_ours = self._state.write(work)

@@ -384,7 +384,7 @@ class Queue:
             raise self.deferral(f"{host} is given up for this run, maybe by another crawl")
 
     def own(
-        self, host: str, reason: object, read: Callable[[Connection], object] = lambda _: None
+        self, host: str, reason: object, read: Callable[[Connection], object] | None = None
     ) -> Taken:
         """Own a host, and know from then on until when it waits; see ``Hosts.take``."""
         is_new = not self._hosts.has(host)
