@@ -138,8 +138,40 @@ def test_a_run_ends_without_the_hosts_of_workers_that_beat_and_visit_the_same(
     assert clock.now() - began <= seconds
 
 
+def test_who_waits_for_workers_that_beat_tries_none_of_their_hosts(
+    worker, clock, sleeps, tmp_path, monkeypatch
+):
+    """A vain try is a transaction, and there may be thousands of hosts."""
+    ours, other = worker(), worker()
+    other.hosts.beat("others")
+    hosts = [f"{number}.example" for number in range(3)]
+    assert {other.queue.own(host, other) for host in hosts} == {"ours"}
+    began, tried, take = clock.now(), [], ours.hosts.take
+
+    def counted(host, *arguments):
+        tried.append(host)
+        return take(host, *arguments)
+
+    def beat():
+        ours.hosts._beat()
+        other.hosts._beat()
+        if clock.now() - began == 200.0:
+            for host in hosts:
+                other.hosts.let_go(host, other)
+
+    monkeypatch.setattr(ours.hosts, "take", counted)
+    sleeps.meanwhile = beat
+
+    async def visited():
+        urls = [f"http://{host}/" for host in hosts]
+        return [each.url async for each in due(ours, tmp_path, monkeypatch, urls).each()]
+
+    assert len(asyncio.run(visited())) == len(hosts)
+    assert sorted(tried) == sorted(2 * hosts), "once before it waited, and once afterwards"
+
+
 @pytest.mark.parametrize("delay", [1.0, 20.0, 60.0])
-def test_a_host_that_was_owned_for_a_minute_is_free_for_others_for_two_delays(
+def test_a_host_that_was_owned_for_a_minute_is_free_for_others_for_a_moment(
     worker, clock, sleeps, tmp_path, monkeypatch, delay
 ):
     """Then a redirect of another worker gets through that waits there."""

@@ -337,8 +337,7 @@ class Hosts:
         _, known, logged = self._in_flight.pop(request)
         owned, now = self._owned.get(host), self._context.clock.now()
         before = owned.times if owned else known
-        if before.unreachable and (before.ended or 0.0) >= self._worker.began:
-            exchange = exchange.counted()
+        exchange = exchange.in_run(before, self._worker.began)
         times = before.after(exchange, self._context.backoff, now)
         ended = self._context.moment()
         ended_record = replace(record, hold=max(0.0, times.hold_until - now))

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.sources.source import Source
     from walsh_scrapy.state.hosts import OwnedByOther
     from walsh_scrapy.state.records import SourceRecord
-    from walsh_scrapy.state.sources import Counts, DueSource, Place, Selection
+    from walsh_scrapy.state.sources import Counts, DueSource, Page, Place, Selection
 
 logger = logging.getLogger(__name__)
 
@@ -119,6 +119,13 @@ class _Rest(NamedTuple):
     begin: Place
 
 
+class _Away(NamedTuple):
+    """What is to come of a host that gave way, and when it may be taken again (monotonic)."""
+
+    rest: _Rest
+    until: float
+
+
 class DueSources:
     """The sources that a run asks for, in the order of their requests.
 
@@ -142,9 +149,7 @@ class DueSources:
         self._left = deque(in_order(work, visits.pauses.delays, visits.context.late_hosts))
         self._busy: list[HostWork] = []  # hosts that another worker has
         self._is_waiting = False  # for these
-        # Hosts that gave way to other workers, and when each may be taken again (monotonic).
-        self._given: dict[str, _Rest] = {}
-        self._again_at: dict[str, float] = {}
+        self._away: dict[str, _Away] = {}  # hosts that gave way to other workers
         self._pages: dict[str, list[DueSource]] = {}  # read, and not yielded yet
         self._rests: dict[str, _Rest] = {}  # of the hosts that this worker owns
         self.begun = 0  #: sources that were yielded
@@ -213,34 +218,36 @@ class DueSources:
         if work is None:
             await sleep(RECHECK_SECONDS)
             return None
-        rest = self._given.get(work.host, _Rest(work.sources, FIRST))
+        host, away = work.host, self._away.get(work.host)
+        rest = away.rest if away else _Rest(work.sources, FIRST)
+        pages: list[Page] = []  # one for each attempt of the transaction
         try:
-            taken = self._queue.own(work.host, self, lambda each: self._read(each, work.host, rest))
+            taken = self._queue.own(
+                host, self, lambda connection: pages.append(self._page(connection, host, rest))
+            )
         except StateUnavailable:  # the next try waits for a server that went away
-            self._pages.pop(work.host, None)
-            self._rests.pop(work.host, None)
             await sleep(RECHECK_SECONDS)
             return None
         self._left.remove(work)
-        if taken == "busy" and work.host in self._given:  # by a redirect, which is soon over
-            self._given_way(work)
+        if taken == "busy" and away:  # by a redirect, which is soon over
+            self._stay_away(work, rest)
         elif taken == "busy":
             self._busy.append(work)
         if taken != "ours":
             return None
-        self._again_at.pop(work.host, None)
-        self._given.pop(work.host, None)
-        return work.host
+        self._away.pop(host, None)
+        self._keep(host, rest, pages[-1])
+        return host
 
     def _give_way(self, host: str) -> None:
         """Let a host go after the visits at hand: a redirect of another worker may wait for it."""
-        rest = self._given[host] = self._rests.pop(host)
+        rest = self._rests.pop(host)
         self._queue.frontier.expect(host, 0)
         self._hosts.let_go(host, self)
-        self._given_way(HostWork(host, rest.sources))
+        self._stay_away(HostWork(host, rest.sources), rest)
 
-    def _given_way(self, work: HostWork) -> None:
-        self._again_at[work.host] = self._clock.monotonic() + AWAY
+    def _stay_away(self, work: HostWork, rest: _Rest) -> None:
+        self._away[work.host] = _Away(rest, self._clock.monotonic() + AWAY)
         self._left.appendleft(work)
 
     def _next_left(self) -> HostWork | None:
@@ -250,9 +257,10 @@ class DueSources:
         """
         now = self._clock.monotonic()
         for work in self._left:
-            if work.host in self._given and self._hosts.has(work.host):
-                self._again_at[work.host] = now + AWAY
-            elif now >= self._again_at.get(work.host, 0.0):
+            away = self._away.get(work.host)
+            if away and self._hosts.has(work.host):  # still, for a redirect of this worker
+                self._away[work.host] = away._replace(until=now + AWAY)
+            elif away is None or now >= away.until:
                 return work
         return None
 
@@ -262,16 +270,19 @@ class DueSources:
             self._rests.pop(host, None)
         found = self._pages.pop(host, [])
         while not found and (rest := self._rests.get(host)):
-            self._state.read(partial(self._read, host=host, rest=rest))
+            self._keep(host, rest, self._state.read(partial(self._page, host=host, rest=rest)))
             found = self._pages.pop(host)
         return found
 
-    def _read(self, connection: Connection, host: str, rest: _Rest) -> None:
-        """Read the next page of the sources of a host."""
+    def _page(self, connection: Connection, host: str, rest: _Rest) -> Page:
+        """Read the next page of the sources of a host, as of now: once the host is owned."""
         delay = self._hosts.delay(host) or self._visits.pauses.delays.get(host, 1.0)
         most, now = max(1, int(PAGE / max(1.0, delay))), self._clock.now()
-        page = self._store.page(self._chosen, self._terms, host, now, rest.begin, most)
-        self._pages[host], place = page(connection)
+        return self._store.page(self._chosen, self._terms, host, now, rest.begin, most)(connection)
+
+    def _keep(self, host: str, rest: _Rest, page: Page) -> None:
+        """Keep a page that was read, and what of the host is still to come then."""
+        self._pages[host], place = page
         self._rests.pop(host, None)
         if place:
             self._rests[host] = _Rest(max(1, rest.sources - len(self._pages[host])), place)

@@ -132,12 +132,15 @@ class Exchange:
         is_answer = 0 < self.status < 500 and not is_redirect(self.status)
         return is_answer and not is_refused and self.retry_after is None
 
-    def counted(self) -> Exchange:
-        """Return what the exchange means if the run has counted that its host is unreachable.
+    def in_run(self, before: HostTimes, began: float) -> Exchange:
+        """Return what the exchange means in a run that began at a moment, in epoch seconds.
 
-        Several workers of a run may see the same outage (decision 28).
+        An outage counts once a run, although several workers may see it (decision 28).
         """
-        return replace(self, unreachable=False, is_blameless=True) if self.unreachable else self
+        is_counted = before.unreachable and (before.ended or 0.0) >= began
+        if self.unreachable and is_counted:
+            return replace(self, unreachable=False, is_blameless=True)
+        return self
 
     def of_domain(self) -> Exchange:
         """Return what the exchange means for its domain.

@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from sqlalchemy import (
     BigInteger,
@@ -107,6 +107,8 @@ class KnownSource(NamedTuple):
 
 #: Where a page of sources begins: since when the last one before it is due, and its number.
 Place = tuple[float, int]
+#: Sources of a host, and where the following ones begin, if there are any.
+Page: TypeAlias = tuple[list[DueSource], Place | None]
 #: Before the first source.
 FIRST: Final[Place] = (-math.inf, -1)
 
@@ -357,7 +359,7 @@ class SourceStore(Store):
     @staticmethod
     def page(
         chosen: Selection, terms: Terms, host: str, now: float, after: Place, most: int = PAGE
-    ) -> Callable[[Connection], tuple[list[DueSource], Place | None]]:
+    ) -> Callable[[Connection], Page]:
         """Return what reads due sources of a host, and where the next page begins, if anywhere.
 
         Those that are due longest come first. At most ``most`` are read, as of ``now`` in epoch
@@ -366,7 +368,7 @@ class SourceStore(Store):
         place = {"paced": host, "since": after[0], "after": after[1], "most": most + 1}
         given = {**chosen.given, **terms.given(now), **place}
 
-        def read(connection: Connection) -> tuple[list[DueSource], Place | None]:
+        def read(connection: Connection) -> Page:
             rows = connection.execute(_page(force=terms.force), given).all()
             following = (rows[most - 1][0], rows[most - 1][1]) if len(rows) > most else None
             return _due_sources(rows[:most], chosen), following
