@@ -61,7 +61,6 @@ from walsh_scrapy.policy.freshness import (
 )
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import ReasonGroups
-from walsh_scrapy.state.entries import EntryRecord
 from walsh_scrapy.state.records import MOST_RESENT, REFUSED, LlmsTxtRecord, SourceRecord
 
 if TYPE_CHECKING:

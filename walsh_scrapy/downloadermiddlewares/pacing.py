@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 
 from scrapy import signals
 
-from walsh_scrapy.crawl.crawl import Component, Crawl
+from walsh_scrapy.crawl.crawl import Component
 from walsh_scrapy.crawl.ticket import rank_of
 from walsh_scrapy.exceptions import TooLate, Unreachable
 from walsh_scrapy.policy.pacing import RECHECK_SECONDS

@@ -57,7 +57,7 @@ def test_a_row_that_waited_for_the_database_is_no_clock():
 
 
 def test_a_slow_exchange_that_another_run_overtakes_is_no_clock():
-    """Rows are numbered in the order of the leases."""
+    """Rows are numbered in the order of the requests."""
     slow = Timed(1, BOOT + 1.0, 100.0, 105.0, waited=4.0)
     clocks = found(*run_of(1, 0), slow, *run_of(2, 2, 4, 6), *run_of(1, 106))
     assert clocks.are_certain(BOOT, BOOT + 106)

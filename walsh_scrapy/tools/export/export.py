@@ -10,7 +10,6 @@ from typing import IO, TYPE_CHECKING, Final
 from walsh_scrapy.options import Options
 from walsh_scrapy.policy.urls import canonical_url
 from walsh_scrapy.sources.loading import load_sources
-from walsh_scrapy.sources.source import Source
 from walsh_scrapy.tools.export.atom import write_atom
 from walsh_scrapy.tools.export.entries import ExportedEntry, export_entries
 from walsh_scrapy.tools.export.opml import export_sources

@@ -11,7 +11,7 @@ from walsh_scrapy.policy.freshness import NEVER
 from walsh_scrapy.policy.frontier import start_order
 from walsh_scrapy.policy.urls import host_of, url_key
 from walsh_scrapy.policy.wording import count_of, format_seconds
-from walsh_scrapy.sources.source import Kind, Source, host_pauses, with_pauses
+from walsh_scrapy.sources.source import Kind, host_pauses, with_pauses
 from walsh_scrapy.state.records import SourceRecord
 from walsh_scrapy.state.sources import KnownSource
 from walsh_scrapy.tools.hosts import on_hold
