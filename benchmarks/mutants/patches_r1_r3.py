@@ -137,7 +137,7 @@ from walsh_scrapy.crawl.ticket import ticket_of
         Patch(_GATES, "_order_problems", "(robots, pacing)", "(pacing,)"),
         Patch(_LIST_GATE, "BlocklistMiddleware.process_request",
               "if not self._list.is_ready(request):", """\
-if rank_of(request) is Rank.ROBOTS:
+if request.url.endswith("/robots.txt"):
             return
         if not self._list.is_ready(request):"""),
         Patch("walsh_scrapy/crawl/queue.py", "Queue._prepare", "for place in _PLACES:",
