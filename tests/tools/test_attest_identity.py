@@ -2,6 +2,7 @@
 
 import json
 import time
+from contextlib import closing
 
 import pytest
 
@@ -39,10 +40,10 @@ def record(simulated, tmp_path):
                 starts=[number * 2 * DAY],
                 settings={"WALSH_STATE_URL": f"sqlite:///{tmp_path}/state.sqlite3", **each},
             )
-        state = State(f"sqlite:///{tmp_path}/state.sqlite3")
 
         def of(bot):
-            with state.log() as log:
+            state = State(f"sqlite:///{tmp_path}/state.sqlite3")
+            with closing(state), state.log() as log:
                 return attest(log, audit(log, time.time(), bot))
 
         return of
