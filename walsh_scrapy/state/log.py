@@ -108,6 +108,7 @@ class Evidence:
     robots: str | None = None
     robots_at: float | None = None  #: when it was last asked for, in epoch seconds
     blocklist: str | None = None  #: the blocklist in force, by its SHA-256
+    blocklist_at: float | None = None  #: when it was last asked for, in epoch seconds
     robots_status: int | None = None  #: of the answer at ``robots_at``; None if there was none
     redirected_by: str | None = None  #: the URL whose answer redirected to this one
 
@@ -119,7 +120,12 @@ class Evidence:
         if gate == "robots":
             return self
         rule = self.rule if gate == "blocklist" else None
-        return Evidence(rule=rule, blocklist=self.blocklist, redirected_by=self.redirected_by)
+        return Evidence(
+            rule=rule,
+            blocklist=self.blocklist,
+            blocklist_at=self.blocklist_at,
+            redirected_by=self.redirected_by,
+        )
 
 
 NO_EVIDENCE: Final = Evidence()
@@ -217,19 +223,20 @@ def selected(table: Table, names: tuple[str, ...]) -> Select[Any]:
     return select(*columns).select_from(source)
 
 
+def denial(record: DenialRecord) -> Callable[[Connection], None]:
+    """Return what logs a denial within a transaction: once, however often that is tried."""
+    attempts = list[int]()
+
+    def write(connection: Connection) -> None:
+        for earlier in attempts:  # the answer to its COMMIT was lost
+            connection.execute(delete(denials).where(denials.c.id == earlier))
+        attempts.append(connection.execute(_INSERT_DENIAL, _row(record)).scalar_one())
+
+    return write
+
+
 class EvidenceStore(Store):
-    """Records denials, and knows what is too old of the log and its documents."""
-
-    def deny(self, record: DenialRecord) -> None:
-        """Record a denial."""
-        attempts = list[int]()
-
-        def write(connection: Connection) -> None:
-            for earlier in attempts:  # the answer to its COMMIT was lost
-                connection.execute(delete(denials).where(denials.c.id == earlier))
-            attempts.append(connection.execute(_INSERT_DENIAL, _row(record)).scalar_one())
-
-        self._database.write(write)
+    """Knows what is too old of the log and its documents."""
 
     def old_rows(self, now: float, log_seconds: float) -> tuple[OldRows, ...]:
         """Return requests and denials that are older, and copies that no record can name.
