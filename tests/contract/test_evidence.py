@@ -6,7 +6,7 @@ import sqlite3
 from contextlib import closing
 
 from tests.helpers.sites import LIST_URL, blocklist, rows_of, site, trouble
-from walsh_scrapy.policy.audit.pauses import PauseJudge
+from walsh_scrapy.policy.audit.pace import PauseJudge
 from walsh_scrapy.state import State
 from walsh_scrapy.state.log import TimeSpan
 from walsh_scrapy.testing.web import Reply, redirect

@@ -33,8 +33,8 @@ class Precision(NamedTuple):
         return start < moment - self.tolerance
 
 
-#: The state has when a request was allowed to go out, by a clock that may be wrong (decision 35).
-RECORD: Final = Precision("the record: `attest`, `report`, `why`, `status`", 0.05, 0.05, 3600.0)
+#: The state has when a request was allowed to go out. A crawl compared dates with the same clock.
+RECORD: Final = Precision("the record: `attest`, `report`, `why`, `status`", 0.05, 0.05, 1.0)
 #: A server reads a request after it was sent, and begins its last write before its end was read.
 SERVER: Final = Precision("the log of a server: `assert_polite`, `violations`", 0.0, 0.0, 0.0)
 #: Delays count from start to start here: one request that is read late makes the next one early.
@@ -60,8 +60,8 @@ class Exchange(NamedTuple):
     def held_until(self, offset: float = 0.0) -> float | None:
         """Return the end of the Retry-After of a 429 or 503; None without a valid one.
 
-        `offset` is what must be added to the times of this exchange to get epoch seconds. The longest
-        of several headers counts. The crawler reads this header by code of its own.
+        `offset` is what must be added to the times of this exchange to get epoch seconds. The
+        longest of several headers counts. The crawler reads this header by code of its own.
         """
         if not self.is_busy:
             return None

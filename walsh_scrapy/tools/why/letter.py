@@ -10,13 +10,14 @@ import textwrap
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
+from walsh_scrapy.policy.audit.clocks import CLOCK_SET
 from walsh_scrapy.policy.durations import format_moment, rfc3339
 from walsh_scrapy.policy.wording import for_others, format_seconds, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from walsh_scrapy.policy.audit.pauses import JudgedRequest, Pause
+    from walsh_scrapy.policy.audit.pace import JudgedRequest, Pause
     from walsh_scrapy.policy.audit.record import LoggedDenial, LoggedRequest
     from walsh_scrapy.state.hosts import Override
     from walsh_scrapy.tools.why.account import Account, RobotsOfDay
@@ -119,9 +120,9 @@ def _reason(record: LoggedRequest) -> str:
 
 
 def _pause(pause: Pause) -> str:
-    if pause.is_uncertain:
+    if pause.doubt == CLOCK_SET:
         return "not known, because a clock was set in between"
-    if pause.is_unknown:
+    if pause.doubt:
         return "not known, because the end of the request before it is not known"
     if pause.kept is None:
         return "our record has no request before it"
