@@ -215,19 +215,16 @@ def test_the_second_reading_of_a_delay_never_asks_for_more(text):
     assert SecondReader(body).delay(US) <= longest
 
 
+ALL = "User-agent: *\nCrawl-delay: 10\nAllow: /x\n\n"
+
+
 @pytest.mark.parametrize(
     ("body", "seconds"),
     [
         ("User-agent: *\nCrawl-delay: 7\nDisallow: /x\nRequest-rate: 2/1m\n", 30.0),
-        ("User-agent: *\nCrawl-delay: 10\nAllow: /x\n\nUser-agent: *\nCrawl-delay: 2\n", 10.0),
-        (
-            "User-agent: *\nCrawl-delay: 10\nAllow: /x\n\nUser-agent: Walsh-Research\nCrawl-delay: 2\n",
-            2.0,
-        ),
-        (
-            "User-agent: *\nCrawl-delay: 10\nAllow: /x\n\nUser-agent: Walsh-Research\nAllow: /\n",
-            0.0,
-        ),
+        (ALL + "User-agent: *\nCrawl-delay: 2\n", 10.0),
+        (ALL + "User-agent: Walsh-Research\nCrawl-delay: 2\n", 2.0),
+        (ALL + "User-agent: Walsh-Research\nAllow: /\n", 0.0),
         ("User-agent: a\nUser-agent: walsh-research\nDisallow: /x\nCrawl-delay: 3\n", 3.0),
         ("User-agent: W\nCrawl-delay: 3\n", 0.0),
         ("User-agent: *\nRequest-rate: 1/60 0600-0845\n", 0.0),
