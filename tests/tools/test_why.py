@@ -313,9 +313,10 @@ def test_each_source_of_a_host_says_when_it_is_due_or_why_it_is_not_asked_for(no
         "failing": f"{tomorrow} (failing, again after 1 d)",
         "gone": "gone for good (410), so it is not asked for",
         "moved": "moved for good, so it is asked for where it moved to",
-        "private": f"denied by robots: {DENIAL.reason}; {tomorrow} (every 1 d)",
+        "private": f"denied by robots: {DENIAL.reason}; {tomorrow} (every 1 d), "
+        "and then only if its robots.txt allows it",
         "leads": f"what it redirects to is denied by robots; {tomorrow} (every 1 d)",
-        "once": "no source of ours any more, so it is not asked for",
+        "once": "no source of ours any more: asked for only if another one redirects to it",
     }.items():
         assert f"{urls[name]} {said}" in text
     assert "b.example" not in text

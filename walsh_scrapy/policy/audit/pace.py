@@ -121,7 +121,9 @@ class PauseJudge:
         pause = Pause(None, delay)
         if last is not None and before is not None and spaced is not None:
             left = -math.inf
-            if held and released_at is None:
+            if released_at is not None and released_at < last.ended:
+                released_at = None  # before the exchange before
+            elif held and released_at is None:
                 left = held.before.end + held.asked - last.ended
             pause = Pause(
                 before.seconds,

@@ -78,17 +78,25 @@ def _sent(sent: JudgedRequest, account: Account) -> Iterator[str]:
     yield f"  {_time(record.sent_at)}{record.url}"
     yield from _wrapped(f"why: {_reason(record)}{_came(record, account)}")
     yield from _wrapped(f"pause: {_pause(sent.pause)}")
-    yield from _wrapped(f"answer: {answer_to(record)}")
+    yield from _wrapped(f"answer: {answer_to(record, account.overrides)}")
 
 
-def answer_to(record: LoggedRequest) -> str:
-    """Return what came of a request, in words."""
+def answer_to(record: LoggedRequest, overrides: Sequence[Override] = ()) -> str:
+    """Return what came of a request, in words; ``overrides`` are those of its host."""
     if record.seconds is None:
         return "not known: the request is out, or the crawl was killed before its end"
     answer = "no answer" if record.status is None else str(record.status)
     answer = f"{answer}: {record.error}" if record.error else answer
-    after = f"; then no request for {format_seconds(record.hold)}" if record.hold else ""
-    return f"{answer}, after {format_seconds(record.seconds)}{after}"
+    held = f"; then on hold for {format_seconds(record.hold)}" if record.hold else ""
+    until = record.ended + record.hold
+    ends = [
+        each.at
+        for each in overrides
+        if each.override == "release" and record.ended <= each.at < until
+    ]
+    if ends:
+        held += f", which we ended by hand after {format_seconds(min(ends) - record.ended)}"
+    return f"{answer}, after {format_seconds(record.seconds)}{held}"
 
 
 def _came(record: LoggedRequest | LoggedDenial, account: Account) -> str:
@@ -101,7 +109,9 @@ def _came(record: LoggedRequest | LoggedDenial, account: Account) -> str:
 
 def _reason(record: LoggedRequest) -> str:
     if record.purpose == "robots":
-        return "robots.txt is asked for before anything else, and no rule can forbid it"
+        if record.redirected_by is not None:
+            return "a robots.txt is read there, which needs no permission of another one"
+        return "robots.txt is asked for before anything else, and no rule of it can forbid that"
     listed = "" if record.blocklist is None else "; its host was not on our blocklist"
     if record.purpose == "blocklist":
         return "our blocklist, or its schema, is published there"
@@ -130,7 +140,10 @@ def _pause(pause: Pause) -> str:
     if not pause.is_overlap:
         kept = f"{format_seconds(max(0.0, pause.kept))} after the end of the request before it"
     too_short = ", so it was too short" if pause.is_breach else ""
-    return f"{kept}; {format_seconds(pause.asked)} had to pass{too_short}"
+    after_all = ""
+    if pause.released_at is not None:
+        after_all = f", as we had ended a hold by hand at {format_moment(pause.released_at)}"
+    return f"{kept}; {format_seconds(pause.asked)} had to pass{after_all}{too_short}"
 
 
 def _robots(robots: RobotsOfDay) -> Iterator[str]:

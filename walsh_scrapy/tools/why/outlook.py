@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from walsh_scrapy.crawl.blocklist import load_local_list
+from walsh_scrapy.policy.blocklist import Blocklist
 from walsh_scrapy.policy.durations import format_moment, rfc3339
 from walsh_scrapy.policy.urls import canonical_url, host_of
 from walsh_scrapy.policy.wording import format_seconds
@@ -39,11 +41,14 @@ class HostTarget:
     record: SourceRecord
     due: NextVisit
     denial: LoggedDenial | None  #: why it was kept back, if that is its outcome
+    is_listed: bool  #: whether its host is on a blocklist now
 
     def words(self, *, is_deferred: bool) -> str:
         """Return when it is asked for next, or why not."""
+        if self.is_listed:
+            return "not asked for while its host is on our blocklist"
         if self.due.rule == "undeclared":
-            return "no source of ours any more, so it is not asked for"
+            return "no source of ours any more: asked for only if another one redirects to it"
         if self.due.rule == "gone":
             return "gone for good (410), so it is not asked for"
         if self.record.address != self.record.url == self.url:
@@ -54,11 +59,14 @@ class HostTarget:
             last = f"what it redirects to is {last}"
         elif self.denial is not None:
             last = f"{outcome}: {self.denial.reason}; "
+        again = ""
+        if self.denial is not None and outcome == "denied by robots":
+            again = ", and then only if its robots.txt allows it"
         if self.due.at is not None and not self.due.is_due:
-            return f"{last}not due before {format_moment(self.due.at)} ({self.due.why})"
+            return f"{last}not due before {format_moment(self.due.at)} ({self.due.why}){again}"
         if is_deferred:
             return f"{last}due, and deferred until its host may be asked"
-        return f"{last}due, so the next run looks at it"
+        return f"{last}due, so the next run looks at it{again}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +80,13 @@ class Outlook:
     delay: float  #: seconds between two requests that the operator asks for, 0 for none
     targets: tuple[HostTarget, ...]
     is_declared: bool | None  #: whether any is a source's; None if that is not known
+    is_listed: bool  #: whether the host is on a blocklist now
     url: str | None  #: the only document that this is about, in its canonical form
 
     def lines(self) -> Iterator[str]:
         """Yield sentences about the host, without its targets."""
+        if self.is_listed:
+            yield "on our blocklist, so nothing is requested while it is listed"
         if self.hold_until is not None:
             yield f"on hold until {format_moment(self.hold_until)}: {self.hold_why}"
         elif self.ready_at is not None:
@@ -83,9 +94,9 @@ class Outlook:
         if self.delay:
             yield f"{format_seconds(self.delay)} at least between two requests, by our own choice"
         if self.is_declared is False:
-            where = "here" if self.url is None else "with this URL"
+            where, to = ("here", "here") if self.url is None else ("with this URL", "to it")
             was = " any more" if self.targets else ""
-            yield f"no source of ours is declared {where}{was}"
+            yield f"no source of ours is declared {where}{was}; another one may redirect {to}"
 
     @property
     def hold_why(self) -> str | None:
@@ -104,6 +115,7 @@ class Outlook:
             "not_before": rfc3339(self.ready_at),
             "delay": self.delay,
             "declared": self.is_declared,
+            "listed": self.is_listed,
             "targets": [
                 {
                     "url": target.url,
@@ -134,7 +146,8 @@ def look_ahead(
     host, paced = host_of(url), options.pace_by.unit(url)
     found = state.hosts.find(paced)
     times, now = found.times, found.now
-    known = () if sources is None else _targets(state, log, options, host, sources, now)
+    is_listed = _is_listed(state, options, url)
+    known = () if sources is None else _targets(state, log, options, host, sources, now, is_listed)
     targets = tuple(each for each in known if wanted in (None, canonical_url(each.url)))
     pauses = host_pauses(sources or (), options.pace_by.unit)
     return Outlook(
@@ -147,12 +160,28 @@ def look_ahead(
         is_declared=None
         if sources is None
         else any(target.due.rule != "undeclared" for target in targets),
+        is_listed=is_listed,
         url=wanted,
     )
 
 
+def _is_listed(state: State, options: Options, url: str) -> bool:
+    """Return True if the published list that was adopted last has a host, or the operator's own."""
+    published = state.blocklist.find(options.blocklist_url)
+    lists = [load_local_list(options.blocklist_file)]
+    if published is not None and published.adopted:
+        lists.append(Blocklist.of_text(published.adopted))
+    return any(each.blocks(url) for each in lists)
+
+
 def _targets(
-    state: State, log: Log, options: Options, host: str, sources: Sequence[Source], now: float
+    state: State,
+    log: Log,
+    options: Options,
+    host: str,
+    sources: Sequence[Source],
+    now: float,
+    is_listed: bool,
 ) -> Iterator[HostTarget]:
     """Yield the documents at a host: those of declared sources, then those of earlier ones."""
     known = known_sources(state, sources, options, now)
@@ -168,4 +197,4 @@ def _targets(
         due = next_visit(each, source, options.min_revisit, now)
         is_denied = record.outcome.startswith("denied")
         denial = denials.get(canonical_url(url)) if is_denied else None
-        yield HostTarget(url, record, due, denial)
+        yield HostTarget(url, record, due, denial, is_listed)
