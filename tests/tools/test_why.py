@@ -279,7 +279,7 @@ def test_by_domain_the_hold_is_the_domains(noon, log):
     log(*(replace(refused, url=f"http://{name}.a.com/") for name in ("one", "two")))
     hold(state, "a.com", 60.0, "backoff")
     _, text = outlook(state, "two.a.com", WALSH_PACE_BY="domain", **bot)
-    assert "UTC: there was no answer (our backoff, R5)" in text
+    assert "UTC: a.com is paced as one, and there was no answer (our backoff, R5)" in text
     assert "on hold" in outlook(state, "one.a.com", WALSH_PACE_BY="domain", **bot)[1]
 
 
@@ -313,10 +313,9 @@ def test_each_source_of_a_host_says_when_it_is_due_or_why_it_is_not_asked_for(no
         "failing": f"{tomorrow} (failing, again after 1 d)",
         "gone": "gone for good (410), so it is not asked for",
         "moved": "moved for good, so it is asked for where it moved to",
-        "private": f"denied by robots: {DENIAL.reason}; {tomorrow} (every 1 d), "
-        "and then only if its robots.txt allows it",
+        "private": f"denied by robots: {DENIAL.reason}; {tomorrow} (every 1 d)",
         "leads": f"what it redirects to is denied by robots; {tomorrow} (every 1 d)",
-        "once": "no source of ours any more: asked for only if another one redirects to it",
+        "once": "no source of ours any more",
     }.items():
         assert f"{urls[name]} {said}" in text
     assert "b.example" not in text
@@ -351,7 +350,7 @@ def test_what_the_operator_did_stands_with_its_reason(noon, log):
     account, text = outlook(state, sources=[Source(FEED, pause=timedelta(seconds=90))])
     whole = " ".join("\n".join(letter(account)).split())
     assert "2024-10-04 12:00:00 UTC ended a hold that had 2 h left: mail of 3 May: go on" in whole
-    assert "1 min at least between two requests from now on: its owner asks for it" in whole
+    assert "1 min at least between two requests from then on: its owner asks for it" in whole
     assert "another host" not in whole
     assert "1 min 30 s at least between two requests, by our own choice" in text
     first, second = record_of(account)["overrides"]

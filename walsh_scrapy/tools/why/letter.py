@@ -77,7 +77,7 @@ def _sent(sent: JudgedRequest, account: Account) -> Iterator[str]:
     record = sent.record
     yield f"  {_time(record.sent_at)}{record.url}"
     yield from _wrapped(f"why: {_reason(record)}{_came(record, account)}")
-    yield from _wrapped(f"pause: {_pause(sent.pause)}")
+    yield from _wrapped(f"pause: {_pause(sent.pause, account.outlook.domain)}")
     yield from _wrapped(f"answer: {answer_to(record, account.overrides)}")
 
 
@@ -110,7 +110,7 @@ def _came(record: LoggedRequest | LoggedDenial, account: Account) -> str:
 def _reason(record: LoggedRequest) -> str:
     if record.purpose == "robots":
         if record.redirected_by is not None:
-            return "a robots.txt is read there, which needs no permission of another one"
+            return "it is read as the robots.txt of what redirected there"
         return "robots.txt is asked for before anything else, and no rule of it can forbid that"
     listed = "" if record.blocklist is None else "; its host was not on our blocklist"
     if record.purpose == "blocklist":
@@ -129,16 +129,17 @@ def _reason(record: LoggedRequest) -> str:
     return f"no gate for robots.txt was in force{listed}"
 
 
-def _pause(pause: Pause) -> str:
+def _pause(pause: Pause, domain: str | None) -> str:
+    before = f"request before it{f' to {domain}' if domain else ''}"
     if pause.doubt == CLOCK_SET:
         return "not known, because a clock was set in between"
     if pause.doubt:
-        return "not known, because the end of the request before it is not known"
+        return f"not known, because the end of the {before} is not known"
     if pause.kept is None:
-        return "our record has no request before it"
-    kept = "none, the request before it had not ended"
+        return f"our record has no {before}"
+    kept = f"none, the {before} had not ended"
     if not pause.is_overlap:
-        kept = f"{format_seconds(max(0.0, pause.kept))} after the end of the request before it"
+        kept = f"{format_seconds(max(0.0, pause.kept))} after the end of the {before}"
     too_short = ", so it was too short" if pause.is_breach else ""
     after_all = ""
     if pause.released_at is not None:
@@ -194,19 +195,16 @@ def _changed(made: Override) -> str:
         return f"ended a hold that had {format_seconds(made.seconds)} left: {reason}"
     if not made.seconds:
         return f"ended our own delay: {reason}"
-    return f"{format_seconds(made.seconds)} at least between two requests from now on: {reason}"
+    return f"{format_seconds(made.seconds)} at least between two requests from then on: {reason}"
 
 
 def _next(outlook: Outlook) -> Iterator[str]:
     yield f"When we ask again, as of {format_moment(outlook.at)}"
-    lines = list(outlook.lines())
-    for line in lines:
+    for line in outlook.lines():
         yield from _wrapped(line, "  ")
     for target in outlook.targets:
         yield f"  {target.url}"
-        yield from _wrapped(target.words(is_deferred=outlook.ready_at is not None))
-    if not lines and not outlook.targets:
-        yield "  Nothing keeps us from it."
+        yield from _wrapped(target.words(outlook))
 
 
 def _opt_out(account: Account) -> Iterator[str]:
