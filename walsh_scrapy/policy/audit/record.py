@@ -10,10 +10,10 @@ names.
 from __future__ import annotations
 
 import json
+import re
 from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple
-from urllib.parse import urlsplit
 
 from walsh_scrapy.identity import UA_TOKEN
 from walsh_scrapy.policy.audit.clocks import SetClocks
@@ -42,6 +42,8 @@ AFTER_UNKNOWN: Final = "came next after a request whose end is unknown"
 #: Copies of robots.txt and of the blocklist in memory: a list of a million domains takes 300 MiB.
 _MOST_RULES: Final = 256
 _MOST_LISTS: Final = 2
+#: The name in a URL: after a user name, before a port.
+_NAME: Final = re.compile(r"[a-z]+://(?:[^/?#]*@)?([^/?#:]*)")
 _PART: Final = "part "
 #: Bits of the key of a URL.
 _BITS: Final = 63
@@ -241,9 +243,11 @@ class ReadList(NamedTuple):
         """Return the domain that is listed, by either reading; None if there is none."""
         if entry := self.entries.blocks(url):
             return entry.domain
-        labels = (urlsplit(url).hostname or "").rstrip(".").split(".")
-        parents = (".".join(labels[number:]) for number in range(len(labels)))
-        return next((each for each in parents if each in self.domains), None)
+        found = _NAME.match(url.lower())
+        name = found[1].rstrip(".") if found else ""
+        while name and name not in self.domains:
+            name = name.partition(".")[2]
+        return name or None
 
 
 class Documents:
