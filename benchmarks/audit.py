@@ -182,7 +182,10 @@ def _options(url: str) -> Options:
 
 #: Requests of a later day: those of the second one once more.
 _LATER = {
-    **{name: requests.c[name] + bindparam("seconds") for name in ("sent_at", "robots_at")},
+    **{
+        name: requests.c[name] + bindparam("seconds")
+        for name in ("sent_at", "robots_at", "blocklist_at")
+    },
     "monotonic": requests.c.monotonic + bindparam("seconds"),
     "run": requests.c.run + bindparam("runs"),
 }
@@ -282,15 +285,17 @@ def _requests(hosts: int, day: int) -> Rows:
     seconds = min(step / 2, 0.2)
     at = BEGIN + day * DAY
     asked = [at + host * step + seconds for host in range(hosts)]
+    looked = at + (hosts + hosts // 2 + 1) * step + seconds - DAY  # the list, on the day before
     for page in range(-1, FEEDS):
         for host in range(hosts):
-            evidence = {"robots": host + 1, "robots_at": asked[host], "blocklist": hosts + 1}
+            listed = {"blocklist": hosts + 1, "blocklist_at": looked}
+            evidence = {"robots": host + 1, "robots_at": asked[host], **listed}
             yield _request(day + 1, host, page, at, seconds) | evidence
             at += step
             if (page, host) == (0, hosts // 2):  # half a round before and after the host's own
                 own = evidence | {"robots": 1, "robots_at": asked[0]}
                 yield _request(day + 1, 0, 0, at, seconds) | own | AS_LIST
-                at += step
+                at, looked = at + step, looked + DAY
 
 
 def _request(run: int, host: int, page: int, at: float, seconds: float) -> dict[str, Any]:

@@ -67,7 +67,7 @@ SHORT, TWICE, EARLY = {"short-pause"}, {"host-at-once"}, {"too-early"}
         pytest.param([REFUSED, sent(100.47)], [], set(), id="hold-30-ms-short"),
         pytest.param([REFUSED, sent(100.44)], [], EARLY, id="hold-60-ms-short"),
         pytest.param([REFUSED, sent(1.0)], [], EARLY | SHORT, id="hold-and-pause"),
-        pytest.param([REFUSED, sent(0.1)], [], EARLY | TWICE, id="hold-and-overlap"),
+        pytest.param([REFUSED, sent(0.1)], [], TWICE, id="sent-before-it-was-refused"),
         pytest.param([REFUSED, sent(50.0, hold=50.0), sent(60.0)], [], EARLY, id="hold-ignored"),
         pytest.param([REFUSED, sent(50.0), sent(60.0)], [], EARLY, id="hold-forgotten"),
         pytest.param([REFUSED, sent(9.0)], [override("release", 8.0)], set(), id="released"),

@@ -12,7 +12,9 @@ _PROJECT: Final = (
     "walsh_scrapy", "spiders", "scrapy.cfg", "pyproject.toml", "sources.toml", "tests",
 )  # fmt: skip
 #: The judges and what they judge by are never mutated: a mutant has those of this tree.
-JUDGES: Final = ("walsh_scrapy/testing/", "walsh_scrapy/policy/audit/", "walsh_scrapy/tools/")
+JUDGES: Final = tuple(
+    f"walsh_scrapy/{name}/" for name in ("testing", "checks", "policy/audit", "tools")
+)
 
 
 class PatchError(Exception):

@@ -2,10 +2,11 @@
 
 import hashlib
 import json
+import sqlite3
 from contextlib import closing
 
 from tests.helpers.sites import LIST_URL, blocklist, rows_of, site, trouble
-from walsh_scrapy.policy.audit.pauses import PauseJudge
+from walsh_scrapy.policy.audit.pace import PauseJudge
 from walsh_scrapy.state import State
 from walsh_scrapy.state.log import TimeSpan
 from walsh_scrapy.testing.web import Reply, redirect
@@ -16,6 +17,25 @@ RULES = "User-agent: Walsh-Research\nDisallow: /private\nAllow: /feed\nCrawl-del
 
 def digest(body):
     return hashlib.sha256(body).hexdigest()
+
+
+def test_a_denial_names_a_robots_txt_that_is_new(simulated, tmp_path):
+    """Its copy is written with the next transaction of its host, and the denial after it."""
+    rules = "User-agent: *\nDisallow: /private\n"
+    simulated(
+        site("operator.example", **{"blocklist.json": blocklist("out.example")}),
+        site("a.example", rules),
+        sources=["http://a.example/private/feed", "http://out.example/feed"],
+        settings={"WALSH_BLOCKLIST_URL": LIST_URL},
+    )
+    (file,) = tmp_path.rglob("walsh.sqlite3")
+    with closing(sqlite3.connect(file)) as state:
+        named = "SELECT gate, robots, blocklist_at FROM readable_denials ORDER BY gate DESC"
+        robots, listed = state.execute(named).fetchall()
+        (asked,) = state.execute("SELECT blocklist_at FROM readable_requests WHERE blocklist_at")
+    assert robots[:2] == ("robots", digest(rules.encode()))
+    assert listed[:2] == ("blocklist", None)
+    assert robots[2] == listed[2] == asked[0], "when the list was asked for"
 
 
 def test_requests_and_denials_name_rule_line_copies_and_pauses(direct_web, crawl, on_state):

@@ -11,7 +11,7 @@ from walsh_scrapy.sources.source import Source
 from walsh_scrapy.state import State, hosts
 from walsh_scrapy.state.entries import EntryRecord
 from walsh_scrapy.state.hosts import Ask, Begun, Worker
-from walsh_scrapy.state.log import NO_EVIDENCE, DenialRecord, RequestRecord, log_end
+from walsh_scrapy.state.log import NO_EVIDENCE, DenialRecord, RequestRecord, denial, log_end
 from walsh_scrapy.state.records import SourceRecord
 
 BACKOFF = Backoff(2.0, 300.0, Random(1))
@@ -95,6 +95,11 @@ def log_requests(state, *records):
             log_end(connection, record)
 
     state._database.write(write)
+
+
+def deny(state, record):
+    """Write a denial to the log of a state."""
+    state._database.write(denial(record))
 
 
 def sent(at, url="http://a.example/feed", host="a.example", **columns):

@@ -7,7 +7,7 @@ from dataclasses import replace
 from scrapy.settings import Settings
 from sqlalchemy import insert
 
-from tests.helpers.records import DENIAL, RECORD, commit, log_requests
+from tests.helpers.records import DENIAL, RECORD, commit, deny, log_requests
 from walsh_scrapy.options import Options
 from walsh_scrapy.state import State
 from walsh_scrapy.state.log import Evidence
@@ -110,7 +110,7 @@ def write_state(url, count, hosts=1, *, over=True):
             commit(state, SourceRecord(url=source, kind="feed", **fields), [])
         log_requests(state, *(request(number, hosts, run) for number in range(count)))
         for number in range(7 if count else 0):
-            state.evidence.deny(denial(number, hosts, run))
+            deny(state, denial(number, hosts, run))
         found = [
             entry_row(
                 number,

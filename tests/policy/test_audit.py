@@ -3,8 +3,9 @@
 import pytest
 
 from tests.helpers.records import sent
-from walsh_scrapy.policy.audit.findings import Findings
-from walsh_scrapy.policy.audit.pauses import HostAudit
+from walsh_scrapy.policy.audit.checklist import Findings
+from walsh_scrapy.policy.audit.pace import Frequency, HostPace
+from walsh_scrapy.policy.audit.permission import RobotsFetches, RobotsOfRequests
 from walsh_scrapy.policy.audit.record import (
     AFTER_UNKNOWN,
     DAY,
@@ -15,8 +16,6 @@ from walsh_scrapy.policy.audit.record import (
     RunFacts,
     RunTerms,
 )
-from walsh_scrapy.policy.audit.robots import RobotsAudit, RobotsFetches
-from walsh_scrapy.policy.audit.visits import FrequencyAudit
 from walsh_scrapy.state.documents import hash_of
 
 YEAR = 365 * DAY
@@ -31,7 +30,7 @@ def released(at, host="a.example"):
 def kinds(*requests, overrides=(), list_hosts=frozenset()):
     findings = Findings()
     basis = Basis({}, overrides, list_hosts, Documents({}.get))
-    audit = HostAudit(findings, basis, RobotsFetches(basis))
+    audit = HostPace(findings, basis, RobotsFetches(basis))
     for each in requests:
         audit.see(each)
     audit.end()
@@ -41,7 +40,7 @@ def kinds(*requests, overrides=(), list_hosts=frozenset()):
 def unshown(*requests):
     """What rows 4 and 5 cannot show, by row and reason."""
     findings, basis = Findings(), Basis({1: TERMS}, (), frozenset(), Documents({}.get))
-    audit = HostAudit(findings, basis, RobotsFetches(basis))
+    audit = HostPace(findings, basis, RobotsFetches(basis))
     for each in requests:
         audit.see(each._replace(run=1))
     return dict(findings.unshown), [kind.label for kind in findings.found]
@@ -71,7 +70,9 @@ def judged_robots(*requests, policy="allow", since=0.0):
     findings = Findings()
     run = RunTerms(0.0, None, RunFacts("", "", "", "", "host", policy, "declared", ""))
     copies = {hash_of(body): body for body in (b"", RULES)}
-    audit = RobotsAudit(findings, Basis({1: run}, (), frozenset(), Documents(copies.get), since))
+    audit = RobotsOfRequests(
+        findings, Basis({1: run}, (), frozenset(), Documents(copies.get), since)
+    )
     for each in requests:
         audit.see(each)
     breaches = {kind.label: found.count for kind, found in findings.found.items()}
@@ -217,7 +218,7 @@ def test_a_refusal_that_did_not_come_as_a_whole_needs_no_hold():
 def test_an_answer_that_did_not_come_as_a_whole_is_no_visit(error, found):
     findings = Findings()
     basis = Basis({1: TERMS, 2: TERMS}, (), frozenset(), Documents({}.get))
-    audit = FrequencyAudit(findings, basis)
+    audit = Frequency(findings, basis)
     for each in (sent(0.0, run=1, error=error), sent(9.0, run=2, error="")):
         audit.see(each)
     assert sum(each.count for each in findings.found.values()) == found

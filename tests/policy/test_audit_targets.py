@@ -4,9 +4,9 @@ import pytest
 
 from tests.helpers.records import sent
 from walsh_scrapy.identity import UA_TOKEN
-from walsh_scrapy.policy.audit.findings import Findings
+from walsh_scrapy.policy.audit.checklist import Findings
 from walsh_scrapy.policy.audit.record import DAY, Basis, Documents, RunFacts, RunTerms
-from walsh_scrapy.policy.audit.targets import TargetAudit
+from walsh_scrapy.policy.audit.targets import Targets
 
 LIST, SCHEMA = "http://operator.example/list.json", "http://operator.example/schema.json"
 SOURCE, PAGE = "http://a.example/feed", "http://page.example/"
@@ -20,7 +20,7 @@ def judged(*requests, since=0.0, moved=None, **terms):
     run = RunTerms(**{"begun": 0.0, "ended": None, "facts": FACTS} | terms)
     documents = Documents({"sources": DECLARED}.get)
     runs = {1: run, 2: run}
-    audit = TargetAudit(
+    audit = Targets(
         findings, Basis(runs, (), frozenset(), documents, since=since, moved=moved or {})
     )
     for each in requests:

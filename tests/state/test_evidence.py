@@ -7,7 +7,7 @@ from dataclasses import replace
 from sqlalchemy import func, select, text
 
 from tests.helpers import records
-from tests.helpers.records import RECORD, keep_robots, log_requests
+from tests.helpers.records import RECORD, deny, keep_robots, log_requests
 from walsh_scrapy.policy.robots.copy import RobotsCopy
 from walsh_scrapy.state.database import Database
 from walsh_scrapy.state.documents import _NAME_COPY, hash_of
@@ -40,7 +40,7 @@ def robots(at, body=NEW):
 
 def test_a_denial_names_what_decided(state, rows):
     keep_robots(state, ORIGIN, robots(1.0, OLD))
-    state.evidence.deny(DENIAL)
+    deny(state, DENIAL)
     columns = ("gate", "rule", "line", "robots", "run")
     assert rows(selected(denials, columns)) == [("robots", "Disallow: /", 2, hash_of(OLD), 3)]
 
@@ -48,7 +48,7 @@ def test_a_denial_names_what_decided(state, rows):
 def test_a_copy_that_was_deleted_is_no_other_one(state, database, rows):
     for origin, body in ((ORIGIN, OLD), ("http://b.example:80", NEW)):
         keep_robots(state, origin, robots(1.0, body))
-        state.evidence.deny(replace(DENIAL, evidence=Evidence(robots=hash_of(body))))
+        deny(state, replace(DENIAL, evidence=Evidence(robots=hash_of(body))))
     database.write(lambda connection: connection.execute(copies.delete()))
     keep_robots(state, ORIGIN, robots(2.0, b""))
     names = rows(selected(denials, ("robots",)).order_by(denials.c.id))
@@ -114,7 +114,7 @@ def test_the_copy_of_a_file_that_fails_stays(state, database):
 def test_copies_stay_while_old_records_are_left_for_later(state, database):
     for body, at in ((OLD, 0.0), (NEW, DAY)):
         keep_robots(state, ORIGIN, robots(at, body))
-    state.evidence.deny(replace(DENIAL, at=DAY))
+    deny(state, replace(DENIAL, at=DAY))
     late = 300 * DAY
     log_requests, log_denials, documents = state.evidence.old_rows(late, 30 * DAY)
     delete_in_turn(database, [log_requests, documents], lambda: True)
@@ -133,7 +133,7 @@ def test_a_denial_has_no_evidence_of_other_gates():
 
 
 def test_a_denied_url_may_have_any_host(state, rows):
-    state.evidence.deny(replace(DENIAL, host="a" * 300))
+    deny(state, replace(DENIAL, host="a" * 300))
     assert rows(select(denials.c.host)) == [("a" * 255,)]
 
 
@@ -142,7 +142,7 @@ def test_each_day_of_the_log_goes_as_a_whole(state, database, rows):
     moments = [100.0, DAY, 2 * DAY - 1.0, 2 * DAY]
     for at in moments:
         log_requests(state, replace(RECORD, sent_at=at))
-        state.evidence.deny(replace(DENIAL, at=at))
+        deny(state, replace(DENIAL, at=at))
     logged = [select(column).order_by(column) for column in (requests.c.sent_at, denials.c.at)]
     for now, left in ((41 * DAY - 1.0, moments), (41 * DAY, moments[1:])):
         prune(database, state, now, 40 * DAY)
@@ -189,7 +189,7 @@ def test_a_denial_and_a_run_are_written_once_if_the_answer_to_their_commit_is_lo
         return once(database, work, begin)
 
     monkeypatch.setattr(Database, "_once", twice)
-    state.evidence.deny(DENIAL)
+    deny(state, DENIAL)
     number = state.runs.begin(RunRecord(spider="feeds", begun=100.0))
     monkeypatch.undo()
     assert rows(select(func.count()).select_from(denials)) == [(1,)]

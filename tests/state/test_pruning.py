@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import insert, select, update
 
-from tests.helpers.records import DENIAL, RECORD, US, keep_robots, log_requests
+from tests.helpers.records import DENIAL, RECORD, US, deny, keep_robots, log_requests
 from walsh_scrapy.policy.robots.copy import RobotsCopy
 from walsh_scrapy.state import State, retention, sync
 from walsh_scrapy.state.database import Database
@@ -135,7 +135,7 @@ def test_no_table_has_to_wait_for_a_larger_one(state, database, clock, small_blo
     clock.at = NOW
     old = NOW - 200 * DAY
     log(state, [NOW - 31 * DAY] * 100)
-    state.evidence.deny(replace(DENIAL, at=old))
+    deny(state, replace(DENIAL, at=old))
     fill(database, copies, [COPY])
     fill(database, hosts, [host("a", ended=old)])
     keep_robots(state, "http://a:80", RobotsCopy(old, 200, None))
@@ -216,7 +216,7 @@ def test_old_rows_are_found_by_an_index(state, database, plans):
     """Hosts are not: see their table."""
     old = NOW - 200 * DAY
     log(state, [old])
-    state.evidence.deny(replace(DENIAL, at=old))
+    deny(state, replace(DENIAL, at=old))
     fill(database, copies, [COPY])
     keep_robots(state, "http://a:80", RobotsCopy(old, 200, b""))
     groups = [*state.evidence.old_rows(NOW, 30 * DAY), state.robots.old_rows(NOW)]

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.sites import LIST_URL, blocklist, feed, site, trouble
+from walsh_scrapy.policy.audit.record import LoggedRequest
 from walsh_scrapy.state import State
 from walsh_scrapy.testing.clock import EPOCH
 from walsh_scrapy.testing.simulation import DAY
@@ -178,6 +179,6 @@ def test_two_machines_whose_clocks_differ_share_a_state(direct_web, crawl, postg
     shown = {row["row"]: row["shown"] for row in attestation["checklist"]}
     assert shown["4"] == len(web.log)
     with contextlib.closing(State(postgresql_url)) as state, state.log() as log:
-        rows = log.requests_within(log.bounds(time.time()))
+        rows = log.rows(LoggedRequest, log.bounds(time.time()))
         sent = [row.url for row in sorted(rows, key=lambda row: row.sent_at + row.waited)]
     assert sent == [hit.url for hit in web.log]

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from scrapy.settings import Settings
 
-from tests.helpers.records import DENIAL, RECORD, commit, hold, log_requests
+from tests.helpers.records import DENIAL, RECORD, commit, deny, hold, log_requests
 from walsh_scrapy.options import Options
 from walsh_scrapy.sources.source import Source
 from walsh_scrapy.state import State
@@ -59,9 +59,7 @@ def state(url):
 
 def test_a_source_is_told_from_end_to_end(state):
     hold(state, "b.example", 7200.0, "visit-time")
-    state.evidence.deny(
-        replace(DENIAL, at=NOW, host="b.example", url=THERE, reason="line 2", run=7)
-    )
+    deny(state, replace(DENIAL, at=NOW, host="b.example", url=THERE, reason="line 2", run=7))
     text = "\n".join(profile_of(state).lines())
     wanted = (
         "kind feed, named 'A'", "tags x", "in the folder F", "visited every 7 d at most",

@@ -16,7 +16,7 @@ from tests.helpers import records
 from tests.helpers.records import RECORD, commit, entry_of, log_requests
 from tests.helpers.reportstate import BEGUN, DAY, HOSTILE, NOW, page_of, write_state
 from walsh_scrapy.options import Options
-from walsh_scrapy.policy.audit.pauses import PauseJudge
+from walsh_scrapy.policy.audit.pace import PauseJudge
 from walsh_scrapy.policy.audit.record import Basis, Documents
 from walsh_scrapy.policy.pacing import HostTimes
 from walsh_scrapy.state import State

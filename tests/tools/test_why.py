@@ -13,7 +13,7 @@ from scrapy.settings import Settings
 from sqlalchemy import delete
 
 from tests.helpers import records
-from tests.helpers.records import RECORD, commit, hold, keep_robots, log_requests
+from tests.helpers.records import RECORD, commit, deny, hold, keep_robots, log_requests
 from tests.helpers.sites import IDENTITY, feed, site
 from walsh_scrapy.commands.why import Command
 from walsh_scrapy.options import Options
@@ -87,7 +87,7 @@ def state(url):
         keep_robots(opened, "http://a.example:80", RobotsCopy(NOON, 200, RULES))
         copy = BlocklistCopy(hash_of(b"{}"), None, None, NOON)
         opened.blocklist.keep("http://a.example/list", copy, b"{}")
-        opened.evidence.deny(DENIAL)
+        deny(opened, DENIAL)
         yield opened
 
 
@@ -226,8 +226,8 @@ def test_a_request_that_came_of_a_redirect_says_so(record_of_sites, state, log):
     ]
     secure = "https://a.example/feed"
     log(replace(SENT, url=secure, evidence=replace(ALLOWED, redirected_by=FEED)))
-    state.evidence.deny(
-        replace(DENIAL, evidence=replace(DENIAL.evidence, redirected_by="http://b.example/"))
+    deny(
+        state, replace(DENIAL, evidence=replace(DENIAL.evidence, redirected_by="http://b.example/"))
     )
     told_of = give_account(state, options(), "a.example", None)
     assert record_of(told_of)["requests"][-1]["redirected_by"] == FEED
@@ -279,7 +279,7 @@ def test_by_domain_the_hold_is_the_domains(noon, log):
     log(*(replace(refused, url=f"http://{name}.a.com/") for name in ("one", "two")))
     hold(state, "a.com", 60.0, "backoff")
     _, text = outlook(state, "two.a.com", WALSH_PACE_BY="domain", **bot)
-    assert "UTC: there was no answer (our backoff, R5)" in text
+    assert "UTC: a.com is paced as one, and there was no answer (our backoff, R5)" in text
     assert "on hold" in outlook(state, "one.a.com", WALSH_PACE_BY="domain", **bot)[1]
 
 
@@ -300,8 +300,8 @@ def test_each_source_of_a_host_says_when_it_is_due_or_why_it_is_not_asked_for(no
         "once": {"fetched_at": NOON, "outcome": "fetched"},
     }.items():
         visited(urls[name], **record)
-    state.evidence.deny(replace(DENIAL, at=NOON - 1.0, url=urls["private"]))
-    state.evidence.deny(replace(DENIAL, at=NOON - 9 * DAY, url=urls["leads"]))
+    deny(state, replace(DENIAL, at=NOON - 1.0, url=urls["private"]))
+    deny(state, replace(DENIAL, at=NOON - 9 * DAY, url=urls["leads"]))
     declared = [Source(url) for name, url in urls.items() if name != "once"]
     account, text = outlook(state, "a.example", declared)
     assert [(target.url.rpartition("/")[2]) for target in account.outlook.targets] == list(named)
@@ -315,7 +315,7 @@ def test_each_source_of_a_host_says_when_it_is_due_or_why_it_is_not_asked_for(no
         "moved": "moved for good, so it is asked for where it moved to",
         "private": f"denied by robots: {DENIAL.reason}; {tomorrow} (every 1 d)",
         "leads": f"what it redirects to is denied by robots; {tomorrow} (every 1 d)",
-        "once": "no source of ours any more, so it is not asked for",
+        "once": "no source of ours any more",
     }.items():
         assert f"{urls[name]} {said}" in text
     assert "b.example" not in text
@@ -350,7 +350,7 @@ def test_what_the_operator_did_stands_with_its_reason(noon, log):
     account, text = outlook(state, sources=[Source(FEED, pause=timedelta(seconds=90))])
     whole = " ".join("\n".join(letter(account)).split())
     assert "2024-10-04 12:00:00 UTC ended a hold that had 2 h left: mail of 3 May: go on" in whole
-    assert "1 min at least between two requests from now on: its owner asks for it" in whole
+    assert "1 min at least between two requests from then on: its owner asks for it" in whole
     assert "another host" not in whole
     assert "1 min 30 s at least between two requests, by our own choice" in text
     first, second = record_of(account)["overrides"]
@@ -548,7 +548,7 @@ def test_of_a_long_file_only_what_is_about_the_bot_is_quoted():
 def test_addresses_and_credentials_are_in_no_letter_but_the_sender_s(state, log):
     url = "http://a.example/feed?token=hidden&page=2"
     log(replace(SENT, url=url, error="no jo@a.example"), replace(ROBOTS, gates="by jo@a.example"))
-    state.evidence.deny(replace(DENIAL, url=f"{url}#x", reason="jo@a.example opted out"))
+    deny(state, replace(DENIAL, url=f"{url}#x", reason="jo@a.example opted out"))
     account = give_account(state, options(), "a.example", None)
     text, record = "\n".join(letter(account)), json.dumps(record_of(account))
     for said in (text, record):

@@ -131,6 +131,11 @@ class BlocklistCache:
         self._use(self._store.find(self._url))
 
     @property
+    def asked_at(self) -> float | None:
+        """When the list was last asked for, whatever came of it; None if it never was."""
+        return self._tried_at or None
+
+    @property
     def is_due(self) -> bool:
         """Whether the list has to be fetched before any target.
 

@@ -182,7 +182,7 @@ class Crawl:
     @cached_property
     def denials(self) -> Denials:
         """What the gates denied."""
-        return Denials(self.stats, self.context)
+        return Denials(self.stats, self.context, self.hosts.write_with)
 
     def spider_opened(self) -> None:
         """Protect the log from what strangers say, and the crawl from errors of our gates."""

@@ -28,15 +28,21 @@ from walsh_scrapy.metadata.text import one_line
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import printable
-from walsh_scrapy.state.log import DenialRecord
+from walsh_scrapy.state.log import DenialRecord, denial
 from walsh_scrapy.wire.unreachable import causes, tls_error
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeAlias
+
     from scrapy import Request
     from scrapy.http import Response
     from scrapy.statscollectors import StatsCollector
+    from sqlalchemy import Connection
 
     from walsh_scrapy.crawl.context import Context
+
+    WriteWith: TypeAlias = Callable[[str, Callable[[Connection], None]], None]
 
 logger = logging.getLogger(__name__)
 
@@ -96,11 +102,15 @@ def _quote(error: BaseException | None) -> str:
 
 
 class Denials:
-    """The denials of one crawl: those of our gates, and those that ``DenialsMiddleware`` sees."""
+    """The denials of one crawl: those of our gates, and those that ``DenialsMiddleware`` sees.
 
-    def __init__(self, stats: StatsCollector, context: Context) -> None:
+    ``write_with`` writes something with the next transaction of a host.
+    """
+
+    def __init__(self, stats: StatsCollector, context: Context, write_with: WriteWith) -> None:
         self._stats = stats
         self._context = context
+        self._write_with = write_with
         self._added: WeakSet[Denied] = WeakSet()
 
     def deny(self, request: Request, gate: str, reason: str) -> Denied:
@@ -123,7 +133,10 @@ class Denials:
             logger.debug("%s is denied by %s: %s", request.url, error.gate, error.reason)
 
     def write(self, request: Request, error: Denied) -> None:
-        """Write a denial and its evidence into the state (decision 33)."""
+        """Write a denial and its evidence into the state (decision 33).
+
+        It follows what is pending of its host: the copy of robots.txt that it names may be new.
+        """
         record = DenialRecord(
             at=self._context.clock.now(),
             host=host_of(request.url),
@@ -133,4 +146,4 @@ class Denials:
             run=self._context.run,
             evidence=evidence_of(request).of_gate(error.gate),
         )
-        self._context.state.evidence.deny(record)
+        self._write_with(self._context.host(request.url), denial(record))

@@ -67,11 +67,11 @@ class BlocklistMiddleware(Component):
         self._look_ahead()
 
     def _judge(self, request: Request) -> None:
-        published = self._list.hash
+        found = {"blocklist": self._list.hash, "blocklist_at": self._list.asked_at}
         if entry := self._list.blocking(request):
-            note_answer(request, "blocklist", "listed", rule=entry.domain, blocklist=published)
+            note_answer(request, "blocklist", "listed", rule=entry.domain, **found)
             raise self._denials.deny(request, "blocklist", entry.why)
-        note_answer(request, "blocklist", "not listed", blocklist=published)
+        note_answer(request, "blocklist", "not listed", **found)
 
     def _look_ahead(self) -> None:
         """Look up the names of hosts that come soon, but never that of a listed one (R3)."""

@@ -41,6 +41,7 @@ from walsh_scrapy.policy.audit.record import (
     ReportedRun,
     RunFacts,
     RunTerms,
+    SharedPage,
 )
 from walsh_scrapy.policy.robots.copy import LONGEST_SETTLING
 from walsh_scrapy.policy.urls import host_of
@@ -64,7 +65,7 @@ from walsh_scrapy.state.tables import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from sqlalchemy import Column, ColumnElement, Connection, Select, Table
 
@@ -108,6 +109,7 @@ class Evidence:
     robots: str | None = None
     robots_at: float | None = None  #: when it was last asked for, in epoch seconds
     blocklist: str | None = None  #: the blocklist in force, by its SHA-256
+    blocklist_at: float | None = None  #: when it was last asked for, in epoch seconds
     robots_status: int | None = None  #: of the answer at ``robots_at``; None if there was none
     redirected_by: str | None = None  #: the URL whose answer redirected to this one
 
@@ -119,7 +121,12 @@ class Evidence:
         if gate == "robots":
             return self
         rule = self.rule if gate == "blocklist" else None
-        return Evidence(rule=rule, blocklist=self.blocklist, redirected_by=self.redirected_by)
+        return Evidence(
+            rule=rule,
+            blocklist=self.blocklist,
+            blocklist_at=self.blocklist_at,
+            redirected_by=self.redirected_by,
+        )
 
 
 NO_EVIDENCE: Final = Evidence()
@@ -217,19 +224,20 @@ def selected(table: Table, names: tuple[str, ...]) -> Select[Any]:
     return select(*columns).select_from(source)
 
 
+def denial(record: DenialRecord) -> Callable[[Connection], None]:
+    """Return what logs a denial within a transaction: once, however often that is tried."""
+    attempts = list[int]()
+
+    def write(connection: Connection) -> None:
+        for earlier in attempts:  # the answer to its COMMIT was lost
+            connection.execute(delete(denials).where(denials.c.id == earlier))
+        attempts.append(connection.execute(_INSERT_DENIAL, _row(record)).scalar_one())
+
+    return write
+
+
 class EvidenceStore(Store):
-    """Records denials, and knows what is too old of the log and its documents."""
-
-    def deny(self, record: DenialRecord) -> None:
-        """Record a denial."""
-        attempts = list[int]()
-
-        def write(connection: Connection) -> None:
-            for earlier in attempts:  # the answer to its COMMIT was lost
-                connection.execute(delete(denials).where(denials.c.id == earlier))
-            attempts.append(connection.execute(_INSERT_DENIAL, _row(record)).scalar_one())
-
-        self._database.write(write)
+    """Knows what is too old of the log and its documents."""
 
     def old_rows(self, now: float, log_seconds: float) -> tuple[OldRows, ...]:
         """Return requests and denials that are older, and copies that no record can name.
@@ -272,6 +280,12 @@ IN_FLIGHT: Final = 300.0
 _MOVED: Final = select(sources.c.url, sources.c.moved_to).where(sources.c.moved_to.is_not(None))
 BY_TIME: Final = (requests.c.sent_at, requests.c.id)
 BY_HOST: Final = (requests.c.host, *BY_TIME)
+#: The moment of a row that a check sees, and what comes next in the order.
+_ORDER: Final[Mapping[type, tuple[Column[Any], Column[Any]]]] = {
+    LoggedRequest: (requests.c.sent_at, requests.c.id),
+    LoggedDenial: (denials.c.at, denials.c.id),
+    EntryRow: (entries.c.first_seen, entries.c.key),
+}
 _ENDED: Final = requests.c.sent_at + requests.c.waited + func.coalesce(requests.c.seconds, 0.0)
 #: Hosts that are suggested.
 MOST_HOSTS: Final = 5
@@ -388,28 +402,25 @@ class Log:
         body = self._connection.scalar(select(copies.c.body).where(copies.c.hash == name))
         return bytes(body) if body is not None and hash_of(bytes(body)) == name else None
 
-    def requests_within(
-        self, bounds: TimeSpan, *, by_host: bool = False
-    ) -> Iterator[LoggedRequest]:
-        """Yield the requests of a span in the order of their times, or one host after another."""
-        found = rows_of(LoggedRequest, requests).where(bounds.has(requests.c.sent_at))
-        return self.each(LoggedRequest, found.order_by(*(BY_HOST if by_host else BY_TIME)))
+    def rows(self, kind: type[_Row], bounds: TimeSpan, *, by_host: bool = False) -> Iterator[_Row]:
+        """Yield the rows of a class that a check sees, by their times, or host by host."""
+        if kind is SharedPage:
+            yield from map(kind, self._shared_pages(bounds))
+        elif kind is ReportedRun:
+            yield from self._reported(bounds)  # type: ignore[misc]  # that is the class
+        else:
+            at, number = _ORDER[kind]
+            order = (at.table.c.host, at, number) if by_host else (at, number)
+            found = rows_of(kind, at.table).where(bounds.has(at))
+            yield from self.each(kind, found.order_by(*order))
 
-    def denials(
-        self, span: TimeSpan, host: str | None = None, *, by_host: bool = False
-    ) -> Iterator[LoggedDenial]:
-        """Yield the denials of a span, of one host or of all, in the same order."""
-        its = true() if host is None else denials.c.host == host
-        found = rows_of(LoggedDenial, denials).where(span.has(denials.c.at), its)
-        first = [denials.c.host] if by_host else []
-        return self.each(LoggedDenial, found.order_by(*first, denials.c.at, denials.c.id))
+    def denials(self, span: TimeSpan, host: str) -> Iterator[LoggedDenial]:
+        """Yield the denials of a host in a span, in the order of their times."""
+        its = span.has(denials.c.at), denials.c.host == host
+        found = rows_of(LoggedDenial, denials).where(*its)
+        return self.each(LoggedDenial, found.order_by(denials.c.at, denials.c.id))
 
-    def entries(self, bounds: TimeSpan) -> Iterator[EntryRow]:
-        """Yield the entries, those first seen earliest first."""
-        found = rows_of(EntryRow, entries).where(bounds.has(entries.c.first_seen))
-        return self.each(EntryRow, found.order_by(entries.c.first_seen, entries.c.key))
-
-    def duplicates(self, bounds: TimeSpan) -> Iterator[str]:
+    def _shared_pages(self, bounds: TimeSpan) -> Iterator[str]:
         """Yield one key of each set of entries of a page with one id or one title (decision 19).
 
         One of them was first seen within the bounds.
@@ -424,7 +435,7 @@ class Log:
             )
             yield from self._connection.scalars(shared)
 
-    def reported(self, bounds: TimeSpan) -> Iterator[ReportedRun]:
+    def _reported(self, bounds: TimeSpan) -> Iterator[ReportedRun]:
         """Yield how many new entries each run that has ended reported, and has in the record."""
         counted = select(entries.c.run, func.count()).group_by(entries.c.run)
         stored: dict[int | None, int] = dict(map(tuple, self._connection.execute(counted)))

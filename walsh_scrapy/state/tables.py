@@ -248,6 +248,7 @@ def _evidence() -> tuple[Column[Any], ...]:
         Column("robots", BigInteger),
         Column("robots_at", Double),
         Column("blocklist", BigInteger),
+        Column("blocklist_at", Double),
         # The status of the last answer to a request for the robots.txt in force (`robots_at`).
         Column("robots_status", Integer),
         Column("line", Integer),
@@ -549,7 +550,7 @@ _POSTGRESQL: Final = _Dialect(
 )
 
 
-_EVIDENCE: Final = "rule line robots robots_at blocklist robots_status redirected_by"
+_EVIDENCE: Final = "rule line robots robots_at blocklist blocklist_at robots_status redirected_by"
 #: The columns of each view, `readable_` before the name of its table.
 _VIEWS: Final = {
     "requests": "id sent_at days_ago host url gates status error seconds waited monotonic run "
@@ -569,9 +570,9 @@ _VIEWS: Final = {
 }
 #: The columns of tables that are moments.
 _MOMENTS: Final = {
-    "sent_at", "robots_at", "at", "first_seen", "kept_at", "fetched_at", "failing_since", "begun",
-    "refused_since", "moved_since", "busy_until", "ended", "hold_since", "hold_until",
-    "deferred_at", "checked_at",
+    "sent_at", "robots_at", "blocklist_at", "at", "first_seen", "kept_at", "fetched_at",
+    "failing_since", "begun", "refused_since", "moved_since", "busy_until", "ended", "hold_since",
+    "hold_until", "deferred_at", "checked_at",
 }  # fmt: skip
 
 

@@ -1,12 +1,16 @@
 """Row 2 by the second reader: a faulty parser cannot hide its own faults (decision 35)."""
 
 import re
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from walsh_scrapy.policy.audit.findings import Findings, verdicts
+from tests.helpers.records import sent
+from walsh_scrapy.policy.audit.checklist import Findings, verdicts
+from walsh_scrapy.policy.audit.pace import PauseJudge
+from walsh_scrapy.policy.audit.permission import RobotsOfDenials, RobotsOfRequests
 from walsh_scrapy.policy.audit.record import (
     Basis,
     Documents,
@@ -15,7 +19,6 @@ from walsh_scrapy.policy.audit.record import (
     RunFacts,
     RunTerms,
 )
-from walsh_scrapy.policy.audit.robots import RobotsAudit
 from walsh_scrapy.policy.robots import RobotsTxt, matching
 from walsh_scrapy.policy.robots.secondreader import SecondReader
 
@@ -32,11 +35,11 @@ def audited(body, *urls, denied=()):
     facts = RunFacts(**dict.fromkeys(RunFacts._fields, "") | {"ua_token": US})
     runs, findings = {1: RunTerms(0.0, None, facts)}, Findings()
     basis = Basis(runs, (), frozenset(), Documents({"copy": body}.get), since=1.0)
-    audit = RobotsAudit(findings, basis)
+    audit = RobotsOfRequests(findings, basis)
     for url in urls:
         audit.see(row(LoggedRequest, url, sent_at=1.0, purpose="target"))
     for url in denied:
-        audit.see_denial(row(LoggedDenial, url, gate="robots"))
+        RobotsOfDenials(findings, basis).see(row(LoggedDenial, url, gate="robots"))
     return findings
 
 
@@ -195,3 +198,51 @@ Sitemap: https://a.example/sitemap.xml
         assert reader.allows(url, US)
     assert not reader.can_compare("https://a.example/%C3%BC", US)
     assert SecondReader(b"User-agent: *\nDisallow: /*?replytocom").can_compare("http://a/?x=1", US)
+
+
+AT = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
+DELAYS = ["Crawl-delay: 2", "crawl-delay:10 # x", "Crawl-delay: 0.5", "Crawl-delay: 1_000",
+          "Crawl-delay: -1", "Crawl-delay: 1e9", "Request-rate: 1/10s", "Request-rate: 2/1m",
+          "Request-rate: 1/1h 0600-0845", "Request-rate: 0/5", "Request-rate: 1/20"]  # fmt: skip
+paced = st.lists(st.one_of(records, st.sampled_from(DELAYS)), max_size=12).map("\n".join)
+
+
+@given(paced)
+def test_the_second_reading_of_a_delay_never_asks_for_more(text):
+    body = f"User-agent: *\n{text}".encode()
+    rules = RobotsTxt.parse(body).rules_for(US)
+    longest = max(rules.crawl_delay or 0.0, rules.interval(AT) or 0.0)
+    assert SecondReader(body).delay(US) <= longest
+
+
+ALL = "User-agent: *\nCrawl-delay: 10\nAllow: /x\n\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "seconds"),
+    [
+        ("User-agent: *\nCrawl-delay: 7\nDisallow: /x\nRequest-rate: 2/1m\n", 30.0),
+        (ALL + "User-agent: *\nCrawl-delay: 2\n", 10.0),
+        (ALL + "User-agent: Walsh-Research\nCrawl-delay: 2\n", 2.0),
+        (ALL + "User-agent: Walsh-Research\nAllow: /\n", 0.0),
+        ("User-agent: a\nUser-agent: walsh-research\nDisallow: /x\nCrawl-delay: 3\n", 3.0),
+        ("User-agent: W\nCrawl-delay: 3\n", 0.0),
+        ("User-agent: *\nRequest-rate: 1/60 0600-0845\n", 0.0),
+    ],
+)
+def test_what_a_delay_is_by_plain_lines(body, seconds):
+    assert SecondReader(body.encode()).delay(US) == seconds
+
+
+def test_a_faulty_reader_of_delays_shows(monkeypatch):
+    """The crawl read no delay, and recorded none: the copy says more (decision 35)."""
+    body = b"User-agent: *\nRequest-rate: 1/9\n"
+    facts = RunFacts(**dict.fromkeys(RunFacts._fields, "") | {"ua_token": US})
+    basis = Basis({1: RunTerms(0.0, None, facts)}, (), frozenset(), Documents({"c": body}.get))
+    judge = PauseJudge(basis)
+    pauses = [judge.judge(sent(at, run=1, robots="c", pause=1.0)) for at in (0.0, 5.0, 15.0)]
+    assert [(each.is_short, each.delay) for each in pauses] == [
+        (False, 9.0),
+        (True, 9.0),
+        (False, 9.0),
+    ]

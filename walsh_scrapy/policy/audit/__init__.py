@@ -1,17 +1,16 @@
 """The audit of a record by the contract's checklist (section 8; rows 1 to 9).
 
-    record -> audits -> findings -> verdicts
+    record -> checks -> findings -> verdicts
 
-| module      | rows   | what it does                                                             |
-|-------------|--------|--------------------------------------------------------------------------|
-| `record`    | all    | rows of the record, and what they are judged by                          |
-| `checklist` | all    | the rows, and each kind of breach                                        |
-| `findings`  | all    | what an audit found, and what that says of each row                      |
-| `runs`      | 1, 4   | the User-Agent, two requests at once, first requests that were held back |
-| `robots`    | 2      | the robots.txt of the time, judged again, and where it came from         |
-| `blocklists` | 3     | the blocklist of the time, judged again, and how old it was              |
-| `pauses`    | 4, 5   | the pauses and holds of hosts                                            |
-| `targets`   | 6      | what was asked for                                                       |
-| `refusals`  | 5      | the hold after each refusal                                              |
-| `visits`    | 6 to 9 | how often it was asked for, and what was kept                            |
+| module       | rows    | what it does                                                           |
+|--------------|---------|------------------------------------------------------------------------|
+| `record`     | all     | rows of the record, what they are judged by, and what a check is       |
+| `checklist`  | all     | the rows, each kind of breach, what was found, and what that says      |
+| `clocks`     | all     | where clocks were set: what follows from such times is not shown       |
+| `permission` | 1 to 3  | who asked, and the blocklist and robots.txt of the time, judged again  |
+| `pace`       | 4, 5, 8 | delays, holds, one at a time, retries, and how often it was asked for  |
+| `targets`    | 6, 7, 9 | what was asked for, and what was kept of it                            |
+
+A check is a class: `rows` names the table that it sees, `order` the order, and one loop
+(`walsh_scrapy.tools.attest.audit`) brings each row to `see`.
 """

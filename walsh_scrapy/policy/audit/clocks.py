@@ -15,11 +15,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from walsh_scrapy.checks.exchange import RECORD
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 #: Seconds by which two times of the record may differ from what a crawl measured (decision 35).
-TOLERANCE: Final = 0.05
+TOLERANCE: Final = RECORD.tolerance
 #: What a record lacks whose times are not certain, and how long a host was left alone meanwhile.
 CLOCK_SET: Final = "was recorded about when a clock was set"
 CLOCK_SET_BACK: Final = "came next after a clock was set back"

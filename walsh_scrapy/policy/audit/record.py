@@ -1,25 +1,31 @@
 """What an audit reads of the record: its rows, and the documents that decided.
 
 Times are epoch seconds. Each row has columns in the order of its table.
+
+What a run declared (decision 33) is a document with a line for each source: kind and URL. A large
+one is kept in parts, by the keys of the URLs (`policy.urls.url_key`), and is then a list of their
+names.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from functools import lru_cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple
 
 from walsh_scrapy.identity import UA_TOKEN
 from walsh_scrapy.policy.audit.clocks import SetClocks
-from walsh_scrapy.policy.audit.declared import Declared
 from walsh_scrapy.policy.blocklist import Blocklist, InvalidBlocklist
 from walsh_scrapy.policy.robots import RobotsTxt
 from walsh_scrapy.policy.robots.secondreader import SecondReader
-from walsh_scrapy.policy.urls import host_of
+from walsh_scrapy.policy.urls import host_of, url_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from walsh_scrapy.policy.audit.checklist import Findings
     from walsh_scrapy.policy.robots import Rules
 
 DAY: Final = 86_400.0
@@ -36,6 +42,12 @@ AFTER_UNKNOWN: Final = "came next after a request whose end is unknown"
 #: Copies of robots.txt and of the blocklist in memory: a list of a million domains takes 300 MiB.
 _MOST_RULES: Final = 256
 _MOST_LISTS: Final = 2
+#: The name in a URL: after a user name, before a port.
+_NAME: Final = re.compile(r"[a-z]+://(?:[^/?#]*@)?([^/?#:]*)")
+_PART: Final = "part "
+#: Bits of the key of a URL.
+_BITS: Final = 63
+_MOST_PARTS: Final = 64
 
 
 class LoggedRequest(NamedTuple):
@@ -60,6 +72,7 @@ class LoggedRequest(NamedTuple):
     robots: str | None  #: of a request for robots.txt: the copy that counted after it
     robots_at: float | None
     blocklist: str | None
+    blocklist_at: float | None
     robots_status: int | None
     redirected_by: str | None
     source: str | None  #: the declared source that a target was for
@@ -91,6 +104,7 @@ class LoggedDenial(NamedTuple):
     robots: str | None
     robots_at: float | None
     blocklist: str | None
+    blocklist_at: float | None
     robots_status: int | None
     redirected_by: str | None
 
@@ -102,6 +116,12 @@ class EntryRow(NamedTuple):
     kind: str
     first_seen: float
     item: str  #: JSON
+
+
+class SharedPage(NamedTuple):
+    """An entry whose page and id, or page and title, another entry has too."""
+
+    key: str
 
 
 class ReportedRun(NamedTuple):
@@ -164,6 +184,72 @@ class RunTerms(NamedTuple):
     command: str = ""  #: that asked for a URL by hand; "" for a crawl
 
 
+class MissingPart(LookupError):
+    """A part of what a run declared is no longer kept."""
+
+
+def document_of(names: Sequence[str]) -> bytes:
+    """Return the document that names its parts, of which there is a power of two."""
+    return "\n".join(f"{_PART}{name}" for name in names).encode()
+
+
+def parts_of(body: bytes) -> list[str]:
+    """Return the names of the parts of a document; none if it has the sources itself."""
+    lines = body.decode().splitlines() if body.startswith(_PART.encode()) else []
+    return [line.removeprefix(_PART) for line in lines]
+
+
+def part_of(key: int, parts: int) -> int:
+    """Return which of so many parts, counted from 0, has the source with this key."""
+    return key * parts >> _BITS
+
+
+class Declared:
+    """What a run declared; ``copy`` returns the bytes of a part, None if it is no longer kept."""
+
+    def __init__(self, body: bytes, copy: Callable[[str], bytes | None]) -> None:
+        self._copy = copy
+        self._parts = parts_of(body)
+        self._sources = {} if self._parts else _kinds(body)
+        self._of_part = lru_cache(_MOST_PARTS)(self._read)
+
+    def kind(self, url: str) -> str | None:
+        """Return the kind of a declared source, None for any other URL. Raises MissingPart."""
+        if self._parts:
+            name = self._parts[part_of(url_key(url), len(self._parts))]
+            return self._of_part(name).get(url)
+        return self._sources.get(url)
+
+    def _read(self, name: str) -> Mapping[str, str]:
+        body = self._copy(name)
+        if body is None:
+            raise MissingPart(name)
+        return _kinds(body)
+
+
+def _kinds(body: bytes) -> dict[str, str]:
+    lines = (line.partition(" ") for line in body.decode().splitlines())
+    return {url: kind for kind, _, url in lines}
+
+
+class ReadList(NamedTuple):
+    """A blocklist that was in force, as the crawl reads it, and as `json` does (decision 35)."""
+
+    entries: Blocklist
+    domains: frozenset[str]
+    error: str = ""  #: why it is invalid by the bundled schema; nothing of it is read then
+
+    def domain_of(self, url: str) -> str | None:
+        """Return the domain that is listed, by either reading; None if there is none."""
+        if entry := self.entries.blocks(url):
+            return entry.domain
+        found = _NAME.match(url.lower())
+        name = found[1].rstrip(".") if found else ""
+        while name and name not in self.domains:
+            name = name.partition(".")[2]
+        return name or None
+
+
 class Documents:
     """The copies that decided, by their names; those used last stay in memory.
 
@@ -177,13 +263,9 @@ class Documents:
         self.declared = lru_cache(_MOST_LISTS)(self._declared)
         self._read_list = lru_cache(_MOST_LISTS)(self._list)
 
-    def blocklist(self, name: str) -> Blocklist | None:
-        """Return a list that was in force; of an invalid one what can be read."""
-        return self._read_list(name)[0]
-
-    def blocklist_error(self, name: str) -> str:
-        """Return why a list is invalid by the bundled schema; "" if it is valid."""
-        return self._read_list(name)[1]
+    def blocklist(self, name: str) -> ReadList | None:
+        """Return a list that was in force; None if it is no longer kept."""
+        return self._read_list(name)
 
     def _rules(self, name: str, token: str) -> Rules | None:
         body = self._copy(name)
@@ -198,14 +280,16 @@ class Documents:
         body = self._copy(name)
         return None if body is None else Declared(body, self._copy)
 
-    def _list(self, name: str) -> tuple[Blocklist | None, str]:
+    def _list(self, name: str) -> ReadList | None:
         body = self._copy(name)
         if body is None:
-            return None, ""
+            return None
         try:
-            return Blocklist.parse(body), ""
+            entries = Blocklist.parse(body)
         except InvalidBlocklist as error:
-            return Blocklist.EMPTY, str(error)
+            return ReadList(Blocklist.EMPTY, frozenset(), str(error))
+        domains = (each["domain"].lower().rstrip(".") for each in json.loads(body)["blocked"])
+        return ReadList(entries, frozenset(domains))
 
 
 class Basis(NamedTuple):
@@ -236,3 +320,32 @@ class Basis(NamedTuple):
         if run is None or row.robots is None:
             return None
         return self.documents.rules(row.robots, run.facts.ua_token)
+
+    def robots_delay(self, row: LoggedRequest) -> float:
+        """Return the seconds that the copy asks for, by the slower of two readings (decision 35).
+
+        0 if it asks for none, or is not known.
+        """
+        run, rules = self.run(row), self.rules(row)
+        reader = None if row.robots is None else self.documents.second_reader(row.robots)
+        if run is None or rules is None or reader is None:
+            return 0.0
+        return max(rules.crawl_delay or 0.0, reader.delay(run.facts.ua_token))
+
+
+class Check:
+    """One check of a record: it sees the rows of one table, in the order that it names."""
+
+    rows: ClassVar[type]
+    order: ClassVar[Literal["time", "host"]] = "time"  #: by times; or host by host, each by times
+
+    def __init__(self, findings: Findings, basis: Basis) -> None:
+        self._findings = findings
+        self._basis = basis
+
+    def see(self, row: Any) -> None:  # noqa: ANN401 - of the class that ``rows`` names
+        """Judge one row."""
+        raise NotImplementedError
+
+    def end(self) -> None:
+        """Judge what only all rows together show."""

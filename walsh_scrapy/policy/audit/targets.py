@@ -1,15 +1,23 @@
-"""Row 6: whether what was asked for is declared, or a redirect of that (R6, R9)."""
+"""Rows 6, 7 and 9: what was asked for, and what was kept of it (R6, R7, R9)."""
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urljoin
 
 from walsh_scrapy.policy.audit.checklist import Breach, Case, Kind
-from walsh_scrapy.policy.audit.declared import MissingPart
-from walsh_scrapy.policy.audit.record import NO_RUN
+from walsh_scrapy.policy.audit.record import (
+    NO_RUN,
+    Check,
+    EntryRow,
+    LoggedRequest,
+    MissingPart,
+    ReportedRun,
+    SharedPage,
+)
 from walsh_scrapy.policy.freshness import CLOCK_SKEW
 from walsh_scrapy.policy.urls import (
     MOST_ANNOUNCED,
@@ -20,11 +28,12 @@ from walsh_scrapy.policy.urls import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
-    from walsh_scrapy.policy.audit.findings import Findings
-    from walsh_scrapy.policy.audit.record import Basis, LoggedRequest, RunTerms
+    from walsh_scrapy.policy.audit.checklist import Findings
+    from walsh_scrapy.policy.audit.record import Basis, RunTerms
 
+_KINDS: Final = ("feed", "llms")
 _DUMP: Final = "llms-full.txt"
 _LLMSTXT: Final = "/llms.txt"
 #: What a request lacks by which it could be judged.
@@ -43,16 +52,17 @@ class _Run:
         self.announced: defaultdict[str, set[str]] = defaultdict(set)  #: URLs, by such a source
 
 
-class TargetAudit:
-    """Judges what was asked for; requests come in the order of their times.
+class Targets(Check):
+    """Judges whether what was asked for is declared, or a redirect of that.
 
     A run's sources are those that it declared when it began. What a command asked for by hand is
     counted, and not judged (decision 39).
     """
 
+    rows = LoggedRequest
+
     def __init__(self, findings: Findings, basis: Basis) -> None:
-        self._findings = findings
-        self._basis = basis
+        super().__init__(findings, basis)
         self._runs: dict[int, _Run] = {}
         # By source: where redirects led, in any run.
         self._led: defaultdict[str, set[str]] = defaultdict(set)
@@ -170,3 +180,60 @@ def _forbidden(sent: LoggedRequest) -> Iterator[Breach]:
         yield Breach(Kind.USER_INFO, Case.of(sent, f"{host_of(sent.url)} was asked with a name"))
     if sent.purpose == "target" and _DUMP in sent.url.lower():
         yield Breach(Kind.DUMP, Case.of(sent, sent.url))
+
+
+class Entries(Check):
+    """Judges what the record keeps of other people's pages.
+
+    ``problem`` returns why an item may not be kept, "" if it may.
+    """
+
+    rows = EntryRow
+
+    def __init__(
+        self, findings: Findings, basis: Basis, problem: Callable[[Mapping[str, object]], str]
+    ) -> None:
+        super().__init__(findings, basis)
+        self._problem = problem
+
+    def see(self, entry: EntryRow) -> None:
+        """Judge one entry."""
+        self._findings.count("6", entries=1)
+        self._findings.judge("679", self._kept(entry))
+
+    def _kept(self, entry: EntryRow) -> Iterator[Breach]:
+        key, kind, first_seen = entry.key, entry.kind, entry.first_seen
+        try:
+            values = json.loads(entry.item)
+            problem = self._problem(values) if isinstance(values, dict) else "it is no item"
+        except ValueError:
+            problem = "its item is no JSON"
+        if problem:
+            yield Breach(Kind.CONTENT, Case("entries", key, first_seen, problem))
+        if kind not in _KINDS:
+            what = f"its kind is {kind!r}"
+            yield Breach(Kind.SCRAPED, Case("entries", key, first_seen, what))
+
+
+class Duplicates(Check):
+    """Counts entries that are stored twice."""
+
+    rows = SharedPage
+
+    def see(self, entry: SharedPage) -> None:
+        """Count an entry."""
+        what = "another entry of its page has the same id or title"
+        self._findings.add(Kind.DUPLICATE, Case("entries", entry.key, None, what))
+
+
+class Reported(Check):
+    """Judges what a run reported: an entry is new once, and names the run that found it."""
+
+    rows = ReportedRun
+
+    def see(self, run: ReportedRun) -> None:
+        """Judge one run."""
+        again = run.reported - run.stored
+        if again > 0:
+            what = f"run {run.id} reported {run.reported} new entries, and {run.stored} were new"
+            self._findings.add(Kind.REPORTED_AGAIN, Case("runs", run.id, run.ended, what), again)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from walsh_scrapy import __version__
 from walsh_scrapy.identity import SPEC_VERSION, UA_TOKEN
-from walsh_scrapy.policy.audit.findings import verdicts
+from walsh_scrapy.policy.audit.checklist import verdicts
 from walsh_scrapy.policy.durations import rfc3339
 from walsh_scrapy.policy.wording import count_of, for_others
 from walsh_scrapy.tools.output import columns
@@ -18,8 +18,7 @@ from walsh_scrapy.tools.output import columns
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from walsh_scrapy.policy.audit.checklist import Kind
-    from walsh_scrapy.policy.audit.findings import Breaches, RowVerdict
+    from walsh_scrapy.policy.audit.checklist import Breaches, Kind, RowVerdict
     from walsh_scrapy.policy.audit.record import Bot
     from walsh_scrapy.state.log import Log, RunRow
     from walsh_scrapy.tools.attest.audit import Audited

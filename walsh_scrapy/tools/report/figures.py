@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from walsh_scrapy.policy.audit.pauses import JudgedRequest
+from walsh_scrapy.policy.audit.pace import JudgedRequest
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import cut
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from walsh_scrapy.policy.audit.pauses import Pause, PauseJudge
+    from walsh_scrapy.policy.audit.pace import Pause, PauseJudge
     from walsh_scrapy.policy.audit.record import LoggedRequest
     from walsh_scrapy.state.log import SeenEntry
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from walsh_scrapy.policy import wording
-from walsh_scrapy.policy.audit.pauses import PauseJudge
+from walsh_scrapy.policy.audit.pace import PauseJudge
 from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.policy.freshness import CLOCK_SKEW
 from walsh_scrapy.sources.loading import load_sources

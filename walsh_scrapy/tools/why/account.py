@@ -9,7 +9,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from walsh_scrapy import identity
-from walsh_scrapy.policy.audit.pauses import JudgedRequest, PauseJudge
+from walsh_scrapy.policy.audit.pace import JudgedRequest, PauseJudge
 from walsh_scrapy.policy.audit.record import DAY
 from walsh_scrapy.policy.durations import rfc3339
 from walsh_scrapy.policy.robots.copy import QuotedLine, quote

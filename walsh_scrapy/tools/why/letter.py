@@ -10,13 +10,14 @@ import textwrap
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
+from walsh_scrapy.policy.audit.clocks import CLOCK_SET
 from walsh_scrapy.policy.durations import format_moment, rfc3339
 from walsh_scrapy.policy.wording import for_others, format_seconds, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from walsh_scrapy.policy.audit.pauses import JudgedRequest, Pause
+    from walsh_scrapy.policy.audit.pace import JudgedRequest, Pause
     from walsh_scrapy.policy.audit.record import LoggedDenial, LoggedRequest
     from walsh_scrapy.state.hosts import Override
     from walsh_scrapy.tools.why.account import Account, RobotsOfDay
@@ -76,18 +77,26 @@ def _sent(sent: JudgedRequest, account: Account) -> Iterator[str]:
     record = sent.record
     yield f"  {_time(record.sent_at)}{record.url}"
     yield from _wrapped(f"why: {_reason(record)}{_came(record, account)}")
-    yield from _wrapped(f"pause: {_pause(sent.pause)}")
-    yield from _wrapped(f"answer: {answer_to(record)}")
+    yield from _wrapped(f"pause: {_pause(sent.pause, account.outlook.domain)}")
+    yield from _wrapped(f"answer: {answer_to(record, account.overrides)}")
 
 
-def answer_to(record: LoggedRequest) -> str:
-    """Return what came of a request, in words."""
+def answer_to(record: LoggedRequest, overrides: Sequence[Override] = ()) -> str:
+    """Return what came of a request, in words; ``overrides`` are those of its host."""
     if record.seconds is None:
         return "not known: the request is out, or the crawl was killed before its end"
     answer = "no answer" if record.status is None else str(record.status)
     answer = f"{answer}: {record.error}" if record.error else answer
-    after = f"; then no request for {format_seconds(record.hold)}" if record.hold else ""
-    return f"{answer}, after {format_seconds(record.seconds)}{after}"
+    held = f"; then on hold for {format_seconds(record.hold)}" if record.hold else ""
+    until = record.ended + record.hold
+    ends = [
+        each.at
+        for each in overrides
+        if each.override == "release" and record.ended <= each.at < until
+    ]
+    if ends:
+        held += f", which we ended by hand after {format_seconds(min(ends) - record.ended)}"
+    return f"{answer}, after {format_seconds(record.seconds)}{held}"
 
 
 def _came(record: LoggedRequest | LoggedDenial, account: Account) -> str:
@@ -100,7 +109,9 @@ def _came(record: LoggedRequest | LoggedDenial, account: Account) -> str:
 
 def _reason(record: LoggedRequest) -> str:
     if record.purpose == "robots":
-        return "robots.txt is asked for before anything else, and no rule can forbid it"
+        if record.redirected_by is not None:
+            return "it is read as the robots.txt of what redirected there"
+        return "robots.txt is asked for before anything else, and no rule of it can forbid that"
     listed = "" if record.blocklist is None else "; its host was not on our blocklist"
     if record.purpose == "blocklist":
         return "our blocklist, or its schema, is published there"
@@ -118,18 +129,22 @@ def _reason(record: LoggedRequest) -> str:
     return f"no gate for robots.txt was in force{listed}"
 
 
-def _pause(pause: Pause) -> str:
-    if pause.is_uncertain:
+def _pause(pause: Pause, domain: str | None) -> str:
+    before = f"request before it{f' to {domain}' if domain else ''}"
+    if pause.doubt == CLOCK_SET:
         return "not known, because a clock was set in between"
-    if pause.is_unknown:
-        return "not known, because the end of the request before it is not known"
+    if pause.doubt:
+        return f"not known, because the end of the {before} is not known"
     if pause.kept is None:
-        return "our record has no request before it"
-    kept = "none, the request before it had not ended"
+        return f"our record has no {before}"
+    kept = f"none, the {before} had not ended"
     if not pause.is_overlap:
-        kept = f"{format_seconds(max(0.0, pause.kept))} after the end of the request before it"
+        kept = f"{format_seconds(max(0.0, pause.kept))} after the end of the {before}"
     too_short = ", so it was too short" if pause.is_breach else ""
-    return f"{kept}; {format_seconds(pause.asked)} had to pass{too_short}"
+    after_all = ""
+    if pause.released_at is not None:
+        after_all = f", as we had ended a hold by hand at {format_moment(pause.released_at)}"
+    return f"{kept}; {format_seconds(pause.asked)} had to pass{after_all}{too_short}"
 
 
 def _robots(robots: RobotsOfDay) -> Iterator[str]:
@@ -180,19 +195,16 @@ def _changed(made: Override) -> str:
         return f"ended a hold that had {format_seconds(made.seconds)} left: {reason}"
     if not made.seconds:
         return f"ended our own delay: {reason}"
-    return f"{format_seconds(made.seconds)} at least between two requests from now on: {reason}"
+    return f"{format_seconds(made.seconds)} at least between two requests from then on: {reason}"
 
 
 def _next(outlook: Outlook) -> Iterator[str]:
     yield f"When we ask again, as of {format_moment(outlook.at)}"
-    lines = list(outlook.lines())
-    for line in lines:
+    for line in outlook.lines():
         yield from _wrapped(line, "  ")
     for target in outlook.targets:
         yield f"  {target.url}"
-        yield from _wrapped(target.words(is_deferred=outlook.ready_at is not None))
-    if not lines and not outlook.targets:
-        yield "  Nothing keeps us from it."
+        yield from _wrapped(target.words(outlook))
 
 
 def _opt_out(account: Account) -> Iterator[str]:

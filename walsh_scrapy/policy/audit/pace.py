@@ -1,0 +1,434 @@
+"""Rows 4, 5 and 8: delays, holds, one at a time, and revisits (R4, R5, R8; decisions 2, 3, 5, 31).
+
+What counts as too early is decided by `walsh_scrapy.checks`, as for the log of a server. Here it is
+asked about the rows of the record: which delay and which hold counted for each, and what of that is
+not known. `PauseJudge` answers for every command; `scrapy attest` counts, `scrapy report` and
+`scrapy why` show it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from walsh_scrapy.checks.exchange import RECORD, Exchange
+from walsh_scrapy.checks.pace import AtOnce, Hold, Retries, Spacing
+from walsh_scrapy.policy.audit.checklist import Breach, Case, Kind
+from walsh_scrapy.policy.audit.clocks import CLOCK_SET, TOLERANCE
+from walsh_scrapy.policy.audit.record import (
+    AFTER_UNKNOWN,
+    DAY,
+    END_UNKNOWN,
+    NO_RUN,
+    Check,
+    LoggedRequest,
+)
+from walsh_scrapy.policy.backoff import LONGEST_SECONDS, RETRIED_STATUSES, is_refusal
+from walsh_scrapy.policy.pacing import LONGEST_FOR_BLOCKLIST, QUIET_SECONDS
+from walsh_scrapy.policy.urls import host_of
+from walsh_scrapy.policy.wording import format_seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from walsh_scrapy.checks.pace import Gap
+    from walsh_scrapy.policy.audit.checklist import Findings
+    from walsh_scrapy.policy.audit.permission import RobotsFetches
+    from walsh_scrapy.policy.audit.record import Basis, RunFacts
+
+#: R4: one request a second.
+_LEAST: Final = 1.0
+#: What a refusal lacks whose answer did not come as a whole.
+_UNFINISHED: Final = "was refused by an answer that did not end"
+
+
+class Pause(NamedTuple):
+    """What lies between the end of an exchange with a host and the next request to it.
+
+    All are seconds from that end. ``kept`` is None if ``doubt`` says why it is not known, and for
+    the first request that is known.
+    """
+
+    kept: float | None  #: negative if the exchange was not over
+    delay: float  #: that was asked for; at least one second
+    hold: float = -math.inf  #: what was left of the hold of the host, if it had one
+    is_overlap: bool = False  #: whether the exchange before was not over
+    is_short: bool = False  #: whether the host was asked later, and sooner than its delay allows
+    in_hold: Gap | None = None  #: the gap since the hold began, if the host was asked during it
+    #: When the operator ended the hold that went on, in epoch seconds: it counts no more.
+    released_at: float | None = None
+    doubt: str = ""
+
+    @property
+    def asked(self) -> float:
+        """What had to pass: the delay, or the hold if that is longer."""
+        return max(self.delay, self.hold)
+
+    @property
+    def is_breach(self) -> bool:
+        """Whether the host was asked too soon, for any of these reasons."""
+        return self.is_overlap or self.is_short or self.in_hold is not None
+
+
+class JudgedRequest(NamedTuple):
+    """One request, and the pause before it."""
+
+    record: LoggedRequest
+    pause: Pause
+
+
+def exchange_of(sent: LoggedRequest) -> Exchange:
+    """Return a row as an exchange; one whose end is not known ends when it begins."""
+    lines = sent.retry_after.split("\n") if sent.retry_after else ()
+    headers = tuple(("Retry-After", line) for line in lines)
+    return Exchange(sent.sent_at, sent.ended, sent.host, sent.url, sent.status or 0, headers)
+
+
+class _Host:
+    """One host, as far as its requests were seen."""
+
+    def __init__(self) -> None:
+        self.at_once = AtOnce(RECORD)
+        self.spacing = Spacing(RECORD)
+        self.hold = Hold(RECORD)
+        self.last: LoggedRequest | None = None  #: the request that ended last
+
+
+class PauseJudge:
+    """Finds the pause before each request.
+
+    Requests come host by host, of all runs, and for each host in the order of their times.
+    """
+
+    def __init__(self, basis: Basis) -> None:
+        self._basis = basis
+        self._overrides: dict[tuple[str, str], list[float]] = {}
+        for each in basis.overrides:
+            self._overrides.setdefault((each.override, each.host), []).append(each.at)
+        self._name: str | None = None
+        self._host = _Host()
+
+    def judge(self, sent: LoggedRequest) -> Pause:
+        """Return the pause before a request."""
+        if sent.host != self._name:
+            self._name, self._host = sent.host, _Host()
+        host, exchange = self._host, exchange_of(sent)
+        last, delay = host.last, self._delay(sent, host.last)
+        before, spaced = host.at_once.see(exchange), host.spacing.see(exchange, delay)
+        released_at = self._release(sent, host.hold)
+        is_for_list = self._basis.is_for_list(sent)
+        held = host.hold.see(exchange, LONGEST_FOR_BLOCKLIST if is_for_list else math.inf)
+        pause = Pause(None, delay)
+        if last is not None and before is not None and spaced is not None:
+            left = -math.inf
+            if released_at is not None and released_at < last.ended:
+                released_at = None  # before the exchange before
+            elif held and released_at is None:
+                left = held.before.end + held.asked - last.ended
+            pause = Pause(
+                before.seconds,
+                delay,
+                left,
+                is_overlap=before.is_early,
+                is_short=spaced.is_early and not before.is_early,
+                in_hold=held if held and held.is_early else None,
+                released_at=released_at,
+            )
+            pause = self._certain(pause, sent, last)
+        if last is None or sent.ended >= last.ended:
+            host.last = sent
+        if sent.hold and sent.ended + sent.hold > host.hold.until + TOLERANCE:
+            host.hold.begin(exchange, sent.ended + sent.hold)
+        return pause
+
+    def _certain(self, pause: Pause, sent: LoggedRequest, last: LoggedRequest) -> Pause:
+        """Return a pause without what is not certain: a clock was set, or an end is not known."""
+        since = pause.in_hold.before.end if pause.in_hold else last.ended
+        if pause.is_breach and not self._basis.clocks.are_certain(since, sent.sent_at):
+            return Pause(None, pause.delay, pause.hold, doubt=CLOCK_SET)
+        if last.is_open:
+            return pause._replace(kept=None, is_overlap=False, is_short=False, doubt=AFTER_UNKNOWN)
+        return pause
+
+    def _delay(self, sent: LoggedRequest, last: LoggedRequest | None) -> float:
+        recorded = sent.pause
+        # One that the operator asked for during the exchange did not count yet.
+        if self._overrides_between("delay", sent.host, sent.sent_at, sent.ended):
+            recorded = 0.0
+        by_robots = 0.0 if sent.purpose == "robots" else self._basis.robots_delay(sent)
+        slow = 0.0 if last is None else last.seconds or 0.0
+        delay = max(_LEAST, recorded, by_robots, slow)
+        return min(delay, LONGEST_FOR_BLOCKLIST) if self._basis.is_for_list(sent) else delay
+
+    def _release(self, sent: LoggedRequest, hold: Hold) -> float | None:
+        """End the hold at which a request was sent, if the operator did; return when."""
+        if hold.cause is None:
+            return None
+        since = hold.cause.end
+        released_at = min(
+            self._overrides_between("release", sent.host, since, sent.sent_at), default=None
+        )
+        if released_at is not None:
+            hold.release(released_at)
+        return released_at
+
+    def _overrides_between(
+        self, override: str, host: str, since: float, until: float
+    ) -> list[float]:
+        times = self._overrides.get((override, host), ())
+        return [at for at in times if since - TOLERANCE <= at <= until + TOLERANCE]
+
+
+class HostPace(Check):
+    """Counts pauses, holds and overlaps of hosts.
+
+    ``fetches`` has taken the requests for robots.txt before.
+    """
+
+    rows = LoggedRequest
+    order = "host"
+
+    def __init__(self, findings: Findings, basis: Basis, fetches: RobotsFetches) -> None:
+        super().__init__(findings, basis)
+        self._fetches = fetches
+        self._judge = PauseJudge(basis)
+        self._refusals = _Refusals(basis)
+        self._host: str | None = None
+        self._hosts = 0
+
+    def see(self, sent: LoggedRequest) -> None:
+        """Judge one request."""
+        self._hosts += sent.host != self._host
+        self._host = sent.host
+        pause = self._judge.judge(sent)
+        if pause.kept is not None and not pause.is_overlap:
+            least = round(pause.kept - pause.delay, 3)
+            self._findings.count("4", pauses=1, least_beyond_asked=least)
+        self._findings.judge("4", self._pacing(sent, pause), lacking=self._lacking(sent, pause))
+        is_refused = _is_refused(sent)
+        lacking = CLOCK_SET if pause.doubt == CLOCK_SET else END_UNKNOWN if sent.is_open else ""
+        if is_refused and sent.error and not sent.hold:
+            lacking = lacking or _UNFINISHED
+        rows = "5" if is_refused or lacking else ""
+        self._findings.judge(rows, self._holding(sent, pause, is_refused), lacking=lacking)
+
+    def end(self) -> None:
+        """Judge all holds together, and note how many hosts there were."""
+        self._findings.judge("", self._refusals.end())
+        self._findings.count("4", hosts=self._hosts)
+
+    def _pacing(self, sent: LoggedRequest, pause: Pause) -> Iterator[Breach]:
+        name, kept = host_of(sent.url), pause.kept or 0.0
+        if name != sent.host and not name.endswith(f".{sent.host}"):
+            what = f"{sent.url} is recorded under {sent.host}"
+            yield Breach(Kind.OTHER_HOST, Case.of(sent, what))
+        if pause.is_overlap:
+            what = f"{sent.host} was asked {-kept:.3f} s before its last exchange was over"
+            yield Breach(Kind.HOST_TWICE, Case.of(sent, what), -kept)
+        if pause.is_short:
+            asked = f"{pause.delay:.3f} s were asked for"
+            what = f"{sent.host} had a pause of {kept:.3f} s, and {asked}"
+            yield Breach(Kind.SHORT_PAUSE, Case.of(sent, what), pause.delay - kept)
+
+    def _lacking(self, sent: LoggedRequest, pause: Pause) -> str:
+        """Return why it is not known what was asked for before it, and what its host had got."""
+        if pause.doubt or self._basis.run(sent) is None:
+            return pause.doubt or NO_RUN
+        is_first = sent.purpose == "robots" or sent.robots_at is None
+        return "" if is_first else self._fetches.lacking(sent)
+
+    def _holding(self, sent: LoggedRequest, pause: Pause, is_refused: bool) -> Iterator[Breach]:
+        if pause.in_hold:
+            early = pause.in_hold.missing
+            what = f"{sent.host} was on hold for {format_seconds(early)} more"
+            yield Breach(Kind.TOO_EARLY, Case.of(sent, what), early)
+        if is_refused and not sent.hold and not sent.error:
+            yield Breach(Kind.NO_HOLD, Case.of(sent, f"{sent.host} answered {sent.status}"))
+        if is_refused:
+            yield from self._refusals.breaches(sent)
+
+
+def _is_refused(sent: LoggedRequest) -> bool:
+    for_robots = sent.purpose == "robots"
+    return sent.status is not None and is_refusal(sent.status, for_robots=for_robots)
+
+
+class _Refusals:
+    """Judges the hold after each refusal; requests come as `PauseJudge` takes them (decision 15).
+
+    A Retry-After counts as it was recorded, and is read by other code than that of the crawl.
+    Without one, the holds of refusals in a row double, and chance makes each of them longer. The
+    record may lack refusals, so as many as seem to come in a row did at least. In doubt a new row
+    begins: where rows stand in another order than they were written in, clocks were set.
+    """
+
+    #: Chance adds up to half of a hold; with it, so many differ by more than this part.
+    CHANCE: Final = 1.5
+    MANY: Final = 5
+    ALIKE: Final = 0.001
+
+    def __init__(self, basis: Basis) -> None:
+        self._basis = basis
+        self._retries = Retries()
+        self._last: LoggedRequest | None = None  # the last one that counted
+        # What chance added to the holds, as parts of them, and the last request with one.
+        self._added: list[float] = []
+        self._added_last: Case | None = None
+
+    def breaches(self, sent: LoggedRequest) -> Iterator[Breach]:
+        """Judge the hold that a refusal began."""
+        last, exchange = self._last, exchange_of(sent)
+        if last is None or not self._is_next(last, sent):
+            self._retries, last = Retries(), None
+        number = self._retries.see(exchange, is_refused=True)
+        if not number:
+            return  # it was sent before the host refused: both are one burst
+        self._last = sent
+        if sent.error or not sent.hold:
+            return
+        if sent.retry_after is not None:
+            asked = _asked_for(exchange)
+            if sent.hold < asked:
+                had = format_seconds(sent.hold)
+                what = f"{sent.host} asked for {sent.retry_after!r}, and had {had}"
+                yield Breach(Kind.SHORT_HOLD, Case.of(sent, what), asked - sent.hold, sent.ended)
+            return
+        run = self._basis.run(sent)
+        if run is None or not run.facts.backoff_base:
+            return
+        least = self._least(number, run.facts)
+        if sent.hold < least - TOLERANCE:
+            had = f"{format_seconds(sent.hold)} after {number} refusals in a row"
+            what = f"{sent.host} was left alone for {had}"
+            since = sent.ended if last is None else last.ended
+            yield Breach(Kind.NO_GROWTH, Case.of(sent, what), least - sent.hold, since)
+        part, has_room = sent.hold / least, self.CHANCE * run.facts.backoff_base
+        is_by_chance = run.facts.backoff_max >= has_room and part <= self.CHANCE + self.ALIKE
+        if is_by_chance and len(self._added) < 1000:
+            self._added.append(part)
+            self._added_last = Case.of(sent, "")
+
+    def end(self) -> Iterator[Breach]:
+        """Judge whether there was any chance in the holds."""
+        if self._added_last is None or len(self._added) < self.MANY:
+            return
+        if max(self._added) - min(self._added) < self.ALIKE:
+            what = f"{len(self._added)} holds have no chance in them"
+            yield Breach(Kind.NO_JITTER, self._added_last._replace(what=what))
+
+    @staticmethod
+    def _is_next(last: LoggedRequest, sent: LoggedRequest) -> bool:
+        is_in_order = sent.host == last.host and sent.id > last.id
+        return is_in_order and sent.ended - last.ended < QUIET_SECONDS - TOLERANCE
+
+    def _least(self, number: int, facts: RunFacts) -> float:
+        """Return the seconds of a hold without chance."""
+        longest = max(facts.backoff_base, facts.backoff_max / self.CHANCE)
+        return Retries.least_wait(number, facts.backoff_base, longest)
+
+
+def _asked_for(exchange: Exchange) -> float:
+    """Return the seconds that a Retry-After asks for at least; 0 without a valid one."""
+    until = exchange.held_until()
+    if until is None:
+        return 0.0
+    is_date = any(not value.strip(" \t").isdigit() for _, value in exchange.headers)
+    tolerance = RECORD.date if is_date else TOLERANCE
+    return min(until - exchange.end, LONGEST_SECONDS) - tolerance
+
+
+class Serial(Check):
+    """Finds requests of one run that were out at once."""
+
+    rows = LoggedRequest
+
+    def __init__(self, findings: Findings, basis: Basis) -> None:
+        super().__init__(findings, basis)
+        self._runs: dict[int, AtOnce] = {}
+
+    def see(self, sent: LoggedRequest) -> None:
+        """Judge one request."""
+        if sent.run is None:
+            return
+        run = self._basis.run(sent)
+        if run and run.facts.is_of_another_bot and run.facts.serial is False:
+            self._findings.waive("4", "this bot asks several hosts at once (WALSH_SERIAL = False)")
+            return
+        gap = self._runs.setdefault(sent.run, AtOnce(RECORD)).see(exchange_of(sent))
+        if gap is not None and gap.is_early:
+            early = f"{gap.missing:.3f} s before its last one had ended"
+            case = Case.of(sent, f"run {sent.run} asked {sent.host} {early}")
+            breach = Breach(Kind.RUN_TWICE, case, gap.missing, since=gap.before.end)
+            self._findings.judge("", [breach])
+
+
+class _Visit(NamedTuple):
+    at: float
+    run: int
+
+
+class Frequency(Check):
+    """Finds URLs that two runs asked for within a day.
+
+    A request that was refused, or got no answer, leaves its source due, so the next one is no
+    second visit. Redirect hops and retries of one run are one visit. What `-a force=1` asks for
+    again is not shown, nor what a command and a crawl ask for within a day: a command is no run
+    (decision 39).
+    """
+
+    rows = LoggedRequest
+    order = "host"
+    #: What of a second visit within a day is not known: whether it had to be.
+    FORCED: Final = "was asked for before it was due, by the operator (force)"
+    BY_HAND: Final = "was asked for by hand and by another run within a day"
+    #: URLs of one host in memory before those are forgotten that were asked for a day ago.
+    MOST: Final = 10_000
+
+    def __init__(self, findings: Findings, basis: Basis) -> None:
+        super().__init__(findings, basis)
+        self._host: str | None = None
+        self._visits: dict[tuple[str, bool], _Visit] = {}  # by URL, and whether a command asked
+        self._most = self.MOST
+
+    def see(self, sent: LoggedRequest) -> None:
+        """Judge one request."""
+        if sent.purpose != "target":
+            return
+        run = self._basis.run(sent)
+        if sent.run is None or run is None:
+            self._findings.judge("78", lacking=NO_RUN)
+            return
+        if sent.host != self._host:
+            self._host = sent.host
+            self._visits.clear()
+        by_hand = bool(run.command)
+        known = {each: self._visits.get((sent.url, each)) for each in (False, True)}
+        others = {each: last for each, last in known.items() if last and last.run != sent.run}
+        if others:
+            self._findings.judge("7")
+            self._findings.count("7", asked_again=1, unchanged=int(sent.status == 304))
+        recent = {
+            each: last
+            for each, last in others.items()
+            if RECORD.is_before(sent.sent_at, last.at + DAY)
+        }
+        breaches, lacking = list[Breach](), ""
+        if False in recent and not by_hand and not run.facts.force:
+            at = recent[False].at
+            what = f"{sent.url} was asked for after {format_seconds(sent.sent_at - at)}"
+            breaches.append(Breach(Kind.TOO_OFTEN, Case.of(sent, what), at - sent.sent_at, at))
+        elif recent:
+            lacking = self.FORCED if run.facts.force else self.BY_HAND
+        self._findings.judge("8", breaches, lacking=lacking)
+        is_whole = sent.status is not None and not sent.error  # else a part of it is missing
+        is_answered = is_whole and sent.status not in RETRIED_STATUSES
+        last = known[by_hand]
+        if is_answered and (last is None or last.run != sent.run):
+            self._keep((sent.url, by_hand), _Visit(sent.sent_at, sent.run))
+
+    def _keep(self, key: tuple[str, bool], visit: _Visit) -> None:
+        if len(self._visits) >= self._most:
+            recent = visit.at - DAY
+            self._visits = {each: last for each, last in self._visits.items() if last.at > recent}
+            self._most = max(self.MOST, 2 * len(self._visits))
+        self._visits[key] = visit

@@ -1,0 +1,482 @@
+"""Rows 1 to 3c: who asked, by which blocklist, and by which robots.txt (R1, R2, R3).
+
+Each request is judged again by the copies that its record names, and by the requests that brought
+them (decisions 7, 12, 14 and 33). Where a rule of robots.txt or a listed domain decides, other code
+than that of the crawl reads it too (decision 35). Times are epoch seconds, durations seconds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from datetime import UTC, datetime
+from hashlib import sha256
+from itertools import chain
+from typing import TYPE_CHECKING, Final
+
+from walsh_scrapy.identity import UA_TOKEN
+from walsh_scrapy.policy.audit.checklist import Breach, Case, Kind
+from walsh_scrapy.policy.audit.clocks import TOLERANCE
+from walsh_scrapy.policy.audit.record import (
+    DAY,
+    NO_COPY,
+    NO_FETCH,
+    NO_RUN,
+    Check,
+    LoggedDenial,
+    LoggedRequest,
+)
+from walsh_scrapy.policy.backoff import is_good, is_redirect
+from walsh_scrapy.policy.blocklist import Blocklist
+from walsh_scrapy.policy.freshness import CLOCK_SKEW
+from walsh_scrapy.policy.pacing import LONGEST_FOR_BLOCKLIST
+from walsh_scrapy.policy.robots.copy import ALLOW_ALL, LATENESS, LONGEST_SETTLING
+from walsh_scrapy.policy.urls import host_of, origin_of
+from walsh_scrapy.policy.wording import format_seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from walsh_scrapy.policy.audit.checklist import Findings
+    from walsh_scrapy.policy.audit.record import Basis, Bot, ReadList, RunFacts, RunTerms
+    from walsh_scrapy.policy.robots import Rules
+
+#: Seconds for which a copy of robots.txt counts: a day, and what a request may wait for its turn.
+_LONGEST: Final = DAY + LATENESS
+#: What is not known of a request that names no copy.
+_NO_FILE: Final = "had no copy: WALSH_ROBOTS_UNREACHABLE decided by the time of the first failure"
+#: The copy of a file that is not there.
+_EMPTY: Final = sha256(ALLOW_ALL).hexdigest()
+#: Seconds after which an origin that was not asked may have lost its copy.
+_REMEMBERED: Final = 30 * DAY
+_NO_LIST_OF_ITS_OWN: Final = "this bot has no blocklist (WALSH_BLOCKLIST_URL is empty)"
+#: What is not known of a request that names a list.
+_NO_LIST: Final = "names a blocklist that is not kept"
+
+
+class Identity(Check):
+    """Compares the User-Agent of each request's run, which the download handler sets on the wire.
+
+    It is evidence for the requests that were sent while the run went on. That of Walsh-Research is
+    exact. Another bot is known by its product token, and may change what stands beside it.
+    """
+
+    rows = LoggedRequest
+
+    def __init__(self, findings: Findings, basis: Basis, bot: Bot) -> None:
+        super().__init__(findings, basis)
+        self._bot = bot
+
+    def see(self, sent: LoggedRequest) -> None:
+        """Judge one request."""
+        lacking = NO_RUN if sent.run is None else ""
+        self._findings.judge("1", self._breaches(sent), lacking=lacking)
+
+    def _breaches(self, sent: LoggedRequest) -> Iterator[Breach]:
+        run = self._basis.run(sent)
+        if run is None:
+            if sent.run is not None:
+                yield Breach(Kind.UNKNOWN_RUN, Case.of(sent, f"run {sent.run} is not recorded"))
+            return
+        if not self._is_of(run.facts):
+            what = f"run {sent.run} sent {run.facts.user_agent!r}"
+            yield Breach(Kind.USER_AGENT, Case.of(sent, what))
+        ended = math.inf if run.ended is None else run.ended
+        beyond = max(run.begun - sent.sent_at, sent.sent_at - ended)
+        if beyond > CLOCK_SKEW:
+            what = f"{sent.url} was sent {format_seconds(beyond)} outside of run {sent.run}"
+            yield Breach(Kind.OUTSIDE_RUN, Case.of(sent, what), beyond, since=sent.sent_at)
+
+    def _is_of(self, facts: RunFacts) -> bool:
+        if self._bot.ua_token == UA_TOKEN:
+            return facts.user_agent == self._bot.user_agent
+        return facts.ua_token == self._bot.ua_token
+
+
+class _Origin:
+    """What the record says of the robots.txt of one scheme, host and port."""
+
+    def __init__(self) -> None:
+        self.fetches: dict[float, str | None] = {}  #: the copy after each, by its moment
+        self.copies: set[str] = set()  #: all that were in force
+        self.asked_at = -math.inf
+        self.failed_at = -math.inf  #: when it last gave no file of its own
+        self.redirects = False  #: whether that was a redirect
+
+
+class RobotsFetches:
+    """The requests for robots.txt of one host, by the origins that they were for.
+
+    A request for robots.txt names the copy that counted after it, and when. What a redirect led to
+    is the file of the origin that was asked first. What an answer may lead to is read by other code
+    than that of the crawl. Requests come host by host, and for each host
+    in the order of their times.
+    """
+
+    def __init__(self, basis: Basis) -> None:
+        self._basis = basis
+        self._origins: defaultdict[str, _Origin] = defaultdict(_Origin)
+        self._last: LoggedRequest | None = None
+        self._origin = _Origin()  # of the last request
+
+    def take(self, sent: LoggedRequest) -> Iterator[Breach]:
+        """Take a request for robots.txt; yield a breach if its answer was not the copy it names."""
+        if sent.redirected_by is not None or sent.is_open:
+            return
+        origin = self._of(sent)
+        if sent.sent_at - origin.asked_at > _REMEMBERED:
+            origin.copies.clear()
+        origin.asked_at = sent.sent_at
+        status = sent.status or 599
+        is_refused = status == 429 or status >= 500
+        is_redirect = 300 <= status < 400 and status != 304
+        if is_refused or is_redirect:
+            origin.failed_at, origin.redirects = sent.sent_at, is_redirect
+        if sent.robots_at is None:
+            return
+        may_be = True  # a redirect leads to any copy
+        if 400 <= status < 500 and not is_refused:
+            may_be = sent.robots == _EMPTY
+        elif (status == 304 or is_refused) and origin.copies:
+            may_be = sent.robots in origin.copies
+        if not may_be:
+            what = f"{sent.url} answered {sent.status}, and another copy was in force after that"
+            yield Breach(Kind.OTHER_COPY, Case.of(sent, what), since=sent.sent_at)
+        if sent.robots is not None:
+            origin.copies.add(sent.robots)
+        if -TOLERANCE <= sent.robots_at - sent.sent_at <= LONGEST_SETTLING + TOLERANCE:
+            origin.fetches[sent.robots_at] = sent.robots
+
+    def is_recorded(self, sent: LoggedRequest, asked_at: float) -> bool:
+        """Return True if the request for the robots.txt that a request names is recorded."""
+        origin = self._of(sent)
+        return asked_at in origin.fetches or self._has_failed(origin, asked_at)
+
+    def lacking(self, sent: LoggedRequest) -> str:
+        """Return what is not known of the robots.txt that a request names; "" if all is."""
+        if sent.robots is not None and self._basis.rules(sent) is None:
+            return NO_COPY
+        at = sent.robots_at or 0.0
+        is_known = at < self._basis.since or self.is_recorded(sent, at)
+        return "" if is_known else NO_FETCH
+
+    def breaches(self, sent: LoggedRequest, asked_at: float) -> Iterator[Breach]:
+        """Yield a breach if the recorded request for robots.txt brought another copy."""
+        origin, run = self._of(sent), self._basis.run(sent)
+        is_phased = run is not None and run.facts.robots_unreachable == "phased"
+        if sent.robots is None:  # WALSH_ROBOTS_UNREACHABLE decided
+            is_that = is_phased or not origin.copies
+        elif asked_at in origin.fetches:
+            is_that = sent.robots == origin.fetches[asked_at]
+        else:  # its last try was never sent
+            is_that = origin.redirects or not origin.copies or sent.robots in origin.copies
+        if not is_that:
+            what = f"{sent.url} names another copy than its robots.txt was"
+            yield Breach(Kind.OTHER_COPY, Case.of(sent, what), since=asked_at)
+
+    @staticmethod
+    def _has_failed(origin: _Origin, asked_at: float) -> bool:
+        """Return True if a fetch that failed had tries before the moment at which it ended."""
+        return 0.0 <= asked_at - origin.failed_at <= DAY
+
+    def _of(self, sent: LoggedRequest) -> _Origin:
+        if sent is not self._last:  # each is asked about several times
+            if self._last is None or sent.host != self._last.host:
+                self._origins.clear()
+            self._last, self._origin = sent, self._origins[origin_of(sent.url)]
+        return self._origin
+
+
+class RobotsOfRequests(Check):
+    """Judges each request by the copy of robots.txt that its record names.
+
+    The parser that let a request go cannot show its own faults. So Protego reads the copy too,
+    where both have to agree (decision 35).
+    """
+
+    rows = LoggedRequest
+    order = "host"
+
+    def __init__(self, findings: Findings, basis: Basis) -> None:
+        super().__init__(findings, basis)
+        self.fetches = RobotsFetches(basis)
+        # If runs differ in it, requests for one robots.txt stand under several hosts.
+        self._is_paced_alike = len({run.facts.pace_by for run in basis.runs.values()}) < 2
+
+    def see(self, sent: LoggedRequest) -> None:
+        """Judge one request."""
+        if sent.purpose == "robots":
+            self._findings.judge("", self.fetches.take(sent))
+            return
+        rules = self._basis.rules(sent)
+        rows = ("2", "2a") if rules is not None and _is_named(rules) else ("2",)
+        breaches = self._breaches(sent, rules)
+        self._findings.judge(rows, breaches, lacking=self._lacking(sent))
+
+    def _breaches(self, sent: LoggedRequest, rules: Rules | None) -> Iterator[Breach]:
+        if sent.robots_at is None:
+            yield Breach(Kind.NO_ROBOTS, Case.of(sent, f"{sent.url} names no robots.txt"))
+            return
+        age = sent.sent_at - sent.robots_at
+        if age < -TOLERANCE:
+            what = f"the robots.txt for {sent.url} was asked for {format_seconds(-age)} later"
+            yield Breach(Kind.LATER_ROBOTS, Case.of(sent, what), -age, sent.robots_at)
+        yield from self._origins(sent, sent.robots_at)
+        if rules is not None:
+            yield from self._denials(sent, rules)
+        if rules is None:  # a copy that is not kept may have made it wait
+            may_be_older = sent.robots is not None
+        else:
+            may_be_older = _makes_wait(rules, sent.robots_at)
+        if age > _LONGEST and not may_be_older:
+            what = f"the robots.txt for {sent.url} was {format_seconds(age)} old"
+            yield Breach(Kind.OLD_ROBOTS, Case.of(sent, what), age, sent.robots_at)
+
+    def _denials(self, sent: LoggedRequest, rules: Rules) -> Iterator[Breach]:
+        verdict, theirs = rules.verdict(sent.url), _second_reading(self._basis, sent)
+        if theirs is not None:
+            self._findings.count("2", compared_with_protego=1)
+        if not verdict.allowed:
+            kind = Kind.DENIED_BY_NAME if _is_named(rules) else Kind.DENIED
+            what = f"{sent.url} is denied by line {verdict.line}: {verdict.rule!r}"
+            yield Breach(kind, Case.of(sent, what))
+        elif theirs is False:
+            what = f"Protego denies {sent.url}, by the copy {sent.robots}"
+            yield Breach(Kind.DENIED_BY_PROTEGO, Case.of(sent, what))
+
+    def _origins(self, sent: LoggedRequest, asked_at: float) -> Iterator[Breach]:
+        """Judge where the copy comes from."""
+        run = self._basis.run(sent)
+        if self.fetches.is_recorded(sent, asked_at):
+            yield from self.fetches.breaches(sent, asked_at)
+        elif asked_at < self._basis.since:
+            self._findings.count("2", asked_before_the_record=1)
+        elif self._is_paced_alike:
+            what = f"no request for the robots.txt of {origin_of(sent.url)} brought that"
+            case = Case.of(sent, f"{sent.url} names a copy, and {what}")
+            yield Breach(Kind.UNASKED, case, since=asked_at)
+        if sent.robots is None and run is not None and run.facts.robots_unreachable == "disallow":
+            what = f"{sent.url} has no robots.txt, and WALSH_ROBOTS_UNREACHABLE denies it"
+            yield Breach(Kind.DENIED, Case.of(sent, what))
+
+    def _lacking(self, sent: LoggedRequest) -> str:
+        run = self._basis.run(sent)
+        if run is None:
+            return NO_RUN
+        if sent.robots is None:
+            return "" if run.facts.robots_unreachable == "allow" else _NO_FILE
+        return self.fetches.lacking(sent)
+
+
+class RobotsOfDenials(Check):
+    """Counts denials that their copy allows, which are no breach."""
+
+    rows = LoggedDenial
+    order = "host"
+
+    def see(self, denial: LoggedDenial) -> None:
+        """Judge one denial."""
+        rules = self._basis.rules(denial) if denial.gate == "robots" else None
+        if rules is None:
+            return
+        is_allowed, theirs = rules.verdict(denial.url).allowed, _second_reading(self._basis, denial)
+        self._findings.count("2", denied_though_allowed=int(is_allowed))
+        self._findings.count("2", denied_though_protego_allows=int(theirs is True))
+
+
+def _second_reading(basis: Basis, row: LoggedRequest | LoggedDenial) -> bool | None:
+    """Return whether Protego allows the URL of a row; None where it cannot be compared."""
+    run = basis.run(row)
+    if run is None or row.robots is None:
+        return None
+    reader, token = basis.documents.second_reader(row.robots), run.facts.ua_token
+    if reader is None or not reader.can_compare(row.url, token):
+        return None
+    return reader.allows(row.url, token)
+
+
+def _is_named(rules: Rules) -> bool:
+    """Return True if a group of its own, and not that of all, is in force for the bot."""
+    return rules.group not in (None, "*")
+
+
+def _makes_wait(rules: Rules, at: float) -> bool:
+    """Return True if the copy itself makes requests wait: it may outlive its day (decision 7)."""
+    moment = datetime.fromtimestamp(at, UTC)
+    return bool(rules.crawl_delay or rules.interval(moment)) or rules.opens(moment) > moment
+
+
+class _Looks:
+    """When each list was looked for: by requests for it, and for the robots.txt that it needs.
+
+    Requests come in the order of their times. In doubt a run is right: a look that failed counts
+    for the rest of its run, in which the host may be deferred, and for all runs of a day, for which
+    it may be on hold.
+    """
+
+    def __init__(self) -> None:
+        # By the address of the list: the end of each look, and until when it may count.
+        self._ends: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
+        self._failed: set[int] = set()  # runs that last looked in vain
+
+    def take(self, sent: LoggedRequest, facts: RunFacts) -> None:
+        """Take a request for the list, or for the robots.txt that it needs."""
+        status, number = sent.status, sent.run or 0
+        is_schema = sent.url == facts.blocklist_schema_url != facts.blocklist_url
+        is_answered = status is not None and (is_good(status) or is_redirect(status))
+        if is_schema or (sent.purpose == "robots" and is_answered):
+            return
+        may_count = min(LONGEST_FOR_BLOCKLIST, max(sent.pause, sent.hold))
+        if status is not None and (200 <= status < 300 or status == 304):
+            self._failed.discard(number)
+        elif not (status is not None and is_redirect(status)):
+            self._failed.add(number)
+            may_count = LONGEST_FOR_BLOCKLIST
+        self._ends[facts.blocklist_url].append((sent.ended, sent.ended + may_count + LATENESS))
+
+    def has(self, url: str, at: float, number: int) -> bool:
+        """Return True if the look that a run names, by its moment, is recorded."""
+        looks = reversed(self._ends[url])
+        return number in self._failed or any(
+            end <= at + TOLERANCE and at <= until for end, until in looks
+        )
+
+
+class ListOfRequests(Check):
+    """Judges each request by the list that its record names, and by when that was looked for.
+
+    One request that is late is none that passed the gate late: the machine may have been suspended.
+    The second one is, and so is the first one of a run that began when the list was due.
+    """
+
+    rows = LoggedRequest
+
+    def __init__(self, findings: Findings, basis: Basis) -> None:
+        super().__init__(findings, basis)
+        # When a list was first named: by the address of the list, and by run.
+        self._named_at: dict[str, float] = {}
+        self._named_by: set[int] = set()
+        self._lists: set[str] = set()
+        self._looks = _Looks()
+        self._sent_at: dict[int, float] = {}  # the last request of each run
+        # By the address of the list: the one that was looked for last, after when that was.
+        self._newest: dict[str, tuple[float, str]] = {}
+
+    def see(self, sent: LoggedRequest) -> None:
+        """Judge one request."""
+        run = self._basis.run(sent)
+        if run is None:
+            self._findings.judge("3", lacking=NO_RUN)
+            return
+        if run.facts.is_of_another_bot and not run.facts.blocklist_url:
+            self._findings.waive(("3", "3a", "3b", "3c"), _NO_LIST_OF_ITS_OWN)
+            return
+        if self._basis.is_for_list(sent):
+            self._looks.take(sent, run.facts)
+        if not sent.gates.startswith("blocklist: "):
+            self._judge_order(sent)
+            return
+        breaches = self._stale(sent, run)
+        self._judge_memory(sent, run)
+        if sent.blocklist is None:
+            self._findings.count("3", before_the_first_list=1)
+            self._findings.judge("3", breaches)
+            return
+        listed = self._basis.documents.blocklist(sent.blocklist)
+        if listed is None:
+            self._findings.judge(("3", "3a", "3c"), lacking=_NO_LIST)
+            return
+        self._judge_list(sent, sent.blocklist, listed)
+        rows = ("3", "3a") if len(listed.entries) > 0 else ("3",)
+        self._findings.judge(rows, chain(breaches, _listed(sent, listed)))
+
+    def end(self) -> None:
+        """Note how many lists there were."""
+        self._findings.count("3", lists=len(self._lists))
+
+    def _judge_order(self, sent: LoggedRequest) -> None:
+        if sent.purpose == "blocklist":
+            return  # the list itself, or a hop of it, whose first robots.txt was asked for before
+        kind = Kind.ROBOTS_FIRST if "blocklist: " in sent.gates else Kind.NO_BLOCKLIST
+        self._findings.judge("3", [Breach(kind, Case.of(sent, f"{sent.url}: {sent.gates}"))])
+
+    def _judge_memory(self, sent: LoggedRequest, run: RunTerms) -> None:
+        """Find a request without a list, in a run that had one or began after one was in force."""
+        url, number, breaches = run.facts.blocklist_url, sent.run or 0, list[Breach]()
+        if sent.blocklist is not None:
+            self._named_at.setdefault(url, sent.sent_at)
+            self._named_by.add(number)
+        elif number in self._named_by or self._named_at.get(url, math.inf) < run.begun:
+            what = f"{sent.url} was judged by no list, though one was in force before"
+            since = self._named_at.get(url, sent.sent_at)
+            breaches.append(Breach(Kind.FORGOTTEN, Case.of(sent, what), since=since))
+        if url in self._named_at:
+            self._findings.judge(("3b",), breaches)
+
+    def _stale(self, sent: LoggedRequest, run: RunTerms) -> list[Breach]:
+        """Find a request by a list that was looked for too long ago, or never.
+
+        What the newest list says of it counts then too.
+        """
+        url, number, at = run.facts.blocklist_url, sent.run or 0, sent.blocklist_at
+        before = self._sent_at.get(number, run.begun)
+        self._sent_at[number] = sent.sent_at
+        if not url or self._basis.is_for_list(sent):
+            return []
+        overdue = min(before, sent.sent_at) - (at or 0.0) - self._refresh(sent) - LATENESS
+        if at is None or overdue > 0:
+            late = "" if at is None else f" {format_seconds(overdue)} before"
+            what = f"run {number} should have asked for its list{late}"
+        elif at < self._basis.since:
+            self._findings.count("3", fetched_before_the_record=1)
+            return []
+        elif not self._looks.has(url, at, number):
+            what = f"run {number} names a moment at which nobody asked for its list"
+        else:
+            if sent.blocklist is not None:
+                self._newest[url] = max(self._newest.get(url, (at, "")), (at, sent.blocklist))
+            return []
+        since = sent.sent_at - max(0.0, overdue)
+        breaches = [Breach(Kind.STALE_LIST, Case.of(sent, what), max(0.0, overdue), since)]
+        newest = self._newest.get(url, (0.0, ""))[1]
+        listed = self._basis.documents.blocklist(newest) if newest else None
+        if listed is not None and newest != sent.blocklist:
+            breaches += (each._replace(since=since) for each in _listed(sent, listed))
+        return breaches
+
+    def _refresh(self, sent: LoggedRequest) -> float:
+        """Return for how long the list of a request counts; for ever if it is not kept."""
+        if sent.blocklist is None:
+            return Blocklist.EMPTY.refresh.total_seconds()
+        listed = self._basis.documents.blocklist(sent.blocklist)
+        return math.inf if listed is None else listed.entries.refresh.total_seconds()
+
+    def _judge_list(self, sent: LoggedRequest, name: str, listed: ReadList) -> None:
+        """Judge a list when it is first named: one that is invalid was in force."""
+        if name in self._lists:
+            return
+        self._lists.add(name)
+        case = Case("copies", name, sent.sent_at, listed.error)
+        self._findings.judge(("3c",), [Breach(Kind.INVALID_LIST, case)] if listed.error else ())
+
+
+class ListOfDenials(Check):
+    """Counts denials whose host the list does not have, which are no breach."""
+
+    rows = LoggedDenial
+
+    def see(self, denial: LoggedDenial) -> None:
+        """Judge one denial."""
+        if denial.gate != "blocklist" or denial.blocklist is None:
+            return
+        listed = self._basis.documents.blocklist(denial.blocklist)
+        if listed is not None:
+            is_listed = listed.domain_of(denial.url) is not None
+            self._findings.count("3", denied_though_not_listed=int(not is_listed))
+
+
+def _listed(sent: LoggedRequest, listed: ReadList) -> Iterator[Breach]:
+    if domain := listed.domain_of(sent.url):
+        kind = Kind.LISTED if domain == host_of(sent.url) else Kind.LISTED_ABOVE
+        what = f"{sent.url} is under {domain}, which was listed"
+        yield Breach(kind, Case.of(sent, what))
