@@ -12,7 +12,10 @@ _PROJECT: Final = (
     "walsh_scrapy", "spiders", "scrapy.cfg", "pyproject.toml", "sources.toml", "tests",
 )  # fmt: skip
 #: The judges and what they judge by are never mutated: a mutant has those of this tree.
-JUDGES: Final = ("walsh_scrapy/testing/", "walsh_scrapy/policy/audit/", "walsh_scrapy/tools/")
+JUDGES: Final = (
+    "walsh_scrapy/checks/", "walsh_scrapy/testing/", "walsh_scrapy/policy/audit/",
+    "walsh_scrapy/tools/",
+)  # fmt: skip
 
 
 class PatchError(Exception):

@@ -51,6 +51,7 @@ class Exchange(NamedTuple):
     url: str
     status: int = 0  #: 0 without an answer
     headers: tuple[tuple[str, str], ...] = ()  #: of the answer
+    row: int = 0  #: its number in what the caller read
 
     @property
     def is_busy(self) -> bool:
@@ -60,8 +61,8 @@ class Exchange(NamedTuple):
     def held_until(self, offset: float = 0.0) -> float | None:
         """Return the end of the Retry-After of a 429 or 503; None without a valid one.
 
-        `offset` is what must be added to the times of this exchange to get epoch seconds. The longest
-        of several headers counts. The crawler reads this header by code of its own.
+        `offset` must be added to the times of this exchange to get epoch seconds. The longest of
+        several headers counts. The crawler reads this header by code of its own.
         """
         if not self.is_busy:
             return None

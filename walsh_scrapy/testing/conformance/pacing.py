@@ -19,9 +19,9 @@ from walsh_scrapy.testing.conformance.scenario import (
     robots,
     scenario,
 )
+from walsh_scrapy.testing.politeness import one_at_a_time, one_connection, spaced
 from walsh_scrapy.testing.reply import Reply, redirect
 from walsh_scrapy.testing.site import Site
-from walsh_scrapy.testing.timing import one_at_a_time, one_connection, spaced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -18,10 +18,9 @@ from walsh_scrapy.testing.conformance.scenario import (
     scenario,
 )
 from walsh_scrapy.testing.hit import DEFAULT_PORTS
-from walsh_scrapy.testing.politeness import robots_cached, robots_first, robots_obeyed
+from walsh_scrapy.testing.politeness import robots_cached, robots_first, robots_obeyed, spaced
 from walsh_scrapy.testing.reply import Fault, Reply, redirect
 from walsh_scrapy.testing.site import Certificate, Site
-from walsh_scrapy.testing.timing import spaced
 
 if TYPE_CHECKING:
     from walsh_scrapy.testing.conformance.scenario import Judgement, Seen, TrialLog

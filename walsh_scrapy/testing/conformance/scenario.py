@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Unpack
 
+from walsh_scrapy.checks.exchange import TRIAL
 from walsh_scrapy.testing.feeds import Post, rss
 from walsh_scrapy.testing.manners import Manners
 from walsh_scrapy.testing.reply import Reply
-from walsh_scrapy.testing.tallies import TOLERANCE
 from walsh_scrapy.testing.useragent import token_of
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 #: What every crawler is judged by. It may measure its pauses from the start of one request to the
 #: start of the next, and they may look a little shorter to a server than they were.
 _MANNERS: Final = Manners(
-    serial=False, resolution=TOLERANCE, from_start=True, robots_delayed=False, conditional=True
+    serial=False, precision=TRIAL, from_start=True, robots_delayed=False, conditional=True
 )
 #: Headers of a request and of a response that prove something, shown with its line.
 _TELLING: Final = (

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+from walsh_scrapy.checks.exchange import BUSY
 from walsh_scrapy.testing.conformance import (
     backoff,
     documents,
@@ -37,7 +38,6 @@ from walsh_scrapy.testing.conformance.scenario import Judgement, Run, Seen, Tria
 from walsh_scrapy.testing.conformance.scorecard import Result, Scorecard
 from walsh_scrapy.testing.directweb import DirectWeb
 from walsh_scrapy.testing.hit import DEFAULT_PORTS
-from walsh_scrapy.testing.manners import BUSY
 from walsh_scrapy.testing.site import Certificate, Site
 from walsh_scrapy.testing.web import LoopbackWeb
 
