@@ -45,6 +45,8 @@ from walsh_scrapy.tools.attest.audit import audit
 
 #: The runs of the trial. A kill has no place in simulated time.
 _RUNS: Final = (Run.FIRST, Run.AGAIN, Run.FORCED, Run.RESTARTED)
+#: Seconds before the last run: a Retry-After of an hour that is cut to minutes is over by then.
+_NEARLY_AN_HOUR: Final = 3000.0
 _AGENT: Final = "https://bot.example/.well-known/http-message-signatures-directory"
 #: Of the kind "feed" and of the kind "llms": which spider visits them.
 _SPIDERS: Final = {"feeds": "feed", "llms": "llms"}
@@ -114,6 +116,8 @@ async def trial(folder: Path, clock: SimulatedTime) -> list[Finding]:
     }
     seen: list[Seen] = []
     for run in _RUNS:
+        if run is Run.RESTARTED:
+            clock.now += _NEARLY_AN_HOUR
         force = {} if run is Run.AGAIN else {"force": "1"}
         mine = [each for each in SCENARIOS if run in each.runs]
         for spider, kind in _SPIDERS.items():
@@ -124,7 +128,9 @@ async def trial(folder: Path, clock: SimulatedTime) -> list[Finding]:
     everything, declared = tuple(seen), declared_by(SCENARIOS)
     found = []
     for each in SCENARIOS:
-        log = TrialLog(everything, each.hosts, (), None, key.public_key(), True, declared)
+        log = TrialLog(
+            everything, each.hosts, key=key.public_key(), has_proxy=True, declared=declared
+        )
         finding = each.judge(log)
         found.append(Finding(each.name, finding.verdict, each.level, finding.reason))
     return [*found, *acceptance.audited(), *_crashes(acceptance)]

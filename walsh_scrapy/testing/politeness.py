@@ -275,11 +275,11 @@ def _is_tunnel(hit: Hit) -> bool:
 
 
 def one_connection(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
-    """R4: no connection is opened while another is open, to any host or to the same origin."""
+    """R4: no connection is opened while another is open, to any host or to the same host."""
     opened = sorted(manners.connections, key=lambda each: each.opened)
-    last: dict[tuple[str, str], tuple[int, ConnectionRecord]] = {}
+    last: dict[str, tuple[int, ConnectionRecord]] = {}
     for number, each in enumerate(opened, 1):
-        scope = ("", "") if manners.serial else (each.scheme, each.host)
+        scope = "" if manners.serial else each.host
         if scope in last and (shared := last[scope][1].closed - each.opened) > 0:
             before, other = last[scope]
             clients = {other.client, each.client}

@@ -20,12 +20,12 @@ from walsh_scrapy.testing.conformance.scenario import (
     not_applicable,
     passed,
     scenario,
+    token_of,
 )
 from walsh_scrapy.testing.politeness import exact_user_agent, nothing_private
 from walsh_scrapy.testing.reply import Reply, redirect
 from walsh_scrapy.testing.signatures import Signature, SignatureError, is_signed, key_id
 from walsh_scrapy.testing.site import Certificate, Site
-from walsh_scrapy.testing.useragent import token_of
 
 if TYPE_CHECKING:
     from walsh_scrapy.testing.conformance.scenario import Judgement, TrialLog
