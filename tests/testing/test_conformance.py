@@ -37,8 +37,7 @@ from walsh_scrapy.testing.conformance.crawler import Places
 from walsh_scrapy.testing.conformance.optouts import BLOCKLIST_URL
 from walsh_scrapy.testing.conformance.scenario import Seen, TrialLog
 from walsh_scrapy.testing.hit import Hit
-from walsh_scrapy.testing.reply import Reply, redirect, reply_of
-from walsh_scrapy.testing.site import Site
+from walsh_scrapy.testing.site import Reply, Site, redirect, reply_of
 
 SCHEMA = json.loads((files("walsh_scrapy") / "conformance.schema.json").read_text("utf-8"))
 BAD = [sys.executable, str(ROOT / "tests" / "helpers" / "badcrawler.py")]

@@ -9,8 +9,7 @@ import pytest
 
 from walsh_scrapy.checks.exchange import PRECISIONS
 from walsh_scrapy.identity import USER_AGENT
-from walsh_scrapy.testing.connections import ConnectionRecord
-from walsh_scrapy.testing.hit import Hit, most_at_once
+from walsh_scrapy.testing.hit import ConnectionRecord, Hit, most_at_once
 from walsh_scrapy.testing.politeness import assert_polite, violations
 
 WALL = 1_767_225_600.0

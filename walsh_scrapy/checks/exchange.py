@@ -80,16 +80,3 @@ class Exchange(NamedTuple):
         except ValueError:  # such as 31 February
             return None
         return moment.replace(tzinfo=UTC).timestamp() - offset
-
-
-def table_of_tolerances() -> str:
-    """Return how exactly each judge knows its times, as a table of Markdown."""
-    rows = [
-        "| times come from | may seem early by | of these each time | a date may differ by |",
-        "|---|---|---|---|",
-        *(
-            f"| {each.evidence} | {each.tolerance:g} s | {each.slack:g} s | {each.date:g} s |"
-            for each in PRECISIONS
-        ),
-    ]
-    return "\n".join(rows)

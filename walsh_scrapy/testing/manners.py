@@ -9,8 +9,7 @@ from urllib.parse import urljoin, urlsplit
 
 from walsh_scrapy.checks.exchange import SERVER, Exchange, Precision
 from walsh_scrapy.identity import USER_AGENT
-from walsh_scrapy.testing.connections import ConnectionRecord
-from walsh_scrapy.testing.hit import DEFAULT_PORTS, Hit
+from walsh_scrapy.testing.hit import DEFAULT_PORTS, ConnectionRecord, Hit
 
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _UNWRITTEN: Final = re.compile(r"[^\x21-\x7e]")  # never in a URL; sent percent-encoded

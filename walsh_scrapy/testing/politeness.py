@@ -16,8 +16,7 @@ from urllib.parse import unquote
 
 from walsh_scrapy.checks.exchange import SERVER, Exchange
 from walsh_scrapy.checks.pace import AtOnce, Hold, Retries, Revisit, Spacing
-from walsh_scrapy.testing.connections import FULL, ConnectionRecord
-from walsh_scrapy.testing.hit import DEFAULT_PORTS, Hit
+from walsh_scrapy.testing.hit import DEFAULT_PORTS, FULL, ConnectionRecord, Hit
 from walsh_scrapy.testing.manners import (
     Breach,
     Manners,

@@ -20,15 +20,14 @@ from walsh_scrapy.testing.conformance.scenario import (
 )
 from walsh_scrapy.testing.manners import retry_after
 from walsh_scrapy.testing.politeness import backed_off, holds_kept, spaced
-from walsh_scrapy.testing.reply import Reply
-from walsh_scrapy.testing.site import Site
+from walsh_scrapy.testing.site import Reply, Site
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from walsh_scrapy.testing.conformance.scenario import Judgement, TrialLog
     from walsh_scrapy.testing.hit import Hit
-    from walsh_scrapy.testing.reply import Page
+    from walsh_scrapy.testing.site import Page
 
 #: Seconds that a server asks for.
 _WAIT: Final = 4

@@ -18,8 +18,7 @@ from walsh_scrapy.testing.conformance.scenario import (
     scenario,
 )
 from walsh_scrapy.testing.politeness import blocklist_kept
-from walsh_scrapy.testing.reply import Reply, redirect
-from walsh_scrapy.testing.site import Site
+from walsh_scrapy.testing.site import Reply, Site, redirect
 
 if TYPE_CHECKING:
     from collections.abc import Callable

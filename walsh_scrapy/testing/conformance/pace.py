@@ -30,8 +30,7 @@ from walsh_scrapy.testing.conformance.scenario import (
 )
 from walsh_scrapy.testing.manners import Manners, exchanges_of
 from walsh_scrapy.testing.politeness import one_at_a_time, one_connection, spaced
-from walsh_scrapy.testing.reply import Fault, Reply, redirect
-from walsh_scrapy.testing.site import Site
+from walsh_scrapy.testing.site import Fault, Reply, Site, redirect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

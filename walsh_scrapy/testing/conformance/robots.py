@@ -27,15 +27,14 @@ from walsh_scrapy.testing.conformance.scenario import (
 )
 from walsh_scrapy.testing.hit import DEFAULT_PORTS
 from walsh_scrapy.testing.politeness import robots_cached, robots_first, robots_obeyed, spaced
-from walsh_scrapy.testing.reply import Fault, Reply, redirect
-from walsh_scrapy.testing.site import Certificate, Site
+from walsh_scrapy.testing.site import Certificate, Fault, Reply, Site, redirect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from walsh_scrapy.testing.conformance.scenario import Judgement, Seen
     from walsh_scrapy.testing.hit import Hit
-    from walsh_scrapy.testing.reply import Page
+    from walsh_scrapy.testing.site import Page
 
 
 def obeys(
@@ -130,27 +129,6 @@ def _by_scheme(hit: Hit) -> Reply:
     return Reply(f"User-agent: *\nDisallow: /no-{hit.scheme}/\n")
 
 
-def _origins(evidence: TrialLog) -> Judgement:
-    asked = evidence.pages()
-    denied = [f"{scheme}://{_BOTH.host}/no-{scheme}/" for scheme in DEFAULT_PORTS]
-    reason = "it asked for what the robots.txt of that scheme denies"
-    if fault := failed_by(robots_obeyed, evidence.seen(), reason, denied=denied):
-        return fault
-    if {each.hit.scheme for each in asked} != {"http", "https"}:
-        return not_applicable("it did not reach the host over both http and https")
-    return passed("each scheme has its own robots.txt", evidence.seen())
-
-
-def _ports(evidence: TrialLog) -> Judgement:
-    denied = [f"{_AT_80}/no-80/", f"{_AT_8080}/no-8080/"]
-    reason = "it asked for what the robots.txt of that port denies"
-    if fault := failed_by(robots_obeyed, evidence.seen(), reason, denied=denied):
-        return fault
-    if len({each.hit.port for each in evidence.pages()}) < 2:
-        return not_applicable("it did not reach the host at both ports")
-    return passed("each port has its own robots.txt", evidence.seen())
-
-
 def _at_port(name: str, port: int) -> Site:
     pages = dict.fromkeys(("/no-80/a.xml", "/no-8080/a.xml"), feed())
     return Site(name, f"User-agent: *\nDisallow: /no-{port}/\n", pages)
@@ -208,11 +186,31 @@ SCENARIOS: Final = (
         _ONCE, runs=(Run.FIRST, Run.AGAIN, Run.FORCED), level=Level.SHOULD,
     ),
     Scenario(
-        "robots-of-each-scheme", "R2", "http and https have a robots.txt each", _origins, (_BOTH,),
+        "robots-of-each-scheme", "R2", "http and https have a robots.txt each",
+        kept(
+            robots_obeyed, "each scheme has its own robots.txt", of=TrialLog.seen,
+            needs=lambda evidence: (
+                "" if {each.hit.scheme for each in evidence.pages()} == {*DEFAULT_PORTS}
+                else "it did not reach the host over both http and https"
+            ),
+            why="it asked for what the robots.txt of that scheme denies", shows=TrialLog.seen,
+            denied=[f"{scheme}://{_BOTH.host}/no-{scheme}/" for scheme in DEFAULT_PORTS],
+        ),
+        (_BOTH,),
         tuple(f"{scheme}://{_BOTH.host}{path}" for scheme in DEFAULT_PORTS for path in _BOTH.pages),
     ),
     Scenario(
-        "robots-of-each-port", "R2", "Two ports of a host have a robots.txt each", _ports, _PORTS,
+        "robots-of-each-port", "R2", "Two ports of a host have a robots.txt each",
+        kept(
+            robots_obeyed, "each port has its own robots.txt", of=TrialLog.seen,
+            needs=lambda evidence: (
+                "" if len({each.hit.port for each in evidence.pages()}) > 1
+                else "it did not reach the host at both ports"
+            ),
+            why="it asked for what the robots.txt of that port denies", shows=TrialLog.seen,
+            denied=[f"{_AT_80}/no-80/", f"{_AT_8080}/no-8080/"],
+        ),
+        _PORTS,
         tuple(f"http://{site.name}{path}" for site in _PORTS for path in site.pages),
     ),
     scenario(

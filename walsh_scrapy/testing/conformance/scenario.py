@@ -14,18 +14,16 @@ from typing import TYPE_CHECKING, Final, Unpack
 from walsh_scrapy.checks.exchange import TRIAL
 from walsh_scrapy.testing.feeds import Post, rss
 from walsh_scrapy.testing.manners import Manners
-from walsh_scrapy.testing.reply import Reply
+from walsh_scrapy.testing.site import Reply
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-    from walsh_scrapy.testing.connections import ConnectionRecord
-    from walsh_scrapy.testing.hit import Hit
+    from walsh_scrapy.testing.hit import ConnectionRecord, Hit
     from walsh_scrapy.testing.manners import Rule, Terms
-    from walsh_scrapy.testing.reply import Page
-    from walsh_scrapy.testing.site import Site
+    from walsh_scrapy.testing.site import Page, Site
 
 #: What every crawler is judged by. It may measure its pauses from the start of one request to the
 #: start of the next, and they may look a little shorter to a server than they were.
