@@ -140,19 +140,17 @@ def robots_hits(log: Sequence[Hit]) -> set[int]:
 
 def exchanges_of(log: Sequence[Hit], manners: Manners) -> list[Exchange]:
     """Return hits as the checks take them; `row` is the place in the log."""
-    return [
-        Exchange(
-            hit.started, hit.ended, manners.pace_by(hit.host), hit.url, hit.status, hit.answer, row
-        )
-        for row, hit in enumerate(log)
-    ]
+    return [_exchange(hit, manners.pace_by(hit.host), row) for row, hit in enumerate(log)]
 
 
 def retry_after(hit: Hit) -> float | None:
     """Return the end of the Retry-After of a 429 or 503, on the clock of the log, or None."""
-    (exchange,) = exchanges_of([hit], Manners())
     # A date is on the wall clock; the hit shows how far that is from the clock of the log.
-    return exchange.held_until(offset=hit.wall - hit.started)
+    return _exchange(hit, hit.host, 0).held_until(offset=hit.wall - hit.started)
+
+
+def _exchange(hit: Hit, host: str, row: int) -> Exchange:
+    return Exchange(hit.started, hit.ended, host, hit.url, hit.status, hit.answer, row)
 
 
 def shown(log: Sequence[Hit], place: int) -> str:
