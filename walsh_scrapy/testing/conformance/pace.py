@@ -115,7 +115,7 @@ def _first_at_once(evidence: TrialLog) -> Judgement:
         last = each.host
     if check.least is None:
         return not_applicable("it asked too few hosts, or let no request go at once")
-    if check.held_back:
+    if check.are_held_back:
         reason = f"each first request to a host came {check.least:.1f} s late or later"
         return failed(reason, seen)
     return passed(f"a first request came {max(0.0, check.least):.3f} s after the one before it")
