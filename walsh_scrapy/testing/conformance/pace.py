@@ -86,7 +86,7 @@ def _serial(evidence: TrialLog) -> Judgement:
             return fault
     if len(evidence.pages()) < 2:
         return not_applicable(_NO_SLOW_PAGES)
-    return passed(f"never two of {len(evidence.everything)} requests or connections at once")
+    return passed(f"never two of {len(evidence.everything)} requests at once")
 
 
 def _after_kill(evidence: TrialLog) -> Judgement:
