@@ -22,8 +22,7 @@ from sqlalchemy import Connection, text
 from benchmarks.databases import new_database
 from benchmarks.overhead import feed_of
 from benchmarks.report import Figure, Report, run
-from walsh_scrapy.testing.crawl import Crawl, start_crawl
-from walsh_scrapy.testing.project import find_project
+from walsh_scrapy.testing.crawl import Crawl, find_project, start_crawl
 from walsh_scrapy.testing.web import LoopbackWeb, Reply, Site
 
 PROJECT = find_project(Path(__file__).parent)

@@ -16,11 +16,10 @@ from pathlib import Path
 from benchmarks.overhead import feed_of
 from benchmarks.peer import POLITE, run_peer
 from benchmarks.report import Figure, Report, run
-from walsh_scrapy.testing.crawl import CrawlResult, run_crawl
+from walsh_scrapy.testing.crawl import CrawlResult, find_project, run_crawl
 from walsh_scrapy.testing.directweb import DirectWeb
 from walsh_scrapy.testing.hit import Hit
 from walsh_scrapy.testing.names import Answer, silent
-from walsh_scrapy.testing.project import find_project
 from walsh_scrapy.testing.site import Down, Site
 from walsh_scrapy.testing.web import Reply
 

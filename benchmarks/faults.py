@@ -33,14 +33,12 @@ from typing import Any
 from benchmarks.postgresql import Server
 from benchmarks.report import Figure, Report, run
 from walsh_scrapy.policy.urls import host_of
-from walsh_scrapy.testing.connections import FAILED, ConnectionRecord
 from walsh_scrapy.testing.crawl import Crawl, start_crawl
 from walsh_scrapy.testing.directweb import DirectWeb
 from walsh_scrapy.testing.feeds import rss
-from walsh_scrapy.testing.hit import Hit
+from walsh_scrapy.testing.hit import FAILED, ConnectionRecord, Hit
 from walsh_scrapy.testing.politeness import violations
-from walsh_scrapy.testing.reply import Reply, redirect
-from walsh_scrapy.testing.site import Certificate, Site
+from walsh_scrapy.testing.site import Certificate, Reply, Site, redirect
 
 SIDE_BY_SIDE = 5
 TRIES = 3  #: runs until the moment for a fault has come

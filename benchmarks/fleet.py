@@ -19,10 +19,9 @@ from pathlib import Path
 from benchmarks.databases import states
 from benchmarks.report import Figure, Report, run
 from benchmarks.simulatedfleet import Fleet, Simulation, hosts_of
-from walsh_scrapy.testing.crawl import start_crawl
+from walsh_scrapy.testing.crawl import find_project, start_crawl
 from walsh_scrapy.testing.feeds import rss
 from walsh_scrapy.testing.hit import Hit
-from walsh_scrapy.testing.project import find_project
 from walsh_scrapy.testing.web import LoopbackWeb, Reply, Site
 
 WORKERS = 1000

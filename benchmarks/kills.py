@@ -29,13 +29,11 @@ from benchmarks.report import Figure, Report, run
 from walsh_scrapy.crawl.hosts import Hosts
 from walsh_scrapy.state import State, hosts, sources
 from walsh_scrapy.state.log import GOES_ON
-from walsh_scrapy.testing.crawl import run_crawl
+from walsh_scrapy.testing.crawl import find_project, run_crawl
 from walsh_scrapy.testing.directweb import DirectWeb
 from walsh_scrapy.testing.feeds import rss
 from walsh_scrapy.testing.politeness import violations
-from walsh_scrapy.testing.project import find_project
-from walsh_scrapy.testing.reply import Reply
-from walsh_scrapy.testing.site import Site
+from walsh_scrapy.testing.site import Reply, Site
 from walsh_scrapy.tools.attest.attestation import attest
 from walsh_scrapy.tools.attest.audit import audit
 

@@ -17,10 +17,9 @@ from pathlib import Path
 
 from benchmarks.peer import run_peer
 from benchmarks.report import Figure, Report, run
-from walsh_scrapy.testing.crawl import run_crawl
+from walsh_scrapy.testing.crawl import find_project, run_crawl
 from walsh_scrapy.testing.directweb import DirectWeb
 from walsh_scrapy.testing.feeds import rss
-from walsh_scrapy.testing.project import find_project
 from walsh_scrapy.testing.web import Reply, Site
 
 ROUNDS = 3

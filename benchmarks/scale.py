@@ -31,9 +31,8 @@ from benchmarks.report import Figure, Report, run
 from walsh_scrapy.crawl.queue import ENOUGH
 from walsh_scrapy.policy.frontier import Frontier, start_order
 from walsh_scrapy.policy.urls import url_key
-from walsh_scrapy.testing.crawl import run_crawl, start_crawl
+from walsh_scrapy.testing.crawl import environment_of, find_project, run_crawl, start_crawl
 from walsh_scrapy.testing.feeds import rss
-from walsh_scrapy.testing.project import environment_of, find_project
 from walsh_scrapy.testing.web import LoopbackWeb, Reply, Site
 
 WATCHED = 2000

@@ -23,12 +23,10 @@ from benchmarks.makespan import reading_of
 from benchmarks.overhead import POSTS, feed_of
 from benchmarks.peer import POLITE, run_peer
 from benchmarks.report import Figure, Report, run
-from walsh_scrapy.testing.connections import FULL, RESUMED, ConnectionRecord
-from walsh_scrapy.testing.crawl import run_crawl
+from walsh_scrapy.testing.crawl import find_project, run_crawl
 from walsh_scrapy.testing.directweb import DirectWeb
-from walsh_scrapy.testing.hit import Hit
+from walsh_scrapy.testing.hit import FULL, RESUMED, ConnectionRecord, Hit
 from walsh_scrapy.testing.names import Answer
-from walsh_scrapy.testing.project import find_project
 from walsh_scrapy.testing.web import Certificate, Reply, Site
 
 LATENCY = 0.03

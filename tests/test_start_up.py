@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from tests.helpers import ROOT, execute
-from walsh_scrapy.testing.project import keep_empty_blocklist, write_sources
+from walsh_scrapy.testing.crawl import keep_empty_blocklist, write_sources
 
 CALLING = """
 import sys

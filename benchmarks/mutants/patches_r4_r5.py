@@ -38,6 +38,10 @@ OF_R4_AND_R5: Final = (
     Mutant("crawl-delay", "R4", "ignores Crawl-delay", (
         Patch(_COPY, "RobotsFile.interval", "self.rules.crawl_delay or 0.0", "0.0"),
     )),
+    Mutant("crawl-delay-capped", "R4", "waits for 8 s at most, whatever Crawl-delay says", (
+        Patch(_COPY, "RobotsFile.interval", "self.rules.crawl_delay or 0.0",
+              "min(8.0, self.rules.crawl_delay or 0.0)"),
+    )),
     Mutant("least-crawl-delay", "R4", "of two Crawl-delays takes the smaller", (
         Patch("walsh_scrapy/policy/robots/robotstxt.py", "Rules.of", "crawl_delay=max(",
               "crawl_delay=min("),
@@ -103,8 +107,8 @@ now, known = self._context.clock.monotonic(), self._context.state.hosts
     Mutant("retry-after-dates", "R5", "reads no dates in Retry-After", (
         Patch(_BACKOFF, "_retry_after", "when = parse_http_date(text, now)", "when = None"),
     )),
-    Mutant("retry-after-capped", "R5", "waits for 60 s at most, whatever Retry-After says", (
-        Patch(_BACKOFF, "Backoff.hold", "return asked", "return min(asked, 60.0)"),
+    Mutant("retry-after-capped", "R5", "waits for 300 s at most, whatever Retry-After says", (
+        Patch(_BACKOFF, "Backoff.hold", "return asked", "return min(asked, 300.0)"),
     )),
     Mutant("no-chance", "R5", "no chance in the pauses", (
         Patch(_BACKOFF, "backoff_delay", "_JITTER * random.random()", "0.0"),

@@ -13,8 +13,8 @@ import pytest
 
 from tests.helpers import ROOT, execute
 from tests.helpers.sites import paths, site
+from walsh_scrapy.testing.crawl import write_sources
 from walsh_scrapy.testing.politeness import assert_polite
-from walsh_scrapy.testing.project import write_sources
 from walsh_scrapy.testing.web import Reply, Site
 
 USER_AGENT = "Mozilla/5.0 (compatible; Example-Bot/1.0; +http://bot.example/)"

@@ -6,8 +6,8 @@ import os
 import pytest
 
 from tests.helpers.sites import critical_line, feed, rows_of, site, trouble
+from walsh_scrapy.testing.crawl import keep_empty_blocklist
 from walsh_scrapy.testing.feeds import Post
-from walsh_scrapy.testing.project import keep_empty_blocklist
 
 
 @pytest.mark.parametrize("suffix", ["json", "jsonl", "csv", "xml"])

@@ -8,9 +8,8 @@ import pytest
 
 from tests.helpers.sites import blocklist, feed
 from walsh_scrapy.testing.politeness import assert_polite
-from walsh_scrapy.testing.reply import Reply, redirect
 from walsh_scrapy.testing.simulation import DAY
-from walsh_scrapy.testing.site import Site
+from walsh_scrapy.testing.site import Reply, Site, redirect
 
 LIST_URL = "http://operator.example/list.json"
 RULES = "User-agent: *\nDisallow: /private\n"

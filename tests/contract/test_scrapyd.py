@@ -14,8 +14,8 @@ from tests.helpers import ROOT
 from tests.helpers.scrapyd import Scrapyd, build_checkout
 from tests.helpers.sites import paths, site
 from walsh_scrapy.state import State
+from walsh_scrapy.testing.crawl import keep_empty_blocklist, write_sources
 from walsh_scrapy.testing.politeness import assert_polite
-from walsh_scrapy.testing.project import keep_empty_blocklist, write_sources
 from walsh_scrapy.testing.web import LoopbackWeb
 
 #: A killed job's lease that runs out while a test waits.

@@ -6,7 +6,7 @@ import pytest
 
 from tests.helpers.sites import feed, judge, paths, refusal, site, write_project
 from walsh_scrapy import identity
-from walsh_scrapy.testing.project import write_sources
+from walsh_scrapy.testing.crawl import write_sources
 from walsh_scrapy.testing.web import Reply, Site, redirect
 
 SETTINGS = """

@@ -2,7 +2,7 @@
 
 from tests.helpers.sites import feed, paths, rows_of, site
 from walsh_scrapy.testing.politeness import assert_polite
-from walsh_scrapy.testing.reply import Raw
+from walsh_scrapy.testing.site import Raw
 from walsh_scrapy.testing.web import Fault, Reply
 
 BODY = feed().content()

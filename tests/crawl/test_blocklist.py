@@ -19,7 +19,7 @@ from walsh_scrapy.crawl.queue import PATIENCE
 from walsh_scrapy.exceptions import RequestDeferred, StillDue
 from walsh_scrapy.options import Options
 from walsh_scrapy.state import State
-from walsh_scrapy.testing.project import keep_blocklist
+from walsh_scrapy.testing.crawl import keep_blocklist
 
 URL = "http://operator.example/blocklist.json"
 

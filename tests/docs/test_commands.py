@@ -39,8 +39,8 @@ from walsh_scrapy.state.log import Evidence
 from walsh_scrapy.state.records import SourceRecord
 from walsh_scrapy.testing import Certificate, Reply, Site
 from walsh_scrapy.testing.conformance.commandline import add_options
+from walsh_scrapy.testing.crawl import write_sources
 from walsh_scrapy.testing.feeds import rss
-from walsh_scrapy.testing.project import write_sources
 
 #: Many of these lines are crawls and servers in processes of their own.
 pytestmark = pytest.mark.crawl

@@ -23,7 +23,7 @@ from walsh_scrapy.policy.robots import RobotsTxt
 from walsh_scrapy.sources.loading import load_sources
 from walsh_scrapy.sources.opml import read_opml
 from walsh_scrapy.sources.source import SourcesError, UnreadableSources
-from walsh_scrapy.testing.project import write_sources
+from walsh_scrapy.testing.crawl import write_sources
 
 URL = "https://blog.example/a/feed"
 TOKEN = "Walsh-Research"

@@ -2,8 +2,10 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import urljoin, urlsplit
 
@@ -20,7 +22,43 @@ seeds, folder, how = Path(sys.argv[1]).read_text().split(), Path(sys.argv[2]), s
 class Cheat(polite.Crawler):
     count = 0
 
+    def __init__(self, folder):
+        super().__init__(folder)
+        self.has_state = self.file.exists()
+        self.idle = []
+
+    def ask(self, url, delay):
+        """Forget the delay where nobody looks, as it hopes."""
+        answer = yield from super().ask(url, delay)
+        where = urlsplit(url)
+        if (
+            (how == "fast-https" and where.scheme == "https")
+            or (how == "fast-at-ports" and where.port != urlsplit(seeds[0]).port)
+            or (how == "fast-later" and self.has_state)
+        ):
+            self.ready[where.hostname] = 0
+        return answer
+
     def request(self, url):
+        where = urlsplit(url)
+        if how == "idle":
+            address = where.hostname, where.port
+            self.idle = [socket.create_connection(address) for _ in range(20)]
+        if how in ("at-once-again", "four-at-once"):
+            return self.insist(url)
+        return self.request_one(url)
+
+    def insist(self, url):
+        """Ask again at once where no answer came."""
+        answer = super().request(url)
+        if answer[0] == 0 and how == "at-once-again":
+            answer = super().request(url)
+        elif answer[0] == 0:
+            with ThreadPoolExecutor(4) as pool:
+                answer, *_ = pool.map(super().request, [url] * 4)
+        return answer
+
+    def request_one(self, url):
         self.count += 1
         if self.count == len(seeds) and how in EXTRA:
             super().request(urljoin(url, EXTRA[how]))

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from tests.helpers.sites import feed
 from walsh_scrapy.metadata.entries import FeedEntry, KnownEntries, with_keys
 from walsh_scrapy.testing.feeds import Post, atom
-from walsh_scrapy.testing.reply import Reply
 from walsh_scrapy.testing.simulation import DAY
-from walsh_scrapy.testing.site import Site
+from walsh_scrapy.testing.site import Reply, Site
 
 SOURCE = "https://blog.example/feed"
 PAGE = "https://blog.example/page"

@@ -4,7 +4,7 @@ import pytest
 
 from walsh_scrapy.policy.robots import RobotsTxt
 from walsh_scrapy.policy.robots.robotstxt import token_of
-from walsh_scrapy.testing.useragent import token_of as token_of_witness
+from walsh_scrapy.testing.conformance.scenario import token_of as token_of_witness
 
 US = "Walsh-Research"
 

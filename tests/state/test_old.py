@@ -10,7 +10,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 from tests.helpers import oldstate
 from walsh_scrapy import __version__
 from walsh_scrapy.state import State
-from walsh_scrapy.testing.project import write_sources
+from walsh_scrapy.testing.crawl import write_sources
 from walsh_scrapy.testing.simulation import DAY
 
 ON_SERVER = (pytest.mark.postgresql, pytest.mark.empty)

@@ -37,8 +37,7 @@ from walsh_scrapy.testing.conformance.crawler import Places
 from walsh_scrapy.testing.conformance.optouts import BLOCKLIST_URL
 from walsh_scrapy.testing.conformance.scenario import Seen, TrialLog
 from walsh_scrapy.testing.hit import Hit
-from walsh_scrapy.testing.reply import Reply, redirect, reply_of
-from walsh_scrapy.testing.site import Site
+from walsh_scrapy.testing.site import Reply, Site, redirect, reply_of
 
 SCHEMA = json.loads((files("walsh_scrapy") / "conformance.schema.json").read_text("utf-8"))
 BAD = [sys.executable, str(ROOT / "tests" / "helpers" / "badcrawler.py")]
@@ -412,7 +411,15 @@ def test_pauses_that_grow_linearly_are_told_where_that_is_certain(pause, verdict
 def test_a_retry_after_of_an_hour_lasts_over_a_restart():
     first = seen("/feed.xml", 0, status=429, answer=(("Retry-After", "3600"),))
     assert judged("long-hold", first) == "pass"
-    assert judged("long-hold", first, seen("/feed.xml", 61, run=Run.RESTARTED)) == "fail"
+    for after in (61, 301, 3590):
+        assert judged("long-hold", first, seen("/feed.xml", after, run=Run.RESTARTED)) == "fail"
+    assert judged("long-hold", first, seen("/feed.xml", 3601, run=Run.RESTARTED)) == "pass"
+
+
+@pytest.mark.parametrize(("cut", "verdict"), [(8, "fail"), (19.5, "fail"), (20, "pass")])
+def test_a_crawl_delay_of_20_s_is_not_cut(cut, verdict):
+    asked = [seen("/robots.txt"), seen("/a.xml", cut), seen("/b.xml", 2 * cut)]
+    assert judged("long-crawl-delay", *asked) == verdict
 
 
 def test_the_invalid_list_has_to_be_fetched():

@@ -37,6 +37,31 @@ def test_a_crawler_that_cheats_does_not_pass(how):
     assert not card.keeps_what_was_tried
 
 
+@pytest.mark.parametrize(
+    ("how", "rules", "failed"),
+    [
+        ("fast-https", ["robots-of-each-scheme", "one-a-second"], "one-a-second"),
+        ("fast-later", ["robots-kept", "one-a-second"], "one-a-second"),
+        ("fast-at-ports", ["robots-of-each-port", "one-a-second"], "one-a-second"),
+        ("idle", ["one-a-second", "one-connection"], "one-connection"),
+        ("idle", ["one-a-second", "serial"], "serial"),
+        ("at-once-again", ["no-answer"], "no-answer"),
+        ("four-at-once", ["no-answer"], "no-answer"),
+    ],
+)
+def test_a_crawler_that_is_polite_only_where_it_expects_a_look_does_not_pass(how, rules, failed):
+    """`polite.py`, on which it is built, passes all of these."""
+    card = run([*CHEAT, how], rules)
+    assert failed in [each.scenario.name for each in card.failed], card.results
+    assert not card.keeps_what_was_tried
+
+
+def test_the_crawler_that_the_cheats_are_built_on_passes_there():
+    names = ["robots-of-each-scheme", "robots-of-each-port", "robots-kept", "one-a-second"]
+    card = run(POLITE, [*names, "one-connection", "serial", "no-answer"])
+    assert not card.failed, [each.finding for each in card.failed]
+
+
 def test_what_a_command_leaves_behind_is_ended_and_counted(tmp_path):
     card = run([*CHEAT, "daemon", str(tmp_path / "pids")], ["robots-first"])
     assert card.calls[0].daemons == 1

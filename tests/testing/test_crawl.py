@@ -6,10 +6,16 @@ import tomllib
 import pytest
 
 from tests.helpers.sites import write_project
-from walsh_scrapy.testing.crawl import read_items, read_stats, run_crawl, start_crawl
+from walsh_scrapy.testing.crawl import (
+    find_project,
+    read_items,
+    read_stats,
+    run_crawl,
+    start_crawl,
+    write_sources,
+)
 from walsh_scrapy.testing.feeds import rss
 from walsh_scrapy.testing.politeness import violations
-from walsh_scrapy.testing.project import find_project, write_sources
 from walsh_scrapy.testing.web import Reply, Site
 
 SPIDER = """

@@ -8,8 +8,7 @@ import pytest
 from tests.helpers import execute
 from walsh_scrapy.commands.demo import Command
 from walsh_scrapy.testing import politeness
-from walsh_scrapy.testing.demotables import timeline
-from walsh_scrapy.testing.demoweb import SOURCES, demo_web
+from walsh_scrapy.testing.demoweb import SOURCES, demo_web, timeline
 
 pytestmark = pytest.mark.long
 

@@ -15,7 +15,7 @@ import pytest
 from tests.helpers import LONGEST
 from tests.helpers.direct import Client
 from walsh_scrapy.testing import Answer, Certificate, DirectWeb, Down, Reply, Site
-from walsh_scrapy.testing.connections import ConnectionRecord, most_open
+from walsh_scrapy.testing.hit import ConnectionRecord, most_open
 
 SCHEMES = ["http", "https"]
 
@@ -83,7 +83,7 @@ class TestHosts:
     @pytest.mark.parametrize("device", [b"lo", b""])
     def test_an_address_that_others_reach_is_not_served(self, direct_web, monkeypatch, device):
         """The kernel keeps them off, or the web does where it may not bind to a device."""
-        monkeypatch.setattr("walsh_scrapy.testing.addresses._DEVICE", device)
+        monkeypatch.setattr("walsh_scrapy.testing.directweb._DEVICE", device)
         web = direct_web(site())
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
             probe.connect(("192.0.2.1", 9))

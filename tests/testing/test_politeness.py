@@ -7,9 +7,9 @@ from email.utils import formatdate
 
 import pytest
 
+from walsh_scrapy.checks.exchange import PRECISIONS
 from walsh_scrapy.identity import USER_AGENT
-from walsh_scrapy.testing.connections import ConnectionRecord
-from walsh_scrapy.testing.hit import Hit, most_at_once
+from walsh_scrapy.testing.hit import ConnectionRecord, Hit, most_at_once
 from walsh_scrapy.testing.politeness import assert_polite, violations
 
 WALL = 1_767_225_600.0
@@ -180,6 +180,11 @@ class TestR3Blocklist:
         exempt = ["http://a.example/list"]
         assert rules(hits, robots_exempt=exempt, documents_ttl=ttl) == broken
 
+    def test_an_address_is_no_subdomain(self):
+        hits = log(hit("127.2.0.1", "/", 3), hit("127.2.0.1", "/a", 6))
+        assert rules(hits, robots_first=False, blocked=["2.0.1", "0.1"]) == []
+        assert "R3" in rules(hits, robots_first=False, blocked=["127.2.0.1"])
+
     def test_an_attempt_over_https_counts(self):
         tunnel = Hit(0, 0.1, WALL, "CONNECT", "https", "example.com", 443, "", status=501)
         assert rules([tunnel], blocked=["example.com"]) == ["R3"]
@@ -195,12 +200,13 @@ class TestR4Pacing:
     def test_another_interval(self):
         assert rules(log(hit("a.example", "/", 1.5)), interval=2) == ["R4"]
 
-    @pytest.mark.parametrize("resolution", [0.0, 0.1, 1.0])
-    def test_in_doubt_the_crawler_is_right(self, resolution):
+    @pytest.mark.parametrize("precision", PRECISIONS)
+    def test_in_doubt_the_crawler_is_right(self, precision):
         """All witnesses judge by these rules: the log, and the conformance test."""
-        for pause, is_short in ((4 - resolution - 0.01, True), (4 - resolution + 0.01, False)):
+        for later, is_short in ((-0.01, True), (0.01, False)):
+            pause = 4 - precision.tolerance + later
             hits = [hit("a.example", "/1", 0.0, took=0.0), hit("a.example", "/2", pause, took=0.0)]
-            terms = {"interval": 4.0, "robots_first": False, "resolution": resolution}
+            terms = {"interval": 4.0, "robots_first": False, "precision": precision}
             assert (rules(hits, **terms) == ["R4"]) == is_short
             refused = [replace(hits[0], status=503, answer=(("Retry-After", "4"),)), hits[1]]
             assert (rules(refused, **terms | {"interval": 0.0}) == ["R5"]) == is_short

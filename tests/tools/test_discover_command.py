@@ -12,9 +12,9 @@ import pytest
 from tests.helpers.sites import LIST_URL, blocklist, feed, paths, site
 from walsh_scrapy.sources.loading import load_sources
 from walsh_scrapy.sources.source import Source
+from walsh_scrapy.testing.crawl import keep_empty_blocklist
 from walsh_scrapy.testing.feeds import json_feed
 from walsh_scrapy.testing.politeness import assert_polite
-from walsh_scrapy.testing.project import keep_empty_blocklist
 from walsh_scrapy.testing.web import Reply, Site, redirect
 
 URL = "http://docs.example/"

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tests.helpers.sites import LIST_URL, blocklist, paths, site
+from walsh_scrapy.testing.crawl import keep_empty_blocklist
 from walsh_scrapy.testing.politeness import assert_polite
-from walsh_scrapy.testing.project import keep_empty_blocklist
 from walsh_scrapy.testing.web import Reply, Site
 
 ROBOTS = "User-agent: *\nDisallow: /private/ # ours\nAllow: /private/open\nCrawl-delay: 2\n"

@@ -8,7 +8,7 @@ from tests.helpers import ROOT
 from tests.helpers.sites import AGENT, judge, refusal, site
 from walsh_scrapy import settings as ours
 from walsh_scrapy.console.program import main
-from walsh_scrapy.testing.project import write_sources
+from walsh_scrapy.testing.crawl import write_sources
 
 SOURCES = ["http://blog.example/feed"]
 #: What a new project has otherwise than this one.

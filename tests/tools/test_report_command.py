@@ -5,7 +5,7 @@ import re
 import pytest
 
 from tests.helpers.sites import feed, site
-from walsh_scrapy.testing.project import write_sources
+from walsh_scrapy.testing.crawl import write_sources
 from walsh_scrapy.testing.web import Reply
 
 SOURCES = [

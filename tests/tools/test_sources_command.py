@@ -6,8 +6,8 @@ import re
 import pytest
 
 from tests.helpers.sites import LIST_URL, feed, paths, site
+from walsh_scrapy.testing.crawl import keep_empty_blocklist, write_sources
 from walsh_scrapy.testing.politeness import assert_polite
-from walsh_scrapy.testing.project import keep_empty_blocklist, write_sources
 from walsh_scrapy.testing.web import Reply, Site
 from walsh_scrapy.tools.discover.report import TRY
 

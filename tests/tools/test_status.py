@@ -14,7 +14,7 @@ from walsh_scrapy.state import State
 from walsh_scrapy.state.hosts import Worker, WorkerRow, beat
 from walsh_scrapy.state.records import SourceRecord
 from walsh_scrapy.state.runs import RunRecord
-from walsh_scrapy.testing.project import keep_empty_blocklist
+from walsh_scrapy.testing.crawl import keep_empty_blocklist
 from walsh_scrapy.tools.status.facts import Facts, HeldHost, OpenRun, RefusedSource, gather
 from walsh_scrapy.tools.status.findings import (
     Finding,

@@ -10,7 +10,7 @@ from scrapy.utils.project import get_project_settings
 
 from walsh_scrapy.state import State
 from walsh_scrapy.state.runs import RunRecord
-from walsh_scrapy.testing.project import keep_empty_blocklist
+from walsh_scrapy.testing.crawl import keep_empty_blocklist
 from walsh_scrapy.tools.status import findings
 from walsh_scrapy.tools.status.findings import Limits
 

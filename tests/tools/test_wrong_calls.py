@@ -4,7 +4,7 @@ import shlex
 
 import pytest
 
-from walsh_scrapy.testing.project import write_sources
+from walsh_scrapy.testing.crawl import write_sources
 
 #: As typed after `scrapy`, with the exit status and words of the line.
 CALLS = [

@@ -51,6 +51,7 @@ class Exchange(NamedTuple):
     url: str
     status: int = 0  #: 0 without an answer
     headers: tuple[tuple[str, str], ...] = ()  #: of the answer
+    row: int = 0  #: its number in what the caller read
 
     @property
     def is_busy(self) -> bool:
@@ -60,8 +61,8 @@ class Exchange(NamedTuple):
     def held_until(self, offset: float = 0.0) -> float | None:
         """Return the end of the Retry-After of a 429 or 503; None without a valid one.
 
-        `offset` is what must be added to the times of this exchange to get epoch seconds. The
-        longest of several headers counts. The crawler reads this header by code of its own.
+        `offset` must be added to the times of this exchange to get epoch seconds. The longest of
+        several headers counts. The crawler reads this header by code of its own.
         """
         if not self.is_busy:
             return None
@@ -79,16 +80,3 @@ class Exchange(NamedTuple):
         except ValueError:  # such as 31 February
             return None
         return moment.replace(tzinfo=UTC).timestamp() - offset
-
-
-def table_of_tolerances() -> str:
-    """Return how exactly each judge knows its times, as a table of Markdown."""
-    rows = [
-        "| times come from | may seem early by | of these each time | a date may differ by |",
-        "|---|---|---|---|",
-        *(
-            f"| {each.evidence} | {each.tolerance:g} s | {each.slack:g} s | {each.date:g} s |"
-            for each in PRECISIONS
-        ),
-    ]
-    return "\n".join(rows)

@@ -90,7 +90,6 @@ class FirstRequests:
         self._number = 0
         self._least = math.inf
         self._others = math.inf
-        self._worst: tuple[Exchange, Gap] | None = None
 
     def see(self, exchange: Exchange, *, is_first: bool, counts: bool = True) -> None:
         """Take note of a request; `counts` is False if another reason may explain its gap."""
@@ -99,25 +98,23 @@ class FirstRequests:
             self._last = exchange
         if last is None or not counts:
             return
-        gap = Gap(last, exchange.start - last.end, 0.0, is_early=False)
-        if not is_first:
-            self._others = min(self._others, gap.seconds)
-            return
-        self._number += 1
-        self._least = min(self._least, gap.seconds)
-        if self._worst is None or gap.seconds > self._worst[1].seconds:
-            self._worst = exchange, gap
+        silent = exchange.start - last.end
+        if is_first:
+            self._number += 1
+            self._least = min(self._least, silent)
+        else:
+            self._others = min(self._others, silent)
 
     @property
     def least(self) -> float | None:
-        """The shortest gap before a first request; None if there is too little to tell."""
+        """The shortest silence before a first request; None if there is too little to tell."""
         is_told = self._number >= self._enough and self._others < LET_GO
         return self._least if is_told else None
 
     @property
-    def held_back(self) -> tuple[Exchange, Gap] | None:
-        """The first request that came after the longest gap, if all were held back."""
-        return self._worst if self.least is not None and self.least >= HELD_BACK else None
+    def are_held_back(self) -> bool:
+        """Whether all were held back, and others not."""
+        return self.least is not None and self.least >= HELD_BACK
 
 
 class Hold:

@@ -38,8 +38,7 @@ class Command(OperatorCommand):
         """Run both crawls, print what the log shows, and judge it."""
         from rich.console import Console
 
-        from walsh_scrapy.testing.demotables import demo_table, entries_table
-        from walsh_scrapy.testing.demoweb import DEMO_TERMS, demo_web
+        from walsh_scrapy.testing.demoweb import DEMO_TERMS, demo_table, demo_web, entries_table
         from walsh_scrapy.testing.directweb import DirectWeb
         from walsh_scrapy.testing.politeness import violations
         from walsh_scrapy.testing.web import LoopbackWeb
@@ -88,9 +87,9 @@ def _crawl(
 ) -> CrawlResult:
     """Run the real `scrapy crawl feeds`; both runs share the state in ``folder``."""
     from walsh_scrapy.identity import UA_TOKEN, USER_AGENT
-    from walsh_scrapy.testing.connections import most_open
     from walsh_scrapy.testing.crawl import run_crawl
     from walsh_scrapy.testing.demoweb import BLOCKLIST_SCHEMA_URL, BLOCKLIST_URL
+    from walsh_scrapy.testing.hit import most_open
 
     console.print(f"run {number} of 2: scrapy crawl feeds, {len(sources)} sources ...")
     result = run_crawl(

@@ -9,17 +9,14 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from walsh_scrapy.testing.clock import FakeClock
-    from walsh_scrapy.testing.connections import ConnectionRecord
-    from walsh_scrapy.testing.crawl import CrawlResult, run_crawl, start_crawl
+    from walsh_scrapy.testing.crawl import CrawlResult, run_crawl, start_crawl, write_sources
     from walsh_scrapy.testing.directweb import DirectWeb
-    from walsh_scrapy.testing.hit import Hit, load_log
+    from walsh_scrapy.testing.hit import ConnectionRecord, Hit, load_log
     from walsh_scrapy.testing.names import Answer, silent
     from walsh_scrapy.testing.politeness import assert_polite, violations
-    from walsh_scrapy.testing.project import write_sources
-    from walsh_scrapy.testing.reply import Fault, Raw, Reply, redirect
     from walsh_scrapy.testing.signatures import verify_signature
     from walsh_scrapy.testing.simulation import simulate
-    from walsh_scrapy.testing.site import Certificate, Down, Site
+    from walsh_scrapy.testing.site import Certificate, Down, Fault, Raw, Reply, Site, redirect
     from walsh_scrapy.testing.web import LoopbackWeb
 
 __all__ = [
@@ -50,17 +47,14 @@ __all__ = [
 
 _NAMES = {
     "clock": ["FakeClock"],
-    "connections": ["ConnectionRecord"],
-    "crawl": ["CrawlResult", "run_crawl", "start_crawl"],
+    "crawl": ["CrawlResult", "run_crawl", "start_crawl", "write_sources"],
     "directweb": ["DirectWeb"],
-    "hit": ["Hit", "load_log"],
+    "hit": ["ConnectionRecord", "Hit", "load_log"],
     "names": ["Answer", "silent"],
     "politeness": ["assert_polite", "violations"],
-    "project": ["write_sources"],
-    "reply": ["Fault", "Raw", "Reply", "redirect"],
     "signatures": ["verify_signature"],
     "simulation": ["simulate"],
-    "site": ["Certificate", "Down", "Site"],
+    "site": ["Certificate", "Down", "Fault", "Raw", "Reply", "Site", "redirect"],
     "web": ["LoopbackWeb"],
 }
 

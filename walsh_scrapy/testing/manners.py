@@ -3,18 +3,14 @@
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC
-from email.utils import parsedate_to_datetime
-from itertools import pairwise
+from ipaddress import ip_address
 from typing import Final, TypedDict
 from urllib.parse import urljoin, urlsplit
 
+from walsh_scrapy.checks.exchange import SERVER, Exchange, Precision
 from walsh_scrapy.identity import USER_AGENT
-from walsh_scrapy.testing.connections import ConnectionRecord
-from walsh_scrapy.testing.hit import DEFAULT_PORTS, Hit
+from walsh_scrapy.testing.hit import DEFAULT_PORTS, ConnectionRecord, Hit
 
-#: Statuses that ask a crawler to come back later (R5).
-BUSY: Final = frozenset({429, 503})
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _UNWRITTEN: Final = re.compile(r"[^\x21-\x7e]")  # never in a URL; sent percent-encoded
 _DOT_SEGMENT: Final = re.compile(r"(?<=/)(?:%2e|\.){1,2}(?=/|$)", re.IGNORECASE)
@@ -43,7 +39,7 @@ class Terms(TypedDict, total=False):
     pace_by: Callable[[str], str]
     connections: Collection[ConnectionRecord]
     full_handshakes: int | None
-    resolution: float
+    precision: Precision
     from_start: bool
     robots_delayed: bool
 
@@ -72,7 +68,7 @@ class Manners:
     pace_by: Callable[[str], str] = str  #: host name -> the key that the interval is counted by
     connections: Collection[ConnectionRecord] = ()  #: of the same crawl, as the servers saw them
     full_handshakes: int | None = None  #: TLS handshakes of a host that resume no session
-    resolution: float = 0.0  #: seconds by which a request may have begun later than its hit says
+    precision: Precision = SERVER  #: how exactly delays and holds are judged
     from_start: bool = False  #: count pauses from the start of a request, not from its end
     robots_delayed: bool = True  #: a known Crawl-delay counts before robots.txt as well
 
@@ -95,9 +91,19 @@ def plain_names(domains: Iterable[str]) -> frozenset[str]:
 
 
 def is_under(host: str, names: frozenset[str]) -> bool:
-    """Return True if the host is one of the names or a subdomain of one."""
+    """Return True if the host is one of the names or a subdomain of one; an address has none."""
     labels = host.split(".")
-    return any(".".join(labels[start:]) in names for start in range(len(labels)))
+    depth = 1 if is_address(host) else len(labels)
+    return any(".".join(labels[start:]) in names for start in range(depth))
+
+
+def is_address(host: str) -> bool:
+    """Return True for an IP address, in brackets or not."""
+    try:
+        ip_address(host.strip("[]"))
+    except ValueError:
+        return False
+    return True
 
 
 def redirect_target(hit: Hit) -> str | None:
@@ -132,21 +138,19 @@ def robots_hits(log: Sequence[Hit]) -> set[int]:
     return found
 
 
+def exchanges_of(log: Sequence[Hit], manners: Manners) -> list[Exchange]:
+    """Return hits as the checks take them; `row` is the place in the log."""
+    return [_exchange(hit, manners.pace_by(hit.host), row) for row, hit in enumerate(log)]
+
+
 def retry_after(hit: Hit) -> float | None:
-    """Return the end of a Retry-After of a 429 or 503, on the clock of the log, or None."""
-    value = hit.answered("Retry-After")
-    if value is None or hit.status not in BUSY:
-        return None
-    if re.fullmatch(r"[0-9]+", value):
-        return hit.ended + int(value)
-    try:
-        date = parsedate_to_datetime(value)
-    except ValueError:
-        return None
-    if date.tzinfo is None:  # an asctime date, which is in UTC too
-        date = date.replace(tzinfo=UTC)
-    # The date is on the wall clock; the hit shows how far that is from the log's clock.
-    return hit.started + date.timestamp() - hit.wall
+    """Return the end of the Retry-After of a 429 or 503, on the clock of the log, or None."""
+    # A date is on the wall clock; the hit shows how far that is from the clock of the log.
+    return _exchange(hit, hit.host, 0).held_until(offset=hit.wall - hit.started)
+
+
+def _exchange(hit: Hit, host: str, row: int) -> Exchange:
+    return Exchange(hit.started, hit.ended, host, hit.url, hit.status, hit.answer, row)
 
 
 def shown(log: Sequence[Hit], place: int) -> str:
@@ -158,11 +162,3 @@ def shown(log: Sequence[Hit], place: int) -> str:
 def breach(rule: str, log: Sequence[Hit], place: int, words: str, *earlier: int) -> Breach:
     """Return the violation of a rule by one request, after the `earlier` ones that prove it."""
     return Breach(f"{rule}: {log[place].host}: {shown(log, place)} {words}", (*earlier, place))
-
-
-def repeats(log: Sequence[Hit]) -> Iterator[tuple[int, int]]:
-    """Return pairs of places: a request and the next one for the same URL."""
-    places: dict[str, list[int]] = {}
-    for place, hit in enumerate(log):
-        places.setdefault(hit.url, []).append(place)
-    return (pair for same in places.values() for pair in pairwise(same))

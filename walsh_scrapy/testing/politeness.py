@@ -3,37 +3,33 @@
     assert_polite(web.log, crawl_delays=web.crawl_delays, blocked=["optedout.example"])
     assert_polite(result.log, connections=result.connections)
 
+Delays, holds and revisits are judged by `walsh_scrapy.checks`, as the audit of the state does.
 There is no tolerance, and none is needed. The server reads a request after the crawler has sent it,
 and starts its last write before the crawler can have read the end. So a gap in the log is never
 shorter than the pause that the crawler made. For several runs over one state, pass all their hits.
 """
 
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, Unpack
 from urllib.parse import unquote
 
-from walsh_scrapy.testing.hit import Hit
+from walsh_scrapy.checks.exchange import SERVER, Exchange
+from walsh_scrapy.checks.pace import AtOnce, Hold, Retries, Revisit, Spacing
+from walsh_scrapy.testing.hit import DEFAULT_PORTS, FULL, ConnectionRecord, Hit
 from walsh_scrapy.testing.manners import (
     Breach,
     Manners,
     Rule,
     Terms,
     breach,
+    exchanges_of,
     is_under,
     plain_names,
     redirect_target,
-    repeats,
+    retry_after,
     robots_hits,
     shown,
-)
-from walsh_scrapy.testing.timing import (
-    backed_off,
-    holds_kept,
-    one_at_a_time,
-    one_connection,
-    sessions_resumed,
-    spaced,
-    without_requests,
 )
 
 __all__ = ["Manners", "Terms", "assert_polite", "violations"]
@@ -104,7 +100,7 @@ def robots_cached(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
         answered = 200 <= hit.status < 500 and hit.status != 429
         return hit.path == "/robots.txt" and answered
 
-    return _fetched_again("R2", log, manners.robots_ttl, is_good)
+    return _fetched_again("R2", log, manners, manners.robots_ttl, is_good)
 
 
 def documents_cached(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
@@ -113,7 +109,7 @@ def documents_cached(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
     def is_good(hit: Hit) -> bool:
         return hit.status in {200, 304} and hit.url in manners.robots_exempt
 
-    return _fetched_again("R3", log, manners.documents_ttl, is_good)
+    return _fetched_again("R3", log, manners, manners.documents_ttl, is_good)
 
 
 def robots_obeyed(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
@@ -178,18 +174,161 @@ def not_too_often(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
         is_page = hit.method != "CONNECT" and hit.path != "/robots.txt"
         return is_page and (200 <= hit.status < 400 or hit.status == _GONE)
 
-    return _fetched_again("R8", log, manners.revisit, is_good)
+    return _fetched_again("R8", log, manners, manners.revisit, is_good)
 
 
 def _fetched_again(
-    rule: str, log: Sequence[Hit], ttl: float, is_good: Callable[[Hit], bool]
+    rule: str,
+    log: Sequence[Hit],
+    manners: Manners,
+    ttl: float,
+    is_good: Callable[[Hit], bool],
 ) -> Iterator[Breach]:
-    for earlier, later in repeats(log):
-        gap = log[later].started - log[earlier].ended
-        if gap < ttl and is_good(log[earlier]):
-            words = f"came {gap:.3f} s after the answered {shown(log, earlier)}; "
+    known: defaultdict[str, Revisit] = defaultdict(lambda: Revisit(manners.precision))
+    for each in exchanges_of(log, manners):
+        gap = known[each.url].see(each, ttl, is_answered=is_good(log[each.row]))
+        if gap is not None and gap.is_early:
+            words = f"came {gap.seconds:.3f} s after the answered {shown(log, gap.before.row)}; "
             words += f"it is good for {ttl:.3f} s"
-            yield breach(rule, log, later, words, earlier)
+            yield breach(rule, log, each.row, words, gap.before.row)
+
+
+def one_at_a_time(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
+    """R4: no request starts before the last one has ended, with any host or with the same host."""
+    checks: defaultdict[str, AtOnce] = defaultdict(lambda: AtOnce(SERVER))
+    for each in exchanges_of(log, manners):
+        if manners.serial or not _is_tunnel(log[each.row]):
+            gap = checks["" if manners.serial else each.host].see(each)
+            if gap is not None and gap.is_early:
+                words = f"began {gap.missing:.3f} s before {shown(log, gap.before.row)} had ended"
+                yield breach("R4", log, each.row, words, gap.before.row)
+
+
+def spaced(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
+    """R4: from the end of a response to the next request to a host, max(1 s, Crawl-delay) pass."""
+    edge = "start" if manners.from_start else "end"
+    checks: defaultdict[str, Spacing] = defaultdict(
+        lambda: Spacing(manners.precision, from_start=manners.from_start)
+    )
+    robots, read = robots_hits(log), set[str]()
+    for each in _requests(log, manners):
+        hit = log[each.row]
+        # Before a robots.txt was read, a crawler cannot know its Crawl-delay.
+        is_exempt = each.row in robots and not (hit.host in read and manners.robots_delayed)
+        asked = 0.0 if is_exempt else manners.crawl_delays.get(hit.host, 0.0)
+        gap = checks[each.host].see(each, max(manners.interval, asked))
+        # `one_at_a_time` reports a request that began before the end of the last one.
+        if gap is not None and gap.is_early and gap.seconds >= 0:
+            yield Breach(
+                f"R4: {hit.host}: {gap.seconds:.3f} s from the {edge} of "
+                f"{shown(log, gap.before.row)} to the start of {shown(log, each.row)}; at least "
+                f"{gap.asked:.3f} s are asked for",
+                (gap.before.row, each.row),
+            )
+        read |= {hit.host} if each.row in robots and 200 <= hit.status < 300 else set()
+
+
+def holds_kept(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
+    """R5: after a 429 or 503 with Retry-After, no request goes to that host until then."""
+    holds: defaultdict[str, Hold] = defaultdict(lambda: Hold(manners.precision))
+    for each in _requests(log, manners):
+        hold = holds[each.host]
+        gap = hold.see(each)
+        if gap is not None and gap.is_early:
+            cause = gap.before.row
+            words = f"came {gap.missing:.3f} s before the Retry-After: "
+            words += f"{log[cause].answered('Retry-After')} of {shown(log, cause)} had passed"
+            yield breach("R5", log, each.row, words, cause)
+        if (end := retry_after(log[each.row])) is not None:
+            hold.begin(each, end)
+
+
+def backed_off(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
+    """R5: without Retry-After each wait is at least twice the last; the retries are limited."""
+    rows: defaultdict[str, Retries] = defaultdict(Retries)
+    last = dict[str, Exchange]()
+    for each in exchanges_of(log, manners):
+        row, earlier = rows[each.url], last.get(each.url)
+        count = row.before(each)
+        if earlier is not None and count:
+            wait = Retries.least_wait(count, manners.backoff, manners.backoff_max)
+            gap = each.start - earlier.end
+            if log[earlier.row].answered("Retry-After") is None and gap < wait:
+                words = f"came {gap:.3f} s after {shown(log, earlier.row)}, its {count}. failure "
+                words += f"in a row; at least {wait:.3f} s are asked for"
+                yield breach("R5", log, each.row, words, earlier.row)
+            if manners.max_retries is not None and count > manners.max_retries:
+                words = f"is retry {count} in a row; {manners.max_retries} are allowed"
+                yield breach("R5", log, each.row, words, earlier.row)
+        row.see(each, is_refused=each.is_busy)
+        last[each.url] = each
+
+
+def _requests(log: Sequence[Hit], manners: Manners) -> list[Exchange]:
+    """Return what was asked of hosts. A tunnel that was opened is no request to one."""
+    return [each for each in exchanges_of(log, manners) if not _is_tunnel(log[each.row])]
+
+
+def _is_tunnel(hit: Hit) -> bool:
+    return hit.method == "CONNECT" and hit.status == 200
+
+
+def one_connection(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
+    """R4: no connection is opened while another is open, to any host or to the same host."""
+    opened = sorted(manners.connections, key=lambda each: each.opened)
+    last: dict[str, tuple[int, ConnectionRecord]] = {}
+    for number, each in enumerate(opened, 1):
+        scope = "" if manners.serial else each.host
+        if scope in last and (shared := last[scope][1].closed - each.opened) > 0:
+            before, other = last[scope]
+            clients = {other.client, each.client}
+            yield Breach(
+                f"R4: {each.host}: connection {number} ({each.scheme}) was opened {shared:.3f} s "
+                f"before connection {before} to {other.scheme}://{other.host} was closed",
+                tuple(place for place, hit in enumerate(log) if hit.client in clients),
+            )
+        if scope not in last or each.closed > last[scope][1].closed:
+            last[scope] = number, each
+
+
+def sessions_resumed(_: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
+    """R4: a host sees no more full handshakes of TLS than are allowed; others resume a session."""
+    full = Counter(each.host for each in manners.connections if each.handshake == FULL)
+    for host, count in full.items():
+        if manners.full_handshakes is not None and count > manners.full_handshakes:
+            allowed = manners.full_handshakes
+            yield Breach(f"R4: {host}: {count} full TLS handshakes; {allowed} are allowed")
+
+
+def without_requests(connections: Iterable[ConnectionRecord], log: Iterable[Hit]) -> list[Hit]:
+    """Return a hit for each connection without a request: its host was contacted all the same.
+
+    It is a CONNECT without an answer, as a tunnel is in which TLS failed. It ends as it starts: the
+    server cannot tell how long the client had been gone when it noticed. Connections to a proxy are
+    left out.
+    """
+    idle = {id(each): each for each in connections if each.host}
+    by_client: dict[int, list[ConnectionRecord]] = {}
+    for each in sorted(idle.values(), key=lambda each: each.opened):
+        by_client.setdefault(each.client, []).append(each)
+    for hit in log:
+        earlier = [each for each in by_client.get(hit.client, ()) if each.opened <= hit.started]
+        if earlier:
+            idle.pop(id(earlier[-1]), None)
+    return [
+        Hit(
+            started=each.opened,
+            ended=each.opened,
+            wall=0.0,
+            method="CONNECT",
+            scheme=each.scheme,
+            host=each.host,
+            port=DEFAULT_PORTS[each.scheme],
+            path="",
+            client=each.client,
+        )
+        for each in idle.values()
+    ]
 
 
 RULES: Final[tuple[Rule, ...]] = (

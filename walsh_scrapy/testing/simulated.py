@@ -30,13 +30,10 @@ from walsh_scrapy.crawl.messages import LastHeaders, endpoint_of, message_of
 from walsh_scrapy.crawl.network import Network
 from walsh_scrapy.crawl.startup import is_addon
 from walsh_scrapy.testing.clock import SimulatedClock, SimulatedLoop, SimulatedTime
-from walsh_scrapy.testing.crawl import CrawlResult, read_items
-from walsh_scrapy.testing.directory import Directory
+from walsh_scrapy.testing.crawl import CrawlResult, keep_empty_blocklist, read_items
 from walsh_scrapy.testing.hit import DEFAULT_PORTS, Hit, SharedLog
-from walsh_scrapy.testing.project import keep_empty_blocklist
-from walsh_scrapy.testing.reply import Fault, Page, Raw, Reply, reply_of
 from walsh_scrapy.testing.simulation import Plan
-from walsh_scrapy.testing.site import Site
+from walsh_scrapy.testing.site import Directory, Fault, Page, Raw, Reply, Site, reply_of
 
 _FORMAT: Final = "%(asctime)s [%(name)s] %(levelname)s: %(message)s"
 #: The least seconds that each response takes.

@@ -18,8 +18,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from walsh_scrapy.testing.crawl import CrawlResult, Launcher
-from walsh_scrapy.testing.project import SourceLike, environment_of, find_project, settings_of
+from walsh_scrapy.testing.crawl import (
+    CrawlResult,
+    Launcher,
+    SourceLike,
+    environment_of,
+    find_project,
+    settings_of,
+)
 from walsh_scrapy.testing.site import Site
 
 __all__ = ["DAY", "Plan", "simulate"]

@@ -17,17 +17,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, Self
 
-from walsh_scrapy.testing.connection import Connection, streams
-from walsh_scrapy.testing.connections import (
+from walsh_scrapy.testing.hit import (
     ConnectionLog,
     ConnectionRecord,
     CountedSocket,
+    Hit,
+    SharedLog,
     most_open,
+    save_log,
 )
-from walsh_scrapy.testing.directory import Directory
-from walsh_scrapy.testing.hit import Hit, SharedLog, save_log
-from walsh_scrapy.testing.reply import Fault, Page, Reply, redirect
-from walsh_scrapy.testing.site import Certificate, Site
+from walsh_scrapy.testing.http1 import Connection, streams
+from walsh_scrapy.testing.site import Certificate, Directory, Fault, Page, Reply, Site, redirect
 
 _START_SECONDS: Final = 60.0
 #: Iterations of the loop in which asyncio closes the socket of an aborted transport.

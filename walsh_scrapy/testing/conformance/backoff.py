@@ -18,17 +18,16 @@ from walsh_scrapy.testing.conformance.scenario import (
     passed,
     scenario,
 )
-from walsh_scrapy.testing.manners import BUSY, retry_after
-from walsh_scrapy.testing.reply import Reply
-from walsh_scrapy.testing.site import Site
-from walsh_scrapy.testing.timing import backed_off, holds_kept, spaced
+from walsh_scrapy.testing.manners import retry_after
+from walsh_scrapy.testing.politeness import backed_off, holds_kept, spaced
+from walsh_scrapy.testing.site import Reply, Site
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from walsh_scrapy.testing.conformance.scenario import Judgement, TrialLog
     from walsh_scrapy.testing.hit import Hit
-    from walsh_scrapy.testing.reply import Page
+    from walsh_scrapy.testing.site import Page
 
 #: Seconds that a server asks for.
 _WAIT: Final = 4
@@ -55,7 +54,7 @@ _ASCTIME: Final = "%a %b %e %H:%M:%S %Y"
 def _held(evidence: TrialLog) -> Judgement:
     """Judge that no request comes before the end of a Retry-After."""
     seen = evidence.seen()
-    refusals = [each for each in seen if each.hit.status in BUSY and retry_after(each.hit)]
+    refusals = [each for each in seen if retry_after(each.hit) is not None]
     if not refusals:
         return not_applicable("it was never answered with Retry-After")
     if fault := failed_by(holds_kept, seen):

@@ -19,15 +19,13 @@ from typing import IO, TYPE_CHECKING, Final
 from walsh_scrapy.testing.conformance.scenario import Run
 from walsh_scrapy.testing.directweb import SECOND
 from walsh_scrapy.testing.hit import DEFAULT_PORTS
-from walsh_scrapy.testing.reply import Raw, Reply
+from walsh_scrapy.testing.site import Raw, Reply
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from walsh_scrapy.testing.connections import ConnectionRecord
-    from walsh_scrapy.testing.hit import Hit
-    from walsh_scrapy.testing.reply import Page
-    from walsh_scrapy.testing.site import Site
+    from walsh_scrapy.testing.hit import ConnectionRecord, Hit
+    from walsh_scrapy.testing.site import Page, Site
 
 _NAME: Final = re.compile(r"(?:(https?)://)?((?:[a-z0-9-]+\.)+example)(:8080)?(?![\w.-])")
 #: Of a site that has another port, with names.

@@ -1,7 +1,7 @@
-"""R7 to R9: documents that are asked for again, and the form in which they are taken.
+"""R6 to R9: what is asked for at all, what is asked for again, and the form in which it is taken.
 
+What a crawler keeps of a document (R6), and whether it scrapes HTML (R9), no log of a server shows.
 R8 is judged by a run that comes at once, R7 by one that is told to ask although nothing is due.
-That a crawler scrapes no HTML (R9), no log of a server shows.
 """
 
 from __future__ import annotations
@@ -14,26 +14,87 @@ from walsh_scrapy.testing.conformance.scenario import (
     Level,
     Run,
     Scenario,
+    TrialLog,
+    everything,
     failed,
     failed_by,
     feed,
+    kept,
+    needs_pages,
     not_applicable,
     passed,
     scenario,
 )
-from walsh_scrapy.testing.politeness import not_too_often, validators_echoed
-from walsh_scrapy.testing.reply import Reply, redirect
-from walsh_scrapy.testing.site import Site
+from walsh_scrapy.testing.feeds import rss
+from walsh_scrapy.testing.politeness import (
+    in_scope,
+    not_too_often,
+    read_only,
+    validators_echoed,
+)
+from walsh_scrapy.testing.site import Reply, Site, redirect
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from walsh_scrapy.testing.conformance.scenario import Judgement, TrialLog
+    from walsh_scrapy.testing.conformance.scenario import Judgement
     from walsh_scrapy.testing.hit import Hit
+
+_HTML: Final = (
+    '<!DOCTYPE html><title>Page</title><link rel="stylesheet" href="/style.css">'
+    '<script src="/script.js"></script><img src="/image.png"><iframe src="/frame.html"></iframe>'
+    '<a href="/linked.html">more</a> <a rel="next" href="/page2.html">next</a>'
+)
+_ENCLOSURE: Final = (
+    '<rss version="2.0"><channel><title>Feed</title><link>http://parts.example/home.html</link>'
+    "<image><url>/logo.png</url></image><item><title>One</title>"
+    '<enclosure url="http://parts.example/sound.mp3" type="audio/mpeg" length="9"/></item>'
+    "</channel></rss>"
+)
+
+
+def _nothing_but(site: Site) -> Callable[[TrialLog], Judgement]:
+    """Return a judge that fails if anything but the pages of a site, or llms.txt, was asked for."""
+    given = {f"http://{site.host}{path}" for path in site.pages}
+
+    def judge(evidence: TrialLog) -> Judgement:
+        declared = {*given, f"http://{site.host}/llms.txt"}
+        reason = "it asked for what it was not given"
+        if fault := failed_by(in_scope, evidence.seen(), reason, declared=declared):
+            return fault
+        asked = evidence.pages()
+        if not {each.hit.url for each in asked} & given:
+            return not_applicable("it never asked for the page that has links")
+        return passed("it asked for nothing but what it was given", asked)
+
+    return judge
+
+
+_LINKS: Final = Site(
+    "links.example",
+    "",
+    {
+        "/feed.xml": Reply(
+            rss("Feed", ["One", "Two"], "http://links.example/"),
+            content_type="application/rss+xml",
+            headers={"Link": "</feed2.xml>; rel=next"},
+        )
+    },
+)
+_PARTS: Final = Site(
+    "parts.example",
+    "",
+    {
+        "/feed.xml": Reply(_ENCLOSURE, content_type="application/rss+xml"),
+        "/page.html": Reply(_HTML, content_type="text/html; charset=utf-8"),
+    },
+)
+
 
 _ETAG: Final = 'W/"a,b"'
 _MODIFIED: Final = "Thu, 01 Jan 2026 12:00:00 GMT"
-_CONDITIONS: Final = ("If-None-Match", "If-Modified-Since")
+_VALIDATORS: Final = (("ETag", "If-None-Match"), ("Last-Modified", "If-Modified-Since"))
+_CONDITIONS: Final = tuple(condition for _, condition in _VALIDATORS)
 
 
 def _echoes(condition: str, validator: str) -> Callable[[TrialLog], Judgement]:
@@ -53,23 +114,26 @@ def _echoes(condition: str, validator: str) -> Callable[[TrialLog], Judgement]:
 
 
 def _stays_home(evidence: TrialLog) -> Judgement:
-    reason = "it sent the validators of one URL to another"
-    if fault := failed_by(validators_echoed, evidence.pages(host=_NEW.host), reason):
-        return fault
+    """Judge every request of the trial: what another URL served, it does not send.
+
+    The host that the redirect leads to serves no validators, so it gets none at all.
+    """
+    served: dict[tuple[str, str], set[str]] = {}
+    for each in evidence.everything:
+        for field, condition in _VALIDATORS:
+            sent, got = each.hit.header(condition), each.hit.answered(field)
+            urls = served.get((field, sent), set()) if sent else set()
+            is_invented = bool(sent) and each.hit.host == _NEW.host
+            if is_invented or (urls and each.hit.url not in urls):
+                return failed("it sent the validators of one URL to another", [each])
+            if got:
+                served.setdefault((field, got), set()).add(each.hit.url)
     moved = evidence.pages(Run.FORCED, host=_OLD.host)
     if not moved or not any(moved[0].hit.header(name) for name in _CONDITIONS):
         return not_applicable("it sent no validators to the page that now redirects")
     if not evidence.pages(Run.FORCED, host=_NEW.host):
         return not_applicable("it did not follow the redirect")
     return passed("the redirect was followed without validators", evidence.pages(Run.FORCED))
-
-
-def _once(evidence: TrialLog) -> Judgement:
-    asked = evidence.pages(Run.FIRST)
-    reason = "it asked twice for one URL with different fragments"
-    if fault := failed_by(not_too_often, asked, reason, revisit=inf):
-        return fault
-    return passed("asked once", asked) if asked else not_applicable("it never asked for the page")
 
 
 def _not_again(evidence: TrialLog) -> Judgement:
@@ -126,7 +190,42 @@ _DOCS: Final = Site("docs.example", "", {"/": _negotiated, "/llms.txt": Reply(_M
 _AT_ONCE: Final = (Run.FIRST, Run.AGAIN)
 _TWICE: Final = (Run.FIRST, Run.FORCED)
 
+
+def _whole_scope(evidence: TrialLog) -> Judgement:
+    # The whole log, because a robots.txt may redirect to a page.
+    reason = "it asked for what nobody declared"
+    if fault := failed_by(in_scope, evidence.everything, reason, declared=evidence.declared):
+        return fault
+    asked = [each for each in evidence.everything if not each.is_robots]
+    if not asked:
+        return not_applicable("it asked for nothing but robots.txt")
+    return passed(f"all {len(asked)} pages were given, or a redirect led there")
+
+
 SCENARIOS: Final = (
+    scenario(
+        "R6", "no-links-followed", "The links of a feed are not followed",
+        _nothing_but(_LINKS), _LINKS,
+    ),
+    scenario(
+        "R6", "no-sub-resources",
+        "Images, scripts, styles, frames, enclosures and links of a page are not asked for",
+        _nothing_but(_PARTS), _PARTS,
+    ),
+    scenario(
+        "R6", "nothing-undeclared",
+        "In the whole trial only what was given is asked for, its redirects and /llms.txt",
+        _whole_scope, _LINKS,
+    ),
+    scenario(
+        "R6", "read-only", "Only GET and HEAD are sent",
+        kept(
+            read_only, "all requests are GET or HEAD", of=everything,
+            needs=lambda evidence: "" if evidence.everything else "it asked for nothing",
+            why="it sent a method other than GET and HEAD",
+        ),
+        _LINKS,
+    ),
     scenario(
         "R7", "etag", "The ETag is sent back as If-None-Match, byte for byte",
         _echoes("If-None-Match", "ETag"), _TAGGED, runs=_TWICE, level=Level.SHOULD,
@@ -141,7 +240,12 @@ SCENARIOS: Final = (
     ),
     scenario(
         "R7", "same-url-once", "URLs that differ in their fragment only are asked for once",
-        _once, _SAME, paths=["/feed.xml", "/feed.xml#top"], level=Level.SHOULD,
+        kept(
+            not_too_often, "asked once", of=lambda evidence: evidence.pages(Run.FIRST),
+            needs=needs_pages(1, "it never asked for the page", Run.FIRST),
+            why="it asked twice for one URL with different fragments", revisit=inf,
+        ),
+        _SAME, paths=["/feed.xml", "/feed.xml#top"], level=Level.SHOULD,
     ),
     scenario(
         "R8", "not-again-at-once", "A source is asked once a day, or less often",

@@ -14,18 +14,20 @@ from walsh_scrapy.testing.conformance.scenario import (
     Level,
     Scenario,
     Seen,
+    everything,
     failed,
     failed_by,
     feed,
+    kept,
+    needs_pages,
     not_applicable,
     passed,
     scenario,
+    token_of,
 )
 from walsh_scrapy.testing.politeness import exact_user_agent, nothing_private
-from walsh_scrapy.testing.reply import Reply, redirect
 from walsh_scrapy.testing.signatures import Signature, SignatureError, is_signed, key_id
-from walsh_scrapy.testing.site import Certificate, Site
-from walsh_scrapy.testing.useragent import token_of
+from walsh_scrapy.testing.site import Certificate, Reply, Site, redirect
 
 if TYPE_CHECKING:
     from walsh_scrapy.testing.conformance.scenario import Judgement, TrialLog
@@ -33,8 +35,6 @@ if TYPE_CHECKING:
 #: A page or an address of the operator (R1: "+URL").
 _CONTACT: Final = re.compile(r"https?://\S|[\w.+-]+@[\w-]+\.\w")
 _BROWSER: Final = re.compile(r"Mozilla/\S+ \((?!compatible;)")
-#: A page that sets a cookie, where it redirects to, and the next page.
-_ENOUGH_PAGES: Final = 3
 _SETS_COOKIE: Final = {"Set-Cookie": "visitor=42; Path=/"}
 
 
@@ -60,15 +60,6 @@ def _says_who(evidence: TrialLog) -> Judgement:
         return not_applicable("it asked for nothing")
     sent = evidence.everything[0].hit.header("User-Agent") or ""
     return passed(f"{token_of(sent)} names a page or a mail address")
-
-
-def _nothing_private(evidence: TrialLog) -> Judgement:
-    reason = "it sends a Cookie, a Referer or credentials"
-    if fault := failed_by(nothing_private, evidence.everything, reason):
-        return fault
-    if len(evidence.pages()) < _ENOUGH_PAGES:
-        return not_applicable("it asked for too few pages that set a cookie or redirect")
-    return passed("after Set-Cookie and a redirect no Cookie, Referer or credentials were sent")
 
 
 _PLAIN: Final = Site("plain.example", "", {"/feed.xml": feed()})
@@ -177,7 +168,14 @@ SCENARIOS: Final = (
     ),
     scenario(
         "R1", "nothing-private", "No request carries a Cookie, a Referer or credentials",
-        _nothing_private, _PRIVATE, _ELSEWHERE, paths=["/first.xml", "/second.xml"],
+        kept(
+            nothing_private,
+            "after Set-Cookie and a redirect no Cookie, Referer or credentials were sent",
+            of=everything,
+            needs=needs_pages(3, "it asked for too few pages that set a cookie or redirect"),
+            why="it sends a Cookie, a Referer or credentials",
+        ),
+        _PRIVATE, _ELSEWHERE, paths=["/first.xml", "/second.xml"],
     ),
     Scenario(
         "signatures-verify", "R1",

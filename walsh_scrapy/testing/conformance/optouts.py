@@ -18,8 +18,7 @@ from walsh_scrapy.testing.conformance.scenario import (
     scenario,
 )
 from walsh_scrapy.testing.politeness import blocklist_kept
-from walsh_scrapy.testing.reply import Reply, redirect
-from walsh_scrapy.testing.site import Site
+from walsh_scrapy.testing.site import Reply, Site, redirect
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,24 +64,23 @@ _SUBDOMAIN: Final = Site("www.optedout.example", "", {"/feed.xml": feed()})
 _HOP: Final = Site("to-optedout.example", "", {"/a.xml": redirect("http://optedout.example/b.xml")})
 
 
-def _left_alone(
-    run: Run, after: str | None = None, *, bad: bool = False
-) -> Callable[[TrialLog], Judgement]:
-    """Return a judge that fails if a listed host was asked for anything, its robots.txt too.
+def _left_alone(after: str | None = None, *, bad: bool = False) -> Callable[[TrialLog], Judgement]:
+    """Return a judge that fails if a listed host was contacted in any run, for robots.txt too.
 
-    With `bad` the list has to be fetched when it is invalid.
+    With `bad` the list has to be fetched when it is invalid, and what comes later is judged.
     """
 
     def judge(evidence: TrialLog) -> Judgement:
         lists = evidence.pages(host=_OPERATOR.host)
         if not lists:
             return not_applicable(f"it never asked for the list of opt-outs ({BLOCKLIST_URL})")
-        seen, reason = evidence.seen(run), "it asked a host that has opted out"
+        seen, reason = evidence.contacts_here(), "it asked a host that has opted out"
+        seen = [each for each in seen if not bad or each.run not in (Run.FIRST, Run.AGAIN)]
         if fault := failed_by(blocklist_kept, seen, reason, lists[:1], blocked=[_OUT.host]):
             return fault
         if bad and len(lists) < _WITH_BAD:
             return not_applicable("it never asked for the list again, which is invalid then")
-        if after and not evidence.pages(run, host=after):
+        if after and not evidence.pages(host=after):
             return not_applicable(f"it never asked {after}, which redirects there")
         return passed("no request reached a listed domain", lists)
 
@@ -92,7 +90,7 @@ def _left_alone(
 def _refreshed(evidence: TrialLog) -> Judgement:
     """Judge what follows on the answer that has another domain."""
     lists = evidence.pages(host=_OPERATOR.host)[_WITH_LATER - 1 :]
-    asked = evidence.seen(host=_OUT_LATER.host)
+    asked = [each for each in evidence.contacts_here() if each.hit.host == _OUT_LATER.host]
     if not lists:
         return not_applicable("it did not ask for the list once more in a later run")
     adopted = lists[0].hit.ended
@@ -108,13 +106,13 @@ def _refreshed(evidence: TrialLog) -> Judgement:
 def _subdomain_left_alone(evidence: TrialLog) -> Judgement:
     if not evidence.has_proxy:
         return not_applicable("the hosts are addresses, which have no subdomains: try --proxy")
-    return _left_alone(Run.FIRST)(evidence)
+    return _left_alone()(evidence)
 
 
 SCENARIOS: Final = (
     scenario(
         "R3", "opted-out", "No request goes to a listed domain, not even for robots.txt",
-        _left_alone(Run.FIRST), _OUT, _OPERATOR,
+        _left_alone(), _OUT, _OPERATOR,
     ),
     scenario(
         "R3", "opted-out-subdomain", "No request goes to a subdomain of a listed domain",
@@ -122,12 +120,12 @@ SCENARIOS: Final = (
     ),
     scenario(
         "R3", "redirect-to-opted-out", "No redirect is followed to a listed domain",
-        _left_alone(Run.FIRST, _HOP.host), _HOP, _OUT, _OPERATOR,
+        _left_alone(_HOP.host), _HOP, _OUT, _OPERATOR,
     ),
     scenario(
         "R3", "list-retained",
         "The last good list stays in force while the list is invalid or cannot be fetched",
-        _left_alone(Run.FORCED, bad=True), _OUT, _OPERATOR, runs=(Run.FIRST, Run.FORCED),
+        _left_alone(bad=True), _OUT, _OPERATOR, runs=(Run.FIRST, Run.FORCED),
     ),
     scenario(
         "R3", "list-refreshed", "A domain is left alone once the list has it",

@@ -6,31 +6,29 @@ addresses in their place: see `walsh_scrapy.testing.conformance.crawler`.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Unpack
 
+from walsh_scrapy.checks.exchange import TRIAL
 from walsh_scrapy.testing.feeds import Post, rss
 from walsh_scrapy.testing.manners import Manners
-from walsh_scrapy.testing.reply import Reply
-from walsh_scrapy.testing.tallies import TOLERANCE
-from walsh_scrapy.testing.useragent import token_of
+from walsh_scrapy.testing.site import Reply
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-    from walsh_scrapy.testing.connections import ConnectionRecord
-    from walsh_scrapy.testing.hit import Hit
+    from walsh_scrapy.testing.hit import ConnectionRecord, Hit
     from walsh_scrapy.testing.manners import Rule, Terms
-    from walsh_scrapy.testing.reply import Page
-    from walsh_scrapy.testing.site import Site
+    from walsh_scrapy.testing.site import Page, Site
 
 #: What every crawler is judged by. It may measure its pauses from the start of one request to the
 #: start of the next, and they may look a little shorter to a server than they were.
 _MANNERS: Final = Manners(
-    serial=False, resolution=TOLERANCE, from_start=True, robots_delayed=False, conditional=True
+    serial=False, precision=TRIAL, from_start=True, robots_delayed=False, conditional=True
 )
 #: Headers of a request and of a response that prove something, shown with its line.
 _TELLING: Final = (
@@ -43,6 +41,10 @@ _TELLING: Final = (
 )
 _TOLD: Final = ("Retry-After", "Location", "ETag", "Last-Modified")
 _MOST_LINES: Final = 8
+_COMPATIBLE: Final = re.compile(r"\bcompatible;\s*([A-Za-z_-]+)")
+_FIRST: Final = re.compile(r"([A-Za-z][A-Za-z_-]*)")
+_BEFORE_PAGE: Final = re.compile(r"([A-Za-z_-]+)/[\w.]+[;,]?\s*\(?\+?https?://")
+_MOZILLA: Final = "mozilla"
 
 
 class Run(StrEnum):
@@ -103,15 +105,28 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class TrialLog:
-    """The requests of a trial, in the order of their start."""
+    """The requests of a trial, in the order of their start: of all runs, hosts, schemes and ports.
+
+    `contacts` are the requests and the connections on which none came.
+    """
 
     everything: tuple[Seen, ...]
     hosts: frozenset[str]  #: of the scenario that is judged
     connections: tuple[ConnectionRecord, ...] = ()
+    silent: tuple[Seen, ...] = ()  #: connections without a request
     user_agent: str | None = None  #: that the caller expects, None if any
     key: Ed25519PublicKey | None = None  #: of the private key that the command was given
     has_proxy: bool = False  #: the hosts have names then, and connections are those to the proxy
     declared: frozenset[str] = frozenset()  #: URLs that the command was given, of all scenarios
+
+    @property
+    def contacts(self) -> list[Seen]:
+        """Every request, and every connection without one, in the order of their start."""
+        return sorted([*self.everything, *self.silent], key=lambda each: each.hit.started)
+
+    def contacts_here(self) -> list[Seen]:
+        """Return those of the scenario's hosts."""
+        return [each for each in self.contacts if each.hit.host in self.hosts]
 
     def seen(self, *runs: Run, host: str | None = None) -> list[Seen]:
         """Return the requests to the scenario's hosts, or to one, in these runs (default: all)."""
@@ -154,6 +169,42 @@ def failed_by(
         return None
     proof = [seen[place] for breach in found for place in breach.places]
     return failed(reason or found[0].sentence.partition(": ")[2], [*after, *proof])
+
+
+def kept(
+    rule: Rule,
+    good: str,
+    *,
+    of: Callable[[TrialLog], Sequence[Seen]],
+    needs: Callable[[TrialLog], str],
+    why: str = "",
+    shows: Callable[[TrialLog], Iterable[Seen]] = lambda _: (),
+    **terms: Unpack[Terms],
+) -> Callable[[TrialLog], Judgement]:
+    """Return the judge of one rule of `walsh_scrapy.testing`.
+
+    It fails if these requests break the rule: `why`, or what the rule tells. Otherwise `needs`
+    returns what is lacking for a verdict, "" if nothing; then it passes, proved by `shows`.
+    """
+
+    def judge(evidence: TrialLog) -> Judgement:
+        if fault := failed_by(rule, of(evidence), why, **terms):
+            return fault
+        if lacking := needs(evidence):
+            return not_applicable(lacking)
+        return passed(good, shows(evidence))
+
+    return judge
+
+
+def needs_pages(number: int, lacking: str, *runs: Run) -> Callable[[TrialLog], str]:
+    """Return a need of `kept`: so many pages of the scenario's hosts were requested."""
+    return lambda evidence: lacking if len(evidence.pages(*runs)) < number else ""
+
+
+def everything(evidence: TrialLog) -> Sequence[Seen]:
+    """Return every request of the trial."""
+    return evidence.everything
 
 
 def not_applicable(reason: str) -> Judgement:
@@ -238,3 +289,14 @@ def robots(text: str, *, content_type: str = "text/plain", end: str = "\n") -> P
         return Reply(body.encode(), content_type=content_type)
 
     return page
+
+
+def token_of(user_agent: str) -> str | None:
+    """Return the product token: after `compatible;`, else its first word; None without one.
+
+    Where that is the Mozilla of all browsers, the product right before a page counts.
+    """
+    found = _COMPATIBLE.search(user_agent) or _FIRST.search(user_agent)
+    if found and found[1].lower() == _MOZILLA:
+        found = _BEFORE_PAGE.search(user_agent) or found
+    return found[1] if found else None

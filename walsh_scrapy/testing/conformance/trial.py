@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING, Final
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+from walsh_scrapy.checks.exchange import BUSY
 from walsh_scrapy.testing.conformance import (
     backoff,
     documents,
     identity,
     optouts,
-    pacing,
-    robotsanswers,
-    robotsrules,
-    scope,
+    pace,
+    robots,
 )
 from walsh_scrapy.testing.conformance.backoff import HELD, LONG_HOLD
 from walsh_scrapy.testing.conformance.crawler import (
@@ -32,12 +31,12 @@ from walsh_scrapy.testing.conformance.crawler import (
     call,
 )
 from walsh_scrapy.testing.conformance.optouts import BLOCKLIST_URL
-from walsh_scrapy.testing.conformance.pacing import RESTARTED
+from walsh_scrapy.testing.conformance.pace import RESTARTED
 from walsh_scrapy.testing.conformance.scenario import Judgement, Run, Seen, TrialLog, Verdict
 from walsh_scrapy.testing.conformance.scorecard import Result, Scorecard
 from walsh_scrapy.testing.directweb import DirectWeb
 from walsh_scrapy.testing.hit import DEFAULT_PORTS
-from walsh_scrapy.testing.manners import BUSY
+from walsh_scrapy.testing.politeness import without_requests
 from walsh_scrapy.testing.site import Certificate, Site
 from walsh_scrapy.testing.web import LoopbackWeb
 
@@ -50,12 +49,18 @@ if TYPE_CHECKING:
 
 #: In the order of their rules.
 _ROOMS: Final = (
-    identity, robotsanswers, robotsrules, optouts, pacing, backoff, scope, documents,
-)  # fmt: skip
+    identity,
+    robots,
+    optouts,
+    pace,
+    backoff,
+    documents,
+)
 SCENARIOS: Final[tuple[Scenario, ...]] = tuple(each for room in _ROOMS for each in room.SCENARIOS)
 RULES: Final = tuple(sorted({each.rule for each in SCENARIOS}))
 #: What a crawler gets to note a response before it is killed.
 _WRITING_SECONDS: Final = 0.5
+_OPENED: Final = 200
 #: Never asked for: it makes the web have a CA, whatever the scenarios.
 _WITH_TLS: Final = Site("ca.example", tls=Certificate.GOOD)
 
@@ -154,12 +159,15 @@ class _Trial:
     def scorecard(self, user_agent: str | None) -> Scorecard:
         """Judge what the servers saw."""
         everything = self._everything()
+        silent = self._silent()
         has_proxy = isinstance(self.web, LoopbackWeb)
         named = tuple(map(self.places.connection, self.web.connections))
         key, results = self.key.public_key(), []
         declared = declared_by(self.scenarios)
         for each in self.scenarios:
-            evidence = TrialLog(everything, each.hosts, named, user_agent, key, has_proxy, declared)
+            evidence = TrialLog(
+                everything, each.hosts, named, silent, user_agent, key, has_proxy, declared
+            )
             results.append(Result(each, self._judged(each, evidence)))
         agents = (seen.hit.header("User-Agent") or "" for seen in everything)
         return Scorecard(
@@ -188,12 +196,20 @@ class _Trial:
         return finding
 
     def _everything(self) -> tuple[Seen, ...]:
-        log = sorted(self.web.log, key=lambda hit: hit.started)
         return tuple(
-            Seen(self.places.hit(hit), self._run_at(hit.started), hit.started - self.began, hit)
-            for hit in log
+            self._seen(hit)
+            for hit in sorted(self.web.log, key=lambda hit: hit.started)
             if hit.method != "CONNECT"
         )
+
+    def _silent(self) -> tuple[Seen, ...]:
+        """Return connections without a request, tunnels that did not open among them."""
+        log = self.web.log
+        tunnels = [hit for hit in log if hit.method == "CONNECT" and hit.status != _OPENED]
+        return tuple(map(self._seen, [*tunnels, *without_requests(self.web.connections, log)]))
+
+    def _seen(self, hit: Hit) -> Seen:
+        return Seen(self.places.hit(hit), self._run_at(hit.started), hit.started - self.began, hit)
 
     def _run_at(self, moment: float) -> Run:
         """Return the run that was under way, on the clock of the log."""

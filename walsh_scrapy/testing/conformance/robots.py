@@ -1,0 +1,357 @@
+"""R2: when robots.txt is asked for, what its absence or failure means, and what its lines mean.
+
+The cases of lines are those of RFC 9309 2.2, of the worked examples of webcanon.robots, and of the
+extended standard 2.0, which a crawler MAY read; each has a host of its own. Each host has a page
+that is allowed, so that a crawler which never comes that far is not taken for one that obeys.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote
+
+from walsh_scrapy.testing.conformance.scenario import (
+    Level,
+    Run,
+    Scenario,
+    TrialLog,
+    everything,
+    failed,
+    failed_by,
+    feed,
+    kept,
+    not_applicable,
+    passed,
+    robots,
+    scenario,
+)
+from walsh_scrapy.testing.hit import DEFAULT_PORTS
+from walsh_scrapy.testing.politeness import robots_cached, robots_first, robots_obeyed, spaced
+from walsh_scrapy.testing.site import Certificate, Fault, Reply, Site, redirect
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from walsh_scrapy.testing.conformance.scenario import Judgement, Seen
+    from walsh_scrapy.testing.hit import Hit
+    from walsh_scrapy.testing.site import Page
+
+
+def obeys(
+    denied: Sequence[str], allowed: Sequence[str], host: str | None = None
+) -> Callable[[TrialLog], Judgement]:
+    """Return a judge that fails if a denied path was asked for, of one host or of all."""
+
+    def judge(evidence: TrialLog) -> Judgement:
+        seen, hosts = evidence.seen(host=host), [host] if host else evidence.hosts
+        names = [f"{scheme}://{name}" for scheme in DEFAULT_PORTS for name in hosts]
+        urls = [f"{name}{path}$" for name in names for path in denied]
+        files = [each for each in seen if each.is_robots]
+        reason = "it asked for what robots.txt denies"
+        if fault := failed_by(robots_obeyed, seen, reason, files[:1], denied=urls):
+            return fault
+        if not files:
+            return not_applicable("it never asked for robots.txt")
+        asked = {unquote(each.hit.path) for each in seen}
+        if missing := [path for path in allowed if unquote(path) not in asked]:
+            return not_applicable(f"it never asked for {missing[0]}, which is allowed")
+        told = f"asked for {', '.join(allowed)}, " if allowed else ""
+        return passed(f"{told}not for {', '.join(denied)}", seen)
+
+    return judge
+
+
+_MANY_LINES: Final = "".join(f"Disallow: /{number:06}/\n" for number in range(15_000))
+
+
+#: Longer than the lines that some parsers read.
+_LONG: Final = "long" * 400
+
+
+def _case(
+    name: str,
+    asks: str,
+    text: Page,
+    denied: Sequence[str],
+    allowed: Sequence[str] = ("/feed.xml",),
+    level: Level = Level.MUST,
+) -> Scenario:
+    """Return the scenario of a robots.txt: a feed is at each of these paths."""
+    paths = (*allowed, *denied)
+    site = Site(f"{name}.example", text, {path.partition("?")[0]: feed() for path in paths})
+    return scenario("R2", name, asks, obeys(denied, allowed), site, paths=paths, level=level)
+
+
+_DENIES: Final = "User-agent: *\nDisallow: /no/\n"
+_FEEDS: Final = {"/feed.xml": feed(), "/no/feed.xml": feed()}
+_MOST_TRIES: Final = 10
+_DAY: Final = 86_400.0
+
+
+def _asked_for_two(evidence: TrialLog) -> str:
+    if _files(evidence) and len(evidence.pages(Run.FIRST)) > 1:
+        return ""
+    return "it never asked for robots.txt and for two pages"
+
+
+def _asked_for(evidence: TrialLog) -> str:
+    return "" if _files(evidence) else "it never asked for robots.txt"
+
+
+def _tried_gently(evidence: TrialLog) -> Judgement:
+    files = _files(evidence)
+    if not files:
+        return not_applicable("it never asked for robots.txt")
+    if len(files) > _MOST_TRIES:
+        return failed(f"it asked {len(files)} times for a robots.txt that fails", files)
+    if fault := failed_by(spaced, files, "it asked again within a second"):
+        return fault
+    return passed(f"requests for robots.txt: {len(files)}, with pauses", evidence.seen())
+
+
+def _obeys_new_copy(evidence: TrialLog) -> Judgement:
+    files = _files(evidence, Run.FORCED)
+    if not files:
+        return not_applicable("it did not ask for robots.txt again")
+    later = [each for each in evidence.pages(Run.FORCED) if each.at > files[0].at]
+    reason = "it asked for what the new robots.txt denies"
+    denied = [f"http://{_LATER.host}/"]
+    if fault := failed_by(robots_obeyed, later, reason, files[:1], denied=denied):
+        return fault
+    return passed("the new robots.txt was obeyed", evidence.seen(Run.FORCED))
+
+
+def _files(evidence: TrialLog, *runs: Run) -> list[Seen]:
+    return [each for each in evidence.seen(*runs) if each.is_robots]
+
+
+def _by_scheme(hit: Hit) -> Reply:
+    return Reply(f"User-agent: *\nDisallow: /no-{hit.scheme}/\n")
+
+
+def _at_port(name: str, port: int) -> Site:
+    pages = dict.fromkeys(("/no-80/a.xml", "/no-8080/a.xml"), feed())
+    return Site(name, f"User-agent: *\nDisallow: /no-{port}/\n", pages)
+
+
+_PORTS: Final = (_at_port("ports.example", 80), _at_port("ports.example:8080", 8080))
+_AT_80, _AT_8080 = (f"http://{site.name}" for site in _PORTS)
+_LATER: Final = Site("later.example", ["", "User-agent: *\nDisallow: /\n"], {"/feed.xml": feed()})
+_BOTH: Final = Site(
+    "origins.example",
+    _by_scheme,
+    {"/no-http/a.xml": feed(), "/no-https/a.xml": feed()},
+    tls=Certificate.GOOD,
+)
+_MISSING: Final = Site("no-robots.example", None, {"/feed.xml": feed()})
+_ONCE: Final = Site("once.example", "", {"/a.xml": feed(), "/b.xml": feed()})
+_HANGS: Final = Site(
+    "robots-hangs.example",
+    [Reply(delay=4.0, fault=Fault.CLOSE), Reply(fault=Fault.CLOSE)],
+    {"/feed.xml": feed()},
+)
+
+_REDIRECTED: Final = Site(
+    "robots-redirected.example",
+    redirect("/first-robots.txt"),
+    {**_FEEDS, "/first-robots.txt": redirect("http://robots-kept-there.example/robots.txt")},
+)
+_KEPT_THERE: Final = Site("robots-kept-there.example", _DENIES)
+_TO_PATH: Final = Site("to-path.example", _DENIES, {**_FEEDS, "/old.xml": redirect("/no/feed.xml")})
+_TO_HOST: Final = Site(
+    "to-host.example", "", {"/old.xml": redirect("http://denying.example/feed.xml")}
+)
+_DENYING: Final = Site(
+    "denying.example", robots("User-agent: *\nDisallow: /\n"), {"/feed.xml": feed()}
+)
+_FAILS: Final = Site("robots-fails.example", Reply("Broken.\n", 500), {"/feed.xml": feed()})
+
+SCENARIOS: Final = (
+    scenario(
+        "R2", "robots-first", "The first request to a scheme, host and port is for its robots.txt",
+        kept(
+            robots_first, "robots.txt was the first request to each origin", of=everything,
+            needs=lambda evidence: "" if evidence.everything else "it asked for nothing",
+        ),
+        _MISSING,
+    ),
+    scenario(
+        "R2", "robots-kept",
+        "A robots.txt is asked for once for all pages of its host, and kept for a day",
+        kept(
+            robots_cached, "robots.txt was asked for once", of=_files,
+            needs=_asked_for_two, why="it asked for an answered robots.txt again within a day",
+            shows=_files, robots_ttl=_DAY,
+        ),
+        _ONCE, runs=(Run.FIRST, Run.AGAIN, Run.FORCED), level=Level.SHOULD,
+    ),
+    Scenario(
+        "robots-of-each-scheme", "R2", "http and https have a robots.txt each",
+        kept(
+            robots_obeyed, "each scheme has its own robots.txt", of=TrialLog.seen,
+            needs=lambda evidence: (
+                "" if {each.hit.scheme for each in evidence.pages()} == {*DEFAULT_PORTS}
+                else "it did not reach the host over both http and https"
+            ),
+            why="it asked for what the robots.txt of that scheme denies", shows=TrialLog.seen,
+            denied=[f"{scheme}://{_BOTH.host}/no-{scheme}/" for scheme in DEFAULT_PORTS],
+        ),
+        (_BOTH,),
+        tuple(f"{scheme}://{_BOTH.host}{path}" for scheme in DEFAULT_PORTS for path in _BOTH.pages),
+    ),
+    Scenario(
+        "robots-of-each-port", "R2", "Two ports of a host have a robots.txt each",
+        kept(
+            robots_obeyed, "each port has its own robots.txt", of=TrialLog.seen,
+            needs=lambda evidence: (
+                "" if len({each.hit.port for each in evidence.pages()}) > 1
+                else "it did not reach the host at both ports"
+            ),
+            why="it asked for what the robots.txt of that port denies", shows=TrialLog.seen,
+            denied=[f"{_AT_80}/no-80/", f"{_AT_8080}/no-8080/"],
+        ),
+        _PORTS,
+        tuple(f"http://{site.name}{path}" for site in _PORTS for path in site.pages),
+    ),
+    scenario(
+        "R2", "robots-hangs", "No page is asked for while robots.txt is not answered",
+        kept(
+            robots_first, "no page was asked for before robots.txt was answered",
+            of=TrialLog.seen, needs=_asked_for, shows=TrialLog.seen,
+            why="it asked for a page before the answer of robots.txt",
+        ),
+        _HANGS,
+    ),
+    scenario(
+        "R2", "robots-fails",
+        "A robots.txt that answers 500 is asked for again only after a pause, and not endlessly",
+        _tried_gently, _FAILS,
+    ),
+    scenario(
+        "R2", "robots-redirected",
+        "A robots.txt is followed through redirects, and counts for the host that was asked",
+        obeys(["/no/feed.xml"], ["/feed.xml"], _REDIRECTED.host),
+        _REDIRECTED, _KEPT_THERE, paths=_FEEDS,
+    ),
+    scenario(
+        "R2", "redirect-to-denied-path", "A redirect is followed only where robots.txt allows it",
+        obeys(["/no/feed.xml"], ["/old.xml"]), _TO_PATH, paths=["/old.xml"],
+    ),
+    scenario(
+        "R2", "redirect-to-denying-host",
+        "A redirect to another host is followed only if the robots.txt of that host allows it",
+        obeys(["/feed.xml"], ["/old.xml"]), _TO_HOST, _DENYING,
+    ),
+    scenario(
+        "R2", "opt-out-later", "Whoever asks for robots.txt anew obeys what it says now",
+        _obeys_new_copy, _LATER, runs=(Run.FIRST, Run.FORCED),
+    ),
+    _case(
+        "disallow", "A Disallow counts for all paths that begin with it",
+        robots("User-agent: *\nDisallow: /private\n"),
+        ["/private/a.xml", "/private.xml"], ["/public/a.xml"],
+    ),
+    _case(
+        "longest-match", "The longest rule decides, wherever it stands; Allow wins a tie",
+        robots(
+            "User-agent: *\nAllow: /\nDisallow: /docs\nAllow: /docs/public\n"
+            "Disallow: /docs/public/no\n"
+        ),
+        ["/docs/secret.xml", "/docs/public/no.xml"], ["/docs/public/a.xml"],
+    ),
+    _case(
+        "end-of-path", "`$` is the end of path and query",
+        robots("User-agent: *\nDisallow: /*.pdf$\n"), ["/file.pdf"], ["/file.pdf?x=1"],
+    ),
+    _case(
+        "wildcard", "`*` is any run of characters, also in the query",
+        robots("User-agent: *\nDisallow: /*/internal/\nDisallow: /*?*session=\n"),
+        ["/a/internal/feed.xml", "/feed.xml?session=1"],
+    ),
+    _case(
+        "wildcard-over-segments", "`*` crosses `/`, before `$` too",
+        robots("User-agent: *\nDisallow: /a/*/z.xml\nDisallow: /*.json$\n"),
+        ["/a/b/c/z.xml", "/x/y/feed.json"], ["/feed.xml", "/a/z.xml", "/x/y/feed.json?x=1"],
+    ),
+    _case(
+        "named-group-denies", "A group that names the crawler overrides `*`, where it denies",
+        robots("User-agent: *\nAllow: /\n\nUser-agent: {token}\nDisallow: /not-you/\n"),
+        ["/not-you/feed.xml"],
+    ),
+    _case(
+        "named-group-exempts", "A group that names the crawler overrides `*`, where it allows",
+        robots("User-agent: {token}\nDisallow: /not-you/\n\nUser-agent: *\nDisallow: /\n"),
+        ["/not-you/feed.xml"],
+    ),
+    _case(
+        "other-group",
+        "A group that names another crawler does not count, though it begins alike",
+        robots("User-agent: {token}-Other\nAllow: /\n\nUser-agent: *\nDisallow: /no/\n"),
+        ["/no/feed.xml"],
+    ),
+    _case(
+        "groups-merged", "All groups that name the crawler count as one",
+        robots(
+            "User-agent: {token}\nDisallow: /a/\n\nUser-agent: *\nAllow: /\n\n"
+            "User-agent: {token}\nDisallow: /b/\n"
+        ),
+        ["/a/feed.xml", "/b/feed.xml"],
+    ),
+    _case(
+        "group-of-several",
+        "User-agent lines in a row share the rules that follow, whatever stands between",
+        robots(
+            "User-agent: {token}\nSitemap: http://group-of-several.example/map.xml\n"
+            "User-agent: other\nDisallow: /no/\n"
+        ),
+        ["/no/feed.xml"],
+    ),
+    _case(
+        "case", "Field names and product tokens are the same in any case; paths are not",
+        robots("USER-AGENT: {TOKEN}\ndisALLOW: /Secret\n"), ["/Secret.xml"], ["/secret.xml"],
+    ),
+    _case(
+        "percent-encoding", "Percent-encoded and plain characters of a path are the same",
+        robots("User-agent: *\nDisallow: /%7Ejoe/\nDisallow: /caf\u00e9/\n"),
+        ["/~joe/feed.xml", "/caf%C3%A9/feed.xml"],
+    ),
+    _case(
+        "byte-order-mark", "A byte order mark before the first line is ignored",
+        robots("\ufeffUser-agent: *\nDisallow: /no/\n"), ["/no/feed.xml"],
+    ),
+    _case(
+        "line-ends", "A carriage return alone ends a line",
+        robots("User-agent: *\nDisallow: /no/\n", end="\r"), ["/no/feed.xml"],
+    ),
+    _case(
+        "spaces-and-comments", "Spaces around names and values, and comments, are ignored",
+        robots("# ours\n  User-agent :  * # all\n\n\tDisallow :\t/no/ # never\n"),
+        ["/no/feed.xml"],
+    ),
+    _case(
+        "media-type", "A robots.txt counts whatever its media type",
+        robots("User-agent: *\nDisallow: /no/\n", content_type="text/html"), ["/no/feed.xml"],
+    ),
+    _case(
+        "late-line", "At least the first 500 KiB count",
+        robots(f"User-agent: *\n{_MANY_LINES}Disallow: /no/\n"), ["/no/feed.xml"],
+    ),
+    _case(
+        "long-lines", "A long line counts to its end, and so do those after it",
+        robots(f"# {'-' * 9000}\nUser-agent: *\nDisallow: /{_LONG}/no/\nDisallow: /no/\n"),
+        [f"/{_LONG}/no/feed.xml", "/no/feed.xml"], ["/feed.xml", f"/{_LONG}/feed.xml"],
+    ),
+    _case(
+        "visit-time", "Extended standard 2.0: outside of Visit-time nothing is asked for",
+        robots(
+            "User-agent: {token}\nVisit-time: {closed}\n\nUser-agent: *\nVisit-time: {closed}\n"
+        ),
+        ["/feed.xml"], (), Level.MAY,
+    ),
+    _case(
+        "version-2",
+        "Extended standard 2.0: in a group of version 2 the first rule that matches decides",
+        robots("User-agent: *\nRobot-version: 2.0\nDisallow: *.cgi\nAllow: /feeds/a.cgi\n"),
+        ["/feeds/a.cgi"], level=Level.MAY,
+    ),
+)  # fmt: skip
