@@ -37,6 +37,8 @@ RULES = "User-agent: *\nAllow: /feed\nDisallow: /private\n"
 SHUT = "User-agent: *\nDisallow: /\n"
 UNITS = {"d": DAY, "h": HOUR, "min": 60.0, "s": 1.0}
 
+#: The setting that keeps a last good robots.txt from being used at first.
+PHASED = "WALSH_ROBOTS_UNREACHABLE decides: everything is denied"
 SECONDS = r"((?:[\d.]+ (?:d|h|min|s) ?)+)"
 MOMENT = r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) UTC"
 
@@ -58,7 +60,7 @@ def seconds(text):
 
 def is_near(text, value):
     """Whether a duration in words is a value: they have its two largest units, and no more."""
-    cut = UNITS[text.split()[-1]] if value >= 60.0 else 0.06
+    cut = UNITS[text.split()[-1]] if value >= 60.0 else 0.6
     return -0.6 <= value - seconds(text) <= cut
 
 
@@ -235,6 +237,8 @@ class Letter:
     def is_shut(self):
         """Whether the host has opted out of the document of this line."""
         path = self.target.partition(self.host)[2]
+        if self.host == "ill.example":  # it has not been read since
+            return any("500" in line for line in self.lines)
         denied = [f"Disallow: {path}", "Disallow: /"]
         return self.host in self.runs[-1][3] or bool({*self.rules().splitlines()} & {*denied})
 
@@ -285,6 +289,11 @@ class Letter:
         _, _, texts, _ = self.world.runs[self.seen.run - 1]
         return f": {self.seen.hit.path}" not in texts.get(self.host, "")
 
+    @says(r"why: its site (has|gave) no robots\.txt \((\d+)\), so no rule forbids it")
+    def is_without_rules(self, verb, status):
+        robots = [e for e in self.before if e.hit.path == "/robots.txt"]
+        return robots[-1].hit.status == int(status) and (verb == "gave" or status == "404")
+
     @says(r"its host was not on our blocklist")
     def is_not_listed(self):
         return self.host not in self.world.runs[self.seen.run - 1][3]
@@ -326,7 +335,9 @@ class Letter:
             assert ended_at
             assert abs(moment(ended_at) - ends[0]) <= 1.0
         needed = 1.0 if ends or self.is_for_list else max(1.0, last.retry_after)
-        return seconds(asked) >= needed and self.seen.hit.wall >= last.end + seconds(asked) - 0.06
+        slack = 0.06 if seconds(asked) < 10.0 else 0.6  # by which the words are rounded
+        waited = self.seen.hit.wall - last.end
+        return seconds(asked) >= needed and waited >= seconds(asked) - slack
 
     @property
     def is_for_list(self):
@@ -345,11 +356,11 @@ class Letter:
     def is_then_on_hold(self, held, ended):
         end = self.seen.end
         cause = max(*self.before, self.seen, key=lambda each: (each.end or 0.0) + each.retry_after)
-        until = cause.end + cause.retry_after
-        assert is_near(held, until - end)
+        asked = cause.end + cause.retry_after - end
+        assert asked <= 0.0 or is_near(held, asked)
         if ended:
             return any(is_near(ended, at - end) for _, at in self.world.releases)
-        until = self._unless_ended(until, since=cause.end)
+        until = self._unless_ended(end + seconds(held), since=cause.end)
         return not [at for at in self.later(after=end) if at < until - 1.0]
 
     def _unless_ended(self, until, since):
@@ -363,8 +374,10 @@ class Letter:
     def is_kept_back(self, gate, why):
         if gate == "blocklist":
             return any(self.host in run[3] for run in self.runs)
+        if answered := re.search(r"robots.txt answered (\d+), and", why):
+            return int(answered[1]) in {e.hit.status for e in self.world.seen}
         line = re.search(r"'(.+)'", why)[1]
-        return any(line in run[2][self.host] for run in self.runs)
+        return any(line in run[2].get(self.host, "") for run in self.runs)
 
     # What it says of robots.txt, and of what was done by hand.
 
@@ -372,11 +385,25 @@ class Letter:
     def is_an_origin(self, origin):
         return origin == f"http://{self.host}"
 
-    @says(r"asked for until MOMENT: the answer was (\d+)")
-    def is_asked_until(self, until, status):
-        ends = [each for each in self.world.seen if each.end]
-        return any(
-            abs(each.end - moment(until)) <= 1.5 and each.hit.status == int(status) for each in ends
+    @says(r"asked for until MOMENT: the answer was (\d+)(?:, (?:and|so) (.*))?")
+    def is_asked_until(self, until, status, means):
+        answers = {
+            e.hit.status for e in self.world.seen if e.end and abs(e.end - moment(until)) < 1.5
+        }
+        earlier = [
+            e.hit for e in self.world.seen if e.hit.host == self.host and e.hit.status == 200
+        ]
+        return (
+            int(status) in answers
+            and {
+                None: status == "200",
+                "no rule is in force": "400" <= status < "429",
+                "there is none": status == "404",
+                "the last file that it gave was this one": status >= "500" and earlier,
+                "the last file that it gave stays in force": PHASED not in self.text,
+                "no earlier file is known": not earlier,
+                "no earlier file is in force": status >= "500" and PHASED in self.text,
+            }[means]
         )
 
     @says(r"SHA-256 \w+|\d+ \| (.*)")
@@ -406,7 +433,7 @@ class Letter:
 
     def _is_slow(self, since, until, delay):
         asked = [e for e in self.world.seen if e.hit.host == self.host and since < e.end < until]
-        return all(one.hit.wall - last.end >= delay for last, one in pairwise(asked))
+        return all(one.hit.wall - last.end >= delay - 0.05 for last, one in pairwise(asked))
 
     @says(r"(http://\S+)")
     def is_a_target(self, url):
@@ -498,7 +525,21 @@ def url(name):
 
 
 PRIVATE = "http://deny.example/private"
-ALL = ("busy", "led", "rules", "out", "deny", "old", "new", "gone", "late", "shut", "killer")
+ALL = (
+    "ill",
+    "forbid",
+    "busy",
+    "led",
+    "rules",
+    "out",
+    "deny",
+    "old",
+    "new",
+    "gone",
+    "late",
+    "shut",
+    "killer",
+)
 
 
 def letters(world, at, hosts, **how):
@@ -507,8 +548,10 @@ def letters(world, at, hosts, **how):
     return [world.letter(host, at, **how) for host in hosts if host in seen]
 
 
-def web(*, busy="", shut=RULES, late="led"):
+def web(*, busy="", shut=RULES, ill=RULES):
     return [
+        Site("ill.example", ill, {"/feed": feed()}),
+        Site("forbid.example", Reply(status=403), {"/feed": feed()}),
         Site("busy.example", "", {"/feed": busy or feed()}),
         Site("led.example", redirect("http://rules.example/for-led.txt"), {"/feed": feed()}),
         Site("rules.example", SHUT, {"/for-led.txt": "User-agent: *\nDisallow:\n"}),
@@ -517,7 +560,7 @@ def web(*, busy="", shut=RULES, late="led"):
         Site("old.example", "", {"/feed": redirect(url("new"), 302)}),
         Site("new.example", RULES, {"/feed": feed()}),
         Site("gone.example", "", {"/feed": Reply(status=410)}),
-        Site("late.example", "", {"/feed": redirect(url(late), 302)}),
+        Site("late.example", "", {"/feed": redirect(url("led"), 302)}),
         Site("later.example", "", {"/feed": redirect(url("gone"), 302)}),
         Site("shut.example", shut, {"/feed": feed(), "/news": feed()}),
     ]
@@ -526,9 +569,12 @@ def web(*, busy="", shut=RULES, late="led"):
 def test_each_sentence_of_a_letter_is_true_on_odd_days(simulated, tmp_path, monkeypatch):
     """Two days, and the run that came afterwards."""
     monkeypatch.setattr("walsh_scrapy.tools.why.letter.WIDTH", 10_000)  # a sentence is one line
-    world, told = World(simulated, tmp_path), []
+    world, told = World(simulated, tmp_path, WALSH_ROBOTS_UNREACHABLE="phased"), []
     hosts = [f"{name}.example" for name in (*ALL, "operator")]
-    first = [*map(url, ("busy", "led", "out", "old", "new", "gone", "shut")), PRIVATE]
+    first = [
+        *map(url, ("ill", "forbid", "busy", "led", "out", "old", "new", "gone", "shut")),
+        PRIVATE,
+    ]
 
     world.run(0.0, first, *web(busy=refused(7200)))
     told += letters(world, 30.0, hosts)
@@ -551,7 +597,12 @@ def test_each_sentence_of_a_letter_is_true_on_odd_days(simulated, tmp_path, monk
     told += letters(world, 19 * HOUR, hosts)
     news = "http://shut.example/news"
     world.run(DAY + 2 * HOUR, [news], *web(shut=SHUT), listed=("out.example",))
-    world.run(DAY + 3 * HOUR, [*left, url("late"), news], *web(shut=SHUT), listed=("out.example",))
+    world.run(
+        DAY + 3 * HOUR,
+        [*left, url("late"), news],
+        *web(shut=SHUT, ill=Reply(status=500)),
+        listed=("out.example",),
+    )
     told += letters(world, DAY + 4 * HOUR, hosts)
     told += letters(world, DAY + 4 * HOUR, hosts, day=int(BEGIN // DAY))
     world.slow("led.example", 2 * DAY, 0.0)

@@ -176,8 +176,8 @@ def test_the_robots_txt_of_a_letter_is_as_the_site_gave_it(record_of_sites):
     assert "the answer was 200\n" in text
     status, _, text = robots("no.example")
     assert status == 404
-    assert "its site has no robots.txt (404), so no rule forbids it" in text
-    assert "the answer was 404, so there is none" in " ".join(text.split())
+    assert "its site gave no robots.txt (404), so no rule forbids it" in text
+    assert "the answer was 404, so no rule is in force" in " ".join(text.split())
     assert robots("empty.example")[0] == 200
     status, _, text = robots("nowhere.example")
     assert status == 302
@@ -186,7 +186,7 @@ def test_the_robots_txt_of_a_letter_is_as_the_site_gave_it(record_of_sites):
     assert (status, is_shared) == (200, True), "the last answer, after a redirect"
     status, _, text = robots("ill.example")
     assert status == 500
-    assert "the answer was 500, and no earlier file is known" in " ".join(text.split())
+    assert "the answer was 500, and no earlier file is in force" in " ".join(text.split())
 
 
 def test_a_robots_txt_that_fails_later_leaves_the_last_one_in_force(state, log):
@@ -200,7 +200,7 @@ def test_a_robots_txt_that_fails_later_leaves_the_last_one_in_force(state, log):
         "2024-10-04T12:01:41Z",
     ]
     text = " ".join("\n".join(letter(account)).split())
-    assert "12:01:41 UTC: the answer was 503, so the last file that it gave stays in force" in text
+    assert "12:01:41 UTC: the answer was 503, and the last file that it gave was this one" in text
 
 
 def test_a_request_after_an_unread_robots_txt_says_until_when_that_was_asked_for(state, log):

@@ -2,14 +2,14 @@
 
     record -> checks -> findings -> verdicts
 
-| module       | rows    | what it does                                                           |
-|--------------|---------|------------------------------------------------------------------------|
-| `record`     | all     | rows of the record, what they are judged by, and what a check is       |
-| `checklist`  | all     | the rows, each kind of breach, what was found, and what that says      |
-| `clocks`     | all     | where clocks were set: what follows from such times is not shown       |
-| `permission` | 1 to 3  | who asked, and the blocklist and robots.txt of the time, judged again  |
-| `pace`       | 4, 5, 8 | delays, holds, one at a time, retries, and how often it was asked for  |
-| `targets`    | 6, 7, 9 | what was asked for, and what was kept of it                            |
+| module       | rows       | what it does                                                      |
+|--------------|------------|-------------------------------------------------------------------|
+| `record`     | all        | rows of the record, what they are judged by, and what a check is  |
+| `checklist`  | all        | the rows, each kind of breach, what was found, and what that says |
+| `clocks`     | all        | where clocks were set: what follows from such times is not shown  |
+| `permission` | 2, 3       | the robots.txt and the blocklist of the time, judged again        |
+| `pace`       | 4, 5, 8    | delays, holds, one at a time, retries, and revisits               |
+| `targets`    | 1, 6, 7, 9 | who asked for what, and what was kept of it                       |
 
 A check is a class: `rows` names the table that it sees, `order` the order, and one loop
 (`walsh_scrapy.tools.attest.audit`) brings each row to `see`.

@@ -1,4 +1,4 @@
-"""Rows 1 to 3c: who asked, by which blocklist, and by which robots.txt (R1, R2, R3).
+"""Rows 2 to 3c: by which robots.txt, and by which blocklist (R2, R3).
 
 Each request is judged again by the copies that its record names, and by the requests that brought
 them (decisions 7, 12, 14 and 33). Where a rule of robots.txt or a listed domain decides, other code
@@ -14,7 +14,6 @@ from hashlib import sha256
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
-from walsh_scrapy.identity import UA_TOKEN
 from walsh_scrapy.policy.audit.checklist import Breach, Case, Kind
 from walsh_scrapy.policy.audit.clocks import TOLERANCE
 from walsh_scrapy.policy.audit.record import (
@@ -28,7 +27,6 @@ from walsh_scrapy.policy.audit.record import (
 )
 from walsh_scrapy.policy.backoff import is_good, is_redirect
 from walsh_scrapy.policy.blocklist import Blocklist
-from walsh_scrapy.policy.freshness import CLOCK_SKEW
 from walsh_scrapy.policy.pacing import LONGEST_FOR_BLOCKLIST
 from walsh_scrapy.policy.robots.copy import ALLOW_ALL, LATENESS, LONGEST_SETTLING
 from walsh_scrapy.policy.urls import host_of, origin_of
@@ -38,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from walsh_scrapy.policy.audit.checklist import Findings
-    from walsh_scrapy.policy.audit.record import Basis, Bot, ReadList, RunFacts, RunTerms
+    from walsh_scrapy.policy.audit.record import Basis, ReadList, RunFacts, RunTerms
     from walsh_scrapy.policy.robots import Rules
 
 #: Seconds for which a copy of robots.txt counts: a day, and what a request may wait for its turn.
@@ -52,45 +50,6 @@ _REMEMBERED: Final = 30 * DAY
 _NO_LIST_OF_ITS_OWN: Final = "this bot has no blocklist (WALSH_BLOCKLIST_URL is empty)"
 #: What is not known of a request that names a list.
 _NO_LIST: Final = "names a blocklist that is not kept"
-
-
-class Identity(Check):
-    """Compares the User-Agent of each request's run, which the download handler sets on the wire.
-
-    It is evidence for the requests that were sent while the run went on. That of Walsh-Research is
-    exact. Another bot is known by its product token, and may change what stands beside it.
-    """
-
-    rows = LoggedRequest
-
-    def __init__(self, findings: Findings, basis: Basis, bot: Bot) -> None:
-        super().__init__(findings, basis)
-        self._bot = bot
-
-    def see(self, sent: LoggedRequest) -> None:
-        """Judge one request."""
-        lacking = NO_RUN if sent.run is None else ""
-        self._findings.judge("1", self._breaches(sent), lacking=lacking)
-
-    def _breaches(self, sent: LoggedRequest) -> Iterator[Breach]:
-        run = self._basis.run(sent)
-        if run is None:
-            if sent.run is not None:
-                yield Breach(Kind.UNKNOWN_RUN, Case.of(sent, f"run {sent.run} is not recorded"))
-            return
-        if not self._is_of(run.facts):
-            what = f"run {sent.run} sent {run.facts.user_agent!r}"
-            yield Breach(Kind.USER_AGENT, Case.of(sent, what))
-        ended = math.inf if run.ended is None else run.ended
-        beyond = max(run.begun - sent.sent_at, sent.sent_at - ended)
-        if beyond > CLOCK_SKEW:
-            what = f"{sent.url} was sent {format_seconds(beyond)} outside of run {sent.run}"
-            yield Breach(Kind.OUTSIDE_RUN, Case.of(sent, what), beyond, since=sent.sent_at)
-
-    def _is_of(self, facts: RunFacts) -> bool:
-        if self._bot.ua_token == UA_TOKEN:
-            return facts.user_agent == self._bot.user_agent
-        return facts.ua_token == self._bot.ua_token
 
 
 class _Origin:

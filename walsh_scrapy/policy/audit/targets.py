@@ -1,13 +1,15 @@
-"""Rows 6, 7 and 9: what was asked for, and what was kept of it (R6, R7, R9)."""
+"""Rows 1, 6, 7 and 9: who asked for what, and what was kept of it (R1, R6, R7, R9)."""
 
 from __future__ import annotations
 
 import json
+import math
 from collections import defaultdict
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urljoin
 
+from walsh_scrapy.identity import UA_TOKEN
 from walsh_scrapy.policy.audit.checklist import Breach, Case, Kind
 from walsh_scrapy.policy.audit.record import (
     NO_RUN,
@@ -26,12 +28,13 @@ from walsh_scrapy.policy.urls import (
     host_of,
     is_private_host,
 )
+from walsh_scrapy.policy.wording import format_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from walsh_scrapy.policy.audit.checklist import Findings
-    from walsh_scrapy.policy.audit.record import Basis, RunTerms
+    from walsh_scrapy.policy.audit.record import Basis, Bot, RunFacts, RunTerms
 
 _KINDS: Final = ("feed", "llms")
 _DUMP: Final = "llms-full.txt"
@@ -41,6 +44,45 @@ _UNDECLARED: Final = "names a run whose declared sources are not kept"
 _ANY: Final = "names a run that may follow links (WALSH_SCOPE)"
 _MOVED: Final = "was asked for where a source had moved to, which is not recorded"
 _BEFORE: Final = "names a redirect that may be older than the record"
+
+
+class Identity(Check):
+    """Compares the User-Agent of each request's run, which the download handler sets on the wire.
+
+    It is evidence for the requests that were sent while the run went on. That of Walsh-Research is
+    exact. Another bot is known by its product token, and may change what stands beside it.
+    """
+
+    rows = LoggedRequest
+
+    def __init__(self, findings: Findings, basis: Basis, bot: Bot) -> None:
+        super().__init__(findings, basis)
+        self._bot = bot
+
+    def see(self, sent: LoggedRequest) -> None:
+        """Judge one request."""
+        lacking = NO_RUN if sent.run is None else ""
+        self._findings.judge("1", self._breaches(sent), lacking=lacking)
+
+    def _breaches(self, sent: LoggedRequest) -> Iterator[Breach]:
+        run = self._basis.run(sent)
+        if run is None:
+            if sent.run is not None:
+                yield Breach(Kind.UNKNOWN_RUN, Case.of(sent, f"run {sent.run} is not recorded"))
+            return
+        if not self._is_of(run.facts):
+            what = f"run {sent.run} sent {run.facts.user_agent!r}"
+            yield Breach(Kind.USER_AGENT, Case.of(sent, what))
+        ended = math.inf if run.ended is None else run.ended
+        beyond = max(run.begun - sent.sent_at, sent.sent_at - ended)
+        if beyond > CLOCK_SKEW:
+            what = f"{sent.url} was sent {format_seconds(beyond)} outside of run {sent.run}"
+            yield Breach(Kind.OUTSIDE_RUN, Case.of(sent, what), beyond, since=sent.sent_at)
+
+    def _is_of(self, facts: RunFacts) -> bool:
+        if self._bot.ua_token == UA_TOKEN:
+            return facts.user_agent == self._bot.user_agent
+        return facts.ua_token == self._bot.ua_token
 
 
 class _Run:

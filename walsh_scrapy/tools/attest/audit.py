@@ -11,14 +11,13 @@ from walsh_scrapy.policy.audit.checklist import Breach, Case, Findings, Kind
 from walsh_scrapy.policy.audit.clocks import CLOCK_SET_BACK
 from walsh_scrapy.policy.audit.pace import Frequency, HostPace, Serial
 from walsh_scrapy.policy.audit.permission import (
-    Identity,
     ListOfDenials,
     ListOfRequests,
     RobotsOfDenials,
     RobotsOfRequests,
 )
 from walsh_scrapy.policy.audit.record import Bot, EntryRow, LoggedDenial, LoggedRequest
-from walsh_scrapy.policy.audit.targets import Duplicates, Entries, Reported, Targets
+from walsh_scrapy.policy.audit.targets import Duplicates, Entries, Identity, Reported, Targets
 from walsh_scrapy.policy.freshness import CLOCK_SKEW
 from walsh_scrapy.state.log import TimeSpan
 

@@ -119,7 +119,7 @@ def _reason(record: LoggedRequest) -> str:
         return f"line {record.line} of robots.txt allows it, {record.rule!r}{listed}"
     status = record.robots_status
     if record.robots is not None and _is_absent(status):
-        return f"its site has no robots.txt ({status}), so no rule forbids it{listed}"
+        return f"its site gave no robots.txt ({status}), so no rule forbids it{listed}"
     if record.robots is not None:
         return f"no rule of robots.txt is about it{listed}"
     if record.robots_at is not None:
@@ -168,14 +168,14 @@ def _robots(robots: RobotsOfDay) -> Iterator[str]:
 def _means(robots: RobotsOfDay, status: int | None) -> str:
     """Say what an answer means that is no robots.txt (decision 12)."""
     if _is_absent(status):
-        return ", so there is none"
+        return ", so no rule is in force"
     if robots.hash is None:
-        return ", and no earlier file is known"
+        return ", and no earlier file is in force"
     if status == 304 or (status is not None and 200 <= status < 300):
         return ""
     if robots.is_kept and not robots.quoted:
         return ", so no rule is in force"
-    return ", so the last file that it gave stays in force"
+    return ", and the last file that it gave was this one"
 
 
 def _is_absent(status: int | None) -> bool:
