@@ -13,7 +13,7 @@ from walsh_scrapy.state import State, StateError
 from walsh_scrapy.state.entries import EntryRecord
 from walsh_scrapy.state.records import SourceRecord
 from walsh_scrapy.state.runs import RunRecord
-from walsh_scrapy.tools.newentries import NewEntry, default_since, new_items, new_lines, totals
+from walsh_scrapy.tools.new import NewEntry, default_since, new_items, new_lines, totals
 
 A, B = "http://a.example/feed", "http://b.example/feed"
 AT = 1779516000.0

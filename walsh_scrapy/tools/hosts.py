@@ -1,25 +1,104 @@
-"""Hosts that wait: until when and why, and how an operator changes that (decision 31)."""
+"""``scrapy hosts``: which hosts wait, until when and why; release and pause (decision 31).
+
+Lists every host that may not be requested now, was unreachable or answered 500, 502 or 504 when it
+was requested last, or has a delay of yours. `release HOST --because TEXT` ends the hold of a host,
+and records when and why. `pause HOST DURATION` (seconds, or 90min, 2h, PT2H) gives a host a delay
+of at least that between two requests, in all runs; `pause HOST 0` ends it. Exit status: 0, 1 if
+something cannot be done, 2 for a wrong call. Examples: scrapy hosts --json. scrapy hosts release
+blog.example --because "they wrote: go on". scrapy hosts pause blog.example 2h
+"""
 
 from __future__ import annotations
 
 import difflib
+import math
+import sys
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from walsh_scrapy.policy.durations import format_moment, rfc3339
+from walsh_scrapy.policy.durations import format_moment, parse_typed_duration, rfc3339
 from walsh_scrapy.policy.pacing import HostTimes
 from walsh_scrapy.policy.wording import count_of, format_seconds, printable
-from walsh_scrapy.tools.exits import CommandError
-from walsh_scrapy.tools.output import columns
+from walsh_scrapy.tools.call import CommandError, WrongCall, add_actions, add_json, typed
+from walsh_scrapy.tools.output import columns, json_array, print_lines
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Iterator, Sequence
 
     from walsh_scrapy.options import Options
     from walsh_scrapy.state import State
     from walsh_scrapy.state.hosts import HostSnapshot, Override
+    from walsh_scrapy.tools.call import Call
 
+USAGE = "[options] [release HOST --because TEXT | pause HOST DURATION]"
 _DAY: Final = 86_400.0
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    add_json(parser)
+    actions = add_actions(parser)
+    for name, told in (("release", "end a hold"), ("pause", "set a delay, or end it with 0")):
+        action = actions.add_parser(name, help=told)
+        action.add_argument("host", metavar="HOST", help="such as blog.example")
+        if name == "pause":
+            action.add_argument(
+                "seconds", metavar="DURATION", type=typed(_seconds), help="seconds, or such as 2h"
+            )
+        action.add_argument(
+            "--because",
+            metavar="TEXT",
+            type=typed(_reason),
+            required=name == "release",
+            help="why, one line: recorded with the override",
+        )
+
+
+def _reason(text: str) -> str:
+    if not text.strip() or any(ord(character) < 32 for character in text):
+        raise ValueError('it takes one line of text, such as "mail of 3 May: go on"')
+    return text.strip()
+
+
+def _seconds(text: str) -> float:
+    for read in (float, lambda typed: parse_typed_duration(typed).total_seconds()):
+        with suppress(ValueError):
+            if 0.0 <= (seconds := read(text.strip())) < math.inf:
+                return seconds
+    raise ValueError(
+        f"{text!r} is neither seconds nor a duration. Example: scrapy hosts pause blog.example 2h"
+    )
+
+
+def run(call: Call) -> int:
+    """List the hosts that wait, end a hold, or set a delay."""
+    given = call.arguments
+    if given.action is None:
+        with call.state_if_any() as state:
+            rows = build_overview(state)
+        if given.json:
+            print_lines(json_array(row.as_dict() for row in rows))
+        else:
+            print_lines(hosts_text(rows) if rows else ())
+            print(totals(rows))
+        return 0
+    host = call.options.pace_by.unit(url_of(given.host))
+    if not host:
+        raise WrongCall(f"{given.host!r} is not a host; write for example blog.example")
+    if given.action == "release":
+        with call.state_if_any() as known:
+            print(release(known, host, given.because))
+        return 0
+    from walsh_scrapy.state import State
+
+    # Caution may be added before the first crawl, so this creates a state if there is none.
+    with closing(State(call.options.state_url)) as state:
+        if unknown := stranger(host, state, call.options):
+            print(f"walsh-scrapy: {unknown}", file=sys.stderr)
+        print(set_delay(state, host, given.seconds, given.because or ""))
+    return 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,28 +1,64 @@
-"""The list of ``scrapy new``: new entries by source, the newest first, with title and URL."""
+"""``scrapy new``: what is new, as a list to read.
+
+Lists new entries by source, the newest first: when they were published, their title and their URL.
+Without --since these are the entries since the begin of the last run that found something. Exit
+status: 0, also if nothing is new; 1 if it cannot be done, 2 for a wrong call. Examples: scrapy new.
+scrapy new --since yesterday. scrapy new --since 7d --json
+"""
 
 from __future__ import annotations
 
+import sys
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from rich.console import Console
 from rich.style import Style
 from rich.text import Text
 
 from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.policy.freshness import CLOCK_SKEW
 from walsh_scrapy.policy.wording import count_of, printable
+from walsh_scrapy.tools.call import add_json, add_since
 from walsh_scrapy.tools.export.entries import item_of
-from walsh_scrapy.tools.output import fold
+from walsh_scrapy.tools.output import fold, json_array, print_lines, show
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from walsh_scrapy.state import State
+    from walsh_scrapy.tools.call import Call
 
 _INDENT: Final = " " * len("  2026-05-23 06:00  ")
 #: Terminals that are narrower than this have the title below the time.
 _NARROW: Final = 50
 _NO_WIDTH: Final = 1_000_000
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    add_since(parser, "entries first seen since then")
+    add_json(parser)
+
+
+def run(call: Call) -> int:
+    """List what is new."""
+    is_run, as_json = call.arguments.since is None, call.arguments.json
+    with call.state_if_any() as state:
+        since = default_since(state, time.time()) if state and is_run else call.arguments.since
+        if state is None or since is None:
+            words = "no recorded run has found anything; --since WHEN lists by time"
+            print(words, file=sys.stderr if as_json else sys.stdout)
+            print_lines(["[]"] if as_json else ())
+        elif as_json:
+            print_lines(json_array(new_items(state, since)))
+        else:
+            found = [NewEntry.of(item) for item in new_items(state, since)]
+            show(new_lines(found, Console().width if sys.stdout.isatty() else None))
+            print(totals(found, since, is_run=is_run))
+    return 0
 
 
 @dataclass(frozen=True, slots=True)
