@@ -47,8 +47,8 @@ class Command(crawl.Command):
     def run(self, args: list[str], opts: argparse.Namespace) -> None:
         """Run a spider by name."""
         from walsh_scrapy.crawl.crawl import Crawl
+        from walsh_scrapy.extensions.summary import SourceCounts
         from walsh_scrapy.tools.call import fail
-        from walsh_scrapy.tools.summary import SourceCounts
 
         names = self.crawler_process.spider_loader.list() if self.crawler_process else []
         if len(args) == 1 and args[0] not in names:

@@ -115,7 +115,7 @@ def _crawl(
 
 def _unfinished(run: CrawlResult, sources: int) -> list[str]:
     """Return what a log cannot show: a run that failed, or sources without an outcome."""
-    from walsh_scrapy.tools.summary import SourceCounts
+    from walsh_scrapy.extensions.summary import SourceCounts
 
     done = SourceCounts.of(run.stats).done
     problems = [f"a run ended with exit status {run.exit_code}"] if run.exit_code else []
