@@ -65,8 +65,8 @@ def test_a_source_is_told_from_end_to_end(state):
     text = "\n".join(profile_of(state).lines())
     wanted = (
         "kind feed, named 'A'", "tags x", "in the folder F", "visited every 7 d at most",
-        "a pause of 5 s between requests", "fetched 200", "3, the oldest, are left out",
-        f"moved to {THERE} (visited there)", "rss20, repaired", f"of {THERE}", 'ETag: "ü"',
+        "a pause of 5 s between requests", "status 200", "3, the oldest, are left out",
+        f"moved {THERE} (visited there)", "rss20, repaired", f"of {THERE}", 'ETag: "ü"',
         "its server asked for 2 h", "its feed asks for 1 h", "its feed skips Sunday",
         f"{THERE}  200, after", "run 7", "by robots: line 2",
         "on hold until", "its robots.txt asks for that (Visit-time)",

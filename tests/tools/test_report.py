@@ -25,7 +25,8 @@ from walsh_scrapy.state.log import SeenEntry, TimeSpan
 from walsh_scrapy.state.records import SourceRecord
 from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.state.tables import requests
-from walsh_scrapy.tools.hosts import HostRow
+from walsh_scrapy.tools.hosts import COLUMNS, HostRow
+from walsh_scrapy.tools.output import as_dict
 from walsh_scrapy.tools.report import report
 from walsh_scrapy.tools.report.figures import answers, build_news, host_lines, kind_of
 from walsh_scrapy.tools.report.report import build_report, choose_period, find_needs
@@ -155,7 +156,7 @@ def test_a_host_in_trouble_is_named_with_its_delay():
     assert row.why == (
         "one request every 8 s; it answered 500, 502 or 504 3 times in a row, which slows it down"
     )
-    assert row.as_dict()["server_errors"] == 3
+    assert as_dict(row, COLUMNS)["server_errors"] == 3
     later = HostRow("ill.example", HostSnapshot(times, NOW + 60.0), None)
     assert (later.until, later.why) == (None, row.why.partition("; ")[2])
 

@@ -21,11 +21,11 @@ from walsh_scrapy.policy.durations import format_moment, parse_typed_duration, r
 from walsh_scrapy.policy.pacing import HostTimes
 from walsh_scrapy.policy.wording import count_of, format_seconds, printable
 from walsh_scrapy.tools.call import CommandError, WrongCall, add_actions, add_json, typed
-from walsh_scrapy.tools.output import columns, json_array, print_lines
+from walsh_scrapy.tools.output import Column, show_rows
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from walsh_scrapy.options import Options
     from walsh_scrapy.state import State
@@ -78,10 +78,8 @@ def run(call: Call) -> int:
     if given.action is None:
         with call.state_if_any() as state:
             rows = build_overview(state)
-        if given.json:
-            print_lines(json_array(row.as_dict() for row in rows))
-        else:
-            print_lines(hosts_text(rows) if rows else ())
+        show_rows(rows, COLUMNS, as_json=given.json)
+        if not given.json:
             print(totals(rows))
         return 0
     host = call.options.pace_by.unit(url_of(given.host))
@@ -126,32 +124,6 @@ class HostRow:
         is_long = times.hold_until - times.hold_since > _DAY
         return self.snapshot.hold > 0 and is_long and times.hold_by != "unreachable"
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the row for ``--json``: times as RFC 3339 in UTC, None for what is not known."""
-        times, override = self.snapshot.times, self.override
-        return {
-            "host": self.host,
-            "waits": self.snapshot.reason,
-            "until": rfc3339(self.until),
-            "why": self.why,
-            "hold_until": rfc3339(times.hold_until if self.snapshot.hold else None),
-            "hold_by": times.hold_by if self.snapshot.hold else None,
-            "hold_status": (times.hold_status or None) if self.snapshot.hold else None,
-            "delay": times.delay,
-            "operator_delay": times.operator_delay,
-            "refusals": times.refusals,
-            "server_errors": times.server_errors,
-            "unreachable": times.unreachable,
-            "requested_at": rfc3339(times.ended),
-            "last_override": None
-            if override is None
-            else {
-                "override": override.override,
-                "at": rfc3339(override.at),
-                "reason": override.reason,
-            },
-        }
-
     def _reasons(self) -> Iterator[str]:
         times = self.snapshot.times
         if self.snapshot.hold:
@@ -169,6 +141,41 @@ class HostRow:
             yield f"you gave it a delay of {format_seconds(times.operator_delay)}"
 
 
+def _last_override(row: HostRow) -> dict[str, Any] | None:
+    if (last := row.override) is None:
+        return None
+    return {"override": last.override, "at": rfc3339(last.at), "reason": last.reason}
+
+
+def _of_hold(name: str) -> Callable[[HostRow], Any]:
+    """Return what reads a field of the hold of a row; None if it is over."""
+    return lambda row: (getattr(row.snapshot.times, name) or None) if row.snapshot.hold else None
+
+
+def _of_times(name: str) -> Callable[[HostRow], Any]:
+    return lambda row: getattr(row.snapshot.times, name)
+
+
+#: What is told of a host. Times are RFC 3339 in UTC, durations seconds.
+COLUMNS: Final[list[Column[HostRow]]] = [
+    Column("host", lambda row: row.host),
+    Column("waits", lambda row: row.snapshot.reason),
+    Column("until", lambda row: rfc3339(row.until)),
+    Column("why", lambda row: row.why),
+    Column("hold_until", lambda row: rfc3339(_of_hold("hold_until")(row)), shown=False),
+    Column("hold_by", _of_hold("hold_by"), shown=False),
+    Column("hold_status", _of_hold("hold_status"), shown=False),
+    Column("long_hold", lambda row: row.is_long_hold, shown=False),
+    Column("delay", _of_times("delay"), shown=False),
+    Column("operator_delay", _of_times("operator_delay"), shown=False),
+    Column("refusals", _of_times("refusals"), shown=False),
+    Column("server_errors", _of_times("server_errors"), shown=False),
+    Column("unreachable", _of_times("unreachable"), shown=False),
+    Column("requested_at", lambda row: rfc3339(row.snapshot.times.ended), shown=False),
+    Column("last_override", _last_override),
+]
+
+
 def build_overview(state: State | None) -> list[HostRow]:
     """Return a row for each host that waits or is marked, the longest wait first."""
     if state is None:
@@ -176,14 +183,6 @@ def build_overview(state: State | None) -> list[HostRow]:
     last = state.hosts.last_overrides()
     rows = [HostRow(host, found, last.get(host)) for host, found in state.hosts.marked().items()]
     return sorted(rows, key=lambda row: (-(row.until or 0.0), row.host))
-
-
-_HEADINGS: Final = ("waits", "until", "host", "why", "last override")
-
-
-def hosts_text(rows: Sequence[HostRow]) -> Iterator[str]:
-    """Yield a line for each host, nothing cut or wrapped."""
-    return columns([_HEADINGS, *map(_cells, rows)])
 
 
 def totals(rows: Sequence[HostRow]) -> str:
@@ -219,17 +218,6 @@ def hold_why(times: HostTimes) -> str:
 def unreachable(count: int) -> str:
     """Return how many times in a row a host was unreachable."""
     return f"it was unreachable {count_of(count, 'time')} in a row"
-
-
-def _cells(row: HostRow) -> tuple[str, ...]:
-    last = row.override
-    return (
-        row.snapshot.reason or "-",
-        rfc3339(row.until) or "now",
-        row.host,
-        row.why,
-        f"{last.override} {rfc3339(last.at)}: {last.reason or 'no reason given'}" if last else "-",
-    )
 
 
 def release(state: State | None, host: str, reason: str) -> str:

@@ -27,7 +27,6 @@ from walsh_scrapy.tools.report.figures import (
 from walsh_scrapy.tools.sources import overview
 from walsh_scrapy.tools.status.facts import ENDED_EARLY
 from walsh_scrapy.tools.status.findings import judge_clock
-from walsh_scrapy.tools.troubles import Trouble, find_troubles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.state.log import Log
     from walsh_scrapy.state.runs import RunRecord
     from walsh_scrapy.tools.hosts import HostRow
+    from walsh_scrapy.tools.sources.overview import SourceRow
     from walsh_scrapy.tools.status.findings import Finding
 
 #: Requests that are read: as many as fit into 500 MB of memory.
@@ -96,7 +96,7 @@ class Report:
     needs: Sequence[Need]
     news: News
     declared: int  #: sources in the file
-    troubles: Sequence[Trouble]
+    troubles: Sequence[SourceRow]
     waiting: Sequence[HostRow]
     requests: int
     is_cut: bool  #: the log has more requests, which were sent before these
@@ -119,7 +119,7 @@ def build_report(
         judge = PauseJudge(log.basis(log.bounds(now)))
         lines = host_lines(records, judge, period.includes)
         news = _news(log, period, sources)
-    troubles = find_troubles(rows)
+    troubles = [row for row in rows if row.problem]
     included = [record for record in records if period.includes(record)]
     waiting = hosts.build_overview(state)
     return Report(
@@ -173,7 +173,7 @@ class Need(NamedTuple):
 def find_needs(
     runs: Sequence[RunRecord],
     lines: Sequence[HostLine],
-    troubles: Sequence[Trouble],
+    troubles: Sequence[SourceRow],
     waiting: Sequence[HostRow],
     unread_sources: str,
     clock: Finding,
@@ -214,8 +214,8 @@ def _of_pauses(lines: Sequence[HostLine]) -> Iterator[Need]:
         yield Need(f"{count_of(short, 'pause')} at {hosts} {were} shorter than asked for", "pauses")
 
 
-def _of_sources(troubles: Sequence[Trouble]) -> Iterator[Need]:
-    counts = Counter(trouble.what for trouble in troubles)
+def _of_sources(troubles: Sequence[SourceRow]) -> Iterator[Need]:
+    counts = Counter(row.problem.what for row in troubles if row.problem)
     for what, words in _WORDS.items():
         if count := counts[what]:
             verb = "has" if what == "moved" and count == 1 else "have" if what == "moved" else ""

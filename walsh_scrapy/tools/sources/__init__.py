@@ -26,10 +26,7 @@ from walsh_scrapy.policy.wording import count_of, printable
 from walsh_scrapy.tools.call import WrongCall, add_actions, add_json, add_sources, typed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from walsh_scrapy.tools.call import Call
-    from walsh_scrapy.tools.sources.overview import Overview, SourceRow
 
 USAGE = "[options] [show URL ... | add URL ... | resume URL ... | sync]"
 #: Options that say what is listed.
@@ -146,10 +143,9 @@ def _add(call: Call) -> int:
 
 def _list(call: Call) -> int:
     from walsh_scrapy.sources.loading import load_sources
-    from walsh_scrapy.tools.output import json_array, print_lines
+    from walsh_scrapy.tools.output import print_lines, show_rows
     from walsh_scrapy.tools.sources.changes import SourcesFile
-    from walsh_scrapy.tools.sources.overview import build_overview
-    from walsh_scrapy.tools.sources.table import hidden_line
+    from walsh_scrapy.tools.sources.overview import COLUMNS, build_overview, totals
 
     given, now = call.arguments, time.time()
     with call.state_if_any() as state:
@@ -163,29 +159,18 @@ def _list(call: Call) -> int:
         and (given.stale is None or row.is_stale(now - given.stale))
     ]
     is_chosen = given.due or (given.failing, given.stale) != (None, None)
-    if given.json:
-        print_lines(json_array(row.as_dict() for row in rows))
-    else:
-        _print(rows, found, is_chosen=is_chosen)
+    show_rows(rows, COLUMNS, as_json=given.json, style=lambda row: row.style)
+    if is_chosen and not given.json:
+        print(f"{len(rows)} listed of {totals(found.declared)}")
+    elif not given.json:
+        print(totals(rows))
     hidden = 0 if given.all or given.due else len(found.undeclared)
     if hidden:
-        print(hidden_line(hidden), file=sys.stderr if given.json else sys.stdout)
+        told = f"no longer declared, listed only with --all: {count_of(hidden, 'source')}"
+        print(told, file=sys.stderr if given.json else sys.stdout)
     if not (given.json or is_chosen or given.all):
         print_lines(SourcesFile(call.sources_file).lines_to_change(found.declared))
     return 0
-
-
-def _print(rows: Sequence[SourceRow], found: Overview, *, is_chosen: bool) -> None:
-    from rich.console import Console
-
-    from walsh_scrapy.tools.output import print_lines, show
-    from walsh_scrapy.tools.sources.table import sources_screen, sources_text, totals
-
-    if rows and sys.stdout.isatty():
-        show(sources_screen(rows, Console().width))
-    elif rows:
-        print_lines(sources_text(rows))
-    print(f"{len(rows)} listed of {totals(found.declared)}" if is_chosen else totals(rows))
 
 
 def _show(call: Call) -> int:

@@ -9,7 +9,8 @@ from walsh_scrapy.policy.durations import format_moment, rfc3339
 from walsh_scrapy.policy.urls import canonical_url, host_of
 from walsh_scrapy.policy.wording import format_seconds
 from walsh_scrapy.state.log import TimeSpan
-from walsh_scrapy.tools.sources.table import facts_of
+from walsh_scrapy.tools.output import as_dict, facts
+from walsh_scrapy.tools.sources.overview import COLUMNS
 from walsh_scrapy.tools.why.letter import answer_to
 from walsh_scrapy.tools.why.outlook import look_ahead
 
@@ -40,9 +41,9 @@ class Profile:
     def lines(self) -> Iterator[str]:
         """Yield the source in words, a fact a line."""
         yield self.row.record.url
-        for name, facts in (
+        for name, told in (
             ("declared", _declared(self.row.source)),
-            ("visits", facts_of(self.row)),
+            ("visits", facts(self.row, COLUMNS)),
             ("read as", _reading(self.row)),
             ("validators", _validators(self.row)),
             ("wishes", _wishes(self.row)),
@@ -51,15 +52,15 @@ class Profile:
             ("host", self.host.lines() if self.host else ()),
         ):
             label = name
-            for fact in facts:
-                yield f"  {label:{_WIDTH}}{fact}"
+            for each in told:
+                yield f"  {label:{_WIDTH}}{each}"
                 label = ""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the object for ``--json``: the fields of the list, and those of `show` alone."""
         record, source, host = self.row.record, self.row.source, self.host
         every, pause = (source.every, source.pause) if source else (None, None)
-        return self.row.as_dict() | {
+        return as_dict(self.row, COLUMNS) | {
             "folder": "/".join(source.folders) if source and source.folders else None,
             "page": source.page if source else None,
             "every": every.total_seconds() if every else None,
