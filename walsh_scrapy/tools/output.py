@@ -85,6 +85,16 @@ def facts(row: Row, columns: Iterable[Column[Row]]) -> Iterator[str]:
             yield f"{column.heading} {cell}"
 
 
+def record(row: Row, columns: Sequence[Column[Row]]) -> Iterator[str]:
+    """Yield every column of one row that has a value, shown in lists or not, a line each."""
+    title, *others = columns
+    yield title.cell(row)
+    width = max(len(column.heading) for column in others)
+    for column in others:
+        if (cell := column.cell(row)) != "-":
+            yield f"  {column.heading:{width}}  {cell}"
+
+
 def screen(
     rows: Iterable[Row],
     columns: Sequence[Column[Row]],

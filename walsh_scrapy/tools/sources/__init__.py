@@ -3,13 +3,13 @@
 Lists every declared source with what the state knows of it: last visit, outcome, failures in a row,
 next due and why, where it moved, entries. Sources in trouble come first. Without an option it also
 tells what to change in the sources file: what is gone (410), fails for long or moved for good.
-`show URL` tells all of one: what was asked last and what came of it, how it was read, when it is
-due and by whose wish, its validators and moves, its host. `add URL` asks what is there, as `scrapy
-discover` does, and declares it at the end of a .toml or .txt file. `resume URL` forgets the
-validators of a source, and makes it due if it is gone (410) or failing. `sync` reads a changed
-sources file into the state, as the next crawl does by itself. Exit status: 0, 1 if something cannot
-be done, 2 for a wrong call. Examples: scrapy sources --due. scrapy sources --failing. scrapy
-sources show https://news.example/feed.xml
+`show URL` tells all of one: what came of its last visit, how it was read, when it is due and by
+whose wish, its validators and moves, its host; `scrapy why URL` has its requests. `add URL` asks
+what is there, as `scrapy discover` does, and declares it at the end of a .toml or .txt file.
+`resume URL` forgets the validators of a source, and makes it due if it is gone (410) or failing.
+`sync` reads a changed sources file into the state, as the next crawl does by itself. Exit status:
+0, 1 if something cannot be done, 2 for a wrong call. Examples: scrapy sources --due. scrapy sources
+--failing. scrapy sources show https://news.example/feed.xml
 """
 
 from __future__ import annotations
@@ -176,23 +176,20 @@ def _list(call: Call) -> int:
 def _show(call: Call) -> int:
     """Print all that is known of the sources that the URLs mean."""
     from walsh_scrapy.sources.loading import load_sources
-    from walsh_scrapy.tools.output import json_array, print_lines
+    from walsh_scrapy.tools.output import print_lines, record, show_rows
     from walsh_scrapy.tools.sources.changes import find_sources
-    from walsh_scrapy.tools.sources.overview import build_overview
-    from walsh_scrapy.tools.sources.profile import build_profile
+    from walsh_scrapy.tools.sources.overview import COLUMNS, build_overview
 
     declared = load_sources(call.sources_file)
     with call.state_if_any() as state:
         found = build_overview(declared, state, call.options, time.time())
-        rows = {row.record.url: row for row in found.by_urgency(undeclared=True)}
-        chosen = dict.fromkeys(
-            each for url in call.arguments.urls for each in find_sources(url, rows)
-        )
-        profiles = [build_profile(rows[url], state, call.options) for url in chosen]
+    rows = {row.record.url: row for row in found.by_urgency(undeclared=True)}
+    named = (each for url in call.arguments.urls for each in find_sources(url, rows))
+    chosen = [rows[url] for url in dict.fromkeys(named)]
     if call.arguments.json:
-        print_lines(json_array(profile.as_dict() for profile in profiles))
+        show_rows(chosen, COLUMNS, as_json=True)
     else:
-        print_lines(line for profile in profiles for line in profile.lines())
+        print_lines(line for row in chosen for line in record(row, COLUMNS))
     return 0
 
 

@@ -21,6 +21,7 @@ from walsh_scrapy.tools.sources.problem import Problem, problem_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+    from datetime import timedelta
 
     from walsh_scrapy.options import Options
     from walsh_scrapy.sources.source import Source
@@ -48,6 +49,10 @@ class SourceRow:
     def kind(self) -> str:
         """The kind it is declared as, or was when it was last visited."""
         return self.source.kind if self.source else self.record.kind
+
+    def declared(self, name: str) -> Any:  # noqa: ANN401 - a field of Source
+        """Return what the sources file says of it; None if it is no longer there."""
+        return getattr(self.source, name) if self.source else None
 
     @property
     def problem(self) -> Problem | None:
@@ -207,9 +212,15 @@ def _of_record(name: str, *, is_time: bool = False) -> Callable[[SourceRow], Any
 
     def read(row: SourceRow) -> Any:  # noqa: ANN401 - for JSON
         value = getattr(row.record, name)
+        if isinstance(value, bytes):
+            return value.decode("latin-1")
         return rfc3339(value) if is_time else value if value != "" else None
 
     return read
+
+
+def _seconds(length: timedelta | None) -> float | None:
+    return None if length is None else length.total_seconds()
 
 
 def _of_problem(name: str) -> Callable[[SourceRow], Any]:
@@ -228,8 +239,8 @@ COLUMNS: Final[list[Column[SourceRow]]] = [
     Column("entries", lambda row: row.entries),
     Column("newest_entry", lambda row: rfc3339(row.newest)),
     Column("kind", lambda row: row.kind),
-    Column("name", lambda row: row.source.name if row.source else None),
-    Column("tags", lambda row: list(row.source.tags) if row.source else [], shown=False),
+    Column("name", lambda row: row.declared("name")),
+    Column("tags", lambda row: list(row.declared("tags") or ()), shown=False),
     Column("declared", lambda row: row.source is not None, shown=False),
     Column("problem", _of_problem("what")),
     Column("problem_since", lambda row: rfc3339(row.problem.begun) if row.problem else None),
@@ -247,6 +258,19 @@ COLUMNS: Final[list[Column[SourceRow]]] = [
     Column("moved_to", _of_record("moved_to"), shown=False),
     Column("moved_since", _of_record("moved_since", is_time=True), shown=False),
     Column("move_settled", _of_record("move_settled"), shown=False),
+    Column("visited_since", _of_record("visited_since", is_time=True), shown=False),
+    Column("format", _of_record("format"), shown=False),
+    Column("asked_interval", _of_record("asked_interval"), shown=False),
+    Column("wished_interval", _of_record("wished_interval"), shown=False),
+    Column("skip_hours", _of_record("skip_hours"), shown=False),
+    Column("skip_days", _of_record("skip_days"), shown=False),
+    Column("validator_url", _of_record("validator_url"), shown=False),
+    Column("etag", _of_record("etag"), shown=False),
+    Column("last_modified", _of_record("last_modified"), shown=False),
+    Column("folder", lambda row: "/".join(row.declared("folders") or ()) or None, shown=False),
+    Column("page", lambda row: row.declared("page"), shown=False),
+    Column("every", lambda row: _seconds(row.declared("every")), shown=False),
+    Column("pause", lambda row: _seconds(row.declared("pause")), shown=False),
     Column("host", lambda row: row.host, shown=False),
     Column("host_waits", lambda row: row.host_waits[0] if row.host_waits else None),
     Column("host_waits_until", lambda row: rfc3339(row.host_waits[1]) if row.host_waits else None),
