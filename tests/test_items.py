@@ -157,6 +157,16 @@ def test_a_missing_field_and_objects_that_are_no_items():
             check(thing)
 
 
+def test_a_stored_item_has_the_default_of_a_field_that_is_newer():
+    stored = ItemAdapter(GOOD).asdict()
+    assert EntryItem.of_stored({**stored, "note": "n"}) == good(note="n")
+    del stored["note"], stored["authors"]
+    assert EntryItem.of_stored(stored) == good(authors=[])
+    for odd, values in (("body", {**stored, "body": "All of it"}), ("kind", {"source": "x"})):
+        with pytest.raises(InvalidItem, match=f"fields .*{odd}"):
+            EntryItem.of_stored(values)
+
+
 STRINGS = (
     st.text(st.characters(exclude_categories=()), max_size=6)  # lone surrogates as well
     | st.sampled_from(["feed", "llms", "https://a.example/", "2026-05-23T00:00:00Z", "x" * 501])

@@ -55,6 +55,17 @@ class EntryItem(_Keyed):
         return dict(zip(_NAMES, _values(self), strict=True))
 
     @classmethod
+    def of_stored(cls, values: Mapping[str, Any]) -> Self:
+        """Return the item that the state has: a field that is newer than it has its default.
+
+        Raises InvalidItem for a field that no item has, and if one without a default is missing.
+        """
+        try:
+            return cls(**values)
+        except TypeError:
+            raise InvalidItem(_sentence([], values)) from None
+
+    @classmethod
     def of_feed(cls, entry: FeedEntry, *, feed: Feed, source: str, kind: str = "feed") -> Self:
         """Return the item of one entry of `feed`.
 
@@ -142,7 +153,8 @@ def _sentence(path: list[str], values: Mapping[str, object]) -> str:
     which = str(values.get("url") or values.get("id") or values.get("title") or "without link")
     start = f"The item {which[:200]!r} of {str(values.get('source'))[:200]!r} is refused:"
     if not path:
-        odd = sorted(map(str, values.keys() ^ set(_NAMES)))
+        odd = sorted(map(str, values.keys() - set(_NAMES)))
+        odd += [name for name in _NAMES if name not in values]
         return f"{start} its fields must be those of the schema, not more or less ({odd[0]:.80})."
     return f"{start} {path[0]} must be {_PROPERTIES[path[0]]['description']}."
 

@@ -1,5 +1,6 @@
 """The views of the state: readable times and names, the same on SQLite and PostgreSQL."""
 
+import contextlib
 import json
 import math
 import time
@@ -8,8 +9,11 @@ import pytest
 from sqlalchemy import text
 
 from tests.helpers.records import US, begin, commit, entry_of, hold
+from walsh_scrapy.state import State, tables
+from walsh_scrapy.state.database import Database
 from walsh_scrapy.state.records import SourceRecord
 from walsh_scrapy.state.runs import RunRecord
+from walsh_scrapy.state.tables import has_views
 
 #: 2026-05-23 06:00:00 UTC, and a part of a second that is cut off.
 AT = 1779516000.9
@@ -67,3 +71,24 @@ def test_hosts_overrides_and_runs_are_readable(view):
     (run,) = view("readable_runs")
     assert (run["begun"], run["ended"]) == ("2026-05-23 06:00:00", "2026-05-23 06:01:00")
     assert run["seconds"] == pytest.approx(60.0)
+
+
+def test_a_view_that_another_version_defined_otherwise_is_made_anew(url, database, monkeypatch):
+    with database._engine.connect() as connection:  # it has the views of this version already
+        assert has_views(connection)
+    monkeypatch.setitem(tables._VIEWS, "runs", "id settings")
+    with contextlib.closing(Database(url)) as opened:
+        assert opened.all(text("SELECT settings FROM readable_runs")) == []
+        assert opened.read(has_views)
+
+
+def test_who_may_only_read_uses_a_state_with_the_views_of_another_version(
+    postgresql_url, monkeypatch, caplog
+):
+    monkeypatch.setitem(tables._VIEWS, "runs", "id settings")
+    reader = f"{postgresql_url}?options=-c%20role%3Dpg_read_all_data"
+    with contextlib.closing(State(reader)) as state:
+        assert state.runs.moments() == {}
+    (warning,) = caplog.messages
+    assert warning.startswith("the views stay as another version made them: ")
+    assert "a crawl needs the role that owns the tables" in warning

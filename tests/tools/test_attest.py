@@ -227,7 +227,7 @@ PLANTED = [
      "UPDATE runs SET summary = json_set(summary, '$.new_entries', 99) WHERE id = 2"),
     ("content", "UPDATE entries SET item = json_set(item, '$.body', 'All of it')"),
     ("content", "UPDATE entries SET item = json_set(item, '$.title', printf('%.9999c', 'x'))"),
-    ("content", "UPDATE entries SET item = json_remove(item, '$.note')"),
+    ("content", "UPDATE entries SET item = json_remove(item, '$.kind')"),
     ("user-info", f"UPDATE requests SET url = 'http://me:secret@any.example/feed' WHERE {ANY}",
      *declared("http://me:secret@any.example/feed")),
     ("dump", f"UPDATE requests SET url = 'http://any.example/LLMS-full.txt' WHERE {ANY}",
@@ -294,6 +294,12 @@ def test_the_worst_case_is_named_with_its_record(record):
         "any.example had a pause of 1.000 s, and 7.000 s were asked for"
     )
     assert finding["worst"]["table"] == "requests"
+
+
+def test_an_entry_that_was_stored_before_a_field_was_added_is_no_breach(record):
+    url, change = record
+    change("UPDATE entries SET item = json_remove(item, '$.note', '$.tags')")
+    assert findings(judged(url)) == {}
 
 
 def test_a_released_hold_and_a_new_delay_of_the_operator_are_no_breach(record):

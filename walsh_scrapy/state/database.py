@@ -28,7 +28,7 @@ from sqlalchemy.exc import (
 from sqlalchemy.pool import NullPool
 
 from walsh_scrapy.state.records import by_key, record_of
-from walsh_scrapy.state.tables import VERSION, create, has_schema, versions
+from walsh_scrapy.state.tables import VERSION, create, create_views, has_schema, has_views, versions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
@@ -211,7 +211,7 @@ class Database:
         self._engine.dispose()
 
     def _prepare(self) -> None:
-        """Create the tables if there are none, and check their version."""
+        """Create the tables if there are none, check their version, and bring views up to date."""
         if not self.read(has_schema) and self.write(create):  # else no lock is waited for
             logger.info("%s is a new state: no source was visited, and no host is on hold", self)
         if (found := self.read(versions)) != [VERSION]:
@@ -219,6 +219,11 @@ class Database:
                 f"{self} has schema version {found}, this walsh-scrapy knows {VERSION}; "
                 "use the version that wrote it, or another database"
             )
+        if not self.read(has_views):
+            try:
+                self.write(create_views)
+            except StateError as error:  # as of a role that only reads; the next one tries again
+                logger.warning("the views stay as another version made them: %s", error)
 
     def _run(self, work: Callable[[Connection], _Result], begin: str) -> _Result:
         """Run ``work`` in a transaction, again if the database was lost or locked."""

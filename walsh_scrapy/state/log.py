@@ -344,7 +344,8 @@ class Log:
         for number, begun, ended, settings, command in self._connection.execute(select(*columns)):
             if settings not in known:
                 values = json.loads(settings)
-                given = {name: values.get(name, "") for name in RunFacts._fields}
+                defaults = dict.fromkeys(RunFacts._fields, "") | RunFacts._field_defaults
+                given = {name: values.get(name, default) for name, default in defaults.items()}
                 known[settings] = RunFacts(**given)
             end = None if ended is None or ended > bounds.until else ended
             found[number] = RunTerms(begun, end, known[settings], command)

@@ -8,6 +8,7 @@ question about the last week needs no clock.
 from __future__ import annotations
 
 from dataclasses import MISSING, dataclass, fields
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sqlalchemy import (
@@ -39,14 +40,14 @@ from sqlalchemy.sql.functions import GenericFunction
 from walsh_scrapy.policy.freshness import CLOCK_SKEW, LONGEST_REVISIT
 from walsh_scrapy.policy.pacing import HostTimes
 from walsh_scrapy.policy.robots.copy import RobotsCopy
-from walsh_scrapy.state.records import BlocklistCopy, LlmsTxtRecord, SourceRecord
+from walsh_scrapy.state.records import BlocklistCopy, LlmsTxtRecord, SourceRecord, upsert
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from typing import Self
 
     from _typeshed import DataclassInstance
-    from sqlalchemy import ColumnElement, Connection, FromClause
+    from sqlalchemy import ColumnElement, Connection, Dialect, FromClause
     from sqlalchemy.sql.compiler import SQLCompiler
     from sqlalchemy.types import TypeEngine
 
@@ -82,7 +83,8 @@ def _columns(record: type[DataclassInstance], /, **types: TypeEngine[Any]) -> It
 # One row; `schema` says what follows from it.
 schema_version = Table("schema_version", metadata, Column("version", Integer, primary_key=True))
 
-# Settings that all crawls on this state must share: `pace_by`, what a row of `hosts` stands for.
+# What all crawls on this state share: `pace_by`, what a row of `hosts` stands for; `file`, the file
+# that the last crawl opened; the SHA-256 of each view's definition.
 choices = Table(
     "choices",
     metadata,
@@ -472,6 +474,38 @@ def create(connection: Connection) -> bool:
     return True
 
 
+def has_views(connection: Connection) -> bool:
+    """Return True if the views are those of this version."""
+    return not _other_views(connection)
+
+
+def create_views(connection: Connection) -> None:
+    """Create the views that another version defined otherwise, or not at all.
+
+    The others stay, with what the operator granted on them.
+    """
+    if connection.dialect.name != "sqlite":
+        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK_NUMBER})")
+    for name, definition in _other_views(connection).items():
+        connection.exec_driver_sql(f"DROP VIEW IF EXISTS {name}")
+        connection.exec_driver_sql(f"CREATE VIEW {name} AS {definition}")
+        upsert(connection, choices, {"name": name, "value": _digest(definition)})
+
+
+def _other_views(connection: Connection) -> dict[str, str]:
+    """Return the views whose definition is not the one that made them, with that of this version.
+
+    A database changes the text of a view, so the SHA-256 of it is in `choices`.
+    """
+    made = {row.name: row.value for row in connection.execute(select(choices))}
+    views = view_definitions(connection.dialect)
+    return {name: text for name, text in views.items() if made.get(name) != _digest(text)}
+
+
+def _digest(definition: str) -> str:
+    return sha256(definition.encode()).hexdigest()
+
+
 #: The shortest that a file declares of a source; WALSH_MIN_REVISIT of the last crawl.
 _EVERY: Final = (
     "coalesce((SELECT min(every) FROM declared WHERE declared.url_key = sources.url_key), 0.0)"
@@ -541,13 +575,13 @@ _MOMENTS: Final = {
 }  # fmt: skip
 
 
-def create_views(connection: Connection) -> None:
-    """Create the views, within the transaction of ``connection``."""
-    sql = _SQLITE if connection.dialect.name == "sqlite" else _POSTGRESQL
+def view_definitions(dialect: Dialect) -> dict[str, str]:
+    """Return the views by their names, each as a SELECT of the dialect."""
+    sql = _SQLITE if dialect.name == "sqlite" else _POSTGRESQL
     revisit = _REVISIT.format(sql.field.format("settings", "min_revisit"))
     due = Due.of(sources, *(literal_column(each) for each in (_EVERY, revisit, sql.now))).at
     literal = {"literal_binds": True}
-    due_at = f"({due.compile(dialect=connection.dialect, compile_kwargs=literal)})"
+    due_at = f"({due.compile(dialect=dialect, compile_kwargs=literal)})"
     of_source = "FROM entries WHERE entries.source = sources.url"
     computed = {
         ("requests", "source"): "CASE source WHEN '' THEN url ELSE source END",
@@ -560,6 +594,7 @@ def create_views(connection: Connection) -> None:
         ("blocklist", "bytes"): "(SELECT length(body) FROM copies WHERE copies.hash = copy)",
         ("runs", "seconds"): "ended - begun",
     }
+    views = {}
     for table, names in _VIEWS.items():
         moment = next((name for name in names.split() if name in _MOMENTS), "")
         shown = {
@@ -567,8 +602,8 @@ def create_views(connection: Connection) -> None:
             for name in names.split()
         }
         columns = ", ".join(f"{value} AS {name}" for name, value in shown.items())
-        select = f"SELECT {columns} FROM {table}"  # noqa: S608 - all of it is from here
-        connection.exec_driver_sql(f"CREATE VIEW readable_{table} AS {select}")
+        views[f"readable_{table}"] = f"SELECT {columns} FROM {table}"  # noqa: S608 - all is ours
+    return views
 
 
 def _shown(sql: _Dialect, table: str, name: str, moment: str) -> str:

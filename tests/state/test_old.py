@@ -1,0 +1,118 @@
+"""A state that an older version wrote: every command reads it, and crawls go on with it."""
+
+import json
+
+import pytest
+from sqlalchemy import MetaData, create_engine, text
+from sqlalchemy.pool import NullPool
+from sqlalchemy.schema import CreateIndex, CreateTable
+
+from tests.helpers import oldstate
+from walsh_scrapy import __version__
+from walsh_scrapy.state import State
+from walsh_scrapy.testing.project import write_sources
+from walsh_scrapy.testing.simulation import DAY
+
+ON_SERVER = (pytest.mark.postgresql, pytest.mark.empty)
+#: When crawls go on: a move that was seen before settles after seven days.
+START = 8 * DAY
+#: What is wrong if tables differ.
+DIFFERS = f"""
+An old state has other tables than a new one, after this version has opened it.
+If {__version__} is not tagged: python -m tests.helpers.oldstate writes its states anew.
+If it is: raise VERSION in state/tables.py, and bring the tables of older versions up to date there.
+"""
+#: The commands that read a state: arguments, exit status, and what each says of it.
+COMMANDS = {
+    "attest": ((), 0, "no MUST is broken"),
+    "export": (("-o", "-", "--format", "csv"), 0, "http://docs.example/start"),
+    "hosts": ((), 0, "its owner asked for it"),
+    "new": (("--since", "2026-01-01"), 0, "7 entries of 4 sources"),
+    "report": (("-o", "-"), 0, "docs.example"),
+    "sources": ((), 0, "gone.example answered 404"),
+    "status": ((), 2, "1 of 8 sources failing"),
+    "why": (("http://same.example/feed",), 0, "answer: 304"),
+}
+
+
+@pytest.fixture(
+    params=[
+        pytest.param(file, id=file.stem, marks=ON_SERVER if ".sql." in file.name else ())
+        for file in sorted(oldstate.OLD.glob("*.gz"))
+    ]
+)
+def old(request, tmp_path):
+    """The URL of a state that an older version wrote."""
+    url = f"sqlite:///{tmp_path / 'walsh.sqlite3'}"
+    if request.node.get_closest_marker("postgresql"):
+        url = request.getfixturevalue("postgresql_url")
+    oldstate.load(request.param, url)
+    return url
+
+
+@pytest.fixture
+def new(old, tmp_path):
+    """The URL of a new state on the same database."""
+    if old.startswith("sqlite:"):
+        url = f"sqlite:///{tmp_path / 'new.sqlite3'}"
+    else:
+        with create_engine(old, poolclass=NullPool).begin() as connection:
+            connection.execute(text("CREATE SCHEMA new"))
+        url = f"{old}?options=-csearch_path%3Dnew"
+    State(url).close()
+    return url
+
+
+def reflected(url):
+    engine, found = create_engine(url, poolclass=NullPool), MetaData()
+    found.reflect(engine, views=True)
+    return engine, found
+
+
+def views_of(url):
+    """Return the columns of all views, each with the name of its view."""
+    _, found = reflected(url)
+    views = [table for table in found.tables.values() if table.name.startswith("readable_")]
+    return {f"{view.name}.{column.name}" for view in views for column in view.columns}
+
+
+def tables_of(url):
+    """Return the tables and indexes, as they would be created."""
+    engine, found = reflected(url)
+    tables = [table for table in found.sorted_tables if not table.name.startswith("readable_")]
+    made = [CreateTable(table) for table in tables]
+    made += [CreateIndex(index) for table in tables for index in table.indexes]
+    return sorted(" ".join(str(each.compile(engine)).split()) for each in made)
+
+
+def test_it_becomes_as_a_new_state_and_no_column_of_a_view_is_lost(old, new):
+    columns = views_of(old)
+    State(old).close()
+    assert tables_of(old) == tables_of(new), DIFFERS
+    assert columns <= views_of(old) == views_of(new)
+
+
+def test_every_command_reads_it(old, run_scrapy, tmp_path):
+    file = write_sources(tmp_path / "sources.toml", oldstate.SOURCES)
+    settings = oldstate.SETTINGS | {"WALSH_STATE_URL": old, "WALSH_SOURCES": file}
+    for name, (arguments, status, told) in COMMANDS.items():
+        result = run_scrapy(name, *arguments, settings=settings)
+        assert result.returncode == status, f"{name}: {result.stdout}{result.stderr}"
+        assert told in result.stdout, name
+
+
+def test_crawls_go_on_with_it_and_its_record_holds(old, crawl_launcher, run_scrapy, tmp_path):
+    options = {"later": True, "launcher": crawl_launcher}
+    feeds, llms = oldstate.crawl(old, tmp_path / "crawl", START, **options)
+    assert [item["title"] for item in feeds.items] == ["Three"], "no entry is new twice"
+    assert (llms.items, llms.stats["walsh/sources/fetched"]) == ([], 1)
+    asked = {hit.url: hit for hit in feeds.log}
+    assert not {"held.example", "out.example"} & {hit.host for hit in feeds.log}, "hold and opt-out"
+    assert "http://denied.example/feed" not in asked
+    assert asked["http://same.example/feed"].status == 304
+    robots, page = (hit for hit in feeds.log if hit.host == "blog.example")
+    assert page.started - robots.ended >= 60.0, "the delay that its operator gave it"
+    settings = oldstate.SETTINGS | {"WALSH_STATE_URL": old}
+    attestation = json.loads(run_scrapy("attest", "--json", settings=settings).stdout)
+    assert [row["findings"] for row in attestation["checklist"] if row["findings"]] == []
+    assert attestation["record"]["entries"] == 8
