@@ -539,6 +539,16 @@ def test_of_a_long_file_only_what_is_about_the_bot_is_quoted():
     assert quote(b"", "x") == ()
 
 
+def test_where_a_gate_of_the_project_denies_the_letter_does_not_say_that_nothing_does(state):
+    host = "library.example"
+    staff = {"host": host, "url": f"http://{host}/staff/", "gate": "office"}
+    state.evidence.deny(replace(DENIAL, **staff, reason="it wants no robot there"))
+    told = "\n".join(letter(give_account(state, options(), host, None)))
+    assert "kept back by office: it wants no robot there" in told
+    assert "Nothing keeps us" not in told
+    assert "each gate is asked again then" in told
+
+
 def test_addresses_and_credentials_are_in_no_letter_but_the_sender_s(state, log):
     url = "http://a.example/feed?token=hidden&page=2"
     log(replace(SENT, url=url, error="no jo@a.example"), replace(ROBOTS, gates="by jo@a.example"))

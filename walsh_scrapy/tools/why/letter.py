@@ -192,7 +192,7 @@ def _next(outlook: Outlook) -> Iterator[str]:
         yield f"  {target.url}"
         yield from _wrapped(target.words(is_deferred=outlook.ready_at is not None))
     if not lines and not outlook.targets:
-        yield "  Nothing keeps us from it."
+        yield "  No hold and no delay keeps us from it; each gate is asked again then."
 
 
 def _opt_out(account: Account) -> Iterator[str]:
