@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Final
 from walsh_scrapy.identity import UA_TOKEN
 from walsh_scrapy.tools.call import WrongCall, status_of
 from walsh_scrapy.tools.files import read_file
-from walsh_scrapy.tools.mayfetch.answer import Draft, answer_table, check_url, is_web
-from walsh_scrapy.tools.output import print_lines
+from walsh_scrapy.tools.mayfetch.answer import COLUMNS, Draft, check_url, is_web
+from walsh_scrapy.tools.output import print_lines, table
 
 if TYPE_CHECKING:
     import argparse
@@ -66,7 +66,7 @@ def run(call: Call) -> int:
     if given.json:
         print_lines(json.dumps(each.as_dict()) for each in answers)
     elif given.user_agent and len(given.user_agent) > 1:
-        print_lines(answer_table(answers))
+        print_lines(table(answers, COLUMNS))
     else:
         print_lines(line for each in answers for line in each.lines(now))
     return status_of(each.allowed for each in answers)

@@ -14,10 +14,10 @@ from walsh_scrapy.policy.urls import origin_of
 from walsh_scrapy.policy.wording import and_more, format_seconds
 from walsh_scrapy.tools.call import WrongCall
 from walsh_scrapy.tools.hosts import on_hold
-from walsh_scrapy.tools.output import columns
+from walsh_scrapy.tools.output import Column
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterator
 
 #: Line numbers of a group that are shown.
 MOST_LINES = 10
@@ -173,29 +173,32 @@ class Draft:
         )
 
 
-_HEADINGS: Final = ("bot", "verdict", "group", "line", "rule", "pause", "Protego", "URL")
+def _of_robots(name: str) -> Callable[[Answer], Any]:
+    return lambda answer: getattr(answer.robots, name) if answer.robots else None
 
 
-def answer_table(answers: Iterable[Answer]) -> Iterator[str]:
-    """Yield a line for each answer, nothing cut or wrapped."""
-    return columns([_HEADINGS, *map(_cells, answers)])
-
-
-def _cells(answer: Answer) -> tuple[str, ...]:
+def _pause(answer: Answer) -> str | None:
     robots = answer.robots
-    if robots is None:
-        return answer.bot, answer.verdict, *["-"] * 5, answer.url
-    pause = max(robots.crawl_delay or 0.0, robots.request_rate or 0.0)
-    return (
-        answer.bot,
-        answer.verdict,
-        robots.group or "-",
-        str(robots.line or "-"),
-        robots.rule or "-",
-        format_seconds(pause) if pause else "-",
-        "-" if robots.protego is None else verdict_of(robots.protego, None),
-        answer.url,
-    )
+    pause = max(robots.crawl_delay or 0.0, robots.request_rate or 0.0) if robots else 0.0
+    return format_seconds(pause) if pause else None
+
+
+def _protego(answer: Answer) -> str | None:
+    theirs = answer.robots.protego if answer.robots else None
+    return None if theirs is None else verdict_of(theirs, None)
+
+
+#: What a table of several bots has.
+COLUMNS: Final[list[Column[Answer]]] = [
+    Column("bot", lambda answer: answer.bot),
+    Column("verdict", lambda answer: answer.verdict),
+    Column("group", _of_robots("group")),
+    Column("line", _of_robots("line")),
+    Column("rule", _of_robots("rule")),
+    Column("pause", _pause),
+    Column("Protego", _protego),
+    Column("URL", lambda answer: answer.url),
+]
 
 
 def verdict_of(allowed: bool | None, allowed_from: float | None) -> str:
@@ -227,7 +230,7 @@ def robots_answer(file: RobotsFile, url: str, user_agent: str, now: float) -> Ro
         opens_in=file.closed_for(now),
         comments=file.rules.comments,
         ignored=tuple(f"line {line}: {what}" for line, what in file.rules.warnings),
-        protego=_protego(body, url, user_agent, allowed=verdict.allowed) if real else None,
+        protego=_second_verdict(body, url, user_agent, allowed=verdict.allowed) if real else None,
         why=file.why(verdict),
     )
 
@@ -250,7 +253,7 @@ def is_web(url: str) -> bool:
     return origin_of(url).startswith(("http://", "https://"))
 
 
-def _protego(body: bytes, url: str, user_agent: str, *, allowed: bool) -> bool | None:
+def _second_verdict(body: bytes, url: str, user_agent: str, *, allowed: bool) -> bool | None:
     """Return whether Protego allows a URL, if that is not our verdict; None if it agrees."""
     theirs = _second_reader(body).allows(url, user_agent)
     return None if theirs is allowed else theirs

@@ -22,7 +22,7 @@ from walsh_scrapy.policy.wording import count_of, cut, for_others, format_second
 from walsh_scrapy.tools.hosts import COLUMNS as HOSTS
 from walsh_scrapy.tools.output import facts, minute, shown
 from walsh_scrapy.tools.report.figures import KINDS, MOST_SOURCES, smallest
-from walsh_scrapy.tools.report.report import MOST_TROUBLES
+from walsh_scrapy.tools.report.report import MOST_TROUBLES, RUNS
 from walsh_scrapy.tools.sources.overview import COLUMNS as SOURCES
 
 if TYPE_CHECKING:
@@ -96,6 +96,7 @@ def render(report: Report) -> str:
         troubles=_by_advice(report.troubles[:MOST_TROUBLES]),
         source_columns=SOURCES,
         host_columns=shown(HOSTS),
+        run_columns=shown(RUNS),
     )
 
 

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from walsh_scrapy.policy import wording
 from walsh_scrapy.policy.audit.pauses import PauseJudge
-from walsh_scrapy.policy.durations import format_moment
+from walsh_scrapy.policy.durations import format_moment, rfc3339
 from walsh_scrapy.policy.freshness import CLOCK_SKEW
 from walsh_scrapy.sources.loading import load_sources
 from walsh_scrapy.sources.source import SourcesError
 from walsh_scrapy.state.log import TimeSpan
 from walsh_scrapy.tools import hosts
+from walsh_scrapy.tools.output import Column
 from walsh_scrapy.tools.report.figures import (
     MOST,
     OF_EACH,
@@ -85,6 +86,19 @@ def choose_period(state: State, now: float, since: float | None = None) -> Perio
     span = TimeSpan(since=last.begun, until=until, run=last.id)
     words = f"Run {last.id} of {last.spider}, {format_moment(last.begun)}"
     return Period(span=span, runs=(last,), words=words)
+
+
+#: What is told of a run. Times are RFC 3339 in UTC.
+RUNS: Final[list[Column[RunRecord]]] = [
+    Column("run", lambda run: run.id),
+    Column("spider", lambda run: run.spider),
+    Column("command", lambda run: f"scrapy {run.command}" if run.command else None),
+    Column("begun", lambda run: rfc3339(run.begun)),
+    Column("ended", lambda run: rfc3339(run.ended) or "not yet, or it was killed"),
+    Column("how", lambda run: run.how),
+    Column("https_signed_by", lambda run: run.settings.get("signing_key") or "none"),
+    Column("versions", lambda run: [f"{name} {each}" for name, each in run.versions.items()]),
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
