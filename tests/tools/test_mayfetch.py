@@ -34,6 +34,14 @@ class StaffGate:
             raise ZeroDivisionError("of the project")
 
 
+class ClosedGate:
+    """A gate behind that of robots.txt, which it keeps from being asked for too."""
+
+    async def process_request(self, request):
+        if "//closed.example/" in request.url:
+            raise Denied("office", "closed.example wants no robot")
+
+
 GATES = json.dumps({f"{StaffGate.__module__}.StaffGate": 50})
 
 
@@ -197,6 +205,10 @@ def test_a_gate_of_the_project_is_asked_and_no_probe_is_recorded(loopback_web, a
         state.log() as log,
     ):
         assert list(log.denials(TimeSpan(), "library.example")) == []
+    late = json.dumps({f"{StaffGate.__module__}.ClosedGate": 110})
+    closed = ask(web, "http://closed.example/feed", DOWNLOADER_MIDDLEWARES=late)
+    assert closed.stdout.startswith("http://closed.example/feed: denied by robots\n")
+    assert "closed.example wants no robot" in closed.stdout
     told = ask(web, *urls[:2], DOWNLOADER_MIDDLEWARES=GATES)
     assert told.stdout.startswith(f"{urls[0]}: denied by office\n")
     assert "  office     library.example wants no robot on its staff pages\n" in told.stdout

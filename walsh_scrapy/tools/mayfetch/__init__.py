@@ -94,8 +94,8 @@ def _of_gates(call: Call) -> Sequence[Answer]:
     given = call.arguments
     call.check_gates()
     outcomes: dict[str, BaseException | None] = {}
-    if not given.offline:
-        urls = [url for url in given.urls if is_web(url)]
+    urls = [url for url in given.urls if is_web(url)]
+    if urls and not given.offline:
         call.crawl(MayfetchSpider, _LONGEST_WAIT, urls=urls, outcomes=outcomes)
     with closing(State(call.options.state_url)) as state:
         explainer = Explainer(Context(call.options, state), outcomes, offline=given.offline)

@@ -159,6 +159,8 @@ class Explainer:
         if error is not None and not isinstance(error, Denied) and not is_deferred:
             why = reason_of(error, url)
             return False if isinstance(error, IgnoreRequest) else None, "project", why, 0.0
+        if file is None and isinstance(error, Denied):
+            return False, "robots", error.reason, 0.0
         if file is None:
             why = f"there is no current copy of the robots.txt of {origin}"
             return None, "robots", f"{why}: {error}" if is_deferred else why, 0.0

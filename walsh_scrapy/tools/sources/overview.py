@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import cached_property
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_args
 
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 _URGENT: Final = ("gone", "failing", "refused", "denied")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SourceRow:
     """One source: its declaration, its record in the state, and when it is due."""
 
@@ -54,7 +55,7 @@ class SourceRow:
         """Return what the sources file says of it; None if it is no longer there."""
         return getattr(self.source, name) if self.source else None
 
-    @property
+    @cached_property
     def problem(self) -> Problem | None:
         """What is wrong with it, and what to do; None if nothing is."""
         return problem_of(self)
