@@ -220,6 +220,18 @@ def test_alone_a_worker_owns_a_host_until_its_work_is_done(worker, sleeps, tmp_p
     assert len(asyncio.run(visited())) == len(urls)
 
 
+@pytest.mark.parametrize("is_alone", [True, False])
+def test_a_worker_takes_few_hosts_until_it_knows_that_it_is_alone(worker, sleeps, is_alone):
+    """Others that start at the same moment would have to wait for what it took."""
+    ours, other = worker(), worker()
+    ours.hosts.beat(same(1))
+    if not is_alone:
+        other.hosts.beat(same(1))
+    assert ours.hosts.enough == 1
+    ours.hosts._beat()
+    assert ours.hosts.enough == (8 if is_alone else 1)
+
+
 def test_what_is_deferred_at_another_host_gives_up_neither(worker):
     """A redirect to a host that a worker has given up is deferred, and its own host is not."""
     ours, other = worker(), worker()

@@ -134,6 +134,7 @@ class Hosts:
             self._worker = self._worker._replace(sources=sources)
             self._timer = create_looping_call(self._beat)
             self._timer.start(BEAT_SECONDS)
+            self.workers += 1  # another one may start now too; the next beat tells
 
     def take(
         self, host: str, reason: object, read: Callable[[Connection], object] | None = None
