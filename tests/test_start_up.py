@@ -58,7 +58,7 @@ OURS = {
     "walsh_scrapy.options",
     "walsh_scrapy.crawl",
     "walsh_scrapy.state",
-    "walsh_scrapy.tools.summary",
+    "walsh_scrapy.extensions.summary",
 }
 
 #: What a command prints when it has done its work, and what it must not import.

@@ -5,13 +5,12 @@ import json
 import socket
 import sys
 import time
-from importlib.util import find_spec
 
 import pytest
 
 from walsh_scrapy import __version__
-from walsh_scrapy.console.mayfetch import Draft
 from walsh_scrapy.console.program import main
+from walsh_scrapy.tools.mayfetch.answer import Draft
 
 ROBOTS = """\
 User-agent: *
@@ -141,12 +140,17 @@ def test_lint_names_file_and_line_and_fails_only_for_errors(walsh, tmp_path):
     assert out.count("\n") == 10_001
 
 
-def test_conformance_is_handed_over_with_its_arguments(walsh, monkeypatch):
-    if find_spec("walsh_scrapy.testing.conformance") is not None:
-        assert walsh("conformance", "--help")[0] == 0
-    monkeypatch.setattr("runpy.run_module", lambda *_, **__: print(sys.argv[1:]))
-    monkeypatch.setattr(sys, "argv", ["walsh"])
-    assert walsh("conformance", "--json", "--", "wget") == (0, "['--json', '--', 'wget']\n", "")
+def test_conformance_is_called_with_its_arguments(walsh, monkeypatch):
+    pytest.importorskip("walsh_scrapy.testing.conformance.commandline")
+    told = " ".join(walsh("conformance", "--help")[1].split())
+    assert "a folder that is kept between the runs" in told
+    given = []
+    monkeypatch.setattr(
+        "walsh_scrapy.console.conformance.try_command",
+        lambda words, options: given.append((words, options.json)) or 0,
+    )
+    assert walsh("conformance", "--json", "--", "wget", "-q", "--json")[0] == 0
+    assert given == [(["--", "wget", "-q", "--json"], True)]
     assert "conformance" in walsh("--help")[1]
 
 

@@ -72,7 +72,7 @@ from scrapy.utils.conf import build_component_list
 
 from walsh_scrapy.addon import Addon
 from walsh_scrapy.crawl.startup import ADVICE, component_problems
-from walsh_scrapy.tools.summary import RequestCounts
+from walsh_scrapy.extensions.summary import RequestCounts
 
 settings = Settings({"ADDONS": {"walsh_scrapy.Addon": 500}})
 Addon(None).update_settings(settings)

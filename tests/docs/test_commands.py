@@ -268,7 +268,12 @@ def test_a_call_of_walsh_that_is_wrong_fails(line, project):
 
 @pytest.mark.parametrize("line", list(spoken_of()))
 def test_a_command_within_a_sentence_is_one_that_works(line):
-    check_call(shlex.split(line)[1:])
+    words = shlex.split(re.split(r" \\?\| ", line)[0])[1:]
+    if len(words) > 2 or "-" in line or words[0] == "crawl":
+        check_call(words)
+        return
+    with pytest.raises(SystemExit, match="0"):  # it is only named: its arguments are left out
+        check_call([*words, "--help"])
 
 
 def test_other_commands_within_a_sentence_are_known():
@@ -451,7 +456,7 @@ class Project:
         # The state of these projects has failing sources and no run, which `status` says.
         good = (1, 2) if "scrapy status" in command else (None, 0)
         if "scrapy backup" in command and self._url.startswith("postgresql"):
-            assert "pg_dump" in ended.value.code
+            assert "pg_dump" in said.err
             return
         assert ended.value.code in good, said.err
         if filters:

@@ -13,9 +13,9 @@ from walsh_scrapy.sources.loading import load_sources
 from walsh_scrapy.sources.source import Source, SourcesError
 from walsh_scrapy.state import State
 from walsh_scrapy.state.records import SourceRecord
+from walsh_scrapy.tools.call import CommandError
 from walsh_scrapy.tools.discover.candidates import Candidate, offers_for
 from walsh_scrapy.tools.discover.report import choose
-from walsh_scrapy.tools.exits import CommandError
 from walsh_scrapy.tools.sources.changes import SourcesFile
 from walsh_scrapy.tools.sources.overview import build_overview
 

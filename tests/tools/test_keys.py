@@ -9,7 +9,7 @@ import pytest
 from http_message_signatures import HTTPMessageVerifier, algorithms
 
 from tests.contract.test_signing import Keys
-from walsh_scrapy.tools.exits import CommandError
+from walsh_scrapy.tools.call import CommandError
 from walsh_scrapy.tools.keys import keys_of, new_key
 
 AGENT = "https://bot.example/"

@@ -1,16 +1,48 @@
 """`scrapy mayfetch`: every gate's answer and why, by the same gates and slots as a crawl."""
 
+import contextlib
 import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from tests.helpers.sites import LIST_URL, blocklist, paths, site
+from walsh_scrapy import Denied, RequestDeferred
+from walsh_scrapy.console.program import main
+from walsh_scrapy.state import State
+from walsh_scrapy.state.log import TimeSpan
 from walsh_scrapy.testing.crawl import keep_empty_blocklist
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.web import Reply, Site
 
 ROBOTS = "User-agent: *\nDisallow: /private/ # ours\nAllow: /private/open\nCrawl-delay: 2\n"
+
+
+#: An epoch second: 2100-01-01.
+LATER = 4_102_444_800.0
+
+
+class StaffGate:
+    """A project's own gate, as docs/reuse.md has one."""
+
+    async def process_request(self, request):
+        if "/staff/" in request.url:
+            raise Denied("office", "library.example wants no robot on its staff pages")
+        if "/closed/" in request.url:
+            raise RequestDeferred(LATER, "library.example is in its office hours")
+        if "/broken/" in request.url:
+            raise ZeroDivisionError("of the project")
+
+
+class ClosedGate:
+    """A gate behind that of robots.txt, which it keeps from being asked for too."""
+
+    async def process_request(self, request):
+        if "//closed.example/" in request.url:
+            raise Denied("office", "closed.example wants no robot")
+
+
+GATES = json.dumps({f"{StaffGate.__module__}.StaffGate": 50})
 
 
 @pytest.fixture
@@ -54,7 +86,7 @@ def test_the_answer_names_the_deciding_line_and_only_robots_txt_is_fetched(loopb
     assert (private["robots"]["group"], private["robots"]["group_lines"]) == ("*", [1])
     assert (private["robots"]["status"], private["robots"]["crawl_delay"]) == (200, 2.0)
     assert private["delay"] == 2.0
-    assert private["next_request_at"] > 0
+    assert private["next_request_at"].endswith("Z")
     assert optedout["robots"] is None
     assert sorted(paths(web.log)) == [
         "blog.example/robots.txt",
@@ -149,3 +181,45 @@ def test_the_last_blocklist_counts_as_in_a_crawl(loopback_web, ask):
     result = ask(web, "http://blog.example/feed", WALSH_BLOCKLIST_URL=LIST_URL)
     assert result.returncode == 0
     assert "not in the last copy of the list" in result.stdout
+
+
+def test_a_gate_of_the_project_is_asked_and_no_probe_is_recorded(loopback_web, ask, tmp_path):
+    web = loopback_web(site("library.example", "User-agent: *\nDisallow: /private/\n"))
+    paths_asked = ("staff/1", "closed/1", "broken/1", "private/1", "feed")
+    urls = [f"http://library.example/{path}" for path in paths_asked]
+    result = ask(web, "--json", *urls, DOWNLOADER_MIDDLEWARES=GATES)
+    assert result.returncode == 1, result.stderr
+    answers = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [(each["allowed"], each["gate"]) for each in answers] == [
+        (False, "office"), (True, None), (None, "project"), (False, "robots"), (True, None),
+    ]  # fmt: skip
+    staff, closed, broken, _, feed = answers
+    assert staff["why"] == "library.example wants no robot on its staff pages"
+    assert closed["allowed_from"] == "2100-01-01T00:00:00Z"
+    assert "is in its office hours" in closed["why"]
+    assert "of the project" in broken["why"]
+    assert feed["allowed_from"] is None
+    assert paths(web.log) == ["library.example/robots.txt"]
+    with (
+        contextlib.closing(State(f"sqlite:///{tmp_path / 'state.sqlite3'}")) as state,
+        state.log() as log,
+    ):
+        assert list(log.denials(TimeSpan(), "library.example")) == []
+    late = json.dumps({f"{StaffGate.__module__}.ClosedGate": 110})
+    closed = ask(web, "http://closed.example/feed", DOWNLOADER_MIDDLEWARES=late)
+    assert closed.stdout.startswith("http://closed.example/feed: denied by robots\n")
+    assert "closed.example wants no robot" in closed.stdout
+    told = ask(web, *urls[:2], DOWNLOADER_MIDDLEWARES=GATES)
+    assert told.stdout.startswith(f"{urls[0]}: denied by office\n")
+    assert "  office     library.example wants no robot on its staff pages\n" in told.stdout
+    assert f"{urls[1]}: allowed from 2100-01-01 00:00:00 UTC\n" in told.stdout
+
+
+def test_both_programs_say_the_same_of_a_file(ask, tmp_path, capsys):
+    file = tmp_path / "robots.txt"
+    file.write_text(ROBOTS)
+    given = ["--robots", str(file), "--user-agent", "Some-Bot", "https://blog.example/private/"]
+    theirs = ask(None, *given)
+    with pytest.raises(SystemExit) as ended:
+        main(["mayfetch", *given])
+    assert (ended.value.code, capsys.readouterr().out) == (theirs.returncode, theirs.stdout)

@@ -10,14 +10,9 @@ from walsh_scrapy.testing.crawl import keep_empty_blocklist, write_sources
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.web import Reply, Site
 from walsh_scrapy.tools.discover.report import TRY
+from walsh_scrapy.tools.sources.overview import COLUMNS
 
 RSS = "application/rss+xml"
-FIELDS = [
-    "url", "name", "kind", "tags", "declared", "fetched_at", "outcome", "status", "detail",
-    "failures", "failing_since", "refused_since", "refused_until", "resent", "due", "due_at",
-    "due_rule", "due_why", "moved_to", "moved_since", "move_settled", "entries", "newest_entry",
-    "host", "host_waits", "host_waits_until",
-]  # fmt: skip
 MOMENT = re.compile(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
 
@@ -62,7 +57,7 @@ def test_every_source_is_listed_with_what_came_of_it(loopback_web, crawl, listed
     sources = [f"http://{name}.example/feed" for name in names]
     crawl(web, sources=sources)
     found = listed(sources=[*sources, "http://new.example/"])
-    assert all(list(line) == FIELDS for line in found.values())
+    assert all(list(line) == [column.name for column in COLUMNS] for line in found.values())
     told = {
         url.split("/")[2].partition(".")[0]: (line["outcome"], line["status"], line["due_rule"])
         for url, line in found.items()
@@ -88,8 +83,8 @@ def test_every_source_is_listed_with_what_came_of_it(loopback_web, crawl, listed
     piped = scrapy_sources().stdout.splitlines()
     assert len(piped) == 1 + 7 + 1 + 2
     (line,) = [line for line in piped if "http://moved.example/feed" in line]
-    assert "moved to http://there.example/feed (watched since 20" in line
-    assert piped[8] == "7 sources: 1 gone, 1 failed, 1 denied, 1 new, 1 due now"
+    assert "http://there.example/feed (watched since 20" in line
+    assert piped[8] == "7 sources: 1 gone, 1 failing, 1 denied, 1 new, 1 due now"
     assert piped[9].startswith("to change in ")
     assert piped[10].startswith(f"  {sources[2]} (line 3) is gone (")
     assert list(listed("--failing")) == list(found)[:3]

@@ -10,12 +10,16 @@ from scrapy.settings import Settings
 from tests.helpers.records import RECORD, commit, hold, log_requests
 from walsh_scrapy.crawl.outcome import after_refusal
 from walsh_scrapy.options import Options
+from walsh_scrapy.policy.pacing import HostTimes
+from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.state import State
-from walsh_scrapy.state.hosts import Worker, WorkerRow, beat
+from walsh_scrapy.state.hosts import HostSnapshot, Worker, WorkerRow, beat
 from walsh_scrapy.state.records import SourceRecord
 from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.testing.crawl import keep_empty_blocklist
-from walsh_scrapy.tools.status.facts import Facts, HeldHost, OpenRun, RefusedSource, gather
+from walsh_scrapy.tools.hosts import HostRow
+from walsh_scrapy.tools.sources.overview import NextVisit, SourceRow
+from walsh_scrapy.tools.status.facts import Facts, OpenRun, gather
 from walsh_scrapy.tools.status.findings import (
     Finding,
     Limits,
@@ -39,7 +43,6 @@ WELL = Facts(
     list_checked=NOW - HOUR,
     list_refresh=6 * HOUR,
     sources=200,
-    failing=3,
     disk="/srv/walsh",
     disk_free=5000 * MIB,
     latest={"requests": NOW},
@@ -47,18 +50,44 @@ WELL = Facts(
 
 
 def held(host="busy.example", *, days, is_unreachable=False):
-    return HeldHost(host, NOW - HOUR, NOW - HOUR + days * DAY, is_unreachable)
+    by = "unreachable" if is_unreachable else "backoff"
+    until = NOW - HOUR + days * DAY
+    times = HostTimes(hold_since=NOW - HOUR, hold_until=until, hold_by=by)
+    return HostRow(host, HostSnapshot(times, NOW), None)
 
 
 DAY_4, DAY_3, TOMORROW = (f"2027-01-{day} 08:00:00 UTC" for day in (11, 12, 16))
 
 
 def refused(*hosts, days, until=None):
-    return tuple(RefusedSource(host, 429, NOW - days * DAY, until) for host in hosts)
+    return tuple(
+        row_of(
+            SourceRecord(
+                url=f"http://{host}/",
+                kind="feed",
+                outcome="refused",
+                status=429,
+                refused_since=NOW - days * DAY,
+            ),
+            until,
+        )
+        for host in hosts
+    )
+
+
+def row_of(record, until=None):
+    return SourceRow(None, record, NextVisit(until, "server", ""), 0, None, host_of(record.url))
+
+
+def failing(count):
+    return (row_of(SourceRecord(url="http://a.example/", kind="feed", failures=1)),) * count
 
 
 def silent(hours, wait=900.0):
     return (OpenRun("feeds", NOW - 50 * HOUR, NOW - hours * HOUR, wait),)
+
+
+WELL = replace(WELL, failing=failing(3))
 
 
 @pytest.mark.parametrize(
@@ -93,9 +122,9 @@ def silent(hours, wait=900.0):
         ("blocklist", {"list_checked": NOW + DAY}, WARNING, "08:00:00 UTC, in the future"),
         ("blocklist", {"list_error": "line 1", "has_blocklist": False}, CRITICAL, "line 1"),
         ("sources", {}, OK, "3 of 200 sources failing (2 %)"),
-        ("sources", {"failing": 50}, OK, "(25 %)"),
-        ("sources", {"failing": 51}, WARNING, "(26 %)"),
-        ("sources", {"failing": 101}, CRITICAL, "(50 %)"),
+        ("sources", {"failing": failing(50)}, OK, "(25 %)"),
+        ("sources", {"failing": failing(51)}, WARNING, "(26 %)"),
+        ("sources", {"failing": failing(101)}, CRITICAL, "(50 %)"),
         ("sources", {"sources_error": "s.toml: no such file"}, CRITICAL, "s.toml: no such file"),
         ("refused", {"refused": refused("a.example", days=0.5)}, OK, "1 source refused"),
         (
@@ -157,7 +186,9 @@ def test_the_lines_fit_whatever_the_state_has():
         "check": "sources",
         "what": "a\\nb\\u202e",
         "advice": "no run can start",
+        "rows": [],
     }
+    assert len(told["findings"][1]["rows"]) == 100
 
 
 def test_unknown_is_not_hidden_and_hides_nothing():
@@ -258,12 +289,13 @@ def test_the_facts_of_a_state(url, tmp_path):
     assert found.bad_run == "feeds: no source was read"
     assert [each.run for each in found.workers] == [alive]
     assert found.open_runs == (OpenRun("feeds", now - 2 * HOUR, now - 60, 900.0),)
-    assert (found.sources, found.failing, found.list_refresh) == (3, 1, 7 * DAY)
+    assert (found.sources, len(found.failing), found.list_refresh) == (3, 1, 7 * DAY)
     (refusal,) = found.refused
-    assert (refusal.host, refusal.status, refusal.since) == ("busy.example", 503, now - 2 * DAY)
-    assert refusal.until == pytest.approx(now + 20 * DAY, abs=600)
-    held = {each.host: each.is_unreachable for each in found.held}
-    assert held == {"lost.example": True, "busy.example": False, "ahead.example": False}
+    assert (refusal.host, refusal.record.status) == ("busy.example", 503)
+    assert refusal.record.refused_since == now - 2 * DAY
+    assert refusal.refused_until == pytest.approx(now + 20 * DAY, abs=600)
+    held = {each.host: not each.is_long_hold for each in found.held}
+    assert held == {"lost.example": True, "busy.example": False, "ahead.example": True}
     assert found.latest["hosts"] == now + 300 * DAY
     assert found.latest["sources"] == now + 2 * DAY
     assert set(found.latest) == {"runs", "requests", "sources", "hosts", "blocklist"}

@@ -101,9 +101,9 @@ def test_a_state_that_cannot_be_read_is_unknown_for_everybody(status, tmp_path):
         (["--nope"], "--nope"),
         (["--run-hours"], "--run-hours: expected one argument"),
         (["-a", "sources=x.toml"], "the sources file is --sources FILE here"),
-        (["--run-hours", "3"], "--run-hours 3 is not two numbers"),
+        (["--run-hours", "3"], "--run-hours: 3 is not two numbers"),
         (["--run-hours", "6,3"], "the second not smaller"),
-        (["--failing", "nan,1"], "--failing nan,1"),
+        (["--failing", "nan,1"], "--failing: nan,1"),
         (["--prometheus", "nowhere/walsh.prom"], "--prometheus nowhere/walsh.prom: No such file"),
     ],
 )

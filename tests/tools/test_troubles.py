@@ -7,7 +7,6 @@ from tests.helpers.reportstate import DAY, NOW
 from walsh_scrapy.sources.source import Source
 from walsh_scrapy.state.records import SourceRecord
 from walsh_scrapy.tools.sources.overview import SourceRow, next_visit
-from walsh_scrapy.tools.troubles import find_troubles
 
 URL = "http://a.example/feed"
 #: Fields of a source whose site refuses it.
@@ -58,7 +57,8 @@ def row_of(**fields):
     ],
 )
 def test_each_trouble_says_what_to_do(fields, what, advice, command):
-    (found,) = find_troubles([row_of(**fields), row_of(outcome="fetched")])
+    assert row_of(outcome="fetched").problem is None
+    found = row_of(**fields).problem
     assert found.what == what
     assert advice in found.advice
     assert (command in found.command) if command else found.command == ""
@@ -74,4 +74,4 @@ def test_each_trouble_says_what_to_do(fields, what, advice, command):
     ],
 )
 def test_each_trouble_says_since_when(fields, words):
-    assert [found.since for found in find_troubles([row_of(**fields)])] == [words]
+    assert row_of(**fields).problem.since == words

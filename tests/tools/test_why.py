@@ -29,7 +29,7 @@ from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.state.tables import copies
 from walsh_scrapy.testing.simulation import simulate
 from walsh_scrapy.testing.web import Reply, Site, redirect
-from walsh_scrapy.tools.exits import CommandError
+from walsh_scrapy.tools.call import CommandError
 from walsh_scrapy.tools.why import account as accounts
 from walsh_scrapy.tools.why.letter import letter, record_of
 
@@ -462,57 +462,51 @@ def test_what_is_not_known_is_said_with_what_is(state, log):
         assert said in str(error.value)
 
 
-def called(url, arguments, **settings):
+def call_of(url, arguments, **settings):
     command = Command()
     command.settings = Settings({"WALSH_STATE_URL": url, "WALSH_SOURCES": "none.toml"} | settings)
     parser = ScrapyArgumentParser(conflict_handler="resolve")
     command.add_options(parser)
     opts, rest = parser.parse_known_args(arguments)
-    return command, rest, opts
+    command.run(rest, opts)
 
 
 def test_a_letter_does_without_a_sources_file_that_cannot_be_read(url, state, tmp_path, capsys):
-    command, rest, opts = called(url, ["a.example"])
-    command.run(rest, opts)
+    call_of(url, ["a.example"])
     out, err = capsys.readouterr()
     assert "declared" not in out
     assert "what is declared is left out: none.toml: there is no such file" in err
     file = tmp_path / "sources.txt"
     file.write_text(FEED)
-    command, rest, opts = called(url, ["a.example", "--sources", str(file), "--json"])
-    command.run(rest, opts)
+    call_of(url, ["a.example", "--sources", str(file), "--json"])
     out, err = capsys.readouterr()
     assert [each["url"] for each in json.loads(out)["outlook"]["targets"]] == [FEED]
     assert err == ""
 
 
 def test_who_follows_links_is_not_told_that_there_is_no_sources_file(url, state, capsys):
-    command, rest, opts = called(url, ["a.example"], **IDENTITY)
-    command.run(rest, opts)
+    call_of(url, ["a.example"], **IDENTITY)
     assert capsys.readouterr().err == ""
-    command, rest, opts = called(url, ["a.example", "--sources", "none.toml"], **IDENTITY)
-    command.run(rest, opts)
+    call_of(url, ["a.example", "--sources", "none.toml"], **IDENTITY)
     assert "none.toml: there is no such file" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [
-        ([], 2, "`why` takes one URL or host"),
-        (["a.example", "b.example"], 2, "`why` takes one URL or host"),
-        (["a.example", "--on", "Tuesday"], 2, "--on takes a day in UTC"),
-        (["a.example", "--on", "2026-02-31"], 2, "--on takes a day in UTC"),
+        ([], 2, "arguments are required: URL|HOST"),
+        (["a.example", "b.example"], 2, "why does not take b.example"),
+        (["a.example", "--on", "Tuesday"], 2, "argument --on: 'Tuesday' is not a day in UTC"),
+        (["a.example", "--on", "2026-02-31"], 2, "argument --on: '2026-02-31' is not a day"),
         (["a.example", "--nosuch"], 2, "there is no option --nosuch"),
         (["a.example"], 1, "there is no state"),
     ],
 )
 def test_a_wrong_call_and_no_state_are_one_line(tmp_path, capsys, arguments, status, said):
-    command, rest, opts = called(f"sqlite:///{tmp_path}/none.sqlite3", arguments)
     with pytest.raises(SystemExit) as ended:
-        command.run(rest, opts)
-    code, err = ended.value.code, capsys.readouterr().err.strip()
-    told, code = (code, 1) if isinstance(code, str) else (err, code)  # Python prints a text: 1
-    assert (code, said in told, "\n" in told) == (status, True, False)
+        call_of(f"sqlite:///{tmp_path}/none.sqlite3", arguments)
+    (told,) = capsys.readouterr().err.splitlines()
+    assert (ended.value.code, said in told) == (status, True)
     assert not (tmp_path / "none.sqlite3").exists()
 
 
@@ -543,6 +537,16 @@ def test_of_a_long_file_only_what_is_about_the_bot_is_quoted():
     short = b"\n".join(b"a" * n for n in range(MOST_LINES))
     assert len(quote(short, "x")) == MOST_LINES
     assert quote(b"", "x") == ()
+
+
+def test_where_a_gate_of_the_project_denies_the_letter_does_not_say_that_nothing_does(state):
+    host = "library.example"
+    staff = {"host": host, "url": f"http://{host}/staff/", "gate": "office"}
+    state.evidence.deny(replace(DENIAL, **staff, reason="it wants no robot there"))
+    told = "\n".join(letter(give_account(state, options(), host, None)))
+    assert "kept back by office: it wants no robot there" in told
+    assert "Nothing keeps us" not in told
+    assert "each gate is asked again then" in told
 
 
 def test_addresses_and_credentials_are_in_no_letter_but_the_sender_s(state, log):

@@ -6,13 +6,12 @@ none. So robots.txt is a file or standard input here; ``scrapy mayfetch`` asks f
 
 from __future__ import annotations
 
-import argparse
 import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from walsh_scrapy import __version__
-from walsh_scrapy.tools.exits import CommandError, clean_exit, usage_error
+from walsh_scrapy.tools.call import Call, Parser, run_tool
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,50 +20,31 @@ _DESCRIPTION: Final = (
     "Writes a project of your own, and says how crawlers read a robots.txt. Example: walsh init "
     "my-feeds"
 )
-_CONFORMANCE: Final = "conformance"
-_COMMANDS: Final = ("init", "mayfetch", "lint")
-
-
-class _Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line, as those of the other commands."""
-
-    def error(self, message: str) -> NoReturn:
-        usage_error(f"{message}; see {self.prog} --help")
+#: The module and the headline of each tool; only the one that is called is imported.
+_TOOLS: Final = {
+    "init": ("tools.init", "write a new project, with a crawler for feeds"),
+    "mayfetch": ("tools.mayfetch", "say what a robots.txt allows to any bots"),
+    "lint": ("tools.lint", "say what in a robots.txt means nothing"),
+    "conformance": ("console.conformance", "test how polite any crawler is"),
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run one command and exit: 0 yes, 1 no, 2 for a wrong call or a file that cannot be read."""
+    """Run one tool and exit with its status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    if given[:1] == [_CONFORMANCE]:
-        _hand_over(given[1:])
-    options = parser_of(given[:1]).parse_args(given)
-    with clean_exit():
-        try:
-            status = options.run(options)
-        except CommandError as error:
-            usage_error(str(error))
-    raise SystemExit(status)
-
-
-def parser_of(called: Sequence[str]) -> argparse.ArgumentParser:
-    """Return a parser of all commands, or only of the one that is called."""
-    parser = _Parser(prog="walsh", description=_DESCRIPTION)
+    parser = Parser(prog="walsh", description=_DESCRIPTION)
     version = f"walsh-scrapy {__version__}"
     parser.add_argument(
         "--version", action="version", version=version, help="print the version and exit"
     )
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for name in set(_COMMANDS).intersection(called) or _COMMANDS:
-        import_module(f"walsh_scrapy.console.{name}").add_to(commands)
-    commands.add_parser(_CONFORMANCE, help="test how polite any crawler is")
-    return parser
-
-
-def _hand_over(arguments: Sequence[str]) -> NoReturn:
-    """Become ``python -m walsh_scrapy.testing.conformance``."""
-    import runpy
-
-    sys.argv[1:] = arguments
-    with clean_exit():
-        runpy.run_module("walsh_scrapy.testing.conformance", run_name="__main__", alter_sys=True)
-    raise SystemExit(0)
+    tools = parser.add_subparsers(required=True, metavar="COMMAND", dest="tool")
+    for name, (path, headline) in _TOOLS.items():
+        if given[:1] != [name]:
+            tools.add_parser(name, help=headline)
+            continue
+        tool = import_module(f"walsh_scrapy.{path}")
+        help_text = " ".join((tool.__doc__ or "").partition("\n\n")[2].split())
+        tool.options(tools.add_parser(name, help=headline, description=help_text))
+    options = parser.parse_args(given)
+    tool = import_module(f"walsh_scrapy.{_TOOLS[options.tool][0]}")
+    raise SystemExit(run_tool(tool, Call(options)))

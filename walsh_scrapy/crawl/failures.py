@@ -111,6 +111,7 @@ class Denials:
         self._stats = stats
         self._context = context
         self._write_with = write_with
+        self.is_recording = True  #: False where requests are only probes of the gates
         self._added: WeakSet[Denied] = WeakSet()
 
     def deny(self, request: Request, gate: str, reason: str) -> Denied:
@@ -124,7 +125,7 @@ class Denials:
 
         Requests for declared sources are logged where their outcome is recorded.
         """
-        if error in self._added:
+        if error in self._added or not self.is_recording:
             return
         self._added.add(error)
         self._stats.inc_value(f"walsh/{error.gate}/denied")

@@ -1,20 +1,35 @@
-"""Progress of a run: a display at a terminal, else lines of the log (``WALSH_PROGRESS``)."""
+"""Progress of a run: a display at a terminal, else lines of the log (``WALSH_PROGRESS``).
+
+The display stays below the log.
+"""
 
 from __future__ import annotations
 
+import atexit
 import logging
 import math
-from typing import TYPE_CHECKING
+import sys
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TextIO, cast
 
 from scrapy import signals
 from scrapy.exceptions import NotConfigured
 from scrapy.utils.asyncio import create_looping_call
+from scrapy.utils.log import get_scrapy_root_handler
 
 from walsh_scrapy.crawl.crawl import Component
-from walsh_scrapy.tools.progress import Display, ProgressSnapshot, Rate, awaited, outcomes_of
+from walsh_scrapy.extensions.summary import SourceCounts, is_by_source
+from walsh_scrapy.policy.wording import count_of, format_seconds, printable, shorten
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rich.console import Console, RenderableType
+
+    from walsh_scrapy.crawl.context import Retry
     from walsh_scrapy.crawl.crawl import Crawl
+    from walsh_scrapy.crawl.queue import Queue
 
 logger = logging.getLogger(__name__)
 
@@ -22,6 +37,10 @@ logger = logging.getLogger(__name__)
 LINE_SECONDS = 60.0
 #: Seconds from one change of the display to the next.
 DISPLAY_SECONDS = 1.0
+#: Seconds over which the rate of responses is measured.
+WINDOW: Final = 60.0
+#: A delay up to this many seconds needs no mention.
+_USUAL: Final = 1.0
 
 
 class Progress(Component):
@@ -79,3 +98,213 @@ class Progress(Component):
             left=math.inf if due is None else queue.remaining(due - done),
             awaited=awaited(queue, self._crawl.context.retries, now),
         )
+
+
+class Rate:
+    """How many responses a second came lately."""
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[float, int]] = deque()
+
+    def at(self, now: float, responses: int) -> float:
+        """Return the rate over the last ``WINDOW`` seconds; ``now`` is in monotonic seconds."""
+        self._seen.append((now, responses))
+        while now - self._seen[0][0] > WINDOW:
+            self._seen.popleft()
+        began, before = self._seen[0]
+        return (responses - before) / (now - began) if now > began else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressSnapshot:
+    """How far a run is. ``due`` is None without declared sources. Durations are seconds."""
+
+    due: int | None
+    done: int
+    outcomes: tuple[str, ...]  #: `31 new entries`, `4 failed`
+    seconds: float  #: since the run began
+    rate: float  #: responses a second
+    left: float  #: the least that the run still takes; infinite if nobody knows
+    awaited: str  #: what is asked or waited for, and why
+
+    @property
+    def how_far(self) -> str:
+        """What is done of what is due: `57 of 206 sources done`."""
+        if self.due is None:
+            return count_of(self.done, "response")
+        return f"{self.done} of {count_of(self.due, 'source')} done"
+
+    @property
+    def time_left(self) -> str:
+        """The time left as politeness allows, in words; empty if nobody knows."""
+        if not 0 < self.left < math.inf:
+            return ""
+        return f"at least {format_seconds(max(1.0, round(self.left)))} left"
+
+    @property
+    def counts(self) -> str:
+        """What is done, and what came of it, as one phrase."""
+        return ", ".join((self.how_far, *self.outcomes))
+
+    @property
+    def line(self) -> str:
+        """All of it as one line of a log."""
+        return "; ".join(filter(None, (self.counts, self.time_left, self.awaited)))
+
+
+def outcomes_of(stats: Mapping[str, Any]) -> tuple[int | None, int, tuple[str, ...]]:
+    """Return what is due, what is done, and what came of it, from the stats of a run."""
+    if not is_by_source(stats):
+        return None, stats.get("response_received_count", 0), ()
+    counts = SourceCounts.of(stats)
+    others = {
+        "unchanged": counts.unchanged,
+        "denied": sum(counts.denied.values()),
+        "deferred": counts.deferred,
+        "gone": counts.gone,
+    }
+    return (
+        counts.due,
+        counts.done,
+        (
+            count_of(counts.new_entries, "new entry", "new entries"),
+            f"{counts.failed} failed",
+            *(f"{count} {name}" for name, count in others.items() if count),
+        ),
+    )
+
+
+def awaited(queue: Queue, retries: Mapping[str, Retry], now: float) -> str:
+    """Return what a run asks or waits for at ``now``, and why; empty for nothing."""
+    tries = {host: retry for host, retry in retries.items() if retry.at > now}
+    if of_list := [retry for retry in tries.values() if retry.for_blocklist]:
+        return f"waiting for the blocklist: {of_list[0].sentence(now)}"
+    if asked := queue.asked:
+        purpose = " for the blocklist" if queue.frontier.is_restricted else ""
+        return f"asking {shorten(tuple(asked), 1)}{purpose}"
+    found = queue.frontier.next_host()
+    if found is None or found.ready_at <= now:
+        return ""
+    host = found.host
+    if retry := tries.get(host):
+        return f"waiting for {host}, which {retry.why}: {retry.sentence(now)}"
+    host = "the blocklist" if queue.frontier.is_restricted else host
+    delay = found.delay or _USUAL
+    slow = f" (its delay is {format_seconds(delay)})" if delay > _USUAL else ""
+    return f"waiting for {host}: next request in {format_seconds(found.ready_at - now)}{slow}"
+
+
+#: The scheme by which Scrapy exports to the standard output.
+_STDOUT: Final = "stdout:"
+
+
+class Display:
+    """Shows snapshots on the terminal of the standard error, with the log above them.
+
+    The handler that Scrapy sets up for all loggers writes through the display meanwhile, so that a
+    line of the log never stands within it.
+    """
+
+    def __init__(self, console: Console) -> None:
+        from rich.live import Live
+
+        self._terminal = sys.stderr
+        self._handler = _terminal_handler()
+        self._live = Live(
+            console=console,
+            auto_refresh=False,
+            transient=self._handler
+            is not None,  # the summary takes its place, if it is logged here
+            redirect_stdout=_is_terminal(sys.stdout),
+        )
+        self._live.start()
+        atexit.register(self.close)  # a second signal ends the process without an end of the crawl
+        if self._handler:
+            self._handler.setStream(cast("TextIO", _AboveDisplay(console)))
+
+    @classmethod
+    def open(cls, exports: list[str]) -> Display | None:
+        """Return the display, or None if the standard error is no terminal that can show it.
+
+        ``exports`` are the URIs of a crawl's exports: one that goes to the same terminal would
+        tear the display. So would a second display, of another crawl in the process.
+        """
+        is_proxied = hasattr(sys.stderr, "rich_proxied_file")
+        is_shared = is_proxied or (_is_terminal(sys.stdout) and _has_stdout(exports))
+        if is_shared or not _is_terminal(sys.stderr):
+            return None
+        from rich.console import Console
+
+        console = Console(file=sys.stderr, highlight=False)
+        return cls(console) if console.is_interactive else None
+
+    def show(self, snapshot: ProgressSnapshot) -> None:
+        """Replace what is shown; a terminal that was closed shows nothing."""
+        try:
+            self._live.update(render(snapshot), refresh=True)
+        except OSError:
+            self.close()
+
+    def close(self) -> None:
+        """End the display, and let the log write to the terminal itself again."""
+        if self._handler:
+            self._handler.setStream(self._terminal)
+            self._handler = None
+        try:
+            self._live.stop()
+        except OSError:  # the terminal was closed
+            return
+        finally:
+            atexit.unregister(self.close)
+
+
+class _AboveDisplay:
+    """A stream whose text a console writes above its live display, unchanged."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def write(self, text: str) -> None:
+        self._console.out(text, end="", highlight=False)
+
+    def flush(self) -> None:
+        """Do nothing: the console flushes."""
+
+
+def render(snapshot: ProgressSnapshot) -> RenderableType:
+    """Return what a terminal shows of a snapshot: at most three lines, none of them wrapped."""
+    from rich.console import Group
+    from rich.progress_bar import ProgressBar
+    from rich.table import Table
+    from rich.text import Text
+
+    def line(*parts: str) -> Text:
+        return Text(" · ".join(filter(None, parts)), no_wrap=True, overflow="ellipsis")
+
+    time = format_seconds(int(snapshot.seconds))
+    far = line(snapshot.how_far, time, snapshot.time_left)
+    if snapshot.due:
+        grid = Table.grid(padding=(0, 1), expand=True)
+        grid.add_column(ratio=1)
+        grid.add_column(no_wrap=True)
+        bar = ProgressBar(total=snapshot.due, completed=snapshot.done, complete_style="green")
+        grid.add_row(bar, far)
+    rate, awaited = f"{snapshot.rate:.1f} responses/s", printable(snapshot.awaited)
+    rows = [grid if snapshot.due else far, line(*snapshot.outcomes, rate), line(awaited)]
+    return Group(*rows)
+
+
+def _terminal_handler() -> logging.StreamHandler[TextIO] | None:
+    """Return Scrapy's handler if it writes to the terminal."""
+    handler = get_scrapy_root_handler()
+    is_terminal = isinstance(handler, logging.StreamHandler) and handler.stream is sys.stderr
+    return handler if is_terminal else None  # type: ignore[return-value]
+
+
+def _is_terminal(stream: object) -> bool:
+    """Return True for a terminal; what ``LOG_STDOUT`` puts in place of a stream has no isatty."""
+    return bool(getattr(stream, "isatty", bool)())
+
+
+def _has_stdout(exports: list[str]) -> bool:
+    return any(uri.startswith(_STDOUT) for uri in exports)

@@ -1,36 +1,41 @@
-"""The record of a run: its row in the state, and its summary there and in the log."""
+"""The record of a run: its row in the state, and its summary there and in the log.
+
+A summary counts by source or by request, as about ten lines and as a JSON object, which the state
+keeps; ``walsh_scrapy/summary.schema.json`` is its schema.
+"""
 
 from __future__ import annotations
 
 import logging
 import platform
+import re
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Final
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
 
 from scrapy import signals
 
 from walsh_scrapy import __version__
 from walsh_scrapy.crawl.crawl import Component
+from walsh_scrapy.crawl.startup import gate_names
 from walsh_scrapy.exceptions import StateUnavailable
 from walsh_scrapy.identity import SPEC_VERSION
+from walsh_scrapy.policy.durations import format_moment
+from walsh_scrapy.policy.wording import and_more, count_of, shorten
 from walsh_scrapy.sources.source import declaration
 from walsh_scrapy.spider import DeclaringSpider
 from walsh_scrapy.state.runs import RunRecord
-from walsh_scrapy.tools.summary import (
-    SourceCounts,
-    is_by_source,
-    summary_lines,
-    summary_of,
-)
 
 if TYPE_CHECKING:
-    from typing import Any
+    from collections.abc import Iterable, Mapping
 
     from scrapy import Spider
     from scrapy.crawler import Crawler
 
     from walsh_scrapy.crawl.crawl import Crawl
     from walsh_scrapy.crawl.messages import Signer
+    from walsh_scrapy.crawl.outcome import Troubles
     from walsh_scrapy.options import Options
 
 logger = logging.getLogger(__name__)
@@ -39,6 +44,21 @@ logger = logging.getLogger(__name__)
 _SCRAPYS: Final = "scrapy.commands."
 _OUR_COMMANDS: Final = "walsh_scrapy.tools."
 _PACKAGES: Final = ("scrapy", "twisted", "feedparser", "markdown-it-py")
+_DENIED: Final = "walsh/sources/denied/"
+_STAT: Final = re.compile(r"walsh/(?!sources/)(\w+)/denied")
+#: Reasons of failures in the object, hosts of each, and hosts that are deferred.
+MOST_REASONS: Final = 50
+MOST_HOSTS: Final = 20
+MOST_DEFERRED: Final = 100
+#: Reasons of failures that have a line, and hosts that a line names; the others are counted.
+_REASON_LINES: Final = 3
+_LINE_HOSTS: Final = 2
+#: Sites whose Comment lines are shown; the others are counted.
+_MOST_SITES: Final = 3
+#: How a run ends in order, as Scrapy names it.
+_FINISHED: Final = "finished"
+
+_Row = tuple[str, int, str]
 
 
 class Summary(Component):
@@ -126,3 +146,238 @@ def settings_of(options: Options, signer: Signer | None) -> dict[str, Any]:
     """
     key = signer.key_id if signer else ""
     return options.for_record() | {"signing_key": key}
+
+
+def is_by_source(stats: Mapping[str, Any]) -> bool:
+    """Return True if the spider of a run visits declared sources."""
+    return "walsh/sources/due" in stats
+
+
+@dataclass(frozen=True, slots=True)
+class SourceCounts:
+    """How many sources had which outcome, and how many entries came of them.
+
+    ``deferred_until`` and ``next_due`` are in epoch seconds.
+    """
+
+    fetched: int
+    unchanged: int
+    denied: Mapping[str, int]  #: by gate
+    deferred: int
+    deferred_until: float | None
+    failed: int
+    gone: int
+    stopped: int  #: gone (410) on an earlier visit
+    due: int
+    not_due: int
+    next_due: float | None
+    new_entries: int
+    known_entries: int
+    comments: Mapping[str, tuple[str, ...]]  #: the Comment lines of robots.txt, by origin
+
+    @classmethod
+    def of(cls, stats: Mapping[str, Any]) -> SourceCounts:
+        """Read the stats of a run."""
+        names = ("fetched", "unchanged", "deferred", "failed", "gone", "due", "not_due")
+        return cls(
+            **{name: stats.get(f"walsh/sources/{name}", 0) for name in names},
+            denied={
+                name.removeprefix(_DENIED): count
+                for name, count in sorted(stats.items())
+                if name.startswith(_DENIED)
+            },
+            deferred_until=stats.get("walsh/sources/deferred_until"),
+            stopped=stats.get("walsh/sources/resting", 0),
+            next_due=stats.get("walsh/sources/next_due"),
+            new_entries=stats.get("walsh/entries/new", 0),
+            known_entries=stats.get("walsh/entries/known", 0),
+            comments=stats.get("walsh/robots/comments", {}),
+        )
+
+    @property
+    def done(self) -> int:
+        """How many sources had an outcome in this run."""
+        ended = self.fetched + self.unchanged + self.deferred + self.failed + self.gone
+        return ended + sum(self.denied.values())
+
+    @property
+    def not_reached(self) -> int:
+        """How many sources are still due because the run ended before."""
+        return max(self.due - self.done, 0)
+
+    @property
+    def none_was_read(self) -> bool:
+        """True if sources failed, and none was fetched or unchanged: `scrapy crawl` exits with 1.
+
+        What was denied, deferred or not due has not failed, but it is no success either.
+        """
+        return self.failed > 0 and self.fetched + self.unchanged == 0
+
+
+@dataclass(frozen=True, slots=True)
+class RequestCounts:
+    """What a run without declared sources did."""
+
+    responses: int
+    denied: Mapping[str, int]  #: by gate
+    undeclared: int
+    deferred: int
+    retried: int
+
+    @classmethod
+    def of(cls, stats: Mapping[str, Any]) -> RequestCounts:
+        """Read the stats of a run; a project's own gates are in them as ours are."""
+        denying = gate_names(found[1] for found in map(_STAT.fullmatch, stats) if found)
+        return cls(
+            responses=stats.get("response_received_count", 0),
+            denied={gate: stats.get(f"walsh/{gate}/denied", 0) for gate in denying},
+            undeclared=stats.get("walsh/scope/dropped", 0),
+            deferred=stats.get("walsh/requests/deferred", 0),
+            retried=stats.get("walsh/backoff/retried", 0),
+        )
+
+
+def summary_of(crawl: Crawl, how: str) -> dict[str, Any]:
+    """Return the summary of a crawl; ``how`` is how it ended, as Scrapy names it."""
+    context, spider = crawl.context, crawl.crawler.spider
+    now = context.clock.now()
+    return {
+        "run": context.run,
+        "spider": spider.name if spider else "",
+        "begun": context.started_at,
+        "ended": now,
+        "how": how,
+    } | counts_of(crawl.stats.get_stats(), crawl.troubles, how, now)
+
+
+def counts_of(stats: Mapping[str, Any], troubles: Troubles, how: str, now: float) -> dict[str, Any]:
+    """Return what a run did: by source with its troubles, or by request without any.
+
+    ``now`` is its end, in epoch seconds.
+    """
+    if not is_by_source(stats):
+        return asdict(RequestCounts.of(stats))
+    counts = SourceCounts.of(stats)
+    until = sorted(troubles.deferred.items(), key=lambda each: each[1])
+    return asdict(counts) | {
+        "not_reached": counts.not_reached,
+        "failures": [
+            {
+                "reason": group.reason,
+                "sources": group.sources,
+                "hosts": group.hosts[:MOST_HOSTS],
+                "more_hosts": max(0, len(group.hosts) - MOST_HOSTS),
+            }
+            for group in troubles.failures.largest_first()[:MOST_REASONS]
+        ],
+        "deferred_hosts": dict(until[:MOST_DEFERRED]),
+        "next": next_steps(counts, how, now),
+    }
+
+
+def summary_lines(stats: Mapping[str, Any], troubles: Troubles, how: str, now: float) -> list[str]:
+    """Return the summary of a run, a line for each outcome that any source or request had.
+
+    ``how`` is how the run ended, as Scrapy names it, ``now`` in epoch seconds.
+    """
+    if not is_by_source(stats):
+        return _table(_request_rows(RequestCounts.of(stats)), always=("responses",))
+    counts = SourceCounts.of(stats)
+    rows = _source_rows(counts, troubles)
+    return [
+        *_table(rows, always=("fetched", "new entries")),
+        *_said(counts.comments),
+        *(f"next: {step}" for step in next_steps(counts, how, now)),
+    ]
+
+
+def next_steps(counts: SourceCounts, how: str, now: float) -> list[str]:
+    """Return what the operator can do next, a phrase each; none if all is well.
+
+    What was deferred until a moment that has passed meanwhile may be asked for at once.
+    """
+    steps = []
+    if counts.failed:
+        steps.append("`scrapy sources` shows since when each source fails, and its next visit")
+    still_due = counts.deferred + counts.not_reached
+    if still_due:
+        until = counts.deferred_until or 0.0
+        when = f" after {format_moment(until)}" if until > now and how == _FINISHED else ""
+        steps.append(f"start the run again{when}: {count_of(still_due, 'source')} still due")
+    return steps
+
+
+def _source_rows(counts: SourceCounts, troubles: Troubles) -> list[_Row]:
+    return [
+        ("fetched", counts.fetched, ""),
+        ("unchanged", counts.unchanged, "304 Not Modified, or an llms.txt that was read before"),
+        ("denied", sum(counts.denied.values()), _by_gate(counts.denied)),
+        ("deferred", counts.deferred, _deferred(troubles.deferred)),
+        *_failed(counts.failed, troubles),
+        ("gone", counts.gone, "410: not visited again until `scrapy sources resume URL`"),
+        ("not reached", counts.not_reached, "still due: the run ended before"),
+        ("not due", counts.not_due, _next_due(counts.next_due)),
+        ("stopped", counts.stopped, "gone (410) on an earlier visit"),
+        ("new entries", counts.new_entries, f"{counts.known_entries} known before"),
+    ]
+
+
+def _request_rows(counts: RequestCounts) -> list[_Row]:
+    return [
+        ("responses", counts.responses, "robots.txt included"),
+        ("denied", sum(counts.denied.values()), _by_gate(counts.denied)),
+        ("undeclared", counts.undeclared, "not requested (R6)"),
+        ("deferred", counts.deferred, "to a later run; the log says why"),
+        ("retried", counts.retried, "after 429 or 503"),
+    ]
+
+
+def _failed(failed: int, troubles: Troubles) -> list[_Row]:
+    """Return the row of the failures, and rows without a name for its further reasons."""
+    groups = troubles.failures.largest_first()
+    remarks = [group.line(_LINE_HOSTS) for group in groups[:_REASON_LINES]]
+    if rest := groups[_REASON_LINES:]:
+        sources = sum(group.sources for group in rest)
+        hosts = tuple(dict.fromkeys(host for group in rest for host in group.hosts))
+        reasons = count_of(len(rest), "more reason")
+        remarks.append(f"{sources} for {reasons}: {shorten(hosts, _LINE_HOSTS)}")
+    names = ("failed", *[""] * len(remarks))
+    return [(name, failed, remark) for name, remark in zip(names, remarks or [""], strict=False)]
+
+
+def _deferred(until_by_host: Mapping[str, float]) -> str:
+    if not until_by_host:
+        return ""
+    hosts = sorted(until_by_host, key=until_by_host.__getitem__)
+    first = format_moment(until_by_host[hosts[0]])
+    return f"the first until {first}: {shorten(tuple(hosts), _LINE_HOSTS)}"
+
+
+def _said(comments: Mapping[str, tuple[str, ...]]) -> list[str]:
+    """Return what robots.txt files say to the operator, of the first sites that say it."""
+    lines = [
+        f"{origin}/robots.txt says: {' · '.join(texts)}"
+        for origin, texts in islice(comments.items(), _MOST_SITES)
+    ]
+    left = len(comments) - _MOST_SITES
+    return [*lines, f"{and_more(left)} with comments in robots.txt"] if left > 0 else lines
+
+
+def _table(rows: Iterable[_Row], *, always: tuple[str, ...]) -> list[str]:
+    """Return a line for each row with a count; a remark is only added to a count above 0.
+
+    A row without a name goes on with the row above: it has a remark only.
+    """
+    return [
+        f"{name:<12}{count if name else '':>7}{f'   {remark}' if remark and count else ''}"
+        for name, count, remark in rows
+        if count or name in always
+    ]
+
+
+def _by_gate(denied: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} by {gate}" for gate, count in denied.items() if count)
+
+
+def _next_due(epoch_seconds: float | None) -> str:
+    return "" if epoch_seconds is None else f"the next one at {format_moment(epoch_seconds)}"

@@ -65,7 +65,7 @@ from walsh_scrapy.state.tables import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from sqlalchemy import Column, ColumnElement, Connection, Select, Table
 
@@ -511,14 +511,6 @@ class Log:
         )
         last: float | None = self._connection.scalar(sent)
         return last
-
-    def last_for(self, source: str, paced: Collection[str], most: int) -> list[LoggedRequest]:
-        """Return the last requests that were for a source, to these hosts, the newest first."""
-        own = and_(requests.c.source == ITS_URL, requests.c.url == source)
-        is_for_it = requests.c.host.in_(paced), or_(own, requests.c.source == source)
-        newest = rows_of(LoggedRequest, requests).where(*is_for_it)
-        newest = newest.order_by(*(each.desc() for each in BY_TIME)).limit(most)
-        return list(self.each(LoggedRequest, newest))
 
     def last_day(self, host: str, paced: str) -> int | None:
         """Return the last day with a request or a denial of a host, in days since 1970."""

@@ -7,23 +7,75 @@ import sys
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, cast
+from typing import IO, TYPE_CHECKING, NamedTuple, Self, cast
 
-from walsh_scrapy.tools.exits import CommandError
+from walsh_scrapy.policy.wording import printable
+from walsh_scrapy.tools.call import CommandError, WrongCall
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
+
+    from walsh_scrapy.tools.call import Call
+
+
+def add_output(parser: argparse.ArgumentParser) -> None:
+    """Add ``-o`` and ``-O``."""
+    new, replaced = (
+        "a new file, or - for standard output",
+        "the same, but an existing file is replaced",
+    )
+    parser.add_argument("-o", "--output", metavar="FILE", help=new)
+    parser.add_argument("-O", "--overwrite-output", metavar="FILE", help=replaced)
+
+
+class Output(NamedTuple):
+    """The file that a call names for what it writes."""
+
+    target: str  #: `-` for standard output
+    replace: bool  #: whether a file that exists is replaced
+
+    @classmethod
+    def of(cls, call: Call) -> Self:
+        """Return the file of a call. Raises WrongCall if there is none, BadSetting and StateError.
+
+        The state, the sources file and the blocklist file are no such file: -O would replace them.
+        """
+        from walsh_scrapy.state.database import files_of
+
+        given = call.arguments.output, call.arguments.overwrite_output
+        named = [name for name in given if name]
+        if len(named) != 1:
+            raise WrongCall(
+                "give one file: -o FILE, or -O FILE to replace it; `-o -` is standard output"
+            )
+        target, options = str(named[0]), call.options
+        own = [options.sources, getattr(call.arguments, "sources", None), options.blocklist_file]
+        places = [*files_of(options.state_url), *map(Path, filter(None, own))]
+        if Path(target).resolve() in {place.resolve() for place in places}:
+            raise WrongCall(f"{target} is a file of this project; name another one")
+        return cls(target, replace=not given[0])
+
+    def open(self) -> AbstractContextManager[IO[bytes]]:
+        """Open the file. Raises CommandError if it exists already, or cannot be written."""
+        return open_output(self.target, replace=self.replace)
+
+    def say(self, what: str) -> None:
+        """Print on standard error what was written."""
+        where = "standard output" if self.target == "-" else printable(self.target)
+        print(f"{what} written to {where}", file=sys.stderr)
 
 
 def read_file(name: str) -> bytes:
-    """Return the bytes of a file, or of standard input for `-`. Raises CommandError."""
+    """Return the bytes of a file, or of standard input for `-`. Raises WrongCall."""
     try:
         return sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         if name.startswith(("http://", "https://")):
-            raise CommandError(f"{name} is a URL, not a file; get it first, with curl") from error
+            raise WrongCall(f"{name} is a URL, not a file; get it first, with curl") from error
         why = getattr(error, "strerror", None) or error
-        raise CommandError(f"{name} cannot be read: {why}") from error
+        raise WrongCall(f"{name} cannot be read: {why}") from error
 
 
 @contextmanager

@@ -1,25 +1,102 @@
-"""Hosts that wait: until when and why, and how an operator changes that (decision 31)."""
+"""``scrapy hosts``: which hosts wait, until when and why; release and pause (decision 31).
+
+Lists every host that may not be requested now, was unreachable or answered 500, 502 or 504 when it
+was requested last, or has a delay of yours. `release HOST --because TEXT` ends the hold of a host,
+and records when and why. `pause HOST DURATION` (seconds, or 90min, 2h, PT2H) gives a host a delay
+of at least that between two requests, in all runs; `pause HOST 0` ends it. Exit status: 0, 1 if
+something cannot be done, 2 for a wrong call. Examples: scrapy hosts --json. scrapy hosts release
+blog.example --because "they wrote: go on". scrapy hosts pause blog.example 2h
+"""
 
 from __future__ import annotations
 
 import difflib
+import math
+import sys
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from walsh_scrapy.policy.durations import format_moment, rfc3339
+from walsh_scrapy.policy.durations import format_moment, parse_typed_duration, rfc3339
 from walsh_scrapy.policy.pacing import HostTimes
 from walsh_scrapy.policy.wording import count_of, format_seconds, printable
-from walsh_scrapy.tools.exits import CommandError
-from walsh_scrapy.tools.output import columns
+from walsh_scrapy.tools.call import CommandError, WrongCall, add_actions, add_json, typed
+from walsh_scrapy.tools.output import Column, show_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    import argparse
+    from collections.abc import Callable, Iterator, Sequence
 
     from walsh_scrapy.options import Options
     from walsh_scrapy.state import State
     from walsh_scrapy.state.hosts import HostSnapshot, Override
+    from walsh_scrapy.tools.call import Call
 
+USAGE = "[options] [release HOST --because TEXT | pause HOST DURATION]"
 _DAY: Final = 86_400.0
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    add_json(parser)
+    actions = add_actions(parser)
+    for name, told in (("release", "end a hold"), ("pause", "set a delay, or end it with 0")):
+        action = actions.add_parser(name, help=told)
+        action.add_argument("host", metavar="HOST", help="such as blog.example")
+        if name == "pause":
+            action.add_argument(
+                "seconds", metavar="DURATION", type=typed(_seconds), help="seconds, or such as 2h"
+            )
+        action.add_argument(
+            "--because",
+            metavar="TEXT",
+            type=typed(_reason),
+            required=name == "release",
+            help="why, one line: recorded with the override",
+        )
+
+
+def _reason(text: str) -> str:
+    if not text.strip() or any(ord(character) < 32 for character in text):
+        raise ValueError('it takes one line of text, such as "mail of 3 May: go on"')
+    return text.strip()
+
+
+def _seconds(text: str) -> float:
+    for read in (float, lambda typed: parse_typed_duration(typed).total_seconds()):
+        with suppress(ValueError):
+            if 0.0 <= (seconds := read(text.strip())) < math.inf:
+                return seconds
+    raise ValueError(
+        f"{text!r} is neither seconds nor a duration. Example: scrapy hosts pause blog.example 2h"
+    )
+
+
+def run(call: Call) -> int:
+    """List the hosts that wait, end a hold, or set a delay."""
+    given = call.arguments
+    if given.action is None:
+        with call.state_if_any() as state:
+            rows = build_overview(state)
+        show_rows(rows, COLUMNS, as_json=given.json)
+        if not given.json:
+            print(totals(rows))
+        return 0
+    host = call.options.pace_by.unit(url_of(given.host))
+    if not host:
+        raise WrongCall(f"{given.host!r} is not a host; write for example blog.example")
+    if given.action == "release":
+        with call.state_if_any() as known:
+            print(release(known, host, given.because))
+        return 0
+    from walsh_scrapy.state import State
+
+    # Caution may be added before the first crawl, so this creates a state if there is none.
+    with closing(State(call.options.state_url)) as state:
+        if unknown := stranger(host, state, call.options):
+            print(f"walsh-scrapy: {unknown}", file=sys.stderr)
+        print(set_delay(state, host, given.seconds, given.because or ""))
+    return 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,32 +124,6 @@ class HostRow:
         is_long = times.hold_until - times.hold_since > _DAY
         return self.snapshot.hold > 0 and is_long and times.hold_by != "unreachable"
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the row for ``--json``: times as RFC 3339 in UTC, None for what is not known."""
-        times, override = self.snapshot.times, self.override
-        return {
-            "host": self.host,
-            "waits": self.snapshot.reason,
-            "until": rfc3339(self.until),
-            "why": self.why,
-            "hold_until": rfc3339(times.hold_until if self.snapshot.hold else None),
-            "hold_by": times.hold_by if self.snapshot.hold else None,
-            "hold_status": (times.hold_status or None) if self.snapshot.hold else None,
-            "delay": times.delay,
-            "operator_delay": times.operator_delay,
-            "refusals": times.refusals,
-            "server_errors": times.server_errors,
-            "unreachable": times.unreachable,
-            "requested_at": rfc3339(times.ended),
-            "last_override": None
-            if override is None
-            else {
-                "override": override.override,
-                "at": rfc3339(override.at),
-                "reason": override.reason,
-            },
-        }
-
     def _reasons(self) -> Iterator[str]:
         times = self.snapshot.times
         if self.snapshot.hold:
@@ -90,6 +141,41 @@ class HostRow:
             yield f"you gave it a delay of {format_seconds(times.operator_delay)}"
 
 
+def _last_override(row: HostRow) -> dict[str, Any] | None:
+    if (last := row.override) is None:
+        return None
+    return {"override": last.override, "at": rfc3339(last.at), "reason": last.reason}
+
+
+def _of_hold(name: str) -> Callable[[HostRow], Any]:
+    """Return what reads a field of the hold of a row; None if it is over."""
+    return lambda row: (getattr(row.snapshot.times, name) or None) if row.snapshot.hold else None
+
+
+def _of_times(name: str) -> Callable[[HostRow], Any]:
+    return lambda row: getattr(row.snapshot.times, name)
+
+
+#: What is told of a host. Times are RFC 3339 in UTC, durations seconds.
+COLUMNS: Final[list[Column[HostRow]]] = [
+    Column("host", lambda row: row.host),
+    Column("waits", lambda row: row.snapshot.reason),
+    Column("until", lambda row: rfc3339(row.until)),
+    Column("why", lambda row: row.why),
+    Column("hold_until", lambda row: rfc3339(_of_hold("hold_until")(row)), shown=False),
+    Column("hold_by", _of_hold("hold_by"), shown=False),
+    Column("hold_status", _of_hold("hold_status"), shown=False),
+    Column("long_hold", lambda row: row.is_long_hold, shown=False),
+    Column("delay", _of_times("delay"), shown=False),
+    Column("operator_delay", _of_times("operator_delay"), shown=False),
+    Column("refusals", _of_times("refusals"), shown=False),
+    Column("server_errors", _of_times("server_errors"), shown=False),
+    Column("unreachable", _of_times("unreachable"), shown=False),
+    Column("requested_at", lambda row: rfc3339(row.snapshot.times.ended), shown=False),
+    Column("last_override", _last_override),
+]
+
+
 def build_overview(state: State | None) -> list[HostRow]:
     """Return a row for each host that waits or is marked, the longest wait first."""
     if state is None:
@@ -97,14 +183,6 @@ def build_overview(state: State | None) -> list[HostRow]:
     last = state.hosts.last_overrides()
     rows = [HostRow(host, found, last.get(host)) for host, found in state.hosts.marked().items()]
     return sorted(rows, key=lambda row: (-(row.until or 0.0), row.host))
-
-
-_HEADINGS: Final = ("waits", "until", "host", "why", "last override")
-
-
-def hosts_text(rows: Sequence[HostRow]) -> Iterator[str]:
-    """Yield a line for each host, nothing cut or wrapped."""
-    return columns([_HEADINGS, *map(_cells, rows)])
 
 
 def totals(rows: Sequence[HostRow]) -> str:
@@ -140,17 +218,6 @@ def hold_why(times: HostTimes) -> str:
 def unreachable(count: int) -> str:
     """Return how many times in a row a host was unreachable."""
     return f"it was unreachable {count_of(count, 'time')} in a row"
-
-
-def _cells(row: HostRow) -> tuple[str, ...]:
-    last = row.override
-    return (
-        row.snapshot.reason or "-",
-        rfc3339(row.until) or "now",
-        row.host,
-        row.why,
-        f"{last.override} {rfc3339(last.at)}: {last.reason or 'no reason given'}" if last else "-",
-    )
 
 
 def release(state: State | None, host: str, reason: str) -> str:

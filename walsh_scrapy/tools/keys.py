@@ -1,20 +1,88 @@
-"""``scrapy keys``: keys in files."""
+"""``scrapy keys``: a new key, and the directory to publish.
+
+`new FILE` writes a new private key (Ed25519) to a new file, which only you can read, and prints its
+id. `directory` prints the JSON Web Key Set to publish: the public parts of the keys in the files,
+or of WALSH_SIGNING_KEY. `directory --headers` prints the header fields to publish it with, signed
+by each key. Exit status: 0, 1 if something cannot be done, 2 for a wrong call. Examples: scrapy
+keys new key.pem. scrapy keys directory key.pem old.pem
+"""
 
 from __future__ import annotations
 
 import os
+import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 from walsh_scrapy.crawl.failures import words_of
-from walsh_scrapy.crawl.messages import UnusableKey, read_key
-from walsh_scrapy.policy.signing import PrivateKey
-from walsh_scrapy.tools.exits import CommandError
+from walsh_scrapy.crawl.messages import UnusableKey, host_field, read_key
+from walsh_scrapy.policy.signing import PrivateKey, directory_body, directory_fields
+from walsh_scrapy.tools.call import CommandError, WrongCall, add_actions, typed
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Iterable
 
+    from walsh_scrapy.tools.call import Call
+
+USAGE = "[options] new FILE | directory [FILE ...]"
+_DAY: Final = 86_400
+_MOST_DAYS: Final = 400
 _MODE: Final = 0o600
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    actions = add_actions(parser, required=True)
+    new = actions.add_parser("new", help="make a key")
+    new.add_argument("file", metavar="FILE", help="a new file, such as key.pem")
+    directory = actions.add_parser("directory", help="print what is to be published")
+    directory.add_argument("files", nargs="*", metavar="FILE", help="keys")
+    directory.add_argument(
+        "--headers", action="store_true", help="print the header fields of the directory"
+    )
+    directory.add_argument(
+        "--days",
+        metavar="DAYS",
+        type=typed(_days),
+        help="with --headers: how long the signatures of the directory count (default: 30)",
+    )
+
+
+def _days(text: str) -> int:
+    if not (text.isdecimal() and 1 <= int(text) <= _MOST_DAYS):
+        raise ValueError(f"{text} is no number of days from 1 to {_MOST_DAYS}")
+    return int(text)
+
+
+def run(call: Call) -> int:
+    """Make a key, or print the directory of keys, or its header fields."""
+    given = call.arguments
+    if given.action == "new":
+        print(new_key(given.file))
+        return 0
+    if given.days and not given.headers:
+        raise WrongCall("--days goes with --headers")
+    options = call.options
+    names = given.files or [name for name in [options.signing_key] if name]
+    if not names:
+        raise WrongCall(
+            "which key? Name its file, or set WALSH_SIGNING_KEY. Example: scrapy keys new key.pem"
+        )
+    keys = keys_of(names)
+    body = directory_body([key.public for key in keys])
+    if not given.headers:
+        sys.stdout.write(body.decode("ascii"))
+        return 0
+    if not options.signature_agent:
+        raise WrongCall("which host? Set WALSH_SIGNATURE_AGENT to the URL of the directory")
+    host = host_field(urlsplit(options.signature_agent).netloc)
+    lifetime = (given.days or 30) * _DAY
+    for name, value in directory_fields(keys, host, body, time.time(), lifetime).items():
+        print(f"{name}: {value}")
+    return 0
 
 
 def new_key(name: str) -> str:

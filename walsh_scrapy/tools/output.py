@@ -1,6 +1,8 @@
-"""What commands print: lines, columns and JSON for a pipe, folded lists for a terminal.
+"""What tools print: rows as JSON and as text, for a pipe or a terminal; and lines.
 
-No URL is cut. A list that is longer than the screen is shown in a pager.
+What is known of a row is a list of columns. JSON has every column. Text has those that are shown:
+in a pipe a line for each row, at a terminal its title, and its facts below. No URL is cut. A list
+that is longer than the screen is shown in a pager.
 """
 
 from __future__ import annotations
@@ -12,7 +14,8 @@ import signal
 import subprocess
 import sys
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from rich.cells import cell_len
 
@@ -20,12 +23,117 @@ from walsh_scrapy.policy.durations import rfc3339
 from walsh_scrapy.policy.wording import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from rich.text import Text
 
 #: Terminal cells that a column is padded to at most.
 _WIDEST: Final = 60
+_INDENT: Final = "  "
+
+
+Row = TypeVar("Row")
+
+
+@dataclass(frozen=True, slots=True)
+class Column(Generic[Row]):
+    """One column of rows: its name in JSON, its value there, and whether text has it too."""
+
+    name: str
+    of: Callable[[Row], Any]
+    shown: bool = True
+
+    @property
+    def heading(self) -> str:
+        """The name in text."""
+        return self.name.replace("_", " ")
+
+    def cell(self, row: Row) -> str:
+        """Return the value in text; "-" for what is not known or empty."""
+        value = self.of(row)
+        if isinstance(value, bool):
+            return "yes" if value else "no"
+        if isinstance(value, dict):
+            value = " ".join(str(each) for each in value.values() if each)
+        elif isinstance(value, list):
+            value = ", ".join(value)
+        return "-" if value in (None, "") else str(value)
+
+
+def as_dict(row: Row, columns: Iterable[Column[Row]]) -> dict[str, Any]:
+    """Return every column of a row, for JSON."""
+    return {column.name: column.of(row) for column in columns}
+
+
+def shown(columns: Iterable[Column[Row]]) -> list[Column[Row]]:
+    """Return the columns that text has."""
+    return [column for column in columns if column.shown]
+
+
+def table(rows: Iterable[Row], of: Iterable[Column[Row]]) -> Iterator[str]:
+    """Yield the headings and a line for each row; nothing for no rows."""
+    chosen = shown(of)
+    cells = [[column.cell(row) for column in chosen] for row in rows]
+    return columns([[column.heading for column in chosen], *cells]) if cells else iter(())
+
+
+def facts(row: Row, columns: Iterable[Column[Row]]) -> Iterator[str]:
+    """Yield name and value of each shown column but the first, unless it is empty or 0."""
+    for column in shown(columns)[1:]:
+        cell = column.cell(row)
+        if cell not in ("-", "0"):
+            yield f"{column.heading} {cell}"
+
+
+def record(row: Row, columns: Sequence[Column[Row]]) -> Iterator[str]:
+    """Yield every column of one row that has a value, shown in lists or not, a line each."""
+    title, *others = columns
+    yield title.cell(row)
+    width = max(len(column.heading) for column in others)
+    for column in others:
+        if (cell := column.cell(row)) != "-":
+            yield f"  {column.heading:{width}}  {cell}"
+
+
+def screen(
+    rows: Iterable[Row],
+    columns: Sequence[Column[Row]],
+    width: int,
+    style: Callable[[Row], str] = lambda _: "",
+) -> Iterator[Text]:
+    """Yield lines for a terminal of ``width`` cells: the first column, and below it the facts.
+
+    Only the first is longer than the terminal is wide. Markup in texts of strangers has no effect.
+    """
+    from rich.style import Style
+    from rich.text import Text
+
+    for row in rows:
+        given = columns[0].cell(row)
+        title, colour = printable(given), style(row)
+        # A link that a terminal opens; what had to be escaped is no address.
+        link = Style(link=title) if title == given and "://" in title else Style()
+        yield Text(title, Style(bold=True) + Style.parse(colour) + link)
+        for line in fold(map(printable, facts(row, columns)), width - len(_INDENT)):
+            yield Text(_INDENT + line, colour)
+
+
+def show_rows(
+    rows: Sequence[Row],
+    columns: Sequence[Column[Row]],
+    *,
+    as_json: bool,
+    style: Callable[[Row], str] = lambda _: "",
+) -> None:
+    """Print rows: as JSON, or in the way that suits the standard output."""
+    if as_json:
+        print_lines(json_array(as_dict(row, columns) for row in rows))
+    elif rows and sys.stdout.isatty():
+        from rich.console import Console
+
+        show(screen(rows, columns, Console().width, style))
+    else:
+        print_lines(table(rows, columns))
 
 
 def print_lines(lines: Iterable[str]) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from walsh_scrapy.policy.wording import count_of
 from walsh_scrapy.testing.conformance.scenario import Verdict
 from walsh_scrapy.testing.conformance.trial import TrialError, run
-from walsh_scrapy.tools.exits import clean_exit, usage_error
+from walsh_scrapy.tools.call import clean_exit, fail
 from walsh_scrapy.tools.output import columns, print_lines
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def try_command(words: Sequence[str], options: argparse.Namespace) -> int:
     """Try the command, print its scorecard, and return the exit status."""
     command = list(words[1:] if words[:1] == ["--"] else words)
     if not command:
-        usage_error("name the command to try: conformance -- COMMAND...")
+        fail("name the command to try: conformance -- COMMAND...", 2)
     rules = None if options.rules is None else [word.strip() for word in options.rules.split(",")]
     with clean_exit():
         try:
@@ -89,7 +89,7 @@ def try_command(words: Sequence[str], options: argparse.Namespace) -> int:
                 told=lambda sentence: print(f"{sentence} ...", file=sys.stderr, flush=True),
             )
         except (TrialError, ValueError) as error:
-            usage_error(str(error))
+            fail(str(error), 2)
         if options.json:
             print(json.dumps(card.as_dict(), indent=1).replace("\x7f", "\\u007f"))
         else:

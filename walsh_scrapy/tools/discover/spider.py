@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from scrapy import Request
 
+from walsh_scrapy.crawl.failures import reason_of
 from walsh_scrapy.crawl.ticket import (
     Visit,
     content_type_of,
@@ -15,7 +16,7 @@ from walsh_scrapy.crawl.ticket import (
     set_visit,
     visit_of,
 )
-from walsh_scrapy.exceptions import Denied
+from walsh_scrapy.exceptions import Denied, RequestDeferred
 from walsh_scrapy.metadata.alternates import (
     ABSENT,
     ACCEPT_LLMSTXT,
@@ -32,7 +33,6 @@ from walsh_scrapy.metadata.llmstxt import parse_llms
 from walsh_scrapy.policy.wording import count_of
 from walsh_scrapy.sources.source import Source, SourcesError, target_url
 from walsh_scrapy.spider import DeclaringSpider
-from walsh_scrapy.tools.command import NO_OUTPUT, no_response_reason
 from walsh_scrapy.tools.discover.candidates import Candidate, Form, SiteOffer
 
 if TYPE_CHECKING:
@@ -61,7 +61,6 @@ class DiscoverSpider(DeclaringSpider):
     """
 
     name = "discover"
-    custom_settings = NO_OUTPUT
 
     def __init__(self, offers: Iterable[SiteOffer] = (), **arguments: Any) -> None:  # noqa: ANN401
         super().__init__(**arguments)
@@ -112,7 +111,7 @@ class DiscoverSpider(DeclaringSpider):
         """Keep the reason; if robots.txt denies a document, request what would come next."""
         request, error = request_of(failure), failure.value
         offer, candidate = request.cb_kwargs["offer"], request.cb_kwargs["candidate"]
-        reason = no_response_reason(error, request.url)
+        reason = _reason(error, request.url)
         candidate.end(reason, unsure=not isinstance(error, Denied))
         if candidate.role == "feed":  # the next may be on another host
             return list(self._next_feed(offer))
@@ -155,6 +154,13 @@ class DiscoverSpider(DeclaringSpider):
         )
         set_visit(request, visit)
         return request
+
+
+def _reason(error: BaseException | None, url: str) -> str:
+    """Return why there is no response."""
+    if isinstance(error, Denied):
+        return f"denied by {error.gate}: {error.reason}"
+    return str(error) if isinstance(error, RequestDeferred) else reason_of(error, url)
 
 
 def _head(response: Response) -> tuple[FeedLink, ...]:

@@ -1,21 +1,23 @@
-"""What a robots.txt and the other gates say of one URL, for programs and for people."""
+"""What the gates, or one robots.txt, say of a URL to a bot: for programs and for people."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from walsh_scrapy.policy.durations import format_moment
+from walsh_scrapy.policy.durations import format_moment, rfc3339
+from walsh_scrapy.policy.robots.copy import RobotsCopy, RobotsFile
+from walsh_scrapy.policy.robots.robotstxt import token_of
 from walsh_scrapy.policy.robots.secondreader import SecondReader
 from walsh_scrapy.policy.urls import origin_of
 from walsh_scrapy.policy.wording import and_more, format_seconds
+from walsh_scrapy.tools.call import WrongCall
 from walsh_scrapy.tools.hosts import on_hold
+from walsh_scrapy.tools.output import Column
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from walsh_scrapy.policy.robots.copy import RobotsFile
+    from collections.abc import Callable, Iterator
 
 #: Line numbers of a group that are shown.
 MOST_LINES = 10
@@ -75,52 +77,128 @@ class RobotsAnswer:
         return f"{self.origin}/robots.txt, {self.status or 'no response'}, {age} old"
 
 
-@dataclass(frozen=True, slots=True)
-class MayFetch:
-    """What the gates say of a URL; times are epoch seconds, durations seconds."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What is said of one URL to one bot. Times are epoch seconds, durations seconds.
+
+    The fields after ``robots`` are those of a project; they are None where a file is tried alone.
+    """
 
     url: str
+    bot: str  #: by its name in robots.txt, or as the call names it
     allowed: bool | None  #: None if a gate cannot say
     gate: str | None  #: the gate that denies, or cannot say
     why: str
-    blocklist: str
+    allowed_from: float | None  #: when that is later than now
     robots: RobotsAnswer | None
-    host: str
-    delay: float  #: from the end of one request to the start of the next
-    hold_until: float | None
-    next_request_at: float
+    blocklist: str | None = None
+    host: str | None = None
+    delay: float | None = None  #: from the end of one request to the start of the next
+    hold_until: float | None = None
+    next_request_at: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the answer for ``--json``."""
-        return asdict(self) | {"allowed_from": self.allowed_from}
+        """Return the answer for ``--json``: times as RFC 3339 in UTC."""
+        times = ("allowed_from", "hold_until", "next_request_at")
+        told = asdict(self) | {name: rfc3339(getattr(self, name)) for name in times}
+        if told["robots"]:
+            told["robots"]["fetched_at"] = rfc3339(told["robots"]["fetched_at"])
+        return told
 
     @property
-    def allowed_from(self) -> float | None:
-        """When Visit-time allows what is allowed, in epoch seconds; None if it does now."""
-        closed = self.robots is not None and self.robots.opens_in > 0
-        return self.next_request_at if closed and self.allowed else None
+    def verdict(self) -> str:
+        """The verdict in words."""
+        return verdict_of(self.allowed, self.allowed_from)
 
     def lines(self, now: float) -> Iterator[str]:
-        """Yield the answer for operators: the verdict, then what each gate says."""
-        verdict = verdict_of(self.allowed, self.allowed_from)
-        held = "" if self.hold_until is None else f", but {on_hold(self.host, self.hold_until)}"
-        if self.allowed is False or self.allowed_from is not None:  # that says more than the hold
-            held = ""
-        yield f"{self.url}: {verdict}{f' by {self.gate}' if self.gate else ''}{held}"
+        """Yield the answer for people: the verdict, then what each gate says."""
+        if self.host is None or self.delay is None:
+            yield f"{self.url}: {self.verdict} for {self.bot}"
+            yield from self.robots.lines(now) if self.robots else ()
+            return
+        held = ""
+        # A denial and an opening say more than the hold.
+        if self.hold_until is not None and self.allowed is not False and not self.allowed_from:
+            held = f", but {on_hold(self.host, self.hold_until)}"
+        yield f"{self.url}: {self.verdict}{f' by {self.gate}' if self.gate else ''}{held}"
         yield f"  blocklist  {self.blocklist}"
-        if self.robots is not None:
-            yield from self.robots.lines(now)
+        if self.gate not in (None, "url", "blocklist", "robots"):
+            yield f"  {self.gate:<10} {self.why}"
+        if self.robots is None:
+            yield f"  robots     {self.why if self.gate in ('url', 'robots') else 'not judged'}"
         else:
-            yield f"  robots     {'not requested' if self.gate == 'blocklist' else self.why}"
-        yield f"  pacing     {self._pacing(now)}"
+            yield from self.robots.lines(now)
+        if self.allowed_from and self.robots and self.robots.why != self.why:
+            yield f"  deferred   {self.why}"
+        yield f"  pacing     {self._pacing(self.delay, now)}"
 
-    def _pacing(self, now: float) -> str:
+    def _pacing(self, delay: float, now: float) -> str:
         hold = f"; on hold until {format_moment(self.hold_until)}" if self.hold_until else ""
-        wait = self.next_request_at - now
-        when = "now"
-        if wait > 0:
-            when = f"in {format_seconds(wait)}, {format_moment(self.next_request_at)}"
-        return f"one request every {format_seconds(self.delay)}{hold}; next {when}"
+        wait = (self.next_request_at or now) - now
+        when = f"in {format_seconds(wait)}, {format_moment(now + wait)}" if wait > 0 else "now"
+        return f"one request every {format_seconds(delay)}{hold}; next {when}"
+
+
+class Draft:
+    """A robots.txt as one bot reads it, at an epoch second.
+
+    The bot is named by its token or its User-Agent; `*` stands for every bot that has no group of
+    its own. Raises WrongCall if the name names no bot.
+    """
+
+    def __init__(self, body: bytes, user_agent: str, now: float) -> None:
+        token = "*" if user_agent == "*" else token_of(user_agent)
+        if token is None:
+            raise WrongCall(f"{user_agent!r} names no bot; write its name in robots.txt, or '*'")
+        self._user_agent = user_agent
+        self._bot = token if " " in user_agent else user_agent
+        self._now = now
+        self._file = RobotsFile.read(RobotsCopy(now, 200, body), token, "disallow", now)
+
+    def answer(self, url: str) -> Answer:
+        """Return what the file says of a URL."""
+        robots = robots_answer(self._file, url, self._user_agent, self._now)
+        # A file of the operator is that of no host, and nobody has fetched it.
+        robots = replace(robots, fetched_at=None, status=None)
+        allowed = self._file.rules.verdict(url).allowed
+        is_closed = allowed and robots.opens_in > 0
+        return Answer(
+            url=url,
+            bot=self._bot,
+            allowed=allowed,
+            gate=None if allowed else "robots",
+            why=robots.why,
+            allowed_from=self._now + robots.opens_in if is_closed else None,
+            robots=robots,
+        )
+
+
+def _of_robots(name: str) -> Callable[[Answer], Any]:
+    return lambda answer: getattr(answer.robots, name) if answer.robots else None
+
+
+def _pause(answer: Answer) -> str | None:
+    robots = answer.robots
+    pause = max(robots.crawl_delay or 0.0, robots.request_rate or 0.0) if robots else 0.0
+    return format_seconds(pause) if pause else None
+
+
+def _protego(answer: Answer) -> str | None:
+    theirs = answer.robots.protego if answer.robots else None
+    return None if theirs is None else verdict_of(theirs, None)
+
+
+#: What a table of several bots has.
+COLUMNS: Final[list[Column[Answer]]] = [
+    Column("bot", lambda answer: answer.bot),
+    Column("verdict", lambda answer: answer.verdict),
+    Column("group", _of_robots("group")),
+    Column("line", _of_robots("line")),
+    Column("rule", _of_robots("rule")),
+    Column("pause", _pause),
+    Column("Protego", _protego),
+    Column("URL", lambda answer: answer.url),
+]
 
 
 def verdict_of(allowed: bool | None, allowed_from: float | None) -> str:
@@ -134,20 +212,15 @@ def verdict_of(allowed: bool | None, allowed_from: float | None) -> str:
 NO_URL = "this is not an http or https URL with a host"
 
 
-def robots_answer(
-    file: RobotsFile, url: str, user_agent: str, now: float, *, given: bool
-) -> RobotsAnswer:
-    """Return what a file says of ``url`` at an epoch second to the bot that it was read for.
-
-    ``given`` is True for a file of the operator, which no host has yet.
-    """
+def robots_answer(file: RobotsFile, url: str, user_agent: str, now: float) -> RobotsAnswer:
+    """Return what a file says of ``url`` at an epoch second to the bot that it was read for."""
     verdict = file.rules.verdict(url)
     real = not file.is_replaced
     body = file.copy.body or b""
     return RobotsAnswer(
         origin=origin_of(url),
-        fetched_at=None if given else file.copy.fetched_at,
-        status=None if given else file.copy.status,
+        fetched_at=file.copy.fetched_at,
+        status=file.copy.status,
         group=file.rules.group if real else None,
         group_lines=file.rules.lines if real else (),
         rule=verdict.rule if real else None,
@@ -157,7 +230,7 @@ def robots_answer(
         opens_in=file.closed_for(now),
         comments=file.rules.comments,
         ignored=tuple(f"line {line}: {what}" for line, what in file.rules.warnings),
-        protego=_protego(body, url, user_agent, allowed=verdict.allowed) if real else None,
+        protego=_second_verdict(body, url, user_agent, allowed=verdict.allowed) if real else None,
         why=file.why(verdict),
     )
 
@@ -169,12 +242,18 @@ def scheme_hint(text: str) -> str:
     return f"; write {written}" if is_address else ""
 
 
+def check_url(url: str) -> None:
+    """Raise WrongCall for what is no URL of the web."""
+    if not is_web(url):
+        raise WrongCall(f"{url}: {NO_URL}{scheme_hint(url)}")
+
+
 def is_web(url: str) -> bool:
     """Return True if a crawl may request this kind of URL at all (decision 16)."""
     return origin_of(url).startswith(("http://", "https://"))
 
 
-def _protego(body: bytes, url: str, user_agent: str, *, allowed: bool) -> bool | None:
+def _second_verdict(body: bytes, url: str, user_agent: str, *, allowed: bool) -> bool | None:
     """Return whether Protego allows a URL, if that is not our verdict; None if it agrees."""
     theirs = _second_reader(body).allows(url, user_agent)
     return None if theirs is allowed else theirs

@@ -19,16 +19,19 @@ from markupsafe import Markup
 
 from walsh_scrapy.policy.durations import rfc3339
 from walsh_scrapy.policy.wording import count_of, cut, for_others, format_seconds, printable
-from walsh_scrapy.tools.output import minute
+from walsh_scrapy.tools.hosts import COLUMNS as HOSTS
+from walsh_scrapy.tools.output import facts, minute, shown
 from walsh_scrapy.tools.report.figures import KINDS, MOST_SOURCES, smallest
-from walsh_scrapy.tools.report.report import MOST_TROUBLES
-from walsh_scrapy.tools.troubles import by_advice
+from walsh_scrapy.tools.report.report import MOST_TROUBLES, RUNS
+from walsh_scrapy.tools.sources.overview import COLUMNS as SOURCES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from walsh_scrapy.tools.report.figures import News
     from walsh_scrapy.tools.report.report import Report
+    from walsh_scrapy.tools.sources.overview import SourceRow
+    from walsh_scrapy.tools.sources.problem import Problem
 
 # pygal adds a finder for its plugins (maps), which we do not have. Its protocol is that of Python
 # before 3.12, so each later import of this process that fails would warn of it.
@@ -65,6 +68,7 @@ def render(report: Report) -> str:
     )
     environment.filters |= {
         "count_of": count_of,
+        "facts": facts,
         "for_others": for_others,
         "pause": _pause,
         "span": _span,
@@ -89,8 +93,20 @@ def render(report: Report) -> str:
         most_hosts=MOST_HOSTS,
         most_sources=MOST_SOURCES,
         most_troubles=MOST_TROUBLES,
-        troubles=by_advice(report.troubles[:MOST_TROUBLES]),
+        troubles=_by_advice(report.troubles[:MOST_TROUBLES]),
+        source_columns=SOURCES,
+        host_columns=shown(HOSTS),
+        run_columns=shown(RUNS),
     )
+
+
+def _by_advice(rows: Sequence[SourceRow]) -> list[tuple[Problem, list[SourceRow]]]:
+    """Return each advice, with all sources that have it."""
+    groups: dict[tuple[str, str], tuple[Problem, list[SourceRow]]] = {}
+    for row in rows:
+        if problem := row.problem:
+            groups.setdefault((problem.what, problem.advice), (problem, []))[1].append(row)
+    return list(groups.values())
 
 
 def _is_by_month(news: News) -> bool:

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from walsh_scrapy.policy import wording
 from walsh_scrapy.policy.audit.pace import PauseJudge
-from walsh_scrapy.policy.durations import format_moment
+from walsh_scrapy.policy.durations import format_moment, rfc3339
 from walsh_scrapy.policy.freshness import CLOCK_SKEW
 from walsh_scrapy.sources.loading import load_sources
 from walsh_scrapy.sources.source import SourcesError
 from walsh_scrapy.state.log import TimeSpan
 from walsh_scrapy.tools import hosts
+from walsh_scrapy.tools.output import Column
 from walsh_scrapy.tools.report.figures import (
     MOST,
     OF_EACH,
@@ -27,7 +28,6 @@ from walsh_scrapy.tools.report.figures import (
 from walsh_scrapy.tools.sources import overview
 from walsh_scrapy.tools.status.facts import ENDED_EARLY
 from walsh_scrapy.tools.status.findings import judge_clock
-from walsh_scrapy.tools.troubles import Trouble, find_troubles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.state.log import Log
     from walsh_scrapy.state.runs import RunRecord
     from walsh_scrapy.tools.hosts import HostRow
+    from walsh_scrapy.tools.sources.overview import SourceRow
     from walsh_scrapy.tools.status.findings import Finding
 
 #: Requests that are read: as many as fit into 500 MB of memory.
@@ -87,6 +88,19 @@ def choose_period(state: State, now: float, since: float | None = None) -> Perio
     return Period(span=span, runs=(last,), words=words)
 
 
+#: What is told of a run. Times are RFC 3339 in UTC.
+RUNS: Final[list[Column[RunRecord]]] = [
+    Column("run", lambda run: run.id),
+    Column("spider", lambda run: run.spider),
+    Column("command", lambda run: f"scrapy {run.command}" if run.command else None),
+    Column("begun", lambda run: rfc3339(run.begun)),
+    Column("ended", lambda run: rfc3339(run.ended) or "not yet, or it was killed"),
+    Column("how", lambda run: run.how),
+    Column("https_signed_by", lambda run: run.settings.get("signing_key") or "none"),
+    Column("versions", lambda run: [f"{name} {each}" for name, each in run.versions.items()]),
+]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """What the page says. Times are in epoch seconds, UTC days."""
@@ -96,7 +110,7 @@ class Report:
     needs: Sequence[Need]
     news: News
     declared: int  #: sources in the file
-    troubles: Sequence[Trouble]
+    troubles: Sequence[SourceRow]
     waiting: Sequence[HostRow]
     requests: int
     is_cut: bool  #: the log has more requests, which were sent before these
@@ -119,7 +133,7 @@ def build_report(
         judge = PauseJudge(log.basis(log.bounds(now)))
         lines = host_lines(records, judge, period.includes)
         news = _news(log, period, sources)
-    troubles = find_troubles(rows)
+    troubles = [row for row in rows if row.problem]
     included = [record for record in records if period.includes(record)]
     waiting = hosts.build_overview(state)
     return Report(
@@ -173,7 +187,7 @@ class Need(NamedTuple):
 def find_needs(
     runs: Sequence[RunRecord],
     lines: Sequence[HostLine],
-    troubles: Sequence[Trouble],
+    troubles: Sequence[SourceRow],
     waiting: Sequence[HostRow],
     unread_sources: str,
     clock: Finding,
@@ -214,8 +228,8 @@ def _of_pauses(lines: Sequence[HostLine]) -> Iterator[Need]:
         yield Need(f"{count_of(short, 'pause')} at {hosts} {were} shorter than asked for", "pauses")
 
 
-def _of_sources(troubles: Sequence[Trouble]) -> Iterator[Need]:
-    counts = Counter(trouble.what for trouble in troubles)
+def _of_sources(troubles: Sequence[SourceRow]) -> Iterator[Need]:
+    counts = Counter(row.problem.what for row in troubles if row.problem)
     for what, words in _WORDS.items():
         if count := counts[what]:
             verb = "has" if what == "moved" and count == 1 else "have" if what == "moved" else ""

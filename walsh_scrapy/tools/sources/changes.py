@@ -17,8 +17,8 @@ from walsh_scrapy.policy.urls import canonical_url, host_of
 from walsh_scrapy.policy.wording import printable
 from walsh_scrapy.sources.loading import declarations, load_sources, read_body
 from walsh_scrapy.sources.source import Source, SourcesError, declared_urls, target_url
+from walsh_scrapy.tools.call import CommandError
 from walsh_scrapy.tools.discover.report import source_table, toml_string
-from walsh_scrapy.tools.exits import CommandError
 from walsh_scrapy.tools.files import open_output
 from walsh_scrapy.tools.hosts import on_hold
 

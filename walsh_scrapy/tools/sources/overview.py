@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
+from functools import cached_property
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_args
 
 from walsh_scrapy.policy.durations import format_moment, rfc3339
 from walsh_scrapy.policy.freshness import NEVER
@@ -15,17 +17,23 @@ from walsh_scrapy.sources.source import Kind, host_pauses, with_pauses
 from walsh_scrapy.state.records import SourceRecord
 from walsh_scrapy.state.sources import KnownSource
 from walsh_scrapy.tools.hosts import on_hold
+from walsh_scrapy.tools.output import Column
+from walsh_scrapy.tools.sources.problem import Problem, problem_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from datetime import timedelta
 
     from walsh_scrapy.options import Options
     from walsh_scrapy.sources.source import Source
     from walsh_scrapy.state import State
     from walsh_scrapy.state.hosts import HostSnapshot
 
+#: The problems that come first, in their order.
+_URGENT: Final = ("gone", "failing", "refused", "denied")
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True)
 class SourceRow:
     """One source: its declaration, its record in the state, and when it is due."""
 
@@ -43,44 +51,44 @@ class SourceRow:
         """The kind it is declared as, or was when it was last visited."""
         return self.source.kind if self.source else self.record.kind
 
+    def declared(self, name: str) -> Any:  # noqa: ANN401 - a field of Source
+        """Return what the sources file says of it; None if it is no longer there."""
+        return getattr(self.source, name) if self.source else None
+
+    @cached_property
+    def problem(self) -> Problem | None:
+        """What is wrong with it, and what to do; None if nothing is."""
+        return problem_of(self)
+
     @property
     def urgency(self) -> tuple[float, ...]:
         """The sort key: gone, failing, refused, denied, new, visited, undeclared; then due."""
-        record, due_at = self.record, self.due.at or 0.0
+        due_at, problem = self.due.at or 0.0, self.problem
         if self.source is None:
-            return (6, due_at)
-        if self.due.rule == "gone":
-            return (0, due_at)
-        if record.outcome.startswith("denied"):
-            return (3, due_at)
-        if record.failures:
-            return (1, -record.failures, due_at)
-        if record.is_refused:
-            return (2, record.refused_since or 0.0)
-        return (4 if self.due.rule == "new" else 5, due_at)
+            return (len(_URGENT) + 2, due_at)
+        if problem is None or problem.what not in _URGENT:
+            return (len(_URGENT) + (self.due.rule != "new"), due_at)
+        if problem.what == "failing":
+            return (_URGENT.index("failing"), -self.record.failures, due_at)
+        if problem.what == "refused":
+            return (_URGENT.index("refused"), self.record.refused_since or 0.0)
+        return (_URGENT.index(problem.what), due_at)
 
     @property
     def is_in_trouble(self) -> bool:
         """True if it is gone, failing, refused or denied, and declared."""
-        return self.urgency[0] <= 3
+        return self.urgency[0] < len(_URGENT)
+
+    @property
+    def style(self) -> str:
+        """Its colour at a terminal."""
+        is_waiting = self.problem is not None and self.problem.what in ("refused", "denied")
+        return "" if not self.is_in_trouble else "yellow" if is_waiting else "red"
 
     @property
     def refused_until(self) -> float | None:
         """Until when its site refuses it, in epoch seconds; None if that is over, or not so."""
         return (self.due.held_until or self.due.at) if self.record.is_refused else None
-
-    @property
-    def resent_why(self) -> str:
-        """Why its server seems to know no 304, in words; empty if it does (R7)."""
-        record = self.record
-        if not record.ignores_validators:
-            return ""
-        if record.etag and record.etag.startswith(b"W/"):
-            cause = "its ETag is weak: a proxy such as nginx with gzip may have weakened it"
-        else:
-            cause = "its server does not compare them"
-        times = count_of(record.resent, "time")
-        return f"never 304: the same document came {times} in a row for its own validators; {cause}"
 
     def is_stale(self, moment: float) -> bool:
         """Return True if it gave no new entry since ``moment`` (epoch seconds).
@@ -91,43 +99,31 @@ class SourceRow:
         return since is not None and since < moment
 
     @property
+    def next_visit(self) -> str:
+        """When it can be visited; a hold of its host comes before that."""
+        if self.due.is_due and self.due.held_until is None:
+            return "now"
+        return rfc3339(self.due.held_until or self.due.at) or "never"
+
+    @property
+    def moved(self) -> str:
+        """Where it moved to, and what is made of that; "" if it did not."""
+        move = self.record.move
+        if move is None:
+            return ""
+        how = "visited there" if move.is_settled else f"watched since {rfc3339(move.since)}"
+        if move.is_doubted:
+            how = f"failing since {rfc3339(move.failing_since)}, visited where it is declared"
+        onward = move.onward
+        on = f"; moved on to {onward.to} (watched since {rfc3339(onward.since)})" if onward else ""
+        return f"{move.to} ({how}){on}"
+
+    @property
     def host_waits(self) -> tuple[str, float] | None:
         """Why the host must wait, and until when in epoch seconds; None if it need not."""
         if self.waiting is None or self.waiting.reason is None:
             return None
         return self.waiting.reason, self.waiting.times.ready_at()
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the row for ``--json``: times as RFC 3339 in UTC, None for what is not known."""
-        source, record, waits = self.source, self.record, self.host_waits
-        return {
-            "url": record.url,
-            "name": source.name if source else None,
-            "kind": self.kind,
-            "tags": list(source.tags) if source else [],
-            "declared": source is not None,
-            "fetched_at": rfc3339(record.fetched_at),
-            "outcome": record.outcome,
-            "status": record.status,
-            "detail": record.detail or None,
-            "failures": record.failures,
-            "failing_since": rfc3339(record.failing_since),
-            "refused_since": rfc3339(record.refused_since),
-            "refused_until": rfc3339(self.refused_until),
-            "resent": record.resent,
-            "due": self.due.is_due,
-            "due_at": rfc3339(self.due.at),
-            "due_rule": self.due.rule,
-            "due_why": self.due.why,
-            "moved_to": record.moved_to,
-            "moved_since": rfc3339(record.moved_since),
-            "move_settled": record.move_settled,
-            "entries": self.entries,
-            "newest_entry": rfc3339(self.newest),
-            "host": self.host,
-            "host_waits": waits[0] if waits else None,
-            "host_waits_until": rfc3339(waits[1]) if waits else None,
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +206,88 @@ def undeclared(sources: Iterable[Source], known: Mapping[int, KnownSource]) -> l
     """Return what is known of all sources except these."""
     keys = {url_key(source.url) for source in sources}
     return [found for key, found in known.items() if key not in keys]
+
+
+def _of_record(name: str, *, is_time: bool = False) -> Callable[[SourceRow], Any]:
+    """Return what reads a field of the record of a row; None if it is empty."""
+
+    def read(row: SourceRow) -> Any:  # noqa: ANN401 - for JSON
+        value = getattr(row.record, name)
+        if isinstance(value, bytes):
+            return value.decode("latin-1")
+        return rfc3339(value) if is_time else value if value != "" else None
+
+    return read
+
+
+def _seconds(length: timedelta | None) -> float | None:
+    return None if length is None else length.total_seconds()
+
+
+def _of_problem(name: str) -> Callable[[SourceRow], Any]:
+    return lambda row: (getattr(row.problem, name) or None) if row.problem else None
+
+
+#: What is told of a source: JSON has all, text what is shown. Times are RFC 3339 in UTC.
+COLUMNS: Final[list[Column[SourceRow]]] = [
+    Column("url", lambda row: row.record.url),
+    Column("outcome", lambda row: row.record.outcome),
+    Column("status", _of_record("status")),
+    Column("failures", _of_record("failures")),
+    Column("fetched_at", _of_record("fetched_at", is_time=True)),
+    Column("next_visit", lambda row: row.next_visit),
+    Column("due_why", lambda row: row.due.why),
+    Column("entries", lambda row: row.entries),
+    Column("newest_entry", lambda row: rfc3339(row.newest)),
+    Column("kind", lambda row: row.kind),
+    Column("name", lambda row: row.declared("name")),
+    Column("tags", lambda row: list(row.declared("tags") or ()), shown=False),
+    Column("declared", lambda row: row.source is not None, shown=False),
+    Column("problem", _of_problem("what")),
+    Column("problem_since", lambda row: rfc3339(row.problem.begun) if row.problem else None),
+    Column("problem_why", _of_problem("why")),
+    Column("advice", _of_problem("todo")),
+    Column("detail", _of_record("detail")),
+    Column("moved", lambda row: row.moved or None),
+    Column("failing_since", _of_record("failing_since", is_time=True), shown=False),
+    Column("refused_since", _of_record("refused_since", is_time=True), shown=False),
+    Column("refused_until", lambda row: rfc3339(row.refused_until), shown=False),
+    Column("resent", _of_record("resent"), shown=False),
+    Column("due", lambda row: row.due.is_due, shown=False),
+    Column("due_at", lambda row: rfc3339(row.due.at), shown=False),
+    Column("due_rule", lambda row: row.due.rule, shown=False),
+    Column("moved_to", _of_record("moved_to"), shown=False),
+    Column("moved_since", _of_record("moved_since", is_time=True), shown=False),
+    Column("move_settled", _of_record("move_settled"), shown=False),
+    Column("visited_since", _of_record("visited_since", is_time=True), shown=False),
+    Column("format", _of_record("format"), shown=False),
+    Column("asked_interval", _of_record("asked_interval"), shown=False),
+    Column("wished_interval", _of_record("wished_interval"), shown=False),
+    Column("skip_hours", _of_record("skip_hours"), shown=False),
+    Column("skip_days", _of_record("skip_days"), shown=False),
+    Column("validator_url", _of_record("validator_url"), shown=False),
+    Column("etag", _of_record("etag"), shown=False),
+    Column("last_modified", _of_record("last_modified"), shown=False),
+    Column("folder", lambda row: "/".join(row.declared("folders") or ()) or None, shown=False),
+    Column("page", lambda row: row.declared("page"), shown=False),
+    Column("every", lambda row: _seconds(row.declared("every")), shown=False),
+    Column("pause", lambda row: _seconds(row.declared("pause")), shown=False),
+    Column("host", lambda row: row.host, shown=False),
+    Column("host_waits", lambda row: row.host_waits[0] if row.host_waits else None),
+    Column("host_waits_until", lambda row: rfc3339(row.host_waits[1]) if row.host_waits else None),
+]
+
+
+def totals(rows: Sequence[SourceRow]) -> str:
+    """Return one line: the number of sources, of each problem, and of due ones."""
+    told = [row.problem.what if row.is_in_trouble and row.problem else "" for row in rows]
+    new = sum(row.due.rule == "new" and not what for row, what in zip(rows, told, strict=True))
+    parts = [f"{count} {what}" for what, count in Counter(filter(None, told)).items()]
+    parts += [f"{new} new"] * bool(new)
+    held = sum(row.due.held_until is not None for row in rows)
+    parts.append(f"{sum(row.due.is_due for row in rows) - held} due now")
+    parts += [f"{held} due but on hold"] * bool(held)
+    return f"{count_of(len(rows), 'source')}: {', '.join(parts)}"
 
 
 class NextVisit(NamedTuple):

@@ -14,9 +14,10 @@ from walsh_scrapy.crawl.engine import EarlyEnd
 from walsh_scrapy.options import BadSetting
 from walsh_scrapy.policy.blocklist import Blocklist
 from walsh_scrapy.policy.freshness import CLOCK_SKEW
-from walsh_scrapy.policy.urls import host_of, url_key
 from walsh_scrapy.sources.loading import load_sources
 from walsh_scrapy.sources.source import SourcesError
+from walsh_scrapy.tools import hosts
+from walsh_scrapy.tools.sources.overview import build_overview
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -25,8 +26,9 @@ if TYPE_CHECKING:
     from walsh_scrapy.state import State
     from walsh_scrapy.state.hosts import WorkerRow
     from walsh_scrapy.state.log import Log
-    from walsh_scrapy.state.records import SourceRecord
     from walsh_scrapy.state.runs import RunRecord
+    from walsh_scrapy.tools.hosts import HostRow
+    from walsh_scrapy.tools.sources.overview import SourceRow
 
 #: Crawls that are looked at, the newest first, and their greatest age in seconds.
 MOST_RUNS: Final = 1000
@@ -45,26 +47,6 @@ class OpenRun:
     longest_wait: float  #: seconds for which it may wait before a request
 
 
-@dataclass(frozen=True, slots=True)
-class HeldHost:
-    """A host on hold. Times are epoch seconds."""
-
-    host: str
-    since: float
-    until: float
-    is_unreachable: bool  #: whether that began it
-
-
-@dataclass(frozen=True, slots=True)
-class RefusedSource:
-    """A source whose site answers 429 or 503. Times are epoch seconds."""
-
-    host: str
-    status: int | None  #: the last one
-    since: float
-    until: float | None  #: the end of its host's hold; None if that is over
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     """What is known at one moment. Times are epoch seconds, None where there is none."""
@@ -79,10 +61,10 @@ class Facts:
     list_checked: float | None = None
     list_refresh: float = 0.0  #: seconds
     sources: int = 0  #: that are declared
-    failing: int = 0  #: of these
-    refused: tuple[RefusedSource, ...] = ()  #: of these
+    failing: tuple[SourceRow, ...] = ()  #: of these
+    refused: tuple[SourceRow, ...] = ()  #: of these
     sources_error: str = ""  #: why the sources file cannot be used
-    held: tuple[HeldHost, ...] = ()
+    held: tuple[HostRow, ...] = ()  #: on hold
     workers: tuple[WorkerRow, ...] = ()  #: crawls that share the work now
     disk: str = ""  #: the folder of the state; "" on a server, whose disk cannot be seen
     disk_free: int = 0  #: bytes
@@ -100,8 +82,7 @@ def gather(state: State, options: Options, file: str | None) -> Facts:
     ended = [run for run in runs if run.is_over]
     good = next((run.ended for run in ended if _is_good(run)), None)
     checked, refresh = _blocklist(state, options.blocklist_url)
-    sources, records, error = _sources(state, options.sources, file)
-    held = tuple(_held(state))
+    sources, error = _sources(state, options, file, now)
     folder = _folder(options.state_url)
     with state.log() as log:
         open_runs = tuple(_open_runs(log, runs, until))
@@ -115,11 +96,11 @@ def gather(state: State, options: Options, file: str | None) -> Facts:
         has_blocklist=bool(options.blocklist_url),
         list_checked=checked,
         list_refresh=refresh,
-        sources=sources,
-        failing=sum(record.failures > 0 for record in records),
-        refused=tuple(_refused(records, held, now)),
+        sources=len(sources),
+        failing=tuple(row for row in sources if row.record.failures),
+        refused=tuple(row for row in sources if row.record.is_refused),
         sources_error=error,
-        held=held,
+        held=tuple(row for row in hosts.build_overview(state) if row.snapshot.hold),
         workers=tuple(state.hosts.workers()),
         disk=folder,
         disk_free=shutil.disk_usage(folder).free if folder else 0,
@@ -166,39 +147,19 @@ def _local_list_error(options: Options) -> str:
 
 
 def _sources(
-    state: State, usual: str, given: str | None
-) -> tuple[int, Sequence[SourceRecord], str]:
-    """Return how many sources there are, what is known of them, and why the file cannot be used.
+    state: State, options: Options, given: str | None, now: float
+) -> tuple[Sequence[SourceRow], str]:
+    """Return the declared sources, and why the file cannot be used.
 
     A project whose spiders declare none has neither a file nor sources in the state.
     """
-    known = state.sources.all()
-    if not known and given is None and not Path(usual).exists():
-        return 0, (), ""
+    if given is None and not Path(options.sources).exists() and not state.sources.urls():
+        return (), ""
     try:
-        declared = load_sources(given or usual)
+        declared = load_sources(given or options.sources)
     except SourcesError as error:
-        return 0, (), str(error)
-    keys = {url_key(source.url) for source in declared}
-    return len(declared), [record for record in known if url_key(record.url) in keys], ""
-
-
-def _refused(
-    records: Iterable[SourceRecord], held: Iterable[HeldHost], now: float
-) -> Iterable[RefusedSource]:
-    until = {each.host: each.until for each in held}
-    for record in records:
-        if record.is_refused:
-            host, since = host_of(record.address), record.refused_since or now
-            yield RefusedSource(host, record.status, since, until.get(host))
-
-
-def _held(state: State) -> Iterable[HeldHost]:
-    for host, snapshot in state.hosts.waiting().items():
-        times = snapshot.times
-        if snapshot.hold:
-            is_unreachable = times.hold_by == "unreachable"
-            yield HeldHost(host, times.hold_since, times.hold_until, is_unreachable)
+        return (), str(error)
+    return build_overview(declared, state, options, now).declared, ""
 
 
 def _folder(state_url: str) -> str:

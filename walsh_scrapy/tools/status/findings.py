@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import json
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from walsh_scrapy.policy.durations import format_moment, rfc3339
 from walsh_scrapy.policy.freshness import CLOCK_SKEW
+from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import and_more, count_of, format_seconds, printable
-from walsh_scrapy.tools.output import columns
+from walsh_scrapy.tools.hosts import COLUMNS as HOSTS
+from walsh_scrapy.tools.output import Row, as_dict, columns
+from walsh_scrapy.tools.sources.overview import COLUMNS as SOURCES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from walsh_scrapy.tools.status.facts import Facts, OpenRun, RefusedSource
+    from walsh_scrapy.tools.hosts import HostRow
+    from walsh_scrapy.tools.output import Column
+    from walsh_scrapy.tools.sources.overview import SourceRow
+    from walsh_scrapy.tools.status.facts import Facts, OpenRun
 
 _HOUR: Final = 3600.0
 _DAY: Final = 86_400.0
@@ -27,6 +34,8 @@ _CLOCK: Final = (
 )
 #: Hosts that a finding names; the others are counted.
 MOST_HOSTS: Final = 3
+#: Rows of a finding in JSON.
+MOST_ROWS: Final = 100
 
 
 class Status(IntEnum):
@@ -45,6 +54,7 @@ class Finding(NamedTuple):
     check: str
     what: str
     advice: str = ""
+    rows: tuple[dict[str, Any], ...] = ()  #: the sources or hosts that it is about, by column
 
 
 class Limits(NamedTuple):
@@ -165,7 +175,7 @@ def _blocklist(facts: Facts) -> Finding | None:
 
 def failing_percent(facts: Facts) -> float:
     """Return the percentage of the sources that fail."""
-    return 100.0 * facts.failing / facts.sources if facts.sources else 0.0
+    return 100.0 * len(facts.failing) / facts.sources if facts.sources else 0.0
 
 
 def _sources(facts: Facts, limits: Limits) -> Finding | None:
@@ -175,40 +185,46 @@ def _sources(facts: Facts, limits: Limits) -> Finding | None:
         return None
     share = failing_percent(facts)
     status = limits.above(share)
-    what = f"{facts.failing} of {count_of(facts.sources, 'source')} failing ({share:.0f} %)"
-    return Finding(status, "sources", what, "`scrapy sources` has them first" if status else "")
+    total = count_of(facts.sources, "source")
+    what = f"{len(facts.failing)} of {total} failing ({share:.0f} %)"
+    advice = "`scrapy sources` has them first" if status else ""
+    return Finding(status, "sources", what, advice, _rows(facts.failing, SOURCES))
 
 
 def _refused(facts: Facts) -> Finding | None:
     if not facts.refused:
         return None
-    long = [each for each in facts.refused if facts.now - each.since > _DAY]
+    long = [row for row in facts.refused if facts.now - _refused_since(row, facts) > _DAY]
     if not long:
         what = f"{count_of(len(facts.refused), 'source')} refused (429, 503), none for over a day"
         return Finding(Status.OK, "refused", what)
-    first: dict[str, RefusedSource] = {}
-    for each in sorted(long, key=lambda each: each.since):
-        first.setdefault(each.host, each)
-    listed = _listed([*map(_refusal, first.values())])
+    long.sort(key=lambda row: _refused_since(row, facts))
+    first: dict[str, SourceRow] = {}
+    for row in long:
+        first.setdefault(host_of(row.record.address), row)
+    listed = _listed([_refusal(host, row, facts) for host, row in first.items()])
     what = f"{count_of(len(long), 'source')} refused for over a day: {listed}"
-    return Finding(Status.WARNING, "refused", what, "`scrapy sources --failing` has them all")
+    advice = "`scrapy sources --failing` has them all"
+    return Finding(Status.WARNING, "refused", what, advice, _rows(long, SOURCES))
 
 
-def _refusal(source: RefusedSource) -> str:
-    until = f" until {format_moment(source.until)}" if source.until else ""
-    status = f" ({source.status})" if source.status else ""
-    return f"{source.host}{status} since {format_moment(source.since)}{until}"
+def _refused_since(row: SourceRow, facts: Facts) -> float:
+    return row.record.refused_since or facts.now
 
 
-def long_holds(facts: Facts) -> list[str]:
-    """Return the hosts with a hold of more than a day, the longest first.
+def _refusal(host: str, row: SourceRow, facts: Facts) -> str:
+    until = row.refused_until
+    status = f" ({row.record.status})" if row.record.status else ""
+    since = format_moment(_refused_since(row, facts))
+    return f"{host}{status} since {since}{f' until {format_moment(until)}' if until else ''}"
 
-    An unreachable host is on hold for days as well, but its failing sources say that.
-    """
-    long = (each for each in facts.held if each.until - each.since > _DAY)
-    found = [each for each in long if not each.is_unreachable]
-    found.sort(key=lambda each: (-each.until, each.host))
-    return [f"{each.host} until {format_moment(each.until)}" for each in found]
+
+def long_holds(facts: Facts) -> list[HostRow]:
+    """Return the hosts with a hold of more than a day, the longest first."""
+    return sorted(
+        (row for row in facts.held if row.is_long_hold),
+        key=lambda row: (-row.snapshot.times.hold_until, row.host),
+    )
 
 
 def _hosts(facts: Facts) -> Finding:
@@ -216,8 +232,16 @@ def _hosts(facts: Facts) -> Finding:
     if not found:
         what = f"none is on hold for over a day, {total} on hold in all"
         return Finding(Status.OK, "hosts", what)
-    what = f"{count_of(len(found), 'host')} on hold for over a day: {_listed(found)}"
-    return Finding(Status.WARNING, "hosts", what, "`scrapy hosts` says why")
+    listed = _listed(
+        [f"{row.host} until {format_moment(row.snapshot.times.hold_until)}" for row in found]
+    )
+    what = f"{count_of(len(found), 'host')} on hold for over a day: {listed}"
+    return Finding(Status.WARNING, "hosts", what, "`scrapy hosts` says why", _rows(found, HOSTS))
+
+
+def _rows(rows: Iterable[Row], columns: Iterable[Column[Row]]) -> tuple[dict[str, Any], ...]:
+    columns = tuple(columns)
+    return tuple(as_dict(row, columns) for row in islice(rows, MOST_ROWS))
 
 
 def _listed(hosts: list[str]) -> str:
@@ -279,6 +303,7 @@ def status_json(findings: list[Finding], now: float) -> str:
             "check": each.check,
             "what": printable(each.what),
             "advice": each.advice or None,
+            "rows": each.rows,
         }
         for each in findings
     ]

@@ -46,10 +46,10 @@ def _add_facts(gauge: Callable[[str, str, float], None], facts: Facts) -> None:
         gauge("blocklist_checked_timestamp_seconds", "When its server answered last.", checked)
         gauge("blocklist_refresh_seconds", "After how long it is asked for again.", refresh)
     gauge("sources", "Declared sources.", facts.sources)
-    gauge("sources_failing", "Declared sources whose last visit failed.", facts.failing)
+    gauge("sources_failing", "Declared sources whose last visit failed.", len(facts.failing))
     gauge("sources_refused", "Declared sources that their sites refuse.", len(facts.refused))
     if facts.refused:
-        first = min(each.since for each in facts.refused)
+        first = min(row.record.refused_since or facts.now for row in facts.refused)
         gauge("sources_refused_since_timestamp_seconds", "The first refusal.", first)
     gauge("hosts_on_hold", "Hosts on hold.", len(facts.held))
     gauge("hosts_on_long_hold", "Hosts that asked for over a day.", len(long_holds(facts)))

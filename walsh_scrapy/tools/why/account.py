@@ -16,7 +16,7 @@ from walsh_scrapy.policy.robots.copy import QuotedLine, quote
 from walsh_scrapy.policy.urls import canonical_url, host_of, origin_of, robots_url
 from walsh_scrapy.policy.wording import format_day
 from walsh_scrapy.state.log import TimeSpan
-from walsh_scrapy.tools.exits import CommandError
+from walsh_scrapy.tools.call import CommandError
 from walsh_scrapy.tools.hosts import url_of
 from walsh_scrapy.tools.why.outlook import look_ahead
 

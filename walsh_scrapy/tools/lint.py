@@ -1,4 +1,8 @@
-"""``walsh lint``: what in a robots.txt means nothing, or not what it seems."""
+"""``walsh lint``: what in a robots.txt means nothing, or not what it seems.
+
+Prints what in a robots.txt means nothing, or not what it seems. Exit status: 0 no error, 1 at least
+one, 2 wrong call.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from walsh_scrapy.policy.robots.lint import lint
 from walsh_scrapy.policy.wording import count_of
+from walsh_scrapy.tools.call import add_json
 from walsh_scrapy.tools.files import read_file
 from walsh_scrapy.tools.output import json_array, print_lines
 
@@ -14,25 +19,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from walsh_scrapy.policy.robots.lint import Remark
+    from walsh_scrapy.tools.call import Call
 
 
-def add_to(commands: argparse._SubParsersAction[Any]) -> None:
-    """Add this command to the program."""
-    parser = commands.add_parser(
-        "lint",
-        help="say what in a robots.txt means nothing",
-        description="Prints what in a robots.txt means nothing, or not what it seems. Exit "
-        "status: 0 no error, 1 at least one, 2 wrong call.",
-    )
+def options(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
     parser.add_argument("file", nargs="+", metavar="FILE", help="'-' for standard input")
-    parser.add_argument("--json", action="store_true", help="print one JSON array")
-    parser.set_defaults(run=run)
+    add_json(parser)
 
 
-def run(options: argparse.Namespace) -> int:
-    """Print the findings; return 1 if one is an error. Raises CommandError."""
-    found = [(name, lint(read_file(name))) for name in options.file]
-    if options.json:
+def run(call: Call) -> int:
+    """Print the findings; return 1 if one is an error."""
+    found = [(name, lint(read_file(name))) for name in call.arguments.file]
+    if call.arguments.json:
         lines = json_array(each for name, findings in found for each in records(name, findings))
     else:
         lines = (line for name, findings in found for line in report(name, findings))

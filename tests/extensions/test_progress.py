@@ -10,8 +10,7 @@ import pytest
 from rich.console import Console
 
 from walsh_scrapy.crawl.context import Retry
-from walsh_scrapy.policy.frontier import NextHost
-from walsh_scrapy.tools.progress import (
+from walsh_scrapy.extensions.progress import (
     Display,
     ProgressSnapshot,
     Rate,
@@ -19,6 +18,7 @@ from walsh_scrapy.tools.progress import (
     outcomes_of,
     render,
 )
+from walsh_scrapy.policy.frontier import NextHost
 
 HALF_DONE = ProgressSnapshot(
     due=206,

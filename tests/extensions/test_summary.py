@@ -7,7 +7,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from walsh_scrapy.crawl.outcome import Troubles
-from walsh_scrapy.tools.summary import SourceCounts, counts_of, is_by_source, summary_lines
+from walsh_scrapy.extensions.summary import SourceCounts, counts_of, is_by_source, summary_lines
 
 SCHEMA = json.loads((files("walsh_scrapy") / "summary.schema.json").read_text("utf-8"))
 DAY = "1970-01-02 00:00:00 UTC"

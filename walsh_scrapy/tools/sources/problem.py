@@ -1,38 +1,48 @@
-"""Sources in trouble: what is wrong with each, since when, and what to do."""
+"""What is wrong with a source, since when, and what to do: decided once, here."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from walsh_scrapy.crawl.startup import ADVICE
 from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.policy.wording import count_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
+    from walsh_scrapy.state.records import SourceRecord
     from walsh_scrapy.tools.sources.overview import SourceRow
 
 #: Failures in a row after which a source is worth a look.
 _MANY_FAILURES: Final = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Trouble:
-    """One source that needs the operator."""
+class Problem(NamedTuple):
+    """What is wrong with a source."""
 
-    row: SourceRow
     what: str  #: gone, refused, failing, denied, moved or resent
     why: str
     begun: float | None  #: epoch seconds; None if it is not recorded
-    since: str
+    since: str  #: the same in words
     advice: str
-    command: str  #: that the advice speaks of
+    command: str  #: that the advice speaks of; "" for none
+
+    @property
+    def todo(self) -> str:
+        """The advice with its command."""
+        return f"{self.advice} {self.command}".rstrip()
 
 
-def in_trouble(row: SourceRow) -> str:
-    """Return what is wrong with a source in one word; empty if nothing is."""
+def problem_of(row: SourceRow) -> Problem | None:
+    """Return what is wrong with a source; None if nothing is."""
+    what = _what(row)
+    if not what:
+        return None
+    begun = _begun(row, what)
+    return Problem(what, _why(row, what), begun, _since(row, begun), *_advice(row, what))
+
+
+def _what(row: SourceRow) -> str:
+    """Return what is wrong in one word; empty if nothing is."""
     if row.due.rule == "gone":
         return "gone"
     if row.record.outcome.startswith("denied"):
@@ -44,25 +54,17 @@ def in_trouble(row: SourceRow) -> str:
     move = row.record.move
     if move and move.is_settled and not move.is_doubted:
         return "moved"
-    return "resent" if row.resent_why else ""
+    return "resent" if row.record.ignores_validators else ""
 
 
-def find_troubles(rows: Iterable[SourceRow]) -> list[Trouble]:
-    """Return the sources in trouble, in the order of ``rows``."""
-    return [_trouble(row, what) for row in rows if (what := in_trouble(row))]
-
-
-def by_advice(troubles: Sequence[Trouble]) -> list[tuple[Trouble, list[Trouble]]]:
-    """Return each advice, by a trouble that has it, with all troubles that have it."""
-    groups: dict[tuple[str, str], list[Trouble]] = {}
-    for trouble in troubles:
-        groups.setdefault((trouble.what, trouble.advice), []).append(trouble)
-    return [(group[0], group) for group in groups.values()]
-
-
-def _trouble(row: SourceRow, what: str) -> Trouble:
-    begun = _begun(row, what)
-    return Trouble(row, what, _why(row, what), begun, _since(row, begun), *_advice(row, what))
+def _resent(record: SourceRecord) -> str:
+    """Say why its server seems to know no 304 (R7)."""
+    if record.etag and record.etag.startswith(b"W/"):
+        cause = "its ETag is weak: a proxy such as nginx with gzip may have weakened it"
+    else:
+        cause = "its server does not compare them"
+    times = count_of(record.resent, "time")
+    return f"never 304: the same document came {times} in a row for its own validators; {cause}"
 
 
 def _why(row: SourceRow, what: str) -> str:
@@ -74,7 +76,7 @@ def _why(row: SourceRow, what: str) -> str:
     if what == "denied":
         return f"{record.outcome}: {record.detail}"
     if what == "resent":
-        return row.resent_why
+        return _resent(record)
     if what == "refused":
         return f"its site answers {record.status}"
     return f"{record.detail or 'it failed'} ({count_of(record.failures, 'time')} in a row)"

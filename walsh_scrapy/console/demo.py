@@ -1,0 +1,121 @@
+"""``scrapy demo``: two crawls of a web on this machine, judged by what its servers saw.
+
+Serves sixteen hosts at addresses of their own on this machine, runs the real `scrapy crawl feeds`
+against them twice, and prints what each host asks for and which requests its log shows. Takes less
+than a minute and needs no network. Exit status: 0, or 1 if a rule was broken. Example: scrapy demo
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from walsh_scrapy.policy.wording import count_of
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+    from rich.console import Console
+
+    from walsh_scrapy.testing.crawl import CrawlResult
+    from walsh_scrapy.testing.manners import Terms
+    from walsh_scrapy.testing.web import Web
+    from walsh_scrapy.tools.call import Call
+
+
+USAGE = ""
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Add no argument."""
+
+
+def run(call: Call) -> int:  # noqa: ARG001 - every tool takes one
+    """Run both crawls, print what the log shows, and judge it."""
+    from rich.console import Console
+
+    from walsh_scrapy.testing.demoweb import DEMO_TERMS, demo_table, demo_web, entries_table
+    from walsh_scrapy.testing.directweb import DirectWeb
+    from walsh_scrapy.testing.politeness import violations
+    from walsh_scrapy.testing.web import LoopbackWeb
+
+    console = Console(width=None if Console().is_terminal else 140)
+    sites, sources = demo_web()
+    # Elsewhere only 127.0.0.1 is this machine's own, so a proxy stands for all hosts.
+    kind = DirectWeb if sys.platform == "linux" else LoopbackWeb
+    with kind(*sites) as web, tempfile.TemporaryDirectory() as folder:
+        project = _project(Path(folder))
+        runs = [_crawl(web, Path(folder), project, sources, number, console) for number in (1, 2)]
+        seen: Terms = {"crawl_delays": web.crawl_delays, "connections": web.connections}
+        terms: Terms = {**DEMO_TERMS, **seen}
+        broken = violations(web.log, **terms)
+    broken += [problem for run in runs for problem in _unfinished(run, len(sources))]
+    console.print(demo_table(sites, [run.log for run in runs]))
+    console.print(entries_table([run.items for run in runs]))
+    for sentence in broken:
+        console.print(f"[red]broken:[/] {sentence}")
+    console.print(f"[bold]{'Rules were broken.' if broken else 'No rule was broken.'}[/]")
+    return 1 if broken else 0
+
+
+def _project(folder: Path) -> Path:
+    """Return the project of this clone; one as ``walsh init`` writes it if this is no clone."""
+    import walsh_scrapy
+    from walsh_scrapy.tools.init import write_project
+
+    clone = Path(walsh_scrapy.__file__).parents[1]
+    if (clone / "scrapy.cfg").is_file():
+        return clone
+    project = folder / "project"
+    write_project(project)
+    return project
+
+
+def _crawl(
+    web: Web,
+    folder: Path,
+    project: Path,
+    sources: Sequence[str],
+    number: int,
+    console: Console,
+) -> CrawlResult:
+    """Run the real `scrapy crawl feeds`; both runs share the state in ``folder``."""
+    from walsh_scrapy.identity import UA_TOKEN, USER_AGENT
+    from walsh_scrapy.testing.crawl import run_crawl
+    from walsh_scrapy.testing.demoweb import BLOCKLIST_SCHEMA_URL, BLOCKLIST_URL
+    from walsh_scrapy.testing.hit import most_open
+
+    console.print(f"run {number} of 2: scrapy crawl feeds, {len(sources)} sources ...")
+    result = run_crawl(
+        web,
+        folder=folder,
+        project=project,
+        sources=sources,
+        settings={
+            "WALSH_USER_AGENT": USER_AGENT,
+            "WALSH_UA_TOKEN": UA_TOKEN,
+            "WALSH_BLOCKLIST_URL": BLOCKLIST_URL,
+            "WALSH_BLOCKLIST_SCHEMA_URL": BLOCKLIST_SCHEMA_URL,
+        },
+        # The second run follows at once, while the sources are due only in a day (R8).
+        arguments={} if number == 1 else {"force": "1"},
+    )
+    requests, connections = len(result.log), len(result.connections)
+    console.print(
+        f"  {count_of(requests, 'request')} over {count_of(connections, 'connection')}, at most "
+        f"{most_open(result.connections)} open at once; "
+        f"{count_of(len(result.items), 'new entry', 'new entries')}, {result.seconds:.0f} s"
+    )
+    return result
+
+
+def _unfinished(run: CrawlResult, sources: int) -> list[str]:
+    """Return what a log cannot show: a run that failed, or sources without an outcome."""
+    from walsh_scrapy.extensions.summary import SourceCounts
+
+    done = SourceCounts.of(run.stats).done
+    problems = [f"a run ended with exit status {run.exit_code}"] if run.exit_code else []
+    return problems + [f"{done} of {sources} sources had an outcome"] * (done != sources)

@@ -1,0 +1,93 @@
+"""``scrapy new``: what is new, as a list to read.
+
+Lists new entries by source, the newest first: title, URL, and when they were published and seen.
+Without --since these are the entries since the begin of the last run that found something. Exit
+status: 0, also if nothing is new; 1 if it cannot be done, 2 for a wrong call. Examples: scrapy new.
+scrapy new --since yesterday. scrapy new --since 7d --json
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import fields
+from operator import methodcaller
+from typing import TYPE_CHECKING, Any, Final
+
+from walsh_scrapy.items import EntryItem
+from walsh_scrapy.policy.durations import format_moment
+from walsh_scrapy.policy.freshness import CLOCK_SKEW
+from walsh_scrapy.policy.wording import count_of
+from walsh_scrapy.tools.call import add_json, add_since
+from walsh_scrapy.tools.export.entries import item_of
+from walsh_scrapy.tools.output import Column, show_rows
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping
+
+    from walsh_scrapy.state import State
+    from walsh_scrapy.tools.call import Call
+
+_SHOWN: Final = ("title", "url", "published", "first_seen", "source_title", "source")
+_NAMES: Final = dict.fromkeys((*_SHOWN, *(column.name for column in fields(EntryItem))))
+#: What is told of an entry: the fields of an export.
+COLUMNS: Final[list[Column[Mapping[str, Any]]]] = [
+    Column(name, methodcaller("get", name), shown=name in _SHOWN) for name in _NAMES
+]
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    add_since(parser, "entries first seen since then")
+    add_json(parser)
+
+
+def run(call: Call) -> int:
+    """List what is new."""
+    is_run, as_json = call.arguments.since is None, call.arguments.json
+    items: list[Mapping[str, Any]] = []
+    with call.state_if_any() as state:
+        since = default_since(state, time.time()) if state and is_run else call.arguments.since
+        if state is not None and since is not None:
+            items = new_items(state, since)
+    show_rows(items, COLUMNS, as_json=as_json)
+    if state is None or since is None:
+        words = "no recorded run has found anything; --since WHEN lists by time"
+        print(words, file=sys.stderr if as_json else sys.stdout)
+    elif not as_json:
+        print(totals(items, since, is_run=is_run))
+    return 0
+
+
+def new_items(state: State, since: float) -> list[Mapping[str, Any]]:
+    """Return the items first seen at ``since`` (epoch seconds) or later.
+
+    They come by source, those of each by their dates, the newest first.
+    """
+    with state.entries.snapshot() as entries:
+        items = [item_of(entry).to_dict() for entry in entries.matching(since=since)]
+    items.sort(key=lambda item: str(item["published"] or item["first_seen"] or ""), reverse=True)
+    names: dict[object, str] = {}  # each source by the title that came last
+    for item in items:
+        names.setdefault(item["source"], str(item["source_title"] or item["source"]))
+    return sorted(items, key=lambda item: (names[item["source"]].casefold(), str(item["source"])))
+
+
+def default_since(state: State, now: float) -> float | None:
+    """Return when the last run that found something began, in epoch seconds; None without one.
+
+    What was found in the future, by a wrong clock, does not count.
+    """
+    number = state.entries.latest_run(now + CLOCK_SKEW)
+    run = None if number is None else state.runs.find(number)
+    return None if run is None else run.begun
+
+
+def totals(items: list[Mapping[str, Any]], since: float, *, is_run: bool) -> str:
+    """Return one line: how much is new, of how many sources, and since when."""
+    when = format_moment(since) + (", the last run that found something" if is_run else "")
+    if not items:
+        return f"nothing is new since {when}"
+    sources = count_of(len({item["source"] for item in items}), "source")
+    return f"{count_of(len(items), 'entry', 'entries')} of {sources}, new since {when}"
