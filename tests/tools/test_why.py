@@ -542,7 +542,7 @@ def test_of_a_long_file_only_what_is_about_the_bot_is_quoted():
 def test_where_a_gate_of_the_project_denies_the_letter_does_not_say_that_nothing_does(state):
     host = "library.example"
     staff = {"host": host, "url": f"http://{host}/staff/", "gate": "office"}
-    state.evidence.deny(replace(DENIAL, **staff, reason="it wants no robot there"))
+    deny(state, replace(DENIAL, **staff, reason="it wants no robot there"))
     told = "\n".join(letter(give_account(state, options(), host, None)))
     assert "kept back by office: it wants no robot there" in told
     assert "Nothing keeps us" not in told
