@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.tools.report.figures import News
     from walsh_scrapy.tools.report.report import Report
-    from walsh_scrapy.tools.sources.overview import SourceRow
-    from walsh_scrapy.tools.sources.problem import Problem
+    from walsh_scrapy.tools.sources.overview import Problem, SourceRow
 
 # pygal adds a finder for its plugins (maps), which we do not have. Its protocol is that of Python
 # before 3.12, so each later import of this process that fails would warn of it.

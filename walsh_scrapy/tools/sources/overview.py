@@ -8,6 +8,7 @@ from functools import cached_property
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_args
 
+from walsh_scrapy.crawl.startup import ADVICE
 from walsh_scrapy.policy.durations import format_moment, rfc3339
 from walsh_scrapy.policy.freshness import NEVER
 from walsh_scrapy.policy.frontier import start_order
@@ -18,7 +19,6 @@ from walsh_scrapy.state.records import SourceRecord
 from walsh_scrapy.state.sources import KnownSource
 from walsh_scrapy.tools.hosts import on_hold
 from walsh_scrapy.tools.output import Column
-from walsh_scrapy.tools.sources.problem import Problem, problem_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 #: The problems that come first, in their order.
 _URGENT: Final = ("gone", "failing", "refused", "denied")
+#: Failures in a row after which a source is worth a look.
+_MANY_FAILURES: Final = 5
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ class SourceRow:
     @cached_property
     def problem(self) -> Problem | None:
         """What is wrong with it, and what to do; None if nothing is."""
-        return problem_of(self)
+        return problem_of(self.record, self.due.rule)
 
     @property
     def urgency(self) -> tuple[float, ...]:
@@ -124,6 +126,99 @@ class SourceRow:
         if self.waiting is None or self.waiting.reason is None:
             return None
         return self.waiting.reason, self.waiting.times.ready_at()
+
+
+class Problem(NamedTuple):
+    """What is wrong with a source, since when, and what to do. Times are epoch seconds."""
+
+    what: str  #: gone, refused, failing, denied, moved or resent
+    why: str
+    advice: str
+    command: str = ""  #: that the advice speaks of; "" for none
+    begun: float | None = None  #: None if it is not recorded
+    seen: float | None = None  #: the last visit
+
+    @property
+    def since(self) -> str:
+        """Since when, in words."""
+        if self.begun:
+            return f"since {format_moment(self.begun)}"
+        return f"last seen {format_moment(self.seen)}" if self.seen else "since an unknown time"
+
+    @property
+    def todo(self) -> str:
+        """The advice with its command."""
+        return f"{self.advice} {self.command}".rstrip()
+
+
+def problem_of(record: SourceRecord, rule: str) -> Problem | None:
+    """Return what is wrong with a source; None if nothing is.
+
+    ``rule`` is that of its next visit.
+    """
+    url, seen, move = record.url, record.fetched_at, record.move
+    if rule == "gone":  # it was not requested since
+        advice = "Take it out of the sources file. If it is back:"
+        command = f"scrapy sources resume {url}"
+        return Problem("gone", "it answered 410: gone for good", advice, command, seen, seen)
+    if record.outcome.startswith("denied"):
+        gate, why = record.outcome.removeprefix("denied by "), f"{record.outcome}: {record.detail}"
+        if gate in ADVICE:
+            return Problem("denied", why, ADVICE[gate], f"scrapy mayfetch {url}", seen=seen)
+        advice = f"{gate}, a gate of this project, denies it. To see why:"
+        return Problem("denied", why, advice, f"scrapy why {url}", seen=seen)
+    if record.is_refused:
+        why, advice = (
+            f"its site answers {record.status}",
+            "The site asked to wait. To see until when, and why:",
+        )
+        return Problem("refused", why, advice, "scrapy hosts", record.refused_since, seen)
+    if record.failures:
+        times = count_of(record.failures, "time")
+        why = f"{record.detail or 'it failed'} ({times} in a row)"
+        return Problem("failing", why, *_of_failing(record), record.failing_since, seen)
+    if move and move.is_settled and not move.is_doubted:
+        why = f"permanent redirects lead to {record.moved_to}"
+        advice = "Write the new address into the sources file (scrapy sources has the line)."
+        return Problem("moved", why, advice, "", record.moved_since, seen)
+    return _resent(record) if record.ignores_validators else None
+
+
+def _resent(record: SourceRecord) -> Problem:
+    """Say why its server seems to know no 304 (R7), and how its owner could have it know it."""
+    cause = "its server does not compare them"
+    how = "compare If-None-Match and If-Modified-Since with what it sent."
+    if record.etag and record.etag.startswith(b"W/"):  # RFC 9110 13.1.2
+        cause = "its ETag is weak: a proxy such as nginx with gzip may have weakened it"
+        how = (
+            "compare If-None-Match weakly (with and without W/), or leave the ETag as it "
+            "is on its way (nginx: no gzip for feeds)."
+        )
+    times = count_of(record.resent, "time")
+    return Problem(
+        "resent",
+        f"never 304: the same document came {times} in a row for its own validators; {cause}",
+        "Each visit costs the site a whole document. Its owner could have it answer 304: " + how,
+        seen=record.fetched_at,
+    )
+
+
+def _of_failing(record: SourceRecord) -> tuple[str, str]:
+    """Return what to do about a source that fails, and the command for it."""
+    status, lasting = record.status or 0, record.failures >= _MANY_FAILURES
+    look = f"scrapy discover {record.url}"
+    if status in (401, 402, 403):
+        return "The site does not want this. Ask its owner, or take it out of the sources file.", ""
+    if status in (404, 405, 451):
+        return "Nothing is at this address. Look where it is now:", look
+    if 0 < status < 300:
+        return "What is there could not be read as a feed. Look what the site offers:", look
+    if status >= 500 and lasting:
+        return "Its server keeps failing. Write to its owner, or take it out.", ""
+    if lasting:
+        return "It has not answered for long. Check its address, or take it out:", look
+    it = "Its server failed" if status >= 500 else "It did not answer"
+    return f"{it}. Nothing to do yet: it is tried again by itself.", ""
 
 
 @dataclass(frozen=True, slots=True)
