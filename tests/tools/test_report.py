@@ -28,8 +28,15 @@ from walsh_scrapy.state.tables import requests
 from walsh_scrapy.tools.hosts import COLUMNS, HostRow
 from walsh_scrapy.tools.output import as_dict
 from walsh_scrapy.tools.report import report
-from walsh_scrapy.tools.report.figures import answers, build_news, host_lines, kind_of
-from walsh_scrapy.tools.report.report import build_report, choose_period, find_needs
+from walsh_scrapy.tools.report.report import (
+    answers,
+    build_news,
+    build_report,
+    choose_period,
+    find_needs,
+    host_lines,
+    kind_of,
+)
 from walsh_scrapy.tools.status.findings import judge_clock
 
 URL = "http://a.example/feed"
@@ -121,15 +128,15 @@ def test_what_needs_the_operator_names_runs_pauses_and_files():
     assert [need.text for need in find_needs(runs, lines, [], [], "line 3: no URL", CLOCK)] == [
         "1 run ended early, the last one: state_failed",
         "1 run did not end in order, or still go on",
-        "1 pause at 1 host was shorter than asked for",
+        "1 pause at 1 host shorter than asked for",
         "The sources file was not read: line 3: no URL",
     ]
-    assert find_needs(runs[:1], lines_of([sent(0.0), sent(9.0)]), [], [], "", CLOCK) == []
+    assert not [*find_needs(runs[:1], lines_of([sent(0.0), sent(9.0)]), [], [], "", CLOCK)]
 
 
 def test_commands_and_a_wrong_clock_in_what_needs_the_operator():
     left = [RunRecord(spider="feeds", command="shell", begun=at) for at in (3.0, 2.0)]
-    assert find_needs([*left, RunRecord(spider="feeds", begun=1.0)], [], [], [], "", CLOCK) == []
+    assert not [*find_needs([*left, RunRecord(spider="feeds", begun=1.0)], [], [], [], "", CLOCK)]
     (need,) = find_needs([], [], [], [], "", judge_clock({"runs": NOW + 9 * DAY}, NOW))
     assert need.section == "runs"
     assert "times of runs until 2026-06-01 06:00:00 UTC lie in the future" in need.text
@@ -147,7 +154,7 @@ def test_commands_and_a_wrong_clock_in_what_needs_the_operator():
 )
 def test_a_hold_is_long_as_status_counts_it(fields, needs):
     row = HostRow("a.example", HostSnapshot(HostTimes(**fields), NOW), None)
-    assert len(find_needs([], [], [], [row], "", CLOCK)) == needs
+    assert len([*find_needs([], [], [], [row], "", CLOCK)]) == needs
 
 
 def test_a_host_in_trouble_is_named_with_its_delay():
@@ -272,7 +279,7 @@ def test_a_pause_that_was_too_short_is_told_wherever_it_counts(filled, tmp_path)
         moved = moved.values(sent_at=moment - 9.253)
         state._database.write(lambda connection: connection.execute(moved))
     text = page_of(url, tmp_path / "sources.txt")
-    assert '<a href="#pauses">1 pause at 1 host was shorter than asked for</a>' in text
+    assert '<a href="#pauses">1 pause at 1 host shorter than asked for</a>' in text
     assert "smallest pause seen, at blog0.example</dt><dd>0.49 s</dd>" in text
     assert '<td class="number">0.49 s <span class="short">1 too short</span></td>' in text
     assert "no pause was shorter" not in text
@@ -302,7 +309,7 @@ def test_a_pause_since_an_earlier_run_is_compared_too(filled, tmp_path):
     url = filled(1)
     write_earlier(url, hold=3 * DAY)
     text = page_of(url, tmp_path / "sources.txt")
-    assert "1 pause at 1 host was shorter than asked for" in text
+    assert "1 pause at 1 host shorter than asked for" in text
     assert '<td class="number">3 d (hold)</td>' in text
     assert "request to 1 host</dt><dd>1</dd>" in text
 
