@@ -3,7 +3,7 @@
 import contextlib
 import io
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import timedelta
 
 import pytest
@@ -17,9 +17,8 @@ from walsh_scrapy.sources.loading import _read_opml, _source_of, load_sources
 from walsh_scrapy.sources.source import Source
 from walsh_scrapy.state import State
 from walsh_scrapy.state.records import SourceRecord
-from walsh_scrapy.tools.export.entries import COLUMNS
-from walsh_scrapy.tools.export.export import Export
-from walsh_scrapy.tools.export.opml import export_sources
+from walsh_scrapy.tools.export import Export
+from walsh_scrapy.tools.feeds import write_opml
 
 URL = "http://a.example/feed"
 OTHER = "http://b.example/"
@@ -33,7 +32,7 @@ def test_sources_exported_as_opml_are_read_back_unchanged(tmp_path):
     ]
     file = tmp_path / "sources.opml"
     with file.open("wb") as opened:
-        assert export_sources(sources, opened, lambda _url: None) == 3
+        assert write_opml(sources, opened, lambda _url: None) == 3
     first, second, third = load_sources(file)
     assert (first.url, first.name, first.tags) == (URL, 'Tom & "Jerry" <x>', ("a", "b c"))
     assert (second.kind, second.page) == ("llms", "http://a.example/")
@@ -59,7 +58,7 @@ LENGTHS = st.timedeltas(timedelta(microseconds=1), timedelta(hours=12))
 )
 def test_whatever_is_declared_is_read_back(source, is_broken):
     written = io.BytesIO()
-    export_sources([source], written, lambda _url: None)
+    write_opml([source], written, lambda _url: None)
     body = written.getvalue()
     if is_broken:  # then it is read as HTML
         body = body.replace(b"</head>", b"")
@@ -86,7 +85,7 @@ def test_folders_are_exported_as_folders_and_each_is_opened_once(tmp_path):
     theirs.write_text(OPML)
     sources = load_sources(theirs)
     with ours.open("wb") as opened:
-        export_sources(sources, opened, lambda _url: None)
+        write_opml(sources, opened, lambda _url: None)
     assert load_sources(ours) == sources
     assert [(source.folders, source.tags) for source in sources] == [
         (("News, all", "World"), ("News, all", "World", "x")),
@@ -129,7 +128,8 @@ def exported(state, **options):
 def test_each_entry_has_the_name_tags_and_folder_of_its_source(state, tmp_path):
     (tmp_path / "s.opml").write_text(OPML)
     (first, _) = exported(state, sources_file=str(tmp_path / "s.opml"))
-    assert tuple(first) == COLUMNS
+    added = ("source_name", "source_tags", "source_folder", "backfill", "also_in")
+    assert tuple(first) == (*(each.name for each in fields(EntryItem)), *added)
     assert (first["source_name"], first["source_tags"], first["source_folder"]) == (
         "A", ["News, all", "World", "x"], "News, all/World",
     )  # fmt: skip

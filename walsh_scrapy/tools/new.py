@@ -19,7 +19,7 @@ from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.policy.freshness import CLOCK_SKEW
 from walsh_scrapy.policy.wording import count_of
 from walsh_scrapy.tools.call import add_json, add_since
-from walsh_scrapy.tools.export.entries import item_of
+from walsh_scrapy.tools.export import item_of
 from walsh_scrapy.tools.output import Column, show_rows
 
 if TYPE_CHECKING:

@@ -247,7 +247,7 @@ class SourcesFile:
         if self._ending == ".json":
             given = {"url": source.url, "kind": source.kind, "name": source.name}
             return json.dumps({name: value for name, value in given.items() if value})
-        from walsh_scrapy.tools.export.opml import outline_of
+        from walsh_scrapy.tools.feeds import outline_of
 
         return outline_of(source, source.name or source.url)[1]
 
