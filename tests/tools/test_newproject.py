@@ -86,7 +86,7 @@ def test_a_folder_that_cannot_be_written_is_one_line(walsh_init, tmp_path):
     (tmp_path / "file").touch()
     status, _, err = walsh_init("file")
     assert status == 2
-    assert err.startswith("walsh-scrapy: file/settings.py cannot be written: ")
+    assert err.startswith("walsh-scrapy: file/scrapy.cfg cannot be written: ")
     assert err.count("\n") == 1
 
 

@@ -21,71 +21,11 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.tools.call import Call
 
-_SETTINGS: Final = '''\
-"""The settings of this project: those of walsh-scrapy, and what is different here."""
-
-from walsh_scrapy.settings import *  # noqa: F403
-
-BOT_NAME = %s
-SPIDER_MODULES = ["spiders"]
-
-# Robots.txt, delays, backoff: every request passes the gates of the add-on.
-ADDONS = {"walsh_scrapy.Addon": 500}
-
-# Who sends the requests: a line that names your bot and a page about it, and the name of your bot
-# in robots.txt. No request is sent before both are set. For example:
-# WALSH_USER_AGENT = "Mozilla/5.0 (compatible; Example-Bot/1.0; +https://bot.example/)"
-# WALSH_UA_TOKEN = "Example-Bot"
-WALSH_USER_AGENT = ""
-WALSH_UA_TOKEN = ""
-
-# The list of hosts that opted out of your bot, as a URL. Without one there is no such list.
-WALSH_BLOCKLIST_URL = ""
-'''
-_SPIDER: Final = '''\
-"""``scrapy crawl {name}``: {what}."""
-
-from walsh_scrapy import spiders
-
-
-class {kind}(spiders.{kind}):
-    """{which} that the sources file declares."""
-
-    name = "{name}"
-'''
-_SOURCES: Final = """\
-# The declared targets of `scrapy crawl feeds` and `scrapy crawl llms`, which ask for nothing else (R6).
-#
-# A source needs its URL. The rest is optional:
-#   name   what you call it
-#   tags   words to choose by: scrapy crawl feeds -a only=python
-#   every  how often at most, as an ISO-8601 duration (P1D, PT12H); at least WALSH_MIN_REVISIT (a day)
-#   pause  the least time between two requests to its host, as a duration or in seconds, up to PT12H
-#   kind   "feed" (RSS, Atom, JSON Feed), or "llms" for a site without a feed
-
-[[source]]
-url = "https://blog.python.org/feeds/posts/default"
-name = "Python Insider"
-tags = ["python"]
-"""  # noqa: E501 - the lines of the file
-#: The files of a project, except its settings.
-_FILES: Final = {
-    "scrapy.cfg": "[settings]\ndefault = settings\n",
-    "sources.toml": _SOURCES,
-    "spiders/__init__.py": '"""The spiders of this project."""\n',
-    "spiders/feeds.py": _SPIDER.format(
-        name="feeds",
-        what="RSS, Atom and JSON feeds, their metadata only",
-        kind="FeedsSpider",
-        which="The feeds",
-    ),
-    "spiders/llms.py": _SPIDER.format(
-        name="llms",
-        what="sites without a feed, by their own markdown or llms.txt",
-        kind="LlmsSpider",
-        which="The sites without a feed",
-    ),
-}
+#: The files of a project; each has this ending here.
+_TEMPLATES: Final = Path(__file__).parent / "templates" / "project"
+_ENDING: Final = ".tmpl"
+#: What stands in the settings for the name of the project.
+_NAME: Final = "@NAME@"
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -111,7 +51,13 @@ def write_project(folder: Path) -> None:
 
     Raises WrongCall if a file cannot be written.
     """
-    files = {"settings.py": _SETTINGS % json.dumps(folder.resolve().name)} | _FILES
+    name_written = json.dumps(folder.resolve().name)
+    files = {
+        str(file.relative_to(_TEMPLATES)).removesuffix(_ENDING): file.read_text("utf-8").replace(
+            _NAME, name_written
+        )
+        for file in sorted(_TEMPLATES.rglob(f"*{_ENDING}"))
+    }
     for name in files:
         if os.path.lexists(folder / name):
             there = f"{folder / name} exists already, so nothing was written; name another folder"
