@@ -19,7 +19,8 @@ from walsh_scrapy.state import entries as state_entries
 from walsh_scrapy.state.database import ROWS_AT_ONCE, Database, exists
 from walsh_scrapy.state.entries import insert_unseen
 from walsh_scrapy.state.records import LlmsTxtRecord, SourceRecord
-from walsh_scrapy.tools.sources.changes import SourceChanges
+from walsh_scrapy.tools.sources.changes import resume
+from walsh_scrapy.tools.sources.overview import build_overview
 
 FEED, OTHER = "http://a.example/feed", "http://b.example/"
 
@@ -231,9 +232,8 @@ def test_resuming_a_page_forgets_every_llms_txt_of_it(state):
     move = {"moved_to": new, "moved_since": 1.0, "move_settled": True}
     record = SourceRecord(url=old, kind="llms", failures=1, fetched_at=2.0, asked_until=9e9, **move)
     urls = [f"http://{host}.example/llms.txt" for host in ("old", "new")] + [new]
-    changes = SourceChanges(state, "sources.toml", Options.from_settings(Settings()))
     for url in urls:
         commit(state, record, llmstxt=LlmsTxtRecord(url=url, due_at=9e9, trouble="none"))
-    (line,) = changes.resume(old)
-    assert line.startswith(old)
+    (row,) = build_overview((), state, Options.from_settings(Settings()), 9.0).undeclared
+    assert resume(state, row)
     assert [state.llmstxt.find(url) for url in urls] == [None, None, None]

@@ -14,8 +14,7 @@ from walsh_scrapy.sources.source import Source, SourcesError
 from walsh_scrapy.state import State
 from walsh_scrapy.state.records import SourceRecord
 from walsh_scrapy.tools.call import CommandError
-from walsh_scrapy.tools.discover.candidates import Candidate, offers_for
-from walsh_scrapy.tools.discover.report import choose
+from walsh_scrapy.tools.discover.offers import Candidate, choose, offers_for
 from walsh_scrapy.tools.sources.changes import SourcesFile
 from walsh_scrapy.tools.sources.overview import build_overview
 
@@ -139,9 +138,8 @@ def test_a_source_is_added_at_the_end_and_all_else_stays_to_the_byte(tmp_path, n
 @pytest.mark.parametrize(
     ("name", "body", "words"),
     [
-        ("s.json", "[]", ' is only read; .*: {"url": "https://new.*", "kind": "feed", "name": "N'),
-        ("s.opml", "<opml><body/></opml>", ' is only read; .*: <outline type="rss" text="N &amp;'),
-        ("s.xml", "<opml><body/></opml>", f' is only read; .* xmlUrl="{NEW}"/>'),
+        ("s.json", "[]", f" is only read; declare there what was found: {NEW}"),
+        ("s.opml", "<opml><body/></opml>", rf" is only read; .*: {NEW} \(kind 'feed'\)"),
         ("s.toml", f'source = ["{A}"]\n', r"cannot be added at its end: \[\[source\]\] url ="),
         ("s.toml", "[[source]\n", "it is not TOML"),
         ("s.txt", "ftp://x.example/", "not http or https"),
@@ -230,7 +228,7 @@ def feed_of(url, title=None, *, entries=None, form="feed", unsure=False):
     ],
 )
 def test_what_a_url_stands_for(offer, source):
-    assert choose(offer).source == source
+    assert choose(offer)[0] == source
 
 
 @pytest.mark.parametrize(
@@ -242,10 +240,10 @@ def test_what_a_url_stands_for(offer, source):
     ids=["of comments", "in another format"],
 )
 def test_the_main_feed_is_added_and_the_others_are_named(others):
-    choice = choose(offer_of(feeds=[feed_of(A), *others]))
-    assert choice.source == Source(A)
-    assert "declares these feeds too, which were not added" in choice.lines[0]
-    assert [line.split()[0] for line in choice.lines[1:]] == [each.url for each in others]
+    source, (head, *lines) = choose(offer_of(feeds=[feed_of(A), *others]))
+    assert source == Source(A)
+    assert "declares these feeds too, which were not added" in head
+    assert [line.split()[0] for line in lines] == [f"{each.url}:" for each in others]
 
 
 def test_where_the_operator_has_to_choose_the_candidates_are_listed():
@@ -253,12 +251,12 @@ def test_where_the_operator_has_to_choose_the_candidates_are_listed():
     choice = choose(offer_of(feeds=[feed_of(A, "It\x1b"), feed_of(B), feed_of(comments)]))
     assert choice == (
         None,
-        (
+        [
             "https://site.example/ declares several feeds; give the URL of one to add it:",
-            f"  {A} 'It\\x1b' ({RSS})",
-            f"  {B} ({RSS})",
-            f"  {comments} ({RSS}, of comments)",
-        ),
+            f'  {A}: {RSS}: feed, "It\\u001b", 0 entries',
+            f"  {B}: {RSS}: feed, without a title, 0 entries",
+            f"  {comments}: {RSS}, of comments: feed, without a title, 0 entries",
+        ],
     )
 
 

@@ -31,7 +31,7 @@ def test_a_hold_of_a_year_is_told_by_every_command_and_can_be_lifted(
     assert f"due, but {held}" in line
     assert "  now  " not in line
     assert listed.splitlines()[-1].endswith("0 due now, 1 due but on hold")
-    assert f"as before, but {held}" in on_state("sources", "resume", BUSY).stdout
+    assert f"due, but {held}, as before" in on_state("sources", "resume", BUSY).stdout
     answer = on_state("mayfetch", "--offline", BUSY)
     assert answer.stdout.startswith(f"{BUSY}: allowed, but {held}\n")
 

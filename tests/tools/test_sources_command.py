@@ -9,7 +9,7 @@ from tests.helpers.sites import LIST_URL, feed, paths, site
 from walsh_scrapy.testing.crawl import keep_empty_blocklist, write_sources
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.web import Reply, Site
-from walsh_scrapy.tools.discover.report import TRY
+from walsh_scrapy.tools.discover.offers import TRY
 from walsh_scrapy.tools.sources.overview import COLUMNS
 
 RSS = "application/rss+xml"
@@ -157,7 +157,7 @@ def test_resume_makes_due_what_is_gone_or_failing(loopback_web, crawl, listed, s
     assert listed("--due", sources=sources) == {}
     result = scrapy_sources("resume", *sources)
     assert result.returncode == 0
-    assert result.stdout.count("is due now, and its failures are counted from 0") == 2
+    assert result.stdout.count("is due now; its failures are counted from 0") == 2
     assert f"{sources[2]} is neither gone nor failing: it is due 20" in result.stdout
     assert [line["due_rule"] for line in listed("--due").values()] == ["resumed", "resumed"]
     second = crawl(web, sources=sources)
@@ -213,13 +213,13 @@ def test_add_asks_what_is_there_and_declares_it(loopback_web, scrapy_sources, tm
         f"http://blog.example/feed is declared in {file}",
         f"http://page.example/posts.xml is declared in {file}",
     ]
-    several = f"http://several.example/{{}}.xml {{!r}} ({RSS})".format
+    several = f'http://several.example/{{}}.xml: {RSS}: feed, "{{}}", {{}}'.format
     assert done.stderr.replace("walsh-scrapy: ", "").splitlines()[:6] == [
         "http://page.example/ declares these feeds too, which were not added:",
-        f"  http://page.example/comments.xml 'Re: Posts' ({RSS}, of comments)",
+        f'  http://page.example/comments.xml: {RSS}, of comments: feed, "Re: Posts", 1 entry',
         "http://several.example/ declares several feeds; give the URL of one to add it:",
-        f"  {several('news', 'News')}",
-        f"  {several('posts', 'Posts')}",
+        f"  {several('news', 'News', '1 entry')}",
+        f"  {several('posts', 'Posts', '2 entries')}",
         f"http://none.example/: nothing to declare was found there; {TRY}",
     ]
     asked = [path.partition("/")[2] for path in paths(web.log) if path.startswith("page.")]

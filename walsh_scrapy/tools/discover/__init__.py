@@ -33,8 +33,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def run(call: Call) -> int:
     """Run the spider, and print what it found."""
-    from walsh_scrapy.tools.discover.candidates import offers_for
-    from walsh_scrapy.tools.discover.report import as_dict, report_lines
+    from walsh_scrapy.tools.discover.offers import as_dict, offers_for, report_lines
     from walsh_scrapy.tools.discover.spider import DiscoverSpider
     from walsh_scrapy.tools.output import json_array, print_lines
 

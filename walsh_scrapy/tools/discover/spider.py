@@ -33,21 +33,24 @@ from walsh_scrapy.metadata.llmstxt import parse_llms
 from walsh_scrapy.policy.wording import count_of
 from walsh_scrapy.sources.source import Source, SourcesError, target_url
 from walsh_scrapy.spider import DeclaringSpider
-from walsh_scrapy.tools.discover.candidates import Candidate, Form, SiteOffer
+from walsh_scrapy.tools.discover.offers import Candidate, Form, Role, SiteOffer
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+    from collections.abc import AsyncIterator, Iterable, Iterator
 
     from scrapy.http import Response
     from twisted.python.failure import Failure
 
-#: The Accept header of a request for a feed.
-FEEDS: Final = (
+_FEEDS: Final = (
     "application/atom+xml, application/rss+xml, application/feed+json, application/xml;q=0.9, "
     "text/xml;q=0.9, */*;q=0.1"
 )
-#: That for a page: as markdown if the server has that, or else as what it is.
-PAGE: Final = f"{ACCEPT_MARKDOWN}, {FEEDS}"
+#: The Accept header of a request. A page is wanted as markdown, or else as it is.
+_ACCEPT: Final[dict[Role, str]] = {
+    "page": f"{ACCEPT_MARKDOWN}, {_FEEDS}",
+    "feed": _FEEDS,
+    "llms.txt": ACCEPT_LLMSTXT,
+}
 #: Most requests for feeds that one page declares.
 MOST_REQUESTED: Final = 3
 
@@ -75,43 +78,37 @@ class DiscoverSpider(DeclaringSpider):
                     yield request
             else:
                 offer.page.claim()
-                visit = Visit(None, may_be_feed, reads_head=True)
-                yield self._request(self.parse_page, offer, offer.page, PAGE, visit)
+                yield self._request(offer, offer.page, Visit(None, may_be_feed, reads_head=True))
 
-    def parse_page(
+    def parse(
         self, response: Response, offer: SiteOffer, candidate: Candidate
     ) -> Iterator[Request]:
-        """Read the page; unless it is a feed, request what it declares and the llms.txt."""
-        links = declared_feeds(
-            (*feed_alternates(links_of(response), response.url), *_head(response))
-        )
+        """Read a document; if it is not the last to request, request the next.
+
+        Unless the page is a feed, that is what it declares, and the llms.txt.
+        """
+        links: tuple[FeedLink, ...] = ()
+        if candidate.role == "page":
+            links = declared_feeds(
+                (*feed_alternates(links_of(response), response.url), *_head(response))
+            )
         _read(response, candidate, len(links))
-        if candidate.form == "feed":
-            return
-        offer.feeds = tuple(_feed_candidates(links, offer.page.url))
-        yield from self._next_feed(offer)
-
-    def parse_feed(
-        self, response: Response, offer: SiteOffer, candidate: Candidate
-    ) -> Iterator[Request]:
-        """Read a declared feed, and request the next."""
-        _read(response, candidate)
-        yield from self._next_feed(offer)
-
-    def parse_llms_txt(
-        self,
-        response: Response,
-        offer: SiteOffer,  # noqa: ARG002
-        candidate: Candidate,
-    ) -> None:
-        """Read an llms.txt."""
-        _read(response, candidate)
+        if candidate.role == "page" and candidate.form != "feed":
+            offer.feeds = tuple(_feed_candidates(links, offer.page.url))
+            yield from self._next_feed(offer)
+        elif candidate.role == "feed":
+            yield from self._next_feed(offer)
 
     def failed(self, failure: Failure) -> list[Request]:
         """Keep the reason; if robots.txt denies a document, request what would come next."""
         request, error = request_of(failure), failure.value
         offer, candidate = request.cb_kwargs["offer"], request.cb_kwargs["candidate"]
-        reason = _reason(error, request.url)
+        if isinstance(error, Denied):
+            reason = f"denied by {error.gate}: {error.reason}"
+        elif isinstance(error, RequestDeferred):
+            reason = str(error)
+        else:
+            reason = reason_of(error, request.url)
         candidate.end(reason, unsure=not isinstance(error, Denied))
         if candidate.role == "feed":  # the next may be on another host
             return list(self._next_feed(offer))
@@ -126,41 +123,25 @@ class DiscoverSpider(DeclaringSpider):
             candidate.claim()
             # The scope gate lets it pass: the operator asked for what the page declares.
             visit = Visit(None, may_be_feed, announced=(candidate.url,), declared_by=offer.page.url)
-            yield self._request(self.parse_feed, offer, candidate, FEEDS, visit)
+            yield self._request(offer, candidate, visit)
         elif not offer.has_feed and not any(each.unsure for each in offer.feeds):
             yield from self._llms_txt(offer)
 
     def _llms_txt(self, offer: SiteOffer) -> Iterator[Request]:
         if offer.llms_txt.claim():
-            visit = Visit(None, may_be_llms)
-            yield self._request(self.parse_llms_txt, offer, offer.llms_txt, ACCEPT_LLMSTXT, visit)
+            yield self._request(offer, offer.llms_txt, Visit(None, may_be_llms))
 
-    def _request(
-        self,
-        callback: Callable[..., Any],
-        offer: SiteOffer,
-        candidate: Candidate,
-        accept: str,
-        visit: Visit,
-    ) -> Request:
+    def _request(self, offer: SiteOffer, candidate: Candidate, visit: Visit) -> Request:
         request = Request(
             candidate.url,
-            callback=callback,
             errback=self.failed,
-            headers={"Accept": accept},
+            headers={"Accept": _ACCEPT[candidate.role]},
             cb_kwargs={"offer": offer, "candidate": candidate},
             meta={"handle_httpstatus_list": ABSENT},
             dont_filter=True,
         )
         set_visit(request, visit)
         return request
-
-
-def _reason(error: BaseException | None, url: str) -> str:
-    """Return why there is no response."""
-    if isinstance(error, Denied):
-        return f"denied by {error.gate}: {error.reason}"
-    return str(error) if isinstance(error, RequestDeferred) else reason_of(error, url)
 
 
 def _head(response: Response) -> tuple[FeedLink, ...]:

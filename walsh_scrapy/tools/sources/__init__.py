@@ -26,7 +26,9 @@ from walsh_scrapy.policy.wording import count_of, printable
 from walsh_scrapy.tools.call import WrongCall, add_actions, add_json, add_sources, typed
 
 if TYPE_CHECKING:
+    from walsh_scrapy.state import State
     from walsh_scrapy.tools.call import Call
+    from walsh_scrapy.tools.sources.overview import Overview
 
 USAGE = "[options] [show URL ... | add URL ... | resume URL ... | sync]"
 #: Options that say what is listed.
@@ -117,8 +119,7 @@ def _sync(call: Call) -> int:
 
 def _add(call: Call) -> int:
     """Ask what is at each URL, and declare it; return 1 if one of them cannot be."""
-    from walsh_scrapy.tools.discover.candidates import offers_for
-    from walsh_scrapy.tools.discover.report import choose
+    from walsh_scrapy.tools.discover.offers import choose, offers_for
     from walsh_scrapy.tools.discover.spider import DiscoverSpider
     from walsh_scrapy.tools.output import print_lines
     from walsh_scrapy.tools.sources.changes import SourcesFile
@@ -133,23 +134,30 @@ def _add(call: Call) -> int:
         return 0
     call.crawl(DiscoverSpider, _LONGEST_WAIT, name="sources add", offers=offers)
     choices = [choose(offer) for offer in offers]
-    found = [each.source for each in choices if each.source]
+    found = [source for source, _ in choices if source]
     if found:
         print_lines(declared.add(found))
-    for line in (line for each in choices for line in each.lines):
+    for line in (line for _, lines in choices for line in lines):
         print(f"walsh-scrapy: {printable(line)}", file=sys.stderr)
     return 0 if len(found) == len(offers) else 1
 
 
-def _list(call: Call) -> int:
+def _overview(call: Call, state: State | None) -> Overview:
+    """Return the rows of all sources as they are now."""
     from walsh_scrapy.sources.loading import load_sources
+    from walsh_scrapy.tools.sources.overview import build_overview
+
+    return build_overview(load_sources(call.sources_file), state, call.options, time.time())
+
+
+def _list(call: Call) -> int:
     from walsh_scrapy.tools.output import print_lines, show_rows
     from walsh_scrapy.tools.sources.changes import SourcesFile
-    from walsh_scrapy.tools.sources.overview import COLUMNS, build_overview, totals
+    from walsh_scrapy.tools.sources.overview import COLUMNS, totals
 
     given, now = call.arguments, time.time()
     with call.state_if_any() as state:
-        found = build_overview(load_sources(call.sources_file), state, call.options, now)
+        found = _overview(call, state)
         delays = state.hosts.delays(above=call.options.min_interval) if state and given.due else {}
     rows = found.due(delays) if given.due else found.by_urgency(undeclared=given.all)
     rows = [
@@ -175,15 +183,12 @@ def _list(call: Call) -> int:
 
 def _show(call: Call) -> int:
     """Print all that is known of the sources that the URLs mean."""
-    from walsh_scrapy.sources.loading import load_sources
     from walsh_scrapy.tools.output import print_lines, record, show_rows
     from walsh_scrapy.tools.sources.changes import find_sources
-    from walsh_scrapy.tools.sources.overview import COLUMNS, build_overview
+    from walsh_scrapy.tools.sources.overview import COLUMNS
 
-    declared = load_sources(call.sources_file)
     with call.state_if_any() as state:
-        found = build_overview(declared, state, call.options, time.time())
-    rows = {row.record.url: row for row in found.by_urgency(undeclared=True)}
+        rows = _overview(call, state).by_url
     named = (each for url in call.arguments.urls for each in find_sources(url, rows))
     chosen = [rows[url] for url in dict.fromkeys(named)]
     if call.arguments.json:
@@ -196,15 +201,27 @@ def _show(call: Call) -> int:
 def _resume(call: Call) -> int:
     """Resume each URL; return 1 if one of them is not a source, else 0."""
     from walsh_scrapy.tools.output import print_lines
-    from walsh_scrapy.tools.sources.changes import SourceChanges, UnknownSource
+    from walsh_scrapy.tools.sources.changes import UnknownSource, find_sources, resume
 
+    resumed: dict[str, bool] = {}
     status = 0
     with call.state_if_any() as state:
-        changes = SourceChanges(state, call.sources_file, call.options)
+        rows = _overview(call, state).by_url
         for url in call.arguments.urls:
             try:
-                print_lines(changes.resume(url))
+                for each in find_sources(url, rows):
+                    resumed[each] = state is not None and resume(state, rows[each])
             except UnknownSource as error:
                 print(f"walsh-scrapy: {error}", file=sys.stderr)
                 status = 1
+        rows = _overview(call, state).by_url
+    for url, is_resumed in resumed.items():
+        when = rows[url].when_due
+        told = (
+            f"{url} is {when}; its failures are counted from 0"
+            if is_resumed
+            else f"{url} is neither gone nor failing: it is {when}, as before, and then read as a "
+            "whole"
+        )
+        print_lines([told])
     return status

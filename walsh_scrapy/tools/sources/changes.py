@@ -8,24 +8,21 @@ from __future__ import annotations
 import difflib
 import json
 from collections import defaultdict
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.policy.urls import canonical_url, host_of
 from walsh_scrapy.policy.wording import printable
-from walsh_scrapy.sources.loading import declarations, load_sources, read_body
+from walsh_scrapy.sources.loading import declarations, read_body
 from walsh_scrapy.sources.source import Source, SourcesError, declared_urls, target_url
 from walsh_scrapy.tools.call import CommandError
-from walsh_scrapy.tools.discover.report import source_table, toml_string
+from walsh_scrapy.tools.discover.offers import source_table, toml_string
 from walsh_scrapy.tools.files import open_output
-from walsh_scrapy.tools.hosts import on_hold
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
-    from walsh_scrapy.options import Options
     from walsh_scrapy.state import State
     from walsh_scrapy.tools.sources.overview import SourceRow
 
@@ -33,76 +30,17 @@ if TYPE_CHECKING:
 LONG_FAILING: Final = 60 * 86_400.0
 
 
-class SourceChanges:
-    """Changes what the state knows of sources; yields a line for every source.
+def resume(state: State, row: SourceRow) -> bool:
+    """Make a source due that is gone or failing; return False for any other, which stays as it is.
 
-    A URL may be spelled as it is declared, or in any way with the same canonical URL. Each method
-    raises UnknownSource for a URL that is neither in the state nor declared in ``file``; the file
-    is only read when it is needed.
+    The next visit reads any source as a whole, and requests the llms.txt too, where it is declared
+    and where it moved. The source may be an llms.txt itself.
     """
-
-    def __init__(self, state: State | None, file: str, options: Options) -> None:
-        self._state = state
-        self._file = file
-        self._options = options
-
-    def resume(self, url: str) -> Iterator[str]:
-        """Make a source due that is gone or failing; the next visit reads any source as a whole."""
-        for each in self._find(url):
-            is_resumed = self._state is not None and self._state.sources.resume(each)
-            self._forget_llms_txt(each)
-            if is_resumed:
-                held = self._hold(each)
-                due = f"due, but {held};" if held else "due now, and"
-                yield f"{printable(each)} is {due} its failures are counted from 0"
-                continue
-            due = f"it is due {self._due(each)}, and then read as a whole"
-            yield f"{printable(each)} is neither gone nor failing: {due}"
-
-    def _due(self, url: str) -> str:
-        held = self._hold(url)
-        source, revisit = self._declared.get(canonical_url(url)), self._options.min_revisit
-        least = source.revisit_interval(revisit) if source else revisit
-        found = self._state.sources.due(url, least, self._state.now()) if self._state else None
-        if found is None or found.at <= 0.0:
-            return f"as before, but {held}" if held else "now, as before"
-        due = f"{format_moment(found.at)}, as before"
-        return f"{due}, but {held}" if held else due
-
-    def _hold(self, url: str) -> str:
-        """Say until when the host of a source is on hold; nothing if it is not."""
-        if self._state is None:
-            return ""
-        record = self._state.sources.find(url)
-        address = record.address if record else url
-        found = self._state.hosts.find(self._options.pace_by.unit(address))
-        return on_hold(host_of(address), found.times.hold_until) if found.hold else ""
-
-    def _forget_llms_txt(self, url: str) -> None:
-        """Make the next visit request the llms.txt too, where it is declared and where it moved.
-
-        The source may be an llms.txt itself.
-        """
-        record = self._state.sources.find(url) if self._state else None
-        if self._state and record and record.kind == "llms":
-            for address in {url, record.address}:
-                for llms_txt in declared_urls(Source(address, "llms")):
-                    self._state.llmstxt.forget(llms_txt)
-
-    def _find(self, url: str) -> list[str]:
-        try:
-            return find_sources(url, self._known)
-        except UnknownSource:
-            declared = (source.url for source in self._declared.values())
-            return find_sources(url, {**self._known, **dict.fromkeys(declared)})
-
-    @cached_property
-    def _known(self) -> dict[str, None]:
-        return self._state.sources.urls() if self._state else {}
-
-    @cached_property
-    def _declared(self) -> dict[str, Source]:
-        return {canonical_url(source.url): source for source in load_sources(self._file)}
+    record = row.record
+    for address in {record.url, record.address} if row.kind == "llms" else ():
+        for llms_txt in declared_urls(Source(address, "llms")):
+            state.llmstxt.forget(llms_txt)
+    return state.sources.resume(record.url)
 
 
 class UnknownSource(CommandError):
@@ -217,39 +155,30 @@ class SourcesFile:
                 ".toml file"
             )
         if self._ending not in (".toml", ".txt"):
-            add = " ".join(map(self._block, sources))
-            raise CommandError(f"{file} is only read; to declare what was found, add to it: {add}")
+            found = ", ".join(f"{each.url} (kind {each.kind!r})" for each in sources)
+            raise CommandError(f"{file} is only read; declare there what was found: {found}")
         wanted = [each.source for each in declarations(file, body)]
-        wanted += (source if self._ending == ".toml" else Source(source.url) for source in sources)
         end = "\r\n" if b"\r\n" in body else "\n"
         written = body.decode()
-        for source in sources:
-            if written and not written.endswith(("\n", "\r")):
-                written += end
-            written += end if written and self._ending == ".toml" else ""
-            written += self._block(source).replace("\n", end) + end
+        if written and not written.endswith(("\n", "\r")):
+            written += end
+        if self._ending == ".toml":
+            wanted += sources
+            blocks = [end.join((*source_table(each), "")) for each in sources]
+            written += end * bool(written) + end.join(blocks)
+        else:
+            wanted += (Source(each.url) for each in sources)
+            blocks = [each.url + end for each in sources]
+            written += "".join(blocks)
         try:
             is_declared = [each.source for each in declarations(file, written.encode())] == wanted
         except SourcesError:  # its sources are a list
             is_declared = False
         if not is_declared:
-            add = " ".join(map(self._block, sources)).replace("\n", " ")
+            add = " ".join("".join(blocks).split())
             raise CommandError(f"{file}: what was found cannot be added at its end: {add}")
         with open_output(str(file), replace=True) as opened:
             opened.write(written.encode())
-
-    def _block(self, source: Source) -> str:
-        """Return what declares a source."""
-        if self._ending == ".toml":
-            return "\n".join(source_table(source))
-        if self._ending == ".txt":
-            return source.url
-        if self._ending == ".json":
-            given = {"url": source.url, "kind": source.kind, "name": source.name}
-            return json.dumps({name: value for name, value in given.items() if value})
-        from walsh_scrapy.tools.feeds import outline_of
-
-        return outline_of(source, source.name or source.url)[1]
 
 
 def _to_change(row: SourceRow, taken: Collection[str]) -> tuple[str, str] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import cached_property
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_args
@@ -21,8 +22,7 @@ from walsh_scrapy.tools.hosts import on_hold
 from walsh_scrapy.tools.output import Column
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-    from datetime import timedelta
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from walsh_scrapy.options import Options
     from walsh_scrapy.sources.source import Source
@@ -54,8 +54,9 @@ class SourceRow:
         return self.source.kind if self.source else self.record.kind
 
     def declared(self, name: str) -> Any:  # noqa: ANN401 - a field of Source
-        """Return what the sources file says of it; None if it is no longer there."""
-        return getattr(self.source, name) if self.source else None
+        """Return what the sources file says of it, in seconds; None if it is no longer there."""
+        value = getattr(self.source, name) if self.source else None
+        return value.total_seconds() if isinstance(value, timedelta) else value
 
     @cached_property
     def problem(self) -> Problem | None:
@@ -106,6 +107,13 @@ class SourceRow:
         if self.due.is_due and self.due.held_until is None:
             return "now"
         return rfc3339(self.due.held_until or self.due.at) or "never"
+
+    @property
+    def when_due(self) -> str:
+        """The same in words."""
+        if self.due.is_due:
+            return self.due.why if self.due.held_until else "due now"
+        return f"due {format_moment(self.due.at)}" if self.due.at else self.due.why
 
     @property
     def moved(self) -> str:
@@ -234,6 +242,11 @@ class Overview:
         rows = [*self.declared, *self.undeclared] if undeclared else self.declared
         return sorted(rows, key=attrgetter("urgency"))
 
+    @property
+    def by_url(self) -> dict[str, SourceRow]:
+        """All rows by URL."""
+        return {row.record.url: row for row in (*self.declared, *self.undeclared)}
+
     def due(self, delays: Mapping[str, float]) -> list[SourceRow]:
         """Return the rows that are due now, one kind after the other, in the order of a run.
 
@@ -303,20 +316,25 @@ def undeclared(sources: Iterable[Source], known: Mapping[int, KnownSource]) -> l
     return [found for key, found in known.items() if key not in keys]
 
 
-def _of_record(name: str, *, is_time: bool = False) -> Callable[[SourceRow], Any]:
-    """Return what reads a field of the record of a row; None if it is empty."""
+def _of_record(*names: str, shown: bool = False) -> Iterator[Column[SourceRow]]:
+    """Yield columns with fields of the record; None for what is empty."""
 
-    def read(row: SourceRow) -> Any:  # noqa: ANN401 - for JSON
-        value = getattr(row.record, name)
-        if isinstance(value, bytes):
-            return value.decode("latin-1")
-        return rfc3339(value) if is_time else value if value != "" else None
+    def reader(name: str) -> Callable[[SourceRow], Any]:
+        def read(row: SourceRow) -> Any:  # noqa: ANN401 - for JSON
+            value = getattr(row.record, name)
+            if name.endswith(("_at", "_since")):
+                return rfc3339(value)
+            return (
+                value.decode("latin-1")
+                if isinstance(value, bytes)
+                else value
+                if value != ""
+                else None
+            )
 
-    return read
+        return read
 
-
-def _seconds(length: timedelta | None) -> float | None:
-    return None if length is None else length.total_seconds()
+    return (Column(name, reader(name), shown) for name in names)
 
 
 def _of_problem(name: str) -> Callable[[SourceRow], Any]:
@@ -327,9 +345,7 @@ def _of_problem(name: str) -> Callable[[SourceRow], Any]:
 COLUMNS: Final[list[Column[SourceRow]]] = [
     Column("url", lambda row: row.record.url),
     Column("outcome", lambda row: row.record.outcome),
-    Column("status", _of_record("status")),
-    Column("failures", _of_record("failures")),
-    Column("fetched_at", _of_record("fetched_at", is_time=True)),
+    *_of_record("status", "failures", "fetched_at", shown=True),
     Column("next_visit", lambda row: row.next_visit),
     Column("due_why", lambda row: row.due.why),
     Column("entries", lambda row: row.entries),
@@ -342,31 +358,22 @@ COLUMNS: Final[list[Column[SourceRow]]] = [
     Column("problem_since", lambda row: rfc3339(row.problem.begun) if row.problem else None),
     Column("problem_why", _of_problem("why")),
     Column("advice", _of_problem("todo")),
-    Column("detail", _of_record("detail")),
+    *_of_record("detail", shown=True),
     Column("moved", lambda row: row.moved or None),
-    Column("failing_since", _of_record("failing_since", is_time=True), shown=False),
-    Column("refused_since", _of_record("refused_since", is_time=True), shown=False),
+    *_of_record("failing_since", "refused_since"),
     Column("refused_until", lambda row: rfc3339(row.refused_until), shown=False),
-    Column("resent", _of_record("resent"), shown=False),
+    *_of_record("resent"),
     Column("due", lambda row: row.due.is_due, shown=False),
     Column("due_at", lambda row: rfc3339(row.due.at), shown=False),
     Column("due_rule", lambda row: row.due.rule, shown=False),
-    Column("moved_to", _of_record("moved_to"), shown=False),
-    Column("moved_since", _of_record("moved_since", is_time=True), shown=False),
-    Column("move_settled", _of_record("move_settled"), shown=False),
-    Column("visited_since", _of_record("visited_since", is_time=True), shown=False),
-    Column("format", _of_record("format"), shown=False),
-    Column("asked_interval", _of_record("asked_interval"), shown=False),
-    Column("wished_interval", _of_record("wished_interval"), shown=False),
-    Column("skip_hours", _of_record("skip_hours"), shown=False),
-    Column("skip_days", _of_record("skip_days"), shown=False),
-    Column("validator_url", _of_record("validator_url"), shown=False),
-    Column("etag", _of_record("etag"), shown=False),
-    Column("last_modified", _of_record("last_modified"), shown=False),
+    *_of_record(
+        *("moved_to", "moved_since", "move_settled", "visited_since", "format", "asked_interval"),
+        *("wished_interval", "skip_hours", "skip_days", "validator_url", "etag", "last_modified"),
+    ),
     Column("folder", lambda row: "/".join(row.declared("folders") or ()) or None, shown=False),
     Column("page", lambda row: row.declared("page"), shown=False),
-    Column("every", lambda row: _seconds(row.declared("every")), shown=False),
-    Column("pause", lambda row: _seconds(row.declared("pause")), shown=False),
+    Column("every", lambda row: row.declared("every"), shown=False),
+    Column("pause", lambda row: row.declared("pause"), shown=False),
     Column("host", lambda row: row.host, shown=False),
     Column("host_waits", lambda row: row.host_waits[0] if row.host_waits else None),
     Column("host_waits_until", lambda row: rfc3339(row.host_waits[1]) if row.host_waits else None),
