@@ -72,7 +72,7 @@ from scrapy.utils.conf import build_component_list
 
 from walsh_scrapy.addon import Addon
 from walsh_scrapy.crawl.startup import ADVICE, component_problems
-from walsh_scrapy.extensions.summary import RequestCounts
+from walsh_scrapy.extensions.summary import request_counts
 
 settings = Settings({"ADDONS": {"walsh_scrapy.Addon": 500}})
 Addon(None).update_settings(settings)
@@ -81,7 +81,7 @@ paths = [path for path in build_component_list(chain) if path.startswith("walsh_
 at = paths.index("walsh_scrapy.downloadermiddlewares.night.NightMiddleware")
 print(chain[paths[at]], paths[at - 1].rpartition(".")[2], paths[at + 1].rpartition(".")[2])
 print(*component_problems(settings))
-print(*RequestCounts.of({"walsh/night/denied": 2, "walsh/own/denied": 1}).denied.items())
+print(*request_counts({"walsh/night/denied": 2, "walsh/own/denied": 1})['denied'].items())
 print(ADVICE["night"])
 """
 

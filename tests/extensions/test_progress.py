@@ -13,9 +13,9 @@ from walsh_scrapy.crawl.context import Retry
 from walsh_scrapy.extensions.progress import (
     Display,
     ProgressSnapshot,
-    Rate,
     awaited,
     outcomes_of,
+    rate_of,
     render,
 )
 from walsh_scrapy.policy.frontier import NextHost
@@ -90,12 +90,9 @@ def test_what_is_waited_for_is_named_with_the_reason_and_the_time():
     )
 
 
-def test_the_rate_is_that_of_the_last_minute():
-    rate = Rate()
-    assert rate.at(0.0, 0) == 0.0
-    assert rate.at(10.0, 50) == 5.0
-    assert rate.at(60.0, 50) == pytest.approx(50 / 60)
-    assert rate.at(120.0, 50) == 0.0
+def test_the_rate_is_that_between_the_first_and_the_last():
+    assert rate_of([(0.0, 0)]) == rate_of([(0.0, 0), (0.0, 5)]) == 0.0
+    assert rate_of([(10.0, 50), (60.0, 70), (110.0, 550)]) == 5.0
 
 
 @pytest.mark.parametrize("width", [20, 80, 200])

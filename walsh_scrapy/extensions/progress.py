@@ -23,7 +23,7 @@ from walsh_scrapy.extensions.summary import SourceCounts, is_by_source
 from walsh_scrapy.policy.wording import count_of, format_seconds, printable, shorten
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from rich.console import Console, RenderableType
 
@@ -37,8 +37,8 @@ logger = logging.getLogger(__name__)
 LINE_SECONDS = 60.0
 #: Seconds from one change of the display to the next.
 DISPLAY_SECONDS = 1.0
-#: Seconds over which the rate of responses is measured.
-WINDOW: Final = 60.0
+#: Changes of the display over which the rate of responses is measured.
+WINDOW: Final = 60
 #: A delay up to this many seconds needs no mention.
 _USUAL: Final = 1.0
 
@@ -55,7 +55,8 @@ class Progress(Component):
         super().__init__(crawl)  # its queues are made with the scheduler
         self._clock = crawl.context.clock
         self._began = self._clock.monotonic()
-        self._rate = Rate()
+        #: When how many responses had come, over the last minute of a display.
+        self._seen = deque([(self._began, 0)], maxlen=WINDOW)
         self._last = ""
         self._display: Display | None = None
         self._timer = create_looping_call(self._tell)
@@ -86,6 +87,7 @@ class Progress(Component):
     def _snapshot(self) -> ProgressSnapshot:
         stats, now = self._crawl.stats.get_stats(), self._clock.monotonic()
         due, done, outcomes = outcomes_of(stats)
+        self._seen.append((now, stats.get("response_received_count", 0)))
         queue, workers = self._crawl.queue, self._crawl.hosts.workers
         if workers > 1:
             outcomes = (*outcomes, f"one of {workers} workers")
@@ -94,25 +96,16 @@ class Progress(Component):
             done=done,
             outcomes=outcomes,
             seconds=now - self._began,
-            rate=self._rate.at(now, stats.get("response_received_count", 0)),
+            rate=rate_of(self._seen),
             left=math.inf if due is None else queue.remaining(due - done),
             awaited=awaited(queue, self._crawl.context.retries, now),
         )
 
 
-class Rate:
-    """How many responses a second came lately."""
-
-    def __init__(self) -> None:
-        self._seen: deque[tuple[float, int]] = deque()
-
-    def at(self, now: float, responses: int) -> float:
-        """Return the rate over the last ``WINDOW`` seconds; ``now`` is in monotonic seconds."""
-        self._seen.append((now, responses))
-        while now - self._seen[0][0] > WINDOW:
-            self._seen.popleft()
-        began, before = self._seen[0]
-        return (responses - before) / (now - began) if now > began else 0.0
+def rate_of(seen: Sequence[tuple[float, int]]) -> float:
+    """Return responses a second; ``seen`` is when, in seconds, how many there were."""
+    (began, before), (now, responses) = seen[0], seen[-1]
+    return (responses - before) / (now - began) if now > began else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,15 +156,9 @@ def outcomes_of(stats: Mapping[str, Any]) -> tuple[int | None, int, tuple[str, .
         "deferred": counts.deferred,
         "gone": counts.gone,
     }
-    return (
-        counts.due,
-        counts.done,
-        (
-            count_of(counts.new_entries, "new entry", "new entries"),
-            f"{counts.failed} failed",
-            *(f"{count} {name}" for name, count in others.items() if count),
-        ),
-    )
+    new = count_of(counts.new_entries, "new entry", "new entries")
+    told = [f"{count} {name}" for name, count in others.items() if count]
+    return counts.due, counts.done, (new, f"{counts.failed} failed", *told)
 
 
 def awaited(queue: Queue, retries: Mapping[str, Retry], now: float) -> str:
@@ -208,13 +195,14 @@ class Display:
     def __init__(self, console: Console) -> None:
         from rich.live import Live
 
-        self._terminal = sys.stderr
-        self._handler = _terminal_handler()
+        self._terminal, handler = sys.stderr, get_scrapy_root_handler()
+        is_here = isinstance(handler, logging.StreamHandler) and handler.stream is sys.stderr
+        self._handler = cast("logging.StreamHandler[TextIO]", handler) if is_here else None
         self._live = Live(
             console=console,
             auto_refresh=False,
-            transient=self._handler
-            is not None,  # the summary takes its place, if it is logged here
+            # The summary takes its place, if it is logged here.
+            transient=self._handler is not None,
             redirect_stdout=_is_terminal(sys.stdout),
         )
         self._live.start()
@@ -229,9 +217,10 @@ class Display:
         ``exports`` are the URIs of a crawl's exports: one that goes to the same terminal would
         tear the display. So would a second display, of another crawl in the process.
         """
-        is_proxied = hasattr(sys.stderr, "rich_proxied_file")
-        is_shared = is_proxied or (_is_terminal(sys.stdout) and _has_stdout(exports))
-        if is_shared or not _is_terminal(sys.stderr):
+        to_stdout = any(uri.startswith(_STDOUT) for uri in exports)
+        if hasattr(sys.stderr, "rich_proxied_file") or (to_stdout and _is_terminal(sys.stdout)):
+            return None
+        if not _is_terminal(sys.stderr):
             return None
         from rich.console import Console
 
@@ -294,17 +283,6 @@ def render(snapshot: ProgressSnapshot) -> RenderableType:
     return Group(*rows)
 
 
-def _terminal_handler() -> logging.StreamHandler[TextIO] | None:
-    """Return Scrapy's handler if it writes to the terminal."""
-    handler = get_scrapy_root_handler()
-    is_terminal = isinstance(handler, logging.StreamHandler) and handler.stream is sys.stderr
-    return handler if is_terminal else None  # type: ignore[return-value]
-
-
 def _is_terminal(stream: object) -> bool:
     """Return True for a terminal; what ``LOG_STDOUT`` puts in place of a stream has no isatty."""
     return bool(getattr(stream, "isatty", bool)())
-
-
-def _has_stdout(exports: list[str]) -> bool:
-    return any(uri.startswith(_STDOUT) for uri in exports)

@@ -58,6 +58,8 @@ _MOST_SITES: Final = 3
 #: How a run ends in order, as Scrapy names it.
 _FINISHED: Final = "finished"
 
+#: Outcomes with a line even if there are none.
+_ALWAYS: Final = ("responses", "fetched", "new entries")
 _Row = tuple[str, int, str]
 
 
@@ -98,24 +100,30 @@ class Summary(Component):
 
     def spider_closed(self, reason: str) -> None:
         """Record the end, and log the summary; ``reason`` is why, as Scrapy names it."""
-        self._end(reason)
-        stats, context = self._crawl.stats.get_stats(), self._context
-        lines = summary_lines(stats, self._crawl.troubles, reason, context.clock.now())
+        stats, troubles, context = (
+            self._crawl.stats.get_stats(),
+            self._crawl.troubles,
+            self._context,
+        )
+        now, spider = context.clock.now(), self._crawl.crawler.spider
+        if context.run is not None:
+            summary = {
+                "run": context.run,
+                "spider": spider.name if spider else "",
+                "begun": context.started_at,
+                "ended": now,
+                "how": reason,
+            } | counts_of(stats, troubles, reason, now)
+            try:
+                context.state.runs.end(context.run, now, reason, summary)
+            except StateUnavailable as error:
+                logger.debug("the end of the run is not recorded: %s", error)
+        lines = summary_lines(stats, troubles, reason, now)
         what = "sources" if is_by_source(stats) else "requests"
         logger.info("run %s; %s:\n  %s", reason, what, "\n  ".join(lines))
         counts = SourceCounts.of(stats)
         if counts.none_was_read:
             logger.error("no source was read, and %d failed", counts.failed)
-
-    def _end(self, reason: str) -> None:
-        context = self._context
-        if context.run is None:
-            return
-        summary = summary_of(self._crawl, reason)
-        try:
-            context.state.runs.end(context.run, summary["ended"], reason, summary)
-        except StateUnavailable as error:
-            logger.debug("the end of the run is not recorded: %s", error)
 
 
 def command_of(crawler: Crawler, spider: Spider) -> str:
@@ -214,40 +222,16 @@ class SourceCounts:
         return self.failed > 0 and self.fetched + self.unchanged == 0
 
 
-@dataclass(frozen=True, slots=True)
-class RequestCounts:
-    """What a run without declared sources did."""
-
-    responses: int
-    denied: Mapping[str, int]  #: by gate
-    undeclared: int
-    deferred: int
-    retried: int
-
-    @classmethod
-    def of(cls, stats: Mapping[str, Any]) -> RequestCounts:
-        """Read the stats of a run; a project's own gates are in them as ours are."""
-        denying = gate_names(found[1] for found in map(_STAT.fullmatch, stats) if found)
-        return cls(
-            responses=stats.get("response_received_count", 0),
-            denied={gate: stats.get(f"walsh/{gate}/denied", 0) for gate in denying},
-            undeclared=stats.get("walsh/scope/dropped", 0),
-            deferred=stats.get("walsh/requests/deferred", 0),
-            retried=stats.get("walsh/backoff/retried", 0),
-        )
-
-
-def summary_of(crawl: Crawl, how: str) -> dict[str, Any]:
-    """Return the summary of a crawl; ``how`` is how it ended, as Scrapy names it."""
-    context, spider = crawl.context, crawl.crawler.spider
-    now = context.clock.now()
+def request_counts(stats: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a run without declared sources did; ``denied`` is by gate, ours and others."""
+    denying = gate_names(found[1] for found in map(_STAT.fullmatch, stats) if found)
     return {
-        "run": context.run,
-        "spider": spider.name if spider else "",
-        "begun": context.started_at,
-        "ended": now,
-        "how": how,
-    } | counts_of(crawl.stats.get_stats(), crawl.troubles, how, now)
+        "responses": stats.get("response_received_count", 0),
+        "denied": {gate: stats.get(f"walsh/{gate}/denied", 0) for gate in denying},
+        "undeclared": stats.get("walsh/scope/dropped", 0),
+        "deferred": stats.get("walsh/requests/deferred", 0),
+        "retried": stats.get("walsh/backoff/retried", 0),
+    }
 
 
 def counts_of(stats: Mapping[str, Any], troubles: Troubles, how: str, now: float) -> dict[str, Any]:
@@ -256,7 +240,7 @@ def counts_of(stats: Mapping[str, Any], troubles: Troubles, how: str, now: float
     ``now`` is its end, in epoch seconds.
     """
     if not is_by_source(stats):
-        return asdict(RequestCounts.of(stats))
+        return request_counts(stats)
     counts = SourceCounts.of(stats)
     until = sorted(troubles.deferred.items(), key=lambda each: each[1])
     return asdict(counts) | {
@@ -281,14 +265,32 @@ def summary_lines(stats: Mapping[str, Any], troubles: Troubles, how: str, now: f
     ``how`` is how the run ended, as Scrapy names it, ``now`` in epoch seconds.
     """
     if not is_by_source(stats):
-        return _table(_request_rows(RequestCounts.of(stats)), always=("responses",))
+        remarks = {
+            "responses": "robots.txt included",
+            "undeclared": "not requested (R6)",
+            "deferred": "to a later run; the log says why",
+            "retried": "after 429 or 503",
+        }
+        of_run = request_counts(stats)
+        remarks["denied"], of_run["denied"] = _by_gate(of_run["denied"])
+        return _table((name, count, remarks[name]) for name, count in of_run.items())
     counts = SourceCounts.of(stats)
-    rows = _source_rows(counts, troubles)
-    return [
-        *_table(rows, always=("fetched", "new entries")),
-        *_said(counts.comments),
-        *(f"next: {step}" for step in next_steps(counts, how, now)),
+    by_gate, denied = _by_gate(counts.denied)
+    next_due = "" if counts.next_due is None else format_moment(counts.next_due)
+    rows = [
+        ("fetched", counts.fetched, ""),
+        ("unchanged", counts.unchanged, "304 Not Modified, or an llms.txt that was read before"),
+        ("denied", denied, by_gate),
+        ("deferred", counts.deferred, _deferred(troubles.deferred)),
+        *_failed(counts.failed, troubles),
+        ("gone", counts.gone, "410: not visited again until `scrapy sources resume URL`"),
+        ("not reached", counts.not_reached, "still due: the run ended before"),
+        ("not due", counts.not_due, next_due and f"the next one at {next_due}"),
+        ("stopped", counts.stopped, "gone (410) on an earlier visit"),
+        ("new entries", counts.new_entries, f"{counts.known_entries} known before"),
     ]
+    steps = (f"next: {step}" for step in next_steps(counts, how, now))
+    return [*_table(rows), *_said(counts.comments), *steps]
 
 
 def next_steps(counts: SourceCounts, how: str, now: float) -> list[str]:
@@ -305,31 +307,6 @@ def next_steps(counts: SourceCounts, how: str, now: float) -> list[str]:
         when = f" after {format_moment(until)}" if until > now and how == _FINISHED else ""
         steps.append(f"start the run again{when}: {count_of(still_due, 'source')} still due")
     return steps
-
-
-def _source_rows(counts: SourceCounts, troubles: Troubles) -> list[_Row]:
-    return [
-        ("fetched", counts.fetched, ""),
-        ("unchanged", counts.unchanged, "304 Not Modified, or an llms.txt that was read before"),
-        ("denied", sum(counts.denied.values()), _by_gate(counts.denied)),
-        ("deferred", counts.deferred, _deferred(troubles.deferred)),
-        *_failed(counts.failed, troubles),
-        ("gone", counts.gone, "410: not visited again until `scrapy sources resume URL`"),
-        ("not reached", counts.not_reached, "still due: the run ended before"),
-        ("not due", counts.not_due, _next_due(counts.next_due)),
-        ("stopped", counts.stopped, "gone (410) on an earlier visit"),
-        ("new entries", counts.new_entries, f"{counts.known_entries} known before"),
-    ]
-
-
-def _request_rows(counts: RequestCounts) -> list[_Row]:
-    return [
-        ("responses", counts.responses, "robots.txt included"),
-        ("denied", sum(counts.denied.values()), _by_gate(counts.denied)),
-        ("undeclared", counts.undeclared, "not requested (R6)"),
-        ("deferred", counts.deferred, "to a later run; the log says why"),
-        ("retried", counts.retried, "after 429 or 503"),
-    ]
 
 
 def _failed(failed: int, troubles: Troubles) -> list[_Row]:
@@ -363,7 +340,7 @@ def _said(comments: Mapping[str, tuple[str, ...]]) -> list[str]:
     return [*lines, f"{and_more(left)} with comments in robots.txt"] if left > 0 else lines
 
 
-def _table(rows: Iterable[_Row], *, always: tuple[str, ...]) -> list[str]:
+def _table(rows: Iterable[_Row]) -> list[str]:
     """Return a line for each row with a count; a remark is only added to a count above 0.
 
     A row without a name goes on with the row above: it has a remark only.
@@ -371,13 +348,11 @@ def _table(rows: Iterable[_Row], *, always: tuple[str, ...]) -> list[str]:
     return [
         f"{name:<12}{count if name else '':>7}{f'   {remark}' if remark and count else ''}"
         for name, count, remark in rows
-        if count or name in always
+        if count or name in _ALWAYS
     ]
 
 
-def _by_gate(denied: Mapping[str, int]) -> str:
-    return ", ".join(f"{count} by {gate}" for gate, count in denied.items() if count)
-
-
-def _next_due(epoch_seconds: float | None) -> str:
-    return "" if epoch_seconds is None else f"the next one at {format_moment(epoch_seconds)}"
+def _by_gate(denied: Mapping[str, int]) -> tuple[str, int]:
+    """Return how many each gate denied, in words, and how many all did."""
+    told = ", ".join(f"{count} by {gate}" for gate, count in denied.items() if count)
+    return told, sum(denied.values())

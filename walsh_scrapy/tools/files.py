@@ -15,18 +15,15 @@ from walsh_scrapy.tools.call import CommandError, WrongCall
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
-    from contextlib import AbstractContextManager
 
     from walsh_scrapy.tools.call import Call
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
     """Add ``-o`` and ``-O``."""
-    new, replaced = (
-        "a new file, or - for standard output",
-        "the same, but an existing file is replaced",
-    )
+    new = "a new file, or - for standard output"
     parser.add_argument("-o", "--output", metavar="FILE", help=new)
+    replaced = "the same, but an existing file is replaced"
     parser.add_argument("-O", "--overwrite-output", metavar="FILE", help=replaced)
 
 
@@ -34,7 +31,7 @@ class Output(NamedTuple):
     """The file that a call names for what it writes."""
 
     target: str  #: `-` for standard output
-    replace: bool  #: whether a file that exists is replaced
+    replaces: bool  #: whether a file that exists is replaced
 
     @classmethod
     def of(cls, call: Call) -> Self:
@@ -55,11 +52,29 @@ class Output(NamedTuple):
         places = [*files_of(options.state_url), *map(Path, filter(None, own))]
         if Path(target).resolve() in {place.resolve() for place in places}:
             raise WrongCall(f"{target} is a file of this project; name another one")
-        return cls(target, replace=not given[0])
+        return cls(target, replaces=not given[0])
 
-    def open(self) -> AbstractContextManager[IO[bytes]]:
-        """Open the file. Raises CommandError if it exists already, or cannot be written."""
-        return open_output(self.target, replace=self.replace)
+    @contextmanager
+    def open(self) -> Iterator[IO[bytes]]:
+        """Open the file, or standard output for `-`.
+
+        Raises CommandError if the file exists and is not to be replaced, or cannot be written.
+        """
+        if not self.replaces and Path(self.target).is_file():
+            raise CommandError(f"{self.target} exists already; -O replaces it")
+        try:
+            if self.target == "-":
+                with os.fdopen(os.dup(sys.stdout.fileno()), "wb") as file:
+                    yield file
+            else:
+                with atomic_file(Path(self.target)) as file:
+                    yield file
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise CommandError(
+                f"{self.target} cannot be written: {error.strerror or error}"
+            ) from error
 
     def say(self, what: str) -> None:
         """Print on standard error what was written."""
@@ -76,28 +91,6 @@ def read_file(name: str) -> bytes:
             raise WrongCall(f"{name} is a URL, not a file; get it first, with curl") from error
         why = getattr(error, "strerror", None) or error
         raise WrongCall(f"{name} cannot be read: {why}") from error
-
-
-@contextmanager
-def open_output(target: str, *, replace: bool) -> Iterator[IO[bytes]]:
-    """Open the file ``target``, or standard output for `-`.
-
-    Raises CommandError if the file exists and ``replace`` is False, or if it cannot be written.
-    """
-    if not replace and Path(target).is_file():
-        raise CommandError(f"{target} exists already; -O replaces it")
-    try:
-        if target == "-":
-            with os.fdopen(os.dup(sys.stdout.fileno()), "wb") as file:
-                yield file
-        else:
-            with atomic_file(Path(target)) as file:
-                yield file
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        why = error.strerror or error
-        raise CommandError(f"{target} cannot be written: {why}") from error
 
 
 @contextmanager

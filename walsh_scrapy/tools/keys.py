@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
@@ -93,18 +94,17 @@ def new_key(name: str) -> str:
     key, path = PrivateKey.generate(), Path(name)
     try:
         # A file or a symbolic link that is there already is never opened.
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _MODE)
+        with open(path, "xb", opener=partial(os.open, mode=_MODE)) as file:
+            try:
+                file.write(key.pem)
+                file.flush()
+            except OSError:
+                path.unlink(missing_ok=True)
+                raise
     except FileExistsError:
-        raise CommandError(f"{name} exists, and a key is never overwritten: name a new file") from (
-            None
-        )
+        told = f"{name} exists, and a key is never overwritten: name a new file"
+        raise CommandError(told) from None
     except (OSError, ValueError) as error:
-        raise CommandError(f"{name} cannot be written: {words_of(error)}") from None
-    try:
-        with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor
-            file.write(key.pem)
-    except OSError as error:
-        path.unlink(missing_ok=True)
         raise CommandError(f"{name} cannot be written: {words_of(error)}") from None
     return key.public.thumbprint
 

@@ -18,7 +18,7 @@ from walsh_scrapy.sources.loading import declarations, read_body
 from walsh_scrapy.sources.source import Source, SourcesError, declared_urls, target_url
 from walsh_scrapy.tools.call import CommandError
 from walsh_scrapy.tools.discover.offers import source_table, toml_string
-from walsh_scrapy.tools.files import open_output
+from walsh_scrapy.tools.files import Output
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -177,7 +177,7 @@ class SourcesFile:
         if not is_declared:
             add = " ".join("".join(blocks).split())
             raise CommandError(f"{file}: what was found cannot be added at its end: {add}")
-        with open_output(str(file), replace=True) as opened:
+        with Output(str(file), replaces=True).open() as opened:
             opened.write(written.encode())
 
 
