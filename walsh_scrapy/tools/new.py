@@ -45,10 +45,11 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def run(call: Call) -> int:
     """List what is new."""
-    is_run, as_json = call.arguments.since is None, call.arguments.json
+    since, as_json = call.arguments.since, call.arguments.json
     items: list[Mapping[str, Any]] = []
     with call.state_if_any() as state:
-        since = default_since(state, time.time()) if state and is_run else call.arguments.since
+        if state is not None and since is None:
+            since = default_since(state, time.time())
         if state is not None and since is not None:
             items = new_items(state, since)
     show_rows(items, COLUMNS, as_json=as_json)
@@ -56,7 +57,7 @@ def run(call: Call) -> int:
         words = "no recorded run has found anything; --since WHEN lists by time"
         print(words, file=sys.stderr if as_json else sys.stdout)
     elif not as_json:
-        print(totals(items, since, is_run=is_run))
+        print(totals(items, since, is_run=call.arguments.since is None))
     return 0
 
 
@@ -66,12 +67,13 @@ def new_items(state: State, since: float) -> list[Mapping[str, Any]]:
     They come by source, those of each by their dates, the newest first.
     """
     with state.entries.snapshot() as entries:
-        items = [item_of(entry).to_dict() for entry in entries.matching(since=since)]
+        found = (item_of(entry).to_dict() for entry in entries.matching(since=since))
+        items: list[Mapping[str, Any]] = [*found]
     items.sort(key=lambda item: str(item["published"] or item["first_seen"] or ""), reverse=True)
-    names: dict[object, str] = {}  # each source by the title that came last
-    for item in items:
-        names.setdefault(item["source"], str(item["source_title"] or item["source"]))
-    return sorted(items, key=lambda item: (names[item["source"]].casefold(), str(item["source"])))
+    # Each source by the title that came last.
+    titles = {item["source"]: str(item["source_title"] or item["source"]) for item in items[::-1]}
+    items.sort(key=lambda item: (titles[item["source"]].casefold(), str(item["source"])))
+    return items
 
 
 def default_since(state: State, now: float) -> float | None:
@@ -80,8 +82,8 @@ def default_since(state: State, now: float) -> float | None:
     What was found in the future, by a wrong clock, does not count.
     """
     number = state.entries.latest_run(now + CLOCK_SKEW)
-    run = None if number is None else state.runs.find(number)
-    return None if run is None else run.begun
+    run = state.runs.find(number) if number is not None else None
+    return run.begun if run else None
 
 
 def totals(items: list[Mapping[str, Any]], since: float, *, is_run: bool) -> str:

@@ -27,7 +27,7 @@ from walsh_scrapy.tools.sources.overview import COLUMNS as SOURCES
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from walsh_scrapy.tools.report.report import News, Report
+    from walsh_scrapy.tools.report.report import Report
     from walsh_scrapy.tools.sources.overview import Problem, SourceRow
 
 # pygal adds a finder for its plugins (maps), which we do not have. Its protocol is that of Python
@@ -71,11 +71,16 @@ def render(report: Report) -> str:
         "span": _span,
         "minute": minute,
         "rfc3339": rfc3339,
-        "seconds": format_seconds,
     }
     # The page's own style sheet has no text of others, and its policy names it by its hash.
     css = environment.get_template("page.css").render()
-    groups = _groups(report.news)
+    # The number of new entries of each day, or of each month if there are many days.
+    by_month = len(report.news.days) > _MOST_DAYS
+    written = "%Y-%m" if by_month else "%Y-%m-%d"
+    counts = Counter[str]()
+    for day, count in report.news.days:
+        counts[day.strftime(written)] += count
+    groups = list(counts.items())
     return environment.get_template(
         "page.html"
     ).render(
@@ -83,7 +88,7 @@ def render(report: Report) -> str:
         css=Markup(css),  # noqa: S704
         css_hash=base64.b64encode(sha256(css.encode()).digest()).decode(),
         groups=groups,
-        by_month=_is_by_month(report.news),
+        by_month=by_month,
         days_chart=days_chart(groups) if len(groups) > 1 else "",
         answers_chart=answers_chart(report.answers) if report.answers else "",
         smallest=smallest(report.lines),
@@ -104,19 +109,6 @@ def _by_advice(rows: Sequence[SourceRow]) -> list[tuple[Problem, list[SourceRow]
         if problem := row.problem:
             groups.setdefault((problem.what, problem.advice), (problem, []))[1].append(row)
     return list(groups.values())
-
-
-def _is_by_month(news: News) -> bool:
-    return len(news.days) > _MOST_DAYS
-
-
-def _groups(news: News) -> list[tuple[str, int]]:
-    """Return the number of new entries of each day, or of each month if there are many days."""
-    written = "%Y-%m" if _is_by_month(news) else "%Y-%m-%d"
-    groups: Counter[str] = Counter()
-    for day, count in news.days:
-        groups[day.strftime(written)] += count
-    return list(groups.items())
 
 
 def _written(value: Any) -> Any:  # noqa: ANN401 - whatever the template names
