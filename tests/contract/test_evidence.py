@@ -10,7 +10,7 @@ from walsh_scrapy.policy.audit.pace import PauseJudge
 from walsh_scrapy.state import State
 from walsh_scrapy.state.log import TimeSpan
 from walsh_scrapy.testing.web import Reply, redirect
-from walsh_scrapy.tools.report.report import host_lines
+from walsh_scrapy.tools.report import host_lines
 
 RULES = "User-agent: Walsh-Research\nDisallow: /private\nAllow: /feed\nCrawl-delay: 2\n"
 

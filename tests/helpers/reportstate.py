@@ -14,8 +14,8 @@ from walsh_scrapy.state.log import Evidence
 from walsh_scrapy.state.records import SourceRecord
 from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.state.tables import entries
+from walsh_scrapy.tools.report import build_report, choose_period
 from walsh_scrapy.tools.report.page import render
-from walsh_scrapy.tools.report.report import build_report, choose_period
 
 NOW = 1_779_516_000.0  # 2026-05-23 06:00 UTC
 DAY = 86_400.0

@@ -13,7 +13,7 @@ from walsh_scrapy.options import Options
 from walsh_scrapy.sources.source import Source, declaration
 from walsh_scrapy.state.documents import hash_of
 from walsh_scrapy.state.runs import RunRecord
-from walsh_scrapy.tools.discover.spider import DiscoverSpider
+from walsh_scrapy.tools.discover import DiscoverSpider
 from walsh_scrapy.tools.mayfetch.probe import MayfetchSpider
 
 

@@ -14,7 +14,7 @@ from walsh_scrapy.sources.source import Source, SourcesError
 from walsh_scrapy.state import State
 from walsh_scrapy.state.records import SourceRecord
 from walsh_scrapy.tools.call import CommandError
-from walsh_scrapy.tools.discover.offers import Candidate, choose, offers_for
+from walsh_scrapy.tools.offers import Candidate, choose, offers_for
 from walsh_scrapy.tools.sources.changes import SourcesFile
 from walsh_scrapy.tools.sources.overview import build_overview
 

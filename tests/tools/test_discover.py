@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from walsh_scrapy.sources.loading import load_sources
 from walsh_scrapy.sources.source import Source
-from walsh_scrapy.tools.discover.offers import source_table, toml_string
+from walsh_scrapy.tools.offers import source_table, toml_string
 
 TEXT = st.text(st.characters() | st.sampled_from("\"'\\\n\r\t\b\x00\x1b\x7f\x85\x9b\u202e\u2028"))
 

@@ -25,10 +25,10 @@ from walsh_scrapy.state.log import SeenEntry, TimeSpan
 from walsh_scrapy.state.records import SourceRecord
 from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.state.tables import requests
+from walsh_scrapy.tools import report
 from walsh_scrapy.tools.hosts import COLUMNS, HostRow
 from walsh_scrapy.tools.output import as_dict
-from walsh_scrapy.tools.report import report
-from walsh_scrapy.tools.report.report import (
+from walsh_scrapy.tools.report import (
     answers,
     build_news,
     build_report,

@@ -9,7 +9,7 @@ from tests.helpers.sites import LIST_URL, feed, paths, site
 from walsh_scrapy.testing.crawl import keep_empty_blocklist, write_sources
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.web import Reply, Site
-from walsh_scrapy.tools.discover.offers import TRY
+from walsh_scrapy.tools.offers import TRY
 from walsh_scrapy.tools.sources.overview import COLUMNS
 
 RSS = "application/rss+xml"

@@ -201,7 +201,12 @@ class Export:
         if state is None:
             return write_opml(chosen, file, lambda _url: None)
         with state.entries.snapshot() as entries:
-            return write_opml(chosen, file, entries.newest)
+
+            def title_of(url: str) -> str | None:
+                found = entries.newest(url)
+                return item_of(found).source_title if found else None
+
+            return write_opml(chosen, file, title_of)
 
     @cached_property
     def _declared(self) -> dict[str, Source]:

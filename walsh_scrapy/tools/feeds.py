@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from itertools import islice
 from typing import IO, TYPE_CHECKING, Final
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from walsh_scrapy.sources.source import Source
-    from walsh_scrapy.state.entries import StoredEntry
     from walsh_scrapy.tools.export import ExportedEntry
 
 #: Entries of a feed, the newest ones: readers ask for all of it again and again.
@@ -98,19 +96,18 @@ _NO_CATEGORY: Final = re.compile(r",|^[\s/]|[\s/]$|^$")
 
 
 def write_opml(
-    sources: Iterable[Source], file: IO[bytes], newest: Callable[[str], StoredEntry | None]
+    sources: Iterable[Source], file: IO[bytes], title_of: Callable[[str], str | None]
 ) -> int:
     """Write each source as an outline, and return how many there were.
 
-    ``newest`` returns the newest entry of a source, by its URL. A source without a name is titled
-    after the feed of that entry, or else by its URL. `every` and `pause` are attributes of
-    our own namespace.
+    ``title_of`` returns what the feed of a URL was titled last, for a source without a name; else
+    that is titled by its URL. `every` and `pause` are attributes of our own namespace.
     """
     count = 0
     opened: tuple[str, ...] = ()
     file.write(_HEAD.encode())
     for source in sources:
-        title = source.name or _title_of(newest(source.url)) or source.url
+        title = source.name or title_of(source.url) or source.url
         folders, outline = outline_of(source, title)
         file.writelines(f"{line}\n".encode() for line in (*_folder_tags(folders, opened), outline))
         count, opened = count + 1, folders
@@ -151,11 +148,3 @@ def _folder_tags(folders: tuple[str, ...], opened: tuple[str, ...]) -> Iterator[
 
 def _quote(text: str) -> str:
     return quoteattr(xml_text(text))
-
-
-def _title_of(seen: StoredEntry | None) -> str | None:
-    try:
-        title = json.loads(seen.item)["source_title"] if seen else None
-    except (ValueError, KeyError, TypeError):
-        return None
-    return title if isinstance(title, str) else None

@@ -9,16 +9,59 @@ week.html --since P7D
 
 from __future__ import annotations
 
+import json
+import math
 import time
-from typing import TYPE_CHECKING
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from itertools import chain
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from walsh_scrapy.policy.audit.pace import JudgedRequest, PauseJudge
+from walsh_scrapy.policy.durations import format_moment, rfc3339
+from walsh_scrapy.policy.freshness import CLOCK_SKEW
+from walsh_scrapy.policy.urls import host_of
+from walsh_scrapy.policy.wording import count_of, cut
+from walsh_scrapy.sources.loading import load_sources
+from walsh_scrapy.sources.source import SourcesError
+from walsh_scrapy.state.log import TimeSpan
+from walsh_scrapy.tools import hosts
 from walsh_scrapy.tools.call import add_since, add_sources
 from walsh_scrapy.tools.files import Output, add_output
+from walsh_scrapy.tools.output import Column
+from walsh_scrapy.tools.sources import overview
+from walsh_scrapy.tools.status.facts import ENDED_EARLY
+from walsh_scrapy.tools.status.findings import judge_clock
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from walsh_scrapy.options import Options
+    from walsh_scrapy.policy.audit.pace import Pause
+    from walsh_scrapy.policy.audit.record import LoggedRequest
+    from walsh_scrapy.state import State
+    from walsh_scrapy.state.log import Log, SeenEntry
+    from walsh_scrapy.state.runs import RunRecord
     from walsh_scrapy.tools.call import Call
+    from walsh_scrapy.tools.hosts import HostRow
+    from walsh_scrapy.tools.sources.overview import SourceRow
+    from walsh_scrapy.tools.status.findings import Finding
+
+#: Headlines of one source, and of all sources together.
+OF_EACH: Final = 8
+MOST: Final = 400
+#: Sources that are listed with their entries.
+MOST_SOURCES: Final = 150
+_LONGEST_TITLE: Final = 160
+#: Requests that are read: as many as fit into 500 MB of memory.
+MOST_READ: Final = 300_000
+#: Runs that a report knows of.
+MOST_RUNS: Final = 1000
+#: Sources in trouble that the page lists; it says how many more there are.
+MOST_TROUBLES: Final = 150
 
 USAGE = "[options] -o FILE.html"
 
@@ -33,7 +76,6 @@ def options(parser: argparse.ArgumentParser) -> None:
 def run(call: Call) -> int:
     """Write the page, and say on standard error what it is about."""
     from walsh_scrapy.tools.report.page import render
-    from walsh_scrapy.tools.report.report import build_report, choose_period
 
     output, now = Output.of(call), time.time()
     with call.state() as state:
@@ -44,3 +86,328 @@ def run(call: Call) -> int:
         file.write(page)
     output.say(f"{period.words}: {len(page) / 1024:,.0f} KiB")
     return 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Period:
+    """The part of the record that a report is about."""
+
+    span: TimeSpan
+    runs: Sequence[RunRecord]  #: the newest first
+    words: str  #: the same for the page's heading
+
+    def includes(self, record: LoggedRequest) -> bool:
+        """Return True if a request is a part of the report."""
+        if self.span.run is not None:
+            return record.run == self.span.run
+        return self.span.since <= record.sent_at <= self.span.until
+
+
+def choose_period(state: State, now: float, since: float | None = None) -> Period:
+    """Return the time since a moment, or that of the last crawl; times are in epoch seconds."""
+    until = now + CLOCK_SKEW  # what is later was written by a wrong clock
+    if since is not None:
+        runs = state.runs.latest(MOST_RUNS, since, until)
+        return Period(span=TimeSpan(since=since), runs=runs, words=f"Since {format_moment(since)}")
+    last = next(iter(state.runs.latest(1, until=until, only_crawls=True)), None)
+    if last is None:
+        return Period(span=TimeSpan(since=now), runs=(), words="No crawl is recorded")
+    until = math.inf if last.ended is None else last.ended
+    span = TimeSpan(since=last.begun, until=until, run=last.id)
+    words = f"Run {last.id} of {last.spider}, {format_moment(last.begun)}"
+    return Period(span=span, runs=(last,), words=words)
+
+
+#: What is told of a run. Times are RFC 3339 in UTC.
+RUNS: Final[list[Column[RunRecord]]] = [
+    Column("run", lambda run: run.id),
+    Column("spider", lambda run: run.spider),
+    Column("command", lambda run: f"scrapy {run.command}" if run.command else None),
+    Column("begun", lambda run: rfc3339(run.begun)),
+    Column("ended", lambda run: rfc3339(run.ended) or "not yet, or it was killed"),
+    Column("how", lambda run: run.how),
+    Column("https_signed_by", lambda run: run.settings.get("signing_key") or "none"),
+    Column("versions", lambda run: [f"{name} {each}" for name, each in run.versions.items()]),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What the page says. Times are in epoch seconds, UTC days."""
+
+    made_at: float
+    period: Period
+    needs: Sequence[Need]
+    news: News
+    declared: int  #: sources in the file
+    troubles: Sequence[SourceRow]
+    waiting: Sequence[HostRow]
+    requests: int
+    is_cut: bool  #: the log has more requests, which were sent before these
+    answers: Mapping[str, int]  #: responses by kind, in the order of the page
+    lines: Sequence[HostLine]
+    log_days: int  #: for which requests and denials are kept
+
+
+def build_report(
+    state: State, options: Options, sources_file: str, period: Period, now: float
+) -> Report:
+    """Gather what the state knows of a period; ``now`` is in epoch seconds.
+
+    If the sources file cannot be read, the report has no sources and says why. Raises StateError.
+    """
+    try:
+        sources, unread = load_sources(sources_file), ""
+    except SourcesError as error:
+        sources, unread = (), str(error)
+    rows = list(overview.build_overview(sources, state, options, now).by_urgency())
+    with state.log() as log:
+        records, is_cut = _requests(log, period)
+        judge = PauseJudge(log.basis(log.bounds(now)))
+        lines = host_lines(records, judge, period.includes)
+        names = {source.url: source.name for source in sources if source.name}
+        newest = log.newest(period.span, OF_EACH, MOST)
+        news = build_news(log.first_seen(period.span), newest, names)
+    troubles = [row for row in rows if row.problem]
+    included = [record for record in records if period.includes(record)]
+    waiting, clock = hosts.build_overview(state), judge_clock(state.runs.moments(), now)
+    return Report(
+        made_at=now,
+        period=period,
+        needs=[*find_needs(period.runs, lines, troubles, waiting, unread, clock)],
+        news=news,
+        declared=len(rows),
+        troubles=troubles,
+        waiting=waiting,
+        requests=len(included),
+        is_cut=is_cut,
+        answers=answers(included),
+        lines=lines,
+        log_days=options.log_days,
+    )
+
+
+def _requests(log: Log, period: Period) -> tuple[list[LoggedRequest], bool]:
+    """Return the requests of a period and those before, and whether the log has more of them."""
+    sent = log.requests(period.span, most=MOST_READ)
+    is_cut = len(sent) == MOST_READ
+    # The pause before the first request of a period counts too, unless that request is cut off.
+    before = [] if is_cut else log.requests_before(period.span.since)
+    by_host = sorted([*before, *sent], key=lambda each: (each.host, each.sent_at, each.id))
+    return by_host, is_cut
+
+
+class Need(NamedTuple):
+    """One thing to look at, and the section of the page that tells more."""
+
+    text: str
+    section: str
+
+
+def find_needs(
+    runs: Sequence[RunRecord],
+    lines: Sequence[HostLine],
+    troubles: Sequence[SourceRow],
+    waiting: Sequence[HostRow],
+    unread_sources: str,
+    clock: Finding,
+) -> Iterator[Need]:
+    """Yield what needs the operator; nothing if nothing does.
+
+    ``unread_sources`` says why the sources file could not be read. ``clock`` judges the times in
+    the state.
+    """
+    crawls = [run for run in runs if not run.command]
+    if early := [run.how for run in crawls if run.how in ENDED_EARLY]:
+        ended = count_of(len(early), "run")
+        yield Need(f"{ended} ended early, the last one: {early[0]}", "runs")
+    # Only the newest run may still go on.
+    if killed := sum(not run.is_over for run in crawls[1:]):
+        yield Need(f"{count_of(killed, 'run')} did not end in order, or still go on", "runs")
+    if clock.status:
+        yield Need(f"{clock.what}: {clock.advice}", "runs")
+    if short := [line.short for line in lines if line.short]:
+        pauses, hosts = count_of(sum(short), "pause"), count_of(len(short), "host")
+        yield Need(f"{pauses} at {hosts} shorter than asked for", "pauses")
+    if unread_sources:
+        yield Need(f"The sources file was not read: {unread_sources}", "sources")
+    if counts := Counter(row.problem.what for row in troubles if row.problem):
+        told = ", ".join(f"{count} {what}" for what, count in counts.items())
+        yield Need(f"{count_of(len(troubles), 'source')} in trouble: {told}", "sources")
+    if long := sum(row.is_long_hold for row in waiting):
+        yield Need(f"{count_of(long, 'host')} on hold for over a day", "waiting")
+
+
+# ---- what is new ----
+
+
+class Headline(NamedTuple):
+    """One new entry; ``url`` is empty if it is no http or https URL with a host."""
+
+    title: str
+    url: str
+    published: str
+
+
+@dataclass(frozen=True, slots=True)
+class SourceNews:
+    """The new entries of one source: how many, on which days, and the newest of them."""
+
+    url: str
+    title: str
+    count: int
+    days: Sequence[tuple[date, int]]
+    headlines: Sequence[Headline]
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """All that is new."""
+
+    count: int
+    days: Sequence[tuple[date, int]]  #: each day from the first one to the last one
+    sources: Sequence[SourceNews]  #: those with most entries first
+
+
+def build_news(
+    moments: Mapping[str, Sequence[float]],
+    newest: Sequence[SeenEntry],
+    names: Mapping[str, str],
+) -> News:
+    """Group entries by source and day (UTC).
+
+    ``moments`` are when entries were first seen, in epoch seconds; ``names`` are those that
+    operators gave to sources.
+    """
+    items = defaultdict[str, list[Mapping[str, object]]](list)
+    for entry in newest:
+        items[entry.source].append(item_of(entry.item))
+    sources = [
+        SourceNews(
+            url=url,
+            title=names.get(url) or next((_text(each, "source_title") for each in items[url]), ""),
+            count=len(seen),
+            days=sorted(_days(seen).items()),
+            headlines=[*map(_headline, items[url])],
+        )
+        for url, seen in moments.items()
+    ]
+    sources.sort(key=lambda source: (-source.count, source.url))
+    days = _days(chain.from_iterable(moments.values()))
+    return News(days.total(), _without_gaps(days), sources)
+
+
+def _days(moments: Iterable[float]) -> Counter[date]:
+    return Counter(datetime.fromtimestamp(moment, UTC).date() for moment in moments)
+
+
+def _without_gaps(days: Counter[date]) -> list[tuple[date, int]]:
+    length = (max(days) - min(days)).days + 1 if days else 0
+    every = (min(days) + timedelta(days=number) for number in range(length))
+    return [(day, days[day]) for day in every]
+
+
+def _headline(item: Mapping[str, object]) -> Headline:
+    url = _text(item, "url", longest=4096)
+    is_link = url.startswith(("http://", "https://")) and bool(host_of(url))
+    title = _text(item, "title") or _text(item, "url") or _text(item, "id") or "without a title"
+    return Headline(title, url if is_link else "", _text(item, "published")[:10])
+
+
+def _text(item: Mapping[str, object], name: str, longest: int = _LONGEST_TITLE) -> str:
+    value = item.get(name)
+    if not isinstance(value, str):
+        return ""
+    return " ".join(cut(value, longest).split())
+
+
+def item_of(text: str) -> Mapping[str, object]:
+    """Return the item that an entry has as JSON; an empty one if it is damaged."""
+    try:
+        item = json.loads(text)
+    except ValueError:  # it must not hide the others
+        return {}
+    return item if isinstance(item, dict) else {}
+
+
+# ---- requests, pauses and responses ----
+
+#: The kinds of responses, in the order of the page.
+KINDS: Final = {
+    "full": "2xx: a document",
+    "unchanged": "304: unchanged",
+    "redirect": "3xx: a redirect",
+    "refused": "429 or 503: wait",
+    "client": "4xx: not for us",
+    "server": "5xx: it failed",
+    "none": "no response",
+    "open": "end unknown",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class HostLine:
+    """The requests to one host, the first one first."""
+
+    host: str
+    sent: list[JudgedRequest] = field(default_factory=list)
+
+    @property
+    def smallest(self) -> Pause | None:
+        """The smallest pause; None if no pause is known."""
+        return min(self._pauses(), key=lambda each: each.kept or 0.0, default=None)
+
+    @property
+    def asked(self) -> Pause | None:
+        """The pause for which most was asked; None if no pause is known."""
+        return max(self._pauses(), key=lambda each: each.asked, default=None)
+
+    @property
+    def short(self) -> int:
+        """How many pauses were shorter than asked for."""
+        return sum(each.pause.is_breach for each in self.sent)
+
+    def _pauses(self) -> Iterable[Pause]:
+        return (each.pause for each in self.sent if each.pause.kept is not None)
+
+
+def host_lines(
+    records: Iterable[LoggedRequest],
+    judge: PauseJudge,
+    is_included: Callable[[LoggedRequest], bool],
+) -> list[HostLine]:
+    """Return the line of each host, those with short pauses first, then the longest.
+
+    ``records`` come in the order of the judge, and may include others before those that are
+    included: a pause counts from the last request of any run.
+    """
+    lines: dict[str, HostLine] = {}
+    for record in records:
+        judged = JudgedRequest(record, judge.judge(record))
+        if is_included(record):
+            lines.setdefault(record.host, HostLine(record.host)).sent.append(judged)
+    return sorted(lines.values(), key=lambda line: (-line.short, -len(line.sent), line.host))
+
+
+def smallest(lines: Sequence[HostLine]) -> HostLine | None:
+    """Return the host with the smallest pause; None if no pause is known."""
+    paused = [line for line in lines if line.smallest is not None]
+    return min(paused, key=lambda line: line.smallest.kept or 0.0, default=None)  # type: ignore[union-attr]
+
+
+def kind_of(sent: LoggedRequest) -> str:
+    """Return the kind of the response to a request, a key of KINDS."""
+    status = sent.status
+    if status is None:
+        return "open" if sent.is_open else "none"
+    if status in (429, 503):
+        return "refused"
+    if status == 304:
+        return "unchanged"
+    return {2: "full", 3: "redirect", 4: "client", 5: "server"}.get(status // 100, "none")
+
+
+def answers(records: Iterable[LoggedRequest]) -> dict[str, int]:
+    """Return how many responses of each kind there were, without kinds that did not come."""
+    counts = Counter(kind_of(record) for record in records)
+    return {kind: counts[kind] for kind in KINDS if counts[kind]}

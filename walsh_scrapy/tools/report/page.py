@@ -21,13 +21,13 @@ from walsh_scrapy.policy.durations import rfc3339
 from walsh_scrapy.policy.wording import count_of, cut, for_others, format_seconds, printable
 from walsh_scrapy.tools.hosts import COLUMNS as HOSTS
 from walsh_scrapy.tools.output import facts, minute, shown
-from walsh_scrapy.tools.report.report import KINDS, MOST_SOURCES, MOST_TROUBLES, RUNS, smallest
+from walsh_scrapy.tools.report import KINDS, MOST_SOURCES, MOST_TROUBLES, RUNS, smallest
 from walsh_scrapy.tools.sources.overview import COLUMNS as SOURCES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from walsh_scrapy.tools.report.report import Report
+    from walsh_scrapy.tools.report import Report
     from walsh_scrapy.tools.sources.overview import Problem, SourceRow
 
 # pygal adds a finder for its plugins (maps), which we do not have. Its protocol is that of Python

@@ -119,8 +119,8 @@ def _sync(call: Call) -> int:
 
 def _add(call: Call) -> int:
     """Ask what is at each URL, and declare it; return 1 if one of them cannot be."""
-    from walsh_scrapy.tools.discover.offers import choose, offers_for
-    from walsh_scrapy.tools.discover.spider import DiscoverSpider
+    from walsh_scrapy.tools.discover import DiscoverSpider
+    from walsh_scrapy.tools.offers import choose, offers_for
     from walsh_scrapy.tools.output import print_lines
     from walsh_scrapy.tools.sources.changes import SourcesFile
 

@@ -17,8 +17,8 @@ from walsh_scrapy.policy.wording import printable
 from walsh_scrapy.sources.loading import declarations, read_body
 from walsh_scrapy.sources.source import Source, SourcesError, declared_urls, target_url
 from walsh_scrapy.tools.call import CommandError
-from walsh_scrapy.tools.discover.offers import source_table, toml_string
 from walsh_scrapy.tools.files import Output
+from walsh_scrapy.tools.offers import source_table, toml_string
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence

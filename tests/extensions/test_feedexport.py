@@ -12,10 +12,9 @@ import pytest
 from scrapy import Spider
 from scrapy.utils.test import get_crawler
 
-from walsh_scrapy.extensions.feedexport import FeedExporter
-from walsh_scrapy.extensions.feedstorage import FileFeedStorage
+from walsh_scrapy.extensions.feedexport import FeedExporter, FileFeedStorage
 
-STORAGE = "walsh_scrapy.extensions.feedstorage.FileFeedStorage"
+STORAGE = "walsh_scrapy.extensions.feedexport.FileFeedStorage"
 FORMATS = ["jsonl", "json", "csv", "xml"]
 LONG = "\u00e9" * 20_000  # more than Python buffers by default
 
