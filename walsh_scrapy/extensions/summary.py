@@ -88,24 +88,20 @@ class Summary(Component):
             settings=settings_of(context.options, self._crawl.signer) | {"force": declaring.force},
         )
         try:
-            context.run = context.state.runs.begin(run, self._declared(declaring))
+            # The name of the copy of the sources file, or a document of what the run declares.
+            declared: bytes | str = (
+                context.state.declaration(file, context.clock.now())
+                if (file := self._crawl.sources_file)
+                else declaration(declaring.sources)
+            )
+            context.run = context.state.runs.begin(run, declared)
         except StateUnavailable as error:
             logger.debug("the begin of the run is not recorded: %s", error)
 
-    def _declared(self, spider: DeclaringSpider) -> bytes | str:
-        """Return the document of what a run declares, or the name of its copy."""
-        if file := self._crawl.sources_file:
-            return self._context.state.declaration(file, self._context.clock.now())
-        return declaration(spider.sources)
-
     def spider_closed(self, reason: str) -> None:
         """Record the end, and log the summary; ``reason`` is why, as Scrapy names it."""
-        stats, troubles, context = (
-            self._crawl.stats.get_stats(),
-            self._crawl.troubles,
-            self._context,
-        )
-        now, spider = context.clock.now(), self._crawl.crawler.spider
+        context, troubles, spider = self._context, self._crawl.troubles, self._crawl.crawler.spider
+        stats, now = self._crawl.stats.get_stats(), context.clock.now()
         if context.run is not None:
             summary = {
                 "run": context.run,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
+import secrets
 import sys
-import tempfile
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, NamedTuple, Self, cast
+from typing import IO, TYPE_CHECKING, NamedTuple, Self
 
 from walsh_scrapy.policy.wording import printable
 from walsh_scrapy.tools.call import CommandError, WrongCall
@@ -107,25 +107,15 @@ def atomic_file(target: Path) -> Iterator[IO[bytes]]:
             yield file
         return
     place.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(
-        dir=place.parent, prefix=f".{place.name[:100]}.", suffix=".part", delete=False
-    ) as file:
-        part = Path(file.name)
+    part = place.with_name(f".{place.name[:100]}.{secrets.token_hex(4)}.part")
+    with part.open("xb") as file:
         try:
-            part.chmod(_mode(place))
-            yield cast("IO[bytes]", file)
+            if place.exists():
+                part.chmod(place.stat().st_mode & 0o777)
+            yield file
             file.flush()
             os.fsync(file.fileno())
             part.replace(place)
         except BaseException:
             part.unlink(missing_ok=True)
             raise
-
-
-def _mode(place: Path) -> int:
-    """Return the permissions of the file that is replaced, or those of any new file."""
-    if place.exists():
-        return place.stat().st_mode & 0o777
-    umask = os.umask(0)
-    os.umask(umask)
-    return 0o666 & ~umask

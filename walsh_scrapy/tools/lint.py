@@ -6,7 +6,7 @@ one, 2 wrong call.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from walsh_scrapy.policy.robots.lint import lint
 from walsh_scrapy.policy.wording import count_of
@@ -32,11 +32,12 @@ def run(call: Call) -> int:
     """Print the findings; return 1 if one is an error."""
     found = [(name, lint(read_file(name))) for name in call.arguments.file]
     if call.arguments.json:
-        lines = json_array(each for name, findings in found for each in records(name, findings))
+        rows = ({"file": name, **each._asdict()} for name, findings in found for each in findings)
+        print_lines(json_array(rows))
     else:
-        lines = (line for name, findings in found for line in report(name, findings))
-    print_lines(lines)
-    return 1 if any(count_errors(findings) for _, findings in found) else 0
+        print_lines(line for name, findings in found for line in report(name, findings))
+    levels = {each.level for _, findings in found for each in findings}
+    return 1 if "error" in levels else 0
 
 
 def report(name: str, findings: Sequence[Remark]) -> Iterator[str]:
@@ -44,17 +45,5 @@ def report(name: str, findings: Sequence[Remark]) -> Iterator[str]:
     for finding in findings:
         where = name if finding.line is None else f"{name}:{finding.line}"
         yield f"{where}: {finding.level}: {finding.text}"
-    errors = count_errors(findings)
-    notes = len(findings) - errors
-    yield f"{name}: {count_of(errors, 'error')}, {count_of(notes, 'note')}"
-
-
-def records(name: str, findings: Sequence[Remark]) -> Iterator[dict[str, Any]]:
-    """Yield an object for each finding, for ``--json``."""
-    for finding in findings:
-        yield {"file": name, **finding._asdict()}
-
-
-def count_errors(findings: Sequence[Remark]) -> int:
-    """Return the number of findings that are errors."""
-    return sum(finding.level == "error" for finding in findings)
+    errors = sum(finding.level == "error" for finding in findings)
+    yield f"{name}: {count_of(errors, 'error')}, {count_of(len(findings) - errors, 'note')}"

@@ -428,35 +428,27 @@ def next_visit(
         rule = "failing" if record.failures else "every" if is_rarer else "revisit"
     elif rule == "asked":
         asked = max(record.asked_interval, record.wished_interval)
-        is_skip = bool(record.skip_hours or record.skip_days) and at > (
-            (record.fetched_at or 0.0) + asked
-        )
-        is_feed = record.wished_interval >= record.asked_interval
-        rule = "skip" if is_skip else "feed" if is_feed else "server"
+        is_later = at > (record.fetched_at or 0.0) + asked
+        if is_later and (record.skip_hours or record.skip_days):
+            rule = "skip"
+        else:
+            rule = "feed" if record.wished_interval == asked else "server"
     moment = at if 0.0 < at < NEVER else None
     return NextVisit(moment, rule, _why(rule, record, at), is_due=at <= now)
 
 
 def _why(rule: str, record: SourceRecord, at: float) -> str:
     pause = format_seconds(at - (record.fetched_at or 0.0)) if 0.0 < at < NEVER else ""
+    skips = {"skipHours": record.skip_hours, "skipDays": record.skip_days}
     return {
         "new": f"refused ({record.status})" if record.is_refused else "not visited yet",
         "clock": f"its last visit lies in the future, {format_moment(record.fetched_at or 0.0)}",
         "gone": "when you resume it",
         "resumed": "you resumed it",
-        "skip": _skips(record),
+        "skip": f"the feed's {' and '.join(name for name, value in skips.items() if value)}",
         "failing": f"failing, {'doubled to' if record.failures > 1 else 'again after'} {pause}",
         "feed": f"the feed asked for {pause}",
         "server": f"the server asked for {pause}",
         "every": f"every {pause}, as declared",
         "revisit": f"every {pause}",
     }[rule]
-
-
-def _skips(record: SourceRecord) -> str:
-    names = [
-        name
-        for name, value in (("skipHours", record.skip_hours), ("skipDays", record.skip_days))
-        if value
-    ]
-    return f"the feed's {' and '.join(names)}"
