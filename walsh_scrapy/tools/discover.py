@@ -147,12 +147,11 @@ class DiscoverSpider(DeclaringSpider):
         request, error = request_of(failure), failure.value
         offer, candidate = request.cb_kwargs["offer"], request.cb_kwargs["candidate"]
         if isinstance(error, Denied):
-            reason = f"denied by {error.gate}: {error.reason}"
-        elif isinstance(error, RequestDeferred):
-            reason = str(error)
+            candidate.end(f"denied by {error.gate}: {error.reason}")
         else:
-            reason = reason_of(error, request.url)
-        candidate.end(reason, unsure=not isinstance(error, Denied))
+            is_deferred = isinstance(error, RequestDeferred)
+            reason = str(error) if is_deferred else reason_of(error, request.url)
+            candidate.end(reason, unsure=True)
         if candidate.role == "feed":  # the next may be on another host
             return list(self._next_feed(offer))
         by_robots = isinstance(error, Denied) and error.gate == "robots"
@@ -209,25 +208,20 @@ def _read(response: Response, candidate: Candidate, feeds: int = 0) -> None:
     ``feeds`` is how many it declares.
     """
     content_type = content_type_of(response.headers)
-    if response.status in ABSENT:
-        candidate.end(f"answered {response.status}")
-        return
     visit = visit_of(request_of(response))
-    if visit and visit.unread is not None:
-        candidate.end(f"answered as {content_type[:80]}; its body was not read")
-        return
-    if candidate.role == "page" and is_html(content_type):
-        declared = count_of(feeds, "feed") if feeds else "no feed"
-        candidate.end(f"answered as {content_type[:80]}; it declares {declared}")
-        return
     is_links = candidate.role == "llms.txt" or is_markdown(content_type)
     form: Form = "markdown" if is_links else "feed"
     parse = parse_llms if is_links else parse_feed
-    try:
-        feed = parse(
-            response.body, url=response.url, content_type=content_type, source=candidate.url
-        )
-    except NotAFeed as error:
-        candidate.end(str(error))
+    if response.status in ABSENT:
+        candidate.end(f"answered {response.status}")
+    elif visit and visit.unread is not None:
+        candidate.end(f"answered as {content_type[:80]}; its body was not read")
+    elif candidate.role == "page" and is_html(content_type):
+        declared = count_of(feeds, "feed") if feeds else "no feed"
+        candidate.end(f"answered as {content_type[:80]}; it declares {declared}")
     else:
-        candidate.found(feed, form, response.url)
+        given = {"url": response.url, "content_type": content_type, "source": candidate.url}
+        try:
+            candidate.found(parse(response.body, **given), form, response.url)
+        except NotAFeed as error:
+            candidate.end(str(error))

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Final
 from walsh_scrapy.policy.durations import parse_typed_duration
 from walsh_scrapy.policy.wording import count_of, printable
 from walsh_scrapy.tools.call import WrongCall, add_actions, add_json, add_sources, typed
+from walsh_scrapy.tools.output import print_lines, record, show_rows
 
 if TYPE_CHECKING:
     from walsh_scrapy.state import State
@@ -121,7 +122,6 @@ def _add(call: Call) -> int:
     """Ask what is at each URL, and declare it; return 1 if one of them cannot be."""
     from walsh_scrapy.tools.discover import DiscoverSpider
     from walsh_scrapy.tools.offers import choose, offers_for
-    from walsh_scrapy.tools.output import print_lines
     from walsh_scrapy.tools.sources.changes import SourcesFile
 
     declared = SourcesFile(call.sources_file)
@@ -151,7 +151,6 @@ def _overview(call: Call, state: State | None) -> Overview:
 
 
 def _list(call: Call) -> int:
-    from walsh_scrapy.tools.output import print_lines, show_rows
     from walsh_scrapy.tools.sources.changes import SourcesFile
     from walsh_scrapy.tools.sources.overview import COLUMNS, totals
 
@@ -183,7 +182,6 @@ def _list(call: Call) -> int:
 
 def _show(call: Call) -> int:
     """Print all that is known of the sources that the URLs mean."""
-    from walsh_scrapy.tools.output import print_lines, record, show_rows
     from walsh_scrapy.tools.sources.changes import find_sources
     from walsh_scrapy.tools.sources.overview import COLUMNS
 
@@ -200,7 +198,6 @@ def _show(call: Call) -> int:
 
 def _resume(call: Call) -> int:
     """Resume each URL; return 1 if one of them is not a source, else 0."""
-    from walsh_scrapy.tools.output import print_lines
     from walsh_scrapy.tools.sources.changes import UnknownSource, find_sources, resume
 
     resumed: dict[str, bool] = {}
