@@ -211,7 +211,8 @@ def _resume(call: Call) -> int:
             except UnknownSource as error:
                 print(f"walsh-scrapy: {error}", file=sys.stderr)
                 status = 1
-        rows = _overview(call, state).by_url
+        if any(resumed.values()):
+            rows = _overview(call, state).by_url
     for url, is_resumed in resumed.items():
         when = rows[url].when_due
         told = (

@@ -54,7 +54,7 @@ class SourceRow:
         return self.source.kind if self.source else self.record.kind
 
     def declared(self, name: str) -> Any:  # noqa: ANN401 - a field of Source
-        """Return what the sources file says of it, in seconds; None if it is no longer there."""
+        """Return a field of its declaration, a length in seconds; None if it is not declared."""
         value = getattr(self.source, name) if self.source else None
         return value.total_seconds() if isinstance(value, timedelta) else value
 
