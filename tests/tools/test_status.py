@@ -300,3 +300,33 @@ def test_the_facts_of_a_state(url, tmp_path):
     assert found.latest["sources"] == now + 2 * DAY
     assert set(found.latest) == {"runs", "requests", "sources", "hosts", "blocklist"}
     assert bool(found.disk) == (found.disk_free > 0) == url.startswith("sqlite")
+
+
+def test_only_sources_in_trouble_are_read_and_a_file_is_never_in_memory_as_a_whole(
+    url, tmp_path, monkeypatch
+):
+    file = tmp_path / "sources.toml"
+    tables = [f'[[source]]\nurl = "http://{name}.example/"\n' for name in ("a", "b", "c")]
+    file.write_text("".join([*tables, tables[1].replace("b.example", "B.example")]))
+    options = Options.from_settings(Settings({"WALSH_STATE_URL": url, "WALSH_SOURCES": str(file)}))
+    monkeypatch.setattr("walsh_scrapy.tools.status.facts.load_sources", None)
+    with contextlib.closing(State(url)) as state:
+        for name, failures in (("a", 0), ("b", 2), ("undeclared", 1)):
+            seen = {"kind": "feed", "fetched_at": state.now() - 60, "failures": failures}
+            commit(state, SourceRecord(url=f"http://{name}.example/", **seen))
+        monkeypatch.setattr(state.sources, "_all", counted(state.sources._all, read := []))
+        found = gather(state, options, None)
+    assert found.sources == 3
+    assert [row.record.url for row in found.failing] == ["http://b.example/"]
+    assert not any("http://a.example/" in row for row in read)
+
+
+def counted(read, rows):
+    """Return a reader of rows that keeps what it returns."""
+
+    def reading(*statement, **given):
+        found = list(read(*statement, **given))
+        rows.extend(tuple(row) for row in found)
+        return found
+
+    return reading

@@ -14,15 +14,17 @@ from walsh_scrapy.crawl.engine import EarlyEnd
 from walsh_scrapy.options import BadSetting
 from walsh_scrapy.policy.blocklist import Blocklist
 from walsh_scrapy.policy.freshness import CLOCK_SKEW
-from walsh_scrapy.sources.loading import load_sources
+from walsh_scrapy.policy.urls import url_key
+from walsh_scrapy.sources.loading import load_sources, merged, stream
 from walsh_scrapy.sources.source import SourcesError
 from walsh_scrapy.tools import hosts
 from walsh_scrapy.tools.sources.overview import build_overview
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Container, Iterable, Mapping, Sequence
 
     from walsh_scrapy.options import Options
+    from walsh_scrapy.sources.source import Source
     from walsh_scrapy.state import State
     from walsh_scrapy.state.hosts import WorkerRow
     from walsh_scrapy.state.log import Log
@@ -61,7 +63,7 @@ class Facts:
     list_checked: float | None = None
     list_refresh: float = 0.0  #: seconds
     sources: int = 0  #: that are declared
-    failing: tuple[SourceRow, ...] = ()  #: of these
+    failing: tuple[SourceRow, ...] = ()  #: of these; no other source is in memory
     refused: tuple[SourceRow, ...] = ()  #: of these
     sources_error: str = ""  #: why the sources file cannot be used
     held: tuple[HostRow, ...] = ()  #: on hold
@@ -82,7 +84,7 @@ def gather(state: State, options: Options, file: str | None) -> Facts:
     ended = [run for run in runs if run.is_over]
     good = next((run.ended for run in ended if _is_good(run)), None)
     checked, refresh = _blocklist(state, options.blocklist_url)
-    sources, error = _sources(state, options, file, now)
+    sources, troubled, error = _sources(state, options, file, now)
     folder = _folder(options.state_url)
     with state.log() as log:
         open_runs = tuple(_open_runs(log, runs, until))
@@ -96,9 +98,9 @@ def gather(state: State, options: Options, file: str | None) -> Facts:
         has_blocklist=bool(options.blocklist_url),
         list_checked=checked,
         list_refresh=refresh,
-        sources=len(sources),
-        failing=tuple(row for row in sources if row.record.failures),
-        refused=tuple(row for row in sources if row.record.is_refused),
+        sources=sources,
+        failing=tuple(row for row in troubled if row.record.failures),
+        refused=tuple(row for row in troubled if row.record.is_refused),
         sources_error=error,
         held=tuple(row for row in hosts.build_overview(state) if row.snapshot.hold),
         workers=tuple(state.hosts.workers()),
@@ -148,18 +150,40 @@ def _local_list_error(options: Options) -> str:
 
 def _sources(
     state: State, options: Options, given: str | None, now: float
-) -> tuple[Sequence[SourceRow], str]:
-    """Return the declared sources, and why the file cannot be used.
+) -> tuple[int, Sequence[SourceRow], str]:
+    """Return how many sources are declared, those in trouble, and why the file cannot be used.
 
     A project whose spiders declare none has neither a file nor sources in the state.
     """
     if given is None and not Path(options.sources).exists() and not state.sources.urls():
-        return (), ""
+        return 0, (), ""
     try:
-        declared = load_sources(given or options.sources)
+        number, troubled = _declared(Path(given or options.sources), state.sources.in_trouble())
     except SourcesError as error:
-        return (), str(error)
-    return build_overview(declared, state, options, now).declared, ""
+        return 0, (), str(error)
+    return number, build_overview(troubled, state, options, now, only_these=True).declared, ""
+
+
+def _declared(file: Path, keys: Container[int]) -> tuple[int, Sequence[Source]]:
+    """Return how many sources a file declares, and those with one of these keys.
+
+    A large file is not in memory as a whole. Raises SourcesError.
+    """
+    try:
+        number, chosen = _chosen((each.source for each in stream(file) or ()), keys)
+    except (OSError, ValueError):  # it has to be read as a whole, if it can be read
+        number, chosen = 0, ()
+    return (number, chosen) if number else _chosen(load_sources(file), keys)
+
+
+def _chosen(sources: Iterable[Source], keys: Container[int]) -> tuple[int, Sequence[Source]]:
+    seen = set[int]()
+    chosen: dict[int, Source] = {}
+    for source in sources:
+        seen.add(key := url_key(source.url))
+        if key in keys:
+            chosen[key] = merged(chosen[key], source) if key in chosen else source
+    return len(seen), [*chosen.values()]
 
 
 def _folder(state_url: str) -> str:
