@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.helpers.records import sent
-from walsh_scrapy.policy.audit.checklist import Findings, verdicts
+from walsh_scrapy.policy.audit.checklist import Findings
 from walsh_scrapy.policy.audit.pace import PauseJudge
 from walsh_scrapy.policy.audit.permission import RobotsOfDenials, RobotsOfRequests
 from walsh_scrapy.policy.audit.record import (
@@ -122,7 +122,7 @@ def test_what_protego_reads_more_freely_is_said_and_no_breach():
     body = b"User-agent: *\nDisallow: /\nAllow: /x/index.html\n"
     findings = audited(body, "http://a.example/x/index.html", denied=["http://a.example/x/"])
     assert findings.found == {}
-    figures = next(each.numbers for each in verdicts(findings) if each.row.number == "2")
+    figures = findings.figures("2")
     assert (figures["compared_with_protego"], figures["denied_though_protego_allows"]) == (1, 1)
     assert figures["denied_though_allowed"] == 0
 

@@ -1,6 +1,6 @@
 """The audit of a record by the contract's checklist (section 8; rows 1 to 9).
 
-    record -> checks -> findings -> verdicts
+    record -> checks -> findings
 
 | module       | rows       | what it does                                                      |
 |--------------|------------|-------------------------------------------------------------------|

@@ -140,6 +140,15 @@ class Breaches:
     count: int = 0
 
 
+class Standing(StrEnum):
+    """What the evidence says of one requirement."""
+
+    HOLDS = "holds"
+    BROKEN = "does not hold"
+    NOT_APPLICABLE = "not applicable"  #: it binds Walsh-Research, and this is another bot
+    NOT_SHOWN = "not shown"  #: something has no evidence, or no record is about it
+
+
 @dataclass
 class Findings:
     """What an audit found in a record. Rows are named by their numbers in the checklist.
@@ -214,65 +223,24 @@ class Findings:
             else:
                 known[name] = min(before, number) if name == LEAST else before + number
 
+    def kinds(self, row: str) -> dict[Kind, Breaches]:
+        """Return how a row was broken."""
+        return {kind: found for kind, found in self.found.items() if kind.row == row}
 
-class Standing(StrEnum):
-    """What the evidence says of one requirement."""
+    def lacking(self, row: str) -> dict[str, int]:
+        """Return how many records are not shown to have kept to a row, by reason."""
+        return {why: count for (number, why), count in self.unshown.items() if number == row}
 
-    HOLDS = "holds"
-    BROKEN = "does not hold"
-    NOT_APPLICABLE = "not applicable"  #: it binds Walsh-Research, and this is another bot
-    NOT_SHOWN = "not shown"  #: something has no evidence, or no record is about it
+    def standing(self, row: str) -> Standing:
+        """Return what the evidence says of a row."""
+        if self.kinds(row):
+            return Standing.BROKEN
+        if self.lacking(row):
+            return Standing.NOT_SHOWN
+        if self.shown[row]:
+            return Standing.HOLDS
+        return Standing.NOT_APPLICABLE if row in self.waived else Standing.NOT_SHOWN
 
-
-@dataclass(frozen=True, slots=True)
-class RowVerdict:
-    """One row with its evidence."""
-
-    row: Row
-    verdict: Standing
-    shown: int  #: records
-    unshown: Mapping[str, int]  #: records, by reason
-    waived: str  #: what of it does not apply, and why; "" if all does
-    numbers: Mapping[str, float | None]
-    findings: Mapping[Kind, Breaches]
-
-    @property
-    def broken(self) -> int:
-        """How many breaches were found; a record may have several."""
-        return sum(found.count for found in self.findings.values())
-
-    @property
-    def breaks_a_must(self) -> bool:
-        """Whether something is shown that the contract forbids; a SHOULD is only reported."""
-        return any(kind.level == "MUST" for kind in self.findings)
-
-
-def verdicts(findings: Findings) -> tuple[RowVerdict, ...]:
-    """Return each row of the checklist with its verdict."""
-    return tuple(_verdict(row, findings) for row in CHECKLIST)
-
-
-def _verdict(row: Row, findings: Findings) -> RowVerdict:
-    own = {kind: found for kind, found in findings.found.items() if kind.row == row.number}
-    shown = findings.shown[row.number]
-    unshown = {
-        reason: count
-        for (number, reason), count in findings.unshown.items()
-        if number == row.number
-    }
-    verdict = Standing.NOT_SHOWN
-    if own:
-        verdict = Standing.BROKEN
-    elif not unshown and shown:
-        verdict = Standing.HOLDS
-    elif not unshown and row.number in findings.waived:
-        verdict = Standing.NOT_APPLICABLE
-    return RowVerdict(
-        row=row,
-        verdict=verdict,
-        shown=shown,
-        unshown=unshown,
-        waived=findings.waived.get(row.number, ""),
-        numbers={**FIGURES.get(row.number, {}), **findings.numbers.get(row.number, {})},
-        findings=own,
-    )
+    def figures(self, row: str) -> dict[str, float | None]:
+        """Return the figures of the evidence of a row."""
+        return {**FIGURES.get(row, {}), **self.numbers.get(row, {})}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from walsh_scrapy import __version__
 from walsh_scrapy.identity import SPEC_VERSION, UA_TOKEN
-from walsh_scrapy.policy.audit.checklist import verdicts
+from walsh_scrapy.policy.audit.checklist import CHECKLIST
 from walsh_scrapy.policy.durations import rfc3339
 from walsh_scrapy.policy.wording import count_of, for_others
 from walsh_scrapy.tools.output import columns
@@ -18,7 +18,7 @@ from walsh_scrapy.tools.output import columns
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from walsh_scrapy.policy.audit.checklist import Breaches, Kind, RowVerdict
+    from walsh_scrapy.policy.audit.checklist import Breaches, Findings, Kind, Row
     from walsh_scrapy.policy.audit.record import Bot
     from walsh_scrapy.state.log import Log, RunRow
     from walsh_scrapy.tools.attest.audit import Audited
@@ -68,7 +68,7 @@ _INDENT: Final = " " * 6
 def attest(log: Log, audited: Audited) -> dict[str, Any]:
     """Return the attestation of a record that was audited."""
     bot, bounds = audited.bot, audited.bounds
-    rows = verdicts(audited.findings)
+    findings = audited.findings
     runs = list(log.run_rows(bounds))
     return {
         "format": FORMAT,
@@ -76,8 +76,8 @@ def attest(log: Log, audited: Audited) -> dict[str, Any]:
         "bot": bot.user_agent,
         "attested_by": f"walsh-scrapy {__version__}",
         "at": rfc3339(audited.at),
-        "holds": not any(row.breaks_a_must for row in rows),
-        "checklist": [_row(row, bot) for row in rows],
+        "holds": not any(kind.level == "MUST" for kind in findings.found),
+        "checklist": [_row(row, findings, bot) for row in CHECKLIST],
         "versions": _grouped((row.id, json.loads(row.versions)) for row in runs),
         "settings": _grouped((row.id, _settings(row)) for row in runs),
         "record": {
@@ -107,19 +107,20 @@ def _grouped(values: Iterable[tuple[int, dict[str, Any]]]) -> list[dict[str, Any
     return sorted(groups.values(), key=lambda group: group["last_run"])
 
 
-def _row(row: RowVerdict, bot: Bot) -> dict[str, Any]:
+def _row(row: Row, findings: Findings, bot: Bot) -> dict[str, Any]:
+    number, requirement, kinds = row.number, row.requirement, findings.kinds(row.number)
     return {
-        "row": row.row.number,
-        "rule": row.row.rule,
-        "requirement": row.row.requirement.replace(UA_TOKEN, bot.ua_token),
-        "level": row.row.level,
-        "verdict": row.verdict.value,
-        "shown": row.shown,
-        "not_shown": dict(row.unshown),
-        "not_applicable": row.waived,
-        "broken": row.broken,
-        "figures": dict(row.numbers),
-        "findings": [_finding(kind, found) for kind, found in row.findings.items()],
+        "row": number,
+        "rule": row.rule,
+        "requirement": requirement.replace(UA_TOKEN, bot.ua_token),
+        "level": row.level,
+        "verdict": findings.standing(number).value,
+        "shown": findings.shown[number],
+        "not_shown": findings.lacking(number),
+        "not_applicable": findings.waived.get(number, ""),
+        "broken": sum(found.count for found in kinds.values()),
+        "figures": findings.figures(number),
+        "findings": [_finding(kind, found) for kind, found in kinds.items()],
     }
 
 
