@@ -42,8 +42,7 @@ from walsh_scrapy.state.tables import (
     runs,
     sources,
 )
-from walsh_scrapy.tools.attest.attestation import attest
-from walsh_scrapy.tools.attest.audit import audit
+from walsh_scrapy.tools.attest.attestation import attest, audit
 from walsh_scrapy.tools.status.facts import gather
 from walsh_scrapy.tools.why.account import give_account
 

@@ -19,8 +19,7 @@ from walsh_scrapy.testing.clock import EPOCH
 from walsh_scrapy.testing.simulation import DAY
 from walsh_scrapy.testing.site import Site
 from walsh_scrapy.testing.web import Reply
-from walsh_scrapy.tools.attest.attestation import attest
-from walsh_scrapy.tools.attest.audit import audit
+from walsh_scrapy.tools.attest.attestation import attest, audit
 
 HOUR = 3600.0
 AHEAD, SET = trouble("ClockIsAhead"), trouble("ClockIsSet")

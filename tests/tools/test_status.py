@@ -29,8 +29,8 @@ from walsh_scrapy.tools.status.findings import (
     status_json,
     status_lines,
     worst,
+    write_metrics,
 )
-from walsh_scrapy.tools.status.metrics import write_metrics
 
 OK, WARNING, CRITICAL = Status.OK, Status.WARNING, Status.CRITICAL
 HOUR, DAY = 3600.0, 86_400.0

@@ -35,8 +35,7 @@ from walsh_scrapy.testing.hit import Hit
 from walsh_scrapy.testing.politeness import violations
 from walsh_scrapy.testing.simulated import Simulation, simulate_here
 from walsh_scrapy.testing.site import Page, Reply, Site, redirect
-from walsh_scrapy.tools.attest.attestation import attest
-from walsh_scrapy.tools.attest.audit import audit
+from walsh_scrapy.tools.attest.attestation import attest, audit
 
 HOUR: Final = 3600.0
 DAY: Final = 86_400.0

@@ -197,7 +197,7 @@ def test_what_was_fetched_before_the_record_begins_is_not_known():
     rows = [row(0.0, 1, -99.0), row(HOUR, 1, -99.0)]
     findings = audited(*rows, begun={1: -9.0})
     assert findings.found == {}
-    assert findings.numbers["3"]["fetched_before_the_record"] == 2
+    assert findings.numbers["3"]["list_of_before_the_record"] == 2
     assert kinds(*rows, row(3 * DAY, 2, -99.0)) == {"stale-list": 1}
 
 

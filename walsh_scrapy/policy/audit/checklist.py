@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 Level: TypeAlias = Literal["MUST", "SHOULD"]
 #: The figure of which the least counts, and not the sum.
-LEAST: Final = "least_beyond_asked"
+LEAST: Final = "seconds_to_spare"
 
 
 class Row(NamedTuple):
@@ -46,15 +46,12 @@ CHECKLIST: Final = (
 )
 
 
-_OF_ROBOTS: Final = "compared_with_protego", "asked_before_the_record"
-_DENIED: Final = "denied_though_allowed", "denied_though_protego_allows"
-_OF_LIST: Final = "before_the_first_list", "fetched_before_the_record", "denied_though_not_listed"
 #: Figures of the evidence of which there may be none, by row.
 FIGURES: Final[Mapping[str, Mapping[str, float | None]]] = {
-    "2": dict.fromkeys((*_OF_ROBOTS, *_DENIED), 0),
-    "3": dict.fromkeys(("lists", *_OF_LIST), 0),
+    "2": {"compared_with_protego": 0, "robots_of_before_the_record": 0},
+    "3": {"lists": 0, "without_a_list_yet": 0, "list_of_before_the_record": 0},
     "4": {"hosts": 0, "pauses": 0, LEAST: None},
-    "6": {"entries": 0, "by_hand": 0},
+    "6": {"entries": 0, "asked_by_hand": 0},
     "7": {"asked_again": 0, "unchanged": 0},
 }
 

@@ -203,7 +203,7 @@ class HostPace(Check):
         pause = self._judge.judge(sent)
         if pause.kept is not None and not pause.is_overlap:
             least = round(pause.kept - pause.delay, 3)
-            self._findings.count("4", pauses=1, least_beyond_asked=least)
+            self._findings.count("4", pauses=1, seconds_to_spare=least)
         self._findings.judge("4", self._pacing(sent, pause), lacking=self._lacking(sent, pause))
         is_refused = _is_refused(sent)
         lacking = CLOCK_SET if pause.doubt == CLOCK_SET else END_UNKNOWN if sent.is_open else ""

@@ -22,7 +22,6 @@ from walsh_scrapy.policy.audit.record import (
     NO_FETCH,
     NO_RUN,
     Check,
-    LoggedDenial,
     LoggedRequest,
 )
 from walsh_scrapy.policy.backoff import is_good, is_redirect
@@ -209,7 +208,7 @@ class RobotsOfRequests(Check):
         if self.fetches.is_recorded(sent, asked_at):
             yield from self.fetches.breaches(sent, asked_at)
         elif asked_at < self._basis.since:
-            self._findings.count("2", asked_before_the_record=1)
+            self._findings.count("2", robots_of_before_the_record=1)
         elif self._is_paced_alike:
             what = f"no request for the robots.txt of {origin_of(sent.url)} brought that"
             case = Case.of(sent, f"{sent.url} names a copy, and {what}")
@@ -227,23 +226,7 @@ class RobotsOfRequests(Check):
         return self.fetches.lacking(sent)
 
 
-class RobotsOfDenials(Check):
-    """Counts denials that their copy allows, which are no breach."""
-
-    rows = LoggedDenial
-    order = "host"
-
-    def see(self, denial: LoggedDenial) -> None:
-        """Judge one denial."""
-        rules = self._basis.rules(denial) if denial.gate == "robots" else None
-        if rules is None:
-            return
-        is_allowed, theirs = rules.verdict(denial.url).allowed, _second_reading(self._basis, denial)
-        self._findings.count("2", denied_though_allowed=int(is_allowed))
-        self._findings.count("2", denied_though_protego_allows=int(theirs is True))
-
-
-def _second_reading(basis: Basis, row: LoggedRequest | LoggedDenial) -> bool | None:
+def _second_reading(basis: Basis, row: LoggedRequest) -> bool | None:
     """Return whether Protego allows the URL of a row; None where it cannot be compared."""
     run = basis.run(row)
     if run is None or row.robots is None:
@@ -338,7 +321,7 @@ class ListOfRequests(Check):
         breaches = self._stale(sent, run)
         self._judge_memory(sent, run)
         if sent.blocklist is None:
-            self._findings.count("3", before_the_first_list=1)
+            self._findings.count("3", without_a_list_yet=1)
             self._findings.judge("3", breaches)
             return
         listed = self._basis.documents.blocklist(sent.blocklist)
@@ -387,7 +370,7 @@ class ListOfRequests(Check):
             late = "" if at is None else f" {format_seconds(overdue)} before"
             what = f"run {number} should have asked for its list{late}"
         elif at < self._basis.since:
-            self._findings.count("3", fetched_before_the_record=1)
+            self._findings.count("3", list_of_before_the_record=1)
             return []
         elif not self._looks.has(url, at, number):
             what = f"run {number} names a moment at which nobody asked for its list"
@@ -417,21 +400,6 @@ class ListOfRequests(Check):
         self._lists.add(name)
         case = Case("copies", name, sent.sent_at, listed.error)
         self._findings.judge(("3c",), [Breach(Kind.INVALID_LIST, case)] if listed.error else ())
-
-
-class ListOfDenials(Check):
-    """Counts denials whose host the list does not have, which are no breach."""
-
-    rows = LoggedDenial
-
-    def see(self, denial: LoggedDenial) -> None:
-        """Judge one denial."""
-        if denial.gate != "blocklist" or denial.blocklist is None:
-            return
-        listed = self._basis.documents.blocklist(denial.blocklist)
-        if listed is not None:
-            is_listed = listed.domain_of(denial.url) is not None
-            self._findings.count("3", denied_though_not_listed=int(not is_listed))
 
 
 def _listed(sent: LoggedRequest, listed: ReadList) -> Iterator[Breach]:

@@ -117,7 +117,7 @@ class Targets(Check):
             return
         run = self._run(sent.run, sent.sent_at)
         if terms.command:
-            self._findings.count("6", by_hand=1)
+            self._findings.count("6", asked_by_hand=1)
             self._findings.judge("", _forbidden(sent))
             return
         problem, lacking = self._judge(sent, run, terms)

@@ -1,6 +1,6 @@
 """``scrapy attest``: the contract's checklist, judged by the record of this installation.
 
-Judges every recorded request, denial and entry by each row of the contract's checklist: whether it
+Judges every recorded request and entry by each row of the contract's checklist: whether it
 holds, and the evidence. Nothing leaves this machine. Exit status: 0 if no MUST is broken, 1 if one
 is, or if it cannot be done, 2 for a wrong call. Examples: scrapy attest. scrapy attest --since
 2026-11-01 --json > attestation.json
@@ -28,8 +28,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 def run(call: Call) -> int:
     """Audit and print; return 1 if a MUST is broken. Raises CommandError for an empty record."""
     from walsh_scrapy.policy.audit.record import Bot
-    from walsh_scrapy.tools.attest.attestation import attest, attestation_text
-    from walsh_scrapy.tools.attest.audit import audit
+    from walsh_scrapy.tools.attest.attestation import attest, attestation_text, audit
     from walsh_scrapy.tools.output import print_lines
 
     bot = Bot(call.options.user_agent, call.options.ua_token)

@@ -1,4 +1,6 @@
-"""The attestation that the audit of a record ends in: in words, and as JSON.
+"""The audit of the record, and the attestation that it ends in: in words, and as JSON.
+
+One loop brings the rows of the record to the checks (`walsh_scrapy.policy.audit`).
 
 `attestation.schema.json` describes the JSON object.
 """
@@ -6,22 +8,30 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from walsh_scrapy import __version__
-from walsh_scrapy.identity import SPEC_VERSION, UA_TOKEN
-from walsh_scrapy.policy.audit.checklist import CHECKLIST
+from walsh_scrapy.identity import SPEC_VERSION, UA_TOKEN, USER_AGENT
+from walsh_scrapy.items import EntryItem, InvalidItem, check
+from walsh_scrapy.policy.audit.checklist import CHECKLIST, Breach, Case, Findings, Kind
+from walsh_scrapy.policy.audit.clocks import CLOCK_SET_BACK
+from walsh_scrapy.policy.audit.pace import Frequency, HostPace, Serial
+from walsh_scrapy.policy.audit.permission import ListOfRequests, RobotsOfRequests
+from walsh_scrapy.policy.audit.record import Bot, EntryRow, LoggedDenial, LoggedRequest
+from walsh_scrapy.policy.audit.targets import Duplicates, Entries, Identity, Reported, Targets
 from walsh_scrapy.policy.durations import rfc3339
+from walsh_scrapy.policy.freshness import CLOCK_SKEW
 from walsh_scrapy.policy.wording import count_of, for_others
+from walsh_scrapy.state.log import TimeSpan
 from walsh_scrapy.tools.output import columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from walsh_scrapy.policy.audit.checklist import Breaches, Findings, Kind, Row
-    from walsh_scrapy.policy.audit.record import Bot
+    from walsh_scrapy.policy.audit.checklist import Breaches, Row
+    from walsh_scrapy.policy.audit.record import Basis, Check
     from walsh_scrapy.state.log import Log, RunRow
-    from walsh_scrapy.tools.attest.audit import Audited
 
 #: The version of the JSON.
 FORMAT: Final = "walsh-research-attestation/v1"
@@ -46,23 +56,95 @@ _SETTINGS: Final = (
     "signing_key",
 )
 
-#: Figures of the record in other words than their names.
-_FIGURES: Final = {
-    "least_beyond_asked": "seconds to spare",
-    "compared_with_protego": "compared with Protego",
-    "denied_though_allowed": "denied though the copy allows it",
-    "denied_though_protego_allows": "denied though Protego allows it",
-    "asked_before_the_record": "robots.txt of before the record",
-    "before_the_first_list": "before the first list",
-    "fetched_before_the_record": "by a list of before the record",
-    "denied_though_not_listed": "denied though not listed",
-    "asked_again": "asked for again",
-    "unchanged": "unchanged (304)",
-    "by_hand": "asked for by hand",
-}
 _COUNTS: Final = {"run": "runs", "request": "requests", "denial": "denials", "entry": "entries"}
 _CELLS: Final = ("row", "verdict", "requirement")
 _INDENT: Final = " " * 6
+#: The bot of the contract.
+WALSH_RESEARCH: Final = Bot(USER_AGENT, UA_TOKEN)
+#: The tables whose rows are judged and counted.
+_TABLES: Final = {LoggedRequest: "requests", EntryRow: "entries"}
+
+
+@dataclass(frozen=True, slots=True)
+class Audited:
+    """What the audit of a record found."""
+
+    at: float  #: epoch seconds
+    bot: Bot
+    bounds: TimeSpan
+    findings: Findings
+    counts: Mapping[str, int]  #: the rows that were judged, by table
+
+
+def audit(log: Log, now: float, bot: Bot = WALSH_RESEARCH, since: float = 0.0) -> Audited:
+    """Judge the record of a bot at ``now``, in epoch seconds.
+
+    With ``since`` it is judged as if the record began then. A few rows, the copies that were used
+    last, and one small object for each run are in memory.
+    """
+    bounds = log.bounds(now, since)
+    basis = log.basis(bounds)
+    findings = Findings(clocks=basis.clocks)
+    counts = _run(log, bounds, _checks(findings, basis, bot))
+    for _ in range(basis.clocks.set_back):
+        findings.judge("45", lacking=CLOCK_SET_BACK)
+    _audit_future(log, now, findings)
+    return Audited(now, bot, bounds, findings, counts)
+
+
+def _audit_future(log: Log, now: float, findings: Findings) -> None:
+    """Judge what is recorded for a moment that is further in the future than clocks differ."""
+    future = TimeSpan(since=now + CLOCK_SKEW)
+    for sent in log.rows(LoggedRequest, future):
+        breach = Breach(Kind.FUTURE, Case.of(sent, sent.url), since=sent.sent_at)
+        findings.judge("1", [breach])
+    for _ in log.rows(EntryRow, future):
+        findings.judge("679", lacking="was first seen in the future")
+
+
+def _checks(findings: Findings, basis: Basis, bot: Bot) -> Sequence[Check]:
+    """Return the checks; each row is seen by one after another."""
+    robots = RobotsOfRequests(findings, basis)
+    return (
+        Identity(findings, basis, bot),
+        Serial(findings, basis),
+        ListOfRequests(findings, basis),
+        robots,
+        HostPace(findings, basis, robots.fetches),
+        Frequency(findings, basis),
+        Targets(findings, basis),
+        Entries(findings, basis, _problem),
+        Duplicates(findings, basis),
+        Reported(findings, basis),
+    )
+
+
+def _run(log: Log, bounds: TimeSpan, checks: Sequence[Check]) -> Mapping[str, int]:
+    """Bring each row to the checks that see it; return how many rows of each table there were."""
+    counts = dict.fromkeys(_TABLES.values(), 0)
+    groups: dict[tuple[type, str], list[Check]] = {}
+    for each in checks:
+        groups.setdefault((each.rows, each.order), []).append(each)
+    row: object
+    for (rows, order), group in groups.items():
+        number = 0
+        for row in log.rows(rows, bounds, by_host=order == "host"):
+            number += 1
+            for each in group:
+                each.see(row)
+        if rows in _TABLES:
+            counts[_TABLES[rows]] = number
+    for each in checks:
+        each.end()
+    return counts | {"denials": sum(1 for _ in log.rows(LoggedDenial, bounds))}
+
+
+def _problem(item: Mapping[str, Any]) -> str:
+    try:
+        check(EntryItem.of_stored(item))
+    except InvalidItem as error:
+        return str(error)
+    return ""
 
 
 def attest(log: Log, audited: Audited) -> dict[str, Any]:
@@ -195,7 +277,7 @@ def _group_lines(name: str, groups: Sequence[Mapping[str, Any]]) -> Iterator[str
 
 def _row_lines(row: Mapping[str, Any]) -> Iterator[str]:
     figures = [
-        f"{_FIGURES.get(name, name)}: {value}"
+        f"{name.replace('_', ' ')}: {value}"
         for name, value in row["figures"].items()
         if isinstance(value, float) or value
     ]

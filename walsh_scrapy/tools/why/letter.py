@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.policy.audit.pace import JudgedRequest, Pause
     from walsh_scrapy.policy.audit.record import LoggedDenial, LoggedRequest
     from walsh_scrapy.state.hosts import Override
-    from walsh_scrapy.tools.why.account import Account, RobotsOfDay
-    from walsh_scrapy.tools.why.outlook import Outlook
+    from walsh_scrapy.tools.why.account import Account, Outlook, RobotsOfDay
 
 #: Columns. A URL or a line of robots.txt may be longer, because neither is cut.
 WIDTH: Final = 78
