@@ -14,7 +14,7 @@ from scrapy.utils.project import get_project_settings
 from sqlalchemy import create_engine, insert, select
 
 from tests.helpers.sites import LIST_URL, blocklist, feed
-from walsh_scrapy.policy.audit.checklist import CHECKLIST, Breaches, Case, Kind
+from walsh_scrapy.policy.audit.checklist import CHECKLIST, Breach, Kind
 from walsh_scrapy.policy.durations import rfc3339
 from walsh_scrapy.state import State
 from walsh_scrapy.state.tables import metadata, requests
@@ -522,6 +522,6 @@ def test_the_text_is_short_however_many_breaches_there_are(record, count):
 
 
 def test_a_case_is_told_without_addresses_and_credentials():
-    case = Case("requests", 1, None, "http://a.example/?token=hidden is denied, says jo@a.example")
-    told = _finding(Kind.NO_ROBOTS, Breaches(case, 1.0, 1))["worst"]["what"]
+    what = "http://a.example/?token=hidden is denied, says jo@a.example"
+    told = _finding(Breach(Kind.NO_ROBOTS, "requests", 1, None, what), 1)["worst"]["what"]
     assert told == "http://a.example/?token=… is denied, says …"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Self, TypeAlias
 
 from walsh_scrapy.policy.audit.clocks import CLOCK_SET, SetClocks
 
@@ -103,38 +103,29 @@ class Kind(Enum):
         self.sentence = sentence
 
 
-class Case(NamedTuple):
+class Breach(NamedTuple):
     """One breach: the record that shows it, and what it shows."""
 
+    kind: Kind
     table: str
     id: int | str
     at: float | None  #: epoch seconds
     what: str  #: one sentence
-
-    @classmethod
-    def of(cls, sent: LoggedRequest, what: str) -> Case:
-        """Return the case of a request."""
-        return cls("requests", sent.id, sent.sent_at, what)
-
-
-class Breach(NamedTuple):
-    """One breach that a record shows."""
-
-    kind: Kind
-    case: Case
     badness: float = 0.0  #: what it counts depends on the kind
-    #: The moment with which that of the case is compared, in epoch seconds; None if times do not
-    #: matter.
+    #: The moment with which `at` is compared, in epoch seconds; None if times do not matter.
     since: float | None = None
 
-
-@dataclass(slots=True)
-class Breaches:
-    """All breaches of one kind."""
-
-    worst: Case
-    badness: float  #: of the worst case
-    count: int = 0
+    @classmethod
+    def of(
+        cls,
+        kind: Kind,
+        sent: LoggedRequest,
+        what: str,
+        badness: float = 0.0,
+        since: float | None = None,
+    ) -> Self:
+        """Return the breach that a request shows."""
+        return cls(kind, "requests", sent.id, sent.sent_at, what, badness, since)
 
 
 class Standing(StrEnum):
@@ -155,7 +146,8 @@ class Findings:
     """
 
     clocks: SetClocks = field(default_factory=SetClocks)
-    found: dict[Kind, Breaches] = field(default_factory=dict)
+    found: dict[Kind, Breach] = field(default_factory=dict)  #: the worst of each kind
+    broken: Counter[Kind] = field(default_factory=Counter)  #: how often
     shown: Counter[str] = field(default_factory=Counter)  #: records that kept to it, by row
     #: Records of which it is not known, by row and reason.
     unshown: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -164,14 +156,12 @@ class Findings:
     #: Figures of the evidence, by row and name.
     numbers: dict[str, dict[str, float]] = field(default_factory=dict)
 
-    def add(self, kind: Kind, case: Case, badness: float = 0.0) -> None:
+    def add(self, breach: Breach) -> None:
         """Count a breach; the worst of a kind is kept, the first one among equals."""
-        finding = self.found.get(kind)
-        if finding is None:
-            finding = self.found[kind] = Breaches(case, badness)
-        elif badness > finding.badness:
-            finding.worst, finding.badness = case, badness
-        finding.count += 1
+        worst = self.found.setdefault(breach.kind, breach)
+        if breach.badness > worst.badness:
+            self.found[breach.kind] = breach
+        self.broken[breach.kind] += 1
 
     def judge(
         self, rows: Iterable[str], breaches: Iterable[Breach] = (), *, lacking: str = ""
@@ -194,7 +184,7 @@ class Findings:
         doubtful, broken = set[str](), set[str]()
         for breach in found:
             if self._is_certain(breach):
-                self.add(breach.kind, breach.case, breach.badness)
+                self.add(breach)
                 broken.add(breach.kind.row)
             else:
                 doubtful.add(breach.kind.row)
@@ -203,8 +193,8 @@ class Findings:
         return [row for row in rows if row not in broken | doubtful]
 
     def _is_certain(self, breach: Breach) -> bool:
-        at = breach.case.at
-        return breach.since is None or at is None or self.clocks.are_certain(breach.since, at)
+        at, since = breach.at, breach.since
+        return since is None or at is None or self.clocks.are_certain(since, at)
 
     def waive(self, rows: Iterable[str], reason: str) -> None:
         """Note that rows, or parts of them, bind Walsh-Research alone, and not this bot."""
@@ -220,9 +210,9 @@ class Findings:
             else:
                 known[name] = min(before, number) if name == LEAST else before + number
 
-    def kinds(self, row: str) -> dict[Kind, Breaches]:
-        """Return how a row was broken."""
-        return {kind: found for kind, found in self.found.items() if kind.row == row}
+    def worst(self, row: str) -> list[Breach]:
+        """Return the worst breach of a row, of each kind."""
+        return [breach for kind, breach in self.found.items() if kind.row == row]
 
     def lacking(self, row: str) -> dict[str, int]:
         """Return how many records are not shown to have kept to a row, by reason."""
@@ -230,7 +220,7 @@ class Findings:
 
     def standing(self, row: str) -> Standing:
         """Return what the evidence says of a row."""
-        if self.kinds(row):
+        if self.worst(row):
             return Standing.BROKEN
         if self.lacking(row):
             return Standing.NOT_SHOWN

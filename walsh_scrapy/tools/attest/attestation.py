@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from walsh_scrapy import __version__
 from walsh_scrapy.identity import SPEC_VERSION, UA_TOKEN, USER_AGENT
 from walsh_scrapy.items import EntryItem, InvalidItem, check
-from walsh_scrapy.policy.audit.checklist import CHECKLIST, Breach, Case, Findings, Kind
+from walsh_scrapy.policy.audit.checklist import CHECKLIST, Breach, Findings, Kind
 from walsh_scrapy.policy.audit.clocks import CLOCK_SET_BACK
 from walsh_scrapy.policy.audit.pace import Frequency, HostPace, Serial
 from walsh_scrapy.policy.audit.permission import ListOfRequests, RobotsOfRequests
@@ -29,7 +29,7 @@ from walsh_scrapy.tools.output import columns
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from walsh_scrapy.policy.audit.checklist import Breaches, Row
+    from walsh_scrapy.policy.audit.checklist import Row
     from walsh_scrapy.policy.audit.record import Basis, Check
     from walsh_scrapy.state.log import Log, RunRow
 
@@ -96,7 +96,7 @@ def _audit_future(log: Log, now: float, findings: Findings) -> None:
     """Judge what is recorded for a moment that is further in the future than clocks differ."""
     future = TimeSpan(since=now + CLOCK_SKEW)
     for sent in log.rows(LoggedRequest, future):
-        breach = Breach(Kind.FUTURE, Case.of(sent, sent.url), since=sent.sent_at)
+        breach = Breach.of(Kind.FUTURE, sent, sent.url, since=sent.sent_at)
         findings.judge("1", [breach])
     for _ in log.rows(EntryRow, future):
         findings.judge("679", lacking="was first seen in the future")
@@ -190,35 +190,30 @@ def _grouped(values: Iterable[tuple[int, dict[str, Any]]]) -> list[dict[str, Any
 
 
 def _row(row: Row, findings: Findings, bot: Bot) -> dict[str, Any]:
-    number, requirement, kinds = row.number, row.requirement, findings.kinds(row.number)
+    number, worst = row.number, findings.worst(row.number)
     return {
         "row": number,
         "rule": row.rule,
-        "requirement": requirement.replace(UA_TOKEN, bot.ua_token),
+        "requirement": row.requirement.replace(UA_TOKEN, bot.ua_token),
         "level": row.level,
         "verdict": findings.standing(number).value,
         "shown": findings.shown[number],
         "not_shown": findings.lacking(number),
         "not_applicable": findings.waived.get(number, ""),
-        "broken": sum(found.count for found in kinds.values()),
+        "broken": sum(findings.broken[each.kind] for each in worst),
         "figures": findings.figures(number),
-        "findings": [_finding(kind, found) for kind, found in kinds.items()],
+        "findings": [_finding(each, findings.broken[each.kind]) for each in worst],
     }
 
 
-def _finding(kind: Kind, found: Breaches) -> dict[str, Any]:
-    case = found.worst
+def _finding(worst: Breach, count: int) -> dict[str, Any]:
+    kind, what = worst.kind, for_others(worst.what)
     return {
         "kind": kind.label,
         "level": kind.level,
         "what": kind.sentence,
-        "count": found.count,
-        "worst": {
-            "table": case.table,
-            "id": case.id,
-            "at": rfc3339(case.at),
-            "what": for_others(case.what),
-        },
+        "count": count,
+        "worst": {"table": worst.table, "id": worst.id, "at": rfc3339(worst.at), "what": what},
     }
 
 
