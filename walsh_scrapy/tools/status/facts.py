@@ -83,6 +83,8 @@ def gather(state: State, options: Options, file: str | None) -> Facts:
     runs = state.runs.latest(MOST_RUNS, now - LONGEST, until, only_crawls=True)
     ended = [run for run in runs if run.is_over]
     good = next((run.ended for run in ended if _is_good(run)), None)
+    bad = next((run for run in ended[:1] if not _is_good(run)), None)
+    how = bad.how if bad and bad.how in ENDED_EARLY else "no source was read"
     checked, refresh = _blocklist(state, options.blocklist_url)
     sources, troubled, error = _sources(state, options, file, now)
     folder = _folder(options.state_url)
@@ -92,7 +94,7 @@ def gather(state: State, options: Options, file: str | None) -> Facts:
         now=now,
         first_run=runs[-1].begun if runs else None,
         good_run=good,
-        bad_run=_how(ended[0]) if ended and not _is_good(ended[0]) else "",
+        bad_run=f"{bad.spider}: {how}" if bad else "",
         open_runs=open_runs,
         list_error=_local_list_error(options),
         has_blocklist=bool(options.blocklist_url),
@@ -112,17 +114,9 @@ def gather(state: State, options: Options, file: str | None) -> Facts:
 
 def _is_good(run: RunRecord) -> bool:
     """Return True for a run after which `scrapy crawl` exits with 0."""
-    return run.is_over and run.how not in ENDED_EARLY and not _none_was_read(run)
-
-
-def _none_was_read(run: RunRecord) -> bool:
     failed, *read = (int(run.summary.get(name, 0)) for name in ("failed", "fetched", "unchanged"))
-    return failed > 0 and sum(read) == 0
-
-
-def _how(run: RunRecord) -> str:
-    why = run.how if run.how in ENDED_EARLY else "no source was read"
-    return f"{run.spider}: {why}"
+    was_read = failed == 0 or sum(read) > 0
+    return run.is_over and run.how not in ENDED_EARLY and was_read
 
 
 def _open_runs(log: Log, runs: Iterable[RunRecord], until: float) -> Iterable[OpenRun]:

@@ -56,6 +56,11 @@ class Finding(NamedTuple):
     advice: str = ""
     rows: tuple[dict[str, Any], ...] = ()  #: the sources or hosts that it is about, by column
 
+    @property
+    def told(self) -> str:
+        """The result with the advice."""
+        return f"{self.what} ({self.advice})" if self.advice else self.what
+
 
 class Limits(NamedTuple):
     """The values beyond which something is a WARNING, and CRITICAL."""
@@ -173,17 +178,12 @@ def _blocklist(facts: Facts) -> Finding | None:
     return Finding(status, "blocklist", what, "its server does not answer" if status else "")
 
 
-def failing_percent(facts: Facts) -> float:
-    """Return the percentage of the sources that fail."""
-    return 100.0 * len(facts.failing) / facts.sources if facts.sources else 0.0
-
-
 def _sources(facts: Facts, limits: Limits) -> Finding | None:
     if facts.sources_error:
         return Finding(Status.CRITICAL, "sources", facts.sources_error, "no run can start")
     if not facts.sources:
         return None
-    share = failing_percent(facts)
+    share = 100.0 * len(facts.failing) / facts.sources
     status = limits.above(share)
     total = count_of(facts.sources, "source")
     what = f"{len(facts.failing)} of {total} failing ({share:.0f} %)"
@@ -291,7 +291,7 @@ def status_lines(findings: list[Finding]) -> Iterator[str]:
     status = worst(findings)
     trouble = ", ".join(each.check for each in findings if each.status)
     yield f"{status.name}: {trouble or 'all is well'}"
-    yield from columns([_cells(each) for each in findings])
+    yield from columns([(each.status.name, each.check, each.told) for each in findings])
 
 
 def status_json(findings: list[Finding], now: float) -> str:
@@ -310,11 +310,6 @@ def status_json(findings: list[Finding], now: float) -> str:
     return json.dumps(
         {"status": status.name, "exit": int(status), "at": rfc3339(now), "findings": found}
     )
-
-
-def _cells(finding: Finding) -> tuple[str, ...]:
-    advice = f" ({finding.advice})" if finding.advice else ""
-    return finding.status.name, finding.check, finding.what + advice
 
 
 def write_metrics(path: str, findings: list[Finding], facts: Facts | None, now: float) -> None:
