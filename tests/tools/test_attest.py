@@ -21,7 +21,7 @@ from walsh_scrapy.state.tables import metadata, requests
 from walsh_scrapy.testing.simulation import DAY, simulate
 from walsh_scrapy.testing.site import Site
 from walsh_scrapy.testing.web import Reply
-from walsh_scrapy.tools.attest.attestation import _finding, attest, attestation_text, audit
+from walsh_scrapy.tools.attest.attestation import _finding, attest, attestation_text
 
 
 def named(body):
@@ -91,7 +91,7 @@ def record(clean, tmp_path):
 
 def judged(url, now=NOW, since=0.0):
     with contextlib.closing(State(url)) as state, state.log() as snapshot:
-        return attest(snapshot, audit(snapshot, now, since=since))
+        return attest(snapshot, now, since=since)
 
 
 def findings(attestation):

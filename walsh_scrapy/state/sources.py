@@ -192,10 +192,12 @@ class SourceStore(Store):
         """Return what is known of a source, and when it is due; ``least`` is in seconds."""
         return next(self._due(least, now, _S.url_key == url_key(url)), None)
 
-    def in_trouble(self) -> set[int]:
-        """Return the keys of the sources whose last visit failed, or was refused."""
-        failed = or_(_S.failures > 0, _S.outcome == REFUSED)
-        return {key for (key,) in self._all(select(_S.url_key).where(failed))}
+    def in_trouble(self) -> tuple[set[int], set[int]]:
+        """Return the keys of the sources whose last visit failed, and of those that are refused."""
+        key = select(_S.url_key)
+        with self._database.snapshot() as connection:
+            failing = set(connection.scalars(key.where(_S.failures > 0)))
+            return failing, set(connection.scalars(key.where(_S.outcome == REFUSED)))
 
     def known(
         self,

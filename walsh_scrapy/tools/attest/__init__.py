@@ -28,12 +28,12 @@ def options(parser: argparse.ArgumentParser) -> None:
 def run(call: Call) -> int:
     """Audit and print; return 1 if a MUST is broken. Raises CommandError for an empty record."""
     from walsh_scrapy.policy.audit.record import Bot
-    from walsh_scrapy.tools.attest.attestation import attest, attestation_text, audit
+    from walsh_scrapy.tools.attest.attestation import attest, attestation_text
     from walsh_scrapy.tools.output import print_lines
 
     bot = Bot(call.options.user_agent, call.options.ua_token)
     with call.state() as state, state.log() as log:
-        attestation = attest(log, audit(log, state.now(), bot, call.arguments.since or 0.0))
+        attestation = attest(log, state.now(), bot, call.arguments.since or 0.0)
     if not any(attestation["record"][name] for name in ("runs", "requests", "denials", "entries")):
         raise CommandError("the record is empty, so there is nothing to attest")
     if call.arguments.json:

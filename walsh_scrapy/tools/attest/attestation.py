@@ -8,7 +8,6 @@ One loop brings the rows of the record to the checks (`walsh_scrapy.policy.audit
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from walsh_scrapy import __version__
@@ -65,19 +64,8 @@ WALSH_RESEARCH: Final = Bot(USER_AGENT, UA_TOKEN)
 _TABLES: Final = {LoggedRequest: "requests", EntryRow: "entries"}
 
 
-@dataclass(frozen=True, slots=True)
-class Audited:
-    """What the audit of a record found."""
-
-    at: float  #: epoch seconds
-    bot: Bot
-    bounds: TimeSpan
-    findings: Findings
-    counts: Mapping[str, int]  #: the rows that were judged, by table
-
-
-def audit(log: Log, now: float, bot: Bot = WALSH_RESEARCH, since: float = 0.0) -> Audited:
-    """Judge the record of a bot at ``now``, in epoch seconds.
+def attest(log: Log, now: float, bot: Bot = WALSH_RESEARCH, since: float = 0.0) -> dict[str, Any]:
+    """Judge the record of a bot at ``now``, in epoch seconds, and return the attestation.
 
     With ``since`` it is judged as if the record began then. A few rows, the copies that were used
     last, and one small object for each run are in memory.
@@ -89,7 +77,24 @@ def audit(log: Log, now: float, bot: Bot = WALSH_RESEARCH, since: float = 0.0) -
     for _ in range(basis.clocks.set_back):
         findings.judge("45", lacking=CLOCK_SET_BACK)
     _audit_future(log, now, findings)
-    return Audited(now, bot, bounds, findings, counts)
+    runs = list(log.run_rows(bounds))
+    return {
+        "format": FORMAT,
+        "contract": SPEC_VERSION,
+        "bot": bot.user_agent,
+        "attested_by": f"walsh-scrapy {__version__}",
+        "at": rfc3339(now),
+        "holds": not any(kind.level == "MUST" for kind in findings.found),
+        "checklist": [_row(row, findings, bot) for row in CHECKLIST],
+        "versions": _grouped((row.id, json.loads(row.versions)) for row in runs),
+        "settings": _grouped((row.id, _settings(row)) for row in runs),
+        "record": {
+            "since": rfc3339(bounds.since) if bounds.since else None,
+            "until": rfc3339(bounds.until),
+            "runs": len(runs),
+            **counts,
+        },
+    }
 
 
 def _audit_future(log: Log, now: float, findings: Findings) -> None:
@@ -145,30 +150,6 @@ def _problem(item: Mapping[str, Any]) -> str:
     except InvalidItem as error:
         return str(error)
     return ""
-
-
-def attest(log: Log, audited: Audited) -> dict[str, Any]:
-    """Return the attestation of a record that was audited."""
-    bot, bounds = audited.bot, audited.bounds
-    findings = audited.findings
-    runs = list(log.run_rows(bounds))
-    return {
-        "format": FORMAT,
-        "contract": SPEC_VERSION,
-        "bot": bot.user_agent,
-        "attested_by": f"walsh-scrapy {__version__}",
-        "at": rfc3339(audited.at),
-        "holds": not any(kind.level == "MUST" for kind in findings.found),
-        "checklist": [_row(row, findings, bot) for row in CHECKLIST],
-        "versions": _grouped((row.id, json.loads(row.versions)) for row in runs),
-        "settings": _grouped((row.id, _settings(row)) for row in runs),
-        "record": {
-            "since": rfc3339(bounds.since) if bounds.since else None,
-            "until": rfc3339(bounds.until),
-            "runs": len(runs),
-            **audited.counts,
-        },
-    }
 
 
 def _settings(row: RunRow) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, get_args
+from typing import TYPE_CHECKING, Final, NamedTuple, get_args
 
 from sqlalchemy import make_url
 
@@ -19,6 +19,7 @@ from walsh_scrapy.sources.loading import load_sources, merged, stream
 from walsh_scrapy.sources.source import SourcesError
 from walsh_scrapy.tools import hosts
 from walsh_scrapy.tools.sources.overview import build_overview
+from walsh_scrapy.tools.status.findings import MOST_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence
@@ -63,8 +64,9 @@ class Facts:
     list_checked: float | None = None
     list_refresh: float = 0.0  #: seconds
     sources: int = 0  #: that are declared
-    failing: tuple[SourceRow, ...] = ()  #: of these; no other source is in memory
-    refused: tuple[SourceRow, ...] = ()  #: of these
+    failing: int = 0  #: of these
+    failing_rows: tuple[SourceRow, ...] = ()  #: the first of them
+    refused: tuple[SourceRow, ...] = ()  #: of all sources; no others are in memory
     sources_error: str = ""  #: why the sources file cannot be used
     held: tuple[HostRow, ...] = ()  #: on hold
     workers: tuple[WorkerRow, ...] = ()  #: crawls that share the work now
@@ -86,7 +88,7 @@ def gather(state: State, options: Options, file: str | None) -> Facts:
     bad = next((run for run in ended[:1] if not _is_good(run)), None)
     how = bad.how if bad and bad.how in ENDED_EARLY else "no source was read"
     checked, refresh = _blocklist(state, options.blocklist_url)
-    sources, troubled, error = _sources(state, options, file, now)
+    sources = _sources(state, options, file, now)
     folder = _folder(options.state_url)
     with state.log() as log:
         open_runs = tuple(_open_runs(log, runs, until))
@@ -100,10 +102,11 @@ def gather(state: State, options: Options, file: str | None) -> Facts:
         has_blocklist=bool(options.blocklist_url),
         list_checked=checked,
         list_refresh=refresh,
-        sources=sources,
-        failing=tuple(row for row in troubled if row.record.failures),
-        refused=tuple(row for row in troubled if row.record.is_refused),
-        sources_error=error,
+        sources=sources.number,
+        failing=sources.failing,
+        failing_rows=tuple(row for row in sources.rows if row.record.failures),
+        refused=tuple(row for row in sources.rows if row.record.is_refused),
+        sources_error=sources.error,
         held=tuple(row for row in hosts.build_overview(state) if row.snapshot.hold),
         workers=tuple(state.hosts.workers()),
         disk=folder,
@@ -142,42 +145,52 @@ def _local_list_error(options: Options) -> str:
     return ""
 
 
-def _sources(
-    state: State, options: Options, given: str | None, now: float
-) -> tuple[int, Sequence[SourceRow], str]:
-    """Return how many sources are declared, those in trouble, and why the file cannot be used.
+class _Sources(NamedTuple):
+    """The declared sources."""
+
+    number: int = 0
+    failing: int = 0
+    rows: Sequence[SourceRow] = ()  #: the first that fail, and all that are refused
+    error: str = ""  #: why the file cannot be used
+
+
+def _sources(state: State, options: Options, given: str | None, now: float) -> _Sources:
+    """Return the sources of the file.
 
     A project whose spiders declare none has neither a file nor sources in the state.
     """
     if given is None and not Path(options.sources).exists() and not state.sources.urls():
-        return 0, (), ""
-    try:
-        number, troubled = _declared(Path(given or options.sources), state.sources.in_trouble())
-    except SourcesError as error:
-        return 0, (), str(error)
-    return number, build_overview(troubled, state, options, now, only_these=True).declared, ""
-
-
-def _declared(file: Path, keys: Container[int]) -> tuple[int, Sequence[Source]]:
-    """Return how many sources a file declares, and those with one of these keys.
-
-    A large file is not in memory as a whole. Raises SourcesError.
-    """
-    try:
-        number, chosen = _chosen((each.source for each in stream(file) or ()), keys)
+        return _Sources()
+    file, (failing, refused) = Path(given or options.sources), state.sources.in_trouble()
+    try:  # a large file is never in memory as a whole
+        keys, chosen = _chosen((each.source for each in stream(file) or ()), failing, refused)
     except (OSError, ValueError):  # it has to be read as a whole, if it can be read
-        number, chosen = 0, ()
-    return (number, chosen) if number else _chosen(load_sources(file), keys)
+        keys = set()
+    if not keys:
+        try:
+            keys, chosen = _chosen(load_sources(file), failing, refused)
+        except SourcesError as error:
+            return _Sources(error=str(error))
+    rows = build_overview(chosen, state, options, now, only_these=True).declared
+    return _Sources(len(keys), len(keys & failing), rows)
 
 
-def _chosen(sources: Iterable[Source], keys: Container[int]) -> tuple[int, Sequence[Source]]:
-    seen = set[int]()
+def _chosen(
+    sources: Iterable[Source], failing: Container[int], refused: Container[int]
+) -> tuple[set[int], Sequence[Source]]:
+    """Return the keys of the sources, and those that become rows."""
+    keys, number = set[int](), 0
     chosen: dict[int, Source] = {}
     for source in sources:
-        seen.add(key := url_key(source.url))
-        if key in keys:
-            chosen[key] = merged(chosen[key], source) if key in chosen else source
-    return len(seen), [*chosen.values()]
+        key = url_key(source.url)
+        is_first_failing = key in failing and key not in keys and number < MOST_ROWS
+        number += is_first_failing
+        if key in chosen:
+            chosen[key] = merged(chosen[key], source)
+        elif is_first_failing or key in refused:
+            chosen[key] = source
+        keys.add(key)
+    return keys, [*chosen.values()]
 
 
 def _folder(state_url: str) -> str:

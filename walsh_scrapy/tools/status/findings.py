@@ -183,12 +183,12 @@ def _sources(facts: Facts, limits: Limits) -> Finding | None:
         return Finding(Status.CRITICAL, "sources", facts.sources_error, "no run can start")
     if not facts.sources:
         return None
-    share = 100.0 * len(facts.failing) / facts.sources
+    share = 100.0 * facts.failing / facts.sources
     status = limits.above(share)
     total = count_of(facts.sources, "source")
-    what = f"{len(facts.failing)} of {total} failing ({share:.0f} %)"
+    what = f"{facts.failing} of {total} failing ({share:.0f} %)"
     advice = "`scrapy sources` has them first" if status else ""
-    return Finding(status, "sources", what, advice, _rows(facts.failing, SOURCES))
+    return Finding(status, "sources", what, advice, _rows(facts.failing_rows, SOURCES))
 
 
 def _refused(facts: Facts) -> Finding | None:
@@ -347,7 +347,7 @@ def _add_facts(gauge: Callable[[str, str, float], None], facts: Facts) -> None:
         gauge("blocklist_checked_timestamp_seconds", "When its server answered last.", checked)
         gauge("blocklist_refresh_seconds", "After how long it is asked for again.", refresh)
     gauge("sources", "Declared sources.", facts.sources)
-    gauge("sources_failing", "Declared sources whose last visit failed.", len(facts.failing))
+    gauge("sources_failing", "Declared sources whose last visit failed.", facts.failing)
     gauge("sources_refused", "Declared sources that their sites refuse.", len(facts.refused))
     if facts.refused:
         first = min(row.record.refused_since or facts.now for row in facts.refused)
