@@ -295,7 +295,7 @@ class Basis(NamedTuple):
     moved: Mapping[str, str] = MappingProxyType({})  #: where sources have moved to, by their URLs
     clocks: SetClocks = SetClocks()
 
-    def run(self, row: LoggedRequest | LoggedDenial) -> RunTerms | None:
+    def run(self, row: LoggedRequest) -> RunTerms | None:
         """Return the run of a row; None if it names none that is recorded."""
         return None if row.run is None else self.runs.get(row.run)
 
@@ -304,7 +304,7 @@ class Basis(NamedTuple):
         is_robots = sent.purpose == "robots" and host_of(sent.url) in self.list_hosts
         return is_robots or sent.purpose == "blocklist"
 
-    def rules(self, row: LoggedRequest | LoggedDenial) -> Rules | None:
+    def rules(self, row: LoggedRequest) -> Rules | None:
         """Return the rules that decided, for the product token of the run; None if not known."""
         run = self.run(row)
         if run is None or row.robots is None:
