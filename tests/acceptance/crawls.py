@@ -1,6 +1,6 @@
 """The conformance test of this project in seconds: its own crawls, in simulated time.
 
-    python -m walsh_scrapy.testing.acceptance FOLDER trial days
+    python -m tests.acceptance.crawls FOLDER trial days
 
 `trial` crawls the scenarios of `walsh_scrapy.testing.conformance` as its command would, without a
 kill: first, at once again, forced, and restarted after 50 minutes. `days` crawls a web of twelve
