@@ -32,7 +32,7 @@ from walsh_scrapy.testing.conformance import (
     crawler,
     run,
 )
-from walsh_scrapy.testing.conformance.commandline import show, verdict_of
+from walsh_scrapy.testing.conformance.conformance import show, verdict_of
 from walsh_scrapy.testing.conformance.crawler import Places
 from walsh_scrapy.testing.conformance.optouts import BLOCKLIST_URL
 from walsh_scrapy.testing.conformance.scenario import Seen, TrialLog
