@@ -25,7 +25,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from walsh_scrapy.state import State
-from walsh_scrapy.testing.clock import SimulatedTime
 from walsh_scrapy.testing.conformance import SCENARIOS, Run, Seen, TrialLog
 from walsh_scrapy.testing.conformance.optouts import BLOCKLIST_URL
 from walsh_scrapy.testing.conformance.trial import declared_by
@@ -33,7 +32,7 @@ from walsh_scrapy.testing.crawl import SourceLike, write_sources
 from walsh_scrapy.testing.feeds import Post, atom, json_feed, rss
 from walsh_scrapy.testing.hit import Hit
 from walsh_scrapy.testing.politeness import violations
-from walsh_scrapy.testing.simulated import Simulation, simulate_here
+from walsh_scrapy.testing.simulated import SimulatedTime, Simulation, simulate_here
 from walsh_scrapy.testing.site import Page, Reply, Site, redirect
 from walsh_scrapy.tools.attest.attestation import attest
 from walsh_scrapy.tools.attest.audit import audit

@@ -23,7 +23,8 @@ from walsh_scrapy.policy.pacing import Watch
 from walsh_scrapy.state import database
 from walsh_scrapy.state import hosts as protocol
 from walsh_scrapy.state.database import Database
-from walsh_scrapy.testing.clock import EPOCH, SimulatedTime
+from walsh_scrapy.testing.simulated import SimulatedTime
+from walsh_scrapy.testing.simulation import EPOCH
 
 SMALL = 200_000  #: bytes
 

@@ -18,7 +18,7 @@ from walsh_scrapy.policy.freshness import (
 )
 from walsh_scrapy.policy.urls import host_of, resolve_reference, wire_url
 from walsh_scrapy.testing.hit import Hit
-from walsh_scrapy.testing.manners import redirect_target
+from walsh_scrapy.testing.politeness import redirect_target
 
 DAY = 86_400.0
 OLD, NEW, NEWER = "http://old.example/feed", "http://new.example/feed", "https://newer.example/"

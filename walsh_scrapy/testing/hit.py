@@ -7,16 +7,14 @@ last, and in the order in which the client acted. So a client that closes one co
 opens another is never seen with two.
 """
 
-import json
 import math
 import select
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import accumulate
-from pathlib import Path
 from typing import Final, Generic, TypeVar
 
 DEFAULT_PORTS: Final = {"http": 80, "https": 443}
@@ -73,31 +71,6 @@ class Hit:
     def answered(self, name: str) -> str | None:
         """Return the first response header of that name, in any case."""
         return next(iter(_named(self.answer, name)), None)
-
-    def to_json(self) -> str:
-        """Return the hit as one line of JSON; `ended` is null if it is infinite."""
-        ended = None if math.isinf(self.ended) else self.ended
-        return json.dumps(asdict(self) | {"ended": ended})
-
-    @classmethod
-    def from_json(cls, line: str) -> "Hit":
-        """Return the hit that `to_json` wrote."""
-        fields = json.loads(line)
-        for name in ("headers", "answer"):
-            fields[name] = tuple((key, value) for key, value in fields[name])
-        if fields["ended"] is None:
-            fields["ended"] = math.inf
-        return cls(**fields)
-
-
-def save_log(log: Iterable[Hit], path: Path) -> None:
-    """Write hits as JSON lines."""
-    path.write_text("".join(f"{hit.to_json()}\n" for hit in log), encoding="utf-8")
-
-
-def load_log(path: Path) -> list[Hit]:
-    """Return the hits that `save_log` wrote."""
-    return [Hit.from_json(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def _named(headers: Headers, name: str) -> list[str]:

@@ -5,13 +5,15 @@ python -m walsh_scrapy.testing.simulated FOLDER
 
 import asyncio
 import logging
+import math
 import pickle
+import selectors
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import replace
 from email.utils import formatdate
 from pathlib import Path
-from typing import Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 from urllib.parse import urlsplit
 
 import scrapy.utils.asyncio
@@ -29,11 +31,81 @@ from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.crawl.messages import LastHeaders, endpoint_of, message_of
 from walsh_scrapy.crawl.network import Network
 from walsh_scrapy.crawl.startup import is_addon
-from walsh_scrapy.testing.clock import SimulatedClock, SimulatedLoop, SimulatedTime
 from walsh_scrapy.testing.crawl import CrawlResult, keep_empty_blocklist, read_items
 from walsh_scrapy.testing.hit import DEFAULT_PORTS, Hit, SharedLog
-from walsh_scrapy.testing.simulation import Plan
+from walsh_scrapy.testing.simulation import EPOCH, Plan
 from walsh_scrapy.testing.site import Directory, Fault, Page, Raw, Reply, Site, reply_of
+
+#: Of the clock in a second. A power of two, so that the difference of two times is exact: Scrapy
+#: would else wait for the rounding error of an interval, again and again.
+_TICKS: Final = 2**20
+#: Turns of the loop while the clock stands still. The trial needs 207.
+_MOST_TURNS: Final = 50_000
+
+
+class SimulatedTime(selectors.DefaultSelector):
+    """A selector with a clock. It never waits, but advances the clock to the next timer."""
+
+    now = 0.0  #: seconds since the beginning of the simulation
+    _turns = 0  #: of the loop since the clock was advanced
+
+    @property
+    def wall(self) -> float:
+        """Epoch seconds."""
+        return EPOCH + self.now
+
+    @property
+    def kept(self) -> float:
+        """Seconds since the beginning, rounded as the epoch seconds in the state are."""
+        return self.wall - EPOCH
+
+    def select(self, timeout: float | None = None) -> Any:  # noqa: ANN401 - as typeshed has it
+        """Return what is ready; if nothing is, advance the clock by `timeout`.
+
+        Raises RuntimeError if the loop is busy for so long that it will always be.
+        """
+        ready = super().select(None if timeout is None else 0.0)
+        self._turns += 1
+        if not ready and timeout:
+            self.now = math.ceil((self.now + timeout) * _TICKS) / _TICKS
+            self._turns = 0
+        elif self._turns > _MOST_TURNS:
+            raise RuntimeError(f"it never ends: {_MOST_TURNS} turns of the loop in one moment")
+        return ready
+
+
+class SimulatedLoop(asyncio.SelectorEventLoop):
+    """An event loop in simulated time."""
+
+    def __init__(self, clock: SimulatedTime) -> None:
+        self._clock = clock
+        super().__init__(clock)
+        # Later than 97 days, a nanosecond more is the same float: a timer would never be ready.
+        self._clock_resolution = 1 / _TICKS
+
+    def time(self) -> float:
+        """Return seconds since the beginning."""
+        return self._clock.now
+
+
+class SimulatedClock:
+    """The clock of each crawl."""
+
+    def __init__(self, clock: SimulatedTime) -> None:
+        self._clock = clock
+
+    def now(self) -> float:
+        """Return epoch seconds."""
+        return self._clock.wall
+
+    def monotonic(self) -> float:
+        """Return seconds since the beginning."""
+        return self._clock.now
+
+    def moment(self) -> float:
+        """Return the same: no machine sleeps in a simulation."""
+        return self._clock.now
+
 
 _FORMAT: Final = "%(asctime)s [%(name)s] %(levelname)s: %(message)s"
 #: The least seconds that each response takes.

@@ -15,6 +15,7 @@ import sys
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
@@ -27,8 +28,6 @@ from walsh_scrapy.testing.crawl import (
     settings_of,
 )
 from walsh_scrapy.testing.site import Site
-
-__all__ = ["DAY", "Plan", "simulate"]
 
 #: Seconds.
 DAY: Final = 86_400.0
@@ -93,3 +92,35 @@ def simulate(
         raise RuntimeError(f"the simulation ended with {status}; its log:\n{tail}")
     results: list[CrawlResult] = pickle.loads((run / "results").read_bytes())  # noqa: S301 - ours
     return results
+
+
+#: Where a fake clock starts: 2026-01-01 00:00:00 UTC.
+EPOCH: Final = 1_767_225_600.0
+
+
+class FakeClock:
+    """Epoch seconds as `now()`, the same as an aware datetime; pass `clock.now` as the clock.
+
+    A test may set `at` to any moment, also to an earlier one.
+    """
+
+    def __init__(self, start: float | datetime = EPOCH) -> None:
+        self.at = start.timestamp() if isinstance(start, datetime) else start
+
+    def now(self) -> float:
+        """Return seconds since the epoch."""
+        return self.at
+
+    monotonic = moment = now
+
+    def datetime(self) -> datetime:
+        """Return the same moment as an aware datetime in UTC."""
+        return datetime.fromtimestamp(self.at, UTC)
+
+    def advance(self, by: float | timedelta) -> float:
+        """Move forward by seconds or a timedelta and return the new time."""
+        seconds = by.total_seconds() if isinstance(by, timedelta) else by
+        if seconds < 0:
+            raise ValueError(f"a clock does not go back: {seconds} s")
+        self.at += seconds
+        return self.at

@@ -14,7 +14,6 @@ import socket
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Final, Self
 
 from walsh_scrapy.testing.hit import (
@@ -24,7 +23,6 @@ from walsh_scrapy.testing.hit import (
     Hit,
     SharedLog,
     most_open,
-    save_log,
 )
 from walsh_scrapy.testing.http1 import Connection, streams
 from walsh_scrapy.testing.site import Certificate, Directory, Fault, Page, Reply, Site, redirect
@@ -95,10 +93,6 @@ class Web(ABC):
         """Remove every hit and every closed connection. The pages go on counting their hits."""
         self._log.clear()
         self._connections.clear()
-
-    def save(self, path: Path) -> None:
-        """Write the log as JSON lines, for `load_log`."""
-        save_log(self.log, path)
 
     def wait_for(self, predicate: Callable[[Sequence[Hit]], bool], timeout: float = 300.0) -> bool:
         """Block until the predicate is true for the log; return False after `timeout` seconds."""

@@ -15,8 +15,15 @@ from walsh_scrapy.testing.conformance.scenario import (
     TrialLog,
     Verdict,
 )
-from walsh_scrapy.testing.conformance.scorecard import FORMAT, Result, Scorecard
-from walsh_scrapy.testing.conformance.trial import RULES, SCENARIOS, TrialError, run
+from walsh_scrapy.testing.conformance.trial import (
+    FORMAT,
+    RULES,
+    SCENARIOS,
+    Result,
+    Scorecard,
+    TrialError,
+    run,
+)
 
 __all__ = [
     "FORMAT",

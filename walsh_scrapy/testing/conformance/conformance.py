@@ -27,10 +27,7 @@ from walsh_scrapy.tools.output import columns, print_lines
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from rich.console import Console
-    from rich.table import Table
-
-    from walsh_scrapy.testing.conformance.scorecard import Result, Scorecard
+    from walsh_scrapy.testing.conformance.trial import Result, Scorecard
     from walsh_scrapy.tools.call import Call
 
 USAGE = "[options] -- COMMAND..."
@@ -91,31 +88,14 @@ def run(call: Call) -> int:
     if given.json:
         print(json.dumps(card.as_dict(), indent=1).replace("\x7f", "\\u007f"))
     else:
-        from rich.console import Console  # noqa: PLC0415 - not needed for JSON
-
-        show(card, Console())
+        show(card)
     return 0 if card.keeps_what_was_tried else 1
 
 
-def show(card: Scorecard, console: Console) -> None:
-    """Print a scorecard by rule, as a table or in columns, then what was found and its log."""
-    if console.is_terminal:
-        console.print(_table(card))
-    else:
-        print_lines(columns([("rule", *Verdict), *_rows(card)]))
-    print_lines(_details(card))  # not by the console, which would wrap the lines of the log
-
-
-def _table(card: Scorecard) -> Table:
-    from rich.table import Table  # noqa: PLC0415 - not needed in a pipe
-
-    table = Table(title="Scenarios by rule", title_justify="left")
-    table.add_column("rule", no_wrap=True)
-    for verdict in Verdict:
-        table.add_column(verdict, justify="right")
-    for row in _rows(card):
-        table.add_row(*row)
-    return table
+def show(card: Scorecard) -> None:
+    """Print a scorecard by rule in columns, then what was found and its log."""
+    print_lines(columns([("rule", *Verdict), *_rows(card)]))
+    print_lines(_details(card))
 
 
 def _rows(card: Scorecard) -> Iterator[tuple[str, ...]]:
