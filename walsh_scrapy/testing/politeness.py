@@ -318,11 +318,7 @@ def not_too_often(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
 
 
 def _fetched_again(
-    rule: str,
-    log: Sequence[Hit],
-    manners: Manners,
-    ttl: float,
-    is_good: Callable[[Hit], bool],
+    rule: str, log: Sequence[Hit], manners: Manners, ttl: float, is_good: Callable[[Hit], bool]
 ) -> Iterator[Breach]:
     known: defaultdict[str, Revisit] = defaultdict(lambda: Revisit(manners.precision))
     for each in exchanges_of(log, manners):

@@ -215,15 +215,7 @@ class Web(ABC):
             accepted.close()
 
 
-__all__ = [
-    "Certificate",
-    "Fault",
-    "LoopbackWeb",
-    "Page",
-    "Reply",
-    "Site",
-    "redirect",
-]
+__all__ = ["Certificate", "Fault", "LoopbackWeb", "Page", "Reply", "Site", "redirect"]
 
 
 class LoopbackWeb(Web):

@@ -15,21 +15,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from walsh_scrapy import __version__
 from walsh_scrapy.checks.exchange import BUSY
-from walsh_scrapy.testing.conformance import (
-    documents,
-    identity,
-    optouts,
-    pace,
-    robots,
-)
-from walsh_scrapy.testing.conformance.crawler import (
-    LONGEST,
-    CallOfRun,
-    Given,
-    Output,
-    Places,
-    call,
-)
+from walsh_scrapy.testing.conformance import documents, identity, optouts, pace, robots
+from walsh_scrapy.testing.conformance.crawler import LONGEST, CallOfRun, Given, Output, Places, call
 from walsh_scrapy.testing.conformance.optouts import BLOCKLIST_URL
 from walsh_scrapy.testing.conformance.pace import HELD, LONG_HOLD, RESTARTED
 from walsh_scrapy.testing.conformance.scenario import Judgement, Level, Run, Seen, TrialLog, Verdict
@@ -47,13 +34,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.testing.web import Web
 
 #: In the order of their rules.
-_ROOMS: Final = (
-    identity,
-    robots,
-    optouts,
-    pace,
-    documents,
-)
+_ROOMS: Final = (identity, robots, optouts, pace, documents)
 SCENARIOS: Final[tuple[Scenario, ...]] = tuple(each for room in _ROOMS for each in room.SCENARIOS)
 RULES: Final = tuple(sorted({each.rule for each in SCENARIOS}))
 #: What a crawler gets to note a response before it is killed.
