@@ -9,23 +9,17 @@ and starts its last write before the crawler can have read the end. So a gap in 
 shorter than the pause that the crawler made. For several runs over one state, pass all their hits.
 """
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import Final, TypedDict, Unpack
-from urllib.parse import unquote, urljoin, urlsplit
+from urllib.parse import unquote
 
 from walsh_scrapy.checks.exchange import SERVER, Exchange, Precision
 from walsh_scrapy.checks.pace import AtOnce, Hold, Retries, Revisit, Spacing
 from walsh_scrapy.identity import USER_AGENT
-from walsh_scrapy.testing.hit import DEFAULT_PORTS, FULL, ConnectionRecord, Hit
-
-_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
-_UNWRITTEN: Final = re.compile(r"[^\x21-\x7e]")  # never in a URL; sent percent-encoded
-_DOT_SEGMENT: Final = re.compile(r"(?<=/)(?:%2e|\.){1,2}(?=/|$)", re.IGNORECASE)
-_SLASHES: Final = re.compile(r"^(https?:)?/{2,}", re.IGNORECASE)
+from walsh_scrapy.testing.hit import FULL, ConnectionRecord, Hit, redirect_target, without_requests
 
 
 class Terms(TypedDict, total=False):
@@ -115,28 +109,6 @@ def is_address(host: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def redirect_target(hit: Hit) -> str | None:
-    """Return the URL that the response redirects to, spelled as a hit would show it, or None."""
-    location = hit.answered("Location")
-    if hit.status not in _REDIRECTS or location is None:
-        return None
-    mark = min((at for at in map(location.find, "?#") if at >= 0), default=len(location))
-    written = location[:mark].replace("\\", "/") + location[mark:]
-    written = _UNWRITTEN.sub(lambda found: f"%{ord(found[0]):02X}", written.strip())
-    try:
-        parts = urlsplit(urljoin(hit.url, _SLASHES.sub(r"\1//", written)))
-        host, port = (parts.hostname or "").rstrip("."), parts.port
-        host = f"[{host}]" if ":" in host else host
-    except ValueError:  # not a URL
-        return None
-    netloc = host if port in (None, DEFAULT_PORTS.get(parts.scheme)) else f"{host}:{port}"
-    query = f"?{parts.query}" if parts.query else ""
-    path = _DOT_SEGMENT.sub(lambda found: found[0].lower().replace("%2e", "."), parts.path)
-    if not path.startswith("//"):  # which would be read as a host
-        path = urlsplit(urljoin("http://judge.example/", path)).path
-    return f"{parts.scheme}://{netloc}{path or '/'}{query}"
 
 
 def robots_hits(log: Sequence[Hit]) -> set[int]:
@@ -434,37 +406,6 @@ def sessions_resumed(_: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
         if manners.full_handshakes is not None and count > manners.full_handshakes:
             allowed = manners.full_handshakes
             yield Breach(f"R4: {host}: {count} full TLS handshakes; {allowed} are allowed")
-
-
-def without_requests(connections: Iterable[ConnectionRecord], log: Iterable[Hit]) -> list[Hit]:
-    """Return a hit for each connection without a request: its host was contacted all the same.
-
-    It is a CONNECT without an answer, as a tunnel is in which TLS failed. It ends as it starts: the
-    server cannot tell how long the client had been gone when it noticed. Connections to a proxy are
-    left out.
-    """
-    idle = {id(each): each for each in connections if each.host}
-    by_client: dict[int, list[ConnectionRecord]] = {}
-    for each in sorted(idle.values(), key=lambda each: each.opened):
-        by_client.setdefault(each.client, []).append(each)
-    for hit in log:
-        earlier = [each for each in by_client.get(hit.client, ()) if each.opened <= hit.started]
-        if earlier:
-            idle.pop(id(earlier[-1]), None)
-    return [
-        Hit(
-            started=each.opened,
-            ended=each.opened,
-            wall=0.0,
-            method="CONNECT",
-            scheme=each.scheme,
-            host=each.host,
-            port=DEFAULT_PORTS[each.scheme],
-            path="",
-            client=each.client,
-        )
-        for each in idle.values()
-    ]
 
 
 RULES: Final[tuple[Rule, ...]] = (

@@ -21,8 +21,7 @@ from walsh_scrapy.testing.conformance.optouts import BLOCKLIST_URL
 from walsh_scrapy.testing.conformance.pace import HELD, LONG_HOLD, RESTARTED
 from walsh_scrapy.testing.conformance.scenario import Judgement, Level, Run, Seen, TrialLog, Verdict
 from walsh_scrapy.testing.directweb import DirectWeb
-from walsh_scrapy.testing.hit import DEFAULT_PORTS
-from walsh_scrapy.testing.politeness import without_requests
+from walsh_scrapy.testing.hit import DEFAULT_PORTS, without_requests
 from walsh_scrapy.testing.site import Certificate, Site
 from walsh_scrapy.testing.web import LoopbackWeb
 
