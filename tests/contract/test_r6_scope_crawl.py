@@ -121,7 +121,7 @@ def test_a_link_is_dropped_alone_if_the_state_fails(monkeypatch, tmp_path):
     def fail(_record):
         raise StateUnavailable(0.0, "the server went away")
 
-    monkeypatch.setattr(Crawl.of(crawler).context.state.evidence, "deny", fail)
+    monkeypatch.setattr(Crawl.of(crawler).context.state, "write", fail)
     request = Request("http://blog.example/feed")
 
     async def given():

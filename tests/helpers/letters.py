@@ -32,6 +32,7 @@ from walsh_scrapy.tools.why.letter import letter
 #: When the simulated runs begin: 2026-01-01.
 BEGIN = 1_767_225_600.0
 HOUR = 3600.0
+SHUT = "User-agent: *\nDisallow: /\n"
 UNITS = {"d": DAY, "h": HOUR, "min": 60.0, "s": 1.0}
 
 #: The setting that keeps a last good robots.txt from being used at first.
@@ -509,6 +510,13 @@ class Letter:
     def is_due(self, only):
         return bool(only) == self.is_shut
 
-    @says(r"no hold and no blocklist keeps us from it; each gate is asked again then")
+    @says(r"no hold and no delay keeps us from it")
     def is_open(self):
-        return self.host not in self.runs[-1][3]
+        unit = self.world.unit(self.host)
+        seen = [e for e in self.world.seen if self._unit(e) == unit and e.hit.wall < self.now]
+        return max(e.end + e.retry_after for e in seen) + 1.0 <= self.now
+
+    @says(r"each gate is asked again then")
+    def is_asked_again(self):
+        texts = [run[2].get(self.host, "") for run in self.world.runs]
+        return SHUT not in texts or {e.hit.path for e in self.later()} <= {"/robots.txt"}

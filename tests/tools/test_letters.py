@@ -6,13 +6,12 @@ source, a domain that is paced as one.
 
 import pytest
 
-from tests.helpers.letters import BEGIN, HOUR, World
+from tests.helpers.letters import BEGIN, HOUR, SHUT, World
 from tests.helpers.sites import IDENTITY, feed, site
 from walsh_scrapy.testing.simulation import DAY
 from walsh_scrapy.testing.web import Reply, Site, redirect
 
 RULES = "User-agent: *\nAllow: /feed\nDisallow: /private\n"
-SHUT = "User-agent: *\nDisallow: /\n"
 
 
 def refused(seconds):
@@ -133,5 +132,8 @@ def test_a_domain_that_is_paced_as_one_on_odd_days(simulated, tmp_path):
     told += world.letters(HOUR, hosts, knows_sources=False)
     world.run(3 * HOUR, sources, *sites)
     told += world.letters(3.5 * HOUR, hosts, knows_sources=False)
+    told.append(world.letter("shut.pair.com", 9 * HOUR, knows_sources=False))
+    assert "no hold and no delay keeps us from it; each gate" in told[-1].text
+    world.run(10 * HOUR, sources, *sites)
     for each in told:
         each.judge()

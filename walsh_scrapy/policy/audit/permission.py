@@ -274,8 +274,9 @@ class _Looks:
     """
 
     def __init__(self) -> None:
-        # By the address of the list: the end of each look, and until when it may count.
-        self._ends: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
+        # By the address of the list: the begin of each look, as another worker may wait for its end
+        # in vain, and until when it may count.
+        self._found: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
         self._failed: set[int] = set()  # runs that last looked in vain
 
     def take(self, sent: LoggedRequest, facts: RunFacts) -> None:
@@ -291,14 +292,18 @@ class _Looks:
         elif not (status is not None and is_redirect(status)):
             self._failed.add(number)
             may_count = LONGEST_FOR_BLOCKLIST
-        self._ends[facts.blocklist_url].append((sent.ended, sent.ended + may_count + LATENESS))
+        self._found[facts.blocklist_url].append((sent.sent_at, sent.ended + may_count + LATENESS))
 
     def has(self, url: str, at: float, number: int) -> bool:
         """Return True if the look that a run names, by its moment, is recorded."""
-        looks = reversed(self._ends[url])
+        looks = reversed(self._found[url])
         return number in self._failed or any(
-            end <= at + TOLERANCE and at <= until for end, until in looks
+            begin <= at + TOLERANCE and at <= until for begin, until in looks
         )
+
+    def may_be_older(self, url: str, at: float, since: float) -> bool:
+        """Return True if the record has no look before a moment of its first day."""
+        return not self._found[url] and at < since + LONGEST_FOR_BLOCKLIST
 
 
 class ListOfRequests(Check):
@@ -386,7 +391,7 @@ class ListOfRequests(Check):
         if at is None or overdue > 0:
             late = "" if at is None else f" {format_seconds(overdue)} before"
             what = f"run {number} should have asked for its list{late}"
-        elif at < self._basis.since:
+        elif at < self._basis.since or self._looks.may_be_older(url, at, self._basis.since):
             self._findings.count("3", fetched_before_the_record=1)
             return []
         elif not self._looks.has(url, at, number):

@@ -100,7 +100,7 @@ class Outlook:
             why = "as a request is out, or its crawl was killed" if self.is_out else "by its delay"
             yield f"not requested before {format_moment(self.ready_at)}, {why}"
         elif self.is_declared is None and not self.is_listed:
-            yield "no hold and no blocklist keeps us from it; each gate is asked again then"
+            yield "no hold and no delay keeps us from it; each gate is asked again then"
         if self.delay:
             yield f"{format_seconds(self.delay)} at least between two requests, by our own choice"
         if self.is_declared is False:
