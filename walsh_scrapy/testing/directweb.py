@@ -13,6 +13,7 @@ import asyncio
 import math
 import os
 import socket
+import ssl
 import struct
 import time
 from collections import Counter
@@ -23,18 +24,19 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 from typing import Final
 
-from walsh_scrapy.testing.hit import DEFAULT_PORTS, FULL, CountedSocket, SharedLog
+from walsh_scrapy.testing.hit import DEFAULT_PORTS, FULL, CountedSocket, Hit, SharedLog
 from walsh_scrapy.testing.http1 import Connection, NoHandshakeError, handshake_of, streams
 from walsh_scrapy.testing.site import (
     DEAD,
+    MISDIRECTED,
     OWN,
     REFUSED,
     UNKNOWN,
     Answer,
     Dns,
     Down,
+    Page,
     Site,
-    VirtualHosts,
     answers_of,
 )
 from walsh_scrapy.testing.web import Web
@@ -323,11 +325,15 @@ class DirectWeb(Web):
         return hosts[0] if len(hosts) == 1 else ""
 
     async def _serve(self, accepted: CountedSocket, scheme: str) -> None:
-        def told(host: str) -> None:
-            self._connections.change(accepted, host=host)
+        hosts = self._hosts_at(accepted)
 
-        here = VirtualHosts(self._hosts_at(accepted), self._directory, told)
-        match here.down:
+        def page_for(hit: Hit) -> tuple[Hit, Page]:
+            if hit.host not in hosts:
+                return hit, MISDIRECTED
+            self._connections.change(accepted, host=hit.host)
+            return self._directory.page_for(hit)
+
+        match self._directory.down(hosts[0]) if hosts else None:
             case Down.MUTE:
                 with suppress(ConnectionError):
                     async with streams(accepted) as (reader, _):
@@ -338,7 +344,7 @@ class DirectWeb(Web):
                     await asyncio.get_running_loop().sock_sendall(accepted, _ALERT)
                 accepted.close()
                 return
-        context = here.context if scheme == "https" else None
+        context = self._context(hosts) if scheme == "https" else None
         await asyncio.sleep(self.latency * (2 if context else 1))  # of TCP, and of TLS
         try:
             async with streams(accepted, context) as (reader, writer):
@@ -349,7 +355,7 @@ class DirectWeb(Web):
                 connection = Connection(
                     reader,
                     writer,
-                    here,
+                    page_for,
                     self._log,
                     client=accepted.client,
                     scheme=scheme,
@@ -358,6 +364,21 @@ class DirectWeb(Web):
                 await connection.serve()
         except NoHandshakeError:
             pass  # the record says so
+
+    def _context(self, hosts: Sequence[str]) -> ssl.SSLContext:
+        """Return the TLS context of the first host that has one; SNI may choose another.
+
+        Where none has one, it has no certificate, so every handshake fails.
+        """
+
+        def by_name(connection: ssl.SSLObject, name: str | None, _: ssl.SSLContext) -> None:
+            if name and name in hosts and (context := self._directory.context_of(name)):
+                connection.context = context
+
+        found = [each for host in hosts if (each := self._directory.context_of(host))]
+        if len(found) > 1:
+            found[0].sni_callback = by_name
+        return found[0] if found else ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
 
     def _hosts_at(self, accepted: socket.socket) -> tuple[str, ...]:
         return self._addresses.hosts(accepted.getsockname()[0])

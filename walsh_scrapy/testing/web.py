@@ -255,6 +255,12 @@ class LoopbackWeb(Web):
 
         async with streams(accepted) as (reader, writer):
             connection = Connection(
-                reader, writer, self._directory, self._log, client=accepted.client, shaken=shaken
+                reader,
+                writer,
+                self._directory.page_for,
+                self._log,
+                client=accepted.client,
+                context_for=self._directory.context_for,
+                shaken=shaken,
             )
             await connection.serve()
