@@ -32,7 +32,8 @@ from walsh_scrapy.testing.crawl import SourceLike, write_sources
 from walsh_scrapy.testing.feeds import Post, atom, json_feed, rss
 from walsh_scrapy.testing.hit import Hit
 from walsh_scrapy.testing.politeness import violations
-from walsh_scrapy.testing.simulated import SimulatedTime, Simulation, simulate_here
+from walsh_scrapy.testing.simulated import Simulation, simulate_here
+from walsh_scrapy.testing.simulation import SimulatedTime
 from walsh_scrapy.testing.site import Page, Reply, Site, redirect
 from walsh_scrapy.tools.attest.attestation import attest
 from walsh_scrapy.tools.attest.audit import audit
@@ -286,7 +287,7 @@ class Acceptance:
 
     def audited(self) -> Iterator[Finding]:
         """Yield what the audit of the state says of each row of the checklist."""
-        now = self._simulation.clock.wall + 3 * DAY
+        now = self._simulation.clock.now() + 3 * DAY
         with closing(State(self._state)) as state, state.log() as log:
             rows: list[dict[str, Any]] = attest(log, audit(log, now))["checklist"]
         for row in rows:
@@ -313,7 +314,7 @@ async def trial(folder: Path, clock: SimulatedTime) -> list[Finding]:
     seen: list[Seen] = []
     for run in _RUNS:
         if run is Run.RESTARTED:
-            clock.now += _NEARLY_AN_HOUR
+            clock.at += _NEARLY_AN_HOUR
         force = {} if run is Run.AGAIN else {"force": "1"}
         mine = [each for each in SCENARIOS if run in each.runs]
         for spider, kind in _SPIDERS.items():
@@ -335,10 +336,10 @@ async def trial(folder: Path, clock: SimulatedTime) -> list[Finding]:
 async def days(folder: Path, clock: SimulatedTime) -> list[Finding]:
     """Crawl and judge the web of days."""
     acceptance = Acceptance(Simulation(sites(), clock), folder)
-    settings, seen, begun = {"WALSH_BLOCKLIST_URL": LIST_URL}, list[Hit](), clock.now
+    settings, seen, begun = {"WALSH_BLOCKLIST_URL": LIST_URL}, list[Hit](), clock.at
     for spider, starts, sources in (("feeds", STARTS, SOURCES), ("llms", PAGE_STARTS, PAGES)):
         for start in starts:
-            clock.now = max(clock.now, start)
+            clock.at = max(clock.at, start)
             seen += await acceptance.crawl(spider, sources, settings)
     broken = violations(
         seen,

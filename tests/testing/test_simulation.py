@@ -9,8 +9,7 @@ from scrapy.settings import Settings
 from tests.helpers.sites import feed, paths, site
 from walsh_scrapy.addon import Addon
 from walsh_scrapy.testing import simulated as module
-from walsh_scrapy.testing.simulated import SimulatedTime
-from walsh_scrapy.testing.simulation import DAY, EPOCH, FakeClock
+from walsh_scrapy.testing.simulation import DAY, EPOCH, FakeClock, SimulatedTime
 from walsh_scrapy.testing.web import Fault, Reply, Site
 
 FEED = "http://blog.example/feed"

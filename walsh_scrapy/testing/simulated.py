@@ -5,15 +5,13 @@ python -m walsh_scrapy.testing.simulated FOLDER
 
 import asyncio
 import logging
-import math
 import pickle
-import selectors
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import replace
 from email.utils import formatdate
 from pathlib import Path
-from typing import Any, Final, Self, TypeVar
+from typing import Final, Self, TypeVar
 from urllib.parse import urlsplit
 
 import scrapy.utils.asyncio
@@ -33,79 +31,8 @@ from walsh_scrapy.crawl.network import Network
 from walsh_scrapy.crawl.startup import is_addon
 from walsh_scrapy.testing.crawl import CrawlResult, keep_empty_blocklist, read_items
 from walsh_scrapy.testing.hit import DEFAULT_PORTS, Hit, SharedLog
-from walsh_scrapy.testing.simulation import EPOCH, Plan
+from walsh_scrapy.testing.simulation import Plan, SimulatedLoop, SimulatedTime
 from walsh_scrapy.testing.site import Directory, Fault, Page, Raw, Reply, Site, reply_of
-
-#: Of the clock in a second. A power of two, so that the difference of two times is exact: Scrapy
-#: would else wait for the rounding error of an interval, again and again.
-_TICKS: Final = 2**20
-#: Turns of the loop while the clock stands still. The trial needs 207.
-_MOST_TURNS: Final = 50_000
-
-
-class SimulatedTime(selectors.DefaultSelector):
-    """A selector with a clock. It never waits, but advances the clock to the next timer."""
-
-    now = 0.0  #: seconds since the beginning of the simulation
-    _turns = 0  #: of the loop since the clock was advanced
-
-    @property
-    def wall(self) -> float:
-        """Epoch seconds."""
-        return EPOCH + self.now
-
-    @property
-    def kept(self) -> float:
-        """Seconds since the beginning, rounded as the epoch seconds in the state are."""
-        return self.wall - EPOCH
-
-    def select(self, timeout: float | None = None) -> Any:  # noqa: ANN401 - as typeshed has it
-        """Return what is ready; if nothing is, advance the clock by `timeout`.
-
-        Raises RuntimeError if the loop is busy for so long that it will always be.
-        """
-        ready = super().select(None if timeout is None else 0.0)
-        self._turns += 1
-        if not ready and timeout:
-            self.now = math.ceil((self.now + timeout) * _TICKS) / _TICKS
-            self._turns = 0
-        elif self._turns > _MOST_TURNS:
-            raise RuntimeError(f"it never ends: {_MOST_TURNS} turns of the loop in one moment")
-        return ready
-
-
-class SimulatedLoop(asyncio.SelectorEventLoop):
-    """An event loop in simulated time."""
-
-    def __init__(self, clock: SimulatedTime) -> None:
-        self._clock = clock
-        super().__init__(clock)
-        # Later than 97 days, a nanosecond more is the same float: a timer would never be ready.
-        self._clock_resolution = 1 / _TICKS
-
-    def time(self) -> float:
-        """Return seconds since the beginning."""
-        return self._clock.now
-
-
-class SimulatedClock:
-    """The clock of each crawl."""
-
-    def __init__(self, clock: SimulatedTime) -> None:
-        self._clock = clock
-
-    def now(self) -> float:
-        """Return epoch seconds."""
-        return self._clock.wall
-
-    def monotonic(self) -> float:
-        """Return seconds since the beginning."""
-        return self._clock.now
-
-    def moment(self) -> float:
-        """Return the same: no machine sleeps in a simulation."""
-        return self._clock.now
-
 
 _FORMAT: Final = "%(asctime)s [%(name)s] %(levelname)s: %(message)s"
 #: The least seconds that each response takes.
@@ -150,7 +77,7 @@ class SimulatedWeb:
         return Hit(
             started=self._clock.kept,
             ended=float("inf"),
-            wall=self._clock.wall,
+            wall=self._clock.now(),
             method=request.method,
             scheme=url.scheme,
             host=(url.hostname or "").rstrip("."),
@@ -167,7 +94,7 @@ class SimulatedWeb:
         if reply.fault is not None:
             raise DownloadFailedError(f"Connection was lost: {Fault(reply.fault).value}")
         body, headers, flags = reply.content(), Headers(reply.header_pairs()), []
-        headers.setdefault("Date", formatdate(self._clock.wall, usegmt=True))
+        headers.setdefault("Date", formatdate(self._clock.now(), usegmt=True))
         if _is_stopped(headers, request, crawler):
             body, flags = b"", ["download_stopped"]
         kind = responsetypes.from_args(headers=headers, url=request.url, body=body)
@@ -226,7 +153,7 @@ class SimulatedHandler:
 class SimulatedAddon(Addon):
     """The add-on, with our clock and our download handler."""
 
-    clock: SimulatedClock
+    clock: SimulatedTime
 
     @classmethod
     def update_pre_crawler_settings(cls, settings: BaseSettings) -> None:
@@ -261,13 +188,13 @@ class Simulation:
     ) -> CrawlResult:  # fmt: skip
         """Run one crawl; its files come into a folder."""
         self._web.log.clear()
-        started, items, log = self.clock.now, folder / "items.jsonl", folder / "stderr"
+        started, items, log = self.clock.at, folder / "items.jsonl", folder / "stderr"
         handler = logging.FileHandler(log, encoding="utf-8")
         handler.setFormatter(logging.Formatter(_FORMAT))
         logging.getLogger().addHandler(handler)
         given = self._settings(items, settings)
         if "WALSH_BLOCKLIST_URL" not in settings:
-            keep_empty_blocklist(given["WALSH_STATE_URL"], self.clock.wall)
+            keep_empty_blocklist(given["WALSH_STATE_URL"], self.clock.now())
         runner = AsyncCrawlerRunner(given)
         names = runner.spider_loader.list()
         if spider not in names:
@@ -289,7 +216,7 @@ class Simulation:
             items=read_items(items),
             stats=dict(stats),
             log=self._web.log.entries(),
-            seconds=self.clock.now - started,
+            seconds=self.clock.at - started,
             folder=folder,
         )
 
@@ -319,11 +246,10 @@ def simulate_here(run: Callable[[SimulatedTime], Coroutine[None, None, _Result]]
     for name in ("scrapy.addons", "scrapy.crawler", "scrapy.middleware"):
         logging.getLogger(name).setLevel(logging.WARNING)  # each run would list its parts
     logging.captureWarnings(capture=True)
-    clock = SimulatedTime()
-    SimulatedAddon.clock = SimulatedClock(clock)
+    clock = SimulatedAddon.clock = SimulatedTime()
     setattr(walsh_scrapy.crawl.crawl, "Network", SimulatedNetwork)  # noqa: B010 - the same
     # Scrapy's periodic calls would come sooner by the real seconds that the simulation has taken.
-    setattr(scrapy.utils.asyncio, "time", SimulatedAddon.clock)  # noqa: B010 - a module, to mypy
+    setattr(scrapy.utils.asyncio, "time", clock)  # noqa: B010 - a module, to mypy
     with asyncio.Runner(loop_factory=lambda: SimulatedLoop(clock)) as runner:
         return runner.run(run(clock))
 
@@ -331,7 +257,7 @@ def simulate_here(run: Callable[[SimulatedTime], Coroutine[None, None, _Result]]
 async def _carry_out(plan: Plan, folder: Path, clock: SimulatedTime) -> list[CrawlResult]:
     simulation, results = Simulation(plan.sites, clock), []
     for number, start in enumerate(plan.starts):
-        clock.now = max(clock.now, start)
+        clock.at = max(clock.at, start)
         place = folder / f"run-{number}"
         place.mkdir()
         results.append(await simulation.crawl(plan.spider, plan.settings, plan.arguments, place))
