@@ -43,7 +43,6 @@ from walsh_scrapy.state.tables import (
     sources,
 )
 from walsh_scrapy.tools.attest.attestation import attest
-from walsh_scrapy.tools.attest.audit import audit
 from walsh_scrapy.tools.status.facts import gather
 from walsh_scrapy.tools.why.account import give_account
 
@@ -141,7 +140,7 @@ class _Answered(NamedTuple):
 def _audit(url: str, since: float) -> _Measured:
     with closing(State(url)) as state, state.log() as snapshot:
         started, cpu = time.perf_counter(), time.process_time()
-        attestation = attest(snapshot, audit(snapshot, BEGIN + (DAYS + 1) * DAY, since=since))
+        attestation = attest(snapshot, BEGIN + (DAYS + 1) * DAY, since=since)
         audited, cpu = time.perf_counter(), time.process_time() - cpu
     rows = attestation["checklist"]
     return _Measured(

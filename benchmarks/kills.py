@@ -35,7 +35,6 @@ from walsh_scrapy.testing.feeds import rss
 from walsh_scrapy.testing.politeness import violations
 from walsh_scrapy.testing.site import Reply, Site
 from walsh_scrapy.tools.attest.attestation import attest
-from walsh_scrapy.tools.attest.audit import audit
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
@@ -174,7 +173,7 @@ def _breaches(url: str) -> list[str]:
     before its entries, and the crawl was killed in between.
     """
     with closing(State(url)) as state, state.log() as log:
-        rows = attest(log, audit(log, time.time() + GOES_ON))["checklist"]
+        rows = attest(log, time.time() + GOES_ON)["checklist"]
     found = [each for row in rows for each in row["findings"]]
     return [each["worst"]["what"] for each in found if each["level"] == "MUST"]
 

@@ -16,7 +16,6 @@ from walsh_scrapy.state.log import Evidence
 from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.state.tables import copies, overrides
 from walsh_scrapy.tools.attest.attestation import attest
-from walsh_scrapy.tools.attest.audit import audit
 from walsh_scrapy.tools.report.report import build_report, choose_period
 from walsh_scrapy.tools.why.account import give_account
 from walsh_scrapy.tools.why.letter import letter
@@ -125,7 +124,7 @@ def test_all_commands_find_the_same(tmp_path, rows, done, found):
         lost = delete(copies).where(copies.c.hash == hash_of(LOST))
         state._database.write(lambda connection: connection.execute(lost))
         with state.log() as log:
-            attestation = attest(log, audit(log, now))
+            attestation = attest(log, now)
             asked = {(host_of(row.url), int(row.sent_at // DAY)) for row in rows}
             accounts = [give_account(state, log, options, *each) for each in sorted(asked)]
         days = sorted({day for _, day in asked})

@@ -36,7 +36,6 @@ from walsh_scrapy.testing.simulated import Simulation, simulate_here
 from walsh_scrapy.testing.simulation import SimulatedTime
 from walsh_scrapy.testing.site import Page, Reply, Site, redirect
 from walsh_scrapy.tools.attest.attestation import attest
-from walsh_scrapy.tools.attest.audit import audit
 
 HOUR: Final = 3600.0
 DAY: Final = 86_400.0
@@ -289,7 +288,7 @@ class Acceptance:
         """Yield what the audit of the state says of each row of the checklist."""
         now = self._simulation.clock.now() + 3 * DAY
         with closing(State(self._state)) as state, state.log() as log:
-            rows: list[dict[str, Any]] = attest(log, audit(log, now))["checklist"]
+            rows: list[dict[str, Any]] = attest(log, now)["checklist"]
         for row in rows:
             kinds = [_named(each["kind"], each["level"]) for each in row["findings"]]
             yield Finding(f"row {row['row']}", row["verdict"], reason=", ".join(kinds))

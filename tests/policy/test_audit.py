@@ -34,7 +34,7 @@ def kinds(*requests, overrides=(), list_hosts=frozenset()):
     for each in requests:
         audit.see(each)
     audit.end()
-    return {kind.label: found.count for kind, found in findings.found.items()}
+    return {kind.label: count for kind, count in findings.broken.items()}
 
 
 def unshown(*requests):
@@ -75,7 +75,7 @@ def judged_robots(*requests, policy="allow", since=0.0):
     )
     for each in requests:
         audit.see(each)
-    breaches = {kind.label: found.count for kind, found in findings.found.items()}
+    breaches = {kind.label: count for kind, count in findings.broken.items()}
     return breaches or list(findings.unshown.elements())
 
 
@@ -221,4 +221,4 @@ def test_an_answer_that_did_not_come_as_a_whole_is_no_visit(error, found):
     audit = Frequency(findings, basis)
     for each in (sent(0.0, run=1, error=error), sent(9.0, run=2, error="")):
         audit.see(each)
-    assert sum(each.count for each in findings.found.values()) == found
+    assert findings.broken.total() == found

@@ -26,7 +26,7 @@ def judged(*requests, since=0.0, moved=None, **terms):
     for each in requests:
         audit.see(each)
     unshown = [reason for _, reason in findings.unshown]
-    return sum(found.count for found in findings.found.values()) or unshown or "holds"
+    return findings.broken.total() or unshown or "holds"
 
 
 def asked(at, url, source=None, **columns):

@@ -14,7 +14,7 @@ from scrapy.utils.project import get_project_settings
 from sqlalchemy import create_engine, insert, select
 
 from tests.helpers.sites import LIST_URL, blocklist, feed
-from walsh_scrapy.policy.audit.checklist import CHECKLIST, Breaches, Case, Kind
+from walsh_scrapy.policy.audit.checklist import CHECKLIST, Breach, Kind
 from walsh_scrapy.policy.durations import rfc3339
 from walsh_scrapy.state import State
 from walsh_scrapy.state.tables import metadata, requests
@@ -22,7 +22,6 @@ from walsh_scrapy.testing.simulation import DAY, simulate
 from walsh_scrapy.testing.site import Site
 from walsh_scrapy.testing.web import Reply
 from walsh_scrapy.tools.attest.attestation import _finding, attest, attestation_text
-from walsh_scrapy.tools.attest.audit import audit
 
 
 def named(body):
@@ -92,7 +91,7 @@ def record(clean, tmp_path):
 
 def judged(url, now=NOW, since=0.0):
     with contextlib.closing(State(url)) as state, state.log() as snapshot:
-        return attest(snapshot, audit(snapshot, now, since=since))
+        return attest(snapshot, now, since=since)
 
 
 def findings(attestation):
@@ -123,7 +122,7 @@ def test_a_clean_record_holds(record):
     by_row = rows(attestation)
     assert list(by_row) == [row.number for row in CHECKLIST]
     assert {row["verdict"] for row in by_row.values()} == {"holds"}, "every row is shown"
-    assert by_row["4"]["figures"]["least_beyond_asked"] == pytest.approx(0.0, abs=1e-3)
+    assert by_row["4"]["figures"]["seconds_to_spare"] == pytest.approx(0.0, abs=1e-3)
     assert by_row["4"]["figures"]["hosts"] == 5
     assert by_row["5"]["shown"] == 1, "the 503"
     assert by_row["7"]["figures"] == {"asked_again": 4, "unchanged": 1}
@@ -348,14 +347,6 @@ def test_what_has_a_good_reason_is_no_breach(record, statements):
     assert findings(judged(url)) == {}
 
 
-def test_a_denial_that_the_copy_allows_is_no_breach_but_counted(record):
-    url, change = record
-    change("UPDATE denials SET url = 'http://named.example/feed' WHERE gate = 'robots'")
-    attestation = judged(url)
-    assert findings(attestation) == {}
-    assert rows(attestation)["2"]["figures"]["denied_though_allowed"] == 2
-
-
 def test_a_copy_that_is_not_kept_shows_nothing(record):
     url, change = record
     change("UPDATE copies SET body = CAST('User-agent: *' AS BLOB) WHERE kind = 'robots'")
@@ -531,6 +522,6 @@ def test_the_text_is_short_however_many_breaches_there_are(record, count):
 
 
 def test_a_case_is_told_without_addresses_and_credentials():
-    case = Case("requests", 1, None, "http://a.example/?token=hidden is denied, says jo@a.example")
-    told = _finding(Kind.NO_ROBOTS, Breaches(case, 1.0, 1))["worst"]["what"]
+    what = "http://a.example/?token=hidden is denied, says jo@a.example"
+    told = _finding(Breach(Kind.NO_ROBOTS, "requests", 1, None, what), 1)["worst"]["what"]
     assert told == "http://a.example/?token=… is denied, says …"

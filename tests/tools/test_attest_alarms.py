@@ -19,7 +19,6 @@ from walsh_scrapy.testing.simulation import DAY, EPOCH
 from walsh_scrapy.testing.site import Site
 from walsh_scrapy.testing.web import Reply
 from walsh_scrapy.tools.attest.attestation import attest
-from walsh_scrapy.tools.attest.audit import audit
 
 HOUR = 3600.0
 AHEAD, SET = trouble("ClockIsAhead"), trouble("ClockIsSet")
@@ -39,7 +38,7 @@ SOURCES = [f"http://{site.host}/{page}" for site in SITES[1:] for page in (1, 2)
 
 def attested(url, now):
     with contextlib.closing(State(url)) as state, state.log() as snapshot:
-        return attest(snapshot, audit(snapshot, now))
+        return attest(snapshot, now)
 
 
 def findings(attestation):

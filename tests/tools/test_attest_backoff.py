@@ -11,7 +11,6 @@ from walsh_scrapy.testing.simulation import DAY
 from walsh_scrapy.testing.site import Site
 from walsh_scrapy.testing.web import Reply
 from walsh_scrapy.tools.attest.attestation import attest
-from walsh_scrapy.tools.attest.audit import audit
 
 BEGIN = 1_767_225_600.0
 #: Two and a half hours after the first run begins.
@@ -39,7 +38,7 @@ def judged(simulated, tmp_path):
         )
         (file,) = tmp_path.rglob("walsh.sqlite3")
         with contextlib.closing(State(f"sqlite:///{file}")) as state, state.log() as snapshot:
-            attestation = attest(snapshot, audit(snapshot, BEGIN + (runs + 1) * DAY))
+            attestation = attest(snapshot, BEGIN + (runs + 1) * DAY)
         found = [finding for row in attestation["checklist"] for finding in row["findings"]]
         return {finding["kind"]: finding["worst"]["what"] for finding in found}
 
@@ -75,6 +74,6 @@ def test_a_list_whose_server_is_down_in_later_runs_is_no_breach(simulated, tmp_p
     )
     (file,) = tmp_path.rglob("walsh.sqlite3")
     with contextlib.closing(State(f"sqlite:///{file}")) as state, state.log() as snapshot:
-        attestation = attest(snapshot, audit(snapshot, BEGIN + 4 * DAY))
+        attestation = attest(snapshot, BEGIN + 4 * DAY)
     found = [each["kind"] for row in attestation["checklist"] for each in row["findings"]]
     assert found == []

@@ -11,7 +11,6 @@ from walsh_scrapy.testing.demoweb import BLOCKLIST_SCHEMA_URL, BLOCKLIST_URL, de
 from walsh_scrapy.testing.simulation import DAY
 from walsh_scrapy.testing.web import Reply, Site
 from walsh_scrapy.tools.attest.attestation import attest
-from walsh_scrapy.tools.attest.audit import audit
 
 #: 2026-01-01, when simulated crawls begin, and some days.
 LATER = 1_767_225_600.0 + 9 * DAY
@@ -27,7 +26,7 @@ def attested(simulated, tmp_path):
         simulated(*sites, starts=starts, settings=settings, **options)
         file = tmp_path / "simulation" / "walsh.sqlite3"
         with contextlib.closing(State(f"sqlite:///{file}")) as state, state.log() as log:
-            attestation = attest(log, audit(log, LATER))
+            attestation = attest(log, LATER)
         return {row["row"]: row for row in attestation["checklist"]}
 
     return run

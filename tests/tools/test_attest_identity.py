@@ -13,7 +13,6 @@ from walsh_scrapy.state import State
 from walsh_scrapy.testing.simulation import DAY
 from walsh_scrapy.testing.site import Site
 from walsh_scrapy.tools.attest.attestation import attest, attestation_text
-from walsh_scrapy.tools.attest.audit import audit
 
 BEGIN = 1_767_225_600.0
 OTHER = {
@@ -44,7 +43,7 @@ def record(simulated, tmp_path):
         def of(bot):
             state = State(f"sqlite:///{tmp_path}/state.sqlite3")
             with closing(state), state.log() as log:
-                return attest(log, audit(log, time.time(), bot))
+                return attest(log, time.time(), bot)
 
         return of
 

@@ -50,11 +50,11 @@ def test_a_source_is_told_with_every_column(url):
         text, told = record_of(state)
     facts = {tuple(line.split(maxsplit=1)) for line in text.splitlines()}
     wanted = (
-        ("name", "A"), ("tags", "x"), ("folder", "F"), ("every", "604800.0"), ("pause", "5.0"),
+        ("name", "A"), ("tags", "x"), ("folder", "F"), ("every", "7 d"), ("pause", "5 s"),
         ("status", "200"), ("format", "rss20, repaired"), ("etag", '"ü"'), ("host", "b.example"),
     )  # fmt: skip
     assert [each for each in wanted if each not in facts] == []
-    for words in (f"{THERE} (visited there)", "3, the oldest, are left out", "Sunday", "7200.0"):
+    for words in (f"{THERE} (visited there)", "3, the oldest, are left out", "Sunday", "2 h"):
         assert words in text
     assert (told["etag"], told["folder"], told["wished_interval"]) == ('"ü"', "F", 3600.0)
 

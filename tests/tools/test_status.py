@@ -29,8 +29,8 @@ from walsh_scrapy.tools.status.findings import (
     status_json,
     status_lines,
     worst,
+    write_metrics,
 )
-from walsh_scrapy.tools.status.metrics import write_metrics
 
 OK, WARNING, CRITICAL = Status.OK, Status.WARNING, Status.CRITICAL
 HOUR, DAY = 3600.0, 86_400.0
@@ -43,6 +43,7 @@ WELL = Facts(
     list_checked=NOW - HOUR,
     list_refresh=6 * HOUR,
     sources=200,
+    failing=3,
     disk="/srv/walsh",
     disk_free=5000 * MIB,
     latest={"requests": NOW},
@@ -79,15 +80,8 @@ def row_of(record, until=None):
     return SourceRow(None, record, NextVisit(until, "server", ""), 0, None, host_of(record.url))
 
 
-def failing(count):
-    return (row_of(SourceRecord(url="http://a.example/", kind="feed", failures=1)),) * count
-
-
 def silent(hours, wait=900.0):
     return (OpenRun("feeds", NOW - 50 * HOUR, NOW - hours * HOUR, wait),)
-
-
-WELL = replace(WELL, failing=failing(3))
 
 
 @pytest.mark.parametrize(
@@ -122,9 +116,9 @@ WELL = replace(WELL, failing=failing(3))
         ("blocklist", {"list_checked": NOW + DAY}, WARNING, "08:00:00 UTC, in the future"),
         ("blocklist", {"list_error": "line 1", "has_blocklist": False}, CRITICAL, "line 1"),
         ("sources", {}, OK, "3 of 200 sources failing (2 %)"),
-        ("sources", {"failing": failing(50)}, OK, "(25 %)"),
-        ("sources", {"failing": failing(51)}, WARNING, "(26 %)"),
-        ("sources", {"failing": failing(101)}, CRITICAL, "(50 %)"),
+        ("sources", {"failing": 50}, OK, "(25 %)"),
+        ("sources", {"failing": 51}, WARNING, "(26 %)"),
+        ("sources", {"failing": 101}, CRITICAL, "(50 %)"),
         ("sources", {"sources_error": "s.toml: no such file"}, CRITICAL, "s.toml: no such file"),
         ("refused", {"refused": refused("a.example", days=0.5)}, OK, "1 source refused"),
         (
@@ -289,7 +283,7 @@ def test_the_facts_of_a_state(url, tmp_path):
     assert found.bad_run == "feeds: no source was read"
     assert [each.run for each in found.workers] == [alive]
     assert found.open_runs == (OpenRun("feeds", now - 2 * HOUR, now - 60, 900.0),)
-    assert (found.sources, len(found.failing), found.list_refresh) == (3, 1, 7 * DAY)
+    assert (found.sources, found.failing, found.list_refresh) == (3, 1, 7 * DAY)
     (refusal,) = found.refused
     assert (refusal.host, refusal.record.status) == ("busy.example", 503)
     assert refusal.record.refused_since == now - 2 * DAY
@@ -300,3 +294,34 @@ def test_the_facts_of_a_state(url, tmp_path):
     assert found.latest["sources"] == now + 2 * DAY
     assert set(found.latest) == {"runs", "requests", "sources", "hosts", "blocklist"}
     assert bool(found.disk) == (found.disk_free > 0) == url.startswith("sqlite")
+
+
+def test_few_sources_in_trouble_are_read_and_a_file_is_never_in_memory_as_a_whole(
+    url, tmp_path, monkeypatch
+):
+    file = tmp_path / "sources.toml"
+    tables = [f'[[source]]\nurl = "http://{name}.example/"\n' for name in ("a", "b", "c")]
+    file.write_text("".join([*tables, tables[1].replace("b.example", "B.example")]))
+    options = Options.from_settings(Settings({"WALSH_STATE_URL": url, "WALSH_SOURCES": str(file)}))
+    monkeypatch.setattr("walsh_scrapy.tools.status.facts.load_sources", None)
+    monkeypatch.setattr("walsh_scrapy.tools.status.facts.MOST_ROWS", 1)
+    with contextlib.closing(State(url)) as state:
+        for name, failures in (("a", 0), ("b", 2), ("c", 1), ("undeclared", 1)):
+            seen = {"kind": "feed", "fetched_at": state.now() - 60, "failures": failures}
+            commit(state, SourceRecord(url=f"http://{name}.example/", **seen))
+        monkeypatch.setattr(state.sources, "_all", counted(state.sources._all, read := []))
+        found = gather(state, options, None)
+    assert (found.sources, found.failing) == (3, 2)
+    assert [row.record.url for row in found.failing_rows] == ["http://b.example/"], "the first"
+    assert not any("http://a.example/" in row for row in read)
+
+
+def counted(read, rows):
+    """Return a reader of rows that keeps what it returns."""
+
+    def reading(*statement, **given):
+        found = list(read(*statement, **given))
+        rows.extend(tuple(row) for row in found)
+        return found
+
+    return reading

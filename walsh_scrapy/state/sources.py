@@ -42,7 +42,15 @@ from walsh_scrapy.policy.urls import url_key
 from walsh_scrapy.sources.source import Kind, Source, declared_urls
 from walsh_scrapy.state.database import Store
 from walsh_scrapy.state.entries import insert_unseen
-from walsh_scrapy.state.records import SourceRecord, columns_of, in_parts, record_of, row_of, upsert
+from walsh_scrapy.state.records import (
+    REFUSED,
+    SourceRecord,
+    columns_of,
+    in_parts,
+    record_of,
+    row_of,
+    upsert,
+)
 from walsh_scrapy.state.tables import Due, declared, entries, indexes, sightings, sources
 
 if TYPE_CHECKING:
@@ -184,18 +192,30 @@ class SourceStore(Store):
         """Return what is known of a source, and when it is due; ``least`` is in seconds."""
         return next(self._due(least, now, _S.url_key == url_key(url)), None)
 
+    def in_trouble(self) -> tuple[set[int], set[int]]:
+        """Return the keys of the sources whose last visit failed, and of those that are refused."""
+        key = select(_S.url_key)
+        with self._database.snapshot() as connection:
+            failing = set(connection.scalars(key.where(_S.failures > 0)))
+            return failing, set(connection.scalars(key.where(_S.outcome == REFUSED)))
+
     def known(
-        self, min_revisit: float, now: float, given: Iterable[Source] = ()
+        self,
+        min_revisit: float,
+        now: float,
+        given: Iterable[Source] = (),
+        *,
+        only_given: bool = False,
     ) -> dict[int, KnownSource]:
         """Return what is known of all sources, and when each is due, as of ``now``.
 
         All spellings of a URL are one source, which `url_key` gives. ``min_revisit`` is in seconds;
         sources that are ``given`` may ask for more.
         """
-        found = self._by_key(self._due(min_revisit, now))
+        found = {} if only_given else self._by_key(self._due(min_revisit, now))
         rarer: dict[float, list[int]] = {}
         for source in given:
-            if (least := source.revisit_interval(min_revisit)) > min_revisit:
+            if (least := source.revisit_interval(min_revisit)) > min_revisit or only_given:
                 rarer.setdefault(least, []).append(url_key(source.url))
         for least, keys in rarer.items():
             for some in in_parts(keys):
@@ -214,13 +234,19 @@ class SourceStore(Store):
         for *row, at, rule in self._all(found, **_given(least, now)):
             yield KnownSource(_record(row), at, rule)
 
-    def entry_totals(self) -> dict[str, tuple[int, float]]:
+    def entry_totals(self, urls: Collection[str] | None = None) -> dict[str, tuple[int, float]]:
         """Return by source URL, for sources that gave any, how many entries and when the last.
+
+        ``urls`` are those of some sources; None for all.
 
         Those that another source had first are among them: a source has not fallen silent while
         its articles are in another one too.
         """
-        return {source: (count, newest) for source, count, newest in self._all(_TOTALS)}
+        wanted = [_TOTALS]
+        if urls is not None:
+            wanted = [_TOTALS.where(_FOUND.c.source.in_(some)) for some in in_parts(urls)]
+        rows = (row for each in wanted for row in self._all(each))
+        return {source: (count, newest) for source, count, newest in rows}
 
     # ---- what visits and the operator write ----
 

@@ -166,7 +166,10 @@ def clean_exit(tool: ModuleType | None = None) -> Iterator[None]:
     except WrongCall as error:
         fail(str(error), wrong)
     except ModuleNotFoundError as error:
-        fail(missing_extra(error), wrong)
+        package = (error.name or "").partition(".")[0]
+        if package not in _EXTRAS:
+            raise
+        fail(f"this needs {package}: pip install 'walsh-scrapy[{_EXTRAS[package]}]'", wrong)
     except KeyboardInterrupt:
         raise SystemExit(130) from None
     except OSError as error:
@@ -201,14 +204,6 @@ def fail(message: str, status: int) -> NoReturn:
     raise SystemExit(status)
 
 
-def missing_extra(error: ModuleNotFoundError) -> str:
-    """Return which extra has a module that is not installed; raise ``error`` if none has."""
-    package = (error.name or "").partition(".")[0]
-    if package not in _EXTRAS:
-        raise error
-    return f"this needs {package}: pip install 'walsh-scrapy[{_EXTRAS[package]}]'"
-
-
 def _discard_output() -> None:
     """Let Python drop what it could not write, or it would try again when it exits."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -220,11 +215,9 @@ def _discard_output() -> None:
 class Parser(argparse.ArgumentParser):
     """A parser whose errors are one line."""
 
-    wrong_call = 2  #: the exit status
-
     def error(self, message: str) -> NoReturn:
         """Exit with one line."""
-        fail(f"{printable(message)}; see {self.prog} --help", self.wrong_call)
+        fail(f"{printable(message)}; see {self.prog} --help", 2)
 
 
 def typed(read: Callable[[str], Any]) -> Callable[[str], Any]:

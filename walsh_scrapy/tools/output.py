@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from rich.cells import cell_len
 
 from walsh_scrapy.policy.durations import rfc3339
-from walsh_scrapy.policy.wording import printable
+from walsh_scrapy.policy.wording import format_seconds, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -49,10 +49,12 @@ class Column(Generic[Row]):
         return self.name.replace("_", " ")
 
     def cell(self, row: Row) -> str:
-        """Return the value in text; "-" for what is not known or empty."""
+        """Return the value in text, a float as a duration; "-" for what is not known or empty."""
         value = self.of(row)
         if isinstance(value, bool):
             return "yes" if value else "no"
+        if isinstance(value, float):
+            return format_seconds(value) if value else "-"
         if isinstance(value, dict):
             value = " ".join(str(each) for each in value.values() if each)
         elif isinstance(value, list):

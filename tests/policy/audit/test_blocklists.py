@@ -56,7 +56,7 @@ def audited(*rows, begun=None, facts=FACTS):
 
 
 def kinds(*rows, **options):
-    return {kind.label: found.count for kind, found in audited(*rows, **options).found.items()}
+    return {kind.label: count for kind, count in audited(*rows, **options).broken.items()}
 
 
 FIRST = [the_list(0.0, 1), row(2.0, 1, 1.0)]
@@ -70,7 +70,7 @@ def test_a_list_that_is_never_refreshed_is_a_breach_of_each_run_that_did_not_loo
     assert kinds(*FIRST, *second) == {"stale-list": 2}
     assert kinds(*FIRST, *second, *third) == {"stale-list": 2}
     found = audited(*FIRST, *second)
-    (worst,) = [each.worst.what for each in found.found.values()]
+    (worst,) = [each.what for each in found.found.values()]
     assert worst == "run 2 should have asked for its list 16 h 59 min before"
     assert found.shown["3"] == 1
 
@@ -197,7 +197,7 @@ def test_what_was_fetched_before_the_record_begins_is_not_known():
     rows = [row(0.0, 1, -99.0), row(HOUR, 1, -99.0)]
     findings = audited(*rows, begun={1: -9.0})
     assert findings.found == {}
-    assert findings.numbers["3"]["fetched_before_the_record"] == 2
+    assert findings.numbers["3"]["list_of_before_the_record"] == 2
     assert kinds(*rows, row(3 * DAY, 2, -99.0)) == {"stale-list": 1}
 
 

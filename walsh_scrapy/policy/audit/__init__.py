@@ -1,6 +1,6 @@
 """The audit of a record by the contract's checklist (section 8; rows 1 to 9).
 
-    record -> checks -> findings -> verdicts
+    record -> checks -> findings
 
 | module       | rows       | what it does                                                      |
 |--------------|------------|-------------------------------------------------------------------|
@@ -12,5 +12,5 @@
 | `targets`    | 1, 6, 7, 9 | who asked for what, and what was kept of it                       |
 
 A check is a class: `rows` names the table that it sees, `order` the order, and one loop
-(`walsh_scrapy.tools.attest.audit`) brings each row to `see`.
+(`walsh_scrapy.tools.attest.attestation`) brings each row to `see`.
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Self, TypeAlias
 
 from walsh_scrapy.policy.audit.clocks import CLOCK_SET, SetClocks
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 Level: TypeAlias = Literal["MUST", "SHOULD"]
 #: The figure of which the least counts, and not the sum.
-LEAST: Final = "least_beyond_asked"
+LEAST: Final = "seconds_to_spare"
 
 
 class Row(NamedTuple):
@@ -46,15 +46,12 @@ CHECKLIST: Final = (
 )
 
 
-_OF_ROBOTS: Final = "compared_with_protego", "asked_before_the_record"
-_DENIED: Final = "denied_though_allowed", "denied_though_protego_allows"
-_OF_LIST: Final = "before_the_first_list", "fetched_before_the_record", "denied_though_not_listed"
 #: Figures of the evidence of which there may be none, by row.
 FIGURES: Final[Mapping[str, Mapping[str, float | None]]] = {
-    "2": dict.fromkeys((*_OF_ROBOTS, *_DENIED), 0),
-    "3": dict.fromkeys(("lists", *_OF_LIST), 0),
+    "2": {"compared_with_protego": 0, "robots_of_before_the_record": 0},
+    "3": {"lists": 0, "without_a_list_yet": 0, "list_of_before_the_record": 0},
     "4": {"hosts": 0, "pauses": 0, LEAST: None},
-    "6": {"entries": 0, "by_hand": 0},
+    "6": {"entries": 0, "asked_by_hand": 0},
     "7": {"asked_again": 0, "unchanged": 0},
 }
 
@@ -106,38 +103,38 @@ class Kind(Enum):
         self.sentence = sentence
 
 
-class Case(NamedTuple):
+class Breach(NamedTuple):
     """One breach: the record that shows it, and what it shows."""
 
+    kind: Kind
     table: str
     id: int | str
     at: float | None  #: epoch seconds
     what: str  #: one sentence
-
-    @classmethod
-    def of(cls, sent: LoggedRequest, what: str) -> Case:
-        """Return the case of a request."""
-        return cls("requests", sent.id, sent.sent_at, what)
-
-
-class Breach(NamedTuple):
-    """One breach that a record shows."""
-
-    kind: Kind
-    case: Case
     badness: float = 0.0  #: what it counts depends on the kind
-    #: The moment with which that of the case is compared, in epoch seconds; None if times do not
-    #: matter.
+    #: The moment with which `at` is compared, in epoch seconds; None if times do not matter.
     since: float | None = None
 
+    @classmethod
+    def of(
+        cls,
+        kind: Kind,
+        sent: LoggedRequest,
+        what: str,
+        badness: float = 0.0,
+        since: float | None = None,
+    ) -> Self:
+        """Return the breach that a request shows."""
+        return cls(kind, "requests", sent.id, sent.sent_at, what, badness, since)
 
-@dataclass(slots=True)
-class Breaches:
-    """All breaches of one kind."""
 
-    worst: Case
-    badness: float  #: of the worst case
-    count: int = 0
+class Standing(StrEnum):
+    """What the evidence says of one requirement."""
+
+    HOLDS = "holds"
+    BROKEN = "does not hold"
+    NOT_APPLICABLE = "not applicable"  #: it binds Walsh-Research, and this is another bot
+    NOT_SHOWN = "not shown"  #: something has no evidence, or no record is about it
 
 
 @dataclass
@@ -149,7 +146,8 @@ class Findings:
     """
 
     clocks: SetClocks = field(default_factory=SetClocks)
-    found: dict[Kind, Breaches] = field(default_factory=dict)
+    found: dict[Kind, Breach] = field(default_factory=dict)  #: the worst of each kind
+    broken: Counter[Kind] = field(default_factory=Counter)  #: how often
     shown: Counter[str] = field(default_factory=Counter)  #: records that kept to it, by row
     #: Records of which it is not known, by row and reason.
     unshown: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -158,14 +156,12 @@ class Findings:
     #: Figures of the evidence, by row and name.
     numbers: dict[str, dict[str, float]] = field(default_factory=dict)
 
-    def add(self, kind: Kind, case: Case, badness: float = 0.0) -> None:
+    def add(self, breach: Breach) -> None:
         """Count a breach; the worst of a kind is kept, the first one among equals."""
-        finding = self.found.get(kind)
-        if finding is None:
-            finding = self.found[kind] = Breaches(case, badness)
-        elif badness > finding.badness:
-            finding.worst, finding.badness = case, badness
-        finding.count += 1
+        worst = self.found.setdefault(breach.kind, breach)
+        if breach.badness > worst.badness:
+            self.found[breach.kind] = breach
+        self.broken[breach.kind] += 1
 
     def judge(
         self, rows: Iterable[str], breaches: Iterable[Breach] = (), *, lacking: str = ""
@@ -188,7 +184,7 @@ class Findings:
         doubtful, broken = set[str](), set[str]()
         for breach in found:
             if self._is_certain(breach):
-                self.add(breach.kind, breach.case, breach.badness)
+                self.add(breach)
                 broken.add(breach.kind.row)
             else:
                 doubtful.add(breach.kind.row)
@@ -197,8 +193,8 @@ class Findings:
         return [row for row in rows if row not in broken | doubtful]
 
     def _is_certain(self, breach: Breach) -> bool:
-        at = breach.case.at
-        return breach.since is None or at is None or self.clocks.are_certain(breach.since, at)
+        at, since = breach.at, breach.since
+        return since is None or at is None or self.clocks.are_certain(since, at)
 
     def waive(self, rows: Iterable[str], reason: str) -> None:
         """Note that rows, or parts of them, bind Walsh-Research alone, and not this bot."""
@@ -214,65 +210,24 @@ class Findings:
             else:
                 known[name] = min(before, number) if name == LEAST else before + number
 
+    def worst(self, row: str) -> list[Breach]:
+        """Return the worst breach of a row, of each kind."""
+        return [breach for kind, breach in self.found.items() if kind.row == row]
 
-class Standing(StrEnum):
-    """What the evidence says of one requirement."""
+    def lacking(self, row: str) -> dict[str, int]:
+        """Return how many records are not shown to have kept to a row, by reason."""
+        return {why: count for (number, why), count in self.unshown.items() if number == row}
 
-    HOLDS = "holds"
-    BROKEN = "does not hold"
-    NOT_APPLICABLE = "not applicable"  #: it binds Walsh-Research, and this is another bot
-    NOT_SHOWN = "not shown"  #: something has no evidence, or no record is about it
+    def standing(self, row: str) -> Standing:
+        """Return what the evidence says of a row."""
+        if self.worst(row):
+            return Standing.BROKEN
+        if self.lacking(row):
+            return Standing.NOT_SHOWN
+        if self.shown[row]:
+            return Standing.HOLDS
+        return Standing.NOT_APPLICABLE if row in self.waived else Standing.NOT_SHOWN
 
-
-@dataclass(frozen=True, slots=True)
-class RowVerdict:
-    """One row with its evidence."""
-
-    row: Row
-    verdict: Standing
-    shown: int  #: records
-    unshown: Mapping[str, int]  #: records, by reason
-    waived: str  #: what of it does not apply, and why; "" if all does
-    numbers: Mapping[str, float | None]
-    findings: Mapping[Kind, Breaches]
-
-    @property
-    def broken(self) -> int:
-        """How many breaches were found; a record may have several."""
-        return sum(found.count for found in self.findings.values())
-
-    @property
-    def breaks_a_must(self) -> bool:
-        """Whether something is shown that the contract forbids; a SHOULD is only reported."""
-        return any(kind.level == "MUST" for kind in self.findings)
-
-
-def verdicts(findings: Findings) -> tuple[RowVerdict, ...]:
-    """Return each row of the checklist with its verdict."""
-    return tuple(_verdict(row, findings) for row in CHECKLIST)
-
-
-def _verdict(row: Row, findings: Findings) -> RowVerdict:
-    own = {kind: found for kind, found in findings.found.items() if kind.row == row.number}
-    shown = findings.shown[row.number]
-    unshown = {
-        reason: count
-        for (number, reason), count in findings.unshown.items()
-        if number == row.number
-    }
-    verdict = Standing.NOT_SHOWN
-    if own:
-        verdict = Standing.BROKEN
-    elif not unshown and shown:
-        verdict = Standing.HOLDS
-    elif not unshown and row.number in findings.waived:
-        verdict = Standing.NOT_APPLICABLE
-    return RowVerdict(
-        row=row,
-        verdict=verdict,
-        shown=shown,
-        unshown=unshown,
-        waived=findings.waived.get(row.number, ""),
-        numbers={**FIGURES.get(row.number, {}), **findings.numbers.get(row.number, {})},
-        findings=own,
-    )
+    def figures(self, row: str) -> dict[str, float | None]:
+        """Return the figures of the evidence of a row."""
+        return {**FIGURES.get(row, {}), **self.numbers.get(row, {})}

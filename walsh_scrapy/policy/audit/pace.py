@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from walsh_scrapy.checks.exchange import RECORD, Exchange
 from walsh_scrapy.checks.pace import AtOnce, Hold, Retries, Spacing
-from walsh_scrapy.policy.audit.checklist import Breach, Case, Kind
+from walsh_scrapy.policy.audit.checklist import Breach, Kind
 from walsh_scrapy.policy.audit.clocks import CLOCK_SET, TOLERANCE
 from walsh_scrapy.policy.audit.record import (
     AFTER_UNKNOWN,
@@ -203,7 +203,7 @@ class HostPace(Check):
         pause = self._judge.judge(sent)
         if pause.kept is not None and not pause.is_overlap:
             least = round(pause.kept - pause.delay, 3)
-            self._findings.count("4", pauses=1, least_beyond_asked=least)
+            self._findings.count("4", pauses=1, seconds_to_spare=least)
         self._findings.judge("4", self._pacing(sent, pause), lacking=self._lacking(sent, pause))
         is_refused = _is_refused(sent)
         lacking = CLOCK_SET if pause.doubt == CLOCK_SET else END_UNKNOWN if sent.is_open else ""
@@ -221,14 +221,14 @@ class HostPace(Check):
         name, kept = host_of(sent.url), pause.kept or 0.0
         if name != sent.host and not name.endswith(f".{sent.host}"):
             what = f"{sent.url} is recorded under {sent.host}"
-            yield Breach(Kind.OTHER_HOST, Case.of(sent, what))
+            yield Breach.of(Kind.OTHER_HOST, sent, what)
         if pause.is_overlap:
             what = f"{sent.host} was asked {-kept:.3f} s before its last exchange was over"
-            yield Breach(Kind.HOST_TWICE, Case.of(sent, what), -kept)
+            yield Breach.of(Kind.HOST_TWICE, sent, what, -kept)
         if pause.is_short:
             asked = f"{pause.delay:.3f} s were asked for"
             what = f"{sent.host} had a pause of {kept:.3f} s, and {asked}"
-            yield Breach(Kind.SHORT_PAUSE, Case.of(sent, what), pause.delay - kept)
+            yield Breach.of(Kind.SHORT_PAUSE, sent, what, pause.delay - kept)
 
     def _lacking(self, sent: LoggedRequest, pause: Pause) -> str:
         """Return why it is not known what was asked for before it, and what its host had got."""
@@ -241,9 +241,9 @@ class HostPace(Check):
         if pause.in_hold:
             early = pause.in_hold.missing
             what = f"{sent.host} was on hold for {format_seconds(early)} more"
-            yield Breach(Kind.TOO_EARLY, Case.of(sent, what), early)
+            yield Breach.of(Kind.TOO_EARLY, sent, what, early)
         if is_refused and not sent.hold and not sent.error:
-            yield Breach(Kind.NO_HOLD, Case.of(sent, f"{sent.host} answered {sent.status}"))
+            yield Breach.of(Kind.NO_HOLD, sent, f"{sent.host} answered {sent.status}")
         if is_refused:
             yield from self._refusals.breaches(sent)
 
@@ -273,7 +273,7 @@ class _Refusals:
         self._last: LoggedRequest | None = None  # the last one that counted
         # What chance added to the holds, as parts of them, and the last request with one.
         self._added: list[float] = []
-        self._added_last: Case | None = None
+        self._added_last: LoggedRequest | None = None
 
     def breaches(self, sent: LoggedRequest) -> Iterator[Breach]:
         """Judge the hold that a refusal began."""
@@ -291,7 +291,7 @@ class _Refusals:
             if sent.hold < asked:
                 had = format_seconds(sent.hold)
                 what = f"{sent.host} asked for {sent.retry_after!r}, and had {had}"
-                yield Breach(Kind.SHORT_HOLD, Case.of(sent, what), asked - sent.hold, sent.ended)
+                yield Breach.of(Kind.SHORT_HOLD, sent, what, asked - sent.hold, sent.ended)
             return
         run = self._basis.run(sent)
         if run is None or not run.facts.backoff_base:
@@ -301,12 +301,12 @@ class _Refusals:
             had = f"{format_seconds(sent.hold)} after {number} refusals in a row"
             what = f"{sent.host} was left alone for {had}"
             since = sent.ended if last is None else last.ended
-            yield Breach(Kind.NO_GROWTH, Case.of(sent, what), least - sent.hold, since)
+            yield Breach.of(Kind.NO_GROWTH, sent, what, least - sent.hold, since)
         part, has_room = sent.hold / least, self.CHANCE * run.facts.backoff_base
         is_by_chance = run.facts.backoff_max >= has_room and part <= self.CHANCE + self.ALIKE
         if is_by_chance and len(self._added) < 1000:
             self._added.append(part)
-            self._added_last = Case.of(sent, "")
+            self._added_last = sent
 
     def end(self) -> Iterator[Breach]:
         """Judge whether there was any chance in the holds."""
@@ -314,7 +314,7 @@ class _Refusals:
             return
         if max(self._added) - min(self._added) < self.ALIKE:
             what = f"{len(self._added)} holds have no chance in them"
-            yield Breach(Kind.NO_JITTER, self._added_last._replace(what=what))
+            yield Breach.of(Kind.NO_JITTER, self._added_last, what)
 
     @staticmethod
     def _is_next(last: LoggedRequest, sent: LoggedRequest) -> bool:
@@ -357,8 +357,8 @@ class Serial(Check):
         gap = self._runs.setdefault(sent.run, AtOnce(RECORD)).see(exchange_of(sent))
         if gap is not None and gap.is_early:
             early = f"{gap.missing:.3f} s before its last one had ended"
-            case = Case.of(sent, f"run {sent.run} asked {sent.host} {early}")
-            breach = Breach(Kind.RUN_TWICE, case, gap.missing, since=gap.before.end)
+            what = f"run {sent.run} asked {sent.host} {early}"
+            breach = Breach.of(Kind.RUN_TWICE, sent, what, gap.missing, gap.before.end)
             self._findings.judge("", [breach])
 
 
@@ -416,7 +416,7 @@ class Frequency(Check):
         if False in recent and not by_hand and not run.facts.force:
             at = recent[False].at
             what = f"{sent.url} was asked for after {format_seconds(sent.sent_at - at)}"
-            breaches.append(Breach(Kind.TOO_OFTEN, Case.of(sent, what), at - sent.sent_at, at))
+            breaches.append(Breach.of(Kind.TOO_OFTEN, sent, what, at - sent.sent_at, at))
         elif recent:
             lacking = self.FORCED if run.facts.force else self.BY_HAND
         self._findings.judge("8", breaches, lacking=lacking)

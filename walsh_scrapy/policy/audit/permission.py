@@ -14,7 +14,7 @@ from hashlib import sha256
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
-from walsh_scrapy.policy.audit.checklist import Breach, Case, Kind
+from walsh_scrapy.policy.audit.checklist import Breach, Kind
 from walsh_scrapy.policy.audit.clocks import TOLERANCE
 from walsh_scrapy.policy.audit.record import (
     DAY,
@@ -22,7 +22,6 @@ from walsh_scrapy.policy.audit.record import (
     NO_FETCH,
     NO_RUN,
     Check,
-    LoggedDenial,
     LoggedRequest,
 )
 from walsh_scrapy.policy.backoff import is_good, is_redirect
@@ -100,7 +99,7 @@ class RobotsFetches:
             may_be = sent.robots in origin.copies
         if not may_be:
             what = f"{sent.url} answered {sent.status}, and another copy was in force after that"
-            yield Breach(Kind.OTHER_COPY, Case.of(sent, what), since=sent.sent_at)
+            yield Breach.of(Kind.OTHER_COPY, sent, what, since=sent.sent_at)
         if sent.robots is not None:
             origin.copies.add(sent.robots)
         if -TOLERANCE <= sent.robots_at - sent.sent_at <= LONGEST_SETTLING + TOLERANCE:
@@ -131,7 +130,7 @@ class RobotsFetches:
             is_that = origin.redirects or not origin.copies or sent.robots in origin.copies
         if not is_that:
             what = f"{sent.url} names another copy than its robots.txt was"
-            yield Breach(Kind.OTHER_COPY, Case.of(sent, what), since=asked_at)
+            yield Breach.of(Kind.OTHER_COPY, sent, what, since=asked_at)
 
     @staticmethod
     def _has_failed(origin: _Origin, asked_at: float) -> bool:
@@ -174,12 +173,12 @@ class RobotsOfRequests(Check):
 
     def _breaches(self, sent: LoggedRequest, rules: Rules | None) -> Iterator[Breach]:
         if sent.robots_at is None:
-            yield Breach(Kind.NO_ROBOTS, Case.of(sent, f"{sent.url} names no robots.txt"))
+            yield Breach.of(Kind.NO_ROBOTS, sent, f"{sent.url} names no robots.txt")
             return
         age = sent.sent_at - sent.robots_at
         if age < -TOLERANCE:
             what = f"the robots.txt for {sent.url} was asked for {format_seconds(-age)} later"
-            yield Breach(Kind.LATER_ROBOTS, Case.of(sent, what), -age, sent.robots_at)
+            yield Breach.of(Kind.LATER_ROBOTS, sent, what, -age, sent.robots_at)
         yield from self._origins(sent, sent.robots_at)
         if rules is not None:
             yield from self._denials(sent, rules)
@@ -189,7 +188,7 @@ class RobotsOfRequests(Check):
             may_be_older = _makes_wait(rules, sent.robots_at)
         if age > _LONGEST and not may_be_older:
             what = f"the robots.txt for {sent.url} was {format_seconds(age)} old"
-            yield Breach(Kind.OLD_ROBOTS, Case.of(sent, what), age, sent.robots_at)
+            yield Breach.of(Kind.OLD_ROBOTS, sent, what, age, sent.robots_at)
 
     def _denials(self, sent: LoggedRequest, rules: Rules) -> Iterator[Breach]:
         verdict, theirs = rules.verdict(sent.url), _second_reading(self._basis, sent)
@@ -198,10 +197,10 @@ class RobotsOfRequests(Check):
         if not verdict.allowed:
             kind = Kind.DENIED_BY_NAME if _is_named(rules) else Kind.DENIED
             what = f"{sent.url} is denied by line {verdict.line}: {verdict.rule!r}"
-            yield Breach(kind, Case.of(sent, what))
+            yield Breach.of(kind, sent, what)
         elif theirs is False:
             what = f"Protego denies {sent.url}, by the copy {sent.robots}"
-            yield Breach(Kind.DENIED_BY_PROTEGO, Case.of(sent, what))
+            yield Breach.of(Kind.DENIED_BY_PROTEGO, sent, what)
 
     def _origins(self, sent: LoggedRequest, asked_at: float) -> Iterator[Breach]:
         """Judge where the copy comes from."""
@@ -209,14 +208,15 @@ class RobotsOfRequests(Check):
         if self.fetches.is_recorded(sent, asked_at):
             yield from self.fetches.breaches(sent, asked_at)
         elif asked_at < self._basis.since:
-            self._findings.count("2", asked_before_the_record=1)
+            self._findings.count("2", robots_of_before_the_record=1)
         elif self._is_paced_alike:
             what = f"no request for the robots.txt of {origin_of(sent.url)} brought that"
-            case = Case.of(sent, f"{sent.url} names a copy, and {what}")
-            yield Breach(Kind.UNASKED, case, since=asked_at)
+            yield Breach.of(
+                Kind.UNASKED, sent, f"{sent.url} names a copy, and {what}", since=asked_at
+            )
         if sent.robots is None and run is not None and run.facts.robots_unreachable == "disallow":
             what = f"{sent.url} has no robots.txt, and WALSH_ROBOTS_UNREACHABLE denies it"
-            yield Breach(Kind.DENIED, Case.of(sent, what))
+            yield Breach.of(Kind.DENIED, sent, what)
 
     def _lacking(self, sent: LoggedRequest) -> str:
         run = self._basis.run(sent)
@@ -227,23 +227,7 @@ class RobotsOfRequests(Check):
         return self.fetches.lacking(sent)
 
 
-class RobotsOfDenials(Check):
-    """Counts denials that their copy allows, which are no breach."""
-
-    rows = LoggedDenial
-    order = "host"
-
-    def see(self, denial: LoggedDenial) -> None:
-        """Judge one denial."""
-        rules = self._basis.rules(denial) if denial.gate == "robots" else None
-        if rules is None:
-            return
-        is_allowed, theirs = rules.verdict(denial.url).allowed, _second_reading(self._basis, denial)
-        self._findings.count("2", denied_though_allowed=int(is_allowed))
-        self._findings.count("2", denied_though_protego_allows=int(theirs is True))
-
-
-def _second_reading(basis: Basis, row: LoggedRequest | LoggedDenial) -> bool | None:
+def _second_reading(basis: Basis, row: LoggedRequest) -> bool | None:
     """Return whether Protego allows the URL of a row; None where it cannot be compared."""
     run = basis.run(row)
     if run is None or row.robots is None:
@@ -343,7 +327,7 @@ class ListOfRequests(Check):
         breaches = self._stale(sent, run)
         self._judge_memory(sent, run)
         if sent.blocklist is None:
-            self._findings.count("3", before_the_first_list=1)
+            self._findings.count("3", without_a_list_yet=1)
             self._findings.judge("3", breaches)
             return
         listed = self._basis.documents.blocklist(sent.blocklist)
@@ -362,7 +346,7 @@ class ListOfRequests(Check):
         if sent.purpose == "blocklist":
             return  # the list itself, or a hop of it, whose first robots.txt was asked for before
         kind = Kind.ROBOTS_FIRST if "blocklist: " in sent.gates else Kind.NO_BLOCKLIST
-        self._findings.judge("3", [Breach(kind, Case.of(sent, f"{sent.url}: {sent.gates}"))])
+        self._findings.judge("3", [Breach.of(kind, sent, f"{sent.url}: {sent.gates}")])
 
     def _judge_memory(self, sent: LoggedRequest, run: RunTerms) -> None:
         """Find a request without a list, in a run that had one or began after one was in force."""
@@ -373,7 +357,7 @@ class ListOfRequests(Check):
         elif number in self._named_by or self._named_at.get(url, math.inf) < run.begun:
             what = f"{sent.url} was judged by no list, though one was in force before"
             since = self._named_at.get(url, sent.sent_at)
-            breaches.append(Breach(Kind.FORGOTTEN, Case.of(sent, what), since=since))
+            breaches.append(Breach.of(Kind.FORGOTTEN, sent, what, since=since))
         if url in self._named_at:
             self._findings.judge(("3b",), breaches)
 
@@ -392,7 +376,7 @@ class ListOfRequests(Check):
             late = "" if at is None else f" {format_seconds(overdue)} before"
             what = f"run {number} should have asked for its list{late}"
         elif at < self._basis.since or self._looks.may_be_older(url, at, self._basis.since):
-            self._findings.count("3", fetched_before_the_record=1)
+            self._findings.count("3", list_of_before_the_record=1)
             return []
         elif not self._looks.has(url, at, number):
             what = f"run {number} names a moment at which nobody asked for its list"
@@ -401,7 +385,7 @@ class ListOfRequests(Check):
                 self._newest[url] = max(self._newest.get(url, (at, "")), (at, sent.blocklist))
             return []
         since = sent.sent_at - max(0.0, overdue)
-        breaches = [Breach(Kind.STALE_LIST, Case.of(sent, what), max(0.0, overdue), since)]
+        breaches = [Breach.of(Kind.STALE_LIST, sent, what, max(0.0, overdue), since)]
         newest = self._newest.get(url, (0.0, ""))[1]
         listed = self._basis.documents.blocklist(newest) if newest else None
         if listed is not None and newest != sent.blocklist:
@@ -420,27 +404,12 @@ class ListOfRequests(Check):
         if name in self._lists:
             return
         self._lists.add(name)
-        case = Case("copies", name, sent.sent_at, listed.error)
-        self._findings.judge(("3c",), [Breach(Kind.INVALID_LIST, case)] if listed.error else ())
-
-
-class ListOfDenials(Check):
-    """Counts denials whose host the list does not have, which are no breach."""
-
-    rows = LoggedDenial
-
-    def see(self, denial: LoggedDenial) -> None:
-        """Judge one denial."""
-        if denial.gate != "blocklist" or denial.blocklist is None:
-            return
-        listed = self._basis.documents.blocklist(denial.blocklist)
-        if listed is not None:
-            is_listed = listed.domain_of(denial.url) is not None
-            self._findings.count("3", denied_though_not_listed=int(not is_listed))
+        invalid = Breach(Kind.INVALID_LIST, "copies", name, sent.sent_at, listed.error)
+        self._findings.judge(("3c",), [invalid] if listed.error else ())
 
 
 def _listed(sent: LoggedRequest, listed: ReadList) -> Iterator[Breach]:
     if domain := listed.domain_of(sent.url):
         kind = Kind.LISTED if domain == host_of(sent.url) else Kind.LISTED_ABOVE
         what = f"{sent.url} is under {domain}, which was listed"
-        yield Breach(kind, Case.of(sent, what))
+        yield Breach.of(kind, sent, what)

@@ -13,7 +13,7 @@ import json
 import re
 from functools import lru_cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, Self, TypeVar
 
 from walsh_scrapy.identity import UA_TOKEN
 from walsh_scrapy.policy.audit.clocks import SetClocks
@@ -48,6 +48,7 @@ _PART: Final = "part "
 #: Bits of the key of a URL.
 _BITS: Final = 63
 _MOST_PARTS: Final = 64
+_Read = TypeVar("_Read")
 
 
 class LoggedRequest(NamedTuple):
@@ -239,6 +240,16 @@ class ReadList(NamedTuple):
     domains: frozenset[str]
     error: str = ""  #: why it is invalid by the bundled schema; nothing of it is read then
 
+    @classmethod
+    def of(cls, body: bytes) -> Self:
+        """Read a copy."""
+        try:
+            entries = Blocklist.parse(body)
+        except InvalidBlocklist as error:
+            return cls(Blocklist.EMPTY, frozenset(), str(error))
+        domains = (each["domain"].lower().rstrip(".") for each in json.loads(body)["blocked"])
+        return cls(entries, frozenset(domains))
+
     def domain_of(self, url: str) -> str | None:
         """Return the domain that is listed, by either reading; None if there is none."""
         if entry := self.entries.blocks(url):
@@ -253,43 +264,22 @@ class ReadList(NamedTuple):
 class Documents:
     """The copies that decided, by their names; those used last stay in memory.
 
-    ``copy`` returns the bytes of one, None if it is no longer kept.
+    ``copy`` returns the bytes of one, None if it is no longer kept. So does each of these.
     """
 
     def __init__(self, copy: Callable[[str], bytes | None]) -> None:
-        self._copy = copy
-        self.rules = lru_cache(_MOST_RULES)(self._rules)
-        self.second_reader = lru_cache(_MOST_RULES)(self._second_reader)
-        self.declared = lru_cache(_MOST_LISTS)(self._declared)
-        self._read_list = lru_cache(_MOST_LISTS)(self._list)
+        def kept(most: int, read: Callable[[bytes], _Read]) -> Callable[[str], _Read | None]:
+            return lru_cache(most)(lambda name: None if (it := copy(name)) is None else read(it))
 
-    def blocklist(self, name: str) -> ReadList | None:
-        """Return a list that was in force; None if it is no longer kept."""
-        return self._read_list(name)
+        self.second_reader = kept(_MOST_RULES, SecondReader)
+        self.declared = kept(_MOST_LISTS, lambda body: Declared(body, copy))
+        self.blocklist = kept(_MOST_LISTS, ReadList.of)
 
-    def _rules(self, name: str, token: str) -> Rules | None:
-        body = self._copy(name)
-        return None if body is None else RobotsTxt.parse(body).rules_for(token)
+        @lru_cache(_MOST_RULES)
+        def rules(name: str, token: str) -> Rules | None:
+            return None if (it := copy(name)) is None else RobotsTxt.parse(it).rules_for(token)
 
-    def _second_reader(self, name: str) -> SecondReader | None:
-        body = self._copy(name)
-        return None if body is None else SecondReader(body)
-
-    def _declared(self, name: str) -> Declared | None:
-        """Return what a run declared."""
-        body = self._copy(name)
-        return None if body is None else Declared(body, self._copy)
-
-    def _list(self, name: str) -> ReadList | None:
-        body = self._copy(name)
-        if body is None:
-            return None
-        try:
-            entries = Blocklist.parse(body)
-        except InvalidBlocklist as error:
-            return ReadList(Blocklist.EMPTY, frozenset(), str(error))
-        domains = (each["domain"].lower().rstrip(".") for each in json.loads(body)["blocked"])
-        return ReadList(entries, frozenset(domains))
+        self.rules = rules
 
 
 class Basis(NamedTuple):
@@ -305,7 +295,7 @@ class Basis(NamedTuple):
     moved: Mapping[str, str] = MappingProxyType({})  #: where sources have moved to, by their URLs
     clocks: SetClocks = SetClocks()
 
-    def run(self, row: LoggedRequest | LoggedDenial) -> RunTerms | None:
+    def run(self, row: LoggedRequest) -> RunTerms | None:
         """Return the run of a row; None if it names none that is recorded."""
         return None if row.run is None else self.runs.get(row.run)
 
@@ -314,7 +304,7 @@ class Basis(NamedTuple):
         is_robots = sent.purpose == "robots" and host_of(sent.url) in self.list_hosts
         return is_robots or sent.purpose == "blocklist"
 
-    def rules(self, row: LoggedRequest | LoggedDenial) -> Rules | None:
+    def rules(self, row: LoggedRequest) -> Rules | None:
         """Return the rules that decided, for the product token of the run; None if not known."""
         run = self.run(row)
         if run is None or row.robots is None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urljoin
 
 from walsh_scrapy.identity import UA_TOKEN
-from walsh_scrapy.policy.audit.checklist import Breach, Case, Kind
+from walsh_scrapy.policy.audit.checklist import Breach, Kind
 from walsh_scrapy.policy.audit.record import (
     NO_RUN,
     Check,
@@ -68,16 +68,16 @@ class Identity(Check):
         run = self._basis.run(sent)
         if run is None:
             if sent.run is not None:
-                yield Breach(Kind.UNKNOWN_RUN, Case.of(sent, f"run {sent.run} is not recorded"))
+                yield Breach.of(Kind.UNKNOWN_RUN, sent, f"run {sent.run} is not recorded")
             return
         if not self._is_of(run.facts):
             what = f"run {sent.run} sent {run.facts.user_agent!r}"
-            yield Breach(Kind.USER_AGENT, Case.of(sent, what))
+            yield Breach.of(Kind.USER_AGENT, sent, what)
         ended = math.inf if run.ended is None else run.ended
         beyond = max(run.begun - sent.sent_at, sent.sent_at - ended)
         if beyond > CLOCK_SKEW:
             what = f"{sent.url} was sent {format_seconds(beyond)} outside of run {sent.run}"
-            yield Breach(Kind.OUTSIDE_RUN, Case.of(sent, what), beyond, since=sent.sent_at)
+            yield Breach.of(Kind.OUTSIDE_RUN, sent, what, beyond, since=sent.sent_at)
 
     def _is_of(self, facts: RunFacts) -> bool:
         if self._bot.ua_token == UA_TOKEN:
@@ -117,7 +117,7 @@ class Targets(Check):
             return
         run = self._run(sent.run, sent.sent_at)
         if terms.command:
-            self._findings.count("6", by_hand=1)
+            self._findings.count("6", asked_by_hand=1)
             self._findings.judge("", _forbidden(sent))
             return
         problem, lacking = self._judge(sent, run, terms)
@@ -125,7 +125,7 @@ class Targets(Check):
         if problem:
             what = f"{sent.url} {problem}"
             # What led here may be recorded for a later time.
-            breaches.append(Breach(Kind.UNDECLARED, Case.of(sent, what), since=sent.sent_at))
+            breaches.append(Breach.of(Kind.UNDECLARED, sent, what, since=sent.sent_at))
         self._findings.judge("6", chain(_forbidden(sent), breaches), lacking=lacking)
         if sent.status is not None and 300 <= sent.status < 400 and sent.status != 304:
             run.redirects.add(sent.url)
@@ -219,9 +219,9 @@ def _is_from_private(sent: LoggedRequest) -> bool:
 def _forbidden(sent: LoggedRequest) -> Iterator[Breach]:
     """Yield a breach for what is never asked for."""
     if has_user_info(sent.url):
-        yield Breach(Kind.USER_INFO, Case.of(sent, f"{host_of(sent.url)} was asked with a name"))
+        yield Breach.of(Kind.USER_INFO, sent, f"{host_of(sent.url)} was asked with a name")
     if sent.purpose == "target" and _DUMP in sent.url.lower():
-        yield Breach(Kind.DUMP, Case.of(sent, sent.url))
+        yield Breach.of(Kind.DUMP, sent, sent.url)
 
 
 class Entries(Check):
@@ -251,10 +251,10 @@ class Entries(Check):
         except ValueError:
             problem = "its item is no JSON"
         if problem:
-            yield Breach(Kind.CONTENT, Case("entries", key, first_seen, problem))
+            yield Breach(Kind.CONTENT, "entries", key, first_seen, problem)
         if kind not in _KINDS:
             what = f"its kind is {kind!r}"
-            yield Breach(Kind.SCRAPED, Case("entries", key, first_seen, what))
+            yield Breach(Kind.SCRAPED, "entries", key, first_seen, what)
 
 
 class Duplicates(Check):
@@ -265,7 +265,7 @@ class Duplicates(Check):
     def see(self, entry: SharedPage) -> None:
         """Count an entry."""
         what = "another entry of its page has the same id or title"
-        self._findings.add(Kind.DUPLICATE, Case("entries", entry.key, None, what))
+        self._findings.add(Breach(Kind.DUPLICATE, "entries", entry.key, None, what))
 
 
 class Reported(Check):
@@ -278,4 +278,4 @@ class Reported(Check):
         again = run.reported - run.stored
         if again > 0:
             what = f"run {run.id} reported {run.reported} new entries, and {run.stored} were new"
-            self._findings.add(Kind.REPORTED_AGAIN, Case("runs", run.id, run.ended, what), again)
+            self._findings.add(Breach(Kind.REPORTED_AGAIN, "runs", run.id, run.ended, what, again))

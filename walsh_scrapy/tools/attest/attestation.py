@@ -1,4 +1,6 @@
-"""The attestation that the audit of a record ends in: in words, and as JSON.
+"""The audit of the record, and the attestation that it ends in: in words, and as JSON.
+
+One loop brings the rows of the record to the checks (`walsh_scrapy.policy.audit`).
 
 `attestation.schema.json` describes the JSON object.
 """
@@ -9,19 +11,26 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from walsh_scrapy import __version__
-from walsh_scrapy.identity import SPEC_VERSION, UA_TOKEN
-from walsh_scrapy.policy.audit.checklist import verdicts
+from walsh_scrapy.identity import SPEC_VERSION, UA_TOKEN, USER_AGENT
+from walsh_scrapy.items import EntryItem, InvalidItem, check
+from walsh_scrapy.policy.audit.checklist import CHECKLIST, Breach, Findings, Kind
+from walsh_scrapy.policy.audit.clocks import CLOCK_SET_BACK
+from walsh_scrapy.policy.audit.pace import Frequency, HostPace, Serial
+from walsh_scrapy.policy.audit.permission import ListOfRequests, RobotsOfRequests
+from walsh_scrapy.policy.audit.record import Bot, EntryRow, LoggedDenial, LoggedRequest
+from walsh_scrapy.policy.audit.targets import Duplicates, Entries, Identity, Reported, Targets
 from walsh_scrapy.policy.durations import rfc3339
+from walsh_scrapy.policy.freshness import CLOCK_SKEW
 from walsh_scrapy.policy.wording import count_of, for_others
+from walsh_scrapy.state.log import TimeSpan
 from walsh_scrapy.tools.output import columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from walsh_scrapy.policy.audit.checklist import Breaches, Kind, RowVerdict
-    from walsh_scrapy.policy.audit.record import Bot
+    from walsh_scrapy.policy.audit.checklist import Row
+    from walsh_scrapy.policy.audit.record import Basis, Check
     from walsh_scrapy.state.log import Log, RunRow
-    from walsh_scrapy.tools.attest.audit import Audited
 
 #: The version of the JSON.
 FORMAT: Final = "walsh-research-attestation/v1"
@@ -46,47 +55,101 @@ _SETTINGS: Final = (
     "signing_key",
 )
 
-#: Figures of the record in other words than their names.
-_FIGURES: Final = {
-    "least_beyond_asked": "seconds to spare",
-    "compared_with_protego": "compared with Protego",
-    "denied_though_allowed": "denied though the copy allows it",
-    "denied_though_protego_allows": "denied though Protego allows it",
-    "asked_before_the_record": "robots.txt of before the record",
-    "before_the_first_list": "before the first list",
-    "fetched_before_the_record": "by a list of before the record",
-    "denied_though_not_listed": "denied though not listed",
-    "asked_again": "asked for again",
-    "unchanged": "unchanged (304)",
-    "by_hand": "asked for by hand",
-}
 _COUNTS: Final = {"run": "runs", "request": "requests", "denial": "denials", "entry": "entries"}
 _CELLS: Final = ("row", "verdict", "requirement")
 _INDENT: Final = " " * 6
+#: The bot of the contract.
+WALSH_RESEARCH: Final = Bot(USER_AGENT, UA_TOKEN)
+#: The tables whose rows are judged and counted.
+_TABLES: Final = {LoggedRequest: "requests", EntryRow: "entries"}
 
 
-def attest(log: Log, audited: Audited) -> dict[str, Any]:
-    """Return the attestation of a record that was audited."""
-    bot, bounds = audited.bot, audited.bounds
-    rows = verdicts(audited.findings)
+def attest(log: Log, now: float, bot: Bot = WALSH_RESEARCH, since: float = 0.0) -> dict[str, Any]:
+    """Judge the record of a bot at ``now``, in epoch seconds, and return the attestation.
+
+    With ``since`` it is judged as if the record began then. A few rows, the copies that were used
+    last, and one small object for each run are in memory.
+    """
+    bounds = log.bounds(now, since)
+    basis = log.basis(bounds)
+    findings = Findings(clocks=basis.clocks)
+    counts = _run(log, bounds, _checks(findings, basis, bot))
+    for _ in range(basis.clocks.set_back):
+        findings.judge("45", lacking=CLOCK_SET_BACK)
+    _audit_future(log, now, findings)
     runs = list(log.run_rows(bounds))
     return {
         "format": FORMAT,
         "contract": SPEC_VERSION,
         "bot": bot.user_agent,
         "attested_by": f"walsh-scrapy {__version__}",
-        "at": rfc3339(audited.at),
-        "holds": not any(row.breaks_a_must for row in rows),
-        "checklist": [_row(row, bot) for row in rows],
+        "at": rfc3339(now),
+        "holds": not any(kind.level == "MUST" for kind in findings.found),
+        "checklist": [_row(row, findings, bot) for row in CHECKLIST],
         "versions": _grouped((row.id, json.loads(row.versions)) for row in runs),
         "settings": _grouped((row.id, _settings(row)) for row in runs),
         "record": {
             "since": rfc3339(bounds.since) if bounds.since else None,
             "until": rfc3339(bounds.until),
             "runs": len(runs),
-            **audited.counts,
+            **counts,
         },
     }
+
+
+def _audit_future(log: Log, now: float, findings: Findings) -> None:
+    """Judge what is recorded for a moment that is further in the future than clocks differ."""
+    future = TimeSpan(since=now + CLOCK_SKEW)
+    for sent in log.rows(LoggedRequest, future):
+        breach = Breach.of(Kind.FUTURE, sent, sent.url, since=sent.sent_at)
+        findings.judge("1", [breach])
+    for _ in log.rows(EntryRow, future):
+        findings.judge("679", lacking="was first seen in the future")
+
+
+def _checks(findings: Findings, basis: Basis, bot: Bot) -> Sequence[Check]:
+    """Return the checks; each row is seen by one after another."""
+    robots = RobotsOfRequests(findings, basis)
+    return (
+        Identity(findings, basis, bot),
+        Serial(findings, basis),
+        ListOfRequests(findings, basis),
+        robots,
+        HostPace(findings, basis, robots.fetches),
+        Frequency(findings, basis),
+        Targets(findings, basis),
+        Entries(findings, basis, _problem),
+        Duplicates(findings, basis),
+        Reported(findings, basis),
+    )
+
+
+def _run(log: Log, bounds: TimeSpan, checks: Sequence[Check]) -> Mapping[str, int]:
+    """Bring each row to the checks that see it; return how many rows of each table there were."""
+    counts = dict.fromkeys(_TABLES.values(), 0)
+    groups: dict[tuple[type, str], list[Check]] = {}
+    for each in checks:
+        groups.setdefault((each.rows, each.order), []).append(each)
+    row: object
+    for (rows, order), group in groups.items():
+        number = 0
+        for row in log.rows(rows, bounds, by_host=order == "host"):
+            number += 1
+            for each in group:
+                each.see(row)
+        if rows in _TABLES:
+            counts[_TABLES[rows]] = number
+    for each in checks:
+        each.end()
+    return counts | {"denials": sum(1 for _ in log.rows(LoggedDenial, bounds))}
+
+
+def _problem(item: Mapping[str, Any]) -> str:
+    try:
+        check(EntryItem.of_stored(item))
+    except InvalidItem as error:
+        return str(error)
+    return ""
 
 
 def _settings(row: RunRow) -> dict[str, Any]:
@@ -107,35 +170,31 @@ def _grouped(values: Iterable[tuple[int, dict[str, Any]]]) -> list[dict[str, Any
     return sorted(groups.values(), key=lambda group: group["last_run"])
 
 
-def _row(row: RowVerdict, bot: Bot) -> dict[str, Any]:
+def _row(row: Row, findings: Findings, bot: Bot) -> dict[str, Any]:
+    number, worst = row.number, findings.worst(row.number)
     return {
-        "row": row.row.number,
-        "rule": row.row.rule,
-        "requirement": row.row.requirement.replace(UA_TOKEN, bot.ua_token),
-        "level": row.row.level,
-        "verdict": row.verdict.value,
-        "shown": row.shown,
-        "not_shown": dict(row.unshown),
-        "not_applicable": row.waived,
-        "broken": row.broken,
-        "figures": dict(row.numbers),
-        "findings": [_finding(kind, found) for kind, found in row.findings.items()],
+        "row": number,
+        "rule": row.rule,
+        "requirement": row.requirement.replace(UA_TOKEN, bot.ua_token),
+        "level": row.level,
+        "verdict": findings.standing(number).value,
+        "shown": findings.shown[number],
+        "not_shown": findings.lacking(number),
+        "not_applicable": findings.waived.get(number, ""),
+        "broken": sum(findings.broken[each.kind] for each in worst),
+        "figures": findings.figures(number),
+        "findings": [_finding(each, findings.broken[each.kind]) for each in worst],
     }
 
 
-def _finding(kind: Kind, found: Breaches) -> dict[str, Any]:
-    case = found.worst
+def _finding(worst: Breach, count: int) -> dict[str, Any]:
+    kind, what = worst.kind, for_others(worst.what)
     return {
         "kind": kind.label,
         "level": kind.level,
         "what": kind.sentence,
-        "count": found.count,
-        "worst": {
-            "table": case.table,
-            "id": case.id,
-            "at": rfc3339(case.at),
-            "what": for_others(case.what),
-        },
+        "count": count,
+        "worst": {"table": worst.table, "id": worst.id, "at": rfc3339(worst.at), "what": what},
     }
 
 
@@ -194,7 +253,7 @@ def _group_lines(name: str, groups: Sequence[Mapping[str, Any]]) -> Iterator[str
 
 def _row_lines(row: Mapping[str, Any]) -> Iterator[str]:
     figures = [
-        f"{_FIGURES.get(name, name)}: {value}"
+        f"{name.replace('_', ' ')}: {value}"
         for name, value in row["figures"].items()
         if isinstance(value, float) or value
     ]

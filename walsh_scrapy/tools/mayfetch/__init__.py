@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from walsh_scrapy.identity import UA_TOKEN
 from walsh_scrapy.tools.call import WrongCall, status_of
 from walsh_scrapy.tools.files import read_file
-from walsh_scrapy.tools.mayfetch.answer import COLUMNS, Draft, check_url, is_web
+from walsh_scrapy.tools.mayfetch.answer import COLUMNS, Draft, wrong_url
 from walsh_scrapy.tools.output import print_lines, table
 
 if TYPE_CHECKING:
@@ -76,7 +76,8 @@ def _of_file(call: Call, now: float) -> Sequence[Answer]:
     """Return what one robots.txt says."""
     given = call.arguments
     for url in given.urls:
-        check_url(url)
+        if wrong := wrong_url(url):
+            raise WrongCall(f"{url}: {wrong}")
     body = read_file(given.robots)
     bots = given.user_agent or [call.options.ua_token if call.has_project else UA_TOKEN]
     drafts = [Draft(body, bot, now) for bot in bots]
@@ -94,7 +95,7 @@ def _of_gates(call: Call) -> Sequence[Answer]:
     given = call.arguments
     call.check_gates()
     outcomes: dict[str, BaseException | None] = {}
-    urls = [url for url in given.urls if is_web(url)]
+    urls = [url for url in given.urls if not wrong_url(url)]
     if urls and not given.offline:
         call.crawl(MayfetchSpider, _LONGEST_WAIT, urls=urls, outcomes=outcomes)
     with closing(State(call.options.state_url)) as state:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 #: Line numbers of a group that are shown.
 MOST_LINES = 10
 _INDENT = " " * 13
+_VERDICTS: Final = {True: "allowed", False: "denied", None: "cannot say"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +56,7 @@ class RobotsAnswer:
             yield f"{_INDENT}no group applies"
         yield f"{_INDENT}{self.why}"
         if self.protego is not None:
-            theirs = "allowed" if self.protego else "denied"
-            yield f"{_INDENT}Protego, the parser of Scrapy, would say: {theirs}"
+            yield f"{_INDENT}Protego, the parser of Scrapy, would say: {_VERDICTS[self.protego]}"
         for name, seconds in (
             ("Crawl-delay", self.crawl_delay),
             ("Request-rate", self.request_rate),
@@ -108,7 +108,9 @@ class Answer:
     @property
     def verdict(self) -> str:
         """The verdict in words."""
-        return verdict_of(self.allowed, self.allowed_from)
+        if self.allowed and self.allowed_from is not None:
+            return f"allowed from {format_moment(self.allowed_from)}"
+        return _VERDICTS[self.allowed]
 
     def lines(self, now: float) -> Iterator[str]:
         """Yield the answer for people: the verdict, then what each gate says."""
@@ -185,7 +187,7 @@ def _pause(answer: Answer) -> str | None:
 
 def _protego(answer: Answer) -> str | None:
     theirs = answer.robots.protego if answer.robots else None
-    return None if theirs is None else verdict_of(theirs, None)
+    return None if theirs is None else _VERDICTS[theirs]
 
 
 #: What a table of several bots has.
@@ -201,22 +203,11 @@ COLUMNS: Final[list[Column[Answer]]] = [
 ]
 
 
-def verdict_of(allowed: bool | None, allowed_from: float | None) -> str:
-    """Return a verdict in words; ``allowed_from`` is in epoch seconds."""
-    if allowed and allowed_from is not None:
-        return f"allowed from {format_moment(allowed_from)}"
-    return {True: "allowed", False: "denied", None: "cannot say"}[allowed]
-
-
-#: What is wrong with an argument that no crawl may request (decision 16).
-NO_URL = "this is not an http or https URL with a host"
-
-
 def robots_answer(file: RobotsFile, url: str, user_agent: str, now: float) -> RobotsAnswer:
     """Return what a file says of ``url`` at an epoch second to the bot that it was read for."""
     verdict = file.rules.verdict(url)
     real = not file.is_replaced
-    body = file.copy.body or b""
+    theirs = _second_reader(file.copy.body or b"").allows(url, user_agent) if real else None
     return RobotsAnswer(
         origin=origin_of(url),
         fetched_at=file.copy.fetched_at,
@@ -230,33 +221,18 @@ def robots_answer(file: RobotsFile, url: str, user_agent: str, now: float) -> Ro
         opens_in=file.closed_for(now),
         comments=file.rules.comments,
         ignored=tuple(f"line {line}: {what}" for line, what in file.rules.warnings),
-        protego=_second_verdict(body, url, user_agent, allowed=verdict.allowed) if real else None,
+        protego=theirs if real and theirs is not verdict.allowed else None,
         why=file.why(verdict),
     )
 
 
-def scheme_hint(text: str) -> str:
-    """Return what to write instead of an address without a scheme; "" for anything else."""
-    written = f"https://{text}"
-    is_address = "://" not in text and "." in text.partition("/")[0] and is_web(written)
-    return f"; write {written}" if is_address else ""
-
-
-def check_url(url: str) -> None:
-    """Raise WrongCall for what is no URL of the web."""
-    if not is_web(url):
-        raise WrongCall(f"{url}: {NO_URL}{scheme_hint(url)}")
-
-
-def is_web(url: str) -> bool:
-    """Return True if a crawl may request this kind of URL at all (decision 16)."""
-    return origin_of(url).startswith(("http://", "https://"))
-
-
-def _second_verdict(body: bytes, url: str, user_agent: str, *, allowed: bool) -> bool | None:
-    """Return whether Protego allows a URL, if that is not our verdict; None if it agrees."""
-    theirs = _second_reader(body).allows(url, user_agent)
-    return None if theirs is allowed else theirs
+def wrong_url(url: str) -> str:
+    """Return why no crawl may request this kind of URL (decision 16); "" if one may."""
+    if origin_of(url).startswith(("http://", "https://")):
+        return ""
+    is_address = "://" not in url and "." in url.partition("/")[0]
+    is_whole = is_address and not wrong_url(f"https://{url}")
+    return f"this is not an http or https URL with a host{f'; write https://{url}' * is_whole}"
 
 
 _second_reader = lru_cache(maxsize=1)(SecondReader)

@@ -20,7 +20,7 @@ from walsh_scrapy.policy.pacing import delay_after
 from walsh_scrapy.policy.urls import origin_of, wire_url
 from walsh_scrapy.sources.source import Source
 from walsh_scrapy.spider import DeclaringSpider
-from walsh_scrapy.tools.mayfetch.answer import NO_URL, Answer, is_web, robots_answer, scheme_hint
+from walsh_scrapy.tools.mayfetch.answer import Answer, robots_answer, wrong_url
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping, MutableMapping
@@ -146,8 +146,8 @@ class Explainer:
         self, url: str, origin: str, file: RobotsFile | None, now: float
     ) -> tuple[bool | None, str | None, str, float]:
         """Return whether a URL is allowed, the gate that keeps it back, why, and until when."""
-        if not is_web(url):
-            return None, "url", f"{NO_URL}{scheme_hint(url)}", 0.0
+        if wrong := wrong_url(url):
+            return None, "url", wrong, 0.0
         if self._list.blocks(url):
             return False, "blocklist", self._blocklist(url), 0.0
         if self._needs_list:

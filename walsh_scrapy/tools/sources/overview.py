@@ -157,11 +157,20 @@ class Overview:
 
 
 def build_overview(
-    sources: Sequence[Source], state: State | None, options: Options, now: float
+    sources: Sequence[Source],
+    state: State | None,
+    options: Options,
+    now: float,
+    *,
+    only_these: bool = False,
 ) -> Overview:
-    """Join the declared sources with the state; without a state all of them are new."""
-    known = known_sources(state, sources, options, now)
-    totals = state.sources.entry_totals() if state else {}
+    """Join the declared sources with the state; without a state all of them are new.
+
+    ``only_these`` reads nothing of other sources, so that none is undeclared.
+    """
+    known = known_sources(state, sources, options, now, only_these=only_these)
+    these = [each.record.url for each in known.values()] if only_these else None
+    totals = state.sources.entry_totals(these) if state else {}
     waiting = state.hosts.waiting() if state else {}
 
     def row(source: Source | None, found: KnownSource) -> SourceRow:
@@ -189,10 +198,16 @@ def build_overview(
 
 
 def known_sources(
-    state: State | None, sources: Sequence[Source], options: Options, now: float
+    state: State | None,
+    sources: Sequence[Source],
+    options: Options,
+    now: float,
+    *,
+    only_these: bool = False,
 ) -> dict[int, KnownSource]:
     """Return what the state knows of all sources, as of ``now``; nothing without a state."""
-    return state.sources.known(options.min_revisit, now, sources) if state else {}
+    least = options.min_revisit
+    return state.sources.known(least, now, sources, only_given=only_these) if state else {}
 
 
 def declared_source(source: Source, known: Mapping[int, KnownSource]) -> KnownSource:

@@ -68,7 +68,7 @@ def _limits(text: str) -> Limits:
 def run(call: Call) -> int:
     """Judge, print and write."""
     from walsh_scrapy.tools.output import print_lines
-    from walsh_scrapy.tools.status.findings import status_json, status_lines, worst
+    from walsh_scrapy.tools.status.findings import status_json, status_lines, worst, write_metrics
 
     given = call.arguments
     if given.quiet:  # the sources file may have warnings
@@ -79,8 +79,6 @@ def run(call: Call) -> int:
         print_lines([status_json(findings, now)] if given.json else status_lines(findings))
     sys.stdout.flush()
     if given.prometheus:
-        from walsh_scrapy.tools.status.metrics import write_metrics
-
         try:
             write_metrics(given.prometheus, findings, facts, now)
         except OSError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, get_args
+from typing import TYPE_CHECKING, Final, NamedTuple, get_args
 
 from sqlalchemy import make_url
 
@@ -14,15 +14,18 @@ from walsh_scrapy.crawl.engine import EarlyEnd
 from walsh_scrapy.options import BadSetting
 from walsh_scrapy.policy.blocklist import Blocklist
 from walsh_scrapy.policy.freshness import CLOCK_SKEW
-from walsh_scrapy.sources.loading import load_sources
+from walsh_scrapy.policy.urls import url_key
+from walsh_scrapy.sources.loading import load_sources, merged, stream
 from walsh_scrapy.sources.source import SourcesError
 from walsh_scrapy.tools import hosts
 from walsh_scrapy.tools.sources.overview import build_overview
+from walsh_scrapy.tools.status.findings import MOST_ROWS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Container, Iterable, Mapping, Sequence
 
     from walsh_scrapy.options import Options
+    from walsh_scrapy.sources.source import Source
     from walsh_scrapy.state import State
     from walsh_scrapy.state.hosts import WorkerRow
     from walsh_scrapy.state.log import Log
@@ -61,8 +64,9 @@ class Facts:
     list_checked: float | None = None
     list_refresh: float = 0.0  #: seconds
     sources: int = 0  #: that are declared
-    failing: tuple[SourceRow, ...] = ()  #: of these
-    refused: tuple[SourceRow, ...] = ()  #: of these
+    failing: int = 0  #: of these
+    failing_rows: tuple[SourceRow, ...] = ()  #: the first of them
+    refused: tuple[SourceRow, ...] = ()  #: of all sources; no others are in memory
     sources_error: str = ""  #: why the sources file cannot be used
     held: tuple[HostRow, ...] = ()  #: on hold
     workers: tuple[WorkerRow, ...] = ()  #: crawls that share the work now
@@ -81,8 +85,10 @@ def gather(state: State, options: Options, file: str | None) -> Facts:
     runs = state.runs.latest(MOST_RUNS, now - LONGEST, until, only_crawls=True)
     ended = [run for run in runs if run.is_over]
     good = next((run.ended for run in ended if _is_good(run)), None)
+    bad = next((run for run in ended[:1] if not _is_good(run)), None)
+    how = bad.how if bad and bad.how in ENDED_EARLY else "no source was read"
     checked, refresh = _blocklist(state, options.blocklist_url)
-    sources, error = _sources(state, options, file, now)
+    sources = _sources(state, options, file, now)
     folder = _folder(options.state_url)
     with state.log() as log:
         open_runs = tuple(_open_runs(log, runs, until))
@@ -90,16 +96,17 @@ def gather(state: State, options: Options, file: str | None) -> Facts:
         now=now,
         first_run=runs[-1].begun if runs else None,
         good_run=good,
-        bad_run=_how(ended[0]) if ended and not _is_good(ended[0]) else "",
+        bad_run=f"{bad.spider}: {how}" if bad else "",
         open_runs=open_runs,
         list_error=_local_list_error(options),
         has_blocklist=bool(options.blocklist_url),
         list_checked=checked,
         list_refresh=refresh,
-        sources=len(sources),
-        failing=tuple(row for row in sources if row.record.failures),
-        refused=tuple(row for row in sources if row.record.is_refused),
-        sources_error=error,
+        sources=sources.number,
+        failing=sources.failing,
+        failing_rows=tuple(row for row in sources.rows if row.record.failures),
+        refused=tuple(row for row in sources.rows if row.record.is_refused),
+        sources_error=sources.error,
         held=tuple(row for row in hosts.build_overview(state) if row.snapshot.hold),
         workers=tuple(state.hosts.workers()),
         disk=folder,
@@ -110,17 +117,9 @@ def gather(state: State, options: Options, file: str | None) -> Facts:
 
 def _is_good(run: RunRecord) -> bool:
     """Return True for a run after which `scrapy crawl` exits with 0."""
-    return run.is_over and run.how not in ENDED_EARLY and not _none_was_read(run)
-
-
-def _none_was_read(run: RunRecord) -> bool:
     failed, *read = (int(run.summary.get(name, 0)) for name in ("failed", "fetched", "unchanged"))
-    return failed > 0 and sum(read) == 0
-
-
-def _how(run: RunRecord) -> str:
-    why = run.how if run.how in ENDED_EARLY else "no source was read"
-    return f"{run.spider}: {why}"
+    was_read = failed == 0 or sum(read) > 0
+    return run.is_over and run.how not in ENDED_EARLY and was_read
 
 
 def _open_runs(log: Log, runs: Iterable[RunRecord], until: float) -> Iterable[OpenRun]:
@@ -146,20 +145,52 @@ def _local_list_error(options: Options) -> str:
     return ""
 
 
-def _sources(
-    state: State, options: Options, given: str | None, now: float
-) -> tuple[Sequence[SourceRow], str]:
-    """Return the declared sources, and why the file cannot be used.
+class _Sources(NamedTuple):
+    """The declared sources."""
+
+    number: int = 0
+    failing: int = 0
+    rows: Sequence[SourceRow] = ()  #: the first that fail, and all that are refused
+    error: str = ""  #: why the file cannot be used
+
+
+def _sources(state: State, options: Options, given: str | None, now: float) -> _Sources:
+    """Return the sources of the file.
 
     A project whose spiders declare none has neither a file nor sources in the state.
     """
     if given is None and not Path(options.sources).exists() and not state.sources.urls():
-        return (), ""
-    try:
-        declared = load_sources(given or options.sources)
-    except SourcesError as error:
-        return (), str(error)
-    return build_overview(declared, state, options, now).declared, ""
+        return _Sources()
+    file, (failing, refused) = Path(given or options.sources), state.sources.in_trouble()
+    try:  # a large file is never in memory as a whole
+        keys, chosen = _chosen((each.source for each in stream(file) or ()), failing, refused)
+    except (OSError, ValueError):  # it has to be read as a whole, if it can be read
+        keys = set()
+    if not keys:
+        try:
+            keys, chosen = _chosen(load_sources(file), failing, refused)
+        except SourcesError as error:
+            return _Sources(error=str(error))
+    rows = build_overview(chosen, state, options, now, only_these=True).declared
+    return _Sources(len(keys), len(keys & failing), rows)
+
+
+def _chosen(
+    sources: Iterable[Source], failing: Container[int], refused: Container[int]
+) -> tuple[set[int], Sequence[Source]]:
+    """Return the keys of the sources, and those that become rows."""
+    keys, number = set[int](), 0
+    chosen: dict[int, Source] = {}
+    for source in sources:
+        key = url_key(source.url)
+        is_first_failing = key in failing and key not in keys and number < MOST_ROWS
+        number += is_first_failing
+        if key in chosen:
+            chosen[key] = merged(chosen[key], source)
+        elif is_first_failing or key in refused:
+            chosen[key] = source
+        keys.add(key)
+    return keys, [*chosen.values()]
 
 
 def _folder(state_url: str) -> str:

@@ -1,4 +1,4 @@
-"""What the facts mean: one finding a check, by the operator's thresholds, in words and as JSON."""
+"""What the facts mean: one finding per check; in words, as JSON, and as metrics."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from walsh_scrapy.tools.output import Row, as_dict, columns
 from walsh_scrapy.tools.sources.overview import COLUMNS as SOURCES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from walsh_scrapy.tools.hosts import HostRow
     from walsh_scrapy.tools.output import Column
@@ -55,6 +55,11 @@ class Finding(NamedTuple):
     what: str
     advice: str = ""
     rows: tuple[dict[str, Any], ...] = ()  #: the sources or hosts that it is about, by column
+
+    @property
+    def told(self) -> str:
+        """The result with the advice."""
+        return f"{self.what} ({self.advice})" if self.advice else self.what
 
 
 class Limits(NamedTuple):
@@ -173,22 +178,17 @@ def _blocklist(facts: Facts) -> Finding | None:
     return Finding(status, "blocklist", what, "its server does not answer" if status else "")
 
 
-def failing_percent(facts: Facts) -> float:
-    """Return the percentage of the sources that fail."""
-    return 100.0 * len(facts.failing) / facts.sources if facts.sources else 0.0
-
-
 def _sources(facts: Facts, limits: Limits) -> Finding | None:
     if facts.sources_error:
         return Finding(Status.CRITICAL, "sources", facts.sources_error, "no run can start")
     if not facts.sources:
         return None
-    share = failing_percent(facts)
+    share = 100.0 * facts.failing / facts.sources
     status = limits.above(share)
     total = count_of(facts.sources, "source")
-    what = f"{len(facts.failing)} of {total} failing ({share:.0f} %)"
+    what = f"{facts.failing} of {total} failing ({share:.0f} %)"
     advice = "`scrapy sources` has them first" if status else ""
-    return Finding(status, "sources", what, advice, _rows(facts.failing, SOURCES))
+    return Finding(status, "sources", what, advice, _rows(facts.failing_rows, SOURCES))
 
 
 def _refused(facts: Facts) -> Finding | None:
@@ -291,7 +291,7 @@ def status_lines(findings: list[Finding]) -> Iterator[str]:
     status = worst(findings)
     trouble = ", ".join(each.check for each in findings if each.status)
     yield f"{status.name}: {trouble or 'all is well'}"
-    yield from columns([_cells(each) for each in findings])
+    yield from columns([(each.status.name, each.check, each.told) for each in findings])
 
 
 def status_json(findings: list[Finding], now: float) -> str:
@@ -312,6 +312,49 @@ def status_json(findings: list[Finding], now: float) -> str:
     )
 
 
-def _cells(finding: Finding) -> tuple[str, ...]:
-    advice = f" ({finding.advice})" if finding.advice else ""
-    return finding.status.name, finding.check, finding.what + advice
+def write_metrics(path: str, findings: list[Finding], facts: Facts | None, now: float) -> None:
+    """Write the facts as metrics of Prometheus, for the node exporter's textfile collector.
+
+    A temporary file is renamed, so no reader sees half of one.
+
+    ``facts`` is None if the state cannot be read. Then there are only the status and the time; a
+    number of an earlier moment would look as if all were well. Raises OSError.
+    """
+    from prometheus_client import CollectorRegistry, Gauge
+    from prometheus_client.exposition import write_to_textfile
+
+    registry = CollectorRegistry()
+
+    def gauge(name: str, help_text: str, value: float) -> None:
+        Gauge(f"walsh_{name}", help_text, registry=registry).set(value)
+
+    gauge("status", "0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN.", worst(findings))
+    gauge("status_timestamp_seconds", "When the status was read.", now)
+    checks = Gauge("walsh_check", "The status of one check.", ["check"], registry=registry)
+    for each in findings:
+        checks.labels(each.check).set(each.status)
+    if facts is not None:
+        _add_facts(gauge, facts)
+    write_to_textfile(path, registry)
+
+
+def _add_facts(gauge: Callable[[str, str, float], None], facts: Facts) -> None:
+    if facts.good_run is not None:
+        gauge("last_good_run_timestamp_seconds", "End of the last good run.", facts.good_run)
+    gauge("killed_runs", "Runs of the last two days without an end.", len(killed(facts)))
+    if facts.list_checked is not None and "blocklist" not in ahead(facts.latest, facts.now):
+        checked, refresh = facts.list_checked, facts.list_refresh
+        gauge("blocklist_checked_timestamp_seconds", "When its server answered last.", checked)
+        gauge("blocklist_refresh_seconds", "After how long it is asked for again.", refresh)
+    gauge("sources", "Declared sources.", facts.sources)
+    gauge("sources_failing", "Declared sources whose last visit failed.", facts.failing)
+    gauge("sources_refused", "Declared sources that their sites refuse.", len(facts.refused))
+    if facts.refused:
+        first = min(row.record.refused_since or facts.now for row in facts.refused)
+        gauge("sources_refused_since_timestamp_seconds", "The first refusal.", first)
+    gauge("hosts_on_hold", "Hosts on hold.", len(facts.held))
+    gauge("hosts_on_long_hold", "Hosts that asked for over a day.", len(long_holds(facts)))
+    gauge("workers", "Crawls that share the work now.", len(facts.workers))
+    if facts.disk:
+        gauge("state_disk_free_bytes", "Free where the state is.", facts.disk_free)
+    gauge("clock_ahead_seconds", "How far times in the state are ahead.", clock_ahead(facts))

@@ -20,12 +20,16 @@ if TYPE_CHECKING:
     from walsh_scrapy.policy.audit.pace import JudgedRequest, Pause
     from walsh_scrapy.policy.audit.record import LoggedDenial, LoggedRequest
     from walsh_scrapy.state.hosts import Override
-    from walsh_scrapy.tools.why.account import Account, RobotsOfDay
-    from walsh_scrapy.tools.why.outlook import Outlook
+    from walsh_scrapy.tools.why.account import Account, Outlook, RobotsOfDay
 
 #: Columns. A URL or a line of robots.txt may be longer, because neither is cut.
 WIDTH: Final = 78
 _INDENT: Final = " " * 10
+#: Columns of requests and denials that JSON has as they are.
+_COLUMNS: Final = frozenset({
+    "url", "purpose", "gate", "status", "seconds", "hold", "gates", "run", "rule", "line", "robots",
+    "blocklist", "robots_status",
+})  # fmt: skip
 
 
 def letter(account: Account) -> Iterator[str]:
@@ -267,35 +271,25 @@ def _for_others(value: Any) -> Any:  # noqa: ANN401 - of JSON
 
 
 def _request(sent: JudgedRequest, account: Account) -> dict[str, Any]:
-    record = sent.record
-    return {
+    record, pause = sent.record, sent.pause
+    return _columns(record, account) | {
         "at": rfc3339(record.sent_at),
-        **_columns(record, "url", "purpose"),
         "why": _reason(record) + _came(record, account),
-        "pause": sent.pause.kept,
-        "pause_asked": sent.pause.asked,
-        "status": record.status,
+        "pause": pause.kept,
+        "pause_asked": pause.asked,
         "error": record.error or None,
-        **_columns(record, "seconds", "hold", "gates", "run"),
-        **_evidence(record, account),
     }
 
 
 def _denial(denial: LoggedDenial, account: Account) -> dict[str, Any]:
-    named = _columns(denial, "url", "gate") | {"why": denial.reason, "run": denial.run}
-    return {"at": rfc3339(denial.at), **named, **_evidence(denial, account)}
+    return _columns(denial, account) | {"at": rfc3339(denial.at), "why": denial.reason}
 
 
-def _evidence(record: LoggedRequest | LoggedDenial, account: Account) -> dict[str, Any]:
+def _columns(record: LoggedRequest | LoggedDenial, account: Account) -> dict[str, Any]:
     """Return the columns; another site that redirected here is not named (decision 36)."""
-    return {
-        **_columns(record, "rule", "line", "robots"),
+    columns = {name: value for name, value in record._asdict().items() if name in _COLUMNS}
+    return columns | {
         "robots_at": rfc3339(record.robots_at),
-        **_columns(record, "blocklist", "robots_status"),
         "is_redirected": record.redirected_by is not None,
         "redirected_by": account.redirected_by(record),
     }
-
-
-def _columns(record: LoggedRequest | LoggedDenial, *names: str) -> dict[str, Any]:
-    return {name: getattr(record, name) for name in names}
