@@ -19,8 +19,7 @@ from benchmarks.report import Figure, Report, run
 from walsh_scrapy.testing.crawl import CrawlResult, find_project, run_crawl
 from walsh_scrapy.testing.directweb import DirectWeb
 from walsh_scrapy.testing.hit import Hit
-from walsh_scrapy.testing.names import Answer, silent
-from walsh_scrapy.testing.site import Down, Site
+from walsh_scrapy.testing.site import Answer, Down, Site, silent
 from walsh_scrapy.testing.web import Reply
 
 HOSTS = range(40)

@@ -26,7 +26,7 @@ from benchmarks.report import Figure, Report, run
 from walsh_scrapy.testing.crawl import find_project, run_crawl
 from walsh_scrapy.testing.directweb import DirectWeb
 from walsh_scrapy.testing.hit import FULL, RESUMED, ConnectionRecord, Hit
-from walsh_scrapy.testing.names import Answer
+from walsh_scrapy.testing.site import Answer
 from walsh_scrapy.testing.web import Certificate, Reply, Site
 
 LATENCY = 0.03

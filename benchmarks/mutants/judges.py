@@ -44,7 +44,7 @@ class Findings:
 
 def simulated(project: Path, folder: Path) -> Findings:
     """Run trial, days and audit of the project in one process."""
-    command = ["-m", "walsh_scrapy.testing.acceptance", str(folder), "trial", "days"]
+    command = ["-m", "tests.acceptance.crawls", str(folder), "trial", "days"]
     try:
         done = _run(project, *command)
     except subprocess.TimeoutExpired:

@@ -1,4 +1,4 @@
-"""What the process of `walsh_scrapy.testing.acceptance` found, run once for all workers."""
+"""What the process of `tests.acceptance.crawls` found, run once for all workers."""
 
 import fcntl
 import json
@@ -21,7 +21,7 @@ def found(tmp_path_factory, pytestconfig):
         with (shared / f"{part}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not result.exists():
-                command = [sys.executable, "-m", "walsh_scrapy.testing.acceptance", folder, part]
+                command = [sys.executable, "-m", "tests.acceptance.crawls", folder, part]
                 done = subprocess.run(
                     command, cwd=pytestconfig.rootpath, capture_output=True, text=True, check=False
                 )

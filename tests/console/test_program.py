@@ -141,16 +141,19 @@ def test_lint_names_file_and_line_and_fails_only_for_errors(walsh, tmp_path):
 
 
 def test_conformance_is_called_with_its_arguments(walsh, monkeypatch):
-    pytest.importorskip("walsh_scrapy.testing.conformance.commandline")
+    trial = pytest.importorskip("walsh_scrapy.testing.conformance.trial")
     told = " ".join(walsh("conformance", "--help")[1].split())
     assert "a folder that is kept between the runs" in told
     given = []
-    monkeypatch.setattr(
-        "walsh_scrapy.console.conformance.try_command",
-        lambda words, options: given.append((words, options.json)) or 0,
-    )
-    assert walsh("conformance", "--json", "--", "wget", "-q", "--json")[0] == 0
-    assert given == [(["--", "wget", "-q", "--json"], True)]
+
+    def tried(command, rules, **_):
+        given.append((command, rules))
+        raise trial.TrialError("it does not start")
+
+    monkeypatch.setattr(trial, "run", tried)
+    status, _, said = walsh("conformance", "--rules", "R1, R4", "--", "wget", "-q", "--json")
+    assert (status, said) == (2, "walsh-scrapy: it does not start\n")
+    assert given == [(["wget", "-q", "--json"], ["R1", "R4"])]
     assert "conformance" in walsh("--help")[1]
 
 

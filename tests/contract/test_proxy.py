@@ -14,8 +14,8 @@ import pytest
 
 from tests.helpers.relay import Relay
 from tests.helpers.sites import critical_line, feed, paths, rows_of, site
-from walsh_scrapy.testing.names import REFUSED, UNKNOWN, Answer
 from walsh_scrapy.testing.politeness import assert_polite
+from walsh_scrapy.testing.site import REFUSED, UNKNOWN, Answer
 from walsh_scrapy.testing.web import Certificate, Site, redirect
 
 NEAR = Site("proxy.example", dns=Answer(("127.0.0.1",)))

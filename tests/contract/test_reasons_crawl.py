@@ -1,7 +1,7 @@
 """The reason of each failure is a sentence: what went wrong, on which host, and the response."""
 
 from tests.helpers.sites import feed, judge, paths, rows_of, site
-from walsh_scrapy.testing.names import REFUSED, Answer
+from walsh_scrapy.testing.site import REFUSED, Answer
 from walsh_scrapy.testing.web import Fault, Reply, Site, redirect
 
 QUICK = {

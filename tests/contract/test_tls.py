@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.helpers.sites import LIST_URL, blocklist, judge, rows_of, site, trouble
-from walsh_scrapy.testing.names import REFUSED, Answer
-from walsh_scrapy.testing.site import Down
+from walsh_scrapy.testing.site import REFUSED, Answer, Down
 from walsh_scrapy.testing.web import Certificate, Site, redirect
 
 BAD = {

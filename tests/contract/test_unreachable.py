@@ -14,8 +14,7 @@ from scrapy.exceptions import CannotResolveHostError, DownloadTimeoutError
 from tests.helpers.sites import IDENTITY, feed, rows_of, site
 from walsh_scrapy.exceptions import MachineTrouble, Unreachable
 from walsh_scrapy.state import State
-from walsh_scrapy.testing.clock import EPOCH
-from walsh_scrapy.testing.simulation import DAY
+from walsh_scrapy.testing.simulation import DAY, EPOCH
 from walsh_scrapy.testing.site import Reply, Site, redirect
 
 REASON = "no connection to dead.example within 10 s"

@@ -7,8 +7,8 @@ import pytest
 
 from tests.helpers.sites import LIST_URL, blocklist, feed, feeds, judge, rows_of, site
 from walsh_scrapy.spidermiddlewares.firstseen import MOST_AT_ONCE
-from walsh_scrapy.testing.names import DEAD, OWN, UNKNOWN, Answer
 from walsh_scrapy.testing.politeness import assert_polite
+from walsh_scrapy.testing.site import DEAD, OWN, UNKNOWN, Answer
 from walsh_scrapy.testing.web import Certificate, Site, redirect
 
 

@@ -5,9 +5,8 @@ from dataclasses import replace
 import pytest
 
 from tests.helpers.sites import LIST_URL, blocklist, critical_line, feed, rows_of, site, trouble
-from walsh_scrapy.testing.names import DEAD, NO_RESOLVER, Answer, silent
 from walsh_scrapy.testing.politeness import assert_polite
-from walsh_scrapy.testing.site import Down
+from walsh_scrapy.testing.site import DEAD, NO_RESOLVER, Answer, Down, silent
 from walsh_scrapy.testing.web import Reply, Site
 
 OPERATOR = Site("operator.example", "", {"/blocklist.json": blocklist()})

@@ -8,7 +8,7 @@ from walsh_scrapy.crawl import exchanges
 from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.crawl.exchanges import _Begun
 from walsh_scrapy.crawl.ticket import note
-from walsh_scrapy.testing.clock import FakeClock
+from walsh_scrapy.testing.simulation import FakeClock
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from walsh_scrapy.sources.source import Source
 from walsh_scrapy.state import State
 from walsh_scrapy.state.hosts import Ask, beat
 from walsh_scrapy.state.log import RequestRecord
-from walsh_scrapy.testing.clock import FakeClock
+from walsh_scrapy.testing.simulation import FakeClock
 
 HOST = "a.example"
 FIRST, SECOND = (Source(f"http://{HOST}/{number}") for number in range(2))

@@ -19,7 +19,7 @@ from walsh_scrapy.sources.source import Source
 from walsh_scrapy.state.hosts import Ask
 from walsh_scrapy.state.log import RequestRecord
 from walsh_scrapy.state.sources import Selection
-from walsh_scrapy.testing.clock import FakeClock
+from walsh_scrapy.testing.simulation import FakeClock
 
 HOST = "a.example"
 

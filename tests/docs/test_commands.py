@@ -38,7 +38,7 @@ from walsh_scrapy.state.documents import hash_of
 from walsh_scrapy.state.log import Evidence
 from walsh_scrapy.state.records import SourceRecord
 from walsh_scrapy.testing import Certificate, Reply, Site
-from walsh_scrapy.testing.conformance.commandline import add_options
+from walsh_scrapy.testing.conformance import conformance
 from walsh_scrapy.testing.crawl import write_sources
 from walsh_scrapy.testing.feeds import rss
 
@@ -64,7 +64,7 @@ STATE = (
 #: The one of them that asks servers too.
 SENDING = re.compile(r"\bsources add\b")
 #: The conformance test without a project.
-TRIAL = "python -m walsh_scrapy.testing.conformance "
+TRIAL = "walsh conformance "
 #: Published keys, and the files of these keys in the project.
 BOT_KEYS = {name: PrivateKey.generate() for name in ("key.pem", "next.pem")}
 AGENT = "https://bot.example/.well-known/http-message-signatures-directory"
@@ -194,7 +194,7 @@ def spoken_of():
 def test_a_line_with_scrapy_works_on_both_databases(line, database, request):
     name = SCRAPY.sub("", line).split(" ")[0]
     if name == "demo":
-        return  # tests/testing/test_demotables.py runs it
+        return  # tests/testing/test_demoweb.py runs it
     if name == "conformance":
         if database == "project":  # it has no state
             check_trial(shlex.split(line.partition("conformance")[2]))
@@ -213,10 +213,10 @@ def test_a_command_line_is_one_that_works(line, request):
     if program == "/usr/bin/curl":
         path, _ = sent_by(arguments, request.getfixturevalue("server"))
         assert path in ("/YOUR-UUID", "/YOUR-UUID/fail")
-    elif WALSH.match(line):
-        request.getfixturevalue("project").walsh(line)
     elif line.startswith(TRIAL):
         check_trial(shlex.split(line.removeprefix(TRIAL)))
+    elif WALSH.match(line):
+        request.getfixturevalue("project").walsh(line)
     elif program == "curl":
         check_job(arguments, request.getfixturevalue("server"))
     elif program in ("psql", "pg_dump"):
@@ -343,16 +343,14 @@ def check_call(arguments):
 def check_trial(words):
     """Check a call of the conformance test; make it if it is about few scenarios."""
     parser = ArgumentParser()
-    add_options(parser)
-    parser.add_argument("command", nargs="*")
+    conformance.options(parser)
     given = parser.parse_args(words)
-    program = (given.command or ["COMMAND"])[0]
+    program = (given.command[1:] or ["COMMAND"])[0]
     if program == "wget" and not shutil.which(program):
         pytest.skip("wget is not on this machine")
     assert program.isupper() or program in ("wget", "python") or (ROOT / program).exists()
     if given.rules and not program.isupper():
-        command = [sys.executable, *TRIAL.split()[1:], *words]
-        done = run(*command, cwd=ROOT)
+        done = run(sys.executable, "-m", "walsh_scrapy.console", "conformance", *words, cwd=ROOT)
         assert done.returncode in (0, 1), done.stderr
         assert re.search(r' scenarios?: |"conformant": ', done.stdout)
 

@@ -7,6 +7,7 @@ that has none fails.
 import contextlib
 import math
 import os
+import pickle
 import re
 import signal
 from dataclasses import replace
@@ -43,8 +44,8 @@ MOMENT = r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) UTC"
 
 def noted(file, reply, hit):
     """Answer, or end the machine of the crawl without an answer; a file has the hit anyway."""
-    with file.open("a") as log:
-        log.write(f"{replace(hit, status=reply.status if reply else 0).to_json()}\n")
+    with file.open("ab") as log:
+        pickle.dump(replace(hit, status=reply.status if reply else 0), log)
     return reply or os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -100,11 +101,11 @@ class World:
             pages = {"/feed": partial(note, None)}
             with pytest.raises(RuntimeError):
                 crawl(*sites, Site(host, partial(note, Reply()), pages))
-            hits = [Hit.from_json(line) for line in self._killed.read_text().splitlines()]
+            with self._killed.open("rb") as log, contextlib.suppress(EOFError):
+                while hit := pickle.load(log):
+                    end = None if hit.path == "/feed" else hit.wall + LATENCY
+                    self.seen.append(Seen(len(self.runs), hit, end))
             self._killed.unlink()
-            for hit in hits:
-                end = None if hit.path == "/feed" else hit.wall + LATENCY
-                self.seen.append(Seen(len(self.runs), hit, end))
             return
         (done,) = crawl(*sites)
         assert done.exit_code == 0, done.stderr

@@ -20,9 +20,8 @@ from sqlalchemy.pool import NullPool
 from tests.helpers.sites import LIST_URL, blocklist, feed, site
 from walsh_scrapy import __version__
 from walsh_scrapy.state import State
-from walsh_scrapy.testing.clock import EPOCH
 from walsh_scrapy.testing.crawl import write_sources
-from walsh_scrapy.testing.simulation import DAY, simulate
+from walsh_scrapy.testing.simulation import DAY, EPOCH, simulate
 from walsh_scrapy.testing.web import Reply, Site, redirect
 
 ROOT = Path(__file__).parents[2]

@@ -23,7 +23,7 @@ from walsh_scrapy.policy.pacing import Watch
 from walsh_scrapy.state import database
 from walsh_scrapy.state import hosts as protocol
 from walsh_scrapy.state.database import Database
-from walsh_scrapy.testing.clock import EPOCH, SimulatedTime
+from walsh_scrapy.testing.simulation import EPOCH, SimulatedTime
 
 SMALL = 200_000  #: bytes
 
@@ -87,7 +87,7 @@ class ClockIsSet(Extension):
     def __init__(self, crawler):
         sets = json.loads(crawler.settings["CLOCK_SETS"])
         SimulatedTime.wall = property(
-            lambda time: EPOCH + time.now + sum(by for at, by in sets if time.now >= at)
+            lambda time: EPOCH + time.at + sum(by for at, by in sets if time.at >= at)
         )
 
 

@@ -17,8 +17,7 @@ from walsh_scrapy.policy.freshness import (
     permanent_targets,
 )
 from walsh_scrapy.policy.urls import host_of, resolve_reference, wire_url
-from walsh_scrapy.testing.hit import Hit
-from walsh_scrapy.testing.manners import redirect_target
+from walsh_scrapy.testing.hit import Hit, redirect_target
 
 DAY = 86_400.0
 OLD, NEW, NEWER = "http://old.example/feed", "http://new.example/feed", "https://newer.example/"

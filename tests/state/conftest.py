@@ -8,7 +8,7 @@ from sqlalchemy import Engine, create_engine, event
 from walsh_scrapy.state import State
 from walsh_scrapy.state.database import Database
 from walsh_scrapy.state.tables import metadata
-from walsh_scrapy.testing.clock import FakeClock
+from walsh_scrapy.testing.simulation import FakeClock
 
 
 @pytest.fixture

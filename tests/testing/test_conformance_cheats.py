@@ -10,7 +10,7 @@ import pytest
 
 from tests.helpers import ROOT
 from walsh_scrapy.testing.conformance import Verdict, run
-from walsh_scrapy.testing.conformance.scorecard import UNAVOIDABLE
+from walsh_scrapy.testing.conformance.trial import UNAVOIDABLE
 
 pytestmark = pytest.mark.crawl
 CHEAT = [sys.executable, str(ROOT / "tests" / "helpers" / "cheat.py"), "{seeds}", "{folder}"]

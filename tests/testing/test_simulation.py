@@ -1,5 +1,6 @@
 """A simulation is a real crawl, except for its clock and its web."""
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -8,8 +9,7 @@ from scrapy.settings import Settings
 from tests.helpers.sites import feed, paths, site
 from walsh_scrapy.addon import Addon
 from walsh_scrapy.testing import simulated as module
-from walsh_scrapy.testing.clock import EPOCH, SimulatedTime
-from walsh_scrapy.testing.simulation import DAY
+from walsh_scrapy.testing.simulation import DAY, EPOCH, FakeClock, SimulatedTime
 from walsh_scrapy.testing.web import Fault, Reply, Site
 
 FEED = "http://blog.example/feed"
@@ -125,3 +125,18 @@ def test_a_page_that_raises_fails_its_source_alone(simulated):
 def test_a_run_may_begin_years_later(simulated):
     (result,) = simulated(site("blog.example"), sources=[FEED], starts=[2000.5 * DAY])
     assert [hit.status for hit in result.log] == [200, 200]
+
+
+def test_the_clock_moves_only_by_advance(fake_clock):
+    assert fake_clock.now() == fake_clock.now()
+    assert fake_clock.datetime() == datetime(2026, 1, 1, tzinfo=UTC)
+    assert fake_clock.advance(1.5) == fake_clock.now()
+    fake_clock.advance(timedelta(days=1))
+    assert fake_clock.datetime() == datetime(2026, 1, 2, 0, 0, 1, 500_000, tzinfo=UTC)
+    with pytest.raises(ValueError, match="does not go back"):
+        fake_clock.advance(-1)
+
+
+def test_the_clock_starts_at_the_given_time():
+    start = datetime(2030, 1, 1, tzinfo=UTC)
+    assert FakeClock(start).now() == start.timestamp() == FakeClock(start.timestamp()).now()

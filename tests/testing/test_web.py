@@ -13,7 +13,6 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.helpers import LONGEST
-from walsh_scrapy.testing import load_log
 from walsh_scrapy.testing.web import Fault, LoopbackWeb, Reply, Site, redirect
 
 FEED = "http://blog.example/feed.xml"
@@ -312,13 +311,6 @@ class TestLog:
             assert connection.getresponse().read() == b"x"
         connection.close()
 
-    def test_a_saved_log_is_loaded_unchanged(self, loopback_web, tmp_path):
-        web = loopback_web(site("x"))
-        get(web, FEED)
-        log = ended(web, 1)
-        web.save(tmp_path / "log.jsonl")
-        assert load_log(tmp_path / "log.jsonl") == log
-
     def test_many_clients_at_once(self, loopback_web):
         web = loopback_web(site("x"))
         threads = [threading.Thread(target=get, args=(web, FEED)) for _ in range(20)]
@@ -348,13 +340,6 @@ class TestDescription:
     def test_crawl_delay_is_read_only_from_a_single_star_group(self, robots, delay):
         web = LoopbackWeb(Site("a.example", robots))
         assert web.crawl_delays == ({} if delay is None else {"a.example": delay})
-
-    def test_crawl_delay_may_be_declared(self):
-        robots = Reply("User-agent: Walsh-Research\nCrawl-delay: 2\n")
-        web = LoopbackWeb(
-            Site("A.example", robots, crawl_delay=2), Site("a.example:81", crawl_delay=3)
-        )
-        assert web.crawl_delays == {"a.example": 3.0}
 
     def test_a_web_that_was_never_started_closes(self):
         LoopbackWeb().close()

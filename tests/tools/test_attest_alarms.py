@@ -15,8 +15,7 @@ import pytest
 from tests.helpers.sites import LIST_URL, blocklist, feed, site, trouble
 from walsh_scrapy.policy.audit.record import LoggedRequest
 from walsh_scrapy.state import State
-from walsh_scrapy.testing.clock import EPOCH
-from walsh_scrapy.testing.simulation import DAY
+from walsh_scrapy.testing.simulation import DAY, EPOCH
 from walsh_scrapy.testing.site import Site
 from walsh_scrapy.testing.web import Reply
 from walsh_scrapy.tools.attest.attestation import attest

@@ -229,6 +229,7 @@ def test_a_flaw_that_openssl_does_not_name_has_its_number(show):
     [
         (Certificate.WRONG_NAME, "is for other.example"),
         (Certificate.NAMELESS, "is for no host"),
+        (Certificate.SELF_SIGNED, "is for no host"),  # the extension is not there at all
     ],
 )
 def test_the_hosts_of_a_certificate(show, kind, whom):

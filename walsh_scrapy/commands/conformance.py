@@ -7,4 +7,4 @@ class Command(ToolCommand):
     """Calls the tool ``conformance``."""
 
     requires_project = False
-    package = "walsh_scrapy.console"
+    package = "walsh_scrapy.testing.conformance"

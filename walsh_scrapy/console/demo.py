@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from walsh_scrapy.testing.crawl import CrawlResult
-    from walsh_scrapy.testing.manners import Terms
+    from walsh_scrapy.testing.politeness import Terms
     from walsh_scrapy.testing.web import Web
     from walsh_scrapy.tools.call import Call
 

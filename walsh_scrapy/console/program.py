@@ -25,7 +25,7 @@ _TOOLS: Final = {
     "init": ("tools.init", "write a new project, with a crawler for feeds"),
     "mayfetch": ("tools.mayfetch", "say what a robots.txt allows to any bots"),
     "lint": ("tools.lint", "say what in a robots.txt means nothing"),
-    "conformance": ("console.conformance", "test how polite any crawler is"),
+    "conformance": ("testing.conformance.conformance", "test how polite any crawler is"),
 }
 
 

@@ -8,15 +8,23 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from walsh_scrapy.testing.clock import FakeClock
     from walsh_scrapy.testing.crawl import CrawlResult, run_crawl, start_crawl, write_sources
     from walsh_scrapy.testing.directweb import DirectWeb
-    from walsh_scrapy.testing.hit import ConnectionRecord, Hit, load_log
-    from walsh_scrapy.testing.names import Answer, silent
+    from walsh_scrapy.testing.hit import ConnectionRecord, Hit
     from walsh_scrapy.testing.politeness import assert_polite, violations
     from walsh_scrapy.testing.signatures import verify_signature
-    from walsh_scrapy.testing.simulation import simulate
-    from walsh_scrapy.testing.site import Certificate, Down, Fault, Raw, Reply, Site, redirect
+    from walsh_scrapy.testing.simulation import FakeClock, simulate
+    from walsh_scrapy.testing.site import (
+        Answer,
+        Certificate,
+        Down,
+        Fault,
+        Raw,
+        Reply,
+        Site,
+        redirect,
+        silent,
+    )
     from walsh_scrapy.testing.web import LoopbackWeb
 
 __all__ = [
@@ -34,7 +42,6 @@ __all__ = [
     "Reply",
     "Site",
     "assert_polite",
-    "load_log",
     "redirect",
     "run_crawl",
     "silent",
@@ -46,22 +53,20 @@ __all__ = [
 ]
 
 _NAMES = {
-    "clock": ["FakeClock"],
-    "crawl": ["CrawlResult", "run_crawl", "start_crawl", "write_sources"],
-    "directweb": ["DirectWeb"],
-    "hit": ["ConnectionRecord", "Hit", "load_log"],
-    "names": ["Answer", "silent"],
-    "politeness": ["assert_polite", "violations"],
-    "signatures": ["verify_signature"],
-    "simulation": ["simulate"],
-    "site": ["Certificate", "Down", "Fault", "Raw", "Reply", "Site", "redirect"],
-    "web": ["LoopbackWeb"],
+    "crawl": "CrawlResult run_crawl start_crawl write_sources",
+    "directweb": "DirectWeb",
+    "hit": "ConnectionRecord Hit",
+    "politeness": "assert_polite violations",
+    "signatures": "verify_signature",
+    "simulation": "FakeClock simulate",
+    "site": "Answer Certificate Down Fault Raw Reply Site redirect silent",
+    "web": "LoopbackWeb",
 }
 
 
 def __getattr__(name: str) -> object:
     for module, names in _NAMES.items():
-        if name in names:
+        if name in names.split():
             return getattr(import_module(f"{__name__}.{module}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

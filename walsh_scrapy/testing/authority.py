@@ -1,20 +1,14 @@
 """The private CA of a loopback web, and the certificates that its https sites show.
 
-trustme makes the CA and the certificates. The two kinds that it cannot make are copies of one of
-its certificates, changed and signed again. No program trusts the CA unless it is configured to.
+trustme makes the CA and the certificates. No program trusts the CA unless it is configured to.
 """
 
 import ssl
-from collections.abc import Collection
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 from trustme import CA, LeafCert
 
 from walsh_scrapy.testing.site import EXPIRED_ON, OTHER_HOST, Certificate
@@ -58,14 +52,12 @@ class CertificateAuthority:
 
     def key_and_certificate(self, host: str, kind: Certificate) -> bytes:
         """Return a new private key and the certificate for it, as PEM."""
+        if kind is Certificate.SELF_SIGNED:
+            root = CA(organization_name=host)
+            return root.private_key_pem.bytes() + root.cert_pem.bytes()
         leaf = self._issue(host, kind)
-        match kind:
-            case Certificate.NAMELESS:
-                return _signed_again(leaf, self._ca, without={x509.SubjectAlternativeName})
-            case Certificate.SELF_SIGNED:
-                return _signed_again(leaf, leaf, without={x509.AuthorityKeyIdentifier})
-            case Certificate.INCOMPLETE:
-                return leaf.private_key_pem.bytes() + leaf.cert_chain_pems[0].bytes()
+        if kind is Certificate.INCOMPLETE:
+            return leaf.private_key_pem.bytes() + leaf.cert_chain_pems[0].bytes()
         return leaf.private_key_and_cert_chain_pem.bytes()
 
     def close(self) -> None:
@@ -73,8 +65,9 @@ class CertificateAuthority:
         self._folder.cleanup()
 
     def _issue(self, host: str, kind: Certificate) -> LeafCert:
+        names = {Certificate.WRONG_NAME: [OTHER_HOST], Certificate.NAMELESS: []}
         return self._signer(kind).issue_cert(
-            OTHER_HOST if kind is Certificate.WRONG_NAME else host.strip("[]"),
+            *names.get(kind, [host.strip("[]")]),
             common_name=host[:_LONGEST_COMMON_NAME],
             not_before=_VALID_FROM,
             not_after=EXPIRED_ON if kind is Certificate.EXPIRED else None,
@@ -87,36 +80,3 @@ class CertificateAuthority:
             case Certificate.INCOMPLETE:
                 return self._ca.create_child_ca()
         return self._ca
-
-
-def _signed_again(
-    leaf: LeafCert, signer: CA | LeafCert, without: Collection[type[x509.ExtensionType]]
-) -> bytes:
-    """Return the key of a leaf, and its certificate signed by `signer` without some extensions."""
-    old = _certificate(leaf)
-    builder = (
-        x509.CertificateBuilder()
-        .issuer_name(_certificate(signer).subject)
-        .subject_name(old.subject)
-        .public_key(old.public_key())
-        .serial_number(old.serial_number)
-        .not_valid_before(old.not_valid_before_utc)
-        .not_valid_after(old.not_valid_after_utc)
-    )
-    for extension in old.extensions:
-        if type(extension.value) not in without:
-            builder = builder.add_extension(extension.value, extension.critical)
-    new = builder.sign(_key(signer), SHA256())
-    return leaf.private_key_pem.bytes() + new.public_bytes(Encoding.PEM)
-
-
-def _certificate(owner: CA | LeafCert) -> x509.Certificate:
-    pem = owner.cert_pem if isinstance(owner, CA) else owner.cert_chain_pems[0]
-    return x509.load_pem_x509_certificate(pem.bytes())
-
-
-def _key(owner: CA | LeafCert) -> EllipticCurvePrivateKey:
-    key = load_pem_private_key(owner.private_key_pem.bytes(), password=None)
-    if not isinstance(key, EllipticCurvePrivateKey):
-        raise TypeError("trustme makes keys on P-256")
-    return key

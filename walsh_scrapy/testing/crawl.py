@@ -22,7 +22,7 @@ from configparser import ConfigParser
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Protocol, Required, Self, TypedDict, Unpack
 
 from walsh_scrapy.identity import BLOCKLIST_URL
 from walsh_scrapy.policy.blocklist import Blocklist
@@ -321,36 +321,31 @@ def start_crawl(
     return Crawl(web, command, run, given_environment, launcher)
 
 
+class CrawlOptions(TypedDict, total=False):
+    """What `run_crawl` takes as `start_crawl` does."""
+
+    folder: Required[Path]
+    sources: Iterable[SourceLike] | Path | None
+    settings: Mapping[str, object] | None
+    arguments: Mapping[str, object] | None
+    project: Path | None
+    environment: Mapping[str, str] | None
+    launcher: Launcher
+
+
 def run_crawl(
     web: Web,
     spider: str = "feeds",
     *,
-    folder: Path,
-    sources: Iterable[SourceLike] | Path | None = None,
-    settings: Mapping[str, object] | None = None,
-    arguments: Mapping[str, object] | None = None,
-    project: Path | None = None,
-    environment: Mapping[str, str] | None = None,
     timeout: float = 600.0,
     kill_when: Moment | None = None,
-    launcher: Launcher = subprocess.Popen,
+    **options: Unpack[CrawlOptions],
 ) -> CrawlResult:
     """Run `scrapy crawl` to its end, or kill it (SIGKILL) once `kill_when` is true for its log.
 
-    The other arguments are those of `start_crawl`. Raises TimeoutError, and RuntimeError if there
-    is no such spider.
+    Raises TimeoutError, and RuntimeError if there is no such spider.
     """
-    with start_crawl(
-        web,
-        spider,
-        folder=folder,
-        sources=sources,
-        settings=settings,
-        arguments=arguments,
-        project=project,
-        environment=environment,
-        launcher=launcher,
-    ) as crawl:
+    with start_crawl(web, spider, **options) as crawl:
         return crawl.kill_when(kill_when, timeout) if kill_when else crawl.wait(timeout)
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from walsh_scrapy.testing.hit import Hit
-    from walsh_scrapy.testing.manners import Terms
+    from walsh_scrapy.testing.politeness import Terms
 
 BLOCKLIST_URL: Final = "http://operator.example/blocklist.json"
 BLOCKLIST_SCHEMA_URL: Final = "http://operator.example/blocklist.schema.json"

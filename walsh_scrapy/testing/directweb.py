@@ -10,30 +10,35 @@ only.
 """
 
 import asyncio
+import math
 import os
 import socket
+import ssl
 import struct
-from collections.abc import Iterable, Sequence
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 from typing import Final
 
-from walsh_scrapy.testing.hit import DEFAULT_PORTS, FULL, CountedSocket, SharedLog
+from walsh_scrapy.testing.hit import DEFAULT_PORTS, FULL, CountedSocket, Hit, SharedLog
 from walsh_scrapy.testing.http1 import Connection, NoHandshakeError, handshake_of, streams
-from walsh_scrapy.testing.names import (
+from walsh_scrapy.testing.site import (
     DEAD,
+    MISDIRECTED,
     OWN,
     REFUSED,
     UNKNOWN,
     Answer,
     Dns,
-    Lookup,
-    NameServer,
-    Place,
+    Down,
+    Page,
+    Site,
     answers_of,
 )
-from walsh_scrapy.testing.site import Down, Site, VirtualHosts
 from walsh_scrapy.testing.web import Web
 
 #: Of the first host. Tests may use all addresses below it in answers.
@@ -136,6 +141,76 @@ def without_answer(address: str, port: int) -> socket.socket:
             client.connect((address, port))
     made.close()
     raise OSError(f"the queue of {address}:{port} does not fill")
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """One lookup of a name, by the `time.monotonic` of the resolver."""
+
+    name: str  #: lower-case, without a trailing dot
+    started: float
+    ended: float = math.inf  #: when the answer was sent; infinite until then
+    addresses: tuple[str, ...] = ()
+    error: int = 0  #: a code of `getaddrinfo`, or 0
+
+
+#: The system's own buffer holds about 250 questions.
+_BUFFER_BYTES: Final = 1 << 22
+
+Place = tuple[str, int]
+
+
+class NameServer(asyncio.DatagramProtocol):
+    """Answers lookups one by one, each after its own delay, and logs them.
+
+    It answers the processes that `direct/sitecustomize.py` is in. A question is the port and the
+    name; the answer is an error code of `getaddrinfo`, or 0, and then a line for each address: the
+    address, and the port at which the web serves that port of it. `dns_of` returns what is answered
+    for a name. `places` turns a name, the addresses of an answer and a port into such lines.
+    """
+
+    def __init__(
+        self,
+        dns_of: Callable[[str], Dns],
+        places: Callable[[str, Sequence[str], int], list[Place]],
+        log: SharedLog[Lookup],
+    ) -> None:
+        self._dns_of = dns_of
+        self._places = places
+        self._log = log
+        self._counts: Counter[str] = Counter()
+        self._transport: asyncio.DatagramTransport | None = None
+
+    def connection_made(self, transport: asyncio.DatagramTransport) -> None:  # type: ignore[override]
+        """Begin to answer."""
+        self._transport = transport
+        server: socket.socket = transport.get_extra_info("socket")
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
+
+    def datagram_received(self, data: bytes, sender: Place) -> None:
+        """Answer a question, now or later."""
+        number, _, given = data.decode().partition(" ")
+        name = given.lower().removesuffix(".")
+        self._counts[name] += 1
+        answers = answers_of(self._dns_of(name))
+        answer = answers[min(self._counts[name], len(answers)) - 1]
+        key = self._log.open(Lookup(name, time.monotonic()))
+        asyncio.get_running_loop().call_later(
+            answer.delay, self._answer, key, name, int(number), answer, sender
+        )
+
+    def _answer(self, key: int, name: str, port: int, answer: Answer, sender: Place) -> None:
+        places = self._places(name, answer.addresses, port)
+        addresses = tuple(address for address, _ in places)
+        self._log.change(
+            key,
+            lambda lookup: replace(
+                lookup, ended=time.monotonic(), addresses=addresses, error=answer.error
+            ),
+        )
+        lines = [str(answer.error), *(f"{address} {listens}" for address, listens in places)]
+        if self._transport:
+            self._transport.sendto("\n".join(lines).encode(), sender)
 
 
 _PROXIES: Final = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
@@ -250,11 +325,15 @@ class DirectWeb(Web):
         return hosts[0] if len(hosts) == 1 else ""
 
     async def _serve(self, accepted: CountedSocket, scheme: str) -> None:
-        def told(host: str) -> None:
-            self._connections.change(accepted, host=host)
+        hosts = self._hosts_at(accepted)
 
-        here = VirtualHosts(self._hosts_at(accepted), self._directory, told)
-        match here.down:
+        def page_for(hit: Hit) -> tuple[Hit, Page]:
+            if hit.host not in hosts:
+                return hit, MISDIRECTED
+            self._connections.change(accepted, host=hit.host)
+            return self._directory.page_for(hit)
+
+        match self._directory.down(hosts[0]) if hosts else None:
             case Down.MUTE:
                 with suppress(ConnectionError):
                     async with streams(accepted) as (reader, _):
@@ -265,7 +344,7 @@ class DirectWeb(Web):
                     await asyncio.get_running_loop().sock_sendall(accepted, _ALERT)
                 accepted.close()
                 return
-        context = here.context if scheme == "https" else None
+        context = self._context(hosts) if scheme == "https" else None
         await asyncio.sleep(self.latency * (2 if context else 1))  # of TCP, and of TLS
         try:
             async with streams(accepted, context) as (reader, writer):
@@ -276,7 +355,7 @@ class DirectWeb(Web):
                 connection = Connection(
                     reader,
                     writer,
-                    here,
+                    page_for,
                     self._log,
                     client=accepted.client,
                     scheme=scheme,
@@ -285,6 +364,21 @@ class DirectWeb(Web):
                 await connection.serve()
         except NoHandshakeError:
             pass  # the record says so
+
+    def _context(self, hosts: Sequence[str]) -> ssl.SSLContext:
+        """Return the TLS context of the first host that has one; SNI may choose another.
+
+        Where none has one, it has no certificate, so every handshake fails.
+        """
+
+        def by_name(connection: ssl.SSLObject, name: str | None, _: ssl.SSLContext) -> None:
+            if name and name in hosts and (context := self._directory.context_of(name)):
+                connection.context = context
+
+        found = [each for host in hosts if (each := self._directory.context_of(host))]
+        if len(found) > 1:
+            found[0].sni_callback = by_name
+        return found[0] if found else ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
 
     def _hosts_at(self, accepted: socket.socket) -> tuple[str, ...]:
         return self._addresses.hosts(accepted.getsockname()[0])

@@ -7,17 +7,17 @@ last, and in the order in which the client acted. So a client that closes one co
 opens another is never seen with two.
 """
 
-import json
 import math
+import re
 import select
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import accumulate
-from pathlib import Path
 from typing import Final, Generic, TypeVar
+from urllib.parse import urljoin, urlsplit
 
 DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
@@ -74,34 +74,37 @@ class Hit:
         """Return the first response header of that name, in any case."""
         return next(iter(_named(self.answer, name)), None)
 
-    def to_json(self) -> str:
-        """Return the hit as one line of JSON; `ended` is null if it is infinite."""
-        ended = None if math.isinf(self.ended) else self.ended
-        return json.dumps(asdict(self) | {"ended": ended})
-
-    @classmethod
-    def from_json(cls, line: str) -> "Hit":
-        """Return the hit that `to_json` wrote."""
-        fields = json.loads(line)
-        for name in ("headers", "answer"):
-            fields[name] = tuple((key, value) for key, value in fields[name])
-        if fields["ended"] is None:
-            fields["ended"] = math.inf
-        return cls(**fields)
-
-
-def save_log(log: Iterable[Hit], path: Path) -> None:
-    """Write hits as JSON lines."""
-    path.write_text("".join(f"{hit.to_json()}\n" for hit in log), encoding="utf-8")
-
-
-def load_log(path: Path) -> list[Hit]:
-    """Return the hits that `save_log` wrote."""
-    return [Hit.from_json(line) for line in path.read_text(encoding="utf-8").splitlines()]
-
 
 def _named(headers: Headers, name: str) -> list[str]:
     return [value for key, value in headers if key.lower() == name.lower()]
+
+
+_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+_UNWRITTEN: Final = re.compile(r"[^\x21-\x7e]")  # never in a URL; sent percent-encoded
+_DOT_SEGMENT: Final = re.compile(r"(?<=/)(?:%2e|\.){1,2}(?=/|$)", re.IGNORECASE)
+_SLASHES: Final = re.compile(r"^(https?:)?/{2,}", re.IGNORECASE)
+
+
+def redirect_target(hit: Hit) -> str | None:
+    """Return the URL that the response redirects to, spelled as a hit would show it, or None."""
+    location = hit.answered("Location")
+    if hit.status not in _REDIRECTS or location is None:
+        return None
+    mark = min((at for at in map(location.find, "?#") if at >= 0), default=len(location))
+    written = location[:mark].replace("\\", "/") + location[mark:]
+    written = _UNWRITTEN.sub(lambda found: f"%{ord(found[0]):02X}", written.strip())
+    try:
+        parts = urlsplit(urljoin(hit.url, _SLASHES.sub(r"\1//", written)))
+        host, port = (parts.hostname or "").rstrip("."), parts.port
+        host = f"[{host}]" if ":" in host else host
+    except ValueError:  # not a URL
+        return None
+    netloc = host if port in (None, DEFAULT_PORTS.get(parts.scheme)) else f"{host}:{port}"
+    query = f"?{parts.query}" if parts.query else ""
+    path = _DOT_SEGMENT.sub(lambda found: found[0].lower().replace("%2e", "."), parts.path)
+    if not path.startswith("//"):  # which would be read as a host
+        path = urlsplit(urljoin("http://judge.example/", path)).path
+    return f"{parts.scheme}://{netloc}{path or '/'}{query}"
 
 
 def most_at_once(spans: Iterable[tuple[float, float]]) -> int:
@@ -280,3 +283,34 @@ class CountedSocket(socket.socket):
 def most_open(records: Iterable[ConnectionRecord]) -> int:
     """Return the largest number of connections that were open at one moment."""
     return most_at_once((each.opened, each.closed) for each in records)
+
+
+def without_requests(connections: Iterable[ConnectionRecord], log: Iterable[Hit]) -> list[Hit]:
+    """Return a hit for each connection without a request: its host was contacted all the same.
+
+    It is a CONNECT without an answer, as a tunnel is in which TLS failed. It ends as it starts: the
+    server cannot tell how long the client had been gone when it noticed. Connections to a proxy are
+    left out.
+    """
+    idle = {id(each): each for each in connections if each.host}
+    by_client: dict[int, list[ConnectionRecord]] = {}
+    for each in sorted(idle.values(), key=lambda each: each.opened):
+        by_client.setdefault(each.client, []).append(each)
+    for hit in log:
+        earlier = [each for each in by_client.get(hit.client, ()) if each.opened <= hit.started]
+        if earlier:
+            idle.pop(id(earlier[-1]), None)
+    return [
+        Hit(
+            started=each.opened,
+            ended=each.opened,
+            wall=0.0,
+            method="CONNECT",
+            scheme=each.scheme,
+            host=each.host,
+            port=DEFAULT_PORTS[each.scheme],
+            path="",
+            client=each.client,
+        )
+        for each in idle.values()
+    ]

@@ -20,7 +20,7 @@ from ssl import SSLContext, SSLObject
 from typing import Final
 
 from walsh_scrapy.testing.hit import DEFAULT_PORTS, FAILED, FULL, RESUMED, Headers, Hit, SharedLog
-from walsh_scrapy.testing.site import Directory, Fault, Page, Raw, Reply, VirtualHosts, reply_of
+from walsh_scrapy.testing.site import Fault, Page, Raw, Reply, reply_of
 
 _ABSOLUTE: Final = re.compile(r"(https?)://([^/?#]*)(.*)", re.IGNORECASE | re.DOTALL)
 _AUTHORITY: Final = re.compile(r"(?:.*@)?(\[[^\]]*\]|[^:]*)(?::(\d{1,5}))?")
@@ -259,25 +259,29 @@ _ESTABLISHED: Final = b"HTTP/1.1 200 Connection established\r\n\r\n"
 class Connection:
     """Answers the requests of one connection, one after the other, until one side closes it.
 
-    `client` is the remote port, `scheme` that of targets that name none. `shaken` is told how TLS
-    in a tunnel began. `latency` are seconds by which each response comes later.
+    `page_for` returns a hit with its number on its page, and that page; `context_for` the context
+    of TLS in the tunnel that a CONNECT asks for, None without one. `client` is the remote port,
+    `scheme` that of targets that name none. `shaken` is told how TLS in a tunnel began. `latency`
+    are seconds by which each response comes later.
     """
 
     def __init__(
         self,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
-        pages: Directory | VirtualHosts,
+        page_for: Callable[[Hit], tuple[Hit, Page]],
         log: SharedLog[Hit],
         *,
         client: int,
         scheme: str = "http",
+        context_for: Callable[[Hit], SSLContext | None] = lambda _: None,
         shaken: Callable[[str], None] = lambda _: None,
         latency: float = 0.0,
     ) -> None:
         self._reader = reader
         self._writer = writer
-        self._pages = pages
+        self._page_for = page_for
+        self._context_for = context_for
         self._log = log
         self._client = client
         self._scheme = scheme
@@ -307,9 +311,9 @@ class Connection:
         except (MalformedRequestError, ValueError, asyncio.LimitOverrunError):
             self._writer.write(_BAD_REQUEST)
             return False
-        if hit.method == "CONNECT" and (context := self._pages.context_for(hit)):
+        if hit.method == "CONNECT" and (context := self._context_for(hit)):
             return await self._open_tunnel(hit, context)
-        hit, page = self._pages.page_for(hit)
+        hit, page = self._page_for(hit)
         key = self._log.open(hit)
 
         def publish(response: ResponseWriter) -> None:

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from walsh_scrapy.testing.clock import FakeClock
     from walsh_scrapy.testing.crawl import Crawl, CrawlResult, Launcher
     from walsh_scrapy.testing.directweb import DirectWeb
+    from walsh_scrapy.testing.simulation import FakeClock
     from walsh_scrapy.testing.web import LoopbackWeb, Site, Web
 
 AnyWeb = TypeVar("AnyWeb", bound="Web")
@@ -97,6 +97,6 @@ def crawl(
 @pytest.fixture
 def fake_clock() -> FakeClock:
     """Return a clock that stands at the beginning of 2026 until it is moved."""
-    from walsh_scrapy.testing.clock import FakeClock
+    from walsh_scrapy.testing.simulation import FakeClock
 
     return FakeClock()

@@ -10,29 +10,141 @@ shorter than the pause that the crawler made. For several runs over one state, p
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final, Unpack
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from typing import Final, TypedDict, Unpack
 from urllib.parse import unquote
 
-from walsh_scrapy.checks.exchange import SERVER, Exchange
+from walsh_scrapy.checks.exchange import SERVER, Exchange, Precision
 from walsh_scrapy.checks.pace import AtOnce, Hold, Retries, Revisit, Spacing
-from walsh_scrapy.testing.hit import DEFAULT_PORTS, FULL, ConnectionRecord, Hit
-from walsh_scrapy.testing.manners import (
-    Breach,
-    Manners,
-    Rule,
-    Terms,
-    breach,
-    exchanges_of,
-    is_under,
-    plain_names,
-    redirect_target,
-    retry_after,
-    robots_hits,
-    shown,
-)
+from walsh_scrapy.identity import USER_AGENT
+from walsh_scrapy.testing.hit import FULL, ConnectionRecord, Hit, redirect_target, without_requests
 
-__all__ = ["Manners", "Terms", "assert_polite", "violations"]
+
+class Terms(TypedDict, total=False):
+    """The keywords of `violations` and `assert_polite`; `Manners` explains them."""
+
+    interval: float
+    user_agent: str
+    crawl_delays: Mapping[str, float]
+    serial: bool
+    blocked: Iterable[str]
+    denied: Iterable[str]
+    declared: Collection[str] | None
+    robots_first: bool
+    robots_exempt: Collection[str]
+    robots_ttl: float
+    documents_ttl: float
+    revisit: float
+    conditional: bool
+    backoff: float
+    backoff_max: float
+    max_retries: int | None
+    pace_by: Callable[[str], str]
+    connections: Collection[ConnectionRecord]
+    full_handshakes: int | None
+    precision: Precision
+    from_start: bool
+    robots_delayed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Manners:
+    """What the crawl has to keep. A check that needs a value is off by default."""
+
+    interval: float = 1.0  #: seconds from the end of a response to the next request to that host
+    user_agent: str = USER_AGENT
+    crawl_delays: Mapping[str, float] = field(default_factory=dict)  #: seconds, by host name
+    serial: bool = True  #: one request and connection at a time; if False, one for each host
+    blocked: Iterable[str] = ()  #: domains that must get no request, subdomains included
+    #: Prefixes of URLs that a robots.txt denies; one that ends in `$` is a whole URL.
+    denied: Iterable[str] = ()
+    declared: Collection[str] | None = None  #: the only targets, with their redirects
+    robots_first: bool = True  #: False for a log of a later run, which may have a copy
+    robots_exempt: Collection[str] = ()  #: the operator's own documents, URLs
+    robots_ttl: float = 0.0  #: seconds in which an answered robots.txt is not requested again
+    documents_ttl: float = 0.0  #: the same for the operator's own documents
+    revisit: float = 0.0  #: seconds in which an answered page is not requested again
+    conditional: bool = False  #: check that repeated requests have the last validators
+    backoff: float = 0.0  #: seconds after the first 429 or 503 without Retry-After; then doubled
+    backoff_max: float = 200.0  #: the longest of these waits, before chance lengthens it
+    max_retries: int | None = None  #: retries of one URL in a row; None is no limit
+    pace_by: Callable[[str], str] = str  #: host name -> the key that the interval is counted by
+    connections: Collection[ConnectionRecord] = ()  #: of the same crawl, as the servers saw them
+    full_handshakes: int | None = None  #: TLS handshakes of a host that resume no session
+    precision: Precision = SERVER  #: how exactly delays and holds are judged
+    from_start: bool = False  #: count pauses from the start of a request, not from its end
+    robots_delayed: bool = True  #: a known Crawl-delay counts before robots.txt as well
+
+
+@dataclass(frozen=True, slots=True)
+class Breach:
+    """One violation: a sentence, and the places in the log of the requests that prove it."""
+
+    sentence: str
+    places: tuple[int, ...] = ()
+
+
+#: Takes the hits in the order of their start, and yields each violation.
+Rule = Callable[[Sequence[Hit], Manners], Iterator[Breach]]
+
+
+def plain_names(domains: Iterable[str]) -> frozenset[str]:
+    """Return domain names as hits have them: in lower case, without a trailing dot."""
+    return frozenset(domain.lower().rstrip(".") for domain in domains)
+
+
+def is_under(host: str, names: frozenset[str]) -> bool:
+    """Return True if the host is one of the names or a subdomain of one; an address has none."""
+    labels = host.split(".")
+    depth = 1 if is_address(host) else len(labels)
+    return any(".".join(labels[start:]) in names for start in range(depth))
+
+
+def is_address(host: str) -> bool:
+    """Return True for an IP address, in brackets or not."""
+    try:
+        ip_address(host.strip("[]"))
+    except ValueError:
+        return False
+    return True
+
+
+def robots_hits(log: Sequence[Hit]) -> set[int]:
+    """Return the places of robots.txt in the log, its redirects included."""
+    found, hops = set[int](), set[str]()
+    for place, hit in enumerate(log):
+        if hit.path == "/robots.txt" or hit.url in hops:
+            found.add(place)
+            hops |= {target} if (target := redirect_target(hit)) else set()
+    return found
+
+
+def exchanges_of(log: Sequence[Hit], manners: Manners) -> list[Exchange]:
+    """Return hits as the checks take them; `row` is the place in the log."""
+    return [_exchange(hit, manners.pace_by(hit.host), row) for row, hit in enumerate(log)]
+
+
+def retry_after(hit: Hit) -> float | None:
+    """Return the end of the Retry-After of a 429 or 503, on the clock of the log, or None."""
+    # A date is on the wall clock; the hit shows how far that is from the clock of the log.
+    return _exchange(hit, hit.host, 0).held_until(offset=hit.wall - hit.started)
+
+
+def _exchange(hit: Hit, host: str, row: int) -> Exchange:
+    return Exchange(hit.started, hit.ended, host, hit.url, hit.status, hit.answer, row)
+
+
+def shown(log: Sequence[Hit], place: int) -> str:
+    """Return a hit as text: its number from 1, method, URL and status."""
+    hit = log[place]
+    return f"#{place + 1} {hit.method} {hit.url} ({hit.status or 'no answer'})"
+
+
+def breach(rule: str, log: Sequence[Hit], place: int, words: str, *earlier: int) -> Breach:
+    """Return the violation of a rule by one request, after the `earlier` ones that prove it."""
+    return Breach(f"{rule}: {log[place].host}: {shown(log, place)} {words}", (*earlier, place))
 
 
 def violations(log: Iterable[Hit], **terms: Unpack[Terms]) -> list[str]:
@@ -153,15 +265,15 @@ def validators_echoed(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
     """R7: a repeated request has the validators of the last response, byte for byte, or none."""
     served = dict[str, Hit]()
     for place, hit in enumerate(log if manners.conditional else ()):
-        for field, condition in _VALIDATORS:
-            known = served[hit.url].answered(field) if hit.url in served else None
+        for name, condition in _VALIDATORS:
+            known = served[hit.url].answered(name) if hit.url in served else None
             sent = hit.header(condition)
             if sent != known and hit.path != "/robots.txt":
                 yield breach(
                     "R7",
                     log,
                     place,
-                    f"has {condition}: {sent}; the latest {field} served was {known}",
+                    f"has {condition}: {sent}; the latest {name} served was {known}",
                 )
         if hit.status in {200, 304} and hit.complete:
             served[hit.url] = hit
@@ -178,11 +290,7 @@ def not_too_often(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
 
 
 def _fetched_again(
-    rule: str,
-    log: Sequence[Hit],
-    manners: Manners,
-    ttl: float,
-    is_good: Callable[[Hit], bool],
+    rule: str, log: Sequence[Hit], manners: Manners, ttl: float, is_good: Callable[[Hit], bool]
 ) -> Iterator[Breach]:
     known: defaultdict[str, Revisit] = defaultdict(lambda: Revisit(manners.precision))
     for each in exchanges_of(log, manners):
@@ -298,37 +406,6 @@ def sessions_resumed(_: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
         if manners.full_handshakes is not None and count > manners.full_handshakes:
             allowed = manners.full_handshakes
             yield Breach(f"R4: {host}: {count} full TLS handshakes; {allowed} are allowed")
-
-
-def without_requests(connections: Iterable[ConnectionRecord], log: Iterable[Hit]) -> list[Hit]:
-    """Return a hit for each connection without a request: its host was contacted all the same.
-
-    It is a CONNECT without an answer, as a tunnel is in which TLS failed. It ends as it starts: the
-    server cannot tell how long the client had been gone when it noticed. Connections to a proxy are
-    left out.
-    """
-    idle = {id(each): each for each in connections if each.host}
-    by_client: dict[int, list[ConnectionRecord]] = {}
-    for each in sorted(idle.values(), key=lambda each: each.opened):
-        by_client.setdefault(each.client, []).append(each)
-    for hit in log:
-        earlier = [each for each in by_client.get(hit.client, ()) if each.opened <= hit.started]
-        if earlier:
-            idle.pop(id(earlier[-1]), None)
-    return [
-        Hit(
-            started=each.opened,
-            ended=each.opened,
-            wall=0.0,
-            method="CONNECT",
-            scheme=each.scheme,
-            host=each.host,
-            port=DEFAULT_PORTS[each.scheme],
-            path="",
-            client=each.client,
-        )
-        for each in idle.values()
-    ]
 
 
 RULES: Final[tuple[Rule, ...]] = (

@@ -29,10 +29,9 @@ from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.crawl.messages import LastHeaders, endpoint_of, message_of
 from walsh_scrapy.crawl.network import Network
 from walsh_scrapy.crawl.startup import is_addon
-from walsh_scrapy.testing.clock import SimulatedClock, SimulatedLoop, SimulatedTime
 from walsh_scrapy.testing.crawl import CrawlResult, keep_empty_blocklist, read_items
 from walsh_scrapy.testing.hit import DEFAULT_PORTS, Hit, SharedLog
-from walsh_scrapy.testing.simulation import Plan
+from walsh_scrapy.testing.simulation import Plan, SimulatedLoop, SimulatedTime
 from walsh_scrapy.testing.site import Directory, Fault, Page, Raw, Reply, Site, reply_of
 
 _FORMAT: Final = "%(asctime)s [%(name)s] %(levelname)s: %(message)s"
@@ -78,7 +77,7 @@ class SimulatedWeb:
         return Hit(
             started=self._clock.kept,
             ended=float("inf"),
-            wall=self._clock.wall,
+            wall=self._clock.now(),
             method=request.method,
             scheme=url.scheme,
             host=(url.hostname or "").rstrip("."),
@@ -95,7 +94,7 @@ class SimulatedWeb:
         if reply.fault is not None:
             raise DownloadFailedError(f"Connection was lost: {Fault(reply.fault).value}")
         body, headers, flags = reply.content(), Headers(reply.header_pairs()), []
-        headers.setdefault("Date", formatdate(self._clock.wall, usegmt=True))
+        headers.setdefault("Date", formatdate(self._clock.now(), usegmt=True))
         if _is_stopped(headers, request, crawler):
             body, flags = b"", ["download_stopped"]
         kind = responsetypes.from_args(headers=headers, url=request.url, body=body)
@@ -154,7 +153,7 @@ class SimulatedHandler:
 class SimulatedAddon(Addon):
     """The add-on, with our clock and our download handler."""
 
-    clock: SimulatedClock
+    clock: SimulatedTime
 
     @classmethod
     def update_pre_crawler_settings(cls, settings: BaseSettings) -> None:
@@ -189,13 +188,13 @@ class Simulation:
     ) -> CrawlResult:  # fmt: skip
         """Run one crawl; its files come into a folder."""
         self._web.log.clear()
-        started, items, log = self.clock.now, folder / "items.jsonl", folder / "stderr"
+        started, items, log = self.clock.at, folder / "items.jsonl", folder / "stderr"
         handler = logging.FileHandler(log, encoding="utf-8")
         handler.setFormatter(logging.Formatter(_FORMAT))
         logging.getLogger().addHandler(handler)
         given = self._settings(items, settings)
         if "WALSH_BLOCKLIST_URL" not in settings:
-            keep_empty_blocklist(given["WALSH_STATE_URL"], self.clock.wall)
+            keep_empty_blocklist(given["WALSH_STATE_URL"], self.clock.now())
         runner = AsyncCrawlerRunner(given)
         names = runner.spider_loader.list()
         if spider not in names:
@@ -217,7 +216,7 @@ class Simulation:
             items=read_items(items),
             stats=dict(stats),
             log=self._web.log.entries(),
-            seconds=self.clock.now - started,
+            seconds=self.clock.at - started,
             folder=folder,
         )
 
@@ -247,11 +246,10 @@ def simulate_here(run: Callable[[SimulatedTime], Coroutine[None, None, _Result]]
     for name in ("scrapy.addons", "scrapy.crawler", "scrapy.middleware"):
         logging.getLogger(name).setLevel(logging.WARNING)  # each run would list its parts
     logging.captureWarnings(capture=True)
-    clock = SimulatedTime()
-    SimulatedAddon.clock = SimulatedClock(clock)
+    clock = SimulatedAddon.clock = SimulatedTime()
     setattr(walsh_scrapy.crawl.crawl, "Network", SimulatedNetwork)  # noqa: B010 - the same
     # Scrapy's periodic calls would come sooner by the real seconds that the simulation has taken.
-    setattr(scrapy.utils.asyncio, "time", SimulatedAddon.clock)  # noqa: B010 - a module, to mypy
+    setattr(scrapy.utils.asyncio, "time", clock)  # noqa: B010 - a module, to mypy
     with asyncio.Runner(loop_factory=lambda: SimulatedLoop(clock)) as runner:
         return runner.run(run(clock))
 
@@ -259,7 +257,7 @@ def simulate_here(run: Callable[[SimulatedTime], Coroutine[None, None, _Result]]
 async def _carry_out(plan: Plan, folder: Path, clock: SimulatedTime) -> list[CrawlResult]:
     simulation, results = Simulation(plan.sites, clock), []
     for number, start in enumerate(plan.starts):
-        clock.now = max(clock.now, start)
+        clock.at = max(clock.at, start)
         place = folder / f"run-{number}"
         place.mkdir()
         results.append(await simulation.crawl(plan.spider, plan.settings, plan.arguments, place))

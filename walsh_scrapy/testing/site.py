@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import gzip
 import re
+import socket
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import Enum
-from ssl import PROTOCOL_TLS_SERVER, SSLContext
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from walsh_scrapy.testing.hit import DEFAULT_PORTS, Headers, Hit
-from walsh_scrapy.testing.names import RIGHT, Dns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from ssl import SSLObject
+    from ssl import SSLContext
 
     from walsh_scrapy.testing.authority import CertificateAuthority
     from walsh_scrapy.testing.hit import Hit
@@ -153,10 +151,52 @@ class Certificate(Enum):
     GOOD = "good"  #: for the site's host, valid, signed by the CA of the web
     EXPIRED = "expired"  #: like GOOD, but valid only until EXPIRED_ON
     WRONG_NAME = "wrong name"  #: for OTHER_HOST
-    NAMELESS = "nameless"  #: for no host: it has no subjectAltName
+    NAMELESS = "nameless"  #: for no host: its subjectAltName is empty
     UNKNOWN_CA = "unknown CA"  #: signed by a CA that nobody trusts
-    SELF_SIGNED = "self-signed"  #: signed by its own key
+    SELF_SIGNED = "self-signed"  #: signed by its own key, without a subjectAltName
     INCOMPLETE = "incomplete"  #: signed by an intermediate CA, whose certificate is not sent
+
+
+#: In the place of an address: the site's own, of which every site has one.
+OWN: Final = "own"
+#: In the place of an address: one that answers no SYN, so a connection is never made or refused.
+DEAD: Final = "dead"
+#: In the place of an address: one that refuses connections.
+REFUSED: Final = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The answer to one lookup: addresses in this order, or an error.
+
+    Addresses may be IPv4 or IPv6, anywhere. Only those in 127.0.0.0/8 and `::1` lead to the web,
+    those spelled `::ffff:127.0.0.1` too.
+    """
+
+    addresses: Sequence[str] = (OWN,)
+    error: int = 0  #: a code of `getaddrinfo`, `socket.EAI_AGAIN` for example, instead
+    delay: float = 0.0  #: seconds for which the lookup blocks
+
+
+#: The site's own address.
+RIGHT: Final = Answer()
+#: The name does not exist.
+UNKNOWN: Final = Answer((), socket.EAI_NONAME)
+#: There is no resolver at all: the lookup fails at once.
+NO_RESOLVER: Final = Answer((), socket.EAI_AGAIN)
+
+#: One answer to every lookup, or answers to successive lookups, of which the last one repeats.
+Dns: TypeAlias = Answer | Sequence[Answer]
+
+
+def silent(seconds: float = 10.0) -> Answer:
+    """Return what glibc makes of silent name servers: a long wait, then EAI_AGAIN."""
+    return Answer((), socket.EAI_AGAIN, seconds)
+
+
+def answers_of(dns: Dns) -> Sequence[Answer]:
+    """Return the answers to successive lookups."""
+    return [dns] if isinstance(dns, Answer) else dns
 
 
 _LINE_END: Final = re.compile(r"\r\n|\r|\n")
@@ -182,7 +222,6 @@ class Site:
     robots: Page | None = None
     pages: Mapping[str, Page] = field(default_factory=dict)
     asks: str = ""  #: what this server asks for, in one line for `scrapy demo`
-    crawl_delay: float | None = None  #: seconds, if `robots` is not a text for `*` only
     tls: Certificate | None = None  #: answers https URLs too, with this kind of certificate
     tls_version: Literal["1.2", "1.3"] | None = None  #: the only one that it speaks
     down: Down | None = None  #: ignored by `LoopbackWeb`, as `dns` is
@@ -210,12 +249,12 @@ class Site:
 
     @property
     def asked_delay(self) -> float | None:
-        """Crawl-delay in seconds: as declared, or read from a text that has only the group `*`.
+        """Crawl-delay in seconds, read from a text that has only the group `*`.
 
-        Other texts give None, because a full parser would need tests of its own.
+        Others give None, because a full parser would need tests of its own.
         """
-        if self.crawl_delay is not None or not isinstance(self.robots, str):
-            return self.crawl_delay
+        if not isinstance(self.robots, str):
+            return None
         lines = _LINE_END.split(self.robots)
         found = [m.groups() for line in lines if (m := _RECORD.match(line))]
         agents = {value for name, value in found if name.lower() == "user-agent"}
@@ -297,50 +336,3 @@ class Directory:
         if site is None or site.tls is None or self._authority is None:
             return None
         return self._authority.context(host, site.tls, site.tls_version)
-
-
-class VirtualHosts:
-    """Finds the page for a hit by its Host, and answers 421 for a host that is not there.
-
-    `told` is called with the host of each request.
-    """
-
-    def __init__(
-        self, hosts: Sequence[str], directory: Directory, told: Callable[[str], None]
-    ) -> None:
-        self._hosts = hosts
-        self._directory = directory
-        self._told = told
-
-    @property
-    def down(self) -> Down | None:
-        """How the first host of the address fails, if it does."""
-        return self._directory.down(self._hosts[0]) if self._hosts else None
-
-    def page_for(self, hit: Hit) -> tuple[Hit, Page]:
-        """Return the hit with its number on its page, and that page."""
-        if hit.host not in self._hosts:
-            return hit, MISDIRECTED
-        self._told(hit.host)
-        return self._directory.page_for(hit)
-
-    def context_for(self, _: Hit) -> SSLContext | None:
-        """Return None: nobody tunnels through an origin server."""
-        return None
-
-    @property
-    def context(self) -> SSLContext:
-        """The TLS context of the first host that has one; SNI may choose another.
-
-        Where none has one, it has no certificate, so every handshake fails.
-        """
-        found = [each for host in self._hosts if (each := self._directory.context_of(host))]
-        if not found:
-            return SSLContext(PROTOCOL_TLS_SERVER)
-        if len(found) > 1:
-            found[0].sni_callback = self._by_name
-        return found[0]
-
-    def _by_name(self, connection: SSLObject, name: str | None, _: SSLContext) -> None:
-        if name and name in self._hosts and (context := self._directory.context_of(name)):
-            connection.context = context

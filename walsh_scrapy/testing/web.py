@@ -14,7 +14,6 @@ import socket
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Final, Self
 
 from walsh_scrapy.testing.hit import (
@@ -24,7 +23,6 @@ from walsh_scrapy.testing.hit import (
     Hit,
     SharedLog,
     most_open,
-    save_log,
 )
 from walsh_scrapy.testing.http1 import Connection, streams
 from walsh_scrapy.testing.site import Certificate, Directory, Fault, Page, Reply, Site, redirect
@@ -95,10 +93,6 @@ class Web(ABC):
         """Remove every hit and every closed connection. The pages go on counting their hits."""
         self._log.clear()
         self._connections.clear()
-
-    def save(self, path: Path) -> None:
-        """Write the log as JSON lines, for `load_log`."""
-        save_log(self.log, path)
 
     def wait_for(self, predicate: Callable[[Sequence[Hit]], bool], timeout: float = 300.0) -> bool:
         """Block until the predicate is true for the log; return False after `timeout` seconds."""
@@ -221,15 +215,7 @@ class Web(ABC):
             accepted.close()
 
 
-__all__ = [
-    "Certificate",
-    "Fault",
-    "LoopbackWeb",
-    "Page",
-    "Reply",
-    "Site",
-    "redirect",
-]
+__all__ = ["Certificate", "Fault", "LoopbackWeb", "Page", "Reply", "Site", "redirect"]
 
 
 class LoopbackWeb(Web):
@@ -269,6 +255,12 @@ class LoopbackWeb(Web):
 
         async with streams(accepted) as (reader, writer):
             connection = Connection(
-                reader, writer, self._directory, self._log, client=accepted.client, shaken=shaken
+                reader,
+                writer,
+                self._directory.page_for,
+                self._log,
+                client=accepted.client,
+                context_for=self._directory.context_for,
+                shaken=shaken,
             )
             await connection.serve()

@@ -6,27 +6,14 @@
 Nothing here knows the crawler of this package: the judge shares no code with what it judges.
 """
 
-from walsh_scrapy.testing.conformance.scenario import (
-    Judgement,
-    Level,
-    Run,
-    Scenario,
-    Seen,
-    TrialLog,
-    Verdict,
-)
-from walsh_scrapy.testing.conformance.scorecard import FORMAT, Result, Scorecard
-from walsh_scrapy.testing.conformance.trial import RULES, SCENARIOS, TrialError, run
+from walsh_scrapy.testing.conformance.scenario import Level, Run, Seen, TrialLog, Verdict
+from walsh_scrapy.testing.conformance.trial import RULES, SCENARIOS, Scorecard, TrialError, run
 
 __all__ = [
-    "FORMAT",
     "RULES",
     "SCENARIOS",
-    "Judgement",
     "Level",
-    "Result",
     "Run",
-    "Scenario",
     "Scorecard",
     "Seen",
     "TrialError",

@@ -26,12 +26,7 @@ from walsh_scrapy.testing.conformance.scenario import (
     scenario,
 )
 from walsh_scrapy.testing.feeds import rss
-from walsh_scrapy.testing.politeness import (
-    in_scope,
-    not_too_often,
-    read_only,
-    validators_echoed,
-)
+from walsh_scrapy.testing.politeness import in_scope, not_too_often, read_only, validators_echoed
 from walsh_scrapy.testing.site import Reply, Site, redirect
 
 if TYPE_CHECKING:

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.testing.conformance.scenario import Judgement, Seen
     from walsh_scrapy.testing.hit import Hit
-    from walsh_scrapy.testing.site import Page
 
 
 def obeys(
@@ -71,14 +70,16 @@ _LONG: Final = "long" * 400
 def _case(
     name: str,
     asks: str,
-    text: Page,
-    denied: Sequence[str],
+    text: str,
+    denied: Sequence[str] = ("/no/feed.xml",),
     allowed: Sequence[str] = ("/feed.xml",),
     level: Level = Level.MUST,
+    **sent: str,
 ) -> Scenario:
-    """Return the scenario of a robots.txt: a feed is at each of these paths."""
+    """Return the scenario of a robots.txt, `sent` in this way: a feed is at each of these paths."""
     paths = (*allowed, *denied)
-    site = Site(f"{name}.example", text, {path.partition("?")[0]: feed() for path in paths})
+    pages = {path.partition("?")[0]: feed() for path in paths}
+    site = Site(f"{name}.example", robots(text, **sent), pages)
     return scenario("R2", name, asks, obeys(denied, allowed), site, paths=paths, level=level)
 
 
@@ -248,110 +249,99 @@ SCENARIOS: Final = (
     ),
     _case(
         "disallow", "A Disallow counts for all paths that begin with it",
-        robots("User-agent: *\nDisallow: /private\n"),
+        "User-agent: *\nDisallow: /private\n",
         ["/private/a.xml", "/private.xml"], ["/public/a.xml"],
     ),
     _case(
         "longest-match", "The longest rule decides, wherever it stands; Allow wins a tie",
-        robots(
-            "User-agent: *\nAllow: /\nDisallow: /docs\nAllow: /docs/public\n"
-            "Disallow: /docs/public/no\n"
-        ),
+        "User-agent: *\nAllow: /\nDisallow: /docs\nAllow: /docs/public\n"
+        "Disallow: /docs/public/no\n",
         ["/docs/secret.xml", "/docs/public/no.xml"], ["/docs/public/a.xml"],
     ),
     _case(
         "end-of-path", "`$` is the end of path and query",
-        robots("User-agent: *\nDisallow: /*.pdf$\n"), ["/file.pdf"], ["/file.pdf?x=1"],
+        "User-agent: *\nDisallow: /*.pdf$\n", ["/file.pdf"], ["/file.pdf?x=1"],
     ),
     _case(
         "wildcard", "`*` is any run of characters, also in the query",
-        robots("User-agent: *\nDisallow: /*/internal/\nDisallow: /*?*session=\n"),
+        "User-agent: *\nDisallow: /*/internal/\nDisallow: /*?*session=\n",
         ["/a/internal/feed.xml", "/feed.xml?session=1"],
     ),
     _case(
         "wildcard-over-segments", "`*` crosses `/`, before `$` too",
-        robots("User-agent: *\nDisallow: /a/*/z.xml\nDisallow: /*.json$\n"),
+        "User-agent: *\nDisallow: /a/*/z.xml\nDisallow: /*.json$\n",
         ["/a/b/c/z.xml", "/x/y/feed.json"], ["/feed.xml", "/a/z.xml", "/x/y/feed.json?x=1"],
     ),
     _case(
         "named-group-denies", "A group that names the crawler overrides `*`, where it denies",
-        robots("User-agent: *\nAllow: /\n\nUser-agent: {token}\nDisallow: /not-you/\n"),
+        "User-agent: *\nAllow: /\n\nUser-agent: {token}\nDisallow: /not-you/\n",
         ["/not-you/feed.xml"],
     ),
     _case(
         "named-group-exempts", "A group that names the crawler overrides `*`, where it allows",
-        robots("User-agent: {token}\nDisallow: /not-you/\n\nUser-agent: *\nDisallow: /\n"),
+        "User-agent: {token}\nDisallow: /not-you/\n\nUser-agent: *\nDisallow: /\n",
         ["/not-you/feed.xml"],
     ),
     _case(
         "other-group",
         "A group that names another crawler does not count, though it begins alike",
-        robots("User-agent: {token}-Other\nAllow: /\n\nUser-agent: *\nDisallow: /no/\n"),
-        ["/no/feed.xml"],
+        "User-agent: {token}-Other\nAllow: /\n\nUser-agent: *\nDisallow: /no/\n",
     ),
     _case(
         "groups-merged", "All groups that name the crawler count as one",
-        robots(
-            "User-agent: {token}\nDisallow: /a/\n\nUser-agent: *\nAllow: /\n\n"
-            "User-agent: {token}\nDisallow: /b/\n"
-        ),
+        "User-agent: {token}\nDisallow: /a/\n\nUser-agent: *\nAllow: /\n\n"
+        "User-agent: {token}\nDisallow: /b/\n",
         ["/a/feed.xml", "/b/feed.xml"],
     ),
     _case(
         "group-of-several",
         "User-agent lines in a row share the rules that follow, whatever stands between",
-        robots(
-            "User-agent: {token}\nSitemap: http://group-of-several.example/map.xml\n"
-            "User-agent: other\nDisallow: /no/\n"
-        ),
-        ["/no/feed.xml"],
+        "User-agent: {token}\nSitemap: http://group-of-several.example/map.xml\n"
+        "User-agent: other\nDisallow: /no/\n",
     ),
     _case(
         "case", "Field names and product tokens are the same in any case; paths are not",
-        robots("USER-AGENT: {TOKEN}\ndisALLOW: /Secret\n"), ["/Secret.xml"], ["/secret.xml"],
+        "USER-AGENT: {TOKEN}\ndisALLOW: /Secret\n", ["/Secret.xml"], ["/secret.xml"],
     ),
     _case(
         "percent-encoding", "Percent-encoded and plain characters of a path are the same",
-        robots("User-agent: *\nDisallow: /%7Ejoe/\nDisallow: /caf\u00e9/\n"),
+        "User-agent: *\nDisallow: /%7Ejoe/\nDisallow: /caf\u00e9/\n",
         ["/~joe/feed.xml", "/caf%C3%A9/feed.xml"],
     ),
     _case(
         "byte-order-mark", "A byte order mark before the first line is ignored",
-        robots("\ufeffUser-agent: *\nDisallow: /no/\n"), ["/no/feed.xml"],
+        "\ufeffUser-agent: *\nDisallow: /no/\n",
     ),
     _case(
         "line-ends", "A carriage return alone ends a line",
-        robots("User-agent: *\nDisallow: /no/\n", end="\r"), ["/no/feed.xml"],
+        "User-agent: *\nDisallow: /no/\n", end="\r",
     ),
     _case(
         "spaces-and-comments", "Spaces around names and values, and comments, are ignored",
-        robots("# ours\n  User-agent :  * # all\n\n\tDisallow :\t/no/ # never\n"),
-        ["/no/feed.xml"],
+        "# ours\n  User-agent :  * # all\n\n\tDisallow :\t/no/ # never\n",
     ),
     _case(
         "media-type", "A robots.txt counts whatever its media type",
-        robots("User-agent: *\nDisallow: /no/\n", content_type="text/html"), ["/no/feed.xml"],
+        "User-agent: *\nDisallow: /no/\n", content_type="text/html",
     ),
     _case(
         "late-line", "At least the first 500 KiB count",
-        robots(f"User-agent: *\n{_MANY_LINES}Disallow: /no/\n"), ["/no/feed.xml"],
+        f"User-agent: *\n{_MANY_LINES}Disallow: /no/\n",
     ),
     _case(
         "long-lines", "A long line counts to its end, and so do those after it",
-        robots(f"# {'-' * 9000}\nUser-agent: *\nDisallow: /{_LONG}/no/\nDisallow: /no/\n"),
+        f"# {'-' * 9000}\nUser-agent: *\nDisallow: /{_LONG}/no/\nDisallow: /no/\n",
         [f"/{_LONG}/no/feed.xml", "/no/feed.xml"], ["/feed.xml", f"/{_LONG}/feed.xml"],
     ),
     _case(
         "visit-time", "Extended standard 2.0: outside of Visit-time nothing is asked for",
-        robots(
-            "User-agent: {token}\nVisit-time: {closed}\n\nUser-agent: *\nVisit-time: {closed}\n"
-        ),
+        "User-agent: {token}\nVisit-time: {closed}\n\nUser-agent: *\nVisit-time: {closed}\n",
         ["/feed.xml"], (), Level.MAY,
     ),
     _case(
         "version-2",
         "Extended standard 2.0: in a group of version 2 the first rule that matches decides",
-        robots("User-agent: *\nRobot-version: 2.0\nDisallow: *.cgi\nAllow: /feeds/a.cgi\n"),
+        "User-agent: *\nRobot-version: 2.0\nDisallow: *.cgi\nAllow: /feeds/a.cgi\n",
         ["/feeds/a.cgi"], level=Level.MAY,
     ),
 )  # fmt: skip

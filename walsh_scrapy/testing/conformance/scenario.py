@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Unpack
 
 from walsh_scrapy.checks.exchange import TRIAL
 from walsh_scrapy.testing.feeds import Post, rss
-from walsh_scrapy.testing.manners import Manners
+from walsh_scrapy.testing.politeness import Manners
 from walsh_scrapy.testing.site import Reply
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
     from walsh_scrapy.testing.hit import ConnectionRecord, Hit
-    from walsh_scrapy.testing.manners import Rule, Terms
+    from walsh_scrapy.testing.politeness import Rule, Terms
     from walsh_scrapy.testing.site import Page, Site
 
 #: What every crawler is judged by. It may measure its pauses from the start of one request to the

@@ -12,7 +12,7 @@ import pytest
 from tests.helpers import LONGEST
 from walsh_scrapy.testing import Answer, Certificate, Site, assert_polite, silent
 from walsh_scrapy.testing.feeds import rss
-from walsh_scrapy.testing.names import DEAD, NO_RESOLVER, OWN, REFUSED, UNKNOWN
+from walsh_scrapy.testing.site import DEAD, NO_RESOLVER, OWN, REFUSED, UNKNOWN
 
 pytestmark = pytest.mark.crawl
 

@@ -1,6 +1,6 @@
 """The conformance test of this project in seconds: its own crawls, in simulated time.
 
-    python -m walsh_scrapy.testing.acceptance FOLDER trial days
+    python -m tests.acceptance.crawls FOLDER trial days
 
 `trial` crawls the scenarios of `walsh_scrapy.testing.conformance` as its command would, without a
 kill: first, at once again, forced, and restarted after 50 minutes. `days` crawls a web of twelve
@@ -25,7 +25,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from walsh_scrapy.state import State
-from walsh_scrapy.testing.clock import SimulatedTime
 from walsh_scrapy.testing.conformance import SCENARIOS, Run, Seen, TrialLog
 from walsh_scrapy.testing.conformance.optouts import BLOCKLIST_URL
 from walsh_scrapy.testing.conformance.trial import declared_by
@@ -34,6 +33,7 @@ from walsh_scrapy.testing.feeds import Post, atom, json_feed, rss
 from walsh_scrapy.testing.hit import Hit
 from walsh_scrapy.testing.politeness import violations
 from walsh_scrapy.testing.simulated import Simulation, simulate_here
+from walsh_scrapy.testing.simulation import SimulatedTime
 from walsh_scrapy.testing.site import Page, Reply, Site, redirect
 from walsh_scrapy.tools.attest.attestation import attest
 
@@ -286,7 +286,7 @@ class Acceptance:
 
     def audited(self) -> Iterator[Finding]:
         """Yield what the audit of the state says of each row of the checklist."""
-        now = self._simulation.clock.wall + 3 * DAY
+        now = self._simulation.clock.now() + 3 * DAY
         with closing(State(self._state)) as state, state.log() as log:
             rows: list[dict[str, Any]] = attest(log, now)["checklist"]
         for row in rows:
@@ -313,7 +313,7 @@ async def trial(folder: Path, clock: SimulatedTime) -> list[Finding]:
     seen: list[Seen] = []
     for run in _RUNS:
         if run is Run.RESTARTED:
-            clock.now += _NEARLY_AN_HOUR
+            clock.at += _NEARLY_AN_HOUR
         force = {} if run is Run.AGAIN else {"force": "1"}
         mine = [each for each in SCENARIOS if run in each.runs]
         for spider, kind in _SPIDERS.items():
@@ -335,10 +335,10 @@ async def trial(folder: Path, clock: SimulatedTime) -> list[Finding]:
 async def days(folder: Path, clock: SimulatedTime) -> list[Finding]:
     """Crawl and judge the web of days."""
     acceptance = Acceptance(Simulation(sites(), clock), folder)
-    settings, seen, begun = {"WALSH_BLOCKLIST_URL": LIST_URL}, list[Hit](), clock.now
+    settings, seen, begun = {"WALSH_BLOCKLIST_URL": LIST_URL}, list[Hit](), clock.at
     for spider, starts, sources in (("feeds", STARTS, SOURCES), ("llms", PAGE_STARTS, PAGES)):
         for start in starts:
-            clock.now = max(clock.now, start)
+            clock.at = max(clock.at, start)
             seen += await acceptance.crawl(spider, sources, settings)
     broken = violations(
         seen,

@@ -1,46 +1,40 @@
-"""What `python -m walsh_scrapy.testing.conformance` and `scrapy conformance` take and print.
+"""``scrapy conformance -- COMMAND...`` and ``walsh conformance``: a test for any crawler.
 
-It is no part of the judge, so it may use what other commands print with.
+Lets any command crawl a web on this machine, and judges by the log of its servers how it kept the
+rules R1 to R9. In COMMAND {seeds} is a file with one URL a line, {pages} the same for pages without
+a feed, {folder} a folder that is kept between the runs, {ca} the CA certificate to trust, {key} an
+Ed25519 key to sign requests with, {blocklist} the URL of a list of opt-outs, {proxy} that of the
+proxy; CONFORMANCE_SEEDS and so on are the same in its environment. The command is called up to five
+times, and gets less than five minutes in all. Exit status: 0 no MUST failed, 1 at least one failed,
+could not run, or was not shown though no crawler can avoid it, or nothing passed, 2 a wrong call,
+or a command that makes no request. Example: scrapy conformance --rules R1 -- wget -i {seeds}
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from math import inf
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from walsh_scrapy.policy.wording import count_of
+from walsh_scrapy.testing.conformance import trial
 from walsh_scrapy.testing.conformance.scenario import Verdict
-from walsh_scrapy.testing.conformance.trial import TrialError, run
-from walsh_scrapy.tools.call import clean_exit, fail
+from walsh_scrapy.tools.call import fail
 from walsh_scrapy.tools.output import columns, print_lines
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Iterator, Sequence
 
-    from rich.console import Console
-    from rich.table import Table
+    from walsh_scrapy.testing.conformance.trial import Result, Scorecard
+    from walsh_scrapy.tools.call import Call
 
-    from walsh_scrapy.testing.conformance.scorecard import Result, Scorecard
-
-SYNTAX: Final = "[options] -- COMMAND..."
-DESCRIPTION: Final = (
-    "Lets any command crawl a web on this machine, and judges by the log of its servers how it "
-    "kept the rules R1 to R9. In COMMAND {seeds} is a file with one URL a line, {pages} the same "
-    "for pages without a feed, {folder} a folder that is kept between the runs, {ca} the CA "
-    "certificate to trust, {key} an Ed25519 key to sign requests with, {blocklist} the URL of a "
-    "list of opt-outs, {proxy} that of the proxy; CONFORMANCE_SEEDS and so on are the same in "
-    "its environment. The command is called up to five times, and gets less than five minutes "
-    "in all. Exit status: 0 no MUST failed, 1 at least one failed, could not run, or was not "
-    "shown though no crawler can avoid it, or nothing passed, 2 a wrong call, or a command that "
-    "makes no request."
-)
+USAGE = "[options] -- COMMAND..."
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
+def options(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument(
         "--rules",
@@ -63,6 +57,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default=None,
         help="give the hosts names behind a proxy, not addresses (the default except on Linux)",
     )
+    parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
 
 
 def _at_least_one(text: str) -> float:
@@ -72,52 +67,35 @@ def _at_least_one(text: str) -> float:
     return number
 
 
-def try_command(words: Sequence[str], options: argparse.Namespace) -> int:
+def run(call: Call) -> int:
     """Try the command, print its scorecard, and return the exit status."""
+    given, words = call.arguments, call.arguments.command
     command = list(words[1:] if words[:1] == ["--"] else words)
     if not command:
         fail("name the command to try: conformance -- COMMAND...", 2)
-    rules = None if options.rules is None else [word.strip() for word in options.rules.split(",")]
-    with clean_exit():
-        try:
-            card = run(
-                command,
-                rules,
-                user_agent=options.user_agent,
-                proxy=options.proxy,
-                patience=options.patience,
-                told=lambda sentence: print(f"{sentence} ...", file=sys.stderr, flush=True),
-            )
-        except (TrialError, ValueError) as error:
-            fail(str(error), 2)
-        if options.json:
-            print(json.dumps(card.as_dict(), indent=1).replace("\x7f", "\\u007f"))
-        else:
-            from rich.console import Console  # noqa: PLC0415 - not needed for JSON
-
-            show(card, Console())
+    rules = None if given.rules is None else [word.strip() for word in given.rules.split(",")]
+    try:
+        card = trial.run(
+            command,
+            rules,
+            user_agent=given.user_agent,
+            proxy=given.proxy,
+            patience=given.patience,
+            told=lambda sentence: print(f"{sentence} ...", file=sys.stderr, flush=True),
+        )
+    except (trial.TrialError, ValueError) as error:
+        fail(str(error), 2)
+    if given.json:
+        print(json.dumps(card.as_dict(), indent=1).replace("\x7f", "\\u007f"))
+    else:
+        show(card)
     return 0 if card.keeps_what_was_tried else 1
 
 
-def show(card: Scorecard, console: Console) -> None:
-    """Print a scorecard by rule, as a table or in columns, then what was found and its log."""
-    if console.is_terminal:
-        console.print(_table(card))
-    else:
-        print_lines(columns([("rule", *Verdict), *_rows(card)]))
-    print_lines(_details(card))  # not by the console, which would wrap the lines of the log
-
-
-def _table(card: Scorecard) -> Table:
-    from rich.table import Table  # noqa: PLC0415 - not needed in a pipe
-
-    table = Table(title="Scenarios by rule", title_justify="left")
-    table.add_column("rule", no_wrap=True)
-    for verdict in Verdict:
-        table.add_column(verdict, justify="right")
-    for row in _rows(card):
-        table.add_row(*row)
-    return table
+def show(card: Scorecard) -> None:
+    """Print a scorecard by rule in columns, then what was found and its log."""
+    print_lines(columns([("rule", *Verdict), *_rows(card)]))
+    print_lines(_details(card))
 
 
 def _rows(card: Scorecard) -> Iterator[tuple[str, ...]]:
