@@ -227,7 +227,7 @@ def test_a_worker_takes_few_hosts_until_it_knows_that_it_is_alone(worker, sleeps
     ours.hosts.beat(same(1))
     if not is_alone:
         other.hosts.beat(same(1))
-    assert ours.hosts.enough == 1
+    assert (ours.hosts.enough, ours.hosts.workers) == (1, 1), "it is told as alone"
     ours.hosts._beat()
     assert ours.hosts.enough == (8 if is_alone else 1)
 

@@ -105,12 +105,14 @@ class Hosts:
         # The host of each, by the URL of its source; none if that was lost since.
         self._visits: dict[str, str] = {}
         self.workers = 1  #: that share the state, as far as is known
+        self._is_new = False  # it has beaten once, so others that start with it are not known
         self.lost: Callable[[str], None] = lambda _: None
 
     @property
     def enough(self) -> int:
         """With how many ready hosts this worker takes no further one."""
-        return _ENOUGH_ALONE if self.workers <= 1 else _ENOUGH_OF_SEVERAL
+        is_alone = self.workers <= 1 and not self._is_new
+        return _ENOUGH_ALONE if is_alone else _ENOUGH_OF_SEVERAL
 
     def is_due_to_others(self, host: str) -> bool:
         """Return True if a host was owned for so long that other workers have their turn there."""
@@ -134,7 +136,7 @@ class Hosts:
             self._worker = self._worker._replace(sources=sources)
             self._timer = create_looping_call(self._beat)
             self._timer.start(BEAT_SECONDS)
-            self.workers += 1  # another one may start now too; the next beat tells
+            self._is_new = True  # another one may start now too; the next beat tells
 
     def take(
         self, host: str, reason: object, read: Callable[[Connection], object] | None = None
@@ -484,7 +486,7 @@ class Hosts:
             moment, worker = self._context.moment(), self._worker._replace(run=self._context.run)
             beat = self._state.write(lambda connection: protocol.beat(connection, worker))
             self._watch.see(beat.now, moment)
-            self.workers = 1 + beat.others
+            self.workers, self._is_new = 1 + beat.others, False
 
 
 def _tell_clock(host: str, found: HostSnapshot) -> None:
