@@ -37,6 +37,7 @@ from walsh_scrapy.tools.report import (
     host_lines,
     kind_of,
 )
+from walsh_scrapy.tools.runs import RunRow
 from walsh_scrapy.tools.status.findings import judge_clock
 
 URL = "http://a.example/feed"
@@ -117,17 +118,28 @@ def test_an_item_that_is_odd_hides_no_other(item):
 CLOCK = judge_clock({}, NOW)
 
 
+def row_of(begun, last_sign=None, **record):
+    run = RunRecord(spider="feeds", begun=begun, **record)
+    return RunRow(run, begun if last_sign is None else last_sign, NOW)
+
+
 def test_what_needs_the_operator_names_runs_pauses_and_files():
     runs = [
-        RunRecord(spider="feeds", begun=2.0),
-        RunRecord(spider="feeds", begun=1.0, ended=1.5, how="state_failed"),
-        RunRecord(spider="feeds", begun=0.0),
-        RunRecord(spider="feeds", begun=0.0, ended=0.5, how="closespider_timeout"),
+        row_of(NOW - 600),  # it may still go on
+        row_of(NOW - DAY, ended=NOW - DAY, how="state_failed"),
+        row_of(NOW - 2 * DAY),
+        row_of(NOW - 3 * DAY, ended=NOW - 3 * DAY, how="closespider_timeout"),
+        row_of(NOW - 4 * DAY, ended=NOW - 4 * DAY, summary={"failed": 3}),
     ]
+    problems = [
+        "state_failed",
+        "did not end, last sign at 2026-05-21 06:00:00 UTC",
+        "no source was read",
+    ]
+    assert [row.problem for row in runs] == ["", *problems[:2], "", problems[2]]
     lines = lines_of([sent(0.0), sent(1.0)])
     assert [need.text for need in find_needs(runs, lines, [], [], "line 3: no URL", CLOCK)] == [
-        "1 run ended early, the last one: state_failed",
-        "1 run did not end in order, or still go on",
+        "3 runs went wrong, the last one: state_failed",
         "1 pause at 1 host shorter than asked for",
         "The sources file was not read: line 3: no URL",
     ]
@@ -135,8 +147,7 @@ def test_what_needs_the_operator_names_runs_pauses_and_files():
 
 
 def test_commands_and_a_wrong_clock_in_what_needs_the_operator():
-    left = [RunRecord(spider="feeds", command="shell", begun=at) for at in (3.0, 2.0)]
-    assert not [*find_needs([*left, RunRecord(spider="feeds", begun=1.0)], [], [], [], "", CLOCK)]
+    assert not [*find_needs([row_of(3.0, command="shell")], [], [], [], "", CLOCK)]
     (need,) = find_needs([], [], [], [], "", judge_clock({"runs": NOW + 9 * DAY}, NOW))
     assert need.section == "runs"
     assert "times of runs until 2026-06-01 06:00:00 UTC lie in the future" in need.text

@@ -18,8 +18,9 @@ from walsh_scrapy.state.records import SourceRecord
 from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.testing.crawl import keep_empty_blocklist
 from walsh_scrapy.tools.hosts import HostRow
+from walsh_scrapy.tools.runs import RunRow
 from walsh_scrapy.tools.sources.overview import NextVisit, SourceRow
-from walsh_scrapy.tools.status.facts import Facts, OpenRun, gather
+from walsh_scrapy.tools.status.facts import Facts, gather
 from walsh_scrapy.tools.status.findings import (
     Finding,
     Limits,
@@ -81,7 +82,12 @@ def row_of(record, until=None):
 
 
 def silent(hours, wait=900.0):
-    return (OpenRun("feeds", NOW - 50 * HOUR, NOW - hours * HOUR, wait),)
+    record = RunRecord(spider="feeds", begun=NOW - 50 * HOUR, settings={"max_wait": wait})
+    return (RunRow(record, NOW - hours * HOUR, NOW),)
+
+
+def ended(how):
+    return RunRow(RunRecord(spider="feeds", begun=NOW - HOUR, ended=NOW, how=how), NOW, NOW)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +106,7 @@ def silent(hours, wait=900.0):
             *(WARNING, "no crawl is recorded but such that lie in the future"),
         ),
         ("run", {"good_run": NOW + 60}, OK, "the last good run ended 0 s ago"),
-        ("run", {"bad_run": "feeds: state_failed"}, WARNING, "failed, feeds: state_failed"),
+        ("run", {"bad_run": ended("state_failed")}, WARNING, "failed, feeds: state_failed"),
         ("run", {"open_runs": silent(0)}, OK, "feeds began 2 d 2 h ago"),
         ("killed", {}, OK, "no run was killed"),
         ("killed", {"open_runs": silent(0.4)}, OK, "no run"),
@@ -147,6 +153,16 @@ def test_each_check(check, changes, status, words):
     assert bool(one.advice) == bool(status)
     assert worst(found) is status
     assert found[0].status is status, "the worst is the first"
+
+
+def test_a_finding_about_runs_has_their_rows():
+    facts = replace(WELL, bad_run=ended("state_failed"), open_runs=silent(0.6))
+    rows = {each.check: each.rows for each in find(facts, Thresholds())}
+    assert [row["problem"] for row in rows["run"]] == [
+        "state_failed",
+        "did not end, last sign at 2027-01-15 07:24:00 UTC",
+    ]
+    assert rows["killed"] == rows["run"][1:]
 
 
 def test_what_cannot_be_known_is_no_finding():
@@ -280,9 +296,10 @@ def test_the_facts_of_a_state(url, tmp_path):
     assert missing.sources_error.endswith("--sources FILE, for a crawl -a sources=FILE")
     assert found.first_run == now + HOUR - DAY
     assert found.good_run == now + 2 * HOUR - DAY + 60
-    assert found.bad_run == "feeds: no source was read"
+    assert found.bad_run.problem == "no source was read"
     assert [each.run for each in found.workers] == [alive]
-    assert found.open_runs == (OpenRun("feeds", now - 2 * HOUR, now - 60, 900.0),)
+    (going,) = found.open_runs
+    assert (going.record.id, going.last_sign, going.was_killed) == (alive, now - 60, False)
     assert (found.sources, found.failing, found.list_refresh) == (3, 1, 7 * DAY)
     (refusal,) = found.refused
     assert (refusal.host, refusal.record.status) == ("busy.example", 503)

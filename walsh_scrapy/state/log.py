@@ -49,6 +49,7 @@ from walsh_scrapy.state.database import Store
 from walsh_scrapy.state.documents import hash_of
 from walsh_scrapy.state.records import row_of
 from walsh_scrapy.state.retention import OldRows
+from walsh_scrapy.state.runs import run_of
 from walsh_scrapy.state.tables import (
     COPIED,
     FOR_RULES,
@@ -68,6 +69,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from sqlalchemy import Column, ColumnElement, Connection, Select, Table
+
+    from walsh_scrapy.state.runs import RunRecord
 
 #: Seconds by which a copy outlasts the records that may name it. The longest Crawl-delay that a
 #: copy stays in use for is 30 days (decision 7).
@@ -305,14 +308,6 @@ class TimeSpan:
         return and_(at >= self.since, at <= self.until, is_its_run)
 
 
-class RunRow(NamedTuple):
-    """What an attestation says of a row of `runs`."""
-
-    id: int
-    versions: str
-    settings: str
-
-
 class SeenEntry(NamedTuple):
     """An entry as the state has it: ``first_seen`` in epoch seconds, ``item`` as JSON."""
 
@@ -444,10 +439,12 @@ class Log:
             reported = json.loads(text or "{}").get("new_entries", 0)
             yield ReportedRun(number, ended, reported, stored.get(number, 0))
 
-    def run_rows(self, bounds: TimeSpan) -> Iterator[RunRow]:
+    def runs(self, bounds: TimeSpan) -> Iterator[RunRecord]:
         """Yield the runs in the order of their numbers, but for those that ended before."""
         is_judged = or_(runs.c.ended.is_(None), runs.c.ended >= bounds.since)
-        return self.each(RunRow, rows_of(RunRow, runs).where(is_judged).order_by(runs.c.id))
+        return map(
+            run_of, self._connection.execute(select(runs).where(is_judged).order_by(runs.c.id))
+        )
 
     # ---- what commands read ----
 

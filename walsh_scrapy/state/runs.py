@@ -98,7 +98,7 @@ class RunStore(Store):
     def find(self, number: int) -> RunRecord | None:
         """Return a run by its number, or None."""
         row = self._database.first(_RUNS.where(runs.c.id == number))
-        return None if row is None else _record(row)
+        return None if row is None else run_of(row)
 
     def latest(
         self,
@@ -121,7 +121,7 @@ class RunStore(Store):
             wanted = wanted.where(runs.c.begun <= until, ended <= until)
         if only_crawls:
             wanted = wanted.where(runs.c.command == "")
-        return [_record(row) for row in self._all(wanted)]
+        return [run_of(row) for row in self._all(wanted)]
 
     def moments(self) -> dict[str, float]:
         """Return the latest time of each table of the state that has one, in epoch seconds."""
@@ -135,7 +135,8 @@ def _name(text: str) -> str:
     return storable(text)[:_LONGEST_NAME]
 
 
-def _record(row: Sequence[Any]) -> RunRecord:
+def run_of(row: Sequence[Any]) -> RunRecord:
+    """Return the run of a row that has all columns of its table, in their order."""
     values = dict(zip(runs.c.keys(), row, strict=True))
     for name in ("versions", "settings", "summary"):
         values[name] = json.loads(values[name])

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.policy.audit.checklist import Row
     from walsh_scrapy.policy.audit.record import Basis, Check
-    from walsh_scrapy.state.log import Log, RunRow
+    from walsh_scrapy.state.log import Log
+    from walsh_scrapy.state.runs import RunRecord
 
 #: The version of the JSON.
 FORMAT: Final = "walsh-research-attestation/v1"
@@ -77,7 +78,7 @@ def attest(log: Log, now: float, bot: Bot = WALSH_RESEARCH, since: float = 0.0) 
     for _ in range(basis.clocks.set_back):
         findings.judge("45", lacking=CLOCK_SET_BACK)
     _audit_future(log, now, findings)
-    runs = list(log.run_rows(bounds))
+    runs = list(log.runs(bounds))
     return {
         "format": FORMAT,
         "contract": SPEC_VERSION,
@@ -86,8 +87,8 @@ def attest(log: Log, now: float, bot: Bot = WALSH_RESEARCH, since: float = 0.0) 
         "at": rfc3339(now),
         "holds": not any(kind.level == "MUST" for kind in findings.found),
         "checklist": [_row(row, findings, bot) for row in CHECKLIST],
-        "versions": _grouped((row.id, json.loads(row.versions)) for row in runs),
-        "settings": _grouped((row.id, _settings(row)) for row in runs),
+        "versions": _grouped((run.id, run.versions) for run in runs),
+        "settings": _grouped((run.id, _settings(run)) for run in runs),
         "record": {
             "since": rfc3339(bounds.since) if bounds.since else None,
             "until": rfc3339(bounds.until),
@@ -152,12 +153,11 @@ def _problem(item: Mapping[str, Any]) -> str:
     return ""
 
 
-def _settings(row: RunRow) -> dict[str, Any]:
-    settings = json.loads(row.settings)
-    return {name: settings.get(name) for name in _SETTINGS}
+def _settings(run: RunRecord) -> dict[str, Any]:
+    return {name: run.settings.get(name) for name in _SETTINGS}
 
 
-def _grouped(values: Iterable[tuple[int, dict[str, Any]]]) -> list[dict[str, Any]]:
+def _grouped(values: Iterable[tuple[int, Mapping[str, Any]]]) -> list[dict[str, Any]]:
     """Return each different value with its first and its last run, and how many runs had it."""
     groups: dict[str, dict[str, Any]] = {}
     for number, value in values:

@@ -20,19 +20,17 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from walsh_scrapy.policy.audit.pace import JudgedRequest, PauseJudge
-from walsh_scrapy.policy.durations import format_moment, rfc3339
+from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.policy.freshness import CLOCK_SKEW
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import count_of, cut
 from walsh_scrapy.sources.loading import load_sources
 from walsh_scrapy.sources.source import SourcesError
 from walsh_scrapy.state.log import TimeSpan
-from walsh_scrapy.tools import hosts
+from walsh_scrapy.tools import hosts, runs
 from walsh_scrapy.tools.call import add_since, add_sources
 from walsh_scrapy.tools.files import Output, add_output
-from walsh_scrapy.tools.output import Column
 from walsh_scrapy.tools.sources import overview
-from walsh_scrapy.tools.status.facts import ENDED_EARLY
 from walsh_scrapy.tools.status.findings import judge_clock
 
 if TYPE_CHECKING:
@@ -47,6 +45,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.state.runs import RunRecord
     from walsh_scrapy.tools.call import Call
     from walsh_scrapy.tools.hosts import HostRow
+    from walsh_scrapy.tools.runs import RunRow
     from walsh_scrapy.tools.sources.overview import SourceRow
     from walsh_scrapy.tools.status.findings import Finding
 
@@ -118,25 +117,13 @@ def choose_period(state: State, now: float, since: float | None = None) -> Perio
     return Period(span=span, runs=(last,), words=words)
 
 
-#: What is told of a run. Times are RFC 3339 in UTC.
-RUNS: Final[list[Column[RunRecord]]] = [
-    Column("run", lambda run: run.id),
-    Column("spider", lambda run: run.spider),
-    Column("command", lambda run: f"scrapy {run.command}" if run.command else None),
-    Column("begun", lambda run: rfc3339(run.begun)),
-    Column("ended", lambda run: rfc3339(run.ended) or "not yet, or it was killed"),
-    Column("how", lambda run: run.how),
-    Column("https_signed_by", lambda run: run.settings.get("signing_key") or "none"),
-    Column("versions", lambda run: [f"{name} {each}" for name, each in run.versions.items()]),
-]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """What the page says. Times are in epoch seconds, UTC days."""
 
     made_at: float
     period: Period
+    runs: Sequence[RunRow]  #: the newest first
     needs: Sequence[Need]
     news: News
     declared: int  #: sources in the file
@@ -162,6 +149,7 @@ def build_report(
         sources, unread = (), str(error)
     rows = list(overview.build_overview(sources, state, options, now).by_urgency())
     with state.log() as log:
+        run_rows = runs.build_overview(log, period.runs, now)
         records, is_cut = _requests(log, period)
         judge = PauseJudge(log.basis(log.bounds(now)))
         lines = host_lines(records, judge, period.includes)
@@ -174,7 +162,8 @@ def build_report(
     return Report(
         made_at=now,
         period=period,
-        needs=[*find_needs(period.runs, lines, troubles, waiting, unread, clock)],
+        runs=run_rows,
+        needs=[*find_needs(run_rows, lines, troubles, waiting, unread, clock)],
         news=news,
         declared=len(rows),
         troubles=troubles,
@@ -205,7 +194,7 @@ class Need(NamedTuple):
 
 
 def find_needs(
-    runs: Sequence[RunRecord],
+    runs: Sequence[RunRow],
     lines: Sequence[HostLine],
     troubles: Sequence[SourceRow],
     waiting: Sequence[HostRow],
@@ -217,13 +206,9 @@ def find_needs(
     ``unread_sources`` says why the sources file could not be read. ``clock`` judges the times in
     the state.
     """
-    crawls = [run for run in runs if not run.command]
-    if early := [run.how for run in crawls if run.how in ENDED_EARLY]:
-        ended = count_of(len(early), "run")
-        yield Need(f"{ended} ended early, the last one: {early[0]}", "runs")
-    # Only the newest run may still go on.
-    if killed := sum(not run.is_over for run in crawls[1:]):
-        yield Need(f"{count_of(killed, 'run')} did not end in order, or still go on", "runs")
+    if wrong := [row.problem for row in runs if row.problem and not row.record.command]:
+        went = count_of(len(wrong), "run")
+        yield Need(f"{went} went wrong, the last one: {wrong[0]}", "runs")
     if clock.status:
         yield Need(f"{clock.what}: {clock.advice}", "runs")
     if short := [line.short for line in lines if line.short]:

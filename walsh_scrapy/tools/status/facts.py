@@ -5,19 +5,18 @@ from __future__ import annotations
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, get_args
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from sqlalchemy import make_url
 
 from walsh_scrapy.crawl.blocklist import load_local_list
-from walsh_scrapy.crawl.engine import EarlyEnd
 from walsh_scrapy.options import BadSetting
 from walsh_scrapy.policy.blocklist import Blocklist
 from walsh_scrapy.policy.freshness import CLOCK_SKEW
 from walsh_scrapy.policy.urls import url_key
 from walsh_scrapy.sources.loading import load_sources, merged, stream
 from walsh_scrapy.sources.source import SourcesError
-from walsh_scrapy.tools import hosts
+from walsh_scrapy.tools import hosts, runs
 from walsh_scrapy.tools.sources.overview import build_overview
 from walsh_scrapy.tools.status.findings import MOST_ROWS
 
@@ -28,26 +27,13 @@ if TYPE_CHECKING:
     from walsh_scrapy.sources.source import Source
     from walsh_scrapy.state import State
     from walsh_scrapy.state.hosts import WorkerRow
-    from walsh_scrapy.state.log import Log
-    from walsh_scrapy.state.runs import RunRecord
     from walsh_scrapy.tools.hosts import HostRow
+    from walsh_scrapy.tools.runs import RunRow
     from walsh_scrapy.tools.sources.overview import SourceRow
 
 #: Crawls that are looked at, the newest first, and their greatest age in seconds.
 MOST_RUNS: Final = 1000
 LONGEST: Final = 30 * 86_400.0
-#: How a run ended that could not go on (decision 29).
-ENDED_EARLY: Final[frozenset[str]] = frozenset(get_args(EarlyEnd))
-
-
-@dataclass(frozen=True, slots=True)
-class OpenRun:
-    """A run without an end: it goes on, or was killed. Times are epoch seconds."""
-
-    spider: str
-    begun: float
-    last_sign: float  #: its last request, or its begin
-    longest_wait: float  #: seconds for which it may wait before a request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,8 +43,8 @@ class Facts:
     now: float
     first_run: float | None = None  #: the begin of the first run that is known
     good_run: float | None = None  #: the end of the last good one
-    bad_run: str = ""  #: how the last run that ended did, if it was not good
-    open_runs: tuple[OpenRun, ...] = ()
+    bad_run: RunRow | None = None  #: the last run that ended, if it was not good
+    open_runs: tuple[RunRow, ...] = ()  #: without an end, the newest first
     has_blocklist: bool = True  #: whether one is published
     list_error: str = ""  #: why the local list cannot be used
     list_checked: float | None = None
@@ -82,22 +68,19 @@ def gather(state: State, options: Options, file: str | None) -> Facts:
     """
     now = state.now()
     until = now + CLOCK_SKEW  # what is later was written by a wrong clock
-    runs = state.runs.latest(MOST_RUNS, now - LONGEST, until, only_crawls=True)
-    ended = [run for run in runs if run.is_over]
-    good = next((run.ended for run in ended if _is_good(run)), None)
-    bad = next((run for run in ended[:1] if not _is_good(run)), None)
-    how = bad.how if bad and bad.how in ENDED_EARLY else "no source was read"
+    latest = state.runs.latest(MOST_RUNS, now - LONGEST, until, only_crawls=True)
+    with state.log() as log:
+        rows = runs.build_overview(log, latest, now)
+    ended = [row for row in rows if row.record.is_over]
     checked, refresh = _blocklist(state, options.blocklist_url)
     sources = _sources(state, options, file, now)
     folder = _folder(options.state_url)
-    with state.log() as log:
-        open_runs = tuple(_open_runs(log, runs, until))
     return Facts(
         now=now,
-        first_run=runs[-1].begun if runs else None,
-        good_run=good,
-        bad_run=f"{bad.spider}: {how}" if bad else "",
-        open_runs=open_runs,
+        first_run=latest[-1].begun if latest else None,
+        good_run=next((row.record.ended for row in ended if row.is_good), None),
+        bad_run=next((row for row in ended[:1] if not row.is_good), None),
+        open_runs=tuple(row for row in rows if not row.record.is_over),
         list_error=_local_list_error(options),
         has_blocklist=bool(options.blocklist_url),
         list_checked=checked,
@@ -113,21 +96,6 @@ def gather(state: State, options: Options, file: str | None) -> Facts:
         disk_free=shutil.disk_usage(folder).free if folder else 0,
         latest=state.runs.moments(),
     )
-
-
-def _is_good(run: RunRecord) -> bool:
-    """Return True for a run after which `scrapy crawl` exits with 0."""
-    failed, *read = (int(run.summary.get(name, 0)) for name in ("failed", "fetched", "unchanged"))
-    was_read = failed == 0 or sum(read) > 0
-    return run.is_over and run.how not in ENDED_EARLY and was_read
-
-
-def _open_runs(log: Log, runs: Iterable[RunRecord], until: float) -> Iterable[OpenRun]:
-    for run in runs:
-        if not run.is_over:
-            sent = log.last_of(run.id, run.begun, until)
-            wait = float(run.settings.get("max_wait", 0.0))
-            yield OpenRun(run.spider, run.begun, max(run.begun, sent or 0.0), wait)
 
 
 def _blocklist(state: State, url: str) -> tuple[float | None, float]:

@@ -13,6 +13,7 @@ from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import and_more, count_of, format_seconds, printable
 from walsh_scrapy.tools.hosts import COLUMNS as HOSTS
 from walsh_scrapy.tools.output import Row, as_dict, columns
+from walsh_scrapy.tools.runs import COLUMNS as RUNS
 from walsh_scrapy.tools.sources.overview import COLUMNS as SOURCES
 
 if TYPE_CHECKING:
@@ -20,14 +21,13 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.tools.hosts import HostRow
     from walsh_scrapy.tools.output import Column
+    from walsh_scrapy.tools.runs import RunRow
     from walsh_scrapy.tools.sources.overview import SourceRow
-    from walsh_scrapy.tools.status.facts import Facts, OpenRun
+    from walsh_scrapy.tools.status.facts import Facts
 
 _HOUR: Final = 3600.0
 _DAY: Final = 86_400.0
 _MIB: Final = 1024 * 1024
-#: Seconds that a run may need beside its waits: for a document, or for a slow host.
-_MARGIN: Final = 900.0
 _CLOCK: Final = (
     "is this machine's clock right? Then another wrote them: crawls replace those of sources, hosts"
     " and lists, and those of runs, requests and entries stay until they are past or deleted"
@@ -54,7 +54,7 @@ class Finding(NamedTuple):
     check: str
     what: str
     advice: str = ""
-    rows: tuple[dict[str, Any], ...] = ()  #: the sources or hosts that it is about, by column
+    rows: tuple[dict[str, Any], ...] = ()  #: the sources, hosts or runs that it is about, by column
 
     @property
     def told(self) -> str:
@@ -130,23 +130,22 @@ def _run(facts: Facts, limits: Limits) -> Finding:
         what = f"no run has ended well since {format_moment(since)}"
     else:
         what = f"the last good run ended {format_seconds(age)} ago"
+    rows = [*facts.open_runs[:1]]
     if facts.bad_run:
-        what += f"; the last run failed, {facts.bad_run}"
+        what += f"; the last run failed, {facts.bad_run.record.spider}: {facts.bad_run.problem}"
         status = max(status, Status.WARNING)
+        rows.insert(0, facts.bad_run)
     if facts.open_runs:
-        newest = facts.open_runs[0]
+        newest = facts.open_runs[0].record
         began = max(0.0, facts.now - newest.begun)
         what += f"; {newest.spider} began {format_seconds(began)} ago"
-    return Finding(status, "run", what, "look at its log" if status else "")
+    return Finding(status, "run", what, "look at its log" if status else "", _rows(rows, RUNS))
 
 
-def killed(facts: Facts) -> list[OpenRun]:
-    """Return the runs that gave no sign for longer than they may wait, of the last two days."""
-    return [
-        run
-        for run in facts.open_runs
-        if min(run.longest_wait, _DAY) + _MARGIN < facts.now - run.last_sign <= 2 * _DAY
-    ]
+def killed(facts: Facts) -> list[RunRow]:
+    """Return the runs that were killed, of the last two days."""
+    recent = facts.now - 2 * _DAY
+    return [row for row in facts.open_runs if row.was_killed and row.last_sign >= recent]
 
 
 def _killed(facts: Facts) -> Finding:
@@ -155,10 +154,12 @@ def _killed(facts: Facts) -> Finding:
         return Finding(Status.OK, "killed", "no run was killed")
     last = found[0]
     what = (
-        f"{count_of(len(found), 'run')} did not end: {last.spider} began at "
-        f"{format_moment(last.begun)} and gave its last sign at {format_moment(last.last_sign)}"
+        f"{count_of(len(found), 'run')} did not end: {last.record.spider} began at "
+        f"{format_moment(last.record.begun)} and gave its last sign at "
+        f"{format_moment(last.last_sign)}"
     )
-    return Finding(Status.WARNING, "killed", what, "was it killed, or out of memory?")
+    advice = "was it killed, or out of memory?"
+    return Finding(Status.WARNING, "killed", what, advice, _rows(found, RUNS))
 
 
 def _blocklist(facts: Facts) -> Finding | None:
