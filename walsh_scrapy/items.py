@@ -29,6 +29,7 @@ class _Keyed:
     key: str = ""  #: of its page and its id; see `metadata.entries.with_keys`
     page_key: str = ""
     title_key: str | None = None  #: of its page and its title
+    is_own: bool = True  #: False if its page is on another host than its source
 
 
 @dataclass(kw_only=True)
@@ -87,6 +88,7 @@ class EntryItem(_Keyed):
             language=feed.language,
         )
         item.key, item.page_key, item.title_key = entry.key, entry.page_key, entry.title_key
+        item.is_own = entry.is_own
         return item
 
 

@@ -247,3 +247,27 @@ def test_posts_and_their_comments_are_recorded_in_whatever_order_their_feeds_com
     # "Known before" is said of what is known: each entry of the first run, and the posts twice.
     known = [each.stats.get("walsh/entries/known", 0) for each in (first, second)]
     assert known == [3 * 1, 3 * (1 + 1 + 3)]
+
+
+def of_late(hit):
+    """Entries of a host that lists them from the second day on, and those of who named them."""
+    days = range(3 * (hit.started > DAY))
+    if hit.host == "late.example":
+        own = [Post(f"Day {n}", f"http://{hit.host}/{n}/", f"http://{hit.host}/?{n}") for n in days]
+        return feed("Late", own)
+    named = [
+        Post("Taken", "http://late.example/0/", "http://late.example/?0"),
+        Post("Taken", "http://late.example/1/#x"),
+        Post("Taken", None, "http://late.example/2/"),
+    ]
+    return feed("Early", named)
+
+
+def test_a_source_cannot_take_entries_from_that_of_their_host(simulated):
+    """Neither under their links nor under their ids; two that name them have each of them once."""
+    hosts = ["early", "early-too", "late"]
+    sites = [Site(f"{host}.example", "", {"/feed/": of_late}) for host in hosts]
+    sources = [f"http://{host}.example/feed/" for host in hosts]
+    crawls = simulated(*sites, sources=sources, starts=[0.0, 2 * DAY, 4 * DAY])
+    first, second, third = ([item["title"] for item in each.items] for each in crawls)
+    assert (first, sorted(second), third) == (["Taken"] * 3, ["Day 0", "Day 1", "Day 2"], [])

@@ -154,6 +154,19 @@ def test_an_entry_counts_for_each_source_that_has_it(state):
     assert state.sources.entry_totals() == {FEED: (2, 200.0), OTHER: (2, 400.0)}
 
 
+def test_what_its_own_source_had_is_not_new_elsewhere_but_the_other_way_round(state):
+    own = [of_page("1", "Post"), of_page("2", "Comment")]
+    theirs = [replace(each, source=OTHER, is_own=False) for each in own]
+    commit(state, source())
+    commit(state, source(OTHER))
+    assert commit(state, source(OTHER), theirs[:1]) == {theirs[0].key}
+    assert commit(state, source(), own) == {each.key for each in own}
+    assert not commit(state, source(OTHER), theirs)
+    with state.entries.snapshot() as entries:
+        found = [(each.source, each.also_in) for each in entries.matching()]
+    assert sorted(found) == [(FEED, (OTHER,)), (FEED, (OTHER,)), (OTHER, ())]
+
+
 @pytest.mark.parametrize(
     ("troubles", "resumed"),
     [

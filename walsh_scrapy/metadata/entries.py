@@ -11,7 +11,7 @@ from typing import Final, Self
 
 from walsh_scrapy.metadata.text import one_line
 from walsh_scrapy.policy.freshness import LONGEST_REVISIT, UpdateHints
-from walsh_scrapy.policy.urls import canonical_url
+from walsh_scrapy.policy.urls import canonical_url, host_of
 
 
 class NotAFeed(Exception):
@@ -49,6 +49,7 @@ class FeedEntry:
     key: str = ""  #: of its page and its id
     page_key: str = ""
     title_key: str | None = None  #: of its page and its title
+    is_own: bool = True  #: False if its page is on another host than its source
     section: str | None = None  #: of a link in an llms.txt: the heading above it
     note: str | None = None  #: of a link in an llms.txt: the description beside it
 
@@ -123,13 +124,14 @@ def with_keys(entries: Sequence[FeedEntry], source: str) -> tuple[FeedEntry, ...
 
     `page_key` is of the canonical URL of the page, `key` of the page and the id. Without an id they
     are the same. `title_key` is of the page and the title. An entry without a link is known by its
-    id alone, which may be the URL that was its link in an earlier document.
+    id alone, which may be the URL that was its link in an earlier document. `is_own` says whether
+    the page is on the host of the source; what is no page is.
     """
-    origin = canonical_url(source)
-    return tuple(_with_keys_of(entry, origin) for entry in entries)
+    origin, host = canonical_url(source), host_of(source)
+    return tuple(_with_keys_of(entry, origin, host) for entry in entries)
 
 
-def _with_keys_of(entry: FeedEntry, source: str) -> FeedEntry:
+def _with_keys_of(entry: FeedEntry, source: str, host: str) -> FeedEntry:
     page = canonical_url(entry.url) if entry.url else _page_without_link(entry, source)
     page_key = _sha256(page)
     return replace(
@@ -137,6 +139,7 @@ def _with_keys_of(entry: FeedEntry, source: str) -> FeedEntry:
         key=_sha256(f"{page}\0{_opaque_id(entry.id, page)}") if entry.id else page_key,
         page_key=page_key,
         title_key=_sha256(f"{page}\0\0{entry.title}") if entry.url and entry.title else None,
+        is_own=host_of(page) in ("", host),
     )
 
 

@@ -239,6 +239,7 @@ class DocumentItems:
                 key=item.key,
                 page_key=item.page_key,
                 title_key=item.title_key,
+                is_own=item.is_own,
                 source=self._source.url,
                 kind=item.kind,
                 first_seen=self._now,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from hashlib import sha256
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -29,6 +30,7 @@ class EntryRecord:
     key: str  #: of its page and its id; see `metadata.entries.with_keys`
     page_key: str
     title_key: str | None = None  #: of its page and its title
+    is_own: bool = True  #: False if its page is on another host than its source
     source: str  #: URL of the source, as declared
     kind: str
     first_seen: float  #: epoch seconds
@@ -138,7 +140,38 @@ def insert_unseen(
 ) -> frozenset[str]:
     """Insert the entries of one visit that are not known; return their keys (decision 19).
 
-    ``backfill`` says that their source is read for the first time.
+    ``backfill`` says that their source is read for the first time. An entry of a page on another
+    host is compared with what the sources of that host had, and is stored under keys that none of
+    these uses. So nobody can take an entry from the source of its own host.
+    """
+    own = [entry for entry in found if entry.is_own]
+    others = [entry for entry in found if not entry.is_own]
+    known, elsewhere = _known_entries(connection, others)
+    keys = dict[str, str]()
+    for entry in others:
+        if known.adds(entry.page_key, entry.key, entry.title_key):
+            own.append(_as_of_another_host(entry))
+            keys[own[-1].key] = entry.key
+        else:
+            _write_sightings(connection, entry, elsewhere.get(entry.page_key, ()))
+    return frozenset(keys.get(key, key) for key in _insert_unseen(connection, own, backfill))
+
+
+def _as_of_another_host(entry: EntryRecord) -> EntryRecord:
+    """Return an entry with other keys than it has in a source of the host of its page."""
+
+    def elsewhere(key: str) -> str:
+        return sha256(f"elsewhere {key}".encode()).hexdigest()
+
+    title_key = elsewhere(entry.title_key) if entry.title_key else None
+    page_key, key = elsewhere(entry.page_key), elsewhere(entry.key)
+    return replace(entry, page_key=page_key, key=key, title_key=title_key)
+
+
+def _insert_unseen(
+    connection: Connection, found: Sequence[EntryRecord], backfill: bool
+) -> frozenset[str]:
+    """Insert the entries that are not known; return their keys.
 
     They are inserted in the order of their pages. So of two transactions that insert the same
     entries at once, one waits for the other, and they cannot block each other.
@@ -158,14 +191,14 @@ def insert_unseen(
             rows.append(_row(entry, is_first=is_first, backfill=backfill))
             if is_first:
                 begun.add(page)
-        elif page in elsewhere:
-            _write_sightings(connection, entry, elsewhere[page])
+        else:
+            _write_sightings(connection, entry, elsewhere.get(page, ()))
     if not rows:
         return frozenset()
     new = _insert(connection, rows)
     unsettled = {row["own_key"] for row in rows} - new
     later += [entry for entry in found if entry.key in unsettled]
-    return new | insert_unseen(connection, later, backfill=backfill) if later else new
+    return new | _insert_unseen(connection, later, backfill) if later else new
 
 
 def _insert(connection: Connection, rows: Sequence[Row]) -> frozenset[str]:
