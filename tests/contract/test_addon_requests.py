@@ -2,6 +2,7 @@
 
 import os
 import sys
+from dataclasses import replace
 from queue import SimpleQueue
 
 import pytest
@@ -18,7 +19,7 @@ from tests.helpers.sites import (
     write_project,
 )
 from walsh_scrapy.testing.politeness import assert_polite
-from walsh_scrapy.testing.web import Reply, Site, redirect
+from walsh_scrapy.testing.web import Certificate, Reply, Site, redirect
 
 SPIDERS = """
 import asyncio
@@ -83,6 +84,19 @@ class Gatherer(Theirs):
         await asyncio.gather(*map(self.asked, links))
 
 
+class Uploader(Theirs):
+    name = "uploader"
+
+    async def start(self):
+        for scheme in ("http", "https"):
+            for method in ("POST", "PUT"):
+                url = f"{scheme}://{scheme}.example/{method}"
+                yield Request(url, self.whole, method, body=b"x" * 2**20)
+
+    def whole(self, response):
+        yield {"url": response.url, "body": response.text}
+
+
 class Listed(Theirs):
     name = "listed"
 
@@ -103,6 +117,10 @@ class Hurried(Watchful):
             with closing(sqlite3.connect(self.state)) as state, state:
                 state.execute("DROP TABLE blocklist")
 """
+
+
+def page_of(text):
+    return Reply(text, content_type="text/plain")
 
 
 def page(**reply):
@@ -162,6 +180,27 @@ def test_forms_download_slots_and_hosts_that_waited(direct_web, crawl, project):
         "what passes the scheduler, and of what it knows that which was put off"
     )
     polite(web)
+
+
+def method_and_size(hit):
+    """The web answers a request whose body came whole."""
+    return page_of(f"{hit.method} {dict(hit.headers)['Content-Length']}")
+
+
+@pytest.mark.parametrize("through", ["direct_web", "loopback_web"], ids=["direct", "proxy"])
+def test_a_body_arrives_whole(request, through, crawl, project):
+    sites = [
+        Site(f"{scheme}.example", "", {f"/{method}": method_and_size for method in ("POST", "PUT")})
+        for scheme in ("http", "https")
+    ]
+    sites[1] = replace(sites[1], tls=Certificate.GOOD)
+    web = request.getfixturevalue(through)(*sites)
+    result = crawl(web, "uploader", project=project, settings={"DOWNLOAD_TIMEOUT": 20})
+    assert {item["url"]: item["body"] for item in result.items} == {
+        f"{scheme}://{scheme}.example/{method}": f"{method} {2**20}"
+        for scheme in ("http", "https")
+        for method in ("POST", "PUT")
+    }
 
 
 def test_a_stopped_crawl_sends_no_further_request(direct_web, crawl, project):

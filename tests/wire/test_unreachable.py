@@ -3,39 +3,24 @@
 import asyncio
 import errno
 import os
+import ssl
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.x509.oid import NameOID
-from OpenSSL import SSL
-from OpenSSL.SSL import X509VerificationCodes as Codes
 from scrapy.exceptions import (
     DownloadConnectionRefusedError,
     DownloadFailedError,
     DownloadTimeoutError,
 )
-from service_identity import CertificateError, VerificationError
-from service_identity.exceptions import DNSMismatch
-from service_identity.hazmat import DNS_ID
-from twisted.internet.error import ConnectionLost
-from twisted.python.failure import Failure
-from twisted.web._newclient import ResponseNeverReceived
 
 from tests.wire.test_http1 import Pieces
 from walsh_scrapy.exceptions import Unreachable
-from walsh_scrapy.testing.authority import CertificateAuthority
-from walsh_scrapy.testing.site import EXPIRED_ON, Certificate
 from walsh_scrapy.wire.stream import Tls
 from walsh_scrapy.wire.unreachable import (
     BadCertificate,
     Connectivity,
     NoSecureConnection,
-    certificate_flaw,
+    no_handshake,
     not_connected,
-    tls_error,
-    wrong_host,
 )
 
 HOST = "dead.example"
@@ -120,60 +105,34 @@ def test_whose_failure_it_is(events, found, offline):
 
 # --- TLS
 
-NOT_VALID = SSL.Error([("SSL routines", "", "certificate verify failed")])
-OLD_SERVER = SSL.Error([("a", "", "first"), ("SSL routines", "", "unsupported protocol")])
-MISMATCH = VerificationError([DNSMismatch(DNS_ID("blog.example"))])
-CLOSED = SSL.SysCallError(-1, "Unexpected EOF\nand more")
-OF_X, WITH_X = "the certificate of x.example", "no secure connection with x.example"
-BAD = BadCertificate("blog.example", "expired on 2025-01-01")
 
-
-def downloaded(*reasons):
-    """An error as Scrapy's handler raises it, with what Twisted found on the way."""
-    cause = ResponseNeverReceived([Failure(reason) for reason in reasons])
-    error = DownloadFailedError(str(cause))
-    error.__cause__ = cause
+def refused(code, message=""):
+    error = ssl.SSLCertVerificationError(1, "certificate verify failed")
+    error.verify_code, error.verify_message = code, message
     return error
 
 
-@pytest.fixture(scope="module")
-def show():
-    authority = CertificateAuthority()
-
-    def certificate(kind):
-        return x509.load_pem_x509_certificate(authority.key_and_certificate("blog.example", kind))
-
-    yield certificate
-    authority.close()
-
-
-@pytest.mark.parametrize("wrap", [lambda error: error, downloaded])
 @pytest.mark.parametrize(
     ("error", "kind", "sentence"),
     [
-        (BAD, BadCertificate, "the certificate of blog.example expired on 2025-01-01"),
-        (NOT_VALID, BadCertificate, f"{OF_X} is not valid"),
-        (MISMATCH, BadCertificate, f"{OF_X} is for another host"),
-        (CertificateError("x"), BadCertificate, f"{OF_X} has names that cannot be read"),
-        (OLD_SERVER, NoSecureConnection, f"{WITH_X}: unsupported protocol"),
-        (CLOSED, NoSecureConnection, f"{WITH_X}: -1 Unexpected EOF and more"),
-        (SSL.Error(), NoSecureConnection, f"{WITH_X}: Error"),
-        (SSL.Error([]), NoSecureConnection, f"{WITH_X}: []"),
+        (refused(10), BadCertificate, "the certificate of x.example has expired"),
+        (refused(62), BadCertificate, "the certificate of x.example is for another host"),
+        (
+            refused(26, "unsuitable certificate purpose."),
+            *(BadCertificate, "the certificate of x.example is not valid (unsuitable certificate"),
+        ),
+        (
+            ssl.SSLError(1, "The session is odd"),
+            NoSecureConnection,
+            "no secure connection with x.example: the session is odd",
+        ),
     ],
 )
-def test_the_tls_error_of_a_failed_download(wrap, error, kind, sentence):
-    found = tls_error(wrap(error), "x.example")
+def test_what_an_error_of_openssl_means(error, kind, sentence):
+    found = no_handshake(error, "x.example")
     assert type(found) is kind
-    assert str(found) == f"TLS: {sentence}"
-
-
-def test_a_tls_error_is_found_among_several_causes():
-    assert tls_error(downloaded(ConnectionLost(), BAD)) is BAD
-
-
-@pytest.mark.parametrize("error", [None, ConnectionLost(), downloaded(ConnectionLost()), OSError()])
-def test_other_errors_give_none(error):
-    assert tls_error(error) is None
+    assert isinstance(found, Unreachable)
+    assert str(found).startswith(f"TLS: {sentence}")
 
 
 ALERT = b"\x15\x03\x01\x00\x02\x02"
@@ -195,62 +154,3 @@ def test_a_handshake_that_cannot_succeed_is_not_tried_again(answer, reason):
         asyncio.run(Tls().secure(Pieces([answer]), "x.example", 443))
     assert isinstance(caught.value, Unreachable)
     assert str(caught.value) == f"TLS: no secure connection with x.example: {reason}"
-    assert isinstance(BAD, Unreachable)
-
-
-EXPIRED, BY_BLOG = "expired on 2025-01-01", "is signed by blog.example"
-NO = ", which this machine does not trust"
-
-
-@pytest.mark.parametrize(
-    ("kind", "code", "is_leaf", "flaw"),
-    [
-        ("EXPIRED", "CERT_HAS_EXPIRED", True, EXPIRED),
-        ("EXPIRED", "CERT_HAS_EXPIRED", False, f"{BY_BLOG}, whose own certificate {EXPIRED}"),
-        ("GOOD", "CERT_NOT_YET_VALID", True, "is valid only from 2020-01-01 on"),
-        ("UNKNOWN_CA", "UNABLE_TO_GET_ISSUER_CERT_LOCALLY", True, f"is signed by Nobody's CA{NO}"),
-        ("SELF_SIGNED", "DEPTH_ZERO_SELF_SIGNED_CERT", True, f"is self-signed{NO}"),
-        ("SELF_SIGNED", "SELF_SIGNED_CERT_IN_CHAIN", False, f"{BY_BLOG}{NO}"),
-        ("GOOD", "INVALID_PURPOSE", True, "is not valid (invalid purpose)"),
-    ],
-)
-def test_flaws(show, kind, code, is_leaf, flaw):
-    code = getattr(Codes, f"ERR_{code}")
-    assert certificate_flaw(code, show(Certificate[kind]), is_leaf=is_leaf) == flaw
-
-
-def test_a_flaw_that_openssl_does_not_name_has_its_number(show):
-    flaw = certificate_flaw(9999, show(Certificate.GOOD), is_leaf=True)
-    assert flaw == "is not valid (error 9999)"
-
-
-@pytest.mark.parametrize(
-    ("kind", "whom"),
-    [
-        (Certificate.WRONG_NAME, "is for other.example"),
-        (Certificate.NAMELESS, "is for no host"),
-        (Certificate.SELF_SIGNED, "is for no host"),  # the extension is not there at all
-    ],
-)
-def test_the_hosts_of_a_certificate(show, kind, whom):
-    assert wrong_host(show(kind)) == whom
-
-
-def test_a_servers_names_are_kept_short_and_on_one_line():
-    names = ["a\n\x1b[31m.example", "b" * 500, "\x00", "d.example", "e.example"]
-    owner = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "x\r\n\x1b[2J" + "y" * 50)])
-    key = ec.generate_private_key(ec.SECP256R1())
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(owner)
-        .issuer_name(owner)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(EXPIRED_ON)
-        .not_valid_after(EXPIRED_ON)
-        .add_extension(x509.SubjectAlternativeName(map(x509.DNSName, names)), critical=False)
-        .sign(key, SHA256())
-    )
-    assert wrong_host(certificate) == f"is for a [31m.example, {'b' * 100}, ? and 2 more"
-    flaw = certificate_flaw(Codes.ERR_SELF_SIGNED_CERT_IN_CHAIN, certificate, is_leaf=False)
-    assert flaw == f"is signed by x [2J{'y' * 50}, which this machine does not trust"

@@ -29,7 +29,7 @@ from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import printable
 from walsh_scrapy.state.log import DenialRecord, denial
-from walsh_scrapy.wire.unreachable import causes, tls_error
+from walsh_scrapy.wire.unreachable import causes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,8 +56,6 @@ def reason_of(error: BaseException | None, url: str) -> str:
     The log shows it, and the state keeps it as the ``detail`` of a source.
     """
     host = host_of(url)
-    if found := tls_error(error, host):
-        return str(found)
     match error:
         case HttpError(response=response):
             return f"{host} answered {response.status}{_bad_redirect(response)}"

@@ -225,7 +225,7 @@ def host_field(netloc: str) -> str:
 def _certificate(stream: Stream) -> Certificate | None:
     """Return the certificate of a host as Scrapy's own handler does."""
     if isinstance(stream, TlsStream):
-        return Certificate(stream.certificate)  # type: ignore[no-untyped-call]
+        return Certificate.load(stream.certificate)
     return None
 
 

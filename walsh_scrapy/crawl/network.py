@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from contextlib import suppress
 from functools import cached_property, lru_cache
 from http import HTTPStatus
@@ -218,4 +219,9 @@ def _tls_of(settings: BaseSettings) -> Tls:
             expected = f"one of {', '.join(VERSIONS)}"
             error = bad_setting(f"DOWNLOAD_TLS_{name}_VERSION", version, expected)
             refuse_to_start(error, log_file=settings["LOG_FILE"])
-    return Tls(least, most, settings["DOWNLOADER_CLIENT_TLS_CIPHERS"] or "DEFAULT")
+    ciphers = settings["DOWNLOADER_CLIENT_TLS_CIPHERS"] or "DEFAULT"
+    try:
+        return Tls(least, most, ciphers)
+    except ssl.SSLError:
+        error = bad_setting("DOWNLOADER_CLIENT_TLS_CIPHERS", ciphers, "a list of OpenSSL's ciphers")
+        refuse_to_start(error, log_file=settings["LOG_FILE"])

@@ -1,40 +1,24 @@
 """Connections as streams of bytes: TCP, made to the addresses of a host after RFC 8305, and TLS.
 
-Certificates are verified, and sessions resumed (decisions 22 and 26). The verification is a
-callback of OpenSSL. Only a callback gets the reason during the handshake; the error after it only
-says "certificate verify failed".
+Certificates are verified, and sessions resumed (decisions 22 and 26).
 """
 
 from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from contextlib import suppress
-from ipaddress import ip_address
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 import aiohappyeyeballs
-from OpenSSL import SSL
 from scrapy.utils.datatypes import LocalCache
-from service_identity import CertificateError, VerificationError
-from service_identity.cryptography import (
-    verify_certificate_hostname,
-    verify_certificate_ip_address,
-)
 
-from walsh_scrapy.wire.unreachable import (
-    BadCertificate,
-    NoSecureConnection,
-    certificate_flaw,
-    tls_error,
-    wrong_host,
-)
+from walsh_scrapy.wire.unreachable import NoSecureConnection, no_handshake
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from cryptography.x509 import Certificate
-    from OpenSSL.crypto import X509
 
     from walsh_scrapy.wire.names import Addresses
 
@@ -131,13 +115,13 @@ class TcpStream:
 
 #: By their names in Scrapy's settings.
 VERSIONS: Final = {
-    "TLSv1.0": SSL.TLS1_VERSION,
-    "TLSv1.1": SSL.TLS1_1_VERSION,
-    "TLSv1.2": SSL.TLS1_2_VERSION,
-    "TLSv1.3": SSL.TLS1_3_VERSION,
+    "TLSv1.0": ssl.TLSVersion.TLSv1,
+    "TLSv1.1": ssl.TLSVersion.TLSv1_1,
+    "TLSv1.2": ssl.TLSVersion.TLSv1_2,
+    "TLSv1.3": ssl.TLSVersion.TLSv1_3,
 }
 #: Old servers that know no secure renegotiation are talked to, as by Scrapy and browsers; we never
-#: renegotiate. pyOpenSSL has no name for SSL_OP_LEGACY_SERVER_CONNECT.
+#: renegotiate. Python 3.11 has no name for SSL_OP_LEGACY_SERVER_CONNECT.
 _LEGACY_SERVERS: Final = 0x4
 #: Hosts whose last session is kept, those first met go first. A session takes a few kilobytes.
 MOST_SESSIONS: Final = 2000
@@ -147,43 +131,35 @@ class Tls:
     """Makes secure connections that trust the signers of this machine; keeps their sessions.
 
     ``least`` and ``most`` are names of ``VERSIONS``: 1.2 and the newest unless they are given.
-    ``ciphers`` is a list in OpenSSL's format.
+    ``ciphers`` is a list in OpenSSL's format. Raises ssl.SSLError for one that names no cipher.
     """
 
     def __init__(
         self, least: str | None = None, most: str | None = None, ciphers: str = "DEFAULT"
     ) -> None:
-        self._context = SSL.Context(SSL.TLS_CLIENT_METHOD)
+        # No default context: from Python 3.13 on it refuses certificates that browsers take.
+        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         self._context.set_default_verify_paths()
-        self._context.set_options(_LEGACY_SERVERS)
-        self._context.set_min_proto_version(VERSIONS[least or "TLSv1.2"])
+        self._context.hostname_checks_common_name = False  # RFC 9110 4.3.4
+        self._context.options |= _LEGACY_SERVERS
+        self._context.minimum_version = VERSIONS[least or "TLSv1.2"]
         if most is not None:
-            self._context.set_max_proto_version(VERSIONS[most])
-        self._context.set_cipher_list(ciphers.encode())
-        self._context.set_alpn_protos([b"http/1.1"])
-        self._sessions: LocalCache[tuple[str, int], SSL.Session] = LocalCache(MOST_SESSIONS)
+            self._context.maximum_version = VERSIONS[most]
+        self._context.set_ciphers(ciphers)
+        self._context.set_alpn_protocols(["http/1.1"])
+        self._sessions: LocalCache[tuple[str, int], ssl.SSLSession] = LocalCache(MOST_SESSIONS)
 
     async def secure(self, stream: TcpStream, host: str, port: int) -> TlsStream:
         """Make a connection secure, by the last session of its host if there is one.
 
-        Raises BadCertificate, NoSecureConnection or OSError.
+        Raises NoHandshake or OSError.
         """
-        connection = SSL.Connection(self._context, None)
-        if not is_address(host):
-            connection.set_tlsext_host_name(host.encode("ascii"))
-        verification = Verification(host)
-        connection.set_verify(SSL.VERIFY_PEER | SSL.VERIFY_FAIL_IF_NO_PEER_CERT, verification)
-        if session := self._sessions.get((host, port)):
-            connection.set_session(session)
-        connection.set_connect_state()
-        secure = TlsStream(stream, connection, host)
+        secure = TlsStream(stream, self._context, host, self._sessions.get((host, port)))
         try:
             await secure.handshake()
-        except BaseException as error:
+        except BaseException:
             # A session that the server no longer knows must not be offered again.
             self._sessions.pop((host, port), None)
-            if verification.flaw:
-                raise BadCertificate(host, verification.flaw) from error
             raise
         return secure
 
@@ -196,45 +172,54 @@ class Tls:
 class TlsStream:
     """The client's side of TLS over a TCP connection."""
 
-    def __init__(self, stream: TcpStream, connection: SSL.Connection, host: str) -> None:
+    def __init__(
+        self, stream: TcpStream, context: ssl.SSLContext, host: str, session: ssl.SSLSession | None
+    ) -> None:
         self._stream = stream
-        self._connection = connection
         self._host = host
+        self._received, self._to_send = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(
+            # As bytes it is taken as it is, and not encoded by IDNA 2003.
+            *(self._received, self._to_send),
+            server_hostname=host.encode("ascii"),
+            session=session,
+        )
         self.peer: str = stream.peer
 
     @property
     def has_unread(self) -> bool:
         """True if there is something to read, the end of the stream included."""
-        return self._connection.pending() > 0 or self._stream.has_unread
+        return self._tls.pending() > 0 or self._stream.has_unread
 
     @property
-    def session(self) -> SSL.Session | None:
+    def session(self) -> ssl.SSLSession | None:
         """The session to offer to the host next time."""
-        return self._connection.get_session()
+        return self._tls.session
 
     @property
-    def certificate(self) -> object:
-        """The certificate of the host, as pyOpenSSL has it."""
-        return self._connection.get_peer_certificate()
+    def certificate(self) -> bytes:
+        """The certificate of the host (DER)."""
+        return self._tls.getpeercert(binary_form=True) or b""
 
     async def handshake(self) -> None:
-        """Do the handshake. Raises NoSecureConnection or OSError."""
+        """Do the handshake. Raises NoHandshake or OSError."""
         try:
-            await self._run(self._connection.do_handshake)
-        except (SSL.ZeroReturnError, SSL.SysCallError) as error:
+            await self._run(self._tls.do_handshake)
+        except (ssl.SSLZeroReturnError, ssl.SSLEOFError) as error:
             reason = "the server closed the connection"
             raise NoSecureConnection(self._host, reason) from error
 
     async def send(self, data: bytes) -> None:
         """Send all of ``data``. Raises NoSecureConnection or OSError."""
-        # A write of pyOpenSSL takes all or nothing of at most 2 GiB, far more than a request has.
-        await self._run(lambda: self._connection.send(data))
+        rest = memoryview(data)
+        while rest:  # OpenSSL takes one record at a time
+            rest = rest[await self._run(partial(self._tls.write, rest)) :]
 
     async def receive(self) -> bytes:
         """Return the next bytes, or b"" at the end. Raises NoSecureConnection or OSError."""
         try:
-            return await self._run(lambda: self._connection.recv(CHUNK))
-        except (SSL.ZeroReturnError, SSL.SysCallError):
+            return await self._run(lambda: self._tls.read(CHUNK))
+        except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
             return b""  # with or without the closing alert, which many servers leave out
 
     def close(self) -> None:
@@ -242,9 +227,9 @@ class TlsStream:
 
         Without the alert OpenSSL would not resume the session.
         """
-        with suppress(SSL.Error):
-            self._connection.shutdown()
-            self._stream.send_last(self._connection.bio_read(CHUNK))
+        with suppress(ssl.SSLError):
+            self._tls.unwrap()
+        self._stream.send_last(self._to_send.read())
         self._stream.close()
 
     async def _run(self, operation: Callable[[], T]) -> T:
@@ -252,69 +237,22 @@ class TlsStream:
         while True:
             try:
                 result = operation()
-            except SSL.WantReadError:
+            except ssl.SSLWantReadError:
                 await self._flush()
                 if data := await self._stream.receive():
-                    self._connection.bio_write(data)
+                    self._received.write(data)
                 else:
-                    self._connection.bio_shutdown()
-            except (SSL.ZeroReturnError, SSL.SysCallError):
+                    self._received.write_eof()
+            except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
                 raise
-            except SSL.Error as error:
+            except ssl.SSLError as error:
                 await self._flush()  # the alert that tells the server why
-                raise tls_error(error, self._host) or error from error
+                raise no_handshake(error, self._host) from error
             else:
                 await self._flush()
                 return result
 
     async def _flush(self) -> None:
         """Send what OpenSSL has written."""
-        while True:
-            try:
-                data = self._connection.bio_read(CHUNK)
-            except SSL.WantReadError:
-                return
+        if data := self._to_send.read():
             await self._stream.send(data)
-
-
-class Verification:
-    """Verifies the certificates that a host shows in one handshake, and keeps what is wrong."""
-
-    def __init__(self, host: str) -> None:
-        self._host = host
-        self.flaw = ""  #: why a certificate is not valid; empty if all of them are
-
-    def __call__(self, _: SSL.Connection, shown: X509, code: int, depth: int, ok: int) -> bool:
-        """Return True if one certificate of the chain is valid: OpenSSL's callback."""
-        self.flaw = self.flaw or self._flaw(shown, code, depth, valid=bool(ok))
-        return not self.flaw
-
-    def _flaw(self, shown: X509, code: int, depth: int, *, valid: bool) -> str:
-        """Return what is wrong with a certificate of the chain; empty if it is valid."""
-        try:
-            certificate = shown.to_cryptography()
-            if not valid:
-                return certificate_flaw(code, certificate, is_leaf=depth == 0)
-            return "" if depth or _is_for(certificate, self._host) else wrong_host(certificate)
-        except Exception:  # noqa: BLE001 - a server's bytes: unreadable is invalid
-            return "cannot be read"
-
-
-def is_address(host: str) -> bool:
-    """Return True if a host is an IP address, which has no SNI and another kind of name."""
-    try:
-        ip_address(host)
-    except ValueError:
-        return False
-    return True
-
-
-def _is_for(certificate: Certificate, host: str) -> bool:
-    try:
-        if is_address(host):
-            verify_certificate_ip_address(certificate, host)
-        else:
-            verify_certificate_hostname(certificate, host)
-    except (CertificateError, VerificationError):
-        return False
-    return True
