@@ -1,4 +1,4 @@
-"""R7: Scrapy unpacks bodies, and a compressed text that was cut off gets a flag.
+"""R7: bodies are unpacked as far as they count, and a text that was cut off gets a flag.
 
 R2: of a robots.txt, and of a page whose head is read, only what counts is unpacked (decision 34).
 """
@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import TYPE_CHECKING, Final
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any, Final
 
-from scrapy.downloadermiddlewares.httpcompression import HttpCompressionMiddleware
-from scrapy.exceptions import IgnoreRequest
-from scrapy.utils._compression import _check_max_size
+from scrapy.exceptions import NotConfigured
+from scrapy.http import TextResponse
+from scrapy.responsetypes import responsetypes
 
 from walsh_scrapy.crawl.messages import counted_bytes
 from walsh_scrapy.crawl.ticket import DATA_LOSS, content_type_of, source_of
@@ -19,10 +20,13 @@ from walsh_scrapy.exceptions import BadAnswer
 from walsh_scrapy.metadata.document import may_be_llms
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import cut, format_bytes, printable
-from walsh_scrapy.wire.codings import CODING_ERRORS, is_complete, unpack
+from walsh_scrapy.wire.codings import CODING_ERRORS, KNOWN, unpack
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from scrapy import Request
+    from scrapy.crawler import Crawler
     from scrapy.http import Response
 
 logger = logging.getLogger(__name__)
@@ -38,35 +42,38 @@ UNASKED: Final = frozenset({b"br", b"zstd"})
 LONGEST_CODINGS: Final = 60
 
 
-class CompressionMiddleware(HttpCompressionMiddleware):
-    """Scrapy's own (order 590), with a flag for compressed texts that were cut off.
+class CompressionMiddleware:
+    """Instead of Scrapy's own (order 590), which takes what it can unpack for the whole body.
 
-    Scrapy takes what it can unpack for the whole body. A parser of XML or JSON notices a missing
-    end. Plain text and markdown have no end mark, so an incomplete one gets Scrapy's own flag for
-    incomplete bodies.
+    A parser of XML or JSON notices a missing end. Plain text and markdown have no end mark, so an
+    incomplete one gets Scrapy's own flag for incomplete bodies.
     """
 
-    def process_request(self, request: Request) -> None:  # type: ignore[override]
+    def __init__(self, most: int) -> None:
+        self._most = most
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        """Make the middleware of a crawl."""
+        if not crawler.settings.getbool("COMPRESSION_ENABLED"):
+            raise NotConfigured
+        return cls(crawler.settings.getint("DOWNLOAD_MAXSIZE"))
+
+    def process_request(self, request: Request) -> None:
         """Ask for the codings that are undone here. No other choice counts but for none at all."""
         if request.headers.get("Accept-Encoding") != b"identity":
             request.headers["Accept-Encoding"] = ACCEPTED
 
-    def process_response(self, request: Request, response: Response) -> Request | Response:  # type: ignore[override]
+    def process_response(self, request: Request, response: Response) -> Response:
         """Unpack a body; raise BadAnswer if it is not what its Content-Encoding says.
 
         An error response stays that error, whatever its body.
         """
-        headers = response.headers.getlist("Content-Encoding")
-        codings = b",".join(headers).strip().lower()
+        codings = b",".join(response.headers.getlist("Content-Encoding")).strip().lower()
+        if not codings or request.method == "HEAD":
+            return response
         try:
-            if codings.count(b",") >= MOST_CODINGS:
-                raise EOFError(f"at most {MOST_CODINGS} are undone")
-            _check_asked(response, codings)
-            most = counted_bytes(request, response.headers)
-            if most and headers:
-                answer: Request | Response = self._beginning(response, headers, most)
-            else:
-                answer = self._unpack(request, response)
+            return self._unpacked(request, response, codings)
         except (*CODING_ERRORS, BadAnswer) as error:
             if response.status >= 400:
                 return response.replace(body=b"")
@@ -75,52 +82,40 @@ class CompressionMiddleware(HttpCompressionMiddleware):
             said = codings_text(codings)
             reason = f"the body of {response.url} is not {said} as announced: {error}"
             raise BadAnswer(response, reason) from error
-        is_text = source_of(request) and may_be_llms(content_type_of(response.headers))
-        if is_text and not is_complete(response.body, codings):
+
+    def _unpacked(self, request: Request, response: Response, codings: bytes) -> Response:
+        names = [*map(bytes.strip, codings.split(b","))]
+        if len(names) > MOST_CODINGS:
+            raise EOFError(f"at most {MOST_CODINGS} are undone")
+        if response.body and UNASKED.intersection(names):
+            said = f"{codings_text(codings)}, which was not asked for"
+            raise BadAnswer(response, f"the body of {response.url} is {said}")
+        undone = [*takewhile(KNOWN.__contains__, reversed(names))]
+        left = names[: len(names) - len(undone)]
+        most = request.meta.get("download_maxsize", self._most) or sys.maxsize
+        counted = counted_bytes(request, response.headers)
+        body, is_whole = unpack(response.body, undone, counted or most + 1)
+        if len(body) > most:
+            what = f"the response from {host_of(response.url)} is too large"
+            raise BadAnswer(response, f"{what}: more than {format_bytes(most)} when unpacked")
+        response.headers["Content-Encoding"] = left
+        if not left:
+            del response.headers["Content-Encoding"]
+        answer = _with_body(response, body)
+        if left:
+            said = codings_text(b", ".join(left))
+            logger.warning("the body of %s is not unpacked: no such coding, %s", response.url, said)
+        if not is_whole and source_of(request) and may_be_llms(content_type_of(response.headers)):
             answer.flags.append(DATA_LOSS)
         return answer
 
-    def _unpack(self, request: Request, response: Response) -> Request | Response:
-        try:
-            return super().process_response(request, response)
-        except IgnoreRequest as error:
-            most = format_bytes(request.meta.get("download_maxsize", self._max_size))
-            host = host_of(response.url)
-            reason = f"the response from {host} is too large: more than {most} when unpacked"
-            raise BadAnswer(response, reason) from error
 
-    @staticmethod
-    def _decode(body: bytes, encoding: bytes, max_size: int) -> bytes:
-        """Undo one coding; raise EOFError if a body has so many parts that it takes long.
-
-        Scrapy reads gzip with Python's `gzip`, which takes seconds for headers of 15 MiB.
-        """
-        if encoding not in {b"gzip", b"x-gzip"}:
-            return HttpCompressionMiddleware._decode(body, encoding, max_size)  # noqa: SLF001 - super()
-        found = unpack(body, [encoding], max_size + 1 if max_size else sys.maxsize)
-        _check_max_size(len(found), max_size)
-        return found
-
-    def _beginning(self, response: Response, headers: list[bytes], most: int) -> Response:
-        """Return a body unpacked as far as it counts (decisions 11, 16 and 34)."""
-        known, unknown = self._split_encodings(headers)
-        body = unpack(response.body, known, most)
-        answer = response.replace(body=body)
-        if unknown:
-            self._warn_unknown_encoding(answer, unknown)
-        return answer
-
-    def _warn_unknown_encoding(self, response: Response, encodings: list[bytes]) -> None:
-        """Log a coding that is unknown; Scrapy's own cannot read one that is not UTF-8."""
-        said = codings_text(b", ".join(encodings))
-        logger.warning("the body of %s is not unpacked: no such coding, %s", response.url, said)
-
-
-def _check_asked(response: Response, codings: bytes) -> None:
-    """Raise BadAnswer for a body in a coding that was not asked for, and is not undone."""
-    if response.body and UNASKED.intersection(map(bytes.strip, codings.split(b","))):
-        reason = f"the body of {response.url} is {codings_text(codings)}, which was not asked for"
-        raise BadAnswer(response, reason)
+def _with_body(response: Response, body: bytes) -> Response:
+    """Return a response of the kind that its unpacked body has."""
+    kind = responsetypes.from_args(headers=response.headers, url=response.url, body=body)
+    # The encoding of what was packed is none.
+    changes: dict[str, Any] = {"encoding": None} if issubclass(kind, TextResponse) else {}
+    return response.replace(cls=kind, body=body, **changes)
 
 
 def codings_text(codings: bytes) -> str:

@@ -2,65 +2,73 @@
 
 from __future__ import annotations
 
-import gzip
 import re
-import struct
 import zlib
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
+#: The codings that are undone here.
+KNOWN: Final = frozenset({b"gzip", b"x-gzip", b"deflate"})
 #: What a body raises that is not what its coding says.
-CODING_ERRORS: Final = (OSError, EOFError, struct.error, zlib.error)
+CODING_ERRORS: Final = (EOFError, zlib.error)
 _CHUNK: Final = 65_536
 #: Members of a gzip file: servers send one. Each takes up to 10 microseconds.
 MOST_PARTS: Final = 10_000
-_GZIP_HEADER: Final = re.compile(rb"\x1f\x8b\x08(.).{6}", re.DOTALL)
-_GZIP_TRAILER: Final = 8  # bytes: checksum and size
+_GZIP: Final = b"\x1f\x8b"
 _ZEROS: Final = re.compile(rb"\0*+")
 
 
-def unpack(body: bytes, codings: Sequence[bytes], most: int) -> bytes:
+class Unpacked(NamedTuple):
+    """A body, as far as it counts."""
+
+    body: bytes
+    is_whole: bool  #: False if it was damaged or cut off before its end
+
+
+def unpack(body: bytes, codings: Sequence[bytes], most: int) -> Unpacked:
     """Return the first ``most`` bytes of a body; of the layers in it little more is unpacked.
 
-    ``codings`` are names in lower case, the outermost first. What comes before an error counts.
-    Raises one of ``CODING_ERRORS`` if nothing does, and KeyError for an unknown coding.
+    ``codings`` are of ``KNOWN``, the outermost first. What comes before an error counts. Raises one
+    of ``CODING_ERRORS`` if nothing does.
     """
+    is_whole = True
     for number, coding in enumerate(codings, 1):
         enough = most if number == len(codings) else 2 * most  # packed bytes may be more
         found = bytearray()
         try:
-            for chunk in _CHUNKS[coding](body):
+            for chunk in _inflated(body, _window(body, coding)):
                 found += chunk
                 if len(found) > enough:
                     break
         except CODING_ERRORS:
-            if not found:
+            if body and not found:
                 raise
+            is_whole = False
         body = bytes(found)
-    return body[:most]
+    return Unpacked(body[:most], is_whole)
 
 
-def is_complete(body: bytes, coding: bytes) -> bool:
-    """Return False if a body with one coding was cut off; True for an unknown coding.
+def _window(body: bytes, coding: bytes) -> int:
+    """Return how `zlib` names the format of a body; deflate comes without its header, too."""
+    if coding != b"deflate":
+        return zlib.MAX_WBITS | 16
+    try:
+        zlib.decompressobj().decompress(body[:2])
+    except zlib.error:
+        return -zlib.MAX_WBITS
+    return zlib.MAX_WBITS
 
-    The body was unpacked before within a limit, so it is no decompression bomb.
-    """
-    return coding not in _ENDS or _ENDS[coding](body)
 
+def _inflated(body: bytes, window: int) -> Iterator[bytes]:
+    """Yield what is in a body, in pieces: gzip may have several members (RFC 1952 2.2).
 
-def _gzip(body: bytes) -> Iterator[bytes]:
-    """Unpack the members of a gzip file (RFC 1952); wrong checksums do no harm.
-
-    `gzip` of the standard library reads names in headers, and zeros between members, byte by byte.
+    Zeros between them, and anything but a member after them, are passed over.
     """
     at = 0
     for _ in range(MOST_PARTS):
-        if at == len(body):
-            return
-        at = _after_gzip_header(body, at)
-        stream = zlib.decompressobj(-zlib.MAX_WBITS)
+        stream = zlib.decompressobj(window)
         while not stream.eof:
             piece = stream.unconsumed_tail
             if not piece:
@@ -68,68 +76,9 @@ def _gzip(body: bytes) -> Iterator[bytes]:
                 at += len(piece)
             chunk = stream.decompress(piece, _CHUNK)
             if not (piece or chunk or stream.eof):
-                raise EOFError("gzip without an end")
+                raise EOFError("its end is missing")
             yield chunk
-        at = min(at + _GZIP_TRAILER - len(stream.unused_data), len(body))
-        at = cast("re.Match[bytes]", _ZEROS.match(body, at)).end()
+        at = cast("re.Match[bytes]", _ZEROS.match(body, at - len(stream.unused_data))).end()
+        if not body.startswith(_GZIP, at):
+            return
     raise EOFError(f"more than {MOST_PARTS} parts")
-
-
-def _after_gzip_header(body: bytes, at: int) -> int:
-    """Return where the data of a member begin whose header begins at `at`."""
-    head = _GZIP_HEADER.match(body, at)
-    if head is None:
-        raise gzip.BadGzipFile("no gzip header")
-    flags, at = head[1][0], head.end()
-    if flags & 4:  # extra fields, after their length
-        at += 2 + int.from_bytes(body[at : at + 2], "little")
-    for flag in (8, 16):  # name and comment
-        if flags & flag:
-            at = body.find(b"\0", at) + 1 or len(body)
-    return at + 2 if flags & 2 else at  # a checksum of the header
-
-
-def _deflate(body: bytes) -> Iterator[bytes]:
-    """Unpack deflate, with the header that it should have or without."""
-    stream = zlib.decompressobj()
-    try:
-        chunk = stream.decompress(body, _CHUNK)
-    except zlib.error:
-        stream = zlib.decompressobj(-zlib.MAX_WBITS)
-        chunk = stream.decompress(body, _CHUNK)
-    while chunk:
-        yield chunk
-        chunk = stream.decompress(stream.unconsumed_tail, _CHUNK)
-    if not stream.eof:
-        raise EOFError("deflate without an end")
-
-
-_CHUNKS: Final[Mapping[bytes, Callable[[bytes], Iterator[bytes]]]] = {
-    b"gzip": _gzip,
-    b"x-gzip": _gzip,
-    b"deflate": _deflate,
-}
-
-
-def _gzip_ends(body: bytes) -> bool:
-    return _inflates(body, zlib.MAX_WBITS | 16)
-
-
-def _deflate_ends(body: bytes) -> bool:
-    return _inflates(body, zlib.MAX_WBITS) or _inflates(body, -zlib.MAX_WBITS)
-
-
-def _inflates(body: bytes, window: int) -> bool:
-    stream = zlib.decompressobj(window)
-    try:
-        stream.decompress(body)
-    except zlib.error:
-        return False
-    return stream.eof
-
-
-_ENDS: Final[Mapping[bytes, Callable[[bytes], bool]]] = {
-    b"gzip": _gzip_ends,
-    b"x-gzip": _gzip_ends,
-    b"deflate": _deflate_ends,
-}
