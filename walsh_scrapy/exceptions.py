@@ -72,6 +72,9 @@ class Unreachable(Exception):
     Raised together with an exception of Scrapy, such as ``DownloadTimeoutError``.
     """
 
+    #: Whether it says something of scheme, host and port only, because the host has answered.
+    is_of_origin = False
+
     def __init__(self, host: str, reason: str) -> None:
         super().__init__(reason)
         self.host = host

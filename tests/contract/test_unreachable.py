@@ -16,6 +16,7 @@ from walsh_scrapy.exceptions import MachineTrouble, Unreachable
 from walsh_scrapy.state import State
 from walsh_scrapy.testing.simulation import DAY, EPOCH
 from walsh_scrapy.testing.site import Reply, Site, redirect
+from walsh_scrapy.wire.unreachable import ConnectionRefused
 
 REASON = "no connection to dead.example within 10 s"
 PATHS = tuple("abcde")
@@ -191,6 +192,25 @@ def test_other_schemes_and_ports_and_redirects_to_a_dead_host_are_put_off(simula
     hosts = [hit.host for hit in run.log]
     assert hosts.count("dead.example") == 1
     assert outcomes(run) == {"failed": 1, "deferred": 7}
+
+
+def refuses(hit):
+    raise ConnectionRefused(hit.host, f"{hit.host} refused the connection")
+
+
+def test_a_refused_connection_binds_its_origin_alone(simulated, rows):
+    """One dead link costs one attempt a run, and no page of another port (decision 28)."""
+    runs = simulated(
+        dead(feed(host="dead.example")),
+        Site("dead.example:1", refuses, {"/x": refuses}),
+        sources=[*sources(), "http://dead.example:1/x", "http://dead.example:1/y"],
+        starts=[0.0, 4 * DAY, 8 * DAY],
+    )
+    for run in runs:
+        assert [hit.path for hit in run.log if hit.port == 1] == ["/robots.txt"]
+        assert outcomes(run) == {"fetched": 5, "failed": 1, "deferred": 1}
+        assert run.stderr.count("http://dead.example:1 is not tried again now: ") == 1
+    assert rows("SELECT unreachable, hold_until FROM hosts") == [(0, 0.0)]
 
 
 def times_out(hit):

@@ -16,7 +16,7 @@ def ends(hosts, *ranks, host=HOST):
     found = []
     for rank in ranks:
         try:
-            hosts.check(host, rank)
+            hosts.check(f"http://{host}/x", rank)
         except (PutOff, Unreachable) as error:
             found.append(type(error))
         else:
@@ -39,7 +39,7 @@ def test_only_the_target_for_which_robots_txt_was_asked_fails(rank, first):
     if rank is None:  # for another reason than that it is unreachable
         hosts.add(HOST, "no route", until=5.0)
     else:
-        hosts.add_unreachable(HOST, SILENT, rank, until=5.0)
+        hosts.add_unreachable(f"http://{HOST}/", SILENT, rank, until=5.0)
     order = (Rank.ROBOTS, Rank.TARGET, Rank.ROBOTS, Rank.TARGET, Rank.OPERATOR)
     assert ends(hosts, *order) == [PutOff, first] + [PutOff] * 3
     assert ends(hosts, Rank.TARGET, host="www.dead.example") == [None]
@@ -54,7 +54,7 @@ def test_what_is_put_off_says_why_and_until_when_and_the_log_does_so_once(caplog
     told = "dead.example is not tried again now: no connection; its other requests are deferred"
     assert caplog.messages == [told]
     with pytest.raises(PutOff, match=r"dead\.example .*: no connection") as caught:
-        hosts.check(HOST)
+        hosts.check(f"http://{HOST}/")
     assert caught.value.until == 5.0
 
 

@@ -12,6 +12,7 @@ from walsh_scrapy.crawl.ticket import source_of
 from walsh_scrapy.exceptions import PutOff
 from walsh_scrapy.policy.backoff import Backoff
 from walsh_scrapy.policy.frontier import Rank
+from walsh_scrapy.policy.urls import host_of, origin_of
 from walsh_scrapy.policy.wording import format_seconds
 from walsh_scrapy.sources.source import with_pauses
 from walsh_scrapy.wire.stalls import moment
@@ -94,10 +95,11 @@ class Context:
 
 
 class PutOffHosts:
-    """The hosts that may not be tried again in this run, by their names (R5).
+    """The hosts and the origins that may not be tried again in this run (R5, decision 28).
 
     A host is the name in a URL, whatever its scheme and port, also with
-    ``WALSH_PACE_BY = "domain"``: the other hosts of its domain may be reached.
+    ``WALSH_PACE_BY = "domain"``: the other hosts of its domain may be reached. An origin is one
+    scheme, host and port.
     """
 
     def __init__(self) -> None:
@@ -107,7 +109,7 @@ class PutOffHosts:
         self._told: set[str] = set()  # of which the log says so
 
     def add(self, host: str, reason: str, until: float, refused: int | None = None) -> None:
-        """Put off all further requests to a host until an epoch second.
+        """Put off all further requests to a host, or an origin, until an epoch second.
 
         ``refused`` is 429 or 503 if the host refused requests with that status.
         """
@@ -115,34 +117,40 @@ class PutOffHosts:
         self._errors[host] = partial(PutOff, until, reason, refused)
         self._owed.pop(host, None)
 
-    def add_unreachable(self, host: str, error: Unreachable, rank: Rank, until: float) -> None:
-        """Put off all further requests to a host that cannot be reached (decision 28).
+    def add_unreachable(self, url: str, error: Unreachable, rank: Rank, until: float) -> None:
+        """Put off all further requests to where a URL could not be reached (decision 28).
 
         ``rank`` is the rank of the request that failed. If that was for robots.txt, the next target
         fails with the same error.
         """
-        self.add(host, str(error), until)
+        place = origin_of(url) if error.is_of_origin else host_of(url)
+        self.add(place, str(error), until)
         if rank is Rank.ROBOTS:
-            self._owed[host] = error
+            self._owed[place] = error
 
-    def has(self, host: str) -> bool:
-        """Return True if requests to a host are put off."""
-        return host in self._errors
+    def has(self, url: str) -> bool:
+        """Return True if requests to a URL are put off."""
+        return bool(self._errors) and not self._errors.keys().isdisjoint(_places(url))
 
-    def check(self, host: str, rank: Rank = Rank.TARGET) -> None:
-        """Raise PutOff for a request of ``rank`` to a host that is put off.
+    def check(self, url: str, rank: Rank = Rank.TARGET) -> None:
+        """Raise PutOff for a request of ``rank`` to a URL that is put off.
 
         Raises Unreachable instead for the first target after a robots.txt that failed with it.
         """
-        if host not in self._errors:
-            return
-        if host in self._owed and rank is not Rank.ROBOTS:
-            raise self._owed.pop(host)
-        error = self._errors[host]()
-        if host not in self._told:
-            self._told.add(host)
-            logger.info("%s; its other requests are deferred", error)
-        raise error
+        for place in _places(url) if self._errors else ():
+            if place not in self._errors:
+                continue
+            if place in self._owed and rank is not Rank.ROBOTS:
+                raise self._owed.pop(place)
+            error = self._errors[place]()
+            if place not in self._told:
+                self._told.add(place)
+                logger.info("%s; its other requests are deferred", error)
+            raise error
+
+
+def _places(url: str) -> tuple[str, str]:
+    return host_of(url), origin_of(url)
 
 
 class Retry(NamedTuple):

@@ -36,7 +36,6 @@ from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.state.hosts import Ask
 from walsh_scrapy.state.log import RequestRecord
 from walsh_scrapy.wire.stalls import stalled
-from walsh_scrapy.wire.unreachable import NoHandshake
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -131,7 +130,7 @@ class Exchanges:
         ticket, name = ticket_of(request), host_of(request.url)
         if not ticket.settled and self._settles_urls:
             raise Denied("address", f"{request.url} is not the URL that all gates have judged")
-        self._put_off.check(name, ticket.rank)
+        self._put_off.check(request.url, ticket.rank)
         host = self._context.host(request.url)
         most = longest_wait(name, ticket.rank, self._list_names, for_blocklist=ticket.for_blocklist)
         timeout: float = request.meta.get("download_timeout") or self._timeout
@@ -198,9 +197,10 @@ class Exchanges:
         note(request, hold=snapshot.hold, seconds=latency)
         wait, until = snapshot.wait, snapshot.now + snapshot.hold
         if isinstance(error, Unreachable):
-            self._put_off.add_unreachable(name, error, rank_of(request), until)
-            self._hosts.give_up(name)
-            wait = 0.0  # requests that are put off wait for nothing: they end when handed out
+            self._put_off.add_unreachable(request.url, error, rank_of(request), until)
+            if not error.is_of_origin:
+                self._hosts.give_up(name)
+                wait = 0.0  # requests that are put off wait for nothing: they end when handed out
         self._queue.delay(host, wait, snapshot.times.delay, latency)
         self.let_go_inline(request, host)
 
@@ -296,14 +296,15 @@ def _exchange(
 ) -> Exchange:
     """Return an exchange as pacing sees it; ``response`` is None if there was no response."""
     retry_after = b"\n".join(response.headers.getlist("Retry-After")) if response else b""
+    is_of_origin = isinstance(error, Unreachable) and error.is_of_origin
     return Exchange(
         delay=delay,
         latency=latency,
         status=response.status if response is not None else 0,
         retry_after=retry_after.decode("latin-1") if retry_after else None,
         for_robots=rank_of(request) is Rank.ROBOTS,
-        unreachable=isinstance(error, Unreachable),
-        is_blameless=isinstance(error, NoHandshake | StoodStill),
+        unreachable=isinstance(error, Unreachable) and not is_of_origin,
+        is_blameless=is_of_origin or isinstance(error, StoodStill),
     )
 
 

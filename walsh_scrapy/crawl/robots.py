@@ -45,7 +45,7 @@ from walsh_scrapy.policy.robots.copy import (
     access_result,
     copy_after,
 )
-from walsh_scrapy.policy.urls import host_of, origin_of, resolve_reference, robots_url
+from walsh_scrapy.policy.urls import origin_of, resolve_reference, robots_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -171,7 +171,7 @@ class Robots(RobotsCache):
         origin = origin_for(request)
         return (
             is_robots(request)
-            or self._put_off.has(host_of(request.url))
+            or self._put_off.has(request.url)
             or self.find(origin, request.url) is not None
             or self._refusal(origin) is not None
         )
@@ -187,14 +187,14 @@ class Robots(RobotsCache):
 
         Raises RequestDeferred or Denied for a file that cannot be asked for.
         """
-        origin, host = origin_for(request), host_of(request.url)
-        self._put_off.check(host)
+        origin = origin_for(request)
+        self._put_off.check(request.url)
         while (file := self.find(origin, request.url)) is None:
             if (error := self._refusal(origin)) is not None:
                 raise error
             with self._queue.in_gate():
                 await self.prepare(request)
-            self._put_off.check(host)  # the fetch has shown whether it can be reached
+            self._put_off.check(request.url)  # the fetch has shown whether it can be reached
         return file
 
     def _refusal(self, origin: str) -> Denied | RequestDeferred | None:

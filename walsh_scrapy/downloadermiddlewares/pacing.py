@@ -15,7 +15,6 @@ from walsh_scrapy.crawl.crawl import Component
 from walsh_scrapy.crawl.ticket import rank_of
 from walsh_scrapy.exceptions import TooLate, Unreachable
 from walsh_scrapy.policy.pacing import RECHECK_SECONDS
-from walsh_scrapy.policy.urls import host_of
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -84,7 +83,7 @@ class PacingMiddleware(Component):
     async def _begin(self, request: Request, host: str, *, while_open: bool) -> None:
         seconds = 1.0
         while seconds:
-            self._put_off.check(host_of(request.url), rank_of(request))
+            self._put_off.check(request.url, rank_of(request))
             await self._queue.take(host, request)
             while self._hosts.is_busy(host):  # by a request of ours, which ends soon
                 await self._queue.sleep(RECHECK_SECONDS)

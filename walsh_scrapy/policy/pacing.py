@@ -123,7 +123,7 @@ class Exchange:
     retry_after: str | None = None  #: the header of the answer; a line each if it came twice
     for_robots: bool = False  #: its target was robots.txt
     unreachable: bool = False  #: there was no address, or no connection (decision 28)
-    is_blameless: bool = False  #: no TLS was possible, or we stood still (decisions 28 and 29)
+    is_blameless: bool = False  #: it says nothing of the host (decisions 28 and 29)
 
     @property
     def is_calm(self) -> bool:

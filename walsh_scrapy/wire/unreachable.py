@@ -49,9 +49,13 @@ class NoAnswer(Unreachable, DownloadTimeoutError):
 class ConnectionRefused(Unreachable, DownloadConnectionRefusedError):
     """A host refused the connection."""
 
+    is_of_origin = True
+
 
 class NoConnection(Unreachable, DownloadFailedError):
     """No connection to a host is possible for another reason, such as an ICMP message."""
+
+    is_of_origin = True
 
 
 class NotConnected(Exception):
@@ -172,6 +176,8 @@ _FLAWS: Final = {
 
 class NoHandshake(Unreachable):
     """A host answers, but TLS with it is not possible: another try would not help (decision 28)."""
+
+    is_of_origin = True
 
 
 class BadCertificate(NoHandshake, IgnoreRequest):
