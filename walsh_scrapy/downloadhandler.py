@@ -41,6 +41,8 @@ class DownloadHandler(BaseDownloadHandler):
     that are in force, are set here, behind every middleware (decision 30).
     """
 
+    lazy = True  # until the gates have checked the settings: Scrapy only logs what fails here
+
     def __init__(self, crawler: Crawler) -> None:
         super().__init__(crawler)
         crawl = Crawl.of(crawler)  # Scrapy makes handlers from nothing but the crawler

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
-import threading
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from scrapy.exceptions import IgnoreRequest
 from scrapy.utils.log import get_scrapy_root_handler
@@ -138,16 +138,28 @@ class BadAnswer(IgnoreRequest):
         self.response = response
 
 
-def refuse_to_start(error: Exception, *, log_file: str | None) -> NoReturn:
-    """End the process with one line, before anything was sent.
+#: Modules that run a command line, and so end with its exit status.
+_COMMAND_LINES: Final = frozenset({"scrapy.cmdline", "walsh_scrapy.console.program"})
 
-    Scrapy shows a traceback for every exception raised while it starts; ``SystemExit`` passes.
-    The line is written to the log too if the log is a file, as under Scrapyd; if it is not
-    Scrapy's, but one of JSON or the project's own; and if the crawl runs in a thread, because the
-    end of a thread shows nothing.
+
+def refuse_to_start(error: Exception, *, log_file: str | None) -> NoReturn:
+    """End a command with one line, before anything was sent; raise the error in an application.
+
+    Scrapy's commands show a traceback for every exception raised while they start; ``SystemExit``
+    passes. An application that runs crawls by itself (``CrawlerRunner``) may catch the error. The
+    line is written to the log too if the log is a file, as under Scrapyd, and if it is not
+    Scrapy's, but one of JSON or the project's own.
     """
-    is_another_log = get_scrapy_root_handler() is None and bool(logging.root.handlers)
-    in_thread = threading.current_thread() is not threading.main_thread()
-    if log_file or is_another_log or in_thread:
+    if not _is_command():
+        raise error
+    if log_file or (get_scrapy_root_handler() is None and logging.root.handlers):
         logging.getLogger("walsh_scrapy").critical("%s", error)
     raise SystemExit(f"walsh-scrapy: {error}") from None
+
+
+def _is_command() -> bool:
+    """Return True if a command line called this: nothing else tells a crawler who runs it."""
+    frame = inspect.currentframe()
+    while frame and frame.f_globals.get("__name__") not in _COMMAND_LINES:
+        frame = frame.f_back
+    return frame is not None

@@ -46,7 +46,10 @@ class Listed(Spider):
         self.logger.warning("read %s", response.url)
 
 async def crawl(**arguments):
-    await AsyncCrawlerRunner(SETTINGS).crawl(Listed, **arguments)
+    try:
+        await AsyncCrawlerRunner(SETTINGS).crawl(Listed, **arguments)
+    except Exception as error:
+        logging.critical("%s", error)
 
 def run(hosts, beside=""):
     asyncio.run(crawl(hosts=hosts, beside=beside))
@@ -67,6 +70,47 @@ def run(web, folder, how):
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
     return done.stderr.splitlines()
+
+
+WRONG = """
+import asyncio, sys
+from scrapy import Spider
+from scrapy.crawler import AsyncCrawlerRunner, CrawlerRunner
+from twisted.internet.asyncioreactor import install
+
+class Any(Spider):
+    name = "any"
+
+async def crawl(kind):
+    try:
+        ended = kind({"ADDONS": {"walsh_scrapy.Addon": 500}, **eval(sys.argv[1])}).crawl(Any)
+        await (ended if kind is AsyncCrawlerRunner else ended.asFuture(asyncio.get_running_loop()))
+    except Exception as error:
+        print(type(error).__name__, error)
+
+async def both():
+    for kind in (AsyncCrawlerRunner, CrawlerRunner):
+        await crawl(kind)
+
+install(asyncio.new_event_loop())
+asyncio.get_event_loop().run_until_complete(both())
+"""
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"WALSH_MIN_INTERVAL": 0.5}, "BadSetting WALSH_MIN_INTERVAL is 0.5, but"),
+        ({"WALSH_SCOPE": "any", "LOG_LEVEL": "loud"}, "BadSetting LOG_LEVEL is 'loud'"),
+        ({"WALSH_STATE_URL": "sqlite:////proc/none/x"}, "StateError "),
+    ],
+)
+def test_an_application_catches_what_is_wrong_with_its_settings(installed, settings, told):
+    given = {"WALSH_USER_AGENT": "Bot/1 (+https://bot.example/)", "WALSH_UA_TOKEN": "Bot"}
+    given |= {"WALSH_BLOCKLIST_URL": "", "WALSH_SCOPE": "any"} | settings
+    done = execute(sys.executable, "-c", WRONG, repr(given))
+    assert [line.startswith(told) for line in done.stdout.splitlines()] == [True, True], done
+    assert done.returncode == 0
 
 
 def read(log):

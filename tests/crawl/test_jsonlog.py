@@ -13,6 +13,7 @@ from scrapy.utils.log import configure_logging
 from walsh_scrapy.addon import Addon
 from walsh_scrapy.crawl import log
 from walsh_scrapy.crawl.log import LONGEST_LINE, JsonFormatter, log_handler, protect_log
+from walsh_scrapy.options import BadSetting
 
 
 @pytest.fixture
@@ -112,13 +113,13 @@ def test_a_log_of_json_stays_one_when_it_is_protected(clean_log, capsys):
 
 
 def test_another_format_is_refused(clean_log):
-    with pytest.raises(SystemExit, match="WALSH_LOG_FORMAT is 'xml', but has to be \"text\" or"):
+    with pytest.raises(BadSetting, match="WALSH_LOG_FORMAT is 'xml', but has to be \"text\" or"):
         Addon.update_pre_crawler_settings(Settings({"WALSH_LOG_FORMAT": "xml"}))
 
 
 def test_a_log_that_cannot_be_opened_is_refused_with_one_line(clean_log, tmp_path):
     file = str(tmp_path / "none" / "feeds.log")
-    with pytest.raises(SystemExit, match=r"^walsh-scrapy: .*No such file or directory.*feeds\.log"):
+    with pytest.raises(OSError, match=r"No such file or directory.*feeds\.log"):
         Addon.update_pre_crawler_settings(Settings({"WALSH_LOG_FORMAT": "json", "LOG_FILE": file}))
 
 

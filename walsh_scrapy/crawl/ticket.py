@@ -35,6 +35,10 @@ if TYPE_CHECKING:
     from walsh_scrapy.state.records import LlmsTxtRecord, SourceRecord
 
 
+#: Bytes of a validator that is kept. Servers refuse a request whose head is too long.
+LONGEST_VALIDATOR: Final = 1024
+
+
 @dataclass(frozen=True, slots=True)
 class Validators:
     """ETag and Last-Modified of a response: opaque bytes, for that one URL only (decision 17)."""
@@ -45,9 +49,9 @@ class Validators:
 
     @classmethod
     def of(cls, response: Response) -> Validators:
-        """Read the validators of a response, byte for byte."""
-        headers = response.headers
-        etag, last_modified = headers.get("ETag"), headers.get("Last-Modified")
+        """Read the validators of a response, byte for byte; none that is too long to be sent."""
+        given = (response.headers.get(name) or b"" for name in ("ETag", "Last-Modified"))
+        etag, last_modified = (it if len(it) <= LONGEST_VALIDATOR else b"" for it in given)
         return cls(response.url, etag or None, last_modified or None)
 
     @classmethod
