@@ -13,7 +13,7 @@ from dataclasses import replace
 import pytest
 
 from tests.helpers.relay import Relay
-from tests.helpers.sites import critical_line, feed, paths, rows_of, site
+from tests.helpers.sites import critical_line, feed, paths, refusal, rows_of, site
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.site import REFUSED, UNKNOWN, Answer
 from walsh_scrapy.testing.web import Certificate, Site, redirect
@@ -96,6 +96,14 @@ def test_a_crawl_through_a_proxy(loopback_web, direct_web, crawl):
         assert ends[url] == ("fetched", "")
     assert ends["https://secure.example/feed"] == ("fetched", "")
     assert rows_of(result, "SELECT host FROM hosts WHERE unreachable") == []
+
+
+@pytest.mark.parametrize("url", ["https://127.0.0.1:3128", "socks5://127.0.0.1", "http://:3128"])
+def test_a_proxy_that_cannot_be_used_stops_the_start(direct_web, crawl, url):
+    web = direct_web(site("plain.example"))
+    given = {"https_proxy": url, "no_proxy": "plain.example"}
+    line = refusal(crawl(web, sources=["http://plain.example/feed"], environment=given))
+    assert f"https_proxy is {url!r}, but has to be an http:// URL" in line
 
 
 @pytest.mark.parametrize("answer", [Answer((REFUSED,)), UNKNOWN], ids=["refused", "unknown"])

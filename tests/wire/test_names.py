@@ -7,9 +7,8 @@ import threading
 import pytest
 
 from walsh_scrapy.exceptions import Denied
-from walsh_scrapy.wire import names as module
-from walsh_scrapy.wire.connections import Connections, Endpoint
-from walsh_scrapy.wire.names import MOST_AHEAD, Names
+from walsh_scrapy.wire import connections as module
+from walsh_scrapy.wire.connections import MOST_AHEAD, Connections, Endpoint, Names
 from walsh_scrapy.wire.stream import TcpStream, Tls
 from walsh_scrapy.wire.unreachable import NoAddress, NotConnected
 
@@ -48,7 +47,7 @@ def test_a_name_is_looked_up_once_while_it_is_young(system, monkeypatch, fake_cl
         names = Names()
         both = await asyncio.gather(names.find("a.example", 80), names.find("a.example", 80))
         assert both[0].hosts == both[1].hosts == ("192.0.2.1", "2001:db8::1")
-        fake_clock.advance(module.MOST_AGE - 1)
+        fake_clock.advance(module.NAME_AGE - 1)
         await names.find("a.example", 80)
         assert asked == ["a.example"]
         fake_clock.advance(2)

@@ -21,7 +21,7 @@ from walsh_scrapy.crawl.failures import Denials
 from walsh_scrapy.crawl.hosts import Hosts
 from walsh_scrapy.crawl.log import log_handler, protect_log
 from walsh_scrapy.crawl.messages import read_signer
-from walsh_scrapy.crawl.network import Network
+from walsh_scrapy.crawl.network import Network, network_problems
 from walsh_scrapy.crawl.outcome import Troubles
 from walsh_scrapy.crawl.queue import Queue
 from walsh_scrapy.crawl.startup import check_start
@@ -83,7 +83,7 @@ class Crawl:
         """Return the crawl of a crawler; the first call checks the settings of all gates."""
         crawl = _crawls.get(crawler)
         if crawl is None:
-            check_start(crawler.settings)
+            check_start(crawler.settings, network_problems(crawler.settings))
             crawl = cls(crawler)
         return crawl  # type: ignore[return-value]  # there are no subclasses
 
@@ -168,7 +168,7 @@ class Crawl:
 
     @cached_property
     def network(self) -> Network:
-        """The connections; a bad TLS setting ends the process with one line."""
+        """The connections."""
         network = Network(self.settings, self.context, self.engine, self.denials)
         self.crawler.signals.connect(network.spider_idle, signal=signals.spider_idle)
         return network

@@ -178,6 +178,7 @@ class BodyReader:
             headers=headers,
             body=content,
             flags=flags,
+            request=request,
             certificate=_certificate(stream),
             ip_address=ip_address(stream.peer.partition("%")[0]),
             protocol=f"HTTP/{head.http_version.decode('ascii')}",

@@ -16,31 +16,31 @@ from scrapy.exceptions import DownloadFailedError
 
 from walsh_scrapy.crawl.engine import PerLoop
 from walsh_scrapy.crawl.messages import server_of
-from walsh_scrapy.exceptions import MachineTrouble, refuse_to_start
-from walsh_scrapy.options import bad_setting
+from walsh_scrapy.crawl.startup import SCHEMES, has_handler
+from walsh_scrapy.exceptions import MachineTrouble
+from walsh_scrapy.options import BadSetting, bad_setting
 from walsh_scrapy.policy.urls import host_of, is_public
 from walsh_scrapy.wire.connections import (
     CONNECT_SECONDS,
     Connections,
     IdleConnections,
+    Names,
     Proxy,
     check_public,
     wants_credentials,
 )
-from walsh_scrapy.wire.names import Names
 from walsh_scrapy.wire.stream import VERSIONS, Tls, TlsStream
 from walsh_scrapy.wire.unreachable import Connectivity, NotConnected
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from scrapy.settings import BaseSettings
 
     from walsh_scrapy.crawl.context import Context
     from walsh_scrapy.crawl.engine import Engine
     from walsh_scrapy.crawl.failures import Denials
-    from walsh_scrapy.wire.connections import Endpoint
-    from walsh_scrapy.wire.names import Addresses
+    from walsh_scrapy.wire.connections import Addresses, Endpoint
     from walsh_scrapy.wire.stream import Stream
 
 #: Shared by all serial crawls of this process, because R4 allows one connection in it.
@@ -69,11 +69,9 @@ class Network:
         self._clock = context.clock
         self._connectivity = Connectivity()
         self._names = Names()
-        self._proxies = dict[str, tuple[bytes | None, str]]()
-        if settings.getbool("HTTPPROXY_ENABLED"):
-            self._proxies = HttpProxyMiddleware(settings["HTTPPROXY_AUTH_ENCODING"]).proxies
+        self._proxies = proxies_of(settings)
         self._bypasses = lru_cache(1000)(proxy_bypass)  # it reads the whole environment
-        self._tls = _tls_of(settings)
+        self._tls = tls_of(settings)
         self._connections = Connections(self._names, self._tls, CONNECT_SECONDS)
         self._is_serial = context.options.serial
         self._may_send = asyncio.Event()
@@ -111,11 +109,10 @@ class Network:
         """Return the proxy of the environment that a request goes through, or None.
 
         Raises Denied for a request that would go elsewhere than the gates look: through a proxy
-        that it names itself, or to a URL that its class makes up (decision 30). Raises
-        DownloadFailedError for a proxy over anything but plain HTTP.
+        that it names itself, or to a URL that its class makes up (decision 30).
         """
         given = request.meta.get("proxy")
-        if given and all(given != url for _, url in self._proxies.values()):
+        if given and all(given != url for url, _ in self._proxies.values()):
             why = "it names a proxy, and only one of the environment is used"
             raise self._denials.deny(request, "address", why)
         kind = type(request)
@@ -125,8 +122,7 @@ class Network:
         # What a redirect or a copy of `meta` carries along may be the proxy of another URL.
         if not given or not self.has_proxy_for(request.url):
             return None
-        credentials, url = self._proxies[request.url.partition(":")[0]]
-        return Proxy.parse(url, credentials and b"Basic " + credentials)
+        return self._proxies[request.url.partition(":")[0]][1]
 
     async def connect(self, endpoint: Endpoint, *, public_only: bool) -> Stream:
         """Return a connection to an endpoint: an idle one, or a new one.
@@ -212,16 +208,46 @@ class Network:
         return MachineTrouble(self._clock.now(), str(error))
 
 
-def _tls_of(settings: BaseSettings) -> Tls:
+def network_problems(settings: BaseSettings) -> Iterator[BadSetting]:
+    """Yield an error for TLS or a proxy that our handler, if it is in force, could not use."""
+    for read in (tls_of, proxies_of) if has_handler(settings) else ():
+        try:
+            read(settings)
+        except BadSetting as error:
+            yield error
+
+
+def tls_of(settings: BaseSettings) -> Tls:
+    """Return what makes connections secure. Raises BadSetting."""
     least, most = settings["DOWNLOAD_TLS_MIN_VERSION"], settings["DOWNLOAD_TLS_MAX_VERSION"]
     for name, version in (("MIN", least), ("MAX", most)):
         if version not in (None, *VERSIONS):
             expected = f"one of {', '.join(VERSIONS)}"
-            error = bad_setting(f"DOWNLOAD_TLS_{name}_VERSION", version, expected)
-            refuse_to_start(error, log_file=settings["LOG_FILE"])
+            raise bad_setting(f"DOWNLOAD_TLS_{name}_VERSION", version, expected)
     ciphers = settings["DOWNLOADER_CLIENT_TLS_CIPHERS"] or "DEFAULT"
     try:
         return Tls(least, most, ciphers)
     except ssl.SSLError:
-        error = bad_setting("DOWNLOADER_CLIENT_TLS_CIPHERS", ciphers, "a list of OpenSSL's ciphers")
-        refuse_to_start(error, log_file=settings["LOG_FILE"])
+        expected = "a list of ciphers as OpenSSL has it"
+        raise bad_setting("DOWNLOADER_CLIENT_TLS_CIPHERS", ciphers, expected) from None
+
+
+def proxies_of(settings: BaseSettings) -> dict[str, tuple[str, Proxy]]:
+    """Return the proxies of the environment by the schemes that they serve, each with its URL.
+
+    Raises BadSetting for one that is reached by anything but plain HTTP.
+    """
+    if not settings.getbool("HTTPPROXY_ENABLED"):
+        return {}
+    given = HttpProxyMiddleware(settings["HTTPPROXY_AUTH_ENCODING"]).proxies
+    found = dict[str, tuple[str, Proxy]]()
+    for scheme in SCHEMES:
+        if scheme in given:
+            credentials, url = given[scheme]
+            try:
+                proxy = Proxy.parse(url, credentials and b"Basic " + credentials)
+            except ValueError:
+                expected = "an http:// URL: no other way to a proxy is known here"
+                raise bad_setting(f"{scheme}_proxy", url, expected) from None
+            found[scheme] = url, proxy
+    return found

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from enum import Enum
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from scrapy.utils.conf import build_component_list
@@ -170,12 +171,13 @@ def is_addon(component: str | type) -> bool:
 # ---- checks ----
 
 
-def check_start(settings: BaseSettings) -> None:
+def check_start(settings: BaseSettings, others: Iterable[BadSetting] = ()) -> None:
     """End the process if a setting has to be changed, before anything is sent.
 
-    All settings are checked together, so an operator reads all errors at once.
+    All settings are checked together, so an operator reads all errors at once. ``others`` were
+    found elsewhere.
     """
-    errors = list(dict.fromkeys(map(str, start_problems(settings))))
+    errors = list(dict.fromkeys(map(str, chain(start_problems(settings), others))))
     if errors:
         lines = [f"{len(errors)} settings have to be changed first:", *errors]
         told = errors[0] if len(errors) == 1 else "\n  - ".join(lines)
@@ -190,20 +192,20 @@ def start_problems(settings: BaseSettings) -> Problems:
         yield error
     else:
         yield from component_problems(settings)
-    chain = chain_of(settings)
-    yield from _order_problems(settings, chain)
+    middlewares = chain_of(settings)
+    yield from _order_problems(settings, middlewares)
     for gate, problems in (
-        (Gate.ROBOTS, _robots_problems(settings, chain)),
-        (Gate.BACKOFF, _backoff_problems(settings, chain)),
-        (Gate.REDIRECT, _redirect_problems(chain)),
+        (Gate.ROBOTS, _robots_problems(settings, middlewares)),
+        (Gate.BACKOFF, _backoff_problems(settings, middlewares)),
+        (Gate.REDIRECT, _redirect_problems(middlewares)),
         (Gate.PACING, _pacing_problems(settings)),
     ):
-        if _places(chain, gate.path):
+        if _places(middlewares, gate.path):
             yield from problems
-    if not _places(chain, Gate.IDENTITY.path):
-        yield from _identity_problems(settings, chain)
-    if settings["WALSH_SIGNING_KEY"]:
-        yield from _signing_problems(settings)
+    if not _places(middlewares, Gate.IDENTITY.path):
+        yield from _identity_problems(settings, middlewares)
+    if settings["WALSH_SIGNING_KEY"] and not has_handler(settings):
+        yield _signing_problem(settings)
 
 
 def component_problems(settings: BaseSettings) -> Problems:
@@ -357,10 +359,14 @@ def _identity_problems(settings: BaseSettings, chain: list[type]) -> Problems:
         )
 
 
-def _signing_problems(settings: BaseSettings) -> Problems:
-    """Yield an error unless our handler sends the requests that are signed."""
+def has_handler(settings: BaseSettings) -> bool:
+    """Return True if our handler sends what goes over https."""
     handler = settings.getwithbase("DOWNLOAD_HANDLERS").get("https")
-    if handler is None or not issubclass(load_object(handler), load_object(HANDLER)):
-        why = "WALSH_SIGNING_KEY, because no other signs requests"
-        wanted = f'{{"https": "{HANDLER}"}} with {why}'
-        yield bad_setting("DOWNLOAD_HANDLERS", {"https": handler}, wanted)
+    return handler is not None and issubclass(load_object(handler), load_object(HANDLER))
+
+
+def _signing_problem(settings: BaseSettings) -> BadSetting:
+    handler = settings.getwithbase("DOWNLOAD_HANDLERS").get("https")
+    why = "WALSH_SIGNING_KEY, because no other signs requests"
+    wanted = f'{{"https": "{HANDLER}"}} with {why}'
+    return bad_setting("DOWNLOAD_HANDLERS", {"https": handler}, wanted)

@@ -20,7 +20,7 @@ from walsh_scrapy.wire.unreachable import NoSecureConnection, no_handshake
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from walsh_scrapy.wire.names import Addresses
+    from walsh_scrapy.wire.connections import Addresses
 
 T = TypeVar("T")
 
