@@ -6,7 +6,7 @@ import inspect
 import logging
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from scrapy.exceptions import IgnoreRequest
+from scrapy.exceptions import DownloadTimeoutError, IgnoreRequest
 from scrapy.utils.log import get_scrapy_root_handler
 
 if TYPE_CHECKING:
@@ -79,6 +79,10 @@ class Unreachable(Exception):
         super().__init__(reason)
         self.host = host
         self.reason = reason
+
+
+class TooSlow(DownloadTimeoutError):
+    """A body came so slowly that it was given up (decision 46)."""
 
 
 class NotDue(IgnoreRequest):

@@ -53,7 +53,7 @@ TOLD = {
     ),
     "cut": (200, "the response from cut.example ended before it was complete"),
     "slow": (None, "slow.example timed out: Getting {host}/feed took longer than 3.0 seconds"),
-    "plain": (200, "the body of {host}/feed is not gzip as announced: no gzip header"),
+    "plain": (200, "the body of {host}/feed is not gzip as announced: incorrect header check"),
     "nested": (200, f"the body of {{host}}/feed is not {FIVE} as announced: at most 4 are undone"),
     "unasked": (200, "the body of {host}/feed is br, which was not asked for"),
     "gone": (410, "gone.example answered 410"),

@@ -251,18 +251,26 @@ SLOWLY = {
 def test_a_robots_txt_has_30_seconds_on_the_wire_whatever_its_tries_and_redirects(simulated):
     """Pauses between the tries are not counted: other hosts are asked meanwhile."""
     hosts = {f"{name}.example": page for name, (page, _) in SLOWLY.items()}
-    (run,) = simulated(
+    run, later = simulated(
         *(site(host, page, r=Reply(drip=60.0)) for host, page in hosts.items()),
         sources=[f"http://{host}/{name}" for host in hosts for name in ("feed", "other")],
         settings={"DOWNLOAD_TIMEOUT": 60},
+        starts=[0.0, DAY + 3600.0],
     )
     for name, (_, tries) in SLOWLY.items():
         hits = [hit for hit in run.log if hit.host == f"{name}.example" and len(hit.path) < 3]
         hits += [hit for hit in run.log if hit.host == f"{name}.example" and "robots" in hit.path]
         took = sorted((hit.ended - hit.started for hit in hits), reverse=True)
         assert took == pytest.approx(tries), name
-        targets = [hit for hit in run.log if hit.url == f"http://{name}.example/feed"]
-        assert [hit.status for hit in targets] == [200], name
+        # Where it did not come, all else waits for the next run, in which it has 14 s.
+        is_late = name != "comes-late"
+        for each, status in ((run, [] if is_late else [200]), (later, [200])):
+            targets = [hit for hit in each.log if hit.url == f"http://{name}.example/feed"]
+            assert [hit.status for hit in targets] == status, name
+            told = f"{name}.example is not tried again now: its robots.txt did not come in 30 s"
+            assert (told in each.stderr) == (is_late and each is run)
+        others = [hit for hit in later.log if hit.host == f"{name}.example" and hit.status != 200]
+        assert sum(hit.ended - hit.started for hit in others) < 14.2
     assert run.stats["walsh/robots/unreachable"] == 3
     assert "drips.example:80/robots.txt could not be read (no answer)" in run.stderr
 

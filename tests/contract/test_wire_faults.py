@@ -1,9 +1,9 @@
 """What servers do on the wire, against a real socket: what is read, what is refused and why."""
 
-from tests.helpers.sites import feed, paths, rows_of, site
+from tests.helpers.sites import feed, judge, paths, rows_of, site, trouble
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.site import Raw
-from walsh_scrapy.testing.web import Fault, Reply
+from walsh_scrapy.testing.web import Fault, Reply, Site
 
 BODY = feed().content()
 QUICK = {"RETRY_TIMES": 0, "WALSH_MAX_RETRIES": 1, "DOWNLOAD_TIMEOUT": 20}
@@ -54,7 +54,9 @@ REFUSED = {
         [head("Transfer-Encoding: chunked") + b"zz\r\nbody\r\n"],
         "ended before it was complete",
     ),
-    "stalled": ([head(LENGTH) + BODY[:9], 60.0], "no byte of the body came for 10 s"),
+    "stalled": ([head(LENGTH) + BODY[:9], 60.0], "less than 100 bytes a second came for 1 s"),
+    "dripping": ([head(LENGTH), *[0.2, b"<"] * 99], "less than 100 bytes a second came for 1 s"),
+    "dripping-head": ([b"HTTP", *[0.2, b"/"] * 99], "less than 100 bytes a second came for 1 s"),
 }
 
 
@@ -68,7 +70,7 @@ def test_odd_responses_are_read_and_broken_ones_refused(direct_web, crawl):
     raw = READ | {name: pieces for name, (pieces, _) in REFUSED.items()}
     web = direct_web(*(site(f"{name}.example", feed=Raw(pieces)) for name, pieces in raw.items()))
     sources = [f"http://{name}.example/feed" for name in raw]
-    result = crawl(web, sources=sources, settings=QUICK)
+    result = crawl(web, sources=sources, settings=QUICK | trouble("ImpatientBodies"))
     found = reasons(result)
     assert {name: found[name] for name in READ} == dict.fromkeys(READ, ("fetched", ""))
     for name, (_, why) in REFUSED.items():
@@ -91,13 +93,25 @@ def test_a_kept_connection_that_the_server_closes_is_paced_and_asked_again(direc
     assert_polite(result.log, connections=web.connections)
 
 
-def test_a_robots_txt_that_comes_slowly_is_given_up_as_a_whole(direct_web, crawl):
-    """One byte a second never stalls; the time limit of robots.txt as a whole ends it."""
-    slowly = Raw([b"HTTP/1.1 200 OK\r\n\r\n", *[0.5, b"#"] * 200])
-    web = direct_web(site("slow.example", robots=slowly), site("blog.example"))
-    sources = ["http://slow.example/feed", "http://blog.example/feed"]
-    settings = QUICK | {"DOWNLOAD_TIMEOUT": 3, "WALSH_BACKOFF_BASE": 0.01}
-    result = crawl(web, sources=sources, settings=settings)
-    hits = [hit for hit in result.log if hit.path == "/robots.txt" and hit.host == "slow.example"]
-    assert [hit.complete for hit in hits] == [False, False]
-    assert_polite(result.log, connections=web.connections)
+def test_a_host_that_drips_costs_a_run_little(direct_web, crawl, again):
+    """When the time for robots.txt is over, all else is deferred; later runs try one target.
+
+    In truth these are 30 s in the first run, and 14 s and 20 s in the next.
+    """
+    slowly = Raw([b"HTTP/1.1 200 OK\r\n\r\n", *[0.2, b"#"] * 200])
+    pages = {f"/{name}": slowly for name in "abc"}
+    web = direct_web(Site("slow.example", slowly, pages), site("blog.example"))
+    sources = ["http://blog.example/feed", *(f"http://slow.example{path}" for path in pages)]
+    settings = trouble("ImpatientBodies") | {"WALSH_BACKOFF_BASE": 0.01}
+    first = crawl(web, sources=sources, settings=settings)
+    asked = [hit.path for hit in first.log if hit.host == "slow.example"]
+    assert set(asked) == {"/robots.txt"}
+    assert "slow.example is not tried again now: its robots.txt did not come in 3 s" in first.stderr
+    assert (first.stats["walsh/sources/fetched"], first.stats["walsh/sources/deferred"]) == (1, 3)
+    second = again(web, sources=sources, settings=settings)
+    later = [hit for hit in second.log if hit.host == "slow.example"]
+    assert len([hit for hit in later if hit.path in pages]) == 1
+    assert "slow.example is not tried again now: it sends too slowly" in second.stderr
+    assert second.stats["walsh/sources/failed"] == 1
+    assert rows_of(second, "SELECT host FROM hosts WHERE unreachable") == []
+    judge(second, robots_first=False)

@@ -15,7 +15,7 @@ from scrapy import signals
 from scrapy.utils.log import get_scrapy_root_handler
 from sqlalchemy import Connection, make_url, text
 
-from walsh_scrapy.crawl import hosts, isolated, network
+from walsh_scrapy.crawl import hosts, isolated, network, robots
 from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.crawl.isolated import IsolatedProcess
 from walsh_scrapy.policy import pacing as pacing_policy
@@ -24,6 +24,7 @@ from walsh_scrapy.state import database
 from walsh_scrapy.state import hosts as protocol
 from walsh_scrapy.state.database import Database
 from walsh_scrapy.testing.simulation import EPOCH, SimulatedTime
+from walsh_scrapy.wire import http1
 
 SMALL = 200_000  #: bytes
 
@@ -97,6 +98,14 @@ class ClockIsAhead(Extension):
     def __init__(self, crawler):
         now, ahead = time.time, crawler.settings.getfloat("CLOCK_AHEAD")
         time.time = lambda: now() + ahead
+
+
+class ImpatientBodies(Extension):
+    """A response may be too slow for a second, and robots.txt has three."""
+
+    def __init__(self, crawler):
+        http1.SLOW_SECONDS = 1.0
+        robots.LONGEST_FETCH = 3.0
 
 
 class ImpatientConnections(Extension):

@@ -45,7 +45,7 @@ from walsh_scrapy.policy.robots.copy import (
     access_result,
     copy_after,
 )
-from walsh_scrapy.policy.urls import origin_of, resolve_reference, robots_url
+from walsh_scrapy.policy.urls import host_of, origin_of, resolve_reference, robots_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,6 +64,8 @@ PARSED_FILES = 2000
 #: Seconds on the wire for one robots.txt in a run, with its redirects and retries: a server that
 #: sends it slowly delays all hosts. Waits between the tries are not counted.
 LONGEST_FETCH = 30.0
+#: The same if it did not come in the last run: its target may take as long again (decision 46).
+LONGEST_FETCH_AGAIN = 14.0
 #: Seconds: for less than that no further try is made.
 SHORTEST_TRY = 1.0
 #: Flags of a response that did not come in whole: its validators are not kept (decision 17).
@@ -217,6 +219,7 @@ class Robots(RobotsCache):
                     known = self._newest(origin)
                     copy = known.copy if known else None
                     self._keep(origin, await self._requested(origin, url, needed_by, copy), copy)
+                    self._put_off_late(origin, is_first=not copy or copy.failing_since is None)
         except RequestDeferred as error:
             if source_of(needed_by) and not isinstance(error, StillDue):
                 self._hosts.give_up(self._context.host(origin))
@@ -249,7 +252,9 @@ class Robots(RobotsCache):
                 for_blocklist=rank_of(needed_by) is Rank.OPERATOR,
                 validators=Validators.kept(known) if known and known.body is not None else None,
             )
-            limited = partial(self._limited, origin)
+            is_first = known is None or known.failing_since is None
+            most = LONGEST_FETCH if is_first else LONGEST_FETCH_AGAIN
+            limited = partial(self._limited, origin, most)
             try:
                 answer = await self._queue.send(request, Rank.ROBOTS, limited)
             except NotModified as error:
@@ -271,16 +276,23 @@ class Robots(RobotsCache):
             url, hops = target, (*hops, Hop(request_of(answer).url, answer.status))
 
     @contextmanager
-    def _limited(self, origin: str, request: Request) -> Iterator[None]:
+    def _limited(self, origin: str, most: float, request: Request) -> Iterator[None]:
         """Give a try the seconds that are left, and count those that it takes."""
-        left = LONGEST_FETCH - self._spent[origin]
+        left = most - self._spent[origin]
         if left < SHORTEST_TRY:
-            raise _TooSlow
+            raise _TooLong
         request.meta["download_timeout"] = min(left, self._timeout)
         try:
             yield
         finally:
             self._spent[origin] += ticket_of(request).seconds
+
+    def _put_off_late(self, origin: str, *, is_first: bool) -> None:
+        """Put off a host in whose time the file did not come; decision 12 decides in later runs."""
+        if is_first and self._spent.get(origin, 0.0) > LONGEST_FETCH - SHORTEST_TRY:
+            reason = f"its robots.txt did not come in {LONGEST_FETCH:g} s"
+            self._put_off.add(host_of(origin), reason, self._context.clock.now())
+            self._hosts.give_up(self._context.host(origin))
 
     def _keep(self, origin: str, answer: RobotsOutcome, known: RobotsCopy | None) -> None:
         """Keep an outcome, and give the host the delay that its file asks for.
@@ -313,12 +325,12 @@ class Robots(RobotsCache):
             self._queue.delay(host, self._hosts.wait(host, delay), delay)
 
 
-class _TooSlow(IgnoreRequest):
+class _TooLong(IgnoreRequest):
     """A robots.txt did not come within ``LONGEST_FETCH``."""
 
 
 #: Errors that are the answer of a host, although Scrapy ignores the request.
-_ANSWERS: Final = (_TooSlow, BadAnswer, Unreachable)
+_ANSWERS: Final = (_TooLong, BadAnswer, Unreachable)
 
 
 def is_robots(request: Request) -> bool:

@@ -12,7 +12,7 @@ from walsh_scrapy.crawl.context import Retry
 from walsh_scrapy.crawl.crawl import Component
 from walsh_scrapy.crawl.failures import reason_of
 from walsh_scrapy.crawl.ticket import note, rank_of, ticket_of
-from walsh_scrapy.exceptions import Unreachable
+from walsh_scrapy.exceptions import TooSlow, Unreachable
 from walsh_scrapy.policy.backoff import is_refusal
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.pacing import Streaks
@@ -67,7 +67,8 @@ class BackoffMiddleware(Component):
         if isinstance(exception, IgnoreRequest | Unreachable) or not ticket_of(request).reached:
             return None
         timed_out = isinstance(exception, DownloadTimeoutError)
-        self._streaks.record_silence(host_of(request.url), rank_of(request), timed_out=timed_out)
+        host, is_slow = host_of(request.url), isinstance(exception, TooSlow)
+        self._streaks.record_silence(host, rank_of(request), timed_out=timed_out, is_slow=is_slow)
         self._put_off_others(request)
         if not _is_refusal(request, 0):
             return None

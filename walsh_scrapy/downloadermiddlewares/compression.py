@@ -80,7 +80,8 @@ class CompressionMiddleware:
             if isinstance(error, BadAnswer):
                 raise
             said = codings_text(codings)
-            reason = f"the body of {response.url} is not {said} as announced: {error}"
+            why = str(error).rpartition(": ")[2]  # zlib says its number first
+            reason = f"the body of {response.url} is not {said} as announced: {why}"
             raise BadAnswer(response, reason) from error
 
     def _unpacked(self, request: Request, response: Response, codings: bytes) -> Response:

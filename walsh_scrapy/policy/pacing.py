@@ -310,6 +310,7 @@ class _Streak:
 
     refusals: Counter[Rank] = field(default_factory=Counter)  #: by the rank of the request
     timeouts: int = 0
+    is_slow: bool = False
     forbidden: set[str] = field(default_factory=set)  #: URLs
 
 
@@ -317,8 +318,8 @@ class Streaks:
     """What each host of a run did in a row, by host names.
 
     A host may refuse as many requests as it gets tries, whatever their URLs. It may let two
-    requests time out, the second one a target, and answer 403 to three URLs. A redirect is no
-    answer to a URL: what it leads to has not answered yet.
+    requests time out, the second one a target, and answer 403 to three URLs. It may send one target
+    too slowly. A redirect is no answer to a URL: what it leads to has not answered yet.
     """
 
     def __init__(self) -> None:
@@ -330,7 +331,7 @@ class Streaks:
             self._hosts.pop(host, None)
             return
         streak = self._hosts[host]
-        streak.timeouts = 0
+        streak.timeouts, streak.is_slow = 0, False
         if is_refusal(status, for_robots=rank is Rank.ROBOTS):
             streak.refusals[rank] += 1
         elif not is_redirect(status):
@@ -338,9 +339,12 @@ class Streaks:
         if status == 403:
             streak.forbidden.add(url)
 
-    def record_silence(self, host: str, rank: Rank, *, timed_out: bool) -> None:
+    def record_silence(
+        self, host: str, rank: Rank, *, timed_out: bool, is_slow: bool = False
+    ) -> None:
         """Record a request without an answer. For robots.txt that is a refusal (decision 12)."""
         self._hosts[host].timeouts += timed_out
+        self._hosts[host].is_slow = is_slow
         self._hosts[host].refusals[rank] += is_refusal(0, for_robots=rank is Rank.ROBOTS)
 
     def refusals(self, host: str, rank: Rank | None = None) -> int:
@@ -359,6 +363,8 @@ class Streaks:
         streak = self._hosts[host]
         if gave_up and rank is not Rank.ROBOTS:
             return f"it refused {count_of(streak.refusals.total(), 'request')} in a row"
+        if streak.is_slow and rank is Rank.TARGET:
+            return "it sends too slowly"
         if streak.timeouts >= TIMEOUTS and rank is Rank.TARGET:
             return f"it timed out {count_of(streak.timeouts, 'time')} in a row"
         if len(streak.forbidden) >= FORBIDDEN:

@@ -5,12 +5,14 @@ The head of a response is bounded, and read without the lines that no parser tak
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import TYPE_CHECKING, Final
 
 import h11
-from scrapy.exceptions import DownloadFailedError, DownloadTimeoutError, ResponseDataLossError
+from scrapy.exceptions import DownloadFailedError, ResponseDataLossError
 
+from walsh_scrapy.exceptions import TooSlow
 from walsh_scrapy.wire.stalls import limit
 
 if TYPE_CHECKING:
@@ -18,8 +20,9 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.wire.stream import Stream
 
-#: Seconds without a byte after which a body is given up (decision 28).
-STALL_SECONDS: Final = 10.0
+#: A response that has begun is given up when it came more slowly for so many seconds (decision 46).
+SLOW_SECONDS: Final = 20.0
+LEAST_RATE: Final = 100  #: bytes a second
 #: Most bytes of all heads of one response, the informational ones included.
 MOST_BYTES: Final = 128 * 1024
 #: Most lines of one head.
@@ -37,6 +40,8 @@ class HttpExchange:
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
         self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=2 * MOST_BYTES)
+        self._since: float | None = None  # from when its bytes are counted, from the first on
+        self._came = 0
 
     @property
     def is_reusable(self) -> bool:
@@ -64,7 +69,7 @@ class HttpExchange:
     async def head(self) -> h11.Response:
         """Return the head of the response, after any informational ones (1xx).
 
-        Raises OSError, and DownloadFailedError if it is no HTTP, or exceeds a limit.
+        Raises OSError, TooSlow, and DownloadFailedError if it is no HTTP, or exceeds a limit.
         """
         data, size = bytearray(), 0  # size: of all heads so far
         while True:
@@ -72,7 +77,7 @@ class HttpExchange:
             while (end := _END.search(data, seen)) is None:
                 _check_size(size + len(data))
                 seen = max(0, len(data) - 3)  # the end may begin up to three bytes before a piece
-                piece = await self._stream.receive()
+                piece = await self._receive()
                 if not piece:
                     raise DownloadFailedError("the server closed the connection without a response")
                 data += piece
@@ -88,7 +93,7 @@ class HttpExchange:
     async def body(self) -> AsyncIterator[bytes]:
         """Yield the body in pieces, as they come.
 
-        Raises ResponseDataLossError if it is cut off, and DownloadTimeoutError if it stalls.
+        Raises ResponseDataLossError if it is cut off, and TooSlow.
         """
         while True:
             try:
@@ -96,21 +101,35 @@ class HttpExchange:
             except h11.RemoteProtocolError as error:
                 raise ResponseDataLossError(str(error)) from error
             if event is h11.NEED_DATA:
-                self._http.receive_data(await self._next())
+                try:
+                    piece = await self._receive()
+                except OSError as error:
+                    raise ResponseDataLossError(str(error)) from error
+                self._http.receive_data(piece)
             elif isinstance(event, h11.Data):
                 yield bytes(event.data)
             else:
                 return
 
-    async def _next(self) -> bytes:
+    async def _receive(self) -> bytes:
+        """Return the next bytes; raise TooSlow if too few came lately. The first may take long."""
+        clock = asyncio.get_running_loop().time
+        if self._since is None:
+            piece = await self._stream.receive()
+            self._since = clock()
+            return piece
         try:
-            async with limit(STALL_SECONDS):
-                return await self._stream.receive()
-        except OSError as error:
-            if isinstance(error, TimeoutError) and error.errno is None:
-                reason = f"no byte of the body came for {STALL_SECONDS:g} s"
-                raise DownloadTimeoutError(reason) from error
-            raise ResponseDataLossError(str(error)) from error
+            async with limit(self._since + SLOW_SECONDS - clock()):
+                piece = await self._stream.receive()
+        except TimeoutError as error:
+            if error.errno is not None:  # the system's
+                raise
+            rate = f"less than {LEAST_RATE} bytes a second came for {SLOW_SECONDS:g} s"
+            raise TooSlow(rate) from error
+        self._came += len(piece)
+        if self._came >= LEAST_RATE * SLOW_SECONDS:
+            self._since, self._came = clock(), 0
+        return piece
 
     def _parsed(self, head: bytes) -> h11.Response | h11.InformationalResponse:
         try:
