@@ -140,6 +140,15 @@ def test_lint_names_file_and_line_and_fails_only_for_errors(walsh, tmp_path):
     assert out.count("\n") == 10_001
 
 
+@pytest.mark.parametrize("call", [("lint", "{}"), ("mayfetch", "--robots", "{}", OPEN)])
+def test_a_file_without_an_end_is_refused_in_one_line(walsh, call):
+    for name, file in ("-", "-"), ("/dev/zero", "/dev/zero"):
+        arguments = [each.format(file) for each in call]
+        status, out, err = walsh(*arguments, stdin=b"a" * (2**24 + 1))
+        assert (status, out) == (2, "")
+        assert f"{name}: it has more than 16777216 bytes" in err
+
+
 def test_conformance_is_called_with_its_arguments(walsh, monkeypatch):
     trial = pytest.importorskip("walsh_scrapy.testing.conformance.trial")
     told = " ".join(walsh("conformance", "--help")[1].split())

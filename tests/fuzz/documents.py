@@ -20,9 +20,10 @@ from walsh_scrapy.metadata.llmstxt import parse_llms
 from walsh_scrapy.policy.blocklist import Blocklist, InvalidBlocklist, parse_local
 from walsh_scrapy.policy.blocklist_schema import sound_schema
 from walsh_scrapy.policy.robots import RobotsTxt
+from walsh_scrapy.sources.files import UnreadableFile
 from walsh_scrapy.sources.loading import load_sources
 from walsh_scrapy.sources.opml import read_opml
-from walsh_scrapy.sources.source import SourcesError, UnreadableSources
+from walsh_scrapy.sources.source import SourcesError
 from walsh_scrapy.testing.crawl import write_sources
 
 URL = "https://blog.example/a/feed"
@@ -104,7 +105,7 @@ def llms(body: bytes) -> None:
 
 def opml(body: bytes) -> None:
     """Subscriptions are read, or the file refused."""
-    with suppress(UnreadableSources):
+    with suppress(UnreadableFile):
         assert_bounded([outline.tags for outline in read_opml(body).outlines], body, 300)
 
 

@@ -14,8 +14,8 @@ from walsh_scrapy.metadata.entries import NotAFeed
 from walsh_scrapy.metadata.feed import parse_feed
 from walsh_scrapy.metadata.llmstxt import parse_llms
 from walsh_scrapy.metadata.text import from_html, one_line, web_url
+from walsh_scrapy.sources.files import UnreadableFile
 from walsh_scrapy.sources.opml import read_opml
-from walsh_scrapy.sources.source import UnreadableSources
 
 URL = "https://blog.example/feed"
 SIZE = 300_000  # bytes; quadratic code, as in feedparser, needs many minutes for so many
@@ -120,7 +120,7 @@ def test_a_reference_of_thousands_of_digits_is_no_character():
     feed = read(body % (b"9" * 5000) + b"</channel></rss>")
     assert len(feed.entries) == 1
     assert read(b"<rss version='2.0'><channel><item><title>" + endless).entries == ()
-    with suppress(UnreadableSources):
+    with suppress(UnreadableFile):
         read_opml(endless)
 
 

@@ -1,6 +1,7 @@
 """R3 and decision 14: which documents are adopted, and which hosts they block."""
 
 import json
+import os
 import re
 import socket
 from contextlib import suppress
@@ -467,7 +468,14 @@ def test_a_wrong_file_is_refused_as_a_whole_with_its_place(body, words):
 
 def test_a_file_that_cannot_be_read_is_named_with_its_setting(tmp_path):
     assert load_local_list("") is Blocklist.EMPTY
-    for name, reason in ((tmp_path / "none.txt", "No such file"), (tmp_path, "Is a directory")):
+    os.mkfifo(pipe := tmp_path / "pipe.txt")
+    (long := tmp_path / "long.txt").write_bytes(b"#" * (2**24 + 1))
+    for name, reason in (
+        (tmp_path / "none.txt", "No such file"),
+        (tmp_path, "Is a directory"),
+        (pipe, "it is a pipe or a device"),
+        (long, "it has 16777217 bytes, and at most 16777216 are read"),
+    ):
         with pytest.raises(BadSetting) as refused:
             load_local_list(str(name))
         assert str(refused.value).startswith(f"WALSH_BLOCKLIST_FILE: {name}: {reason}")

@@ -1,9 +1,11 @@
 """Declared sources: every file format, and one clear line for what is wrong."""
 
+import io
 import json
 import logging
+import os
+import tomllib
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -430,10 +432,10 @@ def test_a_missing_file_a_folder_and_an_unreadable_one(tmp_path, monkeypatch):
     with pytest.raises(SourcesError, match=r"folder\.toml: this is a folder"):
         load_sources(str(tmp_path / "folder.toml"))
 
-    def denied(path):
+    def denied(path, flags):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "read_bytes", denied)
+    monkeypatch.setattr(os, "open", denied)
     with pytest.raises(SourcesError, match=r"s\.toml: it cannot be read: Permission denied"):
         load_sources(tmp_path / "s.toml")
 
@@ -455,27 +457,82 @@ def value_of(read):
         return None
 
 
+def rows(lines, *ends):
+    """Return the tables of two sources with the same lines."""
+    return "".join("[[source]]\n" + ends[0].join(lines) + end for end in (ends[0], ends[-1]))
+
+
 @settings(max_examples=500)
 @given(LINES, st.sampled_from(["\n", "\r\n"]), st.sampled_from(["", "\n", "\r"]))
-def test_a_table_is_read_as_the_reader_of_toml_reads_it(lines, end, last):
-    text = "[[source]]\n" + end.join(lines) + last
-    found = value_of(lambda: [loading._read_table(text)])
-    assert found == value_of(
-        lambda: [raw.value for raw in loading._read_toml(text.encode()).sources]
-    )
+def test_a_row_of_tables_is_read_as_the_reader_of_toml_reads_it(lines, end, last):
+    body = rows(lines, end, last).encode()
+
+    def whole():
+        return tomllib.loads(body.decode())
+
+    def in_pieces():
+        return {"source": [raw.value for raw in loading._read_toml(io.BytesIO(body), [])]}
+
+    found, meant = value_of(in_pieces), value_of(whole)
+    assert found == (meant if meant is None or set(meant) == {"source"} else None)
 
 
 @pytest.fixture
 def unread(monkeypatch):
     """Let TOML's reader fail."""
-    monkeypatch.setattr(loading, "_read_toml", lambda _: 1 / 0)
+    monkeypatch.setattr(tomllib, "loads", lambda _: 1 / 0)
 
 
 @pytest.mark.usefixtures("unread")
-def test_a_plain_table_does_not_need_the_reader_of_toml():
+def test_a_plain_table_does_not_need_the_reader_of_toml(load):
     text = '[[source]]\nurl = "http://a.example/"\n\nname = "Ä"\ntags = ["a", "b"]\n'
-    assert loading._read_table(text) == {
-        "url": "http://a.example/",
-        "name": "Ä",
-        "tags": ["a", "b"],
-    }
+    assert load("s.toml", text) == (Source("http://a.example/", name="Ä", tags=("a", "b")),)
+
+
+DIGITS = "9" * 10_000
+PLAIN = '[[source]]\nurl = "https://a.example/"\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("s.toml", f"a{'.a' * 30_000} = 1\n", "line 1: a key has too many parts; keys are url, "),
+        ("s.toml", f'{PLAIN}\n[[source]]\n"a"{" . b" * 200} = 1', "line 5: a key has too many"),
+        ("s.toml", f"{PLAIN}[a{'.a' * 200}]", "line 3: a key has too many parts"),
+        ("s.toml", f'{PLAIN}every = "P{DIGITS}D"', "entry 1: every: 'P9999"),
+        ("s.toml", f"{PLAIN}pause = {DIGITS}", "it is not TOML: "),
+        ("s.toml", f"{PLAIN}{PLAIN}x = ?", "it is not TOML: Invalid value (at line 5, column 5)"),
+        ("s.toml", f"{PLAIN}name = '{'x' * 70_000}'", "line 3: it is longer than 65536 characters"),
+        ("s.toml", PLAIN + "# x\n" * 20_000, "line 1: its table is longer than 65536 characters"),
+        ("s.toml", "#\n" * 600_000 + "source = []", "it has more than 1048576 bytes"),
+        ("s.txt", f"https://a.example/\n{'x' * 70_000}", "line 2: it is longer than 65536 "),
+        ("s.txt", b"\0" * 70_000, "line 1: it is longer than 65536 characters"),
+        ("s.json", " " * 17_000_000, "it has more than 16777216 bytes"),
+        ("s.opml", " " * 17_000_000, "it has more than 16777216 bytes"),
+        (
+            "s.opml",
+            "<opml><outline xmlUrl='a:b' every='x'/>" + "&a;" * 9,
+            "outline 1: 'a:b' is not",
+        ),
+    ],
+)
+def test_a_file_that_would_take_gigabytes_is_refused(refusal, name, content, reason):
+    assert refusal(name, content).startswith(reason)
+
+
+@pytest.mark.parametrize("ending", [".toml", ".txt", ".json", ".opml"])
+def test_only_regular_files_are_read(tmp_path, ending):
+    pipe, device = tmp_path / f"pipe{ending}", tmp_path / f"device{ending}"
+    os.mkfifo(pipe)
+    device.symlink_to("/dev/zero")
+    for file in (pipe, device):
+        with pytest.raises(SourcesError, match=rf"{file}: it is a pipe or a device; write what"):
+            load_sources(file)
+
+
+def test_a_file_has_a_size(tmp_path, monkeypatch):
+    file = tmp_path / "s.txt"
+    with file.open("wb") as opened:
+        opened.truncate(2**30 + 1)  # no block of it is on the disk
+    with pytest.raises(SourcesError, match=r"s\.txt: it has 1073741825 bytes, and at most 1073"):
+        load_sources(file)

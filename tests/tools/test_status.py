@@ -320,7 +320,6 @@ def test_few_sources_in_trouble_are_read_and_a_file_is_never_in_memory_as_a_whol
     tables = [f'[[source]]\nurl = "http://{name}.example/"\n' for name in ("a", "b", "c")]
     file.write_text("".join([*tables, tables[1].replace("b.example", "B.example")]))
     options = Options.from_settings(Settings({"WALSH_STATE_URL": url, "WALSH_SOURCES": str(file)}))
-    monkeypatch.setattr("walsh_scrapy.tools.status.facts.load_sources", None)
     monkeypatch.setattr("walsh_scrapy.tools.status.facts.MOST_ROWS", 1)
     with contextlib.closing(State(url)) as state:
         for name, failures in (("a", 0), ("b", 2), ("c", 1), ("undeclared", 1)):

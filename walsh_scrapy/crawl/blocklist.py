@@ -33,6 +33,7 @@ from walsh_scrapy.policy.blocklist import (
 from walsh_scrapy.policy.blocklist_schema import is_bundled
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.wording import count_of
+from walsh_scrapy.sources.files import MOST_WHOLE, open_file
 from walsh_scrapy.state.documents import hash_of
 from walsh_scrapy.state.records import BlocklistCopy
 
@@ -68,10 +69,11 @@ def load_local_list(path: str) -> Blocklist:
     if not path:
         return Blocklist.EMPTY
     try:
-        return parse_local(Path(path).read_bytes(), path)
+        with open_file(Path(path), MOST_WHOLE) as file:
+            return parse_local(file.read(), path)
     except (OSError, ValueError) as error:  # InvalidBlocklist names the file itself
-        reason = getattr(error, "strerror", None)
-        problem = f"{path}: {reason}" if reason else str(error)
+        reason = getattr(error, "strerror", None) or error
+        problem = str(error) if isinstance(error, InvalidBlocklist) else f"{path}: {reason}"
         raise BadSetting(f"{PREFIX}BLOCKLIST_FILE: {problem}") from None
 
 

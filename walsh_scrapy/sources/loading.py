@@ -3,8 +3,8 @@
 A file with a wrong declaration is refused as a whole, with one line: the place and the reason. In
 a list that a program exported (OPML), a source that cannot be requested is left out with a warning.
 
-Files are TOML, JSON, a plain list of URLs, or OPML. A large list is read as a stream, line by line,
-and a TOML file table by table where it surely can be split so; it is never in memory as a whole.
+Files are TOML, JSON, a plain list of URLs, or OPML. A list is read line by line, and a TOML file
+table by table where it surely can be split so; a large one is never in memory as a whole.
 """
 
 from __future__ import annotations
@@ -17,16 +17,25 @@ import tomllib
 from codecs import BOM_UTF8
 from dataclasses import replace
 from datetime import timedelta
+from io import TextIOWrapper
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple, cast
 
 from walsh_scrapy.policy.durations import parse_duration
 from walsh_scrapy.policy.urls import canonical_url
-from walsh_scrapy.sources.source import Kind, Source, SourcesError, UnreadableSources, target_url
+from walsh_scrapy.sources.files import (
+    LONGEST_PIECE,
+    MOST_WHOLE,
+    UnreadableFile,
+    open_file,
+    read_within,
+)
+from walsh_scrapy.sources.source import Kind, Source, SourcesError, target_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+    from io import BufferedReader
 
     from walsh_scrapy.sources.opml import Outline
 
@@ -42,6 +51,12 @@ _HEADER: Final = "[[source]]"
 # A string without escapes, or a list of them, which TOML and JSON write alike.
 _STRING: Final = r'"[^"\\\x00-\x1f\x7f]*"'
 _PLAIN_LINE: Final = re.compile(rf"([A-Za-z0-9_-]+) = ({_STRING}|\[{_STRING}(?:, ?{_STRING})*\])")
+#: Bytes of a TOML file that is not a row of tables; TOML's reader needs 400 times as many.
+_MOST_TOML: Final = 2**20
+#: A key with more parts than any: TOML's reader needs the square of their number.
+_DEEP_KEY: Final = re.compile(
+    r"""(?<![\w-])(?:(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){100}"""
+)
 
 _log = logging.getLogger(__name__)
 
@@ -60,18 +75,7 @@ class _RawSource(NamedTuple):
     value: Any
     page: str | None = None  #: the web page it belongs to
     folders: tuple[str, ...] = ()  #: of a feed reader, the outermost first
-
-
-class _Contents(NamedTuple):
-    """What a file declares, in its order. Iterating over ``sources`` may raise as the reader does.
-
-    ``is_exported`` is True for files that programs write, in which an operator cannot correct a
-    source. ``warning`` says what is wrong with a file that can be read nevertheless.
-    """
-
-    sources: Iterable[_RawSource]
-    is_exported: bool = False
-    warning: str | None = None
+    is_exported: bool = False  #: by a program, so that an operator cannot correct it
 
 
 def load_sources(path: str | Path) -> tuple[Source, ...]:
@@ -81,22 +85,16 @@ def load_sources(path: str | Path) -> tuple[Source, ...]:
     One warning names the others. Wrong outlines of an OPML file are left out, with a warning each;
     a file without any other source is refused. Raises SourcesError.
     """
-    file = Path(path)
-    kept, warnings = read_sources(file)
-    warn(file, warnings)
-    return kept
-
-
-def read_sources(file: Path) -> tuple[tuple[Source, ...], list[str]]:
-    """Return the same sources, and what is to be warned of."""
-    wrong: list[str] = []
-    declared, warning = _read(file, read_body(file), wrong)
-    kept, repeated = _merge_all(declared)
-    if not kept:
-        raise SourcesError(f"{file}: {_why_empty(wrong)}")
-    warnings = [warning] if warning else []
-    warnings += (f"left out: {reason}" for reason in wrong)
-    return kept, warnings + repetitions(repeated)
+    file, warnings = Path(path), list[str]()
+    kept: dict[str, Source] = {}
+    repeated: list[str] = []
+    for place, source in declarations(file, warnings):
+        key = canonical_url(source.url)
+        if key in kept:
+            repeated.append(place)
+        kept[key] = merged(kept[key], source) if key in kept else source
+    warn(file, warnings + repetitions(repeated))
+    return tuple(kept.values())
 
 
 def repetitions(places: Sequence[str]) -> list[str]:
@@ -113,32 +111,44 @@ def warn(file: Path, warnings: Iterable[str]) -> None:
         _log.warning("%s: %s", file, warning)
 
 
-def declarations(file: Path, body: bytes) -> list[Declaration]:
-    """Return each declaration of a file with this body, repeated ones too; none for an empty file.
+def declarations(file: Path, warnings: list[str]) -> Iterator[Declaration]:
+    """Yield what a file declares, in its order, repeated sources too.
 
-    Wrong outlines of an OPML file are left out. Raises SourcesError.
+    What is to be warned of is appended to ``warnings``. Raises SourcesError, also for a file that
+    declares no source.
     """
-    return _read(file, body, [])[0]
+    is_empty = True
+    with open_sources(file) as opened:
+        for declared in declared_in(file, opened, warnings):
+            is_empty = False
+            yield declared
+    if is_empty:
+        raise SourcesError(f"{file}: {_why_empty(warnings)}")
 
 
-def _read(file: Path, body: bytes, wrong: list[str]) -> tuple[list[Declaration], str | None]:
-    """Return the declarations and a warning; append what is left out to ``wrong``."""
+def declared_in(file: Path, opened: BinaryIO, warnings: list[str]) -> Iterator[Declaration]:
+    """Yield the same; ``opened`` has what the file says, and may declare nothing."""
     read = _READERS.get(file.suffix.lower())
     if read is None:
         raise SourcesError(
             f"{file}: sources are read from .toml, .opml, .xml, .json and .txt files; rename it"
         )
     try:
-        contents = read(body)
-        return list(_check(contents, wrong)), contents.warning
-    except (SourcesError, UnreadableSources) as error:
+        for raw in read(opened, warnings):
+            try:
+                yield _declaration(raw)
+            except SourcesError as error:
+                if not raw.is_exported:
+                    raise
+                warnings.append(f"{_LEFT_OUT}{error}")
+    except (SourcesError, UnreadableFile) as error:
         raise SourcesError(f"{file}: {error}") from None
 
 
-def read_body(file: Path) -> bytes:
-    """Return what a sources file contains. Raises SourcesError."""
+def open_sources(file: Path) -> BufferedReader:
+    """Open a sources file. Raises SourcesError."""
     try:
-        return file.read_bytes()
+        return open_file(file)
     except FileNotFoundError:
         why = (
             "there is no such file; create it, or name another: --sources FILE, "
@@ -146,38 +156,11 @@ def read_body(file: Path) -> bytes:
         )
     except IsADirectoryError:
         why = "this is a folder; name a file in it"
-    except (OSError, ValueError) as error:
+    except UnreadableFile as error:
+        why = str(error)
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         why = f"it cannot be read: {getattr(error, 'strerror', None) or error}"
     raise SourcesError(f"{file}: {why}")
-
-
-def _check(contents: _Contents, wrong: list[str]) -> Iterator[Declaration]:
-    """Yield each declaration.
-
-    Wrong sources of an exported file are left out, and the reasons appended to ``wrong``. In any
-    other file the first wrong source raises SourcesError.
-    """
-    for raw in contents.sources:
-        try:
-            yield _declaration(raw)
-        except SourcesError as error:
-            if not contents.is_exported:
-                raise
-            wrong.append(str(error))
-
-
-def _merge_all(found: Iterable[Declaration]) -> tuple[tuple[Source, ...], list[str]]:
-    """Return each target once, and the places of its further declarations."""
-    kept: dict[str, Source] = {}
-    repeated: list[str] = []
-    for place, source in found:
-        key = canonical_url(source.url)
-        if key in kept:
-            repeated.append(place)
-            kept[key] = merged(kept[key], source)
-        else:
-            kept[key] = source
-    return tuple(kept.values()), repeated
 
 
 def merged(first: Source, other: Source) -> Source:
@@ -192,12 +175,19 @@ def merged(first: Source, other: Source) -> Source:
     )
 
 
-def _why_empty(wrong: list[str]) -> str:
-    if not wrong:
+_LEFT_OUT: Final = "left out: "
+
+
+def _why_empty(warnings: list[str]) -> str:
+    left_out = [each for each in warnings if each.startswith(_LEFT_OUT)]
+    if not left_out:
         return "it declares no source; add one, at least its URL"
-    if len(wrong) == 1:
-        return wrong[0]
-    return f"none of its {len(wrong)} sources can be requested; {wrong[0]}"
+    first = left_out[0].removeprefix(_LEFT_OUT)
+    return (
+        first
+        if len(left_out) == 1
+        else (f"none of its {len(left_out)} sources can be requested; {first}")
+    )
 
 
 def _declaration(raw: _RawSource) -> Declaration:
@@ -289,43 +279,121 @@ def _suggestion(word: object, known: tuple[str, ...]) -> str:
     return f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(known)}"
 
 
-def _read_toml(body: bytes) -> _Contents:
-    """Read `[[source]]` tables."""
+def _read_toml(opened: BinaryIO, _: list[str]) -> Iterator[_RawSource]:
+    """Yield the `[[source]]` tables; a file that has anything else is read as a whole."""
+    numbers = count(1)
+    with _text_of(opened, newline="\n") as text:
+        is_row = _is_row_of_tables(text)
+        text.seek(0)
+        if not is_row:
+            yield from _entries(_parse_toml(_whole(opened, _MOST_TOML)), _HEADER, numbers)
+        for first, table in _tables(text) if is_row else ():
+            if (plain := _plain_table(table)) is not None:
+                yield _RawSource(f"entry {next(numbers)}", plain)
+            else:
+                yield from _entries(_parse_toml("".join(table), first), _HEADER, numbers)
+
+
+def _is_row_of_tables(text: TextIOWrapper) -> bool:
+    """Return True if each line with a header begins another source, which ends at the next one.
+
+    A string of several lines may hold what looks like a header.
+    """
+    has_begun = False
+    for _, line in _lines(text):
+        if '"""' in line or "'''" in line:
+            return False
+        if not has_begun and line.strip(" \t\r\n") and not line.lstrip(" \t").startswith("#"):
+            if line.rstrip("\r\n") != _HEADER:
+                return False
+            has_begun = True
+    return True
+
+
+def _tables(text: TextIOWrapper) -> Iterator[tuple[int, list[str]]]:
+    """Yield the number of the line at which a table begins, and its lines."""
+    first, size, table = 1, 0, list[str]()
+    for number, line in _lines(text):
+        if line.rstrip("\r\n") == _HEADER:
+            if table:
+                yield first, table
+            first, size, table = number, 0, []
+        elif not table:
+            continue  # a comment before the first
+        table.append(line)
+        size += len(line)
+        if size > LONGEST_PIECE:
+            raise UnreadableFile(
+                f"line {first}: its table is longer than {LONGEST_PIECE} characters"
+            )
+    if table:
+        yield first, table
+
+
+def _plain_table(table: list[str]) -> dict[str, object] | None:
+    """Return what a plain table says, for which TOML's reader takes ten times as long; else None.
+
+    The first line is the header.
+    """
+    plain: dict[str, object] = {}
+    for line in table[1:]:
+        if (line := line.removesuffix("\n")) == "":
+            continue
+        found = _PLAIN_LINE.fullmatch(line)
+        if found is None or found[1] in plain:
+            return None
+        plain[found[1]] = json.loads(found[2])
+    return plain
+
+
+def _parse_toml(text: str, first: int = 1) -> dict[str, Any]:
+    """Return a TOML document; ``first`` is the number of its first line in the file."""
+    if deep := _DEEP_KEY.search(text):
+        line = first + text.count("\n", 0, deep.start())
+        raise UnreadableFile(f"line {line}: a key has too many parts; keys are {', '.join(_KEYS)}")
     try:
-        document = tomllib.loads(_text_of(body))
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise UnreadableSources(f"it is not TOML: {error}") from error
-    return _Contents(_entries(document, "[[source]]"))
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # ValueError: a number of 5000 digits, too
+        where = re.sub(
+            r"at line ([0-9]+)", lambda at: f"at line {int(at[1]) + first - 1}", str(error)
+        )
+        raise UnreadableFile(f"it is not TOML: {where}") from error
 
 
-def _read_json(body: bytes) -> _Contents:
+def _read_json(opened: BinaryIO, _: list[str]) -> Iterator[_RawSource]:
     """Read a list of URLs and objects, or an object with such a list as its `source`."""
     try:
-        document = json.loads(_text_of(body))
+        document = json.loads(_whole(opened))
+    except UnreadableFile:
+        raise
     except (ValueError, RecursionError) as error:
-        raise UnreadableSources(f"it is not JSON: {error}") from error
+        raise UnreadableFile(f"it is not JSON: {error}") from error
     tables = document if isinstance(document, dict) else {"source": document}
-    return _Contents(_entries(tables, '"source"'))
+    return _entries(tables, '"source"', count(1))
 
 
-def _read_list(body: bytes) -> _Contents:
+def _read_list(opened: BinaryIO, _: list[str]) -> Iterator[_RawSource]:
     """Read one URL a line; `#` at the start of a line or after a space begins a comment."""
-    return _Contents(_lines(_text_of(body)))
+    with _text_of(opened, newline=None) as text:
+        for number, line in _lines(text):
+            if url := _COMMENT.sub("", line).strip():
+                if len(url.split()) > 1:
+                    raise UnreadableFile(f"line {number}: one URL a line; a comment begins with #")
+                yield _RawSource(f"line {number}", {"url": url})
 
 
-def _read_opml(body: bytes) -> _Contents:
+def _read_opml(opened: BinaryIO, warnings: list[str]) -> Iterator[_RawSource]:
     """Read subscriptions: `xmlUrl`, name, folders and categories as tags, `htmlUrl` as page.
 
     Attributes of our own namespace are `every` and `pause`.
     """
-    # It imports two parsers of XML, and few operators declare their sources so.
+    # It imports a parser of XML, and few operators declare their sources so.
     from walsh_scrapy.sources.opml import read_opml  # noqa: PLC0415
 
-    opml = read_opml(body)
-    warning = None
+    opml = read_opml(read_within(opened))
     if not opml.is_whole:
-        warning = "it has no end (</opml>), so sources may be missing; export it again"
-    return _Contents(map(_subscription, opml.outlines), is_exported=True, warning=warning)
+        warnings.append("it has no end (</opml>), so sources may be missing; export it again")
+    return map(_subscription, opml.outlines)
 
 
 def _subscription(outline: Outline) -> _RawSource:
@@ -343,112 +411,59 @@ def _subscription(outline: Outline) -> _RawSource:
         },
         outline.attributes.get("htmlurl") or None,
         tuple(dict.fromkeys(outline.folders)),
+        is_exported=True,
     )
 
 
-def _lines(text: str) -> Iterator[_RawSource]:
-    for number, line in enumerate(_LINE_END.split(text), 1):
-        if url := _COMMENT.sub("", line).strip():
-            if len(url.split()) > 1:
-                raise UnreadableSources(f"line {number}: one URL a line; a comment begins with #")
-            yield _RawSource(f"line {number}", {"url": url})
-
-
-def _entries(document: dict[str, Any], notation: str) -> Iterator[_RawSource]:
+def _entries(
+    document: dict[str, Any], notation: str, numbers: Iterator[int]
+) -> Iterator[_RawSource]:
     for key in document:
         if key != "source":
-            raise UnreadableSources(f"unknown key {key[:40]!r} at the top; sources are {notation}")
+            raise UnreadableFile(f"unknown key {key[:40]!r} at the top; sources are {notation}")
     listed = document.get("source", [])
     if not isinstance(listed, list):
-        raise UnreadableSources(
-            f"its sources are not a list; write {notation} and a table or a list"
-        )
-    for number, value in enumerate(listed, 1):
+        raise UnreadableFile(f"its sources are not a list; write {notation} and a table or a list")
+    for value in listed:
         table = {"url": value} if isinstance(value, str) else value
-        yield _RawSource(f"entry {number}", table)
+        yield _RawSource(f"entry {next(numbers)}", table)
 
 
-def _text_of(body: bytes) -> str:
-    """Return a file as text, without a byte order mark. Raises UnreadableSources."""
-    body = body.removeprefix(BOM_UTF8)
+def _whole(opened: BinaryIO, most: int = MOST_WHOLE) -> str:
+    """Return a file as text, without a byte order mark. Raises UnreadableFile."""
+    body = read_within(opened, most).removeprefix(BOM_UTF8)
     try:
         return body.decode("utf-8")
     except UnicodeDecodeError as error:
         line = len(_LINE_END.split(body[: error.start].decode("utf-8")))
-        raise UnreadableSources(f"line {line}: it is not UTF-8; save it as UTF-8") from error
+        raise UnreadableFile(f"line {line}: {_NOT_UTF8}") from error
 
 
-#: By the ending of the file. They raise UnreadableSources.
-_READERS: Final[dict[str, Callable[[bytes], _Contents]]] = {
+def _text_of(opened: BinaryIO, newline: str | None) -> TextIOWrapper:
+    return TextIOWrapper(opened, "utf-8-sig", errors="surrogateescape", newline=newline)
+
+
+def _lines(text: TextIOWrapper) -> Iterator[tuple[int, str]]:
+    """Yield each line of a file, with its number. Raises UnreadableFile."""
+    for number in count(1):
+        line = text.readline(LONGEST_PIECE + 1)
+        if not line:
+            return
+        if len(line) > LONGEST_PIECE:
+            raise UnreadableFile(f"line {number}: it is longer than {LONGEST_PIECE} characters")
+        if not line.isascii() and _SURROGATE.search(line):
+            raise UnreadableFile(f"line {number}: {_NOT_UTF8}")
+        yield number, line
+
+
+_SURROGATE: Final = re.compile("[\udc80-\udcff]")
+_NOT_UTF8: Final = "it is not UTF-8; save it as UTF-8"
+
+#: By the ending of the file. They raise UnreadableFile.
+_READERS: Final[dict[str, Callable[[BinaryIO, list[str]], Iterator[_RawSource]]]] = {
     ".toml": _read_toml,
     ".json": _read_json,
     ".txt": _read_list,
     ".opml": _read_opml,
     ".xml": _read_opml,
-}
-
-
-def stream(file: Path) -> Iterator[Declaration] | None:
-    """Yield what a file declares, in its order; None for a format that is read as a whole.
-
-    Raises a ValueError for a file that is wrong, or has to be read as a whole: reading it so says
-    which, and where. And raises what opening it raises.
-    """
-    read = _STREAMS.get(file.suffix.lower())
-    return None if read is None else read(file)
-
-
-def _streamed_tables(file: Path) -> Iterator[Declaration]:
-    """Yield the `[[source]]` tables of a TOML file that has nothing else."""
-    numbers = count(1)
-    lines: list[str] = []
-    has_begun = False
-    with file.open(encoding="utf-8-sig", newline="\n") as text:
-        for line in text:
-            if '"""' in line or "'''" in line:
-                raise UnreadableSources(
-                    "a string of several lines may hold what looks like a table"
-                )
-            stripped = line.rstrip("\r\n")
-            if stripped == _HEADER:
-                if has_begun:
-                    yield _table(next(numbers), lines)
-                has_begun, lines = True, []
-            elif has_begun:
-                lines.append(line)
-            elif stripped.strip(" \t") and not stripped.lstrip(" \t").startswith("#"):
-                raise UnreadableSources("it does not begin with a table")
-    if has_begun:
-        yield _table(next(numbers), lines)
-
-
-def _table(number: int, lines: list[str]) -> Declaration:
-    value = _read_table(f"{_HEADER}\n{''.join(lines)}")
-    return _declaration(_RawSource(f"entry {number}", value))
-
-
-def _read_table(text: str) -> object:
-    """Return what a table says: TOML's reader takes ten times as long for one that is plain."""
-    plain: dict[str, object] = {}
-    for line in filter(None, text.split("\n")[1:]):
-        found = _PLAIN_LINE.fullmatch(line)
-        if found is None or found[1] in plain:
-            (raw,) = _read_toml(text.encode()).sources
-            return raw.value
-        plain[found[1]] = json.loads(found[2])
-    return plain
-
-
-def _streamed_lines(file: Path) -> Iterator[Declaration]:
-    """Yield the lines of a list that declare a source."""
-    with file.open(encoding="utf-8-sig") as text:  # all three line ends become "\n"
-        for number, line in enumerate(text, 1):
-            if line.strip() and not line.lstrip().startswith("#"):
-                (raw,) = _read_list(line.encode()).sources
-                yield _declaration(raw._replace(place=f"line {number}"))
-
-
-_STREAMS: Final[dict[str, Callable[[Path], Iterator[Declaration]]]] = {
-    ".toml": _streamed_tables,
-    ".txt": _streamed_lines,
 }

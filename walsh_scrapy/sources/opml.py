@@ -19,7 +19,7 @@ from lxml.etree import HTMLParser, LxmlError  # type: ignore[import-untyped]
 
 from walsh_scrapy.metadata.document import to_utf8
 from walsh_scrapy.policy.wording import without_references
-from walsh_scrapy.sources.source import UnreadableSources
+from walsh_scrapy.sources.files import UnreadableFile
 
 #: The namespace of the attributes `every` and `pause`, for which OPML has no name of its own.
 NAMESPACE: Final = "tag:wal.sh,2026:opml"
@@ -100,7 +100,7 @@ class Opml(NamedTuple):
 
 
 def read_opml(body: bytes) -> Opml:
-    """Read an OPML document. Raises UnreadableSources.
+    """Read an OPML document. Raises UnreadableFile.
 
     Known mistakes of feed readers are accepted: a bare `&`, `&nbsp;` or `<` in a value, no quotes
     around it, control characters, a wrong encoding, missing start or end tags, and anything before
@@ -112,13 +112,11 @@ def read_opml(body: bytes) -> Opml:
         parser.feed(body)
         parser.close()
     except DefusedXmlException as error:
-        raise UnreadableSources(
-            "it declares entities of its own, which are never expanded"
-        ) from error
+        raise UnreadableFile("it declares entities of its own, which are never expanded") from error
     except (ParseError, LookupError, ValueError) as error:
         return _read_malformed(_text(body), error)
     if not collected.is_opml:
-        raise UnreadableSources(
+        raise UnreadableFile(
             f"it is not OPML, its outermost element is <{collected.outermost[:40]}>"
         )
     return Opml(collected.found)
@@ -133,9 +131,9 @@ def _read_malformed(text: str, flaw: Exception) -> Opml:
         parser.close()
     first = _ELEMENT.search(text)
     if first and not broken.is_opml:
-        raise UnreadableSources(f"it is not OPML, its outermost element is <{first[1]}>") from flaw
+        raise UnreadableFile(f"it is not OPML, its outermost element is <{first[1]}>") from flaw
     if not broken.found:
-        raise UnreadableSources(f"it is not XML: {flaw}") from flaw
+        raise UnreadableFile(f"it is not XML: {flaw}") from flaw
     return Opml(broken.found, is_whole=_END.search(text) is not None)
 
 

@@ -22,10 +22,6 @@ class SourcesError(ValueError):
     """A URL or sources file that cannot be used; the message is one line for operators."""
 
 
-class UnreadableSources(ValueError):
-    """A file that does not have the format its ending names; the message is the reason."""
-
-
 @dataclass(frozen=True, slots=True)
 class Source:
     """One declared source.

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import time
 from functools import partial
 from hashlib import file_digest
@@ -26,11 +27,10 @@ from walsh_scrapy.policy.pacing import PaceBy
 from walsh_scrapy.policy.urls import host_of, url_key
 from walsh_scrapy.policy.wording import count_of, storable
 from walsh_scrapy.sources.loading import (
-    Declaration,
+    declarations,
     merged,
-    read_sources,
+    open_sources,
     repetitions,
-    stream,
     warn,
 )
 from walsh_scrapy.sources.source import Source, declaration
@@ -41,7 +41,7 @@ from walsh_scrapy.state.sources import SOURCE, repeat_facts, source_of
 from walsh_scrapy.state.tables import choices, copies, declared, files, sources
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
     from os import stat_result
 
     from sqlalchemy import Connection, Row
@@ -112,11 +112,8 @@ class Sync:
 
     def run(self) -> SyncedFile:
         """Read what has changed, and warn of what each load of the file warns of."""
-        try:
-            stat = self._file.stat()
-        except (OSError, ValueError):
-            read_sources(self._file)  # which says why
-            raise
+        with open_sources(self._file) as opened:
+            stat = os.fstat(opened.fileno())
         pace_by = PaceBy(self._database.scalar(_UNIT) or PaceBy.HOST)
         self._unit = pace_by.unit
         known, changes = self._row(), None
@@ -157,29 +154,18 @@ class Sync:
         return row, changes
 
     def _digest(self) -> str:
-        try:
-            with self._file.open("rb") as file:
-                return file_digest(file, "sha256").hexdigest()
-        except OSError:
-            read_sources(self._file)
-            raise
+        with open_sources(self._file) as opened:
+            return file_digest(opened, "sha256").hexdigest()
 
     def _read(self, *, anew: bool) -> tuple[Changes, list[str]]:
-        """Read the file. Return what was changed, and what is to be warned of."""
-        try:
-            if (found := stream(self._file)) is not None:
-                return self._written(found, anew=anew)
-        except ValueError:  # it has to be read as a whole, if it can be read
-            logger.debug("%s is read as a whole", self._file)
-        kept, warnings = read_sources(self._file)
-        changes, _ = self._written((Declaration("", source) for source in kept), anew=anew)
-        return changes, warnings
+        """Write the sources of the file, and remove all others of it.
 
-    def _written(self, found: Iterable[Declaration], *, anew: bool) -> tuple[Changes, list[str]]:
-        """Write the sources of the file, and remove all others of it."""
+        Return what was changed, and what is to be warned of.
+        """
+        warnings: list[str] = []
         keys, new, changed = set[int](), set[int](), set[int]()
         repeated: list[str] = []
-        found = iter(found)
+        found = declarations(self._file, warnings)
         while some := list(islice(found, WRITTEN_AT_ONCE)):
             self._begin()
             kept: dict[int, Source] = {}
@@ -198,8 +184,6 @@ class Sync:
                 changed.update(key for key, each in others.items() if known.get(key, each) != each)
             keys.update(kept)
             self._tell(len(keys))
-        if not keys:
-            read_sources(self._file)  # which raises: it declares nothing
         removed = [key for key in self._keys() if key not in keys]
         for piece in in_parts(removed):
             self._database.change(
@@ -208,7 +192,7 @@ class Sync:
         if new or self._is_first:
             self._follow_moves()
         counts = len(keys if self._is_first else new), len(changed - new), len(removed)
-        return Changes(*counts), repetitions(repeated)
+        return Changes(*counts), warnings + repetitions(repeated)
 
     def _begin(self) -> None:
         """Note that what the file declares is being written."""

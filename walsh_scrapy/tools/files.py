@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple, Self
 
 from walsh_scrapy.policy.wording import printable
+from walsh_scrapy.sources.files import UnreadableFile, read_within
 from walsh_scrapy.tools.call import CommandError, WrongCall
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class Output(NamedTuple):
         target, options = str(named[0]), call.options
         own = [options.sources, getattr(call.arguments, "sources", None), options.blocklist_file]
         places = [*files_of(options.state_url), *map(Path, filter(None, own))]
-        if Path(target).resolve() in {place.resolve() for place in places}:
+        if os.path.realpath(target) in map(os.path.realpath, places):
             raise WrongCall(f"{target} is a file of this project; name another one")
         return cls(target, replaces=not given[0])
 
@@ -60,9 +61,9 @@ class Output(NamedTuple):
 
         Raises CommandError if the file exists and is not to be replaced, or cannot be written.
         """
-        if not self.replaces and Path(self.target).is_file():
-            raise CommandError(f"{self.target} exists already; -O replaces it")
         try:
+            if not self.replaces and Path(self.target).is_file():
+                raise CommandError(f"{self.target} exists already; -O replaces it")
             if self.target == "-":
                 with os.fdopen(os.dup(sys.stdout.fileno()), "wb") as file:
                     yield file
@@ -85,7 +86,12 @@ class Output(NamedTuple):
 def read_file(name: str) -> bytes:
     """Return the bytes of a file, or of standard input for `-`. Raises WrongCall."""
     try:
-        return sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+        if name == "-":
+            return read_within(sys.stdin.buffer)
+        with Path(name).open("rb") as file:  # a pipe too: `--robots <(curl …)`
+            return read_within(file)
+    except UnreadableFile as error:
+        raise WrongCall(f"{name}: {error}") from error
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         if name.startswith(("http://", "https://")):
             raise WrongCall(f"{name} is a URL, not a file; get it first, with curl") from error
@@ -101,7 +107,7 @@ def atomic_file(target: Path) -> Iterator[IO[bytes]]:
     created, as Scrapy does it for an export; a symbolic link is followed; a target that is no
     regular file (`/dev/null`, a pipe) is written to directly. Raises OSError.
     """
-    place = target.resolve()
+    place = Path(os.path.realpath(target))  # which does not raise for a circle of links
     if place.exists() and not place.is_file():
         with place.open("wb") as file:
             yield file

@@ -8,13 +8,14 @@ from __future__ import annotations
 import difflib
 import json
 from collections import defaultdict
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.policy.urls import canonical_url, host_of
 from walsh_scrapy.policy.wording import printable
-from walsh_scrapy.sources.loading import declarations, read_body
+from walsh_scrapy.sources.loading import Declaration, declared_in, open_sources
 from walsh_scrapy.sources.source import Source, SourcesError, declared_urls, target_url
 from walsh_scrapy.tools.call import CommandError
 from walsh_scrapy.tools.files import Output
@@ -87,7 +88,7 @@ class SourcesFile:
 
         A file that is not there declares none.
         """
-        known = {canonical_url(each.source.url) for each in declarations(self._file, self._body)}
+        known = {canonical_url(each.source.url) for each in self._declared(self._body)}
         new: dict[str, str] = {}
         for url in urls:
             if canonical_url(url) not in known:
@@ -120,7 +121,7 @@ class SourcesFile:
         if not found:
             return
         places = defaultdict[str, list[str]](list)
-        for place, source in declarations(self._file, self._body):
+        for place, source in self._declared(self._body):
             places[canonical_url(source.url)].append(place)
         yield f"to change in {self._file}:"
         for url, (why, to) in found.items():
@@ -131,7 +132,14 @@ class SourcesFile:
 
     @property
     def _body(self) -> bytes:
-        return read_body(self._file) if self._file.exists() else b""
+        if not self._file.exists():
+            return b""
+        with open_sources(self._file) as opened:
+            return opened.read()
+
+    def _declared(self, body: bytes) -> list[Declaration]:
+        """Return what the file declares with this body."""
+        return list(declared_in(self._file, BytesIO(body), []))
 
     @property
     def _ending(self) -> str:
@@ -157,7 +165,7 @@ class SourcesFile:
         if self._ending not in (".toml", ".txt"):
             found = ", ".join(f"{each.url} (kind {each.kind!r})" for each in sources)
             raise CommandError(f"{file} is only read; declare there what was found: {found}")
-        wanted = [each.source for each in declarations(file, body)]
+        wanted = [each.source for each in self._declared(body)]
         end = "\r\n" if b"\r\n" in body else "\n"
         written = body.decode()
         if written and not written.endswith(("\n", "\r")):
@@ -171,7 +179,7 @@ class SourcesFile:
             blocks = [each.url + end for each in sources]
             written += "".join(blocks)
         try:
-            is_declared = [each.source for each in declarations(file, written.encode())] == wanted
+            is_declared = [each.source for each in self._declared(written.encode())] == wanted
         except SourcesError:  # its sources are a list
             is_declared = False
         if not is_declared:

@@ -14,7 +14,7 @@ from walsh_scrapy.options import BadSetting
 from walsh_scrapy.policy.blocklist import Blocklist
 from walsh_scrapy.policy.freshness import CLOCK_SKEW
 from walsh_scrapy.policy.urls import url_key
-from walsh_scrapy.sources.loading import load_sources, merged, stream
+from walsh_scrapy.sources.loading import Declaration, declarations, merged, repetitions, warn
 from walsh_scrapy.sources.source import SourcesError
 from walsh_scrapy.tools import hosts, runs
 from walsh_scrapy.tools.sources.overview import build_overview
@@ -130,27 +130,27 @@ def _sources(state: State, options: Options, given: str | None, now: float) -> _
     if given is None and not Path(options.sources).exists() and not state.sources.urls():
         return _Sources()
     file, (failing, refused) = Path(given or options.sources), state.sources.in_trouble()
-    try:  # a large file is never in memory as a whole
-        keys, chosen = _chosen((each.source for each in stream(file) or ()), failing, refused)
-    except (OSError, ValueError):  # it has to be read as a whole, if it can be read
-        keys = set()
-    if not keys:
-        try:
-            keys, chosen = _chosen(load_sources(file), failing, refused)
-        except SourcesError as error:
-            return _Sources(error=str(error))
+    warnings: list[str] = []
+    try:
+        found = declarations(file, warnings)
+        keys, chosen, repeated = _chosen(found, failing, refused)
+    except SourcesError as error:
+        return _Sources(error=str(error))
+    warn(file, warnings + repetitions(repeated))
     rows = build_overview(chosen, state, options, now, only_these=True).declared
     return _Sources(len(keys), len(keys & failing), rows)
 
 
 def _chosen(
-    sources: Iterable[Source], failing: Container[int], refused: Container[int]
-) -> tuple[set[int], Sequence[Source]]:
-    """Return the keys of the sources, and those that become rows."""
-    keys, number = set[int](), 0
+    declared: Iterable[Declaration], failing: Container[int], refused: Container[int]
+) -> tuple[set[int], Sequence[Source], list[str]]:
+    """Return the keys of the sources, those that become rows, and the places of repeated ones."""
+    keys, number, repeated = set[int](), 0, list[str]()
     chosen: dict[int, Source] = {}
-    for source in sources:
+    for place, source in declared:
         key = url_key(source.url)
+        if key in keys:
+            repeated.append(place)
         is_first_failing = key in failing and key not in keys and number < MOST_ROWS
         number += is_first_failing
         if key in chosen:
@@ -158,7 +158,7 @@ def _chosen(
         elif is_first_failing or key in refused:
             chosen[key] = source
         keys.add(key)
-    return keys, [*chosen.values()]
+    return keys, [*chosen.values()], repeated
 
 
 def _folder(state_url: str) -> str:
