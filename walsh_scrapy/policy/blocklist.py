@@ -18,7 +18,6 @@ from ipaddress import IPv6Address
 from typing import Any, ClassVar, Final
 
 from walsh_scrapy.policy.blocklist_schema import (
-    is_clearly_valid,
     is_domain,
     schema_error,
     sound_schema,
@@ -107,10 +106,8 @@ class Blocklist:
         walsh_scrapy.policy.blocklist.InvalidBlocklist: the blocklist is invalid at $: ...
         """
         document, refresh, problem = _with_refresh(_load(body))
-        if schema is not None or not is_clearly_valid(document):
-            error = schema_error(document, schema)
-            if error:
-                raise _invalid(error)
+        if error := schema_error(document, schema):
+            raise _invalid(error)
         entries: dict[str, Entry] = {}
         for index, item in enumerate(document["blocked"]):
             entry = _entry_of(item)
