@@ -16,7 +16,7 @@ Allow only as the URL has it, so that no choice is more permissive.
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -137,8 +137,6 @@ def _plain_rule_query(pattern: str) -> str:
     return path + mark + _plain_delimiters(query) if mark else pattern
 
 
-# With more wildcard rules than this, collecting the URL's own pairs of octets saves time.
-_MANY: Final = 32
 # What one verdict may cost, in searches for a part of a rule: about 2 ms.
 _WORK: Final = 12_000
 #: The rank of a URL whose verdict would cost too much; it denies the URL.
@@ -179,8 +177,12 @@ def _found(tail: str, path: str, start: int) -> bool:
     return path.find(last, start) >= 0
 
 
-#: Wildcard rules by the part before their first "*", then by the two characters after it.
-Wildcards = dict[str, dict[str, list[Pattern]]]
+class Tail(NamedTuple):
+    """What comes after the first "*" of a pattern."""
+
+    rank: int
+    text: str
+    part: str  #: of it, up to the next "*": found in each URL that matches
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -189,10 +191,9 @@ class PathRules:
 
     prefixes: dict[str, int]  #: the ranks of rules without "*" and "$", by path
     exact: dict[str, int]  #: the ranks of rules that end in "$" and have no "*", by path
-    wildcards: Wildcards
+    wildcards: dict[str, list[Tail]]  #: by what comes before their first "*", the best first
     prefix_lengths: list[int]
     head_lengths: list[int]  #: the lengths of the keys of `wildcards`
-    has_many_wildcards: bool
 
     @classmethod
     def of(cls, rules: Sequence[tuple[str, str]]) -> "PathRules":
@@ -201,15 +202,16 @@ class PathRules:
         for text, rank in patterns_of(rules):
             if rank > ranks.get(text, 1):
                 ranks[text] = rank
-        starred = [text for text in ranks if "*" in text]
-        wildcards: Wildcards = defaultdict(lambda: defaultdict(list))
-        for text in starred:
+        wildcards: dict[str, list[Tail]] = defaultdict(list)
+        for text in [each for each in ranks if "*" in each]:
             head, _, tail = text.partition("*")
-            wildcards[head][tail[:2]].append((tail, ranks.pop(text)))
+            wildcards[head].append(Tail(ranks.pop(text), tail, tail.partition("*")[0].rstrip("$")))
+        for tails in wildcards.values():
+            tails.sort(reverse=True)
         exact = {text[:-1]: ranks.pop(text) for text in list(ranks) if text[-1:] == "$"}
         lengths = sorted(set(map(len, ranks)))
         heads = sorted(set(map(len, wildcards)))
-        return cls(ranks, exact, wildcards, lengths, heads, len(starred) > _MANY)
+        return cls(ranks, exact, wildcards, lengths, heads)
 
     def rank(self, target: Target) -> int:
         """Return the rank of the most specific rule for a URL.
@@ -227,26 +229,20 @@ class PathRules:
         return self._wildcard_rank(target, best) if self.wildcards else best
 
     def _wildcard_rank(self, target: Target, best: int) -> int:
-        longest = len(target.escaped)
+        longest, forms = len(target.escaped), "\n".join(set(target))
         work = _WORK if target.path == target.escaped else _WORK // len(target)
-        for head, tail in self._candidates(target):
-            if tail[1] > best and len(tail[0]) <= 2 * longest + 2:
-                work -= 1 + tail[0].count("*") + longest // 128
+        for length in self.head_lengths:
+            for rank, tail, part in self.wildcards.get(target.path[:length], ()):
+                if rank <= best:
+                    break
+                work -= 1 + longest // 128
+                if part in forms and len(tail) <= 2 * longest + 2:
+                    work -= tail.count("*")
+                    if work >= 0 and _tail_matches((tail, rank), target, length):
+                        best = rank
                 if work < 0:
                     return UNDECIDED
-                if _tail_matches(tail, target, head):
-                    best = tail[1]
         return best
-
-    def _candidates(self, target: Target) -> Iterator[tuple[int, Pattern]]:
-        """Yield the wildcard rules whose head the URL begins with: the head's length, the tail."""
-        pairs = _pairs(target) if self.has_many_wildcards else set()
-        for length in self.head_lengths:
-            tails = self.wildcards.get(target.path[:length], {})
-            keys = tails.keys() & pairs if self.has_many_wildcards else tails
-            for key in keys:
-                for tail in tails[key]:
-                    yield length, tail
 
 
 def index_of(rank: int, target: Target, rules: Sequence[tuple[str, str]]) -> int:
@@ -258,12 +254,3 @@ def index_of(rank: int, target: Target, rules: Sequence[tuple[str, str]]) -> int
 def denies(rank: int) -> bool:
     """Return True if a rank denies the URL: it is that of a Disallow rule, or `UNDECIDED`."""
     return rank != 0 and rank % 2 == 0
-
-
-def _pairs(target: Target) -> set[str]:
-    """Return the keys (see `Wildcards`) of all tails that can be found in a URL."""
-    pairs = set()
-    for path in set(target):
-        pairs.update([octet + end for octet in set(path) for end in ("", "*", "$")])
-        pairs.update([path[i : i + 2] for i in range(len(path) - 1)])
-    return pairs
