@@ -69,9 +69,8 @@ def match_whole_paths(monkeypatch):
     def rank(self, target):
         lengths = [n for n in self.prefix_lengths if n == len(target.path)]
         rules = matching.PathRules(
-            self.prefixes, self.exact, self.wildcards, lengths, self.head_lengths,
-            self.has_many_wildcards,
-        )  # fmt: skip
+            self.prefixes, self.exact, self.wildcards, lengths, self.head_lengths
+        )
         return right(rules, target)
 
     monkeypatch.setattr(matching.PathRules, "rank", rank)
