@@ -64,7 +64,7 @@ class BadSetting(ValueError):
 
 def bad_setting(name: str, value: object, wanted: str) -> BadSetting:
     """Return the error for a setting; ``wanted`` completes "has to be"."""
-    return BadSetting(f"{name} is {value!r}, but has to be {wanted}")
+    return BadSetting(f"{name} is {value!r:.300}, but has to be {wanted}")
 
 
 def number_of(
@@ -86,7 +86,8 @@ def _number(name: str, value: object, low: float, high: float, kind: str = "numb
     bounds = f"from {low:g} to {high:g}" if high < math.inf else f"of at least {low:g}"
     number = math.nan
     if isinstance(value, int | float) or _DECIMAL.fullmatch(str(value).strip()):
-        number = float(value)  # type: ignore[arg-type]
+        with suppress(OverflowError):  # an int of 400 digits
+            number = float(value)  # type: ignore[arg-type]
     if not low <= number <= high:
         raise bad_setting(name, value, f"a {kind} {bounds}")
     return number

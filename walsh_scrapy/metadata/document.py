@@ -227,7 +227,6 @@ def _by_signature(head: bytes) -> str:
 MOST_ENTRIES: Final = 10_000  #: of one document; of more, the newest are kept
 MOST_ELEMENTS: Final = 400_000  #: of an XML document; real feeds of 15 MiB have half as many
 MOST_ATTRIBUTES: Final = 100  #: of one element, because feedparser is quadratic in them
-MOST_ATTRIBUTES_IN_ALL: Final = 400_000  #: of the elements that are read
 MOST_DEPTH: Final = 1000  #: of elements in elements, in well-formed XML
 #: Characters of the bases, summed over the links that are resolved against them. A relative link
 #: becomes as long as its base.

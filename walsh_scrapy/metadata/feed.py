@@ -33,7 +33,6 @@ from feedparser.sanitizer import replace_doctype
 from walsh_scrapy.metadata.dates import date_in_utc
 from walsh_scrapy.metadata.document import (
     MOST_ATTRIBUTES,
-    MOST_ATTRIBUTES_IN_ALL,
     MOST_BASE_CHARACTERS,
     MOST_DEPTH,
     MOST_ELEMENTS,
@@ -351,7 +350,6 @@ class _Parser(StrictFeedParser):  # type: ignore[misc]
     # Markup is not kept, so it is not sanitised, and links in it are not resolved.
     sanitize_html = resolve_relative_uris = False
     elements = 0
-    attributes = 0
     base_characters = 0  #: of the bases of all links
     first_entry = 0  #: entries before it are skipped
     is_repaired = False  #: True if the document is not well-formed as it was published
@@ -376,14 +374,6 @@ class _Parser(StrictFeedParser):  # type: ignore[misc]
         if self.elements > MOST_ELEMENTS:
             raise OverBudget(f"XML of more than {MOST_ELEMENTS} elements")
 
-    def count_attributes(self, number: int) -> None:
-        """Count the attributes of one element; raise OverBudget if they are too many."""
-        if number > MOST_ATTRIBUTES:
-            raise OverBudget(f"XML of more than {MOST_ATTRIBUTES} attributes of one element")
-        self.attributes += number
-        if self.attributes > MOST_ATTRIBUTES_IN_ALL:
-            raise OverBudget(f"XML of more than {MOST_ATTRIBUTES_IN_ALL} attributes")
-
     def skips_entry(self) -> bool:
         """Count one more entry; return True if it is to be skipped (decision 34)."""
         self.entries_begun += 1
@@ -404,7 +394,6 @@ class _Parser(StrictFeedParser):  # type: ignore[misc]
     def unknown_starttag(self, tag: str, attrs: list[tuple[str, str]]) -> None:
         """Begin an element; `tag` has the prefix by which feedparser knows its namespace."""
         self.count()
-        self.count_attributes(len(attrs))
         if not self.is_own(tag) or (tag in _ENTRY and not self.inentry and self.skips_entry()):
             self.unread, self.is_skipping = 1, True
             return
@@ -517,7 +506,7 @@ class _Parser(StrictFeedParser):  # type: ignore[misc]
             self.count()
             return
         if len(attrs) > MOST_ATTRIBUTES:  # before feedparser looks for each in all others
-            self.count_attributes(len(attrs))
+            raise OverBudget(f"XML of more than {MOST_ATTRIBUTES} attributes of one element")
         self.uri = (name[0] or "").lower()
         super().startElementNS(name, qname, attrs)
 

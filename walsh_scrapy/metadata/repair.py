@@ -15,7 +15,7 @@ from feedparser.mixin import _FeedParserMixin
 
 from walsh_scrapy.metadata.document import (
     FEED_ROOTS,
-    MOST_ATTRIBUTES_IN_ALL,
+    MOST_ATTRIBUTES,
     MOST_ELEMENTS,
     OverBudget,
 )
@@ -103,7 +103,6 @@ class _Repair:
         self.ends: dict[int, list[bytes]] = {}  #: end tags to insert before a piece
         self.root_attributes: dict[bytes, bytes] = {}
         self.prefixes: dict[bytes, None] = {}
-        self.attributes = 0
         self.is_whole = False
 
     def tag(self, name: bytes, rest: bytes, *, is_end: bool) -> None:
@@ -224,7 +223,7 @@ class _Repair:
         """Return the attributes with valid names, each once and with its value repaired."""
         attributes: dict[bytes, bytes] = {}
         qualified: set[bytes] = set()  # two prefixes may be of one namespace
-        for name, *values in _ATTRIBUTE.findall(rest) if rest else ():
+        for name, *values in _ATTRIBUTE.findall(rest):
             value = self.text(b"".join(values)).replace(b'"', b"&quot;")
             found = _NAME.fullmatch(name)
             if found is None or name in attributes:
@@ -240,9 +239,8 @@ class _Repair:
                 qualified.add(local)
                 self._use(prefix)
             attributes[name] = value
-        self.attributes += len(attributes)
-        if self.attributes > MOST_ATTRIBUTES_IN_ALL:
-            raise OverBudget(f"XML of more than {MOST_ATTRIBUTES_IN_ALL} attributes")
+            if len(attributes) > MOST_ATTRIBUTES:
+                raise OverBudget(f"XML of more than {MOST_ATTRIBUTES} attributes of one element")
         return attributes
 
     def _use(self, prefix: bytes | None) -> None:

@@ -1,7 +1,7 @@
 """OPML, the subscriptions that feed readers export.
 
 Only the predefined entities of XML and HTML are expanded, and nothing is fetched. A well-formed
-file is read by defusedxml; any other by lxml's HTML parser, which ignores declarations.
+file is read by lxml's parser of XML; any other by that of HTML, which ignores declarations.
 """
 
 from __future__ import annotations
@@ -11,11 +11,8 @@ import re
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
-from xml.etree.ElementTree import ParseError
 
-from defusedxml.common import DefusedXmlException  # type: ignore[import-untyped]
-from defusedxml.ElementTree import DefusedXMLParser  # type: ignore[import-untyped]
-from lxml.etree import HTMLParser, LxmlError  # type: ignore[import-untyped]
+from lxml.etree import HTMLParser, LxmlError, XMLParser  # type: ignore[import-untyped]
 
 from walsh_scrapy.metadata.document import to_utf8
 from walsh_scrapy.policy.wording import without_references
@@ -106,15 +103,15 @@ def read_opml(body: bytes) -> Opml:
     around it, control characters, a wrong encoding, missing start or end tags, and anything before
     the first element or after the last one.
     """
+    text = _text(body)
+    if "<!ENTITY" in text:
+        raise UnreadableFile("it declares entities of its own, which are never expanded")
     collected = _Collector()
     try:
-        parser = DefusedXMLParser(target=collected)
-        parser.feed(body)
-        parser.close()
-    except DefusedXmlException as error:
-        raise UnreadableFile("it declares entities of its own, which are never expanded") from error
-    except (ParseError, LookupError, ValueError) as error:
-        return _read_malformed(_text(body), error)
+        parser = XMLParser(target=collected, encoding="utf-8", no_network=True)
+        _feed(parser, text.encode())
+    except (LxmlError, LookupError, ValueError) as error:
+        return _read_malformed(text, error)
     if not collected.is_opml:
         raise UnreadableFile(
             f"it is not OPML, its outermost element is <{collected.outermost[:40]}>"
@@ -127,14 +124,18 @@ def _read_malformed(text: str, flaw: Exception) -> Opml:
     broken = _Collector()
     with suppress(LxmlError):
         parser = HTMLParser(target=broken, encoding="utf-8")
-        parser.feed(_REFERENCE.sub(_reference, text).encode())
-        parser.close()
+        _feed(parser, _REFERENCE.sub(_reference, text).encode())
     first = _ELEMENT.search(text)
     if first and not broken.is_opml:
         raise UnreadableFile(f"it is not OPML, its outermost element is <{first[1]}>") from flaw
     if not broken.found:
         raise UnreadableFile(f"it is not XML: {flaw}") from flaw
     return Opml(broken.found, is_whole=_END.search(text) is not None)
+
+
+def _feed(parser: HTMLParser | XMLParser, body: bytes) -> None:
+    parser.feed(body)
+    parser.close()
 
 
 class _Collector:
