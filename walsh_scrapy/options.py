@@ -108,6 +108,14 @@ def _line(name: str, value: object) -> str:
     return value.strip()
 
 
+def _state_url(name: str, value: object) -> str:
+    """Return one line of text; a wrong one is not shown, because it may have a password."""
+    try:
+        return _line(name, value)
+    except BadSetting:
+        raise BadSetting(f"{name} has to be a line of text") from None
+
+
 def _url(name: str, value: object) -> str:
     """Return an http or https URL without user name and password, or an empty text."""
     url = _line(name, value)
@@ -182,7 +190,7 @@ class Options:
     blocklist_url: str = _setting(identity.BLOCKLIST_URL, _url)
     blocklist_schema_url: str = _setting(identity.BLOCKLIST_SCHEMA_URL, _url)
     blocklist_file: str = _setting("", _line)
-    state_url: str = _setting("", _line)
+    state_url: str = _setting("", _state_url)
     min_interval: float = _setting(1.0, _number, 1.0, _DAY_SECONDS)
     serial: bool = _setting(True, _flag)
     scope: Scope = _setting("declared", _choice, *get_args(Scope))

@@ -3,17 +3,21 @@
 import contextlib
 import logging
 import os
+import re
 import sqlite3
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scrapy.settings import Settings
 from sqlalchemy import create_engine, text
 from sqlalchemy.pool import NullPool
 
 from tests.helpers.records import SOURCE, commit, make_state
-from walsh_scrapy.options import Options
+from walsh_scrapy.options import BadSetting, Options
 from walsh_scrapy.state import State, StateError, database
+from walsh_scrapy.state.database import without_password
 
 
 @pytest.fixture
@@ -201,6 +205,27 @@ def test_no_password_is_in_what_is_said_of_a_malformed_url():
     assert "secret" not in refused("postgresql+nodriver://me:secret@127.0.0.1/none")
     assert "secret" not in refused("mysterydb://me:secret@host/db")
     assert "secret" not in refused("postgresql+psycopg://me:secret@127.0.0.1:1/none")
+
+
+@given(
+    st.sampled_from(["postgresql+psycopg://", "postgresql+psycopg//", "postgresql:", "postgres://"]),
+    st.text("se@:/?#%&=cret", min_size=1).map(lambda odd: f"SeCrEt{odd}sEcReT"),
+    st.sampled_from(["me:{}@127.0.0.1:1/db", "me@127.0.0.1:1/db?sslmode=disable&password={}",
+                     "127.0.0.1:1/?sslpassword={}", "me:x@127.0.0.1:1/db?p%61ssword={}&a=b"]),
+)  # fmt: skip
+def test_no_password_is_in_what_is_said_of_any_url(scheme, password, rest):
+    url = scheme + rest.format(password)
+    told = [without_password(url)]
+    try:
+        engine = database._bare_engine(url)
+    except StateError as error:
+        told.append(str(error))
+    else:
+        told.append(without_password(engine.url))
+    assert not re.search("secret", " ".join(told), re.IGNORECASE)
+    with pytest.raises(BadSetting) as refusal:
+        Options.from_settings(Settings({"WALSH_STATE_URL": f"{url}\0"}))
+    assert "secret" not in str(refusal.value).lower()
 
 
 def test_two_processes_may_make_the_folder_of_the_state_at_once(monkeypatch):

@@ -136,7 +136,7 @@ class Database:
         self._failed = failed
 
     def __str__(self) -> str:
-        return self._engine.url.render_as_string(hide_password=True)
+        return without_password(self._engine.url)
 
     def write(self, work: Callable[[Connection], _Result]) -> _Result:
         """Run ``work`` in one transaction, and return its value once that is committed.
@@ -481,9 +481,26 @@ def files_of(url: str) -> list[Path]:
     return [Path(f"{file.path}{end}") for end in ("", "-wal", "-shm", "-journal") if file]
 
 
-def without_password(url: str) -> str:
-    """Return a state's URL for logs and messages: its password is replaced by ``***``."""
-    return make_url(url).render_as_string(hide_password=True)
+#: Scheme and user of a URL.
+_USER: Final = re.compile("(?:[^/:]*:?//)?[^/:?@]*")
+_MALFORMED: Final = "in a password write %40 for @, %2F for /, %3A for : and %3F for ?"
+
+
+def without_password(url: str | URL) -> str:
+    """Return a state's URL for logs and messages: ``***`` for its password, and in its query.
+
+    The URL may be malformed, and the password may have characters that ought to be escaped.
+    """
+    text = url if isinstance(url, str) else url.render_as_string(hide_password=False)
+    if text.startswith("sqlite"):
+        return text
+    named, (place, mark, query) = _USER.match(text), text.partition("?")
+    user = named[0] if named else ""
+    if "@" in query:  # it cannot be told where the password ends
+        return f"{user}:***"
+    before, at, host = place.rpartition("@")
+    shown = f"{user}:***@{host}" if at and user != before else place
+    return f"{shown}?***" if mark else shown
 
 
 def _open_engine(url: str, waiting: Waiting) -> Engine:
@@ -509,8 +526,12 @@ def _bare_engine(url: str) -> Engine:
     except (ArgumentError, NoSuchModuleError, ModuleNotFoundError, ValueError) as error:
         if getattr(error, "name", None) == "psycopg":
             need = "needs psycopg: pip install 'walsh-scrapy[postgres]'"
-            raise StateError(f"WALSH_STATE_URL is {_mask(url)!r}, which {need}") from error
-        raise _no_state(url, error) from error
+            raise StateError(
+                f"WALSH_STATE_URL is {without_password(url)!r}, which {need}"
+            ) from error
+        is_of_file = url.startswith("sqlite")  # of any other it may quote a password
+        why = error if is_of_file or isinstance(error, NoSuchModuleError) else _MALFORMED
+        raise _no_state(url, why) from None
     if engine.dialect.name not in ("sqlite", "postgresql"):
         raise _no_state(url, f"{engine.dialect.name} is neither SQLite nor PostgreSQL")
     return engine
@@ -524,6 +545,8 @@ def _address(url: str) -> URL:
     """
     address = make_url(url)
     if not _is_file(address):
+        if url.count("@") > 1 or "@" in url.partition("?")[2]:
+            raise ValueError(_MALFORMED)
         return address
     _, _, written = url.partition(":///")
     if "?" in written:
@@ -622,7 +645,7 @@ def _bounded_connections(waiting: Waiting) -> Callable[..., object]:
 
 def _state_error(engine: Engine, error: DBAPIError) -> StateError:
     """Return the StateError for a driver's error: database, reason and remedy in one sentence."""
-    name = engine.url.render_as_string(hide_password=True)
+    name = without_password(engine.url)
     why = " ".join(_STATEMENT.sub("", str(error.orig)).split())  # PostgreSQL's have several lines
     return StateError(f"{name} cannot be used as state: {why}; {_remedy(engine, error)}")
 
@@ -648,13 +671,8 @@ def _sqlstate(error: DBAPIError) -> str | None:
     return getattr(error.orig, "sqlstate", None)
 
 
-def _mask(url: str) -> str:
-    """Return a URL that may be malformed without its password."""
-    return re.sub(r"(://[^/:@]*):.*@", r"\1:***@", url)
-
-
 def _no_state(url: str, reason: object) -> StateError:
     return StateError(
-        f"WALSH_STATE_URL is {_mask(url)!r}, which does not open a database ({reason}); write "
-        "sqlite:////absolute/path.sqlite3 or postgresql+psycopg://user@host/database"
+        f"WALSH_STATE_URL is {without_password(url)!r}, which does not open a database ({reason}); "
+        "write sqlite:////absolute/path.sqlite3 or postgresql+psycopg://user@host/database"
     )
