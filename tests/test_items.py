@@ -306,10 +306,11 @@ def test_pickle_and_marshal():
 
 def test_no_cell_of_a_csv_export_is_a_formula():
     formulas = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\uff1d1"]
-    others = ["", "1=1", "'=1", "a\n=1"]
+    others = ["", "1=1", "'=1", "a\n=1", "a; b"]
     items = [EntryItem(kind="feed", source="x", title=title) for title in formulas + others]
-    items.append(EntryItem(kind="feed", source="x", title="t", authors=["=cmd()", "b"]))
+    items.append(EntryItem(kind="feed", source="x", title=";=cmd;a;-1", authors=["=cmd()", "b"]))
     rows = list(csv.DictReader(io.StringIO(export(CsvExporter, *items).decode(), newline="")))
-    assert [row["title"] for row in rows] == [f"'{text}" for text in formulas] + others + ["t"]
+    expected = [*(f"'{text}" for text in formulas), *others, ";'=cmd;a;'-1"]
+    assert [row["title"] for row in rows] == expected
     assert rows[-1]["authors"] == "'=cmd(),b"
     assert json.loads(export(JsonLinesExporter, items[0]))["title"] == "=1+1"

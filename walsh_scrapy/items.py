@@ -1,6 +1,7 @@
 """The items of a run: one flat item for each entry, checked by a closed schema (R6)."""
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from importlib.resources import files
@@ -15,8 +16,9 @@ from scrapy.exporters import CsvItemExporter, JsonLinesItemExporter, XmlItemExpo
 from walsh_scrapy.metadata.entries import Feed, FeedEntry
 from walsh_scrapy.metadata.text import without_addresses
 
-#: What a spreadsheet takes for the beginning of a formula, also as a full-width character.
-_FORMULA_STARTS: Final = frozenset("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
+#: Where a spreadsheet sees the beginning of a formula, also as a full-width character. Those of
+#: some countries begin a new cell at a semicolon.
+_FORMULA: Final = re.compile("(\\A|;)(?=[-=+@\t\r\n\uff1d\uff0b\uff0d\uff20])")
 
 
 class InvalidItem(ValueError):
@@ -116,7 +118,7 @@ class CsvExporter(CsvItemExporter):
     def serialize_field(self, field: Mapping[str, Any], name: str, value: object) -> object:
         """Return the text of a field's cell."""
         text = super().serialize_field(field, name, value)
-        return f"'{text}" if isinstance(text, str) and text[:1] in _FORMULA_STARTS else text
+        return _FORMULA.sub(r"\1'", text) if isinstance(text, str) else text
 
 
 class XmlExporter(XmlItemExporter):

@@ -1,6 +1,8 @@
 """Signing by the vectors of the drafts, and verifying as the strictest verifier does."""
 
+import json
 from base64 import urlsafe_b64decode
+from contextlib import nullcontext
 
 import http_sf
 import pytest
@@ -275,3 +277,24 @@ def test_what_is_no_key():
     ):
         with pytest.raises(BadKey, match=reason):
             PrivateKey.from_pem(pem)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"exp": NOW + 60, "nbf": NOW - 60}, ""),
+        ({"exp": NOW - 60}, "did not count then"),
+        ({"nbf": NOW + 60}, "did not count then"),
+        ({"exp": "soon"}, "the directory is no JSON Web Key Set"),
+    ],
+)
+def test_a_key_signs_nothing_before_and_after_its_time(changes, reason):
+    fields = signer().fields("example.com", NOW, "nonce")
+    headers = (("Host", "example.com"), *fields.items())
+    hit = Hit(0.0, 0.01, NOW, "GET", "https", "example.com", 443, "/", headers)
+    directory = json.dumps({"keys": [KEY.public.jwk | changes]})
+    with pytest.raises(AssertionError, match=reason) if reason else nullcontext():
+        assert verify_signature(hit, directory) == THUMBPRINT
+    twice = directory.replace('"kty"', '"x": "", "kty"')
+    with pytest.raises(AssertionError, match="the directory is no JSON Web Key Set"):
+        verify_signature(hit, twice)

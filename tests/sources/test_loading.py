@@ -330,6 +330,7 @@ def entry(**values):
         ("s.toml", "[[sources]]\nurl = 'https://a.example/'\n", "unknown key 'sources' at the top"),
         ("s.toml", "[[source]]\nname = 'x'\n", "entry 1: it has no URL"),
         ("s.json", "[", "it is not JSON: "),
+        ("s.json", '{"source": [], "source": []}', "it is not JSON: the key 'source' occurs twice"),
         ("s.json", "[" * 100_000, "it is not JSON: "),
         ("s.json", "[" + "9" * 5000 + "]", "it is not JSON: "),
         ("s.json", '"https://a.example/"', "its sources are not a list"),

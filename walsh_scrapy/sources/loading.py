@@ -22,6 +22,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple, cast
 
+from walsh_scrapy.policy.blocklist_schema import strict_json
 from walsh_scrapy.policy.durations import parse_duration
 from walsh_scrapy.policy.urls import canonical_url
 from walsh_scrapy.sources.files import (
@@ -363,7 +364,7 @@ def _parse_toml(text: str, first: int = 1) -> dict[str, Any]:
 def _read_json(opened: BinaryIO, _: list[str]) -> Iterator[_RawSource]:
     """Read a list of URLs and objects, or an object with such a list as its `source`."""
     try:
-        document = json.loads(_whole(opened))
+        document = strict_json(_whole(opened).encode())
     except UnreadableFile:
         raise
     except (ValueError, RecursionError) as error:

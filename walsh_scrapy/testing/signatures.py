@@ -7,6 +7,7 @@ use it.
 from __future__ import annotations
 
 import json
+import math
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -154,23 +155,44 @@ def verify_signature(hit: Hit, directory: bytes | str, *, now: float | None = No
     try:
         signature = Signature.of(hit if now is None else replace(hit, wall=now))
         signature.check()
-        signature.verify(_key_of(directory, signature.key_id))
+        signature.verify(_key_of(directory, signature.key_id, signature.hit.wall))
     except SignatureError as error:
         raise AssertionError(f"{hit.url}: {error}") from None
     return signature.key_id
 
 
-def _key_of(directory: bytes | str, wanted: str) -> Ed25519PublicKey:
-    """Return the key of a directory that has this thumbprint. Raises SignatureError."""
+def _key_of(directory: bytes | str, wanted: str, at: float) -> Ed25519PublicKey:
+    """Return the key of a directory that has this thumbprint, and counts at a moment.
+
+    Raises SignatureError. Members `nbf` and `exp` say from and until when a key counts.
+    """
     try:
-        written = [jwk["x"] for jwk in json.loads(directory)["keys"] if jwk.get("crv") == "Ed25519"]
-        found = [urlsafe_b64decode(x + "=" * (-len(x) % 4)) for x in written]
-        keys = {key_id(key): key for key in map(Ed25519PublicKey.from_public_bytes, found)}
-    except (AttributeError, KeyError, TypeError, ValueError):
+        members = json.loads(directory, object_pairs_hook=_unique)["keys"]
+        keys = {
+            key_id(key): (key, float(jwk.get("nbf", at)), float(jwk.get("exp", math.inf)))
+            for jwk in members
+            if jwk.get("crv") == "Ed25519"
+            for key in [Ed25519PublicKey.from_public_bytes(_bytes_of(jwk["x"]))]
+        }
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
         raise SignatureError("the directory is no JSON Web Key Set") from None
     if wanted not in keys:
         raise SignatureError(f"the directory has no key {wanted}")
-    return keys[wanted]
+    key, begins, ends = keys[wanted]
+    if not begins <= at < ends:
+        raise SignatureError(f"the key {wanted} did not count then: its nbf or exp says so")
+    return key
+
+
+def _bytes_of(written: str) -> bytes:
+    return urlsafe_b64decode(written + "=" * (-len(written) % 4))
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of JSON; of two members with one name readers take this or that one."""
+    if len(found := dict(pairs)) != len(pairs):
+        raise ValueError("two members with one name")
+    return found
 
 
 def is_signed(hit: Hit) -> bool:
