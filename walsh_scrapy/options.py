@@ -164,13 +164,18 @@ def _setting(default: object, check: Callable[..., object], *arguments: object) 
 
 
 def _project_state() -> str:
-    """Return the URL of the state in the project's folder for data."""
+    """Return the URL of the state in the project's folder for data. Raises BadSetting."""
     try:
         with suppress(FileExistsError):  # another process made the folder at the same moment
             data_path("")
         path = data_path("walsh.sqlite3")
     except NotConfigured:  # outside a project, as in a script
         path = str(Path(".scrapy", "walsh.sqlite3").absolute())
+    except OSError as error:
+        raise BadSetting(
+            f"the state cannot be in {error.filename}, the project's folder for data: "
+            f"{error.strerror}; make that folder, or set WALSH_STATE_URL to another place"
+        ) from None
     return "sqlite:///" + path.replace("%", "%25").replace("?", "%3F")
 
 

@@ -5,6 +5,7 @@ import logging
 import os
 import re
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -199,6 +200,37 @@ def test_a_role_without_rights_is_told_which_role_it_takes(postgresql_url):
     remedy = "a crawl needs the role that owns the tables, or, for a new state, the database"
     assert f"permission denied for schema public; {remedy}" in new
     assert f"permission denied for table schema_version; {remedy}" in known
+
+
+def test_a_state_that_may_only_be_read_is_read_and_nothing_is_written_beside_it(
+    folder, monkeypatch
+):
+    url = f"sqlite:///{folder / 'state.sqlite3'}"
+    make_state(url)
+    before = sorted(folder.iterdir())
+    monkeypatch.setattr(os, "access", lambda _path, mode: mode != os.W_OK)
+    with contextlib.closing(State(url)) as state:
+        assert len(state.sources.all()) == 1
+        with state.entries.snapshot() as entries:
+            assert list(entries.matching()) == []
+        with pytest.raises(StateError, match="readonly database; check the free space and the per"):
+            commit(state, SOURCE)
+    assert sorted(folder.iterdir()) == before
+    monkeypatch.undo()
+    with contextlib.closing(State(url)) as crawl:
+        commit(crawl, replace(SOURCE, url="http://b.example/feed"))
+        monkeypatch.setattr(os, "access", lambda _path, mode: mode != os.W_OK)
+        with contextlib.closing(State(url)) as state:
+            assert len(state.sources.all()) == 2, "what is in the write-ahead log is read, too"
+
+
+def test_a_folder_for_data_that_cannot_be_made_is_one_line(monkeypatch):
+    def data_path(_name):
+        raise PermissionError(13, "Permission denied", "/project/.scrapy")
+
+    monkeypatch.setattr("walsh_scrapy.options.data_path", data_path)
+    with pytest.raises(BadSetting, match=r"cannot be in /project/\.scrapy, .*: Permission den"):
+        Options.from_settings(Settings())
 
 
 def test_no_password_is_in_what_is_said_of_a_malformed_url():

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from walsh_scrapy.crawl.context import Context
     from walsh_scrapy.crawl.engine import Engine
     from walsh_scrapy.crawl.failures import Denials
-    from walsh_scrapy.wire.connections import Addresses, Endpoint
-    from walsh_scrapy.wire.stream import Stream
+    from walsh_scrapy.wire.connections import Endpoint
+    from walsh_scrapy.wire.stream import Addresses, Stream
 
 #: Shared by all serial crawls of this process, because R4 allows one connection in it.
 _SERIAL: Final = PerLoop(lambda: IdleConnections(1, alone=True))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import re
 import sqlite3
 import time
@@ -180,8 +181,7 @@ class Database:
         Of what a statement finds a thousand rows are in memory at once. Raises StateError if the
         database fails meanwhile.
         """
-        arguments = _arguments(self._engine.url)
-        engine = create_engine(self._engine.url, poolclass=NullPool, connect_args=arguments)
+        engine = _engine_of(self._engine.url, poolclass=NullPool)
         try:
             with engine.connect() as connection:
                 if self.is_sqlite:
@@ -522,7 +522,7 @@ def _bare_engine(url: str) -> Engine:
     """Return an engine that creates and changes nothing by itself. Raises StateError."""
     try:
         address = _address(url)
-        engine = create_engine(address, connect_args=_arguments(address))
+        engine = _engine_of(address)
     except (ArgumentError, NoSuchModuleError, ModuleNotFoundError, ValueError) as error:
         if getattr(error, "name", None) == "psycopg":
             need = "needs psycopg: pip install 'walsh-scrapy[postgres]'"
@@ -535,6 +535,28 @@ def _bare_engine(url: str) -> Engine:
     if engine.dialect.name not in ("sqlite", "postgresql"):
         raise _no_state(url, f"{engine.dialect.name} is neither SQLite nor PostgreSQL")
     return engine
+
+
+def _engine_of(address: URL, **options: Any) -> Engine:  # noqa: ANN401 - SQLAlchemy's own
+    engine = create_engine(address, connect_args=_arguments(address), **options)
+    if _is_file(address):
+        event.listen(engine, "do_connect", _connect_to_read)
+    return engine
+
+
+def _connect_to_read(
+    _dialect: object, _record: object, arguments: list[Any], options: dict[str, Any]
+) -> sqlite3.Connection | None:
+    """Open a file that this user may only read; None for any other, which is opened as ever.
+
+    SQLite would write beside it. Without a write-ahead log nothing can change while it is read.
+    """
+    path = Path(arguments[0])
+    if not path.exists() or (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
+        return None
+    how = "mode=ro" if Path(f"{path}-wal").exists() else "immutable=1"
+    opened: sqlite3.Connection = sqlite3.connect(f"{path.as_uri()}?{how}", uri=True, **options)
+    return opened
 
 
 def _address(url: str) -> URL:

@@ -14,7 +14,7 @@ import time
 from collections import OrderedDict
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from scrapy.exceptions import DownloadFailedError
@@ -25,7 +25,7 @@ from walsh_scrapy.exceptions import Denied
 from walsh_scrapy.policy.urls import is_public
 from walsh_scrapy.wire.http1 import HttpExchange
 from walsh_scrapy.wire.stalls import limit
-from walsh_scrapy.wire.stream import TcpStream
+from walsh_scrapy.wire.stream import Addresses, TcpStream
 from walsh_scrapy.wire.unreachable import (
     NoSecureConnection,
     NotConnected,
@@ -51,20 +51,6 @@ NAME_AGE: Final = 60.0
 MOST_NAMES: Final = 10_000
 #: Lookups ahead that run at the same time.
 MOST_AHEAD: Final = 8
-
-#: As ``socket.getaddrinfo`` returns it: family, type, protocol, canonical name, address.
-AddressInfo: TypeAlias = tuple[int, int, int, str, tuple[str, int] | tuple[str, int, int, int]]
-
-
-class Addresses(NamedTuple):
-    """The addresses of a name: those that are judged are those that are connected to."""
-
-    infos: tuple[AddressInfo, ...]  #: in the order of RFC 6724, as the system sorts them
-
-    @property
-    def hosts(self) -> tuple[str, ...]:
-        """The addresses as text, without ports."""
-        return tuple(str(info[4][0]) for info in self.infos)
 
 
 class _Known(NamedTuple):

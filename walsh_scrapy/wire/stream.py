@@ -10,7 +10,7 @@ import socket
 import ssl
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import aiohappyeyeballs
 from scrapy.utils.datatypes import LocalCache
@@ -20,7 +20,6 @@ from walsh_scrapy.wire.unreachable import NoSecureConnection, no_handshake
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from walsh_scrapy.wire.connections import Addresses
 
 T = TypeVar("T")
 
@@ -28,6 +27,21 @@ T = TypeVar("T")
 ATTEMPT_DELAY: Final = 0.25
 #: Most bytes that are read at once.
 CHUNK: Final = 65_536
+
+
+#: As ``socket.getaddrinfo`` returns it: family, type, protocol, canonical name, address.
+AddressInfo: TypeAlias = tuple[int, int, int, str, tuple[str, int] | tuple[str, int, int, int]]
+
+
+class Addresses(NamedTuple):
+    """The addresses of a name: those that are judged are those that are connected to."""
+
+    infos: tuple[AddressInfo, ...]  #: in the order of RFC 6724, as the system sorts them
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The addresses as text, without ports."""
+        return tuple(str(info[4][0]) for info in self.infos)
 
 
 class Stream(Protocol):
