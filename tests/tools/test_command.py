@@ -1,14 +1,17 @@
 """What all commands have in common is in one class and in ``Call``, and in no command again."""
 
+import os
 import subprocess
 import sys
 from argparse import ArgumentParser
 from importlib import import_module
+from pathlib import Path
 from pkgutil import iter_modules
 
 import pytest
 from scrapy.settings import Settings
 
+from tests.helpers import execute
 from walsh_scrapy import commands
 from walsh_scrapy.tools.command import ToolCommand
 
@@ -113,3 +116,24 @@ def test_a_command_that_needs_a_state_says_the_same_without_one(
     assert "there is no state at sqlite:////" in said.err
     assert "no crawl was run" in said.err
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize(
+    ("command", "status"),
+    [
+        ("scrapy sources --sources s.txt", 0),
+        ("scrapy attest --since now", 2),
+        ("walsh_scrapy.console lint -", 0),
+    ],
+)
+def test_a_command_whose_streams_are_closed_ends_as_ever(tmp_path, command, status, closed):
+    (tmp_path / "s.txt").write_text("https://a.example/\n")
+    environment = os.environ | {
+        "SCRAPY_SETTINGS_MODULE": "walsh_scrapy.settings",
+        "PYTHONPATH": os.pathsep.join((str(Path.cwd()), os.environ.get("PYTHONPATH", ""))),
+    }
+    shell = f"exec {sys.executable} -m {command} {closed}"
+    done = execute("sh", "-c", shell, cwd=tmp_path, env=environment, stdin=subprocess.DEVNULL)
+    assert done.returncode == status, done.stderr
+    assert "Traceback" not in done.stderr

@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from walsh_scrapy import __version__
+from walsh_scrapy.tools import open_closed_streams
 from walsh_scrapy.tools.call import Call, Parser, run_tool
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ _TOOLS: Final = {
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run one tool and exit with its status."""
+    open_closed_streams()
     given = list(sys.argv[1:] if arguments is None else arguments)
     parser = Parser(prog="walsh", description=_DESCRIPTION)
     version = f"walsh-scrapy {__version__}"
