@@ -15,6 +15,7 @@ from scrapy.exceptions import NotConfigured
 from scrapy.settings import BaseSettings
 from scrapy.utils.python import global_object_name
 
+from walsh_scrapy import identity
 from walsh_scrapy.crawl.log import install_json_log
 from walsh_scrapy.crawl.startup import (
     DOWNLOADER,
@@ -153,6 +154,7 @@ class Addon:
             options = Options.from_settings(settings)
             self._check_scope(settings, options)
             musts = self._musts(settings, options)
+            _check_identity(settings, options)
         except BadSetting as error:
             refuse_to_start(error, log_file=settings["LOG_FILE"])
         if not options.enabled:
@@ -194,6 +196,15 @@ class Addon:
         serial = SERIAL if options.serial else {}
         theirs = {} if options.is_walsh_research else _kept(settings)
         return {"USER_AGENT": options.user_agent, **MUSTS, **serial, **theirs, **ceilings}
+
+
+def _check_identity(settings: BaseSettings, options: Options) -> None:
+    """Refuse to send the contract's identity where no gate is in force (R1)."""
+    if not options.enabled and identity.UA_TOKEN.lower() in str(settings["USER_AGENT"]).lower():
+        raise BadSetting(
+            f"USER_AGENT names {identity.UA_TOKEN}, and WALSH_ENABLED is False: that name is not "
+            "sent without the gates; take one of the two settings out"
+        )
 
 
 def _check_log_level(settings: BaseSettings) -> None:

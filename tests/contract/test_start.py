@@ -7,6 +7,7 @@ from scrapy.cmdline import execute
 from scrapy.utils.project import get_project_settings
 
 from tests.helpers.sites import refusal, rows_of, site
+from walsh_scrapy.identity import USER_AGENT
 
 SOURCES = ["http://blog.example/feed"]
 
@@ -73,15 +74,28 @@ def test_a_bad_setting(loopback_web, crawl, setting, value, words):
     assert [word for word in [setting, *words] if word not in line] == []
 
 
-def test_without_the_gates_scrapy_names_itself_and_not_us(loopback_web, run_scrapy):
-    web = loopback_web(site("blog.example"))
-    fetched = run_scrapy(
-        "fetch", "http://blog.example/feed", "-s", "WALSH_ENABLED=False",
-        environment=dict(web.environment),
-    )  # fmt: skip
-    assert fetched.returncode == 0, fetched.stderr
-    (hit,) = web.log
-    assert hit.header("User-Agent").startswith("Scrapy/")
+PLAIN = "from scrapy import Spider\nclass P(Spider):\n    name = 'p'\n    start_urls = ['http://h.example/']\n"
+
+
+@pytest.mark.parametrize(
+    "command", ["fetch {}", "shell --nolog -c 1 {}", "view {}", "runspider p.py"]
+)
+def test_without_the_gates_scrapy_names_itself_and_not_us(
+    loopback_web, run_scrapy, tmp_path, command
+):
+    (tmp_path / "p.py").write_text(PLAIN)
+    words = command.format("http://h.example/").replace("p.py", str(tmp_path / "p.py")).split()
+    web = loopback_web(site("h.example"))
+    environment = dict(web.environment) | {"BROWSER": "true"}
+    off = ("-s", "WALSH_ENABLED=False")
+    asked = run_scrapy(*words, *off, environment=environment)
+    assert asked.returncode == 0, asked.stderr
+    assert {hit.header("User-Agent").partition("/")[0] for hit in web.log} == {"Scrapy"}
+    web.clear()
+    refused = run_scrapy(*words, *off, "-s", f"USER_AGENT={USER_AGENT}", environment=environment)
+    assert refused.returncode == 1
+    assert refused.stderr.count("that name is not sent without the gates") == 1
+    assert web.log == []
 
 
 @pytest.mark.parametrize("command", ["fetch", "parse", "shell --nolog -c response"])
