@@ -109,11 +109,6 @@ _CHAIN: Final = {gate.path: gate.order for gate in Gate} | dict.fromkeys(REPLACE
 ALLOWED_BY: Final = dict.fromkeys(
     SERIAL, "a bot with its own identity may set WALSH_SERIAL = False"
 ) | {"USER_AGENT": "WALSH_USER_AGENT and WALSH_UA_TOKEN set it"}
-_OWN_HANDLER: Final = (
-    "DOWNLOAD_HANDLERS: %s is %s, so walsh-scrapy no longer guarantees that there is one "
-    "connection at a time (decision 26), that the addresses that were judged are connected to "
-    "(decision 27), and that a request is sent once (decision 1)"
-)
 _UNDECLARED: Final = (
     "the spider %s declares no sources, so it may ask for nothing (R6); `scrapy mayfetch URL` says "
     "whether a URL may be asked for; a bot with its own identity that follows links sets %s"
@@ -169,9 +164,9 @@ class Addon:
             for path in paths:
                 settings[name].pop(path, None)
         chain = _CHAIN | HTTP_CACHE if musts["HTTPCACHE_ENABLED"] else _CHAIN
-        handlers = HANDLERS if options.is_walsh_research else _handlers(settings)
         given = settings.getwithbase("DOWNLOAD_HANDLERS")
         others = {scheme: None for scheme in given if scheme not in SCHEMES}
+        handlers = HANDLERS if options.is_walsh_research else {}
         for name, components in (
             ("DOWNLOADER_MIDDLEWARES", chain),
             ("SPIDER_MIDDLEWARES", SPIDER_GATES),
@@ -179,6 +174,8 @@ class Addon:
             ("DOWNLOAD_HANDLERS", others | handlers),
         ):
             _force_components(settings, name, components)
+        if not handlers:
+            _give_handlers(settings)
 
     def _check_scope(self, settings: Settings, options: Options) -> None:
         """Refuse a spider that could ask for nothing; the message says what to set."""
@@ -247,17 +244,15 @@ def _kept(settings: Settings) -> dict[str, Any]:
     return kept
 
 
-def _handlers(settings: Settings) -> dict[str, Any]:
-    """Return the handlers to set, with those that another bot has for http and https."""
-    handlers: dict[str, Any] = dict(HANDLERS)
-    given = settings.getdict("DOWNLOAD_HANDLERS")
-    own = {scheme: given[scheme] for scheme in SCHEMES if given.get(scheme)}
-    for handler in dict.fromkeys(own.values()):
-        path = handler if isinstance(handler, str) else global_object_name(handler)
-        if path != HANDLER:
-            schemes = [scheme for scheme in own if own[scheme] == handler]
-            _say(_OWN_HANDLER, " and ".join(schemes), path)
-    return handlers | own
+def _give_handlers(settings: Settings) -> None:
+    """Set our handlers where another bot has none; an add-on after this one may still set its own.
+
+    `crawl.network` then says at the start what no longer holds.
+    """
+    table: BaseSettings = settings["DOWNLOAD_HANDLERS"]
+    for scheme in SCHEMES:
+        if not table.get(scheme):
+            table.set(scheme, HANDLER, priority="addon")
 
 
 def _force(settings: Settings, name: str, value: object) -> None:

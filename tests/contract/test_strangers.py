@@ -34,6 +34,11 @@ class Odd(Pages):
         yield {"url": failure.request.url, "trouble": str(failure.value)}
 
 
+class Later:
+    def update_settings(self, settings):
+        settings["DOWNLOAD_HANDLERS"]["http"] = "theirs.spiders.Browser"
+
+
 class Browser(HTTP11DownloadHandler):
     async def download_request(self, request):
         response = await super().download_request(request)
@@ -109,6 +114,16 @@ def test_gates_that_are_used_alone_say_all_they_need_at_once(web, run):
     assert paths(second.log) == ["a.example/robots.txt", "a.example/"]
     assert {hit.header("User-Agent") for hit in second.log} == {theirs["USER_AGENT"]}
     assert "http://a.example/private is denied by robots: line 2" in second.stderr
+
+
+@pytest.mark.parametrize("order", [200, 800], ids=["before", "after"])
+def test_the_handler_of_another_add_on_is_used_in_either_order(web, run, order):
+    addons = {"walsh_scrapy.Addon": 500, "theirs.spiders.Later": order}
+    result = run(web, **IDENTITY, ADDONS=addons)
+    assert [item["flags"] for item in result.items] == [["browser"]] * 2
+    (warning,) = [line for line in warnings_of(result) if "DOWNLOAD_HANDLERS" in line]
+    assert "http is theirs.spiders.Browser, so walsh-scrapy no longer guarantees" in warning
+    assert all(rule in warning for rule in ("(R1)", "(R4)", "(R6)"))
 
 
 def test_what_a_bot_keeps_under_its_own_identity(direct_web, run, crawl, tmp_path):

@@ -21,7 +21,7 @@ from walsh_scrapy.crawl.failures import Denials
 from walsh_scrapy.crawl.hosts import Hosts
 from walsh_scrapy.crawl.log import log_handler, protect_log
 from walsh_scrapy.crawl.messages import read_signer
-from walsh_scrapy.crawl.network import Network, network_problems
+from walsh_scrapy.crawl.network import Network, network_problems, warn_of_handlers
 from walsh_scrapy.crawl.outcome import Troubles
 from walsh_scrapy.crawl.queue import Queue
 from walsh_scrapy.crawl.startup import check_start
@@ -84,6 +84,7 @@ class Crawl:
         crawl = _crawls.get(crawler)
         if crawl is None:
             check_start(crawler.settings, network_problems(crawler.settings))
+            warn_of_handlers(crawler.settings)
             crawl = cls(crawler)
         return crawl  # type: ignore[return-value]  # there are no subclasses
 

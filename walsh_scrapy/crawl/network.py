@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import ssl
+from collections import defaultdict
 from contextlib import suppress
 from functools import cached_property, lru_cache
 from http import HTTPStatus
@@ -16,7 +18,7 @@ from scrapy.exceptions import DownloadFailedError
 
 from walsh_scrapy.crawl.engine import PerLoop
 from walsh_scrapy.crawl.messages import server_of
-from walsh_scrapy.crawl.startup import SCHEMES, has_handler
+from walsh_scrapy.crawl.startup import HANDLER, SCHEMES, has_addon, has_handler, path_of
 from walsh_scrapy.exceptions import MachineTrouble
 from walsh_scrapy.options import BadSetting, bad_setting
 from walsh_scrapy.policy.urls import host_of, is_public
@@ -43,10 +45,20 @@ if TYPE_CHECKING:
     from walsh_scrapy.wire.connections import Endpoint
     from walsh_scrapy.wire.stream import Addresses, Stream
 
+logger = logging.getLogger(__name__)
+
 #: Shared by all serial crawls of this process, because R4 allows one connection in it.
 _SERIAL: Final = PerLoop(lambda: IdleConnections(1, alone=True))
 #: Connections that a crawl which is not serial keeps idle.
 _MOST_IDLE: Final = 32
+
+_OWN_HANDLER: Final = (
+    "DOWNLOAD_HANDLERS: %s is %s, so walsh-scrapy no longer guarantees that there is one "
+    "connection at a time (decision 26), that the addresses that were judged are connected to "
+    "(decision 27), and that a request is sent once (decision 1). A browser also sends cookies and "
+    "a Referer (R1), and loads what a page names: at once (R4), and undeclared (R6). Switch that "
+    "off there"
+)
 
 #: What a subclass of Request would override to give another URL each time.
 _OF_URL: Final = ("url", "_url", "__getattribute__")
@@ -206,6 +218,17 @@ class Network:
         if fault == "machine":
             self._engine.machine_failed(str(error))
         return MachineTrouble(self._clock.now(), str(error))
+
+
+def warn_of_handlers(settings: BaseSettings) -> None:
+    """Log what no longer holds where another bot has a download handler of its own."""
+    handlers = settings.getwithbase("DOWNLOAD_HANDLERS") if has_addon(settings) else {}
+    schemes = defaultdict[str, list[str]](list)
+    for scheme in SCHEMES:
+        if handlers.get(scheme) and (path := path_of(handlers[scheme])) != HANDLER:
+            schemes[path].append(scheme)
+    for path, of in schemes.items():
+        logger.warning(_OWN_HANDLER, " and ".join(of), path)
 
 
 def network_problems(settings: BaseSettings) -> Iterator[BadSetting]:
