@@ -1,7 +1,10 @@
 """At most one connection is open, whatever is requested; names, families, sessions (26, 27)."""
 
+from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
+from queue import SimpleQueue
 
 import pytest
 
@@ -48,6 +51,36 @@ def test_one_connection_at_a_time_and_one_full_handshake_a_host(direct_web, craw
     assert "blocked.example" not in {lookup.name for lookup in web.lookups}
     assert "blocked.example" not in hosts_of(web.connections)
     assert_polite(result.log, connections=web.connections, blocked=["blocked.example"])
+
+
+def connections_of(pid):
+    """The TCP connections, made or begun, of which a process has the descriptors."""
+    held = set()
+    for each in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(OSError):  # it was closed meanwhile
+            held.add(str(each.readlink()))
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return [row[1] for row in rows if row[3] in ("01", "02") and f"socket:[{row[9]}]" in held]
+
+
+def test_the_crawler_has_one_descriptor_of_a_connection(direct_web, crawl):
+    """Counted in the process itself, while it waits for each answer."""
+    started, counts = SimpleQueue(), []
+
+    def page(hit):
+        started.put(pid := started.get(timeout=60))
+        counts.append(len(connections_of(pid)))
+        return feed(host=hit.host)
+
+    plain = [site(f"p{number}.example", feed=page) for number in range(3)]
+    secure = [replace(each, name=f"s{each.name}", tls=Certificate.GOOD) for each in plain]
+    web = direct_web(*plain, *secure)
+    sources = [f"http://{each.host}/feed" for each in plain]
+    sources += [f"https://{each.host}/feed" for each in secure]
+    running = crawl.start(web, sources=sources)
+    started.put(running.pid)
+    assert running.wait().stats["walsh/sources/fetched"] == 6
+    assert counts == [1] * 6
 
 
 def test_every_family_and_every_address_is_tried(direct_web, crawl):
