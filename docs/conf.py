@@ -14,7 +14,9 @@ autodoc_default_options = {"members": True, "undoc-members": True, "show-inherit
 autodoc_typehints_format = "short"
 python_use_unqualified_type_names = True
 
-html_theme = "alabaster"
-html_theme_options = {"page_width": "1080px", "fixed_sidebar": True}
+html_theme = "furo"
+html_title = "walsh-scrapy"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 html_copy_source = False
 html_show_copyright = False

@@ -13,7 +13,7 @@ from walsh_scrapy.crawl.startup import Gate
 #: Elements whose file a browser loads by itself, and what styles load.
 LOADED = re.compile(
     r"<(?:audio|embed|iframe|img|link|object|script|source|video)\b[^>]*?\s(?:src|href|data)="
-    r"[\"']?([^\"'\s>]+)|@import[^;]+|url\([^)]*\)"
+    r"[\"']?([^\"'\s>]+)|@import[^;]+|url\((?![\"']?data:)[^)]*\)"
 )
 ELSEWHERE = re.compile(r"(?:[a-z]+:)?//", re.IGNORECASE)
 
@@ -88,6 +88,10 @@ def test_dead_links_are_found(tmp_path):
         ('<a href="https://a.example/">x</a><img src="a.png"><script src="b.js"></script>', 0),
         ('<script async src="https://a.example/x.js"></script>', 1),
         ('<link rel="stylesheet" href="//a.example/x.css"><img alt="x" src=http://a.example/x>', 2),
+        (
+            "b { background: url('data:image/svg+xml,<svg xmlns=\"http://www.w3.org/2000/svg\"/>') }",
+            0,
+        ),
         ('@import "https://a.example/x.css"; b { background: url(https://a.example/x.png) }', 2),
     ],
 )
