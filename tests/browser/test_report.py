@@ -117,7 +117,7 @@ def test_the_page_is_read_and_used_without_javascript_by_keyboard_alone(visit):
     line.locator("summary").focus()
     page.keyboard.press("Enter")
     assert line.get_by_role("table").is_visible()
-    assert page.get_by_role("img").count() == 2
+    assert page.get_by_role("img").count() == 1
 
 
 def test_what_is_new_is_printed_although_it_is_folded(visit):

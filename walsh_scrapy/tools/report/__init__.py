@@ -135,6 +135,22 @@ class Report:
     lines: Sequence[HostLine]
     log_days: int  #: for which requests and denials are kept
 
+    @property
+    def age(self) -> float | None:
+        """Seconds since the newest run ended; None if none has ended."""
+        ends = [row.record.ended for row in self.runs if row.record.ended is not None]
+        return max(0.0, self.made_at - max(ends)) if ends else None
+
+    @property
+    def success(self) -> float | None:
+        """The share of requests that got a document, a 304 or a redirect; None without a request.
+
+        A request whose end is unknown does not count.
+        """
+        ended = sum(count for kind, count in self.answers.items() if kind != "open")
+        good = sum(self.answers.get(kind, 0) for kind in ("full", "unchanged", "redirect"))
+        return good / ended if ended else None
+
 
 def build_report(
     state: State, options: Options, sources_file: str, period: Period, now: float
@@ -372,12 +388,6 @@ def host_lines(
         if is_included(record):
             lines.setdefault(record.host, HostLine(record.host)).sent.append(judged)
     return sorted(lines.values(), key=lambda line: (-line.short, -len(line.sent), line.host))
-
-
-def smallest(lines: Sequence[HostLine]) -> HostLine | None:
-    """Return the host with the smallest pause; None if no pause is known."""
-    paused = [line for line in lines if line.smallest is not None]
-    return min(paused, key=lambda line: line.smallest.kept or 0.0, default=None)  # type: ignore[union-attr]
 
 
 def kind_of(sent: LoggedRequest) -> str:

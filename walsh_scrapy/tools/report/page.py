@@ -21,15 +21,14 @@ from walsh_scrapy.policy.durations import rfc3339
 from walsh_scrapy.policy.wording import count_of, cut, for_others, format_seconds, printable
 from walsh_scrapy.tools.hosts import COLUMNS as HOSTS
 from walsh_scrapy.tools.output import facts, minute, shown
-from walsh_scrapy.tools.report import KINDS, MOST_SOURCES, MOST_TROUBLES, smallest
+from walsh_scrapy.tools.report import KINDS, MOST_SOURCES, MOST_TROUBLES
 from walsh_scrapy.tools.runs import COLUMNS as RUNS
 from walsh_scrapy.tools.sources.overview import COLUMNS as SOURCES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from walsh_scrapy.tools.report import Report
-    from walsh_scrapy.tools.sources.overview import Problem, SourceRow
 
 # pygal adds a finder for its plugins (maps), which we do not have. Its protocol is that of Python
 # before 3.12, so each later import of this process that fails would warn of it.
@@ -69,7 +68,9 @@ def render(report: Report) -> str:
         "facts": facts,
         "for_others": for_others,
         "pause": _pause,
+        "percent": "{:.1%}".format,
         "span": _span,
+        "span_of": format_seconds,
         "minute": minute,
         "rfc3339": rfc3339,
     }
@@ -82,34 +83,41 @@ def render(report: Report) -> str:
     for day, count in report.news.days:
         counts[day.strftime(written)] += count
     groups = list(counts.items())
-    return environment.get_template(
-        "page.html"
-    ).render(
+    return environment.get_template("page.html").render(
         report=report,
         css=Markup(css),  # noqa: S704
         css_hash=base64.b64encode(sha256(css.encode()).digest()).decode(),
         groups=groups,
         by_month=by_month,
-        days_chart=days_chart(groups) if len(groups) > 1 else "",
-        answers_chart=answers_chart(report.answers) if report.answers else "",
-        smallest=smallest(report.lines),
+        headings=_headings(report),
+        kinds=KINDS,
+        days_chart=days_chart(groups) if _differ(count for _, count in groups) else "",
+        answers_chart=answers_chart(report.answers) if _differ(report.answers.values()) else "",
         most_hosts=MOST_HOSTS,
         most_sources=MOST_SOURCES,
         most_troubles=MOST_TROUBLES,
-        troubles=_by_advice(report.troubles[:MOST_TROUBLES]),
         source_columns=SOURCES,
         host_columns=shown(HOSTS),
         run_columns=shown(RUNS),
     )
 
 
-def _by_advice(rows: Sequence[SourceRow]) -> list[tuple[Problem, list[SourceRow]]]:
-    """Return each advice, with all sources that have it."""
-    groups: dict[tuple[str, str], tuple[Problem, list[SourceRow]]] = {}
-    for row in rows:
-        if problem := row.problem:
-            groups.setdefault((problem.what, problem.advice), (problem, []))[1].append(row)
-    return list(groups.values())
+def _headings(report: Report) -> dict[str, str]:
+    """Return the sections that have something to show, in the order of the page."""
+    sections = {
+        "new": ("What is new", report.news.count),
+        "sources": ("Sources in trouble", report.troubles),
+        "waiting": ("Hosts that wait", report.waiting),
+        "pauses": ("Pauses", report.lines),
+        "responses": ("Responses", report.answers),
+        "runs": ("Runs", report.runs),
+    }
+    return {name: heading for name, (heading, content) in sections.items() if content}
+
+
+def _differ(counts: Iterable[int]) -> bool:
+    """Return True if bars of these heights show more than their number does."""
+    return len(set(counts)) > 1
 
 
 def _written(value: Any) -> Any:  # noqa: ANN401 - whatever the template names
