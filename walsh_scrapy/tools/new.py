@@ -1,8 +1,8 @@
 """``scrapy new``: what is new, as a list to read.
 
 Lists new entries by source, the newest first: title, URL, and when they were published and seen.
-Without --since these are the entries since the begin of the last run that found something. Exit
-status: 0, also if nothing is new; 1 if it cannot be done, 2 for a wrong call. Examples: scrapy new.
+Without --since these are the entries since the start of the last run that found something. Exit
+status: 0, even if nothing is new; 1 if it cannot be done, 2 for a wrong call. Examples: scrapy new.
 scrapy new --since yesterday. scrapy new --since 7d --json
 """
 

@@ -41,6 +41,8 @@ MOST_HOSTS: Final = 300
 #: Days of the chart; more are counted by month.
 _MOST_DAYS: Final = 62
 _LONGEST_TEXT: Final = 600
+#: Columns of a source that its problem shows already.
+_SHOWN_ABOVE: Final = ("problem", "advice")
 _PLAIN: Final = {
     "css": (),
     "js": (),
@@ -96,7 +98,7 @@ def render(report: Report) -> str:
         most_hosts=MOST_HOSTS,
         most_sources=MOST_SOURCES,
         most_troubles=MOST_TROUBLES,
-        source_columns=SOURCES,
+        source_columns=[each for each in SOURCES if not each.name.startswith(_SHOWN_ABOVE)],
         host_columns=shown(HOSTS),
         run_columns=shown(RUNS),
     )

@@ -2,7 +2,7 @@
 
 Lists every declared source with what the state knows of it: last visit, outcome, failures in a row,
 next due and why, where it moved, entries. Sources in trouble come first. Without an option it also
-tells what to change in the sources file: what is gone (410), fails for long or moved for good.
+tells what to change in the sources file: what is gone (410), fails for long or moved permanently.
 `show URL` tells all of one: what came of its last visit, how it was read, when it is due and by
 whose wish, its validators and moves, its host; `scrapy why URL` has its requests. `add URL` asks
 what is there, as `scrapy discover` does, and declares it at the end of a .toml or .txt file.
@@ -54,13 +54,13 @@ def options(parser: argparse.ArgumentParser) -> None:
         type=typed(_duration),
         const=0.0,
         help="only sources that are gone, failing, refused or denied; with a duration only those "
-        "whose failures span so long (60d)",
+        "whose failures span at least this (60d)",
     )
     parser.add_argument(
         "--stale",
         metavar="DURATION",
         type=typed(_duration),
-        help="only sources that gave nothing new for so long: 90d, 12w, P90D",
+        help="only sources that gave nothing new for at least this: 90d, 12w, P90D",
     )
     parser.add_argument(
         "--all", action="store_true", help="also sources that are no longer declared"
