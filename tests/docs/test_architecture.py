@@ -111,8 +111,9 @@ def test_the_modules_of_a_package_are_those_that_exist(package):
     def modules(folder):
         return {each.name: each.ispkg for each in iter_modules([str(folder)])}
 
-    (row,) = re.findall(rf"^\| `{package}/` \| (.+) \|$", PAGE, re.MULTILINE)
-    named, top = set(re.findall(r"`([a-z0-9_]+)/?`", row)), modules(PACKAGE / package)
+    rows = re.findall(r"^\| `(?:\w+/)?(\w+)/?` \|", section(f"{package}/"), re.MULTILINE)
+    named, top = set(rows), modules(PACKAGE / package)
     below = {name for sub in top if top[sub] for name in modules(PACKAGE / package / sub)}
-    assert top.keys() - named == set()
+    assert {name for name in top if not top[name]} - named == set()
+    assert [name for name in top if f"`{name}" not in section(f"{package}/")] == []
     assert named - top.keys() - below == set()
