@@ -85,8 +85,9 @@ def test_decisions_are_numbered_without_a_gap():
 
 
 @pytest.mark.parametrize("number", SECTIONS)
-def test_a_decision_says_where_it_comes_from_and_where_it_is_kept(number):
+def test_a_decision_has_question_answer_reason_source_and_place(number):
     body = SECTIONS[number]
+    assert re.match(r"\n\*\*Question\.\*\* .+\?\n\n\*\*Answer\.\*\*\s", body)
     assert "\n- Source: " in body
     assert "\n- Why: " in body
     assert re.search(r"^- Kept in: `walsh_scrapy/", body, re.MULTILINE)
