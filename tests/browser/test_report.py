@@ -113,10 +113,10 @@ def test_the_page_is_read_and_used_without_javascript_by_keyboard_alone(visit):
     page.keyboard.press("Tab")
     assert page.locator("a.skip:focus").is_visible()
     line = page.locator("#new details").first
-    assert not line.get_by_role("table").is_visible()
+    assert not line.get_by_role("list").is_visible()
     line.locator("summary").focus()
     page.keyboard.press("Enter")
-    assert line.get_by_role("table").is_visible()
+    assert line.get_by_role("list").is_visible()
     assert page.get_by_role("img").count() == 1
 
 
