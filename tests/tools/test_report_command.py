@@ -62,7 +62,7 @@ def test_the_report_of_a_run_compares_the_pauses_that_servers_saw(
     # A second run, which nothing new came of; and both of them.
     again(web, sources=SOURCES)
     second = report("-o", "-").stdout
-    assert "<section id=\"new\"" not in second
+    assert '<section id="new"' not in second
     assert "<dt>unchanged (304)</dt><dd>0</dd>" not in second
     both = report("-o", "-", "--since", "1d").stdout
     assert 'class="short"' not in both
