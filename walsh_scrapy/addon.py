@@ -12,7 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from scrapy.exceptions import NotConfigured
-from scrapy.settings import BaseSettings
+from scrapy.settings import BaseSettings, SettingsAttribute
 from scrapy.utils.python import global_object_name
 
 from walsh_scrapy import identity
@@ -108,7 +108,10 @@ _CHAIN: Final = {gate.path: gate.order for gate in Gate} | dict.fromkeys(REPLACE
 #: By what an operator may choose otherwise (decision 24).
 ALLOWED_BY: Final = dict.fromkeys(
     SERIAL, "a bot with its own identity may set WALSH_SERIAL = False"
-) | {"USER_AGENT": "WALSH_USER_AGENT and WALSH_UA_TOKEN set it"}
+) | {
+    "USER_AGENT": "WALSH_USER_AGENT and WALSH_UA_TOKEN set it",
+    "DOWNLOAD_HANDLERS": "a bot with its own identity, WALSH_USER_AGENT and WALSH_UA_TOKEN, may",
+}
 _UNDECLARED: Final = (
     "the spider %s declares no sources, so it may ask for nothing (R6); `scrapy mayfetch URL` says "
     "whether a URL may be asked for; a bot with its own identity that follows links sets %s"
@@ -174,7 +177,9 @@ class Addon:
             ("DOWNLOAD_HANDLERS", others | handlers),
         ):
             _force_components(settings, name, components)
-        if not handlers:
+        if handlers:
+            _keep_handlers(settings)
+        else:
             _give_handlers(settings)
 
     def _check_scope(self, settings: Settings, options: Options) -> None:
@@ -244,6 +249,30 @@ def _kept(settings: Settings) -> dict[str, Any]:
     return kept
 
 
+class _Kept(SettingsAttribute):
+    """A forced value, which names each value that an add-on after ours sets in vain."""
+
+    def __init__(self, name: str, value: object) -> None:
+        super().__init__(value, FORCED)
+        self._name = name
+
+    def set(self, value: Any, priority: int) -> None:  # noqa: ANN401 - as Scrapy has it
+        """Keep the forced value."""
+        if priority < self.priority and not _is_same(value, self.value):
+            words = ["an add-on after walsh_scrapy.Addon sets it", ALLOWED_BY.get(self._name, "")]
+            reason = "; ".join(filter(None, words))
+            _say("%s = %s is set aside: %s", self._name, _readable(value), reason)
+        super().set(value, priority)
+
+
+def _keep_handlers(settings: Settings) -> None:
+    """Name the handlers that an add-on after this one sets, as a table or one by one."""
+    table: BaseSettings = settings["DOWNLOAD_HANDLERS"]
+    for scheme in SCHEMES:
+        table.attributes[scheme] = _Kept("DOWNLOAD_HANDLERS", HANDLER)
+    settings.attributes["DOWNLOAD_HANDLERS"] = _Kept("DOWNLOAD_HANDLERS", table)
+
+
 def _give_handlers(settings: Settings) -> None:
     """Set our handlers where another bot has none; an add-on after this one may still set its own.
 
@@ -261,6 +290,7 @@ def _force(settings: Settings, name: str, value: object) -> None:
         words = [f"the contract asks for {_readable(value)}", ALLOWED_BY.get(name, "")]
         _say("%s = %s is set aside: %s", name, _readable(given), "; ".join(filter(None, words)))
     settings.set(name, value, priority=FORCED)
+    settings.attributes[name] = _Kept(name, settings[name])
 
 
 def _force_components(

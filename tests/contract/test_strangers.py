@@ -3,11 +3,14 @@
 import pytest
 
 from tests.helpers.sites import ADDON, AGENT, IDENTITY, paths, refusal, rows_of, write_project
+from walsh_scrapy import identity
 from walsh_scrapy.testing.web import Reply, Site
 
 SPIDER = """
 from scrapy import Request, Spider
 from scrapy.core.downloader.handlers.http11 import HTTP11DownloadHandler
+
+from walsh_scrapy.spiders import FeedsSpider
 
 
 class Pages(Spider):
@@ -37,6 +40,16 @@ class Odd(Pages):
 class Later:
     def update_settings(self, settings):
         settings["DOWNLOAD_HANDLERS"]["http"] = "theirs.spiders.Browser"
+
+
+class LaterTable:
+    def update_settings(self, settings):
+        settings.set("DOWNLOAD_HANDLERS", {"http": "theirs.spiders.Browser"}, "addon")
+        settings.set("USER_AGENT", "Firefox/140", "addon")
+
+
+class Declared(FeedsSpider):
+    name = "declared"
 
 
 class Browser(HTTP11DownloadHandler):
@@ -124,6 +137,25 @@ def test_the_handler_of_another_add_on_is_used_in_either_order(web, run, order):
     (warning,) = [line for line in warnings_of(result) if "DOWNLOAD_HANDLERS" in line]
     assert "http is theirs.spiders.Browser, so walsh-scrapy no longer guarantees" in warning
     assert all(rule in warning for rule in ("(R1)", "(R4)", "(R6)"))
+
+
+@pytest.mark.parametrize("later", ["Later", "LaterTable"])
+def test_what_a_later_add_on_sets_under_our_identity_is_named_and_not_used(
+    web, crawl, tmp_path, installed, later
+):
+    addons = {"ADDONS": {"walsh_scrapy.Addon": 300, f"theirs.spiders.{later}": 500}}
+    project = write_project(tmp_path / "project", addons, spiders=SPIDER)
+    result = crawl(web, "declared", project=project, sources=["http://a.example/feed.xml"])
+    assert {hit.header("User-Agent") for hit in result.log} == {identity.USER_AGENT}
+    warnings = [line.partition("WARNING: ")[2] for line in warnings_of(result)]
+    (handler,) = [line for line in warnings if line.startswith("DOWNLOAD_HANDLERS")]
+    assert "theirs.spiders.Browser" in handler
+    assert handler.endswith(
+        " is set aside: an add-on after walsh_scrapy.Addon sets it; "
+        "a bot with its own identity, WALSH_USER_AGENT and WALSH_UA_TOKEN, may"
+    )
+    agents = [line for line in warnings if line.startswith("USER_AGENT = 'Firefox/140' is set")]
+    assert len(agents) == (later == "LaterTable")
 
 
 def test_what_a_bot_keeps_under_its_own_identity(direct_web, run, crawl, tmp_path):
