@@ -135,7 +135,7 @@ def test_the_handler_of_another_add_on_is_used_in_either_order(web, run, order):
     result = run(web, **IDENTITY, ADDONS=addons)
     assert [item["flags"] for item in result.items] == [["browser"]] * 2
     (warning,) = [line for line in warnings_of(result) if "DOWNLOAD_HANDLERS" in line]
-    assert "http is theirs.spiders.Browser, so walsh-scrapy no longer guarantees" in warning
+    assert "theirs.spiders.Browser serves http, so walsh-scrapy no longer guarantees" in warning
     assert all(rule in warning for rule in ("(R1)", "(R4)", "(R6)"))
 
 
@@ -184,7 +184,7 @@ def test_what_a_bot_keeps_under_its_own_identity(direct_web, run, crawl, tmp_pat
     warnings = [line.partition("WARNING: ")[2] for line in warnings_of(first)]
     assert len(warnings) == len(set(warnings)) == 4, warnings
     for words in (
-        "http is theirs.spiders.Browser, so walsh-scrapy no longer guarantees",
+        "theirs.spiders.Browser serves http, so walsh-scrapy no longer guarantees",
         "CONCURRENT_REQUESTS = 16 is set aside: the contract asks for 1; a bot with its own",
         "identity may set WALSH_SERIAL = False",
         "DOWNLOAD_SLOTS = a table of 40 entries is set aside",

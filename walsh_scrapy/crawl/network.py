@@ -53,7 +53,7 @@ _SERIAL: Final = PerLoop(lambda: IdleConnections(1, alone=True))
 _MOST_IDLE: Final = 32
 
 _OWN_HANDLER: Final = (
-    "DOWNLOAD_HANDLERS: %s is %s, so walsh-scrapy no longer guarantees that there is one "
+    "DOWNLOAD_HANDLERS: %s serves %s, so walsh-scrapy no longer guarantees that there is one "
     "connection at a time (decision 26), that the addresses that were judged are connected to "
     "(decision 27), and that a request is sent once (decision 1). A browser also sends cookies and "
     "a Referer (R1), and loads what a page names: at once (R4), and undeclared (R6). Switch that "
@@ -228,7 +228,7 @@ def warn_of_handlers(settings: BaseSettings) -> None:
         if handlers.get(scheme) and (path := path_of(handlers[scheme])) != HANDLER:
             schemes[path].append(scheme)
     for path, of in schemes.items():
-        logger.warning(_OWN_HANDLER, " and ".join(of), path)
+        logger.warning(_OWN_HANDLER, path, " and ".join(of))
 
 
 def network_problems(settings: BaseSettings) -> Iterator[BadSetting]:
