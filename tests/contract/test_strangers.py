@@ -139,6 +139,14 @@ def test_the_handler_of_another_add_on_is_used_in_either_order(web, run, order):
     assert all(rule in warning for rule in ("(R1)", "(R4)", "(R6)"))
 
 
+def test_a_handler_that_cannot_be_imported_is_refused_in_one_line(web, run):
+    theirs = {"http": "theirs.spiders.Missing"}
+    told = refusal(run(web, **ADDON, **IDENTITY, DOWNLOAD_HANDLERS=theirs))
+    assert told == (
+        f"DOWNLOAD_HANDLERS is {theirs}, but has to be the path of a class that is installed\n"
+    )
+
+
 @pytest.mark.parametrize("later", ["Later", "LaterTable"])
 def test_what_a_later_add_on_sets_under_our_identity_is_named_and_not_used(
     web, crawl, tmp_path, installed, later

@@ -232,7 +232,12 @@ def warn_of_handlers(settings: BaseSettings) -> None:
 
 
 def network_problems(settings: BaseSettings) -> Iterator[BadSetting]:
-    """Yield an error for TLS or a proxy that our handler, if it is in force, could not use."""
+    """Yield an error for a handler that cannot be imported, and for what ours could not use."""
+    handlers = settings.getwithbase("DOWNLOAD_HANDLERS")
+    for scheme in SCHEMES:
+        if handlers.get(scheme) and not path_of(handlers[scheme]):
+            wrong = {scheme: handlers[scheme]}
+            yield bad_setting("DOWNLOAD_HANDLERS", wrong, "the path of a class that is installed")
     for read in (tls_of, proxies_of) if has_handler(settings) else ():
         try:
             read(settings)

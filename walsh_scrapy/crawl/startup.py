@@ -362,7 +362,7 @@ def _identity_problems(settings: BaseSettings, chain: list[type]) -> Problems:
 def has_handler(settings: BaseSettings) -> bool:
     """Return True if our handler sends what goes over https."""
     handler = settings.getwithbase("DOWNLOAD_HANDLERS").get("https")
-    return handler is not None and issubclass(load_object(handler), load_object(HANDLER))
+    return bool(path_of(handler)) and issubclass(load_object(handler), load_object(HANDLER))
 
 
 def _signing_problem(settings: BaseSettings) -> BadSetting:
