@@ -57,7 +57,7 @@ def test_a_crawl_that_follows_links_over_many_hosts_at_once(loopback_web, crawl)
     assert {item["stamp"] for item in result.items} == {"theirs"}
     for line in (
         "http://a.example/private/x is denied by robots: line 2 of robots.txt",
-        "DOWNLOAD_HANDLERS: https is scrapy.core.downloader.handlers.http11",
+        "handlers.http11.HTTP11DownloadHandler serves https, so walsh-scrapy no longer",
         "denied            2   1 by blocklist, 1 by robots",
     ):
         assert line in result.stderr
