@@ -42,7 +42,7 @@ from walsh_scrapy.state.tables import (
     runs,
     sources,
 )
-from walsh_scrapy.tools.attest.attestation import attest
+from walsh_scrapy.tools.attest import attest
 from walsh_scrapy.tools.status.facts import gather
 from walsh_scrapy.tools.why.account import give_account
 

@@ -34,7 +34,7 @@ from walsh_scrapy.testing.directweb import DirectWeb
 from walsh_scrapy.testing.feeds import rss
 from walsh_scrapy.testing.politeness import violations
 from walsh_scrapy.testing.site import Reply, Site
-from walsh_scrapy.tools.attest.attestation import attest
+from walsh_scrapy.tools.attest import attest
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler

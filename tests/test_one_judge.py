@@ -15,7 +15,7 @@ from walsh_scrapy.state.documents import hash_of, keep_copy
 from walsh_scrapy.state.log import Evidence
 from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.state.tables import copies, overrides
-from walsh_scrapy.tools.attest.attestation import attest
+from walsh_scrapy.tools.attest import attest
 from walsh_scrapy.tools.report import build_report, choose_period
 from walsh_scrapy.tools.why.account import give_account
 from walsh_scrapy.tools.why.letter import letter

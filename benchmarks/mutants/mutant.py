@@ -13,7 +13,7 @@ _PROJECT: Final = (
 )  # fmt: skip
 #: The judges and what they judge by are never mutated: a mutant has those of this tree.
 JUDGES: Final = tuple(
-    f"walsh_scrapy/{name}/" for name in ("testing", "checks", "policy/audit", "tools")
+    f"walsh_scrapy/{name}" for name in ("testing/", "checks.py", "policy/audit/", "tools/")
 )
 
 

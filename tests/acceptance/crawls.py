@@ -35,7 +35,7 @@ from walsh_scrapy.testing.politeness import violations
 from walsh_scrapy.testing.simulated import Simulation, simulate_here
 from walsh_scrapy.testing.simulation import SimulatedTime
 from walsh_scrapy.testing.site import Page, Reply, Site, redirect
-from walsh_scrapy.tools.attest.attestation import attest
+from walsh_scrapy.tools.attest import attest
 
 HOUR: Final = 3600.0
 DAY: Final = 86_400.0

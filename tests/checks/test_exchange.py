@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from walsh_scrapy.checks.exchange import PRECISIONS, Exchange
+from walsh_scrapy.checks import PRECISIONS, Exchange
 
 PAGE = Path(__file__).parents[2] / "docs" / "conformance.md"
 NOW = 1_790_000_000.0  # 2026-09-21 14:13:20 UTC

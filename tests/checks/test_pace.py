@@ -6,8 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from walsh_scrapy.checks.exchange import SERVER, TRIAL, Exchange, Precision
-from walsh_scrapy.checks.pace import AtOnce, FirstRequests, Hold, Retries, Revisit, Spacing
+from walsh_scrapy.checks import (
+    SERVER,
+    TRIAL,
+    AtOnce,
+    Exchange,
+    FirstRequests,
+    Hold,
+    Precision,
+    Retries,
+    Revisit,
+    Spacing,
+)
 
 SECONDS = Precision("a log in whole seconds", 1.0, 0.02, 0.0)
 

@@ -93,7 +93,7 @@ def test_the_wheel_holds_the_package_and_its_data(elsewhere):
         "walsh_scrapy/conformance.schema.json",
         "walsh_scrapy/entry.schema.json",
         "walsh_scrapy/policy/blocklist.schema.json",
-        "walsh_scrapy/tools/attest/attestation.schema.json",
+        "walsh_scrapy/tools/attestation.schema.json",
         "walsh_scrapy/py.typed",
         "walsh_scrapy/summary.schema.json",
         "walsh_scrapy-0.1.0.dist-info/licenses/LICENSE",

@@ -17,7 +17,7 @@ from walsh_scrapy.state import State
 from walsh_scrapy.state.log import GOES_ON
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.web import Reply, Site, redirect
-from walsh_scrapy.tools.attest.attestation import attest
+from walsh_scrapy.tools.attest import attest
 
 SCHEMA_URL = "http://operator.example/schema.json"
 CRAWLS = ("one", "two", "three")

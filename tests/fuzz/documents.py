@@ -17,8 +17,7 @@ from walsh_scrapy.items import EntryItem, InvalidItem, check
 from walsh_scrapy.metadata.entries import NotAFeed
 from walsh_scrapy.metadata.feed import parse_feed
 from walsh_scrapy.metadata.llmstxt import parse_llms
-from walsh_scrapy.policy.blocklist import Blocklist, InvalidBlocklist, parse_local
-from walsh_scrapy.policy.blocklist_schema import sound_schema
+from walsh_scrapy.policy.blocklist import Blocklist, InvalidBlocklist, parse_local, sound_schema
 from walsh_scrapy.policy.robots import RobotsTxt
 from walsh_scrapy.sources.files import UnreadableFile
 from walsh_scrapy.sources.loading import load_sources

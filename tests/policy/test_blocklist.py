@@ -20,10 +20,8 @@ from walsh_scrapy.policy.blocklist import (
     Blocklist,
     Entry,
     InvalidBlocklist,
-    parse_local,
-)
-from walsh_scrapy.policy.blocklist_schema import (
     bundled_schema,
+    parse_local,
     schema_error,
     sound_schema,
 )

@@ -7,7 +7,7 @@ from email.utils import formatdate
 
 import pytest
 
-from walsh_scrapy.checks.exchange import PRECISIONS
+from walsh_scrapy.checks import PRECISIONS
 from walsh_scrapy.identity import USER_AGENT
 from walsh_scrapy.testing.hit import ConnectionRecord, Hit, most_at_once
 from walsh_scrapy.testing.politeness import assert_polite, violations

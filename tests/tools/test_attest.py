@@ -21,7 +21,7 @@ from walsh_scrapy.state.tables import metadata, requests
 from walsh_scrapy.testing.simulation import DAY, simulate
 from walsh_scrapy.testing.site import Site
 from walsh_scrapy.testing.web import Reply
-from walsh_scrapy.tools.attest.attestation import _finding, attest, attestation_text
+from walsh_scrapy.tools.attest import _finding, attest, attestation_text
 
 
 def named(body):
@@ -103,7 +103,7 @@ def findings(attestation):
 
 
 def validate(attestation):
-    file = files("walsh_scrapy.tools.attest") / "attestation.schema.json"
+    file = files("walsh_scrapy.tools") / "attestation.schema.json"
     schema = json.loads(file.read_text("utf-8"))
     Draft202012Validator.check_schema(schema)
     Draft202012Validator(schema).validate(attestation)

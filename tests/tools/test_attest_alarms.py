@@ -18,7 +18,7 @@ from walsh_scrapy.state import State
 from walsh_scrapy.testing.simulation import DAY, EPOCH
 from walsh_scrapy.testing.site import Site
 from walsh_scrapy.testing.web import Reply
-from walsh_scrapy.tools.attest.attestation import attest
+from walsh_scrapy.tools.attest import attest
 
 HOUR = 3600.0
 AHEAD, SET = trouble("ClockIsAhead"), trouble("ClockIsSet")

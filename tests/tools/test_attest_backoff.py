@@ -10,7 +10,7 @@ from walsh_scrapy.state import State
 from walsh_scrapy.testing.simulation import DAY
 from walsh_scrapy.testing.site import Site
 from walsh_scrapy.testing.web import Reply
-from walsh_scrapy.tools.attest.attestation import attest
+from walsh_scrapy.tools.attest import attest
 
 BEGIN = 1_767_225_600.0
 #: Two and a half hours after the first run begins.

@@ -10,7 +10,7 @@ from walsh_scrapy.testing.authority import Certificate
 from walsh_scrapy.testing.demoweb import BLOCKLIST_SCHEMA_URL, BLOCKLIST_URL, demo_web
 from walsh_scrapy.testing.simulation import DAY
 from walsh_scrapy.testing.web import Reply, Site
-from walsh_scrapy.tools.attest.attestation import attest
+from walsh_scrapy.tools.attest import attest
 
 #: 2026-01-01, when simulated crawls begin, and some days.
 LATER = 1_767_225_600.0 + 9 * DAY

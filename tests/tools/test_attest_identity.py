@@ -12,7 +12,7 @@ from walsh_scrapy.policy.audit.record import Bot
 from walsh_scrapy.state import State
 from walsh_scrapy.testing.simulation import DAY
 from walsh_scrapy.testing.site import Site
-from walsh_scrapy.tools.attest.attestation import attest, attestation_text
+from walsh_scrapy.tools.attest import attest, attestation_text
 
 BEGIN = 1_767_225_600.0
 OTHER = {

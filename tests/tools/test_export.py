@@ -18,8 +18,7 @@ from walsh_scrapy.sources.loading import _read_opml, _source_of, load_sources
 from walsh_scrapy.sources.source import Source
 from walsh_scrapy.state import State
 from walsh_scrapy.state.records import SourceRecord
-from walsh_scrapy.tools.export import Export
-from walsh_scrapy.tools.feeds import write_opml
+from walsh_scrapy.tools.export import Export, write_opml
 
 URL = "http://a.example/feed"
 OTHER = "http://b.example/"

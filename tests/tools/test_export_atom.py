@@ -16,7 +16,6 @@ from walsh_scrapy.items import EntryItem
 from walsh_scrapy.metadata.feed import parse_feed
 from walsh_scrapy.state import State, StateError
 from walsh_scrapy.state.records import SourceRecord
-from walsh_scrapy.tools import feeds
 from walsh_scrapy.tools.export import Export
 
 URL, OTHER = "http://a.example/feed", "http://b.example/feed"
@@ -72,7 +71,7 @@ def written(write, *arguments):
 
 
 def test_what_is_new_comes_first_and_what_was_there_before_is_not_in_it(state, export, monkeypatch):
-    monkeypatch.setattr(feeds, "MOST", 3)
+    monkeypatch.setattr("walsh_scrapy.tools.export.MOST", 3)
     dated = {"published": "2026-05-20T00:00:00Z", "authors": ["Jo"], "tags": ["x & y"]}
     commit(state, READ, [entry(number) for number in range(2, 5)])
     feed = written(export.write_entries, "atom", state)
@@ -90,12 +89,12 @@ def test_what_is_new_comes_first_and_what_was_there_before_is_not_in_it(state, e
 
 
 def test_of_the_entries_only_the_newest_are_read(state, export, monkeypatch):
-    monkeypatch.setattr(feeds, "MOST", 1)
+    monkeypatch.setattr("walsh_scrapy.tools.export.MOST", 1)
     old = entry_of(URL, "old", at=1001.5, item="broken")
     commit(state, READ, [old, entry(3)])
     feed = written(export.write_entries, "atom", state)
     assert [each.title for each in feed.entries] == ["Title 3"]
-    monkeypatch.setattr(feeds, "MOST", 2)
+    monkeypatch.setattr("walsh_scrapy.tools.export.MOST", 2)
     with pytest.raises(StateError, match="the entry old in the state cannot be read"):
         written(export.write_entries, "atom", state)
 

@@ -28,9 +28,9 @@ from walsh_scrapy.policy.blocklist import (
     Entry,
     InvalidBlocklist,
     adopted_text,
+    is_bundled,
     parse_local,
 )
-from walsh_scrapy.policy.blocklist_schema import is_bundled
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.wording import count_of
 from walsh_scrapy.sources.files import MOST_WHOLE, open_file

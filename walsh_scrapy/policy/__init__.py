@@ -4,7 +4,7 @@
 |------|---------------------------------|
 | R1   | `signing`                       |
 | R2   | `robots`                        |
-| R3   | `blocklist`, `blocklist_schema` |
+| R3   | `blocklist` |
 | R4   | `pacing`, `frontier`            |
 | R5   | `pacing`, `backoff`             |
 | R6   | `urls`, `redirects`             |

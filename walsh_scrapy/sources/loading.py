@@ -22,7 +22,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple, cast
 
-from walsh_scrapy.policy.blocklist_schema import strict_json
+from walsh_scrapy.policy.blocklist import strict_json
 from walsh_scrapy.policy.durations import parse_duration
 from walsh_scrapy.policy.urls import canonical_url
 from walsh_scrapy.sources.files import (

@@ -16,8 +16,7 @@ from ipaddress import ip_address
 from typing import Final, TypedDict, Unpack
 from urllib.parse import unquote
 
-from walsh_scrapy.checks.exchange import SERVER, Exchange, Precision
-from walsh_scrapy.checks.pace import AtOnce, Hold, Retries, Revisit, Spacing
+from walsh_scrapy.checks import SERVER, AtOnce, Exchange, Hold, Precision, Retries, Revisit, Spacing
 from walsh_scrapy.identity import USER_AGENT
 from walsh_scrapy.testing.hit import FULL, ConnectionRecord, Hit, redirect_target, without_requests
 

@@ -12,5 +12,5 @@
 | `targets`    | 1, 6, 7, 9 | who asked for what, and what was kept of it                       |
 
 A check is a class: `rows` names the table that it sees, `order` the order, and one loop
-(`walsh_scrapy.tools.attest.attestation`) brings each row to `see`.
+(`walsh_scrapy.tools.attest`) brings each row to `see`.
 """

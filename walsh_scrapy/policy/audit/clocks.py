@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from walsh_scrapy.checks.exchange import RECORD
+from walsh_scrapy.checks import RECORD
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -11,8 +11,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from walsh_scrapy.checks.exchange import RECORD, Exchange
-from walsh_scrapy.checks.pace import AtOnce, Hold, Retries, Spacing
+from walsh_scrapy.checks import RECORD, AtOnce, Exchange, Hold, Retries, Spacing
 from walsh_scrapy.policy.audit.checklist import Breach, Kind
 from walsh_scrapy.policy.audit.clocks import CLOCK_SET, TOLERANCE
 from walsh_scrapy.policy.audit.record import (
@@ -31,7 +30,7 @@ from walsh_scrapy.policy.wording import format_seconds
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from walsh_scrapy.checks.pace import Gap
+    from walsh_scrapy.checks import Gap
     from walsh_scrapy.policy.audit.checklist import Findings
     from walsh_scrapy.policy.audit.permission import RobotsFetches
     from walsh_scrapy.policy.audit.record import Basis, RunFacts

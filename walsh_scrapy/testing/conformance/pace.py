@@ -16,8 +16,7 @@ from math import ceil, log, sqrt
 from statistics import fmean, variance
 from typing import TYPE_CHECKING, Final
 
-from walsh_scrapy.checks.exchange import TRIAL
-from walsh_scrapy.checks.pace import FirstRequests
+from walsh_scrapy.checks import TRIAL, FirstRequests
 from walsh_scrapy.testing.conformance.scenario import (
     Level,
     Run,

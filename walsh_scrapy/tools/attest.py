@@ -1,8 +1,9 @@
-"""The audit of the record, and the attestation that it ends in: in words, and as JSON.
+"""``scrapy attest``: the contract's checklist, judged by the record of this installation.
 
-One loop brings the rows of the record to the checks (`walsh_scrapy.policy.audit`).
-
-`attestation.schema.json` describes the JSON object.
+Judges every recorded request and entry by each row of the contract's checklist: whether it
+holds, and the evidence. Nothing leaves this machine. Exit status: 0 if no MUST is broken, 1 if one
+is, or if it cannot be done, 2 for a wrong call. Examples: scrapy attest. scrapy attest --since
+2026-11-01 --json > attestation.json
 """
 
 from __future__ import annotations
@@ -23,17 +24,20 @@ from walsh_scrapy.policy.durations import rfc3339
 from walsh_scrapy.policy.freshness import CLOCK_SKEW
 from walsh_scrapy.policy.wording import count_of, for_others
 from walsh_scrapy.state.log import TimeSpan
-from walsh_scrapy.tools.output import columns
+from walsh_scrapy.tools.call import CommandError, add_json, add_since
+from walsh_scrapy.tools.output import columns, print_lines
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from walsh_scrapy.policy.audit.checklist import Row
     from walsh_scrapy.policy.audit.record import Basis, Check
     from walsh_scrapy.state.log import Log
     from walsh_scrapy.state.runs import RunRecord
+    from walsh_scrapy.tools.call import Call
 
-#: The version of the JSON.
+#: The version of the JSON, which `attestation.schema.json` describes.
 FORMAT: Final = "walsh-research-attestation/v1"
 
 #: The settings on which the checklist depends.
@@ -65,8 +69,30 @@ WALSH_RESEARCH: Final = Bot(USER_AGENT, UA_TOKEN)
 _TABLES: Final = {LoggedRequest: "requests", EntryRow: "entries"}
 
 
+def options(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    add_since(parser, "judge the record as if it began then")
+    add_json(parser, "one JSON object")
+
+
+def run(call: Call) -> int:
+    """Audit and print; return 1 if a MUST is broken. Raises CommandError for an empty record."""
+    bot = Bot(call.options.user_agent, call.options.ua_token)
+    with call.state() as state, state.log() as log:
+        attestation = attest(log, state.now(), bot, call.arguments.since or 0.0)
+    if not any(attestation["record"][name] for name in ("runs", "requests", "denials", "entries")):
+        raise CommandError("the record is empty, so there is nothing to attest")
+    if call.arguments.json:
+        print(json.dumps(attestation, indent=1))
+    else:
+        print_lines(attestation_text(attestation))
+    return 0 if attestation["holds"] else 1
+
+
 def attest(log: Log, now: float, bot: Bot = WALSH_RESEARCH, since: float = 0.0) -> dict[str, Any]:
     """Judge the record of a bot at ``now``, in epoch seconds, and return the attestation.
+
+    One loop brings the rows of the record to the checks (`walsh_scrapy.policy.audit`).
 
     With ``since`` it is judged as if the record began then. A few rows, the copies that were used
     last, and one small object for each run are in memory.
