@@ -5,11 +5,12 @@ import json
 import sqlite3
 from contextlib import closing
 
-from tests.helpers.sites import LIST_URL, blocklist, rows_of, site, trouble
+from tests.helpers.sites import LIST_URL, blocklist, feed, judge, paths, rows_of, site, trouble
 from walsh_scrapy.policy.audit.pace import PauseJudge
 from walsh_scrapy.state import State
 from walsh_scrapy.state.log import TimeSpan
-from walsh_scrapy.testing.web import Reply, redirect
+from walsh_scrapy.testing.site import REFUSED, Answer
+from walsh_scrapy.testing.web import Fault, Reply, Site, redirect
 from walsh_scrapy.tools.report import host_lines
 
 RULES = "User-agent: Walsh-Research\nDisallow: /private\nAllow: /feed\nCrawl-delay: 2\n"
@@ -102,3 +103,100 @@ def test_requests_and_denials_name_rule_line_copies_and_pauses(direct_web, crawl
     ]
     assert (account["robots"][0]["hash"], account["denials"]) == (rules, [])
     assert account["robots"][0]["quoted"][1] == {"number": 2, "text": "Disallow: /private"}
+
+
+# The reason of each failure is a sentence: what went wrong, on which host, and the response.
+
+QUICK = {
+    "RETRY_TIMES": 0,
+    "WALSH_MAX_RETRIES": 1,
+    "WALSH_BACKOFF_BASE": 0.5,
+    "REDIRECT_MAX_TIMES": 2,
+    "DOWNLOAD_TIMEOUT": 3,
+    "DOWNLOAD_MAXSIZE": 60_000,
+}
+PACKED = {"Content-Encoding": "gzip"}
+FIVE = ",".join(["gzip"] * 5)
+PAGES = {
+    "missing": Reply(status=404, headers=PACKED),
+    "nowhere": Reply(status=301, content_type=None),
+    "ftp": redirect("ftp://x/"),
+    "bad": redirect("http://[bad"),
+    "circle": redirect("/back"),
+    "far": redirect("/1"),
+    "reset": Reply(fault=Fault.RESET),
+    "closed": Reply(fault=Fault.CLOSE),
+    "cut": Reply(feed().body, fault=Fault.TRUNCATE),
+    "slow": Reply(delay=60.0),
+    "plain": Reply(feed().body, headers=PACKED),
+    "nested": Reply(feed().body, headers={"Content-Encoding": FIVE}),
+    "unasked": Reply(feed().body, headers={"Content-Encoding": "br"}),
+    "gone": Reply("gone", status=410, headers=PACKED),
+    "large": Reply(b"x" * 70_000),
+    "bomb": Reply(b"x" * 70_000, gzip=True),
+    "stalled": Reply(feed().body, drip=60.0),
+    "cut-off": Reply("x" * 900, status=404, fault=Fault.TRUNCATE),
+    "away": redirect("http://denied.example/feed"),
+    "dead": redirect("http://nobody.example/feed"),
+}
+TOLD = {
+    "missing": (404, "missing.example answered 404"),
+    "nowhere": (301, "nowhere.example answered 301 without a Location"),
+    "ftp": (301, "ftp.example answered 301 with a Location that cannot be requested: 'ftp://x/'"),
+    "bad": (
+        301,
+        "bad.example answered 301 with a Location that cannot be requested: 'http://[bad'",
+    ),
+    "circle": (301, "redirected in a loop: {host}/back leads back to {host}/feed"),
+    "far": (301, "redirected more than 2 times, at last to {host}/3"),
+    "reset": (None, "no response from reset.example: Connection reset by peer"),
+    "closed": (
+        None,
+        "no response from closed.example: the server closed the connection without a response",
+    ),
+    "cut": (200, "the response from cut.example ended before it was complete"),
+    "slow": (None, "slow.example timed out: Getting {host}/feed took longer than 3.0 seconds"),
+    "plain": (200, "the body of {host}/feed is not gzip as announced: incorrect header check"),
+    "nested": (200, f"the body of {{host}}/feed is not {FIVE} as announced: at most 4 are undone"),
+    "unasked": (200, "the body of {host}/feed is br, which was not asked for"),
+    "gone": (410, "gone.example answered 410"),
+    "large": (200, "the response from large.example is too large: more than 58.6 KiB"),
+    "bomb": (200, "the response from bomb.example is too large: more than 58.6 KiB when unpacked"),
+    "stalled": (200, "stalled.example timed out: Getting {host}/feed took longer than 3.0 seconds"),
+    "cut-off": (404, "cut-off.example answered 404"),
+    "away": (
+        301,
+        "it redirects to http://denied.example/feed: line 2 of robots.txt says 'Disallow: /'",
+    ),
+    "dead": (301, "the DNS has no address for nobody.example"),
+    "refused": (None, "refused.example refused the connection"),
+    "unknown": (None, "the DNS has no address for unknown.example"),
+}
+
+
+def test_the_reason_of_each_failure_is_in_log_and_state(direct_web, crawl):
+    hops = {f"{hop}": redirect(f"/{hop + 1}") for hop in range(1, 9)}
+    back = redirect("/feed")
+    web = direct_web(
+        *(site(f"{name}.example", feed=page, back=back, **hops) for name, page in PAGES.items()),
+        Site("denied.example", "User-agent: *\nDisallow: /\n"),
+        Site("refused.example", dns=Answer((REFUSED,))),
+        site("forged.example", feed=feed(headers={"Content-Encoding": "\x1b[2J\x85"})),
+    )
+    sources = {name: f"http://{name}.example/feed" for name in TOLD}
+    result = crawl(web, sources=[*sources.values(), "http://forged.example/feed"], settings=QUICK)
+    rows = rows_of(crawl, "SELECT url, status, detail FROM sources")
+    sent = dict(rows_of(crawl, "SELECT url, status FROM requests"))
+    found = {url: (status, detail) for url, status, detail in rows}
+    begun = {name: sent[sources[name]] for name in ("large", "bomb", "cut", "stalled", "slow")}
+    assert begun == {"large": 200, "bomb": 200, "cut": 200, "stalled": 200, "slow": None}
+    for name, (status, told) in TOLD.items():
+        detail = told.format(host=f"http://{name}.example")
+        assert found[sources[name]] == (status, detail)
+        assert name in ("gone", "away") or f"{sources[name]} failed: {detail}\n" in result.stderr
+    assert r"feed is not unpacked: no such coding, \x1b[2j\x85" in result.stderr
+    assert "http://gone.example/feed is gone (410) and not asked for again" in result.stderr
+    assert "Gave up" not in result.stderr
+    assert "Failure" not in result.stderr
+    assert paths(result.log, "circle.example")[1:] == ["circle.example/feed", "circle.example/back"]
+    judge(web)

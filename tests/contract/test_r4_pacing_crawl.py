@@ -1,7 +1,40 @@
 """R4 on the wire: one request at a time, spacing for each host, and no delay for the others."""
 
-from tests.helpers.sites import feed, feeds, judge, paths, site
-from walsh_scrapy.testing.web import Fault, Reply, redirect
+import json
+import math
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from contextlib import closing
+from itertools import pairwise
+from threading import Event
+
+import pytest
+
+from tests.helpers import LONGEST, execute
+from tests.helpers.sites import (
+    LIST_URL,
+    blocklist,
+    feed,
+    feeds,
+    judge,
+    paths,
+    rows_of,
+    site,
+    trouble,
+)
+from tests.helpers.troubles import ShortBeats
+from walsh_scrapy.policy.pacing import MARGIN
+from walsh_scrapy.state import State
+from walsh_scrapy.state.log import GOES_ON
+from walsh_scrapy.testing.feeds import Post
+from walsh_scrapy.testing.politeness import assert_polite, violations
+from walsh_scrapy.testing.simulation import DAY
+from walsh_scrapy.testing.site import Site as SiteR4Week
+from walsh_scrapy.testing.web import Fault, Reply, Site, redirect
+from walsh_scrapy.tools.attest import attest
 
 #: The longest pause that robots.txt, a server or the operator asks for, by host.
 PAUSES = {
@@ -65,3 +98,569 @@ def test_no_request_is_repeated_behind_the_scheduler(direct_web, crawl):
     result = crawl(web, sources=feeds("reset", "close"))
     judge(result)
     assert len([hit for hit in result.log if hit.path == "/feed"]) == 6, "two tries more for each"
+
+
+# R4 by registrable domain: everything is the domain's (decision 5).
+
+HOSTS = ("a.site-one.co.uk", "b.site-one.co.uk", "c.site-two.co.uk")
+SLOW = "User-agent: *\nCrawl-delay: 2\n"
+
+
+def domain(host):
+    """The judge's own function, which is right for the hosts of these tests."""
+    return host.partition(".")[2]
+
+
+def sources(*hosts):
+    return [f"http://{host}/feed" for host in hosts]
+
+
+def test_by_domain_hosts_under_one_are_never_asked_too_soon_nor_at_once(
+    direct_web, crawl, tmp_path
+):
+    """Two crawls on one state: only the state can prevent that both ask at the same time."""
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    a, b, c = HOSTS
+    slow = feed(delay=0.3)
+    web = direct_web(site(a, SLOW, feed=slow), site(b, SLOW, feed=slow), site(c))
+    options = {
+        "settings": {"WALSH_PACE_BY": "domain"},
+        "environment": dict.fromkeys(("HOME", "XDG_CACHE_HOME", "TLDEXTRACT_CACHE"), str(cache)),
+    }
+    running = [crawl.start(web, sources=sources(*hosts), **options) for hosts in ((a, c), (b,))]
+    results = [each.wait() for each in running]
+
+    assert [result.exit_code for result in results] == [0, 0]
+    assert_polite(web.log, serial=False, pace_by=domain, crawl_delays=web.crawl_delays)
+    assert web.most_open_connections <= len(running)
+    both = ("robots.txt", "feed")
+    assert sorted(paths(web.log)) == sorted(f"{host}/{page}" for host in HOSTS for page in both), (
+        "a robots.txt for each host, and nobody was asked for a list of public suffixes"
+    )
+    assert list(cache.iterdir()) == []
+
+
+def test_by_domain_a_hold_is_that_of_the_domain(direct_web, crawl, on_state):
+    """Everything is the domain's; one of 300 years, too."""
+    held = Reply(status=404, headers={"Retry-After": "10000000000"})
+    web = direct_web(*(site(host, feed=held) for host in HOSTS[:2]), site(HOSTS[2]))
+    by_domain = {"WALSH_PACE_BY": "domain"}
+    asked = paths(crawl(web, sources=sources(*HOSTS), settings=by_domain).log)
+    assert [f"{host}/feed" in asked for host in HOSTS[:2]].count(True) == 1
+    assert f"{HOSTS[2]}/feed" in asked
+    rows = json.loads(on_state("hosts", "--json", settings=by_domain).stdout)
+    assert {row["host"] for row in rows if row["hold_until"]} == {"site-one.co.uk"}
+    release = ("hosts", "release", HOSTS[1], "--because", "a mistake")
+    released = on_state(*release, settings=by_domain)
+    assert released.stdout.startswith("site-one.co.uk may be requested again; ")
+
+
+def test_by_domain_other_domains_go_on_meanwhile(direct_web, crawl):
+    web = direct_web(*map(site, HOSTS))
+    result = crawl(web, sources=sources(*HOSTS), settings={"WALSH_PACE_BY": "domain"})
+    judge(result, pace_by=domain)
+    asked = [domain(hit.host) for hit in result.log]
+    assert sorted(asked) == ["site-one.co.uk"] * 4 + ["site-two.co.uk"] * 2
+    assert asked[-2:] == ["site-one.co.uk"] * 2, "the other was done while this one waited"
+
+
+def test_by_host_as_it_is_by_default_they_are_not_held_to_each_other(direct_web, crawl):
+    web = direct_web(*map(site, HOSTS))
+    result = crawl(web, sources=sources(*HOSTS))
+    judge(result)
+    assert violations(result.log, pace_by=domain)
+
+
+# R4 for several processes on one state: every host sees one polite crawler, also if one dies.
+#
+# All is read from the servers' log, except until when a dead process had its host.
+
+SCHEMA_URL = "http://operator.example/schema.json"
+CRAWLS = ("one", "two", "three")
+TIMEOUT = 6
+#: Crawls in processes of their own, which share no imports.
+ORDINARY = {"launcher": subprocess.Popen}
+
+
+def fetched(log):
+    """The targets that were answered in full, in order, with repetitions."""
+    complete = [hit for hit in log if hit.complete and hit.status == 200]
+    return sorted(hit.url for hit in complete if hit.path != "/robots.txt")
+
+
+def in_state(crawl, statement):
+    """Execute a statement on the state, and return the one value it asks for, if any."""
+    return (rows_of(crawl, statement) or [(None,)])[0][0]
+
+
+def busy_until(host, crawl):
+    """Until when a request to a host may last, in epoch seconds, as the state has it."""
+    return in_state(crawl, f"SELECT busy_until FROM hosts WHERE host = '{host}'")
+
+
+def breaches(crawl):
+    """What `scrapy attest` finds in the record, by the times that the crawls wrote themselves."""
+    with (
+        closing(State(f"sqlite:///{crawl.folder / 'walsh.sqlite3'}")) as state,
+        state.log() as record,
+    ):
+        attestation = attest(record, time.time() + GOES_ON)  # no killed run may go on by then
+    assert attestation["checklist"][0]["shown"] > 0
+    return [finding for row in attestation["checklist"] for finding in row["findings"]]
+
+
+def test_three_crawls_on_one_state_share_the_work_and_keep_every_spacing(direct_web, crawl):
+    """Each crawl has its own feeds on all hosts, and all share one feed on every host."""
+
+    def own(_hit):
+        """Let the first process wait for the others."""
+        seen = {hit.path for hit in web.log}
+        return feed(delay=0.05 if seen >= {f"/{name}" for name in CRAWLS} else 2.0)
+
+    plain = [f"h{number}.example" for number in range(8)]
+    busy = [Reply(status=429, headers={"Retry-After": "2"}), feed()]
+    web = direct_web(
+        *(site(host, **dict.fromkeys(CRAWLS, own)) for host in plain),
+        site("busy.example", feed=busy, two=feed(), three=feed()),
+        site("slow.example", "User-agent: *\nCrawl-delay: 2\n", one=feed()),
+    )
+    urls = {f"http://{each.host}{path}" for each in web.sites for path in each.pages}
+    shared = {url for url in urls if url.endswith("/feed")}
+    running = [
+        crawl.start(
+            web,
+            sources=sorted(shared | {url for url in urls if url.endswith(f"/{name}")}),
+            **ORDINARY,
+        )
+        for name in CRAWLS
+    ]
+    results = [each.wait() for each in running]
+
+    assert [result.exit_code for result in results] == [0, 0, 0]
+    assert all("not reached" not in result.stderr for result in results)
+    assert_polite(web.log, serial=False, crawl_delays=web.crawl_delays)
+    assert web.most_open_connections <= len(CRAWLS), "one of each process"
+    assert fetched(web.log) == sorted(urls), "each was fetched, by one of them, once"
+    assert paths(hit for hit in web.log if hit.status == 429) == ["busy.example/feed"]
+    assert in_state(crawl, "SELECT max(begun) < min(ended) FROM runs"), "all at the same time"
+    assert breaches(crawl) == []
+
+
+@pytest.mark.long
+def test_the_host_of_a_killed_crawl_waits_until_its_request_has_ended(direct_web, crawl):
+    """It is killed during a request; others on its hosts know only how long that may last."""
+    hosts = ("left.example", "other.example")
+    pages = {"two": feed(), "three": feed()}
+    web = direct_web(
+        site("left.example", one=feed(delay=0.75 * TIMEOUT), **pages),
+        site("other.example", one=feed(), **pages),
+    )
+    settings = {"DOWNLOAD_TIMEOUT": TIMEOUT, "RETRY_TIMES": 0, **trouble("ShortBeats")}
+    options = {"settings": settings}
+    running = {
+        name: crawl.start(web, sources=[f"http://{host}/{name}" for host in hosts], **options)
+        for name in CRAWLS
+    }
+    killed = running["one"].kill_when(lambda log: "left.example/one" in paths(log))
+    until = busy_until("left.example", crawl)
+    results = [running[name].wait() for name in ("two", "three")]
+    last = crawl(web, sources=[f"http://{host}/one" for host in hosts], **options)
+
+    assert killed.exit_code < 0
+    assert [result.exit_code for result in (*results, last)] == [0, 0, 0]
+    assert_polite(web.log, serial=False)
+    assert web.most_open_connections <= len(CRAWLS)
+    at_left = [hit for hit in web.log if hit.host == "left.example"]
+    cut, after = next(pair for pair in pairwise(at_left) if not pair[0].complete)
+    assert cut.path == "/one"
+    assert after.wall >= until
+    assert cut.wall <= until <= cut.wall + TIMEOUT + MARGIN
+    assert after.started - cut.started < TIMEOUT + MARGIN + 1.0 + LONGEST
+    assert fetched(web.log) == sorted(f"http://{host}/{name}" for host in hosts for name in CRAWLS)
+    assert breaches(crawl) == [], "a run that was killed is no breach"
+    unknown = rows_of(crawl, "SELECT url, run FROM requests WHERE seconds IS NULL")
+    assert "http://left.example/one" in [url for url, _ in unknown]
+    assert len({run for _, run in unknown}) == 1, "an end is written with the next transaction"
+
+
+def test_the_last_request_of_a_killed_crawl_counts_as_an_exchange(direct_web, crawl):
+    """The end of its request is not known, so a Crawl-delay counts from its latest possible end."""
+    crawl_delay = 6.0
+    web = direct_web(
+        site("slow.example", f"User-agent: *\nCrawl-delay: {crawl_delay}\n", feed=feed(delay=1.0))
+    )
+    settings = {"DOWNLOAD_TIMEOUT": TIMEOUT, **trouble("ShortBeats")}
+    options = {"sources": ["http://slow.example/feed"], "settings": settings}
+    crawl(web, sources=options["sources"], settings={"WALSH_MAX_WAIT": 0})
+    in_state(crawl, "UPDATE hosts SET ended = ended - 60")
+    killed = crawl(web, **options, kill_when=lambda log: log)
+    until = busy_until("slow.example", crawl)
+    last = crawl(web, **options)
+
+    assert killed.exit_code < 0
+    assert paths(web.log) == ["slow.example/robots.txt", *["slow.example/feed"] * 2]
+    assert web.log[-1].wall >= until + crawl_delay
+    assert len(last.items) == 2
+
+
+def test_a_crawl_delay_that_one_crawl_reads_holds_for_the_robots_txt_of_another(direct_web, crawl):
+    text = "User-agent: *\nCrawl-delay: 5\n"
+    robots = [Reply(text, delay=3.0), Reply(status=503), Reply(text)]
+    web = direct_web(Site("slow.example", "", {"/robots.txt": robots, "/1": feed(), "/2": feed()}))
+    running = [crawl.start(web, sources=[f"http://slow.example/{name}"]) for name in (1, 2)]
+    for each in running:
+        each.wait()
+    assert min(later.started - hit.ended for hit, later in pairwise(web.log)) >= 5.0
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def run_both(request, direct_web, crawl):
+    """Run two crawls of the same 30 hosts, with a robots.txt each; return what was asked for."""
+
+    def run(robots, *others, **settings):
+        hosts = [f"h{number}.example" for number in range(30)]
+        web = direct_web(*others, *(site(host, robots) for host in hosts))
+        if request.param == "postgresql":
+            settings["WALSH_STATE_URL"] = request.getfixturevalue("postgresql_url")
+        sources = [f"http://{host}/feed" for host in hosts]
+        running = [crawl.start(web, sources=sources, settings=settings, **ORDINARY) for _ in "ab"]
+        results = [each.wait(LONGEST) for each in running]
+        assert [each.exit_code for each in results] == [0, 0]
+        assert sum(len(each.items) for each in results) == 2 * len(hosts)
+        assert_polite(web.log, serial=False)
+        asked = sorted(paths(web.log))
+        of_hosts = [f"{host}{path}" for host in hosts for path in ("/feed", "/robots.txt")]
+        assert [path for path in asked if path.startswith("h")] == sorted(of_hosts)
+        return [path for path in asked if not path.startswith("h")]
+
+    return run
+
+
+def test_crawls_that_share_all_sources_ask_for_nothing_twice(run_both):
+    """One is not done with a host when the other wants it."""
+    run_both(Reply("", delay=0.1))
+
+
+@pytest.mark.long
+@pytest.mark.empty
+def test_crawls_that_start_together_ask_for_the_blocklist_once(run_both):
+    """It redirects, and its schema is read as well."""
+    moved = {"/list.json": blocklist("x.example", delay=0.5)}
+    lists = {"/blocklist.json": redirect("http://mirror.example/list.json"), "/schema.json": "{}"}
+    settings = {"WALSH_BLOCKLIST_URL": LIST_URL, "WALSH_BLOCKLIST_SCHEMA_URL": SCHEMA_URL}
+    web = Site("mirror.example", "", moved), Site("operator.example", "", lists)
+    asked = run_both("", *web, **settings)
+    names = ("blocklist.json", "robots.txt", "schema.json")
+    mirrored = ["mirror.example/list.json", "mirror.example/robots.txt"]
+    assert asked == mirrored + [f"operator.example/{name}" for name in names]
+
+
+# R4 over days: a host that allows one request a day serves all its sources in turn (decision 7).
+#
+# Real crawls in simulated time.
+
+MINUTE = 60.0
+#: What a float of epoch seconds can tell apart.
+MICROSECOND = 1e-6
+DAYS = 9
+
+
+def growing(hit):
+    """A feed with one post more for each day."""
+    today = int(hit.started // DAY)
+    posts = [Post(f"Day {day}", f"{hit.url}?{day}") for day in range(today + 1)]
+    return feed("Feed", posts)
+
+
+SLOW_R4_WEEK = SiteR4Week(
+    "slow.example",
+    "User-agent: *\nCrawl-delay: 86400\n",
+    dict.fromkeys(("/a", "/b", "/c"), growing),
+)
+QUICK = SiteR4Week("quick.example", "", {"/feed": growing})
+
+
+@pytest.fixture
+def week(simulated):
+    """Run at an interval over nine days, and check what is true of every run."""
+
+    def run(every, pages):
+        runs = simulated(
+            SLOW_R4_WEEK,
+            QUICK,
+            sources=[
+                *(f"http://slow.example/{page}" for page in pages),
+                "http://quick.example/feed",
+            ],
+            starts=[number * every for number in range(int(DAYS * DAY // every) + 1)],
+        )
+        for each in runs:
+            ends = [each.stats.get(f"walsh/sources/{end}", 0) for end in ("fetched", "deferred")]
+            assert sum(ends) == each.stats["walsh/sources/due"], "none ended in another way"
+        log = [hit for each in runs for hit in each.log]
+        assert_nothing_is_lost(runs, log)
+        assert_polite(log)
+        return log
+
+    return run
+
+
+def assert_nothing_is_lost(runs, log):
+    """Every post was seen that the feed had at its last request."""
+    last = {hit.url: hit.started for hit in log if hit.path != "/robots.txt"}
+    posts = sum(int(started // DAY) + 1 for started in last.values())
+    assert sum(each.stats.get("walsh/entries/new", 0) for each in runs) == posts
+
+
+def by_day(log, host):
+    """What a host was asked for on each of the first days: R for robots.txt, a dot for nothing.
+
+    Pages are named in the order in which they were first asked for.
+    """
+    days, names = [""] * DAYS, {"/feed": "f", "/robots.txt": "R"}
+    for hit in log:
+        if hit.host == host and (day := int(hit.started // DAY)) < DAYS:
+            days[day] += names.setdefault(hit.path, "abc"[len(names) - 2 :][:1])
+    return "".join(pages or "." for pages in days)
+
+
+# The slow host. Day 0: its robots.txt asks for a Crawl-delay of a day, so its sources are deferred.
+# A day later the source that waited longest is requested, by the copy of robots.txt that made it
+# wait. Then that copy is more than a day old, and its host was asked since: another day later
+# robots.txt is fetched again. The quick host: both documents, as soon as the last visit is a day
+# ago (R8).
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("every", "pages", "slow", "quick"),
+    [
+        pytest.param(DAY + MINUTE, "abc", "RaRbRcRaR", "Rf" * DAYS, id="a-day-and-a-minute"),
+        # The visit began a moment after its run: at the same second of the next day it is too soon.
+        pytest.param(DAY, "abc", "RaRbRcRaR", "Rf.Rf.Rf.Rf.Rf", id="a-day-to-the-second"),
+        # Up to WALSH_MAX_WAIT a run waits until the slow host's day is over ...
+        pytest.param(DAY - 5.0, "abc", "RaRbRcRaR", "RfRf.Rf.Rf.Rf.", id="less-5-seconds"),
+        # ... with a longer wait every second run is too early, and sends nothing.
+        pytest.param(DAY - 1200.0, "abc", "Ra.R.b.R.", "RfRf.Rf.Rf.Rf.", id="less-20-minutes"),
+        # Each visit is in the first run after the day.
+        pytest.param(4 * 3600.0, "abc", "RaRbRcRaR", "RfRfRfRfRfRf.RfRf", id="four-hours"),
+        pytest.param(DAY + MINUTE, "ab", "RaRbRaRbR", "Rf" * DAYS, id="two-sources"),
+        pytest.param(DAY + MINUTE, "a", "RaRaRaRaR", "Rf" * DAYS, id="one-source"),
+    ],
+)
+def test_a_crawl_delay_of_a_day_is_kept_and_every_source_is_visited(
+    week, every, pages, slow, quick
+):
+    log = week(every, pages)
+    assert by_day(log, "slow.example") == slow
+    assert by_day(log, "quick.example") == quick
+    for earlier, later in pairwise(hit for hit in log if hit.host == "slow.example"):
+        assert later.started - earlier.ended >= DAY - MICROSECOND
+
+
+# R4 in a program that runs crawls in event loops of its own: never two at once.
+
+GATES = "walsh_scrapy.downloadermiddlewares"
+SCRIPT = f"""
+import asyncio, logging, sys
+from threading import Thread
+from scrapy import Request, Spider
+from scrapy.crawler import AsyncCrawlerRunner
+
+SETTINGS = {{
+    "TWISTED_REACTOR_ENABLED": False,
+    "TELNETCONSOLE_ENABLED": False,
+    "WALSH_USER_AGENT": "Example-Bot/1.0",
+    "WALSH_UA_TOKEN": "Example-Bot",
+    "WALSH_STATE_URL": sys.argv[2],
+    "DOWNLOAD_HANDLERS": {{"http": "walsh_scrapy.downloadhandler.DownloadHandler"}},
+    "DOWNLOADER_MIDDLEWARES": {{
+        "{GATES}.robots.RobotsMiddleware": 100,
+        "{GATES}.identity.IdentityMiddleware": 860,
+        "{GATES}.pacing.PacingMiddleware": 890,
+    }},
+}}
+
+class Listed(Spider):
+    name = "listed"
+
+    async def start(self):
+        for host in self.hosts:
+            yield Request(f"http://{{host}}.example/")
+
+    async def parse(self, response):
+        if self.beside:
+            hosts, self.beside = self.beside, ""
+            other = Thread(target=run, args=(hosts,))
+            other.start()
+            await asyncio.to_thread(other.join)
+        self.logger.warning("read %s", response.url)
+
+async def crawl(**arguments):
+    try:
+        await AsyncCrawlerRunner(SETTINGS).crawl(Listed, **arguments)
+    except Exception as error:
+        logging.critical("%s", error)
+
+def run(hosts, beside=""):
+    asyncio.run(crawl(hosts=hosts, beside=beside))
+
+logging.basicConfig(level="WARNING", format="%(levelname)s %(message)s")
+if sys.argv[1] == "beside":
+    run("ab", beside="cd")
+run("ab")
+run("cd")
+"""
+
+
+def run(web, folder, how):
+    path = os.pathsep.join((web.environment["PYTHONPATH"], os.environ["PYTHONPATH"]))
+    environment = os.environ | web.environment | {"PYTHONPATH": path}
+    state = f"sqlite:///{folder / 'state.sqlite3'}"
+    done = execute(sys.executable, "-c", SCRIPT, how, state, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stderr.splitlines()
+
+
+WRONG = """
+import asyncio, sys
+from scrapy import Spider
+from scrapy.crawler import AsyncCrawlerRunner, CrawlerRunner
+from twisted.internet.asyncioreactor import install
+
+class Any(Spider):
+    name = "any"
+
+async def crawl(kind):
+    try:
+        ended = kind({"ADDONS": {"walsh_scrapy.Addon": 500}, **eval(sys.argv[1])}).crawl(Any)
+        await (ended if kind is AsyncCrawlerRunner else ended.asFuture(asyncio.get_running_loop()))
+    except Exception as error:
+        print(type(error).__name__, error)
+
+async def both():
+    for kind in (AsyncCrawlerRunner, CrawlerRunner):
+        await crawl(kind)
+
+install(asyncio.new_event_loop())
+asyncio.get_event_loop().run_until_complete(both())
+"""
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"WALSH_MIN_INTERVAL": 0.5}, "BadSetting WALSH_MIN_INTERVAL is 0.5, but"),
+        ({"WALSH_SCOPE": "any", "LOG_LEVEL": "loud"}, "BadSetting LOG_LEVEL is 'loud'"),
+        ({"WALSH_STATE_URL": "sqlite:////proc/none/x"}, "StateError "),
+    ],
+)
+def test_an_application_catches_what_is_wrong_with_its_settings(installed, settings, told):
+    given = {"WALSH_USER_AGENT": "Bot/1 (+https://bot.example/)", "WALSH_UA_TOKEN": "Bot"}
+    given |= {"WALSH_BLOCKLIST_URL": "", "WALSH_SCOPE": "any"} | settings
+    done = execute(sys.executable, "-c", WRONG, repr(given))
+    assert [line.startswith(told) for line in done.stdout.splitlines()] == [True, True], done
+    assert done.returncode == 0
+
+
+def read(log):
+    return sorted(line for line in log if line.startswith("WARNING read"))
+
+
+def pages():
+    return [Site(f"{host}.example", "", {"/": Reply("ok", delay=0.1)}) for host in "abcd"]
+
+
+def test_crawls_run_one_after_the_other_in_loops_of_their_own(direct_web, tmp_path, installed):
+    web = direct_web(*pages())
+    log = run(web, tmp_path, "in turn")
+    assert [f"WARNING read http://{host}.example/" for host in "abcd"] == read(log)
+    judge(web, serial=True, user_agent="Example-Bot/1.0")
+
+
+@pytest.mark.long
+def test_a_crawl_beside_another_in_a_loop_of_its_own_is_refused(direct_web, tmp_path, installed):
+    """The crawls that come after it are not."""
+    web = direct_web(*pages())
+    log = run(web, tmp_path, "beside")
+    (refused,) = [line for line in log if line.startswith("CRITICAL")]
+    assert "another event loop" in refused
+    assert len(read(log)) == 6
+    judge(web, serial=True, user_agent="Example-Bot/1.0")
+
+
+# Decision 41: crawls with the same settings on one state share its work, also if one is killed.
+
+WORKERS = 3
+SMALL = [f"h{number}.example" for number in range(24)]
+LARGE = "platform.example"
+#: Each host takes a while to begin, so that no worker has begun all of them before another comes.
+ROBOTS = Reply("", delay=0.5)
+#: Sources of the large host: a chain as long as a dead worker counts as living.
+CHAIN = int(3 * ShortBeats.seconds)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
+def test_workers_share_what_is_due_and_take_over_what_a_killed_one_leaves(
+    request, direct_web, crawl, database
+):
+    is_killed = Event()
+
+    def page(_hit):
+        """Give the other workers time to come, and the first one to be killed."""
+        begun = sum(hit.path == "/feed" for hit in web.log)
+        return feed(delay=2.0 if begun > WORKERS and not is_killed.is_set() else 0.0)
+
+    def all_are_at_work(log):
+        out = [hit for hit in log if hit.path == "/feed" and not math.isfinite(hit.ended)]
+        return len(out) == WORKERS
+
+    pages = {f"{number}": feed(delay=0.05) for number in range(CHAIN)}
+    web = direct_web(site(LARGE, **pages), *(site(host, ROBOTS, feed=page) for host in SMALL))
+    sources = sorted(f"http://{each.host}{path}" for each in web.sites for path in each.pages)
+    settings = {"DOWNLOAD_TIMEOUT": 5, **trouble("ShortBeats")}
+    if database == "postgresql":
+        settings["WALSH_STATE_URL"] = request.getfixturevalue("postgresql_url")
+
+    def start():
+        return crawl.start(web, sources=sources, settings=settings, launcher=subprocess.Popen)
+
+    first, *others = [start() for _ in range(WORKERS)]
+    dead = first.kill_when(all_are_at_work)
+    is_killed.set()
+    results = [each.wait(LONGEST) for each in others]
+
+    assert dead.exit_code < 0
+    assert [each.exit_code for each in results] == [0, 0]
+    assert_polite(web.log, serial=False)
+    assert web.most_open_connections <= WORKERS
+    asked = Counter(hit.url for hit in web.log)
+    again = {url: count for url, count in asked.items() if count > 1}
+    assert asked.keys() >= set(sources)
+    # What an exchange has shown is written with the next transaction of its host.
+    targets = [url for url in again if not url.endswith("/robots.txt")]
+    assert len(targets) <= 1, "only the request in flight is made again"
+    assert not again or max(again.values()) == 2
+    assert min(each.stats["walsh/sources/fetched"] for each in results) > 0, "each has its share"
+
+
+def test_one_that_was_alone_leaves_its_share_to_another_that_comes(direct_web, crawl):
+    """It owns no more hosts than it has use for."""
+
+    def page(_hit):
+        """Give the other worker time to come."""
+        begun = sum(hit.path == "/feed" for hit in web.log)
+        return feed(delay=3.0 if begun <= 3 else 0.1)
+
+    web = direct_web(*(site(host, ROBOTS, feed=page) for host in SMALL))
+    sources = [f"http://{host}/feed" for host in SMALL]
+    first = crawl.start(web, sources=sources, launcher=subprocess.Popen)
+    web.wait_for(lambda log: len(log) >= 4, LONGEST)
+    results = [crawl(web, sources=sources, launcher=subprocess.Popen), first.wait(LONGEST)]
+    assert [each.exit_code for each in results] == [0, 0]
+    assert_polite(web.log, serial=False)
+    assert Counter(hit.url for hit in web.log if hit.path == "/feed") == dict.fromkeys(sources, 1)
+    shares = [each.stats["walsh/sources/fetched"] for each in results]
+    assert min(shares) > 0
+    assert [each.stats["walsh/sources/due"] for each in results] == shares

@@ -1,11 +1,19 @@
 """R5 on the wire: after 429 and 503 the whole host is on hold, also in a later run."""
 
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from itertools import pairwise
 
-from tests.helpers.sites import feed, judge, site
-from walsh_scrapy.testing.web import Reply
+import pytest
+
+from tests.helpers.sites import feed, feeds, judge, paths, rows_of, site, trouble
+from walsh_scrapy.policy.urls import url_key
+from walsh_scrapy.state import State
+from walsh_scrapy.testing.feeds import Post, rss
+from walsh_scrapy.testing.politeness import assert_polite
+from walsh_scrapy.testing.simulation import DAY
+from walsh_scrapy.testing.web import Reply, Site, redirect
 
 
 def gaps(log, host):
@@ -41,3 +49,261 @@ def test_retry_after_is_kept_in_every_form(direct_web, crawl):
     assert gaps(result.log, "robots.example")[0] >= 2.0
     said = "http://seconds.example/feed answered 429; seconds.example is on hold for 3 s"
     assert said in result.stderr
+
+
+# R2, R4 and R5 over long waits: crawls in simulated time, judged as those on sockets are.
+
+HOUR = 3600.0
+AGAIN = {"force": "1"}
+
+
+def opens_in_a_minute(hit):
+    soon = datetime.fromtimestamp(hit.wall, UTC) + timedelta(minutes=1)
+    return f"User-agent: *\nVisit-time: {soon:%H%M}-{soon + timedelta(hours=1):%H%M}\n"
+
+
+@pytest.mark.parametrize("second", [0.0, 29.0, 59.5])
+def test_a_host_that_opens_soon_is_waited_for(simulated, second):
+    soon = site("soon.example", opens_in_a_minute)
+    (result,) = simulated(soon, starts=[second], sources=["http://soon.example/feed"])
+    robots, page = result.log
+    opening = datetime.fromtimestamp(robots.wall, UTC).replace(second=0, microsecond=0)
+    assert page.wall >= (opening + timedelta(minutes=1)).timestamp()
+    assert len(result.items) == 2
+
+
+def test_twenty_hosts_take_seconds_and_not_the_sum_of_their_waits(simulated):
+    hosts = [f"h{number}.example" for number in range(20)]
+    (result,) = simulated(
+        *(site(host, other=feed(host=host)) for host in hosts),
+        sources=[f"http://{host}/{name}" for host in hosts for name in ("feed", "other")],
+    )
+    assert len(result.log) == 60
+    assert_polite(result.log)
+    served = result.log[-1].ended - result.log[0].started
+    waits = 40 * 1.0
+    assert served < waits / 4
+
+
+def test_a_pause_of_the_operator_is_kept_and_others_are_asked_meanwhile(simulated, tmp_path):
+    (tmp_path / "simulation").mkdir()
+    url = f"sqlite:///{tmp_path / 'simulation' / 'walsh.sqlite3'}"
+    with closing(State(url)) as state:
+        state.hosts.delay("slow.example", 600.0, "a relaunch")
+    sources = [f"http://{host}.example/feed" for host in ("slow", "blog")]
+    sites = site("slow.example", "User-agent: *\nCrawl-delay: 5\n"), site("blog.example")
+    first, second = simulated(*sites, starts=[0.0, 0.0], sources=sources, arguments=AGAIN)
+    assert_polite(first.log + second.log)
+    assert min(gaps(first.log + second.log, "slow.example")) >= 600.0
+    assert paths(first.log)[-1] == "slow.example/feed"
+    assert max(gaps(first.log, "blog.example")) < 5.0
+
+
+def test_a_wait_too_long_is_left_to_a_later_run_which_goes_on(simulated):
+    hosts = ("slow", "blog", "never", "rate")
+    first, second, third = simulated(
+        site("slow.example", "User-agent: *\nCrawl-delay: 3600\n"),
+        site("blog.example"),
+        # Beyond the calendar.
+        site("never.example", "User-agent: *\nCrawl-delay: 1000000000000\n"),
+        site("rate.example", "User-agent: *\nRequest-rate: 1/999999999999999d\n"),
+        starts=[0.0, 60.0, HOUR + 60.0],
+        sources=feeds(*hosts),
+    )
+    assert paths(first.log, "slow.example") == ["slow.example/robots.txt"]
+    assert "deferred          3   the first until" in first.stderr
+    assert "a time after the year 9999" in first.stderr
+    assert first.seconds < 60.0
+    assert paths(second.log) == [], "nor does the next run come too soon"
+    assert paths(third.log) == ["slow.example/feed"]
+    log = first.log + third.log
+    assert_polite(log, crawl_delays={"slow.example": HOUR})
+
+
+def test_a_download_delay_is_kept_as_spacing(simulated):
+    blog = site("blog.example")
+    settings = {"DOWNLOAD_DELAY": 25}
+    (result,) = simulated(blog, sources=["http://blog.example/feed"], settings=settings)
+    assert len(result.log) == 2
+    assert_polite(result.log, interval=25.0)
+
+
+def in_turn(host, names):
+    """Names of pages in the order in which new sources of a host are visited."""
+    return sorted(names, key=lambda name: url_key(f"http://{host}/{name}"))
+
+
+def test_a_crawl_delay_holds_for_robots_txt_itself_once_it_is_known(simulated):
+    to_shared = redirect("http://common.example/robots.txt")
+    hosts = ("common", "one", "two")
+    (result,) = simulated(
+        site("common.example", "User-agent: *\nCrawl-delay: 30\n"),
+        Site("one.example", to_shared, {"/feed": feed()}),
+        Site("two.example", to_shared, {"/feed": feed()}),
+        sources=[f"http://{host}.example/feed" for host in hosts],
+    )
+    asked = [hit.path for hit in result.log if hit.host == "common.example"]
+    assert sorted(asked) == ["/feed", "/robots.txt", "/robots.txt", "/robots.txt"]
+    assert_polite(result.log, crawl_delays={"common.example": 30.0})
+
+
+def test_without_retry_after_the_delay_doubles_and_the_tries_are_bounded(simulated):
+    (result,) = simulated(
+        site("down.example", feed=Reply(status=503)),
+        site("blog.example"),
+        sources=["http://down.example/feed", "http://blog.example/feed"],
+        settings={"WALSH_BACKOFF_BASE": 12, "WALSH_MAX_RETRIES": 2},
+    )
+    waited = gaps(result.log, "down.example")[1:]
+    assert len(waited) == 2, "two retries and no more"
+    assert waited[0] >= 12.0
+    assert waited[1] >= 24.0
+    assert_polite(result.log, backoff=12.0, max_retries=2)
+    assert "failed            1" in result.stderr
+    assert paths(result.log, "blog.example")[-1] == "blog.example/feed"
+
+
+def test_progress_is_logged_only_if_it_has_changed(simulated):
+    (result,) = simulated(
+        site("slow.example", "User-agent: *\nCrawl-delay: 200\n"),
+        sources=["http://slow.example/feed"],
+        settings={"WALSH_PROGRESS": "auto"} | trouble("BusyMachine"),
+    )
+    assert result.seconds > 200.0
+    assert result.stderr.count("so far: ") == 1
+    said = (
+        "so far: 0 of 1 source done, 0 new entries, 0 failed; at least 2 min 20 s left; "
+        "waiting for slow.example: next request in 2 min 20 s (its delay is 3 min 20 s)"
+    )
+    assert said in result.stderr, "a minute after the start"
+
+
+def test_the_other_requests_of_a_host_that_refuses_are_put_off_and_have_not_failed(simulated):
+    """A host has one share of tries: each of its sources was asked once at most (decision 15)."""
+    no = Reply(status=503)
+    *refused, left = in_turn("busy.example", "abcd")
+    half, other = in_turn("half.example", ("feed", "other"))
+    urls = {
+        "busy.example": ("a", "b", "c", "d"),
+        "down.example": ("feed", "other"),  # its robots.txt uses up the share
+        "half.example": ("feed", "other"),  # one URL alone uses up its own tries
+    }
+    first, second = simulated(
+        site("busy.example", **{name: [no, feed()] for name in refused}, **{left: feed()}),
+        site("down.example", no, feed=no, other=no),
+        site("half.example", **{half: no, other: feed()}),
+        starts=[0.0, HOUR],
+        sources=[f"http://{host}/{name}" for host, names in urls.items() for name in names],
+        settings={"WALSH_BACKOFF_BASE": 12, "WALSH_MAX_RETRIES": 2},
+    )
+    assert_polite(first.log, backoff=12.0, max_retries=2)
+    asked = [path for path in paths(first.log) if not path.endswith("robots.txt")]
+    assert sorted(asked)[:3] == sorted(f"busy.example/{name}" for name in refused)
+    (tried,) = [path for path in asked if path.startswith("down.example")]
+    assert asked.count(f"half.example/{half}") == 3
+    counts = {name: first.stats[f"walsh/sources/{name}"] for name in ("failed", "deferred")}
+    assert counts == {"failed": 2, "deferred": 5}
+    assert "busy.example is not tried again now: it refused 3 requests in a row" in first.stderr
+    assert first.seconds < 200.0, "what is put off is not waited for"
+    again = {path for path in paths(second.log) if not path.endswith("robots.txt")}
+    due = {"down.example/feed", "down.example/other"} - {tried}
+    assert again == due | {f"busy.example/{name}" for name in "abcd"}
+
+
+def test_a_host_that_forbids_three_urls_is_left_alone_and_starves_none_of_them(simulated):
+    """A ban is no answer to each URL; the next run begins with those that were put off."""
+    no = Reply(status=403)
+    banned, led_on = in_turn("ban.example", "abcd"), in_turn("led.example", "abcd")
+    mixed = in_turn("mixed.example", "abcde")
+    hosts = {
+        "ban.example": dict(zip(banned, [no, no, no, feed()], strict=True)),
+        "led.example": {name: redirect(f"/{name}/x", 302) for name in led_on},
+        "mixed.example": dict(zip(mixed, [no, feed(), no, no, feed()], strict=True)),
+    }
+    runs = simulated(
+        *(
+            site(host, **pages, **{f"{name}/x": no for name in pages})
+            for host, pages in hosts.items()
+        ),
+        starts=[0.0, 600.0],
+        sources=[f"http://{host}/{name}" for host, pages in hosts.items() for name in pages],
+        arguments=AGAIN,
+    )
+    first, second = runs
+    asked = [f"ban.example/{name}" for name in banned]
+    assert paths(first.log, "ban.example") == ["ban.example/robots.txt", *asked[:3]]
+    assert paths(second.log, "ban.example") == [asked[3], *asked[:3]]
+    led = [path for path in paths(first.log, "led.example") if path.endswith("/x")]
+    assert led == [f"led.example/{name}/x" for name in led_on[:3]]
+    assert len(paths(first.log, "mixed.example")) == 6, "an answer in between begins anew"
+    said = "ban.example is not tried again now: it answered 403 to 3 URLs in a row"
+    assert said in first.stderr
+    assert (first.stats["walsh/sources/deferred"], first.stats["walsh/sources/failed"]) == (2, 9)
+    assert_polite(first.log + second.log)
+
+
+def test_a_host_in_trouble_is_asked_ever_less_often_over_runs_until_it_answers(simulated, tmp_path):
+    """Nothing is put off for it (`policy.pacing`)."""
+    ill = [Reply(status=status) for status in (500, 502, 504, 500, 500, 502)]
+    first, second, third = simulated(
+        site("ill.example", a=[*ill, feed()], b=feed()),
+        starts=[0.0, 600.0, 2 * DAY],
+        sources=["http://ill.example/a"],
+        settings={"RETRY_TIMES": 2, "WALSH_BACKOFF_MAX": 30},
+        arguments=AGAIN,
+    )
+    assert [round(gap, 6) for gap in gaps(first.log, "ill.example")] == [1.0, 2.0, 4.0]
+    assert [round(gap, 6) for gap in gaps(second.log, "ill.example")] == [16.0, 30.0]
+    assert gaps(third.log, "ill.example") == pytest.approx([1.0])
+    asked = [run.stats.get("walsh/sources/deferred") for run in (first, second, third)]
+    assert asked == [None] * 3
+    assert rows_of(tmp_path / "simulation", "SELECT server_errors, delay FROM hosts") == [(0, 1.0)]
+    pauses = rows_of(tmp_path / "simulation", "SELECT pause FROM requests ORDER BY id")
+    # What was asked for, as the record has it; a good robots.txt ended the row in the last run.
+    assert pauses == [(each,) for each in (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 1.0)]
+    assert_polite(first.log + second.log + third.log, robots_first=False)
+
+
+def test_what_sites_refuse_for_days_and_send_again_unchanged_is_visible(simulated, tmp_path):
+    """Runs of six days: refused sources say since when, and stay due unless they were tried."""
+    no = Reply(status=429)
+    later = Reply(status=503, headers={"Retry-After": f"{2 * DAY:.0f}"})
+    post = rss("Feed", [Post("One")])
+    same = {"content_type": "application/rss+xml"}
+    runs = simulated(
+        site("busy.example", **{"1": no, "2": no, "3": no}),
+        site("later.example", **{"1": later, "2": later}),
+        site("robots.example", later, feed=feed()),
+        site("over.example", feed=[no, no, no, feed()]),
+        site("weak.example", feed=Reply(post, headers={"ETag": 'W/"1"'}, **same)),
+        site("strong.example", feed=[Reply(post, headers={"ETag": '"1"'}, **same)] * 3 + [
+            Reply(post, etag='"1"', **same),
+        ]),
+        starts=[day * (DAY + HOUR) for day in range(6)],
+        sources=[
+            *(f"http://busy.example/{number}" for number in range(1, 4)),
+            *(f"http://later.example/{number}" for number in (1, 2)),
+            *(f"http://{name}.example/feed" for name in ("robots", "over", "weak", "strong")),
+        ],
+        settings={"WALSH_MAX_RETRIES": 2},
+    )  # fmt: skip
+    assert_polite(runs[0].log, max_retries=2)
+    with closing(State(f"sqlite:///{tmp_path / 'simulation' / 'walsh.sqlite3'}")) as state:
+        known = {record.url.removeprefix("http://"): record for record in state.sources.all()}
+        held = state.hosts.find("later.example").times
+    begun = min(hit.wall for hit in runs[0].log)
+    for name in ("busy.example/1", "busy.example/2", "busy.example/3", "later.example/1",
+                 "later.example/2", "robots.example/feed"):  # fmt: skip
+        record = known[name]
+        status = 429 if name.startswith("busy") else 503
+        assert (record.outcome, record.status) == ("refused", status), name
+        assert begun <= record.refused_since < begun + HOUR, name
+    put_off = [record for record in known.values() if record.is_refused and not record.failures]
+    assert len(put_off) >= 5
+    assert all(record.asked_until == 0.0 and record.fetched_at is None for record in put_off)
+    assert (held.hold_by, held.hold_status) == ("retry-after", 503)
+    over = known["over.example/feed"]
+    assert (over.outcome, over.refused_since, over.failures) == ("fetched", None, 0)
+    assert (known["weak.example/feed"].resent, known["strong.example/feed"].resent) == (5, 0)
+    assert "".join(run.stderr for run in runs).count("weak.example/feed came again as a whole") == 1
+    assert known["strong.example/feed"].outcome == "unchanged"

@@ -200,7 +200,7 @@ def test_killed_at_any_moment_no_entry_is_lost_or_repeated(direct_web, crawl):
     for _ in range(5):
         killed = crawl(web, **options, kill_when=lambda log: log and seeded.random() < 0.15)
         assert killed.exit_code in (-9, 0)
-        # As if the time of its request and its own were over (see test_r4_processes.py).
+        # As if the time of its request and its own were over (see test_r4_pacing_crawl.py).
         soon = [time.time() + 1.0]
         rows_of(crawl, "UPDATE hosts SET owner = '', busy_until = min(busy_until, ?)", soon)
     last = crawl(web, **options)

@@ -1,7 +1,13 @@
 """R8 on the wire: a source is asked for once a day or less (decision 20)."""
 
+import time
+
+import pytest
+
 from tests.helpers.sites import feed, paths, rows_of, site
-from walsh_scrapy.testing.web import Reply, redirect
+from walsh_scrapy.testing.politeness import assert_polite
+from walsh_scrapy.testing.site import Certificate
+from walsh_scrapy.testing.web import Reply, Site, redirect
 
 
 def test_sources_that_are_not_due_are_not_requested_but_logged(loopback_web, crawl, again):
@@ -135,3 +141,304 @@ def test_a_source_that_moved_to_the_url_of_another_is_not_fetched_twice(loopback
     execute("UPDATE sources SET fetched_at = fetched_at - 999999, asked_until = 0")
     alone = crawl(web, sources=sources[:1])
     assert paths(alone.log) == ["blog.example/feed"], "the other is declared no longer"
+
+
+# R8 on the wire: freshness lifetimes and update hints delay the next visit.
+
+#: The operator would come at once: whoever is not asked again is not because of what it said.
+EAGER = {"WALSH_MIN_REVISIT": 0, "RETRY_TIMES": 0}
+FUTURE = "Fri, 01 Jan 2100 00:00:00 GMT"
+
+
+def saying(extra):
+    """A feed with additional elements in its channel."""
+    document = (
+        '<rss version="2.0" xmlns:sy="http://purl.org/rss/1.0/modules/syndication/"><channel>'
+        f"<title>B</title>{extra}<item><title>One</title><link>http://x.example/1</link></item>"
+        "</channel></rss>"
+    )
+    return Reply(document, content_type="application/rss+xml")
+
+
+def asked(result):
+    return {path.partition("/")[0] for path in paths(result.log) if path.endswith("/feed")}
+
+
+WISHING = {
+    "max-age": feed(headers={"Cache-Control": "max-age=3600"}),
+    "expires": feed(headers={"Expires": FUTURE}),
+    "not-found": Reply(status=404, headers={"Cache-Control": "max-age=3600"}),
+    "error": Reply(status=500, headers={"Cache-Control": "max-age=3600"}),
+    "unavailable": Reply(status=503, headers={"Retry-After": "3600"}),
+    "forbidden": Reply(status=403, headers={"Retry-After": "3600"}),
+    "ttl": saying("<ttl>60</ttl>"),
+    "period": saying("<sy:updatePeriod>daily</sy:updatePeriod>"),
+    "frequency": saying("<sy:updateFrequency>2</sy:updateFrequency>"),
+}
+SILENT = {
+    "silent": feed(),
+    "stale": feed(headers={"Cache-Control": "max-age=0", "Expires": FUTURE}),
+    "past": feed(headers={"Expires": "0"}),
+    "short": saying("<ttl>0</ttl>"),
+}
+
+
+def test_only_sources_that_ask_for_time_are_visited_later(loopback_web, crawl):
+    pages = {f"{name}.example": page for name, page in (WISHING | SILENT).items()}
+    web = loopback_web(*(site(host, feed=page) for host, page in pages.items()))
+    sources = [f"http://{host}/feed" for host in pages]
+    first = crawl(web, sources=sources, settings=EAGER)
+    assert asked(first) == set(pages)
+    kept = "SELECT (asked_until - fetched_at) / 86400 FROM sources WHERE url LIKE '%expires%'"
+    assert rows_of(crawl, kept) == [(30.0,)], "no source is delayed for longer"
+    second = crawl(web, sources=sources, settings=EAGER)
+    assert asked(second) == {f"{name}.example" for name in SILENT}
+    assert_polite(web.log)
+
+
+def test_a_304_may_have_a_lifetime_and_otherwise_the_last_one_is_kept(loopback_web, crawl):
+    def unchanged(**headers):
+        return Reply(status=304, headers=headers)
+
+    wishing = saying("<ttl>60</ttl>")
+    web = loopback_web(
+        site(
+            "header.example", feed=[feed(etag='"1"'), unchanged(**{"Cache-Control": "max-age=99"})]
+        ),
+        site("feed.example", feed=[Reply(wishing.body, etag='"1"'), unchanged()]),
+        site(
+            "silent.example",
+            feed=[feed(etag='"1"', headers={"Cache-Control": "max-age=99"}), unchanged()],
+        ),
+    )
+    sources = [f"http://{host}.example/feed" for host in ("header", "feed", "silent")]
+    crawl(web, sources=sources, settings=EAGER)
+    rows_of(crawl, "UPDATE sources SET asked_until = 0")
+    second = crawl(web, sources=sources, settings=EAGER)
+    assert asked(second) == {"header.example", "feed.example", "silent.example"}
+    assert second.stats["walsh/sources/unchanged"] == 3
+    assert asked(crawl(web, sources=sources, settings=EAGER)) == set()
+
+
+def test_hours_and_days_to_skip_hold_when_a_source_would_be_due(loopback_web, crawl):
+    days = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
+    today = time.gmtime().tm_wday
+    # Today and tomorrow, so that midnight makes no difference.
+    skipped = "".join(f"<day>{days[(today + ahead) % 7]}</day>" for ahead in range(2))
+    web = loopback_web(
+        site("blog.example", feed=saying(f"<skipDays>{skipped}</skipDays>")),
+        site("other.example"),
+    )
+    sources = ["http://blog.example/feed", "http://other.example/feed"]
+    crawl(web, sources=sources, settings=EAGER)
+    ((names,), (none,)) = rows_of(crawl, "SELECT skip_days FROM sources ORDER BY url")
+    assert (sorted(names.split(",")), none) == (sorted(days[(today + n) % 7] for n in (0, 1)), "")
+    second = crawl(web, sources=sources, settings=EAGER)
+    assert asked(second) == {"other.example"}
+    assert "not due yet: 1 source" in second.stderr
+
+
+def test_a_permanent_address_is_asked_for_once_it_lasts(loopback_web, crawl, again):
+    ages = {"six": 6, "eight": 8}
+    web = loopback_web(
+        *(
+            site(f"{name}-old.example", feed=redirect(f"http://{name}-new.example/feed", 301))
+            for name in ages
+        ),
+        *(site(f"{name}-new.example", feed=feed(etag='"new"')) for name in ages),
+    )
+    sources = [f"http://{name}-old.example/feed" for name in ages]
+    crawl(web, sources=sources)
+    for name, days in ages.items():
+        past = f"UPDATE sources SET moved_since = moved_since - {days * 86400}"
+        rows_of(crawl, f"{past} WHERE url LIKE '%{name}-old%'")
+    again(web, sources=sources)
+    third = again(web, sources=sources)
+    assert asked(third) == {"eight-new.example", "six-old.example", "six-new.example"}
+    assert third.stats["walsh/sources/unchanged"] == 2
+    assert third.items == []
+
+
+def test_failures_of_a_source_are_its_own_and_double_its_time(loopback_web, crawl, again):
+    web = loopback_web(
+        site("blog.example", bad=[Reply("<html>", content_type="text/html")] * 3 + [feed()])
+    )
+    sources = ["http://blog.example/feed", "http://blog.example/bad"]
+    days = []
+    for _ in range(4):
+        again(web, sources=sources)
+        rows = rows_of(
+            crawl,
+            "SELECT julianday(due_at) - julianday(fetched_at) FROM readable_sources ORDER BY url",
+        )
+        days.append(tuple(round(row[0]) for row in rows))
+    assert days == [(1, 1), (2, 1), (4, 1), (1, 1)]
+
+
+def test_a_redirect_has_a_lifetime_unless_the_next_visit_does_not_request_it(loopback_web, crawl):
+    kept = {"Cache-Control": "max-age=3600"}
+
+    def hop(status, location="/feed", headers=kept):
+        return Reply(status=status, headers={"Location": location, **headers}, content_type=None)
+
+    web = loopback_web(
+        site("moved.example", old=hop(302)),
+        site("denied.example", "User-agent: *\nDisallow: /feed\n", old=hop(302)),
+        site("broken.example", feed=Reply(status=404), old=hop(301)),
+        site("silent.example", old=hop(302, headers={})),
+        site("settled.example", old=hop(301)),
+    )
+    names = ("moved", "denied", "broken", "silent", "settled")
+    sources = [f"http://{name}.example/old" for name in names]
+    crawl(web, sources=sources, settings=EAGER)
+    rows_of(crawl, "UPDATE sources SET moved_since = moved_since - 864000, asked_until = 0")
+    second = crawl(web, sources=sources, settings=EAGER)
+    assert "settled.example/feed" in paths(second.log)
+    third = crawl(web, sources=sources, settings=EAGER)
+    assert asked(third) == {"silent.example", "settled.example"}
+    assert "settled.example/old" not in paths(third.log)
+
+
+# R8, R9 on the wire: redirects of a visit, and where the next visit begins (decision 21).
+
+TEXT = Reply("# S\n\n- [One](/one)\n", content_type="text/plain")
+
+
+def pages(result):
+    return [path for path in paths(result.log) if not path.endswith("/robots.txt")]
+
+
+WEEK = 7 * 86_400
+
+
+def test_failures_keep_a_move_and_after_a_week_both_urls_are_tried(loopback_web, crawl, again):
+    web = loopback_web(
+        site("old.example", feed=[redirect("http://new.example/feed"), Reply(status=404)]),
+        site("new.example", feed=[feed(), *[Reply(status=404)] * 2, feed()]),
+    )
+    sources = ["http://old.example/feed"]
+    crawl(web, sources=sources)
+    rows_of(crawl, "UPDATE sources SET move_settled = 1")
+    asked = []
+    for _ in range(4):
+        asked.append(sorted(set(pages(again(web, sources=sources)))))
+        rows_of(crawl, f"UPDATE sources SET move_failing_since = move_failing_since - {WEEK}")
+    new, old = ["new.example/feed"], ["old.example/feed"]
+    assert asked == [new, new, old, new]
+    ((outcome, settled),) = rows_of(crawl, "SELECT outcome, move_settled FROM sources")
+    assert (outcome, settled) == ("fetched", 1)
+
+
+def test_a_source_that_is_gone_after_permanent_redirects_is_stopped(loopback_web, crawl, again):
+    here = {"gone": False}
+
+    def secure(hit):
+        if hit.scheme == "http":
+            return redirect("https://secure.example:443/feed")
+        return Reply(status=410) if here["gone"] else feed()
+
+    web = loopback_web(
+        site("old.example", feed=redirect("http://gone.example/feed")),
+        site("away.example", feed=redirect("http://gone.example/feed", 302)),
+        site("gone.example", feed=Reply(status=410)),
+        Site("secure.example", "", {"/feed": secure}, tls=Certificate.GOOD),
+    )
+    sources = [f"http://{host}.example/feed" for host in ("old", "secure", "away")]
+    first = crawl(web, sources=sources)
+    assert first.stats["walsh/sources/gone"] == 1
+    assert first.stats["walsh/sources/failed"] == 1, "a temporary redirect stops no source"
+    here["gone"] = True
+    second = again(web, sources=sources[:2])
+    assert [hit.status for hit in second.log if hit.path == "/feed"] == [410]
+    assert again(web, sources=sources[:2]).log == []
+
+
+def test_a_page_that_moved_is_remembered_although_its_llms_txt_is_read(loopback_web, crawl, again):
+    moved = Site(
+        "old.example",
+        "",
+        {"/p": redirect("http://new.example/p"), "/llms.txt": TEXT},
+    )
+    web = loopback_web(
+        moved,
+        Site("new.example", "", {"/p": Reply("<html>", content_type="text/html")}),
+    )
+    source = {"url": "http://old.example/p", "kind": "llms"}
+    crawl(web, "llms", sources=[source])
+    ((target, settled),) = rows_of(crawl, "SELECT moved_to, move_settled FROM sources")
+    assert (target, settled) == ("http://new.example/p", 0)
+    rows_of(crawl, "UPDATE sources SET move_settled = 1")
+    second = again(web, "llms", sources=[source])
+    assert pages(second) == ["new.example/p", "new.example/llms.txt"]
+    asked = []
+    for _ in range(3):
+        rows_of(crawl, f"UPDATE sources SET move_failing_since = move_failing_since - {WEEK}")
+        asked.append(pages(again(web, "llms", sources=[source]))[-1])
+    new, old = "new.example/llms.txt", "old.example/llms.txt"
+    assert asked == [new, old, old], "where it moved there is no llms.txt"
+
+
+def test_a_page_that_is_where_it_was_has_not_moved(loopback_web, crawl, again):
+    """Its llms.txt is read instead. A redirect on two visits by accident is no move."""
+    page = Reply("<html>", content_type="text/html")
+    away = redirect("http://new.example/p")
+    web = loopback_web(
+        Site("old.example", "", {"/p": [away, page, away], "/llms.txt": TEXT}),
+        Site("new.example", "", {"/p": page}),
+    )
+    sources, moved = [{"url": "http://old.example/p", "kind": "llms"}], []
+    for _ in range(3):
+        again(web, "llms", sources=sources)
+        moved += rows_of(crawl, "SELECT moved_to, move_settled FROM sources")
+        rows_of(crawl, f"UPDATE sources SET moved_since = moved_since - {WEEK}")
+    assert moved == [("http://new.example/p", 0), (None, 0), ("http://new.example/p", 0)]
+
+
+@pytest.mark.parametrize("target", ["newer", "old"])
+def test_a_page_that_moves_on_is_read_to_its_end_in_that_visit(loopback_web, crawl, again, target):
+    page = Reply("<html>", content_type="text/html")
+    web = loopback_web(
+        Site("old.example", "", {"/p": [redirect("http://new.example/p"), page]}),
+        Site("new.example", "", {"/p": [page, redirect(f"http://{target}.example/p")]}),
+        Site("newer.example", "", {"/p": page}),
+    )
+    sources = [{"url": "http://old.example/p", "kind": "llms"}]
+    again(web, "llms", sources=sources)
+    rows_of(
+        crawl,
+        "UPDATE sources SET move_settled = 1, onward_since = 1, "
+        "onward_to = 'http://newer.example/p'",
+    )
+    assert pages(again(web, "llms", sources=sources)) == [
+        "new.example/p",
+        f"{target}.example/p",
+        "new.example/llms.txt",
+    ]
+
+
+def test_an_llms_txt_that_moved_is_asked_for_there_and_once(loopback_web, crawl, again):
+    """It is served as plain text, which is no format of a page."""
+    web = loopback_web(
+        Site("old.example", "", {"/llms.txt": redirect("http://new.example/index.md")}),
+        Site("new.example", "", {"/index.md": Reply(TEXT.body, etag='"1"')}),
+    )
+    sources = [{"url": "http://old.example/llms.txt", "kind": "llms"}]
+    crawl(web, "llms", sources=sources)
+    rows_of(crawl, "UPDATE sources SET move_settled = 1")
+    for status in (200, 304):
+        result = again(web, "llms", sources=sources)
+        assert pages(result) == ["new.example/index.md"]
+        assert [hit.status for hit in result.log if hit.path == "/index.md"] == [status]
+
+
+def test_the_dump_of_all_pages_is_never_asked_for(loopback_web, crawl):
+    declared = {"a.example": "/llms-full.txt", "b.example": "/docs", "c.example": "/llms.txt"}
+    dump = {"/llms-full.txt": Reply("# all\n\n- [One](/one)\n", content_type="text/markdown")}
+    way = redirect("/llms-full.txt", 302)
+    pages = dump | {"/docs": way, "/llms.txt": way}
+    web = loopback_web(*(Site(host, "", pages) for host in declared))
+    sources = [{"url": f"http://{host}{path}", "kind": "llms"} for host, path in declared.items()]
+    result = crawl(web, "llms", sources=sources)
+    assert [path for path in paths(result.log) if path.endswith("/llms-full.txt")] == []
+    assert result.items == []
+    assert result.stats["walsh/sources/denied/scope"] == len(declared)

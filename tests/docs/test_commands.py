@@ -75,7 +75,7 @@ FAILED_JOBS = [
     if "scrapyd-failed.sh" in text and "install" not in text
     for line in text.strip().splitlines()
 ]
-#: What reads a server's log, line by line: tests/docs/test_owners.py does so.
+#: What reads a server's log, line by line: tests/docs/test_deployment.py does so.
 LINES_OF_LOGS = [
     line
     for _, text in blocks(ROOT / "docs" / "owners.md", "sh")

@@ -4,22 +4,27 @@ What they run is run here as they confine it: in a read-only file system, withou
 """
 
 import configparser
+import contextlib
 import json
 import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
+import yaml
+from jsonschema import Draft202012Validator
 from sqlalchemy import make_url
 
-from tests.docs.test_commands import DEPLOYING, blocks, check_call, command_lines
-from tests.helpers import ROOT
+from tests.docs.test_commands import DEPLOYING, LINES_OF_LOGS, blocks, check_call, command_lines
+from tests.helpers import ROOT, execute
 from tests.helpers.sites import LIST_URL, blocklist, rows_of, site
+from walsh_scrapy import __version__
 from walsh_scrapy.state import State
 from walsh_scrapy.testing.web import Site
 
@@ -266,3 +271,155 @@ def test_a_crawl_needs_to_write_its_state_only(loopback_web, tmp_path):
     assert {line["level"] for line in lines} == {"INFO", "WARNING"}, told
     assert rows_of(folder, "SELECT outcome FROM sources") == [("fetched",)]
     assert len((folder / "new.jsonl").read_text().splitlines()) == 2
+
+
+# The manifest for Kubernetes: a schema accepts it, and its command crawls until SIGTERM.
+
+MANIFEST = yaml.safe_load((FILES / "kubernetes.yaml").read_text("utf-8"))
+SCHEMA = json.loads(Path(__file__).with_name("kubernetes.schema.json").read_text("utf-8"))
+POD = MANIFEST["spec"]["template"]["spec"]
+(CRAWL,) = POD["containers"]
+#: Stands for a program in a container: call LAST goes on until SIGTERM, and then ends slowly.
+STAND_IN = f"""#!{sys.executable} -SI
+import os, signal, subprocess, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+container, call = os.getppid(), " ".join([os.path.basename(sys.argv[0]), *sys.argv[1:]])
+with open("calls", "a+") as calls:
+    print(call, file=calls, flush=True)
+    calls.seek(0)
+    number = len(calls.readlines())
+print(call, flush=True)
+if number == int(os.environ["LAST"]):
+    signal.sigwait([signal.SIGTERM])
+    subprocess.run([sys.executable, "-SIc", ""])
+    print("ends in order" if os.getppid() == container else "is left alone")
+"""
+
+
+def test_the_schema_accepts_the_manifest():
+    Draft202012Validator.check_schema(SCHEMA)
+    Draft202012Validator(SCHEMA).validate(MANIFEST)
+
+
+def test_the_pod_runs_the_crawl_of_the_image():
+    assert CRAWL["image"] == f"{IMAGE}:{__version__}"
+    assert set(CRAWL["args"]) > set(of_image())
+    url = "WALSH_STATE_URL=$(WALSH_STATE_URL)"  # Kubernetes knows the variable by the Secret
+    assert url in CRAWL["args"]
+    check_call([word.replace(url, "WALSH_STATE_URL=sqlite:////x") for word in CRAWL["args"]])
+
+
+@pytest.fixture
+def container(tmp_path):
+    """Return a function that starts the command of the pod with other programs in its PATH."""
+    started = []
+
+    def start(last=0, **programs):
+        for name, text in programs.items():
+            (tmp_path / name).write_text(text, "utf-8")
+            (tmp_path / name).chmod(0o755)
+        path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+        process = subprocess.Popen(
+            [*CRAWL["command"], "crawl", "feeds"],
+            cwd=tmp_path,
+            env=os.environ | {"PATH": path, "LAST": str(last)},
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+@pytest.mark.parametrize("last", [3, 4], ids=["in a crawl", "in a pause"])
+def test_a_container_crawls_again_until_sigterm_and_ends_in_order(container, last):
+    process = container(last, scrapy=STAND_IN, sleep=STAND_IN)
+    expected = ["scrapy crawl feeds\n", "sleep 600\n"] * 2
+    assert [process.stdout.readline() for _ in range(last)] == expected[:last]
+    process.terminate()
+    assert process.wait(timeout=60) == 0
+    assert process.stdout.readlines() == ["ends in order\n"]
+
+
+def test_a_crawl_that_fails_ends_the_container(container):
+    assert container(scrapy="#!/bin/sh\nexit 3\n").wait(timeout=60) == 3
+
+
+# docs/owners.md: what its lines of awk and SQL show of a server's log.
+
+AGENT = "Mozilla/5.0 (compatible; Walsh-Research/1.0; +https://wal.sh/bot/)"
+#: Two requests 4 s apart around midnight of a new year, and one a minute later.
+MIDNIGHT = datetime.fromisoformat("2026-12-31T23:59:58+01:00")
+#: Seconds, address, path, status and User-Agent of each request.
+SENT = [
+    (0, "192.0.2.1", "/robots.txt", 200, AGENT),
+    (1, "192.0.2.9", "/", 200, "curl/8"),
+    (4, "192.0.2.1", "/feed.xml", 200, AGENT),
+    (64, "192.0.2.1", "/private/it's", 404, AGENT),
+    (124, "192.0.2.1", "/feed.xml", 304, AGENT),
+]
+AWK, SQL = LINES_OF_LOGS[:4], LINES_OF_LOGS[4:]
+
+
+@pytest.fixture
+def shown(tmp_path):
+    """Return a function from lines of the page to what the last of them prints, as words."""
+    log, common = "", ""
+    for seconds, address, path, status, agent in SENT:
+        at = (MIDNIGHT + timedelta(seconds=seconds)).strftime("%d/%b/%Y:%H:%M:%S %z")
+        line = f'{address} - - [{at}] "GET {path} HTTP/1.1" {status} 512'
+        log, common = f'{log}{line} "-" "{agent}"\n', f"{common}{line}\n"
+    (tmp_path / "access.log").write_text(log, "utf-8")
+    (tmp_path / "common.log").write_text(common, "utf-8")
+    (tmp_path / "robots.txt").write_text("User-agent: *\nDisallow: /private\n", "utf-8")
+
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+
+    def show(*lines):
+        for line in lines:
+            if line.startswith("sqlite3") and not shutil.which("sqlite3"):
+                pytest.skip("sqlite3 is not on this machine")
+            called = line.replace(
+                "walsh mayfetch", f"{sys.executable} -m walsh_scrapy.console mayfetch"
+            )
+            done = execute("sh", "-c", called, cwd=tmp_path, env=environment)
+            assert (done.returncode, done.stderr) == (0, "")
+        return [text.split() for text in done.stdout.splitlines()]
+
+    return show
+
+
+def test_awk_shows_agent_gap_and_robots_txt(shown):
+    agents, gaps, robots, denied = AWK
+    assert shown(agents) == [["4", *AGENT.split()], ["1", "curl/8"]]
+    assert shown(gaps) == [["2", "60"]]
+    assert shown(robots) == [["[31/Dec/2026:23:59:58", "200"]]
+    assert shown(denied) == [
+        ["https://blog.example/private/it's:", "denied", "for", "Walsh-Research"]
+    ]
+
+
+def test_a_common_log_is_read_by_address(shown):
+    agents, gaps, robots, _ = (
+        line.replace("access.log", "common.log").replace("/Walsh-Research/", '$1 == "192.0.2.1"')
+        for line in AWK
+    )
+    assert shown(agents.replace("$6", "$1").replace("-F'\"'", "")) == [
+        ["4", "192.0.2.1"],
+        ["1", "192.0.2.9"],
+    ]
+    assert shown(gaps) == [["2", "60"]]
+    assert shown(robots) == [["[31/Dec/2026:23:59:58", "200"]]
+
+
+def test_sql_shows_the_same_and_gaps_over_midnight(shown):
+    loading, agents, gaps, robots = SQL
+    assert shown(loading, agents) == [f"{AGENT}|4|1".split(), ["curl/8|1|1"]]
+    assert shown(gaps) == [["4|1"], ["60|2"]]
+    assert shown(robots) == [["[31/Dec/2026:23:59:58|200"]]

@@ -1,12 +1,21 @@
 """Which request goes next: only ready hosts, and no host waits for another (decision 6)."""
 
 import math
+from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.helpers.sites import feed, site
+from walsh_scrapy.crawl.queue import ENOUGH
+from walsh_scrapy.policy import frontier
 from walsh_scrapy.policy.frontier import LONG, Frontier, Rank, start_order
+from walsh_scrapy.policy.urls import url_key
+from walsh_scrapy.testing.politeness import assert_polite
+from walsh_scrapy.testing.site import Site
 
 
 def push(frontier, host, *items):
@@ -414,3 +423,346 @@ def test_the_least_time_left_is_the_work_of_the_crawl_if_that_is_longer():
     broad = Frontier(follows_links=True)
     broad.push("a.example", "a")
     assert broad.remaining(0.0) == math.inf, "its links are not known"
+
+
+# The order of a crawl: what was begun is finished first, and no host is begun too late.
+#
+# Decision 6. A serial crawl is played on the frontier alone, with a clock that only the exchanges
+# move: robots.txt first, then the targets, each after the spacing of its host. Then the real
+# scheduler crawls in simulated time.
+
+ROBOTS = "robots.txt"
+
+
+@dataclass(frozen=True)
+class Played:
+    """What a played crawl sent: the host, what of it, and the end of each exchange."""
+
+    sent: list[tuple[str, object, float]]
+
+    @property
+    def seconds(self):
+        return self.sent[-1][2]
+
+    @property
+    def first_entry(self):
+        return next(ended for _, what, ended in self.sent if what != ROBOTS)
+
+    @property
+    def share_until_half(self):
+        """The share of all requests after which half of the sources were read."""
+        read = [number for number, (_, what, _) in enumerate(self.sent, 1) if what != ROBOTS]
+        return read[(len(read) - 1) // 2] / len(self.sent)
+
+
+class Crawl:
+    """Plays the crawl of hosts, each with its spacing and its number of targets.
+
+    ``service`` are the seconds of an exchange, of all hosts or by host. The frontier gets its items
+    as the scheduler gets them from a spider: of each host at most ``most``, and further ones when
+    it has few left. ``known`` are spacings of an earlier run.
+    """
+
+    def __init__(
+        self, hosts, service, *, known=(), late=(), at_once=1, enough=ENOUGH, most=math.inf
+    ):
+        self.hosts = hosts
+        self.service = service if isinstance(service, dict) else dict.fromkeys(hosts, service)
+        spacings = {host: hosts[host][0] for host in known}
+        self.frontier = Frontier(spacings, late=late)
+        targets = [(host, 0.0, (host, n)) for host, (_, m) in hosts.items() for n in range(m)]
+        ordered = start_order(targets, spacings, late)
+        self.feed = [[*of_host] for _, of_host in groupby(ordered, itemgetter(0))]
+        self.backlogs = {}
+        self.most = most
+        self.at_once = at_once
+        self.enough = enough
+        self.now = 0.0
+        self.out = []
+        self.asked = set()
+
+    def play(self):
+        self.feed.reverse()
+        sent = []
+        while self.feed or len(self.frontier) or self.out:
+            while host := self.frontier.short_host():
+                self.push(self.backlogs.pop(host), self.most / 2)
+            while self.feed and self.frontier.ready_hosts(self.now) < self.enough:
+                self.push(self.feed.pop(), self.most)
+            picked = self.frontier.pop(self.now) if len(self.out) < self.at_once else None
+            if picked is not None:
+                self.send(picked[1])
+            elif self.out:
+                sent.append(self.end())
+            else:
+                self.now = self.frontier.next_at()
+        return Played(sent)
+
+    def push(self, targets, most):
+        """Push targets of a host, at most so many, and keep the others."""
+        for number, (host, target) in enumerate(targets):
+            if number >= most:
+                self.backlogs[host] = targets[number:]
+                break
+            self.frontier.expect(host, len(targets) - number - 1)
+            self.frontier.push(host, (host, target))
+
+    def send(self, item):
+        host = item[0]
+        if host not in self.asked:  # the gate fetches robots.txt first, and the target waits
+            self.asked.add(host)
+            self.frontier.push(host, item, is_back=True)
+            self.frontier.push(host, (host, ROBOTS), Rank.ROBOTS)
+            self.frontier.restrict(Rank.ROBOTS, host)
+            self.frontier.free(host)
+        else:
+            self.out.append((self.now + self.service[host], *item))
+
+    def end(self):
+        """End the exchange that ends first."""
+        exchange = min(self.out, key=itemgetter(0))
+        self.out.remove(exchange)
+        self.now, host, what = exchange
+        spacing = self.hosts[host][0]
+        self.frontier.record_service(host, self.service[host], self.now)
+        self.frontier.wait(host, self.now + spacing, spacing)
+        if what == ROBOTS:
+            self.frontier.restrict(Rank.TARGET, host)
+        self.frontier.free(host)
+        return host, what, self.now
+
+
+PLANS = st.lists(st.tuples(st.sampled_from([1.0, 2.0, 5.0]), st.integers(1, 8)), min_size=1)
+
+
+def exchanges_of(hosts, service):
+    """The seconds of all exchanges."""
+    return service * sum(targets + 1 for _, targets in hosts.values())
+
+
+def longest_chain(hosts, service):
+    """The exchanges and pauses of the host that has the most of them, in seconds."""
+    return max(targets * spacing + (targets + 1) * service for spacing, targets in hosts.values())
+
+
+def least(hosts, service):
+    """The seconds that no serial crawl can undercut."""
+    return max(exchanges_of(hosts, service), longest_chain(hosts, service))
+
+
+def alike(count):
+    """Hosts that all have one target and the least spacing."""
+    return {f"h{number}": (1.0, 1) for number in range(count)}
+
+
+def mixed(count):
+    """Hosts with spacings of 1 to 5 s and 1 to 8 targets."""
+    return {f"h{n}": (1.0 + n % 5, 1 + n * 7 % 8) for n in range(count)}
+
+
+@pytest.mark.parametrize(
+    "exchanges",
+    [
+        pytest.param([(0.5, 1, 1.0), (0.5, 1, 1.5)], id="one-after-the-other"),
+        pytest.param([(0.1, 1, 1.0), (0.1, 1, 1.9)], id="work-of-the-machine-counts"),
+        pytest.param([(0.5, 1, 1.0), None, (0.5, 1, 60.0)], id="a-pause-does-not"),
+        pytest.param([(2.0, 4, 1.0), (2.0, 4, 1.5)], id="four-at-once"),
+    ],
+)
+def test_waiting_requests_take_as_long_as_the_exchanges_so_far(exchanges):
+    """Here 10 requests wait, and each takes half a second."""
+    frontier = Frontier()
+    for exchange in exchanges:
+        if exchange is None:
+            frontier.pop(2.0)
+            continue
+        seconds, at_once, now = exchange
+        for number in range(at_once):
+            frontier.push(f"{now} {number}", number)
+            frontier.pop(0.0)
+        frontier.record_service("", seconds, now)
+        for number in range(at_once):
+            frontier.free(f"{now} {number}")
+    assert frontier.remaining(60.0, others=10) == pytest.approx(5.0)
+
+
+@pytest.mark.parametrize("service", [0.003, 0.03])
+@pytest.mark.parametrize("count", [3, 40, 300, 3000])
+@pytest.mark.parametrize("hosts", [alike, mixed])
+def test_the_first_entry_comes_within_two_seconds(hosts, count, service):
+    assert Crawl(hosts(count), service).play().first_entry <= 2.0
+
+
+@pytest.mark.parametrize("service", [0.003, 0.03])
+@pytest.mark.parametrize("hosts", [alike, mixed])
+def test_of_many_hosts_half_of_the_sources_are_read_after_60_percent_of_the_requests(
+    hosts, service
+):
+    assert Crawl(hosts(3000), service).play().share_until_half <= 0.6
+
+
+@pytest.mark.parametrize("service", [0.003, 0.3])
+@pytest.mark.parametrize("known", [(), ("h0", "h1", "large")])
+@pytest.mark.parametrize("enough", [3, ENOUGH])
+@pytest.mark.parametrize("hosts", [mixed(60), {"large": (1.0, 20)} | alike(100), mixed(300)])
+def test_the_order_is_the_same_if_most_requests_of_a_host_are_a_number(
+    monkeypatch, hosts, enough, known, service
+):
+    """Decision 40: here a host has at most 4 requests in the frontier, and gets 2 at once."""
+    monkeypatch.setattr(frontier, "SHORT", 2.0)
+    plan = {host: (spacing, targets * 3) for host, (spacing, targets) in hosts.items()}
+    known = [host for host in known if host in plan]
+    whole = Crawl(plan, service, known=known, enough=enough).play()
+    capped = Crawl(plan, service, known=known, enough=enough, most=4).play()
+    assert capped.sent == whole.sent
+
+
+LAST_IS_SLOW = alike(3000) | {"h2999": (5.0, 1)}
+
+
+@pytest.mark.parametrize(
+    ("hosts", "service"),
+    [
+        pytest.param(mixed(60), 0.03, id="60-hosts-with-delays"),
+        pytest.param({"large": (1.0, 20)} | alike(100), 0.03, id="one-large-host"),
+        pytest.param(mixed(3000), 0.03, id="3000-hosts-with-delays"),
+        pytest.param(LAST_IS_SLOW, 0.03, id="the-last-of-3000-hosts-is-slow"),
+        pytest.param(alike(2999) | {"late": (5.0, 3)}, 0.03, id="the-slow-host-has-more-targets"),
+    ],
+)
+def test_a_crawl_takes_at_most_five_percent_longer_than_it_must(hosts, service):
+    assert Crawl(hosts, service).play().seconds <= 1.05 * least(hosts, service)
+
+
+def test_delays_that_are_not_known_cost_some_crawls_little_more():
+    """A host's delay is reckoned as one second, so that feeds are read early (decision 6)."""
+    assert Crawl(mixed(300), 0.03).play().seconds <= 1.09 * least(mixed(300), 0.03)
+
+
+@given(PLANS, st.sampled_from([0.003, 0.03, 0.1]), st.booleans(), st.sampled_from([1, 4]))
+def test_random_crawls_take_little_longer_than_a_crawl_must_that_does_not_know_the_spacings(
+    plan, service, knows_spacings, at_once
+):
+    """Such a crawl may have to ask all hosts before it finds the one with the longest chain."""
+    hosts = {f"h{number}": host for number, host in enumerate(plan)}
+    known = [host for host, (spacing, _) in hosts.items() if knows_spacings and spacing > 1.0]
+    played = Crawl(hosts, service, known=known, at_once=at_once).play()
+    finding_it = len(hosts) * service / at_once
+    must = max(exchanges_of(hosts, service) / at_once, finding_it + longest_chain(hosts, service))
+    assert played.seconds <= 1.05 * must + 1.0
+    sent = sorted((host, what) for host, what, _ in played.sent if what != ROBOTS)
+    assert sent == sorted((host, n) for host, (_, m) in hosts.items() for n in range(m))
+
+
+@given(PLANS)
+def test_a_crawl_fed_as_it_has_room_takes_no_longer_than_one_that_knows_everything(plan):
+    hosts = dict(enumerate(plan))
+    took, at_best = (
+        Crawl(hosts, 0.02, known=hosts, enough=enough).play().seconds for enough in (1, math.inf)
+    )
+    assert took <= at_best * 1.01
+
+
+def test_known_long_delays_do_not_delay_the_first_entry():
+    """Their hosts are critical from the start, and none of their targets goes out for a while."""
+    slow = {f"slow{number}": (60.0, 3) for number in range(300)}
+    crawl = Crawl(slow | alike(3000), 0.03, known=slow)
+    played = crawl.play()
+    assert played.first_entry <= 2.0
+    assert played.seconds <= 1.05 * least(slow | alike(3000), 0.03)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "at_once"),
+    [
+        pytest.param(mixed(1000), 32, id="delays"),
+    ],
+)
+def test_hosts_asked_at_once_keep_the_goals(hosts, at_once):
+    played = Crawl(hosts, 0.2, at_once=at_once).play()
+    assert played.first_entry <= 2.0
+    assert played.share_until_half <= 0.6
+    must = max(exchanges_of(hosts, 0.2) / at_once, longest_chain(hosts, 0.2))
+    assert played.seconds <= 1.05 * must
+
+
+@pytest.mark.parametrize(
+    ("count", "before"),
+    [
+        pytest.param(40, 80, id="others-are-always-ready"),
+        pytest.param(10, 20, id="all-others-wait"),  # for less than it may take to fail again
+    ],
+)
+def test_a_host_that_did_not_answer_goes_last_although_it_has_the_longest_chain(count, before):
+    hosts = alike(count) | {"silent": (5.0, 8)}
+    service = dict.fromkeys(hosts, 0.03) | {"silent": 10.0}
+    played = Crawl(hosts, service, known=["silent"], late={"silent"}).play()
+    assert [host for host, _, _ in played.sent].index("silent") == before
+
+
+def test_names_can_be_looked_up_before_their_hosts_are_asked():
+    crawl = Crawl(alike(500), 0.03)
+    foreseen, surprises = set(), []
+    send = crawl.send
+
+    def watched(item):
+        if item[0] not in crawl.asked | foreseen:
+            surprises.append(item[0])
+        send(item)
+        foreseen.update(host for host, _ in crawl.frontier.upcoming(20))
+
+    crawl.send = watched
+    crawl.play()
+    assert crawl.asked == set(crawl.hosts)
+    assert len(surprises) <= 5
+
+
+def test_the_real_scheduler_reads_what_was_begun_first(simulated):
+    hosts = [f"h{number}.example" for number in range(200)]
+    (run,) = simulated(
+        *map(site, hosts),
+        sources=[f"http://{host}/feed" for host in hosts],
+    )
+    assert run.stats["walsh/sources/fetched"] == 200
+    assert_polite(run.log)
+    is_target = [hit.path == "/feed" for hit in run.log]
+    first = run.log[is_target.index(True)]
+    assert first.ended - run.log[0].started <= 2.0
+    half = [number for number, target in enumerate(is_target, 1) if target][99]
+    assert half <= 0.6 * len(run.log)
+    service = sum(hit.ended - hit.started for hit in run.log)
+    assert run.log[-1].ended - run.log[0].started <= 1.05 * service
+
+
+def test_the_real_scheduler_leaves_a_host_that_took_long_to_the_end(simulated):
+    quick = [f"h{number}.example" for number in range(40)]
+    slow = Site("slow.example", "", {f"/{n}": feed(f"Slow {n}", delay=12.0) for n in range(3)})
+    (run,) = simulated(
+        slow,
+        *map(site, quick),
+        sources=[
+            *(f"http://slow.example/{number}" for number in range(3)),
+            *(f"http://{host}/feed" for host in quick),
+        ],
+    )
+    assert run.stats["walsh/sources/fetched"] == 43
+    of_slow = [number for number, hit in enumerate(run.log) if hit.host == "slow.example"]
+    robots, first, second, third = of_slow
+    assert (robots, second, third) == (0, 82, 83), "it has the longest chain, then it is late"
+    assert first < 42
+
+
+def test_the_real_scheduler_reads_all_sources_of_a_host_that_has_more_than_it_holds(simulated):
+    paths = [f"/{number}" for number in range(130)]
+    paths.sort(key=lambda path: url_key(f"http://many.example{path}"))  # as new sources come
+    many = Site("many.example", "", {path: feed(path) for path in paths})
+    late = site("late.example")
+    (run,) = simulated(
+        late,
+        many,
+        sources=["http://late.example/feed", *(f"http://many.example{path}" for path in paths)],
+    )
+    assert run.stats["walsh/sources/due"] == run.stats["walsh/sources/fetched"] == 131
+    asked = [hit.path for hit in run.log if hit.host == "many.example"]
+    assert asked == ["/robots.txt", *paths]
+    assert_polite(run.log)

@@ -1,5 +1,6 @@
 """Decision 41: the statements of the protocol of hosts, one by one."""
 
+import contextlib
 import math
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -10,20 +11,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import delete as deleted
-from sqlalchemy import (
-    insert,
-    select,
-)
+from sqlalchemy import insert, select
+from sqlalchemy.exc import IntegrityError
 
+from tests.helpers.records import RECORD, SOURCE, entry_of
+from tests.helpers.records import THEM as THEM_HOSTSTORE
+from tests.helpers.records import US as US_HOSTSTORE
+from tests.helpers.records import begin as begin_of_hoststore
+from tests.helpers.records import exchange as exchange_of_hoststore
 from tests.state.conftest import open_engine
 from walsh_scrapy.policy.backoff import Backoff
-from walsh_scrapy.policy.pacing import (
-    LONGEST_EXCHANGE,
-    MARGIN,
-    Exchange,
-    Hold,
-    HostTimes,
-)
+from walsh_scrapy.policy.pacing import LONGEST_EXCHANGE, MARGIN, Exchange, Hold, HostTimes
+from walsh_scrapy.state import State, StateError
+from walsh_scrapy.state import hosts as hosts_of_hoststore
 from walsh_scrapy.state.hosts import (
     KEEP_SECONDS,
     Ask,
@@ -46,7 +46,8 @@ from walsh_scrapy.state.hosts import (
     take,
     withdraw,
 )
-from walsh_scrapy.state.tables import hosts, workers
+from walsh_scrapy.state.log import forget_begin, log_begin, log_end
+from walsh_scrapy.state.tables import hosts, requests, workers
 
 TIMEOUT = 30.0
 BACKOFF = Backoff(2.0, 300.0, Random(1))
@@ -91,8 +92,6 @@ def store(engine):
     return HostStore(Plain(engine))
 
 
-pytestmark = pytest.mark.empty
-
 rows = st.fixed_dictionaries(
     {
         "ended": st.none() | st.sampled_from([900.0, 990.0, 1000.0]),
@@ -105,6 +104,7 @@ rows = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.empty
 def test_the_statement_and_the_pure_function_agree_on_when_a_host_is_ready(engine, now):
     """Two that disagree would hand a request out again and again."""
 
@@ -123,6 +123,7 @@ def test_the_statement_and_the_pure_function_agree_on_when_a_host_is_ready(engin
     agree()
 
 
+@pytest.mark.empty
 def test_a_new_host_is_taken_and_requested_at_once(engine, now):
     run(engine, beat, US)
     taken = run(engine, take, HOST, US)
@@ -138,11 +139,13 @@ def test_a_new_host_is_taken_and_requested_at_once(engine, now):
     assert run(engine, begin, HOST, US, ASK) == begun
 
 
+@pytest.mark.empty
 def test_an_exchange_lasts_an_hour_at_most(engine):
     run(engine, take, HOST, US)
     assert run(engine, begin, HOST, US, Ask(1.0, 1e9)).allowed == LONGEST_EXCHANGE
 
 
+@pytest.mark.empty
 def test_the_row_of_an_exchange_that_ended_a_while_ago(engine, now):
     run(engine, take, HOST, US)
     begun = run(engine, begin, HOST, US, ASK)
@@ -154,6 +157,7 @@ def test_the_row_of_an_exchange_that_ended_a_while_ago(engine, now):
     assert run(engine, find, HOST).reason == "hold"
 
 
+@pytest.mark.empty
 def test_an_owner_that_lost_its_host_writes_nothing_but_caution(engine, now):
     run(engine, take, HOST, US)
     begun = run(engine, begin, HOST, US, ASK)
@@ -174,6 +178,7 @@ def test_an_owner_that_lost_its_host_writes_nothing_but_caution(engine, now):
     assert run(engine, find, HOST).times.delay == 60.0, "the owner did not know it"
 
 
+@pytest.mark.empty
 def test_only_a_hold_that_the_answer_asks_for_is_written(engine, now):
     exchange(engine, now, status=429, retry_after="600", goes_on=True)
     for_list = Ask(1.0, TIMEOUT, most=50.0)
@@ -185,6 +190,7 @@ def test_only_a_hold_that_the_answer_asks_for_is_written(engine, now):
     assert run(engine, find, HOST).hold == 0.0
 
 
+@pytest.mark.empty
 def test_a_host_that_is_given_up_is_taken_by_a_later_run_only(engine, now):
     exchange(engine, now, goes_on=True)
     assert run(engine, let_go, HOST, US, deferred=True)
@@ -194,6 +200,7 @@ def test_a_host_that_is_given_up_is_taken_by_a_later_run_only(engine, now):
     assert run(engine, take, HOST, Worker("later", now[0] + 1.0)) is not None
 
 
+@pytest.mark.empty
 def test_caution_grows_whoever_owns_the_host(engine, now):
     run(engine, take, HOST, US)
     run(engine, caution, HOST, delay=5.0, hold=Hold(60.0, "visit-time"))
@@ -203,6 +210,7 @@ def test_caution_grows_whoever_owns_the_host(engine, now):
     assert (times.hold_until, times.hold_by) == (now[0] + 60.0, "visit-time")
 
 
+@pytest.mark.empty
 def test_workers_live_while_they_beat(engine, now, store):
     assert run(engine, beat, US) == (now[0], 0)
     assert run(engine, beat, THEM) == (now[0], 1)
@@ -222,6 +230,7 @@ def test_workers_live_while_they_beat(engine, now, store):
         assert connection.execute(select(workers)).all() == []
 
 
+@pytest.mark.empty
 @pytest.mark.parametrize("back", [3.0, 90_000.0])
 def test_a_row_from_the_future_is_corrected_and_told(engine, now, back, store):
     exchange(engine, now, delay=5.0, status=429, retry_after="60")
@@ -234,6 +243,7 @@ def test_a_row_from_the_future_is_corrected_and_told(engine, now, back, store):
     assert run(engine, find, HOST).times == taken.times
 
 
+@pytest.mark.empty
 def test_an_operators_delay_is_kept_until_it_is_ended(engine, now, store):
     assert run(engine, set_operator_delay, HOST, 0.0, "nothing changes") == 0.0
     assert run(engine, set_operator_delay, HOST, 60.0, "slower") == 60.0
@@ -247,6 +257,7 @@ def test_an_operators_delay_is_kept_until_it_is_ended(engine, now, store):
     assert found == [("delay", 60.0), ("delay", 0.0)]
 
 
+@pytest.mark.empty
 def test_a_hold_is_lifted_once_and_the_reason_is_kept(engine, now, store):
     exchange(engine, now, status=429, retry_after="31536000")
     now[0] += 10.0
@@ -258,6 +269,7 @@ def test_a_hold_is_lifted_once_and_the_reason_is_kept(engine, now, store):
     assert run(engine, find, HOST).times.refusals == 1, "the next hold is as long as it would be"
 
 
+@pytest.mark.empty
 def test_hosts_that_are_marked_are_found(engine, now, store):
     exchange(engine, now, status=0, unreachable=True)
     run(engine, set_operator_delay, "delayed.example", 60.0, "")
@@ -270,6 +282,7 @@ def test_hosts_that_are_marked_are_found(engine, now, store):
     assert store.unreachable() == {HOST}
 
 
+@pytest.mark.empty
 def test_rows_are_old_after_90_days(engine, now):
     exchange(engine, now)
     run(engine, set_operator_delay, "delayed.example", 60.0, "")
@@ -281,11 +294,13 @@ def test_rows_are_old_after_90_days(engine, now):
         assert connection.scalars(select(hosts.c.host).where(old.is_old)).all() == [HOST]
 
 
+@pytest.mark.empty
 def test_the_clock_is_that_of_the_database(engine):
     real = engine.execution_options(clock=None)
     assert abs(run(real, find, HOST).now - time.time()) < 3600.0
 
 
+@pytest.mark.empty
 @pytest.mark.postgresql
 def test_of_two_that_take_a_host_at_the_same_moment_one_gets_it(postgresql_url, now):
     engine = open_engine(postgresql_url, lambda: now[0])
@@ -297,3 +312,102 @@ def test_of_two_that_take_a_host_at_the_same_moment_one_gets_it(postgresql_url, 
         connection.commit()
         assert theirs.result() is None
     engine.dispose()
+
+
+# Hosts as commands and starting crawls read them, and what an operator does (decision 31).
+
+DAY = 86_400.0
+
+
+def test_a_host_is_owned_by_one_worker_and_each_reads_why_it_waits(opened, clock):
+    ours, theirs = opened(), opened()
+    assert theirs.hosts.find("a.example").times == HostTimes()
+    assert isinstance(begin_of_hoststore(ours), Begun)
+    assert begin_of_hoststore(theirs, worker=THEM_HOSTSTORE) is None, "it is ours"
+    found = theirs.hosts.find("a.example")
+    assert (found.times.owner, found.reason, found.wait) == (
+        US_HOSTSTORE.id,
+        "in flight",
+        60.0 + MARGIN,
+    )
+    ours.write(
+        lambda connection: hosts_of_hoststore.withdraw(connection, "a.example", US_HOSTSTORE)
+    )
+    assert theirs.hosts.find("a.example").reason is None
+    exchange_of_hoststore(ours, delay=5.0)
+    found = begin_of_hoststore(theirs, worker=THEM_HOSTSTORE)
+    assert (found.reason, found.wait) == ("delay", 5.0)
+    theirs.write(
+        lambda connection: hosts_of_hoststore.let_go(connection, "a.example", THEM_HOSTSTORE)
+    )
+    clock.at += 5.0
+    exchange_of_hoststore(ours, status=503, retry_after="60")
+    found = theirs.hosts.find("a.example")
+    assert (found.reason, found.hold, found.times.refused) == ("hold", 60.0, 503)
+
+
+def test_an_unreachable_host_is_known_until_it_answers(state, clock):
+    for host in ("a.example", "b.example"):
+        exchange_of_hoststore(state, host, status=0, unreachable=host == "a.example")
+    assert state.hosts.unreachable() == {"a.example"}
+    assert state.hosts.find("a.example").hold == 0.0, "after the first time it only comes late"
+    clock.at += 100.0
+    exchange_of_hoststore(state, status=0, unreachable=True)
+    assert state.hosts.find("a.example").hold == 2 * DAY
+    clock.at += 2 * DAY
+    exchange_of_hoststore(state, status=500)
+    assert state.hosts.unreachable() == frozenset()
+
+
+def test_a_request_is_logged_with_its_begin_and_has_no_end_before_its_end(state, rows):
+    log = select(*requests.c["sent_at", "waited", "seconds", "status", "hold"])
+    sent = replace(RECORD, status=None, seconds=None)
+    begun = state.write(lambda connection: log_begin(connection, sent))
+    assert rows(log) == [(100.0, 0.0, None, None, 0.0)]
+    ended = replace(RECORD, sent_at=101.5, seconds=2.5, status=429, hold=30.0)
+    state.write(lambda connection: log_end(connection, ended, begun))
+    whole = (100.0, 1.5, 2.5, 429, 30.0)
+    assert rows(log) == [whole]
+    again = state.write(lambda connection: log_begin(connection, replace(sent, sent_at=200.0)))
+    assert rows(log) == [whole, (200.0, 0.0, None, None, 0.0)]
+    state.write(lambda connection: forget_begin(connection, again))
+    assert rows(log) == [whole], "it was never sent"
+
+
+def test_an_outcome_is_written_with_the_end_of_its_exchange_or_neither_is(state, rows):
+    begun = begin_of_hoststore(state)
+    times = replace(begun.times, ended=begun.now, delay=9.0)
+
+    def end(found):
+        outcome = state.sources.outcome(None, SOURCE, found, host="a.example")
+
+        def write(connection):
+            hosts_of_hoststore.end(connection, "a.example", US_HOSTSTORE, begun.times, times, 0.0)
+            return outcome(connection)
+
+        return state.write(write)
+
+    with pytest.raises(IntegrityError):
+        end([entry_of("http://nowhere.example/")])
+    assert state.hosts.find("a.example").reason == "in flight"
+    assert end([entry_of(SOURCE.url)]) == {"k"}
+    assert state.hosts.find("a.example").reason == "delay"
+
+
+def test_pace_by_may_change_once_no_host_waits(opened, clock):
+    state = opened()
+    state.hosts.pace_by("host")
+    state.hosts.pace_by("host")
+    exchange_of_hoststore(state, "www.a.example", status=429, retry_after="9")
+    refused = r"paced by host, and 1 of its hosts wait.*set WALSH_PACE_BY = 'host'"
+    with pytest.raises(StateError, match=refused):
+        opened().hosts.pace_by("domain")
+    state.hosts.delay("www.a.example", 5.0, "")
+    with pytest.raises(StateError, match=r"www\.a\.example has a delay of the operator's"):
+        opened().hosts.pace_by("domain")
+    state.hosts.delay("www.a.example", 0.0, "")
+    clock.at += 9.0
+    opened().hosts.pace_by("domain")
+    state.hosts.pace_by("host")
+    with contextlib.closing(State(str(state._database), clock.now)) as again:
+        again.hosts.pace_by("host")

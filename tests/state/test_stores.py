@@ -1,17 +1,24 @@
 """The state: the same results on SQLite and PostgreSQL, and each change whole or not at all."""
 
 import contextlib
+import json
+import math
 import sqlite3
+import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
+from scrapy.settings import Settings
 from sqlalchemy import create_engine, delete, insert, select, text
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.pool import NullPool
 
+from spiders.feeds import FeedsSpider
 from tests.helpers.records import (
     RECORD,
     SOURCE,
+    US,
     begin,
     commit,
     entry_of,
@@ -21,14 +28,20 @@ from tests.helpers.records import (
     log_requests,
 )
 from tests.helpers.troubles import fill
+from walsh_scrapy.extensions.summary import command_of, settings_of
+from walsh_scrapy.options import Options
 from walsh_scrapy.policy.robots.copy import RobotsCopy
 from walsh_scrapy.policy.urls import url_key
-from walsh_scrapy.state import State, StateError
+from walsh_scrapy.sources.source import Source, declaration
+from walsh_scrapy.state import State, StateError, tables
 from walsh_scrapy.state.database import Database
 from walsh_scrapy.state.documents import hash_of
 from walsh_scrapy.state.hosts import Begun
 from walsh_scrapy.state.records import BlocklistCopy, LlmsTxtRecord, SourceRecord
-from walsh_scrapy.state.tables import requests, schema_version
+from walsh_scrapy.state.runs import RunRecord
+from walsh_scrapy.state.tables import has_views, requests, schema_version
+from walsh_scrapy.tools.discover import DiscoverSpider
+from walsh_scrapy.tools.mayfetch.probe import MayfetchSpider
 
 URL = SOURCE.url
 
@@ -293,3 +306,163 @@ def lose_connections(url):
                 "WHERE datname = current_database() AND pid <> pg_backend_pid()"
             )
         )
+
+
+# The views of the state: readable times and names, the same on SQLite and PostgreSQL.
+
+#: 2026-05-23 06:00:00 UTC, and a part of a second that is cut off.
+AT = 1779516000.9
+URL_VIEWS = "http://a.example/feed"
+GONE = "http://gone.example/feed"
+
+
+@pytest.fixture
+def view(state, database, clock):
+    """The rows of a view of a state with a few records."""
+    clock.at = time.time()
+    item = {"title": "Ünï %s :x", "authors": ["Jo", "Al"], "url": None}
+    entry = entry_of(URL_VIEWS, at=AT, item=json.dumps(item), run=1)
+    number = state.runs.begin(RunRecord(spider="feeds", begun=AT))
+    state.runs.end(number, AT + 60.0, "finished", {})
+    commit(state, SourceRecord(url=URL_VIEWS, kind="feed", fetched_at=AT, asked_until=AT), [entry])
+    commit(state, SourceRecord(url=GONE, kind="feed", asked_until=math.inf, moved_since=1e300))
+    hold(state, "a.example", 3600.0)
+    state.hosts.delay("b.example", 60.0, "they asked for it")
+    begin(state, "c.example")
+
+    def read(name):
+        with database._engine.connect() as connection:
+            return connection.execute(text(f"SELECT * FROM {name}")).mappings().all()
+
+    return read
+
+
+def test_times_are_readable_and_none_is_empty(view):
+    first, gone = sorted(view("readable_sources"), key=lambda row: row["url"])
+    assert (first["fetched_at"], first["due_at"]) == ("2026-05-23 06:00:00", "2026-05-24 06:00:00")
+    assert (bool(first["is_due"]), first["entries"]) == (True, 1)
+    days = (time.time() - AT) / 86_400
+    assert first["newest_days_ago"] == pytest.approx(days, abs=0.1)
+    assert (gone["fetched_at"], gone["due_at"], bool(gone["is_due"])) == (None, None, False)
+    assert gone["moved_since"] is None, "no calendar has that time"
+    assert (gone["entries"], gone["newest_days_ago"]) == (0, None)
+
+
+def test_an_entry_has_its_fields_as_columns(view):
+    (entry,) = view("readable_entries")
+    assert entry["first_seen"] == "2026-05-23 06:00:00"
+    assert (entry["title"], entry["url"], entry["run"]) == ("Ünï %s :x", None, 1)
+    assert json.loads(entry["authors"]) == ["Jo", "Al"]
+
+
+def test_hosts_overrides_and_runs_are_readable(view):
+    held, slow, asked = sorted(view("readable_hosts"), key=lambda row: row["host"])
+    assert (bool(held["is_on_hold"]), held["owner"], held["busy_until"]) == (True, "", None)
+    assert (bool(slow["is_on_hold"]), slow["operator_delay"]) == (False, 60.0)
+    assert (bool(asked["is_in_flight"]), asked["owner"]) == (True, US.id)
+    assert asked["busy_until"] > held["hold_since"]
+    (made,) = view("readable_overrides")
+    assert (made["host"], made["override"], made["seconds"]) == ("b.example", "delay", 60.0)
+    (run,) = view("readable_runs")
+    assert (run["begun"], run["ended"]) == ("2026-05-23 06:00:00", "2026-05-23 06:01:00")
+    assert run["seconds"] == pytest.approx(60.0)
+
+
+def test_a_view_that_another_version_defined_otherwise_is_made_anew(url, database, monkeypatch):
+    with database._engine.connect() as connection:  # it has the views of this version already
+        assert has_views(connection)
+    monkeypatch.setitem(tables._VIEWS, "runs", "id settings")
+    with contextlib.closing(Database(url)) as opened:
+        assert opened.all(text("SELECT settings FROM readable_runs")) == []
+        assert opened.read(has_views)
+
+
+def test_who_may_only_read_uses_a_state_with_the_views_of_another_version(
+    postgresql_url, monkeypatch, caplog
+):
+    monkeypatch.setitem(tables._VIEWS, "runs", "id settings")
+    reader = f"{postgresql_url}?options=-c%20role%3Dpg_read_all_data"
+    with contextlib.closing(State(reader)) as state:
+        assert state.runs.moments() == {}
+    (warning,) = caplog.messages
+    assert warning.startswith("the views stay as another version made them: ")
+    assert "a crawl needs the role that owns the tables" in warning
+
+
+# The rows of runs: their begin, their end, and those that have none.
+
+
+@pytest.fixture
+def runs(state):
+    return state.runs
+
+
+def test_a_run_has_its_begin_and_then_its_end(runs):
+    begun = RunRecord(spider="feeds", begun=100.0, versions={"python": "3"}, settings={"x": True})
+    summary = {"fetched": 2, "denied": {"robots": 1}}
+    number = runs.begin(begun)
+    assert runs.find(number) == replace(begun, id=number)
+    assert not runs.find(number).is_over
+    runs.end(number, 160.0, "finished", summary)
+    ended = replace(begun, id=number, ended=160.0, how="finished", summary=summary)
+    assert runs.find(number) == ended
+    assert ended.is_over
+    runs.end(number, 161.0, "why\0\ud800" + 300 * "y", {})
+    assert runs.find(number).how.startswith("why\ufffd?yyy"), "a spider may name any reason"
+    assert runs.find(number + 1) is None
+
+
+def test_a_run_names_what_it_declared_and_the_copy_is_kept_once(runs, state):
+    declared = declaration([Source("http://a.example/feed"), Source("http://b.example/", "llms")])
+    begun = RunRecord(spider="feeds", begun=100.0, settings={"x": True})
+    names = [runs.find(runs.begin(begun, each)).settings for each in (declared, declared, b"")]
+    assert names == [{"x": True, "declared": hash_of(declared)}] * 2 + [{"x": True}]
+    with state.log() as log:
+        assert log.copy(hash_of(declared)) == b"feed http://a.example/feed\nllms http://b.example/"
+
+
+def test_the_latest_runs_come_first(runs):
+    numbers = [runs.begin(RunRecord(spider="feeds", begun=begun)) for begun in (20.0, 10.0, 30.0)]
+    second, first, last = numbers
+    assert [run.id for run in runs.latest(9)] == [last, second, first]
+    assert [run.id for run in runs.latest(1)] == [last]
+    assert [run.id for run in runs.latest(9, since=20.0)] == [last, second]
+
+
+def test_the_settings_of_a_run_are_json_and_hold_no_password():
+    given = {"WALSH_STATE_URL": "postgresql://us:secret@db.example/x", "WALSH_MAX_WAIT": "inf"}
+    found = settings_of(Options.from_settings(Settings(given)), None)
+    assert "secret" not in json.dumps(found, allow_nan=False)
+    assert float(found["max_wait"]) > 1e300
+
+
+def test_runs_of_commands_are_no_crawls(runs):
+    crawl = runs.begin(RunRecord(spider="feeds", begun=10.0))
+    for command in ("shell", "sources add"):
+        runs.begin(RunRecord(spider="feeds", command=command, begun=20.0))
+    assert [run.id for run in runs.latest(1, only_crawls=True)] == [crawl]
+    assert [run.command for run in runs.latest(9)] == ["sources add", "shell", ""]
+
+
+def test_runs_that_began_or_ended_after_a_moment_can_be_left_out(runs):
+    numbers = [runs.begin(RunRecord(spider="feeds", begun=begun)) for begun in (9.0, 8.0, 7.0, 6.0)]
+    runs.end(numbers[2], 11.0, "finished", {})
+    runs.end(numbers[3], 8.5, "finished", {})
+    assert [run.id for run in runs.latest(9, until=8.5)] == [numbers[1], numbers[3]]
+
+
+@pytest.mark.parametrize("spider", [DiscoverSpider, MayfetchSpider, FeedsSpider])
+@pytest.mark.parametrize("command", ["fetch", "parse", "check", "shell", ""])
+def test_a_run_knows_the_command_that_asked_for_it(spider, command):
+    """`fetch`, `parse` and `check` replace `start`, `shell` opens an engine without a crawl."""
+    used = type(spider.__name__, (spider,), {})
+    if command not in ("", "shell"):
+
+        async def start(self):
+            yield
+
+        start.__module__ = f"scrapy.commands.{command}"
+        used.start = start  # as the command does
+    crawler = SimpleNamespace(crawling=command != "shell")
+    own = "" if spider is FeedsSpider else spider.name
+    assert command_of(crawler, object.__new__(used)) == (command or own)

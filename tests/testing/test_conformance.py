@@ -3,22 +3,30 @@
 import json
 import os
 import re
+import signal
 import sys
 import time
-from collections import Counter
+from collections import Counter, namedtuple
+from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 from importlib.resources import files
 from itertools import accumulate
+from pathlib import Path
 from random import Random
 from types import SimpleNamespace
 from urllib.parse import urlsplit
 
 import jsonschema
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from http_message_signatures import HTTPMessageSigner, HTTPSignatureKeyResolver, algorithms
 from scrapy.cmdline import execute
 from scrapy.utils.project import get_project_settings
 
 from tests.helpers import LONGEST, ROOT
+from walsh_scrapy.policy.signing import PrivateKey, RequestSigner
 from walsh_scrapy.testing.conformance import (
     RULES,
     SCENARIOS,
@@ -33,6 +41,7 @@ from walsh_scrapy.testing.conformance.conformance import show, verdict_of
 from walsh_scrapy.testing.conformance.crawler import Places
 from walsh_scrapy.testing.conformance.optouts import BLOCKLIST_URL
 from walsh_scrapy.testing.conformance.scenario import Seen, TrialLog
+from walsh_scrapy.testing.conformance.trial import UNAVOIDABLE
 from walsh_scrapy.testing.hit import Hit
 from walsh_scrapy.testing.site import Reply, Site, redirect, reply_of
 
@@ -502,3 +511,189 @@ def test_a_proxy_of_the_caller_is_not_inherited(monkeypatch, tmp_path):
     assert given.environment(Run.FORCED)["CONFORMANCE_FORCE"] == "1"
     assert given.command(["a{seeds}", "{x}"]) == [f"a{tmp_path}", "{x}"]
     assert environment.items() >= {"PATH": os.environ["PATH"]}.items()
+
+
+# The scenarios of signed requests: what a site would refuse fails, and nothing else.
+
+Request = namedtuple("Request", "method url headers")
+SCENARIO = {each.name: each for each in SCENARIOS}
+NOW = 1e9
+KEY = PrivateKey.generate()
+SIGNING = ["signatures-verify", "signature-of-its-own", "no-signature-over-http", "all-signed"]
+
+
+def request(scheme, host=HOST, headers=()):
+    hit = Hit(0.0, 0.01, NOW, "GET", scheme, host, 443, "/feed.xml", status=200, headers=headers)
+    return Seen(hit, Run.FIRST, 0.0)
+
+
+def signed(*, to=HOST, host=HOST, late=0, key=KEY, form="dictionary", scheme="https", **fields):
+    """Return a request to a host with a signature for that or for another one."""
+    signer = RequestSigner(key=key, agent="https://bot.example/", form=form)
+    given = signer.fields(to, NOW - late, f"nonce {late} {to}") | fields
+    headers = (("Host", host), *((name, value) for name, value in given.items() if value))
+    return request(scheme, host, headers)
+
+
+def of_signatures(name, *requests):
+    public = Ed25519PublicKey.from_public_bytes(KEY.public.data)
+    return SCENARIO[name].judge(TrialLog(requests, frozenset({HOST}), key=public))
+
+
+@pytest.mark.parametrize("form", ["dictionary", "string"])
+def test_signed_requests_of_both_forms_pass(form):
+    port = "127.2.0.1:40123"
+    requests = [
+        signed(form=form),
+        signed(form=form, to="b.example:8443", host="b.example:8443"),
+        replace(signed(form=form), original=signed(form=form, to=port, host=port).hit),
+        request("http"),
+    ]
+    assert [of_signatures(name, *requests).verdict for name in SIGNING] == ["pass"] * 4
+
+
+class OneKey(HTTPSignatureKeyResolver):
+    """Signs with the key by a library that is not ours."""
+
+    def resolve_private_key(self, key_id):
+        return load_pem_private_key(KEY.pem, None)
+
+
+@pytest.mark.parametrize("url", [f"https://{HOST}/feed.xml?a=b", f"https://{HOST}/feed.xml"])
+def test_signatures_of_another_library_may_cover_all_of_a_request(url):
+    agent, path = '"https://bot.example/"', url.removeprefix(f"https://{HOST}")
+    message = Request("GET", url, {"User-Agent": "Bot/1", "Signature-Agent": agent})
+    covered = ["@method", "@target-uri", "@authority", "@scheme", "@path", "@request-target"]
+    covered += ["@query"] if "?" in url else []
+    HTTPMessageSigner(signature_algorithm=algorithms.ED25519, key_resolver=OneKey()).sign(
+        message,
+        key_id=KEY.public.thumbprint,
+        created=datetime.fromtimestamp(NOW - 5, UTC),
+        expires=datetime.fromtimestamp(NOW + 5, UTC),
+        tag="web-bot-auth",
+        covered_component_ids=[*covered, "user-agent", "signature-agent"],
+    )
+    sent = request("https", HOST, (("Host", f"{HOST}:443"), *message.headers.items()))
+    right, wrong = (replace(sent, hit=replace(sent.hit, path=each)) for each in (path, "/other"))
+    assert of_signatures("signatures-verify", right).verdict == "pass"
+    assert of_signatures("signatures-verify", wrong).verdict == "fail"
+
+
+@pytest.mark.parametrize("name", SIGNING)
+def test_signatures_do_not_apply_to_who_signs_nothing(name):
+    assert of_signatures(name, request("https"), request("http")).verdict == "not applicable"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"late": 61}, "had expired 6.0 s before the request came"),
+        ({"Signature-Agent": ""}, "has no Signature-Agent"),
+        ({"Signature-Input": 'sig1=();tag="web-bot-auth"'}, "when it was created and expires"),
+        ({"key": PrivateKey.generate()}, "it signs with two keys"),
+    ],
+)
+def test_a_signature_that_a_site_would_refuse_fails(wrong, told):
+    finding = of_signatures("signatures-verify", signed(late=1), signed(**wrong))
+    assert finding.verdict == "fail"
+    assert told in finding.reason
+
+
+def test_a_key_that_was_not_given_is_not_judged():
+    other = PrivateKey.generate()
+    assert of_signatures("signatures-verify", signed(key=other)).verdict == "not applicable"
+    assert of_signatures("signatures-verify", signed(key=other, late=61)).verdict == "fail"
+
+
+def test_a_signature_counts_for_one_request():
+    assert of_signatures("signature-of-its-own", signed()).verdict == "not applicable"
+    assert of_signatures("signature-of-its-own", signed(), signed(late=1)).verdict == "pass"
+    hop = of_signatures("signature-of-its-own", signed(), signed(host="b.example"))
+    assert hop.verdict == "fail"
+    assert "Signature-Input: sig1=" in hop.lines[0]
+
+
+def test_signatures_over_http_and_requests_without_one():
+    over_http = signed(scheme="http")
+    assert of_signatures("no-signature-over-http", over_http).verdict == "fail"
+    assert of_signatures("no-signature-over-http", signed()).verdict == "not applicable"
+    assert of_signatures("all-signed", signed(), request("https")).verdict == "fail"
+
+
+# The conformance test passes a polite stranger, and no crawler that cheats.
+
+CHEAT = [sys.executable, str(ROOT / "tests" / "helpers" / "cheat.py"), "{seeds}", "{folder}"]
+POLITE = [sys.executable, str(ROOT / "benchmarks" / "conformance" / "polite.py"), *CHEAT[2:]]
+
+
+@pytest.mark.crawl
+def test_a_polite_crawler_that_knows_nothing_of_this_project_passes():
+    card = run(POLITE, [*UNAVOIDABLE, "429-seconds", "long-hold", "wildcard-over-segments"])
+    assert {each.finding.verdict for each in card.results} == {Verdict.PASS}, card.results
+    assert card.keeps_what_was_tried
+    assert not card.is_conformant, "these are not all scenarios"
+
+
+@pytest.mark.crawl
+@pytest.mark.parametrize(
+    "how",
+    [
+        *("one-robots", "ten-requests", "first-host", "browser", "follows-entries", "images"),
+        *("no-robots-later", "two-names", "page-first", "hasty", "as-anybody"),
+    ],
+)
+def test_a_crawler_that_cheats_does_not_pass(how):
+    card = run([*CHEAT, how], UNAVOIDABLE)
+    assert card.failed or card.not_shown
+    assert not card.keeps_what_was_tried
+
+
+@pytest.mark.crawl
+@pytest.mark.parametrize(
+    ("how", "rules", "failed"),
+    [
+        ("fast-https", ["robots-of-each-scheme", "one-a-second"], "one-a-second"),
+        ("fast-later", ["robots-kept", "one-a-second"], "one-a-second"),
+        ("fast-at-ports", ["robots-of-each-port", "one-a-second"], "one-a-second"),
+        ("idle", ["one-a-second", "one-connection"], "one-connection"),
+        ("idle", ["one-a-second", "serial"], "serial"),
+        ("at-once-again", ["no-answer"], "no-answer"),
+        ("four-at-once", ["no-answer"], "no-answer"),
+    ],
+)
+def test_a_crawler_that_is_polite_only_where_it_expects_a_look_does_not_pass(how, rules, failed):
+    """`polite.py`, on which it is built, passes all of these."""
+    card = run([*CHEAT, how], rules)
+    assert failed in [each.scenario.name for each in card.failed], card.results
+    assert not card.keeps_what_was_tried
+
+
+@pytest.mark.crawl
+def test_the_crawler_that_the_cheats_are_built_on_passes_there():
+    names = ["robots-of-each-scheme", "robots-of-each-port", "robots-kept", "one-a-second"]
+    card = run(POLITE, [*names, "one-connection", "serial", "no-answer"])
+    assert not card.failed, [each.finding for each in card.failed]
+
+
+@pytest.mark.crawl
+def test_what_a_command_leaves_behind_is_ended_and_counted(tmp_path):
+    card = run([*CHEAT, "daemon", str(tmp_path / "pids")], ["robots-first"])
+    assert card.calls[0].daemons == 1
+    for pid in map(int, (tmp_path / "pids").read_text().split()):
+        with suppress(ProcessLookupError):
+            os.kill(pid, 0)
+            pytest.fail(f"process {pid} still runs")
+    assert not list(Path.cwd().glob("nohup.out"))
+
+
+@pytest.mark.crawl
+def test_of_what_a_command_writes_the_end_is_kept():
+    card = run([*CHEAT, "floods"], ["robots-first"])
+    assert card.output.endswith("the end\n")
+    assert len(card.output) <= 4000
+
+
+@pytest.mark.crawl
+def test_a_command_that_was_killed_says_so():
+    card = run([*CHEAT, "kills-itself"], ["robots-first"])
+    assert card.calls[0].exit_status == -signal.SIGKILL

@@ -5,7 +5,11 @@ import hashlib
 import json
 import shutil
 import sqlite3
+import time
+from contextlib import closing
+from email.utils import formatdate
 from importlib.resources import files
+from pathlib import Path
 
 import pytest
 from jsonschema import Draft202012Validator
@@ -13,14 +17,19 @@ from scrapy.cmdline import execute
 from scrapy.utils.project import get_project_settings
 from sqlalchemy import create_engine, insert, select
 
-from tests.helpers.sites import LIST_URL, blocklist, feed
+from tests.helpers.sites import LIST_URL, blocklist, feed, site, trouble
+from walsh_scrapy.identity import USER_AGENT
 from walsh_scrapy.policy.audit.checklist import CHECKLIST, Breach, Kind
+from walsh_scrapy.policy.audit.record import Bot, LoggedRequest
 from walsh_scrapy.policy.durations import rfc3339
 from walsh_scrapy.state import State
 from walsh_scrapy.state.tables import metadata, requests
-from walsh_scrapy.testing.simulation import DAY, simulate
+from walsh_scrapy.testing.authority import Certificate
+from walsh_scrapy.testing.demoweb import BLOCKLIST_SCHEMA_URL, BLOCKLIST_URL, demo_web
+from walsh_scrapy.testing.simulation import DAY, EPOCH, simulate
 from walsh_scrapy.testing.site import Site
 from walsh_scrapy.testing.web import Reply
+from walsh_scrapy.testing.web import Site as SiteAttestCrawls
 from walsh_scrapy.tools.attest import _finding, attest, attestation_text
 
 
@@ -266,7 +275,7 @@ def test_a_planted_breach_is_found_and_no_other(record, label, statements):
 
 
 def test_each_kind_and_each_row_has_a_planted_breach():
-    # The others need another crawl: test_attest_backoff.py, tests/policy/audit/.
+    # The others need another crawl: test_attest.py, tests/policy/audit/.
     others = {"denied-by-protego", "no-growth", "no-jitter"}
     assert {label for label, *_ in PLANTED} == {kind.label for kind in Kind} - others
     assert {kind.row for kind in Kind} == {row.number for row in CHECKLIST}
@@ -525,3 +534,404 @@ def test_a_case_is_told_without_addresses_and_credentials():
     what = "http://a.example/?token=hidden is denied, says jo@a.example"
     told = _finding(Breach(Kind.NO_ROBOTS, "requests", 1, None, what), 1)["worst"]["what"]
     assert told == "http://a.example/?token=… is denied, says …"
+
+
+# `scrapy attest` accuses nobody because of a clock that was set, a restored backup, or pruning.
+#
+# Crawls are real, most of them in simulated time.
+
+HOUR = 3600.0
+AHEAD, SET = trouble("ClockIsAhead"), trouble("ClockIsSet")
+SITES = (
+    Site("operator.example", "", {"/blocklist.json": blocklist("out.example")}),
+    Site("busy.example", "", {"/1": [Reply(status=503), feed()], "/2": feed("Two")}),
+    Site("slow.example", "User-agent: *\nCrawl-delay: 7\n", {"/1": feed(), "/2": feed("Two")}),
+    Site(
+        "moved.example",
+        "",
+        {"/1": Reply(status=302, headers={"Location": "/2"}), "/2": feed("Two")},
+    ),
+    Site("late.example", "", {"/1": Reply(feed().body, delay=4.0), "/2": feed("Two")}),
+)
+SOURCES_ATTEST_ALARMS = [f"http://{site.host}/{page}" for site in SITES[1:] for page in (1, 2)]
+
+
+def attested(url, now):
+    with contextlib.closing(State(url)) as state, state.log() as snapshot:
+        return attest(snapshot, now)
+
+
+def findings_of_attest_alarms(attestation):
+    return [
+        f"{finding['kind']}: {finding['worst']['what']}"
+        for row in attestation["checklist"]
+        for finding in row["findings"]
+    ]
+
+
+def not_shown(attestation):
+    return {row["row"] for row in attestation["checklist"] if row["not_shown"]}
+
+
+@pytest.fixture
+def crawled(simulated, tmp_path):
+    """Return a function that crawls, and returns the URL of the state."""
+
+    def run(starts, **settings):
+        simulated(
+            *SITES,
+            sources=SOURCES_ATTEST_ALARMS,
+            starts=starts,
+            arguments={"force": "1"},
+            settings={"WALSH_BLOCKLIST_URL": LIST_URL} | settings,
+        )
+        (file,) = tmp_path.rglob("walsh.sqlite3")
+        return f"sqlite:///{file}"
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("sets", "unknown"),
+    [
+        pytest.param([(DAY, -DAY - 30.0)], False, id="a-day-between-two-runs"),
+        pytest.param([(DAY, -DAY - HOUR)], True, id="to-before-the-first-run"),
+        pytest.param([(-1.0, 365 * DAY), (DAY, -365 * DAY)], True, id="a-year-ahead-once"),
+        pytest.param([(12.0, -HOUR)], True, id="an-hour-during-a-run"),
+        pytest.param([(5.0, -2.0)], False, id="two-seconds-during-a-run"),
+        pytest.param([(12.0, -6.0)], False, id="six-seconds-during-a-run"),
+        pytest.param([(15.0, -60.0), (30.0, 60.0)], False, id="back-and-forth"),
+        pytest.param([(12.0, 2 * DAY)], False, id="suspended-for-two-days"),
+        pytest.param([(14.0, HOUR), (20.0, 5.0)], False, id="suspended-twice"),
+    ],
+)
+def test_a_clock_that_was_set_is_no_breach(crawled, sets, unknown):
+    url = crawled([0.0, DAY + 60.0], CLOCK_SETS=json.dumps(sets), **SET)
+    attestation = attested(url, EPOCH + 9 * DAY)
+    assert findings_of_attest_alarms(attestation) == []
+    assert not unknown or not_shown(attestation) >= {"4", "5"}, "how long hosts were left alone"
+
+
+def test_a_backup_that_was_restored_is_no_breach(crawled, tmp_path):
+    url = crawled([0.0])
+    file, backup = Path(url.removeprefix("sqlite:///")), tmp_path / "backup"
+    with contextlib.closing(sqlite3.connect(file)) as state:
+        state.execute("VACUUM INTO ?", [str(backup)])
+    crawled([DAY + 60.0])
+    for name in (file, *file.parent.glob("walsh.sqlite3-*")):
+        name.unlink()
+    shutil.copy(backup, file)
+    crawled([DAY + HOUR, 3 * DAY])
+    attestation = attested(url, EPOCH + 9 * DAY)
+    assert findings_of_attest_alarms(attestation) == []
+    assert attestation["holds"]
+
+
+@pytest.mark.parametrize(
+    ("by_hand", "breaches", "rows"),
+    [
+        ((), {"too-often"}, set()),
+        ((1,), {"too-often"}, {"8"}),
+        ((1, 3), set(), {"8"}),
+        ((2,), {"too-often"}, {"8"}),
+        ((2, 3), set(), {"8"}),
+    ],
+    ids=["crawls", "added-and-crawled-twice", "added", "looked-at-between", "looked-at"],
+)
+def test_what_is_asked_by_hand_is_no_second_run(simulated, tmp_path, by_hand, breaches, rows):
+    """We advise `sources add` before a crawl, and `discover` where a crawl failed."""
+    simulated(
+        SITES[0],
+        site("blog.example"),
+        sources=["http://blog.example/feed"],
+        starts=[0.0, HOUR, 2 * HOUR],
+        arguments={},
+        settings={"WALSH_BLOCKLIST_URL": LIST_URL, "WALSH_MIN_REVISIT": 0},
+    )
+    (file,) = tmp_path.rglob("walsh.sqlite3")
+    with contextlib.closing(sqlite3.connect(file)) as state, state:
+        state.executemany("UPDATE runs SET command = 'x' WHERE id = ?", [(run,) for run in by_hand])
+    attestation = attested(f"sqlite:///{file}", EPOCH + 9 * DAY)
+    assert {each.partition(":")[0] for each in findings_of_attest_alarms(attestation)} == breaches
+    assert not_shown(attestation) & {"8"} == rows
+
+
+def test_what_pruning_left_is_no_breach(crawled):
+    """Rows are deleted in the order of their times, in several transactions."""
+    url = crawled([0.0, DAY + 60.0])
+    with contextlib.closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as state:
+        (first,) = state.execute("SELECT min(id) FROM requests").fetchone()
+        (last,) = state.execute("SELECT max(id) FROM requests").fetchone()
+        for number in range(first, last):
+            with state:
+                (at,) = state.execute("SELECT min(sent_at) FROM requests").fetchone()
+                state.execute("DELETE FROM requests WHERE sent_at <= ?", [at])
+                state.execute("DELETE FROM denials WHERE at <= ?", [at])
+            assert findings_of_attest_alarms(attested(url, EPOCH + 9 * DAY)) == [], (
+                f"without {number} requests"
+            )
+
+
+def test_two_machines_whose_clocks_differ_share_a_state(direct_web, crawl, postgresql_url):
+    """Each second request to a host comes from the other machine."""
+    hosts = [f"{name}.example" for name in "abc"]
+    web = direct_web(
+        *(
+            Site(host, "", {f"/{page}": feed(str(page), host=host) for page in range(6)})
+            for host in hosts
+        )
+    )
+    running = [
+        crawl.start(
+            web,
+            sources=[f"http://{host}/{page}" for host in hosts for page in pages],
+            settings={"WALSH_STATE_URL": postgresql_url, **settings},
+        )
+        for pages, settings in (
+            ((0, 2, 4), AHEAD | {"CLOCK_AHEAD": 40.0}),
+            ((1, 3, 5), AHEAD | {"CLOCK_AHEAD": -40.0}),
+        )
+    ]
+    results = [each.wait() for each in running]
+    assert [each.exit_code for each in results] == [0, 0]
+    attestation = attested(postgresql_url, time.time())
+    assert findings_of_attest_alarms(attestation) == []
+    shown = {row["row"]: row["shown"] for row in attestation["checklist"]}
+    assert shown["4"] == len(web.log)
+    with contextlib.closing(State(postgresql_url)) as state, state.log() as log:
+        rows = log.rows(LoggedRequest, log.bounds(time.time()))
+        rows = sorted(rows, key=lambda row: row.sent_at + row.waited)
+    for host in hosts:  # requests to two hosts may come at the same moment
+        sent = [row.url for row in rows if row.host == host]
+        assert sent == [hit.url for hit in web.log if hit.host == host]
+
+
+# `scrapy attest` finds nothing in records of polite crawls, made in simulated time.
+
+#: Two and a half hours after the first run begins.
+DATE = formatdate(BEGIN + 9000.0, usegmt=True)
+HOSTS = [f"{name}.example" for name in "abcde"]
+
+
+def refusal(**headers):
+    given = {name.replace("_", "-"): value for name, value in headers.items()}
+    return Reply(status=503, headers=given)
+
+
+@pytest.fixture
+def judged_of_attest_backoff(simulated, tmp_path):
+    """Return a function that crawls some sites, a run a day, and judges the record."""
+
+    def run(*sites, runs=1, **settings):
+        operator = Site("operator.example", "", {"/blocklist.json": blocklist("out.example")})
+        simulated(
+            operator,
+            *sites,
+            sources=[f"http://{site.host}{path}" for site in sites for path in site.pages],
+            starts=[day * (DAY + 60.0) for day in range(runs)],
+            settings={"WALSH_BLOCKLIST_URL": LIST_URL} | settings,
+        )
+        (file,) = tmp_path.rglob("walsh.sqlite3")
+        with contextlib.closing(State(f"sqlite:///{file}")) as state, state.log() as snapshot:
+            attestation = attest(snapshot, BEGIN + (runs + 1) * DAY)
+        found = [finding for row in attestation["checklist"] for finding in row["findings"]]
+        return {finding["kind"]: finding["worst"]["what"] for finding in found}
+
+    return run
+
+
+def test_a_polite_crawl_of_the_same_sites_breaks_nothing(judged_of_attest_backoff):
+    sites = [
+        *map(site, ["quick.example", *HOSTS]),
+        Site("slow.example", "", {"/feed": Reply(feed().body, delay=4.0)}),
+        Site("star.example", "User-agent: *\nDisallow: /*feed\n", {"/1/2/feed": feed()}),
+        Site("long.example", "", {"/feed": [refusal(Retry_After="600"), feed()]}),
+        Site("zero.example", "", {"/feed": [refusal(Retry_After="0"), feed()]}),
+        Site("odd.example", "", {"/feed": [refusal(Retry_After="soon"), refusal(), feed()]}),
+        Site("down.example", "", {"/feed": refusal()}),
+        Site("robots.example", refusal(), {"/feed": feed()}),
+        Site("date.example", "", {"/feed": [refusal(Retry_After=DATE), feed()]}),
+    ]  # fmt: skip
+    assert judged_of_attest_backoff(*sites, runs=3) == {}
+
+
+def test_a_list_whose_server_is_down_in_later_runs_is_no_breach(simulated, tmp_path):
+    operator = Site(
+        "operator.example", "", {"/blocklist.json": [blocklist("out.example"), refusal()]}
+    )
+    simulated(
+        operator,
+        site("a.example"),
+        sources=["http://a.example/feed"],
+        starts=[0.0, DAY + 60.0, 2 * DAY + 120.0, 2.5 * DAY],
+        settings={"WALSH_BLOCKLIST_URL": LIST_URL},
+        arguments={"force": "1"},
+    )
+    (file,) = tmp_path.rglob("walsh.sqlite3")
+    with contextlib.closing(State(f"sqlite:///{file}")) as state, state.log() as snapshot:
+        attestation = attest(snapshot, BEGIN + 4 * DAY)
+    found = [each["kind"] for row in attestation["checklist"] for each in row["findings"]]
+    assert found == []
+
+
+# `scrapy attest` after whole crawls: a polite one holds, and broken ones are found (issue 26).
+
+#: 2026-01-01, when simulated crawls begin, and some days.
+LATER = 1_767_225_600.0 + 9 * DAY
+
+
+@pytest.fixture
+def attested_of_attest_crawls(simulated, tmp_path):
+    """Crawl two days in a row, or longer, and return the rows of the checklist by their numbers."""
+
+    def run(*sites, starts=(0.0, DAY + 60.0), mutant="", **options):
+        extensions = {f"tests.helpers.mutants.{mutant}": 0} if mutant else {}
+        settings = {"EXTENSIONS": extensions} | options.pop("settings", {})
+        simulated(*sites, starts=starts, settings=settings, **options)
+        file = tmp_path / "simulation" / "walsh.sqlite3"
+        with contextlib.closing(State(f"sqlite:///{file}")) as state, state.log() as log:
+            attestation = attest(log, LATER)
+        return {row["row"]: row for row in attestation["checklist"]}
+
+    return run
+
+
+def test_each_row_of_a_crawl_of_the_demo_holds(attested_of_attest_crawls):
+    sites, sources = demo_web()
+    settings = {
+        "WALSH_BLOCKLIST_URL": BLOCKLIST_URL,
+        "WALSH_BLOCKLIST_SCHEMA_URL": BLOCKLIST_SCHEMA_URL,
+    }
+    rows = attested_of_attest_crawls(*sites, sources=sources, settings=settings)
+    verdicts = {number: row["verdict"] for number, row in rows.items()}
+    assert verdicts == dict.fromkeys(rows, "holds"), rows
+    assert all(row["shown"] for row in rows.values())
+
+
+RULES_ATTEST_CRAWLS = Reply("User-agent: *\nDisallow: /private\n", etag='"rules"')
+
+
+SOURCES_ATTEST_CRAWLS = ["http://a.example/feed", "http://b.example/feed"]
+SETTINGS = {"WALSH_BLOCKLIST_URL": LIST_URL}
+
+
+@pytest.mark.parametrize(
+    ("mutant", "sources", "found"),
+    [
+        (
+            "",
+            [*SOURCES_ATTEST_CRAWLS, "http://a.example:8080/feed", "http://fails.example/feed"],
+            {},
+        ),
+        ("OneFileForAll", SOURCES_ATTEST_CRAWLS, {"2": ["unasked-robots"]}),
+        ("Mixed", SOURCES_ATTEST_CRAWLS, {"2": ["other-copy"]}),
+        ("NeverAsked", SOURCES_ATTEST_CRAWLS, {"2": ["unasked-robots"]}),
+        ("OfItself", SOURCES_ATTEST_CRAWLS, {"6": ["undeclared"]}),
+    ],
+)
+def test_a_broken_crawler_is_found_by_its_own_record(
+    attested_of_attest_crawls, mutant, sources, found
+):
+    pages = {"/feed": feed(host="a.example")}
+    fails = [RULES_ATTEST_CRAWLS, *[Reply(status=503)] * 9]
+    hosts = [
+        site("operator.example", **{"blocklist.json": blocklist("out.example")}),
+        SiteAttestCrawls(
+            "a.example",
+            RULES_ATTEST_CRAWLS,
+            {**pages, "/1.png": Reply("PNG")},
+            tls=Certificate.GOOD,
+        ),
+        SiteAttestCrawls("a.example:8080", RULES_ATTEST_CRAWLS, pages),
+        site("b.example", "User-agent: *\nDisallow: /x\n"),
+        site("fails.example", fails),
+    ]
+    rows = attested_of_attest_crawls(*hosts, sources=sources, settings=SETTINGS, mutant=mutant)
+    kinds = {
+        number: [finding["kind"] for finding in row["findings"]]
+        for number, row in rows.items()
+        if row["findings"]
+    }
+    assert kinds == found, rows
+    if mutant == "NeverAsked":
+        assert rows["4"]["verdict"] == "not shown", "what was not logged was sent at some time"
+
+
+# `scrapy attest` of another bot: a page about its own name, by what binds every bot.
+
+OTHER = {
+    "WALSH_USER_AGENT": "Mozilla/5.0 (compatible; Example-Bot/1.0; +https://bot.example/)",
+    "WALSH_UA_TOKEN": "Example-Bot",
+    "WALSH_BLOCKLIST_URL": "",
+}
+BOT = Bot(OTHER["WALSH_USER_AGENT"], "Example-Bot")
+
+
+@pytest.fixture
+def record_of_attest_identity(simulated, tmp_path):
+    """Crawl with some settings; return a function that attests for a bot."""
+
+    def crawl(*settings):
+        sites = [
+            Site("a.example", "User-agent: Example-Bot\nDisallow: /no/\n", {"/feed": feed()}),
+            Site("b.example", "", {"/feed": feed()}),
+        ]
+        for number, each in enumerate(settings):
+            simulated(
+                *sites,
+                sources=["http://a.example/feed", "http://b.example/feed"],
+                starts=[number * 2 * DAY],
+                settings={"WALSH_STATE_URL": f"sqlite:///{tmp_path}/state.sqlite3", **each},
+            )
+
+        def of(bot):
+            state = State(f"sqlite:///{tmp_path}/state.sqlite3")
+            with closing(state), state.log() as log:
+                return attest(log, time.time(), bot)
+
+        return of
+
+    return crawl
+
+
+def verdicts(attestation):
+    return {row["row"]: row["verdict"] for row in attestation["checklist"]}
+
+
+def test_another_bot_gets_a_page_about_its_own_name(record_of_attest_identity):
+    attestation = record_of_attest_identity(OTHER)(BOT)
+    assert attestation["holds"]
+    assert attestation["bot"] == BOT.user_agent
+    found = verdicts(attestation)
+    assert {found[row] for row in ("1", "2", "2a", "4", "6")} == {"holds"}
+    assert {found[row] for row in ("3", "3a", "3b", "3c")} == {"not applicable"}
+    text = "\n".join(attestation_text(attestation))
+    assert "Named Example-Bot group overrides *" in text
+    assert "not applicable: this bot has no blocklist" in text
+    assert "Walsh-Research" not in text
+
+
+def test_a_bot_that_asks_hosts_at_once_and_follows_links_breaks_nothing_of_its_own(
+    record_of_attest_identity,
+):
+    attestation = record_of_attest_identity(OTHER | {"WALSH_SERIAL": False, "WALSH_SCOPE": "any"})(
+        BOT
+    )
+    assert attestation["holds"]
+    reasons = {row["row"]: row["not_applicable"] for row in attestation["checklist"]}
+    assert "WALSH_SERIAL = False" in reasons["4"]
+    assert "WALSH_SCOPE" in reasons["6"]
+
+
+def test_a_new_version_of_a_bot_is_the_same_bot(record_of_attest_identity):
+    newer = OTHER | {"WALSH_USER_AGENT": OTHER["WALSH_USER_AGENT"].replace("1.0", "1.1")}
+    assert verdicts(record_of_attest_identity(OTHER, newer)(BOT))["1"] == "holds"
+
+
+def test_two_bots_in_one_state_are_one_too_many(record_of_attest_identity):
+    of = record_of_attest_identity(OTHER, {})
+    for bot, sent in ((BOT, USER_AGENT), (Bot(USER_AGENT, "Walsh-Research"), BOT.user_agent)):
+        attestation = of(bot)
+        assert not attestation["holds"]
+        (row,) = [row for row in attestation["checklist"] if row["row"] == "1"]
+        assert sent in json.dumps(row["findings"])

@@ -1,19 +1,33 @@
 """What all commands have in common is in one class and in ``Call``, and in no command again."""
 
+import contextlib
+import json
 import os
+import pty
+import shlex
 import subprocess
 import sys
+import termios
 from argparse import ArgumentParser
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
 
 import pytest
+from rich.text import Text
 from scrapy.settings import Settings
 
 from tests.helpers import execute
+from tests.helpers.records import commit, hold
 from walsh_scrapy import commands
+from walsh_scrapy.state import State
+from walsh_scrapy.state.records import SourceRecord
+from walsh_scrapy.testing.crawl import write_sources
+from walsh_scrapy.tools import hosts
 from walsh_scrapy.tools.command import ToolCommand
+from walsh_scrapy.tools.output import Column, columns, fold, print_lines, show
+from walsh_scrapy.tools.sources import overview
 
 NAMES = sorted({module.name for module in iter_modules(commands.__path__)} - {"crawl"})
 LISTING = """
@@ -137,3 +151,242 @@ def test_a_command_whose_streams_are_closed_ends_as_ever(tmp_path, command, stat
     done = execute("sh", "-c", shell, cwd=tmp_path, env=environment, stdin=subprocess.DEVNULL)
     assert done.returncode == status, done.stderr
     assert "Traceback" not in done.stderr
+
+
+# A wrong call, or a file that cannot be used, is one line on standard error, and asks nobody.
+
+#: As typed after `scrapy`, with the exit status and words of the line.
+CALLS = [
+    ("backup", 2, "give one file"),
+    ("backup -o -", 2, "needs a file: -o FILE"),
+    ("backup -o a.sqlite3", 1, "there is no state at sqlite:///"),
+    ("crawl feed", 2, "there is no spider 'feed'; did you mean feeds?"),
+    ("crawl nosuch", 2, "there is no spider 'nosuch'; there is feeds, llms"),
+    ("crawl feeds -s SPIDER_MODULES=nosuch.a", 2, "no module nosuch.a here; walsh init FOLDER"),
+    ("discover", 2, "arguments are required: URL; see scrapy discover --help"),
+    ("discover docs.example", 2, "begin it with https://"),
+    ("discover http://docs.example/ ftp://docs.example/", 2, "not http or https"),
+    ("discover http://user:secret@docs.example/", 2, "password, which is never sent"),
+    ("discover --nosuch http://docs.example/", 2, "--nosuch"),
+    ("discover http://docs.example/ -s WALSH_MIN_INTERVAL=0", 2, "WALSH_MIN_INTERVAL"),
+    ("discover http://docs.example/ -s ADDONS={}", 2, "the gates are switched off"),
+    ("export", 2, "give one file"),
+    ("export -O ./crawl/../a.opml --sources a.opml", 2, "a.opml is a file of this project"),
+    ("report -O a.html -s WALSH_BLOCKLIST_FILE=a.html", 2, "a.html is a file of this project"),
+    ("export -o a.json -O b.json", 2, "give one file"),
+    ("export -o entries.txt", 2, "entries.txt: the ending of the file has to be one of .jsonl"),
+    ("export -o entries", 2, "unless --format names the format"),
+    ("export -o - --since tomorrow", 2, "--since: 'tomorrow' is not a day"),
+    ("export -o a.opml --since P1D", 2, "--since selects entries"),
+    ("export -o - spare", 2, "spare"),
+    ("export -o -", 1, "there is no state at sqlite:///"),
+    ("export -o - -s WALSH_STATE_URL=nonsense", 1, "WALSH_STATE_URL"),
+    (f"export -o {'x' * 300}.opml", 1, "cannot be written: File name too long"),
+    ("export -o a.opml --sources /dev/zero", 1, "/dev/zero: it is a pipe or a device"),
+    ("export -o a.opml --sources nowhere.toml", 1, "there is no such file"),
+    ("export -o - --format opml --source http://a.exmple/", 1, "did you mean"),
+    ("hosts release busy.example", 2, "--because"),
+    ("hosts release busy.example --because ' '", 2, "--because"),
+    ("hosts release busy.example --because 'a\nb'", 2, "one line"),
+    ("hosts release busy.example --because x", 1, "busy.example is not on hold"),
+    ("hosts pause busy.example", 2, "required: DURATION; see scrapy hosts pause --help"),
+    ("hosts pause busy.example -1", 2, "-1"),
+    ("hosts pause busy.example inf", 2, "seconds"),
+    ("hosts pause busy.example '2 hours'", 2, "pause blog.example 2h"),
+    ("hosts pause '' 1", 2, "is not a host"),
+    ("hosts --because x", 2, "invalid choice: 'x'"),
+    ("hosts forget busy.example", 2, "invalid choice: 'forget'"),
+    ("hosts --nope", 2, "--nope"),
+    ("keys new a b", 2, "keys does not take b"),
+    ("keys directory --headers --days 401", 2, "401 is no number of days from 1 to 400"),
+    ("keys x", 2, "x"),
+    ("mayfetch", 2, "arguments are required: URL"),
+    ("mayfetch --user-agent GPTBot http://a.example/", 2, "goes with --robots FILE"),
+    ("mayfetch --robots /nowhere/robots.txt http://a.example/", 2, "/nowhere/robots.txt"),
+    ("mayfetch --robots /dev/zero http://a.example/", 2, "has more than 16777216 bytes"),
+    ("mayfetch -s WALSH_MIN_INTERVAL=0 --offline http://a.example/", 2, "WALSH_MIN_INTERVAL"),
+    ("report", 2, "give one file"),
+    ("report -o a.html -O b.html", 2, "give one file"),
+    ("report -o - --since soon", 2, "--since: 'soon' is not"),
+    ("report -o - extra", 2, "does not take extra"),
+    ("report -o -", 1, "there is no state at"),
+    ("sources resume", 2, "required: URL; see scrapy sources resume --help"),
+    ("sources resume http://a.exmple/", 1, "not a source, declared or in the state; did you mean"),
+    ("export -o a.opml --no-backfill", 2, "--no-backfill selects entries"),
+    ("sources show", 2, "required: URL"),
+    ("sources drop http://a.example/", 2, "invalid choice: 'drop'"),
+    ("sources sync http://a.example/", 2, "does not take http://a.example/"),
+    ("sources sync --json", 2, "there is no option --json"),
+    ("sources --json sync", 2, "--json belongs to the list and to `show`"),
+    ("sources --stale 3d sync", 2, "--stale belongs to the list, not to `sync`"),
+    ("sources --failing soon", 2, "--failing: 'soon' is not a duration"),
+    ("sources show http://a.exmple/", 1, "not a source, declared or in the state; did you mean"),
+    ("sources add ftp://a.example/", 1, "not http or https"),
+    ("sources --stale '1 month'", 2, "write for example 90d"),
+    ("sources --jsn", 2, "no option --jsn"),
+    ("sources -a sources=x.toml", 2, "the sources file is --sources FILE here"),
+    ("sources -s WALSH_MIN_INTERVAL=0", 1, "WALSH_MIN_INTERVAL"),
+    ("sources -s WALSH_STATE_URL=nonsense", 1, "WALSH_STATE_URL"),
+    ("sources --sources nowhere.toml", 1, "nowhere.toml: there is no such file"),
+]
+
+
+@pytest.mark.parametrize(("call", "status", "words"), CALLS, ids=[call for call, *_ in CALLS])
+def test_a_wrong_call_is_one_line(loopback_web, on_state, tmp_path, call, status, words):
+    write_sources(tmp_path / "sources.txt", ["http://a.example/"])
+    web = loopback_web()
+    ended = on_state(*shlex.split(call), environment=web.environment)
+    assert (ended.returncode, ended.stdout) == (status, ""), ended.stderr
+    (line,) = ended.stderr.splitlines()
+    assert words in line
+    assert "secret" not in line
+    assert web.log == []
+
+
+def test_a_file_of_the_project_is_never_replaced(on_state, tmp_path):
+    write_sources(tmp_path / "sources.txt", ["http://a.example/"])
+    (tmp_path / "link.db").symlink_to("crawl/walsh.sqlite3")
+    for call in (
+        "export -O crawl/walsh.sqlite3",
+        "export -O link.db",
+        "export -o crawl/walsh.sqlite3-wal --format csv",
+        "backup -O crawl/../sources.txt",
+    ):
+        command, option, name, *others = call.split()
+        ended = on_state(command, option, tmp_path / name, *others)
+        assert (ended.returncode, ended.stdout) == (2, ""), ended.stderr
+        assert ended.stderr.endswith(f"{name} is a file of this project; name another one\n")
+    assert (tmp_path / "sources.txt").read_text() == "http://a.example/\n"
+
+
+@pytest.mark.parametrize("call", ["export -o a.jsonl", "hosts", "report -o -", "sources", "new"])
+def test_a_damaged_state_is_one_line_and_stays_as_it_is(on_state, tmp_path, call):
+    write_sources(tmp_path / "sources.txt", ["http://a.example/"])
+    file = tmp_path / "crawl" / "walsh.sqlite3"
+    file.parent.mkdir()
+    file.write_bytes(b"no database" * 500)
+    ended = on_state(*shlex.split(call))
+    (line,) = ended.stderr.splitlines()
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert "cannot be used as state" in line
+    assert file.read_bytes() == b"no database" * 500
+
+
+# A new column of a source or a host appears in text, JSON, `status` and the page alike.
+
+URL = "http://a.example/feed"
+DAY = 86_400.0
+
+
+@pytest.fixture
+def call_of_columns(tmp_path, monkeypatch, capfd):
+    """Return a function that runs a command on a state with a failing source and a held host."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sources.txt").write_text(f"{URL}\n")
+    url = f"sqlite:///{tmp_path / 'walsh.sqlite3'}"
+    with contextlib.closing(State(url)) as state:
+        failed = {"outcome": "failed", "failures": 9, "failing_since": 1.0}
+        commit(state, SourceRecord(url=URL, kind="feed", fetched_at=1.0, **failed))
+        hold(state, "a.example", 9 * DAY, "backoff", 503)
+
+    def run(name, *words):
+        command = import_module(f"walsh_scrapy.commands.{name}").Command()
+        given = {"WALSH_STATE_URL": url, "WALSH_SOURCES": "sources.txt"}
+        command.settings = Settings(given)
+        parser = ArgumentParser(conflict_handler="resolve")
+        command.add_options(parser)
+        options, left = parser.parse_known_args(words)
+        command.run(left, options)
+        return capfd.readouterr().out
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("columns", "name"), [(overview.COLUMNS, "sources"), (hosts.COLUMNS, "hosts")]
+)
+def test_a_new_column_is_shown_everywhere(call_of_columns, columns, name):
+    added = [Column("shoe_size", lambda row: "44½"), Column("hidden", lambda row: 7, shown=False)]
+    columns.extend(added)
+    try:
+        (row,) = json.loads(call_of_columns(name, "--json"))
+        assert (row["shoe_size"], row["hidden"]) == ("44½", 7)
+        heading, line, *_ = call_of_columns(name).splitlines()
+        assert "shoe size" in heading
+        assert "hidden" not in heading
+        assert "44½" in line
+        found = {
+            each["check"]: each["rows"]
+            for each in json.loads(call_of_columns("status", "--json"))["findings"]
+        }
+        assert [each["shoe_size"] for each in found[name]] == ["44½"]
+        page = call_of_columns("report", "-o", "-")
+        assert "shoe size" in page.lower()
+        assert "44½" in page
+    finally:
+        del columns[-2:]
+
+
+# Lists at a terminal: the pager for what is longer than the screen, links, colours, no cuts.
+
+URL_OUTPUT = "http://a.example/" + "x" * 100
+#: Shows a number of long lines, as a command does.
+PROGRAM = f"""
+import sys
+from rich.text import Text
+from walsh_scrapy.tools.output import show
+show(Text({URL_OUTPUT!r}, "red link {URL_OUTPUT}") for _ in range(int(sys.argv[1])))
+"""
+
+
+def shown(count, **environment):
+    """What a terminal of 80 columns and 24 rows gets to see."""
+    master, slave = pty.openpty()
+    termios.tcsetwinsize(slave, (24, 80))
+    known = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "LESS")}
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, str(count)],
+        stdin=slave, stdout=slave, stderr=slave, env=known | {"TERM": "xterm"} | environment,
+    )  # fmt: skip
+    os.close(slave)
+    told = b""
+    with suppress(OSError):  # at its end
+        while part := os.read(master, 65_536):
+            told += part
+    os.close(master)
+    assert process.wait() == 0, told
+    return told.decode()
+
+
+def test_what_is_longer_than_the_screen_is_paged():
+    """Each line takes two rows of the terminal."""
+    pager = {
+        "PAGER": f"{sys.executable} -c \"import sys; print('paged', len(sys.stdin.readlines()))\""
+    }
+    assert shown(12, **pager).split() == ["paged", "12"]
+    assert shown(11, **pager).count(URL_OUTPUT) == 22, "each as link and as text"
+    assert shown(0, **pager) == ""
+    for without in ({"PAGER": "cat"}, {"PAGER": ""}, {"PAGER": "/nowhere/pager"}, {"TERM": "dumb"}):
+        assert shown(30, **(pager | without)).count(URL_OUTPUT) >= 30, without
+
+
+def test_colours_and_links_are_for_terminals(capsys):
+    coloured = shown(1, NO_COLOR="")
+    assert "\x1b[31m" in coloured
+    assert f";{URL_OUTPUT}\x1b" in coloured
+    assert "\x1b[31m" not in shown(1, NO_COLOR="1")
+    show([Text(URL_OUTPUT, f"red link {URL_OUTPUT}")])
+    assert capsys.readouterr().out == f"{URL_OUTPUT}\n"
+
+
+def test_what_strangers_write_cannot_command_a_terminal(capsys):
+    print_lines(["a\x1b[2J\nb", *columns([["\x1b[2J", "c"], ["dd", "e"]])])
+    assert capsys.readouterr().out.splitlines() == ["a\\x1b[2J\\nb", "\\x1b[2J  c", "dd       e"]
+
+
+def test_parts_are_folded_and_long_words_stay_whole():
+    assert list(fold(["ab", "cd", "ef"], 7)) == ["ab · cd", "ef"]
+    assert list(fold(["a b c d", "e"], 3)) == ["a b", "c d", "e"]
+    assert list(fold(["to http://a.example/x now"], 6)) == ["to", "http://a.example/x", "now"]
+    assert list(fold(["日本", "語"], 7)) == ["日本", "語"]
+    assert list(fold([], 5)) == []

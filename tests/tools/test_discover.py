@@ -1,12 +1,24 @@
 """Lines for sources.toml are valid TOML and safe to print, whatever characters a title has."""
 
+import json
+import random
+import sqlite3
 import tomllib
+from collections import Counter
+from itertools import count
+from unittest.mock import ANY
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.helpers.sites import LIST_URL, blocklist, feed, paths, site
 from walsh_scrapy.sources.loading import load_sources
 from walsh_scrapy.sources.source import Source
+from walsh_scrapy.testing.crawl import keep_empty_blocklist
+from walsh_scrapy.testing.feeds import json_feed
+from walsh_scrapy.testing.politeness import assert_polite
+from walsh_scrapy.testing.web import Reply, Site, redirect
 from walsh_scrapy.tools.offers import source_table, toml_string
 
 TEXT = st.text(st.characters() | st.sampled_from("\"'\\\n\r\t\b\x00\x1b\x7f\x85\x9b\u202e\u2028"))
@@ -29,3 +41,332 @@ def test_a_table_is_read_back_by_the_reader_of_sources(tmp_path):
     file = tmp_path / "sources.toml"
     file.write_text("\n".join(line for each in sources for line in source_table(each)), "utf-8")
     assert load_sources(file) == sources
+
+
+# `scrapy discover`: what a site offers a crawl, by the gates of a crawl, and ready to declare.
+
+URL = "http://docs.example/"
+PAGE = "# Docs\n\n- [Start](/start): how to begin\n- [More](/more)\n"
+LLMS_TXT = "# Index\n\n- [One](/one): the first\n"
+HTML = "<!doctype html><html><title>Docs</title><p>text</p>"
+LINK = '<link rel="alternate" type="application/rss+xml" href="{}">'
+
+
+def markdown(body=PAGE, **more):
+    return Reply(body, content_type="text/markdown; charset=utf-8", **more)
+
+
+def html(body=HTML, **more):
+    return Reply(body, content_type="text/html; charset=utf-8", **more)
+
+
+class Discovery:
+    """One call of the command: its output, and the log of the servers."""
+
+    def __init__(self, done, web, folder):
+        self.code, self.stdout, self.stderr = done.returncode, done.stdout, done.stderr
+        self.log = web.log if web else []
+        self._folder = folder
+
+    @property
+    def sources(self):
+        """The sources that it says to declare, as a crawl would read them."""
+        file = self._folder / "sources.toml"
+        file.write_text(self.stdout, "utf-8")
+        return load_sources(file)
+
+    @property
+    def asked(self):
+        return [hit.path for hit in self.log if hit.path != "/robots.txt"]
+
+    def rows(self, table):
+        """How many rows a table of the state has."""
+        with sqlite3.connect(self._folder / "state.sqlite3") as database:
+            (count,) = database.execute(f"SELECT count(*) FROM {table}").fetchone()
+        database.close()
+        return count
+
+
+@pytest.fixture
+def discover(tmp_path, run_scrapy):
+    """Run `scrapy discover` in front of a web, on a new state, and judge the log."""
+    folders = (tmp_path / str(number) for number in count())
+
+    def run(web, *arguments, blocked=(), **settings):
+        folder = next(folders)
+        folder.mkdir()
+        given = {
+            "WALSH_STATE_URL": f"sqlite:///{folder / 'state.sqlite3'}",
+            "WALSH_BLOCKLIST_SCHEMA_URL": "",
+        } | settings
+        environment = {"PYTHONIOENCODING": "ascii"} | (web.environment if web else {})
+        keep_empty_blocklist(given["WALSH_STATE_URL"])
+        done = run_scrapy("discover", *arguments, settings=given, environment=environment)
+        if web and web.log:
+            delays = web.crawl_delays
+            assert_polite(web.log, crawl_delays=delays, blocked=blocked, robots_exempt=[LIST_URL])
+        assert "Traceback" not in done.stderr
+        return Discovery(done, web, folder)
+
+    return run
+
+
+def announcing(*targets, media_type="text/markdown"):
+    """An HTML page that announces these URLs in its headers."""
+    links = (f'<{target}>; rel="alternate"; type="{media_type}"' for target in targets)
+    return html(headers={"Link": ", ".join(links)})
+
+
+def negotiated(hit):
+    return markdown() if hit.header("Accept").startswith("text/markdown, ") else html()
+
+
+def strict(hit):
+    return feed() if "application/rss+xml" in hit.header("Accept") else Reply(status=406)
+
+
+NOISE = random.Random(1).randbytes(6_000_000).hex()
+LONG = f"<html><head>{LINK.format('/feed')}</head><body>{NOISE}{LINK.format('/never')}"
+TITLE = 'A "b" \\ \x1b[31m\x9b \u202e \u2028 \U0001f600 é\n[[source]]\nurl = "http://evil.example/"'
+RSS = feed().body
+AS_RSS = "application/rss+xml"
+INDEX = {"/llms.txt": LLMS_TXT}
+DUMPS = dict.fromkeys(("/LLMS-full.txt", "/docs/llms-full.txt"), markdown())
+TO_DUMP = {"/": html(), "/llms.txt": redirect("/docs/llms-full.txt", 302)}
+#: By URL: pages, what is asked for beside robots.txt, kind and name of the source, and words.
+CASES = {
+    "index.example/": ({"/": html()} | INDEX, ["/", "/llms.txt"], ("llms", "Index"), []),
+    # HTML is cut off behind its head; nothing more is asked of that host.
+    "cut.example/": ({"/": html(LONG)}, ["/"], None, ["denied by robots"]),
+    "packed.example/": ({"/": html(LONG, gzip=True)}, ["/"], None, ["denied by robots"]),
+    # It gives nothing but one sentence. What it announces as markdown is for crawls.
+    "nothing.example/": (
+        {"/": announcing("/", "/llms.txt", "/index.md"), "/index.md": markdown()},
+        ["/", "/llms.txt"],
+        None,
+        [
+            "# nothing found: the page as markdown or as a feed",
+            "nothing else of the page is read",
+            "# try this: open the page in a browser",
+        ],
+    ),
+    # A page of markdown comes first, and its llms.txt is shown beside it.
+    "negotiated.example/": (
+        {"/": negotiated} | INDEX,
+        ["/", "/llms.txt"],
+        ("llms", "Docs"),
+        ['# url = "http://negotiated.example/llms.txt"', '"Docs", 2 links', '"Index", 1 link\n'],
+    ),
+    # A feed that is declared goes before, and is none here.
+    "declared.example/": (
+        {"/": announcing("/feed.xml", media_type=AS_RSS)} | INDEX,
+        ["/", "/feed.xml", "/llms.txt"],
+        ("llms", "Index"),
+        ["/feed.xml: application/rss+xml: answered 404"],
+    ),
+    "public.example/": (
+        {"/": html(LINK.format("http://10.0.0.1/feed"))},
+        ["/", "/llms.txt"],
+        None,
+        ["denied by publicweb: a public host leads to 10.0.0.1"],
+    ),
+    # A feed ends the search, whatever its type.
+    "rss.example/feed": (
+        {"/feed": Reply(RSS, content_type=AS_RSS)} | INDEX, ["/feed"], ("feed", "Feed"), [],
+    ),
+    "text.example/feed": (
+        {"/feed": Reply(RSS, content_type="text/plain")} | INDEX,
+        ["/feed"],
+        ("feed", "Feed"),
+        ['"Feed", 2 entries'],
+    ),
+    "bare.example/feed": (
+        {"/feed": Reply(RSS, content_type=None)} | INDEX, ["/feed"], ("feed", "Feed"), [],
+    ),
+    "old.example/feed": (
+        {"/feed": redirect("http://rss.example/feed")},
+        ["/feed"],
+        ("feed", "Feed"),
+        ["(by redirect, at http://rss.example/feed)"],
+    ),
+    # A server that has no markdown gives its feed, and is asked once.
+    "strict.example/feed": ({"/feed": strict}, ["/feed"], ("feed", "Feed"), []),
+    "neither.example/feed": (
+        {"/feed": Reply(status=406)}, ["/feed", "/llms.txt"], None, ["answered 406"],
+    ),
+    # If robots.txt denies the page, the llms.txt is requested.
+    "barred.example/": (
+        INDEX, ["/llms.txt"], ("llms", "Index"), ["denied by robots: line 2 of robots.txt"],
+    ),
+    "closed.example/b": (INDEX, [], None, []),
+    "www.optedout.example/": (INDEX, [], None, ["denied by blocklist"]),
+    # The dump of all pages is never asked for, under no spelling and through no redirect (R6, R9).
+    "a.example/LLMS%2Dfull.txt": (DUMPS, [], None, ["the pages themselves"]),
+    "b.example/": (DUMPS | TO_DUMP, ["/", "/llms.txt"], None, ["the pages themselves"]),
+    "c.example/llms.txt": (DUMPS | TO_DUMP, ["/llms.txt"], None, ["the pages themselves"]),
+    # Titles are escaped for TOML and the terminal.
+    "titled.example/feed": (
+        {"/feed": Reply(json_feed(TITLE, ["One"]))}, ["/feed"], ("feed", ANY), ["\U0001f600 é"],
+    ),
+}  # fmt: skip
+CUT = "User-agent: *\nDisallow: /llms.txt\nDisallow: /feed\n"
+ROBOTS = {
+    "cut.example": CUT,
+    "packed.example": CUT,
+    "barred.example": "User-agent: *\nDisallow: /\nAllow: /llms.txt\n",
+    "closed.example": "User-agent: *\nDisallow: /\n",
+}
+
+
+def test_what_is_asked_for_and_declared(loopback_web, discover):
+    web = loopback_web(
+        Site("operator.example", pages={"/blocklist.json": blocklist("optedout.example")})
+    )
+    for url, (pages, *_) in CASES.items():
+        host = url.partition("/")[0]
+        web.add(Site(host, ROBOTS.get(host, ""), {"/": Reply(status=404)} | pages))
+    urls = [f"http://{url}" for url in CASES]
+    found = discover(web, *urls, blocked=["optedout.example"], WALSH_BLOCKLIST_URL=LIST_URL)
+    assert found.code == 1, found.stderr
+    declared = {source.url: (source.kind, source.name) for source in found.sources}
+    told = found.stdout.split("\n\n")
+    for (url, (_, asked, source, words)), said in zip(CASES.items(), told, strict=True):
+        host = url.partition("/")[0]
+        hits = [hit for hit in found.log if hit.host == host and hit.path != "/robots.txt"]
+        if host != "rss.example":  # which another one leads to
+            assert sorted(hit.path for hit in hits) == sorted(asked), url
+        assert declared.get(f"http://{url}") == source, url
+        assert [each for each in words if each not in said] == []
+        assert source or all(line.startswith("#") for line in said.splitlines()), url
+        assert ("kind" in said) is (source is not None and source[0] == "llms"), url
+        if host in ("cut.example", "packed.example"):
+            assert [hit.complete for hit in hits] == [False]
+    assert "10.0.0.1" not in {hit.host for hit in found.log}
+    assert "never" not in found.stdout
+    (name,) = (name for url, (_, name) in declared.items() if "titled" in url)
+    assert name.startswith('A "b" \\ [31m \U0001f600')
+    assert not set("\x1b\x9b\u202e\u2028") & set(found.stdout)
+
+
+def test_what_a_page_declares_as_its_feeds_is_requested_and_nothing_else_of_it(
+    loopback_web, discover
+):
+    """The judge is the log: robots.txt, the page and its feeds, each with its pause."""
+    page = f"""<!doctype html><html><head><base href="/blog/"><title>Docs</title>
+        {LINK.format("http://docs.example/comments/feed/")}
+        <LINK REL="Alternate Home" TYPE="application/atom+xml" title="A &amp; B" HREF=atom.xml>
+        {LINK.format("/blog/atom.xml")}{LINK.format("ftp://docs.example/x.xml")}
+        <link rel=alternate type=application/json href=/wp-json/wp/v2/pages/1>
+        <link rel=alternate type=text/html href=/en>{LINK.format("//other.example/feed")}
+        </head><body><a href="/link">x</a>{LINK.format("/body.xml")}"""
+    announced = '</blog/atom.xml>; rel="alternate"; type="application/atom+xml"'
+    pages = {
+        "/": html(page, headers={"Link": announced}),
+        "/blog/atom.xml": feed("Main"),
+        "/comments/feed/": feed("Main: comments", ("Re: One",)),
+        "/llms.txt": LLMS_TXT,
+    }
+    web = loopback_web(
+        Site("docs.example", "User-agent: *\nCrawl-delay: 2\n", pages),
+        Site("other.example", "User-agent: *\nDisallow: /\n"),
+    )
+    found = discover(web, URL)
+    assert found.code == 0, found.stderr
+    assert paths(found.log) == [
+        "docs.example/robots.txt",
+        "docs.example/",
+        "docs.example/blog/atom.xml",
+        "other.example/robots.txt",
+        "docs.example/comments/feed/",
+    ]
+    assert found.sources == (Source(f"{URL}blog/atom.xml", "feed", "Main"),)
+    assert (found.rows("sources"), found.rows("entries")) == (0, 0)
+    for line in (
+        f"{URL}: answered as text/html; charset=utf-8; it declares 3 feeds",
+        f'{URL}blog/atom.xml: application/atom+xml: feed, "Main", 2 entries',
+        "http://other.example/feed: application/rss+xml: denied by robots: line 2 of robots.txt",
+        "# or this feed, which the page declares too, application/rss+xml, of comments:",
+        f'# url = "{URL}comments/feed/"',
+    ):
+        assert line in found.stdout
+
+
+def test_while_one_host_waits_the_others_are_asked(loopback_web, discover):
+    web = loopback_web(
+        Site("slow.example", "User-agent: *\nCrawl-delay: 3\n", {"/llms.txt": LLMS_TXT}),
+        site("blog.example"),
+        Site("none.example", ""),
+    )
+    urls = ["http://slow.example/a", "http://blog.example/feed", "http://none.example/"]
+    found = discover(web, *urls, "--json")
+    assert found.code == 1
+    order = paths(found.log)
+    assert order.index("blog.example/feed") < order.index("slow.example/a")
+    assert order.index("none.example/llms.txt") < order.index("slow.example/llms.txt")
+    slow, blog, none = json.loads(found.stdout)
+    assert [each["usable"] for each in (slow, blog, none)] == [True, True, False]
+    assert slow["source"] == {"url": urls[0], "kind": "llms", "name": "Index"}
+    assert [each["role"] for each in slow["documents"]] == ["page", "llms.txt"]
+    assert none["source"] is None
+    assert set(slow) == set(blog) == set(none)
+
+
+def test_pages_of_one_host_share_its_llms_txt(loopback_web, discover):
+    other, of_other = f"{URL}sdk/llms.txt", Reply("# SDK\n\n- [One](one)\n")
+    web = loopback_web(Site("docs.example", "", {"/llms.txt": LLMS_TXT, "/sdk/llms.txt": of_other}))
+    found = discover(web, URL, f"{URL}guide", f"{URL}llms.txt", other, URL)
+    assert found.code == 0
+    assert sorted(found.asked) == ["/", "/guide", "/llms.txt", "/sdk/llms.txt"]
+    assert found.sources == (Source(URL, "llms", "Index"), Source(other, "llms", "SDK"))
+    assert f"the same as {URL}, so declare one of them" in found.stdout
+
+
+def test_a_crawl_reads_the_offered_sources_and_a_feed_comes_without_llms_txt(
+    loopback_web, discover, crawl, tmp_path
+):
+    pages = {"/": html(), "/guide": markdown(), "/feed": feed(), "/llms.txt": LLMS_TXT}
+    web = loopback_web(Site("docs.example", "", pages))
+    found = discover(web, f"{URL}feed", URL, f"{URL}guide")
+    of_feed, of_page, of_guide = found.stdout.split("\n\n")
+    assert "llms" not in of_feed
+    assert "or this instead" not in of_page
+    assert "or this instead, its llms.txt" in of_guide
+    file = tmp_path / "offered.toml"
+    file.write_text(found.stdout, "utf-8")
+    runs = [crawl(web, spider, sources=file) for spider in ("feeds", "llms")]
+    counts = Counter((item["kind"], item["source"]) for run in runs for item in run.items)
+    assert counts == {("feed", f"{URL}feed"): 2, ("llms", URL): 1, ("llms", f"{URL}guide"): 2}
+
+
+def test_after_a_failed_request_a_site_gets_no_other(loopback_web, discover):
+    slow = "User-agent: *\nCrawl-delay: 86400\n"
+    cases = {
+        "500.example": ("", Reply(status=500), "answered 500"),
+        "429.example": (
+            "",
+            Reply(status=429, headers={"Retry-After": "7200"}),
+            "may not be asked before",
+        ),
+        "crawl-delay.example": (slow, markdown(), "may not be asked before"),
+        # It is not known whether there is a feed.
+        "feed.example": ("", html(LINK.format("/feed")), "answered 500"),
+    }
+    web = loopback_web(
+        *(
+            Site(host, robots, {"/": page, "/feed": Reply(status=500), "/llms.txt": LLMS_TXT})
+            for host, (robots, page, _) in cases.items()
+        )
+    )
+    found = discover(web, *(f"http://{host}/" for host in cases))
+    assert found.code == 2
+    told = found.stdout.split("\n\n")
+    for (host, (*_, words)), said in zip(cases.items(), told, strict=True):
+        assert host in said
+        assert "cannot say" in said
+        assert words in said
+    assert "/llms.txt" not in found.asked
+
+
+def test_help_has_an_example(discover):
+    words = " ".join(discover(None, "--help").stdout.split())
+    assert "Example: scrapy discover https://docs.example/ >> sources.toml" in words

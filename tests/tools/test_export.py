@@ -1,23 +1,32 @@
 """Exports: OPML is the sources that were declared, and entries are what runs exported."""
 
 import contextlib
+import csv
 import io
 import json
+import re
+import sqlite3
 from dataclasses import fields, replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from io import BytesIO
+from xml.etree import ElementTree as ET
 
+import feedparser
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scrapy.settings import Settings
 
 from tests.helpers.records import commit, entry_of
+from tests.helpers.sites import feed, rows_of, site
 from walsh_scrapy.items import EntryItem
+from walsh_scrapy.metadata.feed import parse_feed
 from walsh_scrapy.sources.loading import _read_opml, _source_of, load_sources
 from walsh_scrapy.sources.source import Source
-from walsh_scrapy.state import State
+from walsh_scrapy.state import State, StateError
 from walsh_scrapy.state.records import SourceRecord
+from walsh_scrapy.testing.feeds import Post, atom
+from walsh_scrapy.testing.web import Reply
 from walsh_scrapy.tools.export import Export, write_opml
 
 URL = "http://a.example/feed"
@@ -171,3 +180,310 @@ def test_a_source_with_a_new_spelling_has_one_url_in_an_export(url):
         spelled = f"{URL}/"
         commit(state, SourceRecord(url=spelled, kind="feed"), [entry("2", spelled, title="new")])
         assert {each["source"] for each in exported(state)} == {spelled}
+
+
+# `scrapy export -o new.atom`: a feed by RFC 4287, of what is new.
+
+URL_EXPORT_ATOM, OTHER_EXPORT_ATOM = "http://a.example/feed", "http://b.example/feed"
+READ = SourceRecord(url=URL_EXPORT_ATOM, kind="feed", outcome="fetched", format="rss20")
+HOSTILE = "<b>&amp; ]]> \x00\x1b[2J\u202emoc\ud800 \"'</title>"
+ATOM = "{http://www.w3.org/2005/Atom}"
+ID = re.compile(r"urn:uuid:[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+
+
+def entry_of_export_atom(number, **fields):
+    seen = f"2026-05-23T06:00:{number:02}Z"
+    given = {"title": f"Title {number}", "url": f"http://a.example/{number}", "first_seen": seen}
+    item = EntryItem(kind="feed", source=URL_EXPORT_ATOM, **given | fields)
+    return entry_of(
+        URL_EXPORT_ATOM, str(number), at=1000.0 + number, item=json.dumps(item.to_dict())
+    )
+
+
+@pytest.fixture
+def state_of_export_atom(url):
+    with contextlib.closing(State(url)) as state:
+        commit(state, replace(READ, format=""), [entry_of_export_atom(1, title="there before")])
+        commit(state, READ)
+        yield state
+
+
+@pytest.fixture
+def export(tmp_path):
+    (tmp_path / "sources.json").write_text(
+        json.dumps([{"url": URL_EXPORT_ATOM, "name": "A"}, OTHER_EXPORT_ATOM])
+    )
+    return Export(settings=Settings(), sources_file=str(tmp_path / "sources.json"))
+
+
+def written(write, *arguments):
+    """A feed, once it was found to be one by RFC 4287 and by feedparser."""
+    file = io.BytesIO()
+    count = write(file, *arguments)
+    body = file.getvalue()
+    root = ET.fromstring(body)
+    assert root.tag == f"{ATOM}feed"
+    for each in (root, *root.iter(f"{ATOM}entry"), *root.iter(f"{ATOM}source")):
+        for name in ("id", "title", "updated"):
+            assert len(each.findall(f"{ATOM}{name}")) == 1, (each.tag, name)
+        assert MOMENT.fullmatch(each.findtext(f"{ATOM}updated"))
+    ids = [each.findtext(f"{ATOM}id") for each in (root, *root.iter(f"{ATOM}entry"))]
+    assert len(set(ids)) == len(ids) == count + 1
+    assert all(map(ID.fullmatch, ids))
+    assert root.find(f"{ATOM}author/{ATOM}name") is not None
+    links = [each.findall(f"{ATOM}link[@rel='alternate']") for each in root.iter(f"{ATOM}entry")]
+    assert all(len(each) == 1 for each in links)
+    read = feedparser.parse(body)
+    assert (read.version, read.bozo, len(read.entries)) == ("atom10", False, count)
+    assert (
+        len(
+            parse_feed(body, url=URL_EXPORT_ATOM, content_type=None, source=URL_EXPORT_ATOM).entries
+        )
+        == count
+    )
+    return read
+
+
+def test_what_is_new_comes_first_and_what_was_there_before_is_not_in_it(
+    state_of_export_atom, export, monkeypatch
+):
+    monkeypatch.setattr("walsh_scrapy.tools.export.MOST", 3)
+    dated = {"published": "2026-05-20T00:00:00Z", "authors": ["Jo"], "tags": ["x & y"]}
+    commit(state_of_export_atom, READ, [entry_of_export_atom(number) for number in range(2, 5)])
+    feed = written(export.write_entries, "atom", state_of_export_atom)
+    before = {each.title: each.id for each in feed.entries}
+    commit(state_of_export_atom, READ, [entry_of_export_atom(5, **dated)])
+    feed = written(export.write_entries, "atom", state_of_export_atom)
+    assert [each.title for each in feed.entries] == ["Title 5", "Title 4", "Title 3"]
+    first, *rest = feed.entries
+    assert all(before[each.title] == each.id for each in rest)
+    assert (first.link, first.updated, feed.feed.updated) == (
+        "http://a.example/5", "2026-05-23T06:00:05Z", "2026-05-23T06:00:05Z",
+    )  # fmt: skip
+    assert (first.published, first.author) == ("2026-05-20T00:00:00Z", "Jo")
+    assert ([tag.term for tag in first.tags], first.source.title) == (["x & y"], "A")
+
+
+def test_of_the_entries_only_the_newest_are_read(state_of_export_atom, export, monkeypatch):
+    monkeypatch.setattr("walsh_scrapy.tools.export.MOST", 1)
+    old = entry_of(URL_EXPORT_ATOM, "old", at=1001.5, item="broken")
+    commit(state_of_export_atom, READ, [old, entry_of_export_atom(3)])
+    feed = written(export.write_entries, "atom", state_of_export_atom)
+    assert [each.title for each in feed.entries] == ["Title 3"]
+    monkeypatch.setattr("walsh_scrapy.tools.export.MOST", 2)
+    with pytest.raises(StateError, match="the entry old in the state cannot be read"):
+        written(export.write_entries, "atom", state_of_export_atom)
+
+
+def test_texts_of_strangers_stay_texts(state_of_export_atom, export):
+    odd = {"title": HOSTILE, "url": None, "tags": [HOSTILE], "authors": [HOSTILE]}
+    commit(
+        state_of_export_atom,
+        READ,
+        [entry_of_export_atom(2, **odd), entry_of_export_atom(3, title=None)],
+    )
+    feed = written(export.write_entries, "atom", state_of_export_atom)
+    titled, hostile = feed.entries
+    assert titled.title == "http://a.example/3"
+    assert hostile.link == URL_EXPORT_ATOM
+    assert hostile.title_detail.type == "text/plain"
+    for text in (hostile.title, hostile.tags[0].term, hostile.author):
+        assert text.startswith("<b>&amp; ]]> [2Jmoc")
+        assert text.endswith("\"'</title>")
+
+
+def test_a_feed_of_nothing_is_a_feed(state_of_export_atom, export):
+    assert (
+        written(export.write_entries, "atom", state_of_export_atom).feed.title
+        == "Walsh-Research: new"
+    )
+
+
+# `scrapy export`: what runs exported, whole or not at all, also beside a crawl.
+
+POSTS = ["Plain", 'Quoted "x", and; comma', "ü \U0001f600 <b>&amp;</b>", "=1+1", "\u2028 line"]
+SOURCES = [
+    {"url": "http://blog.example/feed", "name": "Blog & more", "tags": ["a", "b"]},
+    {"url": "http://other.example/feed"},
+]
+FORMATS = ("jsonl", "json", "csv")
+ADDED = ("source_name", "source_tags", "source_folder", "backfill", "also_in")
+COLUMNS = [field.name for field in fields(EntryItem)]
+
+
+@pytest.fixture
+def export_of_export_command(tmp_path, on_state):
+    """Run `scrapy export` on the state that the crawls of this test share."""
+
+    def run(*arguments, **settings):
+        file = tmp_path / "sources.json"
+        file.write_text(json.dumps(SOURCES))
+        given = {"WALSH_SOURCES": file} | settings
+        return on_state("export", *arguments, settings=given, encoding=None)
+
+    return run
+
+
+@pytest.fixture
+def web(loopback_web):
+    other = atom("Other", [Post("Ä", "http://other.example/ä")], "http://other.example/")
+    return loopback_web(
+        site("blog.example", feed=feed(posts=POSTS)),
+        site("other.example", feed=Reply(other, content_type="application/atom+xml")),
+    )
+
+
+def read(file, ending):
+    """The rows of an export, sorted."""
+    text = file.read_text("utf-8")
+    if ending == "json":
+        items = json.loads(text)
+    elif ending == "csv":
+        items = list(csv.DictReader(text.splitlines(keepends=True)))
+    else:
+        items = [json.loads(line) for line in text.split("\n")[:-1]]
+    return sorted(items, key=lambda item: (item["source"], item["url"]))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"FEED_EXPORT_INDENT": 2}, {"FEED_EXPORT_FIELDS": "url,source", "FEED_EXPORT_INDENT": 0}],
+)
+def test_every_format_is_what_the_run_exported(
+    web, crawl, export_of_export_command, tmp_path, settings
+):
+    runs = {ending: tmp_path / f"run.{ending}" for ending in FORMATS}
+    feeds = json.dumps({str(file): {"format": ending} for ending, file in runs.items()})
+    crawl(web, sources=SOURCES, settings={"FEEDS": feeds} | settings)
+    for ending, run in runs.items():
+        file = tmp_path / f"export.{ending}"
+        result = export_of_export_command("-o", file, **settings)
+        assert result.returncode == 0, result.stderr
+        assert result.stderr == f"6 entries written to {file}\n".encode()
+        added = () if "FEED_EXPORT_FIELDS" in settings else ADDED
+        rows = read(file, ending)
+        assert {tuple(row)[-len(ADDED) :] for row in rows} == {added or ("url", "source")}
+        ours = [{name: row[name] for name in row if name not in added} for row in rows]
+        assert ours == read(run, ending), ending
+        if not added:  # to the byte, but for the order of one response's entries
+            assert sorted(file.read_bytes()) == sorted(run.read_bytes()), ending
+        elif not settings:
+            assert [list(row) for row in ours] == [COLUMNS] * 6
+
+
+def test_several_runs_are_one_record_in_the_order_they_saw_it(
+    loopback_web, crawl, again, export_of_export_command
+):
+    pages = [feed(posts=["One"]), feed(posts=["Two", "Three"], host="next.example")]
+    web = loopback_web(site("blog.example", feed=pages))
+    sources = ["http://blog.example/feed"]
+    crawl(web, sources=sources)
+    rows_of(crawl, "UPDATE entries SET first_seen = first_seen - 20")
+    between = (datetime.now(UTC) - timedelta(seconds=10)).isoformat(timespec="milliseconds")
+    again(web, sources=sources)
+    titles = [
+        json.loads(line)["title"]
+        for line in export_of_export_command("-o", "-").stdout.splitlines()
+    ]
+    assert titles[0] == "One"
+    assert sorted(titles[1:]) == ["Three", "Two"]
+    assert export_of_export_command("-o", "-").stdout == export_of_export_command("-o", "-").stdout
+    new = export_of_export_command("-o", "-", "--no-backfill").stdout.splitlines()
+    assert sorted(json.loads(line)["title"] for line in new) == ["Three", "Two"]
+    for since, count in ((between, 2), ("P1D", 3), ("2999-01-01", 0), ("2020-01-01", 3)):
+        result = export_of_export_command("-o", "-", "--since", since)
+        assert len(result.stdout.splitlines()) == count, since
+        assert result.stderr.startswith(f"{count} entries written to standard output".encode())
+
+
+def test_what_is_exported_can_be_chosen(web, crawl, export_of_export_command, tmp_path):
+    crawl(web, sources=SOURCES)
+
+    def sources(*arguments):
+        result = export_of_export_command("-o", "-", "--format", "json", *arguments)
+        assert result.returncode == 0, result.stderr
+        return {item["source"] for item in json.loads(result.stdout)}
+
+    blog, other = (source["url"] for source in SOURCES)
+    assert sources("--source", other) == {other}
+    assert sources("--source", "HTTP://Other.example:80/feed", "--source", blog) == {blog, other}
+    assert sources("--no-backfill") == set()
+    new = tmp_path / "new.txt"
+    new.write_text("http://new.example/feed")
+    never_visited = ("--sources", new, "--source", "http://new.example/feed/")
+    assert sources(*never_visited) == set()
+    assert sources(*never_visited, "--source", blog) == {blog}
+
+
+def test_the_sources_are_exported_as_opml_and_read_back(
+    web, crawl, export_of_export_command, tmp_path
+):
+    crawl(web, sources=SOURCES)
+    file = tmp_path / "sources.opml"
+    result = export_of_export_command("-o", file)
+    assert (result.returncode, result.stdout) == (0, b"")
+    assert result.stderr == f"2 sources written to {file}\n".encode()
+    blog, other = load_sources(file)
+    assert (blog.url, blog.name, blog.tags) == (
+        "http://blog.example/feed",
+        "Blog & more",
+        ("a", "b"),
+    )
+    assert (other.url, other.name, other.tags) == ("http://other.example/feed", "Other", ())
+    root = ET.fromstring(file.read_text("utf-8"))
+    assert (root.tag, root.get("version")) == ("opml", "2.0")
+    one = export_of_export_command("-o", "-", "--format", "opml", "--source", other.url)
+    assert one.stdout.count(b"<outline") == 1
+
+
+def test_opml_needs_no_state_and_makes_none(export_of_export_command, tmp_path):
+    file = tmp_path / "sources.opml"
+    assert export_of_export_command("-o", file).returncode == 0
+    assert [source.url for source in load_sources(file)] == [source["url"] for source in SOURCES]
+    assert not (tmp_path / "crawl").exists()
+
+
+def test_an_existing_file_is_replaced_only_on_request_and_only_whole(
+    web, crawl, export_of_export_command, tmp_path
+):
+    crawl(web, sources=SOURCES)
+    file = tmp_path / "old.jsonl"
+    file.write_text("old")
+    file.chmod(0o600)
+    refused = export_of_export_command("-o", file)
+    assert refused.returncode == 1
+    assert refused.stderr == f"walsh-scrapy: {file} exists already; -O replaces it\n".encode()
+    assert file.read_text() == "old"
+    state = tmp_path / "crawl" / "walsh.sqlite3"
+    with sqlite3.connect(state) as database:
+        database.execute("UPDATE entries SET item = 'broken' WHERE source LIKE '%other%'")
+    database.close()
+    broken = export_of_export_command("-O", file)
+    assert broken.returncode == 1
+    assert b"in the state cannot be read" in broken.stderr
+    assert len(broken.stderr.splitlines()) == 1
+    assert file.read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir() if path.name.endswith(".part")] == []
+    assert export_of_export_command("-O", file, "--source", SOURCES[0]["url"]).returncode == 0
+    assert len(read(file, "jsonl")) == 5
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_folder_is_made_and_a_link_followed_as_by_a_run(
+    web, crawl, export_of_export_command, tmp_path
+):
+    crawl(web, sources=SOURCES)
+    assert export_of_export_command("-o", tmp_path / "new" / "folder" / "a.csv").returncode == 0
+    link = tmp_path / "link.csv"
+    link.symlink_to(tmp_path / "new" / "folder" / "a.csv")
+    assert export_of_export_command("-O", link).returncode == 0
+    assert link.is_symlink()
+    assert export_of_export_command("-o", "/dev/null", "--format", "csv").returncode == 0
+
+
+def test_a_place_that_takes_no_file_is_one_line(export_of_export_command, tmp_path):
+    nowhere = export_of_export_command("-o", "/proc/nowhere/a.opml")
+    assert nowhere.returncode == 1
+    assert b"/proc/nowhere/a.opml cannot be written" in nowhere.stderr
+    assert export_of_export_command("-O", tmp_path, "--format", "opml").returncode == 1
