@@ -21,7 +21,7 @@ help:
 	@echo "make browser look at the page of scrapy report with the Chromium of this machine"
 	@echo "make check   lint, format, types, and who may import whom"
 	@echo "make docs    build the pages as a site in build/site, and look for dead links"
-	@echo "make requirements   write requirements.txt and .ci/supply.txt anew, from pyproject.toml"
+	@echo "make requirements   write requirements.txt and .ci/*.txt anew, from pyproject.toml"
 	@echo "make audit   ask for known vulnerabilities of all that requirements.txt names"
 	@echo "make sbom    write dist/sbom.json, what $(VENV) has (CycloneDX)"
 	@echo "make wheel   build the sdist and the wheel into dist/, and check them"
@@ -92,6 +92,8 @@ requirements: $(SUPPLY)/.installed
 	$(COMPILE) pyproject.toml --all-extras --group test --group check \
 	  --group release --group docs \
 	  --output-file requirements.txt
+	$(COMPILE) --resolution lowest-direct pyproject.toml --all-extras --group test \
+	  --output-file .ci/lowest.txt
 	$(COMPILE) --group supply \
 	  --output-file .ci/supply.txt
 

@@ -10,6 +10,7 @@ import tomllib
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 from tests.helpers import ROOT
 
@@ -25,6 +26,7 @@ ASKED = {
         *GROUPS["release"],
         *GROUPS["docs"],
     ],
+    ".ci/lowest.txt": [*RUN, *GROUPS["test"]],
     ".ci/supply.txt": GROUPS["supply"],
 }
 PINNED = re.compile(
@@ -47,6 +49,16 @@ def test_the_pins_are_what_pyproject_asks_for(name):
     for asked in map(Requirement, ASKED[name]):
         (pin,) = pins[canonicalize_name(asked.name)]
         assert asked.specifier.contains(pin.version), asked
+
+
+def test_the_lowest_versions_are_the_bounds_of_pyproject():
+    lines = re.findall(
+        r"^([a-z].*) \\$", (ROOT / ".ci/lowest.txt").read_text("utf-8"), re.MULTILINE
+    )
+    pins = {pin.name: next(iter(pin.specifier)).version for pin in map(Requirement, lines)}
+    for asked in map(Requirement, PROJECT["project"]["dependencies"]):
+        lowest = next(each.version for each in asked.specifier if each.operator == ">=")
+        assert Version(pins[canonicalize_name(asked.name)]) == Version(lowest), asked
 
 
 def test_a_wheel_is_the_same_wherever_and_whenever_it_is_built(tmp_path):
