@@ -312,7 +312,7 @@ def _request(run: int, host: int, page: int, at: float, seconds: float) -> dict[
         "error": "",
         "run": run,
         "purpose": "robots" if is_robots else "target",
-        "pause": 2.0 if run > 1 or not is_robots else 0.0,
+        "delay": 2.0 if run > 1 or not is_robots else 0.0,
         "hold": 0.0,
     }
 

@@ -349,7 +349,7 @@ def _broken(scene: Scene, declared: list[str]) -> dict[str, list[str]]:
 
 _HOSTS = """
     SELECT host, hold_until > 0, unreachable, server_errors,
-        greatest(delay, (SELECT max(pause) FROM requests WHERE requests.host = hosts.host))
+        greatest(delay, (SELECT max(requests.delay) FROM requests WHERE requests.host = hosts.host))
     FROM hosts
 """
 _BEGUN = "SELECT url FROM requests WHERE seconds IS NULL"

@@ -34,7 +34,7 @@ TIMES = {"short-pause", "host-at-once", "too-early"}
 
 def sent(after, **columns):
     """A request so many seconds after the first one that took half a second; 2 s were asked for."""
-    given = {"url": "http://a.example/feed", "seconds": 0.5, "run": 1, "pause": 2.0}
+    given = {"url": "http://a.example/feed", "seconds": 0.5, "run": 1, "delay": 2.0}
     return replace(RECORD, sent_at=LATE + after, **given | columns)
 
 
@@ -58,14 +58,14 @@ SHORT, TWICE, EARLY = {"short-pause"}, {"host-at-once"}, {"too-early"}
         pytest.param([FIRST, sent(2.47)], [], set(), id="30-ms-short"),
         pytest.param([FIRST, sent(2.44)], [], SHORT, id="60-ms-short"),
         pytest.param([FIRST, sent(0.6)], [], SHORT, id="short"),
-        pytest.param([FIRST, sent(1.5, pause=0.0)], [], set(), id="a-second"),
-        pytest.param([FIRST, sent(1.0, pause=0.0)], [], SHORT, id="less-than-a-second"),
+        pytest.param([FIRST, sent(1.5, delay=0.0)], [], set(), id="a-second"),
+        pytest.param([FIRST, sent(1.0, delay=0.0)], [], SHORT, id="less-than-a-second"),
         pytest.param([FIRST, sent(0.47)], [], SHORT, id="30-ms-over"),
         pytest.param([FIRST, sent(0.44)], [], TWICE, id="60-ms-over"),
         pytest.param([sent(0.0, seconds=9.0), sent(1.0), sent(8.0)], [], TWICE, id="long-one"),
         pytest.param([REFUSED, sent(100.47)], [], set(), id="hold-30-ms-short"),
         pytest.param([REFUSED, sent(100.44)], [], EARLY, id="hold-60-ms-short"),
-        pytest.param([REFUSED, sent(1.0)], [], EARLY | SHORT, id="hold-and-pause"),
+        pytest.param([REFUSED, sent(1.0)], [], EARLY | SHORT, id="hold-and-delay"),
         pytest.param([REFUSED, sent(0.1)], [], TWICE, id="sent-before-it-was-refused"),
         pytest.param([REFUSED, sent(50.0, hold=50.0), sent(60.0)], [], EARLY, id="hold-ignored"),
         pytest.param([REFUSED, sent(50.0), sent(60.0)], [], EARLY, id="hold-forgotten"),
@@ -76,10 +76,10 @@ SHORT, TWICE, EARLY = {"short-pause"}, {"host-at-once"}, {"too-early"}
             id="other-release"
         ),
         pytest.param(
-            [FIRST, sent(3.0, pause=60.0)], [override("delay", 3.2)], set(), id="delayed-then"
+            [FIRST, sent(3.0, delay=60.0)], [override("delay", 3.2)], set(), id="delayed-then"
         ),
         pytest.param(
-            [FIRST, sent(3.0, pause=60.0)], [override("delay", 1.0)], SHORT, id="delayed-first"
+            [FIRST, sent(3.0, delay=60.0)], [override("delay", 1.0)], SHORT, id="delayed-first"
         ),
         pytest.param([LONG, sent(DAY + 1.0, purpose="blocklist")], [], set(), id="list-next-day"),
         pytest.param([LONG, sent(DAY - 1.0, purpose="blocklist")], [], EARLY, id="list-same-day"),
@@ -140,9 +140,9 @@ def test_all_commands_find_the_same(tmp_path, rows, done, found):
     since = days[-1] * DAY
     assert told[days[-1]] == {at for at in told[days[0]] if at >= since}, "it knows what was before"
     for account in accounts:
-        count = sum(each.pause.is_breach for each in account.requests)
+        count = sum(each.gap.is_breach for each in account.requests)
         assert "\n".join(letter(account)).replace("\n            ", " ").count(TOO_SHORT) == count
 
 
 def too_soon(lines):
-    return {each.record.sent_at for line in lines for each in line if each.pause.is_breach}
+    return {each.record.sent_at for line in lines for each in line if each.gap.is_breach}

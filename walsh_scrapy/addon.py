@@ -157,7 +157,7 @@ class Addon:
             refuse_to_start(error, log_file=settings["LOG_FILE"])
         if not options.enabled:
             raise NotConfigured("WALSH_ENABLED is False: none of the contract's gates is in force")
-        # A DOWNLOAD_DELAY is kept as our own spacing. In the downloader it would delay a request
+        # A DOWNLOAD_DELAY is kept as our own delay. In the downloader it would delay a request
         # whose exchange has begun.
         settings.set("WALSH_MIN_INTERVAL", options.min_interval, priority=FORCED)
         settings.set("DOWNLOAD_DELAY", 0, priority=FORCED)

@@ -1,4 +1,4 @@
-"""Mutants that break R4 and R5: pauses, one request at a time, and backoff."""
+"""Mutants that break R4 and R5: delays, one request at a time, and backoff."""
 
 from typing import Final
 
@@ -13,11 +13,11 @@ _HOSTS: Final = "walsh_scrapy/crawl/hosts.py"
 _STATE: Final = "walsh_scrapy/state/hosts.py"
 _CRAWLS: Final = "tests/contract"
 _ONE_CONNECTION: Final = (
-    f"{_CRAWLS}/test_wire_connections.py::"
+    f"{_CRAWLS}/test_wire.py::"
     "test_one_connection_at_a_time_and_one_full_handshake_a_host"
 )
 _SHARED: Final = (
-    f"{_CRAWLS}/test_r4_processes.py::"
+    f"{_CRAWLS}/test_r4_pacing_crawl.py::"
     "test_three_crawls_on_one_state_share_the_work_and_keep_every_spacing"
 )
 _OWN_DELAY: Final = "delay: float = min(longest, base * 2.0**doublings)"
@@ -26,7 +26,7 @@ OF_R4_AND_R5: Final = (
     Mutant("half-a-second", "R4", "two requests a second", (
         Patch(_PACING, "delay_after", "max(least,", "max(least / 2,"),
     )),
-    Mutant("from-the-start", "R4", "a pause counts from the start of a request", (
+    Mutant("from-the-start", "R4", "a delay counts from the start of a request", (
         Patch(_HOSTS, "Hosts.end", "age = self._context.moment() - ended",
               "age = self._context.moment() - ended + exchange.latency"),
         Patch(_HOSTS, "Hosts.end", """\
@@ -62,7 +62,7 @@ now, known = self._context.clock.monotonic(), self._context.state.hosts
             return begun + 3.0 - now
         ticket, name = ticket_of(request), host_of(request.url)"""),
     )),
-    Mutant("port-is-a-host", "R4", "another port of a host has pauses of its own", (
+    Mutant("port-is-a-host", "R4", "another port of a host has delays of its own", (
         Patch(_PACING, "PaceBy.unit", "return self.unit_of(host_of(url))",
               'return self.unit_of(url.split("/")[2])'),
     )),
@@ -110,15 +110,15 @@ now, known = self._context.clock.monotonic(), self._context.state.hosts
     Mutant("retry-after-capped", "R5", "waits for 300 s at most, whatever Retry-After says", (
         Patch(_BACKOFF, "Backoff.hold", "return asked", "return min(asked, 300.0)"),
     )),
-    Mutant("no-chance", "R5", "no chance in the pauses", (
+    Mutant("no-chance", "R5", "no chance in the holds", (
         Patch(_BACKOFF, "backoff_delay", "_JITTER * random.random()", "0.0"),
     )),
-    Mutant("linear", "R5", "pauses grow linearly", (
+    Mutant("linear", "R5", "holds grow linearly", (
         Patch(_BACKOFF, "backoff_delay", _OWN_DELAY, _OWN_DELAY.replace(
             "2.0**doublings", "(1.0 + doublings)"
         )),
     )),
-    Mutant("constant", "R5", "pauses do not grow", (
+    Mutant("constant", "R5", "holds do not grow", (
         Patch(_BACKOFF, "backoff_delay", _OWN_DELAY, "delay = base"),
     )),
     Mutant("no-503", "R5", "503 is a failure as any other", (
@@ -127,7 +127,7 @@ now, known = self._context.clock.monotonic(), self._context.state.hosts
         Patch(_PACING, "HostTimes.after", "not (status >= 400 and retry_after is not None)",
               "True"),
     )),
-    Mutant("no-hold", "R5", "tries again after its usual pause", (
+    Mutant("no-hold", "R5", "tries again after its usual delay", (
         Patch(_PACING, "HostTimes.after",
               'return times.held(now, Hold(seconds, "retry-after" if is_asked else "backoff", '
               "status))", "return times"),

@@ -61,7 +61,7 @@ def test_several_bots_are_a_table_of_a_draft_on_standard_input(walsh):
     status, out, _ = walsh("mayfetch", "--robots", "-", *named, OPEN, DOLLAR, stdin=ROBOTS.encode())
     assert status == 1
     head, *rows = [line.split() for line in out.splitlines()]
-    assert head == ["bot", "verdict", "group", "line", "rule", "pause", "Protego", "URL"]
+    assert head == ["bot", "verdict", "group", "line", "rule", "delay", "Protego", "URL"]
     assert rows[0] == ["GPTBot", "denied", "gptbot", "7", "Disallow:", "/", "-", "-", OPEN]
     assert rows[1] == ["CCBot", "allowed", "*", "-", "-", "2", "s", "-", OPEN]
     assert rows[5] == ["*", "denied", "*", "4", "Disallow:", "/a", "2", "s", "allowed", DOLLAR]

@@ -6,7 +6,7 @@ import sqlite3
 from contextlib import closing
 
 from tests.helpers.sites import LIST_URL, blocklist, feed, judge, paths, rows_of, site, trouble
-from walsh_scrapy.policy.audit.pace import PauseJudge
+from walsh_scrapy.policy.audit.pace import GapJudge
 from walsh_scrapy.state import State
 from walsh_scrapy.state.log import TimeSpan
 from walsh_scrapy.testing.site import REFUSED, Answer
@@ -39,7 +39,7 @@ def test_a_denial_names_a_robots_txt_that_is_new(simulated, tmp_path):
     assert robots[2] == listed[2] == asked[0], "when the list was asked for"
 
 
-def test_requests_and_denials_name_rule_line_copies_and_pauses(direct_web, crawl, on_state):
+def test_requests_and_denials_name_rule_line_copies_and_delays(direct_web, crawl, on_state):
     listed = blocklist("out.example")
     web = direct_web(
         site("a.example", RULES, feed=[Reply(status=503), redirect("http://www.out.example/feed")]),
@@ -54,7 +54,7 @@ def test_requests_and_denials_name_rule_line_copies_and_pauses(direct_web, crawl
     )
     sent = rows_of(
         crawl,
-        "SELECT purpose, rule, line, robots, blocklist, pause, status, hold, robots_status"
+        "SELECT purpose, rule, line, robots, blocklist, delay, status, hold, robots_status"
         " FROM readable_requests WHERE host = 'a.example' ORDER BY id",
     )
     kept_back = rows_of(
@@ -88,16 +88,16 @@ def test_requests_and_denials_name_rule_line_copies_and_pauses(direct_web, crawl
     assert purposes[LIST_URL] == "blocklist"
     url = f"sqlite:///{crawl.folder / 'walsh.sqlite3'}"
     with closing(State(url)) as state, state.log() as log:
-        judge = PauseJudge(log.basis(log.bounds(2e9)))
+        judge = GapJudge(log.basis(log.bounds(2e9)))
         (line,) = host_lines(log.requests(TimeSpan(), "a.example"), judge, lambda _record: True)
-    assert [each.pause.hold > each.pause.delay for each in line.sent] == [False, False, True]
-    assert line.short == 0, "the pauses that the report sees were kept"
+    assert [each.gap.hold > each.gap.delay for each in line.sent] == [False, False, True]
+    assert line.short == 0, "the gaps that the report sees were kept"
 
     told = on_state("why", "http://a.example/feed", "--json")
     assert told.returncode == 0, told.stderr
     account = json.loads(told.stdout)
     assert [each["line"] for each in account["requests"]] == [None, 3, 3]
-    assert [each["pause"] >= each["pause_asked"] for each in account["requests"][1:]] == [
+    assert [each["gap"] >= each["gap_asked"] for each in account["requests"][1:]] == [
         True,
         True,
     ]

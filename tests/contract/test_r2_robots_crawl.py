@@ -245,7 +245,7 @@ def test_what_a_copy_is_good_for(season):
     # A Crawl-delay of a month: each answer is followed by a month of silence, and no longer.
     month = days(season, "month.example")
     assert month == [(0, "R", 200), (30, "/feed", 200), (60, "R", 200), (90, "/feed", 200)]
-    # The pause that a target asks for keeps no copy: its rules may be others by then.
+    # The delay that a target asks for keeps no copy: its rules may be others by then.
     assert days(season, "busy.example")[:4] == [
         (0, "R", 200), (0, "/feed", 503), (5, "R", 200), (5, "/feed", 200),
     ]  # fmt: skip

@@ -36,17 +36,17 @@ from walsh_scrapy.testing.site import Site as SiteR4Week
 from walsh_scrapy.testing.web import Fault, Reply, Site, redirect
 from walsh_scrapy.tools.attest import attest
 
-#: The longest pause that robots.txt, a server or the operator asks for, by host.
+#: The longest delay that robots.txt, a server or the operator asks for, by host.
 PAUSES = {
     "slow.example": 2.0,
     "rate.example": 3.0,
-    "paused.example": 2.5,
+    "delayed.example": 2.5,
     "old.example": 2.0,
     "new.example": 2.0,
 }
 
 
-def test_the_longest_pause_counts_whoever_asks_for_it(direct_web, crawl):
+def test_the_longest_delay_counts_whoever_asks_for_it(direct_web, crawl):
     rate = "User-agent: *\nRequest-rate: 1/1s\nRequest-rate: 20/1m\n"
     busy = Reply("a,b", 429, content_type="text/csv", headers={"Retry-After": "3"})
     web = direct_web(
@@ -54,7 +54,7 @@ def test_the_longest_pause_counts_whoever_asks_for_it(direct_web, crawl):
         site("slow.example:8080"),
         site("quick.example", "User-agent: *\nCrawl-delay: 0.2\n", other=feed()),
         site("rate.example", rate, other=feed()),
-        site("paused.example", "User-agent: *\nCrawl-delay: 0.1\n"),
+        site("delayed.example", "User-agent: *\nCrawl-delay: 0.1\n"),
         site("old.example", feed=redirect("http://new.example/feed")),
         site("new.example"),
         # An answer that is dropped at its headers counts by its status.
@@ -66,9 +66,9 @@ def test_the_longest_pause_counts_whoever_asks_for_it(direct_web, crawl):
     sources = [
         *feeds(*hosts, "busy"),
         *feeds(*hosts, path="other"),
-        {"url": "http://paused.example/feed", "pause": 1.1},
-        {"url": "http://paused.example/", "kind": "llms", "pause": "PT2.5S"},
-        {"url": "http://old.example/feed", "pause": 2},
+        {"url": "http://delayed.example/feed", "delay": 1.1},
+        {"url": "http://delayed.example/", "kind": "llms", "delay": "PT2.5S"},
+        {"url": "http://old.example/feed", "delay": 2},
     ]
     result = crawl(web, sources=sources)
     judge(result, crawl_delays=PAUSES)

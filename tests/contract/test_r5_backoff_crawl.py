@@ -85,7 +85,7 @@ def test_twenty_hosts_take_seconds_and_not_the_sum_of_their_waits(simulated):
     assert served < waits / 4
 
 
-def test_a_pause_of_the_operator_is_kept_and_others_are_asked_meanwhile(simulated, tmp_path):
+def test_a_delay_of_the_operator_is_kept_and_others_are_asked_meanwhile(simulated, tmp_path):
     (tmp_path / "simulation").mkdir()
     url = f"sqlite:///{tmp_path / 'simulation' / 'walsh.sqlite3'}"
     with closing(State(url)) as state:
@@ -258,9 +258,9 @@ def test_a_host_in_trouble_is_asked_ever_less_often_over_runs_until_it_answers(s
     asked = [run.stats.get("walsh/sources/deferred") for run in (first, second, third)]
     assert asked == [None] * 3
     assert rows_of(tmp_path / "simulation", "SELECT server_errors, delay FROM hosts") == [(0, 1.0)]
-    pauses = rows_of(tmp_path / "simulation", "SELECT pause FROM requests ORDER BY id")
+    delays = rows_of(tmp_path / "simulation", "SELECT delay FROM requests ORDER BY id")
     # What was asked for, as the record has it; a good robots.txt ended the row in the last run.
-    assert pauses == [(each,) for each in (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 1.0)]
+    assert delays == [(each,) for each in (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 1.0)]
     assert_polite(first.log + second.log + third.log, robots_first=False)
 
 

@@ -158,8 +158,8 @@ def read_slowly(direct_web, crawl, project_with):
 
 
 def assert_no_exchange_seems_longer(crawl):
-    """Reading makes no exchange longer: neither in the record, nor in the pause after it."""
-    rows = rows_of(crawl, "SELECT max(seconds), max(pause) FROM requests WHERE purpose = 'target'")
+    """Reading makes no exchange longer: neither in the record, nor in the delay after it."""
+    rows = rows_of(crawl, "SELECT max(seconds), max(delay) FROM requests WHERE purpose = 'target'")
     assert max(rows[0]) < AFTER
 
 

@@ -320,7 +320,7 @@ async def collected(items):
 
 def test_the_delay_of_a_source_gives_up_no_host_to_which_it_redirects(worker):
     ours, other = worker(), worker()
-    source = Source(f"http://{HOST}/", pause=timedelta(hours=1))
+    source = Source(f"http://{HOST}/", delay=timedelta(hours=1))
     request = Request("http://b.example/")
     set_visit(request, Visit(source, bool))
     assert other.hosts is not None, "its run has begun"

@@ -305,7 +305,7 @@ class Letter:
     def is_led_from(self, url):
         return url in {each.hit.url for each in self.led}
 
-    @says(r"pause: our record has no request before it(?: to (\S+))?")
+    @says(r"gap: our record has no request before it(?: to (\S+))?")
     def is_first(self, unit):
         return not self.before and self._is_unit(unit)
 
@@ -313,11 +313,11 @@ class Letter:
         unit_of = self.world.unit(self.host)
         return unit == unit_of if unit else {self.host} >= {e.hit.host for e in self.before}
 
-    @says(r"pause: not known, because the end of the request before it is not known")
+    @says(r"gap: not known, because the end of the request before it is not known")
     def is_after_a_killed_one(self):
         return self.before[-1].end is None
 
-    @says(r"pause: SECONDS after the end of the request before it(?: to (\S+))?")
+    @says(r"gap: SECONDS after the end of the request before it(?: to (\S+))?")
     def is_after(self, kept, unit):
         waited = self.seen.hit.wall - self.before[-1].end
         return self._is_unit(unit) and is_near(kept, waited)

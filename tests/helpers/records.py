@@ -105,7 +105,7 @@ def deny(state, record):
 def sent(at, url="http://a.example/feed", host="a.example", **columns):
     """A request that took a second, as the log is read by those who judge it."""
     given = {"id": at, "sent_at": at, "host": host, "url": url, "gates": "", "status": 200}
-    given |= {"seconds": 1.0, "error": "", "purpose": "target", "pause": 0.0, "hold": 0.0}
+    given |= {"seconds": 1.0, "error": "", "purpose": "target", "delay": 0.0, "hold": 0.0}
     return LoggedRequest(**dict.fromkeys(LoggedRequest._fields) | given | columns)
 
 

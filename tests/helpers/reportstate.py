@@ -57,7 +57,7 @@ def request(number, hosts, run):
         purpose="robots",
         hold=5.0 if status in (429, 500) else 0.0,
     )
-    target = {"url": f"http://{host}/feed", "gates": GATES, "purpose": "target", "pause": 1.0}
+    target = {"url": f"http://{host}/feed", "gates": GATES, "purpose": "target", "delay": 1.0}
     return replace(sent, **target, evidence=Evidence(RULE, 3)) if number >= hosts else sent
 
 

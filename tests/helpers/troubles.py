@@ -44,15 +44,15 @@ class Extension:
 
 
 class PausedMeanwhile(Extension):
-    """The operator gives a host a pause while a request to it is out, and ends that after it."""
+    """The operator gives a host a delay while a request to it is out, and ends that after it."""
 
     def request_reached_downloader(self, request):
-        self.pause(request, 2.4)
+        self.delay(request, 2.4)
 
     def request_left_downloader(self, request):
-        self.pause(request, 0.0)
+        self.delay(request, 0.0)
 
-    def pause(self, request, seconds):
+    def delay(self, request, seconds):
         context = Crawl.of(self.crawler).context
         context.state.hosts.delay(context.host(request.url), seconds, "")
 

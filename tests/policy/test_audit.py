@@ -1,4 +1,4 @@
-"""The audit of robots.txt, pauses and holds: what brought a copy, whose hold it is (R2, R4, R5)."""
+"""The audit of robots.txt, gaps and holds: what brought a copy, whose hold it is (R2, R4, R5)."""
 
 import pytest
 
@@ -141,7 +141,7 @@ def test_what_was_asked_for_more_than_a_day_ago_is_old_whether_there_was_a_copy_
 
 
 def test_a_failure_that_ended_without_a_request_keeps_the_last_good_copy():
-    """The 30 s of robots.txt were over during a pause (decision 28): no request names the end."""
+    """The 30 s of robots.txt were over during a gap (decision 28): no request names the end."""
     failed = asked(DAY, 503, robots=None, robots_at=None)
     assert judged_robots(*GOOD, failed, target(DAY + 900.0, DAY + 800.0)) == []
     assert judged_robots(*GOOD, failed, target(DAY + 900.0, DAY + 800.0, b"")) == {"other-copy": 1}
@@ -189,7 +189,7 @@ def test_a_release_ends_the_hold_before_it_and_no_later_one():
     assert kinds(refused, again, sent(113.0), overrides=made) == {}
 
 
-def test_by_domain_pauses_holds_and_refusals_are_those_of_the_domain():
+def test_by_domain_gaps_holds_and_refusals_are_those_of_the_domain():
     """Decision 5."""
     a, b = ("http://a.example.com/", "example.com"), ("http://b.example.com/", "example.com")
     refused = sent(0.0, *a, status=429, hold=100.0)

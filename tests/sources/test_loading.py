@@ -50,24 +50,24 @@ kind = "llms"
 name = "Bücher"
 tags = ["news", "de", "news"]
 every = "P1W"
-pause = "PT1M"
+delay = "PT1M"
 
 [[source]]
 url = "https://a.example/feed.xml/"
-pause = 0.5
+delay = 0.5
 """
 
 
 def test_toml(load):
     assert load("sources.toml", TOML) == (
-        Source("https://a.example/feed.xml", pause=timedelta(seconds=0.5)),
+        Source("https://a.example/feed.xml", delay=timedelta(seconds=0.5)),
         Source(
             "http://xn--bcher-kva.example/%C3%A4%20%C3%B6",
             kind="llms",
             name="Bücher",
             tags=("news", "de"),
             every=timedelta(weeks=1),
-            pause=timedelta(minutes=1),
+            delay=timedelta(minutes=1),
         ),
     )
 
@@ -341,7 +341,7 @@ def entry(**values):
         (
             "s.json",
             entry(zzz=1),
-            "entry 2: unknown key 'zzz'; known are url, kind, name, tags, every, pause",
+            "entry 2: unknown key 'zzz'; known are url, kind, name, tags, every, delay",
         ),
         ("s.json", entry(page="x"), "entry 2: unknown key 'page'"),
         ("s.json", entry(kind="feeds"), "entry 2: unknown kind 'feeds'; did you mean 'feed'?"),
@@ -354,12 +354,12 @@ def entry(**values):
         ("s.json", entry(every="P1M"), "entry 2: every: 'P1M' is not an ISO-8601 duration"),
         ("s.json", entry(every=86400), "entry 2: every is not a length of time"),
         ("s.json", entry(every="PT0S"), "entry 2: every is not a length of time"),
-        ("s.json", entry(pause="10 s"), "entry 2: pause: '10 s' is not an ISO-8601 duration"),
-        ("s.json", entry(pause=0), "entry 2: pause is not a length of time of at most 12 hours"),
-        ("s.json", entry(pause=-1), "entry 2: pause is not a length of time"),
-        ("s.json", entry(pause=[]), "entry 2: pause is not a length of time"),
-        ("s.json", entry(pause=10**400), "entry 2: pause: "),
-        ("s.json", entry(pause="PT12H1S"), "entry 2: pause is not a length of time"),
+        ("s.json", entry(delay="10 s"), "entry 2: delay: '10 s' is not an ISO-8601 duration"),
+        ("s.json", entry(delay=0), "entry 2: delay is not a length of time of at most 12 hours"),
+        ("s.json", entry(delay=-1), "entry 2: delay is not a length of time"),
+        ("s.json", entry(delay=[]), "entry 2: delay is not a length of time"),
+        ("s.json", entry(delay=10**400), "entry 2: delay: "),
+        ("s.json", entry(delay="PT12H1S"), "entry 2: delay is not a length of time"),
         ("s.txt", "https://a.example/\nftp://b.c/", "line 2: 'ftp://b.c/' is not http or https"),
         ("s.txt", "feed://b.example/", "line 1: 'feed://b.example/' is not http or https"),
         ("s.txt", "file:///etc/passwd", "line 1: 'file:///etc/passwd' is not http or https"),
@@ -496,7 +496,7 @@ PLAIN = '[[source]]\nurl = "https://a.example/"\n'
         ("s.toml", f'{PLAIN}\n[[source]]\n"a"{" . b" * 200} = 1', "line 5: a key has too many"),
         ("s.toml", f"{PLAIN}[a{'.a' * 200}]", "line 3: a key has too many parts"),
         ("s.toml", f'{PLAIN}every = "P{DIGITS}D"', "entry 1: every: 'P9999"),
-        ("s.toml", f"{PLAIN}pause = {DIGITS}", "it is not TOML: "),
+        ("s.toml", f"{PLAIN}delay = {DIGITS}", "it is not TOML: "),
         ("s.toml", f"{PLAIN}{PLAIN}x = ?", "it is not TOML: Invalid value (at line 5, column 5)"),
         ("s.toml", f"{PLAIN}name = '{'x' * 70_000}'", "line 3: it is longer than 65536 characters"),
         ("s.toml", PLAIN + "# x\n" * 20_000, "line 1: its table is longer than 65536 characters"),

@@ -116,12 +116,12 @@ def test_a_sync_that_broke_off_is_done_again(monkeypatch, state, file, synced):
     assert [*held(state, found.id)] == [Source("http://a.example/feed")]
 
 
-def test_a_list_and_pauses_and_kinds(state, tmp_path, clock):
+def test_a_list_and_delays_and_kinds(state, tmp_path, clock):
     file = tmp_path / "sources.txt"
     urls = [f"http://h{number}.example/" for number in range(20)]
     file.write_text("\n".join(["# all", *urls[:10], urls[10] + "  # ten", *urls[11:], ""]))
     found = state.sync(file, NOW)
-    assert found.pauses == {}
+    assert found.delays == {}
     assert {each.url for each in held(state, found.id)} == set(urls)
     file.write_text("\n".join(urls[1:]))
     assert state.sync(file, NOW).changes == (0, 0, 1)
@@ -131,9 +131,9 @@ def test_a_list_and_pauses_and_kinds(state, tmp_path, clock):
     assert state.sources.count(Selection(found.id, "llms")) == 0
 
 
-def test_the_pause_of_a_host_is_the_longest_of_its_sources(synced):
+def test_the_delay_of_a_host_is_the_longest_of_its_sources(synced):
     again = A.replace("feed", "more")
-    assert synced(f"{A}pause = 5\n{again}pause = 7\n{B}").pauses == {"a.example": 7.0}
+    assert synced(f"{A}delay = 5\n{again}delay = 7\n{B}").delays == {"a.example": 7.0}
 
 
 def test_what_a_run_may_ask_for_is_found_in_the_state(state, synced):

@@ -214,11 +214,11 @@ PLANTED = [
     ("forgotten-list", "UPDATE requests SET blocklist = NULL WHERE run = 2"),
     ("invalid-list", COPIED.format(named(INVALID), INVALID.decode(), "blocklist"),
      f"UPDATE requests SET blocklist = {numbered(named(INVALID))} WHERE {ANY}"),
-    ("short-pause", f"UPDATE requests SET pause = 1.5 WHERE {ANY}"),
+    ("short-pause", f"UPDATE requests SET delay = 1.5 WHERE {ANY}"),
     # The record says that nothing was asked for: the copy and the contract say more.
     ("short-pause", COPIED.format(named(SLOWER), SLOWER.decode(), "robots"),
-     f"UPDATE requests SET pause = 0, robots = {numbered(named(SLOWER))} WHERE {HOST}"),
-    ("short-pause", "UPDATE requests SET pause = 0 WHERE host = 'any.example'",
+     f"UPDATE requests SET delay = 0, robots = {numbered(named(SLOWER))} WHERE {HOST}"),
+    ("short-pause", "UPDATE requests SET delay = 0 WHERE host = 'any.example'",
      f"UPDATE requests SET sent_at = sent_at - 0.2, seconds = 0.01 WHERE {ANY}"),
     # Another crawl, which was killed, asked at the same time.
     ("host-at-once", ("INSERT INTO runs SELECT 3, spider, command, begun, NULL, '', versions,"
@@ -292,13 +292,13 @@ def test_each_kind_is_in_the_page_of_the_command_and_in_that_of_its_rule(pytestc
 def test_the_worst_case_is_named_with_its_record(record):
     url, change = record
     change(
-        "UPDATE requests SET pause = pause + 1 WHERE host = 'named.example' AND pause > 0",
-        f"UPDATE requests SET pause = 7 WHERE {ANY}",
+        "UPDATE requests SET delay = delay + 1 WHERE host = 'named.example' AND delay > 0",
+        f"UPDATE requests SET delay = 7 WHERE {ANY}",
     )
     (finding,) = rows(judged(url))["4"]["findings"]
     assert finding["count"] > 2
     assert finding["worst"]["what"] == (
-        "any.example had a pause of 1.000 s, and 7.000 s were asked for"
+        "any.example had a gap of 1.000 s, and 7.000 s were asked for"
     )
     assert finding["worst"]["table"] == "requests"
 
@@ -314,7 +314,7 @@ def test_a_released_hold_and_a_new_delay_of_the_operator_are_no_breach(record):
     asked = "WHERE run = 1 AND url = 'http://any.example/robots.txt'"
     change(
         f"UPDATE requests SET hold = 3600 {asked}",
-        f"UPDATE requests SET pause = 60 WHERE {ANY}",
+        f"UPDATE requests SET delay = 60 WHERE {ANY}",
         "INSERT INTO overrides SELECT 1, sent_at + 0.5, host, 'release', 3600, 'mail' FROM requests"
         f" {asked}",
         f"INSERT INTO overrides SELECT 2, sent_at, host, 'delay', 60, '' FROM requests WHERE {ANY}",
@@ -498,7 +498,7 @@ def test_the_command_judges(record, scrapy):
     validate(json.loads(said))
     status, text, _ = scrapy("--since", "2026-01-02")
     assert (status, "the record since 2026-01-02T00:00:00Z: 1 run" in text) == (0, True)
-    change(f"UPDATE requests SET pause = 7, url = url || '\x1b' WHERE {ANY}")
+    change(f"UPDATE requests SET delay = 7, url = url || '\x1b' WHERE {ANY}")
     status, text, _ = scrapy()
     assert status == 1
     assert "13 rows: 11 hold, 2 do not hold, 0 are not shown; a MUST is broken" in text

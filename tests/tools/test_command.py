@@ -92,7 +92,7 @@ def test_an_unknown_option_is_one_line_and_the_status_of_a_wrong_call(name, caps
 def test_a_setting_may_stand_before_and_behind_an_action(before, after):
     command, parser = command_of("hosts"), ArgumentParser(conflict_handler="resolve")
     command.add_options(parser)
-    words = [*before, "pause", "a.example", "2h", *after, "-L", "INFO"]
+    words = [*before, "delay", "a.example", "2h", *after, "-L", "INFO"]
     options, left = parser.parse_known_args(words)
     command.process_options(left, options)
     assert left == []
@@ -189,11 +189,11 @@ CALLS = [
     ("hosts release busy.example --because ' '", 2, "--because"),
     ("hosts release busy.example --because 'a\nb'", 2, "one line"),
     ("hosts release busy.example --because x", 1, "busy.example is not on hold"),
-    ("hosts pause busy.example", 2, "required: DURATION; see scrapy hosts pause --help"),
-    ("hosts pause busy.example -1", 2, "-1"),
-    ("hosts pause busy.example inf", 2, "seconds"),
-    ("hosts pause busy.example '2 hours'", 2, "pause blog.example 2h"),
-    ("hosts pause '' 1", 2, "is not a host"),
+    ("hosts delay busy.example", 2, "required: DURATION; see scrapy hosts delay --help"),
+    ("hosts delay busy.example -1", 2, "-1"),
+    ("hosts delay busy.example inf", 2, "seconds"),
+    ("hosts delay busy.example '2 hours'", 2, "delay blog.example 2h"),
+    ("hosts delay '' 1", 2, "is not a host"),
     ("hosts --because x", 2, "invalid choice: 'x'"),
     ("hosts forget busy.example", 2, "invalid choice: 'forget'"),
     ("hosts --nope", 2, "--nope"),

@@ -251,7 +251,7 @@ def test_what_is_asked_for_and_declared(loopback_web, discover):
 def test_what_a_page_declares_as_its_feeds_is_requested_and_nothing_else_of_it(
     loopback_web, discover
 ):
-    """The judge is the log: robots.txt, the page and its feeds, each with its pause."""
+    """The judge is the log: robots.txt, the page and its feeds, each with its delay."""
     page = f"""<!doctype html><html><head><base href="/blog/"><title>Docs</title>
         {LINK.format("http://docs.example/comments/feed/")}
         <LINK REL="Alternate Home" TYPE="application/atom+xml" title="A &amp; B" HREF=atom.xml>

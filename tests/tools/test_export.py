@@ -61,7 +61,7 @@ LENGTHS = st.timedeltas(timedelta(microseconds=1), timedelta(hours=12))
         name=TEXT,
         tags=st.lists(TEXT, unique=True).map(tuple),
         every=st.none() | LENGTHS,
-        pause=st.none() | LENGTHS,
+        delay=st.none() | LENGTHS,
     ),
     st.booleans(),
 )
@@ -73,8 +73,8 @@ def test_whatever_is_declared_is_read_back(source, is_broken):
         body = body.replace(b"</head>", b"")
     (found,) = _read_opml(BytesIO(body), [])
     ours = replace(_source_of(found), folders=())
-    assert (ours.url, ours.kind, ours.every, ours.pause) == (
-        source.url, source.kind, source.every, source.pause,
+    assert (ours.url, ours.kind, ours.every, ours.delay) == (
+        source.url, source.kind, source.every, source.delay,
     )  # fmt: skip
     if not is_broken:
         assert (ours.name, set(ours.tags)) == (source.name, set(source.tags))

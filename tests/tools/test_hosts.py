@@ -48,12 +48,12 @@ def test_a_hold_of_a_year_is_told_by_every_command_and_can_be_lifted(
 
 
 def test_an_operators_delay_outlasts_runs_and_needs_no_crawl_before_it(on_state):
-    set_to = on_state("hosts", "pause", "Blog.Example.", "PT2H", "--because", "a relaunch")
+    set_to = on_state("hosts", "delay", "Blog.Example.", "PT2H", "--because", "a relaunch")
     assert "is at blog.example, and no crawl requested anything there" in set_to.stderr
-    assert on_state("hosts", "pause", "blog.example", "2h").stderr == "", "it is known by now"
-    assert on_state("hosts", "pause", "blog.example", "7200").stdout == set_to.stdout
+    assert on_state("hosts", "delay", "blog.example", "2h").stderr == "", "it is known by now"
+    assert on_state("hosts", "delay", "blog.example", "7200").stdout == set_to.stdout
     assert set_to.stdout == (
-        "blog.example gets one request every 2 h at most, until `scrapy hosts pause blog.example "
+        "blog.example gets one request every 2 h at most, until `scrapy hosts delay blog.example "
         "0`\n"
     )
     *_, row, total = on_state("hosts").stdout.splitlines()
@@ -61,8 +61,8 @@ def test_an_operators_delay_outlasts_runs_and_needs_no_crawl_before_it(on_state)
     assert total == "0 hosts may not be requested now, 0 of them on hold"
     assert (
         "over 12 h its robots.txt alone may be requested"
-        in on_state("hosts", "pause", "blog.example", "1d", "--because", "a relaunch").stdout
+        in on_state("hosts", "delay", "blog.example", "1d", "--because", "a relaunch").stdout
     )
     assert on_state("hosts").stdout.splitlines()[-2].endswith(" a relaunch")
-    assert on_state("hosts", "pause", "blog.example", "0").returncode == 0
+    assert on_state("hosts", "delay", "blog.example", "0").returncode == 0
     assert json.loads(on_state("hosts", "--json").stdout) == []

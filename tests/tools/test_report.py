@@ -1,4 +1,4 @@
-"""`scrapy report`: the pauses it compares, what it says of sources, and a page that is safe."""
+"""`scrapy report`: the gaps it compares, what it says of sources, and a page that is safe."""
 
 import json
 import re
@@ -17,7 +17,7 @@ from tests.helpers.records import RECORD, commit, entry_of, log_requests
 from tests.helpers.reportstate import BEGUN, DAY, HOSTILE, NOW, page_of, write_state
 from tests.helpers.sites import feed, site
 from walsh_scrapy.options import Options
-from walsh_scrapy.policy.audit.pace import PauseJudge
+from walsh_scrapy.policy.audit.pace import GapJudge
 from walsh_scrapy.policy.audit.record import Basis, Documents
 from walsh_scrapy.policy.pacing import HostTimes
 from walsh_scrapy.state import State
@@ -47,22 +47,22 @@ URL = "http://a.example/feed"
 
 
 def sent(at, seconds=0.5, host="a.example", **fields):
-    given = {"seconds": seconds, "run": 1, "pause": 1.0}
+    given = {"seconds": seconds, "run": 1, "delay": 1.0}
     return records.sent(at, f"http://{host}/feed", host, **given | fields)
 
 
 def lines_of(records):
-    judge = PauseJudge(Basis({}, (), frozenset(), Documents({}.get)))
+    judge = GapJudge(Basis({}, (), frozenset(), Documents({}.get)))
     return host_lines(records, judge, lambda record: record.run == 1)
 
 
-def test_a_pause_begins_at_the_end_of_the_exchange_before_it():
+def test_a_gap_begins_at_the_end_of_the_exchange_before_it():
     (line,) = lines_of([sent(100.0, 1.0), sent(102.5), sent(109.0)])
-    assert [each.pause.kept for each in line.sent] == [None, 1.5, 6.0]
+    assert [each.gap.kept for each in line.sent] == [None, 1.5, 6.0]
     assert (line.smallest.kept, line.asked.asked, line.short) == (1.5, 1.0, 0)
 
 
-def test_hosts_with_short_pauses_come_first_then_those_with_most_requests():
+def test_hosts_with_short_gaps_come_first_then_those_with_most_requests():
     many = [sent(number * 10.0, host="many.example") for number in range(5)]
     few = [sent(1.0, host="few.example"), sent(2.4, host="few.example")]
     lines = lines_of([*many, *few, sent(7.0)])
@@ -126,7 +126,7 @@ def row_of(begun, last_sign=None, **record):
     return RunRow(run, begun if last_sign is None else last_sign, NOW)
 
 
-def test_what_needs_the_operator_names_runs_pauses_and_files():
+def test_what_needs_the_operator_names_runs_gaps_and_files():
     runs = [
         row_of(NOW - 600),  # it may still go on
         row_of(NOW - DAY, ended=NOW - DAY, how="state_failed"),
@@ -143,7 +143,7 @@ def test_what_needs_the_operator_names_runs_pauses_and_files():
     lines = lines_of([sent(0.0), sent(1.0)])
     assert [need.text for need in find_needs(runs, lines, [], [], "line 3: no URL", CLOCK)] == [
         "3 runs went wrong, the last one: state_failed",
-        "1 pause at 1 host shorter than asked for",
+        "1 gap at 1 host shorter than asked for",
         "The sources file was not read: line 3: no URL",
     ]
     assert not [*find_needs(runs[:1], lines_of([sent(0.0), sent(9.0)]), [], [], "", CLOCK)]
@@ -249,7 +249,7 @@ def test_the_page_is_whole_and_loads_nothing(filled, tmp_path, requests, hosts):
         assert "What needs you" in text
     if requests == 0:
         assert "Nothing needs you" in text
-        assert not re.search('id="(?:pauses|responses|waiting)"', text)
+        assert not re.search('id="(?:gaps|responses|waiting)"', text)
 
 
 def test_each_run_says_whether_it_signed_and_by_which_key(tmp_path):
@@ -285,7 +285,7 @@ def write_earlier(url, hold):
         log_requests(state, replace(RECORD, sent_at=BEGUN - 2 * DAY, **asked, **answered))
 
 
-def test_a_pause_that_was_too_short_is_told_wherever_it_counts(filled, tmp_path):
+def test_a_gap_that_was_too_short_is_told_wherever_it_counts(filled, tmp_path):
     url = filled(30)
     with closing(State(url)) as state:
         moment = BEGUN + 70.0
@@ -293,9 +293,9 @@ def test_a_pause_that_was_too_short_is_told_wherever_it_counts(filled, tmp_path)
         moved = moved.values(sent_at=moment - 9.253)
         state._database.write(lambda connection: connection.execute(moved))
     text = page_of(url, tmp_path / "sources.txt")
-    assert '<a href="#pauses">1 pause at 1 host shorter than asked for</a>' in text
+    assert '<a href="#gaps">1 gap at 1 host shorter than asked for</a>' in text
     assert '<td class="number">0.49 s <span class="short">1 too short</span></td>' in text
-    assert "no pause was shorter" not in text
+    assert "no gap was shorter" not in text
 
 
 def test_a_page_names_its_age_and_the_share_of_requests_that_succeeded(filled, tmp_path):
@@ -311,11 +311,11 @@ def test_a_problem_names_its_source_first_and_its_command_on_a_line(filled, tmp_
     assert source < advice < card.index('<p class="command"><code>')
 
 
-def first_pause(url):
+def first_gap(url):
     with closing(State(url)) as state:
         options = Options.from_settings(Settings())
         (line,) = build_report(state, options, "none.txt", choose_period(state, NOW), NOW).lines
-    return line.sent[0].pause.kept
+    return line.sent[0].gap.kept
 
 
 def test_a_long_log_is_cut_and_the_page_says_so(filled, tmp_path, monkeypatch):
@@ -323,19 +323,19 @@ def test_a_long_log_is_cut_and_the_page_says_so(filled, tmp_path, monkeypatch):
     write_earlier(url, hold=0.0)
     text = page_of(url, tmp_path / "sources.txt")
     assert "The log has more requests" not in text
-    assert first_pause(url) == 2 * DAY
+    assert first_gap(url) == 2 * DAY
     monkeypatch.setattr(report, "MOST_READ", 20)
     text = page_of(url, tmp_path / "sources.txt")
     assert "The log has more requests" in text
     assert "<dd>20</dd>" in text
-    assert first_pause(url) is None, "what was cut off came between"
+    assert first_gap(url) is None, "what was cut off came between"
 
 
-def test_a_pause_since_an_earlier_run_is_compared_too(filled, tmp_path):
+def test_a_gap_since_an_earlier_run_is_compared_too(filled, tmp_path):
     url = filled(1)
     write_earlier(url, hold=3 * DAY)
     text = page_of(url, tmp_path / "sources.txt")
-    assert "1 pause at 1 host shorter than asked for" in text
+    assert "1 gap at 1 host shorter than asked for" in text
     assert '<td class="number">3 d (hold)</td>' in text
     assert "request to 1 host</dt><dd>1</dd>" in text
 
@@ -413,7 +413,7 @@ def report_of_report_command(tmp_path, on_state):
     return run
 
 
-def test_the_report_of_a_run_compares_the_pauses_that_servers_saw(
+def test_the_report_of_a_run_compares_the_gaps_that_servers_saw(
     loopback_web, crawl, again, report_of_report_command, tmp_path
 ):
     web = loopback_web(
@@ -453,7 +453,7 @@ def test_the_report_of_a_run_compares_the_pauses_that_servers_saw(
     assert both.count('<section id="runs"') == 1
 
 
-#: Host, smallest pause kept, spacing asked for and by what, of a row in the page.
+#: Host, smallest gap, delay asked for and by what, of a row in the page.
 PAUSES = re.compile(
     r'<bdi>([\w.]+)</bdi></th>\n<td class="number">([\d.]+) s</td>'
     r'<td class="number">([\d.]+) s</td><td class="number">([\d.]+) s</td>'

@@ -185,9 +185,9 @@ def test_due_sources_are_listed_in_the_order_of_a_run():
     assert urls == [declared[index].url for index in (3, 2, 1, 0)]
 
 
-def test_a_pause_that_the_file_asks_for_counts_in_the_order_of_a_run():
+def test_a_delay_that_the_file_asks_for_counts_in_the_order_of_a_run():
     several = [Source(f"http://two.example/{number}") for number in range(3)]
-    rare = Source("http://rare.example/", pause=timedelta(seconds=9))
+    rare = Source("http://rare.example/", delay=timedelta(seconds=9))
     found = overview_of([], [*several, rare])
     assert found.due({})[0].record.url == rare.url
     assert found.due({"two.example": 4.0})[0].record.url == several[0].url
@@ -541,7 +541,7 @@ SOURCE = Source(
     name="A",
     tags=("x",),
     every=timedelta(days=7),
-    pause=timedelta(seconds=5),
+    delay=timedelta(seconds=5),
     folders=("F",),
 )
 RECORDED = SourceRecord(
@@ -576,7 +576,7 @@ def test_a_source_is_told_with_every_column(url):
         text, told = record_of(state)
     facts = {tuple(line.split(maxsplit=1)) for line in text.splitlines()}
     wanted = (
-        ("name", "A"), ("tags", "x"), ("folder", "F"), ("every", "7 d"), ("pause", "5 s"),
+        ("name", "A"), ("tags", "x"), ("folder", "F"), ("every", "7 d"), ("delay", "5 s"),
         ("status", "200"), ("format", "rss20, repaired"), ("etag", '"ü"'), ("host", "b.example"),
     )  # fmt: skip
     assert [each for each in wanted if each not in facts] == []

@@ -39,7 +39,7 @@ RULES = b"User-agent: *\nDisallow: /private\nAllow: /feed\n"
 ALLOWED = Evidence("Allow: /feed", 3, hash_of(RULES), NOON, hash_of(b"{}"))
 FEED = "http://a.example/feed"
 SENT = replace(
-    RECORD, sent_at=NOON + 4.0, url=FEED, seconds=0.5, run=1, pause=2.0, evidence=ALLOWED
+    RECORD, sent_at=NOON + 4.0, url=FEED, seconds=0.5, run=1, delay=2.0, evidence=ALLOWED
 )
 ROBOTS = replace(
     SENT,
@@ -47,7 +47,7 @@ ROBOTS = replace(
     url="http://a.example/robots.txt",
     seconds=1.0,
     purpose="robots",
-    pause=0.0,
+    delay=0.0,
     evidence=Evidence(),
 )
 DENIAL = replace(
@@ -123,7 +123,7 @@ def told(state, subject="a.example", day=None, **settings):
     return "\n".join(letter(give_account(state, options(**settings), subject, day)))
 
 
-def test_each_request_has_its_reason_and_its_pauses(state, log):
+def test_each_request_has_its_reason_and_its_gaps(state, log):
     log(ROBOTS, SENT)
     text = told(state)
     assert "Requests of Walsh-Research to a.example\non 2024-10-04, all times in UTC" in text
@@ -131,7 +131,7 @@ def test_each_request_has_its_reason_and_its_pauses(state, log):
         "12:00:00  http://a.example/robots.txt",
         "12:00:04  http://a.example/feed",
         "line 3 of robots.txt allows it, 'Allow: /feed'; its host was",
-        "pause: 3 s after the end of the request before it; 2 s had to pass",
+        "gap: 3 s after the end of the request before it; 2 s had to pass",
         "12:00:01  http://a.example/private",
         "kept back by robots: line 2",
         "2 | Disallow: /private",
@@ -347,7 +347,7 @@ def test_what_the_operator_did_stands_with_its_reason(noon, log):
     state.hosts.release("a.example", "mail of 3 May: go on")
     state.hosts.delay("a.example", 60.0, "its owner asks for it")
     state.hosts.delay("b.example", 60.0, "another host")
-    account, text = outlook(state, sources=[Source(FEED, pause=timedelta(seconds=90))])
+    account, text = outlook(state, sources=[Source(FEED, delay=timedelta(seconds=90))])
     whole = " ".join("\n".join(letter(account)).split())
     assert "2024-10-04 12:00:00 UTC ended a hold that had 2 h left: mail of 3 May: go on" in whole
     assert "1 min at least between two requests from then on: its owner asks for it" in whole
@@ -364,21 +364,21 @@ def test_what_the_operator_did_stands_with_its_reason(noon, log):
     assert "ended our own delay: no reason given" in "\n".join(letter(account))
 
 
-def test_a_pause_in_which_a_clock_was_set_back_is_not_known(state, log):
+def test_a_gap_in_which_a_clock_was_set_back_is_not_known(state, log):
     moments = [(0.0, 0.5), (10.0, 10.5), (10.2, 12.5), (13.2, 15.5)]  # of a clock never set as well
     log(*(replace(SENT, sent_at=NOON + at, monotonic=end) for at, end in moments))
     assert told(state).count("too short") == 0
-    assert told(state).count("pause: not known, because a clock was set in between") == 1
+    assert told(state).count("gap: not known, because a clock was set in between") == 1
 
 
-def test_the_last_request_of_another_day_counts_for_the_pause(state, log):
+def test_the_last_request_of_another_day_counts_for_the_gap(state, log):
     log(replace(SENT, sent_at=NOON - DAY, seconds=3.0), SENT)
     (sent,) = give_account(state, options(), FEED, None).requests
-    assert sent.pause.kept == DAY + 1.0
+    assert sent.gap.kept == DAY + 1.0
     account = give_account(state, options(), "a.example", 19_999)
     assert account.day == "2024-10-03"
     (first,) = account.requests
-    assert first.pause.kept is None
+    assert first.gap.kept is None
 
 
 def test_with_a_url_only_its_own_requests_and_robots_txt_are_told(state, log):
@@ -441,7 +441,7 @@ def test_by_domain_only_the_host_itself_is_told(state, log):
     bot = {f"WALSH_{name.upper()}": value for name, value in OTHER_BOT.items()}
     given = options(WALSH_PACE_BY="domain", **bot)
     (sent,) = give_account(state, given, "two.a.com", None).requests
-    assert (sent.record.url, sent.pause.kept) == ("http://two.a.com/", 15.5)
+    assert (sent.record.url, sent.gap.kept) == ("http://two.a.com/", 15.5)
 
 
 def test_what_is_not_known_is_said_with_what_is(state, log):

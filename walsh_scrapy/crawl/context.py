@@ -14,7 +14,7 @@ from walsh_scrapy.policy.backoff import Backoff
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.urls import host_of, origin_of
 from walsh_scrapy.policy.wording import format_seconds
-from walsh_scrapy.sources.source import with_pauses
+from walsh_scrapy.sources.source import with_delays
 from walsh_scrapy.wire.stalls import moment
 
 if TYPE_CHECKING:
@@ -167,10 +167,10 @@ class Retry(NamedTuple):
         return f"try {self.number} of {self.most} in {format_seconds(self.at - now)}"
 
 
-class Pauses:
-    """What the sources of a crawl add to the spacing of hosts, in seconds (decision 31).
+class DeclaredDelays:
+    """What the sources of a crawl add to the delays of hosts, in seconds (decision 31).
 
-    ``by_host`` are the pauses of all sources of the file, whichever of them the spider visits.
+    ``by_host`` are the delays of all sources of the file, whichever of them the spider visits.
     """
 
     def __init__(self, context: Context, by_host: Mapping[str, float]) -> None:
@@ -181,15 +181,15 @@ class Pauses:
             self._by_host[unit] = max(seconds, self._by_host.get(unit, 0.0))
 
     def before(self, request: Request) -> float:
-        """Return the least spacing before and after a request.
+        """Return the least delay before and after a request.
 
         That of its source counts at another host too, where a source moved or redirects to.
         """
         source = source_of(request)
-        own = source.pause.total_seconds() if source and source.pause else 0.0
+        own = source.delay.total_seconds() if source and source.delay else 0.0
         return max(own, self._by_host.get(self._context.host(request.url), 0.0))
 
     @property
     def delays(self) -> Mapping[str, float]:
         """The delay of each host that is known to be longer than ``WALSH_MIN_INTERVAL``."""
-        return with_pauses(self._context.delays, self._by_host)
+        return with_delays(self._context.delays, self._by_host)

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 from scrapy import signals
 from scrapy.utils.conf import closest_scrapy_cfg
 
-from walsh_scrapy.crawl.context import Context, Pauses
+from walsh_scrapy.crawl.context import Context, DeclaredDelays
 from walsh_scrapy.crawl.engine import AnotherLoop, Engine, enter, is_stopping, leave
 from walsh_scrapy.crawl.exchanges import Exchanges
 from walsh_scrapy.crawl.failures import Denials
@@ -30,7 +30,7 @@ from walsh_scrapy.crawl.visits import Visits
 from walsh_scrapy.exceptions import MachineTrouble, StateUnavailable, refuse_to_start
 from walsh_scrapy.options import BadSetting, Options
 from walsh_scrapy.policy.urls import host_of
-from walsh_scrapy.sources.source import SourcesError, host_pauses
+from walsh_scrapy.sources.source import SourcesError, host_delays
 from walsh_scrapy.state import State, StateError
 
 if TYPE_CHECKING:
@@ -130,12 +130,12 @@ class Crawl:
             refuse_to_start(error, log_file=self.settings["LOG_FILE"])
 
     @cached_property
-    def pauses(self) -> Pauses:
-        """The pauses that the sources file of the spider asks for."""
+    def declared_delays(self) -> DeclaredDelays:
+        """The delays that the sources file of the spider asks for."""
         if self.sources_file:
-            return Pauses(self.context, self.sources_file.pauses)
+            return DeclaredDelays(self.context, self.sources_file.delays)
         sources = getattr(self.crawler.spider, "sources", ())
-        return Pauses(self.context, host_pauses(sources, host_of))
+        return DeclaredDelays(self.context, host_delays(sources, host_of))
 
     @cached_property
     def sources_file(self) -> SyncedFile | None:
@@ -158,14 +158,16 @@ class Crawl:
     def queue(self) -> Queue:
         """Where requests wait for their hosts."""
         most = self.settings.getint("CONCURRENT_REQUESTS")
-        queue = Queue(self.context, self.engine, self.stats, self.hosts, self.pauses.delays, most)
+        queue = Queue(
+            self.context, self.engine, self.stats, self.hosts, self.declared_delays.delays, most
+        )
         self.crawler.signals.connect(queue.end, signal=signals.engine_stopped)
         return queue
 
     @cached_property
     def visits(self) -> Visits:
         """The visits of sources."""
-        return Visits(self.crawler, self.context, self.pauses, self.queue, self.hosts)
+        return Visits(self.crawler, self.context, self.declared_delays, self.queue, self.hosts)
 
     @cached_property
     def network(self) -> Network:
@@ -177,7 +179,7 @@ class Crawl:
     @cached_property
     def exchanges(self) -> Exchanges:
         """The exchanges with hosts, as the pacing gate begins and ends them."""
-        parts = self.engine, self.hosts, self.queue, self.context.put_off, self.pauses
+        parts = self.engine, self.hosts, self.queue, self.context.put_off, self.declared_delays
         return Exchanges(self.settings, self.context, *parts)
 
     @cached_property

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from scrapy.http import Response
     from scrapy.settings import BaseSettings
 
-    from walsh_scrapy.crawl.context import Context, Pauses, PutOffHosts
+    from walsh_scrapy.crawl.context import Context, DeclaredDelays, PutOffHosts
     from walsh_scrapy.crawl.engine import Engine
     from walsh_scrapy.crawl.hosts import Hosts
     from walsh_scrapy.crawl.queue import Queue
@@ -84,14 +84,14 @@ class Exchanges:
         hosts: Hosts,
         queue: Queue,
         put_off: PutOffHosts,
-        pauses: Pauses,
+        declared_delays: DeclaredDelays,
     ) -> None:
         self._context = context
         self._engine = engine
         self._hosts = hosts
         self._queue = queue
         self._put_off = put_off
-        self._pauses = pauses
+        self._declared_delays = declared_delays
         self._timeout = settings.getfloat("DOWNLOAD_TIMEOUT")
         self._settles_urls = bool(in_force(settings, Gate.ADDRESS))
         self._left: WeakSet[Request] = WeakSet()
@@ -269,7 +269,7 @@ class Exchanges:
             self._hosts.let_go(host, request)
 
     def _delay(self, request: Request, latency: float = 0.0) -> float:
-        least = max(self._context.options.min_interval, self._pauses.before(request))
+        least = max(self._context.options.min_interval, self._declared_delays.before(request))
         return delay_after(least, ticket_of(request).robots_interval, latency)
 
     def _record(self, request: Request) -> RequestRecord:

@@ -310,8 +310,8 @@ class Hosts:
                 raise HostLost(self._context.clock.now(), f"{own} was lost to another worker")
             found = protocol.begin(connection, host, self._worker, ask)
             if isinstance(found, Begun):
-                pause = 0.0 if owned.times.ended is None else found.times.delay_with(ask.delay)
-                sent = replace(record, sent_at=found.now, pause=pause)
+                delay = 0.0 if owned.times.ended is None else found.times.delay_with(ask.delay)
+                sent = replace(record, sent_at=found.now, delay=delay)
                 attempts.append(log_begin(connection, sent))
             return found
 

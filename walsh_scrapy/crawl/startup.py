@@ -321,7 +321,7 @@ def _redirect_problems(chain: list[type]) -> Problems:
 
 def _pacing_problems(settings: BaseSettings) -> Problems:
     """Find settings that delay a request after its host was asked for, or give it no end."""
-    instead = "0 beside PacingMiddleware, which keeps the pauses; set WALSH_MIN_INTERVAL"
+    instead = "0 beside PacingMiddleware, which keeps the delays; set WALSH_MIN_INTERVAL"
     delays = {"DOWNLOAD_DELAY": number_of(settings, "DOWNLOAD_DELAY", 0.0, low=0.0, high=math.inf)}
     for name, slot in settings.getdict("DOWNLOAD_SLOTS").items():
         delays[f"DOWNLOAD_SLOTS[{name!r}]['delay']"] = slot.get("delay", 0.0)
@@ -332,7 +332,7 @@ def _pacing_problems(settings: BaseSettings) -> Problems:
         yield bad_setting(
             "AUTOTHROTTLE_ENABLED",
             True,
-            "False beside PacingMiddleware, which keeps the pauses, longer ones for slow hosts",
+            "False beside PacingMiddleware, which keeps the delays, longer ones for slow hosts",
         )
     if not number_of(settings, "DOWNLOAD_TIMEOUT", 0.0, low=0.0, high=math.inf):
         yield bad_setting("DOWNLOAD_TIMEOUT", 0, "above 0: a host is busy for that long")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from scrapy.statscollectors import StatsCollector
     from sqlalchemy import Connection
 
-    from walsh_scrapy.crawl.context import Context, Pauses
+    from walsh_scrapy.crawl.context import Context, DeclaredDelays
     from walsh_scrapy.crawl.hosts import Hosts
     from walsh_scrapy.crawl.queue import Queue
     from walsh_scrapy.sources.source import Source
@@ -51,10 +51,15 @@ class Visits:
     """The sources that a crawl may visit, and what is known of those that it visits now."""
 
     def __init__(
-        self, crawler: Crawler, context: Context, pauses: Pauses, queue: Queue, hosts: Hosts
+        self,
+        crawler: Crawler,
+        context: Context,
+        declared_delays: DeclaredDelays,
+        queue: Queue,
+        hosts: Hosts,
     ) -> None:
         self.context = context
-        self.pauses = pauses
+        self.declared_delays = declared_delays
         self.queue = queue
         self.hosts = hosts
         self._crawler = crawler  # its spider is made later
@@ -146,7 +151,7 @@ class DueSources:
         self._same = f"file {chosen.file}, {chosen.kind}, only={chosen.only!r}, force={force}"
         self._terms = Terms(began=self._clock.now(), min_revisit=revisit, force=force)
         work, self.counts = self._store.hosts(chosen, self._terms)
-        self._left = deque(in_order(work, visits.pauses.delays, visits.context.late_hosts))
+        self._left = deque(in_order(work, visits.declared_delays.delays, visits.context.late_hosts))
         self._busy: list[HostWork] = []  # hosts that another worker has
         self._is_waiting = False  # for these
         self._away: dict[str, _Away] = {}  # hosts that gave way to other workers
@@ -276,7 +281,7 @@ class DueSources:
 
     def _page(self, connection: Connection, host: str, rest: _Rest) -> Page:
         """Read the next page of the sources of a host, as of now: once the host is owned."""
-        delay = self._hosts.delay(host) or self._visits.pauses.delays.get(host, 1.0)
+        delay = self._hosts.delay(host) or self._visits.declared_delays.delays.get(host, 1.0)
         most, now = max(1, int(PAGE / max(1.0, delay))), self._clock.now()
         return self._store.page(self._chosen, self._terms, host, now, rest.begin, most)(connection)
 

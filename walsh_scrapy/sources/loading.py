@@ -41,10 +41,10 @@ if TYPE_CHECKING:
     from walsh_scrapy.sources.opml import Outline
 
 _KINDS: Final = ("feed", "llms")
-_KEYS: Final = ("url", "kind", "name", "tags", "every", "pause")
-#: A robots.txt is obeyed for a day. With a longer pause it could be out of date whenever its host
+_KEYS: Final = ("url", "kind", "name", "tags", "every", "delay")
+#: A robots.txt is obeyed for a day. With a longer delay it could be out of date whenever its host
 #: may be asked, so that nothing else would ever be asked for.
-LONGEST_PAUSE: Final = timedelta(hours=12)
+LONGEST_DELAY: Final = timedelta(hours=12)
 
 _COMMENT: Final = re.compile(r"(?:^|\s+)#.*")
 _LINE_END: Final = re.compile(r"\r\n|\r|\n")
@@ -170,7 +170,7 @@ def merged(first: Source, other: Source) -> Source:
         first,
         name=first.name or other.name,
         tags=tuple(dict.fromkeys((*first.tags, *other.tags))),
-        pause=max(filter(None, (first.pause, other.pause)), default=None),
+        delay=max(filter(None, (first.delay, other.delay)), default=None),
         page=first.page or other.page,
         folders=first.folders or other.folders,
     )
@@ -206,7 +206,7 @@ def _source_of(raw: _RawSource) -> Source:
             name=_name(value),
             tags=_tags(value),
             every=_every(value),
-            pause=_pause(value),
+            delay=_delay(value),
             page=raw.page,
             folders=raw.folders,
         )
@@ -256,21 +256,21 @@ def _every(value: dict[str, Any]) -> timedelta | None:
     return length
 
 
-def _pause(value: dict[str, Any]) -> timedelta | None:
-    pause = value.get("pause")
-    if pause is None:
+def _delay(value: dict[str, Any]) -> timedelta | None:
+    delay = value.get("delay")
+    if delay is None:
         return None
     try:
-        if isinstance(pause, str):
-            length = parse_duration(pause)
+        if isinstance(delay, str):
+            length = parse_duration(delay)
         else:
-            length = timedelta(seconds=pause if isinstance(pause, int | float) else 0)
+            length = timedelta(seconds=delay if isinstance(delay, int | float) else 0)
     except (OverflowError, ValueError) as error:
-        raise SourcesError(f"pause: {error}") from None
-    if not timedelta(0) < length <= LONGEST_PAUSE:
+        raise SourcesError(f"delay: {error}") from None
+    if not timedelta(0) < length <= LONGEST_DELAY:
         raise SourcesError(
-            'pause is not a length of time of at most 12 hours; write for example pause = "PT10S" '
-            "or pause = 10, and for rarer visits every"
+            'delay is not a length of time of at most 12 hours; write for example delay = "PT10S" '
+            "or delay = 10, and for rarer visits every"
         )
     return length
 
@@ -386,7 +386,7 @@ def _read_list(opened: BinaryIO, _: list[str]) -> Iterator[_RawSource]:
 def _read_opml(opened: BinaryIO, warnings: list[str]) -> Iterator[_RawSource]:
     """Read subscriptions: `xmlUrl`, name, folders and categories as tags, `htmlUrl` as page.
 
-    Attributes of our own namespace are `every` and `pause`.
+    Attributes of our own namespace are `every` and `delay`.
     """
     # It imports a parser of XML, and few operators declare their sources so.
     from walsh_scrapy.sources.opml import read_opml  # noqa: PLC0415
@@ -408,7 +408,7 @@ def _subscription(outline: Outline) -> _RawSource:
             "name": name,
             "tags": [*outline.tags],
             "every": outline.own("every"),
-            "pause": outline.own("pause"),
+            "delay": outline.own("delay"),
         },
         outline.attributes.get("htmlurl") or None,
         tuple(dict.fromkeys(outline.folders)),

@@ -18,7 +18,7 @@ from walsh_scrapy.metadata.document import to_utf8
 from walsh_scrapy.policy.wording import without_references
 from walsh_scrapy.sources.files import UnreadableFile
 
-#: The namespace of the attributes `every` and `pause`, for which OPML has no name of its own.
+#: The namespace of the attributes `every` and `delay`, for which OPML has no name of its own.
 NAMESPACE: Final = "tag:wal.sh,2026:opml"
 #: Its prefix in what is written here. A parser of HTML knows no namespaces, only this.
 PREFIX: Final = "walsh"

@@ -27,7 +27,7 @@ class Source:
     """One declared source.
 
     `url` is spelled as Scrapy will request it, without fragment. `every` is the operator's least
-    time between two visits, None for `WALSH_MIN_REVISIT`. `pause` is the least time between two
+    time between two visits, None for `WALSH_MIN_REVISIT`. `delay` is the least time between two
     requests to its host, None for what the host and `WALSH_MIN_INTERVAL` ask for. `page` is the
     site it belongs to (`htmlUrl` of an OPML file), and `folders` are those of the file that it is
     in, the outermost first; they are among its tags.
@@ -38,7 +38,7 @@ class Source:
     name: str | None = None
     tags: tuple[str, ...] = ()
     every: timedelta | None = None
-    pause: timedelta | None = None
+    delay: timedelta | None = None
     page: str | None = None
     folders: tuple[str, ...] = ()
 
@@ -50,22 +50,22 @@ class Source:
         return max(min_revisit, self.every.total_seconds() if self.every else 0.0)
 
 
-def host_pauses(sources: Iterable[Source], host: Callable[[str], str]) -> dict[str, float]:
-    """Return the longest pause of each host's sources, in seconds, for hosts that have any.
+def host_delays(sources: Iterable[Source], host: Callable[[str], str]) -> dict[str, float]:
+    """Return the longest delay of each host's sources, in seconds, for hosts that have any.
 
     ``host`` returns the name by which a URL is paced (decision 5).
     """
     found: dict[str, float] = {}
     for source in sources:
-        if source.pause is not None:
+        if source.delay is not None:
             name = host(source.url)
-            found[name] = max(source.pause.total_seconds(), found.get(name, 0.0))
+            found[name] = max(source.delay.total_seconds(), found.get(name, 0.0))
     return found
 
 
-def with_pauses(known: Mapping[str, float], pauses: Mapping[str, float]) -> dict[str, float]:
-    """Return the known delays of hosts, in seconds, with the pauses that are longer."""
-    return dict(known) | {host: max(each, known.get(host, 0.0)) for host, each in pauses.items()}
+def with_delays(known: Mapping[str, float], delays: Mapping[str, float]) -> dict[str, float]:
+    """Return the known delays of hosts, in seconds, with the delays that are longer."""
+    return dict(known) | {host: max(each, known.get(host, 0.0)) for host, each in delays.items()}
 
 
 def declared_urls(source: Source) -> tuple[str, ...]:

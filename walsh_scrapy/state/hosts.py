@@ -685,7 +685,7 @@ class HostStore(Store):
                 raise StateError(
                     f"{self._database} is paced by {found}, and {delayed[0]} has a delay of the "
                     f"operator's: a crawl with WALSH_PACE_BY = {unit!r} would not see that; end it "
-                    f"with `scrapy hosts pause {delayed[0]} 0`, or set WALSH_PACE_BY = {found!r}"
+                    f"with `scrapy hosts delay {delayed[0]} 0`, or set WALSH_PACE_BY = {found!r}"
                 )
             if held := _waiting(connection):
                 last = max(each.times.ready_at() for each in held.values())

@@ -150,7 +150,7 @@ class RequestRecord:
     run: int | None = None  #: its number in `runs`
     purpose: str = "target"  #: or "robots" or "blocklist"
     #: Seconds: the delay that was asked for before it, as it was when the request began.
-    pause: float = 0.0
+    delay: float = 0.0
     #: Seconds for which its answer put the host on hold.
     hold: float = 0.0
     retry_after: str | None = None  #: the header of its answer, as it came
@@ -462,7 +462,7 @@ class Log:
         return sorted(self.each(LoggedRequest, newest), key=by_host)
 
     def requests_before(self, moment: float, paced: str | None = None) -> list[LoggedRequest]:
-        """Return what counts for pauses and holds after a moment, ordered as `requests` are.
+        """Return what counts for delays and holds after a moment, ordered as `requests` are.
 
         These are the exchange with each host that ended last, and those whose holds go on.
         """

@@ -133,7 +133,7 @@ class Counts:
 
 _C, _S = declared.c, sources.c
 #: The columns of a declared source, as `source_of` takes them.
-SOURCE: Final = tuple(_C[name] for name in ("url", "kind", "every", "pause", "details"))
+SOURCE: Final = tuple(_C[name] for name in ("url", "kind", "every", "delay", "details"))
 _COLUMNS: Final = columns_of(SourceRecord, sources)
 _CHOSEN: Final = (_C.file == bindparam("of_file"), _C.kind == bindparam("of_kind"))
 _COUNT: Final = select(func.count()).select_from(declared)
@@ -441,7 +441,7 @@ def repeat_facts(connection: Connection, *conditions: ColumnElement[bool]) -> No
     connection.execute(known.values(facts))
 
 
-def source_of(url: str, kind: Kind, every: float, pause: float | None, details: str) -> Source:
+def source_of(url: str, kind: Kind, every: float, delay: float | None, details: str) -> Source:
     """Return the source of a row of ``SOURCE``."""
     name, tags, page, folders = json.loads(details) if details else (None, (), None, ())
     return Source(
@@ -450,7 +450,7 @@ def source_of(url: str, kind: Kind, every: float, pause: float | None, details: 
         name,
         tuple(tags),
         timedelta(seconds=every) if every else None,
-        timedelta(seconds=pause) if pause else None,
+        timedelta(seconds=delay) if delay else None,
         page,
         tuple(folders),
     )

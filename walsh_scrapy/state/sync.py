@@ -81,7 +81,7 @@ class SyncedFile(NamedTuple):
     """A sources file as the state has it."""
 
     id: int
-    pauses: Mapping[str, float]  #: the longest pause of each declared host, in seconds
+    delays: Mapping[str, float]  #: the longest delay of each declared host, in seconds
     copy: str  #: what it declares, as the record keeps it: the name of a copy
     changes: Changes | None  #: None if the file was known as it is
 
@@ -126,7 +126,7 @@ class Sync:
         if known is None or as_known != as_it_is:
             known, changes = self._compared(known, stat, pace_by)
         warn(self._file, json.loads(known.warnings))
-        return SyncedFile(known.id, json.loads(known.pauses), known.copy, changes)
+        return SyncedFile(known.id, json.loads(known.delays), known.copy, changes)
 
     def _compared(
         self, known: Row[Any] | None, stat: stat_result, pace_by: str
@@ -145,7 +145,7 @@ class Sync:
             changes, warnings = self._read(anew=not is_edit)
             kept = DeclarationCopies(self._database, self._number, self._now)
             values["warnings"] = json.dumps(warnings)
-            values["pauses"] = json.dumps(self._pauses())
+            values["delays"] = json.dumps(self._delays())
             values["copy"] = kept.kept(known.copy if known else "")
         self._update(**values)
         row = self._row()
@@ -247,12 +247,12 @@ class Sync:
         with self._database.snapshot() as connection:
             yield from connection.scalars(select(_C.url_key).where(_C.file == self._number))
 
-    def _pauses(self) -> dict[str, float]:
-        """Return the longest pause of each declared host, in seconds."""
-        rows = select(_C.url, _C.pause).where(_C.file == self._number, _C.pause.is_not(None))
+    def _delays(self) -> dict[str, float]:
+        """Return the longest delay of each declared host, in seconds."""
+        rows = select(_C.url, _C.delay).where(_C.file == self._number, _C.delay.is_not(None))
         longest: dict[str, float] = {}
-        for url, pause in self._database.all(rows):
-            longest[host_of(url)] = max(pause, longest.get(host_of(url), 0.0))
+        for url, delay in self._database.all(rows):
+            longest[host_of(url)] = max(delay, longest.get(host_of(url), 0.0))
         return longest
 
     def _tell(self, done: int) -> None:
@@ -275,7 +275,7 @@ def row_of_source(key: int, source: Source) -> dict[str, Any]:
         "url": source.url,
         "kind": source.kind,
         "every": source.every.total_seconds() if source.every else 0.0,
-        "pause": source.pause.total_seconds() if source.pause else None,
+        "delay": source.delay.total_seconds() if source.delay else None,
         "details": json.dumps(details, ensure_ascii=False) if any(details) else "",
     }
 

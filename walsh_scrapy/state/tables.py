@@ -189,9 +189,9 @@ files = Table(
     Column("mtime_ns", BigInteger, nullable=False, server_default="0"),
     Column("size", BigInteger, nullable=False, server_default="0"),
     Column("pace_by", String(16), nullable=False, server_default=""),
-    # JSON: what each run warns of, and the longest pause of each host, in seconds.
+    # JSON: what each run warns of, and the longest delay of each host, in seconds.
     Column("warnings", Text, nullable=False, server_default="[]"),
-    Column("pauses", Text, nullable=False, server_default="{}"),
+    Column("delays", Text, nullable=False, server_default="{}"),
     # What it declares, as the record keeps it: the name of a copy.
     Column("copy", String(64), nullable=False, server_default=""),
     # When a run last read it, noted once a day.
@@ -208,7 +208,7 @@ declared = Table(
     Column("url", String(4096), nullable=False),
     Column("kind", String(16), nullable=False),
     Column("every", Double, nullable=False),
-    Column("pause", Double),
+    Column("delay", Double),
     # JSON: its name, tags, page and folders; empty if it has none of them.
     Column("details", Text, nullable=False),
     # What is paced together with the URL that is requested: its host or domain.
@@ -273,7 +273,7 @@ requests = Table(
     # The machine's own clock that is never set, in seconds, at the end of the exchange.
     Column("monotonic", Double, nullable=False, server_default="0"),
     # Seconds: the delay asked for before it, and the hold that its answer began.
-    Column("pause", Double, nullable=False),
+    Column("delay", Double, nullable=False),
     Column("hold", Double, nullable=False),
     Column("run", BigInteger),
     *_evidence(),
@@ -554,7 +554,7 @@ _EVIDENCE: Final = "rule line robots robots_at blocklist blocklist_at robots_sta
 #: The columns of each view, `readable_` before the name of its table.
 _VIEWS: Final = {
     "requests": "id sent_at days_ago host url gates status error seconds waited monotonic run "
-    f"purpose pause hold retry_after {_EVIDENCE} source",
+    f"purpose delay hold retry_after {_EVIDENCE} source",
     "denials": f"id at days_ago host url gate reason run {_EVIDENCE}",
     "copies": "hash kind first_seen kept_at body",
     "sources": "url kind fetched_at outcome status detail failures failing_since refused_since "

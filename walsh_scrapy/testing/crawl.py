@@ -32,7 +32,7 @@ from walsh_scrapy.state.records import BlocklistCopy
 from walsh_scrapy.testing.hit import ConnectionRecord, Hit
 from walsh_scrapy.testing.web import Web
 
-#: A URL, or the fields of a `[[source]]`: url, kind, name, tags, every, pause.
+#: A URL, or the fields of a `[[source]]`: url, kind, name, tags, every, delay.
 SourceLike = str | Mapping[str, str | float | list[str]]
 
 

@@ -314,7 +314,7 @@ def write_opml(
     """Write each source as an outline, and return how many there were.
 
     ``title_of`` returns what the feed of a URL was titled last, for a source without a name; else
-    that is titled by its URL. `every` and `pause` are attributes of our own namespace.
+    that is titled by its URL. `every` and `delay` are attributes of our own namespace.
     """
     count = 0
     opened: tuple[str, ...] = ()
@@ -345,7 +345,7 @@ def outline_of(source: Source, title: str) -> tuple[tuple[str, ...], str]:
         "htmlUrl": source.page,
         "category": ",".join(tags) if listable else None,
         f"{PREFIX}:every": format_duration(source.every) if source.every else None,
-        f"{PREFIX}:pause": format_duration(source.pause) if source.pause else None,
+        f"{PREFIX}:delay": format_duration(source.delay) if source.delay else None,
     }
     written = (f"{name}={_quote(value)}" for name, value in attributes.items() if value)
     return folders, f"<outline {' '.join(written)}/>"

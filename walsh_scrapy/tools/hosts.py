@@ -1,11 +1,11 @@
-"""``scrapy hosts``: which hosts wait, until when and why; release and pause (decision 31).
+"""``scrapy hosts``: which hosts wait, until when and why; release and delay (decision 31).
 
 Lists every host that may not be requested now, was unreachable or answered 500, 502 or 504 when it
 was requested last, or has a delay of yours. `release HOST --because TEXT` ends the hold of a host,
-and records when and why. `pause HOST DURATION` (seconds, or 90min, 2h, PT2H) gives a host a delay
-of at least that between two requests, in all runs; `pause HOST 0` ends it. Exit status: 0, 1 if
+and records when and why. `delay HOST DURATION` (seconds, or 90min, 2h, PT2H) gives a host a delay
+of at least that between two requests, in all runs; `delay HOST 0` ends it. Exit status: 0, 1 if
 something cannot be done, 2 for a wrong call. Examples: scrapy hosts --json. scrapy hosts release
-blog.example --because "they wrote: go on". scrapy hosts pause blog.example 2h
+blog.example --because "they wrote: go on". scrapy hosts delay blog.example 2h
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.state.hosts import HostSnapshot, Override
     from walsh_scrapy.tools.call import Call
 
-USAGE = "[options] [release HOST --because TEXT | pause HOST DURATION]"
+USAGE = "[options] [release HOST --because TEXT | delay HOST DURATION]"
 _DAY: Final = 86_400.0
 
 
@@ -40,10 +40,10 @@ def options(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     add_json(parser)
     actions = add_actions(parser)
-    for name, told in (("release", "end a hold"), ("pause", "set a delay, or end it with 0")):
+    for name, told in (("release", "end a hold"), ("delay", "set a delay, or end it with 0")):
         action = actions.add_parser(name, help=told)
         action.add_argument("host", metavar="HOST", help="such as blog.example")
-        if name == "pause":
+        if name == "delay":
             action.add_argument(
                 "seconds", metavar="DURATION", type=typed(_seconds), help="seconds, or such as 2h"
             )
@@ -68,7 +68,7 @@ def _seconds(text: str) -> float:
             if 0.0 <= (seconds := read(text.strip())) < math.inf:
                 return seconds
     raise ValueError(
-        f"{text!r} is neither seconds nor a duration. Example: scrapy hosts pause blog.example 2h"
+        f"{text!r} is neither seconds nor a duration. Example: scrapy hosts delay blog.example 2h"
     )
 
 
@@ -257,16 +257,16 @@ def stranger(host: str, state: State, options: Options) -> str:
 
 def set_delay(state: State, host: str, seconds: float, reason: str) -> str:
     """Set or end the operator's delay of a host, and return the line that says so."""
-    from walsh_scrapy.sources.loading import LONGEST_PAUSE
+    from walsh_scrapy.sources.loading import LONGEST_DELAY
 
     every = format_seconds(state.hosts.delay(host, seconds, reason))
     if not seconds:
         return printable(f"{host} has no delay of yours")
     rare = ""
-    if seconds > LONGEST_PAUSE.total_seconds():
+    if seconds > LONGEST_DELAY.total_seconds():
         rare = "; over 12 h its robots.txt alone may be requested, which is obeyed for a day"
     return printable(
-        f"{host} gets one request every {every} at most, until `scrapy hosts pause {host} 0`{rare}"
+        f"{host} gets one request every {every} at most, until `scrapy hosts delay {host} 0`{rare}"
     )
 
 

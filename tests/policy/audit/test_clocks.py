@@ -28,7 +28,7 @@ def test_nothing_is_uncertain_while_no_clock_is_set():
 @pytest.mark.parametrize("seconds", [-7200.0, -61.0, -2.0, 5.0, 86400.0])
 def test_a_clock_that_is_set_during_a_run(seconds):
     clocks = found(*run_of(1, 0, 2, 4), *run_of(1, 6, 8, 10, ahead=seconds))
-    assert not clocks.are_certain(BOOT + 5, BOOT + 6 + seconds), "the pause meanwhile"
+    assert not clocks.are_certain(BOOT + 5, BOOT + 6 + seconds), "the gap meanwhile"
     assert clocks.are_certain(BOOT - 9e9, BOOT - 8e9)
     assert clocks.set_back == (seconds < 0)
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.helpers.records import sent
 from tests.helpers.sites import blocklist
 from walsh_scrapy.policy.audit.checklist import Findings
-from walsh_scrapy.policy.audit.pace import PauseJudge
+from walsh_scrapy.policy.audit.pace import GapJudge
 from walsh_scrapy.policy.audit.permission import ListOfRequests, RobotsOfRequests
 from walsh_scrapy.policy.audit.record import (
     DAY,
@@ -43,7 +43,7 @@ OLD, NEW = COPIES
 
 def row(at, run, looked, **columns):
     """A request by a list that was looked for at a moment, as the record says."""
-    given = {"gates": "blocklist: not listed; robots: allowed", "pause": 1.0, "blocklist": OLD}
+    given = {"gates": "blocklist: not listed; robots: allowed", "delay": 1.0, "blocklist": OLD}
     return sent(at, run=run, blocklist_at=looked, **given | columns)
 
 
@@ -177,7 +177,7 @@ def test_a_run_that_has_no_list_and_never_asked_for_one_is_a_breach():
         ),
         pytest.param(
             [
-                the_list(DAY, 2, 304, pause=20 * HOUR),
+                the_list(DAY, 2, 304, delay=20 * HOUR),
                 row(DAY + 3.0, 2, NEXT),
                 row(DAY + 19 * HOUR, 3, DAY + 18.9 * HOUR),
             ],
@@ -435,9 +435,9 @@ def test_a_faulty_reader_of_delays_shows(monkeypatch):
     body = b"User-agent: *\nRequest-rate: 1/9\n"
     facts = RunFacts(**dict.fromkeys(RunFacts._fields, "") | {"ua_token": US})
     basis = Basis({1: RunTerms(0.0, None, facts)}, (), frozenset(), Documents({"c": body}.get))
-    judge = PauseJudge(basis)
-    pauses = [judge.judge(sent(at, run=1, robots="c", pause=1.0)) for at in (0.0, 5.0, 15.0)]
-    assert [(each.is_short, each.delay) for each in pauses] == [
+    judge = GapJudge(basis)
+    gaps = [judge.judge(sent(at, run=1, robots="c", delay=1.0)) for at in (0.0, 5.0, 15.0)]
+    assert [(each.is_short, each.delay) for each in gaps] == [
         (False, 9.0),
         (True, 9.0),
         (False, 9.0),

@@ -50,7 +50,7 @@ CHECKLIST: Final = (
 FIGURES: Final[Mapping[str, Mapping[str, float | None]]] = {
     "2": {"compared_with_protego": 0, "robots_of_before_the_record": 0},
     "3": {"lists": 0, "without_a_list_yet": 0, "list_of_before_the_record": 0},
-    "4": {"hosts": 0, "pauses": 0, LEAST: None},
+    "4": {"hosts": 0, "gaps": 0, LEAST: None},
     "6": {"entries": 0, "asked_by_hand": 0},
     "7": {"asked_again": 0, "unchanged": 0},
 }
@@ -78,7 +78,7 @@ class Kind(Enum):
     LISTED_ABOVE = "listed-above", "3a", "MUST", "a request went to a subdomain of a listed domain"
     FORGOTTEN = "forgotten-list", "3b", "MUST", "a blocklist that was in force was forgotten"
     INVALID_LIST = "invalid-list", "3c", "MUST", "an invalid blocklist was in force"
-    SHORT_PAUSE = "short-pause", "4", "MUST", "a pause was shorter than was asked for"
+    SHORT_PAUSE = "short-pause", "4", "MUST", "a gap was shorter than the delay that was asked for"
     HOST_TWICE = "host-at-once", "4", "MUST", "a host had two requests at once"
     RUN_TWICE = "run-at-once", "4", "MUST", "a run had two requests at once"
     OTHER_HOST = "other-host", "4", "MUST", "a request is recorded under a host that is not its own"

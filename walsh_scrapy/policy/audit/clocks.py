@@ -74,7 +74,7 @@ class SetClocks:
 
     @property
     def set_back(self) -> int:
-        """How often a clock was set back, so that a pause is not known."""
+        """How often a clock was set back, so that a gap is not known."""
         return self._found.set_back
 
     def are_certain(self, one: float, other: float) -> bool:

@@ -2,7 +2,7 @@
 
 What counts as too early is decided by `walsh_scrapy.checks`, as for the log of a server. Here it is
 asked about the rows of the record: which delay and which hold counted for each, and what of that is
-not known. `PauseJudge` answers for every command; `scrapy attest` counts, `scrapy report` and
+not known. `GapJudge` answers for every command; `scrapy attest` counts, `scrapy report` and
 `scrapy why` show it.
 """
 
@@ -41,7 +41,7 @@ _LEAST: Final = 1.0
 _UNFINISHED: Final = "was refused by an answer that did not end"
 
 
-class Pause(NamedTuple):
+class RequestGap(NamedTuple):
     """What lies between the end of an exchange with a host and the next request to it.
 
     All are seconds from that end. ``kept`` is None if ``doubt`` says why it is not known, and for
@@ -70,10 +70,10 @@ class Pause(NamedTuple):
 
 
 class JudgedRequest(NamedTuple):
-    """One request, and the pause before it."""
+    """One request, and the gap before it."""
 
     record: LoggedRequest
-    pause: Pause
+    gap: RequestGap
 
 
 def exchange_of(sent: LoggedRequest) -> Exchange:
@@ -93,8 +93,8 @@ class _Host:
         self.last: LoggedRequest | None = None  #: the request that ended last
 
 
-class PauseJudge:
-    """Finds the pause before each request.
+class GapJudge:
+    """Finds the gap before each request.
 
     Requests come host by host, of all runs, and for each host in the order of their times.
     """
@@ -107,8 +107,8 @@ class PauseJudge:
         self._name: str | None = None
         self._host = _Host()
 
-    def judge(self, sent: LoggedRequest) -> Pause:
-        """Return the pause before a request."""
+    def judge(self, sent: LoggedRequest) -> RequestGap:
+        """Return the gap before a request."""
         if sent.host != self._name:
             self._name, self._host = sent.host, _Host()
         host, exchange = self._host, exchange_of(sent)
@@ -117,14 +117,14 @@ class PauseJudge:
         released_at = self._release(sent, host.hold)
         is_for_list = self._basis.is_for_list(sent)
         held = host.hold.see(exchange, LONGEST_FOR_BLOCKLIST if is_for_list else math.inf)
-        pause = Pause(None, delay)
+        gap = RequestGap(None, delay)
         if last is not None and before is not None and spaced is not None:
             left = -math.inf
             if released_at is not None and released_at < last.ended:
                 released_at = None  # before the exchange before
             elif held and released_at is None:
                 left = held.before.end + held.asked - last.ended
-            pause = Pause(
+            gap = RequestGap(
                 before.seconds,
                 delay,
                 left,
@@ -133,24 +133,24 @@ class PauseJudge:
                 in_hold=held if held and held.is_early else None,
                 released_at=released_at,
             )
-            pause = self._certain(pause, sent, last)
+            gap = self._certain(gap, sent, last)
         if last is None or sent.ended >= last.ended:
             host.last = sent
         if sent.hold and sent.ended + sent.hold > host.hold.until + TOLERANCE:
             host.hold.begin(exchange, sent.ended + sent.hold)
-        return pause
+        return gap
 
-    def _certain(self, pause: Pause, sent: LoggedRequest, last: LoggedRequest) -> Pause:
-        """Return a pause without what is not certain: a clock was set, or an end is not known."""
-        since = pause.in_hold.before.end if pause.in_hold else last.ended
-        if pause.is_breach and not self._basis.clocks.are_certain(since, sent.sent_at):
-            return Pause(None, pause.delay, pause.hold, doubt=CLOCK_SET)
+    def _certain(self, gap: RequestGap, sent: LoggedRequest, last: LoggedRequest) -> RequestGap:
+        """Return a gap without what is not certain: a clock was set, or an end is not known."""
+        since = gap.in_hold.before.end if gap.in_hold else last.ended
+        if gap.is_breach and not self._basis.clocks.are_certain(since, sent.sent_at):
+            return RequestGap(None, gap.delay, gap.hold, doubt=CLOCK_SET)
         if last.is_open:
-            return pause._replace(kept=None, is_overlap=False, is_short=False, doubt=AFTER_UNKNOWN)
-        return pause
+            return gap._replace(kept=None, is_overlap=False, is_short=False, doubt=AFTER_UNKNOWN)
+        return gap
 
     def _delay(self, sent: LoggedRequest, last: LoggedRequest | None) -> float:
-        recorded = sent.pause
+        recorded = sent.delay
         # One that the operator asked for during the exchange did not count yet.
         if self._overrides_between("delay", sent.host, sent.sent_at, sent.ended):
             recorded = 0.0
@@ -179,7 +179,7 @@ class PauseJudge:
 
 
 class HostPace(Check):
-    """Counts pauses, holds and overlaps of hosts.
+    """Counts gaps, holds and overlaps of hosts.
 
     ``fetches`` has taken the requests for robots.txt before.
     """
@@ -190,7 +190,7 @@ class HostPace(Check):
     def __init__(self, findings: Findings, basis: Basis, fetches: RobotsFetches) -> None:
         super().__init__(findings, basis)
         self._fetches = fetches
-        self._judge = PauseJudge(basis)
+        self._judge = GapJudge(basis)
         self._refusals = _Refusals(basis)
         self._host: str | None = None
         self._hosts = 0
@@ -199,46 +199,46 @@ class HostPace(Check):
         """Judge one request."""
         self._hosts += sent.host != self._host
         self._host = sent.host
-        pause = self._judge.judge(sent)
-        if pause.kept is not None and not pause.is_overlap:
-            least = round(pause.kept - pause.delay, 3)
-            self._findings.count("4", pauses=1, seconds_to_spare=least)
-        self._findings.judge("4", self._pacing(sent, pause), lacking=self._lacking(sent, pause))
+        gap = self._judge.judge(sent)
+        if gap.kept is not None and not gap.is_overlap:
+            least = round(gap.kept - gap.delay, 3)
+            self._findings.count("4", gaps=1, seconds_to_spare=least)
+        self._findings.judge("4", self._pacing(sent, gap), lacking=self._lacking(sent, gap))
         is_refused = _is_refused(sent)
-        lacking = CLOCK_SET if pause.doubt == CLOCK_SET else END_UNKNOWN if sent.is_open else ""
+        lacking = CLOCK_SET if gap.doubt == CLOCK_SET else END_UNKNOWN if sent.is_open else ""
         if is_refused and sent.error and not sent.hold:
             lacking = lacking or _UNFINISHED
         rows = "5" if is_refused or lacking else ""
-        self._findings.judge(rows, self._holding(sent, pause, is_refused), lacking=lacking)
+        self._findings.judge(rows, self._holding(sent, gap, is_refused), lacking=lacking)
 
     def end(self) -> None:
         """Judge all holds together, and note how many hosts there were."""
         self._findings.judge("", self._refusals.end())
         self._findings.count("4", hosts=self._hosts)
 
-    def _pacing(self, sent: LoggedRequest, pause: Pause) -> Iterator[Breach]:
-        name, kept = host_of(sent.url), pause.kept or 0.0
+    def _pacing(self, sent: LoggedRequest, gap: RequestGap) -> Iterator[Breach]:
+        name, kept = host_of(sent.url), gap.kept or 0.0
         if name != sent.host and not name.endswith(f".{sent.host}"):
             what = f"{sent.url} is recorded under {sent.host}"
             yield Breach.of(Kind.OTHER_HOST, sent, what)
-        if pause.is_overlap:
+        if gap.is_overlap:
             what = f"{sent.host} was asked {-kept:.3f} s before its last exchange was over"
             yield Breach.of(Kind.HOST_TWICE, sent, what, -kept)
-        if pause.is_short:
-            asked = f"{pause.delay:.3f} s were asked for"
-            what = f"{sent.host} had a pause of {kept:.3f} s, and {asked}"
-            yield Breach.of(Kind.SHORT_PAUSE, sent, what, pause.delay - kept)
+        if gap.is_short:
+            asked = f"{gap.delay:.3f} s were asked for"
+            what = f"{sent.host} had a gap of {kept:.3f} s, and {asked}"
+            yield Breach.of(Kind.SHORT_PAUSE, sent, what, gap.delay - kept)
 
-    def _lacking(self, sent: LoggedRequest, pause: Pause) -> str:
+    def _lacking(self, sent: LoggedRequest, gap: RequestGap) -> str:
         """Return why it is not known what was asked for before it, and what its host had got."""
-        if pause.doubt or self._basis.run(sent) is None:
-            return pause.doubt or NO_RUN
+        if gap.doubt or self._basis.run(sent) is None:
+            return gap.doubt or NO_RUN
         is_first = sent.purpose == "robots" or sent.robots_at is None
         return "" if is_first else self._fetches.lacking(sent)
 
-    def _holding(self, sent: LoggedRequest, pause: Pause, is_refused: bool) -> Iterator[Breach]:
-        if pause.in_hold:
-            early = pause.in_hold.missing
+    def _holding(self, sent: LoggedRequest, gap: RequestGap, is_refused: bool) -> Iterator[Breach]:
+        if gap.in_hold:
+            early = gap.in_hold.missing
             what = f"{sent.host} was on hold for {format_seconds(early)} more"
             yield Breach.of(Kind.TOO_EARLY, sent, what, early)
         if is_refused and not sent.hold and not sent.error:
@@ -253,7 +253,7 @@ def _is_refused(sent: LoggedRequest) -> bool:
 
 
 class _Refusals:
-    """Judges the hold after each refusal; requests come as `PauseJudge` takes them (decision 15).
+    """Judges the hold after each refusal; requests come as `GapJudge` takes them (decision 15).
 
     A Retry-After counts as it was recorded, and is read by other code than that of the crawl.
     Without one, the holds of refusals in a row double, and chance makes each of them longer. The

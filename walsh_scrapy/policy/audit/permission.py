@@ -270,7 +270,7 @@ class _Looks:
         is_answered = status is not None and (is_good(status) or is_redirect(status))
         if is_schema or (sent.purpose == "robots" and is_answered):
             return
-        may_count = min(LONGEST_FOR_BLOCKLIST, max(sent.pause, sent.hold))
+        may_count = min(LONGEST_FOR_BLOCKLIST, max(sent.delay, sent.hold))
         if status is not None and (200 <= status < 300 or status == 304):
             self._failed.discard(number)
         elif not (status is not None and is_redirect(status)):

@@ -65,7 +65,7 @@ class LoggedRequest(NamedTuple):
     error: str
     run: int | None
     purpose: str  #: "target", "robots" or "blocklist"
-    pause: float  #: seconds: the delay asked for before it
+    delay: float  #: seconds: the delay asked for before it
     hold: float  #: seconds for which its answer put its host on hold; 0 for none
     retry_after: str | None  #: the header of its answer, as it came
     rule: str | None

@@ -179,10 +179,10 @@ def _of_robots(name: str) -> Callable[[Answer], Any]:
     return lambda answer: getattr(answer.robots, name) if answer.robots else None
 
 
-def _pause(answer: Answer) -> str | None:
+def _delay(answer: Answer) -> str | None:
     robots = answer.robots
-    pause = max(robots.crawl_delay or 0.0, robots.request_rate or 0.0) if robots else 0.0
-    return format_seconds(pause) if pause else None
+    delay = max(robots.crawl_delay or 0.0, robots.request_rate or 0.0) if robots else 0.0
+    return format_seconds(delay) if delay else None
 
 
 def _protego(answer: Answer) -> str | None:
@@ -197,7 +197,7 @@ COLUMNS: Final[list[Column[Answer]]] = [
     Column("group", _of_robots("group")),
     Column("line", _of_robots("line")),
     Column("rule", _of_robots("rule")),
-    Column("pause", _pause),
+    Column("delay", _delay),
     Column("Protego", _protego),
     Column("URL", lambda answer: answer.url),
 ]

@@ -19,7 +19,7 @@ from datetime import UTC, date, datetime, timedelta
 from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from walsh_scrapy.policy.audit.pace import JudgedRequest, PauseJudge
+from walsh_scrapy.policy.audit.pace import GapJudge, JudgedRequest
 from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.policy.freshness import CLOCK_SKEW
 from walsh_scrapy.policy.urls import host_of
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from walsh_scrapy.options import Options
-    from walsh_scrapy.policy.audit.pace import Pause
+    from walsh_scrapy.policy.audit.pace import RequestGap
     from walsh_scrapy.policy.audit.record import LoggedRequest
     from walsh_scrapy.state import State
     from walsh_scrapy.state.log import Log, SeenEntry
@@ -167,7 +167,7 @@ def build_report(
     with state.log() as log:
         run_rows = runs.build_overview(log, period.runs, now)
         records, is_cut = _requests(log, period)
-        judge = PauseJudge(log.basis(log.bounds(now)))
+        judge = GapJudge(log.basis(log.bounds(now)))
         lines = host_lines(records, judge, period.includes)
         names = {source.url: source.name for source in sources if source.name}
         newest = log.newest(period.span, OF_EACH, MOST)
@@ -196,7 +196,7 @@ def _requests(log: Log, period: Period) -> tuple[list[LoggedRequest], bool]:
     """Return the requests of a period and those before, and whether the log has more of them."""
     sent = log.requests(period.span, most=MOST_READ)
     is_cut = len(sent) == MOST_READ
-    # The pause before the first request of a period counts too, unless that request is cut off.
+    # The gap before the first request of a period counts too, unless that request is cut off.
     before = [] if is_cut else log.requests_before(period.span.since)
     by_host = sorted([*before, *sent], key=lambda each: (each.host, each.sent_at, each.id))
     return by_host, is_cut
@@ -228,8 +228,8 @@ def find_needs(
     if clock.status:
         yield Need(f"{clock.what}: {clock.advice}", "runs")
     if short := [line.short for line in lines if line.short]:
-        pauses, hosts = count_of(sum(short), "pause"), count_of(len(short), "host")
-        yield Need(f"{pauses} at {hosts} shorter than asked for", "pauses")
+        gaps, hosts = count_of(sum(short), "gap"), count_of(len(short), "host")
+        yield Need(f"{gaps} at {hosts} shorter than asked for", "gaps")
     if unread_sources:
         yield Need(f"The sources file was not read: {unread_sources}", "sources")
     if counts := Counter(row.problem.what for row in troubles if row.problem):
@@ -331,7 +331,7 @@ def item_of(text: str) -> Mapping[str, object]:
     return item if isinstance(item, dict) else {}
 
 
-# ---- requests, pauses and responses ----
+# ---- requests, gaps and responses ----
 
 #: The kinds of responses, in the order of the page.
 KINDS: Final = {
@@ -354,33 +354,33 @@ class HostLine:
     sent: list[JudgedRequest] = field(default_factory=list)
 
     @property
-    def smallest(self) -> Pause | None:
-        """The smallest pause; None if no pause is known."""
-        return min(self._pauses(), key=lambda each: each.kept or 0.0, default=None)
+    def smallest(self) -> RequestGap | None:
+        """The smallest gap; None if no gap is known."""
+        return min(self._gaps(), key=lambda each: each.kept or 0.0, default=None)
 
     @property
-    def asked(self) -> Pause | None:
-        """The pause for which most was asked; None if no pause is known."""
-        return max(self._pauses(), key=lambda each: each.asked, default=None)
+    def asked(self) -> RequestGap | None:
+        """The gap for which most was asked; None if no gap is known."""
+        return max(self._gaps(), key=lambda each: each.asked, default=None)
 
     @property
     def short(self) -> int:
-        """How many pauses were shorter than asked for."""
-        return sum(each.pause.is_breach for each in self.sent)
+        """How many gaps were shorter than asked for."""
+        return sum(each.gap.is_breach for each in self.sent)
 
-    def _pauses(self) -> Iterable[Pause]:
-        return (each.pause for each in self.sent if each.pause.kept is not None)
+    def _gaps(self) -> Iterable[RequestGap]:
+        return (each.gap for each in self.sent if each.gap.kept is not None)
 
 
 def host_lines(
     records: Iterable[LoggedRequest],
-    judge: PauseJudge,
+    judge: GapJudge,
     is_included: Callable[[LoggedRequest], bool],
 ) -> list[HostLine]:
-    """Return the line of each host, those with short pauses first, then the longest.
+    """Return the line of each host, those with short gaps first, then the longest.
 
     ``records`` come in the order of the judge, and may include others before those that are
-    included: a pause counts from the last request of any run.
+    included: a gap counts from the last request of any run.
     """
     lines: dict[str, HostLine] = {}
     for record in records:

@@ -69,7 +69,7 @@ def render(report: Report) -> str:
         "count_of": count_of,
         "facts": facts,
         "for_others": for_others,
-        "pause": _pause,
+        "gap": _gap,
         "percent": "{:.1%}".format,
         "span": _span,
         "span_of": format_seconds,
@@ -110,7 +110,7 @@ def _headings(report: Report) -> dict[str, str]:
         "new": ("What is new", report.news.count),
         "sources": ("Sources in trouble", report.troubles),
         "waiting": ("Hosts that wait", report.waiting),
-        "pauses": ("Pauses", report.lines),
+        "gaps": ("Gaps", report.lines),
         "responses": ("Responses", report.answers),
         "runs": ("Runs", report.runs),
     }
@@ -129,8 +129,8 @@ def _written(value: Any) -> Any:  # noqa: ANN401 - whatever the template names
     return value
 
 
-def _pause(seconds: float) -> str:
-    """Format a pause; a short one in hundredths, rounded down, so that it never looks longer."""
+def _gap(seconds: float) -> str:
+    """Format a gap; a short one in hundredths, rounded down, so that it never looks longer."""
     if abs(seconds) < 10.0:
         return f"{math.floor(100.0 * seconds) / 100.0:.2f} s"
     return format_seconds(seconds)

@@ -15,7 +15,7 @@ from walsh_scrapy.policy.freshness import NEVER
 from walsh_scrapy.policy.frontier import start_order
 from walsh_scrapy.policy.urls import host_of, url_key
 from walsh_scrapy.policy.wording import count_of, format_seconds
-from walsh_scrapy.sources.source import Kind, host_pauses, with_pauses
+from walsh_scrapy.sources.source import Kind, host_delays, with_delays
 from walsh_scrapy.state.records import SourceRecord
 from walsh_scrapy.state.sources import KnownSource
 from walsh_scrapy.tools.hosts import on_hold
@@ -235,7 +235,7 @@ class Overview:
 
     declared: Sequence[SourceRow]
     undeclared: Sequence[SourceRow]
-    pauses: Mapping[str, float]  #: seconds by host, that the sources file asks for
+    delays: Mapping[str, float]  #: seconds by host, that the sources file asks for
 
     def by_urgency(self, *, undeclared: bool = False) -> list[SourceRow]:
         """Return the rows, those that need the operator first, then by the next visit."""
@@ -252,7 +252,7 @@ class Overview:
 
         ``delays`` are the known delays of hosts, in seconds.
         """
-        known = with_pauses(delays, self.pauses)
+        known = with_delays(delays, self.delays)
         ordered: list[SourceRow] = []
         for kind in get_args(Kind):
             due = (
@@ -301,8 +301,8 @@ def build_overview(
 
     declared = [row(source, declared_source(source, known)) for source in sources]
     others = [row(None, found) for found in undeclared(sources, known)]
-    pauses = host_pauses(sources, options.pace_by.unit)
-    return Overview(declared, others, pauses)
+    delays = host_delays(sources, options.pace_by.unit)
+    return Overview(declared, others, delays)
 
 
 def known_sources(
@@ -388,7 +388,7 @@ COLUMNS: Final[list[Column[SourceRow]]] = [
     Column("folder", lambda row: "/".join(row.declared("folders") or ()) or None, shown=False),
     Column("page", lambda row: row.declared("page"), shown=False),
     Column("every", lambda row: row.declared("every"), shown=False),
-    Column("pause", lambda row: row.declared("pause"), shown=False),
+    Column("delay", lambda row: row.declared("delay"), shown=False),
     Column("host", lambda row: row.host, shown=False),
     Column("host_waits", lambda row: row.host_waits[0] if row.host_waits else None),
     Column("host_waits_until", lambda row: rfc3339(row.host_waits[1]) if row.host_waits else None),
@@ -453,7 +453,7 @@ def next_visit(
 
 
 def _why(rule: str, record: SourceRecord, at: float) -> str:
-    pause = format_seconds(at - (record.fetched_at or 0.0)) if 0.0 < at < NEVER else ""
+    span = format_seconds(at - (record.fetched_at or 0.0)) if 0.0 < at < NEVER else ""
     skips = {"skipHours": record.skip_hours, "skipDays": record.skip_days}
     return {
         "new": f"refused ({record.status})" if record.is_refused else "not visited yet",
@@ -461,9 +461,9 @@ def _why(rule: str, record: SourceRecord, at: float) -> str:
         "gone": "when you resume it",
         "resumed": "you resumed it",
         "skip": f"the feed's {' and '.join(name for name, value in skips.items() if value)}",
-        "failing": f"failing, {'doubled to' if record.failures > 1 else 'again after'} {pause}",
-        "feed": f"the feed asked for {pause}",
-        "server": f"the server asked for {pause}",
-        "every": f"every {pause}, as declared",
-        "revisit": f"every {pause}",
+        "failing": f"failing, {'doubled to' if record.failures > 1 else 'again after'} {span}",
+        "feed": f"the feed asked for {span}",
+        "server": f"the server asked for {span}",
+        "every": f"every {span}, as declared",
+        "revisit": f"every {span}",
     }[rule]

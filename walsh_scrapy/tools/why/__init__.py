@@ -1,7 +1,7 @@
 """``scrapy why URL|HOST``: why a host was asked on one day, as a letter to its owner.
 
 Prints a letter to the owner of a site: each request of one day with the line of robots.txt that
-allowed it, the pause before it and the pause asked for, what was kept back and why, what robots.txt
+allowed it, the gap before it and the delay asked for, what was kept back and why, what robots.txt
 said, what the operator changed by hand, when we ask again and what keeps us from it now, who we
 are, and how to keep us out. Without --on it is the last day in the record. Exit status: 0, 1 if
 nothing is known, 2 for a wrong call. Examples: scrapy why blog.example --on 2026-11-17. scrapy why

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from walsh_scrapy import identity
 from walsh_scrapy.crawl.blocklist import load_local_list
-from walsh_scrapy.policy.audit.pace import JudgedRequest, PauseJudge
+from walsh_scrapy.policy.audit.pace import GapJudge, JudgedRequest
 from walsh_scrapy.policy.audit.record import DAY
 from walsh_scrapy.policy.blocklist import Blocklist
 from walsh_scrapy.policy.durations import format_moment, rfc3339
@@ -18,7 +18,7 @@ from walsh_scrapy.policy.pacing import LONGEST_FOR_BLOCKLIST, PaceBy
 from walsh_scrapy.policy.robots.copy import QuotedLine, RobotsFile, quote
 from walsh_scrapy.policy.urls import canonical_url, host_of, origin_of, robots_url
 from walsh_scrapy.policy.wording import format_day, format_seconds
-from walsh_scrapy.sources.source import host_pauses
+from walsh_scrapy.sources.source import host_delays
 from walsh_scrapy.state.log import TimeSpan
 from walsh_scrapy.tools.call import CommandError
 from walsh_scrapy.tools.hosts import hold_why, url_of
@@ -183,8 +183,8 @@ def give_account(
 
 
 def _judged(log: Log, paced: str, span: TimeSpan, now: float) -> list[JudgedRequest]:
-    """Return the requests of a span, each with the pause before it."""
-    judge = PauseJudge(log.basis(log.bounds(now)))
+    """Return the requests of a span, each with the gap before it."""
+    judge = GapJudge(log.basis(log.bounds(now)))
     for each in log.requests_before(span.since, paced):
         judge.judge(each)
     return [JudgedRequest(each, judge.judge(each)) for each in log.requests(span, paced)]
@@ -363,13 +363,13 @@ def look_ahead(
     times, now = found.times, found.now
     known = () if sources is None else _targets(state, log, options, host, sources, now)
     targets = tuple(each for each in known if wanted in (None, canonical_url(each.url)))
-    pauses = host_pauses(sources or (), options.pace_by.unit)
+    declared = host_delays(sources or (), options.pace_by.unit)
     return Outlook(
         at=now,
         times=times,
         hold_until=times.hold_until if found.hold else None,
         ready_at=times.ready_at() if found.reason else None,
-        delay=max(times.operator_delay, pauses.get(paced, 0.0)),
+        delay=max(times.operator_delay, declared.get(paced, 0.0)),
         targets=targets,
         is_declared=None
         if sources is None

@@ -17,7 +17,7 @@ from walsh_scrapy.policy.wording import for_others, format_seconds, printable
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from walsh_scrapy.policy.audit.pace import JudgedRequest, Pause
+    from walsh_scrapy.policy.audit.pace import JudgedRequest, RequestGap
     from walsh_scrapy.policy.audit.record import LoggedDenial, LoggedRequest
     from walsh_scrapy.state.hosts import Override
     from walsh_scrapy.tools.why.account import Account, Outlook, RobotsOfDay
@@ -81,7 +81,7 @@ def _sent(sent: JudgedRequest, account: Account) -> Iterator[str]:
     record = sent.record
     yield f"  {_time(record.sent_at)}{record.url}"
     yield from _wrapped(f"why: {_reason(record)}{_came(record, account)}")
-    yield from _wrapped(f"pause: {_pause(sent.pause, account.outlook.domain)}")
+    yield from _wrapped(f"gap: {_gap(sent.gap, account.outlook.domain)}")
     yield from _wrapped(f"answer: {answer_to(record, account.overrides)}")
 
 
@@ -133,22 +133,22 @@ def _reason(record: LoggedRequest) -> str:
     return f"no gate for robots.txt was in force{listed}"
 
 
-def _pause(pause: Pause, domain: str | None) -> str:
+def _gap(gap: RequestGap, domain: str | None) -> str:
     before = f"request before it{f' to {domain}' if domain else ''}"
-    if pause.doubt == CLOCK_SET:
+    if gap.doubt == CLOCK_SET:
         return "not known, because a clock was set in between"
-    if pause.doubt:
+    if gap.doubt:
         return f"not known, because the end of the {before} is not known"
-    if pause.kept is None:
+    if gap.kept is None:
         return f"our record has no {before}"
     kept = f"none, the {before} had not ended"
-    if not pause.is_overlap:
-        kept = f"{format_seconds(max(0.0, pause.kept))} after the end of the {before}"
-    too_short = ", so it was too short" if pause.is_breach else ""
+    if not gap.is_overlap:
+        kept = f"{format_seconds(max(0.0, gap.kept))} after the end of the {before}"
+    too_short = ", so it was too short" if gap.is_breach else ""
     after_all = ""
-    if pause.released_at is not None:
-        after_all = f", as we had ended a hold by hand at {format_moment(pause.released_at)}"
-    return f"{kept}; {format_seconds(pause.asked)} had to pass{after_all}{too_short}"
+    if gap.released_at is not None:
+        after_all = f", as we had ended a hold by hand at {format_moment(gap.released_at)}"
+    return f"{kept}; {format_seconds(gap.asked)} had to pass{after_all}{too_short}"
 
 
 def _robots(robots: RobotsOfDay) -> Iterator[str]:
@@ -271,12 +271,12 @@ def _for_others(value: Any) -> Any:  # noqa: ANN401 - of JSON
 
 
 def _request(sent: JudgedRequest, account: Account) -> dict[str, Any]:
-    record, pause = sent.record, sent.pause
+    record, gap = sent.record, sent.gap
     return _columns(record, account) | {
         "at": rfc3339(record.sent_at),
         "why": _reason(record) + _came(record, account),
-        "pause": pause.kept,
-        "pause_asked": pause.asked,
+        "gap": gap.kept,
+        "gap_asked": gap.asked,
         "error": record.error or None,
     }
 
