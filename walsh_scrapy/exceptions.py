@@ -33,7 +33,7 @@ class RequestDeferred(IgnoreRequest):
         self.until = until
 
 
-class PutOff(RequestDeferred):
+class HostDeferred(RequestDeferred):
     """The host is not tried again in this run, which the log says once (decisions 15 and 28).
 
     ``refused`` is 429 or 503 if it refused other requests with that.
@@ -58,7 +58,7 @@ class StateUnavailable(StillDue):
 class MachineTrouble(StillDue):
     """This machine cannot make a connection: no descriptor, no route, no resolver (decision 29).
 
-    It is no failure of the host or the source. ``until`` is the time of the trouble.
+    It is no failure of the host or the source. ``until`` is the time of the problem.
     """
 
 
@@ -99,16 +99,16 @@ class NotDue(IgnoreRequest):
 class AlreadyRead(IgnoreRequest):
     """The document of a source was already fetched, for another source (R8, R9).
 
-    ``asked_at`` is when, ``due_at`` when it is due again, both in epoch seconds; ``trouble`` is a
+    ``asked_at`` is when, ``due_at`` when it is due again, both in epoch seconds; ``problem`` is a
     sentence if the document was of no use, else empty.
     """
 
-    def __init__(self, url: str, asked_at: float, due_at: float, trouble: str) -> None:
+    def __init__(self, url: str, asked_at: float, due_at: float, problem: str) -> None:
         super().__init__(f"{url} was already fetched")
         self.url = url
         self.asked_at = asked_at
         self.due_at = due_at
-        self.trouble = trouble
+        self.problem = problem
 
 
 class TooLate(IgnoreRequest):

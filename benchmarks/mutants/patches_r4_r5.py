@@ -13,8 +13,7 @@ _HOSTS: Final = "walsh_scrapy/crawl/hosts.py"
 _STATE: Final = "walsh_scrapy/state/hosts.py"
 _CRAWLS: Final = "tests/contract"
 _ONE_CONNECTION: Final = (
-    f"{_CRAWLS}/test_wire.py::"
-    "test_one_connection_at_a_time_and_one_full_handshake_a_host"
+    f"{_CRAWLS}/test_wire.py::test_one_connection_at_a_time_and_one_full_handshake_a_host"
 )
 _SHARED: Final = (
     f"{_CRAWLS}/test_r4_pacing_crawl.py::"

@@ -45,8 +45,8 @@ OF_R6_TO_R9: Final = (
               'item.to_dict() | {"content": "All of it."}'),
     )),
     Mutant("private-hop", "R6", "a public host may redirect to a private address", (
-        Patch("walsh_scrapy/downloadermiddlewares/publicweb.py",
-              "PublicWebMiddleware._judge", "if not hops:", "if True:"),
+        Patch("walsh_scrapy/downloadermiddlewares/privatehosts.py",
+              "PrivateHostsMiddleware._judge", "if not hops:", "if True:"),
     )),
     Mutant("unconditional", "R7", "sends no validators", (
         Patch(_MESSAGES, "conditions_of", _OF_URL, "is_of_url = False"),

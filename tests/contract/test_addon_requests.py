@@ -180,7 +180,7 @@ def test_forms_download_slots_and_hosts_that_waited(direct_web, crawl, project):
 
     started_again = crawl(web, "visitor", project=project, settings=settings)
     assert sorted(paths(started_again.log)) == ["left.example/", "rests.example/1"], (
-        "what passes the scheduler, and of what it knows that which was put off"
+        "what passes the scheduler, and of what it knows that which was deferred"
     )
     polite(web)
 

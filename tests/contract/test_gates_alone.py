@@ -25,7 +25,7 @@ from walsh_scrapy.testing.web import Fault, Reply, Site, redirect
 OURS = "walsh_scrapy.downloadermiddlewares"
 GATES = {
     "blocklist": (f"{OURS}.blocklist.BlocklistMiddleware", 10),
-    "publicweb": (f"{OURS}.publicweb.PublicWebMiddleware", 20),
+    "privatehosts": (f"{OURS}.privatehosts.PrivateHostsMiddleware", 20),
     "robots": (f"{OURS}.robots.RobotsMiddleware", 100),
     "backoff": (f"{OURS}.backoff.BackoffMiddleware", 549),
     "redirect": (f"{OURS}.redirect.RedirectMiddleware", 600),

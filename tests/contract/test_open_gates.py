@@ -15,7 +15,7 @@ from walsh_scrapy.testing.web import Reply, Site, redirect
 OURS = "walsh_scrapy.downloadermiddlewares"
 GATES = {
     "blocklist": (f"{OURS}.blocklist.BlocklistMiddleware", 10),
-    "publicweb": (f"{OURS}.publicweb.PublicWebMiddleware", 20),
+    "privatehosts": (f"{OURS}.privatehosts.PrivateHostsMiddleware", 20),
     "robots": (f"{OURS}.robots.RobotsMiddleware", 100),
     "pacing": (f"{OURS}.pacing.PacingMiddleware", 890),
 }

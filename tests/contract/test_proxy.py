@@ -91,7 +91,7 @@ def test_a_crawl_through_a_proxy(loopback_web, direct_web, crawl):
     refusal = f"the proxy proxy.example:{proxy.port} opens no tunnel to closed.example"
     assert (outcome, detail.endswith(f"{refusal}: 501 Not Implemented")) == ("failed", True)
     for host in ("inside", "meta", "hop"):
-        assert ends[f"http://{host}.example/feed"][0] == "denied by publicweb"
+        assert ends[f"http://{host}.example/feed"][0] == "denied by privatehosts"
     for url in ("http://plain.example/feed", "http://near.example/feed"):
         assert ends[url] == ("fetched", "")
     assert ends["https://secure.example/feed"] == ("fetched", "")

@@ -14,6 +14,7 @@ from threading import Event
 import pytest
 
 from tests.helpers import LONGEST, execute
+from tests.helpers.problems import ShortBeats
 from tests.helpers.sites import (
     LIST_URL,
     blocklist,
@@ -25,7 +26,6 @@ from tests.helpers.sites import (
     site,
     trouble,
 )
-from tests.helpers.troubles import ShortBeats
 from walsh_scrapy.policy.pacing import MARGIN
 from walsh_scrapy.state import State
 from walsh_scrapy.state.log import GOES_ON

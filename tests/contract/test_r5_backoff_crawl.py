@@ -204,14 +204,14 @@ def test_the_other_requests_of_a_host_that_refuses_are_put_off_and_have_not_fail
     counts = {name: first.stats[f"walsh/sources/{name}"] for name in ("failed", "deferred")}
     assert counts == {"failed": 2, "deferred": 5}
     assert "busy.example is not tried again now: it refused 3 requests in a row" in first.stderr
-    assert first.seconds < 200.0, "what is put off is not waited for"
+    assert first.seconds < 200.0, "what is deferred is not waited for"
     again = {path for path in paths(second.log) if not path.endswith("robots.txt")}
     due = {"down.example/feed", "down.example/other"} - {tried}
     assert again == due | {f"busy.example/{name}" for name in "abcd"}
 
 
 def test_a_host_that_forbids_three_urls_is_left_alone_and_starves_none_of_them(simulated):
-    """A ban is no answer to each URL; the next run begins with those that were put off."""
+    """A ban is no answer to each URL; the next run begins with those that were deferred."""
     no = Reply(status=403)
     banned, led_on = in_turn("ban.example", "abcd"), in_turn("led.example", "abcd")
     mixed = in_turn("mixed.example", "abcde")
@@ -243,7 +243,7 @@ def test_a_host_that_forbids_three_urls_is_left_alone_and_starves_none_of_them(s
 
 
 def test_a_host_in_trouble_is_asked_ever_less_often_over_runs_until_it_answers(simulated, tmp_path):
-    """Nothing is put off for it (`policy.pacing`)."""
+    """Nothing is deferred for it (`policy.pacing`)."""
     ill = [Reply(status=status) for status in (500, 502, 504, 500, 500, 502)]
     first, second, third = simulated(
         site("ill.example", a=[*ill, feed()], b=feed()),
@@ -298,9 +298,9 @@ def test_what_sites_refuse_for_days_and_send_again_unchanged_is_visible(simulate
         status = 429 if name.startswith("busy") else 503
         assert (record.outcome, record.status) == ("refused", status), name
         assert begun <= record.refused_since < begun + HOUR, name
-    put_off = [record for record in known.values() if record.is_refused and not record.failures]
-    assert len(put_off) >= 5
-    assert all(record.asked_until == 0.0 and record.fetched_at is None for record in put_off)
+    deferred = [record for record in known.values() if record.is_refused and not record.failures]
+    assert len(deferred) >= 5
+    assert all(record.asked_until == 0.0 and record.fetched_at is None for record in deferred)
     assert (held.hold_by, held.hold_status) == ("retry-after", 503)
     over = known["over.example/feed"]
     assert (over.outcome, over.refused_since, over.failures) == ("fetched", None, 0)

@@ -14,7 +14,7 @@ from scrapy.utils.test import get_crawler
 from tests.helpers.sites import feed, feeds, judge, paths, rows_of, site
 from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.crawl.ticket import ticket_of
-from walsh_scrapy.downloadermiddlewares.publicweb import PublicWebMiddleware
+from walsh_scrapy.downloadermiddlewares.privatehosts import PrivateHostsMiddleware
 from walsh_scrapy.exceptions import Denied, StateUnavailable
 from walsh_scrapy.spidermiddlewares.scope import ScopeMiddleware
 from walsh_scrapy.testing.feeds import Post, rss
@@ -104,7 +104,7 @@ def test_a_public_host_may_not_redirect_to_a_private_one(monkeypatch, tmp_path, 
             "HTTPPROXY_ENABLED": False,
         }
     )
-    gate = PublicWebMiddleware.from_crawler(crawler)
+    gate = PrivateHostsMiddleware.from_crawler(crawler)
     request = Request(url, meta={"redirect_urls": hops} if hops else {})
     with pytest.raises(Denied) if denied else nullcontext():
         asyncio.run(gate.process_request(request))

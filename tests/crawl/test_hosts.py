@@ -8,12 +8,12 @@ from scrapy.utils.test import get_crawler
 from sqlalchemy.exc import IntegrityError
 
 from walsh_scrapy.crawl import exchanges
-from walsh_scrapy.crawl.context import Context, PutOffHosts
+from walsh_scrapy.crawl.context import Context, DeferredHosts
 from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.crawl.exchanges import _Begun
 from walsh_scrapy.crawl.hosts import HostLost, Hosts
 from walsh_scrapy.crawl.ticket import Visit, note, set_visit
-from walsh_scrapy.exceptions import PutOff, Unreachable
+from walsh_scrapy.exceptions import HostDeferred, Unreachable
 from walsh_scrapy.options import Options
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.pacing import RECHECK_SECONDS, WORKER_SECONDS, Streaks
@@ -153,7 +153,7 @@ def ends(hosts, *ranks, host=HOST_CONTEXT):
     for rank in ranks:
         try:
             hosts.check(f"http://{host}/x", rank)
-        except (PutOff, Unreachable) as error:
+        except (HostDeferred, Unreachable) as error:
             found.append(type(error))
         else:
             found.append(None)
@@ -164,32 +164,32 @@ def ends(hosts, *ranks, host=HOST_CONTEXT):
     ("rank", "first"),
     [
         (Rank.ROBOTS, Unreachable),
-        (Rank.TARGET, PutOff),
-        (Rank.OPERATOR, PutOff),
-        (None, PutOff),
+        (Rank.TARGET, HostDeferred),
+        (Rank.OPERATOR, HostDeferred),
+        (None, HostDeferred),
     ],
 )
 def test_only_the_target_for_which_robots_txt_was_asked_fails(rank, first):
-    hosts = PutOffHosts()
+    hosts = DeferredHosts()
     assert ends(hosts, Rank.TARGET) == [None]
     if rank is None:  # for another reason than that it is unreachable
         hosts.add(HOST_CONTEXT, "no route", until=5.0)
     else:
         hosts.add_unreachable(f"http://{HOST_CONTEXT}/", SILENT, rank, until=5.0)
     order = (Rank.ROBOTS, Rank.TARGET, Rank.ROBOTS, Rank.TARGET, Rank.OPERATOR)
-    assert ends(hosts, *order) == [PutOff, first] + [PutOff] * 3
+    assert ends(hosts, *order) == [HostDeferred, first] + [HostDeferred] * 3
     assert ends(hosts, Rank.TARGET, host="www.dead.example") == [None]
 
 
 def test_what_is_put_off_says_why_and_until_when_and_the_log_does_so_once(caplog):
     caplog.set_level("INFO", "walsh_scrapy")
-    hosts = PutOffHosts()
+    hosts = DeferredHosts()
     hosts.add(HOST_CONTEXT, str(SILENT), until=5.0)
-    assert caplog.messages == [], "nothing may be put off at all"
+    assert caplog.messages == [], "nothing may be deferred at all"
     ends(hosts, Rank.TARGET, Rank.TARGET)
     told = "dead.example is not tried again now: no connection; its other requests are deferred"
     assert caplog.messages == [told]
-    with pytest.raises(PutOff, match=r"dead\.example .*: no connection") as caught:
+    with pytest.raises(HostDeferred, match=r"dead\.example .*: no connection") as caught:
         hosts.check(f"http://{HOST_CONTEXT}/")
     assert caught.value.until == 5.0
 
@@ -199,7 +199,7 @@ ROBOTS, TARGET = Rank.ROBOTS, Rank.TARGET
 
 
 def reason_after(*ends, gave_up=False):
-    """Why a host is put off after these (path, status or how it ended), each a target."""
+    """Why a host is deferred after these (path, status or how it ended), each a target."""
     streaks = Streaks()
     for path, end in ends:
         rank = ROBOTS if path == "/robots.txt" else TARGET

@@ -101,9 +101,9 @@ def test_a_gate_is_one_file_and_one_line(tmp_path):
     )
     assert answer.stderr == ""
     chain, problems, counts, advice = answer.stdout.splitlines()
-    assert chain == "30 PublicWebMiddleware RobotsMiddleware"
+    assert chain == "30 PrivateHostsMiddleware RobotsMiddleware"
     assert problems == ""
-    assert counts.endswith("('publicweb', 0) ('night', 2) ('robots', 0) ('own', 1)")
+    assert counts.endswith("('privatehosts', 0) ('night', 2) ('robots', 0) ('own', 1)")
     assert advice == "Wait until it is day."
 
 

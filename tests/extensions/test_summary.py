@@ -6,7 +6,7 @@ from importlib.resources import files
 import pytest
 from jsonschema import Draft202012Validator
 
-from walsh_scrapy.crawl.outcome import Troubles
+from walsh_scrapy.crawl.outcome import Problems
 from walsh_scrapy.extensions.summary import SourceCounts, counts_of, is_by_source, summary_lines
 
 SCHEMA = json.loads((files("walsh_scrapy") / "summary.schema.json").read_text("utf-8"))
@@ -14,8 +14,8 @@ DAY = "1970-01-02 00:00:00 UTC"
 RUN = {"run": 1, "spider": "feeds", "begun": 1.0, "ended": 2.0, "how": "finished"}
 
 
-def lines_of(stats, troubles=None, how="finished", now=2.0):
-    return summary_lines(stats, troubles or Troubles(), how, now)
+def lines_of(stats, problems=None, how="finished", now=2.0):
+    return summary_lines(stats, problems or Problems(), how, now)
 
 
 def of_sources(**counts):
@@ -74,16 +74,16 @@ def test_a_run_of_which_all_went_well_asks_for_nothing():
 
 
 def test_ten_thousand_failures_are_ten_lines():
-    troubles = Troubles()
+    problems = Problems()
     for number in range(10_000):
         host = f"h{number}.example"
         status = 500 + min(number // 100, 50)
-        troubles.failed(f"http://{host}/feed", f"{host} answered {status}")
-        troubles.put_off(f"http://p{number}.example/feed", 86_400.0 + number)
+        problems.failed(f"http://{host}/feed", f"{host} answered {status}")
+        problems.defer(f"http://p{number}.example/feed", 86_400.0 + number)
     stats = of_sources(
         due=20_100, fetched=100, failed=10_000, deferred=10_000, deferred_until=86_400.0
     )
-    lines = lines_of(stats, troubles)
+    lines = lines_of(stats, problems)
     assert lines == [
         "fetched         100",
         f"deferred      10000   the first until {DAY}: p0.example, p1.example and 9998 more hosts",
@@ -98,7 +98,7 @@ def test_ten_thousand_failures_are_ten_lines():
         "next: `scrapy sources` shows since when each source fails, and its next visit",
         f"next: start the run again after {DAY}: 10000 sources still due",
     ]
-    record = json.loads(json.dumps(RUN | counts_of(stats, troubles, "finished", 2.0)))
+    record = json.loads(json.dumps(RUN | counts_of(stats, problems, "finished", 2.0)))
     Draft202012Validator(SCHEMA).validate(record)
     assert len(json.dumps(record)) < 50_000
     assert record["failures"][0]["more_hosts"] == 4980
@@ -109,12 +109,12 @@ def test_no_run_is_to_be_started_after_a_moment_that_has_passed(now, when):
     stats = of_sources(due=1, deferred=1, deferred_until=86_400.0)
     said = f"start the run again{when}: 1 source still due"
     assert lines_of(stats, now=now)[-1] == f"next: {said}"
-    assert counts_of(stats, Troubles(), "finished", now)["next"] == [said]
+    assert counts_of(stats, Problems(), "finished", now)["next"] == [said]
 
 
 def test_a_run_without_sources_is_an_object_of_the_schema_too():
     validator = Draft202012Validator(SCHEMA)
-    record = RUN | counts_of({"response_received_count": 3}, Troubles(), "finished", 2.0)
+    record = RUN | counts_of({"response_received_count": 3}, Problems(), "finished", 2.0)
     validator.validate(record)
     assert not validator.is_valid(record | {"fetched": 1})
 

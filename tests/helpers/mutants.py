@@ -5,7 +5,7 @@ A simulation runs in a process of its own, so nothing is patched elsewhere.
 
 from dataclasses import replace
 
-from tests.helpers.troubles import Extension
+from tests.helpers.problems import Extension
 from walsh_scrapy.crawl.robots import RobotsCache
 from walsh_scrapy.policy.robots.copy import RobotsCopy, RobotsFile
 from walsh_scrapy.sources.source import Source

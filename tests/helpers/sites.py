@@ -55,8 +55,8 @@ def judge(served, **terms):
 
 
 def trouble(name):
-    """The settings of a crawl with an extension of `tests.helpers.troubles`."""
-    return {"EXTENSIONS": json.dumps({f"tests.helpers.troubles.{name}": 0})}
+    """The settings of a crawl with an extension of `tests.helpers.problems`."""
+    return {"EXTENSIONS": json.dumps({f"tests.helpers.problems.{name}": 0})}
 
 
 def critical_line(result):

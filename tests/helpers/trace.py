@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import walsh_scrapy
-from tests.helpers.troubles import Extension
+from tests.helpers.problems import Extension
 from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.state import hosts as protocol
 from walsh_scrapy.state.hosts import Ask, Worker

@@ -312,7 +312,7 @@ def test_a_redirect_belongs_to_what_redirected_in_the_same_run():
     [
         ("http://10.1.2.3/feed", "", 1),
         ("http://wiki.internal/feed", "", 1),
-        ("http://10.1.2.3/feed", "; publicweb: from a private host", "holds"),
+        ("http://10.1.2.3/feed", "; privatehosts: from a private host", "holds"),
         ("http://93.184.215.14/feed", "", "holds"),
     ],
 )

@@ -246,7 +246,7 @@ def test_resuming_a_page_forgets_every_llms_txt_of_it(state):
     record = SourceRecord(url=old, kind="llms", failures=1, fetched_at=2.0, asked_until=9e9, **move)
     urls = [f"http://{host}.example/llms.txt" for host in ("old", "new")] + [new]
     for url in urls:
-        commit(state, record, llmstxt=LlmsTxtRecord(url=url, due_at=9e9, trouble="none"))
+        commit(state, record, llmstxt=LlmsTxtRecord(url=url, due_at=9e9, problem="none"))
     (row,) = build_overview((), state, Options.from_settings(Settings()), 9.0).undeclared
     assert resume(state, row)
     assert [state.llmstxt.find(url) for url in urls] == [None, None, None]

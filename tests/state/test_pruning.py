@@ -407,7 +407,7 @@ def test_a_denial_has_no_evidence_of_other_gates():
     found = Evidence("Allow: /", 2, hash_of(OLD), 90.0, hash_of(b"{}"))
     assert found.of_gate("robots") is found
     assert found.of_gate("blocklist") == Evidence(rule="Allow: /", blocklist=hash_of(b"{}"))
-    assert found.of_gate("publicweb") == Evidence(blocklist=hash_of(b"{}"))
+    assert found.of_gate("privatehosts") == Evidence(blocklist=hash_of(b"{}"))
 
 
 def test_a_denied_url_may_have_any_host(state, rows):

@@ -15,6 +15,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.pool import NullPool
 
 from spiders.feeds import FeedsSpider
+from tests.helpers.problems import fill
 from tests.helpers.records import (
     RECORD,
     SOURCE,
@@ -27,7 +28,6 @@ from tests.helpers.records import (
     keep_robots,
     log_requests,
 )
-from tests.helpers.troubles import fill
 from walsh_scrapy.extensions.summary import command_of, settings_of
 from walsh_scrapy.options import Options
 from walsh_scrapy.policy.robots.copy import RobotsCopy
@@ -100,10 +100,10 @@ NASTY, KEPT = "a\0b\ud800é", "a\ufffdb?é"
 def test_no_text_of_a_stranger_breaks_a_database(state, rows):
     log_requests(state, replace(RECORD, url=NASTY, gates=NASTY, error=NASTY, status=None))
     source = SourceRecord(url="http://a.example/", kind="feed", outcome="failed", detail=NASTY)
-    index = LlmsTxtRecord(url="http://a.example/llms.txt", asked_at=1.0, due_at=2.0, trouble=NASTY)
+    index = LlmsTxtRecord(url="http://a.example/llms.txt", asked_at=1.0, due_at=2.0, problem=NASTY)
     commit(state, source, [entry_of(source.url, item=NASTY)], index)
     assert state.sources.find(source.url).detail == KEPT
-    assert state.llmstxt.find(index.url).trouble == KEPT
+    assert state.llmstxt.find(index.url).problem == KEPT
     with state.entries.snapshot() as snapshot:
         assert [each.item for each in snapshot.matching()] == [KEPT]
     assert rows(select(requests.c.url, requests.c.gates, requests.c.error)) == [(KEPT, KEPT, KEPT)]
@@ -179,7 +179,7 @@ def test_an_llms_txt_comes_back_as_it_was_until_it_is_forgotten(state):
         url="http://a.example/llms.txt",
         asked_at=100.0,
         due_at=200.0,
-        trouble="none",
+        problem="none",
         validator_url="http://a.example/index/llms.txt",
         etag=b'"\xff"',
         last_modified=b"yesterday",

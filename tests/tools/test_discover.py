@@ -168,7 +168,7 @@ CASES = {
         {"/": html(LINK.format("http://10.0.0.1/feed"))},
         ["/", "/llms.txt"],
         None,
-        ["denied by publicweb: a public host leads to 10.0.0.1"],
+        ["denied by privatehosts: a public host leads to 10.0.0.1"],
     ),
     # A feed ends the search, whatever its type.
     "rss.example/feed": (

@@ -430,7 +430,7 @@ def test_the_report_of_a_run_compares_the_gaps_that_servers_saw(
     assert result.stdout == ""
     text = page.read_text("utf-8")
     assert "R&amp;D</bdi>" in text
-    assert "1 source in trouble: 1 failing" in text
+    assert "1 source with problems: 1 failing" in text
     assert "scrapy discover http://lost.example/feed" in text
     assert 'class="short"' not in text
     rows = {row[0]: row[1:] for row in re.findall(PAUSES, text)}

@@ -592,7 +592,7 @@ def test_without_a_state_there_is_the_declaration():
     assert (told["every"], told["fetched_at"]) == (604_800.0, None)
 
 
-# Sources in trouble: what the report says of each, and what to do.
+# Sources with problems: what the report says of each, and what to do.
 
 #: Fields of a source whose site refuses it.
 BUSY = {"outcome": "refused", "status": 429, "refused_since": NOW_TROUBLES - 3 * DAY_TROUBLES}

@@ -9,7 +9,7 @@ from random import Random
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from walsh_scrapy.crawl.ticket import source_of
-from walsh_scrapy.exceptions import PutOff
+from walsh_scrapy.exceptions import HostDeferred
 from walsh_scrapy.policy.backoff import Backoff
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.urls import host_of, origin_of
@@ -70,7 +70,7 @@ class Context:
         self.clock = clock or SystemClock(state.now)
         self.started_at = self.clock.now()
         self.run: int | None = None  #: its number in the state, from when the spider has opened
-        self.put_off = PutOffHosts()
+        self.deferred_hosts = DeferredHosts()
         self.retries: dict[str, Retry] = {}  #: by host: its last one, which may be over
         random = Random()  # noqa: S311 - jitter, no secret
         self.backoff = Backoff(options.backoff_base, options.backoff_max, random)
@@ -94,7 +94,7 @@ class Context:
         return self.state.hosts.unreachable()
 
 
-class PutOffHosts:
+class DeferredHosts:
     """The hosts and the origins that may not be tried again in this run (R5, decision 28).
 
     A host is the name in a URL, whatever its scheme and port, also with
@@ -103,22 +103,22 @@ class PutOffHosts:
     """
 
     def __init__(self) -> None:
-        self._errors: dict[str, partial[PutOff]] = {}
+        self._errors: dict[str, partial[HostDeferred]] = {}
         # The error of a failed request for robots.txt, until a target has failed with it.
         self._owed: dict[str, Unreachable] = {}
         self._told: set[str] = set()  # of which the log says so
 
     def add(self, host: str, reason: str, until: float, refused: int | None = None) -> None:
-        """Put off all further requests to a host, or an origin, until an epoch second.
+        """Defer all further requests to a host, or an origin, until an epoch second.
 
         ``refused`` is 429 or 503 if the host refused requests with that status.
         """
         reason = f"{host} is not tried again now: {reason}"
-        self._errors[host] = partial(PutOff, until, reason, refused)
+        self._errors[host] = partial(HostDeferred, until, reason, refused)
         self._owed.pop(host, None)
 
     def add_unreachable(self, url: str, error: Unreachable, rank: Rank, until: float) -> None:
-        """Put off all further requests to where a URL could not be reached (decision 28).
+        """Defer all further requests to where a URL could not be reached (decision 28).
 
         ``rank`` is the rank of the request that failed. If that was for robots.txt, the next target
         fails with the same error.
@@ -129,11 +129,11 @@ class PutOffHosts:
             self._owed[place] = error
 
     def has(self, url: str) -> bool:
-        """Return True if requests to a URL are put off."""
+        """Return True if requests to a URL are deferred."""
         return bool(self._errors) and not self._errors.keys().isdisjoint(_places(url))
 
     def check(self, url: str, rank: Rank = Rank.TARGET) -> None:
-        """Raise PutOff for a request of ``rank`` to a URL that is put off.
+        """Raise HostDeferred for a request of ``rank`` to a URL that is deferred.
 
         Raises Unreachable instead for the first target after a robots.txt that failed with it.
         """

@@ -22,7 +22,7 @@ from walsh_scrapy.crawl.hosts import Hosts
 from walsh_scrapy.crawl.log import log_handler, protect_log
 from walsh_scrapy.crawl.messages import read_signer
 from walsh_scrapy.crawl.network import Network, network_problems, warn_of_handlers
-from walsh_scrapy.crawl.outcome import Troubles
+from walsh_scrapy.crawl.outcome import Problems
 from walsh_scrapy.crawl.queue import Queue
 from walsh_scrapy.crawl.startup import check_start
 from walsh_scrapy.crawl.ticket import end_ticket, note
@@ -67,7 +67,7 @@ class Crawl:
         self.crawler = crawler
         self.settings: BaseSettings = crawler.settings
         self.engine = Engine(crawler)
-        self.troubles = Troubles()
+        self.problems = Problems()
         self._clock = clock
         # Scrapy makes another handler for the log after the extensions, one of which makes this.
         crawler.signals.connect(self.spider_opened, signal=signals.spider_opened)
@@ -179,7 +179,13 @@ class Crawl:
     @cached_property
     def exchanges(self) -> Exchanges:
         """The exchanges with hosts, as the pacing gate begins and ends them."""
-        parts = self.engine, self.hosts, self.queue, self.context.put_off, self.declared_delays
+        parts = (
+            self.engine,
+            self.hosts,
+            self.queue,
+            self.context.deferred_hosts,
+            self.declared_delays,
+        )
         return Exchanges(self.settings, self.context, *parts)
 
     @cached_property

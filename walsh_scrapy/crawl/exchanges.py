@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from scrapy.http import Response
     from scrapy.settings import BaseSettings
 
-    from walsh_scrapy.crawl.context import Context, DeclaredDelays, PutOffHosts
+    from walsh_scrapy.crawl.context import Context, DeclaredDelays, DeferredHosts
     from walsh_scrapy.crawl.engine import Engine
     from walsh_scrapy.crawl.hosts import Hosts
     from walsh_scrapy.crawl.queue import Queue
@@ -83,14 +83,14 @@ class Exchanges:
         engine: Engine,
         hosts: Hosts,
         queue: Queue,
-        put_off: PutOffHosts,
+        deferred_hosts: DeferredHosts,
         declared_delays: DeclaredDelays,
     ) -> None:
         self._context = context
         self._engine = engine
         self._hosts = hosts
         self._queue = queue
-        self._put_off = put_off
+        self._deferred_hosts = deferred_hosts
         self._declared_delays = declared_delays
         self._timeout = settings.getfloat("DOWNLOAD_TIMEOUT")
         self._settles_urls = bool(in_force(settings, Gate.ADDRESS))
@@ -130,7 +130,7 @@ class Exchanges:
         ticket, name = ticket_of(request), host_of(request.url)
         if not ticket.settled and self._settles_urls:
             raise Denied("address", f"{request.url} is not the URL that all gates have judged")
-        self._put_off.check(request.url, ticket.rank)
+        self._deferred_hosts.check(request.url, ticket.rank)
         host = self._context.host(request.url)
         most = longest_wait(name, ticket.rank, self._list_names, for_blocklist=ticket.for_blocklist)
         timeout: float = request.meta.get("download_timeout") or self._timeout
@@ -197,10 +197,10 @@ class Exchanges:
         note(request, hold=snapshot.hold, seconds=latency)
         wait, until = snapshot.wait, snapshot.now + snapshot.hold
         if isinstance(error, Unreachable):
-            self._put_off.add_unreachable(request.url, error, rank_of(request), until)
+            self._deferred_hosts.add_unreachable(request.url, error, rank_of(request), until)
             if not error.is_of_origin:
                 self._hosts.give_up(name)
-                wait = 0.0  # requests that are put off wait for nothing: they end when handed out
+                wait = 0.0  # requests that are deferred wait for nothing: they end when handed out
         self._queue.delay(host, wait, snapshot.times.delay, latency)
         self.let_go_inline(request, host)
 
@@ -219,7 +219,7 @@ class Exchanges:
         self._hosts.withdraw(request, host)
         self.let_go_inline(request, host)
         if isinstance(error, MachineTrouble):
-            self._put_off.add(host_of(request.url), str(error), error.until)
+            self._deferred_hosts.add(host_of(request.url), str(error), error.until)
 
     def response_downloaded(self, response: Response, request: Request) -> None:
         """Keep a response, and end the exchange of a cancelled request: it passes no middleware.

@@ -37,9 +37,9 @@ from walsh_scrapy.exceptions import (
     AlreadyRead,
     BadAnswer,
     Denied,
+    HostDeferred,
     NotDue,
     NotModified,
-    PutOff,
     RequestDeferred,
     StateUnavailable,
     StillDue,
@@ -155,9 +155,9 @@ class Outcomes:
     request of the visit. They raise StateUnavailable if the state fails.
     """
 
-    def __init__(self, stats: StatsCollector, troubles: Troubles, visits: Visits) -> None:
+    def __init__(self, stats: StatsCollector, problems: Problems, visits: Visits) -> None:
         self._stats = stats
-        self._troubles = troubles
+        self._problems = problems
         self._visits = visits
         self._context = visits.context
         self._clock = visits.context.clock
@@ -247,10 +247,10 @@ class Outcomes:
             case AlreadyRead():  # its entries are known, and its lifetime counts here too
                 visit, _ = _visited(request)
                 set_visit(request, visit.passed(Lifetime(error.url, error.due_at)))
-                if not error.trouble:
+                if not error.problem:
                     detail = f"{error.url} was read already, at {format_moment(error.asked_at)}"
                     return Result("unchanged", detail, url=request.url, is_shared=True)
-                reason, is_shared = error.trouble, True
+                reason, is_shared = error.problem, True
             case Denied():
                 reason = error.reason
                 if first_url(request) != request.url:
@@ -273,11 +273,11 @@ class Outcomes:
         except RequestDeferred as error:
             source = source_of(request)
             url = source.url if source else request.url
-            level = logging.DEBUG if isinstance(error, PutOff) else logging.INFO
+            level = logging.DEBUG if isinstance(error, HostDeferred) else logging.INFO
             logger.log(level, "%s is deferred to a later run: %s", url, error)
             self._stats.inc_value("walsh/sources/deferred")
             self._stats.min_value("walsh/sources/deferred_until", error.until)
-            self._troubles.put_off(request.url, error.until)
+            self._problems.defer(request.url, error.until)
             if source:
                 self._refused(request, error)
                 self._visits.end(source)
@@ -287,7 +287,7 @@ class Outcomes:
 
         The source has not failed, and stays as due as it was (decision 15).
         """
-        status = error.refused if isinstance(error, PutOff) else None
+        status = error.refused if isinstance(error, HostDeferred) else None
         try:
             if type(error) in (RequestDeferred, StillDue):
                 snapshot = self._context.state.hosts.find(self._context.host(request.url))
@@ -344,7 +344,7 @@ class Outcomes:
         what = "failed" if record.is_refused else record.outcome.replace("denied by ", "denied/")
         self._stats.inc_value(f"walsh/sources/{what}")
         if what == "failed":
-            self._troubles.failed(request.url, record.detail)
+            self._problems.failed(request.url, record.detail)
         return new
 
     def _commit(
@@ -381,12 +381,12 @@ class Outcomes:
         asked = [each.until - now for each in visit.lifetimes if each.url in own]
         until = asked_until(now, max(asked, default=0.0), UpdateHints(), revisit)
         known = self._context.state.llmstxt.find(visit.llmstxt) or LlmsTxtRecord(url=visit.llmstxt)
-        trouble = "" if result.url else result.detail
-        record = replace(known, asked_at=now, due_at=max(until, now + revisit), trouble=trouble)
+        problem = "" if result.url else result.detail
+        record = replace(known, asked_at=now, due_at=max(until, now + revisit), problem=problem)
         return _with_validators(record, result) if result.url else record
 
 
-class Troubles:
+class Problems:
     """The failures of a crawl by their reasons, and until when each host is deferred."""
 
     def __init__(self) -> None:
@@ -397,7 +397,7 @@ class Troubles:
         """Count a source that failed; ``reason`` is one sentence."""
         self.failures.add(host_of(url), reason)
 
-    def put_off(self, url: str, until: float) -> None:
+    def defer(self, url: str, until: float) -> None:
         """Note that a request is deferred until a time in epoch seconds."""
         host = host_of(url)
         self.deferred[host] = min(until, self.deferred.get(host, until))
@@ -448,7 +448,7 @@ def after_refusal(record: SourceRecord, status: int, now: float) -> SourceRecord
 
 
 def _first(since: float | None, now: float) -> float:
-    """Return when a row of troubles began that goes on at ``now``; a wrong clock does not count."""
+    """Return when a row of problems began that goes on at ``now``; a wrong clock does not count."""
     return now if since is None or since > now + CLOCK_SKEW else since
 
 

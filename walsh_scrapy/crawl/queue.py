@@ -82,7 +82,7 @@ class Turn:
 
 
 #: The order in which gates prepare a request; pacing takes its host.
-Place = Literal["address", "blocklist", "scope", "publicweb", "pacing", "robots"]
+Place = Literal["address", "blocklist", "scope", "privatehosts", "pacing", "robots"]
 _PLACES: Final[tuple[Place, ...]] = get_args(Place)
 
 

@@ -161,7 +161,7 @@ class Robots(RobotsCache):
         super().__init__(context, hosts)
         self._stats = stats
         self._queue = queue
-        self._put_off = context.put_off
+        self._deferred_hosts = context.deferred_hosts
         self._timeout = settings.getfloat("DOWNLOAD_TIMEOUT")
         # By origin: the seconds on the wire since its last answer.
         self._spent: defaultdict[str, float] = defaultdict(float)
@@ -173,7 +173,7 @@ class Robots(RobotsCache):
         origin = origin_for(request)
         return (
             is_robots(request)
-            or self._put_off.has(request.url)
+            or self._deferred_hosts.has(request.url)
             or self.find(origin, request.url) is not None
             or self._refusal(origin) is not None
         )
@@ -190,13 +190,13 @@ class Robots(RobotsCache):
         Raises RequestDeferred or Denied for a file that cannot be asked for.
         """
         origin = origin_for(request)
-        self._put_off.check(request.url)
+        self._deferred_hosts.check(request.url)
         while (file := self.find(origin, request.url)) is None:
             if (error := self._refusal(origin)) is not None:
                 raise error
             with self._queue.in_gate():
                 await self.prepare(request)
-            self._put_off.check(request.url)  # the fetch has shown whether it can be reached
+            self._deferred_hosts.check(request.url)  # the fetch has shown whether it can be reached
         return file
 
     def _refusal(self, origin: str) -> Denied | RequestDeferred | None:
@@ -219,7 +219,7 @@ class Robots(RobotsCache):
                     known = self._newest(origin)
                     copy = known.copy if known else None
                     self._keep(origin, await self._requested(origin, url, needed_by, copy), copy)
-                    self._put_off_late(origin, is_first=not copy or copy.failing_since is None)
+                    self._defer_late(origin, is_first=not copy or copy.failing_since is None)
         except RequestDeferred as error:
             if source_of(needed_by) and not isinstance(error, StillDue):
                 self._hosts.give_up(self._context.host(origin))
@@ -287,11 +287,11 @@ class Robots(RobotsCache):
         finally:
             self._spent[origin] += ticket_of(request).seconds
 
-    def _put_off_late(self, origin: str, *, is_first: bool) -> None:
-        """Put off a host in whose time the file did not come; decision 12 decides in later runs."""
+    def _defer_late(self, origin: str, *, is_first: bool) -> None:
+        """Defer a host in whose time the file did not come; decision 12 decides in later runs."""
         if is_first and self._spent.get(origin, 0.0) > LONGEST_FETCH - SHORTEST_TRY:
             reason = f"its robots.txt did not come in {LONGEST_FETCH:g} s"
-            self._put_off.add(host_of(origin), reason, self._context.clock.now())
+            self._deferred_hosts.add(host_of(origin), reason, self._context.clock.now())
             self._hosts.give_up(self._context.host(origin))
 
     def _keep(self, origin: str, answer: RobotsOutcome, known: RobotsCopy | None) -> None:

@@ -59,7 +59,7 @@ class BackoffMiddleware(Component):
             most = self._context.options.max_retries
             what = f"answered {response.status}"
             return self._retry(request, what, most, response.status) or response
-        self._put_off_others(request)
+        self._defer_others(request)
         return response
 
     async def process_exception(self, request: Request, exception: Exception) -> Request | None:
@@ -69,7 +69,7 @@ class BackoffMiddleware(Component):
         timed_out = isinstance(exception, DownloadTimeoutError)
         host, is_slow = host_of(request.url), isinstance(exception, TooSlow)
         self._streaks.record_silence(host, rank_of(request), timed_out=timed_out, is_slow=is_slow)
-        self._put_off_others(request)
+        self._defer_others(request)
         if not _is_refusal(request, 0):
             return None
         # A host that timed out will probably do so again, and a serial crawl waits with it.
@@ -83,8 +83,8 @@ class BackoffMiddleware(Component):
         """Return the request to send again; None if it has failed.
 
         It has failed after ``most`` retries. A host that refused more than ``most`` requests in a
-        row is put off, with its other requests. If those are the reason, and this request has
-        retries left, it is put off too.
+        row is deferred, with its other requests. If those are the reason, and this request has
+        retries left, it is deferred too.
         """
         rank, host, ticket = rank_of(request), host_of(request.url), ticket_of(request)
         attempt = ticket.attempt + 1
@@ -99,7 +99,7 @@ class BackoffMiddleware(Component):
                 logger.info("waiting for the blocklist: %s", retry.sentence(now))
             self._stats.inc_value("walsh/backoff/retried")
             return _sent_again(request, attempt)
-        self._put_off_others(request, gave_up=True, refused=status)
+        self._defer_others(request, gave_up=True, refused=status)
         is_others_fault = attempt <= most and attempt < self._streaks.refusals(host, rank)
         if is_others_fault and rank is not Rank.ROBOTS:
             logger.info("%s %s, as others of its host did", request.url, what)
@@ -109,14 +109,14 @@ class BackoffMiddleware(Component):
         self._stats.inc_value("walsh/backoff/gave_up")
         return None
 
-    def _put_off_others(
+    def _defer_others(
         self, request: Request, *, gave_up: bool = False, refused: int | None = None
     ) -> None:
-        """Put off the other requests of a host after a streak. None of them waits for its hold."""
+        """Defer the other requests of a host after a streak. None of them waits for its hold."""
         host = host_of(request.url)
         if reason := self._streaks.reason(host, rank_of(request), gave_up=gave_up):
             until = self._context.clock.now() + ticket_of(request).hold
-            self._context.put_off.add(host, reason, until, refused)
+            self._context.deferred_hosts.add(host, reason, until, refused)
             self._hosts.give_up(self._context.host(request.url))
             self._queue.delay(self._context.host(request.url), 0.0)
 

@@ -87,8 +87,8 @@ class ConditionalMiddleware(Component):
             return
         has_moved = other.record.address != other.record.url
         if not has_moved and now < other.at + least < NEVER:
-            trouble = other.record.detail if other.record.failures else ""
-            raise AlreadyRead(url, other.record.fetched_at, other.at, trouble)
+            problem = other.record.detail if other.record.failures else ""
+            raise AlreadyRead(url, other.record.fetched_at, other.at, problem)
 
     def _of_llmstxt(self, url: str) -> Validators | None:
         """Return the validators of an llms.txt; raise AlreadyRead if it was fetched already.
@@ -102,7 +102,7 @@ class ConditionalMiddleware(Component):
         is_fresh = record.due_at > now and not self._is_forced()
         is_past = record.asked_at <= now + CLOCK_SKEW
         if is_past and (is_fresh or record.asked_at >= self._context.started_at):
-            raise AlreadyRead(url, record.asked_at, record.due_at, record.trouble)
+            raise AlreadyRead(url, record.asked_at, record.due_at, record.problem)
         return Validators.kept(record)
 
     def _is_forced(self) -> bool:

@@ -39,7 +39,7 @@ class PacingMiddleware(Component):
         self._engine = crawl.engine
         self._hosts = crawl.hosts
         self._network = crawl.network
-        self._put_off = crawl.context.put_off
+        self._deferred_hosts = crawl.context.deferred_hosts
         self._exchanges = crawl.exchanges
         self._queue = crawl.queue
         self._queue.prepare_by("pacing", self)
@@ -83,7 +83,7 @@ class PacingMiddleware(Component):
     async def _begin(self, request: Request, host: str, *, while_open: bool) -> None:
         seconds = 1.0
         while seconds:
-            self._put_off.check(request.url, rank_of(request))
+            self._deferred_hosts.check(request.url, rank_of(request))
             await self._queue.take(host, request)
             while self._hosts.is_busy(host):  # by a request of ours, which ends soon
                 await self._queue.sleep(RECHECK_SECONDS)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.crawl.crawl import Crawl
     from walsh_scrapy.crawl.messages import Signer
-    from walsh_scrapy.crawl.outcome import Troubles
+    from walsh_scrapy.crawl.outcome import Problems
     from walsh_scrapy.options import Options
 
 logger = logging.getLogger(__name__)
@@ -100,7 +100,7 @@ class Summary(Component):
 
     def spider_closed(self, reason: str) -> None:
         """Record the end, and log the summary; ``reason`` is why, as Scrapy names it."""
-        context, troubles, spider = self._context, self._crawl.troubles, self._crawl.crawler.spider
+        context, problems, spider = self._context, self._crawl.problems, self._crawl.crawler.spider
         stats, now = self._crawl.stats.get_stats(), context.clock.now()
         if context.run is not None:
             summary = {
@@ -109,12 +109,12 @@ class Summary(Component):
                 "begun": context.started_at,
                 "ended": now,
                 "how": reason,
-            } | counts_of(stats, troubles, reason, now)
+            } | counts_of(stats, problems, reason, now)
             try:
                 context.state.runs.end(context.run, now, reason, summary)
             except StateUnavailable as error:
                 logger.debug("the end of the run is not recorded: %s", error)
-        lines = summary_lines(stats, troubles, reason, now)
+        lines = summary_lines(stats, problems, reason, now)
         what = "sources" if is_by_source(stats) else "requests"
         logger.info("run %s; %s:\n  %s", reason, what, "\n  ".join(lines))
         counts = SourceCounts.of(stats)
@@ -230,15 +230,15 @@ def request_counts(stats: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def counts_of(stats: Mapping[str, Any], troubles: Troubles, how: str, now: float) -> dict[str, Any]:
-    """Return what a run did: by source with its troubles, or by request without any.
+def counts_of(stats: Mapping[str, Any], problems: Problems, how: str, now: float) -> dict[str, Any]:
+    """Return what a run did: by source with its problems, or by request without any.
 
     ``now`` is its end, in epoch seconds.
     """
     if not is_by_source(stats):
         return request_counts(stats)
     counts = SourceCounts.of(stats)
-    until = sorted(troubles.deferred.items(), key=lambda each: each[1])
+    until = sorted(problems.deferred.items(), key=lambda each: each[1])
     return asdict(counts) | {
         "not_reached": counts.not_reached,
         "failures": [
@@ -248,14 +248,14 @@ def counts_of(stats: Mapping[str, Any], troubles: Troubles, how: str, now: float
                 "hosts": group.hosts[:MOST_HOSTS],
                 "more_hosts": max(0, len(group.hosts) - MOST_HOSTS),
             }
-            for group in troubles.failures.largest_first()[:MOST_REASONS]
+            for group in problems.failures.largest_first()[:MOST_REASONS]
         ],
         "deferred_hosts": dict(until[:MOST_DEFERRED]),
         "next": next_steps(counts, how, now),
     }
 
 
-def summary_lines(stats: Mapping[str, Any], troubles: Troubles, how: str, now: float) -> list[str]:
+def summary_lines(stats: Mapping[str, Any], problems: Problems, how: str, now: float) -> list[str]:
     """Return the summary of a run, a line for each outcome that any source or request had.
 
     ``how`` is how the run ended, as Scrapy names it, ``now`` in epoch seconds.
@@ -277,8 +277,8 @@ def summary_lines(stats: Mapping[str, Any], troubles: Troubles, how: str, now: f
         ("fetched", counts.fetched, ""),
         ("unchanged", counts.unchanged, "304 Not Modified, or an llms.txt that was read before"),
         ("denied", denied, by_gate),
-        ("deferred", counts.deferred, _deferred(troubles.deferred)),
-        *_failed(counts.failed, troubles),
+        ("deferred", counts.deferred, _deferred(problems.deferred)),
+        *_failed(counts.failed, problems),
         ("gone", counts.gone, "410: not visited again until `scrapy sources resume URL`"),
         ("not reached", counts.not_reached, "still due: the run ended before"),
         ("not due", counts.not_due, next_due and f"the next one at {next_due}"),
@@ -305,9 +305,9 @@ def next_steps(counts: SourceCounts, how: str, now: float) -> list[str]:
     return steps
 
 
-def _failed(failed: int, troubles: Troubles) -> list[_Row]:
+def _failed(failed: int, problems: Problems) -> list[_Row]:
     """Return the row of the failures, and rows without a name for its further reasons."""
-    groups = troubles.failures.largest_first()
+    groups = problems.failures.largest_first()
     remarks = [group.line(_LINE_HOSTS) for group in groups[:_REASON_LINES]]
     if rest := groups[_REASON_LINES:]:
         sources = sum(group.sources for group in rest)

@@ -13,8 +13,8 @@ from walsh_scrapy.policy.durations import parse_http_date
 
 #: The statuses after which a request is made again (R5).
 RETRIED_STATUSES: Final = frozenset({429, 503})
-#: What a server in trouble answers (decision 28).
-TROUBLED_STATUSES: Final = frozenset({500, 502, 504})
+#: What a server with a problem answers (decision 28).
+SERVER_ERRORS: Final = frozenset({500, 502, 504})
 #: Longer times count as this one: 100 years, which can still be added to a date.
 LONGEST_SECONDS: Final = 36_525 * 86_400.0
 

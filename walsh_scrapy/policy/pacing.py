@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from walsh_scrapy.policy.backoff import (
     RETRIED_STATUSES,
-    TROUBLED_STATUSES,
+    SERVER_ERRORS,
     is_good,
     is_redirect,
     is_refusal,
@@ -285,7 +285,7 @@ class HostTimes:
     def _with_end(self, exchange: Exchange, longest: float, now: float) -> HostTimes:
         """Return the times after the end of an exchange, from which its delay counts."""
         errors, status = self.server_errors, exchange.status
-        if status in TROUBLED_STATUSES:
+        if status in SERVER_ERRORS:
             errors += 1
         elif is_good(status):
             errors = 0
@@ -353,7 +353,7 @@ class Streaks:
         return found.total() if rank is None else found[rank]
 
     def reason(self, host: str, rank: Rank, *, gave_up: bool = False) -> str | None:
-        """Return why the other requests of a host are put off, after one of ``rank``; else None.
+        """Return why the other requests of a host are deferred, after one of ``rank``; else None.
 
         ``gave_up`` says that the request was refused, and has no try left. A robots.txt that is
         refused puts nothing off: it counts as unreachable.

@@ -173,7 +173,7 @@ def storable(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
-# What differs from host to host although the trouble is the same: addresses, days, a remark in
+# What differs from host to host although the problem is the same: addresses, days, a remark in
 # parentheses at the end.
 _VARYING: Final = re.compile(r"[a-z]+://\S+|\b\d{4}-\d\d-\d\d\b", re.IGNORECASE)
 _NAME: Final = re.compile(r"[\w-]+(?:\.[\w-]+)*")

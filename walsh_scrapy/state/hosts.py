@@ -172,7 +172,7 @@ class OwnedByOther(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """One act of the operator. ``at`` is in epoch seconds."""
+    """One override of the operator. ``at`` is in epoch seconds."""
 
     at: float
     host: str

@@ -151,7 +151,7 @@ class LlmsTxtRecord:
     url: str
     asked_at: float = 0.0
     due_at: float = 0.0
-    trouble: str = ""  #: why it could not be used, as a sentence; empty if it was read
+    problem: str = ""  #: why it could not be used, as a sentence; empty if it was read
     validator_url: str | None = None  #: the one URL that the validators may be sent to
     etag: bytes | None = None
     last_modified: bytes | None = None

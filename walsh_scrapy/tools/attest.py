@@ -203,7 +203,7 @@ def _row(row: Row, findings: Findings, bot: Bot) -> dict[str, Any]:
         "rule": row.rule,
         "requirement": row.requirement.replace(UA_TOKEN, bot.ua_token),
         "level": row.level,
-        "verdict": findings.standing(number).value,
+        "verdict": findings.verdict(number).value,
         "shown": findings.shown[number],
         "not_shown": findings.lacking(number),
         "not_applicable": findings.waived.get(number, ""),

@@ -286,7 +286,7 @@ class Connections:
 def check_public(host: str, addresses: Iterable[str]) -> None:
     """Raise Denied if a host that has to be public has any other address (decision 16)."""
     if not all(map(is_public, addresses)):
-        raise Denied("publicweb", f"{host} has an address that is not public")
+        raise Denied("privatehosts", f"{host} has an address that is not public")
 
 
 def wants_credentials(proxy: Proxy, host: str) -> NotConnected:

@@ -1,4 +1,4 @@
-"""Why a host could not be connected to, as a sentence, and whose trouble it is (decisions 28, 29).
+"""Why a host could not be connected to, as a sentence, and whose problem it is (decisions 28, 29).
 
 Errors of TLS say which host, and what is wrong with it (decision 22).
 """

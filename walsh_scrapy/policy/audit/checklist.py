@@ -128,7 +128,7 @@ class Breach(NamedTuple):
         return cls(kind, "requests", sent.id, sent.sent_at, what, badness, since)
 
 
-class Standing(StrEnum):
+class RowVerdict(StrEnum):
     """What the evidence says of one requirement."""
 
     HOLDS = "holds"
@@ -218,15 +218,15 @@ class Findings:
         """Return how many records are not shown to have kept to a row, by reason."""
         return {why: count for (number, why), count in self.unshown.items() if number == row}
 
-    def standing(self, row: str) -> Standing:
+    def verdict(self, row: str) -> RowVerdict:
         """Return what the evidence says of a row."""
         if self.worst(row):
-            return Standing.BROKEN
+            return RowVerdict.BROKEN
         if self.lacking(row):
-            return Standing.NOT_SHOWN
+            return RowVerdict.NOT_SHOWN
         if self.shown[row]:
-            return Standing.HOLDS
-        return Standing.NOT_APPLICABLE if row in self.waived else Standing.NOT_SHOWN
+            return RowVerdict.HOLDS
+        return RowVerdict.NOT_APPLICABLE if row in self.waived else RowVerdict.NOT_SHOWN
 
     def figures(self, row: str) -> dict[str, float | None]:
         """Return the figures of the evidence of a row."""

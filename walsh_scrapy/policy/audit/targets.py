@@ -213,7 +213,7 @@ def _is_announced(sent: LoggedRequest, run: _Run, source: str) -> bool:
 def _is_from_private(sent: LoggedRequest) -> bool:
     """Return True if the host of a source is private itself: by its name, or as the gate found."""
     is_by_name = sent.source is None or is_private_host(host_of(sent.source))
-    return is_by_name or "publicweb: " in sent.gates
+    return is_by_name or "privatehosts: " in sent.gates
 
 
 def _forbidden(sent: LoggedRequest) -> Iterator[Breach]:

@@ -1,7 +1,7 @@
 """``scrapy report``: one page about what runs did, and what needs the operator.
 
 Writes one HTML page without scripts, which loads nothing: new entries by source and day, sources in
-trouble and what to do, hosts that wait, the delay asked for and kept at each host, and responses.
+problem and what to do, hosts that wait, the delay asked for and kept at each host, and responses.
 Without options it is about the last crawl. The file is written whole or not at all. Exit status: 0,
 1 if it cannot be done, 2 for a wrong call. Examples: scrapy report -o report.html. scrapy report -O
 week.html --since P7D
@@ -59,8 +59,8 @@ _LONGEST_TITLE: Final = 160
 MOST_READ: Final = 300_000
 #: Runs that a report knows of.
 MOST_RUNS: Final = 1000
-#: Sources in trouble that the page lists; it says how many more there are.
-MOST_TROUBLES: Final = 150
+#: Sources with problems that the page lists; it says how many more there are.
+MOST_PROBLEMS: Final = 150
 
 USAGE = "[options] -o FILE.html"
 
@@ -127,7 +127,7 @@ class Report:
     needs: Sequence[Need]
     news: News
     declared: int  #: sources in the file
-    troubles: Sequence[SourceRow]
+    problems: Sequence[SourceRow]
     waiting: Sequence[HostRow]
     requests: int
     is_cut: bool  #: the log has more requests, which were sent before these
@@ -172,17 +172,17 @@ def build_report(
         names = {source.url: source.name for source in sources if source.name}
         newest = log.newest(period.span, OF_EACH, MOST)
         news = build_news(log.first_seen(period.span), newest, names)
-    troubles = [row for row in rows if row.problem]
+    problems = [row for row in rows if row.problem]
     included = [record for record in records if period.includes(record)]
     waiting, clock = hosts.build_overview(state), judge_clock(state.runs.moments(), now)
     return Report(
         made_at=now,
         period=period,
         runs=run_rows,
-        needs=[*find_needs(run_rows, lines, troubles, waiting, unread, clock)],
+        needs=[*find_needs(run_rows, lines, problems, waiting, unread, clock)],
         news=news,
         declared=len(rows),
-        troubles=troubles,
+        problems=problems,
         waiting=waiting,
         requests=len(included),
         is_cut=is_cut,
@@ -212,7 +212,7 @@ class Need(NamedTuple):
 def find_needs(
     runs: Sequence[RunRow],
     lines: Sequence[HostLine],
-    troubles: Sequence[SourceRow],
+    problems: Sequence[SourceRow],
     waiting: Sequence[HostRow],
     unread_sources: str,
     clock: Finding,
@@ -232,9 +232,9 @@ def find_needs(
         yield Need(f"{gaps} at {hosts} shorter than asked for", "gaps")
     if unread_sources:
         yield Need(f"The sources file was not read: {unread_sources}", "sources")
-    if counts := Counter(row.problem.what for row in troubles if row.problem):
+    if counts := Counter(row.problem.what for row in problems if row.problem):
         told = ", ".join(f"{count} {what}" for what, count in counts.items())
-        yield Need(f"{count_of(len(troubles), 'source')} in trouble: {told}", "sources")
+        yield Need(f"{count_of(len(problems), 'source')} with problems: {told}", "sources")
     if long := sum(row.is_long_hold for row in waiting):
         yield Need(f"{count_of(long, 'host')} on hold for over a day", "waiting")
 

@@ -21,7 +21,7 @@ from walsh_scrapy.policy.durations import rfc3339
 from walsh_scrapy.policy.wording import count_of, cut, for_others, format_seconds, printable
 from walsh_scrapy.tools.hosts import COLUMNS as HOSTS
 from walsh_scrapy.tools.output import facts, minute, shown
-from walsh_scrapy.tools.report import KINDS, MOST_SOURCES, MOST_TROUBLES
+from walsh_scrapy.tools.report import KINDS, MOST_SOURCES, MOST_PROBLEMS
 from walsh_scrapy.tools.runs import COLUMNS as RUNS
 from walsh_scrapy.tools.sources.overview import COLUMNS as SOURCES
 
@@ -97,7 +97,7 @@ def render(report: Report) -> str:
         answers_chart=answers_chart(report.answers) if _differ(report.answers.values()) else "",
         most_hosts=MOST_HOSTS,
         most_sources=MOST_SOURCES,
-        most_troubles=MOST_TROUBLES,
+        most_problems=MOST_PROBLEMS,
         source_columns=[each for each in SOURCES if not each.name.startswith(_SHOWN_ABOVE)],
         host_columns=shown(HOSTS),
         run_columns=shown(RUNS),
@@ -108,7 +108,7 @@ def _headings(report: Report) -> dict[str, str]:
     """Return the sections that have something to show, in the order of the page."""
     sections = {
         "new": ("What is new", report.news.count),
-        "sources": ("Sources in trouble", report.troubles),
+        "sources": ("Sources with problems", report.problems),
         "waiting": ("Hosts that wait", report.waiting),
         "gaps": ("Gaps", report.lines),
         "responses": ("Responses", report.answers),

@@ -1,8 +1,8 @@
 """``scrapy sources``: the last visit and the next one of each source; sources added to the file.
 
 Lists every declared source with what the state knows of it: last visit, outcome, failures in a row,
-next due and why, where it moved, entries. Sources in trouble come first. Without an option it also
-tells what to change in the sources file: what is gone (410), fails for long or moved permanently.
+next due and why, where it moved, entries. Sources with problems come first. Without an option it
+also lists what to change in the sources file: what is gone (410), fails for long or has moved.
 `show URL` tells all of one: what came of its last visit, how it was read, when it is due and by
 whose wish, its validators and moves, its host; `scrapy why URL` has its requests. `add URL` asks
 what is there, as `scrapy discover` does, and declares it at the end of a .toml or .txt file.

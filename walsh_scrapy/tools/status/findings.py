@@ -290,8 +290,8 @@ def judge_clock(latest: Mapping[str, float], now: float) -> Finding:
 def status_lines(findings: list[Finding]) -> Iterator[str]:
     """Yield the status of the whole, which a monitor shows, and then a line a finding."""
     status = worst(findings)
-    trouble = ", ".join(each.check for each in findings if each.status)
-    yield f"{status.name}: {trouble or 'all is well'}"
+    problem = ", ".join(each.check for each in findings if each.status)
+    yield f"{status.name}: {problem or 'all is well'}"
     yield from columns([(each.status.name, each.check, each.told) for each in findings])
 
 

@@ -1,4 +1,4 @@
-"""Trouble of the machine for real crawls, as extensions of Scrapy: `EXTENSIONS={PATH: 0}`."""
+"""Problems of the machine for real crawls, as extensions of Scrapy: `EXTENSIONS={PATH: 0}`."""
 
 import json
 import logging

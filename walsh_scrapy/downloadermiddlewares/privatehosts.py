@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.crawl.crawl import Crawl
 
 
-class PublicWebMiddleware(Component, Preparation):
+class PrivateHostsMiddleware(Component, Preparation):
     """Denies a hop from a public host to a private one, by its name or by its addresses.
 
     That a page declares a feed on another host is a hop too (decision 16).
@@ -34,18 +34,18 @@ class PublicWebMiddleware(Component, Preparation):
         self._network = crawl.network
         # It gives no ticket, but writes the hops into `meta`.
         self._has_scrapys_redirects = not in_force(crawl.settings, Gate.REDIRECT)
-        crawl.queue.prepare_by("publicweb", self)
+        crawl.queue.prepare_by("privatehosts", self)
 
     async def process_request(self, request: Request) -> None:
         """Judge a hop before its host is asked for anything, robots.txt included."""
         self._network.check_route(request)
         if reason := await self._judge(request):
-            raise self._denials.deny(request, "publicweb", reason)
+            raise self._denials.deny(request, "privatehosts", reason)
 
     async def prepare(self, request: Request) -> None:
         """Raise Denied for a hop that will be denied, so that its host gets no request."""
         if reason := await self._judge(request):
-            raise Denied("publicweb", reason)
+            raise Denied("privatehosts", reason)
 
     async def _judge(self, request: Request) -> str | None:
         """Return why a hop is denied, or None."""
@@ -61,7 +61,7 @@ class PublicWebMiddleware(Component, Preparation):
         is_private = is_private_host(first) or self._network.is_private(first)
         note(request, public_only=not is_private)
         if is_private:
-            note_answer(request, "publicweb", "from a private host")
+            note_answer(request, "privatehosts", "from a private host")
         if is_private or host == first:
             return None
         if is_private_host(host) or not await self._is_public(request.url):
