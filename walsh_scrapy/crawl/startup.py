@@ -67,7 +67,7 @@ class Gate(Enum):
     DENIALS = 5, "denials.DenialsMiddleware"
     BLOCKLIST = 10, "blocklist.BlocklistMiddleware", _LIST_ADVICE
     SCOPE = 15, _SCOPE, _SCOPE_ADVICE
-    PRIVATE_HOSTS = 20, "privatehosts.PrivateHostsMiddleware", _PUBLIC_ADVICE
+    PRIVATEHOSTS = 20, "privatehosts.PrivateHostsMiddleware", _PUBLIC_ADVICE
     ROBOTS = 100, "robots.RobotsMiddleware", _ROBOTS_ADVICE, "robotstxt.RobotsTxtMiddleware"
     BACKOFF = 549, "backoff.BackoffMiddleware"
     CONDITIONAL = 560, "conditional.ConditionalMiddleware"
@@ -253,7 +253,7 @@ def _order_problems(settings: BaseSettings, chain: list[type]) -> Problems:
     is_released = "the pacing gate has to release the host first"
     for gate, first, then, why in (
         (Gate.BLOCKLIST, (), (robots, pacing), is_listed),
-        (Gate.PRIVATE_HOSTS, (), (robots, Gate.ROBOTS.replaces), is_private),
+        (Gate.PRIVATEHOSTS, (), (robots, Gate.ROBOTS.replaces), is_private),
         (Gate.ROBOTS, (), (pacing,), "robots.txt has to be read before an exchange begins"),
         (Gate.BACKOFF, (), (pacing,), is_released),
         (Gate.CONDITIONAL, (), (pacing,), is_released),
