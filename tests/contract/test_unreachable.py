@@ -147,7 +147,7 @@ def test_requests_that_wait_in_the_gates_share_one_attempt_too(simulated, rows, 
     )
     asked = [hit for hit in run.log if hit.host == "dead.example"]
     assert len(asked) == (1 if robots else 2), "one attempt, after a robots.txt that came"
-    assert run.items == [{"ends": ["NoConnection"] + ["HostDeferred"] * 4}]
+    assert run.items == [{"ends": ["HostDeferred"] * 4 + ["NoConnection"]}]
     assert given_up(rows) == ["dead.example"], "other workers do not try it in this run"
 
 
