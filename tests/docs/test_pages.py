@@ -240,6 +240,11 @@ def test_gate_and_release_run_on_each_python_that_is_named():
     assert "- run: .ci/run\n" in workflow
 
 
+def test_the_page_of_r6_lists_each_field_of_an_item():
+    listed = ", ".join(field.name for field in fields(EntryItem))
+    assert listed in " ".join(page_of("rules/r6.md").split()).replace("`", "")
+
+
 @pytest.mark.parametrize(("language", "text"), every_block("json", "toml", "ini"))
 def test_data_blocks_are_what_they_say(language, text, tmp_path):
     if language == "json":
