@@ -164,7 +164,7 @@ def test_a_server_that_never_answers_304_is_told_with_the_cause(etag, resent, wo
     (_, line) = table([row], COLUMNS)
     assert words in line
     assert bool(row.problem) == bool(words) == ("never 304" in line)
-    assert not row.is_in_trouble
+    assert not row.has_problem
 
 
 def test_due_sources_are_listed_in_the_order_of_a_run():
@@ -274,7 +274,7 @@ def test_what_is_stale_failing_or_moved():
     assert [row.is_stale(NOW - 9 * DAY) for row in rows] == [False, False, False]
     assert [row.is_stale(NOW - 8 * DAY) for row in rows] == [True, False, False]
     assert [row.is_stale(NOW - 4 * DAY) for row in rows] == [True, True, False]
-    assert [row.is_in_trouble for row in rows] == [False, True, False]
+    assert [row.has_problem for row in rows] == [False, True, False]
     assert as_dict(rows[0], COLUMNS)["newest_entry"] == "2026-05-11T12:00:00Z"
 
 
@@ -622,7 +622,7 @@ def row_of(**fields):
         (
             {"outcome": "gone", "asked_until": float("inf")},
             "gone",
-            "out of the sources file",
+            "from the sources file",
             "sources resume",
         ),
         ({"failures": 1, "status": 404}, "failing", "Nothing is at this address", "discover"),

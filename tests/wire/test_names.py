@@ -139,7 +139,7 @@ def test_a_host_that_has_to_be_public_is_connected_to_public_addresses_only(
         asyncio.run(connections.open(Endpoint("http", "hop.example", 80), public_only=True))
 
 
-def test_a_machine_that_can_start_no_thread_is_in_trouble(monkeypatch):
+def test_a_machine_that_can_start_no_thread_has_a_problem(monkeypatch):
     def start(_):
         raise RuntimeError("can't start new thread")
 

@@ -110,7 +110,7 @@ def _headings(report: Report) -> dict[str, str]:
         "new": ("What is new", report.news.count),
         "sources": ("Sources with problems", report.problems),
         "waiting": ("Hosts that wait", report.waiting),
-        "gaps": ("Gaps", report.lines),
+        "gaps": ("Gaps between requests", report.lines),
         "responses": ("Responses", report.answers),
         "runs": ("Runs", report.runs),
     }

@@ -162,7 +162,7 @@ def _list(call: Call) -> int:
     rows = [
         row
         for row in rows
-        if (given.failing is None or (row.is_in_trouble and row.record.failed_for >= given.failing))
+        if (given.failing is None or (row.has_problem and row.record.failed_for >= given.failing))
         and (given.stale is None or row.is_stale(now - given.stale))
     ]
     is_chosen = given.due or (given.failing, given.stale) != (None, None)

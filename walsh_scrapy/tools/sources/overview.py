@@ -78,7 +78,7 @@ class SourceRow:
         return (_URGENT.index(problem.what), due_at)
 
     @property
-    def is_in_trouble(self) -> bool:
+    def has_problem(self) -> bool:
         """True if it is gone, failing, refused or denied, and declared."""
         return self.urgency[0] < len(_URGENT)
 
@@ -86,7 +86,7 @@ class SourceRow:
     def style(self) -> str:
         """Its colour at a terminal."""
         is_waiting = self.problem is not None and self.problem.what in ("refused", "denied")
-        return "" if not self.is_in_trouble else "yellow" if is_waiting else "red"
+        return "" if not self.has_problem else "yellow" if is_waiting else "red"
 
     @property
     def refused_until(self) -> float | None:
@@ -166,7 +166,7 @@ def problem_of(record: SourceRecord, rule: str) -> Problem | None:
     """
     url, seen, move = record.url, record.fetched_at, record.move
     if rule == "gone":  # it was not requested since
-        advice = "Take it out of the sources file. If it is back:"
+        advice = "Remove it from the sources file. If it is reachable again:"
         command = f"scrapy sources resume {url}"
         return Problem("gone", "it answered 410: gone for good", advice, command, seen, seen)
     if record.outcome.startswith("denied"):
@@ -397,7 +397,7 @@ COLUMNS: Final[list[Column[SourceRow]]] = [
 
 def totals(rows: Sequence[SourceRow]) -> str:
     """Return one line: the number of sources, of each problem, and of due ones."""
-    told = [row.problem.what if row.is_in_trouble and row.problem else "" for row in rows]
+    told = [row.problem.what if row.has_problem and row.problem else "" for row in rows]
     new = sum(row.due.rule == "new" and not what for row, what in zip(rows, told, strict=True))
     parts = [f"{count} {what}" for what, count in Counter(filter(None, told)).items()]
     parts += [f"{new} new"] * bool(new)
