@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.helpers import cases
 from walsh_scrapy.metadata.alternates import (
     HEAD_BYTES,
     MOST_FEEDS,
@@ -116,22 +117,7 @@ def found(*values, url=DOCS):
     return list(markdown_alternates(values, url))
 
 
-@pytest.mark.parametrize(
-    ("target", "address"),
-    [
-        ("page.md", "https://docs.example/guide/page.md"),
-        ("/page.md#part", "https://docs.example/page.md"),
-        ("//DOCS.example/page.md", "https://docs.example/page.md"),
-        ("https://docs.example:443/page.md", "https://docs.example/page.md"),
-        ("http://docs.example/page.md", "http://docs.example/page.md"),
-        ("https://docs.example:8443/page.md", None),
-        ("http://docs.example:443/page.md", None),
-        ("https://www.docs.example/page.md", None),
-        ("https://docs.example.evil.example/page.md", None),
-        ("ftp://docs.example/page.md", None),
-        ("http://[", None),
-    ],
-)
+@cases("target", "address")
 def test_only_urls_on_the_pages_own_server_are_returned(target, address):
     assert found(f"<{target}>; {TYPE}") == ([address] if address else [])
 
@@ -187,24 +173,6 @@ def test_feed_alternates():
     )
 
 
-@pytest.mark.parametrize(
-    ("path", "expected"),
-    [
-        ("llms-full.txt", True),
-        ("docs/llms-full.txt?v=2", True),
-        ("LLMS-Full.TXT", True),
-        ("llms%2Dfull.txt", True),
-        ("%6c%6Cms-full%2etxt", True),
-        ("llms-full.txt/", True),
-        ("/llms-full.txt", True),
-        ("docs%2Fllms-full.txt", True),
-        ("llms-full.txt;v=2", True),
-        ("llms-full.txt%20", True),
-        ("llms.txt", False),
-        ("llms-full.txt.html", False),
-        ("about-llms-full.txt", False),
-        ("?page=llms-full.txt", False),
-    ],
-)
+@cases("path", "expected")
 def test_llms_full_txt_is_recognised_in_every_spelling(path, expected):
     assert is_dump(f"https://docs.example/{path}") is expected

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.helpers import cases
 from walsh_scrapy.items import EntryItem, check
 from walsh_scrapy.metadata.entries import NotAFeed
 from walsh_scrapy.metadata.feed import parse_feed
@@ -152,28 +153,7 @@ def test_nothing_of_the_content_is_kept():
 # --- links
 
 
-@pytest.mark.parametrize(
-    ("link", "url"),
-    [
-        ("https://blog.example/1", "https://blog.example/1"),
-        ("  \n https://blog.example/1#p3 \n ", "https://blog.example/1#p3"),
-        ("/1", "https://blog.example/1"),
-        ("1", "https://blog.example/dir/1"),
-        ("?p=1&amp;q=2", "https://blog.example/dir/feed.xml?p=1&q=2"),
-        ("//cdn.example/1", "https://cdn.example/1"),
-        ("HTTP://Blog.Example/A", "http://Blog.Example/A"),
-        ("https://blog.example/a b", "https://blog.example/a%20b"),
-        ("https://blog.example/ä", "https://blog.example/ä"),
-        ("javascript:alert(1)", None),
-        ("mailto:a@blog.example", None),
-        ("ftp://blog.example/1", None),
-        ("file:///etc/passwd", None),
-        ("data:text/html,x", None),
-        ("https://", None),
-        ("http://[bad", None),
-        ("", None),
-    ],
-)
+@cases("link", "url")
 def test_a_link_is_a_web_url_or_none(link, url):
     assert item(f"<title>One</title><link>{link}</link>").url == url
     if '"' not in link:
@@ -252,21 +232,6 @@ def test_the_link_of_an_rss_item_is_its_text(attributes):
 
 # --- what is inside an element of another namespace is not the entry's own (RFC 4287, 6.3)
 
-FOREIGN = [
-    ("<x:v xmlns:x='https://x.example/'>", "</x:v>"),
-    ("<v xmlns='https://x.example/'>", "</v>"),
-    ("<link xmlns='https://x.example/'>", "</link>"),
-    (
-        "<p:liveItem xmlns:p='https://podcastindex.org/namespace/1.0' status='live'>",
-        "</p:liveItem>",
-    ),
-    ("<x:v xmlns:x='u'><x:w><x:v/>", "</x:w></x:v>"),
-    ("<media:credit>", "</media:credit>"),
-    ("<media:group><media:content>", "</media:content></media:group>"),
-    ("<dc:publisher>", "</dc:publisher>"),
-    ("<g:where xmlns:g='http://www.georss.org/georss'>", "</g:where>"),
-    ("<c:chapters xmlns:c='http://podlove.org/simple-chapters'><c:chapter/>", "</c:chapters>"),
-]
 OTHERS = (
     "<title>x</title><link>https://x.example/</link><link href='https://x.example/'/><guid>x</guid>"
     "<id>x</id><author><name>x</name></author><author>x</author><dc:creator>x</dc:creator>"
@@ -289,7 +254,7 @@ ATOM_OWN = (
 )
 
 
-@pytest.mark.parametrize(("begin", "end"), FOREIGN)
+@cases("begin", "end")
 @pytest.mark.parametrize("broken", ["", "a & b"])
 def test_what_is_inside_a_foreign_element_changes_nothing(begin, end, broken):
     others = f"{begin}{OTHERS}{end}{broken}"
@@ -344,22 +309,7 @@ def test_a_feed_in_a_namespace_that_is_not_quite_its_own_is_read(document):
 # --- strings
 
 
-@pytest.mark.parametrize(
-    ("title", "text"),
-    [
-        ("One", "One"),
-        (" \n One\t two&#160;three ", "One two three"),
-        ("&lt;b&gt;Bold&lt;/b&gt; &amp;amp; &lt;i&gt;more&lt;/i&gt;", "Bold & more"),
-        ("<![CDATA[Fish &amp; Chips &#8211; 5]]>", "Fish & Chips – 5"),
-        ("a&lt;br/&gt;b&lt;p&gt;c&lt;/p&gt;", "a b c"),
-        ("<![CDATA[<b>x</b><script>alert(1)</script>]]>", "<b>x</b><script>alert(1)</script>"),
-        ("5 &lt; 6 &amp; 7", "5 < 6 & 7"),
-        ("The &lt;b&gt; tag", "The <b> tag"),
-        ("AT&amp;T", "AT&T"),
-        ("", None),
-        (" \n ", None),
-    ],
-)
+@cases("title", "text")
 def test_rss_titles_are_plain_text(title, text):
     assert item(f"<title>{title}</title>").title == text
 
@@ -505,41 +455,13 @@ def test_a_ttl_that_is_no_number_is_none(ttl):
 # --- encodings
 
 
-@pytest.mark.parametrize(
-    ("body", "content_type"),
-    [
-        ("<?xml version='1.0' encoding='utf-8'?>{}", "application/xml"),
-        ("{}", None),
-        ("{}", "text/xml"),
-        ("{}", "text/xml; charset=iso-8859-1"),  # many servers declare this for UTF-8
-        ("<?xml version='1.0' encoding='iso-8859-1'?>{}", "application/rss+xml"),
-        ("\n\n <?xml version='1.0'?>{}", None),
-        ("\ufeff<?xml version='1.0'?>{}", None),
-        ("\ufeff\n{}", None),
-    ],
-)
+@cases("body", "content_type")
 def test_valid_utf8_is_utf8_whatever_is_declared(body, content_type):
     text = body.format("<rss><channel><title>Ünï 日本</title></channel></rss>")
     assert read(text, content_type=content_type).title == "Ünï 日本"
 
 
-@pytest.mark.parametrize(
-    ("encoding", "declared", "content_type"),
-    [
-        ("iso-8859-1", "iso-8859-1", None),
-        ("cp1252", "", None),
-        ("cp1252", "no-such-encoding", "text/xml; charset=nonsense"),
-        ("cp1252", "punycode", None),
-        ("iso-8859-2", "", "text/xml; charset=iso-8859-2"),
-        ("shift_jis", "Shift_JIS", None),
-        ("iso-2022-jp", "iso-2022-jp", None),
-        ("gb2312", "gb2312", None),
-        ("koi8-r", "KOI8-R", "application/xml"),
-        ("utf-16", "utf-16", None),
-        ("utf-16-le", "utf-16", None),
-        ("utf-32", "utf-32", None),
-    ],
-)
+@cases("encoding", "declared", "content_type")
 def test_other_encodings(encoding, declared, content_type):
     title = {"shift_jis": "日本", "iso-2022-jp": "日本", "gb2312": "中文", "koi8-r": "Мир"}
     text = title.get(encoding, "üéö")
@@ -667,27 +589,6 @@ CONTENT = [
     "subtitle", "summary", "tagline", "xhtml:body",
 ]  # fmt: skip
 TYPES = ["", "type='xhtml'", "type='image/png'"]
-MARKUP = [
-    "text",
-    "&lt;title&gt;escaped&lt;/title&gt;",
-    "<![CDATA[<title>escaped</title>]]>",
-    "<xhtml:div><xhtml:title>x</xhtml:title><xhtml:a href='https://evil.example/'/></xhtml:div>",
-    "<div>text</div>",
-    "<div xml:base='https://evil.example/' xml:lang='xx' base='https://evil.example/'>text</div>",
-    "<details><summary>x</summary></details><title>x</title><link>https://evil.example/</link>",
-    "<content>x</content><author>x</author><category>x</category><pubDate>2001-01-01</pubDate>",
-    "<description><description>x</description></description><guid>x</guid><id>x</id>",
-    "<dc:creator>x</dc:creator><media:category>x</media:category><itunes:keywords>x</itunes:keywords>",
-    "<video><source src='x'/></video><image><title>x</title></image>",
-    "<item><title>x</title></item><entry><title>x</title></entry>",
-    "<channel/><feed xml:lang='xx'/><rss xml:lang='xx'/><language>xx</language><ttl>1</ttl>",
-    "<width>x</width><media:player/>",
-    "<svg:svg><svg:title>x</svg:title></svg:svg><svg><title>x</title></svg><math/>",
-    "<x xmlns:dc='http://search.yahoo.com/mrss/' xmlns:other='http://purl.org/dc/terms/'/>",
-    "<x xmlns:xlink='http://www.w3.org/1999/xlink' xlink:href='#x'/>",
-    "<title xmlns=''/><title xmlns='https://other.example/ns'/><other:title/>",
-    "<!-- <title>x</title> --><?title x?>",
-]
 
 
 def read_of_unread(text):
@@ -712,7 +613,7 @@ def test_the_feeds_without_content():
 
 
 @pytest.mark.parametrize("form", ENTRIES)
-@pytest.mark.parametrize("markup", MARKUP)
+@cases("markup")
 def test_content_changes_nothing(form, markup):
     for name in CONTENT:
         for attributes in TYPES:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.helpers import cases
 from walsh_scrapy.items import EntryItem, check
 from walsh_scrapy.metadata import llmstxt
 from walsh_scrapy.metadata.entries import NotAFeed
@@ -173,70 +174,12 @@ def test_links(text, url, title):
     assert (entry.url, entry.title) == (url, title)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "mailto:jo@a.example",
-        "[t](mailto:jo@a.example)",
-        "<jo@a.example>",
-        "[t](javascript:location='https://a.example/')",
-        "[t](JavaScript:alert(1))",
-        "[t](data:text/html,https://a.example/)",
-        "[t](tel:123) [u](ftp://a.example/) [v](file:///etc/passwd) [w](C:\\x)",
-        "[t](#part)",
-        "[t](llms.txt#part)",
-        "[t](https://docs.example/guide/llms.txt#part)",
-        "[t]()",
-        "[t](https://)",
-        "[t](https:///path)",
-        "[t](http://[)",
-        "[t](https://a.example/" + "x" * 4096 + ")",
-        "https://" + "x" * 9000,
-        "[t][nowhere]",
-        "[t]: https://a.example/unused",
-        "![t](https://a.example/a.png)",
-        "![t [u][r]](https://a.example/a.png)\n\n[r]: https://a.example/a",
-        "`https://a.example/a` ``[t](https://a.example/a)``",
-        "```\n[t](https://a.example/a)\n```",
-        "~~~ md\nhttps://a.example/a",
-        "    [t](https://a.example/a)",
-        "<a href='https://a.example/a'>https://a.example/b</a>",
-        "<div>\n[t](https://a.example/a)\nhttps://a.example/b\n</div>",
-        "<pre>\n\nhttps://a.example/a\n\n</pre>",
-        "<script>\n\nlet url = 'https://a.example/a'\n\n</script>",
-        "<!-- [t](https://a.example/a)\n\nhttps://a.example/b -->",
-        "text <!-- [t](https://a.example/a) --> text",
-        "xhttps://a.example/a",
-        "://a.example https:// https:/a.example",
-        "\\[t](a) [t\\](a)",
-    ],
-)
+@cases("text", more=["[t](https://a.example/" + "x" * 4096 + ")", "https://" + "x" * 9000])
 def test_text_without_a_web_link_gives_no_entry(text):
     assert urls(text) == []
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "<!-- never closed",
-        "<script>",
-        "<pre>\ncode",
-        "<style>p {",
-        "<?php echo",
-        "<![CDATA[",
-        "<!ELEMENT",
-        "<div>",
-        "<br>",
-        "<a href='x",
-        "`never closed",
-        "[never closed](",
-        "[never: closed",
-        "**never closed",
-        "- > - > 1. deep",
-        "---",
-        "<!-- a -->\n<!-- b",
-    ],
-)
+@cases("text")
 def test_markup_that_is_never_closed_hides_no_link_after_it(text):
     assert urls(f"{text}\n\n[t]({A})\n") == [A]
 
@@ -307,49 +250,7 @@ def test_front_matter_is_skipped_and_a_thematic_break_is_not_front_matter(front,
 # --- notes
 
 
-@pytest.mark.parametrize(
-    ("text", "note"),
-    [
-        ("- [a](a): note", "note"),
-        ("* [a](a) : note", "note"),
-        ("+ [a](a) - note", "note"),
-        ("1. [a](a) -- note", "note"),
-        ("2) [a](a) \u2014 note", "note"),
-        ("- [a](a)\u2013note", "note"),
-        ("- [a](a)\uff1anote", "note"),
-        ("- [a](a) | note", "note"),
-        ("- [a](a) \u2192 note", "note"),
-        ("- [a](a) note", "note"),
-        ("- [a](a): - note", "note"),
-        ("- **[a](a)**: note", "note"),
-        ("- **[a](a):** note", "note"),
-        ("- [a](a): *n*o`t`e &amp; <b>more</b>", "note & more"),
-        ("- [a](a): .NET (a: b)", ".NET (a: b)"),
-        ("- [a](a):\n  note\n  goes on", "note goes on"),
-        ("- [a](a)  \n  note", "note"),
-        ("- [a](a)\n\n  note", None),
-        ("- [a](a): note\n  - deeper", "note"),
-        ("- [a](a): see [b](#b) and <https://c.example>", "see b and https://c.example"),
-        ("- [a](a) and [b](#b)", None),
-        ("- [a](a), [b](#b)", None),
-        ("- See [a](a) for more", None),
-        ("- See [a](a): note", "note"),
-        ("- [ ] [a](a): note", "note"),
-        ("- ![icon](i.png) [a](a) note", "note"),
-        ("- https://docs.example/a: note", "note"),
-        ("- <https://docs.example/a> - note", "note"),
-        ("- [a](a)", None),
-        ("- [a](a):", None),
-        ("- [a](a) ---", None),
-        ("- [a](a): ![image](i.png)", None),
-        ("[a](a): prose", None),
-        ("> [a](a): prose", None),
-        ("- > [a](a): prose", None),
-        ("## [a](a): prose", None),
-        ("- ## [a](a): prose", None),
-        ("| [a](a): cell |", None),
-    ],
-)  # fmt: skip
+@cases("text", "note")
 def test_notes(text, note):
     assert parse(text).entries[0].note == note
 
@@ -431,19 +332,7 @@ def test_a_body_that_is_no_markdown_gives_one_sentence(body, what, content_type)
     assert said == f"Not a page of links in markdown but {what}{served}."
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "<!-- made by x -->\n\nhttps://a.example/a",
-        "<p align='center'>\n  <img src='x'>\n</p>\n\n# T\n\n[t](https://a.example/a)",
-        "# HTML\n\n```html\n<!DOCTYPE html>\n<html>\n```\n[t](https://a.example/a)",
-        "<https://a.example/a>",
-        "[t](https://a.example/a)",
-        "{% raw %}\n[t](https://a.example/a)",
-        '["t"](https://a.example/a)',
-        "text\x00\x1b[0m [t](https://a.example/a)",
-    ],
-)
+@cases("text")
 @pytest.mark.parametrize("content_type", ["text/plain", "text/html", "application/json", "", None])
 def test_markdown_that_resembles_another_format_is_read(text, content_type):
     assert [entry.url for entry in parse(text, content_type).entries] == [A]

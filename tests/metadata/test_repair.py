@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.helpers import cases
 from tests.test_parsers import ATOM as ATOM_HOSTILE
 from tests.test_parsers import JSON_FEED
 from tests.test_parsers import RSS as RSS_HOSTILE
@@ -152,19 +153,7 @@ def test_whatever_is_repaired_is_well_formed(pieces, data):
     xml.parsers.expat.ParserCreate("utf-8", " ").Parse(document, True)
 
 
-@pytest.mark.parametrize(
-    ("title", "text"),
-    [
-        ("Q&A", "Q&A"),
-        ("Q&A; B &unknown; C", "Q&A; B &unknown; C"),
-        ("A&nbsp;B &eacute; &amp; &AMP; &copy;", "A B é & & ©"),
-        ("a &copy=2 &eacute", "a &copy=2 &eacute"),
-        ("&own; & more", "Our Blog & more"),
-        ("&#x26; &#38; & &#00065;", "& & & A"),
-        ("<![CDATA[R&D &amp; S]]> & T", "R&D & S & T"),
-        ("5 < 6 & 7", "5 < 6 & 7"),
-    ],
-)
+@cases("title", "text")
 def test_an_ampersand_that_begins_no_reference_is_text(title, text):
     feed = read(RSS.replace("{}", f"<item><title>{title}</title><guid>g</guid></item>"))
     assert titles(feed) == [text]

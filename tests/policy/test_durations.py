@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.helpers import cases
 from walsh_scrapy.policy.durations import format_duration, parse_duration, parse_since, rfc3339
 from walsh_scrapy.policy.wording import format_seconds
 
@@ -54,25 +55,7 @@ def test_whole_seconds_are_exact(seconds):
     assert parse_duration(f"PT{seconds}S") == timedelta(seconds=seconds)
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (0, "0 s"),
-        (0.5, "0.5 s"),
-        (1.04, "1 s"),
-        (9.96, "10 s"),
-        (59.6, "1 min"),
-        (75, "1 min 15 s"),
-        (7500, "2 h 5 min"),
-        (7260.4, "2 h 1 min"),
-        (7205, "2 h"),
-        (86400, "1 d"),
-        (90061, "1 d 1 h"),
-        (-3, "0 s"),
-        (float("nan"), "0 s"),
-        (float("inf"), "forever"),
-    ],
-)
+@cases("seconds", "text", more=[(float("nan"), "0 s"), (float("inf"), "forever")])
 def test_durations_for_operators(seconds, text):
     assert format_seconds(seconds) == text
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.helpers import cases
 from walsh_scrapy.policy.robots.copy import (
     ALLOW_ALL,
     DISALLOW_ALL,
@@ -21,29 +22,7 @@ DAY = 86_400.0
 GOOD = b"User-agent: *\nDisallow: /private\n"
 
 
-@pytest.mark.parametrize(
-    ("status", "hops", "has_location", "result"),
-    [
-        (200, 0, False, "good"),
-        (206, 5, False, "good"),
-        (301, 0, True, "redirect"),
-        (308, 4, True, "redirect"),
-        (302, 5, True, "unavailable"),  # the sixth hop is not followed
-        (301, 0, False, "meaningless"),
-        (304, 0, False, "meaningless"),
-        (304, 0, True, "meaningless"),
-        (400, 0, False, "unavailable"),
-        (401, 0, False, "unavailable"),
-        (403, 0, False, "unavailable"),
-        (404, 0, False, "unavailable"),
-        (410, 0, False, "unavailable"),
-        (429, 0, False, "unreachable"),
-        (500, 0, False, "unreachable"),
-        (503, 3, False, "unreachable"),
-        (599, 0, False, "unreachable"),
-        (None, 0, False, "unreachable"),
-    ],
-)
+@cases("status", "hops", "has_location", "result", more=[(None, 0, False, "unreachable")])
 def test_access_result_by_status(status, hops, has_location, result):
     assert access_result(status, hops, has_location=has_location) == result
 

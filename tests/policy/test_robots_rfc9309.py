@@ -8,6 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests import test_parsers as documents
+from tests.helpers import cases
 from walsh_scrapy.policy.robots import RobotsTxt
 from walsh_scrapy.policy.robots.robotstxt import token_of
 from walsh_scrapy.testing.conformance.scenario import token_of as token_of_witness
@@ -28,87 +29,17 @@ def matches(path, url):
     return denied
 
 
-@pytest.mark.parametrize(
-    ("lines", "url", "expected"),
-    [
-        (["Disallow: /x/page.html", "Allow: /x/"], "/x/page.html", False),
-        (["Allow: /x/page.html", "Disallow: /x/"], "/x/page.html", True),
-        (["Disallow: /folder", "Allow: /folder"], "/folder/page", True),
-        (["Allow: /folder", "Disallow: /folder"], "/folder/page", True),
-        (["Allow: /page", "Disallow: /*.htm"], "/page.htm", False),
-        (["Allow: /$", "Disallow: /"], "/", True),
-        (["Allow: /$", "Disallow: /"], "/page", False),
-        (["Disallow: /$", "Allow: /"], "/", False),
-        (["Disallow: /*", "Allow: *"], "/x", False),
-        (["Disallow: /", "Allow: *"], "/x", True),
-        (["Disallow: /a*", "Allow: /a$"], "/a", True),
-        (["Disallow: /*?", "Allow: /abc"], "/abc?x", True),
-        (["Disallow: /*?", "Allow: /ab"], "/abc?x", True),
-        (["Disallow: /*?x", "Allow: /ab"], "/abc?x", False),
-        (["Disallow: /é", "Allow: /*12"], "/é12", False),
-        (["Disallow:"], "/x", True),
-        (["Disallow:", "Disallow: /x"], "/x", False),
-        (["Allow:", "Disallow: /"], "/x", False),
-        ([], "/x", True),
-    ],
-)
+@cases("lines", "url", "expected")
 def test_the_most_octets_win_and_allow_wins_ties(lines, url, expected):
     assert allowed(url, *lines) is expected
 
 
-@pytest.mark.parametrize(
-    ("path", "url", "expected"),
-    [
-        ("/fish", "/fish", True),
-        ("/fish", "/fishheads/yummy.html?id=1", True),
-        ("/fish", "/Fish", False),
-        ("/fish", "/catfish", False),
-        ("/fish/", "/fish", False),
-        ("/fish*", "/fish.html", True),
-        ("/fish*$", "/fish.html", True),
-        ("/*.php", "/a/b.php?c", True),
-        ("/*.php", "/windows.PHP", False),
-        ("/a.c", "/abc", False),
-        ("/*.php$", "/a.php", True),
-        ("/*.php$", "/a.php?b", False),
-        ("/*.php$", "/a.php.php", True),
-        ("/f*.php", "/f/a.php", True),
-        ("/a*b*c", "/a-c-b", False),
-        ("/a*b*c", "/a-b-c", True),
-        ("/a**b", "/a-b", True),
-        ("/ab*ba", "/aba", False),
-        ("/ab*ba$", "/abba", True),
-        ("*/x", "/a/x", True),
-        ("x", "/x", False),
-        ("https://h/x", "/x", False),
-        ("/a$b", "/a$b", True),
-        ("/a$b", "/a", False),
-        ("/a$", "/a$", False),
-        ("/a$$", "/a$", True),
-        ("/a b", "/a%20b", True),
-        ("/x?", "/x?y", True),
-        ("/x?", "/x", False),
-        ("/x?", "/x%3Fy", False),
-        ("/", "/", True),
-    ],
-)
+@cases("path", "url", "expected")
 def test_a_path_matches_from_its_first_octet_with_wildcards(path, url, expected):
     assert matches(path, url) is expected
 
 
-@pytest.mark.parametrize(
-    ("path", "url"),
-    [
-        ("/foo/bar?baz=quz", "/foo/bar?baz=quz"),
-        ("/foo/bar?baz=https://foo.bar", "/foo/bar?baz=https%3A%2F%2Ffoo.bar"),
-        ("/foo/bar?baz=https%3a%2f%2ffoo.bar", "/foo/bar?baz=https://foo.bar"),
-        ("/foo/bar/ツ", "/foo/bar/%E3%83%84"),
-        ("/foo/bar/%E3%83%84", "/foo/bar/ツ"),
-        ("/foo/bar/%e3%83%84", "/foo/bar/%E3%83%84"),
-        ("/foo/bar/%62%61%7A", "/foo/bar/baz"),
-        ("/foo/bar/baz", "/foo/bar/%62%61%7a"),
-    ],
-)
+@cases("path", "url")
 def test_percent_encoding_as_in_figure_4(path, url):
     assert matches(path, url)
 
@@ -127,23 +58,7 @@ def test_special_characters_as_in_figure_6(path, url, expected):
     assert matches(path, url) is expected
 
 
-@pytest.mark.parametrize(
-    ("path", "url", "expected"),
-    [
-        ("/a%2Fb", "/a/b", False),
-        ("/a/b", "/a%2Fb", False),
-        ("/a%2fb", "/a%2Fb", True),
-        ("/q?a%2Fb", "/q?a/b", True),
-        ("/*%2Fb", "/q?a/b", True),
-        ("/*%2Fb", "/q?a%2Fb", True),
-        ("/*/b", "/q?a%2Fb", True),
-        ("/*%2Fb", "/q/b", False),
-        ("/100%", "/100%25", True),
-        ("/%2", "/%20", True),
-        ("/a:b", "/a%3Ab", True),
-        ("/%2541", "/A", False),
-    ],
-)
+@cases("path", "url", "expected")
 def test_a_delimiter_equals_its_escape_only_in_the_query(path, url, expected):
     assert (not allowed(url, f"Disallow: {path}")) is expected
 
@@ -271,44 +186,12 @@ def allowed_of_robots_groups(text, url="/x", token=US):
     return rules_of_of_robots_groups(text, token).verdict(url).allowed
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        "Walsh-Research",
-        "walsh-research",
-        "WALSH-RESEARCH",
-        "Walsh",
-        "Walsh-",
-        "Walsh-Research/1.0",
-        "Walsh-Research Extra",
-        "Walsh-Research, Otherbot",
-        "Walsh-Research*",
-        "Walsh/2",
-        "Walsh-Research # that is us",
-        "\tWalsh-Research\t",
-    ],
-)
+@cases("value")
 def test_values_that_match_our_token(value):
     assert not allowed_of_robots_groups(f"User-agent: {value}\nDisallow: /\n")
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        "W",
-        "Wals",
-        "Research",
-        "Walsh-R",
-        "Walsh-Research-Extra",
-        "Walsh-Researcher",
-        "Walsh_Research",
-        "Mozilla/5.0 (compatible; Walsh-Research/1.0)",
-        "Otherbot, Walsh-Research",
-        "*bot",
-        "/Walsh-Research",
-        "",
-    ],
-)
+@cases("value")
 def test_values_that_do_not_match_our_token(value):
     assert allowed_of_robots_groups(f"User-agent: {value}\nDisallow: /\n")
 
@@ -380,18 +263,7 @@ def test_stacked_user_agents_share_the_records_that_follow():
         assert not allowed_of_robots_groups(text, token=token)
 
 
-@pytest.mark.parametrize(
-    "between",
-    [
-        "Crawl-delay: 5",
-        "Crawl-delay: nonsense",
-        "Sitemap: https://example.com/s.xml",
-        "Visit-time: 0600-0845",
-        "Comment: hello",
-        "Noindex: /y",
-        "no record at all",
-    ],
-)
+@cases("between")
 def test_only_allow_and_disallow_end_a_stack_for_allow_and_disallow(between):
     assert not allowed_of_robots_groups(
         f"User-agent: Walsh-Research\n{between}\nUser-agent: b\nDisallow: /x\n"
@@ -501,18 +373,7 @@ def test_at_most_500_kib_are_read_and_an_incomplete_last_line_is_dropped():
     assert RobotsTxt.parse(b"Disallow: /" + b"x" * 600_000).rules_for(US).verdict("/x").allowed
 
 
-@pytest.mark.parametrize(
-    ("user_agent", "token"),
-    [
-        ("Mozilla/5.0 (compatible; Example-Bot/1.0; +https://bot.example/)", "Example-Bot"),
-        ("Mozilla/5.0 AppleWebKit/537.36 (KHTML; compatible; GPT_Bot; +x)", "GPT_Bot"),
-        ("theirs (+https://www.their.example)", "theirs"),
-        ("theirs2/1.0", "theirs"),
-        ("Mozilla/5.0 (X11; Linux x86_64) Firefox/140.0", None),
-        ("(nobody)", None),
-        ("", None),
-    ],
-)
+@cases("user_agent", "token")
 def test_a_token(user_agent, token):
     assert token_of(user_agent) == token
 

@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
 )
 
+from tests.helpers import cases
 from walsh_scrapy.policy.signing import (
     AUTHORITY,
     DIGEST,
@@ -126,18 +127,7 @@ def test_the_vector_of_a_directory():
     )
 
 
-@pytest.mark.parametrize(
-    ("host", "authority"),
-    [
-        ("Example.COM", "example.com"),
-        ("example.com:443", "example.com"),
-        ("example.com:", "example.com"),
-        ("example.com:8443", "example.com:8443"),
-        ("example.com.", "example.com."),
-        ("[::443]", "[::443]"),
-        ("[2001:DB8::1]:443", "[2001:db8::1]"),
-    ],
-)
+@cases("host", "authority")
 def test_the_authority_is_the_host_as_it_is_sent(host, authority):
     assert signed_authority(host) == authority
 

@@ -12,6 +12,7 @@ from scrapy import Request
 from tldextract import tldextract
 from w3lib.url import safe_url_string
 
+from tests.helpers import cases
 from walsh_scrapy.policy import urls
 from walsh_scrapy.policy.freshness import (
     SETTLED_AFTER,
@@ -41,105 +42,20 @@ from walsh_scrapy.policy.urls import (
 )
 from walsh_scrapy.testing.hit import Hit, redirect_target
 
-# ruff: noqa: RUF001 - look-alikes are what is tested
-
-
 # Parts of real URLs, chosen to reach the limits of the syntax.
 
-HOSTS = [
-    ("http://example.com/feed", "example.com"),
-    ("http://EXAMPLE.com.:80/", "example.com"),
-    ("HTTPS://Www.Example.COM", "www.example.com"),
-    ("http://user@example.com", "example.com"),
-    ("http://user:p@ss@example.com:8080/x@y", "example.com"),
-    ("http://example.com@other.example/", "other.example"),
-    ("http://other.example/?http://example.com/", "other.example"),
-    ("http://bücher.example/", "xn--bcher-kva.example"),
-    ("http://BÜCHER.example/", "xn--bcher-kva.example"),
-    ("http://XN--BCHER-KVA.example/", "xn--bcher-kva.example"),
-    ("http://faß.de/", "xn--fa-hia.de"),
-    ("http://ｅｘａｍｐｌｅ．ｃｏｍ/", "example.com"),
-    ("http://example。com/", "example.com"),
-    ("http://ex\u00adample.com/", "example.com"),
-    ("http://i❤.ws/", "xn--i-7iq.ws"),
-    ("http://ex%61mple.com/", "example.com"),
-    ("http://b%C3%BCcher.example/", "xn--bcher-kva.example"),
-    ("http:\\\\example.com\\feed", "example.com"),
-    ("http:example.com", "example.com"),
-    ("http:////example.com/", "example.com"),
-    ("http://example.com\\@other.example/", "example.com"),
-    ("ht\ttp://exam\nple.c\rom/", "example.com"),
-    (" \x00http://example.com/ \n", "example.com"),
-    ("//example.com/feed", "example.com"),
-    ("http://_dmarc.example_x.com/", "_dmarc.example_x.com"),
-    ("http://localhost:8000/", "localhost"),
-    ("http://127.0.0.1/", "127.0.0.1"),
-    ("http://2130706433/", "127.0.0.1"),
-    ("http://0x7f.1/", "127.0.0.1"),
-    ("http://0177.0.0.01./", "127.0.0.1"),
-    ("http://１２７.1/", "127.0.0.1"),
-    ("http://1.2.3.4.5/", "1.2.3.4.5"),
-    ("http://[2001:DB8::0:1]:8080/", "2001:db8::1"),
-    ("http://[fe80::1%25eth0]/", "fe80::1"),
-    ("http://example.com:99999/", "example.com"),
-    ("http://example.com:port/", "example.com"),
-    ("http://" + "\u00ad" * 400 + "example.com/", "example.com"),
-    ("http://" + "u" * 5000 + "@example.com/", "example.com"),
-    ("http://example.com:" + "0" * 5000 + "80/", "example.com"),
-    ("http://a%2fb.example/", "a%2fb.example"),
-    ("http://[bad/", ""),
-    ("http://[bad]/", ""),
-    ("http://[::1]x/", ""),
-    ("http://", ""),
-    ("http://./", ""),
-    ("http:///?q", ""),
-    ("mailto:someone@example.com", ""),
-    ("example.com/feed", ""),
-    ("/feed", ""),
-    ("", ""),
-]
 
-
-@pytest.mark.parametrize(("url", "host"), HOSTS)
+@cases(
+    "url",
+    "host",
+    more=[
+        ("http://" + "\u00ad" * 400 + "example.com/", "example.com"),
+        ("http://" + "u" * 5000 + "@example.com/", "example.com"),
+        ("http://example.com:" + "0" * 5000 + "80/", "example.com"),
+    ],
+)
 def test_host_of(url, host):
     assert host_of(url) == host
-
-
-CANONICAL = [
-    ("http://a.example/", "http://a.example"),
-    ("http://a.example", "http://a.example"),
-    ("HTTP://A.Example/Path/", "http://a.example/Path"),
-    ("http://a.example/p#top", "http://a.example/p"),
-    ("http://a.example/p/#/route", "http://a.example/p"),
-    ("http://a.example/p//", "http://a.example/p"),
-    ("http://a.example:80/p", "http://a.example/p"),
-    ("https://a.example:443/p", "https://a.example/p"),
-    ("https://a.example:0443/p", "https://a.example/p"),
-    ("https://a.example:80/p", "https://a.example:80/p"),
-    ("http://a.example:/p", "http://a.example/p"),
-    ("http://a.example./p", "http://a.example/p"),
-    ("http://user:pw@a.example/p", "http://a.example/p"),
-    ("http://a.example/p/?q=1", "http://a.example/p/?q=1"),
-    ("http://a.example/p?q=1", "http://a.example/p?q=1"),
-    ("http://a.example?q=1", "http://a.example/?q=1"),
-    ("http://a.example/p?B=2&a=1&&x=%2f/", "http://a.example/p?B=2&a=1&&x=%2f/"),
-    ("http://a.example/p?", "http://a.example/p?"),
-    ("http://a.example/%7Eme/../x", "http://a.example/x"),
-    ("http://a.example\\p\\?q\\", "http://a.example/p/?q\\"),
-    ("http://bücher.example/ü/", "http://xn--bcher-kva.example/ü"),
-    ("http://[2001:DB8::1]:80/", "http://[2001:db8::1]"),
-    ("http://[2001:db8::1]:8080/", "http://[2001:db8::1]:8080"),
-    ("http://0x7f.1:8000/", "http://127.0.0.1:8000"),
-    (" http://a.ex\nample/p \t", "http://a.example/p"),
-    ("http://a.example:99999/p/#x ", "http://a.example:99999/p/#x"),
-    ("http://a%2fb/p/", "http://a%2fb/p/"),
-    ("http://a b/p/", "http://a b/p/"),
-    ("a://\\", "a://\\"),
-    (" //a.example/p/ ", "//a.example/p/"),
-    ("urn:uuid:1234-ABCD#x", "urn:uuid:1234-ABCD#x"),
-    ("not a url/", "not a url/"),
-    ("", ""),
-]
 
 
 @pytest.mark.parametrize("unit", ["/.. ", "/a/.. ", "/. /"])
@@ -155,27 +71,20 @@ def test_only_urls_that_can_be_requested_are_kept_in_memory():
     assert urls._cached.cache_info().currsize == 1
 
 
-@pytest.mark.parametrize(("url", "canonical"), CANONICAL)
+@cases("url", "canonical")
 def test_canonical_url(url, canonical):
     assert canonical_url(url) == canonical
 
 
-ORIGINS = [
-    ("http://a.example/p", "http://a.example:80", "http://a.example/robots.txt"),
-    ("https://A.example.:443", "https://a.example:443", "https://a.example/robots.txt"),
-    ("https://u:p@a.example:8443/?q#f", "https://a.example:8443", "https://a.example:8443/robots.txt"),
-    ("http://[::1]:81/", "http://[::1]:81", "http://[::1]:81/robots.txt"),
-    ("http://[::1]/", "http://[::1]:80", "http://[::1]/robots.txt"),
-    ("http://a.example:0/", "http://a.example:0", "http://a.example:0/robots.txt"),
-    ("http://a.example:65536/", "", ""),
-    (f"http://{'a.' * 126}a/", f"http://{'a.' * 126}a:80", f"http://{'a.' * 126}a/robots.txt"),
-    (f"http://{'a.' * 126}aa/", "", ""),
-    ("//a.example/", "", ""),
-    ("nothing", "", ""),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("url", "origin", "robots"), ORIGINS)
+@cases(
+    "url",
+    "origin",
+    "robots",
+    more=[
+        (f"http://{'a.' * 126}a/", f"http://{'a.' * 126}a:80", f"http://{'a.' * 126}a/robots.txt"),
+        (f"http://{'a.' * 126}aa/", "", ""),
+    ],
+)
 def test_origin_and_robots_url(url, origin, robots):
     assert (origin_of(url), robots_url(url)) == (origin, robots)
 
@@ -196,28 +105,10 @@ def test_wire_url(url, wire):
 
 
 #: Given path, path without dot segments; the first two are RFC 3986 5.2.4's own.
-DOT_SEGMENTS = [
-    ("/a/b/c/./../../g", "/a/g"),
-    ("/mid/content=5/../6", "/mid/6"),
-    ("/a/../private/feed", "/private/feed"),
-    ("/./private/feed", "/private/feed"),
-    ("/a/%2e%2e/private/feed", "/private/feed"),
-    ("/a/%2E./.%2e/private/feed", "/private/feed"),
-    ("/%2E/feed", "/feed"),
-    ("/../../feed", "/feed"),
-    ("/a/b/..", "/a/"),
-    ("/a/b/.", "/a/b/"),
-    ("/a//../b", "/a/b"),
-    ("/.//b", "//b"),
-    ("\\a\\..\\b", "/b"),
-    ("/a/.\t./b", "/b"),
-    ("/a/..?to=/../b", "/?to=/../b"),
-    ("/a/./b#/../c", "/a/b#/../c"),
-]
 WITHOUT = ["", "/", "/feed?to=/../x", "/.../..a/a../.a", "/..;/x", "/%252e%252e/x", "/a..%2fb"]
 
 
-@pytest.mark.parametrize(("given", "resolved"), DOT_SEGMENTS)
+@cases("given", "resolved")
 def test_dot_segments_are_removed(given, resolved):
     assert without_dot_segments(f"http://a.example{given}") == f"http://a.example{resolved}"
     wire = f"http://a.example{resolved}".partition("#")[0]
@@ -230,22 +121,7 @@ def test_a_url_without_dot_segments_stays_as_it_is(path):
     assert without_dot_segments(f"HTTP://A.example{path}") == f"HTTP://A.example{path}"
 
 
-@pytest.mark.parametrize(
-    ("host", "domain"),
-    [
-        ("www.example.com", "example.com"),
-        ("example.com", "example.com"),
-        ("a.b.example.co.uk", "example.co.uk"),
-        ("xn--bcher-kva.example.de", "example.de"),
-        ("someone.github.io", "github.io"),
-        ("co.uk", "co.uk"),
-        ("localhost", "localhost"),
-        ("blog.invalid", "blog.invalid"),
-        ("127.0.0.1", "127.0.0.1"),
-        ("2001:db8::1", "2001:db8::1"),
-        ("", ""),
-    ],
-)
+@cases("host", "domain")
 def test_registrable_domain(host, domain):
     assert registrable_domain(host) == domain
 
@@ -288,159 +164,23 @@ def test_which_urls_are_plain():
         assert not is_plain(f"http://{wrong}/")
 
 
-PUBLIC = [
-    "8.8.8.8",
-    "93.184.216.34",
-    "1.1.1.1",
-    "0x08080808",
-    "134744072",
-    "8.8.2056",
-    "172.32.0.1",
-    "192.0.1.1",
-    "100.128.0.1",
-    "223.255.255.255",
-    "2606:4700:4700::1111",
-    "[2606:4700:4700::1111]",
-    "2a00:1450:4001:80e::200e",
-    "2001:200::1",
-    "2001:4860:4860::8888",
-    "::ffff:8.8.8.8",
-]
-
-NOT_PUBLIC = [
-    "0.0.0.0",
-    "0.1.2.3",
-    "10.0.0.1",
-    "100.64.0.1",
-    "127.0.0.1",
-    "127.1",
-    "127.255.255.255",
-    "2130706433",
-    "0x7f.1",
-    "0x7f000001",
-    "0X7F.0.0.1",
-    "0177.0.0.1",
-    "017700000001",
-    "169.254.169.254",
-    "0xa9fea9fe",
-    "172.16.0.1",
-    "172.31.255.255",
-    "192.0.0.1",
-    "192.0.0.9",
-    "192.0.0.10",
-    "192.0.2.1",
-    "192.31.196.1",
-    "192.52.193.1",
-    "192.88.99.1",
-    "192.168.1.1",
-    "192.168.257",
-    "192.175.48.1",
-    "198.18.0.1",
-    "198.51.100.1",
-    "203.0.113.1",
-    "224.0.0.1",
-    "233.252.0.1",
-    "239.255.255.255",
-    "240.0.0.1",
-    "255.255.255.255",
-    "::",
-    "::1",
-    "[::1]",
-    "::7f00:1",
-    "::ffff:127.0.0.1",
-    "::ffff:10.0.0.1",
-    "::ffff:169.254.169.254",
-    "::ffff:224.0.0.1",
-    "::ffff:0:8.8.8.8",
-    "64:ff9b::808:808",
-    "64:ff9b::7f00:1",
-    "64:ff9b:1::1",
-    "100::1",
-    "2001::1",
-    "2001:2::1",
-    "2001:10::1",
-    "2001:20::1",
-    "2001:db8::1",
-    "2002:808:808::1",
-    "2002:7f00:1::",
-    "2620:4f:8000::1",
-    "3fff::1",
-    "4000::1",
-    "5f00::1",
-    "fc00::1",
-    "fd12:3456::1",
-    "fe80::1",
-    "fe80::1%eth0",
-    "[fe80::1%25eth0]",
-    "fec0::1",
-    "ff02::1",
-    "ff0e::1",
-    "",
-    "localhost",
-    "example.com",
-    "256.256.256.256",
-    "1.2.3.4.5",
-    "１.1.1.1",
-]
-
-
-@pytest.mark.parametrize("address", PUBLIC)
+@cases("address")
 def test_public_addresses(address):
     assert is_public(address)
     assert not is_private_host(address)
 
 
-@pytest.mark.parametrize("address", NOT_PUBLIC)
+@cases("address")
 def test_addresses_that_are_not_public(address):
     assert not is_public(address)
 
 
-@pytest.mark.parametrize(
-    ("text", "address"),
-    [
-        ("1.2.3.4", "1.2.3.4"),
-        ("1.2.3.4.", "1.2.3.4"),
-        ("1.2.772", "1.2.3.4"),
-        ("1.131844", "1.2.3.4"),
-        ("16909060", "1.2.3.4"),
-        ("0x1.0x2.03.4", "1.2.3.4"),
-        ("0x.0.0.1", "0.0.0.1"),
-        ("0", "0.0.0.0"),
-        ("4294967295", "255.255.255.255"),
-        ("4294967296", None),
-        ("1.2.3.256", None),
-        ("1.256.3.4", None),
-        ("1.2.65536", None),
-        ("08.0.0.1", None),
-        ("0xg", None),
-        ("1..2.3", None),
-        ("1.2.3.4..", None),
-        (".1", None),
-        ("+1", None),
-        ("1_0", None),
-        ("٣", None),
-        ("", None),
-        (".", None),
-        ("9" * 5000, None),
-    ],
-)
+@cases("text", "address", more=[("9" * 5000, None)])
 def test_ipv4_in_every_form(text, address):
     assert parse_ipv4(text) == (address and IPv4Address(address))
 
 
-@pytest.mark.parametrize(
-    ("text", "spelling"),
-    [
-        ("0x7f.1", "127.0.0.1"),
-        ("2001:DB8:0:0::1", "2001:db8::1"),
-        ("[fe80::1%eth0]", "fe80::1"),
-        ("::ffff:192.0.2.9", "::ffff:c000:209"),
-        ("0:0:0:0:0:ffff:C000:0209", "::ffff:c000:209"),
-        ("::ffff:0.0.0.0", "::ffff:0:0"),
-        ("::192.0.2.9", "::c000:209"),
-        ("64:ff9b::192.0.2.9", "64:ff9b::c000:209"),
-    ],
-)
+@cases("text", "spelling")
 def test_an_address_has_one_spelling_on_every_python(text, spelling):
     assert format_ip(parse_ip(text)) == spelling
 
@@ -487,32 +227,7 @@ def test_no_text_raises(text):
         assert parse_ip(text) == ip_address(text.strip())
 
 
-@pytest.mark.parametrize(
-    ("host", "private"),
-    [
-        ("localhost", True),
-        ("LOCALHOST.", True),
-        ("a.localhost", True),
-        ("printer.local", True),
-        ("metadata.google.internal", True),
-        ("router.home.arpa", True),
-        ("nas.lan", True),
-        ("intranet", True),
-        ("ai", True),
-        ("x.onion", True),
-        ("127.0.0.1", True),
-        ("2130706433", True),
-        ("::1", True),
-        ("", True),
-        ("example.com", False),
-        ("blog.example", False),
-        ("local.example.com", False),
-        ("notlocal.com", False),
-        ("mylocal", True),
-        ("arpa.example", False),
-        ("93.184.216.34", False),
-    ],
-)
+@cases("host", "private")
 def test_hosts_of_a_local_network(host, private):
     assert is_private_host(host) is private
 

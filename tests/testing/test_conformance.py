@@ -25,7 +25,7 @@ from http_message_signatures import HTTPMessageSigner, HTTPSignatureKeyResolver,
 from scrapy.cmdline import execute
 from scrapy.utils.project import get_project_settings
 
-from tests.helpers import LONGEST, ROOT
+from tests.helpers import LONGEST, ROOT, cases
 from walsh_scrapy.policy.signing import PrivateKey, RequestSigner
 from walsh_scrapy.testing.conformance import (
     RULES,
@@ -649,18 +649,7 @@ def test_a_crawler_that_cheats_does_not_pass(how):
 
 
 @pytest.mark.crawl
-@pytest.mark.parametrize(
-    ("how", "rules", "failed"),
-    [
-        ("fast-https", ["robots-of-each-scheme", "one-a-second"], "one-a-second"),
-        ("fast-later", ["robots-kept", "one-a-second"], "one-a-second"),
-        ("fast-at-ports", ["robots-of-each-port", "one-a-second"], "one-a-second"),
-        ("idle", ["one-a-second", "one-connection"], "one-connection"),
-        ("idle", ["one-a-second", "serial"], "serial"),
-        ("at-once-again", ["no-answer"], "no-answer"),
-        ("four-at-once", ["no-answer"], "no-answer"),
-    ],
-)
+@cases("how", "rules", "failed")
 def test_a_crawler_that_is_polite_only_where_it_expects_a_look_does_not_pass(how, rules, failed):
     """`polite.py`, on which it is built, passes all of these."""
     card = run([*CHEAT, how], rules)
