@@ -65,7 +65,7 @@ def _found(mutant: Mutant, control: Findings, folder: Path) -> dict[str, list[st
     found = simulated(project, place / "record").worse_than(control)
     if not any(found.values()) and mutant.tests:
         failed = failed_test(project, mutant.tests)
-        found["test"] = [failed.rpartition("::")[2]] if failed else []
+        found["test"] = [f"`{failed.rpartition('::')[2]}`"] if failed else []
     return found
 
 
