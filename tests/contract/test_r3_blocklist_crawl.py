@@ -188,7 +188,7 @@ def test_a_list_with_a_slip_is_adopted_and_an_etag_goes_to_no_other_url(listing,
         Site("elsewhere.example", "", {"/list.json": moved}),
     )
     first = crawl(web, sources=SOURCES, settings=WITH_LIST)
-    assert "$.refresh is 'P1M', which is no duration; PT6H is used" in first.stderr
+    assert "$.refresh is 'P1M', not a duration; PT6H is used" in first.stderr
     assert ": by\ufffdmail\\x1b[2J\\u202e\\n2026 all is well" in first.stderr
     make_stale(crawl)
     second = again(web, sources=SOURCES, settings=WITH_LIST)
