@@ -1,6 +1,6 @@
 """Our scheduler's queue: turns of hosts, and the preparation of requests (decision 25).
 
-    push -> its host becomes ready -> robots.txt is not known: a coroutine prepares it
+    push -> its host becomes ready -> a document is missing: a coroutine prepares it
                                    -> all is known: it is handed out, and the gates decide
 
 A coroutine that fetches robots.txt or the blocklist sends its requests itself. It waits for a turn

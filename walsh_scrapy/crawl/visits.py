@@ -1,7 +1,7 @@
 """The visits of a crawl, from the due sources in the state to requests (R6, R8).
 
-hosts with work, in the order of decision 6 -> the next one is taken when few are ready -> its
-sources -> the scheduler; a host with few remaining requests -> the next page of its sources
+hosts with work, in the order of decision 6 -> few are ready: the next one is taken
+-> its sources -> the scheduler; few of its requests remain: the next page of its sources
 """
 
 from __future__ import annotations
