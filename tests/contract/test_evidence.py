@@ -158,7 +158,7 @@ TOLD = {
     "slow": (None, "slow.example timed out: Getting {host}/feed took longer than 3.0 seconds"),
     "plain": (200, "the body of {host}/feed is not gzip as announced: incorrect header check"),
     "nested": (200, f"the body of {{host}}/feed is not {FIVE} as announced: at most 4 are undone"),
-    "unasked": (200, "the body of {host}/feed is br, which was not asked for"),
+    "unasked": (200, "the body of {host}/feed is br, which was not requested"),
     "gone": (410, "gone.example answered 410"),
     "large": (200, "the response from large.example is too large: more than 58.6 KiB"),
     "bomb": (200, "the response from bomb.example is too large: more than 58.6 KiB when unpacked"),
@@ -195,7 +195,7 @@ def test_the_reason_of_each_failure_is_in_log_and_state(direct_web, crawl):
         assert found[sources[name]] == (status, detail)
         assert name in ("gone", "away") or f"{sources[name]} failed: {detail}\n" in result.stderr
     assert r"feed is not unpacked: no such coding, \x1b[2j\x85" in result.stderr
-    assert "http://gone.example/feed is gone (410) and not asked for again" in result.stderr
+    assert "http://gone.example/feed is gone (410) and not requested again" in result.stderr
     assert "Gave up" not in result.stderr
     assert "Failure" not in result.stderr
     assert paths(result.log, "circle.example")[1:] == ["circle.example/feed", "circle.example/back"]

@@ -421,7 +421,7 @@ def test_requests_past_the_scheduler_under_the_add_on(direct_web, run):
         (["robots"], {"USER_AGENT": "theirs"}, ["USER_AGENT is 'theirs'", "'Example-Bot'"]),
         (["pacing"], {"USER_AGENT": "theirs"}, ["USER_AGENT is 'theirs'", "WALSH_USER_AGENT"]),
         (["robots", (GATES["blocklist"][0], 200)], {}, ["before BlocklistMiddleware", "10"]),
-        (["redirect"], {}, ["beside walsh-scrapy's own", "None"]),
+        (["redirect"], {}, ["and walsh-scrapy's,", "None"]),
         ([(GATES["identity"][0], 400)], {}, ["before CookiesMiddleware", "860"]),
     ],
     ids=lambda value: None,

@@ -311,7 +311,7 @@ def test_exceptions_of_a_project_are_no_answers(direct_web, run, crawl, order):
         "http://a.example/last": None,
     }
     for way in ("in", "out"):
-        why = "is not asked for: an error in the code of this project keeps it back: ValueError"
+        why = "is not requested: an error in the code of this project keeps it back: ValueError"
         assert result.stderr.count(f"ERROR: http://{way}.example/robots.txt {why}") == 1
     polite(result)
     assert not rows_of(crawl, "SELECT * FROM hosts WHERE refusals OR unreachable OR hold_until")

@@ -188,7 +188,7 @@ def test_a_list_with_a_slip_is_adopted_and_an_etag_goes_to_no_other_url(listing,
         Site("elsewhere.example", "", {"/list.json": moved}),
     )
     first = crawl(web, sources=SOURCES, settings=WITH_LIST)
-    assert "$.refresh is 'P1M', which is no duration; PT6H is used" in first.stderr
+    assert "$.refresh is 'P1M', not a duration; PT6H is used" in first.stderr
     assert ": by\ufffdmail\\x1b[2J\\u202e\\n2026 all is well" in first.stderr
     make_stale(crawl)
     second = again(web, sources=SOURCES, settings=WITH_LIST)
@@ -236,7 +236,7 @@ def test_a_local_list_adds_to_the_published_one_and_takes_nothing_away(
     assert "blog.example/feed" in asked
     listed = ["operator.example/robots.txt", "operator.example/blocklist.json"]
     assert paths(result.log, "operator.example") == (listed if is_ours else [])
-    assert f"{own} blocks 2 domains beside the published list" in result.stderr
+    assert f"{own} blocks 2 domains in addition to the published list" in result.stderr
     why = f"shop.example is in line 2 of {own}: mail of 3 May"
     for host, led in (("www.shop", ""), ("old", "it redirects to http://shop.example/feed: ")):
         said = f"http://{host}.example/feed is denied by blocklist: {led}{why}"

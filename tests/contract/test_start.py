@@ -115,7 +115,7 @@ def test_who_asks_by_hand_is_told_of_mayfetch(loopback_web, run_scrapy, argument
     web = loopback_web(site("blog.example"))
     environment = dict(web.environment)
     asked = run_scrapy(*arguments, "http://blog.example/", environment=environment)
-    assert "(R6); `scrapy mayfetch URL` says whether a URL may be asked for" in asked.stderr
+    assert "(R6); `scrapy mayfetch URL` shows whether a URL may be requested" in asked.stderr
 
 
 def test_a_user_agent_that_no_header_can_hold(loopback_web, crawl):

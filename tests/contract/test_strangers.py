@@ -113,7 +113,7 @@ def test_gates_that_are_used_alone_say_all_they_need_at_once(web, run):
     }
     first = run(web, **theirs, ROBOTSTXT_OBEY=True, DOWNLOAD_DELAY=1)
     told = refusal(first)
-    assert told.startswith("3 settings have to be changed first:\n")
+    assert told.startswith("3 settings must be changed first:\n")
     proposed = [
         'WALSH_USER_AGENT = "theirs/2 (+https://their.example/)"',
         'WALSH_UA_TOKEN = "theirs"',
@@ -214,10 +214,10 @@ def test_what_is_neither_http_nor_https_is_denied_and_holds_no_host(web, run):
     assert paths(result.log) == ["a.example/robots.txt", "a.example/"]
     troubles = {item["url"]: item.get("trouble") for item in result.items}
     assert troubles == {
-        "data:,x": "only http and https are asked for, not data",
-        "file:///etc/hostname": "only http and https are asked for, not file",
-        "ftp://a.example/x": "only http and https are asked for, not ftp",
-        "s3://a.example/x": "only http and https are asked for, not s3",
+        "data:,x": "only http and https are requested, not data",
+        "file:///etc/hostname": "only http and https are requested, not file",
+        "ftp://a.example/x": "only http and https are requested, not ftp",
+        "s3://a.example/x": "only http and https are requested, not s3",
         "http://a.example/": None,
     }
     assert result.stats["walsh/address/denied"] == 4

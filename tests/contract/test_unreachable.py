@@ -160,7 +160,7 @@ def test_a_dead_host_is_tried_rarer_after_each_silence(simulated, rows, silent_h
     assert [len(run.log) for run in runs] == [1, 1, 0, 1, 0, 0, 0, 1]
     assert [outcomes(run).get("failed", 0) for run in runs] == [1, 1, 0, 1, 0, 0, 0, 1]
     assert all(outcomes(run)["deferred"] >= 3 for run in runs)
-    assert "dead.example may not be asked before" in runs[2].stderr
+    assert "dead.example must not be requested before" in runs[2].stderr
     assert rows("SELECT unreachable, refusals FROM hosts") == [(4, 0)]
     assert silent_hosts() == {"dead.example"}
 

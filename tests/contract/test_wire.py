@@ -330,17 +330,17 @@ REFUSED = {
     ),
     "many": ([head(*["X: 1"] * 600)], "the head of the response has more than 500 lines"),
     "patient": ([EARLY * 3000 + WHOLE], "the head of the response is longer than 128 KiB"),
-    "switching": ([head("Upgrade: x", status="101 Switching")], "the response is no HTTP"),
-    "garbage": ([b"SSH-2.0-OpenSSH_9.6\r\n\r\n"], "the response is no HTTP"),
-    "wordy": ([head("Content-Length: 5", "Content-Length: 6")], "the response is no HTTP"),
+    "switching": ([head("Upgrade: x", status="101 Switching")], "the response is not HTTP"),
+    "garbage": ([b"SSH-2.0-OpenSSH_9.6\r\n\r\n"], "the response is not HTTP"),
+    "wordy": ([head("Content-Length: 5", "Content-Length: 6")], "the response is not HTTP"),
     "cut": ([head(f"Content-Length: {len(BODY) + 9}") + BODY], "ended before it was complete"),
     "unpaired": (
         [head("Transfer-Encoding: chunked") + b"zz\r\nbody\r\n"],
         "ended before it was complete",
     ),
-    "stalled": ([head(LENGTH) + BODY[:9], 60.0], "less than 100 bytes a second came for 1 s"),
-    "dripping": ([head(LENGTH), *[0.2, b"<"] * 99], "less than 100 bytes a second came for 1 s"),
-    "dripping-head": ([b"HTTP", *[0.2, b"/"] * 99], "less than 100 bytes a second came for 1 s"),
+    "stalled": ([head(LENGTH) + BODY[:9], 60.0], "less than 100 bytes per second came for 1 s"),
+    "dripping": ([head(LENGTH), *[0.2, b"<"] * 99], "less than 100 bytes per second came for 1 s"),
+    "dripping-head": ([b"HTTP", *[0.2, b"/"] * 99], "less than 100 bytes per second came for 1 s"),
 }
 
 

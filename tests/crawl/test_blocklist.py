@@ -51,7 +51,7 @@ def test_a_crawl_knows_its_own_copy_and_takes_that_of_another_one(crawls):
 @pytest.mark.parametrize(
     ("error", "seconds"),
     [
-        (StillDue(0.0, "another worker asks operator.example"), PATIENCE),
+        (StillDue(0.0, "another worker owns operator.example"), PATIENCE),
         (RequestDeferred(0.0, "operator.example is on hold"), RETRY_SECONDS),
     ],
 )

@@ -114,7 +114,7 @@ def test_a_clock_that_was_set_back_is_named(worker, clock, caplog):
     other.let_go(HOST, other)
     clock.at -= 3600.0
     assert worker().take(HOST, None) == "ours"
-    assert caplog.messages == [f"the clock was set back: what is known of {HOST} was 1 h ahead"]
+    assert caplog.messages == [f"the clock was set back: the times of {HOST} were 1 h ahead"]
 
 
 # Exchanges with hosts, from their begin to their end (R4).

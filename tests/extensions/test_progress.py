@@ -35,7 +35,7 @@ class Queue:
     """What a queue of our scheduler says."""
 
     def __init__(self, asked=(), turn=None, *, is_restricted=False):
-        self.asked = list(asked)
+        self.in_flight = list(asked)
         self.frontier = self
         self.is_restricted = is_restricted
         self._turn = turn

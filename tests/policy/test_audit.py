@@ -304,7 +304,7 @@ def test_a_redirect_belongs_to_what_redirected_in_the_same_run():
     assert judged(first._replace(status=304), second) == 1
     assert judged(first, second._replace(run=2)) == 1
     early = judged(second, since=0.5)
-    assert early == ["names a redirect that may be older than the record"]
+    assert early == ["names a redirect that may be older than the state"]
 
 
 @pytest.mark.parametrize(
@@ -333,7 +333,7 @@ def test_a_source_that_moved_is_asked_for_at_its_new_address():
     )
     assert judged(*seen, direct) == "holds"
     assert judged(direct) == 1
-    assert judged(told) == ["was asked for where a source had moved to, which is not recorded"]
+    assert judged(told) == ["was requested where a source had moved to, which is not recorded"]
     page = asked_of_audit_targets(DAY, "http://new.example/llms.txt", PAGE)
     assert judged(page, moved={PAGE: "http://new.example/"}) == "holds"
 

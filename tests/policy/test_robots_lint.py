@@ -39,7 +39,7 @@ LINES = [
     ("Comment: a\x85b\u2028c\x1cd", ""),
     ("User-agent: Some Bot", "'Some Bot' is read as 'Some'"),
     ("User-agent: MJ12bot", "'MJ12bot' is read as 'MJ' by RFC 9309, where"),
-    ("User-agent: MJ12bot", "its own bot may read all of it"),
+    ("User-agent: MJ12bot", "the bot itself may read all of it"),
     ("User-agent: bot/1.0", ""),
     ("User-agent: 008", "'008' names no bot"),
     ("User-agent: **", "'**' names no bot"),

@@ -435,7 +435,7 @@ def test_what_why_judges_by_and_the_request_for_a_copy_are_found_by_an_index(sta
     plans.clear()
     with state.log() as log:
         log.basis(log.bounds(100.0))
-    row = {"paced": "a", "asked": "u", "crawl": 1, "since": 1.0, "what": "robots"}
+    row = {"paced": "a", "robots_url": "u", "crawl": 1, "since": 1.0, "purpose_": "robots"}
     row |= {"name": "a", "at": 1.0, "last": 200}
     state._database.write(lambda connection: connection.execute(_NAME_COPY, row))
     assert len(plans) == 7

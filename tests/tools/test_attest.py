@@ -297,9 +297,7 @@ def test_the_worst_case_is_named_with_its_record(record):
     )
     (finding,) = rows(judged(url))["4"]["findings"]
     assert finding["count"] > 2
-    assert finding["worst"]["what"] == (
-        "any.example had a gap of 1.000 s, and 7.000 s were asked for"
-    )
+    assert finding["worst"]["what"] == ("any.example had a gap of 1.000 s, with a delay of 7.000 s")
     assert finding["worst"]["table"] == "requests"
 
 

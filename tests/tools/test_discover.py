@@ -345,9 +345,9 @@ def test_after_a_failed_request_a_site_gets_no_other(loopback_web, discover):
         "429.example": (
             "",
             Reply(status=429, headers={"Retry-After": "7200"}),
-            "may not be asked before",
+            "must not be requested before",
         ),
-        "crawl-delay.example": (slow, markdown(), "may not be asked before"),
+        "crawl-delay.example": (slow, markdown(), "must not be requested before"),
         # It is not known whether there is a feed.
         "feed.example": ("", html(LINK.format("/feed")), "answered 500"),
     }

@@ -49,11 +49,11 @@ logger = logging.getLogger(__name__)
 #: Bytes of the list: 1,000,000 domains, or half as many with day and reason. A list that may grow
 #: no more would suspend opt-outs, so it may be larger than any other body.
 LONGEST_LIST: Final = 40 * 1024 * 1024
-#: Bytes that are read at once. That takes less than 0.2 s, whatever they say.
+#: Bytes that are read at once. That takes less than 0.2 s, whatever they are.
 SHORT: Final = 256 * 1024
-#: What a longer list may cost. One with 1,000,000 domains needs 4 s and 430 MB.
+#: The limits of a longer list. One with 1,000,000 domains needs 4 s and 430 MB.
 LIST_LIMITS: Final = CostLimits(seconds=20, memory=2**30)
-#: What the check of a list under the published schema may cost.
+#: The limits of the check of a list under the published schema.
 SCHEMA_LIMITS: Final = CostLimits(seconds=4, memory=2**30)
 #: Bytes of a published schema; a larger one is not used. The bundled one has 2,000.
 LONGEST_SCHEMA: Final = 256 * 1024
@@ -115,7 +115,7 @@ async def _isolated(limits: CostLimits, body: bytes, schema: bytes | None = None
 
 
 class BlocklistCache:
-    """The blocklist as the state has it, when it has to be fetched again, and the local list.
+    """The blocklist as the state has it, when it must be fetched again, and the local list.
 
     Raises BadSetting if the file of the local list cannot be used.
     """
@@ -134,23 +134,23 @@ class BlocklistCache:
 
     @property
     def asked_at(self) -> float | None:
-        """When the list was last asked for, whatever came of it; None if it never was."""
+        """When the list was last requested, with any result; None if it never was."""
         return self._tried_at or None
 
     @property
     def is_due(self) -> bool:
-        """Whether the list has to be fetched before any target.
+        """Whether the list must be fetched before any target.
 
-        It has to as well if its last fetch lies in the future: then the clock was set back.
+        It must as well if its last fetch lies in the future: then the clock was set back.
         """
         is_fresh = self._tried_at <= self._clock.now() < self._due_at
         return bool(self._url) and not is_fresh
 
     def log_local(self) -> None:
-        """Log how many domains the operator's own list adds."""
+        """Log the number of domains that the operator's own list adds."""
         if len(self._local):
             domains = count_of(len(self._local), "domain")
-            logger.info("%s blocks %s beside the published list", self._local_file, domains)
+            logger.info("%s blocks %s in addition to the published list", self._local_file, domains)
 
     @property
     def has_list(self) -> bool:
@@ -161,7 +161,7 @@ class BlocklistCache:
         """Return the entry that blocks a URL, of the published list or of the local one.
 
         The local one cannot keep the published one from being fetched: a request ``for_list`` is
-        judged by that alone (decision 31).
+        checked by that alone (decision 31).
         """
         return self._list.blocks(url) or (None if for_list else self._local.blocks(url))
 
@@ -244,8 +244,8 @@ class BlocklistCache:
 
         Those of the URL that it redirected to must not be sent to ``url`` (decision 17).
         """
-        given, asked = Validators.of(response), Request(url).url
-        etag, modified = (given.etag, given.last_modified) if given.url == asked else (None, None)
+        given, wanted = Validators.of(response), Request(url).url
+        etag, modified = (given.etag, given.last_modified) if given.url == wanted else (None, None)
         return BlocklistCopy(hash_of(response.body), etag, modified, self._clock.now(), adopted)
 
 
@@ -272,15 +272,15 @@ class PublishedList(BlocklistCache):
         """Fetch the list."""
         await self._queue.once("blocklist", self._fetch)
 
-    def judges(self, request: Request) -> bool:
-        """Return True if a request is judged: the list itself is by no list."""
+    def checks(self, request: Request) -> bool:
+        """Return True if a request is checked: those for the list are not."""
         ticket = ticket_of(request)
         return self.has_list and (ticket.rank is not Rank.OPERATOR or bool(ticket.hops))
 
     def blocking(self, request: Request) -> Entry | None:
-        """Return the entry that blocks a request; what the list needs not by the local one."""
+        """Return the entry that blocks a request; the local list blocks none for the list."""
         for_list = ticket_of(request).serves_blocklist
-        return self.blocks(request.url, for_list=for_list) if self.judges(request) else None
+        return self.blocks(request.url, for_list=for_list) if self.checks(request) else None
 
     async def _fetch(self) -> None:
         """Fetch the list, and its schema if one is published, unless another worker has."""

@@ -1,4 +1,4 @@
-"""What the parts of one crawl share: options, state, clock, and what they know of its hosts."""
+"""The shared objects of one crawl: options, state, clock, and the deferred hosts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Clock(Protocol):
         """Return the time of day in epoch seconds, as the state counts it."""
 
     def monotonic(self) -> float:
-        """Return seconds of a clock that never jumps, for waits within a run."""
+        """Return the seconds of a clock that never jumps, for waits within a run."""
 
     def moment(self) -> float:
         """Return seconds of a clock that never jumps, and goes on while the machine sleeps."""
@@ -62,21 +62,21 @@ class SystemClock:
 
 
 class Context:
-    """What the parts of one crawl share, and commands that send no request."""
+    """The shared objects of the parts of one crawl, and of commands that send no request."""
 
     def __init__(self, options: Options, state: State, clock: Clock | None = None) -> None:
         self.options = options
         self.state = state
         self.clock = clock or SystemClock(state.now)
         self.started_at = self.clock.now()
-        self.run: int | None = None  #: its number in the state, from when the spider has opened
+        self.run: int | None = None  #: its number in the state, once the spider has opened
         self.deferred_hosts = DeferredHosts()
         self.retries: dict[str, Retry] = {}  #: by host: its last one, which may be over
         random = Random()  # noqa: S311 - jitter, no secret
         self.backoff = Backoff(options.backoff_base, options.backoff_max, random)
 
     def host(self, url: str) -> str:
-        """Return the host by which a URL is paced, or its registrable domain (decision 5)."""
+        """Return the host that a URL is paced by, or its registrable domain (decision 5)."""
         return self.options.pace_by.unit(url)
 
     def moment(self) -> float:
@@ -85,7 +85,7 @@ class Context:
 
     @cached_property
     def delays(self) -> Mapping[str, float]:
-        """The delay, in seconds, of each host that asks for more than ``WALSH_MIN_INTERVAL``."""
+        """The delay, in seconds, of each host that wants more than ``WALSH_MIN_INTERVAL``."""
         return self.state.hosts.delays(above=self.options.min_interval)
 
     @cached_property
@@ -97,16 +97,16 @@ class Context:
 class DeferredHosts:
     """The hosts and the origins that may not be tried again in this run (R5, decision 28).
 
-    A host is the name in a URL, whatever its scheme and port, also with
-    ``WALSH_PACE_BY = "domain"``: the other hosts of its domain may be reached. An origin is one
-    scheme, host and port.
+    A host is the name in a URL, whatever its scheme and port, even with ``WALSH_PACE_BY =
+    "domain"``: the other hosts of its domain may be reached. An origin is one scheme, host and
+    port.
     """
 
     def __init__(self) -> None:
         self._errors: dict[str, partial[HostDeferred]] = {}
         # The error of a failed request for robots.txt, until a target has failed with it.
         self._owed: dict[str, Unreachable] = {}
-        self._told: set[str] = set()  # of which the log says so
+        self._told: set[str] = set()  # those that the log has
 
     def add(self, host: str, reason: str, until: float, refused: int | None = None) -> None:
         """Defer all further requests to a host, or an origin, until an epoch second.
@@ -154,12 +154,12 @@ def _places(url: str) -> tuple[str, str]:
 
 
 class Retry(NamedTuple):
-    """The next try of a refused request: its number, of how many, and when (monotonic seconds)."""
+    """The next try of a refused request: its number, the most, and its time (monotonic)."""
 
     number: int
     most: int
     at: float
-    why: str  #: what the host did: `answered 503`
+    why: str  #: the act of the host: `answered 503`
     for_blocklist: bool  #: or for its host's robots.txt: all wait for it
 
     def sentence(self, now: float) -> str:
@@ -168,7 +168,7 @@ class Retry(NamedTuple):
 
 
 class DeclaredDelays:
-    """What the sources of a crawl add to the delays of hosts, in seconds (decision 31).
+    """The delays of hosts that the sources of a crawl add, in seconds (decision 31).
 
     ``by_host`` are the delays of all sources of the file, whichever of them the spider visits.
     """

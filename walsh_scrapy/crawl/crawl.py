@@ -1,7 +1,7 @@
-"""How the parts of a crawl are put together: each is made once, and is given what it needs.
+"""The parts of a crawl, put together: each is made once, and gets the parts that it needs.
 
-Only Scrapy's entry points ask for the crawl of a crawler: ``from_crawler`` of a component, the
-``start`` of a spider, and commands.
+Only Scrapy's entry points call `Crawl.of`: ``from_crawler`` of a component, the ``start`` of a
+spider, and commands.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Crawl:
 
     @classmethod
     def of(cls, crawler: Crawler) -> Self:
-        """Return the crawl of a crawler; the first call checks the settings of all gates."""
+        """Return the crawl of a crawler; the first call checks the settings of all middlewares."""
         crawl = _crawls.get(crawler)
         if crawl is None:
             check_start(crawler.settings, network_problems(crawler.settings))
@@ -100,7 +100,7 @@ class Crawl:
 
     @cached_property
     def context(self) -> Context:
-        """What the parts share; it opens the state, and is closed with the engine."""
+        """The objects that the parts share; it opens the state, and is closed with the engine."""
         try:
             options = Options.from_settings(self.settings)
             now = self._clock.now if self._clock else None  # None: the clock of the database
@@ -123,7 +123,7 @@ class Crawl:
 
     @cached_property
     def signer(self) -> Signer | None:
-        """What signs requests over https; None if there is no key."""
+        """The signer of requests over https; None if there is no key."""
         try:
             return read_signer(self.context.options)
         except BadSetting as error:
@@ -131,7 +131,7 @@ class Crawl:
 
     @cached_property
     def declared_delays(self) -> DeclaredDelays:
-        """The delays that the sources file of the spider asks for."""
+        """The delays in the sources file of the spider."""
         if self.sources_file:
             return DeclaredDelays(self.context, self.sources_file.delays)
         sources = getattr(self.crawler.spider, "sources", ())
@@ -178,7 +178,7 @@ class Crawl:
 
     @cached_property
     def exchanges(self) -> Exchanges:
-        """The exchanges with hosts, as the pacing gate begins and ends them."""
+        """The exchanges with hosts, as PacingMiddleware begins and ends them."""
         parts = (
             self.engine,
             self.hosts,
@@ -190,17 +190,17 @@ class Crawl:
 
     @cached_property
     def denials(self) -> Denials:
-        """What the gates denied."""
+        """The denials of the gates."""
         return Denials(self.stats, self.context, self.hosts.write_with)
 
     def spider_opened(self) -> None:
-        """Protect the log from what strangers say, and the crawl from errors of our gates."""
+        """Protect the log from strangers' text, and the crawl from errors of our middlewares."""
         self.engine.guard(self._code_failed)
         if handler := log_handler():
             protect_log(handler, _end_all)
 
     def response_received(self, request: Request) -> None:
-        """End what copies of a request may claim: its response leaves the downloader."""
+        """End the ticket of a request for its copies: its response leaves the downloader."""
         end_ticket(request)
 
     def request_reached_downloader(self, request: Request) -> None:
@@ -212,7 +212,7 @@ class Crawl:
         note(request, reached=False)
 
     def close(self) -> None:
-        """Delete what is too old from the state, and close it."""
+        """Delete old rows from the state, and close it."""
         leave(self)
         # The event loop stands still meanwhile, and other crawls in it may wait for an answer.
         is_alone = not any(crawl.engine.is_open for crawl in list(_crawls.values()))
@@ -224,7 +224,7 @@ class Crawl:
         self.context.state.close()
 
     def _code_failed(self, error: Exception) -> Exception:
-        """Return the exception for a request whose gate failed: the run ends, and it stays due."""
+        """Return the exception after an error of our middleware: the run ends."""
         self.engine.code_failed(error)
         return MachineTrouble(self.context.clock.now(), f"walsh-scrapy itself failed: {error!r}")
 
@@ -241,7 +241,7 @@ class Crawl:
 
 
 class Component:
-    """What Scrapy makes for a crawler, and that needs the parts of its crawl."""
+    """An object that Scrapy makes for a crawler, and that needs the parts of its crawl."""
 
     def __init__(self, crawl: Crawl) -> None:
         self._crawl = crawl
@@ -253,7 +253,7 @@ class Component:
 
 
 def _prune(context: Context, seconds: float) -> None:
-    """Delete what is too old from the state, for so long at most; stop when a signal comes."""
+    """Delete old rows from the state, for at most these seconds; stop when a signal comes."""
     clock = context.clock
     until = clock.monotonic() + seconds
     is_done = context.state.prune(

@@ -1,7 +1,7 @@
-"""What we ask of Scrapy's engine beyond its public API, and how a crawl ends.
+"""The uses of Scrapy's engine beyond its public API, and the end of a crawl.
 
-SIGTERM, SIGINT and SIGHUP end a crawl in order, from its first moment to its last. The
-serial crawls of a process share what R4 counts, and so they share an event loop.
+SIGTERM, SIGINT and SIGHUP end a crawl cleanly, from its first moment to its last. The serial crawls
+of a process share the counts of R4, and so they share an event loop.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
-#: The words by which Scrapy names the end of a run that could not go on (decision 29).
+#: The words that Scrapy uses for the end of a run that could not go on (decision 29).
 EarlyEnd: TypeAlias = Literal[
     "export_failed",
     "gate_failed",
@@ -42,7 +42,7 @@ EarlyEnd: TypeAlias = Literal[
 
 
 class Engine:
-    """The engine of one crawl. Before it exists, only ``has_begun`` may be asked."""
+    """The engine of one crawl. Before it exists, only ``has_begun`` may be read."""
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
@@ -52,16 +52,16 @@ class Engine:
     def end(self, reason: EarlyEnd, why: str = "") -> None:
         """End the crawl early; ``scrapy crawl`` then exits with 1.
 
-        ``why`` is a sentence for the log (CRITICAL). What the crawl has written is closed as usual,
-        and what is due stays due. Only the first call counts, and only it is logged: what follows
-        mostly has the same cause.
+        ``why`` is a sentence for the log (CRITICAL). Open files and exports are closed as usual,
+        and due sources stay due. Only the first call counts and is logged: later ones mostly have
+        the same cause.
         """
         if self.ended_early:
             return
         self.ended_early = True
         if why:
             logger.critical("%s", why)
-        if self._slot is not None:  # else only the exit status is left to be changed
+        if self._slot is not None:  # else only the exit status can change
             end = self._crawler.engine.close_spider_async(reason=reason)
             self._end = asyncio.ensure_future(end)
 
@@ -80,7 +80,7 @@ class Engine:
         self.end("gate_failed")
 
     def guard(self, failed: Callable[[Exception], Exception]) -> None:
-        """Raise what ``failed`` returns in place of an exception that our middlewares mean not to.
+        """Raise the result of ``failed`` in place of an unintended exception of our middlewares.
 
         Else it would count as that of a host, or of a project's middleware (decision 29).
         """
@@ -92,7 +92,7 @@ class Engine:
 
     @property
     def active_count(self) -> int:
-        """How many requests are in the downloader or one of its middlewares."""
+        """The number of requests in the downloader or one of its middlewares."""
         return len(self._crawler.engine.downloader.active)
 
     @property
@@ -114,11 +114,11 @@ class Engine:
         return self._slot is None or self._slot.closing is not None
 
     async def download(self, request: Request) -> Response:
-        """Return the response to a request, past the scheduler. Raises what its gates raise."""
+        """Return the response to a request, past the scheduler. Middlewares may raise."""
         return await self._crawler.engine.download_async(request)
 
-    def ask_for_requests(self) -> None:
-        """Let the engine ask its scheduler now; by itself it does so every five seconds."""
+    def take_requests(self) -> None:
+        """Let the engine call its scheduler now; by itself it does so every five seconds."""
         if self._slot:
             self._slot.nextcall.schedule()
 
@@ -150,7 +150,7 @@ def _guarded(
 _NAMES: Final = ("SIGTERM", "SIGINT", "SIGHUP")
 _SIGNALS: Final = tuple(getattr(signal, name) for name in _NAMES if hasattr(signal, name))
 
-#: What handles the first signal; Scrapy then puts what handles the second in its place.
+#: The handler of the first signal; Scrapy then replaces it by that of the second.
 _in_order: Any = None
 
 
@@ -164,8 +164,8 @@ def listen_for_signals(crawler: Crawler) -> None:
 
     Before that, Scrapy stops its event loop at once for a signal, although the engine may be
     sending its first request: there is no summary then, and a host stays busy. Afterwards SIGHUP
-    does what SIGTERM does. A SIGHUP that comes while the crawl ends is ignored: a service manager
-    sends both signals, and Scrapy would take the second one as the order to stop at once.
+    acts like SIGTERM. A SIGHUP that comes while the crawl ends is ignored: a service manager sends
+    both signals, and Scrapy would take the second one as the command to stop at once.
     """
     if sys.platform == "win32":
         return
@@ -176,7 +176,7 @@ def listen_for_signals(crawler: Crawler) -> None:
 def _let_through() -> None:
     if sys.platform == "win32":
         return
-    global _in_order  # noqa: PLW0603 - as what handles a signal, it is one for the process
+    global _in_order  # noqa: PLW0603 - a process has one handler of a signal
     _in_order = signal.getsignal(signal.SIGTERM)
     if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # under nohup it is ignored
         signal.signal(signal.SIGHUP, _hang_up)

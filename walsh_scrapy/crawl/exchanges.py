@@ -1,10 +1,10 @@
-"""Exchanges: one request to a host each, from its begin to its end (R4).
+"""Exchanges: one request to a host, from its start to its end (R4).
 
     begin -> sent -> answered, failed or cancelled -> end
           -> never sent -> withdraw
 
-There is one at a time with a host, and under ``WALSH_SERIAL`` with all hosts together. What its end
-says of the host is pacing's and the log's, whichever way it ended.
+There is one at a time with a host, and under ``WALSH_SERIAL`` with all hosts together. Pacing and
+the log get its end, whichever way it ended.
 """
 
 from __future__ import annotations
@@ -108,9 +108,9 @@ class Exchanges:
     async def begin(self, request: Request, *, while_open: bool = False) -> float:
         """Begin an exchange and return 0, or return the seconds after which to try again.
 
-        Raises RequestDeferred or Unreachable if the host was deferred in the meantime, or has to
-        wait too long, and HostLost if a visit's host was lost: its source may have been visited.
-        With ``while_open`` it raises RequestDeferred when the crawl ends.
+        Raises RequestDeferred or Unreachable if the host was deferred in the meantime, or must wait
+        too long, and HostLost if a visit's host was lost: its source may have been visited. With
+        ``while_open`` it raises RequestDeferred when the crawl ends.
         """
         async with self.quiet():
             if while_open and self._engine.is_closing:
@@ -126,10 +126,10 @@ class Exchanges:
         return seconds
 
     def _begin(self, request: Request) -> float | None:
-        """Begin an exchange as ``Hosts.begin`` does: None says that the host was lost."""
+        """Begin an exchange as ``Hosts.begin`` does: None means that the host was lost."""
         ticket, name = ticket_of(request), host_of(request.url)
         if not ticket.settled and self._settles_urls:
-            raise Denied("address", f"{request.url} is not the URL that all gates have judged")
+            raise Denied("address", f"{request.url} is not the URL that all gates have checked")
         self._deferred_hosts.check(request.url, ticket.rank)
         host = self._context.host(request.url)
         most = longest_wait(name, ticket.rank, self._list_names, for_blocklist=ticket.for_blocklist)
@@ -179,9 +179,9 @@ class Exchanges:
         if latency is None:
             return
         response = self._responses.pop(request, response)
-        host, name = self._hosts.asked_by(request), host_of(request.url)
+        host, name = self._hosts.host_of(request), host_of(request.url)
         exchange = _exchange(request, response, latency, self._delay(request, latency), error)
-        asked = exchange.retry_after
+        retry_after = exchange.retry_after
         if name != host:
             exchange = exchange.of_domain()
         record = replace(
@@ -191,7 +191,7 @@ class Exchanges:
             seconds=latency,
             monotonic=self._context.clock.monotonic(),
             error="" if response is not None else _words(error, request.url),
-            retry_after=asked and asked[:_LONGEST_HEADER],
+            retry_after=retry_after and retry_after[:_LONGEST_HEADER],
         )
         snapshot = self._hosts.end(request, host, exchange, record)
         note(request, hold=snapshot.hold, seconds=latency)
@@ -215,7 +215,7 @@ class Exchanges:
         """End the exchange of a request that was never sent: nothing is logged (decision 29)."""
         if self._over(request) is None:
             return
-        host = self._hosts.asked_by(request)
+        host = self._hosts.host_of(request)
         self._hosts.withdraw(request, host)
         self.let_go_inline(request, host)
         if isinstance(error, MachineTrouble):
@@ -250,9 +250,9 @@ class Exchanges:
     def _over(self, request: Request) -> float | None:
         """Return the seconds that an exchange took; None if it is over already, or never began.
 
-        They count from when it was sent: its connection may have waited while a document was read.
-        They count from its begin if it was never sent. Time in which the process stood still is not
-        counted (decision 29).
+        They count from the moment when it was sent: its connection may have waited while a document
+        was read. They count from its start if it was never sent. Time in which the process stood
+        still is not counted (decision 29).
         """
         begun = self._traffic.begun.pop(request, None)
         if begun is None:
@@ -273,7 +273,7 @@ class Exchanges:
         return delay_after(least, ticket_of(request).robots_interval, latency)
 
     def _record(self, request: Request) -> RequestRecord:
-        """Return what is known of a request before it is sent."""
+        """Return the row of a request before it is sent."""
         ticket, source = ticket_of(request), source_of(request)
         return RequestRecord(
             sent_at=self._context.clock.now(),

@@ -1,7 +1,7 @@
 """Requests that failed, as sentences for the operator, and requests that were denied, as rows.
 
-Each sentence names the host, and what went wrong. Each denial is a number in the stats, a row in
-the state and a line in the log.
+Each sentence names the host, and the problem. Each denial is a number in the stats, a row in the
+state and a line in the log.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def reason_of(error: BaseException | None, url: str) -> str:
 
 
 def words_of(error: Exception) -> str:
-    """Return why a file could not be written: what the system says, else the error."""
+    """Return why a file could not be written: the words of the system, else the error."""
     return (isinstance(error, OSError) and error.strerror) or str(error) or type(error).__name__
 
 
@@ -134,7 +134,7 @@ class Denials:
     def write(self, request: Request, error: Denied) -> None:
         """Write a denial and its evidence into the state (decision 33).
 
-        It follows what is pending of its host: the copy of robots.txt that it names may be new.
+        It is written after the pending rows of its host: its copy of robots.txt may be new.
         """
         record = DenialRecord(
             at=self._context.clock.now(),

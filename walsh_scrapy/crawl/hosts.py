@@ -2,9 +2,9 @@
 
     take -> begin -> end -> begin -> ... -> the outcome of a visit -> let go
 
-A crawl is one of the workers of its state. What an exchange or a visit has shown is pending until
-the next transaction of its host, which writes it first. Each such transaction proves that the host
-is still ours. If it was lost, only caution is written, and what memory has of the host is dropped.
+A crawl is one of the workers of its state. The results of an exchange or a visit are pending until
+the next transaction of its host, which writes them first. Each such transaction proves that this
+worker still owns the host. If it was lost, only caution is written, and memory forgets the host.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
-#: What came of an attempt to own a host: another worker has it now, or has deferred it.
+#: The result of an attempt to own a host: another worker has it now, or has deferred it.
 Taken: TypeAlias = Literal["ours", "busy", "deferred"]
 #: Ready hosts with which a worker takes no further one: alone it has the names of some looked up.
 _ENOUGH_ALONE: Final = 8
@@ -56,7 +56,7 @@ _LOST: Final = ""
 
 
 class HostLost(StillDue):
-    """Another worker owns the host by now; what was learned of it is still due (decision 41)."""
+    """Another worker owns the host by now; its sources are still due (decision 41)."""
 
 
 class _InFlight(NamedTuple):
@@ -69,7 +69,7 @@ class _InFlight(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class _Owned:
-    times: HostTimes  #: as of the last transaction, and of what is pending
+    times: HostTimes  #: as of the last transaction and the pending rows
     since: float  #: by the monotonic clock
     reasons: set[object] = field(default_factory=set)
     is_busy: bool = False  #: a request is in flight
@@ -110,12 +110,12 @@ class Hosts:
 
     @property
     def enough(self) -> int:
-        """With how many ready hosts this worker takes no further one."""
+        """The number of ready hosts with which this worker takes no further one."""
         is_alone = self.workers <= 1 and not self._is_new
         return _ENOUGH_ALONE if is_alone else _ENOUGH_OF_SEVERAL
 
     def is_due_to_others(self, host: str) -> bool:
-        """Return True if a host was owned for so long that other workers have their turn there."""
+        """Return True if a host was owned so long that other workers have their turn there."""
         owned = self._owned.get(host)
         if owned is None or self.workers <= 1:
             return False
@@ -143,7 +143,7 @@ class Hosts:
     ) -> Taken:
         """Own a host, if no other worker does and none has deferred it since this run began.
 
-        What is known of it is read in the same transaction, by ``read`` too.
+        Its rows are read in the same transaction, by ``read`` too.
         """
         if host in self._owned and read is not None:
             self._state.read(read)
@@ -180,9 +180,9 @@ class Hosts:
         return host in self._owned and reason in self._owned[host].reasons
 
     def copies(self, host: str) -> dict[str, RobotsCopy | None]:
-        """Return what keeps the copies of robots.txt of a host, by origin, as long as it is owned.
+        """Return the copies of robots.txt of a host, by origin, for the time that it is owned.
 
-        Nobody else writes them meanwhile, so they are read once.
+        No other worker writes them meanwhile, so they are read once.
         """
         owned = self._owned.get(host)
         return owned.copies if owned else {}
@@ -209,7 +209,7 @@ class Hosts:
             owned.reasons.add(reason)
 
     def give_up(self, host: str) -> None:
-        """Leave what is still due of an owned host to a later run, of every worker.
+        """Defer the due sources of an owned host to a later run, of every worker.
 
         The host of the blocklist is never given up: every worker needs the list (R3).
         """
@@ -235,7 +235,7 @@ class Hosts:
             self.let_go(host, self)
 
     def close(self) -> None:
-        """Write what is pending, and let go of all hosts: the crawl ends."""
+        """Write the pending rows, and let go of all hosts: the crawl ends."""
         if self._timer is not None:
             self._timer.stop()
         with suppress(StateUnavailable):
@@ -264,14 +264,14 @@ class Hosts:
         *,
         ends: bool,
     ) -> T:
-        """Write what came of a visit, and let its host go if it ``ends`` the last one there.
+        """Write the result of a visit, and let its host go if it ``ends`` the last one there.
 
         ``is_written`` tells whether ``work`` was committed, if only the answer to that was lost.
         Raises HostLost, and writes nothing of it, if the host was lost meanwhile. A row that the
-        database refuses costs what came of the visit, but not the end of its exchange.
+        database refuses costs the result of the visit, but not the end of its exchange.
         """
         host = self._visits.get(source.url)
-        if host is None:  # a request of the project's own, at a host that is not owned any more
+        if host is None:  # a request of the project, at a host that is not owned any more
             return self._state.write(work)
         owned = self._owned.get(host)
         if owned is None:
@@ -290,7 +290,7 @@ class Hosts:
     def begin(self, request: Request, host: str, ask: Ask, record: RequestRecord) -> float | None:
         """Begin an exchange: return 0 if the request may be sent, or the seconds to wait first.
 
-        None says that the host was lost. ``record`` is the request, which is logged.
+        None means that the host was lost. ``record`` is the request, which is logged.
         """
         owned, visit = self._owned.get(host), _visit(request)
         own = self._visits.get(visit) if visit else None
@@ -333,9 +333,9 @@ class Hosts:
     def end(
         self, request: Request, host: str, exchange: Exchange, record: RequestRecord
     ) -> HostSnapshot:
-        """End an exchange, and return what its host is then.
+        """End an exchange, and return its host after it.
 
-        It is written with the next transaction of the host; at once if others have to know it.
+        It is written with the next transaction of the host; at once if others must know it.
         """
         _, known, logged = self._in_flight.pop(request)
         owned, now = self._owned.get(host), self._context.clock.now()
@@ -386,7 +386,7 @@ class Hosts:
         owned = self._owned.get(host)
         return owned is not None and owned.is_busy
 
-    def asked_by(self, request: Request) -> str:
+    def host_of(self, request: Request) -> str:
         """Return the host of a request in flight, whatever was made of its URL since."""
         return self._in_flight[request].host
 
@@ -399,7 +399,7 @@ class Hosts:
     def write_with(
         self, host: str, write: Callable[[Connection], object], *, delay: float = 0.0
     ) -> None:
-        """Write something with the next transaction of a host; now if that is not owned.
+        """Call ``write`` in the next transaction of a host; now if that is not owned.
 
         Its delay becomes ``delay`` at least, in seconds; a longer one than it has is written now.
         """
@@ -425,7 +425,7 @@ class Hosts:
     # ---- transactions ----
 
     def _write_pending(self, host: str) -> None:
-        """Write what is pending of a host, and let it go without a reason; it may be lost."""
+        """Write the pending rows of a host, and let it go without a reason; it may be lost."""
         with suppress(HostLost):
             self._write(host, lambda _: None)
 
@@ -435,7 +435,7 @@ class Hosts:
         work: Callable[[Connection], T],
         is_written: Callable[[Connection], bool] = lambda _: False,
     ) -> T:
-        """Write what is pending of a host, then ``work``, and let it go without a reason.
+        """Write the pending rows of a host, then ``work``, and let it go without a reason.
 
         Raises HostLost if it was lost.
         """
@@ -462,7 +462,7 @@ class Hosts:
         return result[0]
 
     def _flush(self, connection: Connection, host: str, owned: _Owned) -> bool:
-        """Write what is pending; return False, and write only caution, if the host was lost."""
+        """Write the pending rows; return False, and write only caution, if the host was lost."""
         if owned.end is not None:
             is_ours = owned.end(connection)
         else:
@@ -473,9 +473,9 @@ class Hosts:
         return is_ours
 
     def _drop(self, host: str) -> None:
-        """Forget a host that was lost, and what was read of it.
+        """Forget a host that was lost, with its rows.
 
-        Its visits are over, also if it is taken again: another worker may have made them.
+        Its visits are over, even if it is taken again: another worker may have made them.
         """
         self._owned.pop(host, None)
         self._visits |= {url: _LOST for url, of in self._visits.items() if of == host}
@@ -492,7 +492,7 @@ class Hosts:
 def _tell_clock(host: str, found: HostSnapshot) -> None:
     if found.ahead:
         seconds = format_seconds(found.ahead)
-        logger.warning("the clock was set back: what is known of %s was %s ahead", host, seconds)
+        logger.warning("the clock was set back: the times of %s were %s ahead", host, seconds)
 
 
 def _visit(reason: object) -> str | None:

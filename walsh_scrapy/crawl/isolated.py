@@ -1,4 +1,4 @@
-"""One process of its own for what may cost too much: documents, lists, schemas (decision 34).
+"""A separate process for costly work: documents, lists, schemas (decision 34).
 
 The event loop goes on meanwhile. The process is ended when a call costs more than its limits, and
 with the crawl; then its memory is the system's again.
@@ -27,7 +27,7 @@ PATIENCE: Final = 6.0
 _CODE: Final = 16 * 1024 * 1024  # bytes that are mapped from files; no limit counts them
 #: It takes the seconds and the bytes of `Limits`.
 PROGRAM: Final = "from walsh_scrapy.crawl.isolated import answer_calls; answer_calls(%r, %r)"
-#: How a process ends that has used up its processor time; not on every system.
+#: The exit status of a process that has used up its processor time; not on every system.
 _USED_UP: Final = -getattr(signal, "SIGPROF", 0) or None
 
 
@@ -41,7 +41,7 @@ class Interrupted(Exception):
 
 @dataclass(frozen=True, slots=True)
 class CostLimits:
-    """What one call may cost: seconds of processor time, and bytes of memory.
+    """The limits of one call: seconds of processor time, and bytes of memory.
 
     Where the system cannot limit them, the call may take ``PATIENCE`` times as long.
     """
@@ -53,7 +53,8 @@ class CostLimits:
 class IsolatedProcess:
     """Calls functions in a process that is started for the first call, and kept for the next.
 
-    ``is_over`` says whether the crawl is over; ``grace`` are the seconds for a call in hand then.
+    ``is_over`` returns whether the crawl is over; ``grace`` are the seconds for a call in hand
+    then.
     """
 
     def __init__(self, limits: CostLimits, is_over: Callable[[], bool], grace: float = 0.0) -> None:
@@ -64,9 +65,9 @@ class IsolatedProcess:
         self._turn = asyncio.Lock()
 
     async def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Return what a function returns, or raise what it raises.
+        """Return the result of a function, or raise its exception.
 
-        The function has to have a name in a module, and all else has to be fit for pickle. Raises
+        The function must have a name in a module, and its arguments must fit pickle. Raises
         TooCostly and Interrupted, and OSError if no process can be started.
         """
         message = pickle.dumps((function, args, kwargs))
@@ -101,7 +102,7 @@ class IsolatedProcess:
             return None
         process.kill()
         for pipe in (process.stdin, process.stdout):
-            with suppress(OSError):  # what was not sent yet
+            with suppress(OSError):  # the unsent rest
                 cast("BinaryIO", pipe).close()
         return process.wait()
 
@@ -120,7 +121,7 @@ class IsolatedProcess:
 
 def answer_calls(seconds: float, memory: int) -> None:
     """Answer calls until the input ends, in the process that was started for that."""
-    # A terminal and a service manager signal both processes: the crawl decides what follows.
+    # A terminal and a service manager signal both processes: the crawl decides.
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
@@ -165,10 +166,10 @@ def _limit_memory(most: int) -> None:
 
 
 def _allow_time(seconds: float) -> None:
-    """Let this process run for so many seconds of processor time, where the system can limit that.
+    """Let this process run for these seconds of processor time, where the system can limit that.
 
     A timer counts them exactly. RLIMIT_CPU counts whole seconds since the process began, and would
-    give a call up to a second more.
+    give a call up to one second more.
     """
     if sys.platform != "win32":
         signal.signal(signal.SIGPROF, signal.SIG_DFL)  # it ends the process

@@ -46,7 +46,7 @@ def protect_log(handler: logging.Handler, disk_is_full: Callable[[], None]) -> N
 
 
 class _Unwritten:
-    """What a handler does with a record that it cannot write.
+    """The reaction of a handler to a record that it cannot write.
 
     Python prints a traceback for each. If the disk is full, one line is enough.
     """
@@ -76,7 +76,7 @@ class SafeFormatter(logging.Formatter):
 
     The values of a record are strangers' text; the message that they stand in is the code's own. If
     that has several lines, so may its values: Scrapy logs tables of settings. A traceback keeps its
-    lines. Nothing else that a terminal obeys is left.
+    lines. No other control character stays.
     """
 
     def __init__(self, inner: Callable[[logging.LogRecord], str]) -> None:
@@ -139,7 +139,7 @@ class JsonFormatter(SafeFormatter):
 
     `time` is RFC 3339 in UTC, `level` the name of the level, `logger` the name of the logger.
     `message`, and `exception` with its traceback if there is one, are as safe and as bounded as in
-    a log of text. What else callers attach to a record is left out: Scrapy attaches its spiders.
+    a log of text. Other attributes of a record are omitted: Scrapy attaches its spiders.
     """
 
     def __init__(self) -> None:
@@ -192,8 +192,8 @@ class QuietLogFormatter(LogFormatter):
         return None if self._is_silent else super().scraped(item, response, spider)
 
 
-#: How the lines of each logger begin that say nothing about a run. Our own line says why a source
-#: failed, so that of `httperror` is among them.
+#: The beginnings of lines, by logger, that mean nothing for a run. Our own line explains why a
+#: source failed, so `httperror` is among them.
 UNNEEDED: Final = {
     "scrapy.addons": ("Enabled addons",),
     "scrapy.core.engine": ("Spider opened", "Closing spider", "Spider closed"),
@@ -205,7 +205,7 @@ UNNEEDED: Final = {
 
 
 def quiet_scrapy() -> None:
-    """Turn the INFO lines that nobody needs into DEBUG lines, for the rest of the process.
+    """Turn needless INFO lines into DEBUG lines, for the rest of the process.
 
     These are filters, because Scrapy resets the levels of loggers when it sets up its log.
     """

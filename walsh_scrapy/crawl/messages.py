@@ -1,7 +1,7 @@
 """From Scrapy's requests to the bytes of HTTP, and from these to its responses.
 
-The headers that our gates answer for are set again where a request is sent (decision 30). There a
-request is signed, too, if the crawl has a key.
+The headers that our middlewares guarantee are set again where a request is sent (decision 30).
+There a request is signed too, if the crawl has a key.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ Fields: TypeAlias = "Mapping[str, str | bytes | None]"
 def endpoint_of(
     url: str, proxy: Proxy | None = None, bind_address: str | tuple[str, int] | None = None
 ) -> Endpoint:
-    """Return what has to be connected to for a URL.
+    """Return the endpoint to connect to for a URL.
 
-    ``bind_address`` is this machine's own address. Raises DownloadFailedError for a URL that cannot
+    ``bind_address`` is an address of this machine. Raises DownloadFailedError for a URL that cannot
     be connected to.
     """
     server = server_of(url)
@@ -98,8 +98,8 @@ def message_of(
 ) -> tuple[bytes, bytes, list[tuple[bytes, bytes]]]:
     """Return method, target and header fields of a request for a URL, as they are sent.
 
-    Host is that of the URL, whatever the request says. ``fixed`` are fields that are sent with
-    these values only (decision 30).
+    Host is that of the URL, whatever the request has. ``fixed`` are fields that are sent with these
+    values only (decision 30).
     """
     url, proxy = urlsplit(urldefrag(whole_url)[0]), endpoint.proxy
     target = f"{url.path or '/'}?{url.query}" if url.query else url.path or "/"
@@ -231,7 +231,7 @@ def _certificate(stream: Stream) -> Certificate | None:
 
 
 def counted_bytes(request: Request, headers: Headers) -> int | None:
-    """Return how many bytes of the body of an answer count; None if all do.
+    """Return the number of bytes of an answer's body that count; None if all do.
 
     One octet more than counts is kept of a robots.txt, so that its last line is dropped.
     """
@@ -260,10 +260,10 @@ def conditions_of(request: Request) -> Fields:
 
 
 class LastHeaders:
-    """What the identity gate and the conditional gate of a crawl demand of its requests.
+    """The headers of IdentityMiddleware and ConditionalMiddleware, on the request that is sent.
 
-    Where the crawl has a key, its signature too: of each request over https, at the moment at which
-    it is sent. So a retry and a hop have their own, and no request is changed by it.
+    If the crawl has a key, each request over https is also signed, at the moment of sending. So a
+    retry and a hop have a new signature, and no request is changed by it.
     """
 
     def __init__(self, settings: BaseSettings, context: Context, signer: Signer | None) -> None:
@@ -285,7 +285,7 @@ class LastHeaders:
         return last
 
 
-#: A PEM file of an Ed25519 key has 119 bytes; what is larger is something else.
+#: A PEM file of an Ed25519 key has 119 bytes; a larger file is something else.
 _MOST_BYTES: Final = 16_384
 _NONCE_BYTES: Final = 32
 #: Without a signature, and over plain http, a request has none of these, whoever set them.
@@ -293,7 +293,7 @@ _UNSIGNED: Final = {"Signature-Agent": None, "Signature-Input": None, "Signature
 
 
 class UnusableKey(ValueError):
-    """A file is no key that may be used; the message is a sentence that names the file."""
+    """A file is not a usable key; the message is a sentence that names the file."""
 
 
 class Signer:
@@ -322,7 +322,7 @@ def read_signer(options: Options) -> Signer | None:
     """
     if not options.signing_key:
         return None
-    # Crawls that sign nothing do not load what signs: 7 ms.
+    # Crawls that sign nothing do not load the signer: 7 ms.
     from walsh_scrapy.policy.signing import RequestSigner  # noqa: PLC0415
 
     try:

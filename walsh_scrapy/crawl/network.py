@@ -1,4 +1,4 @@
-"""The connections of a crawl: names, TLS sessions, and what is kept alive (decisions 26 to 28)."""
+"""The connections of a crawl: names, TLS sessions, and idle connections (decisions 26 to 28)."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ _MOST_IDLE: Final = 32
 
 _OWN_HANDLER: Final = (
     "DOWNLOAD_HANDLERS: %s serves %s, so walsh-scrapy no longer guarantees that there is one "
-    "connection at a time (decision 26), that the addresses that were judged are connected to "
+    "connection at a time (decision 26), that the checked addresses are connected to "
     "(decision 27), and that a request is sent once (decision 1). A browser also sends cookies and "
-    "a Referer (R1), and loads what a page names: at once (R4), and undeclared (R6). Switch that "
+    "a Referer (R1), and loads the parts of a page: at once (R4), and undeclared (R6). Switch that "
     "off there"
 )
 
@@ -64,7 +64,7 @@ _OWN_HANDLER: Final = (
 _OF_URL: Final = ("url", "_url", "__getattribute__")
 
 #: Turns of the event loop within which the next request begins its connection, if it is ready: it
-#: passes the engine, the gates and the handler.
+#: passes the engine, the middlewares and the handler.
 MOST_TURNS: Final = 8
 #: Turns within which a document that came is read: it passes the engine and the spider middlewares.
 TURNS_TO_READING: Final = 4
@@ -120,8 +120,8 @@ class Network:
     def check_route(self, request: Request) -> Proxy | None:
         """Return the proxy of the environment that a request goes through, or None.
 
-        Raises Denied for a request that would go elsewhere than the gates look: through a proxy
-        that it names itself, or to a URL that its class makes up (decision 30).
+        Raises Denied for a request that the gates cannot check: through a proxy that it names
+        itself, or to a URL that its class makes up (decision 30).
         """
         given = request.meta.get("proxy")
         if given and all(given != url for url, _ in self._proxies.values()):
@@ -131,7 +131,7 @@ class Network:
         if any(getattr(kind, name) is not getattr(Request, name) for name in _OF_URL):
             why = f"its class, {kind.__name__}, may give another URL each time"
             raise self._denials.deny(request, "address", why)
-        # What a redirect or a copy of `meta` carries along may be the proxy of another URL.
+        # A redirect or a copy of `meta` may carry the proxy of another URL.
         if not given or not self.has_proxy_for(request.url):
             return None
         return self._proxies[request.url.partition(":")[0]][1]
@@ -139,9 +139,9 @@ class Network:
     async def connect(self, endpoint: Endpoint, *, public_only: bool) -> Stream:
         """Return a connection to an endpoint: an idle one, or a new one.
 
-        With ``public_only`` its address has to be public (decision 16). Raises Unreachable or an
+        With ``public_only`` its address must be public (decision 16). Raises Unreachable or an
         exception of Scrapy if the host gives no connection, MachineTrouble if this machine does
-        not, and what else ``Connections.open`` raises.
+        not, and the other exceptions of ``Connections.open``.
         """
         stream = self.idle.take(endpoint)
         if stream is None:
@@ -154,8 +154,8 @@ class Network:
     async def let_next_connect(self) -> None:
         """Let the next request make its connection while a document is read (decision 34).
 
-        Its name, TCP and TLS take their time meanwhile. It is sent when the document was read, so
-        that its own time does not run before.
+        Its name, TCP and TLS take their time meanwhile. It is sent after the document was read, so
+        that its time does not begin before.
         """
         for _ in range(MOST_TURNS):
             await self.pause_reading()
@@ -164,7 +164,7 @@ class Network:
                 return
 
     async def pause_reading(self) -> None:
-        """Let the event loop do what waits, but send no request."""
+        """Let the event loop do its waiting work, but send no request."""
         self._may_send.clear()
         try:
             await asyncio.sleep(0)
@@ -179,9 +179,9 @@ class Network:
             await self._may_send.wait()
 
     def check_answer(self, endpoint: Endpoint, url: str, status: int) -> None:
-        """End the crawl if an answer says that a proxy wants other credentials (decision 29).
+        """End the crawl if an answer shows that a proxy wants other credentials (decision 29).
 
-        Over https a proxy says so to CONNECT. Raises MachineTrouble.
+        Over https a proxy answers so to CONNECT. Raises MachineTrouble.
         """
         is_refused = status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED
         if is_refused and endpoint.proxy and endpoint.scheme == "http":
@@ -211,7 +211,7 @@ class Network:
         return stream
 
     def _failure(self, host: str, error: NotConnected) -> Exception:
-        """Return what a failed connection means for its request (decision 29)."""
+        """Return the exception of a failed connection for its request (decision 29)."""
         fault = self._connectivity.fault_of(host) if error.blame == "either" else error.blame
         if fault == "host":
             return error.failure
@@ -221,7 +221,7 @@ class Network:
 
 
 def warn_of_handlers(settings: BaseSettings) -> None:
-    """Log what no longer holds where another bot has a download handler of its own."""
+    """Log the guarantees that are lost where another bot has another download handler."""
     handlers = settings.getwithbase("DOWNLOAD_HANDLERS") if has_addon(settings) else {}
     schemes = defaultdict[str, list[str]](list)
     for scheme in SCHEMES:
@@ -232,7 +232,7 @@ def warn_of_handlers(settings: BaseSettings) -> None:
 
 
 def network_problems(settings: BaseSettings) -> Iterator[BadSetting]:
-    """Yield an error for a handler that cannot be imported, and for what ours could not use."""
+    """Yield an error for a handler that cannot be imported, and for values that ours cannot use."""
     handlers = settings.getwithbase("DOWNLOAD_HANDLERS")
     for scheme in SCHEMES:
         if handlers.get(scheme) and not path_of(handlers[scheme]):
@@ -246,7 +246,7 @@ def network_problems(settings: BaseSettings) -> Iterator[BadSetting]:
 
 
 def tls_of(settings: BaseSettings) -> Tls:
-    """Return what makes connections secure. Raises BadSetting."""
+    """Return the TLS settings of connections. Raises BadSetting."""
     least, most = settings["DOWNLOAD_TLS_MIN_VERSION"], settings["DOWNLOAD_TLS_MAX_VERSION"]
     for name, version in (("MIN", least), ("MAX", most)):
         if version not in (None, *VERSIONS):

@@ -1,4 +1,4 @@
-"""What came of a visit: one result, the record that follows from it, and its commit (R7, R8).
+"""The result of a visit, the row of its source after it, and its commit (R7, R8).
 
     the last response of a visit, or its exception -> Result -> `record_after` -> one transaction
 
@@ -81,16 +81,16 @@ logger = logging.getLogger(__name__)
 
 _RESENT: Final = (
     "%s came again as a whole and unchanged, %d times in a row, although its validators were sent: "
-    "its server seems to know no 304; `scrapy sources` says more"
+    "its server seems not to use 304; `scrapy sources` shows more"
 )
-_GONE: Final = "%s is gone (410) and not asked for again; `scrapy sources resume %s` resumes it"
+_GONE: Final = "%s is gone (410) and not requested again; `scrapy sources resume %s` resumes it"
 
 Record = TypeVar("Record", SourceRecord, LlmsTxtRecord)
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """How a visit ended."""
+    """The result of a visit."""
 
     outcome: str  #: fetched, unchanged, failed, gone, or "denied by GATE"
     detail: str = ""  #: a sentence
@@ -102,12 +102,12 @@ class Result:
 
     @property
     def validators(self) -> Validators | None:
-        """What stands for the whole document; None if not all of it came."""
+        """The validators of the whole document; None if not all of it came."""
         return Validators.of(self.answer) if self.answer is not None and self.is_whole else None
 
 
 def record_after(known: SourceRecord, request: Request, result: Result, now: float) -> SourceRecord:
-    """Return the record of a source after a visit, without its times and what was asked for.
+    """Return the record of a source after a visit, without its times and intervals.
 
     ``request`` is the last one of the visit, ``now`` its end in epoch seconds.
     """
@@ -149,9 +149,9 @@ def record_after(known: SourceRecord, request: Request, result: Result, now: flo
 
 
 class Outcomes:
-    """Records visits: the outcome, the validators, and until when the source asks for no other.
+    """Records visits: the outcome, the validators, and the time until the next one.
 
-    A source whose request is deferred stays due, also if the state fails. Methods take the last
+    A source whose request is deferred stays due, even if the state fails. Methods take the last
     request of the visit. They raise StateUnavailable if the state fails.
     """
 
@@ -196,10 +196,10 @@ class Outcomes:
     def carry(
         self, request: Request, ended: Response | BaseException | None, following: Request
     ) -> None:
-        """Give the next request of a visit what the visit has learned, as the last one ``ended``.
+        """Give the next request of a visit the facts of the visit, as the last one ``ended``.
 
-        The freshness lifetime of a response counts when the visit ends; of a page that led to the
-        next request also its move, and whether it is gone.
+        The freshness lifetime of a response counts when the visit ends. If a page led to the next
+        request, its move counts too, and whether it is gone.
         """
         now, (visit, _) = self._clock.now(), _visited(request)
         response = ended if isinstance(ended, Response) else _response_of(ended)
@@ -234,7 +234,7 @@ class Outcomes:
     def _result_of(
         self, request: Request, error: BaseException | None, answer: Response | None
     ) -> Result:
-        """Return what an exception means for the visit that it ends.
+        """Return the result of a visit that an exception ends.
 
         Each further failure in a row doubles the operator's interval. A source that is gone
         permanently (410) is not requested until the operator resumes it. One that used up its tries
@@ -300,7 +300,7 @@ class Outcomes:
             logger.debug("the refusal is not recorded: %s", failure)
 
     def _known(self, request: Request) -> SourceRecord:
-        """Return what is known of the source of a request, and what its page showed."""
+        """Return the row of the source of a request, with the move that its page showed."""
         visit, source = _visited(request)
         record = self._visits.known(source) or SourceRecord(url=source.url, kind=source.kind)
         record = replace(record, kind=source.kind)
@@ -318,23 +318,23 @@ class Outcomes:
         if record.resent == MOST_RESENT > known.resent:
             logger.warning(_RESENT, record.url, record.resent)
         llmstxt = None if result.is_shared else self._llmstxt_after(request, visit, result)
-        asked = fresh_until(visit, record.address, now) - now
+        wished = fresh_until(visit, record.address, now) - now
         if result.outcome == "unchanged" and answer is not None and llmstxt is None:
-            # A 304 that says nothing keeps what the stored response said.
+            # A 304 without such headers keeps those of the stored response.
             keeps = freshness_of(answer).is_unspecified and not known.failures
-            asked = max(asked, known.asked_interval if keeps else 0.0)
+            wished = max(wished, known.asked_interval if keeps else 0.0)
         least = source.revisit_interval(self._context.options.min_revisit)
         hours = frozenset(map(int, filter(None, record.skip_hours.split(","))))
         days = frozenset(filter(None, record.skip_days.split(",")))
         hints = UpdateHints(record.wished_interval, hours, days)
         is_gone = record.outcome == "gone"
-        until = NEVER if is_gone else asked_until(now, asked, hints, least, record.failures)
+        until = NEVER if is_gone else asked_until(now, wished, hints, least, record.failures)
         record = replace(
             record,
             status=status,
             visited_since=record.visited_since or now,
             fetched_at=now,
-            asked_interval=asked,
+            asked_interval=wished,
             asked_until=until,
             failing_since=_first(record.failing_since, now) if record.failures else None,
             refused_since=record.refused_since if record.is_refused else None,
@@ -372,14 +372,14 @@ class Outcomes:
         """Return the new record of the llms.txt that was requested; None for any other request.
 
         An llms.txt is shared by the sources of its host (R9). It is due again after the freshness
-        lifetimes of its own responses, and not before ``WALSH_MIN_REVISIT`` (decision 20).
+        lifetimes of its responses, and not before ``WALSH_MIN_REVISIT`` (decision 20).
         """
         if visit.llmstxt is None or result.outcome.startswith("denied"):
             return None
         now, revisit = self._clock.now(), self._context.options.min_revisit
         own = {request.url, *(hop.url for hop in hops_of(request))}
-        asked = [each.until - now for each in visit.lifetimes if each.url in own]
-        until = asked_until(now, max(asked, default=0.0), UpdateHints(), revisit)
+        wished = [each.until - now for each in visit.lifetimes if each.url in own]
+        until = asked_until(now, max(wished, default=0.0), UpdateHints(), revisit)
         known = self._context.state.llmstxt.find(visit.llmstxt) or LlmsTxtRecord(url=visit.llmstxt)
         problem = "" if result.url else result.detail
         record = replace(known, asked_at=now, due_at=max(until, now + revisit), problem=problem)
@@ -403,11 +403,11 @@ class Problems:
         self.deferred[host] = min(until, self.deferred.get(host, until))
 
 
-# ---- how long the next visit waits ----
+# ---- the wait for the next visit ----
 
 
 def freshness_of(response: Response) -> Freshness:
-    """Return the headers of a response that say how long it is fresh."""
+    """Return the headers of a response that set how long it is fresh."""
 
     def lines(name: str) -> list[str]:
         return [line.decode("latin-1") for line in response.headers.getlist(name)]
@@ -430,11 +430,11 @@ def lifetime_of(response: Response, now: float) -> Lifetime:
 
 
 def fresh_until(visit: Visit, home: str, now: float) -> float:
-    """Return until when the next visit has to wait for the lifetimes of this one, in epoch seconds.
+    """Return the end of the lifetimes of a visit, before which no other begins, in epoch seconds.
 
     A redirect, or a page that is left for another document, leads to the next request, and its
     lifetime counts as well (R8, decision 20). A lifetime is about its own URL. The next visit
-    begins at ``home`` and does not ask for the hops before that, so these do not count.
+    begins at ``home`` and does not request the hops before that, so these do not count.
     """
     urls = [each.url for each in visit.lifetimes]
     start = urls.index(home) if home in urls else 0
@@ -485,10 +485,10 @@ def _after(
 
 def _after_failure(record: SourceRecord, request: Request, now: float) -> SourceRecord:
     """Return the record of a source after a failed visit."""
-    asked = first_url(request)
-    if asked not in (record.url, record.moved_to):
-        asked = record.address  # another document failed, and so did the visit of the page
-    move = move_after_failure(record.move, record.url, asked, now)
+    requested = first_url(request)
+    if requested not in (record.url, record.moved_to):
+        requested = record.address  # another document failed, and so did the visit of the page
+    move = move_after_failure(record.move, record.url, requested, now)
     if move and move.is_doubted and record.move_settled:
         logger.info("%s failed for a week: %s is requested again", move.to, record.url)
     return record.with_move(move)

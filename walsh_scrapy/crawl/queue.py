@@ -1,12 +1,13 @@
-"""Our scheduler's queue: turns of hosts, and what a request needs before its turn (decision 25).
+"""Our scheduler's queue: turns of hosts, and the preparation of requests (decision 25).
 
-    push -> its host becomes ready -> what it needs is not known: a coroutine prepares it
+    push -> its host becomes ready -> a document is missing: a coroutine prepares it
                                    -> all is known: it is handed out, and the gates decide
 
 A coroutine that fetches robots.txt or the blocklist sends its requests itself. It waits for a turn
-of the host in this queue, calls the engine, and takes another turn after a refusal. What does not
-come from our scheduler, such as a request made by ``engine.download_async``, waits in its gate. The
-engine may ask for nothing meanwhile, so a coroutine that a gate waits for needs no turn.
+of the host in this queue, calls the engine, and takes another turn after a refusal. Requests that
+do not come from our scheduler, such as those of ``engine.download_async``, wait in
+PacingMiddleware. The engine may take no requests meanwhile, so a coroutine that a gate waits for
+needs no turn.
 """
 
 from __future__ import annotations
@@ -60,14 +61,14 @@ PATIENCE: Final = 90.0
 
 
 class Preparation(Protocol):
-    """What a gate needs to know of a request before it can decide: by default, nothing fetched."""
+    """The facts that a middleware needs before it can decide on a request: by default none."""
 
     def is_ready(self, request: Request) -> bool:  # noqa: ARG002 - for gates that fetch
-        """Return True if nothing has to be fetched for a request."""
+        """Return True if nothing must be fetched for a request."""
         return True
 
     async def prepare(self, request: Request) -> None:
-        """Fetch what is not known. Raises IgnoreRequest for a request that will not be sent."""
+        """Fetch the missing documents. Raises IgnoreRequest for a request that will not be sent."""
 
 
 @dataclass(eq=False, slots=True)
@@ -76,18 +77,18 @@ class Turn:
 
     request: Request
     granted: asyncio.Future[None] | None = None  #: of a coroutine that sends the request itself
-    is_prepared: bool = False  #: once a turn: then the gates decide
+    is_prepared: bool = False  #: once per turn: then the gates decide
     is_over: bool = False  #: of a coroutine
-    times_back: int = 0  #: how often the pacing gate has sent it back
+    times_back: int = 0  #: the number of times that PacingMiddleware sent it back
 
 
-#: The order in which gates prepare a request; pacing takes its host.
+#: The order in which middlewares prepare a request; pacing takes its host.
 Place = Literal["address", "blocklist", "scope", "privatehosts", "pacing", "robots"]
 _PLACES: Final[tuple[Place, ...]] = get_args(Place)
 
 
 class Queue:
-    """Hands out only requests whose host may be asked now, and sleeps until the next one may.
+    """Hands out only requests whose host is ready, and sleeps until the next one may.
 
     ``delays`` are those of hosts that are known, in seconds. Nothing is kept in a crawl with
     another scheduler, because that does not call ``open``.
@@ -121,7 +122,7 @@ class Queue:
         self._tasks: set[asyncio.Task[None]] = set()
         self._waiters = 0  # gates that wait for a coroutine
         self._timer: CallLaterResult | None = None
-        #: Ends the exchanges that are over, although nobody was told; pacing does that.
+        #: Ends the exchanges that are over, although no event told it; pacing sets this.
         self.sweep: Callable[[], None] = lambda: None
 
     def open(self, *, keeps_deferred: bool) -> None:
@@ -129,7 +130,7 @@ class Queue:
         self._is_open, self._keeps_deferred = True, keeps_deferred
 
     def prepare_by(self, place: Place, gate: Preparation) -> None:
-        """Let a gate that is in force prepare requests."""
+        """Let a middleware that is in force prepare requests."""
         self._gates[place] = gate
 
     def close(self) -> None:
@@ -143,11 +144,11 @@ class Queue:
         for task in self._tasks:
             task.cancel()
 
-    # What the scheduler asks for
+    # For the scheduler
 
     @property
     def waiting(self) -> int:
-        """How many requests wait, ready or not. A fetch that nobody waits for is none."""
+        """The number of requests that wait, ready or not, without fetches for nobody."""
         return len(self.frontier) - len(self._asking)
 
     def __iter__(self) -> Iterator[Request]:
@@ -166,10 +167,10 @@ class Queue:
         self.frontier.free(host)
 
     def pop(self) -> Request | None:
-        """Return a request whose host may be asked now; None if there is none.
+        """Return a request whose host is ready; None if there is none.
 
-        A request that is not prepared goes back, and a coroutine prepares it. What that needs comes
-        in a moment, so no other host goes first.
+        A request that is not prepared goes back, and a coroutine prepares it. Its preparation
+        begins in a moment, so no other host goes first.
         """
         self._free_hosts()
         now, found = self._context.clock.monotonic(), None
@@ -203,7 +204,7 @@ class Queue:
             self.frontier.explored(self._context.host(request.url))
 
     def send_back(self, turn: Turn, seconds: float) -> Request:
-        """Return the request by which pacing sends it back; its host is ready in ``seconds``.
+        """Return the request that pacing sends back; its host is ready in ``seconds``.
 
         Raises NotYet for the request of a coroutine, which takes another turn.
         """
@@ -214,18 +215,18 @@ class Queue:
         return turn.request
 
     def defer(self, request: Request) -> None:
-        """Keep a request that may not go out in this run for the next start of the job.
+        """Keep a request that must not go out in this run for the next start of the job.
 
         Otherwise it would be lost: the job's duplicate filter has seen it (decision 7).
         """
         if self._keeps_deferred and any(turn.request is request for turn in self._out.values()):
             self.deferred.append(request)
 
-    # What pacing and the visits tell, and what the progress shows
+    # For pacing, the visits and the progress
 
     @property
-    def asked(self) -> list[str]:
-        """The hosts that are asked now."""
+    def in_flight(self) -> list[str]:
+        """The hosts with a request in flight."""
         return [host for host, turn in self._out.items() if self._is_out(turn)]
 
     def remaining(self, targets: int) -> float:
@@ -239,7 +240,7 @@ class Queue:
     def upcoming(self, count: int) -> list[Request]:
         """Return about the next ``count`` requests to be handed out, one of each host.
 
-        They stay here, and their order is rough. Not every one will be sent: a gate may deny it.
+        They stay here, and their order is rough. A gate may deny some of them.
         """
         return [turn.request for turn in self.frontier.upcoming(count)]
 
@@ -252,9 +253,9 @@ class Queue:
     ) -> None:
         """Send a host no request for ``seconds``; ``delay`` is its delay in force, in seconds.
 
-        ``latency`` is given after an exchange: the seconds that it took.
-        A wait longer than ``WALSH_MAX_WAIT`` is not waited for: the host's requests are handed
-        out at once, and the pacing gate defers each (decision 7).
+        ``latency`` is given after an exchange: the seconds that it took. A wait longer than
+        ``WALSH_MAX_WAIT`` is not waited for: the host's requests are handed out at once, and
+        PacingMiddleware defers each (decision 7).
         """
         if not self._is_open:
             return
@@ -273,7 +274,7 @@ class Queue:
     async def next_short(self, *, or_room: bool) -> str | None:
         """Return a host that is to get more of its backlog, as soon as there is one.
 
-        With ``or_room`` None is returned if there is none, but room for further hosts.
+        With ``or_room`` None is returned if there is none, but further hosts may come.
         """
         await asyncio.sleep(0)
         while True:
@@ -291,7 +292,7 @@ class Queue:
     # Coroutines that send requests
 
     async def once(self, key: str, fetch: Callable[[], Coroutine[None, None, None]]) -> None:
-        """Wait for the fetch of a document, which is begun if nobody has. Raises what it raises."""
+        """Wait for the fetch of a document, and begin it if necessary. Raises its exception."""
         task = self._fetches.get(key)
         if task is None:
             task = self._fetches[key] = self._start(fetch())
@@ -321,15 +322,15 @@ class Queue:
     ) -> Response:
         """Send the request of a coroutine when its turn comes, again after a refusal.
 
-        Each try is made within the context manager that ``limited`` returns. Raises what the gates
-        and the download raise.
+        Each try is made within the context manager that ``limited`` returns. Raises the exceptions
+        of middlewares and download.
         """
         request.dont_filter, request.callback = True, NO_CALLBACK
         # Scrapy's HTTP cache does not know when a copy of these documents expires.
         request.meta["dont_cache"] = True
         note(request, rank=rank)
         while True:
-            with suppress(Denied):  # the gate says so again, and records it
+            with suppress(Denied):  # the gate denies it again, and records that
                 await self._prepare(request)
             turn = Turn(request, asyncio.get_running_loop().create_future())
             host = self._context.host(request.url)
@@ -353,7 +354,7 @@ class Queue:
             finally:
                 turn.is_over = True
                 self._hosts.let_go(host, request)
-                self._engine.ask_for_requests()
+                self._engine.take_requests()
             request = copy_of(request)
             note(request, again=False, reached=False)
 
@@ -378,7 +379,7 @@ class Queue:
         until = self._context.clock.monotonic() + PATIENCE
         while (taken := self.own(host, reason)) == "busy":
             if self._context.clock.monotonic() > until:
-                raise self.deferral(f"another worker asks {host}")
+                raise self.deferral(f"another worker owns {host}")
             await self.sleep(RECHECK_SECONDS)
         if taken == "deferred":
             raise self.deferral(f"{host} is given up for this run, maybe by another crawl")
@@ -386,7 +387,7 @@ class Queue:
     def own(
         self, host: str, reason: object, read: Callable[[Connection], object] | None = None
     ) -> Taken:
-        """Own a host, and know from then on until when it waits; see ``Hosts.take``."""
+        """Own a host, and from then on know its wait; see ``Hosts.take``."""
         is_new = not self._hosts.has(host)
         taken = self._hosts.take(host, reason, read)
         if is_new and taken == "ours":
@@ -405,7 +406,7 @@ class Queue:
     def check_wait(self, request: Request, seconds: float) -> None:
         """Raise RequestDeferred for a wait longer than ``WALSH_MAX_WAIT`` (decision 7).
 
-        If the host itself asks for that, other workers leave its sources to a later run too.
+        If the host itself wants that, other workers defer its sources too.
         """
         if seconds > self._context.options.max_wait:
             host = self._context.host(request.url)
@@ -413,7 +414,7 @@ class Queue:
                 self._hosts.give_up(host)
             until = self._context.clock.now() + seconds
             self._stats.inc_value("walsh/pacing/deferred")
-            reason = f"{host} may not be asked before {format_moment(until)}"
+            reason = f"{host} must not be requested before {format_moment(until)}"
             raise RequestDeferred(until, reason)
 
     def deferral(self, reason: str, seconds: float = 0.0) -> StillDue:
@@ -431,7 +432,7 @@ class Queue:
             return
         self._push(turn)
         self._asking.add(turn)
-        self._engine.ask_for_requests()
+        self._engine.take_requests()
         await turn.granted
 
     def _grant(self, host: str, turn: Turn) -> None:
@@ -456,17 +457,17 @@ class Queue:
             try:
                 await self._prepare(turn.request)
             except IgnoreRequest:
-                pass  # the gate says so when the request is handed out
+                pass  # the gate denies it again when the request is handed out
             finally:
                 turn.is_prepared = True
                 self.frontier.restrict(Rank.TARGET, host)
-                self._engine.ask_for_requests()
+                self._engine.take_requests()
 
         self._start(prepare())
-        self._engine.ask_for_requests()
+        self._engine.take_requests()
 
     async def _prepare(self, request: Request) -> None:
-        """Get what a request needs, gate by gate, in the order in which they decide."""
+        """Prepare a request, gate by gate, in the order in which they decide."""
         for place in _PLACES:
             gate = self._gates.get(place)
             if gate is not None:
@@ -480,7 +481,7 @@ class Queue:
             yield
         finally:
             self.frontier.restrict(Rank.TARGET)
-            self._engine.ask_for_requests()
+            self._engine.take_requests()
 
     def _start(self, coroutine: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.ensure_future(coroutine)
@@ -514,8 +515,8 @@ class Queue:
     def _free_hosts(self) -> None:
         """Free the hosts whose requests have ended.
 
-        The engine asks for a request after each end. Scrapy has no signal for every end: there is
-        none for a request that a middleware denied.
+        The engine takes a request after each end. Scrapy has no signal for every end: there is none
+        for a request that a middleware denied.
         """
         self.sweep()
         for host, turn in list(self._out.items()):
@@ -528,4 +529,4 @@ class Queue:
     def _wake_at(self, moment: float | None, now: float) -> None:
         self.close()
         if moment is not None:
-            self._timer = call_later(max(0.0, moment - now), self._engine.ask_for_requests)
+            self._timer = call_later(max(0.0, moment - now), self._engine.take_requests)

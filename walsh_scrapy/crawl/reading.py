@@ -1,7 +1,7 @@
-"""Documents are read without standing in the way of the crawl (decision 34).
+"""Documents are read without blocking the crawl (decision 34).
 
-What is cheap to read is read where the spider asks for it. What may be costly is read ahead, in an
-isolated process, while the crawl goes on: timers, signals and other requests.
+A cheap document is read where the spider calls `read`. A costly one is read ahead, in an isolated
+process, while the crawl goes on: timers, signals and other requests.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.crawl.network import Network
     from walsh_scrapy.metadata.entries import Feed
 
-#: What reading one document may cost.
+#: The limits of reading one document.
 LIMITS: Final = CostLimits(seconds=5, memory=200 * 1024 * 1024)
 GRACE_SECONDS: Final = 1.0  #: for the document in hand when the crawl ends
 
@@ -36,7 +36,7 @@ _ahead: WeakKeyDictionary[Response, Feed | Exception] = WeakKeyDictionary()
 def read(response: Response, document: Document) -> Feed:
     """Return the feed or the links in a document, which may have been read ahead.
 
-    Raises NotAFeed, also if reading took too long; StillDue if the crawl ended meanwhile.
+    Raises NotAFeed, even if reading took too long; StillDue if the crawl ended meanwhile.
     """
     result = _ahead.pop(response, None)
     if isinstance(result, Exception):
@@ -83,7 +83,7 @@ class Readings:
                 _ahead[response] = MachineTrouble(self._clock.now(), reason)
             except Exception as error:  # noqa: BLE001 - as if it had been read in the callback
                 _ahead[response] = error
-            async with self._quiet():  # what comes of it is handled at once
+            async with self._quiet():  # its result is handled at once
                 pass
         else:
             await self._network.let_next_connect()

@@ -61,14 +61,14 @@ logger = logging.getLogger(__name__)
 
 #: Parsed files kept in memory at once; the state has the others.
 PARSED_FILES = 2000
-#: Seconds on the wire for one robots.txt in a run, with its redirects and retries: a server that
+#: Seconds on the wire for one robots.txt per run, with its redirects and retries: a server that
 #: sends it slowly delays all hosts. Waits between the tries are not counted.
 LONGEST_FETCH = 30.0
 #: The same if it did not come in the last run: its target may take as long again (decision 46).
 LONGEST_FETCH_AGAIN = 14.0
 #: Seconds: for less than that no further try is made.
 SHORTEST_TRY = 1.0
-#: Flags of a response that did not come in whole: its validators are not kept (decision 17).
+#: Flags of a response that did not come as a whole: its validators are not kept (decision 17).
 _CUT_OFF = {DATA_LOSS, "download_stopped"}
 
 
@@ -94,11 +94,11 @@ class RobotsCache:
         self._files: LocalCache[str, RobotsFile] = LocalCache(PARSED_FILES)
 
     def find(self, origin: str, url: str) -> RobotsFile | None:
-        """Return the file of an origin for the request of a URL, or None if it has to be fetched.
+        """Return the file of an origin for the request of a URL, or None if it must be fetched.
 
-        Beyond its lifetime a copy counts only while its host was asked for nothing else: in the run
-        that fetched it, and for a request that it allows and makes wait longer than
-        ``WALSH_MAX_WAIT`` (decision 7).
+        Beyond its lifetime a copy counts only while its host got no other request: in the run that
+        fetched it, and for a request that it allows and makes wait longer than ``WALSH_MAX_WAIT``
+        (decision 7).
         """
         file = self._files.get(origin)
         if file is None or not self._is_fresh(file.copy):
@@ -116,7 +116,7 @@ class RobotsCache:
         return copy.is_usable(self._context.clock.now(), self._context.options.robots_ttl)
 
     def _newest(self, origin: str) -> RobotsFile | None:
-        """Return the file as the state has it, however old; what is not written yet is newer."""
+        """Return the file as the state has it, however old; an unwritten one is newer."""
         copies, file = self._hosts.copies(self._context.host(origin)), self._files.get(origin)
         if origin not in copies:
             copies[origin] = self._store.find(origin)
@@ -126,7 +126,7 @@ class RobotsCache:
         return self._read(origin, copy)
 
     def delay(self, origin: str) -> float:
-        """Return the delay that the last known file asks for, in seconds, however old it is."""
+        """Return the delay in the last known file, in seconds, however old it is."""
         file = self._files.get(origin) or self._newest(origin)
         return file.interval(self._context.clock.now()) if file else 0.0
 
@@ -187,7 +187,7 @@ class Robots(RobotsCache):
     async def file_for(self, request: Request) -> RobotsFile:
         """Return the file that decides about a request, which is fetched if it is not known.
 
-        Raises RequestDeferred or Denied for a file that cannot be asked for.
+        Raises RequestDeferred or Denied for a file that cannot be requested.
         """
         origin = origin_for(request)
         self._deferred_hosts.check(request.url)
@@ -229,18 +229,18 @@ class Robots(RobotsCache):
         except Denied as error:  # by a gate that the target would not pass either
             self._refusals[origin] = error, math.inf
         except IgnoreRequest as error:  # by a middleware of the project
-            reason = f"{url} is not asked for: {reason_of(error, url)}"
+            reason = f"{url} is not requested: {reason_of(error, url)}"
             self._refusals[origin] = Denied("robots", reason), math.inf
             logger.error(  # noqa: TRY400 - only another error may be behind it
-                "%s; what needs it is denied", reason, exc_info=error.__cause__
+                "%s; the requests that need it are denied", reason, exc_info=error.__cause__
             )
 
     async def _requested(
         self, origin: str, url: str, needed_by: Request, known: RobotsCopy | None
     ) -> RobotsOutcome:
-        """Request an origin's file, and what it redirects to.
+        """Request an origin's file, and follow its redirects.
 
-        Raises IgnoreRequest for an exception that is no answer of the host.
+        Raises IgnoreRequest for an exception that does not come from the host.
         """
         hops, answer = tuple[Hop, ...](), None
         while True:
@@ -271,13 +271,13 @@ class Robots(RobotsCache):
             target = resolve_reference(answer.url, location or b"")
             if result != "redirect":
                 return RobotsOutcome(url, result, answer)
-            if target is None:  # what it redirects to is no URL
+            if target is None:  # its Location is not a URL
                 return RobotsOutcome(url, "meaningless", answer)
             url, hops = target, (*hops, Hop(request_of(answer).url, answer.status))
 
     @contextmanager
     def _limited(self, origin: str, most: float, request: Request) -> Iterator[None]:
-        """Give a try the seconds that are left, and count those that it takes."""
+        """Give a try the remaining seconds, and count those that it takes."""
         left = most - self._spent[origin]
         if left < SHORTEST_TRY:
             raise _TooLong
@@ -295,13 +295,13 @@ class Robots(RobotsCache):
             self._hosts.give_up(self._context.host(origin))
 
     def _keep(self, origin: str, answer: RobotsOutcome, known: RobotsCopy | None) -> None:
-        """Keep an outcome, and give the host the delay that its file asks for.
+        """Keep an outcome, and give the host the delay in its file.
 
-        It is written with the next transaction of the host that was asked last.
+        It is written with the next transaction of the host that got the last request.
         """
         self._stats.inc_value(f"walsh/robots/{answer.result}")
         now, host = self._context.clock.now(), self._context.host(origin)
-        response, asked = answer.response, self._context.host(answer.url)
+        response, requested = answer.response, self._context.host(answer.url)
         status, body = (None, b"") if response is None else (response.status, response.body)
         copy = copy_after(known, now, status, answer.result, body)
         is_read = answer.result in ("good", "unchanged")
@@ -312,10 +312,10 @@ class Robots(RobotsCache):
         file, run = self._read(origin, copy), self._context.run
         delay = file.interval(now)
         self._hosts.write_with(
-            asked,
+            requested,
             lambda connection: self._store.write(connection, origin, copy, host, run),
-            # A redirect to another host's robots.txt has read what that host asks for.
-            delay=delay if asked == host or answer.url == robots_url(answer.url) else 0.0,
+            # A redirect to another host's robots.txt has read that host's delay.
+            delay=delay if requested == host or answer.url == robots_url(answer.url) else 0.0,
         )
         if answer.result != "unreachable":
             self._spent.pop(origin, None)
@@ -363,7 +363,7 @@ def _request(url: str) -> Request:
         url,
         headers={"Accept": "text/plain, */*;q=0.5"},
         meta={
-            # For robots.txt, redirects and errors have their own meaning (RFC 9309 2.3.1).
+            # For robots.txt, redirects and errors have another meaning (RFC 9309 2.3.1).
             "dont_redirect": True,
             "dont_retry": True,
             "handle_httpstatus_all": True,

@@ -1,12 +1,11 @@
 """The chain of middlewares as one table, and the checks before the first request (decision 22).
 
-The add-on sets all that is checked here. A project that uses single gates sets it itself. If a
-setting has to be changed, the process ends at the start with all that is missing, and nothing is
-sent.
+The add-on sets all that is checked here. A project that uses single middlewares sets it itself. If
+a setting must be changed, the process ends at the start with all problems, and nothing is sent.
 
-The order of the gates is that of the contract: the URL as it is sent first, then opt-outs before
-scope, scope before a host name is resolved, all of these before robots.txt, and pacing last before
-the wire.
+The order of the middlewares is that of the contract: the URL as it is sent first, then opt-outs
+before scope, scope before a host name is resolved, all of these before robots.txt, and pacing last
+before the wire.
 """
 
 from __future__ import annotations
@@ -58,9 +57,9 @@ _IDENTIFYING: Final = (
 class Gate(Enum):
     """A middleware of ours: its order in ``DOWNLOADER_MIDDLEWARES``, and its class there.
 
-    ``advice`` is what an operator is told to do when the gate denies a source; None if it denies
-    nothing. ``replaces`` is the middleware of Scrapy in whose place it is. A class without a path
-    is in ``walsh_scrapy.downloadermiddlewares``.
+    ``advice`` is for an operator when the gate denies a source; None if it denies nothing.
+    ``replaces`` is the middleware of Scrapy that it replaces. A class without a path is in
+    ``walsh_scrapy.downloadermiddlewares``.
     """
 
     ADDRESS = 1, "addresses.AddressMiddleware"
@@ -92,18 +91,18 @@ class Gate(Enum):
 
     @property
     def label(self) -> str:
-        """The name of the gate in stats and in ``Denied``."""
+        """The name of the middleware in stats and in ``Denied``."""
         return self.name.lower()
 
 
-#: Middlewares of Scrapy that our gates replace.
+#: Middlewares of Scrapy that ours replace.
 REPLACED: Final = tuple(gate.replaces for gate in Gate if gate.replaces)
-#: In ``SPIDER_MIDDLEWARES``. The scope gate is both a downloader and a spider middleware.
+#: In ``SPIDER_MIDDLEWARES``. ScopeMiddleware is both a downloader and a spider middleware.
 SPIDER_GATES: Final = {
     Gate.SCOPE.path: 20,
     "walsh_scrapy.spidermiddlewares.firstseen.FirstSeenMiddleware": 30,
 }
-#: What an operator is told to do when a gate denies a source, by the gate's name in the stats.
+#: The advice to an operator when a gate denies a source, by the gate's name in the stats.
 ADVICE: Final = {gate.label: gate.advice for gate in Gate if gate.advice is not None}
 
 
@@ -112,7 +111,7 @@ def gate_names(found: Iterable[str]) -> list[str]:
     return [*ADVICE, *sorted(set(found) - ADVICE.keys())]
 
 
-# ---- what is in force ----
+# ---- the middlewares in force ----
 
 
 def chain_of(settings: BaseSettings) -> list[type]:
@@ -122,7 +121,7 @@ def chain_of(settings: BaseSettings) -> list[type]:
 
 
 def in_force(settings: BaseSettings, gate: Gate) -> bool:
-    """Return True if a gate, or a subclass of it, is among a project's middlewares."""
+    """Return True if our middleware, or a subclass of it, is among a project's middlewares."""
     return bool(_places(chain_of(settings), gate.path))
 
 
@@ -139,19 +138,19 @@ def path_of(component: Any) -> str:  # noqa: ANN401 - a path or a class
     """Return the path of the class that a component names; "" if it cannot be imported.
 
     A component has many names: its path, the class itself, a module that imports it. Scrapy keeps
-    the last one, so a second name with None in its place removes a gate.
+    the last one, so a second name with None in its place removes a middleware.
     """
     try:
         return global_object_name(load_object(component))
-    except Exception:  # noqa: BLE001 - any module may be named; Scrapy says what is wrong with it
+    except Exception:  # noqa: BLE001 - any module may be named; Scrapy reports its problem
         return ""
 
 
 def check_gates(settings: BaseSettings) -> None:
-    """Raise BadSetting if the add-on is missing or switched off, so that no gate is in force."""
+    """Raise BadSetting if the add-on is missing or off, so that no middleware is in force."""
     if not has_addon(settings):
         raise BadSetting(
-            "the gates are switched off by ADDONS or WALSH_ENABLED, and no request is sent without "
+            "ADDONS or WALSH_ENABLED switches the middlewares off, and no request is sent without "
             f'them; set ADDONS = {{"{ADDON}": 500}}'
         )
 
@@ -172,20 +171,20 @@ def is_addon(component: str | type) -> bool:
 
 
 def check_start(settings: BaseSettings, others: Iterable[BadSetting] = ()) -> None:
-    """End the process if a setting has to be changed, before anything is sent.
+    """End the process if a setting must be changed, before anything is sent.
 
     All settings are checked together, so an operator reads all errors at once. ``others`` were
     found elsewhere.
     """
     errors = list(dict.fromkeys(map(str, chain(start_problems(settings), others))))
     if errors:
-        lines = [f"{len(errors)} settings have to be changed first:", *errors]
+        lines = [f"{len(errors)} settings must be changed first:", *errors]
         told = errors[0] if len(errors) == 1 else "\n  - ".join(lines)
         refuse_to_start(BadSetting(told), log_file=settings["LOG_FILE"])
 
 
 def start_problems(settings: BaseSettings) -> Problems:
-    """Yield an error for each setting that has to be changed."""
+    """Yield an error for each setting that must be changed."""
     try:
         Options.from_settings(settings)
     except BadSetting as error:
@@ -222,15 +221,15 @@ def component_problems(settings: BaseSettings) -> Problems:
         components = settings.get_component_priority_dict_with_base(name)
         found = [path_of(each) for each in build_component_list(components)]
         if [path for path in found if path in wanted] != wanted:
-            yield _changed(name, f"has to have each gate once, in this order: {_names(wanted)}")
+            yield _changed(name, f"must have each middleware once, in this order: {_names(wanted)}")
         if others := [path for path in found if path in REPLACED]:
-            yield _changed(name, f"has {_names(others)}, in whose place is a gate")
+            yield _changed(name, f"has {_names(others)}, which walsh-scrapy replaces")
     for name, path in (("SCHEDULER", SCHEDULER), ("DOWNLOADER", DOWNLOADER)):
         if path_of(settings[name]) != path:
-            yield _changed(name, f"is {settings[name]}, and has to be {path}")
+            yield _changed(name, f"is {settings[name]}, and must be {path}")
     handlers = settings.getwithbase("DOWNLOAD_HANDLERS")
     if sorted(key for key in handlers if handlers[key] is not None) != sorted(SCHEMES):
-        yield _changed("DOWNLOAD_HANDLERS", "has to have http and https, and nothing else")
+        yield _changed("DOWNLOAD_HANDLERS", "must have http and https, and nothing else")
     yield from _compression_problems(settings)
 
 
@@ -243,29 +242,29 @@ def _names(paths: Collection[str]) -> str:
 
 
 def _order_problems(settings: BaseSettings, chain: list[type]) -> Problems:
-    """Yield an error for each gate that is nearer to the engine, or to the wire, than it may be."""
+    """Yield an error for each middleware in the wrong order."""
     robots, pacing = Gate.ROBOTS.path, Gate.PACING.path
     # Scrapy makes no such middleware if cookies are switched off.
     cookies = (_COOKIES,) if settings.getbool("COOKIES_ENABLED") else ()
     identifying = (*cookies, *_IDENTIFYING)
     is_listed = "a listed host gets no request, not even for robots.txt"
-    is_private = "a private host is asked for no robots.txt"
-    is_released = "the pacing gate has to release the host first"
+    is_private = "a private host gets no request, not even for robots.txt"
+    is_released = "PacingMiddleware must release the host first"
     for gate, first, then, why in (
         (Gate.BLOCKLIST, (), (robots, pacing), is_listed),
         (Gate.PRIVATEHOSTS, (), (robots, Gate.ROBOTS.replaces), is_private),
-        (Gate.ROBOTS, (), (pacing,), "robots.txt has to be read before an exchange begins"),
+        (Gate.ROBOTS, (), (pacing,), "robots.txt must be read before an exchange begins"),
         (Gate.BACKOFF, (), (pacing,), is_released),
         (Gate.CONDITIONAL, (), (pacing,), is_released),
-        (Gate.IDENTITY, identifying, (), "it corrects what they set"),
-        (Gate.PACING, (_RETRY, _REDIRECTS), (), "it has to see every response first"),
+        (Gate.IDENTITY, identifying, (), "it corrects their headers"),
+        (Gate.PACING, (_RETRY, _REDIRECTS), (), "it must see every response first"),
     ):
         before = _places(chain, *(first or (gate.path,)))
         after = _places(chain, *(then or (gate.path,)))
         if before and after and before[-1] > after[0]:
             yield BadSetting(
                 f"DOWNLOADER_MIDDLEWARES has {chain[after[0]].__name__} before "
-                f"{chain[before[-1]].__name__}, but it has to come after that: {why}; set the "
+                f"{chain[before[-1]].__name__}, but it must come after that: {why}; set the "
                 f"order of {_names([gate.path])} to {gate.order}"
             )
 
@@ -275,7 +274,7 @@ def _robots_problems(settings: BaseSettings, chain: list[type]) -> Problems:
         yield bad_setting(
             "ROBOTSTXT_OBEY",
             settings["ROBOTSTXT_OBEY"],
-            "False beside RobotsMiddleware: Scrapy's own gate would ask for every robots.txt again",
+            "False with RobotsMiddleware: Scrapy's own would request every robots.txt again",
         )
     yield from _compression_problems(settings)
 
@@ -286,12 +285,12 @@ def _compression_problems(settings: BaseSettings) -> Problems:
         yield bad_setting(
             "COMPRESSION_ENABLED",
             settings["COMPRESSION_ENABLED"],
-            "True beside RobotsMiddleware: a compressed robots.txt would count for nothing",
+            "True with RobotsMiddleware: a compressed robots.txt would count for nothing",
         )
 
 
 def _backoff_problems(settings: BaseSettings, chain: list[type]) -> Problems:
-    """Find settings with which a request is retried before the gate sees its response."""
+    """Find settings with which a request is retried before BackoffMiddleware sees its response."""
     if not _places(chain, Gate.PACING.path):
         yield BadSetting(
             "DOWNLOADER_MIDDLEWARES has BackoffMiddleware without PacingMiddleware, which lets "
@@ -313,15 +312,15 @@ def _redirect_problems(chain: list[type]) -> Problems:
     for number in _places(chain, Gate.REDIRECT.replaces):
         if number not in own:
             yield BadSetting(
-                f"DOWNLOADER_MIDDLEWARES has {chain[number].__name__} beside walsh-scrapy's own, "
-                "but has to have one that follows redirects: set "
+                f"DOWNLOADER_MIDDLEWARES has {chain[number].__name__} and walsh-scrapy's, "
+                "but must have one that follows redirects: set "
                 f'"{global_object_name(chain[number])}" to None'
             )
 
 
 def _pacing_problems(settings: BaseSettings) -> Problems:
-    """Find settings that delay a request after its host was asked for, or give it no end."""
-    instead = "0 beside PacingMiddleware, which keeps the delays; set WALSH_MIN_INTERVAL"
+    """Find settings that delay a request after its host was taken, or give it no end."""
+    instead = "0 with PacingMiddleware, which keeps the delays; set WALSH_MIN_INTERVAL"
     delays = {"DOWNLOAD_DELAY": number_of(settings, "DOWNLOAD_DELAY", 0.0, low=0.0, high=math.inf)}
     for name, slot in settings.getdict("DOWNLOAD_SLOTS").items():
         delays[f"DOWNLOAD_SLOTS[{name!r}]['delay']"] = slot.get("delay", 0.0)
@@ -332,14 +331,14 @@ def _pacing_problems(settings: BaseSettings) -> Problems:
         yield bad_setting(
             "AUTOTHROTTLE_ENABLED",
             True,
-            "False beside PacingMiddleware, which keeps the delays, longer ones for slow hosts",
+            "False with PacingMiddleware, which keeps the delays, longer ones for slow hosts",
         )
     if not number_of(settings, "DOWNLOAD_TIMEOUT", 0.0, low=0.0, high=math.inf):
         yield bad_setting("DOWNLOAD_TIMEOUT", 0, "above 0: a host is busy for that long")
 
 
 def _identity_problems(settings: BaseSettings, chain: list[type]) -> Problems:
-    """Without the identity gate ``USER_AGENT`` is what is sent (R1)."""
+    """Without IdentityMiddleware ``USER_AGENT`` is sent (R1)."""
     sent, named = str(settings["USER_AGENT"]), settings["WALSH_USER_AGENT"]
     token = settings["WALSH_UA_TOKEN"] or identity.UA_TOKEN
     if _places(chain, Gate.ROBOTS.path) and token.lower() not in sent.lower():
@@ -360,7 +359,7 @@ def _identity_problems(settings: BaseSettings, chain: list[type]) -> Problems:
 
 
 def has_handler(settings: BaseSettings) -> bool:
-    """Return True if our handler sends what goes over https."""
+    """Return True if our handler sends the requests over https."""
     handler = settings.getwithbase("DOWNLOAD_HANDLERS").get("https")
     return bool(path_of(handler)) and issubclass(load_object(handler), load_object(HANDLER))
 

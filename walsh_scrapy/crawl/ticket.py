@@ -1,7 +1,7 @@
-"""The ticket of a request: what our own parts know of it, by owner (decision 30).
+"""The ticket of a request: the facts of our parts about it, by owner (decision 30).
 
-A ticket is frozen, and lies in ``request.meta``; who knows more gives the request another one. The
-visit in it is what all requests for one declared source carry, redirects included.
+A ticket is frozen, and lies in ``request.meta``; a part with a new fact gives the request another
+one. The visit in it is shared by all requests for one declared source, redirects included.
 
 Scrapy, spiders and middlewares of others copy requests together with their ``meta``, and may write
 anything into it. So a ticket is valid for one URL and method, and until the response to the request
@@ -80,9 +80,9 @@ class Lifetime(NamedTuple):
 
 
 class PageResult(NamedTuple):
-    """What the response of the declared page said, if the visit continues with another document."""
+    """The response of the declared page, if the visit continues with another document."""
 
-    is_gone: bool  #: it is gone for good (410)
+    is_gone: bool  #: it is gone permanently (410)
     move: Move | None  #: where it moved to, as far as this visit shows
 
 
@@ -98,12 +98,12 @@ class Visit:
     page: PageResult | None = None
     status: int | None = None  #: of the last response before this request
     unread: str | None = None  #: the Content-Type of a body that was not downloaded
-    reads_head: bool = False  #: of an HTML page as much is downloaded as its head may have
+    reads_head: bool = False  #: an HTML page is downloaded only as far as its head may go
     declared_by: str | None = None  #: the URL of the page that declares this one as its feed
 
     @property
     def has_gone_page(self) -> bool:
-        """Whether the page of the source was gone for good (410)."""
+        """Whether the page of the source was gone permanently (410)."""
         return self.page is not None and self.page.is_gone
 
     def passed(self, lifetime: Lifetime, status: int | None = None) -> Visit:
@@ -111,7 +111,7 @@ class Visit:
         return replace(self, lifetimes=(*self.lifetimes, lifetime), status=status or self.status)
 
     def carried_to(self, following: Visit) -> Visit:
-        """Return the visit of the next request, with what this request has learned."""
+        """Return the visit of the next request, with the facts of this request."""
         return replace(
             following,
             announced=self.announced,
@@ -122,21 +122,21 @@ class Visit:
 
 
 class Ticket(NamedTuple):
-    """What our own parts know of a request. The default is a target of which nothing is known."""
+    """The facts of our parts about a request. The default is a target without any."""
 
-    # Route: what it is for, and how it came here.
+    # Route: its purpose, and its way here.
     rank: Rank = Rank.TARGET
     hops: tuple[Hop, ...] = ()  #: the redirects that led here, the first one first
     for_blocklist: bool = False  #: a robots.txt that a request for the blocklist needs
-    public_only: bool = False  #: its host has to have public addresses only (decision 16)
+    public_only: bool = False  #: its host must have public addresses only (decision 16)
     validators: Validators | None = None  #: sent if the request is for their URL
-    # Pacing: when it may be sent, and how its exchange went.
+    # Pacing: when it may be sent, and the course of its exchange.
     robots_interval: float | None = None  #: seconds: Crawl-delay or Request-rate, the larger
-    settled: bool = False  #: it begins to pass the gates with this URL
-    released: bool = False  #: the pacing gate let it out, so that it may be sent
+    settled: bool = False  #: it begins to pass the middlewares with this URL
+    released: bool = False  #: PacingMiddleware let it out, so that it may be sent
     #: Until when it may be sent and answered, by the clock that counts suspension.
     until: float = math.inf
-    reached: bool = False  #: it reached the downloader, so what follows is its host's answer
+    reached: bool = False  #: it reached the downloader, so its host answers from here on
     sent: float | None = None  #: when it was sent last, by the monotonic clock
     stalled: float = 0.0  #: seconds for which the process had stood still until then
     answered: int | None = None  #: the status of its answer, which may have been cut off later
@@ -144,14 +144,14 @@ class Ticket(NamedTuple):
     hold: float = 0.0  #: seconds for which its host was on hold when its exchange ended
     attempt: int = 0  #: retries so far after a refusal
     again: bool = False  #: of a coroutine's request: it was refused, and may be sent again
-    # Evidence: what decided so far (decision 33).
+    # Evidence: the decisions so far (decision 33).
     answers: Mapping[str, str] = MappingProxyType({})  #: of the gates so far, by their names
     evidence: Evidence = NO_EVIDENCE
     visit: Visit | None = None
 
     @property
     def serves_blocklist(self) -> bool:
-        """Whether the request is for the blocklist, or for what that needs."""
+        """Whether the request is for the blocklist, or for a document that this needs."""
         return self.rank is Rank.OPERATOR or self.for_blocklist
 
 
@@ -160,7 +160,7 @@ _KEY: Final = "walsh_ticket"
 
 
 class _Life:
-    """What a request shares with its copies: which of them got a response."""
+    """The shared part of a request and its copies: the one that got a response."""
 
     def __init__(self) -> None:
         self.answered: ref[Request] | None = None
@@ -182,7 +182,7 @@ class _Issued:
 
 def _issued_to(request: Request) -> _Issued | None:
     issued = request.meta.get(_KEY)
-    # A subclass could say anything of itself.
+    # A subclass could claim anything.
     if type(issued) is not _Issued or (issued.url, issued.method) != (request.url, request.method):
         return None
     answered = issued.life.answered
@@ -245,7 +245,7 @@ def repeats(request: Request, following: Request) -> bool:
 
 
 def rank_of(request: Request) -> Rank:
-    """Return what a request is for."""
+    """Return the purpose of a request."""
     return ticket_of(request).rank
 
 
@@ -255,7 +255,7 @@ def hops_of(request: Request) -> tuple[Hop, ...]:
 
 
 def evidence_of(request: Request) -> Evidence:
-    """Return what led to a request and decided about it, for the record (decision 33)."""
+    """Return the redirect and the decisions that led to a request (decision 33)."""
     ticket = ticket_of(request)
     if not ticket.hops:
         return ticket.evidence

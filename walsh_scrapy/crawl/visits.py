@@ -1,7 +1,7 @@
-"""The visits of a crawl, from the state's list of what is due to requests (R6, R8).
+"""The visits of a crawl, from the due sources in the state to requests (R6, R8).
 
-hosts with work, in the order of decision 6 -> as there is room: the next one is taken
--> its sources -> the scheduler; a host with few requests left -> the next page of its sources
+hosts with work, in the order of decision 6 -> few are ready: the next one is taken
+-> its sources -> the scheduler; few of its requests remain: the next page of its sources
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Seconds for which a page of the sources of a host lasts about: one a second at most.
+#: Sources in a page of a host, which lasts about as many seconds: at most one per second.
 PAGE: Final = 25
-#: Seconds for which a host is free that gave way. Who waits for it looks each `RECHECK_SECONDS`,
+#: Seconds for which a host is free that gave way. A waiting worker looks each `RECHECK_SECONDS`,
 #: and owns it while its delay goes on.
 AWAY: Final = 3 * RECHECK_SECONDS
 #: Seconds that the reading of a document never takes.
@@ -48,7 +48,7 @@ LONGEST_READING: Final = 60.0
 
 
 class Visits:
-    """The sources that a crawl may visit, and what is known of those that it visits now."""
+    """The sources that a crawl may visit, and the rows of those that it visits now."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Visits:
         return source.url in self._begun
 
     def known(self, source: Source) -> SourceRecord | None:
-        """Return what is known of a source: as its visit began, since nobody else changes it."""
+        """Return the row of a source: as its visit began, since nobody else changes it."""
         if due := self._begun.get(source.url):
             return due.record
         found = self.context.state.sources.find(source.url)
@@ -118,24 +118,24 @@ class DueUrl(NamedTuple):
 
 
 class _Rest(NamedTuple):
-    """What of a host is still to come: about how many sources, and where they begin."""
+    """The remaining sources of a host: about how many, and where they begin."""
 
     sources: int
     begin: Place
 
 
 class _Away(NamedTuple):
-    """What is to come of a host that gave way, and when it may be taken again (monotonic)."""
+    """The remaining sources of a host that gave way, and when it may be taken again (monotonic)."""
 
     rest: _Rest
     until: float
 
 
 class DueSources:
-    """The sources that a run asks for, in the order of their requests.
+    """The sources that a run visits, in the order of their requests.
 
-    ``force`` ignores the due times, but no gate (decision 20). A source that is gone (410) is left
-    out until the operator resumes it (`scrapy sources resume`). Raises StateUnavailable if the
+    ``force`` ignores the due times, but no gate (decision 20). A source that is gone (410) is not
+    visited until the operator resumes it (`scrapy sources resume`). Raises StateUnavailable if the
     state fails.
     """
 
@@ -160,12 +160,12 @@ class DueSources:
         self.begun = 0  #: sources that were yielded
 
     async def each(self) -> AsyncIterator[DueUrl]:
-        """Yield the sources, as the scheduler has room for them.
+        """Yield the sources, as the scheduler takes them.
 
         A host is taken before its sources are read, so that no other worker visits them. A host
-        with many sources gets the next ones when few of its requests are left. At the end, hosts
-        that other workers have are left to them if they beat, and visit the same sources. Others
-        are waited for: what a worker leaves that is killed is done here.
+        with many sources gets the next ones when few of its requests remain. At the end, hosts that
+        other workers own are left to them if they beat, and visit the same sources. Otherwise this
+        worker waits: it visits the sources that a killed worker has not visited.
         """
         self._hosts.beat(self._same)
         while await self._has_more():
@@ -181,7 +181,7 @@ class DueSources:
             rest = self._rests[host].sources if host in self._rests else 0
             for left, each in zip(range(len(found) - 1, -1, -1), found, strict=True):
                 if not self._hosts.has_for(host, self):
-                    break  # it was lost meanwhile, so what was read of it may be old
+                    break  # it was lost meanwhile, so its rows may be old
                 self._queue.frontier.expect(host, rest + left)
                 self._visits.begin(host, each)
                 self.begun += 1
@@ -200,8 +200,8 @@ class DueSources:
                 return False
             seen = seen or self._hosts.of_others()
             await sleep(BEAT_SECONDS)
-            idle = 0.0 if self._queue.waiting or self._queue.asked else idle + BEAT_SECONDS
-            if idle >= LONGEST_READING:  # another worker may wait for what this one owns
+            idle = 0.0 if self._queue.waiting or self._queue.in_flight else idle + BEAT_SECONDS
+            if idle >= LONGEST_READING:  # another worker may wait for a host of this one
                 self._hosts.abandon()
             now = self._hosts.of_others()
             beat = {host: it for host, it in now.items() if it.until > seen.get(host, it).until}
@@ -256,7 +256,7 @@ class DueSources:
         self._left.appendleft(work)
 
     def _next_left(self) -> HostWork | None:
-        """Return the next host to take; None if all that are left gave way to other workers.
+        """Return the next host to take; None if all others gave way to other workers.
 
         Such a host is taken again `AWAY` after it was let go (decision 41).
         """
@@ -286,14 +286,14 @@ class DueSources:
         return self._store.page(self._chosen, self._terms, host, now, rest.begin, most)(connection)
 
     def _keep(self, host: str, rest: _Rest, page: Page) -> None:
-        """Keep a page that was read, and what of the host is still to come then."""
+        """Keep a page that was read, and the remaining sources of the host after it."""
         self._pages[host], place = page
         self._rests.pop(host, None)
         if place:
             self._rests[host] = _Rest(max(1, rest.sources - len(self._pages[host])), place)
 
     def report(self, stats: StatsCollector) -> None:
-        """Count the due sources and the others in the stats, and log how many are not due."""
+        """Count due sources and the others in the stats, and log the number of the others."""
         counts: Counts = self.counts
         stats.set_value("walsh/sources/due", counts.due)
         if counts.gone:

@@ -1,1 +1,1 @@
-"""The gates, one in each file: thin glue between Scrapy and ``walsh_scrapy.policy``."""
+"""The middlewares, one per file: thin glue between Scrapy and ``walsh_scrapy.policy``."""

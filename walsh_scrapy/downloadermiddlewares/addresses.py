@@ -1,4 +1,4 @@
-"""R2: what the gates judge is what is sent, so URLs are settled first (decision 32)."""
+"""R2: URLs are settled first, so that the gates check the URL that is sent (decision 32)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class AddressMiddleware(Component, Preparation):
     """Sends a request for `/a/../b` back as one for `/b`, whoever made it (order 1).
 
-    What is neither http nor https has no robots.txt and no handler. The gates would wait for both,
+    Other URLs than http and https have no robots.txt and no handler. The gates would wait for both,
     and the host of an ftp link would be on hold for https too.
     """
 
@@ -29,7 +29,7 @@ class AddressMiddleware(Component, Preparation):
     async def process_request(self, request: Request) -> Request | None:
         """Return the request without dot segments, or None if its URL has none.
 
-        The mark is lost if the URL is changed from here on: then not all gates judge the new one.
+        A later change of the URL loses the mark: then not all gates check the new one.
         """
         await self.prepare(request)
         note(request, settled=True)
@@ -39,4 +39,4 @@ class AddressMiddleware(Component, Preparation):
         """Raise Denied for a request that will be denied, so that its host gets no request."""
         scheme = request.url.partition(":")[0].lower()
         if scheme not in SCHEMES:
-            raise Denied("address", f"only http and https are asked for, not {scheme}")
+            raise Denied("address", f"only http and https are requested, not {scheme}")

@@ -35,7 +35,7 @@ class BackoffMiddleware(Component):
     defers the host's other requests; they have not failed. It does the same if a target and the
     request before it timed out, or if the host answered 403 to three URLs in a row (decision 28).
 
-    It says what a refusal means. Waiting is the pacing gate's, without which it refuses to start.
+    It reads the refusals. PacingMiddleware waits; without that it refuses to start.
     """
 
     def __init__(self, crawl: Crawl) -> None:
@@ -53,7 +53,7 @@ class BackoffMiddleware(Component):
 
     async def process_response(self, request: Request, response: Response) -> Request | Response:
         """Retry after 429 and 503; for robots.txt after every server error (decision 12)."""
-        # A refusal that an HTTP cache kept before the add-on came says nothing of now.
+        # A refusal that an HTTP cache kept before the add-on came is not of now.
         is_copy = "cached" in response.flags
         if _is_refusal(request, response.status) and not is_copy:
             most = self._context.options.max_retries

@@ -1,4 +1,4 @@
-"""R3: the operator's blocklist is checked first, before robots.txt is asked for."""
+"""R3: the operator's blocklist is checked first, before robots.txt is requested."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class BlocklistMiddleware(Component):
         crawl.crawler.signals.connect(self.spider_opened, signals.spider_opened)
 
     def spider_opened(self) -> None:
-        """Say what the operator changed: another address of the list, a list of their own."""
+        """Log the changes of the operator: another address of the list, a local list."""
         self._list.log_local()
         if self._options.is_walsh_research and self._url != BLOCKLIST_URL:
             logger.warning(
@@ -62,11 +62,11 @@ class BlocklistMiddleware(Component):
         if not self._list.is_ready(request):
             with self._queue.in_gate():
                 await self._list.prepare_list()
-        if self._list.judges(request):
-            self._judge(request)
+        if self._list.checks(request):
+            self._check(request)
         self._look_ahead()
 
-    def _judge(self, request: Request) -> None:
+    def _check(self, request: Request) -> None:
         found = {"blocklist": self._list.hash, "blocklist_at": self._list.asked_at}
         if entry := self._list.blocking(request):
             note_answer(request, "blocklist", "listed", rule=entry.domain, **found)

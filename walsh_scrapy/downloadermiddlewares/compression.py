@@ -1,6 +1,7 @@
 """R7: bodies are unpacked as far as they count, and a text that was cut off gets a flag.
 
-R2: of a robots.txt, and of a page whose head is read, only what counts is unpacked (decision 34).
+R2: a robots.txt, and a page whose head is read, are unpacked only as far as they count (decision
+34).
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ logger = logging.getLogger(__name__)
 
 #: Codings of one body that are undone. Servers use one; a file can contain itself for ever.
 MOST_CODINGS: Final = 4
-#: What is asked for.
+#: The codings that are requested.
 ACCEPTED: Final = b"gzip, deflate"
-#: Codings that a server may use though they were not asked for. They are not undone: a robots.txt
+#: Codings that a server may use though they were not requested. They are not undone: a robots.txt
 #: in one of them must not count as one without rules.
 UNASKED: Final = frozenset({b"br", b"zstd"})
 #: Characters of Content-Encoding that are shown.
@@ -43,7 +44,7 @@ LONGEST_CODINGS: Final = 60
 
 
 class CompressionMiddleware:
-    """Instead of Scrapy's own (order 590), which takes what it can unpack for the whole body.
+    """Instead of Scrapy's own (order 590), which takes an unpacked part for the whole body.
 
     A parser of XML or JSON notices a missing end. Plain text and markdown have no end mark, so an
     incomplete one gets Scrapy's own flag for incomplete bodies.
@@ -60,12 +61,12 @@ class CompressionMiddleware:
         return cls(crawler.settings.getint("DOWNLOAD_MAXSIZE"))
 
     def process_request(self, request: Request) -> None:
-        """Ask for the codings that are undone here. No other choice counts but for none at all."""
+        """Request the codings that are undone here. Another choice counts only if it is none."""
         if request.headers.get("Accept-Encoding") != b"identity":
             request.headers["Accept-Encoding"] = ACCEPTED
 
     def process_response(self, request: Request, response: Response) -> Response:
-        """Unpack a body; raise BadAnswer if it is not what its Content-Encoding says.
+        """Unpack a body; raise BadAnswer if it does not have its Content-Encoding.
 
         An error response stays that error, whatever its body.
         """
@@ -80,7 +81,7 @@ class CompressionMiddleware:
             if isinstance(error, BadAnswer):
                 raise
             said = codings_text(codings)
-            why = str(error).rpartition(": ")[2]  # zlib says its number first
+            why = str(error).rpartition(": ")[2]  # zlib puts its number first
             reason = f"the body of {response.url} is not {said} as announced: {why}"
             raise BadAnswer(response, reason) from error
 
@@ -89,7 +90,7 @@ class CompressionMiddleware:
         if len(names) > MOST_CODINGS:
             raise EOFError(f"at most {MOST_CODINGS} are undone")
         if response.body and UNASKED.intersection(names):
-            said = f"{codings_text(codings)}, which was not asked for"
+            said = f"{codings_text(codings)}, which was not requested"
             raise BadAnswer(response, f"the body of {response.url} is {said}")
         undone = [*takewhile(KNOWN.__contains__, reversed(names))]
         left = names[: len(names) - len(undone)]
@@ -114,7 +115,7 @@ class CompressionMiddleware:
 def _with_body(response: Response, body: bytes) -> Response:
     """Return a response of the kind that its unpacked body has."""
     kind = responsetypes.from_args(headers=response.headers, url=response.url, body=body)
-    # The encoding of what was packed is none.
+    # A packed body has no encoding.
     changes: dict[str, Any] = {"encoding": None} if issubclass(kind, TextResponse) else {}
     return response.replace(cls=kind, body=body, **changes)
 

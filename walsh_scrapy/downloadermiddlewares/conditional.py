@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class ConditionalMiddleware(Component):
     """Sends validators back to the one URL that they came from (order 560, decision 17).
 
-    A request that the spider made by itself, for no visit that was due, is judged by what is known
-    now: a source that was just visited is not due (R8).
+    A request that the spider made by itself, for no visit that was due, is checked by the present
+    state: a source that was just visited is not due (R8).
     """
 
     def __init__(self, crawl: Crawl) -> None:
@@ -36,7 +36,7 @@ class ConditionalMiddleware(Component):
         """Send the validators of this URL, and none that a redirect carried along."""
         visit, url = visit_of(request), request.url
         if hops_of(request):
-            pass  # what led here was judged
+            pass  # its first request was checked
         elif visit and visit.source:
             note(request, validators=self._known(visit.source, visit.llmstxt))
             if visit.llmstxt is None and url != visit.source.url:
@@ -58,7 +58,7 @@ class ConditionalMiddleware(Component):
     def _known(self, source: Source, llmstxt: str | None) -> Validators | None:
         """Return the validators of a page, or of an llms.txt, from earlier visits.
 
-        Raises NotDue or AlreadyRead for what a spider requests by itself before it is due.
+        Raises NotDue or AlreadyRead for a request that a spider makes by itself before it is due.
         """
         if not self._visits.is_begun(source):
             least = source.revisit_interval(self._context.options.min_revisit)
@@ -93,7 +93,7 @@ class ConditionalMiddleware(Component):
     def _of_llmstxt(self, url: str) -> Validators | None:
         """Return the validators of an llms.txt; raise AlreadyRead if it was fetched already.
 
-        One request in a run is enough for all sources of its host, also with ``force``.
+        One request in a run is enough for all sources of its host, even with ``force``.
         """
         record = self._context.state.llmstxt.find(url)
         if record is None:

@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 
 class DenialsMiddleware(Component):
-    """Adds each denial to the stats, the state and the log, whichever gate denied (order 5).
+    """Adds each denial to the stats, the state and the log, from every gate (order 5).
 
     Requests for declared sources are logged where their outcome is recorded. Any other deferred
     request is kept for the next start, if the crawl has a ``JOBDIR``.

@@ -19,16 +19,16 @@ logger = logging.getLogger(__name__)
 
 
 class IdentityMiddleware(Component):
-    """Sets the User-Agent whatever a spider, a setting or the command line says (order 860).
+    """Sets the User-Agent whatever a spider, a setting or the command line sets (order 860).
 
-    Middlewares behind this gate may still change it. Where this gate is in force, our download
-    handler does the same once more, on what it sends (decision 30).
+    Middlewares behind this one may still change it. Where it is in force, our download handler does
+    the same once more to the requests that it sends (decision 30).
     """
 
     def __init__(self, crawl: Crawl) -> None:
         self._user_agent = crawl.context.options.user_agent.encode("ascii")
         scrapys_own = str(crawl.settings["USER_AGENT"]).encode(errors="replace")
-        #: What is no choice of a spider: ours, and what Scrapy's own middleware sets.
+        #: User-Agents that no spider chose: ours, and that of Scrapy's middleware.
         self._expected = {self._user_agent, scrapys_own}
         self._told = set[str]()
 
@@ -52,4 +52,4 @@ class IdentityMiddleware(Component):
         for name in sorted(brought - self._told):
             self._told.add(name)
             what = "WALSH_USER_AGENT is sent instead" if name == "User-Agent" else "it is not sent"
-            logger.warning("%s brings its own %s: %s (R1)", for_others(request.url), name, what)
+            logger.warning("%s has another %s: %s (R1)", for_others(request.url), name, what)

@@ -1,6 +1,6 @@
-"""R4: the last gate before the wire begins an exchange with a host, and ends it.
+"""R4: the last middleware before the wire begins an exchange with a host, and ends it.
 
-A host that cannot be reached is tried once in a run (decision 28).
+A host that cannot be reached is tried once per run (decision 28).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.crawl.crawl import Crawl
 
-#: How often a request goes back to the scheduler; then it waits in the gate.
+#: The number of times that a request goes back to the scheduler; then it waits here.
 _MOST_BACK: Final = 1
 
 
@@ -54,7 +54,7 @@ class PacingMiddleware(Component):
         return self._hosts.has(self._context.host(request.url))
 
     async def prepare(self, request: Request) -> None:
-        """Own the host of a request before it is asked for anything (decision 41)."""
+        """Own the host of a request before it gets any request (decision 41)."""
         await self._queue.take(self._context.host(request.url), request)
 
     async def process_request(self, request: Request) -> Request | None:
@@ -68,9 +68,9 @@ class PacingMiddleware(Component):
         return None
 
     async def _wait(self, request: Request) -> None:
-        """Wait in the gate until an exchange has begun: the request cannot go back.
+        """Wait here until an exchange has begun: the request cannot go back.
 
-        It did not come from our scheduler, or a middleware asks its host each time it comes.
+        It did not come from our scheduler, or a middleware requests its host each time it comes.
         """
         host, was_closing = self._context.host(request.url), self._engine.is_closing
         try:

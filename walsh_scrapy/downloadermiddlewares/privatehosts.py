@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 class PrivateHostsMiddleware(Component, Preparation):
     """Denies a hop from a public host to a private one, by its name or by its addresses.
 
-    That a page declares a feed on another host is a hop too (decision 16).
+    The step from a page to its feed on another host is a hop too (decision 16).
 
     An operator may declare hosts of an intranet, but a public host may not redirect there (order
     20, decision 16). A hop that passes here is marked, and so is the request for its robots.txt:
     the download handler connects it only to public addresses, whatever the DNS says by then. If a
-    proxy is used, it looks up the names, so only names are judged here.
+    proxy is used, it looks up the names, so only names are checked here.
     """
 
     def __init__(self, crawl: Crawl) -> None:
@@ -37,17 +37,17 @@ class PrivateHostsMiddleware(Component, Preparation):
         crawl.queue.prepare_by("privatehosts", self)
 
     async def process_request(self, request: Request) -> None:
-        """Judge a hop before its host is asked for anything, robots.txt included."""
+        """Check a hop before its host gets any request, even for robots.txt."""
         self._network.check_route(request)
-        if reason := await self._judge(request):
+        if reason := await self._reason_against(request):
             raise self._denials.deny(request, "privatehosts", reason)
 
     async def prepare(self, request: Request) -> None:
         """Raise Denied for a hop that will be denied, so that its host gets no request."""
-        if reason := await self._judge(request):
+        if reason := await self._reason_against(request):
             raise Denied("privatehosts", reason)
 
-    async def _judge(self, request: Request) -> str | None:
+    async def _reason_against(self, request: Request) -> str | None:
         """Return why a hop is denied, or None."""
         hops = [hop.url for hop in hops_of(request)]
         if self._has_scrapys_redirects:

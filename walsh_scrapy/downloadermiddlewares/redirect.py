@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class RedirectMiddleware(ScrapyRedirectMiddleware):
     """Scrapy's own, without a Referer, and with the download slot of each hop's host (order 600).
 
-    A hop goes through the scheduler and every gate again, as any request does (decision 16).
+    A hop goes through the scheduler and every middleware again, as any request does (decision 16).
     """
 
     def __init__(self, settings: BaseSettings, crawl: Crawl) -> None:

@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 class RobotsMiddleware(Component):
-    """Fetches robots.txt first, then lets through what it allows (order 100).
+    """Fetches robots.txt first, then lets through the requests that it allows (order 100).
 
     A request for robots.txt is paced, retried and logged like any other. The scheduler hands out no
     target before the file is known.
@@ -66,14 +66,14 @@ class RobotsMiddleware(Component):
         except Denied as error:
             raise self._denials.deny(request, "robots", error.reason) from error
         self._keep_comments(origin, file)
-        self._judge(request, file)
+        self._check(request, file)
         await self._until_open(request, file)
         return None
 
     def bytes_received(self, data: bytes, request: Request) -> None:
         """Stop the download of a robots.txt after 500 KiB (decision 11)."""
         if rank_of(request) is Rank.ROBOTS:
-            # A longer file is cut off and still read; DOWNLOAD_MAXSIZE bounds what it unpacks to.
+            # A longer file is cut off and still read; DOWNLOAD_MAXSIZE bounds its unpacked size.
             request.meta["download_maxsize"] = self._most_bytes
             received = self._received[request] = self._received.get(request, 0) + len(data)
             if received > MAX_OCTETS:
@@ -85,7 +85,7 @@ class RobotsMiddleware(Component):
             self._comments[origin] = file.rules.comments
             self._stats.set_value("walsh/robots/comments", self._comments)
 
-    def _judge(self, request: Request, file: RobotsFile) -> None:
+    def _check(self, request: Request, file: RobotsFile) -> None:
         note(request, robots_interval=file.interval(self._context.clock.now()))
         verdict = file.rules.verdict(request.url)
         note_answer(
@@ -102,7 +102,7 @@ class RobotsMiddleware(Component):
             raise self._denials.deny(request, "robots", file.why(verdict))
 
     async def _until_open(self, request: Request, file: RobotsFile) -> None:
-        """Put a host on hold until Visit-time allows a request; the pacing gate waits for that."""
+        """Put a host on hold until Visit-time allows a request; PacingMiddleware waits for that."""
         if not (left := max(0.0, file.closed_for(self._context.clock.now()))):
             return
         host = self._context.host(request.url)

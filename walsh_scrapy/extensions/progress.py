@@ -166,7 +166,7 @@ def awaited(queue: Queue, retries: Mapping[str, Retry], now: float) -> str:
     tries = {host: retry for host, retry in retries.items() if retry.at > now}
     if of_list := [retry for retry in tries.values() if retry.for_blocklist]:
         return f"waiting for the blocklist: {of_list[0].sentence(now)}"
-    if asked := queue.asked:
+    if asked := queue.in_flight:
         purpose = " for the blocklist" if queue.frontier.is_restricted else ""
         return f"asking {shorten(tuple(asked), 1)}{purpose}"
     found = queue.frontier.next_host()

@@ -23,7 +23,7 @@ from walsh_scrapy.policy.urls import (
 )
 from walsh_scrapy.policy.wording import cut
 
-#: Bytes of a page in which its head is looked for.
+#: Bytes of a page that may have its head.
 HEAD_BYTES: Final = 128 * 1024
 #: Most feeds of one page that are kept.
 MOST_FEEDS: Final = 10
@@ -40,7 +40,7 @@ class FeedLink(NamedTuple):
 
     @property
     def is_of_comments(self) -> bool:
-        """True if it has the comments of a site, and not its entries, as its URL or title says."""
+        """True if it has the comments of a site, and not its entries, by its URL or title."""
         url = urlsplit(self.url)
         return bool(_COMMENTS.search(f"{url.path} {url.query} {self.title or ''}"))
 
@@ -112,7 +112,7 @@ def _elements_of_head(page: bytes) -> Iterator[tuple[str, Mapping[str, Any]]]:
             parent = element.getparent()
             if event == "start" and parent is not None and parent.tag == "head":
                 yield element.tag, element.attrib
-    except LxmlError:  # what comes before it counts
+    except LxmlError:  # the elements before it count
         return
 
 
@@ -191,7 +191,7 @@ _DUMP: Final = "llms-full.txt"
 ACCEPT_LLMSTXT: Final = "text/plain, text/markdown"
 ACCEPT_MARKDOWN: Final = "text/markdown"
 #: Statuses of a page after which its llms.txt is requested instead: there is no page, or none as
-#: markdown (406). 408 and 429 say nothing about the page.
+#: markdown (406). 408 and 429 mean nothing for the page.
 ABSENT: Final = [status for status in range(400, 500) if status not in (408, 429)]
 
 
@@ -216,7 +216,7 @@ def is_dump(url: str) -> bool:
 
 
 def announced(links: Iterable[str], url: str) -> tuple[str, ...]:
-    """Return the URLs, on its own server, at which a page says it is available as markdown.
+    """Return the URLs on the page's server that it announces as its markdown form.
 
     ``links`` are the `Link` headers of its response.
     """

@@ -5,7 +5,7 @@ A wrong date is worse than none. The readers of feedparser guess: they overlook 
 read any text. Here are the forms that feeds have, and each has one meaning:
 
 - ISO 8601 and RFC 3339, also with a space, without seconds or without a zone; `2020/1/10`;
-- RFC 822 and its successors, asctime, and what is like them: names in full, `10th`, the month
+- RFC 822 and its successors, asctime, and similar ones: names in full, `10th`, the month
   first, no weekday, AM and PM, a comment in parentheses. Months have English names.
 
 `1/2/2020` is the first or the second month, so numbers are a date only if the year comes first.

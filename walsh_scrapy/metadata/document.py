@@ -1,12 +1,12 @@
-"""The document of a response: media type, encoding, format, budget, and what reading it costs (R9).
+"""The document of a response: media type, encoding, format, budget, and cost of reading (R9).
 
-The media type says if a body is read at all (R6). Valid UTF-8 is read as UTF-8, whatever is
+The media type decides if a body is read at all (R6). Valid UTF-8 is read as UTF-8, whatever is
 declared. Servers declare `iso-8859-1` for everything, and feeds copy their first line from each
-other, but text in another encoding is hardly ever valid UTF-8 by accident. The bytes say if it is
-XML or JSON to be read as a feed, or what it is instead.
+other, but text in another encoding is hardly ever valid UTF-8 by accident. The bytes show if it is
+XML or JSON to be read as a feed, or something else.
 
 A document has a budget (decision 34). The lengths of texts are in `metadata.text`, the limits of
-markdown in `metadata.llmstxt`. Of a feed with too many entries the newest are read. A document
+markdown in `metadata.llmstxt`. Only the newest entries of a feed with too many are read. A document
 beyond another budget is refused, because no real feed is like that.
 """
 
@@ -194,7 +194,7 @@ def _ascii_head(body: bytes) -> bytes:
 
 
 def _other_than_feed(head: bytes) -> str | None:
-    """Return what the document is instead of an XML feed; None if it may be one."""
+    """Return the name of a document that is not an XML feed; None if it may be one."""
     start = _PROLOG.match(head)
     at = start.end() if start else 0
     if _HTML_DOCTYPE.search(head, 0, at):
@@ -237,7 +237,7 @@ T = TypeVar("T")
 
 
 class OverBudget(Exception):
-    """The document is beyond a budget. The message says of what: `XML of more than 9 elements`."""
+    """The document is beyond a budget. The message is a clause: `XML of more than 9 elements`."""
 
 
 def newest(entries: Sequence[T], date: Callable[[T], str | None]) -> tuple[T, ...]:
@@ -256,10 +256,10 @@ def newest(entries: Sequence[T], date: Callable[[T], str | None]) -> tuple[T, ..
     return tuple(compress(entries, kept))
 
 
-# What is cheap takes at most half a second, the worst that `benchmarks.hostile` finds included.
+# A cheap document takes at most half a second, even the worst that `benchmarks.hostile` finds.
 _CHEAP_BYTES: Final = 131_072
 _CHEAP_URL: Final = 512  # characters; each relative link is joined to it
-#: How many there may be of what takes time: elements, JSON objects, links, lines, emphasis.
+#: The most marks of costly parts: elements, JSON objects, links, lines, emphasis.
 _CHEAP_MARKS: Final = {
     **dict.fromkeys((b"<", b"{", b"[", b"://", b"\n"), 2500),
     **dict.fromkeys((b"*", b"_"), 10_000),

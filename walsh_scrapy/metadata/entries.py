@@ -1,6 +1,6 @@
 """The metadata of a document and of its entries: all that a run keeps of it (R6, R7).
 
-`with_keys` gives each entry its keys, by which the same entry is known again (decision 19).
+`with_keys` gives each entry its keys, which identify it in later documents (decision 19).
 """
 
 import re
@@ -15,7 +15,7 @@ from walsh_scrapy.policy.urls import canonical_url, host_of
 
 
 class NotAFeed(Exception):
-    """The body is neither a feed nor a page of links. The message is a sentence with what it is."""
+    """The body is neither a feed nor a page of links. The message is a sentence that names it."""
 
     @classmethod
     def but(cls, what: str, content_type: str | None, wanted: str = "a feed") -> Self:
@@ -51,7 +51,7 @@ class FeedEntry:
     title_key: str | None = None  #: of its page and its title
     is_own: bool = True  #: False if its page is on another host than its source
     section: str | None = None  #: of a link in an llms.txt: the heading above it
-    note: str | None = None  #: of a link in an llms.txt: the description beside it
+    note: str | None = None  #: of a link in an llms.txt: the description after it
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +68,13 @@ class Feed:
     skip_days: frozenset[str] = frozenset()  #: days without updates, UTC, such as "Sunday"
     is_whole: bool = True  #: False if the document was cut off in transit
     left_out: int = 0  #: entries beyond the budget of a document (decision 34)
-    #: As what it was read: "rss20", "atom10", "JSON Feed", "markdown"; not what is in it.
+    #: Its form: "rss20", "atom10", "JSON Feed", "markdown"; not its content.
     format: str = field(default="", compare=False)
     expired: bool = False  #: JSON Feed: True if the feed says that it will never be updated again
 
     @property
     def hints(self) -> UpdateHints:
-        """What the feed says about its updates."""
+        """The hints of the feed about its updates."""
         syndicated = 0.0
         if self.update_period or self.update_frequency:  # each has a default if the other is set
             period = _PERIODS[self.update_period or "daily"]
@@ -123,9 +123,9 @@ def with_keys(entries: Sequence[FeedEntry], source: str) -> tuple[FeedEntry, ...
     """Return the entries of one document with their keys; `source` is its declared URL.
 
     `page_key` is of the canonical URL of the page, `key` of the page and the id. Without an id they
-    are the same. `title_key` is of the page and the title. An entry without a link is known by its
-    id alone, which may be the URL that was its link in an earlier document. `is_own` says whether
-    the page is on the host of the source; what is no page is.
+    are the same. `title_key` is of the page and the title. An entry without a link has only its id
+    alone, which may be the URL that was its link in an earlier document. `is_own` is True if the
+    page is on the host of the source, and for ids that are not pages.
     """
     origin, host = canonical_url(source), host_of(source)
     return tuple(_with_keys_of(entry, origin, host) for entry in entries)
@@ -150,7 +150,7 @@ def _opaque_id(id_: str, page: str) -> str:
 
 
 def _page_without_link(entry: FeedEntry, source: str) -> str:
-    """Return what stands for the page of an entry without a link: its id; else title and date.
+    """Return the substitute for the page of an entry without a link: its id; else title and date.
 
     Only an id that is a URI is unique by itself: `17` is another entry in another feed.
     """

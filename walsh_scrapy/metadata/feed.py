@@ -6,7 +6,7 @@
 
 RSS 0.9x to 2.0, RSS 1.0 (RDF), Atom 0.3 and 1.0 are read by feedparser's parser of well-formed XML,
 with limits and rules that feedparser lacks; `jsonfeed` reads JSON Feed. No document can make them
-read a clock, use the network or open a file, but for that of a time zone of the tz database.
+read a clock, use the network or open a file, except for a time zone of the tz database.
 
 `feedparser.parse` itself is not called. It needs 24 seconds for 100 kB in one `<author>`, and hours
 for 15 MiB of nested `xml:base` or of different categories. It also decodes with any codec that a
@@ -74,7 +74,7 @@ def parse_feed(body: bytes, *, url: str, content_type: str | None, source: str) 
     URL: it is part of the key of an entry that has neither a link nor an id that is a URI.
     An entry may be twice in it, with the same `key`.
 
-    Raises NotAFeed, and nothing else, if the body is no feed.
+    Raises NotAFeed, and nothing else, if the body is not a feed.
     """
     read = read_json if format_of(body, content_type) == "json" else _read_xml
     feed = read(body, url=url, content_type=content_type)
@@ -128,8 +128,8 @@ def _entries(
 def _atom_entry(element: Element, base: str, inherited: tuple[str, ...]) -> FeedEntry:
     """Return an Atom entry (RFC 4287). Its id is a name and never used as a link.
 
-    `inherited` are the authors of the feed. They count for an entry that has no authors, neither
-    of its own nor in its `source` element (4.2.1).
+    `inherited` are the authors of the feed. They count for an entry that has no authors, neither in
+    itself nor in its `source` element (4.2.1).
     """
     source = element.get("source")
     own = distinct_names(_people(element)) or (
@@ -257,7 +257,7 @@ _END: Final = 65_536  # bytes at the end of the document in which its last date 
 
 
 def _read(body: bytes, base: str) -> tuple[str, _Parser, WellFormed | None]:
-    """Return feedparser's name of the format ("" for no feed), its parser, and what was repaired.
+    """Return feedparser's name of the format ("" for no feed), its parser, and the repairs.
 
     The third is None if the body is well-formed as it stands.
     """
@@ -286,7 +286,7 @@ def _fold(body: bytes) -> bytes:
 
 
 def _first_entry(body: bytes) -> int:
-    """Return how many entries at the beginning are beyond the budget: the newest are read.
+    """Return the number of entries at the beginning beyond the budget: the newest are read.
 
     That is 0 unless the document has too many and the newest are at its end, by its first date and
     its last.
@@ -331,10 +331,10 @@ _LONGEST_BASE: Final = 1024
 
 
 class _Parser(StrictFeedParser):  # type: ignore[misc]
-    """Reads what a feed says of itself and of its entries, and skips all else.
+    """Reads the metadata of a feed and its entries, and skips all else.
 
-    An element counts only in its own place: children of an element of another namespace are not
-    those of the entry or feed that it is in (RFC 4287, 6.3), and of the children of an entry only
+    An element counts only in its place: children of an element of another namespace are not those
+    of the entry or feed that it is in (RFC 4287, 6.3), and of the children of an entry only
     `author` and `source` have some that count. The content of entries is skipped, because it is
     never kept (R6): it is every element that feedparser reads as content, such as `description`,
     `content:encoded`, `summary` and `rights`, which feedparser sees as an empty element.
@@ -360,7 +360,7 @@ class _Parser(StrictFeedParser):  # type: ignore[misc]
     version: str
     uri = ""  #: the namespace of the element that begins, in lower case
     is_rss_link = False
-    unread = 0  #: open elements in what is being skipped, itself included; else 0
+    unread = 0  #: open elements of the skipped element, itself included; else 0
     is_skipping = False  #: True if feedparser does not see the element that is being skipped
 
     def __init__(self, base: str, language: str | None, encoding: str) -> None:
@@ -392,14 +392,14 @@ class _Parser(StrictFeedParser):  # type: ignore[misc]
         return resolved
 
     def unknown_starttag(self, tag: str, attrs: list[tuple[str, str]]) -> None:
-        """Begin an element; `tag` has the prefix by which feedparser knows its namespace."""
+        """Begin an element; `tag` has the prefix that feedparser uses for its namespace."""
         self.count()
         if not self.is_own(tag) or (tag in _ENTRY and not self.inentry and self.skips_entry()):
             self.unread, self.is_skipping = 1, True
             return
         self.open.append(tag)
-        room = _LONGEST_BASE - len(self.baseuri)
-        attrs = [(name, value) for name, value in attrs if len(value) < room or "base" not in name]
+        free = _LONGEST_BASE - len(self.baseuri)
+        attrs = [(name, value) for name, value in attrs if len(value) < free or "base" not in name]
         super().unknown_starttag(tag, attrs)
 
     def is_own(self, tag: str) -> bool:

@@ -1,4 +1,4 @@
-"""JSON Feed 1.0 and 1.1, read as the specification says (jsonfeed.org/version/1.1).
+"""JSON Feed 1.0 and 1.1, read by the specification (jsonfeed.org/version/1.1).
 
 Items without an id are dropped. Ids of other types become strings. `authors` comes before the
 `author` of 1.0, and an item without either has the authors of the feed. `external_url` is the page
@@ -69,7 +69,7 @@ def _feed_object(body: bytes, content_type: str | None) -> _Object:
 
 
 def _values(body: bytes) -> int:
-    """Return how many values a JSON document has, at most; each takes up to 200 bytes of memory."""
+    """Return the most values that a JSON document has; each takes up to 200 bytes of memory."""
     marks = (b"{", b"[", b",")
     most = sum(map(body.count, marks))
     return most if most <= MOST_VALUES else sum(map(_STRING.sub(b"", body).count, marks))

@@ -4,8 +4,8 @@
     for entry in feed.entries:
         entry.url, entry.title, entry.section, entry.note, entry.key
 
-All sites are read by the same rules. The text of a page is data: instructions in it, to crawlers
-or to language models, have no effect. A link is what a reader of the page could click.
+All sites are read by the same rules. The text of a page is data: instructions in it, to crawlers or
+to language models, have no effect. A link is anything that a reader of the page could click.
 
 Title: the text of the first H1, which begins no section.
 Section: the text of the nearest other heading above the link. A link inside a heading belongs to
@@ -138,7 +138,7 @@ def _one_per_page(entries: Iterator[FeedEntry]) -> tuple[FeedEntry, ...]:
 
 
 def _link_url(href: str | None, base: str) -> str | None:
-    """Return the URL of a link; None if it is no web URL, too long, or within the page itself."""
+    """Return the URL of a link; None if it is not a web URL, too long, or within the page."""
     url = web_url(href, base)
     if url is None or len(url) > _LONGEST_URL:
         return None
@@ -184,7 +184,7 @@ _MARKDOWN: Final = re.compile(r"^ {0,3}(?:#{1,6}[ \t]|```|~~~)|\]\(", re.MULTILI
 
 
 def _other_than_markdown(text: str) -> str | None:
-    """Return what a body is instead of markdown, such as `JSON`; None if it may be markdown.
+    """Return the name of a body that is not markdown, such as `JSON`; None if it may be markdown.
 
     The text decides, because an llms.txt is served with any media type.
     """

@@ -1,6 +1,6 @@
 """A feed that is not well-formed becomes well-formed, so that one parser reads every feed.
 
-What is well-formed keeps its value, whatever is broken beside it (decision 19). A `&` that begins
+Well-formed parts keep their value, whatever is broken next to them (decision 19). A `&` that begins
 no reference is text, and so is a `<` that begins no tag. A control character is removed. An end tag
 without a start tag is removed. An element without an end tag ends where the next tag begins, an
 entry where the next entry begins; the root and the channel have no end before the document's.
@@ -55,7 +55,7 @@ _NAMESPACES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class WellFormed:
-    """A document that is well-formed, and what was missing at its end."""
+    """A document that is well-formed, and the missing parts of its end."""
 
     document: bytes  #: empty if there is no feed in it
     is_cut_in_entry: bool  #: it ended inside its last entry
@@ -117,7 +117,7 @@ class _Repair:
             self._end(name.lower())
 
     def text(self, raw: bytes) -> bytes:
-        """Return text, or the value of an attribute, with references for what is markup in XML."""
+        """Return text, or the value of an attribute, with references for the markup of XML."""
         if b"&" in raw:
             raw = _AMPERSAND.sub(b"&amp;", _REFERENCES.sub(_valid_references, raw))
             raw = _NAMED.sub(self._reference, raw)
@@ -178,7 +178,7 @@ class _Repair:
         places = self.opened.get(key)
         innermost = self.entries[-1] if self.entries else 0
         if not places or (places[-1] < innermost and key.rpartition(b":")[2] not in _HOLD_ENTRIES):
-            self.pieces.append(b"")  # where `tag` said that an element may end
+            self.pieces.append(b"")  # where `tag` found that an element may end
             return
         while len(self.stack) > places[-1] + 1:
             self._leave()
@@ -193,7 +193,7 @@ class _Repair:
         if self.entries:
             outer = self.stack[self.entries[-1]]
             if outer.next is not None and outer.next > element.at:
-                outer.next = None  # what began there is inside another element
+                outer.next = None  # the element there is inside another one
 
     def _leave(self) -> None:
         """End the innermost element, which has no end tag."""

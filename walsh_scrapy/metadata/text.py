@@ -14,7 +14,7 @@ from walsh_scrapy.policy.wording import (
 )
 
 #: Characters of a title or section; a longer one is prose and cut. The item schema has the same
-#: limits as these constants, and the last word.
+#: limits as these constants, and decides.
 LONGEST_TITLE: Final = 300
 LONGEST_NAME: Final = 300  #: characters of an author's name; a longer one is prose and left out
 LONGEST_TAG: Final = 100  #: characters of a tag; a longer one is prose and left out
@@ -102,7 +102,7 @@ def _distinct(texts: Iterable[str | None], longest: int) -> tuple[str, ...]:
 def without_addresses(text: str | None) -> str | None:
     """Return a text with "…" for e-mail addresses and credentials; None if nothing is left (R6).
 
-    The key of an entry is made of its title as published, so that no two become one by this.
+    The key of an entry has its title as published, so that no two become one by this.
     """
     if text is None or (bare := for_others(text)) == text:
         return text
@@ -112,8 +112,8 @@ def without_addresses(text: str | None) -> str | None:
 def person_name(text: str | None) -> str | None:
     """Return the text without e-mail addresses, such as `mail@example.org (Name)` (R6).
 
-    In the place of a name `name@host` is an address too. None if no name is left, or if the text is
-    too long for one.
+    As a name `name@host` is an address too. None if no name is left, or if the text is too long for
+    one.
     """
     if text is None or not ("@" in text or "%40" in text):
         return text
@@ -127,12 +127,12 @@ def person_name(text: str | None) -> str | None:
 
 
 def language_tag(text: object) -> str | None:
-    """Return a language as a BCP 47 tag, with `en_US` as `en-US`; None if it is no such tag."""
+    """Return a language as a BCP 47 tag, with `en_US` as `en-US`; None if it is not one."""
     tag = text.strip().replace("_", "-") if isinstance(text, str) else ""
     return tag if _LANGUAGE.fullmatch(tag) else None
 
 
-# Most links: nothing in them has to be resolved, encoded or removed.
+# Most links: nothing in them must be resolved, encoded or removed.
 _PLAIN: Final = re.compile(r"https?://[a-z0-9.-]*[a-z0-9](?::[0-9]+)?(?:[/?#][!-~]*)?", re.ASCII)
 _WEB: Final = re.compile(r"https?://", re.IGNORECASE)
 _USER_INFO: Final = re.compile(r"\A//[^/?#\\]*@")  # a user name and a password are not kept
@@ -147,7 +147,7 @@ def is_web_url(link: object) -> bool:
 
 
 def web_url(link: object, base: str) -> str | None:
-    """Return the link resolved against `base`; None if that is no http or https URL with a host.
+    """Return the link resolved against `base`; None unless it is http(s) with a host.
 
     As browsers do, it encodes spaces and marks of direction, removes control characters and writes
     the scheme in lower case. It also removes user name and password. The rest stays as published.

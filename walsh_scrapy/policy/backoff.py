@@ -13,12 +13,12 @@ from walsh_scrapy.policy.durations import parse_http_date
 
 #: The statuses after which a request is made again (R5).
 RETRIED_STATUSES: Final = frozenset({429, 503})
-#: What a server with a problem answers (decision 28).
+#: The answers of a server that has a problem (decision 28).
 SERVER_ERRORS: Final = frozenset({500, 502, 504})
 #: Longer times count as this one: 100 years, which can still be added to a date.
 LONGEST_SECONDS: Final = 36_525 * 86_400.0
 
-#: The cap is at least this many times the base where a delay has to grow: by 2, and jitter by 1.5.
+#: The cap is at least this many times the base where a delay must grow: by 2, and jitter by 1.5.
 LEAST_CAP: Final = 3.0
 _JITTER: Final = 0.5  # adds up to half of a delay; never shortens it: early retries are impolite
 _SECONDS: Final = re.compile(r"[0-9]+")
@@ -31,10 +31,10 @@ def parse_retry_after(value: str, now: datetime) -> float | None:
     any language environment. A date in the past gives 0.0, any other value None.
     Never raises; numbers beyond `LONGEST_SECONDS` become that.
 
-    A header that came several times is one line of `value` for each. The longest time counts.
+    A header that came several times has one line of `value` per header. The longest time counts.
     """
-    asked = (_retry_after(line.strip(" \t"), now) for line in value.split("\n"))
-    return max((seconds for seconds in asked if seconds is not None), default=None)
+    found = (_retry_after(line.strip(" \t"), now) for line in value.split("\n"))
+    return max((seconds for seconds in found if seconds is not None), default=None)
 
 
 def _retry_after(text: str, now: datetime) -> float | None:
@@ -51,7 +51,7 @@ def backoff_delay(attempt: int, base: float, cap: float, random: Random) -> floa
 
     `base` x 2^attempt, then up to half as much again by chance, at most `cap`. The delay before
     chance is at most two thirds of the cap, so that chance counts there too. A cap below
-    `LEAST_CAP` times the base leaves less room: none if both are the same.
+    `LEAST_CAP` times the base leaves less chance: none if both are the same.
     """
     doublings = min(max(attempt, 0), 1000)  # 2.0 ** 1024 would not be a number any more
     longest = max(base, cap / (1 + _JITTER))
@@ -68,18 +68,18 @@ def is_refusal(status: int, *, for_robots: bool) -> bool:
 
 
 def is_redirect(status: int) -> bool:
-    """Return True for a redirect: what it leads to has not answered yet."""
+    """Return True for a redirect: its target has not answered yet."""
     return 300 <= status < 400 and status != 304
 
 
 def is_good(status: int) -> bool:
-    """Return True for an answer of a server that is well, a 404 for example; no redirect."""
+    """Return True for an answer that shows no problem of its server, a 404 for example."""
     return 200 <= status < 500 and status != 429 and not is_redirect(status)
 
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """How long a host is on hold after a refusal.
+    """The hold of a host after a refusal.
 
     ``base`` and ``cap`` are ``WALSH_BACKOFF_BASE`` and ``WALSH_BACKOFF_MAX``, in seconds.
     """
@@ -96,8 +96,8 @@ class Backoff:
         for every status, and is never capped. Our own backoff stays if Retry-After is 0, a past
         date, or cannot be read. ``now`` is an aware datetime.
         """
-        asked = None if retry_after is None else parse_retry_after(retry_after, now)
-        if asked:
-            return asked
+        requested = None if retry_after is None else parse_retry_after(retry_after, now)
+        if requested:
+            return requested
         is_ours = status in {0, 429} or status >= 500
         return backoff_delay(attempt, self.base, self.cap, self.random) if is_ours else 0.0

@@ -1,7 +1,7 @@
 """The blocklist: domains whose owners opted out, for example by mail (R3, decisions 14 and 31).
 
-A document is adopted whole or not at all. If one is refused, the caller keeps the last good one.
-One that was adopted is kept as a text of its entries, and is not judged again.
+A document is adopted whole or not at all. If one is refused, the caller keeps the last good one. An
+adopted one is kept as a text of its entries, and is not validated again.
 
 The operator's own blocklist adds to the published one. It is a text with a domain per line, and
 can only block: nothing in it takes an entry of the published list away.
@@ -45,7 +45,7 @@ LONGEST_REASON: Final = 200
 
 _HOST: Final = re.compile(r"(?=.{1,253}\Z)[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*|[0-9a-f:]+")
 #: A domain that `host_of` would return as it is: its last label begins with a letter. A-labels are
-#: left to `host_of`.
+#: read by `host_of`.
 _PLAIN_DOMAIN: Final = re.compile(
     r"(?:(?!xn--)[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)++(?!xn--)[a-z][a-z0-9]{0,62}"
 )
@@ -94,7 +94,7 @@ class Blocklist:
 
     entries: Mapping[str, Entry] = field(repr=False)
     refresh: timedelta
-    problem: str = ""  #: what was put right in the document, as a sentence; "" if nothing
+    problem: str = ""  #: the correction of the document, as a sentence; "" if none
 
     #: The list before the first one was fetched: it blocks nothing, and is due after an hour.
     EMPTY: ClassVar[Blocklist]
@@ -103,7 +103,7 @@ class Blocklist:
     def parse(cls, body: bytes, schema: dict[str, Any] | None = None) -> Blocklist:
         """Read a `walsh-research-blocklist/v1` document.
 
-        It has to be valid under the bundled schema and, if given, the published `schema`, which is
+        It must be valid under the bundled schema and, if given, the published `schema`, which is
         ignored if it cannot be used (`sound_schema` says when). A `refresh` that makes no sense
         counts as `DEFAULT_REFRESH`: a slip there must not keep opt-outs back. Raises
         InvalidBlocklist.
@@ -127,7 +127,7 @@ class Blocklist:
     def text(self) -> str:
         r"""Return the list as the state keeps it: sorted, one entry per line (decision 14).
 
-        What is shown of an entry has no tabs and line feeds: they are escaped.
+        Tabs and line feeds of an entry are escaped.
         """
         head = json.dumps([self.refresh.total_seconds(), self.problem])
         entries = (f"{each.domain}\t{each.added}\t{each.reason}" for each in self.entries.values())
@@ -169,7 +169,7 @@ Blocklist.EMPTY = Blocklist({}, timedelta(hours=1))
 def adopted_text(body: bytes, published: bytes | None = None) -> str:
     """Return the list in a document as the state keeps it.
 
-    ``published`` is a schema, under which the document has to be valid too; see `Blocklist.parse`.
+    ``published`` is a schema, under which the document must be valid too; see `Blocklist.parse`.
     Raises InvalidBlocklist. May take long, so a crawl calls it in a process of its own.
     """
     schema = None if published is None else sound_schema(published)
@@ -233,19 +233,19 @@ def _invalid(error: str) -> InvalidBlocklist:
 
 
 def _with_refresh(document: Any) -> tuple[Any, timedelta, str]:  # noqa: ANN401 - JSON
-    """Return a document with a `refresh` that can be read, its length, and what was wrong."""
+    """Return a document with a `refresh` that can be read, its length, and the problem."""
     problem = ""
     if isinstance(document, dict):
-        said = document.get("refresh")
+        found = document.get("refresh")
         try:
-            asked = parse_duration(said if isinstance(said, str) else "")
+            refresh = parse_duration(found if isinstance(found, str) else "")
         except ValueError:
-            problem = f"$.refresh is {said!r:.40}, which is no duration; {DEFAULT_REFRESH} is used"
+            problem = f"$.refresh is {found!r:.40}, not a duration; {DEFAULT_REFRESH} is used"
             document = document | {"refresh": DEFAULT_REFRESH}
-            asked = parse_duration(DEFAULT_REFRESH)
+            refresh = parse_duration(DEFAULT_REFRESH)
     else:
-        asked = Blocklist.EMPTY.refresh
-    return document, min(max(asked, SHORTEST_REFRESH), LONGEST_REFRESH), problem
+        refresh = Blocklist.EMPTY.refresh
+    return document, min(max(refresh, SHORTEST_REFRESH), LONGEST_REFRESH), problem
 
 
 def _entry_of(item: dict[str, Any]) -> Entry | None:
@@ -262,7 +262,7 @@ def _entry_of(item: dict[str, Any]) -> Entry | None:
 
 
 def _display(text: object) -> str:
-    """Return what an entry says, as it is shown to operators."""
+    """Return a value of an entry as operators see it."""
     return _cached_display(str(text)) if text else ""
 
 
@@ -349,10 +349,10 @@ def _domain_pattern() -> re.Pattern[str]:
 def sound_schema(body: bytes) -> dict[str, Any] | None:
     """Read a published schema; None if it cannot be used (decision 14).
 
-    It has to be a JSON object that is valid under a draft known to jsonschema, with patterns that
+    It must be a JSON object that is valid under a draft known to jsonschema, with patterns that
     compile, and without references to other documents: nothing is ever fetched. Never raises.
 
-    It may cost any time, to be read and to be used, so a crawl does both in a process of its own.
+    Reading and using it may take any time, so a crawl does both in a process of its own.
     """
     try:
         schema = strict_json(body)
@@ -405,7 +405,7 @@ def _bundled_error(document: Any) -> str | None:  # noqa: ANN401 - JSON not yet 
 
 @cache
 def _bundled_check() -> Callable[[Any], Any]:
-    """Return the bundled schema as compiled code: 100,000 entries take a second."""
+    """Return the bundled schema as compiled code: 100,000 entries take one second."""
     import fastjsonschema
 
     check: Callable[[Any], Any] = fastjsonschema.compile(

@@ -1,9 +1,8 @@
 """When a source is visited again, and where (R8; decisions 20 and 21).
 
-Until when server and feed ask for no visit: the freshness lifetime of the server's responses
-(RFC 9111), and the update hints of the feed. When a source is due follows from this and from the
-operator's interval, in one expression (`state.tables.Due`). Times are epoch seconds, durations
-seconds.
+Server and feed defer a visit: by the freshness lifetime of the server's responses (RFC 9111), and
+by the update hints of the feed. `state.tables.Due` computes the due time of a source from this and
+from the operator's interval. Times are epoch seconds, durations seconds.
 
 Where a source moved: a move is settled once two visits at least seven days apart saw the same
 permanent redirect. From then on the source is requested at its new address. A redirect from there
@@ -28,18 +27,18 @@ from walsh_scrapy.policy.urls import LONGEST_DECLARED
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: Seconds after which a source is due at the latest, also after many failures and if a feed or a
-#: server asks for more.
+#: Seconds after which a source is due at the latest, even after many failures, and even if a feed
+#: or a server asks for more.
 LONGEST_REVISIT: Final = 30 * 86_400.0
 #: The due time of a source that is gone (410): only the operator can resume it.
 NEVER: Final = math.inf
 
-#: Seconds by which the clocks of several machines may differ. A time that is further in the future
+#: Seconds that the clocks of several machines may differ by. A time that is further in the future
 #: was written by a clock that was wrong.
 CLOCK_SKEW: Final = 3600.0
 #: The statuses of permanent redirects (RFC 9110 15.4.2, 15.4.9).
 PERMANENT: Final = frozenset({301, 308})
-#: Seconds between the two visits that have to see the same redirect before a move is settled.
+#: Seconds between the two visits that must see the same redirect before a move is settled.
 SETTLED_AFTER: Final = 7 * 86_400.0
 
 _DIRECTIVE: Final = re.compile(r'([^\s,;="]+)(?:\s*=\s*("(?:[^"\\]|\\.)*"|[^\s,"]*))?')
@@ -50,7 +49,7 @@ _DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturda
 
 @dataclass(frozen=True, slots=True)
 class UpdateHints:
-    """What a feed says about its updates; valid until the feed says something else."""
+    """The hints of a feed about its updates, until it has other ones."""
 
     interval: float = 0.0  #: seconds: the longer of `ttl` and `sy:updatePeriod`/`updateFrequency`
     skip_hours: frozenset[int] = frozenset()  #: 0 to 23, UTC
@@ -79,17 +78,17 @@ class Freshness:
     expires: str | None = None
     date: str | None = None
     age: str | None = None
-    retry_after: str | None = None  #: a line each if it came several times
+    retry_after: str | None = None  #: one line per header if it came several times
 
     def lifetime(self, now: float) -> float:
-        """Return for how many seconds from ``now`` the server asks for no further request.
+        """Return the seconds from ``now`` for which the server asks for no further request.
 
-        The freshness lifetime less the age: max-age goes before Expires (RFC 9111 4.2.1, 4.2.3).
-        An Expires that is no date is in the past (5.3), of an Age with several members the first
+        The freshness lifetime less the age: max-age goes before Expires (RFC 9111 4.2.1, 4.2.3). An
+        Expires that is not a date is in the past (5.3), the first of several members of an Age
         counts (5.1), and other malformed headers are ignored. Or Retry-After, if that is longer.
 
-        With no-cache or no-store the server asks to be asked again before each use (5.2.2.4,
-        5.2.2.5): then neither max-age nor Expires is a wish for fewer requests.
+        With no-cache or no-store the server asks for a request before each use (5.2.2.4, 5.2.2.5):
+        then neither max-age nor Expires is a wish for fewer requests.
         """
         at = datetime.fromtimestamp(now, UTC)
         retry_after = parse_retry_after(self.retry_after, at) if self.retry_after else None
@@ -134,7 +133,7 @@ def asked_until(
     operator_interval: float,
     failures: int = 0,
 ) -> float:
-    """Return until when no visit is asked for after one that ended, but for the operator's time.
+    """Return the end of the time without visits after one that ended, except for the operator's.
 
     That is the longer of the server's interval and the feed's, at most 30 days, or the operator's
     interval if that is longer (up to 100 years). If the source would be due in an hour or on a day
@@ -143,11 +142,11 @@ def asked_until(
     """
     operator_interval = min(operator_interval, LONGEST_SECONDS)
     longest = max(LONGEST_REVISIT, operator_interval)
-    asked = min(max(server_interval, hints.interval), longest)
+    wait = min(max(server_interval, hints.interval), longest)
     doubled = operator_interval * 2.0 ** min(max(failures - 1, 0), 40)
-    due = ended + max(asked, min(doubled, longest))
+    due = ended + max(wait, min(doubled, longest))
     opens = min(hints.opens(due), ended + longest)
-    return opens if opens > due else ended + asked
+    return opens if opens > due else ended + wait
 
 
 # ---- where a source is ----
@@ -165,7 +164,7 @@ class Move:
 
     @property
     def is_doubted(self) -> bool:
-        """Return True if it was settled, and visits failed so long that it no longer is."""
+        """Return True if it was settled, and is no longer because visits failed too long."""
         return self.failing_since is not None and not self.is_settled
 
 
@@ -193,9 +192,9 @@ def move_after_document(
 ) -> Move | None:
     """Return a source's move after a visit that ended at its document, or None if it has none.
 
-    ``requested`` is the URL of the visit's first request, ``targets`` what `permanent_targets`
-    returns for it. If ``requested`` is neither the declared nor the new address, the document is
-    an additional one, and says nothing about a move.
+    ``requested`` is the URL of the visit's first request, ``targets`` the result of
+    `permanent_targets` for it. If ``requested`` is neither the declared nor the new address, the
+    document is an additional one, without meaning for a move.
 
     A redirect from http to https that changes nothing else is settled at once.
     """

@@ -21,16 +21,16 @@ T = TypeVar("T")
 
 #: Seconds of an exchange after which its host goes last: a serial crawl waited for it.
 LONG: Final = 10.0
-#: A host with a backlog gets more requests when those that it has left last no longer, in seconds.
+#: A host with a backlog gets more requests when its remaining ones take no longer, in seconds.
 SHORT: Final = 10.0
-#: By what part of itself a crawl may get longer for hosts that were begun late.
+#: The part of its time by which a crawl may get longer for hosts that it begins late.
 TOLERANCE: Final = 0.04
 #: A delay that is not known yet.
 _UNKNOWN: Final = 1.0
 
 
 class Rank(IntEnum):
-    """What a request is for: a lower rank goes first, because others depend on its answer."""
+    """The purpose of a request: lower ranks go first, because others depend on their answers."""
 
     ROBOTS = 0
     OPERATOR = 1  #: the blocklist and its schema
@@ -70,7 +70,7 @@ class _Host(Generic[T]):
     is_explored: bool = False  #: one of its targets was sent
 
 
-#: A host in a heap: what is least goes first, then a host that was touched, then the oldest entry.
+#: A host in a heap: the least goes first, then a host that was touched, then the oldest entry.
 _Entry: TypeAlias = tuple[float, bool, int, _Host[T]]
 
 
@@ -85,12 +85,12 @@ class NextHost(NamedTuple):
 class Frontier(Generic[T]):
     """Waiting requests by host: hosts that are ready, and hosts that wait.
 
-    Each host has at most one request out; the next is handed out after ``free``. A host's chain is
-    the delays that it still needs, in seconds. A host is critical if its chain may outlast all
-    requests that wait. The longest chain goes first if its host is critical. Else a host that was
-    begun goes first, then one that was not, then one that is late. So a crawl reads targets long
-    before the last robots.txt, and takes no longer. The cost of each operation is logarithmic in
-    the number of hosts, but for ``remaining`` and a restriction of all hosts.
+    Each host has at most one request in flight; the next is handed out after ``free``. A host's
+    chain is the delays that it still needs, in seconds. A host is critical if its chain may outlast
+    all requests that wait. The longest chain goes first if its host is critical. Else a host that
+    was begun goes first, then one that was not, then one that is late. So a crawl reads targets
+    long before the last robots.txt, and takes no longer. The cost of each operation is logarithmic
+    in the number of hosts, except for ``remaining`` and a restriction of all hosts.
 
     ``delays`` are the known delays of hosts in seconds; the default is one second.
     ``late`` are hosts that lately did not answer: they go last until an exchange is short.
@@ -111,7 +111,7 @@ class Frontier(Generic[T]):
         self._hosts: dict[str, _Host[T]] = {}
         lanes = (lane for lane in _Lane if lane not in {_Lane.CLOSED, _Lane.BUSY})
         self._heaps: dict[_Lane, list[_Entry[T]]] = {lane: [] for lane in lanes}
-        self._short: dict[str, None] = {}  # hosts with a backlog that have few requests left
+        self._short: dict[str, None] = {}  # hosts with a backlog with few remaining requests
         self._open_to: int = Rank.TARGET
         self._order = count(1)
         self._size = self._backlog = self._busy = self._ready = 0
@@ -119,7 +119,7 @@ class Frontier(Generic[T]):
         self._has_read = False  # a host that was begun had a turn
         self._exchanges = 0
         self._seconds = 0.0  # that these cost
-        self._ended_at: float | None = None  # the last one, if no pause came after it
+        self._ended_at: float | None = None  # the last one, unless the crawl was idle since
 
     def __len__(self) -> int:
         return self._size
@@ -147,7 +147,7 @@ class Frontier(Generic[T]):
         self._place(found)
 
     def expect(self, host: str, backlog: int) -> None:
-        """Count so many further requests of a host, which are pushed when it has few left.
+        """Count further requests of a host, which are pushed when few of its requests remain.
 
         So the order of all hosts is the same as if they were here already (decision 6).
         """
@@ -157,7 +157,7 @@ class Frontier(Generic[T]):
         self._place(found)
 
     def short_host(self) -> str | None:
-        """Return a host with a backlog that has few requests left, the first one that had."""
+        """Return a host with a backlog with few remaining requests: the first one that had few."""
         return next(iter(self._short), None)
 
     def pop(self, now: float) -> tuple[str, T] | None:
@@ -188,8 +188,8 @@ class Frontier(Generic[T]):
         """Note how long an exchange took that ended ``now``; call it before ``free``.
 
         Its cost is the time since the end of the exchange before it, with the work of the machine.
-        After a pause the cost is only the time of the exchange itself. A host that took long goes
-        last from now on, any other no longer does.
+        After an idle time the cost is only the time of the exchange itself. A host that took long
+        goes last from now on, any other no longer does.
         """
         alone = seconds / max(1, self._busy)
         self._seconds += alone if self._ended_at is None else now - self._ended_at
@@ -229,7 +229,7 @@ class Frontier(Generic[T]):
         return self._open_to < Rank.TARGET
 
     def ready_hosts(self, now: float) -> int:
-        """Return how many hosts have a request that could go now, or could but for ``restrict``."""
+        """Return the number of hosts whose request could go now, or after ``restrict``."""
         self._wake(now)
         return self._ready
 
@@ -261,7 +261,7 @@ class Frontier(Generic[T]):
     def remaining(self, now: float, others: int = 0) -> float:
         """Return the least time in seconds that the crawl still takes (decision 6).
 
-        That is the longest chain of a host, or the service times of all requests that are left, if
+        That is the longest chain of a host, or the service times of all remaining requests, if
         these are longer. It is infinite if a host's work is not known yet. ``others`` are requests
         to come that are not here yet.
         """
@@ -333,8 +333,8 @@ class Frontier(Generic[T]):
     def _chain(self, host: _Host[T]) -> float:
         """Return the delays that a host still needs, as far as is known.
 
-        Until a request was handed out, its robots.txt is still to come. Nothing has to wait after
-        the last request.
+        Until a request was handed out, its robots.txt is still to come. No delay follows the last
+        request.
         """
         if self._follows_links and not host.is_explored:
             return math.inf
@@ -375,8 +375,8 @@ class HostWork(NamedTuple):
     """A host that has due sources."""
 
     host: str  #: as it is paced
-    sources: int  #: how many are due
-    since: float = 0.0  #: since when the first of them is due; 0 for a new one
+    sources: int  #: number of due ones
+    since: float = 0.0  #: the due time of the first; 0 for a new one
 
     @property
     def requests(self) -> int:
@@ -408,9 +408,8 @@ def start_order(
 ) -> list[T]:
     """Return the items of a run in the order in which they are requested, host by host.
 
-    ``waiting`` has tuples of host, the time since when the item is due, and the item. Within a
-    host, the item that is due longest goes first. So each source gets its turn, even on a host that
-    allows one request a day.
+    ``waiting`` has tuples of host, due time and item. Within a host, the item that is due longest
+    goes first. So each source gets its turn, even on a host that allows one request per day.
     """
     items: dict[str, list[tuple[str, float, T]]] = {}
     for each in sorted(waiting, key=itemgetter(1)):

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.policy.backoff import Backoff
 
 _DAY: Final = 86_400.0
-#: Seconds by which `HostTimes.busy_until` outlasts the timeout of its request.
+#: Seconds that `HostTimes.busy_until` outlasts the timeout of its request.
 MARGIN: Final = 5.0
 #: An exchange takes no longer, whatever its timeout: a later `busy_until` is a wrong clock's.
 LONGEST_EXCHANGE: Final = 3600.0
@@ -47,19 +47,19 @@ WORKER_SECONDS: Final = 20.0
 QUIET_SECONDS: Final = 1800.0
 #: The longest hold of an unreachable host: 30 days, as for a source that fails (decision 20).
 LONGEST_UNREACHABLE: Final = 30 * _DAY
-#: Seconds for which delay or hold of the blocklist's own host keep back a request for the list.
-#: A host that works asks for less. A longer wait must not suspend opt-outs (R3).
+#: Seconds for which delay or hold of the blocklist's own host keep back a request for the list. A
+#: working host asks for less. A longer wait must not suspend opt-outs (R3).
 LONGEST_FOR_BLOCKLIST: Final = _DAY
 #: Requests in a row that a host may leave without an answer.
 TIMEOUTS: Final = 2
 #: Different URLs in a row to which a host may answer 403: more are a ban, and no answer to a URL.
 FORBIDDEN: Final = 3
-#: What began a hold: the host (Retry-After, Visit-time), our backoff, or that it was unreachable.
+#: The cause of a hold: the host (Retry-After, Visit-time), our backoff, or that it was unreachable.
 HoldBy: TypeAlias = Literal["", "retry-after", "visit-time", "backoff", "unreachable"]
 
 
 class PaceBy(StrEnum):
-    """What is paced together, as ``WALSH_PACE_BY`` names it (decision 5)."""
+    """The unit of pacing, as ``WALSH_PACE_BY`` names it (decision 5)."""
 
     HOST = "host"
     DOMAIN = "domain"
@@ -76,8 +76,8 @@ class PaceBy(StrEnum):
 def delay_after(least: float, robots_delay: float | None = None, latency: float = 0.0) -> float:
     """Return the seconds from the end of an exchange to the next request (R4, decision 3).
 
-    ``robots_delay`` is the larger of the host's Crawl-delay and Request-rate, ``latency`` how long
-    the exchange took: a host that answers slowly gets fewer requests.
+    ``robots_delay`` is the larger of the host's Crawl-delay and Request-rate, ``latency`` the
+    duration of the exchange: a host that answers slowly gets fewer requests.
     """
     return max(least, robots_delay or 0.0, latency)
 
@@ -85,10 +85,10 @@ def delay_after(least: float, robots_delay: float | None = None, latency: float 
 def longest_wait(
     host: str, rank: Rank, list_hosts: Collection[str], *, for_blocklist: bool
 ) -> float:
-    """Return the seconds for which delay and hold of a host count at most for a request.
+    """Return the longest time that delay and hold of a host count for a request, in seconds.
 
-    A request for the blocklist, or for the robots.txt that it needs, is made once a day at least,
-    also at the hosts that it redirects to. Otherwise one answer of one of them could suspend all
+    A request for the blocklist, or for the robots.txt that it needs, is made at least once per day,
+    even at the hosts that it redirects to. Otherwise one answer of one of them could suspend all
     opt-outs for ever (R3). ``list_hosts`` are those of the list and its schema, whose robots.txt
     counts whichever request it is made for; ``for_blocklist`` is True for any other that it needs.
     """
@@ -120,22 +120,22 @@ class Exchange:
     delay: float  #: seconds that count from its end
     latency: float = 0.0  #: seconds from the request to its end
     status: int = 200  #: 0 if no answer came
-    retry_after: str | None = None  #: the header of the answer; a line each if it came twice
+    retry_after: str | None = None  #: the header of the answer; one line per header
     for_robots: bool = False  #: its target was robots.txt
     unreachable: bool = False  #: there was no address, or no connection (decision 28)
-    is_blameless: bool = False  #: it says nothing of the host (decisions 28 and 29)
+    is_blameless: bool = False  #: it has no meaning for the host (decisions 28 and 29)
 
     @property
     def is_calm(self) -> bool:
-        """Whether the host answered, and neither refuses, redirects nor asks for anything."""
+        """Whether the host answered, and neither refuses nor redirects, and asks for no wait."""
         is_refused = is_refusal(self.status, for_robots=self.for_robots)
         is_answer = 0 < self.status < 500 and not is_redirect(self.status)
         return is_answer and not is_refused and self.retry_after is None
 
     def in_run(self, before: HostTimes, began: float) -> Exchange:
-        """Return what the exchange means in a run that began at a moment, in epoch seconds.
+        """Return the exchange as it counts in a run that ``began`` at this epoch second.
 
-        An outage counts once a run, although several workers may see it (decision 28).
+        An outage counts once per run, although several workers may see it (decision 28).
         """
         is_counted = before.unreachable and (before.ended or 0.0) >= began
         if self.unreachable and is_counted:
@@ -143,15 +143,15 @@ class Exchange:
         return self
 
     def of_domain(self) -> Exchange:
-        """Return what the exchange means for its domain.
+        """Return the exchange as it counts for its domain.
 
-        That one name of it is unreachable counts for nothing (decision 5).
+        An unreachable name of the domain does not count (decision 5).
         """
         return replace(self, unreachable=False, for_robots=False) if self.unreachable else self
 
 
 class Hold(NamedTuple):
-    """A hold: its seconds, what began it, and the status of the answer that did; 0 if none did."""
+    """A hold: its seconds, its cause, and the status of its answer; 0 without one."""
 
     seconds: float
     by: HoldBy = ""
@@ -163,7 +163,7 @@ NO_HOLD: Final = Hold(0.0)
 
 @dataclass(frozen=True, slots=True)
 class HostTimes:
-    """What the state knows of a host. ``ended`` is None if it was never requested."""
+    """The pacing of a host in the state. ``ended`` is None if it was never requested."""
 
     owner: str = ""  #: the worker that owns it, by its id; empty if none does
     busy_until: float = 0.0  #: the latest end of the request in flight; 0 for none
@@ -196,7 +196,7 @@ class HostTimes:
 
     @property
     def last_hold(self) -> Hold:
-        """The hold that the last exchange asked for; `NO_HOLD` if it asked for none."""
+        """The hold that the last exchange began; `NO_HOLD` if it began none."""
         if self.ended is None or self.hold_since != self.ended:
             return NO_HOLD
         return Hold(self.hold_until - self.hold_since, self.hold_by, self.hold_status)
@@ -269,8 +269,8 @@ class HostTimes:
     def with_clock_at(self, now: float) -> HostTimes:
         """Return these times after the clock was set back to ``now``.
 
-        What seems to have ended or begun later counts from ``now``: a wait is as long as was asked
-        for, and no longer. `ahead_of` tells whether that changes anything.
+        A moment after ``now`` counts as ``now``: a wait is as long as the host requested, and no
+        longer. `ahead_of` is 0 if that changes nothing.
         """
         hold_ahead = max(0.0, self.hold_since - now)
         return replace(
@@ -306,7 +306,7 @@ class HostTimes:
 
 @dataclass(slots=True)
 class _Streak:
-    """What one host did in a row."""
+    """The exchanges of one host in a row."""
 
     refusals: Counter[Rank] = field(default_factory=Counter)  #: by the rank of the request
     timeouts: int = 0
@@ -315,11 +315,11 @@ class _Streak:
 
 
 class Streaks:
-    """What each host of a run did in a row, by host names.
+    """The exchanges of each host of a run in a row, by host names.
 
     A host may refuse as many requests as it gets tries, whatever their URLs. It may let two
     requests time out, the second one a target, and answer 403 to three URLs. It may send one target
-    too slowly. A redirect is no answer to a URL: what it leads to has not answered yet.
+    too slowly. A redirect does not count as an answer: its target has not answered yet.
     """
 
     def __init__(self) -> None:
@@ -348,15 +348,15 @@ class Streaks:
         self._hosts[host].refusals[rank] += is_refusal(0, for_robots=rank is Rank.ROBOTS)
 
     def refusals(self, host: str, rank: Rank | None = None) -> int:
-        """Return how many requests a host refused in a row: of one rank, or of all."""
+        """Return the number of requests that a host refused in a row: of one rank, or of all."""
         found = self._hosts[host].refusals if host in self._hosts else Counter[Rank]()
         return found.total() if rank is None else found[rank]
 
     def reason(self, host: str, rank: Rank, *, gave_up: bool = False) -> str | None:
         """Return why the other requests of a host are deferred, after one of ``rank``; else None.
 
-        ``gave_up`` says that the request was refused, and has no try left. A robots.txt that is
-        refused puts nothing off: it counts as unreachable.
+        ``gave_up`` says that the request was refused, and has no tries left. A refused robots.txt
+        defers nothing: it counts as unreachable.
         """
         if host not in self._hosts:
             return None
@@ -373,7 +373,7 @@ class Streaks:
 
 
 class Watch:
-    """Judges whether a process may take hosts from owners that no longer beat (decision 41).
+    """Decides whether a process may take hosts from owners that no longer beat (decision 41).
 
     It may after it has beaten, or has seen the database's clock, for `WORKER_SECONDS` without a
     gap. A start, an outage, a suspended machine and a clock that was set are gaps: directly after
@@ -386,7 +386,7 @@ class Watch:
         self._since = self._seen_at = self._now = -math.inf
 
     def see(self, now: float, moment: float) -> None:
-        """Note the database's clock, as a beat or another statement told it at a moment."""
+        """Note the database's clock, as a beat or another statement read it at a moment."""
         passed = moment - self._seen_at
         is_gap = passed > self._LONGEST_GAP or abs(now - self._now - passed) > self._LONGEST_GAP
         if is_gap:
@@ -395,7 +395,7 @@ class Watch:
 
     @property
     def judges_until(self) -> float:
-        """Until when it may, by the database's clock; 0 if it may not.
+        """The end of this permission, by the database's clock; 0 if it may not.
 
         The next gap counts before it is noticed: so that is less than a living worker's time.
         """

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class BadKey(ValueError):
-    """What was read is not a usable Ed25519 key; the message completes "it ..."."""
+    """The text or file is not a usable Ed25519 key; the message completes "it ..."."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def _base64url(data: bytes) -> str:
 
 
 Parameters: TypeAlias = ParamsType
-#: A part of a message: its name, and what selects it, such as ``{"key": "sig1"}``.
+#: A part of a message: its name, and its parameters, such as ``{"key": "sig1"}``.
 Component: TypeAlias = tuple[str, ParamsType]
 
 
@@ -132,7 +132,7 @@ def signature_field(label: str, signature: bytes) -> str:
 #: The fields of a signed request.
 FIELDS: Final = ("Signature-Agent", "Signature-Input", "Signature")
 REQUEST_TAG: Final = "web-bot-auth"
-#: Seconds by which ``created`` is set back: verifiers refuse one that is in their future.
+#: Seconds that ``created`` is set back: verifiers refuse one that is in their future.
 BACKDATED: Final = 5
 #: Seconds from ``created`` to ``expires``.
 LIFETIME: Final = 60
@@ -146,14 +146,14 @@ class RequestSigner:
 
     key: PrivateKey
     agent: str  #: the https URL at which verifiers find the directory of keys
-    #: How Signature-Agent is written: by the newest draft, or as up to
+    #: The form of Signature-Agent: by the newest draft, or as up to
     #: draft-meunier-web-bot-auth-architecture-03.
     form: Literal["dictionary", "string"]
 
     def fields(self, host: str, now: float, nonce: str) -> dict[str, str]:
         """Return the fields of a request that is sent at the moment ``now``, in epoch seconds.
 
-        ``host`` is its Host field. The request has to be one over https.
+        ``host`` is its Host field. The request must use https.
         """
         created = int(now) - BACKDATED
         return self.sign(host, created, created + LIFETIME, nonce)
@@ -198,7 +198,7 @@ def signed_authority(host: str) -> str:
 
 DIRECTORY_TYPE: Final = "application/http-message-signatures-directory+json"
 DIRECTORY_TAG: Final = "http-message-signatures-directory"
-#: What each proof covers: the host that was asked, and the keys.
+#: The parts that each proof covers: the requested host, and the keys.
 AUTHORITY: Final[Component] = ("@authority", {"req": True})
 DIGEST: Final[Component] = ("content-digest", {})
 

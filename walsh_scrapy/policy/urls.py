@@ -1,9 +1,9 @@
 """URLs and hosts, read as browsers read them (WHATWG URL; R6, R7; decisions 5, 16, 19 and 32).
 
-Every gate gets the host of a URL from here. So no spelling of a URL (case, user info, backslashes,
-percent signs, soft hyphens, `0x7f.1`) can evade a blocklist entry or get a second slot of a host.
-Host names are compared as A-labels in lower case (IDNA 2008 after UTS 46), IPv4 addresses in dotted
-decimals, IPv6 addresses compressed and without a zone.
+Every middleware gets the host of a URL from here. So no spelling of a URL (case, user info,
+backslashes, percent signs, soft hyphens, `0x7f.1`) can evade a blocklist entry or get a second slot
+of a host. Host names are compared as A-labels in lower case (IDNA 2008 after UTS 46), IPv4
+addresses in dotted decimals, IPv6 addresses compressed and without a zone.
 
 A public host may not redirect to a private one. Nothing is resolved here: callers resolve names
 themselves, and pass the addresses to `is_public`.
@@ -37,7 +37,7 @@ _ASCII_LOWER: Final = str.maketrans({chr(65 + n): chr(97 + n) for n in range(26)
 LONGEST_DECLARED: Final = 2048
 #: Characters that the target of a redirect or a link may have.
 LONGEST_FOLLOWED: Final = 4096
-#: How many of the URLs that a page announces are tried, until one answers as markdown.
+#: URLs that are tried of those that a page announces, until one answers as markdown.
 MOST_ANNOUNCED: Final = 3
 
 _STRIPPED: Final = "".join(map(chr, range(0x21)))  # C0 controls and the space, at both ends
@@ -116,7 +116,7 @@ def host_of(url: str) -> str:
 
 
 def canonical_url(url: str) -> str:
-    """Return the form of a URL under which its entry is known (R7, decision 19).
+    """Return the form of a URL that identifies its entry (R7, decision 19).
 
     Without fragment, trailing slash, dot segments, default port and user info (which is never
     sent); scheme and host in lower case, the host as A-labels. The query stays as it is, and so
@@ -147,9 +147,9 @@ def url_key(url: str) -> int:
 def wire_url(url: str) -> str:
     """Return the URL to request: scheme and host as in `canonical_url`, without a fragment.
 
-    The path stays as it is, but for its dot segments (decision 32). Scrapy encodes host names by
+    The path stays as it is, except for its dot segments (decision 32). Scrapy encodes host names by
     IDNA 2003 and would request `faß.de` from `fass.de`. The host of this URL is ASCII, so the gates
-    judge the host that is requested. Never raises.
+    check the host that is requested. Never raises.
 
     >>> wire_url("http://Example.com:80/blog/#top")
     'http://example.com/blog/'
@@ -165,9 +165,9 @@ def wire_url(url: str) -> str:
 def without_dot_segments(url: str) -> str:
     """Return a URL without `.` and `..` in its path (RFC 3986 5.2.4; decision 32).
 
-    A percent-encoded dot counts as a dot. So the path that the gates judge is the one that servers
-    find the page by. Query and fragment stay as they are, and so does a URL that has no dot
-    segments or no host. Never raises.
+    A percent-encoded dot counts as a dot. So the gates check the path that servers use to find the
+    page. Query and fragment stay as they are, and so does a URL that has no dot segments or no
+    host. Never raises.
 
     >>> without_dot_segments("http://example.com/a/%2E%2e/private/./feed?to=/../x")
     'http://example.com/private/feed?to=/../x'
@@ -359,7 +359,7 @@ def _resolve(tail: str) -> str:
         elif not _ONE_DOT.fullmatch(segment):
             kept.append(segment)
     if _ONE_DOT.fullmatch(segments[-1]) or _TWO_DOTS.fullmatch(segments[-1]):
-        kept.append("")  # what the last dot segment leads to is a folder
+        kept.append("")  # the last dot segment leads to a folder
     return "/" + "/".join(kept) + tail[end:]
 
 

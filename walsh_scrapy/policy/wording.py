@@ -1,7 +1,7 @@
 """Words for people: counts, durations and reasons; strangers' text made safe (decision 23).
 
-Texts of strangers are escaped for a terminal, and left without addresses and credentials before
-others read them. The same reason at many hosts is one line for the operator.
+Texts of strangers are escaped for a terminal, and lose addresses and credentials before others read
+them. The same reason at many hosts is one line for the operator.
 """
 
 import re
@@ -59,7 +59,7 @@ def for_others(text: str) -> str:
     """Return a text as other people may read it: "…" for each e-mail address and credential.
 
     Credentials are user names and passwords in URLs, and values of parameters such as `token` and
-    `key`. The path of a URL stays, because it says what was asked for. Never raises.
+    `key`. The path of a URL stays, because it identifies the request. Never raises.
 
     >>> for_others("https://user:pw@blog.example/feed?token=1&page=2, says me@blog.example")
     'https://…@blog.example/feed?token=…&page=2, says …'
@@ -112,7 +112,7 @@ def cut(text: str, most: int) -> str:
 
 
 def and_more(number: int) -> str:
-    """Return the phrase for what is left out of a list: `… and 7,990 more`."""
+    """Return the phrase for the omitted part of a list: `… and 7,990 more`."""
     return f"… and {number:,} more"
 
 
@@ -164,7 +164,7 @@ def xml_text(text: str) -> str:
 
 
 def storable(text: str) -> str:
-    """Replace what not every database can keep: NUL (PostgreSQL) and lone surrogates (UTF-8).
+    """Replace what not every database keeps: NUL (PostgreSQL) and lone surrogates (UTF-8).
 
     JSON and headers of strangers may contain both.
     """
@@ -173,8 +173,8 @@ def storable(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
-# What differs from host to host although the problem is the same: addresses, days, a remark in
-# parentheses at the end.
+# The parts that differ from host to host although the problem is the same: addresses, days, a
+# remark in parentheses at the end.
 _VARYING: Final = re.compile(r"[a-z]+://\S+|\b\d{4}-\d\d-\d\d\b", re.IGNORECASE)
 _NAME: Final = re.compile(r"[\w-]+(?:\.[\w-]+)*")
 _REMARK: Final = re.compile(r" \([^()]*\)(?=\.?$)")
@@ -225,7 +225,7 @@ def kind_of(reason: str, host: str) -> str:
 
 
 def shorten(names: tuple[str, ...], most: int) -> str:
-    """Return the first names of a list, and how many hosts are left out.
+    """Return the first names of a list, and the number of the others.
 
     >>> shorten(("a", "b", "c", "d"), 2)
     'a, b and 2 more hosts'

@@ -61,11 +61,11 @@ class FirstSeenMiddleware(Component):
     """Records the outcome of every visit of a source, failed and denied ones too.
 
     Entries, validators and the time of the next visit are committed together, before an item goes
-    to pipelines and exports: the state is the record, an export a view of it (decisions 17, 18).
-    A visit ends once: with the document after which the spider makes no further request for it.
-    The entries of the documents before that are committed as they come.
+    to pipelines and exports: an export is a view of the state (decisions 17, 18). A visit ends
+    once: with the document after which the spider makes no further request for it. The entries of
+    the documents before that are committed as they come.
 
-    Start requests enter while the scheduler has room. Scrapy takes all of a spider at once, and
+    Start requests enter while the scheduler takes more. Scrapy takes all of a spider at once, and
     handles no response meanwhile. A hundred thousand sources would take hundreds of megabytes, and
     the first exchange would seem to last for seconds.
     """
@@ -122,7 +122,7 @@ class FirstSeenMiddleware(Component):
     def process_spider_exception(
         self, response: Response, exception: Exception
     ) -> tuple[()] | None:
-        """Record that a response could not be read; NotAFeed is no error of the spider."""
+        """Record that a response could not be read; NotAFeed is not an error of the spider."""
         request = request_of(response)
         if source_of(request) is None or request in self._over:
             return None
@@ -186,7 +186,7 @@ class FirstSeenMiddleware(Component):
                 async for item in as_async_generator(found):
                     yield item
             except Exception as error:
-                if error is not failure.value:  # else it is handed back, and the record has it
+                if error is not failure.value:  # else it is handed back, and the state has it
                     raise
 
     def _commit(
@@ -260,7 +260,7 @@ class DocumentItems:
         return True
 
     def log_rest(self) -> None:
-        """Log how many items were refused in addition to those that were logged."""
+        """Log the number of refused items in addition to the logged ones."""
         if self._refused > MOST_LOGGED:
             more = and_more(self._refused - MOST_LOGGED)
             logger.warning("items of %s are left out: %s", self._url, more)
@@ -279,7 +279,8 @@ class DocumentItems:
 def _goes_on(request: Request, following: object) -> bool:
     """Return True if a visit goes on with this request of the spider.
 
-    That may be a copy of the request itself, to ask again. A copy after a redirect is not declared.
+    That may be a copy of the request itself, to send it again. A copy after a redirect is not
+    declared.
     """
     visit = visit_of(request)
     if visit is None or visit.source is None or not isinstance(following, Request):
@@ -292,7 +293,7 @@ def _goes_on(request: Request, following: object) -> bool:
 async def _in_turns(
     items: AsyncIterator[Any], pause: Callable[[], Awaitable[None]]
 ) -> AsyncIterator[Any]:
-    """Yield the items; with ``pause`` timers and answers have their turn meanwhile."""
+    """Yield the items; ``pause`` lets timers and answers have their turn."""
     number = 0
     async for item in items:
         yield item

@@ -39,7 +39,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: What declares a target: the sources file, the page of its source, or where that has moved.
+#: The place that declares a target: the sources file, the page of its source, or where that has
+#: moved.
 _DeclaredBy = Literal["declared", "announced", "moved"]
 
 
@@ -60,9 +61,9 @@ class ScopeMiddleware(Component, Preparation):
         crawl.queue.prepare_by("scope", self)
 
     async def process_request(self, request: Request) -> None:
-        """Deny what is not declared; a redirect of a declared target is part of it.
+        """Deny an undeclared target; a redirect of a declared target is part of it.
 
-        The record says of a target what declares it, if that is not the sources file.
+        The request log names the place that declares a target, if that is not the sources file.
         """
         if reason := self._reason_against(request):
             raise self._denials.deny(request, "scope", reason)
@@ -114,7 +115,7 @@ class ScopeMiddleware(Component, Preparation):
         sources = spider.sources if isinstance(spider, DeclaringSpider) else ()
         if not self._options.is_walsh_research and not sources:
             logger.warning(
-                "%s declares no sources, so it may ask for nothing (R6); "
+                "%s declares no sources, so no request is allowed (R6); "
                 'a bot with its own identity that follows links sets WALSH_SCOPE = "any"',
                 spider,
             )
@@ -142,14 +143,14 @@ class ScopeMiddleware(Component, Preparation):
         if not self._declared_only or self._declared_by(request):
             return True
         logger.warning(
-            "%s is dropped: it is not a declared target (R6); `scrapy mayfetch URL` says whether a "
-            "URL may be asked for",
+            "%s is dropped: it is not a declared target (R6); `scrapy mayfetch URL` shows whether "
+            "a URL may be requested",
             request,
         )
         reason = f"{request.url} is not a declared target (R6)"
         try:
             self._denials.write(request, Denied("scope", reason))
-        except StateUnavailable as error:  # what else the spider yields is not lost for that
+        except StateUnavailable as error:  # the rest of the spider's output is not lost for that
             logger.debug("the denial is not recorded: %s", error)
         self._crawler.stats.inc_value("walsh/scope/dropped")
         return False

@@ -1,4 +1,4 @@
-"""The state: what outlives a run, in one database, with one store for each kind of record."""
+"""The state: all that outlives a run, in one database, with one store per kind of row."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class State:
     """The state database and its stores. Raises StateError if it cannot be opened.
 
     ``clock`` returns epoch seconds, for delays and holds. By default it is the clock of the
-    database, which is the same for all processes that share the state. If the database fails
-    later, every method of a store raises what ``failed`` returns for the StateError: by default
-    that error itself. A crawl passes a function that returns ``StateUnavailable``, so that the
-    current request is deferred to a later run. ``waits`` says whether a server that went away is
-    still waited for.
+    database, which is the same for all processes that share the state. If the database fails later,
+    every method of a store raises the result of ``failed`` for the StateError: by default that
+    error itself. A crawl passes a function that returns ``StateUnavailable``, so that the current
+    request is deferred to a later run. ``waits`` returns whether the state still waits for a server
+    that went away.
     """
 
     def __init__(
@@ -56,22 +56,22 @@ class State:
         self.backups = BackupStore(self._database)
 
     def sync(self, path: str | Path, now: float, **tell: Callable[[str], None]) -> SyncedFile:
-        """Bring what a sources file declares up to date; ``now`` is in epoch seconds.
+        """Bring the declared sources of a file up to date; ``now`` is in epoch seconds.
 
-        ``tell`` is a function that gets a line while that takes long; by default the log does.
+        ``tell`` is a function that gets a line while that takes long; by default the log gets it.
         Raises SourcesError for a wrong file.
         """
         return Sync(self._database, path, now, **tell).run()
 
     def declaration(self, synced: SyncedFile, now: float) -> str:
-        """Return the name of the copy of what a file declares, which is in force at ``now``."""
+        """Return the name of the copy of a file's declaration that is in force at ``now``."""
         return DeclarationCopies(self._database, synced.id, now).in_force(synced.copy)
 
     @contextmanager
     def log(self) -> Iterator[Log]:
-        """Give the log as it is now; what is written during the block is not seen.
+        """Give the log as it is now, without the rows that are written during the block.
 
-        No crawl has to wait for it. Raises StateError if the database fails meanwhile.
+        No crawl waits for it. Raises StateError if the database fails meanwhile.
         """
         with self._database.snapshot() as connection:
             yield Log(connection)
@@ -79,17 +79,16 @@ class State:
     def now(self) -> float:
         """Return epoch seconds by the clock that all processes on the state share.
 
-        A server is asked once a second at most, within its transactions.
+        A server gets at most one query for it per second, within its transactions.
         """
         return self._database.now()
 
     def prune(self, now: float, log_seconds: float, goes_on: Callable[[], bool]) -> bool:
-        """Delete what is too old to be needed; ``now`` is in epoch seconds.
+        """Delete the rows that are too old to be needed; ``now`` is in epoch seconds.
 
-        These are requests and denials after ``log_seconds``; and after 90 days hosts, what is known
-        of a robots.txt, and what a file declares that no run reads. Records of sources and entries
-        stay. ``goes_on`` is asked before each small transaction; return False if it ended the
-        pruning.
+        These are requests and denials after ``log_seconds``; and after 90 days hosts, robots.txt
+        files, and declarations that no run reads. Sources that were visited, and entries, stay.
+        ``goes_on`` is called before each small transaction; return False if it ended the pruning.
         """
         groups: list[Old] = [*self.evidence.old_rows(now, log_seconds), OldFiles(now)]
         groups += self.robots.old_rows(now), old_rows(now)
@@ -109,5 +108,5 @@ class State:
             yield state
 
     def close(self) -> None:
-        """Close the database; what was committed stays."""
+        """Close the database; committed rows stay."""
         self._database.close()

@@ -2,7 +2,7 @@
 
 A transaction is a function that takes SQLAlchemy's `Connection` and returns a value. If the server
 is lost, or another transaction is in the way, it is run again. So it changes nothing in memory, and
-finds what it has written itself, should only the answer to its COMMIT have been lost.
+finds its rows if only the answer to its COMMIT was lost.
 """
 
 from __future__ import annotations
@@ -43,30 +43,32 @@ logger = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
 _Record = TypeVar("_Record", bound="DataclassInstance")
 
-#: How long to wait for another process's transaction before that is an error.
+#: Seconds of waiting for another process's transaction before that is an error.
 LOCKED_SECONDS: Final = 10.0
-#: How long a server may be silent; more than LOCKED_SECONDS, after which it reports a lock.
+#: Seconds for which a server may be silent; more than LOCKED_SECONDS, after which it reports a
+#: lock.
 SILENT_SECONDS: Final = 20.0
-#: How long a transaction may do nothing: less, so that a process that is frozen within one is no
-#: lock for the others.
+#: Seconds for which a transaction may do nothing: less, so that a process that is frozen within one
+#: does not lock the others out.
 IDLE_SECONDS: Final = 5.0
-#: How long to wait for anything once the run is to end.
+#: Seconds of waiting for anything once the run is to end.
 ENDING_SECONDS: Final = 1.0
-#: How long one attempt to connect may take: at the start, and later, when it is repeated.
+#: Seconds that one attempt to connect may take: at the start, and later, when it is repeated.
 CONNECT_SECONDS: Final = 10.0
 RECONNECT_SECONDS: Final = 2.0  #: libpq takes no shorter time
-#: How long a crawl waits for a database server that went away before it gives up.
+#: Seconds for which a crawl waits for a database server that went away.
 LOST_SECONDS: Final = 120.0
 _RETRY_SECONDS: Final = 1.0
-#: How long SQLite itself waits for a lock. It does so in C, where Python handles no signal.
+#: Milliseconds for which SQLite itself waits for a lock. It does so in C, where Python handles no
+#: signal.
 _BUSY_MS: Final = 100
 #: SQLite does not wait at all while another process switches the file to WAL mode.
 _REPEAT_SECONDS: Final = 0.02
-#: How long another process may take to write the first page of a file that it has created.
+#: Seconds for the first page of a file that another process has created.
 CREATING_SECONDS: Final = 2.0
 #: Seconds after which the server's clock is looked at again, because it may be set.
 CLOCK_SECONDS: Final = 1.0
-#: Seconds by which the time of day may move against the monotonic clock, as when it is slewed. A
+#: Seconds that the time of day may move against the monotonic clock, as when it is slewed. A
 #: machine that was suspended is further behind: its monotonic clock stood still.
 MOST_SLEW: Final = 0.05
 #: Rows that a snapshot has in memory at once.
@@ -86,7 +88,7 @@ _PRIMARY_CODE: Final = 0xFF
 #: PostgreSQL's serialization_failure and deadlock_detected, and insufficient_privilege.
 _IN_THE_WAY: Final = ("40001", "40P01")
 _NO_RIGHTS: Final = "42501"
-#: How PostgreSQL's messages quote the statement, with a mark below it.
+#: The statement that PostgreSQL's messages quote, with a mark below it.
 _STATEMENT: Final = re.compile(r"\nLINE \d+: .*\n *\^")
 #: The first bytes of a write-ahead log: SQLite's, in either byte order, or none written yet.
 _LOG_STARTS: Final = (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83", b"\0\0\0\0")
@@ -94,17 +96,18 @@ _CLOCK: Final = text("SELECT extract(epoch FROM clock_timestamp())::double preci
 
 
 class StateError(RuntimeError):
-    """The state cannot be used: which database, why, and what to do."""
+    """The state cannot be used: the database, the reason, and the remedy."""
 
 
 class Database:
     """The state's database, for use by one thread.
 
     Raises StateError for a database that cannot be reached, is damaged, or was written by another
-    version; existing data is never overwritten. If the database fails later, methods raise what
-    ``failed`` returns for the StateError. A server that went away is waited for while ``waits``
-    returns True, for two minutes at most. One that is silent, or that did not come back, is not
-    asked again. ``clock``, which returns epoch seconds, stands for that of the database.
+    version; existing data is never overwritten. If the database fails later, methods raise the
+    result of ``failed`` for the StateError. After the loss of a server they wait while ``waits``
+    returns True, for at most two minutes. After a silent server, or one that did not come back,
+    they send it nothing more. ``clock``, which returns epoch seconds, replaces that of the
+    database.
     """
 
     def __init__(
@@ -143,18 +146,18 @@ class Database:
         """Run ``work`` in one transaction, and return its value once that is committed.
 
         On SQLite the transaction holds the database's write lock from its beginning. So no other
-        process changes what was read. A time that is read from the clock is the time of the write,
-        however long the transaction waited for the lock.
+        process changes the rows that were read. A time that is read from the clock is the time of
+        the write, however long the transaction waited for the lock.
 
-        Raises what ``failed`` returns if the database fails; IntegrityError and DataError of
+        Raises the result of ``failed`` if the database fails; IntegrityError and DataError of
         SQLAlchemy for values that it does not accept.
         """
         return self._run(work, "BEGIN IMMEDIATE")
 
     def read(self, work: Callable[[Connection], _Result]) -> _Result:
-        """Run ``work``, which only reads, and return its value; no writer has to wait for it.
+        """Run ``work``, which only reads, and return its value; no writer waits for it.
 
-        Raises what ``failed`` returns if the database fails.
+        Raises the result of ``failed`` if the database fails.
         """
         return self._run(work, "BEGIN")
 
@@ -166,19 +169,19 @@ class Database:
         """Return the first row of a query, or None."""
         return self.read(lambda connection: connection.execute(query, values).first())
 
-    def scalar(self, query: Executable, **values: object) -> Any:  # noqa: ANN401 - what is selected
+    def scalar(self, query: Executable, **values: object) -> Any:  # noqa: ANN401 - any column
         """Return the first column of the first row of a query, or None."""
         return self.read(lambda connection: connection.scalar(query, values))
 
     def change(self, statement: UpdateBase) -> int:
-        """Run one statement in a transaction of its own; return how many rows it changed."""
+        """Run one statement in a transaction; return the number of rows that it changed."""
         return self.write(lambda connection: connection.execute(statement).rowcount)
 
     @contextmanager
     def snapshot(self) -> Iterator[Connection]:
-        """Open a separate connection that reads the database as it is now; no writer has to wait.
+        """Open a separate connection that reads the database as it is now; no writer waits.
 
-        Of what a statement finds a thousand rows are in memory at once. Raises StateError if the
+        At most a thousand rows of a statement are in memory at once. Raises StateError if the
         database fails meanwhile.
         """
         engine = _engine_of(self._engine.url, poolclass=NullPool)
@@ -206,7 +209,7 @@ class Database:
         return time.time() if self.is_sqlite else self._clock.now()
 
     def close(self) -> None:
-        """Close the connections; what was committed stays."""
+        """Close the connections; committed rows stay."""
         self._is_closed = True
         self._engine.dispose()
 
@@ -244,11 +247,11 @@ class Database:
                 lost = self._pause(error, lost)
         if lost:
             logger.warning("%s is back; the crawl continues", self)
-        self._check_file()  # what was read or committed may be in a file that nobody can open
+        self._check_file()  # the rows may be in a file that nobody can open
         return result
 
     def _pause(self, error: DBAPIError, lost: int) -> int:
-        """Pause after a failure. Return how often the server was lost; ``lost`` are the others."""
+        """Sleep after a failure. Return the losses of the server; ``lost`` are the earlier ones."""
         if not error.connection_invalidated:
             time.sleep(_REPEAT_SECONDS)
             return lost
@@ -287,14 +290,14 @@ class Database:
         return may_wait and self._waiting.may_last(began, LOST_SECONDS)
 
     def _end_of_waiting(self, error: DBAPIError) -> StateError:
-        """Return the StateError for a failure; after a wait in vain a server is not asked again."""
+        """Return the StateError for a failure; after a wait in vain a server gets nothing more."""
         found = _state_error(self._engine, error)
         if not self.is_sqlite and self._waiting.is_over:  # a lock of SQLite may end meanwhile
             self._given_up = found
         return found
 
     def _check_file(self) -> None:
-        """Raise what ``failed`` returns if the file of the state is no longer there."""
+        """Raise the result of ``failed`` if the file of the state is no longer there."""
         if self.file is None:
             return
         try:
@@ -304,9 +307,9 @@ class Database:
 
 
 class Store:
-    """A kind of record in the database.
+    """A kind of row in the database.
 
-    Methods raise what ``State(failed=...)`` returns if the database fails: a StateError by
+    Methods raise the result of ``State(failed=...)`` if the database fails: a StateError by
     default, ``RequestDeferred`` in a crawl.
     """
 
@@ -324,7 +327,7 @@ class Waiting:
     """The waits of one Database; after one that took too long no other is begun.
 
     ``goes_on`` returns False once the run is to end. So a stopped or failed run ends within
-    seconds, however many transactions are left. All moments are those of the monotonic clock.
+    seconds, however many transactions follow. All moments are those of the monotonic clock.
     """
 
     def __init__(self, goes_on: Callable[[], bool]) -> None:
@@ -340,7 +343,7 @@ class Waiting:
 
 
 class ServerClock:
-    """The time of a server, by which the processes on several machines share hosts (R4).
+    """The time of a server, which the processes on several machines use to share hosts (R4).
 
     It is an offset to the monotonic clock of this machine, which nobody sets.
     """
@@ -363,14 +366,14 @@ class ServerClock:
         """Whether there is no measurement, or this machine slept, or its clock was set since."""
         return abs(time.time() - now - self._wall_ahead) > MOST_SLEW
 
-    def measure(self, ask: Callable[[], float]) -> None:
-        """Measure it; ``ask`` asks the server, and returns epoch seconds."""
+    def measure(self, read: Callable[[], float]) -> None:
+        """Measure it; ``read`` reads the server's clock, and returns epoch seconds."""
         began = time.monotonic()
-        told = ask()
+        now = read()
         ended = time.monotonic()
-        ahead = told - (began + ended) / 2  # the server looked at its clock in between
+        ahead = now - (began + ended) / 2  # the server looked at its clock in between
         if abs(ahead - self._ahead) > (ended - began) / 2 or self._is_set_anew(ended):
-            self._ahead = ahead  # else a slow answer may tell less than the last measurement
+            self._ahead = ahead  # else a slow answer may be less exact than the last one
         self._wall_ahead = time.time() - ended
         self._measured_at = ended
 
@@ -378,8 +381,8 @@ class ServerClock:
 class StateFile:
     """The file that a state's URL names.
 
-    SQLite takes an empty file for a new database, leaves out a write-ahead log that it cannot read,
-    and goes on writing into a file that was deleted. All three would lose the record silently, so
+    SQLite takes an empty file for a new database, ignores a write-ahead log that it cannot read,
+    and goes on writing into a file that was deleted. All three would lose the state silently, so
     they are errors here (decision 29).
     """
 
@@ -394,7 +397,7 @@ class StateFile:
 
     @property
     def number(self) -> str:
-        """The inode that was opened: a move on its disk keeps it, a copy beside it has another."""
+        """The inode that was opened: a move on its disk keeps it, a copy next to it has another."""
         return str(self._opened[1]) if self._opened else ""
 
     @property
@@ -411,7 +414,7 @@ class StateFile:
             while self.exists and self.path.stat().st_size == 0:
                 if time.monotonic() > deadline:
                     raise StateError(
-                        f"the state {self.path} is an empty file, so what it held is lost; restore "
+                        f"the state {self.path} is an empty file, so its content is lost; restore "
                         "a backup, or delete the file to begin an empty state"
                     )
                 time.sleep(_REPEAT_SECONDS)
@@ -448,8 +451,8 @@ class StateFile:
 
     def _lost(self, why: str) -> StateError:
         return StateError(
-            f"the state {self.path} was deleted or replaced while it was in use ({why}), and what "
-            "is written now would be lost; stop all crawls that use it, put it or a backup back, "
+            f"the state {self.path} was deleted or replaced while it was in use ({why}), and "
+            "further writes would be lost; stop all crawls that use it, put it or a backup back, "
             "then start again"
         )
 
@@ -496,7 +499,7 @@ def without_password(url: str | URL) -> str:
         return text
     named, (place, mark, query) = _USER.match(text), text.partition("?")
     user = named[0] if named else ""
-    if "@" in query:  # it cannot be told where the password ends
+    if "@" in query:  # the end of the password cannot be found
         return f"{user}:***"
     before, at, host = place.rpartition("@")
     shown = f"{user}:***@{host}" if at and user != before else place
@@ -504,7 +507,7 @@ def without_password(url: str | URL) -> str:
 
 
 def _open_engine(url: str, waiting: Waiting) -> Engine:
-    """Return an engine whose connections wait as ``waiting`` says. Raises StateError.
+    """Return an engine whose connections wait by ``waiting``. Raises StateError.
 
     It creates the folder of an SQLite file.
     """
@@ -549,7 +552,7 @@ def _connect_to_read(
 ) -> sqlite3.Connection | None:
     """Open a file that this user may only read; None for any other, which is opened as ever.
 
-    SQLite would write beside it. Without a write-ahead log nothing can change while it is read.
+    SQLite would write next to it. Without a write-ahead log nothing can change while it is read.
     """
     path = Path(arguments[0])
     if not path.exists() or (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
@@ -563,7 +566,7 @@ def _address(url: str) -> URL:
     """Parse a URL so that it names one file, and no other: by its absolute path for SQLite.
 
     In a path ``%20`` is a space, as in every URL. SQLAlchemy before 2.1 does not read it so, and
-    takes what follows a ``?`` for options. Raises ValueError.
+    takes the part after a ``?`` for options. Raises ValueError.
     """
     address = make_url(url)
     if not _is_file(address):
@@ -625,10 +628,10 @@ def _tune_postgresql(connection: Any, _record: object) -> None:  # noqa: ANN401 
 
 
 def _bounded_connections(waiting: Waiting) -> Callable[..., object]:
-    """Return what makes connections that end when their server is silent for too long.
+    """Return a function that connects, and ends a connection whose server is silent for too long.
 
     A server may be silent without an error: its machine is frozen, or a router drops all packets.
-    libpq waits for ever then, and no timeout of the server's own helps.
+    libpq waits for ever then, and no timeout of the server helps.
     """
     # The driver is in an extra, so it may be absent.
     import psycopg  # noqa: PLC0415
@@ -639,7 +642,7 @@ def _bounded_connections(waiting: Waiting) -> Callable[..., object]:
             return super().wait(self._bound(gen), *arguments, **options)
 
         def _bound(self, exchange: Any) -> Generator[Any, Any, Any]:  # noqa: ANN401 - psycopg's own
-            """Pass an exchange's requests on; psycopg resumes it ten times a second."""
+            """Pass an exchange's requests on; psycopg resumes it ten times per second."""
             began = time.monotonic()
             try:
                 wanted = next(exchange)

@@ -1,6 +1,6 @@
 """Documents that a crawl works by: robots.txt, the blocklist and its schema, llms.txt (R2, R3, R9).
 
-Each that was in force is kept once more, by the name of its bytes, as long as a record may name it
+Each that was in force is kept once more, by the name of its bytes, as long as a row may name it
 (decisions 14, 33). A robots.txt has a copy for each origin: scheme, host and port (decision 5).
 """
 
@@ -38,26 +38,27 @@ if TYPE_CHECKING:
 
 _NAMED: Final = update(copies).where(copies.c.hash == bindparam("key"))
 _STILL_KEPT: Final = _NAMED.values(kept_at=bindparam("now"))
-#: How long a copy is kept after the last request for it. The host of a source that is visited once
-#: in 30 days is still known then: its Crawl-delay, and its last good copy if it does not answer.
+#: Seconds for which a copy is kept after the last request for it. The host of a source that is
+#: visited once in 30 days is still known then: its Crawl-delay, and its last good copy if it does
+#: not answer.
 KEEP_SECONDS: Final = 90 * 86_400.0
 _ROBOTS_OF_HOST: Final = select(robots.c.origin, *columns_of(RobotsCopy, robots)).where(
     or_(robots.c.origin == bindparam("plain"), robots.c.origin == bindparam("secure"))
 )
 _ROBOTS_NAME: Final = select(robots.c.copy).where(robots.c.origin == bindparam("key"))
 
-_ASKED: Final = (
+_SENT: Final = (
     FOR_RULES,
     requests.c.host == bindparam("paced"),
     requests.c.sent_at >= bindparam("since"),
-    requests.c.purpose == bindparam("what"),
-    requests.c.url == bindparam("asked"),
+    requests.c.purpose == bindparam("purpose_"),
+    requests.c.url == bindparam("robots_url"),
     requests.c.run.is_not_distinct_from(bindparam("crawl")),
 )
-_LAST_ASKED: Final = select(func.max(requests.c.id)).where(*_ASKED).scalar_subquery()
+_LAST_SENT: Final = select(func.max(requests.c.id)).where(*_SENT).scalar_subquery()
 _NAME_COPY: Final = (
     update(requests)
-    .where(requests.c.id == _LAST_ASKED)
+    .where(requests.c.id == _LAST_SENT)
     .values(
         robots=select(copies.c.id).where(copies.c.hash == bindparam("name")).scalar_subquery(),
         robots_at=bindparam("at"),
@@ -99,13 +100,13 @@ class RobotsStore(Store):
             last = connection.scalar(_ROBOTS_NAME, {"key": origin})
             name = keep_copy(connection, "robots", copy.body, now=copy.fetched_at, last=last)
         upsert(connection, robots, {"origin": origin, **row_of(copy), "copy": name})
-        asked = {"paced": host, "asked": robots_url(origin), "crawl": run}
+        sent = {"paced": host, "robots_url": robots_url(origin), "crawl": run}
         since = copy.fetched_at - LONGEST_SETTLING
         brought = {"name": name, "at": copy.fetched_at, "last": copy.status}
-        connection.execute(_NAME_COPY, {**asked, **brought, "since": since, "what": "robots"})
+        connection.execute(_NAME_COPY, {**sent, **brought, "since": since, "purpose_": "robots"})
 
     def old_rows(self, now: float) -> OldRows:
-        """Return the copies that nobody asked for in 90 days; ``now`` is in epoch seconds."""
+        """Return the copies without a request in 90 days; ``now`` is in epoch seconds."""
         is_old = robots.c.fetched_at < now - KEEP_SECONDS
         return OldRows(robots, is_old, robots.c.fetched_at)
 
@@ -145,14 +146,14 @@ class BlocklistStore(Store):
 
 
 class LlmsTxtStore(Store):
-    """Finds and forgets records; ``SourceStore.change`` writes them, with the visit's source."""
+    """Finds and forgets rows; ``SourceStore.outcome`` writes them, with the visit's source."""
 
     def find(self, url: str) -> LlmsTxtRecord | None:
-        """Return what is known of an llms.txt, or None if it was never requested."""
+        """Return the row of an llms.txt, or None if it was never requested."""
         return self._find(LlmsTxtRecord, indexes, url)
 
     def forget(self, url: str) -> None:
-        """Delete what is known of an llms.txt, so that the next visit requests it again."""
+        """Delete the row of an llms.txt, so that the next visit requests it again."""
         self._database.change(delete(indexes).where(indexes.c.url == url))
 
 

@@ -49,11 +49,11 @@ class StoredEntry(NamedTuple):
 
 
 class EntryStore(Store):
-    """Reads the entries of all runs, also while a run writes more."""
+    """Reads the entries of all runs, even while a run writes more."""
 
     @contextmanager
     def snapshot(self) -> Iterator[Snapshot]:
-        """Open the entries as they are now; what is written during the block is not seen.
+        """Open the entries as they are now, without those that are written during the block.
 
         Raises StateError if the database fails meanwhile.
         """
@@ -91,7 +91,7 @@ _NEWEST: Final = (
 
 
 class Snapshot:
-    """The entries as of one moment. What is being read is closed before its connection is."""
+    """The entries as of one moment. Open queries are closed before their connection."""
 
     def __init__(self, connection: Connection, opened: ExitStack) -> None:
         self._connection = connection
@@ -109,7 +109,7 @@ class Snapshot:
 
         They were first seen at ``since``, in epoch seconds, or later. ``sources`` are the URLs of
         their sources as declared, also of those that had an entry of another; empty for all.
-        Without ``has_backfill`` those are left out that the first reading of their source had.
+        Without ``has_backfill`` it omits those that the first reading of their source had.
 
         At most a thousand are in memory at once. Entries of one response have the same time; they
         come in the order of their keys, which is the same on every database and after a restore.
@@ -140,8 +140,8 @@ def insert_unseen(
 ) -> frozenset[str]:
     """Insert the entries of one visit that are not known; return their keys (decision 19).
 
-    ``backfill`` says that their source is read for the first time. An entry of a page on another
-    host is compared with what the sources of that host had, and is stored under keys that none of
+    ``backfill`` means that their source is read for the first time. An entry of a page on another
+    host is compared with the entries of that host's sources, and is stored under keys that none of
     these uses. So nobody can take an entry from the source of its own host.
     """
     own = [entry for entry in found if entry.is_own]
@@ -177,8 +177,8 @@ def _insert_unseen(
     entries at once, one waits for the other, and they cannot block each other.
 
     The first entry of a page is inserted under the key of the page, which only one transaction can
-    do. The others of that page are judged after that, and so is what another transaction was
-    faster with: PostgreSQL then shows what that one has inserted.
+    do. The others of that page are checked after that, and so are those that another transaction
+    inserted first: PostgreSQL then shows what that one has inserted.
     """
     known, elsewhere = _known_entries(connection, found)
     rows, later, begun = [], [], set()
@@ -202,7 +202,7 @@ def _insert_unseen(
 
 
 def _insert(connection: Connection, rows: Sequence[Row]) -> frozenset[str]:
-    """Insert those of the rows that another transaction has not inserted; return their own keys."""
+    """Insert those of the rows that another transaction has not inserted; return their keys."""
     if insert_if_new(connection, entries, rows) == len(rows):
         return frozenset(row["own_key"] for row in rows)
     names = ("key", "own_key", "source", "first_seen")

@@ -1,27 +1,27 @@
-"""The protocol by which workers share hosts: whoever requests from a host owns it (decision 41).
+"""The protocol of workers that share hosts: each owns the host that it requests (decision 41).
 
-A worker is a crawl that shares the state. It takes a host before it reads what it has to know of
-the host, and owns it until what it learned is written. One row of `hosts` arbitrates. Each function
-here is one statement, so the caller composes transactions: first the statement that proves that the
-host is still the worker's, then what else belongs to it. A function whose answer says that the host
-was lost has changed nothing but caution; then the caller drops what it has of the host.
+A worker is a crawl that shares the state. It takes a host before it reads the rows of the host, and
+owns it until its results are written. One row of `hosts` arbitrates. Each function here is one
+statement, so the caller composes transactions: first the statement that proves that the host is
+still the worker's, then the other writes. A function whose answer shows that the host was lost has
+changed nothing but caution; then the caller forgets the host.
 
 ========== ======================================== ===========================================
-function   when                                     what it writes
+function   when                                     writes
 ========== ======================================== ===========================================
 beat       a crawl of sources: at the start, then   ``workers.until``, 20 s from now. It costs
            every 5 s                                the same however many hosts are owned.
 take       before the first request to a host       ``owner``, where the host is free and was
                                                     not deferred since the worker's run began.
-begin      the last gate, before each request       ``busy_until``, where the worker owns the
+begin      PacingMiddleware, before each request    ``busy_until``, where the worker owns the
                                                     host, nothing is in flight, and delay and
                                                     hold are over.
 end        after an exchange                        ``ended``, ``delay``, the counts, the hold
-                                                    that this answer asks for, no ``busy_until``.
+                                                    of this answer, no ``busy_until``.
                                                     The host was lost: ``ended``, ``delay`` and
                                                     ``hold_until`` only grow.
 withdraw   nothing was sent                         no ``busy_until``.
-let_go     nothing of a host is left in the         no ``owner``; ``deferred_at``, if the host is
+let_go     no request of a host is in the           no ``owner``; ``deferred_at``, if the host is
            process, or it is given up for the run   given up.
 leave      the end of a run                         no row in ``workers``: all its hosts are free.
 operator   any time                                 ``operator_delay``; no ``hold_until``. The
@@ -29,13 +29,13 @@ operator   any time                                 ``operator_delay``; no ``hol
 ========== ======================================== ===========================================
 
 A host is free if its ``busy_until`` has passed, and its owner is empty, unknown, or lapsed: its
-``until`` has passed, which only a process judges that `Watch` lets. An exchange whose worker died
+``until`` has passed, which only a process decides that `Watch` lets. An exchange whose worker died
 counts as ended at ``busy_until``.
 
 The statements give the same result if their transaction runs again because its connection was lost.
 Only before `begin` a transaction that runs again withdraws: its first run may have been committed.
 
-The clock is that of the database, in the statement. What has passed is given as an age.
+The clock is that of the database, in the statement. Passed time is given as an age.
 """
 
 from __future__ import annotations
@@ -85,9 +85,9 @@ if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection
     from sqlalchemy.sql.dml import ReturningInsert, Update
 
-#: How long the row of a host is kept after the last moment that it is about.
+#: Seconds for which the row of a host is kept after the last moment that it is about.
 KEEP_SECONDS: Final = 90 * 86_400.0
-#: Why a host waits: on hold, a request is in flight, or its delay goes on.
+#: The reason why a host is not ready: it is on hold, a request is in flight, or its delay goes on.
 WaitReason: TypeAlias = Literal["hold", "in flight", "delay"]
 OverrideName: TypeAlias = Literal["release", "delay"]
 
@@ -106,7 +106,7 @@ class HostSnapshot(NamedTuple):
 
     times: HostTimes
     now: float  #: epoch seconds, by the database's clock
-    #: Seconds by which the row was in the future, because a clock was set back. ``times`` are
+    #: Seconds that the row was in the future, because a clock was set back. ``times`` are
     #: corrected; the caller names it.
     ahead: float = 0.0
 
@@ -122,7 +122,7 @@ class HostSnapshot(NamedTuple):
 
     @property
     def reason(self) -> WaitReason | None:
-        """Why the host may not be requested for so long; None if it may be requested now."""
+        """The reason for `wait`; None if the host may be requested now."""
         until = self.times.ready_at()
         if until <= self.now:
             return None
@@ -141,7 +141,7 @@ class Begun(NamedTuple):
 
 
 class Ask(NamedTuple):
-    """What a request asks for; durations are seconds."""
+    """The delay and the limits of a request, in seconds."""
 
     delay: float  #: since the last exchange
     timeout: float
@@ -177,7 +177,7 @@ class Override:
     at: float
     host: str
     override: OverrideName
-    seconds: float  #: the new delay, or what was left of the hold
+    seconds: float  #: the new delay, or the rest of the hold
     reason: str
 
 
@@ -239,7 +239,7 @@ def _or_longer(column: ColumnElement[float], value: ColumnElement[float]) -> Col
 
 
 def _take() -> Update:
-    until = _number("judges_until")  # long before that, a clock was set back and nobody has beaten
+    until = _number("judges_until")  # long before that, a clock was set back without a beat
     may_judge = and_(until >= NOW, until <= NOW + WORKER_SECONDS)
     of_another = exists().where(workers.c.id == hosts.c.owner, or_(_LIVES, ~may_judge))
     is_free = or_(hosts.c.owner == "", hosts.c.owner == bindparam("worker"), ~of_another)
@@ -264,7 +264,7 @@ def _begin() -> Update:
 
 
 def _held(since: ColumnElement[float]) -> dict[str, ColumnElement[Any]]:
-    """Return what a hold of some seconds changes; a longer one stays."""
+    """Return the columns that a hold of some seconds changes; a longer one stays."""
     until = since + _number("hold")
     is_longer = and_(_number("hold") > 0.0, until > hosts.c.hold_until)
     given = {
@@ -362,7 +362,7 @@ def _upsert_worker(dialect: str) -> Any:  # noqa: ANN401 - an Insert of the dial
     return made.on_conflict_do_update(index_elements=["id"], set_=changes)
 
 
-# ---- what a worker does ----
+# ---- workers ----
 
 
 def beat(connection: Connection, worker: Worker) -> Beat:
@@ -406,7 +406,7 @@ def begin(
 ) -> Begun | HostSnapshot | None:
     """Let the owner of a host send a request: return `Begun` if it may.
 
-    A `HostSnapshot` says until when it waits; None that the host was lost. ``timeout`` counts as
+    A `HostSnapshot` has the time to wait; None means that the host was lost. ``timeout`` counts as
     `LONGEST_EXCHANGE` at most.
     """
     allowed = min(ask.timeout + MARGIN, LONGEST_EXCHANGE)
@@ -465,7 +465,7 @@ def let_go(connection: Connection, host: str, worker: Worker, *, deferred: bool 
 def prove(connection: Connection, host: str, worker: Worker) -> bool:
     """Return whether a worker owns a host, which stays so until the transaction ends.
 
-    For what a visit writes without an `end` or a `let_go`.
+    For the writes of a visit without an `end` or a `let_go`.
     """
     return connection.execute(_PROVE, {"key": host, "worker": worker.id}).first() is not None
 
@@ -507,7 +507,7 @@ def _corrected(connection: Connection, host: str, found: HostSnapshot) -> HostSn
     return HostSnapshot(right, now, times.ahead_of(now))
 
 
-# ---- what the operator does ----
+# ---- the operator ----
 
 
 def set_operator_delay(connection: Connection, host: str, seconds: float, reason: str) -> float:
@@ -528,7 +528,7 @@ def set_operator_delay(connection: Connection, host: str, seconds: float, reason
 def release_hold(connection: Connection, host: str, reason: str) -> float:
     """End the hold of a host, and record the override with its reason (decision 31).
 
-    Return the seconds that were left of it; 0 if there was none, and nothing is recorded.
+    Return its remaining seconds; 0 if there was none, and nothing is recorded.
     """
     row = connection.execute(_LOCK, {"key": host, **clock_of(connection)}).one_or_none()
     left = 0.0 if row is None else _snapshot(row).hold
@@ -543,7 +543,7 @@ def _record(connection: Connection, override: Override) -> None:
     connection.execute(insert(overrides), dict(zip(names, astuple(override), strict=True)))
 
 
-# ---- what crawls and commands read ----
+# ---- crawls and commands ----
 
 _WAITS: Final = or_(
     hosts.c.hold_until > NOW,
@@ -570,7 +570,7 @@ def old_rows(now: float) -> OldRows:
     """Return the rows that nothing concerned in 90 days: delay, hold and counts are over by then.
 
     An operator's delay and an owner that lives keep a row. A Crawl-delay that is known is not kept
-    longer: the next robots.txt of the host says it again.
+    longer: the next robots.txt of the host has it again.
     """
     is_old = and_(
         func.coalesce(_LAST_END + hosts.c.delay, 0.0) < now - KEEP_SECONDS,
@@ -582,7 +582,7 @@ def old_rows(now: float) -> OldRows:
 
 
 def find(connection: Connection, host: str) -> HostSnapshot:
-    """Return what is known of a host; one that was never requested has empty times."""
+    """Return the row of a host; one that was never requested has empty times."""
     clock = clock_of(connection)
     row = connection.execute(_FIND, {"key": host, **clock}).one_or_none()
     if row is not None:
@@ -605,10 +605,10 @@ def _waiting(connection: Connection) -> dict[str, HostSnapshot]:
 
 
 class HostStore(Store):
-    """Reads hosts and workers, and writes what the operator does to a host."""
+    """Reads hosts and workers, and writes the operator's changes of a host."""
 
     def find(self, host: str) -> HostSnapshot:
-        """Return what is known of a host, now; one that was never requested has empty times."""
+        """Return the row of a host, now; one that was never requested has empty times."""
         return self._database.read(lambda connection: find(connection, host))
 
     def waiting(self) -> dict[str, HostSnapshot]:

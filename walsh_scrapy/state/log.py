@@ -1,4 +1,4 @@
-"""The log: which requests were sent and which denied, and what decided (decision 33).
+"""The log: the requests that were sent or denied, and the evidence (decision 33).
 
 A crawl writes it; commands read a span of time, and the audit all of it, as of one moment. It is
 kept for ``WALSH_LOG_DAYS``, to answer the questions of site owners.
@@ -72,10 +72,10 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.state.runs import RunRecord
 
-#: Seconds by which a copy outlasts the records that may name it. The longest Crawl-delay that a
-#: copy stays in use for is 30 days (decision 7).
+#: Seconds that a copy outlasts the rows that may name it. The longest Crawl-delay that a copy stays
+#: in use for is 30 days (decision 7).
 MARGIN: Final = 31 * 86_400.0
-#: Characters. A URL that is denied may have a longer host than any that can be asked.
+#: Characters. A URL that is denied may have a longer host than any that can be requested.
 _LONGEST_HOST: Final = 255
 #: With its number it stands for a copy that is no longer there, which only a change of the state
 #: explains.
@@ -87,7 +87,7 @@ _NUMBERS: Final = {
 }
 _INSERT: Final = insert(requests).values(_NUMBERS)
 _BEGIN: Final = _INSERT.returning(requests.c.id)
-#: What is not known before the end of an exchange.
+#: The columns that are not known before the end of an exchange.
 _ENDS: Final = (
     *("status", "seconds", "waited", "monotonic"),
     *("error", "hold", "retry_after"),
@@ -100,9 +100,9 @@ _INSERT_DENIAL: Final = insert(denials).values(_NUMBERS).returning(denials.c.id)
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What led to one request, and what decided about it; None where nothing did.
+    """The documents and rules that decided about one request; None where none did.
 
-    The origin of the robots.txt is that of the request's own URL.
+    The origin of the robots.txt is that of the request's URL.
     """
 
     rule: str | None = None  #: the record of robots.txt, or the listed domain
@@ -110,16 +110,16 @@ class Evidence:
     #: The copy of robots.txt that decided, by its SHA-256. A request for robots.txt itself gets the
     #: next three when the copy that counts after it is kept.
     robots: str | None = None
-    robots_at: float | None = None  #: when it was last asked for, in epoch seconds
+    robots_at: float | None = None  #: when it was last requested, in epoch seconds
     blocklist: str | None = None  #: the blocklist in force, by its SHA-256
-    blocklist_at: float | None = None  #: when it was last asked for, in epoch seconds
+    blocklist_at: float | None = None  #: when it was last requested, in epoch seconds
     robots_status: int | None = None  #: of the answer at ``robots_at``; None if there was none
     redirected_by: str | None = None  #: the URL whose answer redirected to this one
 
     def of_gate(self, gate: str) -> Evidence:
-        """Return what is evidence for a denial by ``gate``.
+        """Return the evidence for a denial by ``gate``.
 
-        A retry, or a redirect to another host, carries what was found out before.
+        A retry, or a redirect to another host, carries earlier evidence.
         """
         if gate == "robots":
             return self
@@ -149,7 +149,7 @@ class RequestRecord:
     error: str = ""
     run: int | None = None  #: its number in `runs`
     purpose: str = "target"  #: or "robots" or "blocklist"
-    #: Seconds: the delay that was asked for before it, as it was when the request began.
+    #: Seconds: the delay in force before it, as it was when the request began.
     delay: float = 0.0
     #: Seconds for which its answer put the host on hold.
     hold: float = 0.0
@@ -207,8 +207,7 @@ def forget_begin(connection: Connection, begun: LoggedBegin) -> None:
 def selected(table: Table, names: tuple[str, ...]) -> Select[Any]:
     """Return the query for columns of a table of the log, as they were before they were written.
 
-    Each number of a copy is its name again, and a source that is the URL of its request is that
-    URL.
+    The name of a copy replaces its number, and the URL of the request `ITS_URL` as its source.
     """
     source: Any = table
     columns: list[ColumnElement[Any]] = []
@@ -228,7 +227,7 @@ def selected(table: Table, names: tuple[str, ...]) -> Select[Any]:
 
 
 def denial(record: DenialRecord) -> Callable[[Connection], None]:
-    """Return what logs a denial within a transaction: once, however often that is tried."""
+    """Return a function that logs a denial in a transaction: once, even if it is tried again."""
     attempts = list[int]()
 
     def write(connection: Connection) -> None:
@@ -240,14 +239,14 @@ def denial(record: DenialRecord) -> Callable[[Connection], None]:
 
 
 class EvidenceStore(Store):
-    """Knows what is too old of the log and its documents."""
+    """Finds old rows of the log and its documents."""
 
     def old_rows(self, now: float, log_seconds: float) -> tuple[OldRows, ...]:
-        """Return requests and denials that are older, and copies that no record can name.
+        """Return requests and denials that are older, and copies that no row can name.
 
         The log is kept for ``log_seconds``, and each day of it as a whole; ``now`` is in epoch
-        seconds. A copy that is in force stays, however old. Old records that are not deleted yet
-        count as well.
+        seconds. A copy that is in force stays, however old. Old rows that are not deleted yet count
+        as well.
         """
         until = (now - log_seconds) // DAY * DAY
         times = (requests.c.sent_at, denials.c.at)
@@ -277,13 +276,13 @@ def _row(record: RequestRecord | DenialRecord) -> dict[str, Any]:
 
 _Row = TypeVar("_Row")
 #: Seconds after its last request in which a run without an end may still go on, and the seconds
-#: before now of which its record may still lack the ends of requests that are out.
+#: before now whose rows may still lack the ends of requests in flight.
 GOES_ON: Final = 600.0
 IN_FLIGHT: Final = 300.0
 _MOVED: Final = select(sources.c.url, sources.c.moved_to).where(sources.c.moved_to.is_not(None))
 BY_TIME: Final = (requests.c.sent_at, requests.c.id)
 BY_HOST: Final = (requests.c.host, *BY_TIME)
-#: The moment of a row that a check sees, and what comes next in the order.
+#: The moment of a row that a check sees, and the next column of the order.
 _ORDER: Final[Mapping[type, tuple[Column[Any], Column[Any]]]] = {
     LoggedRequest: (requests.c.sent_at, requests.c.id),
     LoggedDenial: (denials.c.at, denials.c.id),
@@ -296,7 +295,7 @@ MOST_HOSTS: Final = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeSpan:
-    """A span of time, in epoch seconds, and the run that the records name; None for any run."""
+    """A span of time, in epoch seconds, and the run that the rows name; None for any run."""
 
     since: float = 0.0
     until: float = math.inf  #: the last moment
@@ -317,10 +316,10 @@ class SeenEntry(NamedTuple):
 
 
 class Log:
-    """The record as of one moment: for the audit, and of a span of time, a run, a URL or a host.
+    """The request log as of one moment: of all, a span of time, a run, a URL or a host.
 
-    What is written meanwhile is not seen. A ``paced`` host is the host itself, or its registrable
-    domain if domains are paced.
+    Rows that are written meanwhile are not seen. A ``paced`` host is the host itself, or its
+    registrable domain if domains are paced.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -331,12 +330,12 @@ class Log:
         for row in self._connection.execute(found):
             yield kind(*row)
 
-    # ---- what the audit reads ----
+    # ---- for the audit ----
 
     def bounds(self, now: float, since: float = 0.0) -> TimeSpan:
-        """Return the bounds of the record at ``now``, in epoch seconds.
+        """Return the bounds of the log at ``now``, in epoch seconds.
 
-        If a run may go on, its last minutes are left out: requests that are out have no end yet.
+        If a run may go on, its last minutes are left out: requests in flight have no end yet.
         """
         newest = select(requests.c.sent_at).where(
             requests.c.run == runs.c.id, requests.c.sent_at > now - GOES_ON
@@ -346,7 +345,7 @@ class Log:
         return TimeSpan(since=since, until=now if is_over else now - IN_FLIGHT)
 
     def basis(self, bounds: TimeSpan) -> Basis:
-        """Return what requests are judged by. Runs with equal settings share one object."""
+        """Return the basis of the checks of requests. Runs with equal settings share one object."""
         known: dict[str, RunFacts] = {}
         found = {}
         columns = (runs.c.id, runs.c.begun, runs.c.ended, runs.c.settings, runs.c.command)
@@ -362,8 +361,8 @@ class Log:
         made = rows_of(LoggedOverride, overrides).order_by(overrides.c.id)
         for_list = (FOR_RULES, requests.c.purpose == "blocklist", within)
         urls = {url for each in known.values() for url in each.list_urls}
-        asked = select(requests.c.host).where(*for_list).distinct()
-        hosts = {*self._connection.scalars(asked), *map(host_of, urls)}
+        requested = select(requests.c.host).where(*for_list).distinct()
+        hosts = {*self._connection.scalars(requested), *map(host_of, urls)}
         return Basis(
             runs=found,
             overrides=list(self.each(LoggedOverride, made)),
@@ -375,7 +374,7 @@ class Log:
         )
 
     def _since(self, bounds: TimeSpan) -> float:
-        """Return from when on all is recorded that a request may depend on.
+        """Return the moment since which all is logged that a request may depend on.
 
         A row before, or one that was deleted, may have brought a robots.txt that counted only
         later.
@@ -388,12 +387,12 @@ class Log:
         return float(sent_at) + (0.0 if number == 1 else LONGEST_SETTLING)
 
     def _timed(self, bounds: TimeSpan) -> Iterator[Timed]:
-        """Yield the clocks of the requests; rows of the future, which are not judged, count too."""
+        """Yield the clocks of the requests; unchecked rows of the future count too."""
         found = rows_of(Timed, requests).where(requests.c.sent_at >= bounds.since)
         yield from self.each(Timed, found.order_by(requests.c.id))
 
     def copy(self, name: str) -> bytes | None:
-        """Return a document by its name; None if it is not kept, or is not what it was."""
+        """Return a document by its name; None if it is not kept, or has changed."""
         body = self._connection.scalar(select(copies.c.body).where(copies.c.hash == name))
         return bytes(body) if body is not None and hash_of(bytes(body)) == name else None
 
@@ -431,7 +430,7 @@ class Log:
             yield from self._connection.scalars(shared)
 
     def _reported(self, bounds: TimeSpan) -> Iterator[ReportedRun]:
-        """Yield how many new entries each run that has ended reported, and has in the record."""
+        """Yield the new entries of each ended run: the reported and the stored number."""
         counted = select(entries.c.run, func.count()).group_by(entries.c.run)
         stored: dict[int | None, int] = dict(map(tuple, self._connection.execute(counted)))
         found = select(runs.c.id, runs.c.ended, runs.c.summary).where(bounds.has(runs.c.ended))
@@ -440,13 +439,13 @@ class Log:
             yield ReportedRun(number, ended, reported, stored.get(number, 0))
 
     def runs(self, bounds: TimeSpan) -> Iterator[RunRecord]:
-        """Yield the runs in the order of their numbers, but for those that ended before."""
+        """Yield the runs in the order of their numbers, except for those that ended before."""
         is_judged = or_(runs.c.ended.is_(None), runs.c.ended >= bounds.since)
         return map(
             run_of, self._connection.execute(select(runs).where(is_judged).order_by(runs.c.id))
         )
 
-    # ---- what commands read ----
+    # ---- for commands ----
 
     def requests(
         self, span: TimeSpan, paced: str | None = None, most: int | None = None
@@ -462,7 +461,7 @@ class Log:
         return sorted(self.each(LoggedRequest, newest), key=by_host)
 
     def requests_before(self, moment: float, paced: str | None = None) -> list[LoggedRequest]:
-        """Return what counts for delays and holds after a moment, ordered as `requests` are.
+        """Return the requests that count for delays and holds after a moment, in their order.
 
         These are the exchange with each host that ended last, and those whose holds go on.
         """
@@ -500,8 +499,7 @@ class Log:
     def last_of(self, run: int, begun: float, until: float) -> float | None:
         """Return when a run sent its last request until a moment; None if it sent none.
 
-        Times are in epoch seconds. ``begun`` is its begin: what was sent before need not be looked
-        through.
+        Times are in epoch seconds. ``begun`` is its start: earlier requests are not searched.
         """
         sent = select(func.max(requests.c.sent_at)).where(
             requests.c.sent_at.between(begun, until), requests.c.run == run
@@ -533,6 +531,6 @@ def _is_at(paced: str | None) -> ColumnElement[bool]:
 def rows_of(kind: Any, table: Table) -> Select[Any]:  # noqa: ANN401 - a class of named tuples
     """Return the query for the columns of a table that a class of rows has, in its order.
 
-    What is a number in `copies` is the name of the copy there.
+    The name of a copy replaces its number.
     """
     return selected(table, kind._fields)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 #: The outcome of a visit that its site refused with 429 or 503.
 REFUSED: Final = "refused"
-#: Unchanged documents in a row after which the operator is told that validators are ignored.
+#: Unchanged documents in a row after which a warning says that validators are ignored.
 MOST_RESENT: Final = 3
 #: The values of a row by the names of its columns.
 Row: TypeAlias = Mapping[str, Any]
@@ -37,13 +37,13 @@ _MOST_PARAMETERS: Final = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceRecord:
-    """What is known of one source: a row of the table ``sources``. Times are epoch seconds."""
+    """One visited source: a row of the table ``sources``. Times are epoch seconds."""
 
     url: str
     kind: str
     visited_since: float | None = None  #: the end of its first visit
     fetched_at: float | None = None  #: the end of its last visit
-    #: That server and feed ask for; NEVER if it is gone (410), 0 if it was resumed since.
+    #: No visit before, by server and feed; NEVER if it is gone (410), 0 if it was resumed since.
     asked_until: float = 0.0
     outcome: str = "new"
     detail: str = ""
@@ -51,8 +51,8 @@ class SourceRecord:
     failing_since: float | None = None  #: the first failure of those in a row
     status: int | None = None  #: of the last response
     refused_since: float | None = None  #: the first refusal (429, 503) of those in a row
-    asked_interval: float = 0.0  #: seconds that the responses of the last visit asked for
-    wished_interval: float = 0.0  #: seconds that the feed asks for
+    asked_interval: float = 0.0  #: seconds without visits, by the last responses
+    wished_interval: float = 0.0  #: seconds between visits, by the feed
     skip_hours: str = ""  #: numbers separated by commas, UTC
     skip_days: str = ""  #: English names separated by commas, UTC
     moved_to: str | None = None
@@ -66,10 +66,10 @@ class SourceRecord:
     last_modified: bytes | None = None
     body_hash: str | None = None  #: SHA-256 of the last document that came as a whole
     resent: int = 0  #: times in a row that it came again although its validators were sent
-    #: As what its last document was read: "rss20", "markdown"; "shared" if it was read for another
+    #: The form of its last document: "rss20", "markdown"; "shared" if it was read for another
     #: source only, "" if none was.
     format: str = ""
-    #: How many times the operator resumed it: a visit meanwhile forgets what he wants forgotten.
+    #: Times that the operator resumed it: a visit meanwhile must not restore the old state.
     resumed: int = 0
 
     @property
@@ -109,7 +109,7 @@ class SourceRecord:
         return Move(self.moved_to, since, self.move_settled, onward, self.move_failing_since)
 
     def with_move(self, move: Move | None) -> SourceRecord:
-        """Return the record with this move, or none, instead of its own."""
+        """Return the record with this move, or none, instead of the present one."""
         onward = move.onward if move else None
         return replace(
             self,
@@ -124,7 +124,7 @@ class SourceRecord:
     def with_url(self, url: str) -> SourceRecord:
         """Return the record of the same source, declared under another spelling of its URL.
 
-        A move to that very spelling is over: the source is declared there now.
+        A move to this spelling is over: the source is declared there now.
         """
         record = self if url == self.url else replace(self, url=url)
         return record.with_move(None) if record.moved_to == url else record
@@ -140,13 +140,13 @@ class BlocklistCopy:
     copy: str  #: the SHA-256 of the document, which is kept in ``copies``
     etag: bytes | None
     last_modified: bytes | None
-    checked_at: float  #: epoch seconds of the last time the server was asked
+    checked_at: float  #: epoch seconds of the last request to the server
     adopted: str = ""  #: the list, as `Blocklist.text` writes it; "" for the schema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LlmsTxtRecord:
-    """What is known of one llms.txt: a row of the table ``indexes``. Times are epoch seconds."""
+    """One llms.txt: a row of the table ``indexes``. Times are epoch seconds."""
 
     url: str
     asked_at: float = 0.0
@@ -163,7 +163,7 @@ class LlmsTxtRecord:
 def row_of(record: DataclassInstance) -> dict[str, Any]:
     """Return the fields of a record by name. They must hold plain values, not records.
 
-    What strangers write goes into many of them, so each text is made storable.
+    Many of them have strangers' text, so each text is made storable.
     """
     row = {name: getattr(record, name) for name in _names(type(record))}
     for name, value in row.items():
@@ -201,7 +201,7 @@ def upsert(connection: Connection, table: Table, rows: Row | Sequence[Row]) -> N
 
 
 def insert_if_new(connection: Connection, table: Table, rows: Row | Sequence[Row]) -> int:
-    """Insert those of the rows whose primary key is new; return how many these are."""
+    """Insert those of the rows whose primary key is new; return the number of these."""
     statement = _insert_if_new(connection.dialect.name, table)
     return connection.execute(
         statement, rows, execution_options={"preserve_rowcount": True}
@@ -229,7 +229,7 @@ def _insert_if_new(dialect: str, table: Table) -> Insert:
 
 
 def insert_into(dialect: str, table: Table) -> Insert:
-    """Return an insert of a dialect, which may say what to do if a row exists."""
+    """Return an insert of a dialect, which may handle existing rows."""
     # Only the dialect in use is imported: PostgreSQL's takes as long as some commands do.
     inserts = import_module(f"sqlalchemy.dialects.{dialect}")
     return inserts.insert(table)  # type: ignore[no-any-return]

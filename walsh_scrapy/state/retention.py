@@ -1,8 +1,8 @@
-"""Retention: what is too old is deleted, and what is kept is copied (decision 18).
+"""Retention: old rows are deleted, and backups are made (decision 18).
 
 Old rows go in small transactions, as long as there is time.
 
-A backup is a sound copy, made while crawls write; and the crawl that opens one says so. A crawl
+A backup is a sound copy, made while crawls write; and the crawl that opens one logs that. A crawl
 notes in `choices` the inode of the file that it has opened. A copy under another name has another
 one; one that was copied over the file has the same, or may get one that was freed.
 """
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 
 #: Rows of one transaction, during which nobody else can write to SQLite.
 ROWS_AT_ONCE: Final = 500
-#: Keys of one query. It takes no lock, but it looks again at old rows that have to stay.
+#: Keys of one query. It takes no lock, but it looks again at old rows that must stay.
 KEYS_AT_ONCE: Final = 10_000
 
 
 class Old(Protocol):
-    """What is to be deleted."""
+    """Rows to delete."""
 
     def blocks(self, database: Database) -> Iterator[int]:
-        """Delete it, and yield after each transaction how many rows these were."""
+        """Delete them, and yield the number of rows after each transaction."""
 
 
 class OldRows(NamedTuple):
@@ -47,13 +47,13 @@ class OldRows(NamedTuple):
 
     table: Table
     is_old: ColumnElement[bool]
-    by: Column[Any]  #: the time by which the oldest ones go first, so that no gap is left
+    by: Column[Any]  #: the time; the oldest ones go first, so that no gap is left
 
     def blocks(self, database: Database) -> Iterator[int]:
-        """Delete them, and yield after each transaction how many these were.
+        """Delete them, and yield the number of rows after each transaction.
 
         Whether a row is old is checked once more as it is deleted, because another process may have
-        changed it. What another process is changing or deleting now is left to it.
+        changed it. It skips rows that another process is changing or deleting now.
         """
         (key,) = self.table.primary_key
         find = select(key).where(self.is_old).order_by(self.by).limit(KEYS_AT_ONCE)
@@ -74,9 +74,9 @@ class OldRows(NamedTuple):
 
 
 def delete_in_turn(database: Database, groups: Iterable[Old], goes_on: Callable[[], bool]) -> bool:
-    """Delete what is old until none is left, and return True; False if ``goes_on`` returned False.
+    """Delete old rows until none remain, and return True; False if ``goes_on`` returned False.
 
-    Each group in turn loses some, so that none has to wait until a larger one is done.
+    Each group in turn loses some, so that none waits until a larger one is done.
     """
     turns = deque(group.blocks(database) for group in groups)
     while turns and goes_on():
@@ -86,7 +86,7 @@ def delete_in_turn(database: Database, groups: Iterable[Old], goes_on: Callable[
     return not turns
 
 
-_NAME: Final = "file"  #: of the choice that says which file the last crawl opened
+_NAME: Final = "file"  #: of the choice with the file that the last crawl opened
 _OPENED: Final = select(choices.c.value).where(choices.c.name == _NAME)
 _LAST_BEGIN: Final = select(runs.c.begun).order_by(runs.c.begun.desc()).limit(1)
 
@@ -100,9 +100,9 @@ class BackupStore(Store):
         return self._database.file is not None
 
     def copy(self, place: Path) -> None:
-        """Write all that is committed now to an empty file; no writer has to wait.
+        """Write all that is committed now to an empty file; no writer waits.
 
-        Raises StateError if the state or its copy is damaged, or if there is no room.
+        Raises StateError if the state or its copy is damaged, or if the disk is full.
         """
         try:
             with self._database.snapshot() as source, closing(sqlite3.connect(place)) as copy:
@@ -118,7 +118,7 @@ class BackupStore(Store):
     def notice(self) -> str:
         """Note which file the state is; return a sentence if that is not the one of the last crawl.
 
-        Of several crawls that begin at once, one says it.
+        One of several crawls that begin at once returns it.
         """
         file = self._database.file
         here = "" if file is None else file.number
@@ -138,5 +138,5 @@ class BackupStore(Store):
             f"the state {self._database} is another file than the last crawl opened: a copy, or a "
             f"backup put in place{began}; entries, visits and holds that came after it was made "
             "are unknown here, and if crawls still use the state that it was made from, hosts are "
-            "asked by both: stop one of them"
+            "requested by both: stop one of them"
         )

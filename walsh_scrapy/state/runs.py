@@ -1,4 +1,4 @@
-"""Runs: one row for each crawl, and for each command that asked for a URL by hand (decision 39).
+"""Runs: one row for each crawl, and for each command that requested a URL by hand (decision 39).
 
 A time that lies in the future was written by a wrong clock, so the latest times are read here too.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-_LONGEST_NAME: Final = 255  #: characters, of a spider and of how a run ended
+_LONGEST_NAME: Final = 255  #: characters, of a spider, and of the end of a run
 _RUNS: Final = select(runs)
 _TIMES: Final = (
     runs.c.begun,
@@ -43,9 +43,9 @@ class RunRecord:
 
     id: int = 0  #: given by the database
     spider: str
-    command: str = ""  #: that asked for a URL by hand, such as `shell`; "" for a crawl
+    command: str = ""  #: that requested a URL by hand, such as `shell`; "" for a crawl
     begun: float
-    ended: float | None = None  #: None while it goes on, and for good if it was killed
+    ended: float | None = None  #: None while it goes on, and permanently if it was killed
     how: str = ""  #: how it ended, as Scrapy names it
     versions: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -61,7 +61,7 @@ class RunStore(Store):
     """Writes the begin and the end of runs, and reads them."""
 
     def begin(self, run: RunRecord, declared: bytes | str = b"") -> int:
-        """Record the begin of a run, and return its number.
+        """Record the start of a run, and return its number.
 
         ``declared`` is the document of the sources that the run declares, empty for none, or the
         name of its copy. It is kept as a copy, and the settings of the run name it.

@@ -1,12 +1,12 @@
-"""Declared sources, what is known of them, and what is due (R7, R8; decisions 17, 20, 21, 40).
+"""Declared sources, visited sources, and due sources (R7, R8; decisions 17, 20, 21, 40).
 
-    a sources file -> `sync` -> declared: a row for each source of each file
-    a visit -> `outcome` -> sources: a row for each that was visited, by the number of its URL
+    a sources file -> `sync` -> declared: one row per source of each file
+    a visit -> `outcome` -> sources: one row per visited source, by the number of its URL
     declared -> `hosts` with due sources, `page` of those of a host
 
-Sync, visits and the operator write different columns. Only `declared` repeats what decides when a
-source is due (`note`), so that one index says which hosts have work. A visit owns its host, so what
-was read of its source stays true until its outcome is written.
+Sync, visits and the operator write different columns. Only `declared` repeats the facts that make a
+source due (`note`), so that one index has the hosts with work. A visit owns its host, so what was
+read of its source stays true until its outcome is written.
 """
 
 from __future__ import annotations
@@ -87,33 +87,33 @@ class Selection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """When a run asks what is due: what becomes due later belongs to the next run."""
+    """The moment of a run: sources that become due later belong to the next run."""
 
     began: float  #: epoch seconds
     min_revisit: float  #: seconds
     force: bool = False  #: each source is due that is not gone
 
     def given(self, now: float) -> dict[str, float]:
-        """Return the parameters of what is due as of ``now``."""
+        """Return the parameters of a query for due sources as of ``now``."""
         return {"began": self.began, **_given(self.min_revisit, now)}
 
 
 class DueSource(NamedTuple):
-    """A source that is due, and what is known of it under its declared URL."""
+    """A source that is due, and its row under its declared URL."""
 
     source: Source
     record: SourceRecord | None  #: None before its first visit
 
 
 class KnownSource(NamedTuple):
-    """What is known of a source, when it is due, and why, in a word of `Due`."""
+    """The row of a source, its due time, and the reason, in a word of `Due`."""
 
     record: SourceRecord
     at: float
     rule: str
 
 
-#: Where a page of sources begins: since when the last one before it is due, and its number.
+#: Where a page of sources begins: the due time of the last one before it, and its number.
 Place = tuple[float, int]
 #: Sources of a host, and where the following ones begin, if there are any.
 Page: TypeAlias = tuple[list[DueSource], Place | None]
@@ -123,7 +123,7 @@ FIRST: Final[Place] = (-math.inf, -1)
 
 @dataclass
 class Counts:
-    """How many sources are due, and the others."""
+    """The number of due sources, and of the others."""
 
     due: int = 0
     later: int = 0
@@ -171,17 +171,17 @@ _TOTALS: Final = select(_FOUND.c.source, func.count(), func.max(_FOUND.c.first_s
 
 
 class SourceStore(Store):
-    """Finds declared sources and what is known of them, and writes what came of their visits."""
+    """Finds declared and visited sources, and writes the results of their visits."""
 
-    # ---- what is known ----
+    # ---- visited sources ----
 
     def find(self, url: str) -> SourceRecord | None:
-        """Return what is known of a source, however it is spelled; None before its first visit."""
+        """Return the row of a source, however it is spelled; None before its first visit."""
         record = self._find(SourceRecord, sources, url_key(url))
         return record and record.with_url(record.url)
 
     def all(self) -> list[SourceRecord]:
-        """Return the record of every source ever visited, whether it is still declared or not."""
+        """Return the row of every source ever visited, whether it is still declared or not."""
         return [_record(row) for row in self._all(select(*_COLUMNS))]
 
     def urls(self) -> dict[str, None]:
@@ -189,7 +189,7 @@ class SourceStore(Store):
         return dict.fromkeys(url for (url,) in self._all(select(_S.url)))
 
     def due(self, url: str, least: float, now: float) -> KnownSource | None:
-        """Return what is known of a source, and when it is due; ``least`` is in seconds."""
+        """Return the row of a source, and when it is due; ``least`` is in seconds."""
         return next(self._due(least, now, _S.url_key == url_key(url)), None)
 
     def in_trouble(self) -> tuple[set[int], set[int]]:
@@ -207,10 +207,10 @@ class SourceStore(Store):
         *,
         only_given: bool = False,
     ) -> dict[int, KnownSource]:
-        """Return what is known of all sources, and when each is due, as of ``now``.
+        """Return the rows of all sources, and when each is due, as of ``now``.
 
         All spellings of a URL are one source, which `url_key` gives. ``min_revisit`` is in seconds;
-        sources that are ``given`` may ask for more.
+        sources that are ``given`` may have longer ones.
         """
         found = {} if only_given else self._by_key(self._due(min_revisit, now))
         rarer: dict[float, list[int]] = {}
@@ -235,12 +235,12 @@ class SourceStore(Store):
             yield KnownSource(_record(row), at, rule)
 
     def entry_totals(self, urls: Collection[str] | None = None) -> dict[str, tuple[int, float]]:
-        """Return by source URL, for sources that gave any, how many entries and when the last.
+        """Return number and last time of the entries of sources with any, by source URL.
 
         ``urls`` are those of some sources; None for all.
 
-        Those that another source had first are among them: a source has not fallen silent while
-        its articles are in another one too.
+        Those that another source had first are among them: a source is still alive while its
+        articles are in another one too.
         """
         wanted = [_TOTALS]
         if urls is not None:
@@ -248,7 +248,7 @@ class SourceStore(Store):
         rows = (row for each in wanted for row in self._all(each))
         return {source: (count, newest) for source, count, newest in rows}
 
-    # ---- what visits and the operator write ----
+    # ---- visits and the operator ----
 
     def outcome(
         self,
@@ -259,16 +259,16 @@ class SourceStore(Store):
         *,
         host: str,
     ) -> Callable[[Connection], frozenset[str]]:
-        """Return what writes the outcome of a visit, and returns the keys of its new entries.
+        """Return a function that writes the outcome of a visit, and returns its new entries' keys.
 
-        ``known`` is the record as the visit began, None before the first one; ``host`` paces the
-        next visit. Validators and the entries of their response are written together, so that a
-        crash at any point neither loses nor repeats an entry (R7, decision 17). A source that has
-        its number no more is dropped, with its entries. What is run again writes nothing twice, and
-        returns the same.
+        ``known`` is the row as the visit began, None before the first one; ``host`` paces the next
+        visit. Validators and the entries of their response are written together, so that a crash at
+        any point neither loses nor repeats an entry (R7, decision 17). A source that has its number
+        no more is dropped, with its entries. A second call writes nothing twice, and returns the
+        same.
 
         It raises SQLAlchemy's IntegrityError or DataError for values that the database does not
-        accept, such as an entry of a source without a record.
+        accept, such as an entry of a source without a row.
         """
         key, attempts = {"of": url_key(record.url)}, list[None]()
         row = row_of(record)
@@ -302,7 +302,7 @@ class SourceStore(Store):
 
     @staticmethod
     def is_written(record: SourceRecord) -> Callable[[Connection], bool]:
-        """Return what tells whether a record is that of the last visit of its source."""
+        """Return a function that checks whether a record is of the last visit of its source."""
         key = {"of": url_key(record.url)}
         return lambda connection: connection.scalar(_FETCHED_AT, key) == record.fetched_at
 
@@ -326,10 +326,10 @@ class SourceStore(Store):
 
         return self._database.write(write)
 
-    # ---- what is declared ----
+    # ---- declared sources ----
 
     def owner(self, chosen: Selection, url: str) -> Source | None:
-        """Return a source that declares this URL: as its own, or as the llms.txt of its host."""
+        """Return a source that declares this URL: as its page, or as the llms.txt of its host."""
         rows = self._all(_FIND_DECLARED, of=url_key(url), within=chosen.file)
         source = next((source_of(*row) for row in rows), None)
         if source and source.url == url and chosen.has(source):
@@ -352,19 +352,19 @@ class SourceStore(Store):
             rows = self._all(rest, **chosen.given) if len(rows) == PAGE else ()
 
     def count(self, chosen: Selection) -> int:
-        """Return how many sources are chosen."""
+        """Return the number of chosen sources."""
         if chosen.only:
             return sum(1 for _ in self.each(chosen))
         return int(self._all(_COUNT.where(*_CHOSEN), **chosen.given)[0][0])
 
     def total(self, file: int) -> int:
-        """Return how many sources a file declares."""
+        """Return the number of sources that a file declares."""
         return int(self._all(_COUNT.where(_C.file == file))[0][0])
 
-    # ---- what is due ----
+    # ---- due sources ----
 
     def hosts(self, chosen: Selection, terms: Terms) -> tuple[list[HostWork], Counts]:
-        """Return the hosts that have due sources, and how many sources are due and are not."""
+        """Return the hosts that have due sources, and the numbers of due and other sources."""
         due, given = _due(declared, _C.every), {**chosen.given, **terms.given(terms.began)}
         is_wanted = _is_wanted(declared, due, force=terms.force)
         columns = (_C.host, due.at, case((is_wanted, 1), else_=0))
@@ -386,7 +386,7 @@ class SourceStore(Store):
     def page(
         chosen: Selection, terms: Terms, host: str, now: float, after: Place, most: int = PAGE
     ) -> Callable[[Connection], Page]:
-        """Return what reads due sources of a host, and where the next page begins, if anywhere.
+        """Return a function that reads due sources of a host, and the start of the next page.
 
         Those that are due longest come first. At most ``most`` are read, as of ``now`` in epoch
         seconds.
@@ -414,7 +414,7 @@ def _due_sources(rows: Sequence[Sequence[Any]], chosen: Selection) -> list[DueSo
 
 
 class DeclaredSources(Collection[Source]):
-    """The sources that one run may ask for; all of them are in the state, and none in memory."""
+    """The sources that one run may request; all of them are in the state, and none in memory."""
 
     def __init__(self, store: SourceStore, chosen: Selection) -> None:
         self.chosen = chosen
@@ -435,7 +435,7 @@ class DeclaredSources(Collection[Source]):
 
 
 def repeat_facts(connection: Connection, *conditions: ColumnElement[bool]) -> None:
-    """Repeat in rows of `declared` what decides when their sources are due."""
+    """Repeat in rows of `declared` the facts that decide when their sources are due."""
     facts = {name: _S[name] for name in _FACTS}
     known = update(declared).where(_S.url_key == _C.url_key, *conditions)
     connection.execute(known.values(facts))
@@ -457,7 +457,7 @@ def source_of(url: str, kind: Kind, every: float, delay: float | None, details: 
 
 
 def _record(row: Sequence[Any]) -> SourceRecord:
-    """Return the record of a row; a move to where a file declares it now is over."""
+    """Return the record of a row; a move to its declared URL is over."""
     record = record_of(SourceRecord, row)
     return record.with_url(record.url)
 
@@ -474,7 +474,7 @@ def _due(known: Table, every: ColumnElement[float]) -> Due:
 def _is_wanted(known: Table, due: Due, *, force: bool) -> ColumnElement[bool]:
     """Whether a source is to be visited: with ``force`` each one that is not gone.
 
-    What was visited since the run began is done, by whichever worker.
+    Sources that any worker visited since the run began are done.
     """
     if not force:
         return due.at <= _BEGAN
@@ -484,17 +484,17 @@ def _is_wanted(known: Table, due: Due, *, force: bool) -> ColumnElement[bool]:
 
 @cache
 def _page(*, force: bool) -> Select[Any]:
-    """Return the query for a page of the due sources of a host; it is asked at each visit."""
+    """Return the query for a page of the due sources of a host; it runs at each visit."""
     due = _due(declared, _C.every)
     mine = (*_CHOSEN, _C.host == bindparam("paced"), _is_wanted(declared, due, force=force))
-    # The index alone says which sources these are, also of a host that has very many.
+    # The index alone has these sources, even of a host that has very many.
     first = select(_C.url_key, due.at.label("since")).where(*mine)
     place = bindparam("since", type_=Double), bindparam("after", type_=BigInteger)
     first = first.where(tuple_(due.at, _C.url_key) > tuple_(*place))
     page = first.order_by(due.at, _C.url_key).limit(bindparam("most")).subquery()
     is_own = and_(_C.url_key == page.c.url_key, _C.file == bindparam("of_file"))
     joined = page.join(declared, is_own).outerjoin(sources, _S.url_key == _C.url_key)
-    # A sync and a visit that ended at once may have left an earlier time in the index.
+    # A sync and a visit that ended at once may have written an earlier time in the index.
     truth = _is_wanted(sources, _due(sources, _C.every), force=force)
     is_true = case((or_(_S.url_key.is_(None), truth), 1), else_=0)
     columns = (page.c.since, page.c.url_key, is_true, *SOURCE, *_COLUMNS)

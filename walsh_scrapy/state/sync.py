@@ -1,11 +1,11 @@
-"""The sync: the state learns what a sources file declares, when the file has changed (decision 40).
+"""The sync: the state takes over the changes of a sources file (decision 40).
 
     file unchanged (time and size, else SHA-256) -> nothing is read
-    file changed -> it is read once, what differs is written, and what it has no more is removed
+    file changed -> it is read once, changes are written, and missing sources are removed
 
-A file that is wrong is refused, and what was known of it stays. All is written in small
-transactions. A sync that breaks off is done again by the next one. A file that no run has read for
-90 days is forgotten, a few of its sources at a time.
+A wrong file is refused, and its known sources stay. All is written in small transactions. A sync
+that breaks off is done again by the next one. A file that no run has read for 90 days is forgotten,
+a few of its sources at a time.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _LINE_SECONDS: Final = 5.0
 #: Nanoseconds. A file that is younger may change once more and keep its time.
 _YOUNG: Final = 2_000_000_000
 _C, _S = declared.c, sources.c
-#: What moved permanently, and is declared no more.
+#: Sources that moved permanently, and are declared no more.
 _MOVED: Final = select(_S.url_key, _S.moved_to).where(
     _S.move_settled, _S.move_failing_since.is_(None), not_(exists().where(_C.url_key == _S.url_key))
 )
@@ -70,7 +70,7 @@ _ANY: Final = select(_S.url_key).limit(1)
 
 
 class Changes(NamedTuple):
-    """How many sources a sync found new, changed and removed."""
+    """The numbers of new, changed and removed sources of a sync."""
 
     new: int
     changed: int
@@ -82,12 +82,12 @@ class SyncedFile(NamedTuple):
 
     id: int
     delays: Mapping[str, float]  #: the longest delay of each declared host, in seconds
-    copy: str  #: what it declares, as the record keeps it: the name of a copy
+    copy: str  #: its declaration in the state: the name of a copy
     changes: Changes | None  #: None if the file was known as it is
 
 
 class Sync:
-    """Brings what the state has of one file up to date; ``tell`` gets a line while it takes long.
+    """Brings the sources of one file up to date; ``tell`` gets a line while it takes long.
 
     Methods raise SourcesError.
     """
@@ -105,13 +105,13 @@ class Sync:
         self._file = Path(path)
         self._path = storable(str(self._file.absolute()))
         self._is_this = files.c.path == self._path
-        self._number = 0  # from when its sources are being written
+        self._number = 0  # once its sources are being written
         self._is_first = False  # the state had no source of the file then
         self._unit: Callable[[str], str] = host_of
         self._next_line = time.monotonic() + _LINE_SECONDS
 
     def run(self) -> SyncedFile:
-        """Read what has changed, and warn of what each load of the file warns of."""
+        """Read the changes, and give the warnings of each load of the file."""
         with open_sources(self._file) as opened:
             stat = os.fstat(opened.fileno())
         pace_by = PaceBy(self._database.scalar(_UNIT) or PaceBy.HOST)
@@ -131,7 +131,7 @@ class Sync:
     def _compared(
         self, known: Row[Any] | None, stat: stat_result, pace_by: str
     ) -> tuple[Row[Any], Changes | None]:
-        """Return the row of the file as it is now, and what was changed for it, if anything."""
+        """Return the row of the file as it is now, and the changes for it, if any."""
         digest, changes = self._digest(), None
         is_young = time.time_ns() - stat.st_mtime_ns < _YOUNG
         values: dict[str, object] = {
@@ -160,7 +160,7 @@ class Sync:
     def _read(self, *, anew: bool) -> tuple[Changes, list[str]]:
         """Write the sources of the file, and remove all others of it.
 
-        Return what was changed, and what is to be warned of.
+        Return the changes and the warnings.
         """
         warnings: list[str] = []
         keys, new, changed = set[int](), set[int](), set[int]()
@@ -195,7 +195,7 @@ class Sync:
         return Changes(*counts), warnings + repetitions(repeated)
 
     def _begin(self) -> None:
-        """Note that what the file declares is being written."""
+        """Note that the sources of the file are being written."""
         if self._number:
             return
 
@@ -209,7 +209,7 @@ class Sync:
         self._number, self._is_first = self._database.write(write)
 
     def _write_piece(self, some: Mapping[int, Source], connection: Connection) -> None:
-        """Write some sources, with what is known of them, which takes their spelling."""
+        """Write some sources; their rows in `sources` take their spelling."""
         has_known = connection.scalar(_ANY) is not None
         moved = select(_S.url_key, _S.moved_to).where(_S.url_key.in_(some), _S.move_settled)
         where = dict(map(tuple, connection.execute(moved))) if has_known else {}
@@ -226,7 +226,7 @@ class Sync:
             repeat_facts(connection, *mine)
 
     def _follow_moves(self) -> None:
-        """Let what is known of a source that moved follow to where the file declares it now.
+        """Give the row of a moved source the URL at which the file declares it now.
 
         No file declares it where it was, so the operator has written the new address.
         """
@@ -268,7 +268,7 @@ class Sync:
 
 
 def row_of_source(key: int, source: Source) -> dict[str, Any]:
-    """Return what the row of a source says of it alone."""
+    """Return the columns of a source that come from its declaration."""
     details = [source.name, source.tags, source.page, source.folders]
     return {
         "url_key": key,
@@ -288,13 +288,13 @@ def _follow(key: int, of_new: int, url: str, connection: Connection) -> None:
 
 
 class OldFiles:
-    """The files that no run has read for 90 days, and what they declare."""
+    """The files that no run has read for 90 days, and their sources."""
 
     def __init__(self, now: float) -> None:
         self._is_old = files.c.read_at < now - KEEP_SECONDS
 
     def blocks(self, database: Database) -> Iterator[int]:
-        """Delete them, and yield after each transaction how many rows these were."""
+        """Delete them, and yield the number of rows after each transaction."""
         for (number,) in database.all(select(files.c.id).where(self._is_old)):
             of_file = partial(self._delete, number)
             while deleted := database.write(of_file):
@@ -303,8 +303,8 @@ class OldFiles:
     def _delete(self, number: int, connection: Connection) -> int:
         """Delete some sources of a file, or at last its row, unless it was read meanwhile.
 
-        Its row is locked, so that who reads it next finds that it is not whole. Sources whose visit
-        is being written are left to a later run.
+        Its row is locked, so that the next reader finds that it is not whole. Sources whose visit
+        is being written stay for a later run.
         """
         is_this = and_(files.c.id == number, self._is_old)
         all_of_it = select(_C.url_key).where(_C.file == number)
@@ -323,7 +323,7 @@ _MOST: Final = 4096
 
 
 class DeclarationCopies:
-    """What one file declares, as the record keeps it: copies of some thousand sources each.
+    """The declaration of one file in the state: copies of some thousand sources each.
 
     A file with more has several, by the keys of their URLs, and a copy that names these. So an edit
     of one source makes one new part (decision 33). ``file`` is its number in the state.
@@ -335,7 +335,7 @@ class DeclarationCopies:
         self._now = now
 
     def kept(self, known: str = "") -> str:
-        """Keep what the file declares now, and return the name of its copy.
+        """Keep the present declaration of the file, and return the name of its copy.
 
         The parts of the ``known`` copy of before are not written again.
         """

@@ -80,11 +80,11 @@ def _columns(record: type[DataclassInstance], /, **types: TypeEngine[Any]) -> It
         yield Column(each.name, column_type, nullable=bool(none), server_default=default)
 
 
-# One row; `schema` says what follows from it.
+# One row; `schema` explains its use.
 schema_version = Table("schema_version", metadata, Column("version", Integer, primary_key=True))
 
-# What all crawls on this state share: `pace_by`, what a row of `hosts` stands for; `file`, the file
-# that the last crawl opened; the SHA-256 of each view's definition.
+# The shared values of all crawls on this state: `pace_by`, the unit of a row of `hosts`; `file`,
+# the file that the last crawl opened; the SHA-256 of each view's definition.
 choices = Table(
     "choices",
     metadata,
@@ -109,7 +109,7 @@ workers = Table(
     Column("until", Double, nullable=False),
     Column("sources", Text, nullable=False, server_default=""),
 )
-# What the operator did to hosts, and why: kept permanently (decision 31).
+# The operator's changes of hosts, with reasons: kept permanently (decision 31).
 overrides = Table(
     "overrides",
     metadata,
@@ -140,10 +140,10 @@ blocklist = Table(
     *_columns(BlocklistCopy, copy=String(64)),
 )
 
-# Each robots.txt and each blocklist that was in force, and what each run declared, once, by the
-# SHA-256 of its bytes. It stays as long as a row of `requests` or `denials` may depend on it
-# (decision 33); these have its `id`. A robots.txt names no site: many sites share a body, and what
-# is said of one comes from its own requests (decision 36).
+# Each robots.txt and each blocklist that was in force, and the declaration of each run, once, by
+# the SHA-256 of its bytes. It stays as long as a row of `requests` or `denials` may depend on it
+# (decision 33); these have its `id`. A robots.txt names no site: many sites share a body, and facts
+# about one come from its requests (decision 36).
 copies = Table(
     "copies",
     metadata,
@@ -183,23 +183,23 @@ files = Table(
     metadata,
     Column("id", Integer, primary_key=True),
     Column("path", String(4096), nullable=False, unique=True),
-    # Empty while what the file declares is being written.
+    # Empty while the sources of the file are being written.
     Column("sha256", String(64), nullable=False, server_default=""),
     # 0 if the file was so young that it may have changed without another time.
     Column("mtime_ns", BigInteger, nullable=False, server_default="0"),
     Column("size", BigInteger, nullable=False, server_default="0"),
     Column("pace_by", String(16), nullable=False, server_default=""),
-    # JSON: what each run warns of, and the longest delay of each host, in seconds.
+    # JSON: the warnings of each run, and the longest delay of each host, in seconds.
     Column("warnings", Text, nullable=False, server_default="[]"),
     Column("delays", Text, nullable=False, server_default="{}"),
-    # What it declares, as the record keeps it: the name of a copy.
+    # Its declaration: the name of a copy.
     Column("copy", String(64), nullable=False, server_default=""),
-    # When a run last read it, noted once a day.
+    # When a run last read it, noted once per day.
     Column("read_at", Double, nullable=False),
 )
 
-# Each source of each file, as the sync writes it; and what of its row in `sources` decides when it
-# is due, so that this question reads one index (decision 40).
+# Each source of each file, as the sync writes it; and the facts of its row in `sources` that decide
+# when it is due, so that one index has the due sources (decision 40).
 declared = Table(
     "declared",
     metadata,
@@ -211,7 +211,7 @@ declared = Table(
     Column("delay", Double),
     # JSON: its name, tags, page and folders; empty if it has none of them.
     Column("details", Text, nullable=False),
-    # What is paced together with the URL that is requested: its host or domain.
+    # The unit of pacing of the URL that is requested: its host or domain.
     Column("host", String(255), nullable=False),
     # As in `sources`.
     Column("fetched_at", Double),
@@ -234,7 +234,7 @@ indexes = Table(
 #: Columns of `requests` and `denials` that have the number of a copy, because its name is long. No
 #: foreign key, which would cost a look-up in all rows for each copy that is deleted.
 COPIED = ("robots", "blocklist")
-#: What stands in `requests.source` for the URL of the request itself, as nearly everywhere.
+#: The value of `requests.source` for the URL of the request itself, as nearly everywhere.
 ITS_URL = ""
 
 #: The few requests for robots.txt and the blocklist, which have an index. It is text: with a
@@ -243,7 +243,7 @@ FOR_RULES: Final = text("purpose <> 'target'")
 
 
 def _evidence() -> tuple[Column[Any], ...]:
-    """Return the columns that say what decided about a request."""
+    """Return the columns for the evidence of a request."""
     return (
         Column("robots", BigInteger),
         Column("robots_at", Double),
@@ -266,13 +266,13 @@ requests = Table(
     # When it was allowed to go out, by the clock that all processes on the state share.
     Column("sent_at", Double, nullable=False),
     # Its row is written with its begin, and completed at the end of the exchange. NULL until then,
-    # and for good if the process was killed: it may have been sent, and its end is not known.
+    # and permanently if the process was killed: it may have been sent, and its end is not known.
     Column("seconds", Double),
     # Seconds from then until it was sent, in which its connection was made.
     Column("waited", Double, nullable=False, server_default="0"),
     # The machine's own clock that is never set, in seconds, at the end of the exchange.
     Column("monotonic", Double, nullable=False, server_default="0"),
-    # Seconds: the delay asked for before it, and the hold that its answer began.
+    # Seconds: the delay in force before it, and the hold that its answer began.
     Column("delay", Double, nullable=False),
     Column("hold", Double, nullable=False),
     Column("run", BigInteger),
@@ -286,7 +286,7 @@ requests = Table(
     # The declared source that a target was for; `ITS_URL`, or NULL for another request.
     Column("source", String(4096)),
     Column("error", Text, nullable=False, server_default=""),
-    # The header of its answer, a line each if it came several times; NULL if there was none.
+    # The header of its answer, one line per header if there are several; NULL if there is none.
     Column("retry_after", Text),
     Index("requests_by_time", "sent_at"),
     # Without its time a host is there once for many rows of PostgreSQL.
@@ -310,17 +310,17 @@ denials = Table(
     Index("denials_by_host", "host", "at"),
 )
 
-# One row for each run; `ended` is empty while it goes on, and for good if it was killed.
+# One row for each run; `ended` is empty while it goes on, and permanently if it was killed.
 runs = Table(
     "runs",
     metadata,
     Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
     Column("spider", String(255), nullable=False),
-    # The command that asked for a URL by hand; empty for a crawl (decision 39).
+    # The command that requested a URL by hand; empty for a crawl (decision 39).
     Column("command", String(32), nullable=False, server_default=""),
     Column("begun", Double, nullable=False),
     Column("ended", Double),
-    # How it ended, as Scrapy names it: `finished`, `shutdown`, `state_failed`, ...
+    # Its end, as Scrapy names it: `finished`, `shutdown`, `state_failed`, ...
     Column("how", String(255), nullable=False, server_default=""),
     # JSON objects: versions and settings in force at its begin, and the summary of its end.
     Column("versions", Text, nullable=False),
@@ -338,7 +338,7 @@ def _source() -> ForeignKey:
 entries = Table(
     "entries",
     metadata,
-    # The key of its page; its own key if another entry of that page was there before (decision 19).
+    # The key of its page; another key if another entry of that page was there before (decision 19).
     Column("key", String(64), primary_key=True),
     # The key of its page if that is not in `key`.
     Column("page_key", String(64)),
@@ -373,15 +373,15 @@ _by_page = Index("entries_by_page", entries.c.page_key, entries.c.title_key, uni
 
 @event.listens_for(metadata, "before_create")
 def _in_dialect(_metadata: MetaData, connection: Connection, **_options: object) -> None:
-    """Say what only the dialect of the database knows. Earlier it would be imported for that."""
+    """Set the options of the database's dialect. Earlier it would be imported for that."""
     dialect = connection.dialect.name
     for index, where in ((_for_rules, FOR_RULES), (_by_page, text("page_key IS NOT NULL"))):
         index.dialect_kwargs[f"{dialect}_where"] = where
-    if dialect == "postgresql":  # an update finds room on its page
+    if dialect == "postgresql":  # an update finds space on its page
         hosts.dialect_kwargs["postgresql_with"] = {"fillfactor": 80}
 
 
-#: The first second of the year 10000: what is due then or later (`NEVER`) has no readable time.
+#: The first second of the year 10000: a due time then or later (`NEVER`) has no readable time.
 _LAST: Final = 253_402_300_800
 
 
@@ -401,7 +401,7 @@ class Due(NamedTuple):
     ) -> Self:
         """Return the one expression for `declared`, or `sources`, as of ``now`` (decision 20).
 
-        It is the longest of what server and feed ask for, and of the operator's time, which each
+        It is the later of the time of server and feed, and of the operator's interval, which each
         failure in a row after the first doubles, up to 30 days. A visit in the future counts as
         none. Otherwise a clock that was wrong once could delay a source for years.
         """
@@ -462,8 +462,8 @@ def versions(connection: Connection) -> list[int]:
 def create(connection: Connection) -> bool:
     """Create the tables, if there are none, and return True if there were none.
 
-    The second of two processes that start at the same time waits: for the lock of the transaction
-    on SQLite, and for one that is taken here on PostgreSQL.
+    The second of two processes that start at the same time waits for the lock of the transaction on
+    SQLite, and for the one that is taken here on PostgreSQL.
     """
     if connection.dialect.name != "sqlite":
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK_NUMBER})")
@@ -483,7 +483,7 @@ def has_views(connection: Connection) -> bool:
 def create_views(connection: Connection) -> None:
     """Create the views that another version defined otherwise, or not at all.
 
-    The others stay, with what the operator granted on them.
+    The others stay, with the operator's grants on them.
     """
     if connection.dialect.name != "sqlite":
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK_NUMBER})")
@@ -519,7 +519,7 @@ _REVISIT: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _Dialect:
-    """Expressions that each database writes in its own way, with `{}` for a column."""
+    """Expressions that each database writes differently, with `{}` for a column."""
 
     moment: str  #: epoch seconds as text
     now: str  #: epoch seconds of its clock
@@ -527,12 +527,12 @@ class _Dialect:
     text: str  #: bytes as text
 
     def time(self, moment: str) -> str:
-        """Return epoch seconds as a text; NULL for none, and for what no calendar has."""
+        """Return epoch seconds as a text; NULL for none, and for times that no calendar has."""
         known = f"{moment} > 0 AND {moment} < {_LAST}"
         return f"CASE WHEN {known} THEN {self.moment.format(moment)} END"
 
     def days_ago(self, moment: str) -> str:
-        """Return how many days ago a moment was."""
+        """Return the days since a moment."""
         return f"({self.now} - {moment}) / 86400.0"
 
 

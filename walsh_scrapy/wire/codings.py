@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 #: The codings that are undone here.
 KNOWN: Final = frozenset({b"gzip", b"x-gzip", b"deflate"})
-#: What a body raises that is not what its coding says.
+#: The errors of a body that does not have its declared coding.
 CODING_ERRORS: Final = (EOFError, zlib.error)
 _CHUNK: Final = 65_536
 #: Members of a gzip file: servers send one. Each takes up to 10 microseconds.
@@ -28,10 +28,10 @@ class Unpacked(NamedTuple):
 
 
 def unpack(body: bytes, codings: Sequence[bytes], most: int) -> Unpacked:
-    """Return the first ``most`` bytes of a body; of the layers in it little more is unpacked.
+    """Return the first ``most`` bytes of a body; its inner layers are unpacked little further.
 
-    ``codings`` are of ``KNOWN``, the outermost first. What comes before an error counts. Raises one
-    of ``CODING_ERRORS`` if nothing does.
+    ``codings`` are of ``KNOWN``, the outermost first. The bytes before an error count. Raises one
+    of ``CODING_ERRORS`` if there are none.
     """
     is_whole = True
     for number, coding in enumerate(codings, 1):
@@ -62,7 +62,7 @@ def _window(body: bytes, coding: bytes) -> int:
 
 
 def _inflated(body: bytes, window: int) -> Iterator[bytes]:
-    """Yield what is in a body, in pieces: gzip may have several members (RFC 1952 2.2).
+    """Yield the content of a body, in pieces: gzip may have several members (RFC 1952 2.2).
 
     Zeros between them, and anything but a member after them, are passed over.
     """

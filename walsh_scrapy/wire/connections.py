@@ -61,8 +61,8 @@ class _Known(NamedTuple):
 class Names:
     """Looks up names by ``getaddrinfo``, so by ``/etc/hosts`` and whatever else the system uses.
 
-    Each lookup has a thread of its own, because the system may take as long as it likes, and a
-    thread cannot be stopped. These threads do not delay the end of the process.
+    Each lookup has a separate thread, because the system may take as long as it likes, and a thread
+    cannot be stopped. These threads do not delay the end of the process.
     """
 
     def __init__(self) -> None:
@@ -72,9 +72,9 @@ class Names:
     async def find(self, host: str, port: int) -> Addresses:
         """Return the addresses of a host, from memory if they were found lately.
 
-        There is no time limit here: a caller who stops waiting does not stop the lookup. Raises
-        socket.gaierror if there is no address, another OSError if this machine cannot ask, and
-        UnicodeError for a text that is no name.
+        There is no time limit here: a caller that stops waiting does not stop the lookup. Raises
+        socket.gaierror if there is no address, another OSError if this machine cannot look it up,
+        and UnicodeError for a text that is not a name.
         """
         if known := self._recall(host, port):
             return known
@@ -82,7 +82,7 @@ class Names:
         return await asyncio.shield(self._lookup(host, port))
 
     def look_ahead(self, names: Iterable[tuple[str, int]]) -> None:
-        """Begin to look up hosts that are asked soon; ``find`` asks again after a failure."""
+        """Begin to look up hosts of coming requests; ``find`` tries again after a failure."""
         for host, port in names:
             if len(self._running) >= MOST_AHEAD:
                 return
@@ -113,7 +113,7 @@ class Names:
 
 
 def _look_up(host: str, port: int, future: asyncio.Future[Addresses]) -> None:
-    """Look up a name in a thread, and settle the future in its own loop."""
+    """Look up a name in a thread, and settle the future in its loop."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         outcome: Addresses | Exception = Addresses(tuple(found))  # type: ignore[arg-type]
@@ -149,7 +149,7 @@ class Proxy(NamedTuple):
 
 
 class Endpoint(NamedTuple):
-    """What a connection leads to; one that is kept serves requests with the same endpoint."""
+    """The end of a connection; an idle one serves requests with the same endpoint."""
 
     scheme: str
     host: str
@@ -194,7 +194,7 @@ class IdleConnections:
         if (found := self._idle.pop(endpoint, None)) is None:
             return None
         found.end.cancel()
-        if found.stream.has_unread:  # its end, or bytes that no request asked for
+        if found.stream.has_unread:  # its end, or bytes that belong to no request
             found.stream.close()
             return None
         return found.stream
@@ -234,9 +234,9 @@ class Connections:
     async def open(self, endpoint: Endpoint, *, public_only: bool = False) -> Stream:
         """Connect to an endpoint, through its proxy if it has one.
 
-        With ``public_only`` every address of the host has to be public (decision 16); a proxy looks
+        With ``public_only`` every address of the host must be public (decision 16); a proxy looks
         up the name itself. Raises NotConnected; Denied for an address that is not public;
-        NoHandshake or DownloadFailedError for what comes after the connection.
+        NoHandshake or DownloadFailedError for errors after the connection.
         """
         host, proxy = endpoint.host, endpoint.proxy
         nearest, port = (proxy.host, proxy.port) if proxy else (host, endpoint.port)
@@ -284,13 +284,13 @@ class Connections:
 
 
 def check_public(host: str, addresses: Iterable[str]) -> None:
-    """Raise Denied if a host that has to be public has any other address (decision 16)."""
+    """Raise Denied if a host that must be public has any other address (decision 16)."""
     if not all(map(is_public, addresses)):
         raise Denied("privatehosts", f"{host} has an address that is not public")
 
 
 def wants_credentials(proxy: Proxy, host: str) -> NotConnected:
-    """Return what a 407 for a host means: through this proxy none can be reached."""
+    """Return the error of a 407 for a host: this proxy reaches no host."""
     why = DownloadFailedError(f"it wants other credentials (407) for {host}")
     return without_proxy(proxy.host, NotConnected(why, "machine"))
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 #: A response that has begun is given up when it came more slowly for so many seconds (decision 46).
 SLOW_SECONDS: Final = 20.0
-LEAST_RATE: Final = 100  #: bytes a second
+LEAST_RATE: Final = 100  #: bytes per second
 #: Most bytes of all heads of one response, the informational ones included.
 MOST_BYTES: Final = 128 * 1024
 #: Most lines of one head.
@@ -35,12 +35,12 @@ _FIELD: Final = re.compile(rb"[-!#$%&'*+.^_`|~0-9A-Za-z]+:[^\x00\r]*|[ \t][^\x00
 
 
 class HttpExchange:
-    """Sends one request, and reads its response. Later exchanges of a stream have their own."""
+    """Sends one request, and reads its response. Later exchanges of a stream have another one."""
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
         self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=2 * MOST_BYTES)
-        self._since: float | None = None  # from when its bytes are counted, from the first on
+        self._since: float | None = None  # the time of its first byte
         self._came = 0
 
     @property
@@ -69,7 +69,7 @@ class HttpExchange:
     async def head(self) -> h11.Response:
         """Return the head of the response, after any informational ones (1xx).
 
-        Raises OSError, TooSlow, and DownloadFailedError if it is no HTTP, or exceeds a limit.
+        Raises OSError, TooSlow, and DownloadFailedError if it is not HTTP, or exceeds a limit.
         """
         data, size = bytearray(), 0  # size: of all heads so far
         while True:
@@ -124,7 +124,7 @@ class HttpExchange:
         except TimeoutError as error:
             if error.errno is not None:  # the system's
                 raise
-            rate = f"less than {LEAST_RATE} bytes a second came for {SLOW_SECONDS:g} s"
+            rate = f"less than {LEAST_RATE} bytes per second came for {SLOW_SECONDS:g} s"
             raise TooSlow(rate) from error
         self._came += len(piece)
         if self._came >= LEAST_RATE * SLOW_SECONDS:
@@ -136,9 +136,9 @@ class HttpExchange:
             self._http.receive_data(head)
             event = self._http.next_event()
         except h11.RemoteProtocolError as error:
-            raise DownloadFailedError(f"the response is no HTTP: {error}") from None
+            raise DownloadFailedError(f"the response is not HTTP: {error}") from None
         if not isinstance(event, h11.Response | h11.InformationalResponse):
-            raise DownloadFailedError("the response is no HTTP")
+            raise DownloadFailedError("the response is not HTTP")
         return event
 
 
@@ -148,7 +148,7 @@ def _check_size(size: int) -> None:
 
 
 def _readable(head: bytes) -> bytes:
-    """Return a head without the lines that are no fields. Raises DownloadFailedError.
+    """Return a head without the lines that are not fields. Raises DownloadFailedError.
 
     Some servers send lines without a colon or with a space in the name. Browsers skip such lines.
     """

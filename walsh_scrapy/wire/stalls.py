@@ -1,8 +1,8 @@
-"""Time in which this process stood still: nobody's latency, and no part of a limit (decision 29).
+"""Time in which this process stood still: it counts in no latency and no limit (decision 29).
 
 A process stands still while it is stopped, while the machine has no time for it, and while it waits
-for its database. One ticker for each event loop measures by how much its ticks are late. It ticks
-only while a limit is in force.
+for its database. One ticker per event loop measures how late its ticks are. It ticks only while a
+limit is in force.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 #: A clock of Linux; elsewhere the monotonic clock goes on during suspension, or there is none.
 _BOOTTIME: Final[int | None] = getattr(time, "CLOCK_BOOTTIME", None)
-#: Seconds between two ticks, and by how much a tick is late if the process stood still.
+#: Seconds between two ticks, and the delay of a tick that shows that the process stood still.
 _TICK: Final = 0.1
 _LATE: Final = 0.2
 
 
 class StoodStill(TimeoutError):
-    """The most seconds of a limit are over because this process stood still."""
+    """A limit is over, mostly because this process stood still."""
 
 
 def moment() -> float:
@@ -89,7 +89,7 @@ def _ticker() -> _Ticker:
 
 
 def stalled() -> float:
-    """Return for how many seconds the process stood still so far, while limits were in force."""
+    """Return the seconds for which the process stood still so far, while limits were in force."""
     return _ticker().stalled
 
 

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Seconds after which the next address is tried beside one that has not answered (RFC 8305 5).
+#: Seconds after which the next address is tried in addition to one that has not answered (RFC 8305
+#: 5).
 ATTEMPT_DELAY: Final = 0.25
 #: Most bytes that are read at once.
 CHUNK: Final = 65_536
@@ -34,7 +35,7 @@ AddressInfo: TypeAlias = tuple[int, int, int, str, tuple[str, int] | tuple[str, 
 
 
 class Addresses(NamedTuple):
-    """The addresses of a name: those that are judged are those that are connected to."""
+    """The addresses of a name: the checked ones are connected to."""
 
     infos: tuple[AddressInfo, ...]  #: in the order of RFC 6724, as the system sorts them
 
@@ -62,7 +63,7 @@ class Stream(Protocol):
         """Return the next bytes, or b"" at the end. Raises OSError if the connection is broken."""
 
     def close(self) -> None:
-        """Close the connection at once; the other end sees it in order, without a reset."""
+        """Close the connection at once; the other end sees a clean end, without a reset."""
 
 
 class TcpStream:

@@ -1,6 +1,6 @@
-"""Why a host could not be connected to, as a sentence, and whose problem it is (decisions 28, 29).
+"""Failed connections to a host: a sentence, and the blame (decisions 28, 29).
 
-Errors of TLS say which host, and what is wrong with it (decision 22).
+Errors of TLS name the host and its problem (decision 22).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from walsh_scrapy.exceptions import Unreachable
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: "either" is what a host without an address and a machine without a network have in common.
+#: "either" fits a host without an address, and a machine without a network.
 Blame: TypeAlias = Literal["host", "machine", "either"]
 
 #: This machine has not enough of something, whatever host was to be reached.
@@ -59,7 +59,7 @@ class NoConnection(Unreachable, DownloadFailedError):
 
 
 class NotConnected(Exception):
-    """No connection was made. ``failure`` is what gates and errbacks get if it is the host's."""
+    """No connection was made. Middlewares and errbacks get ``failure`` if it is the host's."""
 
     def __init__(self, failure: Exception, blame: Blame) -> None:
         super().__init__(str(failure))
@@ -83,7 +83,7 @@ def not_connected(
 ) -> NotConnected:
     """Return why a host was not connected to; ``limit`` is the time limit in seconds.
 
-    ``step`` is what was tried: a connection, or what came after it.
+    ``step`` is the attempt: a connection, or a step after it.
     """
     numbers = _numbers(error)
     if not numbers and isinstance(error, TimeoutError):
@@ -114,7 +114,7 @@ def _numbers(error: OSError) -> set[int]:
 
 
 def _text(error: OSError) -> str:
-    """Return what an error means. The text of a failed attempt to connect does not say it."""
+    """Return the meaning of an error, which the text of a failed attempt to connect lacks."""
     return ", ".join(map(os.strerror, sorted(_numbers(error)))) or str(error)
 
 
@@ -127,8 +127,8 @@ ENOUGH_HOSTS: Final = 5
 class Connectivity:
     """The evidence of one process.
 
-    It is asked about failures that may be either: a name server that gives no answer, a network
-    that is unreachable or down, an address that cannot be assigned.
+    It decides on failures that may be either: a name server that gives no answer, a network that is
+    unreachable or down, an address that cannot be assigned.
     """
 
     def __init__(self) -> None:
@@ -159,8 +159,8 @@ class Connectivity:
 # ---- TLS ----
 
 _UNTRUSTED: Final = "is signed by somebody whom this machine does not trust"
-#: By OpenSSL's numbers of verification errors (X509_V_ERR): what is wrong, to follow "the
-#: certificate of HOST".
+#: By OpenSSL's numbers of verification errors (X509_V_ERR): the problem, to follow "the certificate
+#: of HOST".
 _FLAWS: Final = {
     2: _UNTRUSTED,
     9: "is not valid yet",
@@ -198,7 +198,7 @@ class NoSecureConnection(NoHandshake, DownloadFailedError):
 
 
 def no_handshake(error: ssl.SSLError, host: str) -> NoHandshake:
-    """Return what an error of OpenSSL means for a host."""
+    """Return the exception for an error of OpenSSL at a host."""
     if isinstance(error, ssl.SSLCertVerificationError):
         told = error.verify_message.removesuffix(".")
         return BadCertificate(host, _FLAWS.get(error.verify_code, f"is not valid ({told})"))

@@ -86,7 +86,7 @@ def test_a_list_that_is_never_refreshed_is_a_breach_of_each_run_that_did_not_loo
     assert kinds(*FIRST, *second, *third) == {"stale-list": 2}
     found = audited(*FIRST, *second)
     (worst,) = [each.what for each in found.found.values()]
-    assert worst == "run 2 should have asked for its list 16 h 59 min before"
+    assert worst == "run 2 should have requested its list 16 h 59 min before"
     assert found.shown["3"] == 1
 
 

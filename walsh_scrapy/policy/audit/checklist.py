@@ -1,4 +1,4 @@
-"""The contract's checklist (section 8): its rows, what breaks them, and what an audit found."""
+"""The contract's checklist (section 8): its rows, and the findings of an audit."""
 
 from __future__ import annotations
 
@@ -57,19 +57,19 @@ FIGURES: Final[Mapping[str, Mapping[str, float | None]]] = {
 
 
 class Kind(Enum):
-    """A kind of breach: its name in JSON, its row, its level, and a sentence for operators."""
+    """A kind of finding: its name in JSON, its row, its level, and a sentence for operators."""
 
     USER_AGENT = "user-agent", "1", "MUST", "a run sent another User-Agent"
-    UNKNOWN_RUN = "unknown-run", "1", "MUST", "a request names a run that is not recorded"
+    UNKNOWN_RUN = "unknown-run", "1", "MUST", "a request names a run that the state does not have"
     OUTSIDE_RUN = "outside-run", "1", "MUST", "a request was sent before or after its run"
     FUTURE = "future", "1", "MUST", "a request is recorded for a moment in the future"
     NO_ROBOTS = "no-robots", "2", "MUST", "a request was sent without a robots.txt"
     DENIED = "denied", "2", "MUST", "the robots.txt of the time denies a request"
     DENIED_BY_PROTEGO = "denied-by-protego", "2", "MUST", "Protego, the second reader, denies it"
     OLD_ROBOTS = "old-robots", "2", "MUST", "a robots.txt was used for longer than a day"
-    LATER_ROBOTS = "later-robots", "2", "MUST", "a robots.txt was asked for after its request"
-    UNASKED = "unasked-robots", "2", "MUST", "a robots.txt was never asked for at its origin"
-    OTHER_COPY = "other-copy", "2", "MUST", "a copy is not what the robots.txt of its origin was"
+    LATER_ROBOTS = "later-robots", "2", "MUST", "a robots.txt was requested after its target"
+    UNASKED = "unasked-robots", "2", "MUST", "a robots.txt was never requested at its origin"
+    OTHER_COPY = "other-copy", "2", "MUST", "a copy is not the robots.txt of its origin"
     DENIED_BY_NAME = "denied-by-name", "2a", "MUST", "the group that names us denies a request"
     NO_BLOCKLIST = "no-blocklist", "3", "MUST", "the blocklist was not consulted"
     STALE_LIST = "stale-list", "3", "MUST", "a blocklist was used for longer than its refresh"
@@ -78,22 +78,22 @@ class Kind(Enum):
     LISTED_ABOVE = "listed-above", "3a", "MUST", "a request went to a subdomain of a listed domain"
     FORGOTTEN = "forgotten-list", "3b", "MUST", "a blocklist that was in force was forgotten"
     INVALID_LIST = "invalid-list", "3c", "MUST", "an invalid blocklist was in force"
-    SHORT_PAUSE = "short-pause", "4", "MUST", "a gap was shorter than the delay that was asked for"
+    SHORT_PAUSE = "short-pause", "4", "MUST", "a gap was shorter than the delay in force"
     HOST_TWICE = "host-at-once", "4", "MUST", "a host had two requests at once"
     RUN_TWICE = "run-at-once", "4", "MUST", "a run had two requests at once"
-    OTHER_HOST = "other-host", "4", "MUST", "a request is recorded under a host that is not its own"
-    TOO_EARLY = "too-early", "5", "MUST", "a host was asked before its hold was over"
+    OTHER_HOST = "other-host", "4", "MUST", "a request is recorded under another host"
+    TOO_EARLY = "too-early", "5", "MUST", "a host was requested before its hold was over"
     NO_HOLD = "no-hold", "5", "MUST", "a refusal put its host on no hold"
     SHORT_HOLD = "short-hold", "5", "MUST", "a hold was shorter than the Retry-After"
     NO_GROWTH = "no-growth", "5", "MUST", "the holds after refusals in a row did not double"
     NO_JITTER = "no-jitter", "5", "MUST", "there was no chance in the holds after refusals"
     CONTENT = "content", "6", "MUST", "an entry has more than metadata"
-    DUMP = "dump", "6", "MUST", "a dump of whole pages (llms-full.txt) was asked for"
-    UNDECLARED = "undeclared", "6", "MUST", "a URL was asked for that no source declares"
-    USER_INFO = "user-info", "6", "MUST", "a URL with a user name or a password was asked for"
+    DUMP = "dump", "6", "MUST", "a dump of whole pages (llms-full.txt) was requested"
+    UNDECLARED = "undeclared", "6", "MUST", "a URL was requested that no source declares"
+    USER_INFO = "user-info", "6", "MUST", "a URL with a user name or a password was requested"
     DUPLICATE = "duplicate", "7", "SHOULD", "an entry is stored twice"
     REPORTED_AGAIN = "reported-again", "7", "SHOULD", "a run reported entries that were known"
-    TOO_OFTEN = "too-often", "8", "SHOULD", "a URL was asked for again within a day"
+    TOO_OFTEN = "too-often", "8", "SHOULD", "a URL was requested again within a day"
     SCRAPED = "scraped", "9", "MUST", "an entry comes from neither a feed nor markdown"
 
     def __init__(self, label: str, row: str, level: Level, sentence: str) -> None:
@@ -104,14 +104,14 @@ class Kind(Enum):
 
 
 class Breach(NamedTuple):
-    """One breach: the record that shows it, and what it shows."""
+    """A finding: the row of the state that shows it, and a sentence about it."""
 
     kind: Kind
     table: str
     id: int | str
     at: float | None  #: epoch seconds
     what: str  #: one sentence
-    badness: float = 0.0  #: what it counts depends on the kind
+    badness: float = 0.0  #: its unit depends on the kind
     #: The moment with which `at` is compared, in epoch seconds; None if times do not matter.
     since: float | None = None
 
@@ -124,32 +124,32 @@ class Breach(NamedTuple):
         badness: float = 0.0,
         since: float | None = None,
     ) -> Self:
-        """Return the breach that a request shows."""
+        """Return the finding that a request shows."""
         return cls(kind, "requests", sent.id, sent.sent_at, what, badness, since)
 
 
 class RowVerdict(StrEnum):
-    """What the evidence says of one requirement."""
+    """The verdict of the evidence about one requirement."""
 
     HOLDS = "holds"
     BROKEN = "does not hold"
     NOT_APPLICABLE = "not applicable"  #: it binds Walsh-Research, and this is another bot
-    NOT_SHOWN = "not shown"  #: something has no evidence, or no record is about it
+    NOT_SHOWN = "not shown"  #: a row has no evidence, or no row is about it
 
 
 @dataclass
 class Findings:
-    """What an audit found in a record. Rows are named by their numbers in the checklist.
+    """The findings of an audit. Rows are named by their numbers in the checklist.
 
-    For each row a record is shown, not shown, or broken. What follows from times that are not
-    certain, by ``clocks``, is not shown.
+    Each row of the state keeps or breaks the rows of the checklist, or does not show that. What
+    follows from times that are not certain, by ``clocks``, is not shown.
     """
 
     clocks: SetClocks = field(default_factory=SetClocks)
     found: dict[Kind, Breach] = field(default_factory=dict)  #: the worst of each kind
     broken: Counter[Kind] = field(default_factory=Counter)  #: how often
-    shown: Counter[str] = field(default_factory=Counter)  #: records that kept to it, by row
-    #: Records of which it is not known, by row and reason.
+    shown: Counter[str] = field(default_factory=Counter)  #: rows of the state that kept it, by row
+    #: Rows of the state that do not show it, by row and reason.
     unshown: Counter[tuple[str, str]] = field(default_factory=Counter)
     #: Why a row, or a part of it, does not apply, by row.
     waived: dict[str, str] = field(default_factory=dict)
@@ -157,7 +157,7 @@ class Findings:
     numbers: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def add(self, breach: Breach) -> None:
-        """Count a breach; the worst of a kind is kept, the first one among equals."""
+        """Count a finding; the worst of a kind is kept, the first one among equals."""
         worst = self.found.setdefault(breach.kind, breach)
         if breach.badness > worst.badness:
             self.found[breach.kind] = breach
@@ -166,10 +166,10 @@ class Findings:
     def judge(
         self, rows: Iterable[str], breaches: Iterable[Breach] = (), *, lacking: str = ""
     ) -> None:
-        """Count one record for some rows, and its breaches.
+        """Count one row of the state for some rows of the checklist, and its findings.
 
-        A row that none of them breaks is shown, unless evidence is ``lacking``: a clause without
-        its subject, the record.
+        A row without a finding is kept, unless evidence is ``lacking``: a clause without its
+        subject.
         """
         if found := list(breaches):
             rows = self._left_of(rows, found)
@@ -180,7 +180,7 @@ class Findings:
                 self.shown[row] += 1
 
     def _left_of(self, rows: Iterable[str], found: Iterable[Breach]) -> list[str]:
-        """Count breaches, and return the rows that none of them is about."""
+        """Count findings, and return the rows without one."""
         doubtful, broken = set[str](), set[str]()
         for breach in found:
             if self._is_certain(breach):
@@ -201,7 +201,7 @@ class Findings:
         self.waived |= dict.fromkeys(rows, reason)
 
     def count(self, row: str, **numbers: float) -> None:
-        """Add to figures of the evidence of a row; of `LEAST` the least is kept."""
+        """Add to figures of the evidence of a row; the least value of `LEAST` is kept."""
         known = self.numbers.setdefault(row, {})
         for name, number in numbers.items():
             before = known.get(name)
@@ -211,15 +211,15 @@ class Findings:
                 known[name] = min(before, number) if name == LEAST else before + number
 
     def worst(self, row: str) -> list[Breach]:
-        """Return the worst breach of a row, of each kind."""
+        """Return the worst finding of each kind of a row."""
         return [breach for kind, breach in self.found.items() if kind.row == row]
 
     def lacking(self, row: str) -> dict[str, int]:
-        """Return how many records are not shown to have kept to a row, by reason."""
+        """Return the number of doubts whether a row was kept, by reason."""
         return {why: count for (number, why), count in self.unshown.items() if number == row}
 
     def verdict(self, row: str) -> RowVerdict:
-        """Return what the evidence says of a row."""
+        """Return the verdict of the evidence about a row."""
         if self.worst(row):
             return RowVerdict.BROKEN
         if self.lacking(row):

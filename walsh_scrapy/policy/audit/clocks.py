@@ -1,4 +1,4 @@
-"""The clocks of a record, and which of its times are not certain (decisions 35 and 37).
+"""The clocks of a request log, and its times that are not certain (decisions 35 and 37).
 
 A row has two clocks: the time of day, and the machine's monotonic clock, which nobody sets. Their
 difference is the same for all requests of a run, until its clock is set or its machine is
@@ -20,19 +20,19 @@ from walsh_scrapy.checks import RECORD
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-#: Seconds by which two times of the record may differ from what a crawl measured (decision 35).
+#: Seconds that two times of the request log may differ from the measured ones (decision 35).
 TOLERANCE: Final = RECORD.tolerance
-#: What a record lacks whose times are not certain, and how long a host was left alone meanwhile.
+#: The doubt about a request whose times are not certain, and about the gap meanwhile.
 CLOCK_SET: Final = "was recorded about when a clock was set"
 CLOCK_SET_BACK: Final = "came next after a clock was set back"
-#: Seconds by which the row of another run may be late: it may have waited for the database.
+#: Seconds that the row of another run may be late: it may have waited for the database.
 _LATE: Final = 1.0
-#: Seconds from which on nobody knows how long the host was left alone meanwhile.
+#: Longer times than these seconds leave the gap unknown.
 _LONG: Final = 60.0
 
 
 class Timed(NamedTuple):
-    """What a row of `requests` says of its clocks."""
+    """The clocks of a row of `requests`."""
 
     run: int | None
     sent_at: float  #: when it was allowed to go out
@@ -65,8 +65,8 @@ class _Run:
 class SetClocks:
     """Where clocks were set.
 
-    The requests of a record come in the order of their numbers. They are read when something is
-    first asked: only what seems to be too early depends on them.
+    The requests come in the order of their numbers. They are read at the first use: only times that
+    seem to be too early depend on them.
     """
 
     def __init__(self, sent: Iterable[Timed] = ()) -> None:
@@ -74,11 +74,11 @@ class SetClocks:
 
     @property
     def set_back(self) -> int:
-        """How often a clock was set back, so that a gap is not known."""
+        """The number of times that a clock was set back, so that a gap is not known."""
         return self._found.set_back
 
     def are_certain(self, one: float, other: float) -> bool:
-        """Return True if no clock was set between two moments of the record."""
+        """Return True if no clock was set between two moments."""
         since, until = min(one, other) - TOLERANCE, max(one, other) + TOLERANCE
         begun_by_then = bisect_right(self._spans, (until, math.inf))
         return not begun_by_then or self._spans[begun_by_then - 1][1] < since
@@ -109,7 +109,7 @@ class _Finder:
         self._latest = 0.0
 
     def see(self, sent: Timed) -> None:
-        """Take note of one request. What has no end has one clock."""
+        """Take note of one request. A request without an end has one clock."""
         if sent.run is None or sent.seconds is None:
             return
         run, seen = self._runs.setdefault(sent.run, _Run()), _Seen(sent, self._latest)

@@ -1,9 +1,9 @@
 """Rows 4, 5 and 8: delays, holds, one at a time, and revisits (R4, R5, R8; decisions 2, 3, 5, 31).
 
-What counts as too early is decided by `walsh_scrapy.checks`, as for the log of a server. Here it is
-asked about the rows of the record: which delay and which hold counted for each, and what of that is
-not known. `GapJudge` answers for every command; `scrapy attest` counts, `scrapy report` and
-`scrapy why` show it.
+`walsh_scrapy.checks` decides which gaps are too short, as for the log of a server. Here it gets the
+rows of the request log: the delay and the hold that counted for each, and why they are not known.
+`GapJudge` answers for every command; `scrapy attest` counts, `scrapy report` and `scrapy why` show
+it.
 """
 
 from __future__ import annotations
@@ -35,37 +35,37 @@ if TYPE_CHECKING:
     from walsh_scrapy.policy.audit.permission import RobotsFetches
     from walsh_scrapy.policy.audit.record import Basis, RunFacts
 
-#: R4: one request a second.
+#: R4: one request per second.
 _LEAST: Final = 1.0
-#: What a refusal lacks whose answer did not come as a whole.
+#: The doubt about a refusal whose answer did not come as a whole.
 _UNFINISHED: Final = "was refused by an answer that did not end"
 
 
 class RequestGap(NamedTuple):
-    """What lies between the end of an exchange with a host and the next request to it.
+    """The time between the end of an exchange with a host and the next request to it.
 
     All are seconds from that end. ``kept`` is None if ``doubt`` says why it is not known, and for
     the first request that is known.
     """
 
     kept: float | None  #: negative if the exchange was not over
-    delay: float  #: that was asked for; at least one second
-    hold: float = -math.inf  #: what was left of the hold of the host, if it had one
+    delay: float  #: the one in force; at least one second
+    hold: float = -math.inf  #: the rest of the host's hold, if it had one
     is_overlap: bool = False  #: whether the exchange before was not over
-    is_short: bool = False  #: whether the host was asked later, and sooner than its delay allows
-    in_hold: Gap | None = None  #: the gap since the hold began, if the host was asked during it
+    is_short: bool = False  #: whether it was over, and the gap was shorter than the delay
+    in_hold: Gap | None = None  #: the gap since the hold began, if the request came during it
     #: When the operator ended the hold that went on, in epoch seconds: it counts no more.
     released_at: float | None = None
     doubt: str = ""
 
     @property
     def asked(self) -> float:
-        """What had to pass: the delay, or the hold if that is longer."""
+        """The least gap: the delay, or the hold if that is longer."""
         return max(self.delay, self.hold)
 
     @property
     def is_breach(self) -> bool:
-        """Whether the host was asked too soon, for any of these reasons."""
+        """Whether the request came too soon, for any of these reasons."""
         return self.is_overlap or self.is_short or self.in_hold is not None
 
 
@@ -141,7 +141,7 @@ class GapJudge:
         return gap
 
     def _certain(self, gap: RequestGap, sent: LoggedRequest, last: LoggedRequest) -> RequestGap:
-        """Return a gap without what is not certain: a clock was set, or an end is not known."""
+        """Return a gap without its uncertain parts: a clock was set, or an end is not known."""
         since = gap.in_hold.before.end if gap.in_hold else last.ended
         if gap.is_breach and not self._basis.clocks.are_certain(since, sent.sent_at):
             return RequestGap(None, gap.delay, gap.hold, doubt=CLOCK_SET)
@@ -151,7 +151,7 @@ class GapJudge:
 
     def _delay(self, sent: LoggedRequest, last: LoggedRequest | None) -> float:
         recorded = sent.delay
-        # One that the operator asked for during the exchange did not count yet.
+        # One that the operator set during the exchange did not count yet.
         if self._overrides_between("delay", sent.host, sent.sent_at, sent.ended):
             recorded = 0.0
         by_robots = 0.0 if sent.purpose == "robots" else self._basis.robots_delay(sent)
@@ -190,16 +190,16 @@ class HostPace(Check):
     def __init__(self, findings: Findings, basis: Basis, fetches: RobotsFetches) -> None:
         super().__init__(findings, basis)
         self._fetches = fetches
-        self._judge = GapJudge(basis)
+        self._gaps = GapJudge(basis)
         self._refusals = _Refusals(basis)
         self._host: str | None = None
         self._hosts = 0
 
     def see(self, sent: LoggedRequest) -> None:
-        """Judge one request."""
+        """Check one request."""
         self._hosts += sent.host != self._host
         self._host = sent.host
-        gap = self._judge.judge(sent)
+        gap = self._gaps.judge(sent)
         if gap.kept is not None and not gap.is_overlap:
             least = round(gap.kept - gap.delay, 3)
             self._findings.count("4", gaps=1, seconds_to_spare=least)
@@ -212,7 +212,7 @@ class HostPace(Check):
         self._findings.judge(rows, self._holding(sent, gap, is_refused), lacking=lacking)
 
     def end(self) -> None:
-        """Judge all holds together, and note how many hosts there were."""
+        """Check all holds together, and note the number of hosts."""
         self._findings.judge("", self._refusals.end())
         self._findings.count("4", hosts=self._hosts)
 
@@ -222,15 +222,14 @@ class HostPace(Check):
             what = f"{sent.url} is recorded under {sent.host}"
             yield Breach.of(Kind.OTHER_HOST, sent, what)
         if gap.is_overlap:
-            what = f"{sent.host} was asked {-kept:.3f} s before its last exchange was over"
+            what = f"{sent.host} was requested {-kept:.3f} s before its last exchange was over"
             yield Breach.of(Kind.HOST_TWICE, sent, what, -kept)
         if gap.is_short:
-            asked = f"{gap.delay:.3f} s were asked for"
-            what = f"{sent.host} had a gap of {kept:.3f} s, and {asked}"
+            what = f"{sent.host} had a gap of {kept:.3f} s, with a delay of {gap.delay:.3f} s"
             yield Breach.of(Kind.SHORT_PAUSE, sent, what, gap.delay - kept)
 
     def _lacking(self, sent: LoggedRequest, gap: RequestGap) -> str:
-        """Return why it is not known what was asked for before it, and what its host had got."""
+        """Return why the delay in force and the gap before it are not known."""
         if gap.doubt or self._basis.run(sent) is None:
             return gap.doubt or NO_RUN
         is_first = sent.purpose == "robots" or sent.robots_at is None
@@ -253,12 +252,12 @@ def _is_refused(sent: LoggedRequest) -> bool:
 
 
 class _Refusals:
-    """Judges the hold after each refusal; requests come as `GapJudge` takes them (decision 15).
+    """Checks the hold after each refusal; requests come as `GapJudge` takes them (decision 15).
 
-    A Retry-After counts as it was recorded, and is read by other code than that of the crawl.
+    A Retry-After counts as it was recorded, and is read by code that the crawl does not share.
     Without one, the holds of refusals in a row double, and chance makes each of them longer. The
-    record may lack refusals, so as many as seem to come in a row did at least. In doubt a new row
-    begins: where rows stand in another order than they were written in, clocks were set.
+    request log may lack refusals, so a row has at least those that it shows. In doubt a new row
+    begins: where requests stand in another order than they were written in, clocks were set.
     """
 
     #: Chance adds up to half of a hold; with it, so many differ by more than this part.
@@ -270,12 +269,12 @@ class _Refusals:
         self._basis = basis
         self._retries = Retries()
         self._last: LoggedRequest | None = None  # the last one that counted
-        # What chance added to the holds, as parts of them, and the last request with one.
+        # The parts of the holds that chance added, and the last request with one.
         self._added: list[float] = []
         self._added_last: LoggedRequest | None = None
 
     def breaches(self, sent: LoggedRequest) -> Iterator[Breach]:
-        """Judge the hold that a refusal began."""
+        """Check the hold that a refusal began."""
         last, exchange = self._last, exchange_of(sent)
         if last is None or not self._is_next(last, sent):
             self._retries, last = Retries(), None
@@ -286,11 +285,11 @@ class _Refusals:
         if sent.error or not sent.hold:
             return
         if sent.retry_after is not None:
-            asked = _asked_for(exchange)
-            if sent.hold < asked:
+            least = _least_hold(exchange)
+            if sent.hold < least:
                 had = format_seconds(sent.hold)
                 what = f"{sent.host} asked for {sent.retry_after!r}, and had {had}"
-                yield Breach.of(Kind.SHORT_HOLD, sent, what, asked - sent.hold, sent.ended)
+                yield Breach.of(Kind.SHORT_HOLD, sent, what, least - sent.hold, sent.ended)
             return
         run = self._basis.run(sent)
         if run is None or not run.facts.backoff_base:
@@ -298,7 +297,7 @@ class _Refusals:
         least = self._least(number, run.facts)
         if sent.hold < least - TOLERANCE:
             had = f"{format_seconds(sent.hold)} after {number} refusals in a row"
-            what = f"{sent.host} was left alone for {had}"
+            what = f"{sent.host} was on hold for {had}"
             since = sent.ended if last is None else last.ended
             yield Breach.of(Kind.NO_GROWTH, sent, what, least - sent.hold, since)
         part, has_room = sent.hold / least, self.CHANCE * run.facts.backoff_base
@@ -308,7 +307,7 @@ class _Refusals:
             self._added_last = sent
 
     def end(self) -> Iterator[Breach]:
-        """Judge whether there was any chance in the holds."""
+        """Check whether there was any chance in the holds."""
         if self._added_last is None or len(self._added) < self.MANY:
             return
         if max(self._added) - min(self._added) < self.ALIKE:
@@ -326,8 +325,8 @@ class _Refusals:
         return Retries.least_wait(number, facts.backoff_base, longest)
 
 
-def _asked_for(exchange: Exchange) -> float:
-    """Return the seconds that a Retry-After asks for at least; 0 without a valid one."""
+def _least_hold(exchange: Exchange) -> float:
+    """Return the least seconds of a hold by Retry-After; 0 without a valid one."""
     until = exchange.held_until()
     if until is None:
         return 0.0
@@ -346,17 +345,17 @@ class Serial(Check):
         self._runs: dict[int, AtOnce] = {}
 
     def see(self, sent: LoggedRequest) -> None:
-        """Judge one request."""
+        """Check one request."""
         if sent.run is None:
             return
         run = self._basis.run(sent)
         if run and run.facts.is_of_another_bot and run.facts.serial is False:
-            self._findings.waive("4", "this bot asks several hosts at once (WALSH_SERIAL = False)")
+            self._findings.waive("4", "this bot is not serial (WALSH_SERIAL = False)")
             return
         gap = self._runs.setdefault(sent.run, AtOnce(RECORD)).see(exchange_of(sent))
         if gap is not None and gap.is_early:
             early = f"{gap.missing:.3f} s before its last one had ended"
-            what = f"run {sent.run} asked {sent.host} {early}"
+            what = f"run {sent.run} requested {sent.host} {early}"
             breach = Breach.of(Kind.RUN_TWICE, sent, what, gap.missing, gap.before.end)
             self._findings.judge("", [breach])
 
@@ -367,30 +366,30 @@ class _Visit(NamedTuple):
 
 
 class Frequency(Check):
-    """Finds URLs that two runs asked for within a day.
+    """Finds URLs that two runs requested within a day.
 
-    A request that was refused, or got no answer, leaves its source due, so the next one is no
-    second visit. Redirect hops and retries of one run are one visit. What `-a force=1` asks for
-    again is not shown, nor what a command and a crawl ask for within a day: a command is no run
-    (decision 39).
+    A request that was refused, or got no answer, leaves its source due, so the next one is not a
+    second visit. Redirect hops and retries of one run are one visit. Requests by `-a force=1`, and
+    those of a command and a crawl within a day, are not shown: a command is not a run (decision
+    39).
     """
 
     rows = LoggedRequest
     order = "host"
-    #: What of a second visit within a day is not known: whether it had to be.
-    FORCED: Final = "was asked for before it was due, by the operator (force)"
-    BY_HAND: Final = "was asked for by hand and by another run within a day"
-    #: URLs of one host in memory before those are forgotten that were asked for a day ago.
+    #: The doubts about a second visit within a day.
+    FORCED: Final = "was requested before it was due, by the operator (force)"
+    BY_HAND: Final = "was requested by hand and by another run within a day"
+    #: URLs of one host in memory before the requests of more than a day ago are forgotten.
     MOST: Final = 10_000
 
     def __init__(self, findings: Findings, basis: Basis) -> None:
         super().__init__(findings, basis)
         self._host: str | None = None
-        self._visits: dict[tuple[str, bool], _Visit] = {}  # by URL, and whether a command asked
+        self._visits: dict[tuple[str, bool], _Visit] = {}  # by URL and ``by_hand``
         self._most = self.MOST
 
     def see(self, sent: LoggedRequest) -> None:
-        """Judge one request."""
+        """Check one request."""
         if sent.purpose != "target":
             return
         run = self._basis.run(sent)
@@ -414,7 +413,7 @@ class Frequency(Check):
         breaches, lacking = list[Breach](), ""
         if False in recent and not by_hand and not run.facts.force:
             at = recent[False].at
-            what = f"{sent.url} was asked for after {format_seconds(sent.sent_at - at)}"
+            what = f"{sent.url} was requested again after {format_seconds(sent.sent_at - at)}"
             breaches.append(Breach.of(Kind.TOO_OFTEN, sent, what, at - sent.sent_at, at))
         elif recent:
             lacking = self.FORCED if run.facts.force else self.BY_HAND

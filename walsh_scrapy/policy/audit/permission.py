@@ -1,8 +1,8 @@
-"""Rows 2 to 3c: by which robots.txt, and by which blocklist (R2, R3).
+"""Rows 2 to 3c: the robots.txt and the blocklist of each request (R2, R3).
 
-Each request is judged again by the copies that its record names, and by the requests that brought
-them (decisions 7, 12, 14 and 33). Where a rule of robots.txt or a listed domain decides, other code
-than that of the crawl reads it too (decision 35). Times are epoch seconds, durations seconds.
+Each request is checked again by the copies that it names, and by the requests that brought them
+(decisions 7, 12, 14 and 33). Where a rule of robots.txt or a listed domain decides, code that the
+crawl does not share reads it too (decision 35). Times are epoch seconds, durations seconds.
 """
 
 from __future__ import annotations
@@ -38,37 +38,38 @@ if TYPE_CHECKING:
     from walsh_scrapy.policy.audit.record import Basis, ReadList, RunFacts, RunTerms
     from walsh_scrapy.policy.robots import Rules
 
-#: Seconds for which a copy of robots.txt counts: a day, and what a request may wait for its turn.
+#: Seconds for which a copy of robots.txt counts: a day, and the longest wait of a request for its
+#: turn.
 _LONGEST: Final = DAY + LATENESS
-#: What is not known of a request that names no copy.
+#: The doubt about a request that names no copy.
 _NO_FILE: Final = "had no copy: WALSH_ROBOTS_UNREACHABLE decided by the time of the first failure"
 #: The copy of a file that is not there.
 _EMPTY: Final = sha256(ALLOW_ALL).hexdigest()
-#: Seconds after which an origin that was not asked may have lost its copy.
+#: Seconds after which an origin without a request may have lost its copy.
 _REMEMBERED: Final = 30 * DAY
 _NO_LIST_OF_ITS_OWN: Final = "this bot has no blocklist (WALSH_BLOCKLIST_URL is empty)"
-#: What is not known of a request that names a list.
+#: The doubt about a request that names a list.
 _NO_LIST: Final = "names a blocklist that is not kept"
 
 
 class _Origin:
-    """What the record says of the robots.txt of one scheme, host and port."""
+    """The request log about the robots.txt of one scheme, host and port."""
 
     def __init__(self) -> None:
         self.fetches: dict[float, str | None] = {}  #: the copy after each, by its moment
         self.copies: set[str] = set()  #: all that were in force
         self.asked_at = -math.inf
-        self.failed_at = -math.inf  #: when it last gave no file of its own
+        self.failed_at = -math.inf  #: when it last gave no file
         self.redirects = False  #: whether that was a redirect
 
 
 class RobotsFetches:
     """The requests for robots.txt of one host, by the origins that they were for.
 
-    A request for robots.txt names the copy that counted after it, and when. What a redirect led to
-    is the file of the origin that was asked first. What an answer may lead to is read by other code
-    than that of the crawl. Requests come host by host, and for each host
-    in the order of their times.
+    A request for robots.txt names the copy that counted after it, and when. The target of a
+    redirect is the file of the origin that got the first request. Code that the crawl does not
+    share reads the answers. Requests come host by host, and for each host in the order of their
+    times.
     """
 
     def __init__(self, basis: Basis) -> None:
@@ -78,7 +79,7 @@ class RobotsFetches:
         self._origin = _Origin()  # of the last request
 
     def take(self, sent: LoggedRequest) -> Iterator[Breach]:
-        """Take a request for robots.txt; yield a breach if its answer was not the copy it names."""
+        """Take a request for robots.txt; yield a finding if its answer was not its copy."""
         if sent.redirected_by is not None or sent.is_open:
             return
         origin = self._of(sent)
@@ -111,7 +112,7 @@ class RobotsFetches:
         return asked_at in origin.fetches or self._has_failed(origin, asked_at)
 
     def lacking(self, sent: LoggedRequest) -> str:
-        """Return what is not known of the robots.txt that a request names; "" if all is."""
+        """Return the doubt about the robots.txt that a request names; "" if there is none."""
         if sent.robots is not None and self._basis.rules(sent) is None:
             return NO_COPY
         at = sent.robots_at or 0.0
@@ -119,7 +120,7 @@ class RobotsFetches:
         return "" if is_known else NO_FETCH
 
     def breaches(self, sent: LoggedRequest, asked_at: float) -> Iterator[Breach]:
-        """Yield a breach if the recorded request for robots.txt brought another copy."""
+        """Yield a finding if the logged request for robots.txt brought another copy."""
         origin, run = self._of(sent), self._basis.run(sent)
         is_phased = run is not None and run.facts.robots_unreachable == "phased"
         if sent.robots is None:  # WALSH_ROBOTS_UNREACHABLE decided
@@ -138,7 +139,7 @@ class RobotsFetches:
         return 0.0 <= asked_at - origin.failed_at <= DAY
 
     def _of(self, sent: LoggedRequest) -> _Origin:
-        if sent is not self._last:  # each is asked about several times
+        if sent is not self._last:  # several checks read each
             if self._last is None or sent.host != self._last.host:
                 self._origins.clear()
             self._last, self._origin = sent, self._origins[origin_of(sent.url)]
@@ -146,10 +147,10 @@ class RobotsFetches:
 
 
 class RobotsOfRequests(Check):
-    """Judges each request by the copy of robots.txt that its record names.
+    """Checks each request by the copy of robots.txt that it names.
 
     The parser that let a request go cannot show its own faults. So Protego reads the copy too,
-    where both have to agree (decision 35).
+    where both must agree (decision 35).
     """
 
     rows = LoggedRequest
@@ -162,7 +163,7 @@ class RobotsOfRequests(Check):
         self._is_paced_alike = len({run.facts.pace_by for run in basis.runs.values()}) < 2
 
     def see(self, sent: LoggedRequest) -> None:
-        """Judge one request."""
+        """Check one request."""
         if sent.purpose == "robots":
             self._findings.judge("", self.fetches.take(sent))
             return
@@ -177,7 +178,7 @@ class RobotsOfRequests(Check):
             return
         age = sent.sent_at - sent.robots_at
         if age < -TOLERANCE:
-            what = f"the robots.txt for {sent.url} was asked for {format_seconds(-age)} later"
+            what = f"the robots.txt for {sent.url} was requested {format_seconds(-age)} later"
             yield Breach.of(Kind.LATER_ROBOTS, sent, what, -age, sent.robots_at)
         yield from self._origins(sent, sent.robots_at)
         if rules is not None:
@@ -203,7 +204,7 @@ class RobotsOfRequests(Check):
             yield Breach.of(Kind.DENIED_BY_PROTEGO, sent, what)
 
     def _origins(self, sent: LoggedRequest, asked_at: float) -> Iterator[Breach]:
-        """Judge where the copy comes from."""
+        """Check the origin of the copy."""
         run = self._basis.run(sent)
         if self.fetches.is_recorded(sent, asked_at):
             yield from self.fetches.breaches(sent, asked_at)
@@ -239,7 +240,7 @@ def _second_reading(basis: Basis, row: LoggedRequest) -> bool | None:
 
 
 def _is_named(rules: Rules) -> bool:
-    """Return True if a group of its own, and not that of all, is in force for the bot."""
+    """Return True if a group that names the bot, and not that of all, is in force for it."""
     return rules.group not in (None, "*")
 
 
@@ -258,7 +259,7 @@ class _Looks:
     """
 
     def __init__(self) -> None:
-        # By the address of the list: the begin of each look, as another worker may wait for its end
+        # By the address of the list: the start of each look, as another worker may wait for its end
         # in vain, and until when it may count.
         self._found: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
         self._failed: set[int] = set()  # runs that last looked in vain
@@ -279,22 +280,22 @@ class _Looks:
         self._found[facts.blocklist_url].append((sent.sent_at, sent.ended + may_count + LATENESS))
 
     def has(self, url: str, at: float, number: int) -> bool:
-        """Return True if the look that a run names, by its moment, is recorded."""
+        """Return True if the look that a run names, by its moment, is in the request log."""
         looks = reversed(self._found[url])
         return number in self._failed or any(
             begin <= at + TOLERANCE and at <= until for begin, until in looks
         )
 
     def may_be_older(self, url: str, at: float, since: float) -> bool:
-        """Return True if the record has no look before a moment of its first day."""
+        """Return True if the request log has no look before a moment of its first day."""
         return not self._found[url] and at < since + LONGEST_FOR_BLOCKLIST
 
 
 class ListOfRequests(Check):
-    """Judges each request by the list that its record names, and by when that was looked for.
+    """Checks each request by the list that it names, and by the moment of its look.
 
-    One request that is late is none that passed the gate late: the machine may have been suspended.
-    The second one is, and so is the first one of a run that began when the list was due.
+    One late request does not show that the middleware let it pass late: the machine may have been
+    suspended. The second one does, and so does the first of a run that began when the list was due.
     """
 
     rows = LoggedRequest
@@ -311,7 +312,7 @@ class ListOfRequests(Check):
         self._newest: dict[str, tuple[float, str]] = {}
 
     def see(self, sent: LoggedRequest) -> None:
-        """Judge one request."""
+        """Check one request."""
         run = self._basis.run(sent)
         if run is None:
             self._findings.judge("3", lacking=NO_RUN)
@@ -322,10 +323,10 @@ class ListOfRequests(Check):
         if self._basis.is_for_list(sent):
             self._looks.take(sent, run.facts)
         if not sent.gates.startswith("blocklist: "):
-            self._judge_order(sent)
+            self._check_order(sent)
             return
         breaches = self._stale(sent, run)
-        self._judge_memory(sent, run)
+        self._check_memory(sent, run)
         if sent.blocklist is None:
             self._findings.count("3", without_a_list_yet=1)
             self._findings.judge("3", breaches)
@@ -334,28 +335,28 @@ class ListOfRequests(Check):
         if listed is None:
             self._findings.judge(("3", "3a", "3c"), lacking=_NO_LIST)
             return
-        self._judge_list(sent, sent.blocklist, listed)
+        self._check_list(sent, sent.blocklist, listed)
         rows = ("3", "3a") if len(listed.entries) > 0 else ("3",)
         self._findings.judge(rows, chain(breaches, _listed(sent, listed)))
 
     def end(self) -> None:
-        """Note how many lists there were."""
+        """Note the number of lists."""
         self._findings.count("3", lists=len(self._lists))
 
-    def _judge_order(self, sent: LoggedRequest) -> None:
+    def _check_order(self, sent: LoggedRequest) -> None:
         if sent.purpose == "blocklist":
-            return  # the list itself, or a hop of it, whose first robots.txt was asked for before
+            return  # the list itself, or a hop of it, whose first robots.txt was requested before
         kind = Kind.ROBOTS_FIRST if "blocklist: " in sent.gates else Kind.NO_BLOCKLIST
         self._findings.judge("3", [Breach.of(kind, sent, f"{sent.url}: {sent.gates}")])
 
-    def _judge_memory(self, sent: LoggedRequest, run: RunTerms) -> None:
+    def _check_memory(self, sent: LoggedRequest, run: RunTerms) -> None:
         """Find a request without a list, in a run that had one or began after one was in force."""
         url, number, breaches = run.facts.blocklist_url, sent.run or 0, list[Breach]()
         if sent.blocklist is not None:
             self._named_at.setdefault(url, sent.sent_at)
             self._named_by.add(number)
         elif number in self._named_by or self._named_at.get(url, math.inf) < run.begun:
-            what = f"{sent.url} was judged by no list, though one was in force before"
+            what = f"{sent.url} names no list, though one was in force before"
             since = self._named_at.get(url, sent.sent_at)
             breaches.append(Breach.of(Kind.FORGOTTEN, sent, what, since=since))
         if url in self._named_at:
@@ -364,7 +365,7 @@ class ListOfRequests(Check):
     def _stale(self, sent: LoggedRequest, run: RunTerms) -> list[Breach]:
         """Find a request by a list that was looked for too long ago, or never.
 
-        What the newest list says of it counts then too.
+        The newest list counts for it then too.
         """
         url, number, at = run.facts.blocklist_url, sent.run or 0, sent.blocklist_at
         before = self._sent_at.get(number, run.begun)
@@ -374,12 +375,12 @@ class ListOfRequests(Check):
         overdue = min(before, sent.sent_at) - (at or 0.0) - self._refresh(sent) - LATENESS
         if at is None or overdue > 0:
             late = "" if at is None else f" {format_seconds(overdue)} before"
-            what = f"run {number} should have asked for its list{late}"
+            what = f"run {number} should have requested its list{late}"
         elif at < self._basis.since or self._looks.may_be_older(url, at, self._basis.since):
             self._findings.count("3", list_of_before_the_record=1)
             return []
         elif not self._looks.has(url, at, number):
-            what = f"run {number} names a moment at which nobody asked for its list"
+            what = f"run {number} names a moment without a request for its list"
         else:
             if sent.blocklist is not None:
                 self._newest[url] = max(self._newest.get(url, (at, "")), (at, sent.blocklist))
@@ -393,14 +394,14 @@ class ListOfRequests(Check):
         return breaches
 
     def _refresh(self, sent: LoggedRequest) -> float:
-        """Return for how long the list of a request counts; for ever if it is not kept."""
+        """Return the lifetime of the list of a request; infinite if it is not kept."""
         if sent.blocklist is None:
             return Blocklist.EMPTY.refresh.total_seconds()
         listed = self._basis.documents.blocklist(sent.blocklist)
         return math.inf if listed is None else listed.entries.refresh.total_seconds()
 
-    def _judge_list(self, sent: LoggedRequest, name: str, listed: ReadList) -> None:
-        """Judge a list when it is first named: one that is invalid was in force."""
+    def _check_list(self, sent: LoggedRequest, name: str, listed: ReadList) -> None:
+        """Check a list when it is first named: an invalid one was in force."""
         if name in self._lists:
             return
         self._lists.add(name)

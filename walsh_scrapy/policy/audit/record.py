@@ -1,8 +1,8 @@
-"""What an audit reads of the record: its rows, and the documents that decided.
+"""The parts of the state that an audit reads: its rows, and the documents that decided.
 
 Times are epoch seconds. Each row has columns in the order of its table.
 
-What a run declared (decision 33) is a document with a line for each source: kind and URL. A large
+The declaration of a run (decision 33) is a document with one line per source: kind and URL. A large
 one is kept in parts, by the keys of the URLs (`policy.urls.url_key`), and is then a list of their
 names.
 """
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
     from walsh_scrapy.policy.robots import Rules
 
 DAY: Final = 86_400.0
-#: What a record lacks that has no run, or a run that is not recorded.
+#: The doubt about a request without a run in the state.
 NO_RUN: Final = "names no run that is recorded"
-#: What a record lacks whose rules cannot be read again.
+#: The doubt about a request whose rules cannot be read again.
 NO_COPY: Final = "names a copy of robots.txt that is not kept"
-#: What a record lacks whose robots.txt was asked for in no recorded request.
+#: The doubt about a request whose robots.txt has no request in the log.
 NO_FETCH: Final = "names a robots.txt whose request is not recorded"
-#: What is lacking of a request that may have been sent, by a run that was killed then.
+#: The doubt about a request that may have been sent, by a run that was killed then.
 END_UNKNOWN: Final = "was sent, end unknown"
-#: What is lacking of the next one to its host.
+#: The doubt about the next one to its host.
 AFTER_UNKNOWN: Final = "came next after a request whose end is unknown"
 #: Copies of robots.txt and of the blocklist in memory: a list of a million domains takes 300 MiB.
 _MOST_RULES: Final = 256
@@ -65,7 +65,7 @@ class LoggedRequest(NamedTuple):
     error: str
     run: int | None
     purpose: str  #: "target", "robots" or "blocklist"
-    delay: float  #: seconds: the delay asked for before it
+    delay: float  #: seconds: the delay in force before it
     hold: float  #: seconds for which its answer put its host on hold; 0 for none
     retry_after: str | None  #: the header of its answer, as it came
     rule: str | None
@@ -130,12 +130,12 @@ class ReportedRun(NamedTuple):
 
     id: int
     ended: float
-    reported: int  #: as its summary says
+    reported: int  #: by its summary
     stored: int  #: rows of `entries` that it is the first run of
 
 
 class LoggedOverride(NamedTuple):
-    """A row of `overrides`: what the operator did to a host (decision 31)."""
+    """A row of `overrides`: an operator's change of a host (decision 31)."""
 
     at: float
     host: str
@@ -143,7 +143,7 @@ class LoggedOverride(NamedTuple):
 
 
 class Bot(NamedTuple):
-    """Who is judged: the identity that an installation declares (R1)."""
+    """The bot of an audit: the identity that an installation declares (R1)."""
 
     user_agent: str
     ua_token: str
@@ -163,7 +163,7 @@ class RunFacts(NamedTuple):
     serial: bool = True
     backoff_base: float = 0.0  #: seconds; 0 if not known
     backoff_max: float = 0.0
-    force: bool = False  #: whether sources were asked that were not due
+    force: bool = False  #: whether it visited sources that were not due
 
     @property
     def is_of_another_bot(self) -> bool:
@@ -180,13 +180,13 @@ class RunTerms(NamedTuple):
     """One run: its time in epoch seconds, and its settings."""
 
     begun: float
-    ended: float | None  #: None while it goes on, and for good if it was killed
+    ended: float | None  #: None while it goes on, and permanently if it was killed
     facts: RunFacts
-    command: str = ""  #: that asked for a URL by hand; "" for a crawl
+    command: str = ""  #: that requested a URL by hand; "" for a crawl
 
 
 class MissingPart(LookupError):
-    """A part of what a run declared is no longer kept."""
+    """A part of the declaration of a run is no longer kept."""
 
 
 def document_of(names: Sequence[str]) -> bytes:
@@ -206,7 +206,7 @@ def part_of(key: int, parts: int) -> int:
 
 
 class Declared:
-    """What a run declared; ``copy`` returns the bytes of a part, None if it is no longer kept."""
+    """The declaration of a run; ``copy`` returns the bytes of a part, None if it is gone."""
 
     def __init__(self, body: bytes, copy: Callable[[str], bytes | None]) -> None:
         self._copy = copy
@@ -283,20 +283,20 @@ class Documents:
 
 
 class Basis(NamedTuple):
-    """What the requests of a record are judged by."""
+    """The basis of the checks of the requests."""
 
     runs: Mapping[int, RunTerms]  #: by their numbers
     overrides: Sequence[LoggedOverride]
-    #: Hosts of the blocklist: for it, and for the robots.txt that it needs, pauses and holds count
+    #: Hosts of the blocklist: for it, and for the robots.txt that it needs, delays and holds count
     #: for a day at most (decision 14).
     list_hosts: frozenset[str]
     documents: Documents
-    since: float = 0.0  #: from when on the record is whole, in epoch seconds
+    since: float = 0.0  #: the epoch second since which the state is whole
     moved: Mapping[str, str] = MappingProxyType({})  #: where sources have moved to, by their URLs
     clocks: SetClocks = SetClocks()
 
     def run(self, row: LoggedRequest) -> RunTerms | None:
-        """Return the run of a row; None if it names none that is recorded."""
+        """Return the run of a row; None if the state has none."""
         return None if row.run is None else self.runs.get(row.run)
 
     def is_for_list(self, sent: LoggedRequest) -> bool:
@@ -312,7 +312,7 @@ class Basis(NamedTuple):
         return self.documents.rules(row.robots, run.facts.ua_token)
 
     def robots_delay(self, row: LoggedRequest) -> float:
-        """Return the seconds that the copy asks for, by the slower of two readings (decision 35).
+        """Return the delay of the copy in seconds, by the slower of two readings (decision 35).
 
         0 if it asks for none, or is not known.
         """
@@ -324,7 +324,7 @@ class Basis(NamedTuple):
 
 
 class Check:
-    """One check of a record: it sees the rows of one table, in the order that it names."""
+    """One check of an audit: it sees the rows of one table, in the order that it names."""
 
     rows: ClassVar[type]
     order: ClassVar[Literal["time", "host"]] = "time"  #: by times; or host by host, each by times
@@ -334,8 +334,8 @@ class Check:
         self._basis = basis
 
     def see(self, row: Any) -> None:  # noqa: ANN401 - of the class that ``rows`` names
-        """Judge one row."""
+        """Check one row."""
         raise NotImplementedError
 
     def end(self) -> None:
-        """Judge what only all rows together show."""
+        """Check all rows together."""

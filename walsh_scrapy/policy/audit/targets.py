@@ -1,4 +1,4 @@
-"""Rows 1, 6, 7 and 9: who asked for what, and what was kept of it (R1, R6, R7, R9)."""
+"""Rows 1, 6, 7 and 9: identity, declared targets, entries (R1, R6, R7, R9)."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ if TYPE_CHECKING:
 _KINDS: Final = ("feed", "llms")
 _DUMP: Final = "llms-full.txt"
 _LLMSTXT: Final = "/llms.txt"
-#: What a request lacks by which it could be judged.
+#: The doubts about a request.
 _UNDECLARED: Final = "names a run whose declared sources are not kept"
 _ANY: Final = "names a run that may follow links (WALSH_SCOPE)"
-_MOVED: Final = "was asked for where a source had moved to, which is not recorded"
-_BEFORE: Final = "names a redirect that may be older than the record"
+_MOVED: Final = "was requested where a source had moved to, which is not recorded"
+_BEFORE: Final = "names a redirect that may be older than the state"
 
 
 class Identity(Check):
     """Compares the User-Agent of each request's run, which the download handler sets on the wire.
 
     It is evidence for the requests that were sent while the run went on. That of Walsh-Research is
-    exact. Another bot is known by its product token, and may change what stands beside it.
+    exact. Another bot is known by its product token, and may change the text next to it.
     """
 
     rows = LoggedRequest
@@ -60,7 +60,7 @@ class Identity(Check):
         self._bot = bot
 
     def see(self, sent: LoggedRequest) -> None:
-        """Judge one request."""
+        """Check one request."""
         lacking = NO_RUN if sent.run is None else ""
         self._findings.judge("1", self._breaches(sent), lacking=lacking)
 
@@ -86,7 +86,7 @@ class Identity(Check):
 
 
 class _Run:
-    """What a run has asked for so far."""
+    """The requests of a run so far."""
 
     def __init__(self) -> None:
         self.redirects: set[str] = set()  #: URLs that redirected
@@ -95,10 +95,10 @@ class _Run:
 
 
 class Targets(Check):
-    """Judges whether what was asked for is declared, or a redirect of that.
+    """Checks whether the requested URLs are declared, or redirects of such.
 
-    A run's sources are those that it declared when it began. What a command asked for by hand is
-    counted, and not judged (decision 39).
+    A run's sources are those that it declared when it began. Requests of a command by hand are
+    counted, and not checked (decision 39).
     """
 
     rows = LoggedRequest
@@ -110,7 +110,7 @@ class Targets(Check):
         self._led: defaultdict[str, set[str]] = defaultdict(set)
 
     def see(self, sent: LoggedRequest) -> None:
-        """Judge one request."""
+        """Check one request."""
         terms = self._basis.run(sent)
         if terms is None or sent.run is None:
             self._findings.judge("6", _forbidden(sent), lacking=NO_RUN)
@@ -120,18 +120,18 @@ class Targets(Check):
             self._findings.count("6", asked_by_hand=1)
             self._findings.judge("", _forbidden(sent))
             return
-        problem, lacking = self._judge(sent, run, terms)
+        problem, lacking = self._check(sent, run, terms)
         breaches = list[Breach]()
         if problem:
             what = f"{sent.url} {problem}"
-            # What led here may be recorded for a later time.
+            # The request that led here may have a later time.
             breaches.append(Breach.of(Kind.UNDECLARED, sent, what, since=sent.sent_at))
         self._findings.judge("6", chain(_forbidden(sent), breaches), lacking=lacking)
         if sent.status is not None and 300 <= sent.status < 400 and sent.status != 304:
             run.redirects.add(sent.url)
 
-    def _judge(self, sent: LoggedRequest, run: _Run, terms: RunTerms) -> tuple[str, str]:
-        """Return what is wrong, and what is lacking; "" if nothing."""
+    def _check(self, sent: LoggedRequest, run: _Run, terms: RunTerms) -> tuple[str, str]:
+        """Return the problem, and the doubt; "" for none."""
         if sent.redirected_by is not None:
             return self._led_here(sent, run, terms)
         if sent.purpose == "robots":
@@ -153,10 +153,10 @@ class Targets(Check):
             kind = declared.kind(source)
         except MissingPart:
             return "", _UNDECLARED
-        return self._asked(sent, run, source, kind)
+        return self._target(sent, run, source, kind)
 
     def _led_here(self, sent: LoggedRequest, run: _Run, terms: RunTerms) -> tuple[str, str]:
-        """Judge a request that a redirect led to."""
+        """Check a request that a redirect led to."""
         if sent.redirected_by not in run.redirects:
             if terms.begun < self._basis.since:
                 return "", _BEFORE
@@ -169,13 +169,13 @@ class Targets(Check):
                 run.hosts[sent.source].add(host_of(sent.url))
         return "", ""
 
-    def _asked(
+    def _target(
         self, sent: LoggedRequest, run: _Run, source: str, kind: str | None
     ) -> tuple[str, str]:
-        """Judge a request for a target of a source of this kind, None if it is not declared."""
+        """Check a request for a target of a source of this kind, None if it is not declared."""
         if kind is None:
-            said = "is for no source" if sent.source is None else f"is for {source}"
-            return f"{said}, which the run did not declare", ""
+            named = "is for no source" if sent.source is None else f"is for {source}"
+            return f"{named}, which the run did not declare", ""
         addresses = {source}
         if sent.url != source:
             addresses |= {self._basis.moved.get(source, source), *self._led.get(source, ())}
@@ -187,7 +187,7 @@ class Targets(Check):
             return "", ""
         if "scope: moved" in sent.gates:  # the state has the last address only
             return "", _MOVED
-        return f"is not what its source {source} declares", ""
+        return f"is not declared by its source {source}", ""
 
     def _run(self, number: int, now: float) -> _Run:
         if number not in self._runs:
@@ -200,9 +200,9 @@ class Targets(Check):
 
 
 def _is_announced(sent: LoggedRequest, run: _Run, source: str) -> bool:
-    """Return True if the page of a source announced a URL: on its own server, and few of them."""
-    is_said = "scope: announced" in sent.gates
-    if not is_said or host_of(sent.url) not in run.hosts.get(source, ()):
+    """Return True if the page of a source announced a URL: on the same server, and few of them."""
+    is_named = "scope: announced" in sent.gates
+    if not is_named or host_of(sent.url) not in run.hosts.get(source, ()):
         return False
     announced = run.announced[source]
     if len(announced) < MOST_ANNOUNCED:
@@ -211,21 +211,21 @@ def _is_announced(sent: LoggedRequest, run: _Run, source: str) -> bool:
 
 
 def _is_from_private(sent: LoggedRequest) -> bool:
-    """Return True if the host of a source is private itself: by its name, or as the gate found."""
+    """Return True if the host of a source is private: by its name or its addresses."""
     is_by_name = sent.source is None or is_private_host(host_of(sent.source))
     return is_by_name or "privatehosts: " in sent.gates
 
 
 def _forbidden(sent: LoggedRequest) -> Iterator[Breach]:
-    """Yield a breach for what is never asked for."""
+    """Yield a finding for a URL that is never requested."""
     if has_user_info(sent.url):
-        yield Breach.of(Kind.USER_INFO, sent, f"{host_of(sent.url)} was asked with a name")
+        yield Breach.of(Kind.USER_INFO, sent, f"{host_of(sent.url)} was requested with a user name")
     if sent.purpose == "target" and _DUMP in sent.url.lower():
         yield Breach.of(Kind.DUMP, sent, sent.url)
 
 
 class Entries(Check):
-    """Judges what the record keeps of other people's pages.
+    """Checks the entries of other people's pages.
 
     ``problem`` returns why an item may not be kept, "" if it may.
     """
@@ -239,7 +239,7 @@ class Entries(Check):
         self._problem = problem
 
     def see(self, entry: EntryRow) -> None:
-        """Judge one entry."""
+        """Check one entry."""
         self._findings.count("6", entries=1)
         self._findings.judge("679", self._kept(entry))
 
@@ -247,9 +247,9 @@ class Entries(Check):
         key, kind, first_seen = entry.key, entry.kind, entry.first_seen
         try:
             values = json.loads(entry.item)
-            problem = self._problem(values) if isinstance(values, dict) else "it is no item"
+            problem = self._problem(values) if isinstance(values, dict) else "it is not an item"
         except ValueError:
-            problem = "its item is no JSON"
+            problem = "its item is not JSON"
         if problem:
             yield Breach(Kind.CONTENT, "entries", key, first_seen, problem)
         if kind not in _KINDS:
@@ -269,12 +269,12 @@ class Duplicates(Check):
 
 
 class Reported(Check):
-    """Judges what a run reported: an entry is new once, and names the run that found it."""
+    """Checks the new entries of a run: an entry is new once, and names the run that found it."""
 
     rows = ReportedRun
 
     def see(self, run: ReportedRun) -> None:
-        """Judge one run."""
+        """Check one run."""
         again = run.reported - run.stored
         if again > 0:
             what = f"run {run.id} reported {run.reported} new entries, and {run.stored} were new"

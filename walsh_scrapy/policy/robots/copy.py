@@ -1,8 +1,8 @@
-"""A copy of a robots.txt: when it counts, what decides without one, which lines people are shown.
+"""A copy of a robots.txt: its lifetime, the decision without one, the lines to quote.
 
-What a response to `/robots.txt` means, and for how long, is RFC 9309 2.3.1 and 2.4 (R2; decisions 7
-and 12). Times are epoch seconds, durations seconds; a status of ``None`` means that no response
-came (network error).
+The meaning of a response to `/robots.txt`, and its lifetime, are RFC 9309 2.3.1 and 2.4 (R2;
+decisions 7 and 12). Times are epoch seconds, durations seconds; a status of ``None`` means that no
+response came (network error).
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.policy.robots.robotstxt import Rules, Verdict
 
-#: How many redirects are followed (RFC 9309 2.3.1.2); after more the file is "unavailable".
+#: Redirects that are followed (RFC 9309 2.3.1.2); after more the file is "unavailable".
 MAX_HOPS = 5
-#: Seconds by which the clock of another process on the state may be ahead.
+#: Seconds that the clock of another process on the state may be ahead.
 MOST_SKEW: Final = 1.0
 #: Seconds after which an unreachable robots.txt is requested again.
 UNREACHABLE_TTL = 3600.0
-#: Seconds for which a copy counts in the run that fetched it, while its host was asked for nothing
-#: else. So a shorter `WALSH_ROBOTS_TTL` cannot end before the delay after robots.txt does.
+#: Seconds for which a copy counts in the run that fetched it, while its host got no other request.
+#: So a shorter `WALSH_ROBOTS_TTL` cannot end before the delay after robots.txt does.
 LONGEST_IN_RUN: Final = 86_400.0
-#: Seconds for which a copy counts that makes its requests wait, while its host was asked for
-#: nothing else (decision 7).
+#: Seconds for which a copy counts that makes its requests wait, while its host got no other request
+#: (decision 7).
 LONGEST_AWAITED: Final = 31 * 86_400.0
-#: Seconds by which a request may be later than its own wait, as other hosts are asked meanwhile.
+#: Seconds that a request may be later than its wait, as other hosts get requests meanwhile.
 LATENESS = 3600.0
-#: Seconds from a request for robots.txt until the record says at it which copy counts after it.
+#: Seconds from a request for robots.txt until the state names at it the copy that counts after it.
 LONGEST_SETTLING = 300.0
 #: `"phased"`: seconds after the first failure in which everything is disallowed.
 PHASE_DISALLOW = 12 * 3600.0
@@ -48,15 +48,15 @@ DISALLOW_ALL = b"User-agent: *\nDisallow: /\n"
 
 #: `WALSH_ROBOTS_UNREACHABLE`
 Policy = Literal["allow", "disallow", "phased"]
-#: "unchanged" is a 304 to our validators; "meaningless" an answer that says nothing of the file.
+#: "unchanged" is a 304 to our validators; "meaningless" an answer without meaning for the file.
 AccessResult = Literal["good", "unchanged", "redirect", "unavailable", "unreachable", "meaningless"]
 
 
 def access_result(status: int | None, hops: int, *, has_location: bool) -> AccessResult:
-    """Return what a response after ``hops`` redirects means (RFC 9309 2.3.1, decision 12).
+    """Return the meaning of a response after ``hops`` redirects (RFC 9309 2.3.1, decision 12).
 
     One redirect more than `MAX_HOPS` is "unavailable". A redirect without Location, and a 304 that
-    no validators of ours asked for, are "meaningless".
+    our request had no validators for, are "meaningless".
     """
     if status is None or status == 429 or status >= 500:
         return "unreachable"
@@ -69,7 +69,7 @@ def access_result(status: int | None, hops: int, *, has_location: bool) -> Acces
 
 @dataclass(frozen=True, slots=True)
 class RobotsCopy:
-    """What is known of the robots.txt of one scheme, host and port: a row of the table `robots`."""
+    """The robots.txt of one scheme, host and port: a row of the table `robots`."""
 
     fetched_at: float  #: the last request for it, successful or not
     status: int | None  #: of the last response
@@ -80,7 +80,7 @@ class RobotsCopy:
     last_modified: bytes | None = None
 
     def is_usable(self, now: float, ttl: float) -> bool:
-        """Return True if the copy still counts at ``now``; False if it has to be fetched again.
+        """Return True if the copy still counts at ``now``; False if it must be fetched again.
 
         ``ttl`` is the usual lifetime (`WALSH_ROBOTS_TTL`).
         """
@@ -123,7 +123,7 @@ class RobotsCopy:
         return self.failing_since is not None and self.effective_body(policy, now) is not self.body
 
     def decision(self, policy: Policy, now: float) -> str:
-        """Return what decides while the file cannot be read, as a clause with a subject."""
+        """Return the decision while the file cannot be read, as a clause with a subject."""
         if not self.is_replaced_by_policy(policy, now):
             return "the last good copy decides"
         setting = "WALSH_ROBOTS_UNREACHABLE decides"
@@ -148,10 +148,10 @@ class RobotsCopy:
 def copy_after(
     known: RobotsCopy | None, now: float, status: int | None, result: AccessResult, body: bytes
 ) -> RobotsCopy:
-    """Return what is known of a robots.txt after one more request for it ended at ``now``.
+    """Return the copy of a robots.txt after one more request for it ended at ``now``.
 
     A failure keeps the body of the known copy, and the time of the first failure. A meaningless
-    answer keeps the known copy for another day. What was kept keeps its validators.
+    answer keeps the known copy for another day. A kept body keeps its validators.
     """
     if known is not None and result == "unchanged":
         return replace(known, fetched_at=now, status=status, failing_since=None)
@@ -173,7 +173,7 @@ class RobotsFile:
     copy: RobotsCopy
     rules: Rules
     is_replaced: bool  #: there is no file to obey: ``WALSH_ROBOTS_UNREACHABLE`` decides
-    decision: str  #: what decides, in words, if the file could not be read
+    decision: str  #: the decision, in words, if the file could not be read
     hash: str | None  #: SHA-256 of the body that decides; None if it is replaced
 
     @classmethod
@@ -222,9 +222,9 @@ class QuotedLine(NamedTuple):
 
 
 def quote(body: bytes, token: str, deciding: Iterable[int] = ()) -> tuple[QuotedLine, ...]:
-    """Return a short file whole; of a long one the lines that are about a bot.
+    """Return a short file whole; or the lines of a long one that are about a bot.
 
-    Those are the User-agent lines of its group, the records of its group other than Allow and
+    Those are the User-agent lines of its group, the lines of its group other than Allow and
     Disallow, and the ``deciding`` lines. Never raises.
     """
     lines = decode(body)[1:].split("\n")

@@ -1,14 +1,14 @@
-"""What the extended standard 2.0 adds to a group, and Crawl-delay (R4; decisions 10 and 13).
+"""The additions of the extended standard 2.0 to a group, and Crawl-delay (R4; decisions 10 and 13).
 
 Crawl-delay, Visit-time and Request-rate are other records of a group (RFC 9309 2.2.4). Times of day
 are UTC, in minutes since midnight.
 
-In a group of Robot-version 2.x rules are in order, with shell patterns, and the first that matches
+In a group of Robot-version 2.x rules have an order and shell patterns, and the first that matches
 decides. This reading is in addition to that of RFC 9309: it can deny more URLs, and cannot allow
 more.
 
 Where that standard contradicts itself or leaves something open, a comment that begins with
-"Choice:" says how it is read here.
+"Choice:" explains the reading here.
 """
 
 import math
@@ -156,7 +156,7 @@ def _minute(at: datetime) -> int:
     return utc.hour * 60 + utc.minute
 
 
-# What one verdict may cost, in characters compared: about 2 ms.
+# The most characters that one verdict may compare: about 2 ms.
 _WORK: Final = 12_000
 # A group with more rules than this is not read in order: it denies every URL.
 _MAX_RULES: Final = 2_000
@@ -263,8 +263,8 @@ class OrderedRules:
 
         `UNDECIDED` denies as well: the verdict would cost too much.
 
-        Choice: the first match decides, as the newest text says; an older text has explicit rules
-        go before those with a wildcard. Choice: a path that no rule matches is allowed, even if all
+        Choice: the first match decides, as in the newest text; in an older text explicit rules go
+        before those with a wildcard. Choice: a path that no rule matches is allowed, even if all
         rules are Allow rules.
         """
         work = _Work()
@@ -282,7 +282,7 @@ def _first_match(rules: Iterable[GlobRule], target: Target, work: _Work) -> Glob
 
 
 def _glob_matches(glob: str, path: str, work: _Work) -> bool:
-    """Match a shell pattern. After a mismatch only the last "*" has to take one more octet."""
+    """Match a shell pattern. After a mismatch only the last "*" must take one more octet."""
     work.spend(len(glob))
     tokens = [_octets(token) for token in _TOKEN.findall(_encode_glob(glob))]
     octets = _OCTET.findall(path)

@@ -1,9 +1,9 @@
-"""What in a robots.txt means nothing, or not what it seems, for the one who writes it (RFC 9309).
+"""Remarks on a robots.txt, for its author: lines that mean nothing, or not what they seem.
 
     body -> findings about the file, its lines, its groups
 
-A finding never changes how a file is read: `robotstxt` does that, and this module asks it. So what
-is said here of a record is what a crawl makes of it.
+A remark never changes the reading of a file: this module calls `robotstxt` for it. So a remark
+about a record is right for a crawl.
 """
 
 import difflib
@@ -46,7 +46,7 @@ _FOREIGN: Final = {
     "host": "no crawler reads it any more; redirect to the host that you prefer",
     "clean-param": "only Yandex reads it",
 }
-#: Of a key that is not misspelled: other records are allowed (RFC 9309 2.2.4).
+#: For a key that is not misspelled: other records are allowed (RFC 9309 2.2.4).
 _UNKNOWN: Final = "is not of RFC 9309; a crawler may ignore it"
 _SOUND_VALUES: Final = {
     "crawl-delay": "a number of seconds, such as 10",
@@ -66,9 +66,9 @@ class Remark(NamedTuple):
 
 
 def lint(body: bytes) -> tuple[Remark, ...]:
-    """Return what means nothing or not what it seems, by line. Never raises.
+    """Return the remarks about a file, by line. Never raises.
 
-    A file that is not text gets one remark, which says that.
+    A file that is not text gets one remark, about that.
     """
     if body.startswith(_UTF16):
         return (Remark(None, "error", "the file is UTF-16; crawlers read UTF-8 and find nothing"),)
@@ -121,10 +121,10 @@ def _of_user_agent(name: str, content: str, start: int) -> Iterator[str]:
     value = content[start:].strip(BLANKS)
     if not name:
         yield f"{_quote(value)} names no bot; a name has letters, '-' and '_', or is '*' alone"
-    elif name != value and value[len(name)] != "/":  # a version says nothing else
+    elif name != value and value[len(name)] != "/":  # a version has no meaning
         yield (
             f"{_quote(value)} is read as {_quote(name)} by RFC 9309, where a name has letters, '-' "
-            "and '_' only; its own bot may read all of it"
+            "and '_' only; the bot itself may read all of it"
         )
 
 
@@ -174,7 +174,7 @@ def _hint(key: str) -> str:
 
 
 def _of_key(written: str, meant: str) -> Iterator[str]:
-    """Yield what is wrong with the part of a line before its value."""
+    """Yield the problems of the part of a line before its value."""
     key = _key(written)
     if key != meant:
         yield f"{_quote(key)} is read as {meant!r} by us and by Google; other bots ignore it"
@@ -190,7 +190,7 @@ def _of_groups(text: str) -> Iterator[Remark]:
     agents = user_agent_lines(text)
     numbers = line_numbers(text, [agent.offset for agent in agents])
     for number, agent in zip(numbers, agents, strict=True):
-        # a group of all that says nothing is how many a generator writes "everything is allowed"
+        # many a generator writes an empty group of all for "everything is allowed"
         if agent.name not in ("", "*") and not agent.rules[1] and not agent.others[1]:
             yield Remark(
                 number, "error", f"no rule follows, so {_quote(agent.name)} may fetch everything"

@@ -137,7 +137,7 @@ def _plain_rule_query(pattern: str) -> str:
     return path + mark + _plain_delimiters(query) if mark else pattern
 
 
-# What one verdict may cost, in searches for a part of a rule: about 2 ms.
+# The most searches for a part of a rule in one verdict: about 2 ms.
 _WORK: Final = 12_000
 #: The rank of a URL whose verdict would cost too much; it denies the URL.
 UNDECIDED: Final = -2
@@ -178,7 +178,7 @@ def _found(tail: str, path: str, start: int) -> bool:
 
 
 class Tail(NamedTuple):
-    """What comes after the first "*" of a pattern."""
+    """The part of a pattern after its first "*"."""
 
     rank: int
     text: str
@@ -191,7 +191,7 @@ class PathRules:
 
     prefixes: dict[str, int]  #: the ranks of rules without "*" and "$", by path
     exact: dict[str, int]  #: the ranks of rules that end in "$" and have no "*", by path
-    wildcards: dict[str, list[Tail]]  #: by what comes before their first "*", the best first
+    wildcards: dict[str, list[Tail]]  #: by the part before their first "*", the best first
     prefix_lengths: list[int]
     head_lengths: list[int]  #: the lengths of the keys of `wildcards`
 

@@ -14,7 +14,7 @@ one verdict is bounded; a URL whose verdict would cost more is denied.
 
 The text of a file is a string in which each character is one octet (latin-1) and each line begins
 with a line feed. An offset is an index into that string. Line numbers are counted only when a
-caller asks for them, since most verdicts need none.
+caller needs them, since most verdicts need none.
 """
 
 import re
@@ -47,7 +47,7 @@ from walsh_scrapy.policy.robots.matching import (
 )
 from walsh_scrapy.policy.wording import and_more, cut, for_others, printable
 
-#: How many octets of a file are read (RFC 9309 2.5, decision 11).
+#: Octets of a file that are read (RFC 9309 2.5, decision 11).
 MAX_OCTETS: Final = 500 * 1024
 
 #: Characters of a record that are shown in a reason or a warning.
@@ -83,7 +83,7 @@ _OTHERS: Final = (
 )
 _VALUE: Final = r"([^\n#]*+)"
 #: A User-agent line. Its value ends at the first character that a product token cannot have
-#: (decision 8); "*" has to stand alone.
+#: (decision 8); "*" must stand alone.
 USER_AGENT: Final = _record("user[- ]?agent[a-z]*+", r"(\*(?![^ \t\v\f#\n])|[a-z_-]*+)[^\n]*+")
 #: An Allow or Disallow record: its key, "" for Disallow, and its path.
 RULE: Final = _record(f"(?:(allow)|(?=d)(?:{_DISALLOW}))[a-z]*+", _VALUE)
@@ -152,7 +152,7 @@ def _readable(value: str) -> str:
 
 
 def line_numbers(text: str, offsets: Iterable[int]) -> Iterator[int]:
-    """Yield the line number, from 1, of each offset. The offsets have to ascend."""
+    """Yield the line number, from 1, of each offset. The offsets must ascend."""
     line, seen = 1, 1
     for offset in offsets:
         line += text.count("\n", seen, offset + 1)
@@ -183,7 +183,7 @@ _EMPTY: Final[Span] = (0, 0)
 class UserAgentLine(NamedTuple):
     """A User-agent line, and the parts of the text that hold the records of its group."""
 
-    name: str  #: in lower case, cut as decision 8 says; "" if it names no bot
+    name: str  #: in lower case, cut by decision 8; "" if it names no bot
     offset: int
     others: Span  #: Crawl-delay, Request-rate, Visit-time, Comment and Robot-version
     rules: Span  #: Allow and Disallow
@@ -224,7 +224,7 @@ def product_token(name: str) -> str:
 
 
 def token_of(user_agent: str) -> str | None:
-    """Return the token by which a User-Agent names its crawler, or None if it names none.
+    """Return the token with which a User-Agent names its crawler, or None without one.
 
     It is the name after ``compatible;``, as many crawlers write it, or else the first product.
     """
@@ -267,7 +267,7 @@ _NO_RECORD: Final = DecidingRecord(None, None)
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether a URL may be fetched. Which rule decided is looked up only on request."""
+    """The decision about a URL. The rule is looked up only when it is read."""
 
     allowed: bool
     #: True if the URL is denied because its verdict would cost too much time.
@@ -289,7 +289,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rules:
-    """What a robots.txt asks of one bot: the records of the groups that match its token."""
+    """The rules of a robots.txt for one bot: the records of the groups that match its token."""
 
     #: The name of the groups, in lower case, or "*"; None if no group is for this bot.
     group: str | None
@@ -373,7 +373,7 @@ class Rules:
     def warnings(self) -> tuple[tuple[int, str], ...]:
         """Line number and sentence for the records of these groups whose value is malformed.
 
-        The last of `_MOST_WARNINGS` says how many more there are.
+        The last of `_MOST_WARNINGS` counts the others.
         """
         others = _other_offsets(self._text, _distinct([line.others for line in self._user_agents]))
         malformed = [offset for key, value, offset in others if is_malformed(key, value)]
@@ -450,7 +450,7 @@ class RobotsTxt:
 
 
 def _printable_comments(values: Sequence[str]) -> tuple[str, ...]:
-    """Return the Comment values as they are shown, and last how many more there are, if any."""
+    """Return the Comment values as they are shown, and last the number of the others, if any."""
     texts = (for_others(printable(_readable(value))) for value in values[:_MOST_COMMENTS])
     shown = [cut(text, _LONGEST_COMMENT) for text in texts]
     left = len(values) - len(shown)

@@ -1,10 +1,10 @@
-r"""Protego, the parser of Scrapy's own gate, as a second reader of robots.txt (decision 35).
+r"""Protego, Scrapy's own parser, as a second reader of robots.txt (decision 35).
 
-`scrapy mayfetch` says where it answers otherwise than `RobotsTxt`. The audit of the record asks it
-too, because a reader cannot show its own faults. Protego takes long for hostile files, selects
-groups in another way than RFC 9309, and counts some octets otherwise. So an answer that accuses
-anybody is taken only where a file and a URL leave both readers one reading
-(`SecondReader.can_compare`). What is comparable is found here, without the modules of `RobotsTxt`.
+`scrapy mayfetch` shows where its answer differs from that of `RobotsTxt`. The audit of the state
+reads it too, because a reader cannot show its own faults. Protego takes long for hostile files,
+selects groups in another way than RFC 9309, and counts some octets otherwise. So its answer breaks
+a rule only where a file and a URL leave both readers one reading (`SecondReader.can_compare`).
+Whether they are comparable is found here, without the modules of `RobotsTxt`.
 
 >>> reader = SecondReader(b"User-agent: *\nDisallow: /private/*/draft\n")
 >>> reader.can_compare("https://a.example/private/1/2/draft", "Walsh-Research")
@@ -36,7 +36,7 @@ _EMPTY: Final = re.compile(r"[ \t]*(?:#.*)?")
 _TOKEN: Final = re.compile(r"[A-Za-z_-]+")
 #: Keys that one reader takes for another one (`disalow`, `user-agents`).
 _LIKE_OTHERS: Final = re.compile(r"user|allow|disal|dissal|diasl|site")
-#: User-agent lines with other records between them: which of them share rules is read in two ways.
+#: User-agent lines with other records between them: the readers group them in two ways.
 _SPLIT_STACK: Final = re.compile("uo+u")
 #: A path, and a rule, of octets that nobody encodes.
 _PLAIN_URL: Final = re.compile(
@@ -49,7 +49,7 @@ _RATE: Final = re.compile("([0-9]{1,9})/([0-9]{1,9})([smh]?)")
 
 
 class _Shape(NamedTuple):
-    """What decides whether the two readings of a file can be compared."""
+    """The facts that decide whether the two readings of a file can be compared."""
 
     is_plain: bool  #: each line means one thing, and they are few
     names: frozenset[str]  #: the values of User-agent, in lower case
@@ -76,7 +76,7 @@ class SecondReader:
     def can_compare(self, url: str, token: str) -> bool:
         """Return True if RFC 9309 has one reading for this, which is Protego's.
 
-        Then what Protego denies is denied. The reverse need not be: `Allow: /a$` lets it fetch
+        Then a denial of Protego is right. The reverse need not be: `Allow: /a$` lets it fetch
         `/a$x`, and `Allow: /index.html` `/` as well. It takes little time, whatever the file is.
         """
         shape, plain = self._shape, _PLAIN_URL.fullmatch(url)
@@ -86,9 +86,9 @@ class SecondReader:
         return is_whole and (plain[1] is None or shape.is_query_plain)
 
     def delay(self, token: str) -> float:
-        """Return the seconds that Crawl-delay or Request-rate ask a bot for, the larger one.
+        """Return the seconds that Crawl-delay or Request-rate request of a bot, the larger one.
 
-        These are thirty plain lines, since Protego keeps only the last of each. 0 for none, and
+        This takes thirty plain lines, since Protego keeps only the last of each. 0 for none, and
         where RFC 9309 has several readings; a rate with a time of day does not count.
         """
         shape, own = self._shape, token.lower()
