@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from sqlalchemy import create_engine, text
 from sqlalchemy.exc import OperationalError
+from sqlalchemy.pool import NullPool
 
 from tests.helpers import LONGEST
 from tests.helpers.forkserver import ForkServer
@@ -210,12 +211,36 @@ def url(request, tmp_path):
 
 
 @pytest.fixture
-def postgresql_url(request, postgresql_server):
-    """The URL of a new database on PostgreSQL: empty if the test is marked so, else a new state."""
-    name, is_empty = f"walsh_{uuid.uuid4().hex}", request.node.get_closest_marker("empty")
-    template = "" if is_empty else f"TEMPLATE {request.getfixturevalue('postgresql_state')}"
-    postgresql_server(f"CREATE DATABASE {name} {template}")
-    yield url_of(name)
+def postgresql_url(request, postgresql_database):
+    """The URL of a database on PostgreSQL, with a new state, or empty if the test is marked so."""
+    from walsh_scrapy.state.database import Database
+
+    postgresql_database()
+    if not request.node.get_closest_marker("empty"):
+        Database(postgresql_database.url).close()
+    return postgresql_database.url
+
+
+@pytest.fixture(scope="session")
+def postgresql_database(postgresql_server):
+    """Return a function that empties a database of this process, which is faster than a new one."""
+    name = f"walsh_{uuid.uuid4().hex}"
+    postgresql_server(f"CREATE DATABASE {name}")
+    engine = create_engine(url_of(name), isolation_level="AUTOCOMMIT", poolclass=NullPool)
+
+    def empty():
+        others = f"datname = '{name}' AND pid <> pg_backend_pid()"
+        postgresql_server(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {others}")
+        with engine.connect() as connection:
+            for statement in (
+                "DROP SCHEMA public CASCADE",
+                "CREATE SCHEMA public",
+                "GRANT USAGE ON SCHEMA public TO PUBLIC",  # as a new database has it
+            ):
+                connection.execute(text(statement))
+
+    empty.url = url_of(name)
+    yield empty
     postgresql_server(f"DROP DATABASE {name} WITH (FORCE)")
 
 
@@ -232,25 +257,6 @@ def postgresql_server():
     with connection:
         yield lambda statement: connection.execute(text(statement))
     server.dispose()
-
-
-@pytest.fixture(scope="session")
-def postgresql_state(postgresql_server, testrun_uid):
-    """The name of a new state, to be copied: one for all workers, and the last one drops it."""
-    from walsh_scrapy.state.database import Database
-
-    name = f"walsh_{testrun_uid}"
-    made, used = (f"({number}, hashtext('{name}'))" for number in (1, 2))
-    postgresql_server(f"SELECT pg_advisory_lock{made}")
-    if not postgresql_server(f"SELECT FROM pg_database WHERE datname = '{name}'").rowcount:
-        postgresql_server(f"CREATE DATABASE {name}")
-        Database(url_of(name)).close()
-    postgresql_server(f"SELECT pg_advisory_lock_shared{used}, pg_advisory_unlock{made}")
-    yield name
-    postgresql_server(f"SELECT pg_advisory_lock{made}, pg_advisory_unlock_shared{used}")
-    if postgresql_server(f"SELECT pg_try_advisory_lock{used}").scalar():
-        postgresql_server(f"DROP DATABASE {name}")
-    postgresql_server("SELECT pg_advisory_unlock_all()")
 
 
 def url_of(database):

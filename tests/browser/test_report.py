@@ -9,7 +9,7 @@ import shutil
 
 import pytest
 
-from tests.helpers.reportstate import page_of, write_state
+from tests.helpers.records import page_of, write_state
 
 pytestmark = pytest.mark.browser
 

@@ -3,17 +3,20 @@
 import json
 import math
 import os
+import re
 import signal
+import sqlite3
 from collections import Counter
 from contextlib import closing, contextmanager
 from http.client import HTTPConnection
 
 import pytest
-from sqlalchemy import create_engine, text
+from sqlalchemy import create_engine, make_url, text
 from sqlalchemy.pool import NullPool
 
 from tests.helpers import LONGEST
-from tests.helpers.sites import critical_line, feed, rows_of, site, trouble
+from tests.helpers.relay import Relay
+from tests.helpers.sites import critical_line, feed, paths, refusal, rows_of, site, trouble
 from walsh_scrapy.testing.crawl import keep_empty_blocklist
 from walsh_scrapy.testing.feeds import Post
 from walsh_scrapy.testing.politeness import assert_polite
@@ -265,3 +268,257 @@ def test_a_worker_that_lost_its_host_meanwhile_follows_no_redirect_of_it(
     assert_polite(web.log, serial=False, crawl_delays=web.crawl_delays)
     assert Counter(hit.url for hit in web.log)[target] == 1
     assert rows(postgresql_url, BLAMES.replace("1.5", "3.5")) == []
+
+
+# A failure of the state counts against no source, and is logged once.
+
+
+@pytest.mark.parametrize("table", ["hosts", "sources"])
+def test_a_failing_state_ends_the_run_with_1_and_fails_no_source(loopback_web, crawl, table):
+    hosts = [f"h{number}.example" for number in range(4)]
+
+    def fail(_hit):
+        rows_of(crawl, f"ALTER TABLE {table} RENAME TO lost")
+        return feed()
+
+    web = loopback_web(site(hosts[0], feed=[fail, feed(host=hosts[0])]), *map(site, hosts[1:]))
+    urls = [f"http://{host}/feed" for host in hosts]
+    first = crawl(web, sources=urls)
+    assert f"no such table: {table}" in critical_line(first)
+    assert " failed:" not in first.stderr
+    rows_of(crawl, f"ALTER TABLE lost RENAME TO {table}")
+    assert {row[0] for row in rows_of(crawl, "SELECT failures FROM sources")} <= {0}
+    rows_of(crawl, "UPDATE hosts SET owner = '', busy_until = 0")
+
+    second = crawl(web, sources=urls)
+    assert second.exit_code == 0
+    sources = {item["source"] for item in first.items + second.items}
+    assert sources == set(urls), "what was not reached is still due"
+
+
+def test_a_state_that_is_deleted_ends_the_run_with_1_and_leaves_no_other(direct_web, crawl):
+    """SQLite would go on writing into the file without a name (decision 29)."""
+    hosts = [f"h{number}.example" for number in range(3)]
+
+    def delete(_hit):
+        for path in crawl.folder.glob("walsh.sqlite3*"):
+            path.unlink()
+        return feed()
+
+    web = direct_web(*(site(host, feed=delete) for host in hosts))
+    result = crawl(web, sources=[f"http://{host}/feed" for host in hosts])
+    told = f"{crawl.folder}/walsh.sqlite3 was deleted or replaced while it was in use"
+    assert told in critical_line(result)
+    assert result.stats["finish_reason"] == "state_failed"
+    assert sum(hit.path == "/feed" for hit in result.log) == 1
+    assert result.items == [], "no entry is handed out whose record is lost"
+    assert list(crawl.folder.glob("walsh.sqlite3*")) == []
+
+
+def test_a_state_that_is_deleted_at_the_very_end_is_told_too(direct_web, crawl):
+    web = direct_web(site("blog.example"))
+    gone = trouble("StateDeletedAtTheEnd")
+    result = crawl(web, sources=["http://blog.example/feed"], settings=gone)
+    assert "was deleted or replaced" in critical_line(result)
+
+
+@pytest.mark.parametrize("table", ["choices", "blocklist"])
+def test_a_state_that_fails_before_the_first_request_stops_the_start(loopback_web, crawl, table):
+    web = loopback_web(site("blog.example"))
+    assert crawl(web, sources=["http://blog.example/feed"]).exit_code == 0
+    web.clear()
+    rows_of(crawl, f"ALTER TABLE {table} RENAME TO lost")
+    result = crawl(web, sources=["http://blog.example/feed"], arguments={"force": "1"})
+    assert f"no such table: {table}" in refusal(result)
+
+
+def test_a_state_that_fails_while_it_is_asked_what_is_due_ends_the_run(
+    loopback_web, crawl, tmp_path
+):
+    web, file = loopback_web(site("blog.example")), tmp_path / "sources.txt"
+    file.write_text("http://blog.example/feed")
+    assert crawl(web, sources=file).exit_code == 0
+    rows_of(crawl, "ALTER TABLE sources RENAME TO lost")
+    result = crawl(web, sources=file, arguments={"force": "1"})
+    assert critical_line(result)
+    assert result.stats["finish_reason"] == "state_failed"
+
+
+@pytest.mark.parametrize(
+    ("spider", "kind", "content_type"),
+    [
+        ("llms", "llms", "text/html"),  # the visit would go on with llms.txt
+        ("feeds", "feed", "application/xml"),  # its page is no feed
+    ],
+)
+def test_a_state_that_fails_between_page_and_record_defers_the_source(
+    loopback_web, crawl, spider, kind, content_type
+):
+    def fail(_hit):
+        rows_of(crawl, "ALTER TABLE sources RENAME TO lost")
+        return Reply("<p>", content_type=content_type)
+
+    web = loopback_web(Site("blog.example", "", {"/page": fail}))
+    url = "http://blog.example/page"
+    result = crawl(web, spider, sources=[{"url": url, "kind": kind}])
+    assert critical_line(result)
+    assert result.stats["finish_reason"] == "state_failed"
+    assert result.stats["walsh/sources/deferred"] == 1
+    assert f"{url} is deferred to a later run" in result.stderr
+    assert "spider_exceptions/count" not in result.stats
+
+
+def test_an_unreadable_row_ends_the_run_and_fails_no_source(loopback_web, crawl, again):
+    hosts = [f"h{number}.example" for number in range(3)]
+    web = loopback_web(*map(site, hosts))
+    urls = [f"http://{host}/feed" for host in hosts]
+    assert crawl(web, sources=urls).exit_code == 0
+    rows_of(crawl, "UPDATE hosts SET hold_by = CAST(x'ff' AS TEXT)")
+    result = again(web, sources=urls)
+    assert result.exit_code == 1
+    assert "hold_by" in result.stderr
+    assert " failed:" not in result.stderr
+    assert {row[0] for row in rows_of(crawl, "SELECT failures FROM sources")} == {0}
+
+
+def test_a_run_goes_on_when_its_database_server_was_restarted(loopback_web, crawl, postgresql_url):
+    hosts = [f"h{number}.example" for number in range(6)]
+
+    def restart(hit):
+        engine = create_engine(postgresql_url, poolclass=NullPool)
+        with engine.connect() as connection:
+            others = (
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+            connection.execute(text(others))
+        return feed(host=hit.host)
+
+    web = loopback_web(*(site(host, feed=restart) for host in hosts))
+    urls = [f"http://{host}/feed" for host in hosts]
+    result = crawl(web, sources=urls, settings={"WALSH_STATE_URL": postgresql_url})
+    assert result.exit_code == 0
+    assert_polite(result.log)
+    assert sorted(paths(result.log)) == sorted(
+        f"{host}/{page}" for host in hosts for page in ("robots.txt", "feed")
+    )
+    assert {item["source"] for item in result.items} == set(urls)
+    assert "is lost" in result.stderr
+    assert "is back" in result.stderr
+
+
+def test_no_url_is_too_long_for_the_record_of_a_source(loopback_web, crawl, postgresql_url):
+    """PostgreSQL refuses long texts. A source without a record would be visited in every run."""
+    some, most, more = (f"/{'x' * length}" for length in (2500, 4000, 4096))
+    far = redirect(f"http://{'x' * 60}.{'x.' * 100}example/")
+    web = loopback_web(
+        site("some.example", feed=redirect(some), **{some[1:]: feed(etag='"1"')}),
+        site("most.example", feed=redirect(most, 302), **{most[1:]: feed(etag='"1"')}),
+        site("more.example", feed=redirect(more), **{more[1:]: feed()}),
+        site("far.example", feed=far),
+    )
+    urls = [f"http://{host}.example/feed" for host in ("some", "most", "more", "far")]
+    settings = {"WALSH_STATE_URL": postgresql_url}
+    first = crawl(web, sources=urls, settings=settings)
+    assert first.stats["walsh/sources/fetched"] == first.stats["walsh/sources/failed"] == 2
+    assert (
+        "http://more.example/feed failed: more.example answered 301 with a Location" in first.stderr
+    )
+    assert crawl(web, sources=urls, settings=settings).log == []
+
+
+def test_crawls_that_are_killed_leave_no_more_than_the_last_90_days(direct_web, crawl):
+    hosts = [f"h{number}.example" for number in range(3)]
+    web = direct_web(*map(site, hosts))
+    urls = [f"http://{host}/feed" for host in hosts]
+
+    def a_feed_was_asked_for(log):
+        return any(hit.path == "/feed" for hit in log)
+
+    first = crawl(web, sources=urls, kill_when=a_feed_was_asked_for)
+    assert first.exit_code == -9
+    for table, column in (("requests", "sent_at"), ("robots", "fetched_at"), ("hosts", "ended")):
+        rows_of(crawl, f"UPDATE {table} SET {column} = {column} - 91 * 86400")
+    rows_of(crawl, "UPDATE hosts SET owner = '', busy_until = 0")
+    second = crawl(web, sources=urls[:1], kill_when=bool)
+    assert second.exit_code == -9
+    assert rows_of(crawl, "SELECT count(*) FROM requests WHERE url LIKE '%h1.example%'") == [(0,)]
+    for table in ("robots", "hosts"):
+        found = rows_of(crawl, f"SELECT * FROM {table}")
+        assert not [row for row in found if "h1.example" in row[0] or "h2.example" in row[0]]
+
+
+# A state that is locked or silent ends the run in order, and a signal ends it at once.
+
+HOSTS = ("a.example", "b.example", "c.example")
+URLS = [f"http://{host}/feed" for host in HOSTS]
+
+
+def waits(*, is_signalled):
+    """Return the settings of a crawl that a signal has to end, or that ends after a short wait."""
+    return trouble("LongWaits" if is_signalled else "ShortWaits")
+
+
+def end_of(running, asked, *, is_signalled):
+    """Wait until the state is `asked` in vain, and return what came of the run."""
+    while not asked(0.02):
+        assert running.running
+    if is_signalled:
+        os.kill(running.pid, signal.SIGTERM)
+    return running.wait()
+
+
+def judge_end(result):
+    assert " failed:" not in result.stderr
+    assert f"Stored jsonl feed ({len(result.items)} items)" in result.stderr
+    assert "; sources:" in result.stderr
+    assert sum(hit.path == "/feed" for hit in result.log) == 2, "the third source is not asked for"
+    return critical_line(result)
+
+
+@pytest.mark.parametrize("is_signalled", [True, False])
+def test_a_server_that_is_silent_ends_the_run(direct_web, crawl, postgresql_url, is_signalled):
+    server = make_url(postgresql_url)
+    with Relay(server.host, server.port) as relay:
+
+        def silence(hit):
+            if sum(each.path == "/feed" for each in web.log) == 2:
+                relay.silence()
+            return feed(host=hit.host)
+
+        web = direct_web(*(site(host, feed=silence) for host in HOSTS))
+        url = server.set(port=relay.port).render_as_string(hide_password=False)
+        settings = {"WALSH_STATE_URL": url} | waits(is_signalled=is_signalled)
+        running = crawl.start(web, sources=URLS, settings=settings)
+        result = end_of(running, relay.asked.wait, is_signalled=is_signalled)
+    assert re.search(r"the server is silent for [0-9]+ s;", judge_end(result))
+    engine = create_engine(postgresql_url, poolclass=NullPool)
+    with engine.connect() as connection:
+        recorded = connection.execute(text("SELECT url, failures FROM sources")).all()
+        entries = connection.scalar(text("SELECT count(*) FROM entries"))
+    assert [failures for _, failures in recorded] == [0]
+    assert len(result.items) == entries == 2, "what was handed out is in the state"
+
+
+@pytest.mark.parametrize("is_signalled", [True, False])
+def test_a_lock_that_is_held_for_a_minute_ends_the_run(direct_web, crawl, is_signalled):
+    path = crawl.folder / "walsh.sqlite3"
+
+    def take_lock(hit):
+        if sum(each.path == "/feed" for each in web.log) == 2:
+            other.execute("BEGIN IMMEDIATE")
+        return feed(host=hit.host)
+
+    web = direct_web(*(site(host, feed=take_lock) for host in HOSTS))
+    running = crawl.start(web, sources=URLS, settings=waits(is_signalled=is_signalled))
+    with closing(sqlite3.connect(path, check_same_thread=False, timeout=60.0)) as other:
+
+        def is_waiting(seconds):
+            return web.wait_for(lambda _log: other.in_transaction, seconds)
+
+        result = end_of(running, is_waiting, is_signalled=is_signalled)
+        recorded = other.execute("SELECT failures FROM sources").fetchall()
+        (entries,) = other.execute("SELECT count(*) FROM entries").fetchone()
+    assert "database is locked; another process holds its lock" in judge_end(result)
+    assert recorded == [(0,)]
+    assert len(result.items) == entries == 2

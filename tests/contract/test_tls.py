@@ -1,11 +1,28 @@
 """A host without a valid certificate gets no request (decision 22)."""
 
+import base64
+import contextlib
+import socket
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
 
-from tests.helpers.sites import LIST_URL, blocklist, judge, rows_of, site, trouble
-from walsh_scrapy.testing.site import REFUSED, Answer, Down
+from tests.helpers.relay import Relay
+from tests.helpers.sites import (
+    LIST_URL,
+    blocklist,
+    critical_line,
+    feed,
+    judge,
+    paths,
+    refusal,
+    rows_of,
+    site,
+    trouble,
+)
+from walsh_scrapy.testing.politeness import assert_polite
+from walsh_scrapy.testing.site import REFUSED, UNKNOWN, Answer, Down
 from walsh_scrapy.testing.web import Certificate, Site, redirect
 
 BAD = {
@@ -157,3 +174,167 @@ def test_without_the_private_ca_no_certificate_is_accepted(direct_web, crawl, tm
     )
     _, detail = in_state(result)["blog.example"]
     assert detail.endswith(" is signed by somebody whom this machine does not trust")
+
+
+# What users behind a proxy rely on: it looks up the names, and gets the credentials; nobody else.
+#
+# The proxy is a `LoopbackWeb`. A `DirectWeb` beside it has the names of the machine, the proxy's
+# among them, and a host for which no proxy is to be used.
+
+NEAR = Site("proxy.example", dns=Answer(("127.0.0.1",)))
+BASIC = f"Basic {base64.b64encode(b'me:secret').decode()}"
+SETTINGS = {"RETRY_TIMES": 0, "WALSH_MAX_RETRIES": 1, "WALSH_BACKOFF_BASE": 0.5}
+
+
+def behind(port, name="proxy.example", **more):
+    """The environment of a user whose proxy listens on a port, and wants his name."""
+    url = f"http://me:secret@{name}:{port}"
+    return {"http_proxy": url, "https_proxy": url, "no_proxy": "near.example"} | more
+
+
+def without_credentials(hits):
+    """The hits as if the proxy had wanted no credentials, for the judge."""
+    for hit in hits:
+        kept = (each for each in hit.headers if each[0].lower() != "proxy-authorization")
+        yield replace(hit, headers=tuple(kept))
+
+
+def test_a_crawl_through_a_proxy(loopback_web, direct_web, crawl):
+    proxy = loopback_web(
+        site("plain.example"),
+        replace(site("secure.example", other="no feed"), tls=Certificate.GOOD),
+        site("closed.example"),
+        site("old.example", feed=redirect("https://secure.example/other")),
+        # To us they are public: their addresses are known to the proxy only.
+        site("inside.example", feed=redirect("http://127.0.0.1:9/feed")),
+        site("meta.example", feed=redirect("http://169.254.169.254/latest/meta-data/")),
+        site("hop.example", feed=redirect("http://near.example/hop")),
+    )
+    web = direct_web(site("near.example", hop="private"), NEAR)
+    hosts = ("plain", "old", "inside", "meta", "hop", "near")
+    sources = [f"http://{host}.example/feed" for host in hosts]
+    sources += ["https://secure.example/feed", "https://closed.example/feed"]
+    certificates = {"SSL_CERT_FILE": proxy.environment["SSL_CERT_FILE"]}
+    result = crawl(
+        web,
+        sources=sources,
+        settings=SETTINGS,
+        environment=behind(proxy.port, **certificates),
+    )
+    assert result.exit_code == 0
+    assert {lookup.name for lookup in web.lookups} == {"proxy.example", "near.example"}
+    log = sorted([*web.log, *proxy.log], key=lambda hit: hit.started)
+    assert_polite(without_credentials(log), connections=proxy.connections, declared=sources)
+    assert web.most_open_connections == 1
+
+    wants = [hit for hit in proxy.log if hit.scheme == "http" or hit.method == "CONNECT"]
+    assert {hit.header("Proxy-Authorization") for hit in wants} == {BASIC}
+    others = [hit for hit in log if hit not in wants]
+    assert {hit.header("Proxy-Authorization") for hit in others} == {None}
+    assert sorted({hit.url for hit in others}) == [
+        "http://near.example/feed",
+        "http://near.example/robots.txt",
+        "https://secure.example/feed",
+        "https://secure.example/other",
+        "https://secure.example/robots.txt",
+    ]
+    tunnels = [hit for hit in proxy.log if hit.method == "CONNECT"]
+    assert {(hit.host, hit.status) for hit in tunnels} == {
+        ("secure.example", 200),
+        ("closed.example", 501),
+    }
+    assert [each.handshake for each in proxy.connections].count("full") == 1
+    assert paths(wants, "plain.example") == ["plain.example/robots.txt", "plain.example/feed"]
+
+    ends = {
+        url: (end, detail)
+        for url, end, detail in rows_of(result, "SELECT url, outcome, detail FROM sources")
+    }
+    outcome, detail = ends["https://closed.example/feed"]
+    refusal = f"the proxy proxy.example:{proxy.port} opens no tunnel to closed.example"
+    assert (outcome, detail.endswith(f"{refusal}: 501 Not Implemented")) == ("failed", True)
+    for host in ("inside", "meta", "hop"):
+        assert ends[f"http://{host}.example/feed"][0] == "denied by privatehosts"
+    for url in ("http://plain.example/feed", "http://near.example/feed"):
+        assert ends[url] == ("fetched", "")
+    assert ends["https://secure.example/feed"] == ("fetched", "")
+    assert rows_of(result, "SELECT host FROM hosts WHERE unreachable") == []
+
+
+@pytest.mark.parametrize("url", ["https://127.0.0.1:3128", "socks5://127.0.0.1", "http://:3128"])
+def test_a_proxy_that_cannot_be_used_stops_the_start(direct_web, crawl, url):
+    web = direct_web(site("plain.example"))
+    given = {"https_proxy": url, "no_proxy": "plain.example"}
+    line = refusal(crawl(web, sources=["http://plain.example/feed"], environment=given))
+    assert f"https_proxy is {url!r}, but has to be an http:// URL" in line
+
+
+@pytest.mark.parametrize("answer", [Answer((REFUSED,)), UNKNOWN], ids=["refused", "unknown"])
+def test_a_proxy_that_is_not_there_counts_against_nobody(direct_web, crawl, answer):
+    web = direct_web(Site("proxy.example", dns=answer))
+    result = crawl(
+        web,
+        sources=["http://plain.example/feed", "https://secure.example/feed"],
+        environment=behind(3128),
+    )
+    assert_nobodys_failure(result, "proxy.example: ")
+    assert {lookup.name for lookup in web.lookups} == {"proxy.example"}
+    for table in ("sources", "requests", "robots"):
+        assert rows_of(result, f"SELECT * FROM {table}") == []
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_proxy_that_dies_during_a_crawl_counts_against_nobody(loopback_web, crawl, scheme):
+    hosts = [f"h{number}.example" for number in range(6)]
+
+    def last(hit):
+        if hit.host == "h2.example":
+            front.refuse()
+        return feed(host=hit.host, headers={"Connection": "close"})
+
+    kind = {"tls": Certificate.GOOD} if scheme == "https" else {}
+    web = loopback_web(*(replace(site(host, feed=last), **kind) for host in hosts))
+    with Relay("127.0.0.1", web.port) as front:
+        result = crawl(
+            web,
+            sources=[f"{scheme}://{host}/feed" for host in hosts],
+            settings=SETTINGS,
+            environment=behind(front.port, "127.0.0.1"),
+        )
+    assert_nobodys_failure(result, "127.0.0.1: 127.0.0.1 refused the connection")
+    assert rows_of(result, "SELECT DISTINCT outcome FROM sources") == [("fetched",)]
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_proxy_that_wants_other_credentials_ends_the_run(loopback_web, crawl, scheme):
+    """Its 407 is no answer of a host: nobody has failed, and no robots.txt is known."""
+    with socket.create_server(("127.0.0.1", 0)) as proxy, ThreadPoolExecutor(1) as threads:
+        threads.submit(refuse, proxy)
+        result = crawl(
+            loopback_web(),
+            sources=[f"{scheme}://h{number}.example/feed" for number in range(3)],
+            settings=SETTINGS,
+            environment=behind(proxy.getsockname()[1], "127.0.0.1"),
+        )
+        proxy.shutdown(socket.SHUT_RDWR)
+    assert_nobodys_failure(result, "127.0.0.1: it wants other credentials (407) for h")
+    for table in ("sources", "robots", "requests"):
+        assert rows_of(result, f"SELECT * FROM {table}") == []
+
+
+def refuse(proxy):
+    """Take connections, and answer each with 407."""
+    with contextlib.suppress(OSError):
+        while True:
+            with proxy.accept()[0] as taken:
+                taken.recv(65_536)
+                taken.sendall(b"HTTP/1.1 407 No\r\nContent-Length: 0\r\n\r\n")
+
+
+def assert_nobodys_failure(result, why):
+    """One line says what is wrong with the proxy, and no host is charged with it."""
+    assert f"the proxy {why}" in critical_line(result)
+    assert result.stats["finish_reason"] == "machine_trouble"
+    assert (
+        rows_of(result, "SELECT host FROM hosts WHERE refusals OR unreachable OR hold_until") == []
+    )

@@ -6,13 +6,28 @@ from types import SimpleNamespace
 
 import pytest
 from scrapy import Request
+from scrapy.exceptions import (
+    CannotResolveHostError,
+    DownloadCancelledError,
+    DownloadConnectionRefusedError,
+    DownloadFailedError,
+    DownloadTimeoutError,
+    IgnoreRequest,
+    ResponseDataLossError,
+)
 from scrapy.http import Response
+from scrapy.spidermiddlewares.httperror import HttpError
 from scrapy.utils.asyncgen import as_async_generator
+from twisted.internet.error import ConnectionDone
+from twisted.python.failure import Failure
+from twisted.web._newclient import ParseError, ResponseNeverReceived
 
+from walsh_scrapy.crawl.failures import reason_of
 from walsh_scrapy.crawl.outcome import Result, after_refusal, fresh_until, record_after
 from walsh_scrapy.crawl.ticket import Lifetime, Visit, set_visit
+from walsh_scrapy.exceptions import BadAnswer
 from walsh_scrapy.items import EntryItem
-from walsh_scrapy.metadata.entries import Feed
+from walsh_scrapy.metadata.entries import Feed, NotAFeed
 from walsh_scrapy.sources.source import Source
 from walsh_scrapy.spidermiddlewares import firstseen
 from walsh_scrapy.spidermiddlewares.firstseen import DocumentItems, _in_turns
@@ -129,3 +144,61 @@ def test_a_lifetime_counts_from_where_the_next_visit_begins():
     assert fresh_until(visit, URL, 90.0) == 200.0
     assert fresh_until(visit, "http://else.example/", 90.0) == 900.0
     assert fresh_until(Visit(Source(URL), bool), URL, 90.0) == 90.0
+
+
+# Why a request failed is one sentence: which host, and what went wrong.
+
+URL_FAILURES = "http://blog.example/feed"
+
+
+def downloaded(*reasons):
+    """An error as Scrapy's own handler raises it, with what Twisted found on the way."""
+    cause = ResponseNeverReceived([Failure(reason) for reason in reasons])
+    error = DownloadFailedError(str(cause))
+    error.__cause__ = cause
+    return error
+
+
+def answered(status, **headers):
+    return HttpError(Response(URL_FAILURES, status, headers))
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (answered(404), "blog.example answered 404"),
+        (answered(304, Location="/x"), "blog.example answered 304"),
+        (answered(301), "blog.example answered 301 without a Location"),
+        (
+            answered(302, Location=b"http://[\x1b\xe9"),
+            r"blog.example answered 302 with a Location that cannot be requested: 'http://[\x1b\xe9'",
+        ),
+        (DownloadConnectionRefusedError("111"), "blog.example refused the connection"),
+        (CannotResolveHostError("no results"), "the DNS has no address for blog.example"),
+        (DownloadTimeoutError("it took 30 s.\nmore"), "blog.example timed out: it took 30 s. more"),
+        (
+            DownloadCancelledError("more than 15 MiB"),
+            "the response from blog.example is too large: more than 15 MiB",
+        ),
+        (ResponseDataLossError(), "the response from blog.example ended before it was complete"),
+        (
+            downloaded(ConnectionDone()),
+            "no response from blog.example: Connection was closed cleanly",
+        ),
+        (downloaded(ParseError("no", b"x")), "no response from blog.example: ('no', b'x')"),
+        (BadAnswer(Response(URL_FAILURES), "redirected in a loop"), "redirected in a loop"),
+        (IgnoreRequest("its body is too large."), "its body is too large."),
+        (IgnoreRequest(), "IgnoreRequest"),
+        (NotAFeed("Not a feed but an image."), "Not a feed but an image."),
+        (ValueError("a\n b"), "ValueError: a b"),
+        (ValueError(), "ValueError"),
+        (None, "NoneType"),
+    ],
+)
+def test_every_failure_is_described_in_a_sentence(error, reason):
+    assert reason_of(error, URL_FAILURES) == reason
+
+
+def test_quotes_are_cut_to_a_length():
+    assert len(reason_of(answered(301, Location="ftp://" + "x" * 9000), URL_FAILURES)) < 400
+    assert len(reason_of(ValueError("x" * 9000), URL_FAILURES)) < 400

@@ -7,14 +7,16 @@ crawled over sockets, so that the wire counts; the other walks end before it.
 """
 
 import json
+import pkgutil
 import re
+import subprocess
 from pkgutil import iter_modules
 
 import pytest
 
 from tests.helpers import ROOT
+from tests.helpers.problems import PACKAGE
 from tests.helpers.sites import feeds, site
-from tests.helpers.trace import PACKAGE
 from walsh_scrapy.testing.web import Reply
 
 PAGE = (ROOT / "docs" / "architecture.md").read_text("utf-8")
@@ -36,7 +38,7 @@ WALKS = {
 
 
 def extensions(*names):
-    paths = {f"tests.helpers.trace.{name}": order for order, name in enumerate(names)}
+    paths = {f"tests.helpers.problems.{name}": order for order, name in enumerate(names)}
     return {"EXTENSIONS": json.dumps(paths)}
 
 
@@ -117,3 +119,115 @@ def test_the_modules_of_a_package_are_those_that_exist(package):
     assert {name for name in top if not top[name]} - named == set()
     assert [name for name in top if f"`{name}" not in section(f"{package}/")] == []
     assert named - top.keys() - below == set()
+
+
+# Every decision, rule, file and name that a text refers to exists; links: see test_site.py.
+
+DECISIONS = (ROOT / "docs" / "decisions.md").read_text("utf-8")
+SECTIONS = dict(re.findall(r"^##+ (\d+)\. .+\n((?:(?!#).*\n?)*)", DECISIONS, re.MULTILINE))
+
+#: A line break with what begins the next line in a comment, a docstring or a quotation.
+LINE_BREAK = re.compile(r"\s*\n[ \t]*(?:#:? |> )?[ \t]*")
+DECISION = re.compile(r"\bdecisions? ((?:\d+(?:,? (?:and|to) |, )?)+)", re.IGNORECASE)
+RULE = re.compile(r"(?<![\w\\])R(\d+)\b")
+FILE = re.compile(
+    r"(?<![\w./-])(?:walsh_scrapy|spiders|tests|benchmarks|docs)/[\w/.-]*\.(?:py|md|json)\b"
+)
+OBJECT = re.compile(r"(?<![\w./])walsh_scrapy(?:\.\w+)+")
+
+
+def decisions_in(text):
+    """The numbers of all decisions that a text refers to, as in `decisions 2, 3 and 17 to 20`."""
+    found = set()
+    for listed in DECISION.findall(LINE_BREAK.sub(" ", text)):
+        for first, last in re.findall(r"(\d+)(?: to (\d+))?", listed):
+            found.update(range(int(first), int(last or first) + 1))
+    return found
+
+
+def rules_in(text):
+    return {int(number) for number in RULE.findall(text)}
+
+
+def texts_of_the_repository():
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, check=False, text=True)
+    names = listed.stdout.split("\0") if listed.returncode == 0 else _without_git()
+    paths = [ROOT / name for name in names if name.endswith((".py", ".md", ".toml"))]
+    return {str(path.relative_to(ROOT)): path.read_text("utf-8") for path in paths if path.exists()}
+
+
+def _without_git():
+    parts = ("walsh_scrapy", "spiders", "tests", "docs", "benchmarks")
+    found = [*ROOT.glob("*.*"), *(path for part in parts for path in (ROOT / part).rglob("*.*"))]
+    return [str(path.relative_to(ROOT)) for path in found]
+
+
+TEXTS = texts_of_the_repository()
+PAGES = [ROOT / name for name in TEXTS if name.endswith(".md")]
+
+
+def without_a_place(find, places):
+    """What is named in any text of the repository and is not among the places, by text."""
+    missing = {name: find(text) - places for name, text in TEXTS.items()}
+    return {name: found for name, found in missing.items() if found}
+
+
+def test_each_decision_that_is_named_has_its_heading():
+    assert without_a_place(decisions_in, {int(number) for number in SECTIONS}) == {}
+
+
+def test_each_rule_that_is_named_has_its_page():
+    pages = {int(page.stem[1:]) for page in (ROOT / "docs" / "rules").glob("r*.md")}
+    assert without_a_place(rules_in, pages) == {}
+
+
+def test_each_file_that_is_named_is_there():
+    def missing(text):
+        return {name for name in FILE.findall(text) if not (ROOT / name).exists()}
+
+    assert without_a_place(missing, set()) == {}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_names_on_a_page_lead_somewhere(page):
+    for name in OBJECT.findall(page.read_text("utf-8")):
+        pkgutil.resolve_name(name)
+
+
+def test_decisions_are_numbered_without_a_gap():
+    assert list(map(int, SECTIONS)) == list(range(1, len(SECTIONS) + 1))
+
+
+@pytest.mark.parametrize("number", SECTIONS)
+def test_a_decision_has_question_answer_reason_source_and_place(number):
+    body = SECTIONS[number]
+    assert re.match(r"\n\*\*Question\.\*\* .+\?\n\n\*\*Answer\.\*\*\s", body)
+    assert "\n- Source: " in body
+    assert "\n- Why: " in body
+    assert re.search(r"^- Kept in: `walsh_scrapy/", body, re.MULTILINE)
+    assert "`tests/" in body
+
+
+# --- what the searches above find
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"),
+    [
+        ("decision {}", {3}),
+        ("(R4; decisions {}, 4 and 7): two clocks", {3, 4, 7}),
+        ("decisions {} to 6", {3, 4, 5, 6}),
+        ("Decisions {}, 5, 17 to 19.", {3, 5, 17, 18, 19}),
+        ("this is decision\n    # {}, and more", {3}),
+        ("see [decision {}](x.md)", {3}),
+        ("a decision of {} people, undecided {}", set()),
+    ],
+)
+def test_references_are_found_however_they_are_written(text, numbers):
+    assert decisions_in(text.format(3, 3)) == numbers
+
+
+def test_rules_are_found_and_other_words_are_not():
+    assert rules_in(f"R1, (R{12}; R9") == {1, 12, 9}
+    assert rules_in("RFC 9309, ERR7, XR8x and \\R9") == set()

@@ -194,7 +194,7 @@ def spoken_of():
 def test_a_line_with_scrapy_works_on_both_databases(line, database, request):
     name = SCRAPY.sub("", line).split(" ")[0]
     if name == "demo":
-        return  # tests/testing/test_demoweb.py runs it
+        return  # tests/testing/test_crawl.py runs it
     if name == "conformance":
         if database == "project":  # it has no state
             check_trial(shlex.split(line.partition("conformance")[2]))

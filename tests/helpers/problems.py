@@ -1,5 +1,6 @@
 """Problems of the machine for real crawls, as extensions of Scrapy: `EXTENSIONS={PATH: 0}`."""
 
+import inspect
 import json
 import logging
 import math
@@ -8,6 +9,7 @@ import resource
 import signal
 import sys
 import time
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
@@ -15,14 +17,20 @@ from scrapy import signals
 from scrapy.utils.log import get_scrapy_root_handler
 from sqlalchemy import Connection, make_url, text
 
+import walsh_scrapy
 from walsh_scrapy.crawl import hosts, isolated, network, robots
 from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.crawl.isolated import IsolatedProcess
+from walsh_scrapy.crawl.robots import RobotsCache
 from walsh_scrapy.policy import pacing as pacing_policy
 from walsh_scrapy.policy.pacing import Watch
+from walsh_scrapy.policy.robots.copy import RobotsCopy, RobotsFile
+from walsh_scrapy.sources.source import Source
+from walsh_scrapy.spidermiddlewares.scope import ScopeMiddleware
 from walsh_scrapy.state import database
 from walsh_scrapy.state import hosts as protocol
 from walsh_scrapy.state.database import Database
+from walsh_scrapy.state.hosts import Ask, Worker
 from walsh_scrapy.testing.simulation import EPOCH, SimulatedTime
 from walsh_scrapy.wire import http1
 
@@ -230,3 +238,121 @@ class NoDescriptors(Extension):
     def item_scraped(self):
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (3, most))
+
+
+# Broken crawlers that `benchmarks.mutants` does not have, as extensions: `EXTENSIONS={PATH: 0}`.
+#
+# A simulation runs in a process of its own, so nothing is patched elsewhere.
+
+
+class OneFileForAll(Extension):
+    """Uses the first robots.txt that it read for all hosts, and asks for no other."""
+
+    def __init__(self, _crawler):
+        find = RobotsCache.find
+        RobotsCache.find = lambda cache, *given: (
+            next(iter(cache._files.values()), None) or find(cache, *given)
+        )
+
+
+class Mixed(Extension):
+    """Asks for each robots.txt, and judges by the first one that it read."""
+
+    def __init__(self, _crawler):
+        find = RobotsCache.find
+
+        def mixed(cache, origin, url):
+            file = find(cache, origin, url)
+            first = next(iter(cache._files.values()), None)
+            return file and first and replace(first, copy=file.copy)
+
+        RobotsCache.find = mixed
+
+
+class NeverAsked(Extension):
+    """Asks for no robots.txt, and says that it was empty."""
+
+    def __init__(self, _crawler):
+        def empty(cache, _origin, _url):
+            now = cache._context.clock.now()
+            return RobotsFile.read(RobotsCopy(now, 200, b""), "Walsh-Research", "allow", now)
+
+        RobotsCache.find = empty
+
+
+class OfItself(Extension):
+    """Asks for an image, as a source of its own that nobody declared."""
+
+    def __init__(self, crawler):
+        ScopeMiddleware._declared_by = lambda _gate, _request: "declared"
+        parse = crawler.spidercls.parse
+
+        def follow(spider, response, source):
+            yield from parse(spider, response, source)
+            if source.url == response.url:
+                url = response.urljoin("/1.png")
+                yield spider.request(Source(url), url, "*/*", lambda _type: True)
+
+        crawler.spidercls.parse = follow
+
+
+# Extensions for a traced crawl: which functions of the package are called, in their order.
+
+PACKAGE = Path(walsh_scrapy.__file__).parent
+
+
+class Trace(Extension):
+    """Writes each call in the package without `testing`, as [file, name], to the file ``TRACE``.
+
+    It begins when the spider is open and ends with the engine. A coroutine that goes on counts as
+    called again. The code of a module or a class is no function.
+    """
+
+    def __init__(self, crawler):
+        super().__init__(crawler)
+        self.calls = []
+        self._files = {}  # by the names that code has
+
+    def spider_opened(self):
+        sys.setprofile(self._profile)
+
+    def engine_stopped(self):
+        sys.setprofile(None)
+        Path(self.crawler.settings["TRACE"]).write_text(json.dumps(self.calls), "utf-8")
+
+    def _profile(self, frame, event, _):
+        code = frame.f_code
+        if event != "call" or not code.co_flags & inspect.CO_NEWLOCALS:
+            return
+        file = self._files.get(code.co_filename)
+        if file is None:
+            file = self._files[code.co_filename] = _file_of(code.co_filename)
+        if file:
+            self.calls.append((file, code.co_qualname))
+
+
+def _file_of(name):
+    """The path of a file in the package, if it is one that counts."""
+    path = Path(name)
+    if not path.is_relative_to(PACKAGE):
+        return ""
+    file = path.relative_to(PACKAGE).as_posix()
+    return "" if file.startswith("testing/") else file
+
+
+class KilledWorker(Extension):
+    """Another worker owns the host ``KILLED_AT``, has sent it a request, and does nothing more.
+
+    That is what a worker leaves that is killed directly after a beat.
+    """
+
+    def spider_opened(self):
+        context, host = Crawl.of(self.crawler).context, self.crawler.settings["KILLED_AT"]
+        killed = Worker("killed", context.started_at)
+
+        def work(connection):
+            protocol.beat(connection, killed)
+            assert protocol.take(connection, host, killed)
+            assert protocol.begin(connection, host, killed, Ask(1.0, 30.0, 1e9))
+
+        context.state.write(work)

@@ -15,7 +15,7 @@ import idna
 import pytest
 
 from tests.helpers import LONGEST
-from tests.helpers.direct import Client
+from tests.helpers.relay import Client
 from walsh_scrapy.testing import (
     Answer,
     Certificate,
@@ -115,7 +115,7 @@ class TestHosts:
     def test_a_thousand_hosts_need_few_descriptors(self):
         program = """
 import resource
-from tests.helpers.direct import Client
+from tests.helpers.relay import Client
 from walsh_scrapy.testing import DirectWeb, Site
 
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
@@ -215,7 +215,7 @@ class TestConnections:
     def test_a_server_without_descriptors_goes_on_when_it_has_some(self):
         program = """
 import os, resource, socket
-from tests.helpers.direct import Client
+from tests.helpers.relay import Client
 from walsh_scrapy.testing import DirectWeb, Site
 
 with DirectWeb(Site("a.example", pages={"/": "x"})) as web, socket.socket() as client:

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from tests.helpers.direct import Client
+from tests.helpers.relay import Client
 from walsh_scrapy.testing import Certificate, Fault, Raw, Reply, Site
 from walsh_scrapy.testing.hit import Hit
 

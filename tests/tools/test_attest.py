@@ -783,7 +783,7 @@ def attested_of_attest_crawls(simulated, tmp_path):
     """Crawl two days in a row, or longer, and return the rows of the checklist by their numbers."""
 
     def run(*sites, starts=(0.0, DAY + 60.0), mutant="", **options):
-        extensions = {f"tests.helpers.mutants.{mutant}": 0} if mutant else {}
+        extensions = {f"tests.helpers.problems.{mutant}": 0} if mutant else {}
         settings = {"EXTENSIONS": extensions} | options.pop("settings", {})
         simulated(*sites, starts=starts, settings=settings, **options)
         file = tmp_path / "simulation" / "walsh.sqlite3"

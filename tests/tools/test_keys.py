@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from http_message_signatures import HTTPMessageVerifier, algorithms
 
-from tests.contract.test_signing import Keys
+from tests.contract.test_r1_identity import Keys
 from walsh_scrapy.tools.call import CommandError
 from walsh_scrapy.tools.keys import keys_of, new_key
 

@@ -13,8 +13,18 @@ from scrapy.settings import Settings
 from sqlalchemy import update
 
 from tests.helpers import records
-from tests.helpers.records import RECORD, commit, entry_of, log_requests
-from tests.helpers.reportstate import BEGUN, DAY, HOSTILE, NOW, page_of, write_state
+from tests.helpers.records import (
+    BEGUN,
+    DAY,
+    HOSTILE,
+    NOW,
+    RECORD,
+    commit,
+    entry_of,
+    log_requests,
+    page_of,
+    write_state,
+)
 from tests.helpers.sites import feed, site
 from walsh_scrapy.options import Options
 from walsh_scrapy.policy.audit.pace import GapJudge

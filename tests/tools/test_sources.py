@@ -14,9 +14,9 @@ from rich.console import Console
 from scrapy.settings import Settings
 
 from tests.helpers import ROOT
+from tests.helpers.records import DAY as DAY_TROUBLES
+from tests.helpers.records import NOW as NOW_TROUBLES
 from tests.helpers.records import commit, entry_of, known_of
-from tests.helpers.reportstate import DAY as DAY_TROUBLES
-from tests.helpers.reportstate import NOW as NOW_TROUBLES
 from tests.helpers.sites import LIST_URL, feed, paths, site
 from walsh_scrapy.options import Options
 from walsh_scrapy.sources.source import Source

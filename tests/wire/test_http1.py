@@ -1,13 +1,23 @@
 """Responses byte by byte: any bytes, split anywhere, are read or refused by a sentence."""
 
 import asyncio
-from itertools import pairwise
+import gzip
+import sys
+import zlib
+from itertools import count, pairwise
+from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scrapy import Request
 from scrapy.exceptions import DownloadFailedError, DownloadTimeoutError, ResponseDataLossError
+from scrapy.http import Response
+from scrapy.utils.gz import gunzip
 
+from walsh_scrapy.downloadermiddlewares.compression import CompressionMiddleware
+from walsh_scrapy.exceptions import BadAnswer
+from walsh_scrapy.wire.codings import CODING_ERRORS, unpack
 from walsh_scrapy.wire.http1 import MOST_BYTES, MOST_LINES, HttpExchange
 
 REFUSALS = (DownloadFailedError, DownloadTimeoutError, ResponseDataLossError)
@@ -114,3 +124,125 @@ def test_a_connection_is_used_again_only_if_nothing_is_left_of_the_response(
     response, method, found
 ):
     assert read([response], method) == found
+
+
+# Bodies are unpacked only as far as they count, in every coding and nesting (decision 34).
+
+
+def raw_deflate(body):
+    stream = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+    return stream.compress(body) + stream.flush()
+
+
+PACKERS = {
+    "gzip": (b"gzip", gzip.compress),
+    "deflate": (b"deflate", zlib.compress),
+    "raw deflate": (b"deflate", raw_deflate),
+}
+BODY = Random(1).randbytes(200_000)
+
+
+@pytest.mark.parametrize("name", PACKERS)
+def test_the_beginning_of_a_body_whole_or_cut_off(name):
+    coding, pack = PACKERS[name]
+    packed = pack(BODY)
+    assert unpack(packed, [coding], 500_000) == (BODY, True)
+    assert unpack(packed, [coding], 1000) == (BODY[:1000], True)
+    assert unpack(pack(b""), [coding], 10) == (b"", True)
+    beginning, is_whole = unpack(packed[:150_000], [coding], 500_000)
+    assert len(beginning) > 100_000
+    assert not is_whole
+    assert BODY.startswith(beginning)
+
+
+@pytest.mark.parametrize("name", PACKERS)
+def test_a_body_is_complete_unless_it_was_cut_off(name):
+    coding, pack = PACKERS[name]
+    packed = pack(BODY)
+    assert unpack(packed, [coding], 500_000).is_whole
+    assert unpack(packed + b"no such member", [coding], 500_000).is_whole
+    for cut_off in (packed[:-1], packed[:150_000], b""):
+        assert not unpack(cut_off, [coding], 500_000).is_whole
+    assert unpack(packed[:150_000], [], 500_000).is_whole
+
+
+@pytest.mark.parametrize("name", PACKERS)
+def test_what_is_not_packed_at_all_is_an_error(name):
+    coding, _ = PACKERS[name]
+    with pytest.raises(CODING_ERRORS):
+        unpack(b"<html>not packed</html>" * 10, [coding], 100)
+
+
+@pytest.mark.parametrize("outer", PACKERS)
+def test_bombs_within_bombs(outer):
+    coding, pack = PACKERS[outer]
+    bomb = pack(gzip.compress(b"Disallow: /\n" * 1_000_000))
+    assert unpack(bomb, [coding, b"gzip"], 2400).body == b"Disallow: /\n" * 200
+
+
+def decoded(body, most=1_000_000):
+    return unpack(body, [b"gzip"], most).body
+
+
+def test_a_body_of_very_many_empty_parts_is_refused():
+    part = gzip.compress(b"")
+    assert decoded(part * 1000) == b""
+    with pytest.raises(CODING_ERRORS, match="more than 10000 parts"):
+        decoded(part * 10_001)
+
+
+ONE = gzip.compress(BODY)
+NAMED = b"\x1f\x8b\x08\x1c" + ONE[4:10] + b"\x03\0abcname\0comment\0" + ONE[10:]
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        pytest.param(b"", b"", id="empty"),
+        pytest.param(ONE + gzip.compress(b"x"), BODY + b"x", id="members"),
+        pytest.param(ONE + bytes(100_000), BODY, id="zeros"),
+        pytest.param(ONE + bytes(70_000) + ONE, BODY * 2, id="zeros between"),
+        pytest.param(NAMED, BODY, id="header"),
+        pytest.param(ONE[:-4], BODY, id="cut"),
+        pytest.param(ONE + b"no gzip", BODY, id="junk"),
+        pytest.param(gzip.compress(bytes(900_000)), bytes(900_000), id="zeros packed"),
+    ],
+)
+def test_gzip_of_any_make_is_unpacked_as_by_scrapy(body, expected):
+    assert decoded(body) == gunzip(body) == expected
+
+
+def test_what_comes_before_a_wrong_checksum_counts():
+    found = unpack(ONE[:-8] + b"wrong" + ONE[-3:], [b"gzip"], 1_000_000)
+    assert BODY.startswith(found.body)
+    assert len(found.body) > 100_000
+    assert not found.is_whole
+
+
+def test_a_name_in_a_header_is_not_read_byte_by_byte():
+    body = b"\x1f\x8b\x08\x08" + ONE[4:10] + b"a" * 2**24 + b"\0" + ONE[10:]
+    calls = count()
+    sys.setprofile(lambda *_: next(calls))
+    try:
+        found = decoded(body)
+    finally:
+        sys.setprofile(None)
+    assert found == BODY
+    assert next(calls) < 10_000
+
+
+@pytest.mark.parametrize(("most", "fits"), [(1_000_000, False), (1_000_001, True), (0, True)])
+def test_a_body_that_unpacks_to_too_much_is_refused(most, fits):
+    packed = gzip.compress(bytes(1_000_001))
+    response = Response("http://a.example/", headers={"Content-Encoding": "x-gzip"}, body=packed)
+    request = Request("http://a.example/")
+    if not fits:
+        with pytest.raises(BadAnswer, match="is too large: more than 976"):
+            CompressionMiddleware(most).process_response(request, response)
+        return
+    answer = CompressionMiddleware(most).process_response(request, response)
+    assert (answer.body, answer.headers.get("Content-Encoding")) == (bytes(1_000_001), None)
+
+
+def test_many_members_cost_no_more_than_one():
+    assert unpack(gzip.compress(b"ab") * 5000, [b"gzip"], 8000).body == b"ab" * 4000
