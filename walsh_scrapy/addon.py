@@ -99,6 +99,7 @@ CEILINGS: Final[dict[str, int]] = {
     "DOWNLOAD_MAXSIZE": MAX_BODY,
     "DOWNLOAD_WARNSIZE": MAX_BODY,
     "DOWNLOAD_TIMEOUT": LONGEST_TIMEOUT,
+    "REDIRECT_MAX_TIMES": 5,
 }
 #: A copy that another bot keeps is found before the pacing gate, so it begins no exchange (R4).
 HTTP_CACHE: Final = {"scrapy.downloadermiddlewares.httpcache.HttpCacheMiddleware": 870}
@@ -226,9 +227,9 @@ def _check_reactor(settings: BaseSettings) -> None:
 
 
 def _at_most(settings: Settings, name: str, most: float) -> float:
-    """Return a number from the settings, at most ``most``; 0, which is "no limit", becomes that."""
+    """Return a number from the settings, at most ``most``; so is a 0 that means "no limit"."""
     given = number_of(settings, name, most, low=0.0, high=math.inf)
-    number = min(given or most, most)
+    number = min(given or (0 if name == "REDIRECT_MAX_TIMES" else most), most)
     return int(number) if number == int(number) else number
 
 

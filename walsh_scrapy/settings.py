@@ -56,8 +56,6 @@ RETRY_EXCEPTIONS = [
 ]
 # The failure itself is logged in one line (Scrapy: ERROR).
 RETRY_GIVE_UP_LOG_LEVEL = "DEBUG"
-# More redirects than this are a mistake of the site (Scrapy: 20).
-REDIRECT_MAX_TIMES = 5
 
 # Scrapy starts this many tasks for every response, but our items are written one after the other
 # (Scrapy: 100).

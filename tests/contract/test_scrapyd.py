@@ -32,7 +32,7 @@ SETTINGS = {"WALSH_BLOCKLIST_SCHEMA_URL": "", "DOWNLOAD_TIMEOUT": 10}
 pytestmark = pytest.mark.long
 
 
-PARTED = [f"p{number}.example" for number in range(60)]
+PARTED = [f"p{number}.example" for number in range(24)]
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from scrapy.utils.conf import build_component_list
 from scrapy.utils.misc import load_object
 
 from tests.helpers import ROOT
-from walsh_scrapy.addon import Addon
+from walsh_scrapy.addon import FORCED, Addon
 from walsh_scrapy.crawl.engine import Engine
 from walsh_scrapy.crawl.startup import REPLACED, SPIDER_GATES, Gate, component_problems, path_of
 
@@ -26,6 +26,37 @@ def forced():
     Addon.update_pre_crawler_settings(settings)
     Addon(None).update_settings(settings)
     return settings
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "in_force"),
+    [
+        ("REDIRECT_MAX_TIMES", None, 5),
+        ("REDIRECT_MAX_TIMES", 2, 2),
+        ("REDIRECT_MAX_TIMES", 0, 0),  # none is followed
+        ("DOWNLOAD_TIMEOUT", 0, 60),  # no limit
+        ("DOWNLOAD_TIMEOUT", 7, 7),
+    ],
+)
+def test_a_setting_has_a_ceiling(name, given, in_force):
+    settings = Settings({} if given is None else {name: given})
+    Addon(None).update_settings(settings)
+    assert settings[name] == in_force
+
+
+def test_the_docs_name_each_setting_that_is_forced(forced):
+    changes = (ROOT / "docs" / "reuse.md").read_text("utf-8")
+    names = [name for name in forced if forced.getpriority(name) == FORCED]
+    assert [name for name in names if f"`{name}` |" not in changes] == []
+
+
+def test_the_docs_name_each_gate_that_denies():
+    code = [path.read_text("utf-8") for path in (ROOT / "walsh_scrapy").rglob("*.py")]
+    names = {name for text in code for name in re.findall(r"\bDenied\(\s*\"(\w+)\"", text)}
+    assert len(names) > 3
+    for page, row in (("reuse.md", r"`walsh_scrapy.Denied`.*"), ("state.md", r"\| `gate` .*")):
+        (told,) = re.findall(row, (ROOT / "docs" / page).read_text("utf-8"))
+        assert [name for name in names if f"`{name}`" not in told] == [], page
 
 
 def test_each_gate_is_where_it_says():
@@ -72,7 +103,7 @@ ASKED = """
 from scrapy.settings import Settings
 from scrapy.utils.conf import build_component_list
 
-from walsh_scrapy.addon import Addon
+from walsh_scrapy.addon import FORCED, Addon
 from walsh_scrapy.crawl.startup import ADVICE, component_problems
 from walsh_scrapy.extensions.summary import request_counts
 

@@ -5,7 +5,7 @@ import json
 import math
 import sqlite3
 import time
-from dataclasses import replace
+from dataclasses import fields, replace
 from types import SimpleNamespace
 
 import pytest
@@ -29,6 +29,7 @@ from tests.helpers.records import (
     log_requests,
 )
 from walsh_scrapy.extensions.summary import command_of, settings_of
+from walsh_scrapy.items import EntryItem
 from walsh_scrapy.options import Options
 from walsh_scrapy.policy.robots.copy import RobotsCopy
 from walsh_scrapy.policy.urls import url_key
@@ -350,6 +351,8 @@ def test_times_are_readable_and_none_is_empty(view):
 
 def test_an_entry_has_its_fields_as_columns(view):
     (entry,) = view("readable_entries")
+    exported = {field.name for field in fields(EntryItem)}
+    assert exported <= entry.keys(), exported - entry.keys()
     assert entry["first_seen"] == "2026-05-23 06:00:00"
     assert (entry["title"], entry["url"], entry["run"]) == ("Ünï %s :x", None, 1)
     assert json.loads(entry["authors"]) == ["Jo", "Al"]

@@ -596,10 +596,8 @@ def crawled(simulated, tmp_path):
         pytest.param([(DAY, -DAY - HOUR)], True, id="to-before-the-first-run"),
         pytest.param([(-1.0, 365 * DAY), (DAY, -365 * DAY)], True, id="a-year-ahead-once"),
         pytest.param([(12.0, -HOUR)], True, id="an-hour-during-a-run"),
-        pytest.param([(5.0, -2.0)], False, id="two-seconds-during-a-run"),
         pytest.param([(12.0, -6.0)], False, id="six-seconds-during-a-run"),
         pytest.param([(15.0, -60.0), (30.0, 60.0)], False, id="back-and-forth"),
-        pytest.param([(12.0, 2 * DAY)], False, id="suspended-for-two-days"),
         pytest.param([(14.0, HOUR), (20.0, 5.0)], False, id="suspended-twice"),
     ],
 )

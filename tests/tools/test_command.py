@@ -137,13 +137,15 @@ def test_a_command_that_needs_a_state_says_the_same_without_one(
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", "<&- >&- 2>&-"])
 @pytest.mark.parametrize(
-    ("command", "status"),
+    ("command", "status", "closed"),
     [
-        ("scrapy sources --sources s.txt", 0),
-        ("scrapy attest --since now", 2),
-        ("walsh_scrapy.console lint -", 0),
+        ("scrapy sources --sources s.txt", 0, ">&-"),
+        ("scrapy sources --sources s.txt", 0, "<&- >&- 2>&-"),
+        ("scrapy attest --since now", 2, "2>&-"),
+        ("scrapy attest --since now", 2, "<&- >&- 2>&-"),
+        ("walsh_scrapy.console lint -", 0, "<&-"),
+        ("walsh_scrapy.console lint -", 0, "<&- >&- 2>&-"),
     ],
 )
 def test_a_command_whose_streams_are_closed_ends_as_ever(tmp_path, command, status, closed):
