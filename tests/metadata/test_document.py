@@ -243,9 +243,9 @@ def test_no_file_and_no_url_is_opened(tmp_path, monkeypatch):
 # The other forms of a page: feeds in its head (decision 16), and Link headers (R9, RFC 8288).
 
 PAGE = "https://blog.example/2026/"
-RSS_ALTERNATES = "application/rss+xml"
-LINK = f'<link rel="alternate" type="{RSS}" href="/feed">'
-FEED_ALTERNATES = "https://blog.example/feed"
+TYPE = "application/rss+xml"
+LINK = f'<link rel="alternate" type="{TYPE}" href="/feed">'
+FEED_URL = "https://blog.example/feed"
 
 
 def urls(page):
@@ -256,33 +256,33 @@ def urls(page):
     "link",
     [
         LINK,
-        f"<LINK HREF=/feed TYPE={RSS} REL='Home ALTERNATE'/>",
+        f"<LINK HREF=/feed TYPE={TYPE} REL='Home ALTERNATE'/>",
         '<link rel=alternate type="application/atom+xml; charset=utf-8" href=" /feed\n">',
         "<link rel=alternate type=application/feed+json href=/feed>",
         "<link rel=alternate type=application/json href=/feed>",
-        f"<link rel=alternate type={RSS} href=//blog.example:443/feed>",
+        f"<link rel=alternate type={TYPE} href=//blog.example:443/feed>",
     ],
 )
 def test_a_feed_is_declared_in_any_spelling(link):
-    assert urls(f"<!doctype html><html><head>{link}</head>") == [FEED_ALTERNATES]
+    assert urls(f"<!doctype html><html><head>{link}</head>") == [FEED_URL]
 
 
 @pytest.mark.parametrize(
     "link",
     [
         "",
-        f"<link rel=next type={RSS} href=/feed>",
-        f"<link rel=alternate type={RSS}>",
-        f"<link rel=alternate type={RSS} href=' '>",
+        f"<link rel=next type={TYPE} href=/feed>",
+        f"<link rel=alternate type={TYPE}>",
+        f"<link rel=alternate type={TYPE} href=' '>",
         "<link rel=alternate href=/feed>",
         "<link rel=alternate type=text/html href=/feed>",
         "<link rel=alternate type=text/xml href=/feed>",
         "<link rel=alternate type=application/json href=/wp-json/wp/v2/feeds/1>",
         "<link rel=alternate type=application/json href=/pages/1>",
         "<link rel=alternate type=application/json+oembed href=/feed>",
-        f"<link rel=alternate type={RSS} href=javascript:x>",
-        f"<link rel=alternate type={RSS} href=http://[>",
-        f"<a rel=alternate type={RSS} href=/feed>",
+        f"<link rel=alternate type={TYPE} href=javascript:x>",
+        f"<link rel=alternate type={TYPE} href=http://[>",
+        f"<a rel=alternate type={TYPE} href=/feed>",
         f"<!-- {LINK} -->",
         f"<script>'{LINK}'</script>",
         f"<title>{LINK}</title>",
@@ -300,12 +300,12 @@ def test_nothing_else_is_a_declaration_of_a_feed(link):
     ("before", "found"),
     [
         ("<base href=https://cdn.example/x/><base href=/never/>", ["https://cdn.example/feed"]),
-        ("<base target=_blank>", [FEED_ALTERNATES]),
-        ("<base href=http://[>", [FEED_ALTERNATES]),
+        ("<base target=_blank>", [FEED_URL]),
+        ("<base href=http://[>", [FEED_URL]),
         ("<base href=ftp://files.example/>", []),
-        ("<noscript><img src=x></noscript>", [FEED_ALTERNATES]),
-        ('<script>"<body></head>"</script><!-- </head> -->', [FEED_ALTERNATES]),
-        ("<style>" + "x" * (HEAD_BYTES - 300) + "</style>", [FEED_ALTERNATES]),
+        ("<noscript><img src=x></noscript>", [FEED_URL]),
+        ('<script>"<body></head>"</script><!-- </head> -->', [FEED_URL]),
+        ("<style>" + "x" * (HEAD_BYTES - 300) + "</style>", [FEED_URL]),
         ("<style>" + "x" * HEAD_BYTES + "</style>", []),
     ],
 )
@@ -314,24 +314,24 @@ def test_what_comes_before_a_link_counts_as_browsers_read_it(before, found):
 
 
 def test_titles_are_one_line_in_the_encoding_of_the_page():
-    link = f'<link rel=alternate type={RSS} href="/\xfcber" title="\xc4 &amp;\n&#27; B">'
+    link = f'<link rel=alternate type={TYPE} href="/\xfcber" title="\xc4 &amp;\n&#27; B">'
     (found,) = feeds_in_head(link.encode("latin-1"), "text/html; charset=iso-8859-1", PAGE)
-    assert found == FeedLink("https://blog.example/%C3%BCber", "\xc4 & B", RSS_ALTERNATES)
+    assert found == FeedLink("https://blog.example/%C3%BCber", "\xc4 & B", TYPE)
 
 
 def test_each_feed_is_kept_once_and_those_of_comments_come_last():
-    main, other = FeedLink(FEED_ALTERNATES), FeedLink("https://blog.example/news.xml", "News")
+    main, other = FeedLink(FEED_URL), FeedLink("https://blog.example/news.xml", "News")
     comments = [
         FeedLink("https://blog.example/comments/feed/"),
         FeedLink("https://blog.example/?feed=comments-rss2"),
         FeedLink("https://blog.example/2026/post/feed/", "Blog: Comment Feed"),
     ]
-    assert declared_feeds([*comments, main, other, main._replace(url=f"{FEED}/#x")]) == (
+    assert declared_feeds([*comments, main, other, main._replace(url=f"{FEED_URL}/#x")]) == (
         main,
         other,
         *comments,
     )
-    many = [FeedLink(f"{FEED}{number}") for number in range(2 * MOST_FEEDS)]
+    many = [FeedLink(f"{FEED_URL}{number}") for number in range(2 * MOST_FEEDS)]
     assert declared_feeds(many) == tuple(many[:MOST_FEEDS])
 
 

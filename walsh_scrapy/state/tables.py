@@ -559,8 +559,8 @@ _VIEWS: Final = {
     "copies": "hash kind first_seen kept_at body",
     "sources": "url kind fetched_at outcome status detail failures failing_since refused_since "
     "due_at is_due moved_to moved_since move_settled entries newest_days_ago",
-    "entries": "first_seen days_ago kind source source_title title url published updated authors "
-    "tags section note language backfill run key",
+    "entries": "first_seen days_ago kind source source_title title url id published updated "
+    "authors tags section note language backfill run key",
     "hosts": "host owner busy_until is_in_flight ended delay operator_delay hold_since hold_until "
     "is_on_hold hold_by hold_status refusals server_errors unreachable deferred_at",
     "robots": "origin fetched_at status failing_since body",
