@@ -51,7 +51,7 @@ def test_the_line_that_decides_is_named_and_what_protego_says_otherwise(walsh):
     assert "line 2 of robots.txt says 'Disallow: /private'" in private
     assert "one request every 2 s" in private
     assert "Protego" not in private
-    assert "Protego, the parser of Scrapy, would say: allowed" in dollar
+    assert "Protego, the parser of Scrapy, would answer: allowed" in dollar
     assert walsh("mayfetch", "--robots", "robots.txt", OPEN)[0] == 0
 
 

@@ -143,7 +143,7 @@ def test_what_needs_the_operator_names_runs_gaps_and_files():
     lines = lines_of([sent(0.0), sent(1.0)])
     assert [need.text for need in find_needs(runs, lines, [], [], "line 3: no URL", CLOCK)] == [
         "3 runs went wrong, the last one: state_failed",
-        "1 gap at 1 host shorter than asked for",
+        "1 gap at 1 host shorter than the delay",
         "The sources file was not read: line 3: no URL",
     ]
     assert not [*find_needs(runs[:1], lines_of([sent(0.0), sent(9.0)]), [], [], "", CLOCK)]
@@ -293,7 +293,7 @@ def test_a_gap_that_was_too_short_is_told_wherever_it_counts(filled, tmp_path):
         moved = moved.values(sent_at=moment - 9.253)
         state._database.write(lambda connection: connection.execute(moved))
     text = page_of(url, tmp_path / "sources.txt")
-    assert '<a href="#gaps">1 gap at 1 host shorter than asked for</a>' in text
+    assert '<a href="#gaps">1 gap at 1 host shorter than the delay</a>' in text
     assert '<td class="number">0.49 s <span class="short">1 too short</span></td>' in text
     assert "no gap was shorter" not in text
 
@@ -335,7 +335,7 @@ def test_a_gap_since_an_earlier_run_is_compared_too(filled, tmp_path):
     url = filled(1)
     write_earlier(url, hold=3 * DAY)
     text = page_of(url, tmp_path / "sources.txt")
-    assert "1 gap at 1 host shorter than asked for" in text
+    assert "1 gap at 1 host shorter than the delay" in text
     assert '<td class="number">3 d (hold)</td>' in text
     assert "request to 1 host</dt><dd>1</dd>" in text
 

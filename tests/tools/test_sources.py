@@ -153,8 +153,8 @@ def test_trouble_comes_first():
 @pytest.mark.parametrize(
     ("etag", "resent", "words"),
     [
-        (b'W/"1"', 3, "3 times in a row for its own validators; its ETag is weak: a proxy such as"),
-        (b'"1"', 4, "4 times in a row for its own validators; its server does not compare them"),
+        (b'W/"1"', 3, "3 times in a row for its validators; its ETag is weak: a proxy such as"),
+        (b'"1"', 4, "4 times in a row for its validators; its server does not compare them"),
         (None, 3, "its server does not compare them"),
         (b'W/"1"', 2, ""),
     ],
@@ -637,7 +637,7 @@ def row_of(**fields):
         ({"failures": 1}, "failing", "did not answer. Nothing to do yet", ""),
         ({"failures": 5}, "failing", "Check its address", "discover"),
         ({"outcome": "denied by blocklist"}, "denied", "It is on a blocklist", "mayfetch"),
-        ({"outcome": "denied by night"}, "denied", "night, a gate of this project", "why"),
+        ({"outcome": "denied by night"}, "denied", "night, a middleware of this project", "why"),
         (
             {"moved_to": "http://b.example/", "moved_since": 1.0, "move_settled": True},
             *("moved", "scrapy sources has the line", ""),

@@ -1,7 +1,7 @@
 """The report as one HTML page: self-contained, without scripts, safe for strangers' texts.
 
-Its charts are static SVG, with a title for screen readers and no style of their own. Their colours
-are those of the page, by the class names that pygal gives, so they follow its colour scheme.
+Its charts are static SVG, with a title for screen readers and without styles. Their colours are
+those of the page, by the class names that pygal gives, so they follow its colour scheme.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ sys.meta_path[:] = [
     finder for finder in sys.meta_path if not isinstance(finder, pygal.PluginImportFixer)
 ]
 
-#: Rows of the longer parts of the page; it says how many more there are.
+#: Rows of the longer parts of the page; it counts the others.
 MOST_HOSTS: Final = 300
 #: Days of the chart; more are counted by month.
 _MOST_DAYS: Final = 62
