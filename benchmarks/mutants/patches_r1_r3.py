@@ -47,7 +47,7 @@ if request.url.endswith("/robots.txt"):
         Patch(_MESSAGES, "LastHeaders.__init__", "(NEVER_SENT)", "(NEVER_SENT[1:])"),
     )),
     Mutant("robots-ignored", "R2", "reads robots.txt and ignores what it denies", (
-        Patch(_GATE, "RobotsMiddleware._judge", "if not verdict.allowed:", "if False:"),
+        Patch(_GATE, "RobotsMiddleware._check", "if not verdict.allowed:", "if False:"),
     )),
     Mutant("nothing-denied", "R2", "its reader of robots.txt finds nothing that is denied", (
         Patch(_ROBOTSTXT, "Rules.verdict", "allowed = not denies(rank) and index is None",
@@ -144,7 +144,7 @@ if request.url.endswith("/robots.txt"):
               "for place in (*_PLACES[1:], _PLACES[0]):"),
     )),
     Mutant("list-not-for-hops", "R3", "follows redirects to listed domains", (
-        Patch("walsh_scrapy/crawl/blocklist.py", "PublishedList.judges",
+        Patch("walsh_scrapy/crawl/blocklist.py", "PublishedList.checks",
               "(ticket.rank is not Rank.OPERATOR or bool(ticket.hops))",
               "ticket.rank is Rank.TARGET and not ticket.hops"),
     )),

@@ -101,13 +101,13 @@ now, known = self._context.clock.monotonic(), self._context.state.hosts
               'number = -1 if record.purpose == "robots" else connection'),
     )),
     Mutant("retry-after", "R5", "ignores Retry-After", (
-        Patch(_BACKOFF, "Backoff.hold", "if asked:", "if False:"),
+        Patch(_BACKOFF, "Backoff.hold", "if requested:", "if False:"),
     )),
     Mutant("retry-after-dates", "R5", "reads no dates in Retry-After", (
         Patch(_BACKOFF, "_retry_after", "when = parse_http_date(text, now)", "when = None"),
     )),
     Mutant("retry-after-capped", "R5", "waits for 300 s at most, whatever Retry-After says", (
-        Patch(_BACKOFF, "Backoff.hold", "return asked", "return min(asked, 300.0)"),
+        Patch(_BACKOFF, "Backoff.hold", "return requested", "return min(requested, 300.0)"),
     )),
     Mutant("no-chance", "R5", "no chance in the holds", (
         Patch(_BACKOFF, "backoff_delay", "_JITTER * random.random()", "0.0"),
@@ -138,13 +138,13 @@ ticket, name = ticket_of(request), host_of(request.url)
         held = self.__dict__.setdefault("held", {}).get(request.url, 0.0)
         if held > self._context.clock.now():
             return held - self._context.clock.now()"""),
-        Patch(_EXCHANGES, "Exchanges.end", "asked = exchange.retry_after", """\
-asked = exchange.retry_after
+        Patch(_EXCHANGES, "Exchanges.end", "retry_after = exchange.retry_after", """\
+retry_after = exchange.retry_after
         if exchange.status in (429, 503):
             from datetime import UTC, datetime
             now = self._context.clock.now()
             at, tries = datetime.fromtimestamp(now, UTC), ticket_of(request).attempt
-            seconds = self._context.backoff.hold(exchange.status, asked, at, tries)
+            seconds = self._context.backoff.hold(exchange.status, retry_after, at, tries)
             self.__dict__.setdefault("held", {})[request.url] = now + seconds
             exchange = replace(exchange, status=404, retry_after=None)"""),
     )),

@@ -46,7 +46,7 @@ OF_R6_TO_R9: Final = (
     )),
     Mutant("private-hop", "R6", "a public host may redirect to a private address", (
         Patch("walsh_scrapy/downloadermiddlewares/privatehosts.py",
-              "PrivateHostsMiddleware._judge", "if not hops:", "if True:"),
+              "PrivateHostsMiddleware._reason_against", "if not hops:", "if True:"),
     )),
     Mutant("unconditional", "R7", "sends no validators", (
         Patch(_MESSAGES, "conditions_of", _OF_URL, "is_of_url = False"),

@@ -97,7 +97,7 @@ def test_each_sentence_of_a_letter_is_true_on_odd_days(simulated, tmp_path):
     for said in (
         "then on hold for 2 h, which we ended by hand after 38 s",
         "1 s had to pass, as we had ended a hold by hand at 2026-01-01 00:00:40 UTC",
-        "it is read as the robots.txt of the host that redirected there; a redirect of another host led",
+        "it is read as the robots.txt of the host that redirected there; a redirect of another",
         "on our blocklist, so nothing is requested while it is listed",
         "no longer a source",
         "as a request is out, or its crawl was killed",

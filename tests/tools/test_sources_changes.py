@@ -70,7 +70,8 @@ def test_what_is_gone_or_fails_for_long_is_to_be_deleted(tmp_path):
         head, *lines = told(tmp_path, records)
         assert head == f"to change in {tmp_path / 'sources.txt'}:"
         assert lines[-1] == (
-            f"  {B} (line 3) is gone (answered 410, last requested 1970-01-01 00:00:09 UTC): delete it"
+            f"  {B} (line 3) is gone (answered 410, last requested "
+            "1970-01-01 00:00:09 UTC): delete it"
         )
         fails = f"  {A} (line 2) fails since 1970-01-02 00:00:00 UTC (no name, last requested "
         assert lines[:-1] == [f"{fails}1970-03-03 00:00:00 UTC): delete it"] * (last == 61 * DAY)

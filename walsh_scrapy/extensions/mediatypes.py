@@ -46,7 +46,7 @@ class MediaTypes:
         is_readable = visit.readable(content_type)
         set_visit(request, replace(visit, unread=None if is_readable else content_type))
         if not is_readable:
-            # The response is kept without its body, because a gate may need its status.
+            # The response is kept without its body, because a middleware may need its status.
             raise StopDownload(fail=False)
         if most := counted_bytes(request, headers):
             self._left[request] = most

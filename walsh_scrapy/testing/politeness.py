@@ -16,7 +16,7 @@ from ipaddress import ip_address
 from typing import Final, TypedDict, Unpack
 from urllib.parse import unquote
 
-from walsh_scrapy.checks import SERVER, AtOnce, Exchange, Hold, Precision, Retries, Revisit, Spacing
+from walsh_scrapy.checks import SERVER, AtOnce, Delay, Exchange, Hold, Precision, Retries, Revisit
 from walsh_scrapy.identity import USER_AGENT
 from walsh_scrapy.testing.hit import FULL, ConnectionRecord, Hit, redirect_target, without_requests
 
@@ -314,8 +314,8 @@ def one_at_a_time(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
 def spaced(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
     """R4: from the end of a response to the next request to a host, max(1 s, Crawl-delay) pass."""
     edge = "start" if manners.from_start else "end"
-    checks: defaultdict[str, Spacing] = defaultdict(
-        lambda: Spacing(manners.precision, from_start=manners.from_start)
+    checks: defaultdict[str, Delay] = defaultdict(
+        lambda: Delay(manners.precision, from_start=manners.from_start)
     )
     robots, read = robots_hits(log), set[str]()
     for each in _requests(log, manners):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from walsh_scrapy.checks import RECORD, AtOnce, Exchange, Hold, Retries, Spacing
+from walsh_scrapy.checks import RECORD, AtOnce, Delay, Exchange, Hold, Retries
 from walsh_scrapy.policy.audit.checklist import Breach, Kind
 from walsh_scrapy.policy.audit.clocks import CLOCK_SET, TOLERANCE
 from walsh_scrapy.policy.audit.record import (
@@ -88,7 +88,7 @@ class _Host:
 
     def __init__(self) -> None:
         self.at_once = AtOnce(RECORD)
-        self.spacing = Spacing(RECORD)
+        self.delay = Delay(RECORD)
         self.hold = Hold(RECORD)
         self.last: LoggedRequest | None = None  #: the request that ended last
 
@@ -113,7 +113,7 @@ class GapJudge:
             self._name, self._host = sent.host, _Host()
         host, exchange = self._host, exchange_of(sent)
         last, delay = host.last, self._delay(sent, host.last)
-        before, spaced = host.at_once.see(exchange), host.spacing.see(exchange, delay)
+        before, spaced = host.at_once.see(exchange), host.delay.see(exchange, delay)
         released_at = self._release(sent, host.hold)
         is_for_list = self._basis.is_for_list(sent)
         held = host.hold.see(exchange, LONGEST_FOR_BLOCKLIST if is_for_list else math.inf)
