@@ -23,7 +23,7 @@ START_SECONDS = 30.0
 class Server:
     """A server in a temporary folder, at a free port of the loopback; as a context it runs.
 
-    It ends with this process, also if that is killed.
+    It ends with this process, even if that is killed.
     """
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class Server:
         self.rows(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {others}")
 
     def rows(self, query: LiteralString, *values: str) -> list[tuple[Any, ...]]:
-        """Return what a query finds."""
+        """Return the rows of a query."""
         with self._connection() as connection:
             return connection.execute(query, values).fetchall()
 
