@@ -82,7 +82,7 @@ class Scene:
         return hit
 
     def moment(self) -> None:
-        """Wait for a moment within a second after a request has arrived, half of them slow ones."""
+        """Wait for a moment within one second after a request, half of them slow ones."""
         self.request(*self.chance.choice(((), (SLOW,))))
         time.sleep(self.chance.random())
 
@@ -176,7 +176,7 @@ def stop_before_wire(scene: Scene, seconds: float, *, commits: bool) -> None:
             with scene.server.holding_commits() if commits else scene.server.locked("requests"):
                 if worker := scene.worker_of(*scene.server.waiting(event, statement)):
                     stack.enter_context(scene.stopped(worker))
-            time.sleep(4 * LATENCY)  # the other one sends what it has written
+            time.sleep(4 * LATENCY)  # the other one sends its written requests
             sent = {hit.url for hit in scene.web.log}
             begun = {host_of(url) for (url,) in scene.server.rows(_BEGUN) if url not in sent}
             if worker and (begun.intersection(CHAINS) or not commits):

@@ -80,7 +80,7 @@ class Server:
 
     @contextmanager
     def locked(self, table: LiteralString) -> Iterator[None]:
-        """Let all who write to a table wait meanwhile."""
+        """Let all writers of a table wait meanwhile."""
         with self._connection() as connection, connection.transaction():
             connection.execute(f"LOCK TABLE {table} IN EXCLUSIVE MODE")
             yield

@@ -120,7 +120,7 @@ class TestDelay:
         check = Delay(SERVER)
         check.see(at(0, 3), 5)
         gap = check.see(at(7), 5)
-        assert (gap.seconds, gap.asked, gap.missing) == (4, 5, 1)
+        assert (gap.seconds, gap.least, gap.missing) == (4, 5, 1)
 
     def test_each_delay_may_be_short_by_the_tolerance_once(self):
         """5.5 s in whole seconds: 5 may be, and again by a little, but three times may not."""

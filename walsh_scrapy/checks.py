@@ -103,13 +103,13 @@ class Gap(NamedTuple):
 
     before: Exchange
     seconds: float  #: from the end of `before` (or its start); negative if that was not over
-    asked: float  #: the least ones
+    least: float  #: the least ones
     is_early: bool  #: whether the request certainly came too early
 
     @property
     def missing(self) -> float:
         """The missing seconds."""
-        return self.asked - self.seconds
+        return self.least - self.seconds
 
 
 class AtOnce:

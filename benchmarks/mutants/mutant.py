@@ -67,7 +67,7 @@ class Mutant:
     rule: str  #: "R1" to "R9"
     what: str  #: the fault, in one line for the table
     patches: tuple[Patch, ...]
-    #: Tests that see what simulated time does not show: the wire, and other processes.
+    #: Tests of facts that simulated time does not show: the wire, and other processes.
     tests: tuple[str, ...] = ()
 
     def sources(self, root: Path = ROOT) -> dict[str, str]:

@@ -59,7 +59,7 @@ def lines_of(records):
 def test_a_gap_begins_at_the_end_of_the_exchange_before_it():
     (line,) = lines_of([sent(100.0, 1.0), sent(102.5), sent(109.0)])
     assert [each.gap.kept for each in line.sent] == [None, 1.5, 6.0]
-    assert (line.smallest.kept, line.asked.asked, line.short) == (1.5, 1.0, 0)
+    assert (line.smallest.kept, line.longest.least, line.short) == (1.5, 1.0, 0)
 
 
 def test_hosts_with_short_gaps_come_first_then_those_with_most_requests():
@@ -246,7 +246,7 @@ def test_the_page_is_whole_and_loads_nothing(filled, tmp_path, requests, hosts):
         assert set(svg["aria-labelledby"].split()) <= set(ids)
     if requests >= 240:
         assert page.all("svg")
-        assert "What needs you" in text
+        assert "Problems for you" in text
     if requests == 0:
         assert "Nothing needs you" in text
         assert not re.search('id="(?:gaps|responses|waiting)"', text)

@@ -71,7 +71,7 @@ class Engine:
         ``what`` is a clause for the log, for example "too many files are open". The request at hand
         ends with ``MachineTrouble``.
         """
-        self.end("machine_trouble", f"{what}; the run ends, and what is due stays due")
+        self.end("machine_trouble", f"{what}; the run ends, and due sources stay due")
 
     def code_failed(self, error: BaseException) -> None:
         """Log an exception in our own code, and end the crawl (decision 29)."""

@@ -65,7 +65,7 @@ class _Unwritten:
             self._is_told = True
             print(
                 f"walsh-scrapy: the log {self._name} cannot be written: {error.strerror}; free "
-                "some space; the run ends, and what is due stays due",
+                "some space; the run ends, and due sources stay due",
                 file=sys.stderr,
             )
             self._disk_is_full()

@@ -111,7 +111,7 @@ class Visits:
 
 
 class DueUrl(NamedTuple):
-    """A source that is due, and the URL to request: its own, or where it moved to."""
+    """A source that is due, and the URL to request: the declared one, or where it moved to."""
 
     source: Source
     url: str

@@ -76,8 +76,8 @@ class FeedExporter(feedexport.FeedExporter):
     def _give_up(self, slot: FeedSlot, error: Exception) -> None:
         self._crawl.engine.end(
             "export_failed",
-            f"the export {slot.uri} cannot be written: {words_of(error)}; the run ends, and what "
-            "is due stays due; `scrapy export` writes the entries that the state has",
+            f"the export {slot.uri} cannot be written: {words_of(error)}; the run ends, and due "
+            "sources stay due; `scrapy export` writes the entries that the state has",
         )
         if isinstance(slot.storage, FileFeedStorage):
             slot.storage.give_up(error)

@@ -1,4 +1,4 @@
-"""R6, R9: a body that cannot be what its source declares is not downloaded."""
+"""R6, R9: a body that does not fit the kind of its source is not downloaded."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def title_of(text: object) -> str | None:
 
 
 def distinct_names(texts: Iterable[str | None]) -> tuple[str, ...]:
-    """Return each name once, in order, without empty and too long ones, at most `MOST_NAMES`."""
+    """Return each name once, in their order, without empty and long ones, at most `MOST_NAMES`."""
     return _distinct(texts, LONGEST_NAME)
 
 

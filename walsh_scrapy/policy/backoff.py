@@ -25,7 +25,7 @@ _SECONDS: Final = re.compile(r"[0-9]+")
 
 
 def parse_retry_after(value: str, now: datetime) -> float | None:
-    """Return the seconds that a Retry-After header asks for, from `now` (RFC 9110 10.2.3).
+    """Return the seconds of a Retry-After header, from `now` (RFC 9110 10.2.3).
 
     `now` is an aware datetime. Takes ASCII digits and all three forms of HTTP-date (5.6.7), in
     any language environment. A date in the past gives 0.0, any other value None.

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 #: Seconds after which a source is due at the latest, even after many failures, and even if a feed
-#: or a server asks for more.
+#: or a server wants more.
 LONGEST_REVISIT: Final = 30 * 86_400.0
 #: The due time of a source that is gone (410): only the operator can resume it.
 NEVER: Final = math.inf
@@ -72,7 +72,7 @@ class UpdateHints:
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
-    """The headers of a response, with any status, that say how long it stays fresh."""
+    """The headers of a response, with any status, that set how long it stays fresh."""
 
     cache_control: str | None = None
     expires: str | None = None
@@ -81,13 +81,13 @@ class Freshness:
     retry_after: str | None = None  #: one line per header if it came several times
 
     def lifetime(self, now: float) -> float:
-        """Return the seconds from ``now`` for which the server asks for no further request.
+        """Return the seconds from ``now`` for which the server wants no further request.
 
         The freshness lifetime less the age: max-age goes before Expires (RFC 9111 4.2.1, 4.2.3). An
         Expires that is not a date is in the past (5.3), the first of several members of an Age
         counts (5.1), and other malformed headers are ignored. Or Retry-After, if that is longer.
 
-        With no-cache or no-store the server asks for a request before each use (5.2.2.4, 5.2.2.5):
+        With no-cache or no-store the server wants a request before each use (5.2.2.4, 5.2.2.5):
         then neither max-age nor Expires is a wish for fewer requests.
         """
         at = datetime.fromtimestamp(now, UTC)

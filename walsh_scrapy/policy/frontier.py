@@ -92,10 +92,10 @@ class Frontier(Generic[T]):
     long before the last robots.txt, and takes no longer. The cost of each operation is logarithmic
     in the number of hosts, except for ``remaining`` and a restriction of all hosts.
 
-    ``delays`` are the known delays of hosts in seconds; the default is one second.
-    ``late`` are hosts that lately did not answer: they go last until an exchange is short.
-    ``follows_links`` says that the work of a host is not known before one of its targets was sent,
-    so a target of each host is sent early.
+    ``delays`` are the known delays of hosts in seconds; the default is one second. ``late`` are
+    hosts that lately did not answer: they go last until an exchange is short. ``follows_links``
+    means that the work of a host is not known before one of its targets was sent, so a target of
+    each host is sent early.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class Frontier(Generic[T]):
         return self._size
 
     def __iter__(self) -> Iterator[T]:
-        """Yield all waiting requests, host by host, each host in its own order."""
+        """Yield all waiting requests, host by host, each host in its order."""
         return (entry[3] for host in self._hosts.values() for entry in sorted(host.requests))
 
     def push(

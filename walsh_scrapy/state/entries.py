@@ -142,7 +142,7 @@ def insert_unseen(
 
     ``backfill`` means that their source is read for the first time. An entry of a page on another
     host is compared with the entries of that host's sources, and is stored under keys that none of
-    these uses. So nobody can take an entry from the source of its own host.
+    these uses. So nobody can take an entry from the source of its host.
     """
     own = [entry for entry in found if entry.is_own]
     others = [entry for entry in found if not entry.is_own]
@@ -178,7 +178,7 @@ def _insert_unseen(
 
     The first entry of a page is inserted under the key of the page, which only one transaction can
     do. The others of that page are checked after that, and so are those that another transaction
-    inserted first: PostgreSQL then shows what that one has inserted.
+    inserted first: PostgreSQL then shows the rows of that one.
     """
     known, elsewhere = _known_entries(connection, found)
     rows, later, begun = [], [], set()

@@ -105,7 +105,7 @@ class Evidence:
     The origin of the robots.txt is that of the request's URL.
     """
 
-    rule: str | None = None  #: the record of robots.txt, or the listed domain
+    rule: str | None = None  #: the line of robots.txt, or the listed domain
     line: int | None = None  #: of the rule in that robots.txt, from 1
     #: The copy of robots.txt that decided, by its SHA-256. A request for robots.txt itself gets the
     #: next three when the copy that counts after it is kept.

@@ -134,7 +134,7 @@ def _redirects() -> list[Site]:
 
 
 def _groups() -> list[Site]:
-    asks = "all crawlers to stay out, but a group of our own allows us"
+    asks = "all crawlers to stay out, but a group with our name allows us"
     noentry = "nothing of anybody, but a group of our own keeps us out"
     return [
         _site("guest", asks, robots=_GUESTS_ONLY),

@@ -2,9 +2,9 @@
 
 Several threads may read the logs of both.
 
-The kernel shows when a client has closed its end: before the server reads what that client sent
-last, and in the order in which the client acted. So a client that closes one connection and then
-opens another is never seen with two.
+The kernel shows when a client has closed its end: before the server reads the bytes that the client
+sent last, and in the order in which the client acted. So a client that closes one connection and
+then opens another is never seen with two.
 """
 
 import math

@@ -1,7 +1,7 @@
 """One connection to a web of a test, over HTTP/1.1: plain, TLS, or TLS in a CONNECT tunnel.
 
-The reader is lenient on purpose. A log must show what a faulty crawler sent: no Host or two of
-them, `User-Agent : x`, a byte outside ASCII in the target, a folded line. h11 refuses most of these
+The reader is lenient on purpose. A log must show the errors of a crawler: no Host or two of them,
+`User-Agent : x`, a byte outside ASCII in the target, a folded line. h11 refuses most of these
 requests and rewrites others, so the check would not see them.
 """
 
@@ -260,9 +260,9 @@ class Connection:
     """Answers the requests of one connection, one after the other, until one side closes it.
 
     `page_for` returns a hit with its number on its page, and that page; `context_for` the context
-    of TLS in the tunnel that a CONNECT asks for, None without one. `client` is the remote port,
-    `scheme` that of targets that name none. `shaken` gets the kind of handshake of TLS in a tunnel.
-    `latency` are seconds that each response comes later.
+    of TLS in the tunnel of a CONNECT, None without one. `client` is the remote port, `scheme` that
+    of targets that name none. `shaken` gets the kind of handshake of TLS in a tunnel. `latency` are
+    seconds that each response comes later.
     """
 
     def __init__(
@@ -296,7 +296,7 @@ class Connection:
         except NoHandshakeError:
             return  # asyncio never reports the end of such a connection, so do not wait for it
         except (ConnectionError, asyncio.IncompleteReadError):
-            pass  # the client has left; the log shows what it got
+            pass  # the client has left; the log shows the sent part
         finally:
             self._writer.close()
         with contextlib.suppress(OSError):

@@ -329,7 +329,7 @@ def spaced(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
             yield Breach(
                 f"R4: {hit.host}: {gap.seconds:.3f} s from the {edge} of "
                 f"{shown(log, gap.before.row)} to the start of {shown(log, each.row)}; at least "
-                f"{gap.asked:.3f} s are required",
+                f"{gap.least:.3f} s are required",
                 (gap.before.row, each.row),
             )
         read |= {hit.host} if each.row in robots and 200 <= hit.status < 300 else set()

@@ -251,7 +251,7 @@ class Site:
     def asked_delay(self) -> float | None:
         """Crawl-delay in seconds, read from a text that has only the group `*`.
 
-        Others give None, because a full parser would need tests of its own.
+        Others give None, because a full parser would need more tests.
         """
         if not isinstance(self.robots, str):
             return None

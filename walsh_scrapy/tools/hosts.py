@@ -205,7 +205,7 @@ def hold_why(times: HostTimes) -> str:
             wait = format_seconds(times.hold_until - times.hold_since)
             return f"{answer} and asked for {wait} (Retry-After)"
         case "visit-time":
-            return "its robots.txt asks for that (Visit-time)"
+            return "its robots.txt demands that (Visit-time)"
         case "unreachable":
             return unreachable(times.unreachable)
         case "":

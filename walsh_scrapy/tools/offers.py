@@ -293,7 +293,7 @@ def choose(offer: SiteOffer) -> tuple[Source | None, list[str]]:
         name = " ".join(printable(source.name or "").split()) or None
         return replace(source, name=name), [head, *_listed(others)] if others else []
     if unsure or offer.is_usable is None:
-        return None, [f"{offer.url}: cannot say yet what is there", *_listed(requested)]
+        return None, [f"{offer.url}: no answer yet", *_listed(requested)]
     return None, [f"{offer.url}: nothing to declare was found there; {TRY}", *_listed(requested)]
 
 

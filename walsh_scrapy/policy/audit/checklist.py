@@ -141,8 +141,8 @@ class RowVerdict(StrEnum):
 class Findings:
     """The findings of an audit. Rows are named by their numbers in the checklist.
 
-    Each row of the state keeps or breaks the rows of the checklist, or does not show that. What
-    follows from times that are not certain, by ``clocks``, is not shown.
+    Each row of the state keeps or breaks the rows of the checklist, or does not show that. Results
+    of times that are not certain, by ``clocks``, are not shown.
     """
 
     clocks: SetClocks = field(default_factory=SetClocks)

@@ -44,8 +44,8 @@ _UNFINISHED: Final = "was refused by an answer that did not end"
 class RequestGap(NamedTuple):
     """The time between the end of an exchange with a host and the next request to it.
 
-    All are seconds from that end. ``kept`` is None if ``doubt`` says why it is not known, and for
-    the first request that is known.
+    All are seconds from that end. ``kept`` is None if ``doubt`` has the reason, and for the first
+    request that is known.
     """
 
     kept: float | None  #: negative if the exchange was not over
@@ -59,7 +59,7 @@ class RequestGap(NamedTuple):
     doubt: str = ""
 
     @property
-    def asked(self) -> float:
+    def least(self) -> float:
         """The least gap: the delay, or the hold if that is longer."""
         return max(self.delay, self.hold)
 
@@ -123,7 +123,7 @@ class GapJudge:
             if released_at is not None and released_at < last.ended:
                 released_at = None  # before the exchange before
             elif held and released_at is None:
-                left = held.before.end + held.asked - last.ended
+                left = held.before.end + held.least - last.ended
             gap = RequestGap(
                 before.seconds,
                 delay,
@@ -288,7 +288,7 @@ class _Refusals:
             least = _least_hold(exchange)
             if sent.hold < least:
                 had = format_seconds(sent.hold)
-                what = f"{sent.host} asked for {sent.retry_after!r}, and had {had}"
+                what = f"{sent.host} had a hold of {had}, with Retry-After {sent.retry_after!r}"
                 yield Breach.of(Kind.SHORT_HOLD, sent, what, least - sent.hold, sent.ended)
             return
         run = self._basis.run(sent)

@@ -67,7 +67,7 @@ class SecondReader:
         self._body = body
 
     def allows(self, url: str, token: str) -> bool | None:
-        """Return whether Protego lets a bot fetch a URL; None for what it cannot read."""
+        """Return whether Protego lets a bot fetch a URL; None if it cannot read it."""
         try:
             return bool(self._protego.can_fetch(url, token))
         except ValueError:  # a number or a URL that it cannot read
@@ -146,7 +146,7 @@ def _shape_of(lines: list[str]) -> _Shape:
 
 
 def _seconds_of(key: str, value: str) -> float:
-    """Return the seconds that a record asks for between two requests; 0 if it asks for none."""
+    """Return the seconds of a record between two requests; 0 if it has none."""
     if key == "crawl-delay" and _NUMBER.fullmatch(value):
         return float(value)
     rate = _RATE.fullmatch(value.lower()) if key == "request-rate" else None

@@ -1,7 +1,7 @@
 """R4 and R5: how fast, and when not at all.
 
-R4 asks for one request and connection at a time, at most one request per second to a host, and
-Crawl-delay. R5 asks for a hold after 429 and 503, with Retry-After in each of its forms (RFC 9110
+R4 demands one request and connection at a time, at most one request per second to a host, and
+Crawl-delay. R5 demands a hold after 429 and 503, with Retry-After in each of its forms (RFC 9110
 10.2.3) and without. Delays are measured from the start of one request to the start of the next, as
 the contract has it. A scenario checks its hosts in all runs, over http and https and at every port;
 `one-a-second`, `one-at-a-time`, `one-connection` and `serial` check every host of the trial. A

@@ -360,9 +360,9 @@ class HostLine:
         return min(self._gaps(), key=lambda each: each.kept or 0.0, default=None)
 
     @property
-    def asked(self) -> RequestGap | None:
+    def longest(self) -> RequestGap | None:
         """The gap with the longest delay or hold; None if no gap is known."""
-        return max(self._gaps(), key=lambda each: each.asked, default=None)
+        return max(self._gaps(), key=lambda each: each.least, default=None)
 
     @property
     def short(self) -> int:

@@ -107,7 +107,7 @@ def render(report: Report) -> str:
 def _headings(report: Report) -> dict[str, str]:
     """Return the sections that have something to show, in the order of the page."""
     sections = {
-        "new": ("What is new", report.news.count),
+        "new": ("New entries", report.news.count),
         "sources": ("Sources with problems", report.problems),
         "waiting": ("Hosts that wait", report.waiting),
         "gaps": ("Gaps between requests", report.lines),

@@ -178,7 +178,7 @@ def problem_of(record: SourceRecord, rule: str) -> Problem | None:
     if record.is_refused:
         why, advice = (
             f"its site answers {record.status}",
-            "The site asked to wait. To see until when, and why:",
+            "The site wants a wait. To see its end and its reason:",
         )
         return Problem("refused", why, advice, "scrapy hosts", record.refused_since, seen)
     if record.failures:
@@ -193,7 +193,7 @@ def problem_of(record: SourceRecord, rule: str) -> Problem | None:
 
 
 def _resent(record: SourceRecord) -> Problem:
-    """Say why its server seems to know no 304 (R7), and how its owner could have it know it."""
+    """Return why its server seems not to use 304 (R7), and the remedy for its owner."""
     cause = "its server does not compare them"
     how = "compare If-None-Match and If-Modified-Since with the last answer."
     if record.etag and record.etag.startswith(b"W/"):  # RFC 9110 13.1.2
@@ -332,7 +332,7 @@ def undeclared(sources: Iterable[Source], known: Mapping[int, KnownSource]) -> l
 
 
 def _of_record(*names: str, shown: bool = False) -> Iterator[Column[SourceRow]]:
-    """Yield columns with fields of the record; None for empty ones."""
+    """Yield columns with fields of the row; None for empty ones."""
 
     def reader(name: str) -> Callable[[SourceRow], Any]:
         def read(row: SourceRow) -> Any:  # noqa: ANN401 - for JSON
@@ -462,8 +462,8 @@ def _why(rule: str, record: SourceRecord, at: float) -> str:
         "resumed": "you resumed it",
         "skip": f"the feed's {' and '.join(name for name, value in skips.items() if value)}",
         "failing": f"failing, {'doubled to' if record.failures > 1 else 'again after'} {span}",
-        "feed": f"the feed asked for {span}",
-        "server": f"the server asked for {span}",
+        "feed": f"the feed wants {span}",
+        "server": f"the server wants {span}",
         "every": f"every {span}, as declared",
         "revisit": f"every {span}",
     }[rule]

@@ -148,7 +148,7 @@ def _gap(gap: RequestGap, domain: str | None) -> str:
     after_all = ""
     if gap.released_at is not None:
         after_all = f", as we had ended a hold by hand at {format_moment(gap.released_at)}"
-    return f"{kept}; {format_seconds(gap.asked)} had to pass{after_all}{too_short}"
+    return f"{kept}; {format_seconds(gap.least)} had to pass{after_all}{too_short}"
 
 
 def _robots(robots: RobotsOfDay) -> Iterator[str]:
@@ -276,7 +276,7 @@ def _request(sent: JudgedRequest, account: Account) -> dict[str, Any]:
         "at": rfc3339(record.sent_at),
         "why": _reason(record) + _came(record, account),
         "gap": gap.kept,
-        "gap_asked": gap.asked,
+        "gap_asked": gap.least,
         "error": record.error or None,
     }
 
