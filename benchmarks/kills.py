@@ -3,9 +3,9 @@
     python -m benchmarks.kills [KILLS]
 
 A crawl is killed (SIGKILL) at one of nine points, in turn, at the first to the fourth time that it
-reaches it; then the next one goes on. The last one ends by itself. Goals: no entry is lost or known
-twice, none is exported twice, no request is missing in the log, a request without an end is one of
-a killed crawl, and neither the audit nor the log of the servers has a broken MUST.
+reaches it; then the next one goes on. The last one ends by itself. Goals: no entry is lost, known
+twice or exported twice. No request is missing in the log, and one without an end is of a killed
+crawl. Neither the audit nor the log of the servers has a broken MUST.
 """
 
 import json

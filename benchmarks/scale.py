@@ -3,9 +3,9 @@
     python -m benchmarks.scale [SOURCES] [DATABASE ...]
 
 `scrapy sources sync` reads the file into an empty state. Then all sources count as visited, one in
-24 of them a day ago, and the real `scrapy crawl`, in a separate process, is watched until it has
-sent 2,000 requests: the time of the first one, and the most memory. Then nothing is due, and the
-same crawl ends at once. CPU is that of our process, without the server's. Goals for 1,000,000
+24 of them a day ago. The real `scrapy crawl` runs in a separate process until it has sent 2,000
+requests: the time of the first one, and the most memory. Then nothing is due, and the same crawl
+ends at once. CPU is that of our process, without the server's. Goals for 1,000,000
 sources: 10 s, 300 MiB, 2 s; for 100,000: 3 s. DATABASE is SQLite or PostgreSQL; by default both are
 measured.
 

@@ -151,8 +151,8 @@ def refuse_to_start(error: Exception, *, log_file: str | None) -> NoReturn:
 
     Scrapy's commands show a traceback for every exception raised while they start; ``SystemExit``
     passes. An application that runs crawls by itself (``CrawlerRunner``) may catch the error. The
-    line is written to the log too if the log is a file, as under Scrapyd, and if it is not
-    Scrapy's, but one of JSON or the project's own.
+    line is written to the log too if the log is a file, as under Scrapyd, or is not Scrapy's, but
+    one of JSON or of the project.
     """
     if not _is_command():
         raise error

@@ -216,9 +216,9 @@ class Options:
     def from_settings(cls, settings: BaseSettings) -> Options:
         """Read and check every ``WALSH_`` setting of a Scrapy project.
 
-        Raises BadSetting for a value of the wrong kind or out of bounds, an unknown ``WALSH_``
-        name, an identity that is not filled in, or neither ours nor entirely another's, and for
-        choices that are fixed under the Walsh-Research identity (decision 24).
+        Raises BadSetting for a value of the wrong kind or out of bounds, and for an unknown
+        ``WALSH_`` name. So it does for an identity that is not filled in, or is partly ours, and
+        for choices that are fixed under the Walsh-Research identity (decision 24).
         """
         _refuse_unknown_names(settings)
         given = {name: _read(settings, name) for name in _FIELDS}

@@ -271,4 +271,4 @@ def test_where_nothing_is_declared_it_says_what_to_try():
 def test_while_it_is_unknown_whether_there_is_a_feed_nothing_is_added():
     source, (head, *_) = choose(offer_of("markdown", feeds=[feed_of(A, form=None, unsure=True)]))
     assert source is None
-    assert head == "https://site.example/: cannot say yet what is there"
+    assert head == "https://site.example/: no answer yet"

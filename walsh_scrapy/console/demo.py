@@ -1,6 +1,6 @@
 """``scrapy demo``: two crawls of a web on this machine, checked by the log of its servers.
 
-Serves sixteen hosts at addresses on this machine, runs the real `scrapy crawl feeds` against them
+Serves sixteen hosts at addresses on this machine. Runs the real `scrapy crawl feeds` against them
 twice, and prints the wishes of each host and the requests in its log. Takes less than a minute and
 needs no network. Exit status: 0, or 1 if a rule was broken. Example: scrapy demo
 """

@@ -30,8 +30,8 @@ class PacingMiddleware(Component):
     """Sends one request at a time to a host, and keeps its delay and holds (order 890).
 
     This holds across all processes that share the state. With ``WALSH_SERIAL`` the process sends
-    one request at a time to all hosts, also for other serial crawls in it, and for requests that
-    did not come from the scheduler.
+    one request at a time to all hosts. Its other serial crawls count, and so do requests that did
+    not come from the scheduler.
     """
 
     def __init__(self, crawl: Crawl) -> None:

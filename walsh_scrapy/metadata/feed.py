@@ -334,9 +334,9 @@ class _Parser(StrictFeedParser):  # type: ignore[misc]
     """Reads the metadata of a feed and its entries, and skips all else.
 
     An element counts only in its place: children of an element of another namespace are not those
-    of the entry or feed that it is in (RFC 4287, 6.3), and of the children of an entry only
-    `author` and `source` have some that count. The content of entries is skipped, because it is
-    never kept (R6): it is every element that feedparser reads as content, such as `description`,
+    of the entry or feed that it is in (RFC 4287, 6.3). Only the children `author` and `source` of
+    an entry have children that count. The content of entries is skipped, because it is never kept
+    (R6): it is every element that feedparser reads as content, such as `description`,
     `content:encoded`, `summary` and `rights`, which feedparser sees as an empty element.
 
     Ids are as published, and skipHours and skipDays are whole: feedparser itself resolves relative

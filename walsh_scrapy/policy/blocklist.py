@@ -89,7 +89,7 @@ class Blocklist:
     """The domains that get no requests, and how long the list may be used.
 
     `refresh` is the document's, but at least one minute, so that the list is not requested more
-    often, and at most seven days, so that a mistake (`P10W`) does not delay opt-outs for weeks.
+    often. It is at most seven days, so that a mistake (`P10W`) does not delay opt-outs for weeks.
     """
 
     entries: Mapping[str, Entry] = field(repr=False)

@@ -84,8 +84,8 @@ class Freshness:
         """Return the seconds from ``now`` for which the server wants no further request.
 
         The freshness lifetime less the age: max-age goes before Expires (RFC 9111 4.2.1, 4.2.3). An
-        Expires that is not a date is in the past (5.3), the first of several members of an Age
-        counts (5.1), and other malformed headers are ignored. Or Retry-After, if that is longer.
+        Expires that is not a date is in the past (5.3). The first of several members of an Age
+        counts (5.1). Other malformed headers are ignored. Or Retry-After, if that is longer.
 
         With no-cache or no-store the server wants a request before each use (5.2.2.4, 5.2.2.5):
         then neither max-age nor Expires is a wish for fewer requests.
@@ -133,12 +133,12 @@ def asked_until(
     operator_interval: float,
     failures: int = 0,
 ) -> float:
-    """Return the end of the time without visits after one that ended, except for the operator's.
+    """Return the moment before which server and feed want no visit after one that ended.
 
-    That is the longer of the server's interval and the feed's, at most 30 days, or the operator's
-    interval if that is longer (up to 100 years). If the source would be due in an hour or on a day
-    to skip, it is the end of these, within the same limit. Each failure in a row after the first
-    doubles the operator's interval, as it does in SQL (`state.tables.Due`).
+    That is the longer of the server's interval and the feed's. It is at most 30 days, or the
+    operator's interval if that is longer (up to 100 years). If the source would be due in an hour
+    or on a day to skip, it is the end of these, within the same limit. Each failure in a row after
+    the first doubles the operator's interval, as it does in SQL (`state.tables.Due`).
     """
     operator_interval = min(operator_interval, LONGEST_SECONDS)
     longest = max(LONGEST_REVISIT, operator_interval)

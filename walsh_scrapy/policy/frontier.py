@@ -94,7 +94,7 @@ class Frontier(Generic[T]):
 
     ``delays`` are the known delays of hosts in seconds; the default is one second. ``late`` are
     hosts that lately did not answer: they go last until an exchange is short. ``follows_links``
-    means that the work of a host is not known before one of its targets was sent, so a target of
+    means that the work of a host is not known before one of its targets was sent. So a target of
     each host is sent early.
     """
 

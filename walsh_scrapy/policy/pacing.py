@@ -87,10 +87,11 @@ def longest_wait(
 ) -> float:
     """Return the longest time that delay and hold of a host count for a request, in seconds.
 
-    A request for the blocklist, or for the robots.txt that it needs, is made at least once per day,
-    even at the hosts that it redirects to. Otherwise one answer of one of them could suspend all
-    opt-outs for ever (R3). ``list_hosts`` are those of the list and its schema, whose robots.txt
-    counts whichever request it is made for; ``for_blocklist`` is True for any other that it needs.
+    A request for the blocklist, or for the robots.txt that it needs, is made at least once per day.
+    This holds even at the hosts that it redirects to. Otherwise one answer of one of them could
+    suspend all opt-outs for ever (R3). ``list_hosts`` are those of the list and its schema, whose
+    robots.txt counts whichever request it is made for; ``for_blocklist`` is True for any other that
+    it needs.
     """
     is_needed = for_blocklist or (rank is Rank.ROBOTS and host in list_hosts)
     return LONGEST_FOR_BLOCKLIST if rank is Rank.OPERATOR or is_needed else math.inf

@@ -381,9 +381,9 @@ class ServerClock:
 class StateFile:
     """The file that a state's URL names.
 
-    SQLite takes an empty file for a new database, ignores a write-ahead log that it cannot read,
-    and goes on writing into a file that was deleted. All three would lose the state silently, so
-    they are errors here (decision 29).
+    SQLite takes an empty file for a new database, and ignores a write-ahead log that it cannot
+    read. It goes on writing into a file that was deleted. All three would lose the state silently,
+    so they are errors here (decision 29).
     """
 
     def __init__(self, path: Path) -> None:

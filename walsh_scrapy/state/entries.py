@@ -141,7 +141,7 @@ def insert_unseen(
     """Insert the entries of one visit that are not known; return their keys (decision 19).
 
     ``backfill`` means that their source is read for the first time. An entry of a page on another
-    host is compared with the entries of that host's sources, and is stored under keys that none of
+    host is compared with the entries of that host's sources. It is stored under keys that none of
     these uses. So nobody can take an entry from the source of its host.
     """
     own = [entry for entry in found if entry.is_own]

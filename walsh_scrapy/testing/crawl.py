@@ -4,7 +4,7 @@
     assert result.exit_code == 0
 
 Runs that share a folder share their state in it. The process gets the web as its proxy for http and
-https, or the names and ports of a web without a proxy, so none of its requests leaves the machine.
+https, or the names and ports of a web without a proxy. So none of its requests leaves the machine.
 """
 
 import ast
@@ -300,9 +300,9 @@ def start_crawl(
     """Start `scrapy crawl` and return at once.
 
     `project` is the folder of scrapy.cfg (default: looked for from the current folder upward).
-    Unless `settings` has another one, the state is `folder`/walsh.sqlite3, it has an empty list as
-    the published blocklist, and the stats are dumped into the log, where `CrawlResult.stats` comes
-    from. `launcher` starts the process: `subprocess.Popen`, or a function with the same arguments.
+    Unless `settings` has others, the state is `folder`/walsh.sqlite3, with an empty list as the
+    published blocklist. The stats are dumped into the log, where `CrawlResult.stats` comes from.
+    `launcher` starts the process: `subprocess.Popen`, or a function with the same arguments.
     """
     root = find_project(project or Path.cwd())
     folder.mkdir(parents=True, exist_ok=True)

@@ -135,7 +135,7 @@ def _redirects() -> list[Site]:
 
 def _groups() -> list[Site]:
     asks = "all crawlers to stay out, but a group with our name allows us"
-    noentry = "nothing of anybody, but a group of our own keeps us out"
+    noentry = "nothing of anybody, but a group with our name keeps us out"
     return [
         _site("guest", asks, robots=_GUESTS_ONLY),
         _site("noentry", noentry, _rss("noentry.example", "No entry", _POSTS), _NOT_US),

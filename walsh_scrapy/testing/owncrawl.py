@@ -1,7 +1,7 @@
 """The crawls of this installation as a command that the conformance test can try.
 
 The command is `python -m walsh_scrapy.testing.owncrawl`. The environment has the crawl:
-`CONFORMANCE_SEEDS` and `CONFORMANCE_PAGES` are files with URLs of feeds and of feed-less sites,
+`CONFORMANCE_SEEDS` and `CONFORMANCE_PAGES` are files with URLs of feeds and of feed-less sites.
 `CONFORMANCE_FOLDER` is where a state may be kept, and `CONFORMANCE_KEY` the key to sign with.
 """
 

@@ -2,12 +2,13 @@
 
 Lets any command crawl a web on this machine, and checks by the log of its servers whether it kept
 the rules R1 to R9. In COMMAND {seeds} is a file with one URL per line, {pages} the same for pages
-without a feed, {folder} a folder that is kept between the runs, {ca} the CA certificate to trust,
-{key} an Ed25519 key to sign requests with, {blocklist} the URL of a list of opt-outs, {proxy} that
-of the proxy; CONFORMANCE_SEEDS and so on are the same in its environment. The command is called up
-to five times, and gets less than five minutes in all. Exit status: 0 no MUST failed, 1 at least one
-failed, could not run, or was not shown though no crawler can avoid it, or nothing passed, 2 a wrong
-call, or a command that makes no request. Example: scrapy conformance --rules R1 -- wget -i {seeds}
+without a feed. {folder} is a folder that is kept between the runs, {ca} the CA certificate to
+trust, {key} an Ed25519 key to sign requests with. {blocklist} is the URL of a list of opt-outs,
+{proxy} that of the proxy. CONFORMANCE_SEEDS and so on are the same in its environment. The command
+is called up to five times, and gets less than five minutes in all. Exit status: 0 no MUST failed, 1
+at least one failed, could not run, or was not shown though no crawler can avoid it, or nothing
+passed, 2 a wrong call, or a command that makes no request. Example: scrapy conformance --rules R1
+-- wget -i {seeds}
 """
 
 from __future__ import annotations

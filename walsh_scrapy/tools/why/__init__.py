@@ -1,10 +1,10 @@
 """``scrapy why URL|HOST``: the requests to a host on one day, as a letter to its owner.
 
-Prints a letter to the owner of a site: each request of one day with the line of robots.txt that
-allowed it, the gap before it and the delay in force, what was kept back and why, the robots.txt,
-the operator's changes by hand, the next request and what keeps us from it now, our identity, and
-the way to keep us out. Without --on it is the last day in the state. Exit status: 0, 1 if nothing
-is known, 2 for a wrong call. Examples: scrapy why blog.example --on 2026-11-17. scrapy why
+Prints a letter to the owner of a site. It has each request of one day, with the line of robots.txt
+that allowed it, the gap before it and the delay in force. It has the requests that were kept back,
+the robots.txt, the operator's changes by hand, the next request, our identity, and the way to keep
+us out. Without --on it is the last day in the state. Exit status: 0, 1 if nothing is known, 2 for a
+wrong call. Examples: scrapy why blog.example --on 2026-11-17. scrapy why
 https://blog.example/feed.xml --json
 """
 
