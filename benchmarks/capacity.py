@@ -100,10 +100,10 @@ def _measure(
             log = web.log
             seconds = max(hit.ended for hit in log) - min(hit.started for hit in log)
             cpu = ended.ru_utime + ended.ru_stime - began.ru_utime - began.ru_stime
-            is_judged = processes == 1 and visit == "first visit"
+            is_checked = processes == 1 and visit == "first visit"
             report.add(
                 f"{what}, {visit}",
-                Figure("targets per second", hosts / seconds, least=60 if is_judged else None),
+                Figure("targets per second", hosts / seconds, least=60 if is_checked else None),
                 Figure("requests per target", len(log) / hosts),
                 Figure("CPU per target", cpu / hosts * 1e3, "ms"),
             )

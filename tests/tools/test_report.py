@@ -41,7 +41,7 @@ from walsh_scrapy.tools.report import (
     kind_of,
 )
 from walsh_scrapy.tools.runs import RunRow
-from walsh_scrapy.tools.status.findings import judge_clock
+from walsh_scrapy.tools.status.findings import check_clock
 
 URL = "http://a.example/feed"
 
@@ -118,7 +118,7 @@ def test_an_item_that_is_odd_hides_no_other(item):
     assert news.sources[0].headlines[0].url == ""
 
 
-CLOCK = judge_clock({}, NOW)
+CLOCK = check_clock({}, NOW)
 
 
 def row_of(begun, last_sign=None, **record):
@@ -151,7 +151,7 @@ def test_what_needs_the_operator_names_runs_gaps_and_files():
 
 def test_commands_and_a_wrong_clock_in_what_needs_the_operator():
     assert not [*find_needs([row_of(3.0, command="shell")], [], [], [], "", CLOCK)]
-    (need,) = find_needs([], [], [], [], "", judge_clock({"runs": NOW + 9 * DAY}, NOW))
+    (need,) = find_needs([], [], [], [], "", check_clock({"runs": NOW + 9 * DAY}, NOW))
     assert need.section == "runs"
     assert "times of runs until 2026-06-01 06:00:00 UTC lie in the future" in need.text
     assert "clock right?" in need.text

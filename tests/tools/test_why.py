@@ -269,7 +269,7 @@ def test_a_host_on_hold_says_until_when_and_which_answer_began_it(noon, log):
     account, text = outlook(state, "b.example")
     assert (account.day, account.requests) == ("2024-10-04", ())
     assert "Nothing: no byte was sent." in "\n".join(letter(account))
-    assert "on hold until 2024-10-04 14:30:00 UTC: its robots.txt asks for that" in text
+    assert "on hold until 2024-10-04 14:30:00 UTC: its robots.txt demands that" in text
 
 
 def test_by_domain_the_hold_is_the_domains(noon, log):

@@ -440,9 +440,9 @@ class Log:
 
     def runs(self, bounds: TimeSpan) -> Iterator[RunRecord]:
         """Yield the runs in the order of their numbers, except for those that ended before."""
-        is_judged = or_(runs.c.ended.is_(None), runs.c.ended >= bounds.since)
+        is_checked = or_(runs.c.ended.is_(None), runs.c.ended >= bounds.since)
         return map(
-            run_of, self._connection.execute(select(runs).where(is_judged).order_by(runs.c.id))
+            run_of, self._connection.execute(select(runs).where(is_checked).order_by(runs.c.id))
         )
 
     # ---- for commands ----

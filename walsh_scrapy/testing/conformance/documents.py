@@ -52,7 +52,7 @@ def _nothing_but(site: Site) -> Callable[[TrialLog], Judgement]:
     """Return a check that fails if more than the pages of a site, or llms.txt, was requested."""
     given = {f"http://{site.host}{path}" for path in site.pages}
 
-    def judge(evidence: TrialLog) -> Judgement:
+    def check(evidence: TrialLog) -> Judgement:
         declared = {*given, f"http://{site.host}/llms.txt"}
         reason = "it requested other URLs than the given ones"
         if fault := failed_by(in_scope, evidence.seen(), reason, declared=declared):
@@ -62,7 +62,7 @@ def _nothing_but(site: Site) -> Callable[[TrialLog], Judgement]:
             return not_applicable("it never requested the page that has links")
         return passed("it requested only the given URLs", requested)
 
-    return judge
+    return check
 
 
 _LINKS: Final = Site(
@@ -93,7 +93,7 @@ _CONDITIONS: Final = tuple(condition for _, condition in _VALIDATORS)
 
 
 def _echoes(condition: str, validator: str) -> Callable[[TrialLog], Judgement]:
-    def judge(evidence: TrialLog) -> Judgement:
+    def check(evidence: TrialLog) -> Judgement:
         served = [each for each in evidence.pages(Run.FIRST) if each.hit.complete]
         later = evidence.pages(Run.FORCED)
         if not served or not later:
@@ -105,7 +105,7 @@ def _echoes(condition: str, validator: str) -> Callable[[TrialLog], Judgement]:
             return fault
         return passed(f"{condition} is the {validator} that was served", lines)
 
-    return judge
+    return check
 
 
 def _stays_home(evidence: TrialLog) -> Judgement:

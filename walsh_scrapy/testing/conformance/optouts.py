@@ -70,7 +70,7 @@ def _left_alone(after: str | None = None, *, bad: bool = False) -> Callable[[Tri
     With `bad` the list must be fetched when it is invalid, and later requests are checked.
     """
 
-    def judge(evidence: TrialLog) -> Judgement:
+    def check(evidence: TrialLog) -> Judgement:
         lists = evidence.pages(host=_OPERATOR.host)
         if not lists:
             return not_applicable(f"it never requested the list of opt-outs ({BLOCKLIST_URL})")
@@ -84,7 +84,7 @@ def _left_alone(after: str | None = None, *, bad: bool = False) -> Callable[[Tri
             return not_applicable(f"it never requested {after}, which redirects there")
         return passed("no request reached a listed domain", lists)
 
-    return judge
+    return check
 
 
 def _refreshed(evidence: TrialLog) -> Judgement:

@@ -67,7 +67,7 @@ def _delayed(seconds: float) -> Callable[[TrialLog], Judgement]:
     A crawler cannot know a Crawl-delay before it has read it, so a robots.txt comes after 1 s.
     """
 
-    def judge(evidence: TrialLog) -> Judgement:
+    def check(evidence: TrialLog) -> Judgement:
         seen = evidence.contacts_here()
         if fault := failed_by(spaced, seen, crawl_delays=dict.fromkeys(evidence.hosts, seconds)):
             return fault
@@ -78,7 +78,7 @@ def _delayed(seconds: float) -> Callable[[TrialLog], Judgement]:
         least = min(b.hit.started - a.hit.started for a, b in pairwise(seen))
         return passed(f"at least {least:.3f} s between requests", seen)
 
-    return judge
+    return check
 
 
 def _one_connection(evidence: TrialLog) -> Judgement:

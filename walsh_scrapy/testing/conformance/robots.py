@@ -41,7 +41,7 @@ def obeys(
 ) -> Callable[[TrialLog], Judgement]:
     """Return a check that fails if a denied path was requested, of one host or of all."""
 
-    def judge(evidence: TrialLog) -> Judgement:
+    def check(evidence: TrialLog) -> Judgement:
         seen, hosts = evidence.seen(host=host), [host] if host else evidence.hosts
         names = [f"{scheme}://{name}" for scheme in DEFAULT_PORTS for name in hosts]
         urls = [f"{name}{path}$" for name in names for path in denied]
@@ -57,7 +57,7 @@ def obeys(
         told = f"requested {', '.join(allowed)}, " if allowed else ""
         return passed(f"{told}not for {', '.join(denied)}", seen)
 
-    return judge
+    return check
 
 
 _MANY_LINES: Final = "".join(f"Disallow: /{number:06}/\n" for number in range(15_000))

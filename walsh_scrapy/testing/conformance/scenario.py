@@ -187,14 +187,14 @@ def kept(
     returns the missing part for a verdict, "" if none; then it passes, proved by `shows`.
     """
 
-    def judge(evidence: TrialLog) -> Judgement:
+    def check(evidence: TrialLog) -> Judgement:
         if fault := failed_by(rule, of(evidence), why, **terms):
             return fault
         if lacking := needs(evidence):
             return not_applicable(lacking)
         return passed(good, shows(evidence))
 
-    return judge
+    return check
 
 
 def needs_pages(number: int, lacking: str, *runs: Run) -> Callable[[TrialLog], str]:

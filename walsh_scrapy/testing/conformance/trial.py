@@ -248,7 +248,7 @@ class _Trial:
             evidence = TrialLog(
                 everything, each.hosts, named, silent, user_agent, key, has_proxy, declared
             )
-            results.append(Result(each, self._judged(each, evidence)))
+            results.append(Result(each, self._finding(each, evidence)))
         agents = (seen.hit.header("User-Agent") or "" for seen in everything)
         return Scorecard(
             tuple(self.command),
@@ -260,7 +260,7 @@ class _Trial:
             self.output.tail,
         )
 
-    def _judged(self, scenario: Scenario, evidence: TrialLog) -> Judgement:
+    def _finding(self, scenario: Scenario, evidence: TrialLog) -> Judgement:
         finding = scenario.judge(evidence)
         cut = [each for each in self.calls if each.cut and Run(each.run) in scenario.runs]
         match finding.verdict:

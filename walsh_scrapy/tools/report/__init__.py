@@ -31,7 +31,7 @@ from walsh_scrapy.tools import hosts, runs
 from walsh_scrapy.tools.call import add_since, add_sources
 from walsh_scrapy.tools.files import Output, add_output
 from walsh_scrapy.tools.sources import overview
-from walsh_scrapy.tools.status.findings import judge_clock
+from walsh_scrapy.tools.status.findings import check_clock
 
 if TYPE_CHECKING:
     import argparse
@@ -175,7 +175,7 @@ def build_report(
         news = build_news(log.first_seen(period.span), newest, names)
     problems = [row for row in rows if row.problem]
     included = [record for record in records if period.includes(record)]
-    waiting, clock = hosts.build_overview(state), judge_clock(state.runs.moments(), now)
+    waiting, clock = hosts.build_overview(state), check_clock(state.runs.moments(), now)
     return Report(
         made_at=now,
         period=period,

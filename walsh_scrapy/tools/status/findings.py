@@ -103,7 +103,7 @@ def find(facts: Facts, limits: Thresholds) -> list[Finding]:
         _hosts(facts),
         _workers(facts),
         _disk(facts),
-        judge_clock(facts.latest, facts.now),
+        check_clock(facts.latest, facts.now),
     ]
     return sorted(filter(None, found), key=lambda each: -each.status)
 
@@ -277,7 +277,7 @@ def ahead(latest: Mapping[str, float], now: float) -> dict[str, float]:
     return {name: at for name, at in sorted(latest.items()) if at > now + CLOCK_SKEW}
 
 
-def judge_clock(latest: Mapping[str, float], now: float) -> Finding:
+def check_clock(latest: Mapping[str, float], now: float) -> Finding:
     """Check the latest time of each table, all in epoch seconds."""
     found = ahead(latest, now)
     if not found:

@@ -152,13 +152,13 @@ def give_account(
     if day is None:
         day = int(outlook.at // DAY) if last is None else last
     span = TimeSpan(since=day * DAY, until=math.nextafter((day + 1) * DAY, 0.0))
-    judged = [
-        each for each in _judged(log, paced, span, outlook.at) if host_of(each.record.url) == host
+    checked = [
+        each for each in _checked(log, paced, span, outlook.at) if host_of(each.record.url) == host
     ]
     denials = list(log.denials(span, host))
-    if is_given and not (judged or denials):
+    if is_given and not (checked or denials):
         raise CommandError(_nothing(log, host, day, last, sources))
-    sent = [each for each in judged if _is_about(each.record, wanted)]
+    sent = [each for each in checked if _is_about(each.record, wanted)]
     denied = [each for each in denials if wanted in (None, canonical_url(each.url))]
     is_told = denied or any(canonical_url(each.record.url) == wanted for each in sent)
     if wanted and not is_told and not outlook.targets:
@@ -182,7 +182,7 @@ def give_account(
     )
 
 
-def _judged(log: Log, paced: str, span: TimeSpan, now: float) -> list[JudgedRequest]:
+def _checked(log: Log, paced: str, span: TimeSpan, now: float) -> list[JudgedRequest]:
     """Return the requests of a span, each with the gap before it."""
     gaps = GapJudge(log.basis(log.bounds(now)))
     for each in log.requests_before(span.since, paced):
