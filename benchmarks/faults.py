@@ -304,7 +304,7 @@ def _end(crawl: Crawl) -> str:
 
 
 def _launch(command: list[str], **options: Any) -> subprocess.Popen[bytes]:  # noqa: ANN401
-    """Start a process that ends with this one, also while it is stopped."""
+    """Start a process that ends with this one, even while it is stopped."""
     return subprocess.Popen(["setpriv", "--pdeathsig", "KILL", *command], **options)
 
 

@@ -102,7 +102,7 @@ class Recipe:
 
 
 def main(report: Report, tries: int) -> None:
-    """Search in each kind, for the crawl's own process and for the other one."""
+    """Search in each kind, for the crawl's process and for the other one."""
     start, _ = _cost(Document(parse_feed, b"<rss/>", URL, None, URL))
     for kind in KINDS:
         for costly in (False, True):

@@ -59,7 +59,7 @@ def _compare(report: Report, hosts: int, what: str, most: float, *, full: bool) 
 
 
 def _round(web: DirectWeb, folder: Path, urls: list[str]) -> tuple[float, float, float]:
-    """Return the CPU seconds of the peer's crawl, of ours, and of ours again."""
+    """Return the CPU seconds of the peer's crawl, of our first, and of our second."""
     folder.mkdir()
     return (
         _cpu(lambda: _run_peer(web, folder, urls)),

@@ -157,8 +157,8 @@ class Addon:
             refuse_to_start(error, log_file=settings["LOG_FILE"])
         if not options.enabled:
             raise NotConfigured("WALSH_ENABLED is False: no middleware of the contract is in force")
-        # A DOWNLOAD_DELAY is kept as our own delay. In the downloader it would delay a request
-        # whose exchange has begun.
+        # A DOWNLOAD_DELAY is kept as our delay. In the downloader it would delay a request whose
+        # exchange has begun.
         settings.set("WALSH_MIN_INTERVAL", options.min_interval, priority=FORCED)
         settings.set("DOWNLOAD_DELAY", 0, priority=FORCED)
         for name, value in musts.items():

@@ -29,7 +29,7 @@ _DATE: Final = re.compile(
 
 
 class Precision(NamedTuple):
-    """How exactly times are known; all are seconds. In doubt the bot is right."""
+    """The precision of times; all are seconds. In doubt the bot is right."""
 
     evidence: str  #: where the times come from
     tolerance: float  #: that a request may seem too early and was in time

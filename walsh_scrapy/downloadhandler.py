@@ -1,4 +1,4 @@
-"""Downloads over connections of our own: one at a time, and each request once (R4, 26 to 28)."""
+"""Downloads over our connections: one at a time, and each request once (R4, 26 to 28)."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class DownloadHandler(BaseDownloadHandler):
     async def download_request(self, request: Request) -> Response:
         """Return the response to a request.
 
-        Raises Unreachable, Denied, MachineTrouble and the exceptions of Scrapy's own handlers.
+        Raises Unreachable, Denied, MachineTrouble and the exceptions of Scrapy's handlers.
         """
         # Read once: a middleware may change the request at any time, even while it waits here.
         proxy, url, ticket = self._network.check_route(request), request.url, ticket_of(request)

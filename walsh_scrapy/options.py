@@ -319,7 +319,7 @@ def _check_ours(options: Options) -> None:
 
 
 def _is_ours(user_agent: str, ua_token: str) -> bool:
-    """Return True for the Walsh-Research identity, False for another bot's own (decision 24).
+    """Return True for the Walsh-Research identity, False for that of another bot (decision 24).
 
     Raises BadSetting for a mixture of both, or for a User-Agent without its product token.
     """

@@ -49,7 +49,7 @@ class SourcesSpider(DeclaringSpider):
     Arguments (``-a NAME=VALUE``): ``sources`` names another file than ``WALSH_SOURCES``;
     ``force=1`` also visits sources that are not due yet; ``only=TEXT`` selects the sources whose
     URL, name or tags contain TEXT. A subclass takes others by its ``__init__``, or by a class
-    attribute of the same name. Names that begin with an underscore are Scrapyd's own. Any other
+    attribute of the same name. Names that begin with an underscore are Scrapyd's. Any other
     argument is refused, because it is mistyped.
     """
 

@@ -416,13 +416,13 @@ class Letter:
         ends = [end for end, _ in self.world.delays if end > moment(at)]
         return self._is_slow(moment(at), min(ends, default=math.inf), seconds(delay))
 
-    @says(r"MOMENT  ended our own delay: its owner asked us to")
+    @says(r"MOMENT  ended our delay: its owner asked us to")
     def is_slow_no_more(self, at):
         return (moment(at), 0.0) in self.world.delays
 
     # What it says of the days to come.
 
-    @says(r"SECONDS at least between two requests, by our own choice")
+    @says(r"SECONDS at least between two requests, by our choice")
     def is_slow(self, delay):
         ends = [at for at, seconds in self.world.delays if at > self.now]
         return self._is_slow(self.now, min(ends, default=math.inf), seconds(delay))

@@ -352,7 +352,7 @@ def test_what_the_operator_did_stands_with_its_reason(noon, log):
     assert "2024-10-04 12:00:00 UTC ended a hold that had 2 h left: mail of 3 May: go on" in whole
     assert "1 min at least between two requests from then on: its owner asks for it" in whole
     assert "another host" not in whole
-    assert "1 min 30 s at least between two requests, by our own choice" in text
+    assert "1 min 30 s at least between two requests, by our choice" in text
     first, second = record_of(account)["overrides"]
     assert (first["override"], first["seconds"], first["at"]) == (
         *("release", 7200.0),
@@ -361,7 +361,7 @@ def test_what_the_operator_did_stands_with_its_reason(noon, log):
     assert second["reason"] == "its owner asks for it"
     state.hosts.delay("a.example", 0.0, "")
     account, _ = outlook(state)
-    assert "ended our own delay: no reason given" in "\n".join(letter(account))
+    assert "ended our delay: no reason given" in "\n".join(letter(account))
 
 
 def test_a_gap_in_which_a_clock_was_set_back_is_not_known(state, log):

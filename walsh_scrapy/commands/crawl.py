@@ -1,4 +1,4 @@
-"""``scrapy crawl``: Scrapy's own command, with exit status 1 if the crawl came to nothing."""
+"""``scrapy crawl``: Scrapy's command, with exit status 1 if the crawl came to nothing."""
 
 from __future__ import annotations
 

@@ -407,7 +407,7 @@ class Problems:
 
 
 def freshness_of(response: Response) -> Freshness:
-    """Return the headers of a response that set how long it is fresh."""
+    """Return the headers of a response that set its freshness."""
 
     def lines(name: str) -> list[str]:
         return [line.decode("latin-1") for line in response.headers.getlist(name)]

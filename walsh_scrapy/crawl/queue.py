@@ -490,7 +490,7 @@ class Queue:
         return task
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """End the crawl if a coroutine failed: that is our own fault (decision 29)."""
+        """End the crawl if a coroutine failed: that is our fault (decision 29)."""
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None and not isinstance(error, IgnoreRequest):

@@ -118,7 +118,7 @@ class DueUrl(NamedTuple):
 
 
 class _Rest(NamedTuple):
-    """The remaining sources of a host: about how many, and where they begin."""
+    """The remaining sources of a host: about their number, and their start."""
 
     sources: int
     begin: Place

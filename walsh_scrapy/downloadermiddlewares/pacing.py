@@ -85,7 +85,7 @@ class PacingMiddleware(Component):
         while seconds:
             self._deferred_hosts.check(request.url, rank_of(request))
             await self._queue.take(host, request)
-            while self._hosts.is_busy(host):  # by a request of ours, which ends soon
+            while self._hosts.is_busy(host):  # by a request of this worker, which ends soon
                 await self._queue.sleep(RECHECK_SECONDS)
                 self._exchanges.sweep()
             seconds = await self._exchanges.begin(request, while_open=while_open)

@@ -129,7 +129,7 @@ class ProgressSnapshot:
 
     @property
     def time_left(self) -> str:
-        """The time left as politeness allows, in words; empty if nobody knows."""
+        """The remaining time, by the delays, in words; empty if nobody knows."""
         if not 0 < self.left < math.inf:
             return ""
         return f"at least {format_seconds(max(1.0, round(self.left)))} left"

@@ -126,7 +126,7 @@ def command_of(crawler: Crawler, spider: Spider) -> str:
     """Return the command that requests a URL by hand, or "" for a crawl (decision 39).
 
     `fetch`, `parse` and `check` give the spider another ``start``, `shell` only opens the engine,
-    and our own commands have spiders that are named after them.
+    and our commands have spiders that are named after them.
     """
     if not crawler.crawling:
         return "shell"
@@ -139,7 +139,7 @@ def command_of(crawler: Crawler, spider: Spider) -> str:
 def versions() -> dict[str, str]:
     """Return the versions of the contract, of Python and of the packages that read and request."""
     found = {"contract": SPEC_VERSION, "python": platform.python_version()}
-    found["walsh-scrapy"] = __version__  # also in a clone and in an egg
+    found["walsh-scrapy"] = __version__  # even in a clone and in an egg
     return found | {package: version(package) for package in _PACKAGES}
 
 

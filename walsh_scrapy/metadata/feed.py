@@ -59,7 +59,7 @@ from walsh_scrapy.metadata.text import (
     web_url,
 )
 
-#: An element under feedparser's names, as a plain dict: in feedparser's own dicts, `get("updated")`
+#: An element under feedparser's names, as a plain dict: in feedparser's dicts, `get("updated")`
 #: returns `published` with a warning.
 Element: TypeAlias = Mapping[str, object]
 
@@ -449,8 +449,8 @@ class _Parser(StrictFeedParser):  # type: ignore[misc]
             super()._add_tag(*names)
 
     def _sync_author_detail(self, key: str = "author") -> None:
-        # feedparser's own search for an address is slow and cuts `.example` down to `.exam`. The
-        # whole text is kept here; `person_name` removes the address.
+        # feedparser's search for an address is slow and cuts `.example` down to `.exam`. The whole
+        # text is kept here; `person_name` removes the address.
         context = self._get_context()
         people = context.get("authors")
         if key == "author" and people and not people[-1]:

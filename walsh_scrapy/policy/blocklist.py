@@ -3,7 +3,7 @@
 A document is adopted whole or not at all. If one is refused, the caller keeps the last good one. An
 adopted one is kept as a text of its entries, and is not validated again.
 
-The operator's own blocklist adds to the published one. It is a text with a domain per line, and
+The operator's own blocklist adds to the published one. It is a text with one domain per line, and
 can only block: nothing in it takes an entry of the published list away.
 
 A document is valid under the bundled schema `walsh-research-blocklist/v1` and the published one.
@@ -86,7 +86,7 @@ class LocalEntry(Entry):
 
 @dataclass(frozen=True, slots=True)
 class Blocklist:
-    """The domains that get no requests, and how long the list may be used.
+    """The domains that get no requests, and the lifetime of the list.
 
     `refresh` is the document's, but at least one minute, so that the list is not requested more
     often. It is at most seven days, so that a mistake (`P10W`) does not delay opt-outs for weeks.

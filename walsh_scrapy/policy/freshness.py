@@ -72,7 +72,7 @@ class UpdateHints:
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
-    """The headers of a response, with any status, that set how long it stays fresh."""
+    """The headers of a response, with any status, that set its freshness."""
 
     cache_control: str | None = None
     expires: str | None = None

@@ -23,7 +23,7 @@ T = TypeVar("T")
 LONG: Final = 10.0
 #: A host with a backlog gets more requests when its remaining ones take no longer, in seconds.
 SHORT: Final = 10.0
-#: The part of its time by which a crawl may get longer for hosts that it begins late.
+#: The part of its time that a crawl may get longer for hosts that it begins late.
 TOLERANCE: Final = 0.04
 #: A delay that is not known yet.
 _UNKNOWN: Final = 1.0
@@ -185,7 +185,7 @@ class Frontier(Generic[T]):
         self._place(found)
 
     def record_service(self, host: str, seconds: float, now: float) -> None:
-        """Note how long an exchange took that ended ``now``; call it before ``free``.
+        """Note the seconds of an exchange that ended ``now``; call it before ``free``.
 
         Its cost is the time since the end of the exchange before it, with the work of the machine.
         After an idle time the cost is only the time of the exchange itself. A host that took long

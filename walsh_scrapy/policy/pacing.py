@@ -47,7 +47,7 @@ WORKER_SECONDS: Final = 20.0
 QUIET_SECONDS: Final = 1800.0
 #: The longest hold of an unreachable host: 30 days, as for a source that fails (decision 20).
 LONGEST_UNREACHABLE: Final = 30 * _DAY
-#: Seconds for which delay or hold of the blocklist's own host keep back a request for the list. A
+#: Seconds for which delay or hold of the blocklist's host keep back a request for the list. A
 #: working host has less. A longer wait must not suspend opt-outs (R3).
 LONGEST_FOR_BLOCKLIST: Final = _DAY
 #: Requests in a row that a host may leave without an answer.
@@ -69,7 +69,7 @@ class PaceBy(StrEnum):
         return registrable_domain(host) if self is PaceBy.DOMAIN else host
 
     def unit(self, url: str) -> str:
-        """Return the host or domain by which a URL is paced; empty if it has no host."""
+        """Return the host or domain that a URL is paced by; empty if it has no host."""
         return self.unit_of(host_of(url))
 
 
@@ -259,7 +259,7 @@ class HostTimes:
         return replace(self, delay=max(self.delay, delay))
 
     def ahead_of(self, now: float) -> float:
-        """Return the seconds by which these times lie in the future of a clock; 0 if they do not.
+        """Return the seconds that these times lie in the future of a clock; 0 if they do not.
 
         Nothing can have ended or begun after ``now``, and no exchange may last longer than
         `LONGEST_EXCHANGE` from then. Otherwise the clock was set back.

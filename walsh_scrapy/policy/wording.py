@@ -28,7 +28,7 @@ _NOT_IN_XML: Final = re.compile(
 _ENDLESS: Final = re.compile(r"&#[0-9]{1000,}+;?")
 
 # The parts of an e-mail address. No part gives characters back, and a part begins where the text
-# before it ends, so the time is linear, also for hostile text.
+# before it ends, so the time is linear, even for hostile text.
 LETTERS: Final = r"[^\s@<>()\[\]{}\",;]"
 LOCAL_PART: Final = rf"(?<!{LETTERS}){LETTERS}++"
 #: An address that nothing else looks like.

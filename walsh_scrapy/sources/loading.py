@@ -386,7 +386,7 @@ def _read_list(opened: BinaryIO, _: list[str]) -> Iterator[_RawSource]:
 def _read_opml(opened: BinaryIO, warnings: list[str]) -> Iterator[_RawSource]:
     """Read subscriptions: `xmlUrl`, name, folders and categories as tags, `htmlUrl` as page.
 
-    Attributes of our own namespace are `every` and `delay`.
+    Attributes of our namespace are `every` and `delay`.
     """
     # It imports a parser of XML, and few operators declare their sources so.
     from walsh_scrapy.sources.opml import read_opml  # noqa: PLC0415

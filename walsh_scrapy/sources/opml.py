@@ -69,7 +69,7 @@ class Outline:
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """The folders from the outermost in, then the outline's own categories (OPML 2.0)."""
+        """The folders from the outermost in, then the outline's categories (OPML 2.0)."""
         listed = self.attributes.get("category", "").split(",")
         own = (category.strip().strip("/") for category in listed)
         return tuple(dict.fromkeys((*self.folders, *filter(None, own))))
@@ -181,7 +181,7 @@ class _Collector:
         """Ignore text: OPML has all its data in attributes."""
 
     def close(self) -> None:
-        """Return nothing: `found` has the result, also after an error."""
+        """Return nothing: `found` has the result, even after an error."""
 
     @property
     def found(self) -> list[Outline]:

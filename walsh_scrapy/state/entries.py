@@ -108,7 +108,7 @@ class Snapshot:
         """Yield entries, those first seen earliest first, or last first.
 
         They were first seen at ``since``, in epoch seconds, or later. ``sources`` are the URLs of
-        their sources as declared, also of those that had an entry of another; empty for all.
+        their sources as declared, even of those that had an entry of another; empty for all.
         Without ``has_backfill`` it omits those that the first reading of their source had.
 
         At most a thousand are in memory at once. Entries of one response have the same time; they

@@ -302,7 +302,7 @@ class TimeSpan:
     run: int | None = None
 
     def has(self, at: Column[Any], run: Column[Any] | None = None) -> ColumnElement[bool]:
-        """Return the condition for rows of the span; with ``run`` also for those of its run."""
+        """Return the condition for rows of the span; with ``run`` for those of its run too."""
         is_its_run = true() if run is None or self.run is None else run == self.run
         return and_(at >= self.since, at <= self.until, is_its_run)
 

@@ -270,7 +270,7 @@ requests = Table(
     Column("seconds", Double),
     # Seconds from then until it was sent, in which its connection was made.
     Column("waited", Double, nullable=False, server_default="0"),
-    # The machine's own clock that is never set, in seconds, at the end of the exchange.
+    # The machine's clock that is never set, in seconds, at the end of the exchange.
     Column("monotonic", Double, nullable=False, server_default="0"),
     # Seconds: the delay in force before it, and the hold that its answer began.
     Column("delay", Double, nullable=False),

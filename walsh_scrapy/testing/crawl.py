@@ -145,7 +145,7 @@ Launcher = Callable[..., Process]
 _STATS: Final = re.compile(r"Dumping Scrapy stats:\n(\{.*?\})\s*$", re.DOTALL | re.MULTILINE)
 _DATETIME: Final = re.compile(r"datetime\.datetime\(([^()]*)\)")
 
-#: An item or the stats: JSON and Scrapy's own dictionary, of any shape.
+#: An item or the stats: JSON and Scrapy's dictionary, of any shape.
 Record = dict[str, Any]
 
 

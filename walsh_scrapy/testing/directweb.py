@@ -154,7 +154,7 @@ class Lookup:
     error: int = 0  #: a code of `getaddrinfo`, or 0
 
 
-#: The system's own buffer holds about 250 questions.
+#: The system's buffer holds about 250 questions.
 _BUFFER_BYTES: Final = 1 << 22
 
 Place = tuple[str, int]
@@ -246,7 +246,7 @@ class DirectWeb(Web):
         super().__init__(*sites)
 
     def add(self, *sites: Site) -> None:
-        """Add sites, also while the web serves; one with the name of an earlier one replaces it."""
+        """Add sites, even while the web serves; one with the name of an earlier one replaces it."""
         super().add(*sites)
         for site in sites:
             self._addresses.add(site)

@@ -289,8 +289,7 @@ def without_requests(connections: Iterable[ConnectionRecord], log: Iterable[Hit]
     """Return a hit for each connection without a request: its host was contacted all the same.
 
     It is a CONNECT without an answer, as a tunnel is in which TLS failed. It ends as it starts: the
-    server cannot tell how long the client had been gone when it noticed. Connections to a proxy are
-    left out.
+    server cannot know the time of the client's end. Connections to a proxy are left out.
     """
     idle = {id(each): each for each in connections if each.host}
     by_client: dict[int, list[ConnectionRecord]] = {}

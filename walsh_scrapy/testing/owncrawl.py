@@ -44,7 +44,7 @@ def _crawl(spider: str, sources: str, environment: Mapping[str, str]) -> None:
     }
     for name, value in settings.items():
         command += ["-s", f"{name}={value}"]
-    subprocess.run(command, check=False)  # noqa: S603 - our own command, by our own interpreter
+    subprocess.run(command, check=False)  # noqa: S603 - our command, by our interpreter
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ AnyWeb = TypeVar("AnyWeb", bound="Web")
 
 
 class CrawlFactory:
-    """Runs crawls whose state is in the test's own folder; `start` returns one under way."""
+    """Runs crawls whose state is in the test's folder; `start` returns a running one."""
 
     def __init__(self, folder: Path, running: ExitStack, **defaults: Any) -> None:  # noqa: ANN401
         self.folder = folder

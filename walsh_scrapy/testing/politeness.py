@@ -61,9 +61,9 @@ class Manners:
     denied: Iterable[str] = ()
     declared: Collection[str] | None = None  #: the only targets, with their redirects
     robots_first: bool = True  #: False for a log of a later run, which may have a copy
-    robots_exempt: Collection[str] = ()  #: the operator's own documents, URLs
+    robots_exempt: Collection[str] = ()  #: the operator's documents, URLs
     robots_ttl: float = 0.0  #: seconds in which an answered robots.txt is not requested again
-    documents_ttl: float = 0.0  #: the same for the operator's own documents
+    documents_ttl: float = 0.0  #: the same for the operator's documents
     revisit: float = 0.0  #: seconds in which an answered page is not requested again
     conditional: bool = False  #: check that repeated requests have the last validators
     backoff: float = 0.0  #: seconds after the first 429 or 503 without Retry-After; then doubled
@@ -127,7 +127,7 @@ def exchanges_of(log: Sequence[Hit], manners: Manners) -> list[Exchange]:
 
 def retry_after(hit: Hit) -> float | None:
     """Return the end of the Retry-After of a 429 or 503, on the clock of the log, or None."""
-    # A date is on the wall clock; the hit shows how far that is from the clock of the log.
+    # A date is on the wall clock; the hit shows its difference from the clock of the log.
     return _exchange(hit, hit.host, 0).held_until(offset=hit.wall - hit.started)
 
 
@@ -205,7 +205,7 @@ def robots_first(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
 
 
 def robots_cached(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
-    """R2: a robots.txt that was answered, also with a 404, is not requested again too soon."""
+    """R2: a robots.txt that was answered, even with a 404, is not requested again too soon."""
 
     def is_good(hit: Hit) -> bool:
         answered = 200 <= hit.status < 500 and hit.status != 429
@@ -279,7 +279,7 @@ def validators_echoed(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
 
 
 def not_too_often(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
-    """R8: a page that was answered, also with 410 (gone), is not requested again too soon."""
+    """R8: a page that was answered, even with 410 (gone), is not requested again too soon."""
 
     def is_good(hit: Hit) -> bool:
         is_page = hit.method != "CONNECT" and hit.path != "/robots.txt"

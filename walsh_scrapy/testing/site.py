@@ -157,7 +157,7 @@ class Certificate(Enum):
     INCOMPLETE = "incomplete"  #: signed by an intermediate CA, whose certificate is not sent
 
 
-#: In the place of an address: the site's own, of which every site has one.
+#: Instead of an address: that of the site, of which every site has one.
 OWN: Final = "own"
 #: In the place of an address: one that answers no SYN, so a connection is never made or refused.
 DEAD: Final = "dead"
@@ -178,7 +178,7 @@ class Answer:
     delay: float = 0.0  #: seconds for which the lookup blocks
 
 
-#: The site's own address.
+#: The site's address.
 RIGHT: Final = Answer()
 #: The name does not exist.
 UNKNOWN: Final = Answer((), socket.EAI_NONAME)

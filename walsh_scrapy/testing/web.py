@@ -52,7 +52,7 @@ class Web(ABC):
         self.add(*sites)
 
     def add(self, *sites: Site) -> None:
-        """Add sites, also while the web serves; one with the name of an earlier one replaces it."""
+        """Add sites, even while the web serves; one with the name of an earlier one replaces it."""
         self._directory.add(*sites)
 
     @property

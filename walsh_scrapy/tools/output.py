@@ -235,7 +235,7 @@ def _page(text: str) -> bool:
     environment = {"LESS": "FRX"} | os.environ
     try:
         with _without_interrupts():
-            subprocess.run(  # noqa: S603 - the operator's own program
+            subprocess.run(  # noqa: S603 - the operator's program
                 command, input=text.encode(errors="backslashreplace"), env=environment, check=False
             )
     except OSError:

@@ -147,7 +147,7 @@ class Findings:
 
     clocks: SetClocks = field(default_factory=SetClocks)
     found: dict[Kind, Breach] = field(default_factory=dict)  #: the worst of each kind
-    broken: Counter[Kind] = field(default_factory=Counter)  #: how often
+    broken: Counter[Kind] = field(default_factory=Counter)  #: their numbers
     shown: Counter[str] = field(default_factory=Counter)  #: rows of the state that kept it, by row
     #: Rows of the state that do not show it, by row and reason.
     unshown: Counter[tuple[str, str]] = field(default_factory=Counter)

@@ -149,8 +149,8 @@ class RobotsFetches:
 class RobotsOfRequests(Check):
     """Checks each request by the copy of robots.txt that it names.
 
-    The parser that let a request go cannot show its own faults. So Protego reads the copy too,
-    where both must agree (decision 35).
+    The parser that let a request go cannot show its faults. So Protego reads the copy too, where
+    both must agree (decision 35).
     """
 
     rows = LoggedRequest

@@ -263,7 +263,7 @@ SCENARIOS: Final = (
         "User-agent: *\nDisallow: /*.pdf$\n", ["/file.pdf"], ["/file.pdf?x=1"],
     ),
     _case(
-        "wildcard", "`*` is any run of characters, also in the query",
+        "wildcard", "`*` is any run of characters, even in the query",
         "User-agent: *\nDisallow: /*/internal/\nDisallow: /*?*session=\n",
         ["/a/internal/feed.xml", "/feed.xml?session=1"],
     ),

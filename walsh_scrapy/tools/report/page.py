@@ -76,7 +76,7 @@ def render(report: Report) -> str:
         "minute": minute,
         "rfc3339": rfc3339,
     }
-    # The page's own style sheet has no text of others, and its policy names it by its hash.
+    # The page's style sheet has no text of others, and its policy names it by its hash.
     css = environment.get_template("page.css").render()
     # The number of new entries of each day, or of each month if there are many days.
     by_month = len(report.news.days) > _MOST_DAYS

@@ -305,7 +305,7 @@ class Outlook:
         elif self.is_declared is None and not self.is_listed:
             yield "no hold and no delay keeps us from it; each gate decides again then"
         if self.delay:
-            yield f"{format_seconds(self.delay)} at least between two requests, by our own choice"
+            yield f"{format_seconds(self.delay)} at least between two requests, by our choice"
         if self.is_declared is False:
             where = "here" if self.url is None else "with this URL"
             was = " any more" if self.targets else ""

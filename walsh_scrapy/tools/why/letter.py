@@ -33,7 +33,7 @@ _COLUMNS: Final = frozenset({
 
 
 def letter(account: Account) -> Iterator[str]:
-    """Yield the lines of the letter. Only the operator's own data have an address."""
+    """Yield the lines of the letter. Only the operator's data have an address."""
     yield from map(printable, _sender(account))
     for line in _facts(account):
         yield printable(for_others(line))
@@ -198,7 +198,7 @@ def _changed(made: Override) -> str:
     if made.override == "release":
         return f"ended a hold that had {format_seconds(made.seconds)} left: {reason}"
     if not made.seconds:
-        return f"ended our own delay: {reason}"
+        return f"ended our delay: {reason}"
     return f"{format_seconds(made.seconds)} at least between two requests from then on: {reason}"
 
 
@@ -245,7 +245,7 @@ def _filled(text: str, indent: str) -> list[str]:
 def record_of(account: Account) -> dict[str, Any]:
     """Return the object of ``--json``: times as RFC 3339 in UTC, durations in seconds.
 
-    Only the operator's own data have an address.
+    Only the operator's data have an address.
     """
     told = {
         "host": account.host,
