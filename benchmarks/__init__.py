@@ -1,1 +1,1 @@
-"""How fast and how frugal: ratios against a peer or a bound, measured in one run."""
+"""Speed and cost: ratios against a peer or a bound, measured in one run."""

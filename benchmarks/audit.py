@@ -1,14 +1,14 @@
-"""How long `scrapy attest` takes for a long record, and how large that is: SQLite and PostgreSQL.
+"""The time of `scrapy attest` for a long request log, and its size: SQLite and PostgreSQL.
 
     python -m benchmarks.audit [REQUESTS]
 
-The record is that of 30 days: each host has a robots.txt with a Crawl-delay of 2 s, and is asked
-for it and for nine feeds in a run. Every tenth host is denied one feed more. For ten requests there
-is one entry. Of the requests two days are made here, and the others from the second one by the
-database. The record is audited, and once more from its last day on, each time in a process of its
-own. Then the questions of `scrapy status` and of `scrapy why` about one host are answered, and the
-first day is deleted. Goal: 1,000,000 requests in less than 60 s on one core, with less than 500
-MiB; 300 bytes a request, with its indexes.
+The log is that of 30 days: each host has a robots.txt with a Crawl-delay of 2 s, and each run
+requests it and nine feeds. Every tenth host is denied one feed more. For ten requests there is one
+entry. Two days of requests are made here, and the others from the second one by the database. The
+state is audited, and once more since its last day, each time in a separate process. Then the
+questions of `scrapy status` and of `scrapy why` about one host are answered, and the first day is
+deleted. Goal: 1,000,000 requests in less than 60 s on one core, with less than 500 MiB; 300 bytes a
+request, with its indexes.
 """
 
 import json
@@ -94,7 +94,7 @@ def main(report: Report, count: int) -> None:
 
 
 def _measure(report: Report, count: int, url: str, what: str) -> None:
-    """Write a record, audit it in other processes, and report what that took."""
+    """Write a log, audit it in other processes, and report the cost."""
     record = _Record(url, max(1, count // DAYS // (FEEDS + 1)))
     record.write(range(DAYS))
     size = record.size()
@@ -107,13 +107,13 @@ def _measure(report: Report, count: int, url: str, what: str) -> None:
         Figure("audit of the last day", last_day.audit, "s"),
         Figure("CPU of that", last_day.cpu, "s"),
         Figure("memory", measured.memory, "MiB", most=500),
-        Figure("bytes a request", size / measured.requests, "", most=300),
+        Figure("bytes per request", size / measured.requests, "", most=300),
         Figure("broken rows", len(measured.broken + last_day.broken), most=0),
         Figure("status", status.seconds, "s"),
         Figure("CPU of it", status.cpu, "s"),
         Figure("why", why.seconds, "s"),
         Figure("CPU of it", why.cpu, "s"),
-        Figure("a day deleted", pruned.seconds, "s"),
+        Figure("one day deleted", pruned.seconds, "s"),
         Figure("CPU of it", pruned.cpu, "s"),
         note=" ".join(measured.broken + last_day.broken),
     )
@@ -198,14 +198,14 @@ _AGAIN = insert(requests).from_select(_NAMES, _SECOND_DAY)
 
 
 class _Record:
-    """The record of so many hosts, each asked once in a run, a run a day."""
+    """The log of these hosts, each requested once per run, one run per day."""
 
     def __init__(self, url: str, hosts: int) -> None:
         State(url).close()
         self._url, self._hosts = url, hosts
 
     def write(self, days: range) -> None:
-        """Write some days; the first call begins the record."""
+        """Write some days; the first call begins the log."""
         hosts = self._hosts
         engine = create_engine(self._url)
         with engine.begin() as connection:
@@ -283,16 +283,16 @@ def _requests(hosts: int, day: int) -> Rows:
     step = (DAY - 3600.0) / (hosts * (FEEDS + 1))
     seconds = min(step / 2, 0.2)
     at = BEGIN + day * DAY
-    asked = [at + host * step + seconds for host in range(hosts)]
+    read_at = [at + host * step + seconds for host in range(hosts)]
     looked = at + (hosts + hosts // 2 + 1) * step + seconds - DAY  # the list, on the day before
     for page in range(-1, FEEDS):
         for host in range(hosts):
             listed = {"blocklist": hosts + 1, "blocklist_at": looked}
-            evidence = {"robots": host + 1, "robots_at": asked[host], **listed}
+            evidence = {"robots": host + 1, "robots_at": read_at[host], **listed}
             yield _request(day + 1, host, page, at, seconds) | evidence
             at += step
-            if (page, host) == (0, hosts // 2):  # half a round before and after the host's own
-                own = evidence | {"robots": 1, "robots_at": asked[0]}
+            if (page, host) == (0, hosts // 2):  # half a round before and after that of the host
+                own = evidence | {"robots": 1, "robots_at": read_at[0]}
                 yield _request(day + 1, 0, 0, at, seconds) | own | AS_LIST
                 at, looked = at + step, looked + DAY
 

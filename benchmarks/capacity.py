@@ -1,4 +1,4 @@
-"""What one process can do, and two on one state: the figures behind docs/scale.md.
+"""The capacity of one process, and of two on one state: the figures behind docs/scale.md.
 
     python -m benchmarks.capacity [HOSTS]
 
@@ -6,9 +6,10 @@ Hosts with one feed of 20 entries each and nothing to wait for, crawled by one p
 once, into SQLite and into the PostgreSQL of this machine; then all again, all 304. The
 web shares the machine's CPUs with them.
 
-Goals, of one process: 60 first visits a second into each database. PostgreSQL counts 4 transactions
-a first visit and 3 a revisit; what a run does once adds a few tenths. Four workers that wait for
-1,000 hosts on hold make at most 5 transactions a second, and no more of them later.
+Goals, of one process: 60 first visits per second into each database. PostgreSQL counts 4
+transactions per first visit and 3 per revisit; the work once per run adds a few tenths. Four
+workers that wait for 1,000 hosts on hold make at most 5 transactions per second, and no more of
+them later.
 """
 
 import resource
@@ -26,7 +27,7 @@ from walsh_scrapy.testing.crawl import Crawl, find_project, start_crawl
 from walsh_scrapy.testing.web import LoopbackWeb, Reply, Site
 
 PROJECT = find_project(Path(__file__).parent)
-#: Transactions a visit of what each run does once, with 500 hosts.
+#: Transactions per visit of the work once per run, with 500 hosts.
 _ONCE = 0.3
 _IDLE_WORKERS = 4
 _IDLE_SECONDS = 20.0
@@ -54,7 +55,7 @@ def main(report: Report, hosts: int) -> None:
 
 
 def _wait_on_hold(report: Report, hosts: int, state: str, server: Connection) -> None:
-    """Put all hosts on hold, and report what workers write that wait for them."""
+    """Put all hosts on hold, and report the writes of workers that wait for them."""
     on_hold = Reply("", status=503, headers={"Retry-After": "250"})
     sites = [Site(f"h{number}.example", on_hold) for number in range(hosts)]
     with ExitStack() as stack:
@@ -68,7 +69,7 @@ def _wait_on_hold(report: Report, hosts: int, state: str, server: Connection) ->
             before = _transactions(server, state)
             time.sleep(_IDLE_SECONDS)
             rate = (_transactions(server, state) - before) / _IDLE_SECONDS
-            figure = Figure("transactions a second", rate, most=5)
+            figure = Figure("transactions per second", rate, most=5)
             report.add(f"{_IDLE_WORKERS} workers, {hosts} hosts on hold, {when}", figure)
 
 
@@ -99,12 +100,12 @@ def _measure(
             log = web.log
             seconds = max(hit.ended for hit in log) - min(hit.started for hit in log)
             cpu = ended.ru_utime + ended.ru_stime - began.ru_utime - began.ru_stime
-            is_judged = processes == 1 and visit == "first visit"
+            is_checked = processes == 1 and visit == "first visit"
             report.add(
                 f"{what}, {visit}",
-                Figure("targets a second", hosts / seconds, least=60 if is_judged else None),
-                Figure("requests a target", len(log) / hosts),
-                Figure("CPU a target", cpu / hosts * 1e3, "ms"),
+                Figure("targets per second", hosts / seconds, least=60 if is_checked else None),
+                Figure("requests per target", len(log) / hosts),
+                Figure("CPU per target", cpu / hosts * 1e3, "ms"),
             )
             if server is not None:
                 made = (_transactions(server, state) - before) / hosts
@@ -112,7 +113,7 @@ def _measure(
 
 
 def _transactions(server: Connection | None, state: str) -> int:
-    """Return how many transactions a database has committed; 0 without a server."""
+    """Return the number of transactions that a database has committed; 0 without a server."""
     if server is None:
         return 0
     return int(server.execute(_COMMITS, {"name": _name(state)}).scalar_one())

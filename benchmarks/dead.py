@@ -1,11 +1,11 @@
-"""What hosts that do not answer cost, and when the others are served.
+"""The cost of hosts that do not answer, and the time until the others are served.
 
     python -m benchmarks.dead
 
 Of 40 hosts, 8 answer no SYN and the names of 4 get no answer. They are spread over the sources. The
 crawl is compared with one of the other 28 hosts alone. Goal: a dead host costs at most 10 s, which
-is what a host may take to connect. The same crawl is then run again, and what it remembers of
-the dead hosts makes them come last. The peer is plain Scrapy, which is killed after four minutes.
+is the longest time to connect. The same crawl is then run again, and its memory of the dead hosts
+makes them come last. The peer is plain Scrapy, which is killed after four minutes.
 """
 
 import tempfile
@@ -67,7 +67,7 @@ def _crawl(web: DirectWeb, folder: Path, urls: Sequence[str]) -> CrawlResult:
 
 
 def _seconds(result: CrawlResult) -> float:
-    """Return how long a crawl took, without the start of its process."""
+    """Return the seconds of a crawl, without the start of its process."""
     seconds: float = result.stats["elapsed_time_seconds"]
     return seconds
 
@@ -81,7 +81,7 @@ def _read(log: Sequence[Hit]) -> int:
 
 
 def _served(log: Sequence[Hit]) -> tuple[Figure, ...]:
-    """Return how many feeds were read, until when, and how long nobody was asked at most."""
+    """Return the number of feeds that were read, their time, and the longest gap."""
     pause = max(later.started - earlier.ended for earlier, later in pairwise(log))
     took = max(hit.ended for hit in log) - log[0].started
     return (

@@ -2,13 +2,13 @@
 
     python -m benchmarks.faults [NAME ...]
 
-Each fault has a run of its own: a PostgreSQL server, a web, and two crawls of the same sources. The
+Each fault has a separate run: a PostgreSQL server, a web, and two crawls of the same sources. The
 web is the trigger: a worker is stopped (SIGSTOP) when its request has arrived. When both crawls
-have ended, a third one does what they left. Goals, by the log of the web: no gap is too short, no
-host is asked twice at once, no hold is broken, no source is fetched twice. What a worker had under
-way when it was stopped may be fetched once more, because others take its hosts over. Goals, by the
-state: nobody is blamed, so no source has failed, and no host is on hold or gets a longer delay.
-Nothing is left over, and each crawl exits with 0. If a goal is missed, the exit status is 1.
+have ended, a third one does the rest. Goals, by the log of the web: no gap is too short, no host
+has two requests at once, no hold is broken, no source is fetched twice. A source in flight at a
+stopped worker may be fetched once more, because others take its hosts over. Goals, by the state:
+nobody is blamed, so no source has failed, and no host is on hold or gets a longer delay. Nothing is
+left over, and each crawl exits with 0. If a goal is missed, the exit status is 1.
 
 The database is stopped at random moments, the same in each run. `none` is a run without a fault.
 """
@@ -49,7 +49,7 @@ MOST_SECONDS = 240.0  #: that a crawl may take after the fault
 LATENCY = 0.3  #: seconds until a connection is made, and as many until an answer; twice for TLS
 SLOWER = 1.5  #: more seconds of the slow host: often a worker's beat falls into the exchange
 CRAWL_DELAY = 3  #: seconds, of the hosts with many sources
-#: Seconds by which a delay that follows the latency may be longer: that, and a busy machine.
+#: Seconds that a delay by latency may be longer: latency, and a busy machine.
 SLACK = 1.2
 #: Of each host with many; half as many redirect. Their chains outlast each fault.
 SOURCES = 8
@@ -60,7 +60,7 @@ SECURE, BUSY, SLOW = "secure.example", "busy.example", "slow.example"
 
 @dataclass(frozen=True)
 class Scene:
-    """What a fault is planted in."""
+    """The scene of a fault."""
 
     web: DirectWeb
     server: Server
@@ -82,7 +82,7 @@ class Scene:
         return hit
 
     def moment(self) -> None:
-        """Wait for a moment within a second after a request has arrived, half of them slow ones."""
+        """Wait for a moment within one second after a request, half of them slow ones."""
         self.request(*self.chance.choice(((), (SLOW,))))
         time.sleep(self.chance.random())
 
@@ -129,7 +129,7 @@ def ports_of(pid: int) -> set[int]:
 
 
 def stop_database(scene: Scene, seconds: float) -> None:
-    """Stop the database for so long."""
+    """Stop the database for these seconds."""
     scene.moment()
     with scene.server.stopped():
         time.sleep(seconds)
@@ -176,7 +176,7 @@ def stop_before_wire(scene: Scene, seconds: float, *, commits: bool) -> None:
             with scene.server.holding_commits() if commits else scene.server.locked("requests"):
                 if worker := scene.worker_of(*scene.server.waiting(event, statement)):
                     stack.enter_context(scene.stopped(worker))
-            time.sleep(4 * LATENCY)  # the other one sends what it has written
+            time.sleep(4 * LATENCY)  # the other one sends its written requests
             sent = {hit.url for hit in scene.web.log}
             begun = {host_of(url) for (url,) in scene.server.rows(_BEGUN) if url not in sent}
             if worker and (begun.intersection(CHAINS) or not commits):
@@ -214,7 +214,7 @@ def fall_asleep(scene: Scene, seconds: float) -> None:
         time.sleep(seconds)
 
 
-#: By name, how each fault is planted, and how often in its run.
+#: By name, the function that plants a fault, and its number per run.
 FAULTS: dict[str, tuple[Callable[[Scene], None], int]] = {
     "none": (lambda _: None, 1),
     "database-3s": (partial(stop_database, seconds=3), 4),
@@ -250,13 +250,13 @@ def main(report: Report, *names: str) -> None:
 
 
 def _figures(counts: Counter[str]) -> list[Figure]:
-    """Return how much was found, and of it what is not 0."""
+    """Return the number of all findings, and the numbers that are not 0."""
     kinds = [Figure(goal, count) for goal, count in counts.items() if count]
     return [Figure("found", counts.total(), most=0), *kinds]
 
 
 def _run(name: str) -> dict[str, list[str]]:
-    """Plant a fault in a run; return what was found, by the goal that was missed."""
+    """Plant a fault in a run; return the findings, by the goal that was missed."""
     for _ in range(TRIES):
         with suppress(NoMoment):
             return _tried(name)
@@ -295,7 +295,7 @@ def _tried(name: str) -> dict[str, list[str]]:
 
 
 def _end(crawl: Crawl) -> str:
-    """Wait for the end of a crawl; return what is wrong with it."""
+    """Wait for the end of a crawl; return its problem."""
     try:
         code = crawl.wait(MOST_SECONDS).exit_code
     except (RuntimeError, TimeoutError) as error:
@@ -304,7 +304,7 @@ def _end(crawl: Crawl) -> str:
 
 
 def _launch(command: list[str], **options: Any) -> subprocess.Popen[bytes]:  # noqa: ANN401
-    """Start a process that ends with this one, also while it is stopped."""
+    """Start a process that ends with this one, even while it is stopped."""
     return subprocess.Popen(["setpriv", "--pdeathsig", "KILL", *command], **options)
 
 
@@ -331,7 +331,7 @@ def _sites() -> list[Site]:
 
 
 def _broken(scene: Scene, declared: list[str]) -> dict[str, list[str]]:
-    """Judge the log of the web."""
+    """Check the log of the web."""
     delays, log = scene.web.crawl_delays, scene.web.log
     found: dict[str, list[str]] = {"gaps too short": [], "at once": [], "holds": [], "other": []}
     for each in violations(log, serial=False, crawl_delays=delays, declared=declared):
@@ -360,8 +360,8 @@ def _blamed(scene: Scene) -> list[str]:
     """Return a sentence for each host that is on hold, unreachable or delayed for nothing."""
     found = []
     for host, is_held, unreachable, errors, delay in scene.server.rows(_HOSTS):
-        asked = scene.web.crawl_delays.get(host, SLOWER if host == SLOW else 1.0)
-        if delay > asked + SLACK:
+        expected = scene.web.crawl_delays.get(host, SLOWER if host == SLOW else 1.0)
+        if delay > expected + SLACK:
             found.append(f"{host} had a delay of {delay:.1f} s")
         if (is_held and host != BUSY) or unreachable or errors:
             found.append(f"{host}: hold {is_held}, unreachable {unreachable}, {errors} errors")

@@ -6,8 +6,8 @@ First a thousand workers in simulated time, with the policy code of a crawl, and
 requests. Then real processes on the loopback web: 1, 2, 4 and 8 of them, on both databases, and one
 of four killed half-way. The web takes 0.3 s for each answer, so the workers wait for it and not for
 the CPU. The bound is the larger of two: all exchanges, one after the other in each worker, and the
-longest chain of a host. Goals: at most 1.1 of the bound; nothing too soon, lost, or asked again, by
-the log of the web.
+longest chain of a host. Goals: at most 1.1 of the bound; nothing too soon, lost, or requested
+again, by the log of the web.
 """
 
 import tempfile
@@ -25,11 +25,11 @@ from walsh_scrapy.testing.hit import Hit
 from walsh_scrapy.testing.web import LoopbackWeb, Reply, Site
 
 WORKERS = 1000
-#: Sources of the largest host: its chain is shorter than what the fleet takes together.
+#: Sources of the largest host: its chain is shorter than the time of the fleet.
 LARGEST = 100
 #: Seconds that the web takes for each answer.
 DELAY = 0.3
-#: Seconds between two exchanges with a host, less what two clocks may differ by.
+#: Seconds between two exchanges with a host, less the difference of two clocks.
 LEAST = 1.0 - 0.01
 PROJECT = find_project(Path(__file__).parent)
 
@@ -57,13 +57,13 @@ def _simulate(report: Report, requests: int) -> None:
             Figure("time", found.seconds, "s", peer="bound", peer_value=found.bound, most=most),
             Figure("hosts taken", found.taken),
             Figure("too soon", found.too_soon, most=0),
-            Figure("asked again", found.again, most=0),
+            Figure("requested again", found.again, most=0),
             Figure("missing", found.missing, most=0),
         )
 
 
 def _crawl(state: str, hosts: int, workers: int, *, kill: bool) -> tuple[Sequence[Hit], set[str]]:
-    """Crawl hosts with 1 to 8 feeds each; return the log of the web, and what was to be asked."""
+    """Crawl hosts with 1 to 8 feeds each; return the log of the web, and the expected URLs."""
     feed = Reply(rss("Blog", ["One"]), content_type="application/rss+xml", delay=DELAY)
     robots = Reply("User-agent: *\n", delay=DELAY)
     sites = [
@@ -111,14 +111,14 @@ def _report(
         for hit, later in pairwise(hits)
         if later.started - hit.ended < LEAST
     ]
-    asked = Counter(hit.url for hit in log)
+    requested = Counter(hit.url for hit in log)
     bound = max(service, *chains)
     report.add(
         what,
         Figure("time", took, "s", peer="bound", peer_value=bound, most=1.1 if goal else None),
         Figure("too soon", len(soon), most=0),
-        Figure("asked again", len(log) - len(asked), most=0 if goal else 1),
-        Figure("missing", len(wanted - asked.keys()), most=0),
+        Figure("requested again", len(log) - len(requested), most=0 if goal else 1),
+        Figure("missing", len(wanted - requested.keys()), most=0),
     )
 
 

@@ -4,8 +4,8 @@
 
 A document is a head, some pieces, each repeated, and a tail. The search begins with random pieces
 and changes the worst document found so far: a piece, a number of repetitions, the order. All
-documents have at most 15 MiB, and 1 MiB packed. Each is read in a process of its own, as a crawl
-reads what is costly; the time of its start is taken off. A document that a crawl reads in its own
+documents have at most 15 MiB, and 1 MiB packed. Each is read in a separate process, as a crawl
+reads costly documents; the time of its start is taken off. A document that a crawl reads in its
 process is searched for separately. Goals: 0.5 s in the crawl; 5 s and 200 MiB in the other process,
 which is ended beyond that; its memory is then unknown.
 """
@@ -88,7 +88,7 @@ KINDS: Final = (
 
 @dataclass(frozen=True)
 class Recipe:
-    """Pieces and how often each is repeated; all of them are repeated `times`."""
+    """Pieces and their repetitions; all of them are repeated `times`."""
 
     parts: tuple[tuple[str, int], ...]
     times: int
@@ -102,7 +102,7 @@ class Recipe:
 
 
 def main(report: Report, tries: int) -> None:
-    """Search in each kind, for the crawl's own process and for the other one."""
+    """Search in each kind, for the crawl's process and for the other one."""
     start, _ = _cost(Document(parse_feed, b"<rss/>", URL, None, URL))
     for kind in KINDS:
         for costly in (False, True):

@@ -1,11 +1,11 @@
-"""What is left by crawls that are killed at every point of a visit, on each database.
+"""The state after crawls that are killed at every point of a visit, on each database.
 
     python -m benchmarks.kills [KILLS]
 
 A crawl is killed (SIGKILL) at one of nine points, in turn, at the first to the fourth time that it
-reaches it; then the next one goes on. The last one ends by itself. Goals: no entry is lost or
-known twice, none is exported twice, no request is missing in the log, a request without an end is
-one of a crawl that was killed, and neither judge finds that a MUST is broken.
+reaches it; then the next one goes on. The last one ends by itself. Goals: no entry is lost, known
+twice or exported twice. No request is missing in the log, and one without an end is of a killed
+crawl. Neither the audit nor the log of the servers has a broken MUST.
 """
 
 import json
@@ -40,14 +40,15 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
 PROJECT = find_project(Path(__file__).parent)
-#: What has just been done when the process is killed.
+#: The last step before the process is killed.
 POINTS = (
     *("taken", "begun", "allowed", "sent", "answered"),
     *("ended", "written", "freed", "committed"),
 )
-#: How often a crawl reaches its point at most before it is killed.
+#: The most times that a crawl reaches its point before it is killed.
 MOST = 4
-#: What does that. The functions of the state are followed by a COMMIT, that of the crawl is not.
+#: The functions of these steps. Those of the state are followed by a COMMIT, that of the crawl is
+#: not.
 _FUNCTIONS: Final[dict[str, tuple[Any, str]]] = {
     "taken": (hosts, "take"),
     "begun": (hosts, "begin"),
@@ -61,7 +62,7 @@ _AT = "WALSH_KILL_AT"
 
 
 class Killed:
-    """An extension that kills the process where ``WALSH_KILL_AT`` says: a point and a number."""
+    """An extension that kills the process at ``WALSH_KILL_AT``: a point and a number."""
 
     def __init__(self, crawler: "Crawler") -> None:
         point, _, number = os.environ[_AT].partition(" ")
@@ -95,7 +96,7 @@ class Killed:
 
 
 def main(report: Report, kills: int) -> None:
-    """Kill crawls on each database, and judge what is left."""
+    """Kill crawls on each database, and check the state."""
     for name, url in states():
         _measure(report, kills, name, url)
 
@@ -144,14 +145,14 @@ def _measure(report: Report, kills: int, name: str, url: str) -> None:
         Figure("exported twice", len(lines) - len(urls), most=0),
         Figure("requests without a row", late, most=0),
         Figure("requests without an end, of runs that ended", left, most=0),
-        Figure("breaches in the record", len(breaches), most=0),
-        Figure("breaches at the servers", len(impolite), most=0),
+        Figure("findings in the state", len(breaches), most=0),
+        Figure("findings at the servers", len(impolite), most=0),
         note="; ".join([*breaches, *impolite[:3]]),
     )
 
 
 def _rows(url: str) -> tuple[int, Counter[str], int]:
-    """Return how many entries there are, the requests by URL, and how many a run left open."""
+    """Return the number of entries, the requests by URL, and the number of open ones of a run."""
     engine = create_engine(url)
     with engine.connect() as connection:
         entries = connection.scalar(text("SELECT count(*) FROM entries")) or 0
@@ -167,9 +168,9 @@ def _rows(url: str) -> tuple[int, Counter[str], int]:
 
 
 def _breaches(url: str) -> list[str]:
-    """Return the breaches of a MUST that `scrapy attest` finds, once no killed crawl may go on.
+    """Return the findings of `scrapy attest` about a MUST, once no killed crawl may go on.
 
-    That a document is asked for again within a day is none: if it took long, its answer was logged
+    A document that is requested again within a day is none: if it took long, its answer was logged
     before its entries, and the crawl was killed in between.
     """
     with closing(State(url)) as state, state.log() as log:

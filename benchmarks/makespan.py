@@ -1,11 +1,11 @@
-"""How long a crawl takes against what politeness itself costs.
+"""The time of a crawl against the cost of politeness itself.
 
     python -m benchmarks.makespan [WORKLOAD ...]
 
 The bound is the larger of two: all service times one after the other, since the crawl is serial,
-and the slowest host's own chain of requests and pauses. Goal: at most 1.05 of it. The peer is
-Scrapy set to the same politeness: a download slot for each host with its delay, serial. It also
-prints when the first feed was read, and after which part of the requests half of the feeds were.
+and the slowest host's chain of requests and delays. Goal: at most 1.05 of it. The peer is Scrapy
+set to the same politeness: a download slot for each host with its delay, serial. It also prints
+when the first feed was read, and after which part of the requests half of the feeds were.
 """
 
 import json
@@ -73,11 +73,11 @@ class Workload:
         )
 
     def _chain(self, hits: Sequence[Hit]) -> float:
-        """Return one host's exchanges and the pauses that it asked for between them."""
+        """Return the seconds of one host's exchanges and of the delays between them."""
         seconds = sum(hit.ended - hit.started for hit in hits)
         for hit in hits[:-1]:
-            asked = hit.answered("Retry-After") if hit.status == 429 else None
-            seconds += max(1.0, self.delays[hit.host], float(asked or 0))
+            retry_after = hit.answered("Retry-After") if hit.status == 429 else None
+            seconds += max(1.0, self.delays[hit.host], float(retry_after or 0))
         return seconds
 
 

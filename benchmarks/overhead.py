@@ -1,4 +1,4 @@
-"""What politeness costs in CPU: a crawl of hosts with nothing to wait for, against plain Scrapy.
+"""The CPU cost of politeness: a crawl of hosts with nothing to wait for, against plain Scrapy.
 
     python -m benchmarks.overhead [HOSTS]
 
@@ -24,7 +24,7 @@ from walsh_scrapy.testing.web import Reply, Site
 
 ROUNDS = 3
 POSTS = [f"Post number {number}" for number in range(20)]
-#: What most feeds carry beside a title: a summary in HTML, and who wrote it about what.
+#: The usual parts of an entry in addition to its title: a summary in HTML, authors and tags.
 SUMMARY = '<p>Words with a <a href="/link">link</a> in them.</p> ' * 15
 DETAILS = (
     "<dc:creator>Somebody</dc:creator><category>News</category><category>Notes</category>"
@@ -59,7 +59,7 @@ def _compare(report: Report, hosts: int, what: str, most: float, *, full: bool) 
 
 
 def _round(web: DirectWeb, folder: Path, urls: list[str]) -> tuple[float, float, float]:
-    """Return the CPU seconds of the peer's crawl, of ours, and of ours again."""
+    """Return the CPU seconds of the peer's crawl, of our first, and of our second."""
     folder.mkdir()
     return (
         _cpu(lambda: _run_peer(web, folder, urls)),

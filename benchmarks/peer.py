@@ -43,7 +43,7 @@ class FeedsSpider(scrapy.Spider):
                 "published": entry.get("published"),
             }
 """
-#: What makes it wait for a second between two requests to a host, as we do.
+#: Settings for a delay of one second between two requests to a host, as ours.
 POLITE = {"DOWNLOAD_DELAY": 1, "DOWNLOAD_DELAY_JITTER": 0}
 
 

@@ -23,7 +23,7 @@ START_SECONDS = 30.0
 class Server:
     """A server in a temporary folder, at a free port of the loopback; as a context it runs.
 
-    It ends with this process, also if that is killed.
+    It ends with this process, even if that is killed.
     """
 
     def __init__(self) -> None:
@@ -74,13 +74,13 @@ class Server:
         self.rows(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {others}")
 
     def rows(self, query: LiteralString, *values: str) -> list[tuple[Any, ...]]:
-        """Return what a query finds."""
+        """Return the rows of a query."""
         with self._connection() as connection:
             return connection.execute(query, values).fetchall()
 
     @contextmanager
     def locked(self, table: LiteralString) -> Iterator[None]:
-        """Let all who write to a table wait meanwhile."""
+        """Let all writers of a table wait meanwhile."""
         with self._connection() as connection, connection.transaction():
             connection.execute(f"LOCK TABLE {table} IN EXCLUSIVE MODE")
             yield

@@ -1,4 +1,4 @@
-"""What a benchmark reports: a line for each subject, or with `--json` one object at its end.
+"""The report of a benchmark: one line per subject, or with `--json` one object at its end.
 
 The lines then go to stderr, so that the object is alone on stdout.
 """
@@ -22,7 +22,7 @@ class Figure:
     name: str
     value: float | None  #: None if it is not known
     unit: str = ""
-    peer: str = ""  #: what was measured beside it, or a bound
+    peer: str = ""  #: the value to compare with, or a bound
     peer_value: float | None = None  #: in the same unit
     most: float | None = None  #: the goal: at most so much
     least: float | None = None  #: the goal: at least so much
@@ -69,7 +69,7 @@ class Report:
         self._figures: list[dict[str, Any]] = []
 
     def say(self, text: str) -> None:
-        """Print what is no figure."""
+        """Print a line without a figure."""
         print(text, file=self._out, flush=True)
 
     def add(self, subject: str, *figures: Figure, note: str = "") -> None:

@@ -189,7 +189,7 @@ def peak_mib(body: bytes) -> float:
 
 
 def show_worst_files(report: Report) -> None:
-    """Report what each of the worst files costs."""
+    """Report the cost of each of the worst files."""
     for title, body in worst_files().items():
         parse = min(seconds(partial(select, body)) for _ in range(ROUNDS))
         rules = select(body)

@@ -1,13 +1,13 @@
-"""What many declared sources cost, of which one in 24 is due, on both databases.
+"""The cost of many declared sources, of which one in 24 is due, on both databases.
 
     python -m benchmarks.scale [SOURCES] [DATABASE ...]
 
 `scrapy sources sync` reads the file into an empty state. Then all sources count as visited, one in
-24 of them a day ago, and the real `scrapy crawl`, in a process of its own, is watched until it has
-sent 2,000 requests: when it sent the first one, and how much memory it took at most. Then nothing
-is due, and the same crawl ends at once. CPU is that of our process, without the server's. Goals for
-1,000,000 sources: 10 s, 300 MiB, 2 s; for 100,000: 3 s. DATABASE is SQLite or PostgreSQL; by
-default both are measured.
+24 of them a day ago. The real `scrapy crawl` runs in a separate process until it has sent 2,000
+requests: the time of the first one, and the most memory. Then nothing is due, and the same crawl
+ends at once. CPU is that of our process, without the server's. Goals for 1,000,000
+sources: 10 s, 300 MiB, 2 s; for 100,000: 3 s. DATABASE is SQLite or PostgreSQL; by default both are
+measured.
 
 At last the CPU of handing out one request, for 10,000 sources and for 100,000, in a simulated
 crawl: it may grow as the logarithm does, and no faster.
@@ -38,7 +38,7 @@ from walsh_scrapy.testing.web import LoopbackWeb, Reply, Site
 WATCHED = 2000
 #: One source in this number is due.
 DUE = 24
-#: One source in ten is on a platform with a hundred feeds, the others have a host each.
+#: One source in ten is on a platform with a hundred feeds, each of the others has a host.
 CROWD = 100
 HANDED_OUT = 100_000
 PROJECT = find_project(Path(__file__).parent)
@@ -85,7 +85,7 @@ def _url(number: int) -> str:
 
 
 def _measure(folder: Path, url: str, sources: int) -> Mapping[str, float]:
-    """Return seconds and MiB of the sync, of a run, and of a run in which nothing is due."""
+    """Return seconds and MiB of the sync, of a run, and of a run without due sources."""
     file = folder / "sources.toml"
     with file.open("w") as written:
         written.writelines(f'[[source]]\nurl = "{_url(n)}"\n\n' for n in range(1, sources + 1))
@@ -160,7 +160,7 @@ def _visit(url: str, old: float, new: float) -> None:
 
 
 def _sites(sources: int) -> Iterator[Site]:
-    """Yield the hosts of what is due."""
+    """Yield the hosts of due sources."""
     feed = Reply(rss("Blog", ["One", "Two"]), content_type="application/rss+xml")
     pages: dict[str, dict[str, Reply]] = {}
     for url in map(_url, range(1, sources + 1)):
@@ -171,7 +171,7 @@ def _sites(sources: int) -> Iterator[Site]:
 
 
 def _hand_out(sources: int) -> float:
-    """Return the CPU seconds a request, fed as there is room, each host resting for a second."""
+    """Return the CPU seconds per request, with a delay of one second for each host."""
     frontier: Frontier[str] = Frontier()
     urls = map(_url, range(sources))
     feed = iter(start_order(((url.split("/")[2], 0.0, url) for url in urls), {}))

@@ -1,8 +1,8 @@
-"""What a signature costs: the fields of one request over https, in CPU time.
+"""The cost of a signature: the fields of one request over https, in CPU time.
 
     python -m benchmarks.signing [REQUESTS]
 
-Goal: under 0.5 ms a request. The least of several rounds counts: what else the machine does only
+Goal: under 0.5 ms per request. The least of several rounds counts: other work of the machine only
 adds to it.
 """
 

@@ -1,8 +1,7 @@
 """A thousand workers on one state, in simulated time, with the policy code of a crawl.
 
 The queue of each worker and the times of each host are real; a host has one owner, as in
-`state/hosts`. The wire and the database take no time of their own: every exchange takes what its
-worker takes for it.
+`state/hosts`. The wire and the database take no time: every exchange takes the time of its worker.
 """
 
 import heapq
@@ -29,7 +28,7 @@ _BACKOFF = Backoff(2.0, 300.0, random.Random(0))
 
 @dataclass
 class Fleet:
-    """How the workers differ: a part of them is slower by a factor, a part dies on the way."""
+    """The differences of workers: a part is slower by a factor, a part dies on the way."""
 
     workers: int
     slow: float = 0.0
@@ -39,15 +38,15 @@ class Fleet:
 
 @dataclass
 class Outcome:
-    """When all was done, what no fleet can undercut, and what the log of the web shows."""
+    """The time of all work, the bound of every fleet, and the log of the web."""
 
     seconds: float
     bound: float
     requests: int = 0
     taken: int = 0  #: hosts, each as often as a worker took it
     too_soon: int = 0  #: requests to a host before its delay was over, or during another
-    again: int = 0  #: requests for what an earlier exchange had brought
-    missing: int = 0  #: sources that were not asked for
+    again: int = 0  #: requests for a document of an earlier exchange
+    missing: int = 0  #: sources that were not requested
 
 
 @dataclass
@@ -79,7 +78,7 @@ class Simulation:
     def __init__(self, hosts: Sequence[HostWork], fleet: Fleet) -> None:
         chance = random.Random(2)
         self._fleet = fleet
-        self._work = {each.host: each.sources for each in hosts}  # what is still due
+        self._work = {each.host: each.sources for each in hosts}  # the due sources
         self._has_robots: set[str] = set()
         self._rows = dict.fromkeys(self._work, HostTimes())
         self._until: dict[str, float] = {"": 0.0}  # by worker: when it lapses

@@ -1,17 +1,17 @@
-"""How long a crawl takes against what its lines cost: no proxy, and each host at its own address.
+"""The time of a crawl against the cost of its lines: no proxy, and each host at a separate address.
 
     python -m benchmarks.wire [HOSTS [http|https]]
 
 Every host is 30 ms away, and the lookup of its name takes 100 ms. The bound is the sum of all
-exchanges and of all handshakes, one after the other, since the crawl is serial. The servers
-measure both: an exchange from its request to its response, and a handshake from the accepted
-connection to its first request (one round trip for TCP, one more for TLS 1.3, and what both sides
-reckon). Names are no part of the bound, because they can be looked up
-ahead. Goals: at most 1.1 of the bound, one connection open, one full handshake a host, the first
-feed read within 2 s of the first request, and half of them after at most 60 % of the requests.
+exchanges and of all handshakes, one after the other, since the crawl is serial. The servers measure
+both: an exchange from its request to its response, and a handshake from the accepted connection to
+its first request (one round trip for TCP, one more for TLS 1.3, and the computation of both sides).
+Names are not part of the bound, because they can be looked up ahead. Goals: at most 1.1 of the
+bound, one connection open, one full handshake per host, the first feed read within 2 s of the first
+request, and half of them after at most 60 % of the requests.
 
-The peer is plain Scrapy, serial, with a delay of a second for each host. It waits for each host in
-turn, so it gets only as many hosts as take it two minutes.
+The peer is plain Scrapy, serial, with a delay of one second for each host. It waits for each host
+in turn, so it gets only as many hosts as take it two minutes.
 """
 
 import tempfile
@@ -79,7 +79,7 @@ def _handshakes(log: Sequence[Hit], connections: Sequence[ConnectionRecord]) -> 
 
 
 def _kinds(connections: Sequence[ConnectionRecord]) -> tuple[Figure, ...]:
-    """Return how many TLS handshakes were full, and how many resumed a session."""
+    """Return the numbers of full TLS handshakes, and of those that resumed a session."""
     full = Counter(each.host for each in connections if each.handshake == FULL)
     resumed = sum(each.handshake == RESUMED for each in connections)
     if not full:

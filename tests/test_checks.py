@@ -12,13 +12,13 @@ from walsh_scrapy.checks import (
     SERVER,
     TRIAL,
     AtOnce,
+    Delay,
     Exchange,
     FirstRequests,
     Hold,
     Precision,
     Retries,
     Revisit,
-    Spacing,
 )
 
 PAGE = Path(__file__).parents[1] / "docs" / "conformance.md"
@@ -93,7 +93,7 @@ def early(check, *exchanges, **terms):
 
 
 def starts_too_early(starts, delay, precision):
-    return early(Spacing(precision, from_start=True), *map(at, starts), delay=delay)
+    return early(Delay(precision, from_start=True), *map(at, starts), delay=delay)
 
 
 class TestAtOnce:
@@ -111,16 +111,16 @@ class TestAtOnce:
         assert early(AtOnce(SERVER), at(0, math.inf), at(1e9)) == [False, True]
 
 
-class TestSpacing:
+class TestDelay:
     def test_a_delay_counts_from_the_start_or_from_the_end(self):
         assert starts_too_early([0, 4, 9], 5, SERVER) == [False, True, False]
-        assert early(Spacing(SERVER), at(0, 3), at(7), at(12, 13), delay=5) == [False, True, False]
+        assert early(Delay(SERVER), at(0, 3), at(7), at(12, 13), delay=5) == [False, True, False]
 
     def test_the_gap_counts_from_what_ended_last(self):
-        check = Spacing(SERVER)
+        check = Delay(SERVER)
         check.see(at(0, 3), 5)
         gap = check.see(at(7), 5)
-        assert (gap.seconds, gap.asked, gap.missing) == (4, 5, 1)
+        assert (gap.seconds, gap.least, gap.missing) == (4, 5, 1)
 
     def test_each_delay_may_be_short_by_the_tolerance_once(self):
         """5.5 s in whole seconds: 5 may be, and again by a little, but three times may not."""

@@ -139,7 +139,7 @@ def test_a_missing_field_and_objects_that_are_no_items():
     with pytest.raises(InvalidItem, match="note"):
         check(columns)
     for thing in (None, "text", 5, [GOOD], b""):
-        with pytest.raises(InvalidItem, match="no item"):
+        with pytest.raises(InvalidItem, match="not an item"):
             check(thing)
 
 

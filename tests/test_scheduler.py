@@ -164,7 +164,7 @@ def test_a_turn_that_was_given_past_the_queue_does_not_hold_up_the_end(scheduler
 
     async def scenario():
         queue = scheduler._queue
-        monkeypatch.setattr(queue._engine, "ask_for_requests", lambda: None)
+        monkeypatch.setattr(queue._engine, "take_requests", lambda: None)
         monkeypatch.setattr(queue._engine, "download", AsyncMock())
         queue.delay("a.example", 600.0)
         fetch = asyncio.ensure_future(
@@ -192,7 +192,7 @@ def test_what_comes_too_late_for_the_wire_is_sent_again(scheduler, monkeypatch):
 
     async def scenario():
         queue = scheduler._queue
-        monkeypatch.setattr(queue._engine, "ask_for_requests", lambda: None)
+        monkeypatch.setattr(queue._engine, "take_requests", lambda: None)
         monkeypatch.setattr(queue._engine, "download", download)
         with queue.in_gate():
             return await queue.send(Request("http://a.example/robots.txt"), Rank.ROBOTS)

@@ -73,7 +73,7 @@ CALLS = {
     "scrapy mayfetch --offline https://a.example/feed": ("robots", RARE | SWITCHED_OFF),
     "scrapy status": ("blocklist", RARE | SWITCHED_OFF | CRAWLING | {"rich.console"}),
     "scrapy sources": ("http://127.0.0.1:9/feed", RARE | SWITCHED_OFF | CRAWLING),
-    "scrapy why 127.0.0.1": ("we asked for", RARE | SWITCHED_OFF | CRAWLING | {"rich.console"}),
+    "scrapy why 127.0.0.1": ("Our requests", RARE | SWITCHED_OFF | CRAWLING | {"rich.console"}),
 }
 
 

@@ -1,4 +1,4 @@
-"""Crawlers that keep their word: gates, scheduler and state for polite Scrapy projects.
+"""Crawlers that keep their word: middlewares, scheduler and state for polite Scrapy projects.
 
 Each name is imported when it is first used, because every command imports this package.
 """

@@ -1,4 +1,4 @@
-"""All gates, the scheduler and the forced settings, for any Scrapy project (decision 22).
+"""All middlewares, the scheduler and the forced settings, for any Scrapy project (decision 22).
 
 ADDONS = {"walsh_scrapy.Addon": 500}
 """
@@ -60,7 +60,7 @@ EXTENSIONS: Final = {
 #: Each request is sent once. No other scheme has a handler.
 HANDLERS: Final = dict.fromkeys(SCHEMES, HANDLER)
 
-#: 429 and 503 are the backoff gate's (order 549); the rest stays with Scrapy's RetryMiddleware.
+#: 429 and 503 are for BackoffMiddleware (order 549); the rest stays with Scrapy's RetryMiddleware.
 RETRIED_BY_SCRAPY: Final = [500, 502, 504, 522, 524, 408]
 MAX_BODY: Final = 15 * 1024 * 1024
 #: Seconds for one request, from the name look-up to the last byte; a host is busy for longer.
@@ -84,8 +84,8 @@ MUSTS: Final[dict[str, Any]] = {
     "DOWNLOAD_VERIFY_CERTIFICATES": True,
     "RETRY_HTTP_CODES": RETRIED_BY_SCRAPY,
 }
-#: What these settings switch off. Scrapy imports a component to ask it whether it is off, and these
-#: import an HTTP client and a web server.
+#: The components that these settings switch off. Scrapy imports a component to find that out, and
+#: these import an HTTP client and a web server.
 SWITCHED_OFF: Final = {
     "DOWNLOADER_MIDDLEWARES_BASE": ("scrapy.downloadermiddlewares.cookies.CookiesMiddleware",),
     "EXTENSIONS_BASE": (
@@ -101,26 +101,26 @@ CEILINGS: Final[dict[str, int]] = {
     "DOWNLOAD_TIMEOUT": LONGEST_TIMEOUT,
     "REDIRECT_MAX_TIMES": 5,
 }
-#: A copy that another bot keeps is found before the pacing gate, so it begins no exchange (R4).
+#: A copy that another bot keeps is found before PacingMiddleware, so it begins no exchange (R4).
 HTTP_CACHE: Final = {"scrapy.downloadermiddlewares.httpcache.HttpCacheMiddleware": 870}
 #: Tables whose keys are components; those of ``DOWNLOAD_HANDLERS`` are schemes.
 _COMPONENTS: Final = ("DOWNLOADER_MIDDLEWARES", "SPIDER_MIDDLEWARES", "EXTENSIONS")
 _CHAIN: Final = {gate.path: gate.order for gate in Gate} | dict.fromkeys(REPLACED)
-#: By what an operator may choose otherwise (decision 24).
+#: The settings with which an operator may choose otherwise (decision 24).
 ALLOWED_BY: Final = dict.fromkeys(
-    SERIAL, "a bot with its own identity may set WALSH_SERIAL = False"
+    SERIAL, "a bot with another identity may set WALSH_SERIAL = False"
 ) | {
     "USER_AGENT": "WALSH_USER_AGENT and WALSH_UA_TOKEN set it",
-    "DOWNLOAD_HANDLERS": "a bot with its own identity, WALSH_USER_AGENT and WALSH_UA_TOKEN, may",
+    "DOWNLOAD_HANDLERS": "a bot with another identity, WALSH_USER_AGENT and WALSH_UA_TOKEN, may",
 }
 _UNDECLARED: Final = (
-    "the spider %s declares no sources, so it may ask for nothing (R6); `scrapy mayfetch URL` says "
-    "whether a URL may be asked for; a bot with its own identity that follows links sets %s"
+    "the spider %s declares no sources, so no request is allowed (R6); `scrapy mayfetch URL` shows "
+    "whether a URL may be requested; a bot with another identity that follows links sets %s"
 )
 
 
 class Addon:
-    """Makes a Scrapy project keep the contract, whatever its settings or command line say."""
+    """Makes a Scrapy project keep the contract, whatever its settings or command line are."""
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
@@ -134,7 +134,7 @@ class Addon:
     def update_pre_crawler_settings(cls, settings: BaseSettings) -> None:
         """Set up a log of JSON; end the process with one line if log or reactor cannot be set up.
 
-        The gates need asyncio's reactor. Scrapy sets up both before it loads the add-on.
+        The middlewares need asyncio's reactor. Scrapy sets up both before it loads the add-on.
         """
         try:
             _check_log_level(settings)
@@ -145,7 +145,7 @@ class Addon:
             refuse_to_start(error, log_file=None)
 
     def update_settings(self, settings: Settings) -> None:
-        """Force what the contract demands, and log each value that is overridden.
+        """Force the demands of the contract, and log each value that is overridden.
 
         A bad ``WALSH_`` setting ends the process with one line.
         """
@@ -157,9 +157,9 @@ class Addon:
         except BadSetting as error:
             refuse_to_start(error, log_file=settings["LOG_FILE"])
         if not options.enabled:
-            raise NotConfigured("WALSH_ENABLED is False: none of the contract's gates is in force")
-        # A DOWNLOAD_DELAY is kept as our own delay. In the downloader it would delay a request
-        # whose exchange has begun.
+            raise NotConfigured("WALSH_ENABLED is False: no middleware of the contract is in force")
+        # A DOWNLOAD_DELAY is kept as our delay. In the downloader it would delay a request whose
+        # exchange has begun.
         settings.set("WALSH_MIN_INTERVAL", options.min_interval, priority=FORCED)
         settings.set("DOWNLOAD_DELAY", 0, priority=FORCED)
         for name, value in musts.items():
@@ -184,7 +184,7 @@ class Addon:
             _give_handlers(settings)
 
     def _check_scope(self, settings: Settings, options: Options) -> None:
-        """Refuse a spider that could ask for nothing; the message says what to set."""
+        """Refuse a spider that could request nothing; the message has the settings for it."""
         spider = self._crawler.spidercls if self._crawler else DeclaringSpider
         if not options.enabled or options.scope == "any" or issubclass(spider, DeclaringSpider):
             return
@@ -202,11 +202,11 @@ class Addon:
 
 
 def _check_identity(settings: BaseSettings, options: Options) -> None:
-    """Refuse to send the contract's identity where no gate is in force (R1)."""
+    """Refuse to send the contract's identity where no middleware is in force (R1)."""
     if not options.enabled and identity.UA_TOKEN.lower() in str(settings["USER_AGENT"]).lower():
         raise BadSetting(
             f"USER_AGENT names {identity.UA_TOKEN}, and WALSH_ENABLED is False: that name is not "
-            "sent without the gates; take one of the two settings out"
+            "sent without the middlewares; remove one of the two settings"
         )
 
 
@@ -221,7 +221,7 @@ def _check_reactor(settings: BaseSettings) -> None:
     is_ours = settings["TWISTED_REACTOR"] == REACTOR and is_enabled
     if not is_ours and settings.getbool("WALSH_ENABLED", default=True):
         raise BadSetting(
-            f"TWISTED_REACTOR has to be {REACTOR!r}, Scrapy's default, and "
+            f"TWISTED_REACTOR must be {REACTOR!r}, Scrapy's default, and "
             "TWISTED_REACTOR_ENABLED True"
         )
 
@@ -234,10 +234,10 @@ def _at_most(settings: Settings, name: str, most: float) -> float:
 
 
 def _kept(settings: Settings) -> dict[str, Any]:
-    """Return what a bot with its own identity keeps of its retries and its HTTP cache.
+    """Return the settings of retries and HTTP cache that a bot with another identity keeps.
 
-    A refusal is neither retried by Scrapy nor kept: it says when to ask again, and not what is
-    there (R5).
+    A refusal is neither retried by Scrapy nor kept: it is about the time of the next request, not
+    about the page (R5).
     """
     retried = [int(code) for code in settings.getlist("RETRY_HTTP_CODES")]
     kept: dict[str, Any] = {
@@ -275,9 +275,9 @@ def _keep_handlers(settings: Settings) -> None:
 
 
 def _give_handlers(settings: Settings) -> None:
-    """Set our handlers where another bot has none; an add-on after this one may still set its own.
+    """Set our handlers where another bot has none; an add-on after this one may still set another.
 
-    `crawl.network` then says at the start what no longer holds.
+    `crawl.network` then logs at the start the lost guarantees.
     """
     table: BaseSettings = settings["DOWNLOAD_HANDLERS"]
     for scheme in SCHEMES:
@@ -288,7 +288,7 @@ def _give_handlers(settings: Settings) -> None:
 def _force(settings: Settings, name: str, value: object) -> None:
     given, priority = settings.get(name), settings.getpriority(name) or 0
     if priority > 0 and not _is_same(given, value):
-        words = [f"the contract asks for {_readable(value)}", ALLOWED_BY.get(name, "")]
+        words = [f"the contract demands {_readable(value)}", ALLOWED_BY.get(name, "")]
         _say("%s = %s is set aside: %s", name, _readable(given), "; ".join(filter(None, words)))
     settings.set(name, value, priority=FORCED)
     settings.attributes[name] = _Kept(name, settings[name])
@@ -301,18 +301,18 @@ def _force_components(
     changed = list[str]()
     if name in _COMPONENTS:
         _remove_other_names(settings, name, components.keys())
-    theirs = dict(chain)  # `get` of the settings takes a None for what is not there
+    theirs = dict(chain)  # `get` of the settings takes a None for missing keys
     for component, order in components.items():
         given = theirs.get(component, order)
         if given != order:
             changed.append(f"{component} = {_readable(given)} (instead: {_readable(order)})")
         chain.set(component, order, priority=FORCED)
     if changed:
-        _say("%s: set aside, because the contract asks for another: %s", name, ", ".join(changed))
+        _say("%s: set aside, because the contract demands another: %s", name, ", ".join(changed))
 
 
 def _remove_other_names(settings: BaseSettings, name: str, paths: Collection[str]) -> None:
-    """Remove the names of components but their paths: None for one of them removes a gate."""
+    """Remove the names of components except their paths: None for one removes a middleware."""
     for table in (settings[name], settings[f"{name}_BASE"]):
         for key in list(table or ()):
             if key not in paths and path_of(key) in paths:

@@ -1,8 +1,8 @@
-"""What a bot owes to a host, judged over exchanges alone (R4, R5, R8; decision 35).
+"""The rules of a bot towards a host, checked over exchanges alone (R4, R5, R8; decision 35).
 
-The audit of the state and the judge of a server's log bring their rows to the same checks, with how
-exactly each knows its times. Nothing here imports another part of the package, so no fault of the
-crawler can hide in its judge.
+The audit of the state and the conformance test bring their rows to the same checks, with the
+precision of their times. Nothing here imports another part of the package, so a fault of the
+crawler cannot hide in its check.
 
 R4 has delays and one request at a time, R5 holds and retries, R8 revisits. Each check is for one
 host, one bot or one URL, as its caller groups exchanges, and keeps a few numbers. Exchanges come in
@@ -17,7 +17,7 @@ from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import Final, NamedTuple
 
-#: Statuses that ask a bot to come back later (R5).
+#: Statuses that tell a bot to come back later (R5).
 BUSY: Final = frozenset({429, 503})
 _SECONDS: Final = re.compile("[0-9]+")
 #: The three forms of RFC 9110 5.6.7.
@@ -29,14 +29,14 @@ _DATE: Final = re.compile(
 
 
 class Precision(NamedTuple):
-    """How exactly times are known; all are seconds. In doubt the bot is right."""
+    """The precision of times; all are seconds. In doubt the bot is right."""
 
     evidence: str  #: where the times come from
-    tolerance: float  #: by which a request may seem too early and was in time
-    #: The part of the tolerance that counts anew for each delay. What is missing beyond it adds up,
-    #: so a bot that is a little early each time is found.
+    tolerance: float  #: that a request may seem too early and was in time
+    #: The part of the tolerance that counts anew for each delay. The missing time beyond it adds
+    #: up, so a bot that is a little early each time is found.
     slack: float
-    date: float  #: by which a date of Retry-After may differ from the clock of the times
+    date: float  #: that a date of Retry-After may differ from the clock of the times
 
     def is_before(self, start: float, moment: float) -> bool:
         """Return True if a request certainly began before a moment."""
@@ -44,7 +44,7 @@ class Precision(NamedTuple):
 
 
 #: The state has when a request was allowed to go out. A crawl compared dates with the same clock.
-RECORD: Final = Precision("the record: `attest`, `report`, `why`, `status`", 0.05, 0.05, 1.0)
+RECORD: Final = Precision("the state: `attest`, `report`, `why`, `status`", 0.05, 0.05, 1.0)
 #: A server reads a request after it was sent, and begins its last write before its end was read.
 SERVER: Final = Precision("the log of a server: `assert_polite`, `violations`", 0.0, 0.0, 0.0)
 #: Delays count from start to start here: one request that is read late makes the next one early.
@@ -57,22 +57,22 @@ class Exchange(NamedTuple):
 
     start: float
     end: float  #: infinite while the answer is not complete
-    host: str  #: the name, or the registrable domain, by which delays are counted
+    host: str  #: the name, or the registrable domain, that delays are counted by
     url: str
     status: int = 0  #: 0 without an answer
     headers: tuple[tuple[str, str], ...] = ()  #: of the answer
-    row: int = 0  #: its number in what the caller read
+    row: int = 0  #: its number in the caller's log
 
     @property
     def is_busy(self) -> bool:
-        """Whether the host asked to be left alone for a while."""
+        """Whether the host is busy, and wants no requests for a while."""
         return self.status in BUSY
 
     def held_until(self, offset: float = 0.0) -> float | None:
         """Return the end of the Retry-After of a 429 or 503; None without a valid one.
 
         `offset` must be added to the times of this exchange to get epoch seconds. The longest of
-        several headers counts. The crawler reads this header by code of its own.
+        several headers counts. The crawler reads this header with other code.
         """
         if not self.is_busy:
             return None
@@ -99,17 +99,17 @@ LET_GO: Final = 0.5
 
 
 class Gap(NamedTuple):
-    """What lies between an exchange and a request that had to wait for it."""
+    """The time between an exchange and a request that must wait for it."""
 
     before: Exchange
     seconds: float  #: from the end of `before` (or its start); negative if that was not over
-    asked: float  #: that had to pass
+    least: float  #: the least ones
     is_early: bool  #: whether the request certainly came too early
 
     @property
     def missing(self) -> float:
-        """The seconds that were left."""
-        return self.asked - self.seconds
+        """The missing seconds."""
+        return self.least - self.seconds
 
 
 class AtOnce:
@@ -130,7 +130,7 @@ class AtOnce:
         return Gap(last, exchange.start - last.end, 0.0, is_early)
 
 
-class Spacing:
+class Delay:
     """R4: a delay passes before each request, from the end or from the start of the one before."""
 
     def __init__(self, precision: Precision, *, from_start: bool = False) -> None:
@@ -140,7 +140,7 @@ class Spacing:
         self._counts_from = -math.inf
 
     def see(self, exchange: Exchange, delay: float) -> Gap | None:
-        """Return the gap before a request, for which `delay` was asked; None before the first."""
+        """Return the gap before a request, with `delay` in force; None before the first."""
         last, soonest = self._last, self._counts_from + delay
         is_early = self._precision.is_before(exchange.start, soonest)
         # A delay that may have been kept was, except for the slack.
@@ -160,7 +160,7 @@ class Spacing:
 class FirstRequests:
     """R4: the first request to a host is not held back.
 
-    A bot may be slow by itself. So it is accused only if it was silent before each of `enough`
+    A bot may be slow by itself. So it breaks the rule only if it waited before each of `enough`
     first requests, and let one of the others go at once. It sees the requests of one run.
     """
 
@@ -172,7 +172,7 @@ class FirstRequests:
         self._others = math.inf
 
     def see(self, exchange: Exchange, *, is_first: bool, counts: bool = True) -> None:
-        """Take note of a request; `counts` is False if another reason may explain its gap."""
+        """Note a request; `counts` is False if another reason may explain its gap."""
         last = self._last
         if last is None or exchange.end >= last.end:
             self._last = exchange
@@ -187,7 +187,7 @@ class FirstRequests:
 
     @property
     def least(self) -> float | None:
-        """The shortest silence before a first request; None if there is too little to tell."""
+        """The shortest wait before a first request; None if there are too few to know."""
         is_told = self._number >= self._enough and self._others < LET_GO
         return self._least if is_told else None
 
@@ -198,7 +198,7 @@ class FirstRequests:
 
 
 class Hold:
-    """R5: after a refusal no request comes until the time that it asked for is over."""
+    """R5: after a refusal no request comes until the end of its Retry-After."""
 
     def __init__(self, precision: Precision) -> None:
         self._precision = precision
@@ -235,14 +235,14 @@ class Retries:
         self._last: Exchange | None = None
 
     def before(self, exchange: Exchange) -> int:
-        """Return how many refusals in a row a request comes after; 0 if it was under way then."""
+        """Return the number of refusals in a row before a request; 0 if it was in flight then."""
         last = self._last
         return self._number if last is not None and exchange.start >= last.end else 0
 
     def see(self, exchange: Exchange, *, is_refused: bool) -> int:
         """Note the answer, and return the number in a row of its refusal; 0 if it has none.
 
-        What is not refused ends the row.
+        Another answer ends the row.
         """
         if not is_refused:
             self._number, self._last = 0, None
@@ -259,7 +259,7 @@ class Retries:
 
 
 class Revisit:
-    """R2, R3, R8: what was answered is not requested again too soon; one check for each URL."""
+    """R2, R3, R8: an answered URL is not requested again too soon; one check per URL."""
 
     def __init__(self, precision: Precision) -> None:
         self._precision = precision

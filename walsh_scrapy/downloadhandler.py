@@ -1,4 +1,4 @@
-"""Downloads over connections of our own: one at a time, and each request once (R4, 26 to 28)."""
+"""Downloads over our connections: one at a time, and each request once (R4, 26 to 28)."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ SHORTEST_EXCHANGE: Final = 1.0
 
 
 class DownloadHandler(BaseDownloadHandler):
-    """Sends each request once, so that every retry passes the gates again (decision 1).
+    """Sends each request once, so that every retry passes the middlewares again (decision 1).
 
     With ``WALSH_SERIAL`` the process has at most one connection open (decision 26). A host whose
-    certificate is not valid gets no request (``BadCertificate``). Host, and the headers of gates
-    that are in force, are set here, behind every middleware (decision 30).
+    certificate is not valid gets no request (``BadCertificate``). Host, and the headers of
+    middlewares that are in force, are set here, behind every middleware (decision 30).
     """
 
-    lazy = True  # until the gates have checked the settings: Scrapy only logs what fails here
+    lazy = True  # until the settings were checked: Scrapy only logs an error here
 
     def __init__(self, crawler: Crawler) -> None:
         super().__init__(crawler)
@@ -58,9 +58,9 @@ class DownloadHandler(BaseDownloadHandler):
     async def download_request(self, request: Request) -> Response:
         """Return the response to a request.
 
-        Raises Unreachable, Denied, MachineTrouble and the exceptions of Scrapy's own handlers.
+        Raises Unreachable, Denied, MachineTrouble and the exceptions of Scrapy's handlers.
         """
-        # Read once: a middleware may change the request at any time, also while it waits here.
+        # Read once: a middleware may change the request at any time, even while it waits here.
         proxy, url, ticket = self._network.check_route(request), request.url, ticket_of(request)
         if self._is_paced and not ticket.released:
             raise Denied("address", f"{url} is not the URL that the gates let out")
@@ -88,7 +88,7 @@ class DownloadHandler(BaseDownloadHandler):
         self._network.idle.close()
 
     def _lower_limits(self, request: Request) -> None:
-        """Lower the limits that a request has of its own to those of all requests (decision 22)."""
+        """Lower the limits of one request to those of all requests (decision 22)."""
         limits = {"download_timeout": self._timeout, "download_maxsize": self._most_bytes}
         for name, most in limits.items():
             own = request.meta.get(name)
@@ -98,7 +98,7 @@ class DownloadHandler(BaseDownloadHandler):
     def _left(self, url: str, ticket: Ticket) -> float:
         """Return the seconds until which a request has its host; raise TooLate if they are over.
 
-        Another worker may send the next one then (decision 41). This is asked before connecting,
+        Another worker may send the next one then (decision 41). This is called before connecting,
         and directly before the first byte is sent.
         """
         left = ticket.until - self._clock.moment()

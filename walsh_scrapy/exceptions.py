@@ -23,7 +23,7 @@ class Denied(IgnoreRequest):
 
 
 class RequestDeferred(IgnoreRequest):
-    """The host may not be asked within ``WALSH_MAX_WAIT``; a later run continues (decision 7).
+    """The host must not be requested within ``WALSH_MAX_WAIT``; a later run continues (decision 7).
 
     ``until`` is the earliest time of the request, in epoch seconds.
     """
@@ -34,7 +34,7 @@ class RequestDeferred(IgnoreRequest):
 
 
 class HostDeferred(RequestDeferred):
-    """The host is not tried again in this run, which the log says once (decisions 15 and 28).
+    """The host is not tried again in this run, which is logged once (decisions 15 and 28).
 
     ``refused`` is 429 or 503 if it refused other requests with that.
     """
@@ -45,7 +45,7 @@ class HostDeferred(RequestDeferred):
 
 
 class StillDue(RequestDeferred):
-    """The reason is ours, and not what the host does: other workers may go on with it."""
+    """The reason is ours, not the host's: other workers may go on with it."""
 
 
 class StateUnavailable(StillDue):
@@ -58,7 +58,7 @@ class StateUnavailable(StillDue):
 class MachineTrouble(StillDue):
     """This machine cannot make a connection: no descriptor, no route, no resolver (decision 29).
 
-    It is no failure of the host or the source. ``until`` is the time of the problem.
+    It is not a failure of the host or the source. ``until`` is the time of the problem.
     """
 
 
@@ -72,7 +72,7 @@ class Unreachable(Exception):
     Raised together with an exception of Scrapy, such as ``DownloadTimeoutError``.
     """
 
-    #: Whether it says something of scheme, host and port only, because the host has answered.
+    #: Whether it is about scheme, host and port only, because the host has answered.
     is_of_origin = False
 
     def __init__(self, host: str, reason: str) -> None:
@@ -116,11 +116,11 @@ class TooLate(IgnoreRequest):
 
 
 class NotYet(IgnoreRequest):
-    """A request that one of our coroutines sends has to wait for its host once more (R4)."""
+    """A request that one of our coroutines sends must wait for its host once more (R4)."""
 
 
 class CodeFailed(IgnoreRequest):
-    """A project's middleware raised an exception, which is no answer of a host (decision 29)."""
+    """A project's middleware raised an exception; no host answered (decision 29)."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(f"an error in the code of this project keeps it back: {error!r}")
@@ -151,8 +151,8 @@ def refuse_to_start(error: Exception, *, log_file: str | None) -> NoReturn:
 
     Scrapy's commands show a traceback for every exception raised while they start; ``SystemExit``
     passes. An application that runs crawls by itself (``CrawlerRunner``) may catch the error. The
-    line is written to the log too if the log is a file, as under Scrapyd, and if it is not
-    Scrapy's, but one of JSON or the project's own.
+    line is written to the log too if the log is a file, as under Scrapyd, or is not Scrapy's, but
+    one of JSON or of the project.
     """
     if not _is_command():
         raise error
@@ -162,7 +162,7 @@ def refuse_to_start(error: Exception, *, log_file: str | None) -> NoReturn:
 
 
 def _is_command() -> bool:
-    """Return True if a command line called this: nothing else tells a crawler who runs it."""
+    """Return True if a command line called this: a crawler has no other sign of that."""
     frame = inspect.currentframe()
     while frame and frame.f_globals.get("__name__") not in _COMMAND_LINES:
         frame = frame.f_back

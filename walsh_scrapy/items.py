@@ -22,11 +22,11 @@ _FORMULA: Final = re.compile("(\\A|;)(?=[-=+@\t\r\n\uff1d\uff0b\uff0d\uff20])")
 
 
 class InvalidItem(ValueError):
-    """An item that may not be kept. The message is one sentence with the item and the reason."""
+    """An item that must not be kept. The message is one sentence with the item and the reason."""
 
 
 class _Keyed:
-    """The keys of an entry, for the state. They are no dataclass fields, so no export has them."""
+    """The keys of an entry, for the state. They are not dataclass fields, so no export has them."""
 
     key: str = ""  #: of its page and its id; see `metadata.entries.with_keys`
     page_key: str = ""
@@ -49,7 +49,7 @@ class EntryItem(_Keyed):
     authors: list[str] = field(default_factory=list)
     tags: list[str] = field(default_factory=list)
     section: str | None = None  #: of a link in an llms.txt: the heading above it
-    note: str | None = None  #: of a link in an llms.txt: the description beside it
+    note: str | None = None  #: of a link in an llms.txt: the description after it
     language: str | None = None  #: a BCP 47 tag
     first_seen: str | None = None  #: RFC 3339, UTC; None until the state has recorded the entry
 
@@ -132,8 +132,8 @@ class XmlExporter(XmlItemExporter):
 def check(item: object) -> None:
     """Check an item against `entry.schema.json` (R6, decision 23).
 
-    Raises InvalidItem if a field is missing, unknown or has a value that the schema does not
-    allow, and if the object is no item at all.
+    Raises InvalidItem if a field is missing, unknown or has a value that the schema does not allow,
+    and if the object is not an item.
     """
     values = _columns(item)
     try:
@@ -150,7 +150,7 @@ def _columns(item: object) -> Mapping[str, object]:
         return item.to_dict()
     if ItemAdapter.is_item(item):
         return dict(ItemAdapter(item).asdict())
-    raise InvalidItem(f"A spider returned {type(item).__name__}, which is no item.")
+    raise InvalidItem(f"A spider returned {type(item).__name__}, which is not an item.")
 
 
 def _sentence(path: list[str], values: Mapping[str, object]) -> str:
@@ -163,7 +163,7 @@ def _sentence(path: list[str], values: Mapping[str, object]) -> str:
     return f"{start} {path[0]} must be {_PROPERTIES[path[0]]['description']}."
 
 
-#: What an item may have, as JSON Schema.
+#: The fields of an item, as JSON Schema.
 SCHEMA: Final = json.loads((files("walsh_scrapy") / "entry.schema.json").read_text("utf-8"))
 _PROPERTIES: Final = SCHEMA["properties"]
 _check_values: Final = fastjsonschema.compile(SCHEMA, use_default=False)

@@ -3,7 +3,7 @@
 `docs/settings.md` describes them.
 """
 
-# ruff: noqa: RUF009 - a field is no default that instances share
+# ruff: noqa: RUF009 - a field is not a default that instances share
 from __future__ import annotations
 
 import difflib
@@ -39,7 +39,7 @@ SignatureForm: TypeAlias = Literal["dictionary", "string"]
 _DAY_SECONDS: Final = 86_400
 _UNRECORDED: Final = ("state_url", "signing_key")
 _OTHERS_MAY_CHOOSE: Final = (
-    f"under the Walsh-Research identity; a bot with its own {PREFIX}USER_AGENT and "
+    f"under the Walsh-Research identity; a bot with another {PREFIX}USER_AGENT and "
     f"{PREFIX}UA_TOKEN may choose"
 )
 _WHERE_KEYS_ARE: Final = (
@@ -59,12 +59,12 @@ _FALSE: Final = ("0", "false", "no", "off")
 
 
 class BadSetting(ValueError):
-    """A setting has a value that is refused; the message says which value it has to have."""
+    """A setting has a value that is refused; the message has the right value."""
 
 
 def bad_setting(name: str, value: object, wanted: str) -> BadSetting:
-    """Return the error for a setting; ``wanted`` completes "has to be"."""
-    return BadSetting(f"{name} is {value!r:.300}, but has to be {wanted}")
+    """Return the error for a setting; ``wanted`` completes "must be"."""
+    return BadSetting(f"{name} is {value!r:.300}, but must be {wanted}")
 
 
 def number_of(
@@ -113,7 +113,7 @@ def _state_url(name: str, value: object) -> str:
     try:
         return _line(name, value)
     except BadSetting:
-        raise BadSetting(f"{name} has to be a line of text") from None
+        raise BadSetting(f"{name} must be a line of text") from None
 
 
 def _url(name: str, value: object) -> str:
@@ -183,7 +183,7 @@ def _project_state() -> str:
 class Options:
     """The ``WALSH_`` settings of a project, each under its name in lower case; times are seconds.
 
-    `docs/settings.md` says what each of them means.
+    `docs/settings.md` explains each of them.
     """
 
     enabled: bool = _setting(True, _flag)
@@ -216,9 +216,9 @@ class Options:
     def from_settings(cls, settings: BaseSettings) -> Options:
         """Read and check every ``WALSH_`` setting of a Scrapy project.
 
-        Raises BadSetting for a value of the wrong kind or out of bounds, an unknown ``WALSH_``
-        name, an identity that is not filled in, or neither ours nor entirely another's, and for
-        choices that are fixed under the Walsh-Research identity (decision 24).
+        Raises BadSetting for a value of the wrong kind or out of bounds, and for an unknown
+        ``WALSH_`` name. So it does for an identity that is not filled in, or is partly ours, and
+        for choices that are fixed under the Walsh-Research identity (decision 24).
         """
         _refuse_unknown_names(settings)
         given = {name: _read(settings, name) for name in _FIELDS}
@@ -244,15 +244,15 @@ class Options:
     def for_record(self) -> dict[str, Any]:
         """Return the options as JSON has them: an endless time is "inf".
 
-        ``state_url`` and ``signing_key`` are left out: the one may have a password, the other is
-        where a secret is.
+        ``state_url`` and ``signing_key`` are omitted: the one may have a password, the other names
+        a secret.
         """
         given = {name: value for name, value in asdict(self).items() if name not in _UNRECORDED}
         return {name: str(value) if value == math.inf else value for name, value in given.items()}
 
     @property
     def log_seconds(self) -> float:
-        """How long requests and denials are kept."""
+        """The seconds for which requests and denials are kept."""
         return self.log_days * float(_DAY_SECONDS)
 
     @property
@@ -282,7 +282,7 @@ def log_format_of(settings: BaseSettings) -> LogFormat:
 
 
 def proposed_identity(settings: BaseSettings) -> list[str]:
-    """Return the lines that give a project its own identity: with its USER_AGENT if it has one.
+    """Return the lines that give a project another identity: with its USER_AGENT if it has one.
 
     A project that has none gets a line with its ``BOT_NAME`` to fill in (decision 24).
     """
@@ -291,12 +291,12 @@ def proposed_identity(settings: BaseSettings) -> list[str]:
     token = settings["WALSH_UA_TOKEN"] or token_of(agent)
     if not token or token not in agent or identity.UA_TOKEN.lower() in agent.lower():
         token = token or re.sub(r"[^A-Za-z_-]", "", str(settings["BOT_NAME"])) or "Your-Bot"
-        agent = f"{token}/1.0 (+the URL of a page that says who runs it)"
+        agent = f"{token}/1.0 (+the URL of a page of its operator)"
     return [f'WALSH_USER_AGENT = "{agent}"', f'WALSH_UA_TOKEN = "{token}"']
 
 
 def _check_ours(options: Options) -> None:
-    """Raise BadSetting for what is fixed under the Walsh-Research identity.
+    """Raise BadSetting for settings that are fixed under the Walsh-Research identity.
 
     R5 wants a retry, and delays that grow and have jitter. There always is a blocklist, because
     opt-outs cannot be switched off (R3, decision 31).
@@ -319,7 +319,7 @@ def _check_ours(options: Options) -> None:
 
 
 def _is_ours(user_agent: str, ua_token: str) -> bool:
-    """Return True for the Walsh-Research identity, False for another bot's own (decision 24).
+    """Return True for the Walsh-Research identity, False for that of another bot (decision 24).
 
     Raises BadSetting for a mixture of both, or for a User-Agent without its product token.
     """
@@ -345,4 +345,4 @@ def _refuse_unknown_names(settings: BaseSettings) -> None:
         if str(name).startswith(PREFIX) and name not in known and settings.get(name):
             close = difflib.get_close_matches(str(name), known, n=1)
             hint = f"; did you mean {close[0]}?" if close else "; see docs/settings.md"
-            raise BadSetting(f"{name} is no setting of walsh-scrapy{hint}")
+            raise BadSetting(f"{name} is not a setting of walsh-scrapy{hint}")

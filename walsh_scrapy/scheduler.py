@@ -1,4 +1,4 @@
-"""A Scrapy scheduler that hands out only requests whose host may be asked now (R4, decision 6)."""
+"""A Scrapy scheduler that hands out only requests whose host is ready (R4, decision 6)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 
 def _at_its_beginning(request: Request) -> Request:
-    """Return a request without its redirects, because what is kept proves none."""
+    """Return a request without its redirects, because a kept request proves none."""
     if not hops_of(request):
         return request
     meta = {key: request.meta[key] for key in request.meta if not key.startswith("redirect_")}
@@ -43,7 +43,7 @@ class Scheduler(BaseScheduler):
 
     Requests are kept in memory. Sources that a run did not reach stay due for the next run. Other
     requests are kept for the next start if the crawl has a ``JOBDIR``, in one of Scrapy's disk
-    queues. Those of gates are not, because the next start makes them itself.
+    queues. Those of middlewares are not, because the next start makes them itself.
     """
 
     def __init__(self, crawler: Crawler, queue: Queue, dupefilter: BaseDupeFilter) -> None:
@@ -110,7 +110,7 @@ class Scheduler(BaseScheduler):
         return True
 
     def next_request(self) -> Request | None:
-        """Return a request whose host may be asked now; None if there is none."""
+        """Return a request whose host is ready; None if there is none."""
         return self._queue.pop()
 
     def request_reached_downloader(self, request: Request) -> None:

@@ -1,7 +1,7 @@
 """The Scrapy settings of this project, in the order of Scrapy's template.
 
-What the contract demands is not here but in ``addon.py``, which sets it above every other
-priority; what an operator may choose begins with ``WALSH_`` and is in ``docs/settings.md``.
+The demands of the contract are in ``addon.py``, which sets them above every other priority; the
+choices of an operator begin with ``WALSH_`` and are in ``docs/settings.md``.
 """
 
 from scrapy.settings.default_settings import EXTENSIONS_BASE as _EXTENSIONS_BASE
@@ -14,9 +14,9 @@ COMMANDS_MODULE = "walsh_scrapy.commands"
 
 ADDONS = {"walsh_scrapy.Addon": 500}
 
-# Middlewares of Scrapy that have no effect behind our gates, but cost time for each request.
+# Middlewares of Scrapy that have no effect behind ours, but cost time for each request.
 DOWNLOADER_MIDDLEWARES = {
-    "scrapy.downloadermiddlewares.offsite.OffsiteMiddleware": None,  # the scope gate does it
+    "scrapy.downloadermiddlewares.offsite.OffsiteMiddleware": None,  # ScopeMiddleware does it
     "scrapy.downloadermiddlewares.httpauth.HttpAuthMiddleware": None,  # identity removes its header
 }
 SPIDER_MIDDLEWARES = {
@@ -43,7 +43,7 @@ LOG_LEVEL = "INFO"
 LOG_FORMAT = "%(asctime)s %(levelname)s %(message)s"
 LOG_SHORT_NAMES = True
 LOG_FORMATTER = "walsh_scrapy.crawl.log.QuietLogFormatter"
-# The summary says what a run did; -s STATS_DUMP=1 adds the stats of Scrapy.
+# The summary has the results of a run; -s STATS_DUMP=1 adds the stats of Scrapy.
 STATS_DUMP = False
 LOGSTATS_INTERVAL = 0
 
@@ -69,7 +69,7 @@ FEED_STORAGES = dict.fromkeys(("", "file"), "walsh_scrapy.extensions.feedexport.
 FEED_EXPORTERS = {
     # The same lines as Scrapy's, in less time.
     **dict.fromkeys(("jsonlines", "jsonl", "jl"), "walsh_scrapy.items.JsonLinesExporter"),
-    # A title that begins as a formula is no formula in a spreadsheet.
+    # A title that begins as a formula is not a formula in a spreadsheet.
     "csv": "walsh_scrapy.items.CsvExporter",
     # An empty field is an empty XML element, not the word None.
     "xml": "walsh_scrapy.items.XmlExporter",

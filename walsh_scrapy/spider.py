@@ -33,10 +33,10 @@ ARGUMENTS: Final = ("sources", "force", "only")
 
 
 class DeclaringSpider(Spider):
-    """A spider with declared sources, which the gates read from it."""
+    """A spider with declared sources, which the middlewares read from it."""
 
-    sources: Collection[Source] = ()  #: the scope gate allows requests for these only
-    force: bool = False  #: also visit sources that are not due yet (decision 20)
+    sources: Collection[Source] = ()  #: ScopeMiddleware allows requests for these only
+    force: bool = False  #: visit sources that are not due yet too (decision 20)
 
     def alternative_to(self, request: Request) -> Request | None:  # noqa: ARG002 - for subclasses
         """Return the request to make instead of one for a page that robots.txt denies, or None."""
@@ -49,7 +49,7 @@ class SourcesSpider(DeclaringSpider):
     Arguments (``-a NAME=VALUE``): ``sources`` names another file than ``WALSH_SOURCES``;
     ``force=1`` also visits sources that are not due yet; ``only=TEXT`` selects the sources whose
     URL, name or tags contain TEXT. A subclass takes others by its ``__init__``, or by a class
-    attribute of the same name. Names that begin with an underscore are Scrapyd's own. Any other
+    attribute of the same name. Names that begin with an underscore are Scrapyd's. Any other
     argument is refused, because it is mistyped.
     """
 
@@ -104,7 +104,7 @@ class SourcesSpider(DeclaringSpider):
                 close = difflib.get_close_matches(name, ARGUMENTS, n=1)
                 hint = f"; did you mean {close[0]}?" if close else ""
                 known = ", ".join(ARGUMENTS)
-                raise BadSetting(f"{name} is no argument of the spider {cls.name}: {known}{hint}")
+                raise BadSetting(f"{name} is not an argument of {cls.name}: {known}{hint}")
 
     async def start(self) -> AsyncIterator[Any]:
         """Yield the first request of each source that is due."""
@@ -116,7 +116,7 @@ class SourcesSpider(DeclaringSpider):
             self._warn_of_none(due.counts, declared.chosen)
             async for source, url in due.each():
                 yield self.first_request(source, url)
-            # What other workers have done was due as well.
+            # Sources that other workers visited were due as well.
             crawl.stats.inc_value("walsh/sources/due", due.begun - due.counts.due)
         except StateUnavailable as error:
             crawl.engine.end("state_failed", str(error))

@@ -1,4 +1,4 @@
-"""The spiders: feeds, and sites without a feed by their own markdown or llms.txt (R9).
+"""The spiders: feeds, and sites without a feed by their markdown or llms.txt (R9).
 
 A project has a subclass of each, which names itself. So Scrapy finds each spider once: a class
 without a ``name`` is none.
@@ -55,7 +55,7 @@ class FeedsSpider(SourcesSpider):
     def parse(self, response: Response, source: Source) -> Iterator[Feed | EntryItem]:
         """Yield the feed, which has the update hints, and its entries; raise NotAFeed."""
         if unread := self.unread(response):
-            raise NotAFeed(f"{unread} is no feed, so its body was not downloaded")
+            raise NotAFeed(f"{unread} is not a feed, so its body was not downloaded")
         feed = read(response, self.document(response, source))
         yield feed
         for entry in feed.entries:

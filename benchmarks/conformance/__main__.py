@@ -1,10 +1,10 @@
-"""`python -m benchmarks.conformance [NAME...]`: tries crawlers, and prints a row of R1 to R9 each.
+"""`python -m benchmarks.conformance [NAME...]`: tries crawlers, and prints a row for each.
 
-It needs what the drivers use: wget, curl, feedparser and requests for this Python, and for the two
-of Node.js a `node_modules` in the current folder (`npm install rss-parser crawlee`). A cell has the
-scenarios that passed of those that passed or failed. `NAME-proxy` is tried behind the proxy. Each
-may take twice as long as `scrapy conformance` gives it. `--save FOLDER` as the first words keeps
-the scorecards as JSON.
+It needs the programs of the drivers: wget, curl, feedparser and requests for this Python, and for
+the two of Node.js a `node_modules` in the current folder (`npm install rss-parser crawlee`). A cell
+has the scenarios that passed of those that passed or failed. `NAME-proxy` is tried behind the
+proxy. Each may take twice as long as `scrapy conformance` gives it. `--save FOLDER` as the first
+words keeps the scorecards as JSON.
 """
 
 import json

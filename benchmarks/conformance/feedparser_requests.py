@@ -1,4 +1,4 @@
-"""requests and feedparser, with the validators of the last run and a pause of a second."""
+"""requests and feedparser, with the validators of the last run and a delay of one second."""
 
 import json
 import os

@@ -1,7 +1,7 @@
 """A polite crawler that knows nothing of this project: `python polite.py SEEDS FOLDER`.
 
-It asks for the seeds, one at a time, by the standard library and Protego. It shows that the MUSTs
-of the conformance test ask for nothing that only this project does.
+It requests the seeds, one at a time, with the standard library and Protego. It shows that the MUSTs
+of the conformance test demand nothing that only this project does.
 """
 
 import json
@@ -26,12 +26,12 @@ HOPS = 5
 #: Seconds: a longer wait ends the requests to that host.
 LONGEST = 20
 
-#: Yields the host that is asked next, each time it is resumed after a request.
+#: Yields the host of the next request, each time it is resumed after a request.
 Steps = Iterator[str]
 
 
 class Stay(urllib.request.HTTPRedirectHandler):
-    """Leaves redirects to the crawler, which asks robots.txt first."""
+    """Leaves redirects to the crawler, which requests robots.txt first."""
 
     def redirect_request(self, *_: object) -> None:  # noqa: D102
         return None
@@ -43,10 +43,10 @@ def delay_of(rules: Protego | None) -> float:
 
 
 class Crawler:
-    """Crawls each host by a generator of its own."""
+    """Crawls each host with a separate generator."""
 
     def __init__(self, folder: Path) -> None:
-        self.file = folder / "polite.json"  # when each host may be asked again
+        self.file = folder / "polite.json"  # when each host may be requested again
         known = self.file.read_text() if self.file.exists() else "{}"
         self.ready: dict[str, float] = json.loads(known)
         self.robots: dict[str, Protego | None] = {}
@@ -67,7 +67,7 @@ class Crawler:
                 waiting += [(following, steps) for following in [next(steps, "")] if following]
 
     def crawl(self, urls: list[str]) -> Steps:
-        """Ask for what robots.txt allows, and follow redirects."""
+        """Request the URLs that robots.txt allows, and follow redirects."""
         for seed in urls:
             url = seed
             for _ in range(HOPS):

@@ -46,7 +46,7 @@ class SeedsSpider(scrapy.Spider):
             yield scrapy.Request(url)
 
     def parse(self, response: Response) -> Iterator[dict[str, object]]:
-        """Yield what any spider would."""
+        """Yield an item, as any spider would."""
         yield {"url": response.url, "size": len(response.body)}
 
 

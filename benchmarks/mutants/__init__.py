@@ -1,1 +1,1 @@
-"""Broken versions of the crawler, and which public judge finds which of them."""
+"""Broken versions of the crawler, and the public checks that find them."""

@@ -1,8 +1,8 @@
-"""`python -m benchmarks.mutants [NAME...]`: breaks the crawler in many ways, and asks who finds it.
+"""`python -m benchmarks.mutants [NAME...]`: the checks that find a broken crawler.
 
-It prints a Markdown table with a row for each mutant, and at its end which were found by nobody.
-A test is asked only about a mutant that nothing else finds. First the crawler as it is, is judged:
-if a test accuses it, or nothing can be judged, the benchmark stops.
+It prints a Markdown table with a row for each mutant, and at its end those that nothing found. A
+test runs only on a mutant that nothing else finds. First the crawler as it is, is checked: if a
+test fails, or no verdict is possible, the benchmark stops.
 """
 
 import argparse
@@ -19,13 +19,13 @@ from benchmarks.mutants.mutant import CONTROL, Mutant, PatchError, write_project
 from benchmarks.mutants.patches import MUTANTS
 from benchmarks.report import Figure, Report
 
-#: The columns: what ran in simulated time, and the test that was asked at last.
+#: The columns: the checks in simulated time, and the test that ran last.
 _COLUMNS = ("trial", "days", "attest", "test")
 _MOST_NAMED = 3
 
 
 def main(words: Sequence[str]) -> int:
-    """Judge the mutants that the words name; return the exit status."""
+    """Check the mutants that the words name; return the exit status."""
     options = options_of(words)
     wanted = [each for each in MUTANTS if not options.names or each.name in options.names]
     report = Report("mutants", words, as_json=options.json)
@@ -46,8 +46,8 @@ def main(words: Sequence[str]) -> int:
         report.say(f"| rule | mutant | {' | '.join(_COLUMNS)} |\n|---|---|{'---|' * 4}")
         missed = []
         with ThreadPoolExecutor(options.jobs) as pool:
-            judge = partial(_found, control=control, folder=folder)
-            for mutant, found in zip(wanted, pool.map(judge, wanted), strict=True):
+            find = partial(_found, control=control, folder=folder)
+            for mutant, found in zip(wanted, pool.map(find, wanted), strict=True):
                 cells = " | ".join(_cell(found.get(column, [])) for column in _COLUMNS)
                 report.say(f"| {mutant.rule} | `{mutant.name}`: {mutant.what} | {cells} |")
                 missed += [] if any(found.values()) else [mutant.name]
@@ -59,7 +59,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def _found(mutant: Mutant, control: Findings, folder: Path) -> dict[str, list[str]]:
-    """Return by column what found a mutant."""
+    """Return the findings about a mutant by column."""
     place = folder / mutant.name
     project = write_project(mutant, place)
     found = simulated(project, place / "record").worse_than(control)

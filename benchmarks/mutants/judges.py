@@ -1,6 +1,6 @@
-"""What finds a mutant: the trial, the days and the audit in simulated time, else a named test.
+"""The checks that find a mutant: trial, days and audit in simulated time, else a named test.
 
-All run in the mutant's own project. What judges there is that of this tree: see `mutant.JUDGES`.
+All run in the project of the mutant, with the checks of this tree: see `mutant.JUDGES`.
 """
 
 import json
@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-#: Real seconds after which a mutant hangs: a hundred times what the crawler as it is takes.
+#: Real seconds after which a mutant hangs: a hundred times those of the crawler as it is.
 _LONGEST: Final = 600.0
-#: What the loop of simulated time says of a crawl that goes on while the clock stands still.
+#: The error of the loop of simulated time about a crawl that goes on while the clock stands still.
 ENDLESS: Final = "it never ends"
 _GOOD: Final = ("pass", "holds")
-#: Characters of what a mutant says as it crashes.
+#: Characters of the message of a mutant that crashes.
 _WIDEST: Final = 100
 
 
@@ -29,7 +29,7 @@ class Findings:
     crash: str = ""
 
     def worse_than(self, control: "Findings") -> dict[str, list[str]]:
-        """Return by part what was good of the crawler as it is, and is not any more."""
+        """Return by part the verdicts that were good of the crawler as it is, and no longer are."""
         if self.crash:
             return {"trial": [f"crashed: {self.crash}"]}
         return {

@@ -7,18 +7,18 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).parents[2]
-#: What a mutant needs to crawl, to audit its state, and for the tests that are asked about it.
+#: The files that a mutant needs to crawl, to audit its state, and for its tests.
 _PROJECT: Final = (
     "walsh_scrapy", "spiders", "scrapy.cfg", "pyproject.toml", "sources.toml", "tests",
 )  # fmt: skip
-#: The judges and what they judge by are never mutated: a mutant has those of this tree.
+#: The checks are never mutated: a mutant has those of this tree.
 JUDGES: Final = tuple(
     f"walsh_scrapy/{name}" for name in ("testing/", "checks.py", "policy/audit/", "tools/")
 )
 
 
 class PatchError(Exception):
-    """A patch that does not fit the code any more. The message says which, and why."""
+    """A patch that does not fit the code any more. The message names it, and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +61,13 @@ class Patch:
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """What a crawler could do wrong, and the patches that make ours do it."""
+    """A fault of a crawler, and the patches that give it to ours."""
 
     name: str
     rule: str  #: "R1" to "R9"
-    what: str  #: what it does, in one line for the table
+    what: str  #: the fault, in one line for the table
     patches: tuple[Patch, ...]
-    #: Tests that see what simulated time does not show: the wire, and other processes.
+    #: Tests of facts that simulated time does not show: the wire, and other processes.
     tests: tuple[str, ...] = ()
 
     def sources(self, root: Path = ROOT) -> dict[str, str]:
@@ -75,7 +75,7 @@ class Mutant:
         changed: dict[str, str] = {}
         for patch in self.patches:
             if patch.module.startswith(JUDGES):
-                raise PatchError(f"{self.name}: {patch.module} belongs to the judges")
+                raise PatchError(f"{self.name}: {patch.module} belongs to the checks")
             try:
                 source = changed.get(patch.module) or (root / patch.module).read_text("utf-8")
                 changed[patch.module] = patch.apply(source)
@@ -84,7 +84,7 @@ class Mutant:
         return changed
 
 
-#: The crawler as it is. Whoever accuses it is no judge.
+#: The crawler as it is. A check that finds faults in it is wrong.
 CONTROL: Final = Mutant("control", "", "nothing wrong", ())
 
 

@@ -46,8 +46,8 @@ if request.url.endswith("/robots.txt"):
               "in NEVER_SENT[1:]"),
         Patch(_MESSAGES, "LastHeaders.__init__", "(NEVER_SENT)", "(NEVER_SENT[1:])"),
     )),
-    Mutant("robots-ignored", "R2", "reads robots.txt and ignores what it denies", (
-        Patch(_GATE, "RobotsMiddleware._judge", "if not verdict.allowed:", "if False:"),
+    Mutant("robots-ignored", "R2", "reads robots.txt and ignores its denials", (
+        Patch(_GATE, "RobotsMiddleware._check", "if not verdict.allowed:", "if False:"),
     )),
     Mutant("nothing-denied", "R2", "its reader of robots.txt finds nothing that is denied", (
         Patch(_ROBOTSTXT, "Rules.verdict", "allowed = not denies(rank) and index is None",
@@ -108,7 +108,7 @@ ranks = [
     Mutant("expired-copy", "R2", "uses a robots.txt for two more days", (
         Patch(_COPY, "RobotsCopy.is_usable", "< lifetime", "< lifetime + 2 * 86_400.0"),
     )),
-    Mutant("hops-unjudged", "R2", "follows redirects whatever robots.txt says", (
+    Mutant("hops-unjudged", "R2", "follows redirects whatever robots.txt has", (
         Patch(_GATE, "RobotsMiddleware.process_request", "origin = origin_for(request)", """\
 from walsh_scrapy.crawl.ticket import ticket_of
         if ticket_of(request).hops:
@@ -131,7 +131,7 @@ from walsh_scrapy.crawl.ticket import ticket_of
         Patch("walsh_scrapy/policy/blocklist.py", "Blocklist.blocks",
               'while host := host.partition(".")[2]:', 'while host := "":'),
     )),
-    Mutant("list-after-robots", "R3", "asks the list after robots.txt", (
+    Mutant("list-after-robots", "R3", "checks the list after robots.txt", (
         Patch(_GATES, "Gate", _LIST_ORDER.format(10), ""),
         Patch(_GATES, "Gate", "    BACKOFF = 549,", f"{_LIST_ORDER.format(110)}    BACKOFF = 549,"),
         Patch(_GATES, "_order_problems", "(robots, pacing)", "(pacing,)"),
@@ -144,7 +144,7 @@ if request.url.endswith("/robots.txt"):
               "for place in (*_PLACES[1:], _PLACES[0]):"),
     )),
     Mutant("list-not-for-hops", "R3", "follows redirects to listed domains", (
-        Patch("walsh_scrapy/crawl/blocklist.py", "PublishedList.judges",
+        Patch("walsh_scrapy/crawl/blocklist.py", "PublishedList.checks",
               "(ticket.rank is not Rank.OPERATOR or bool(ticket.hops))",
               "ticket.rank is Rank.TARGET and not ticket.hops"),
     )),

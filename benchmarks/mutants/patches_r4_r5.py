@@ -22,7 +22,7 @@ _SHARED: Final = (
 _OWN_DELAY: Final = "delay: float = min(longest, base * 2.0**doublings)"
 
 OF_R4_AND_R5: Final = (
-    Mutant("half-a-second", "R4", "two requests a second", (
+    Mutant("half-a-second", "R4", "two requests per second", (
         Patch(_PACING, "delay_after", "max(least,", "max(least / 2,"),
     )),
     Mutant("from-the-start", "R4", "a delay counts from the start of a request", (
@@ -37,7 +37,7 @@ OF_R4_AND_R5: Final = (
     Mutant("crawl-delay", "R4", "ignores Crawl-delay", (
         Patch(_COPY, "RobotsFile.interval", "self.rules.crawl_delay or 0.0", "0.0"),
     )),
-    Mutant("crawl-delay-capped", "R4", "waits for 8 s at most, whatever Crawl-delay says", (
+    Mutant("crawl-delay-capped", "R4", "waits for 8 s at most, whatever Crawl-delay is", (
         Patch(_COPY, "RobotsFile.interval", "self.rules.crawl_delay or 0.0",
               "min(8.0, self.rules.crawl_delay or 0.0)"),
     )),
@@ -48,7 +48,7 @@ OF_R4_AND_R5: Final = (
     Mutant("request-rate", "R4", "ignores Request-rate", (
         Patch(_COPY, "RobotsFile.interval", "self.rate(now) or 0.0", "0.0"),
     )),
-    Mutant("latency-factor", "R4", "ignores how long the last response took", (
+    Mutant("latency-factor", "R4", "ignores the duration of the last response", (
         Patch(_PACING, "delay_after", "robots_delay or 0.0, latency)", "robots_delay or 0.0)"),
     )),
     Mutant("first-held-back", "R4", "holds back first requests for 3 s", (
@@ -61,11 +61,11 @@ now, known = self._context.clock.monotonic(), self._context.state.hosts
             return begun + 3.0 - now
         ticket, name = ticket_of(request), host_of(request.url)"""),
     )),
-    Mutant("port-is-a-host", "R4", "another port of a host has delays of its own", (
+    Mutant("port-is-a-host", "R4", "another port of a host has separate delays", (
         Patch(_PACING, "PaceBy.unit", "return self.unit_of(host_of(url))",
               'return self.unit_of(url.split("/")[2])'),
     )),
-    Mutant("hosts-at-once", "R4", "asks several hosts at once", (
+    Mutant("hosts-at-once", "R4", "requests several hosts at once", (
         Patch("walsh_scrapy/addon.py", "Addon._musts", "serial = SERIAL if options.serial else {}",
               'serial = {"CONCURRENT_REQUESTS": 4}'),
         Patch(_EXCHANGES, "Exchanges.quiet",
@@ -101,13 +101,13 @@ now, known = self._context.clock.monotonic(), self._context.state.hosts
               'number = -1 if record.purpose == "robots" else connection'),
     )),
     Mutant("retry-after", "R5", "ignores Retry-After", (
-        Patch(_BACKOFF, "Backoff.hold", "if asked:", "if False:"),
+        Patch(_BACKOFF, "Backoff.hold", "if requested:", "if False:"),
     )),
     Mutant("retry-after-dates", "R5", "reads no dates in Retry-After", (
         Patch(_BACKOFF, "_retry_after", "when = parse_http_date(text, now)", "when = None"),
     )),
-    Mutant("retry-after-capped", "R5", "waits for 300 s at most, whatever Retry-After says", (
-        Patch(_BACKOFF, "Backoff.hold", "return asked", "return min(asked, 300.0)"),
+    Mutant("retry-after-capped", "R5", "waits for 300 s at most, whatever Retry-After is", (
+        Patch(_BACKOFF, "Backoff.hold", "return requested", "return min(requested, 300.0)"),
     )),
     Mutant("no-chance", "R5", "no chance in the holds", (
         Patch(_BACKOFF, "backoff_delay", "_JITTER * random.random()", "0.0"),
@@ -138,13 +138,13 @@ ticket, name = ticket_of(request), host_of(request.url)
         held = self.__dict__.setdefault("held", {}).get(request.url, 0.0)
         if held > self._context.clock.now():
             return held - self._context.clock.now()"""),
-        Patch(_EXCHANGES, "Exchanges.end", "asked = exchange.retry_after", """\
-asked = exchange.retry_after
+        Patch(_EXCHANGES, "Exchanges.end", "retry_after = exchange.retry_after", """\
+retry_after = exchange.retry_after
         if exchange.status in (429, 503):
             from datetime import UTC, datetime
             now = self._context.clock.now()
             at, tries = datetime.fromtimestamp(now, UTC), ticket_of(request).attempt
-            seconds = self._context.backoff.hold(exchange.status, asked, at, tries)
+            seconds = self._context.backoff.hold(exchange.status, retry_after, at, tries)
             self.__dict__.setdefault("held", {})[request.url] = now + seconds
             exchange = replace(exchange, status=404, retry_after=None)"""),
     )),

@@ -19,7 +19,7 @@ _UNSCOPED: Final = Patch(
 
 
 def _following(name: str, what: str, urls: str) -> Mutant:
-    """Return a mutant that asks for URLs of a feed, which `urls` computes from the response."""
+    """Return a mutant that requests URLs of a feed, which `urls` computes from the response."""
     return Mutant(name, "R6", what, (
         _UNSCOPED,
         Patch(_SPIDERS, "FeedsSpider.parse", _ITEM, f"""\
@@ -35,18 +35,18 @@ def _following(name: str, what: str, urls: str) -> Mutant:
 
 
 OF_R6_TO_R9: Final = (
-    _following("enclosures", "asks for the enclosures of a feed",
+    _following("enclosures", "requests the enclosures of a feed",
                """re.findall(r'<enclosure url="([^"]+)', response.body.decode())"""),
-    _following("entry-links", "asks for the pages of the entries",
+    _following("entry-links", "requests the pages of the entries",
                "[entry.url for entry in feed.entries if entry.url]"),
-    _following("images", "asks for images", '[f"/{number}.png" for number in range(3)]'),
+    _following("images", "requests images", '[f"/{number}.png" for number in range(3)]'),
     Mutant("content", "R6", "items have content", (
         Patch("walsh_scrapy/spidermiddlewares/firstseen.py", "DocumentItems.add", "item.to_dict()",
               'item.to_dict() | {"content": "All of it."}'),
     )),
     Mutant("private-hop", "R6", "a public host may redirect to a private address", (
         Patch("walsh_scrapy/downloadermiddlewares/privatehosts.py",
-              "PrivateHostsMiddleware._judge", "if not hops:", "if True:"),
+              "PrivateHostsMiddleware._reason_against", "if not hops:", "if True:"),
     )),
     Mutant("unconditional", "R7", "sends no validators", (
         Patch(_MESSAGES, "conditions_of", _OF_URL, "is_of_url = False"),
@@ -73,15 +73,15 @@ from dataclasses import replace
         Patch("walsh_scrapy/state/sources.py", "_given", "min(least, LONGEST_SECONDS)",
               "min(least, 3600.0)"),
     )),
-    Mutant("gone", "R8", "asks again for what is gone (410)", (
+    Mutant("gone", "R8", "requests a source again that is gone (410)", (
         Patch("walsh_scrapy/crawl/outcome.py", "Outcomes._end", "NEVER if is_gone else ", ""),
     )),
-    Mutant("dump", "R9", "asks for llms-full.txt", (
+    Mutant("dump", "R9", "requests llms-full.txt", (
         _UNSCOPED,
         Patch(_SCOPE, "ScopeMiddleware._reason_against", "if is_dump(request.url):", "if False:"),
         Patch(_SPIDERS, "LlmsSpider.first_request", "LLMSTXT_PATH", '"/llms-full.txt"'),
     )),
-    Mutant("html-only", "R9", "asks for no structured form of a page", (
+    Mutant("html-only", "R9", "requests no structured form of a page", (
         Patch(_SPIDERS, "LlmsSpider.parse", "if llmstxt is None:", "if True:"),
         Patch(_SPIDERS, "LlmsSpider._page", "self.accept,", '"text/html",'),
     )),

@@ -109,7 +109,7 @@ def test_ten_thousand_requests_open_in_two_seconds(visit, viewport):
 
 def test_the_page_is_read_and_used_without_javascript_by_keyboard_alone(visit):
     page = visit("some", java_script_enabled=False)
-    assert page.get_by_role("heading", name="What needs you").is_visible()
+    assert page.get_by_role("heading", name="Problems for you").is_visible()
     page.keyboard.press("Tab")
     assert page.locator("a.skip:focus").is_visible()
     line = page.locator("#new details").first

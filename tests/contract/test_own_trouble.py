@@ -124,7 +124,7 @@ def test_a_log_on_a_full_disk_ends_the_run_with_one_line(direct_web, crawl):
     told = result.stderr.partition(r"they say \x1b[2J" + "\n")[2]
     (line,) = told.splitlines()
     assert "walsh-scrapy: the log on standard error cannot be written: No space left" in line
-    assert "free some space; the run ends, and what is due stays due" in line
+    assert "free some space; the run ends, and due sources stay due" in line
     recorded = rows_of(crawl, "SELECT url, outcome FROM sources")
     assert {outcome for _, outcome in recorded} <= {"fetched"}
     assert rows_of(crawl, "SELECT count(*) FROM entries") == [(len(result.items),)]

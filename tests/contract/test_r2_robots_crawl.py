@@ -140,9 +140,9 @@ def test_visit_time_keeps_a_host_for_its_hours_and_comments_are_shown(direct_web
     assert "open.example/feed" in paths(result.log)
     assert "closed.example is on hold for 1 h" in result.stderr
     assert "deferred          1" in result.stderr
-    assert "http://closed.example:80/robots.txt says: we sleep at times" in result.stderr
+    assert "http://closed.example:80/robots.txt has the comment: we sleep at times" in result.stderr
     said = "a · a · a · a · a · … and 7,995 more"
-    assert f"http://a.example:80/robots.txt says: {said}" in result.stderr
+    assert f"http://a.example:80/robots.txt has the comment: {said}" in result.stderr
     assert result.stderr.count("'Crawl-delay: soon' is not understood and ignored") == 5
     again = crawl(web, sources=["http://closed.example/feed"])
     assert again.log == []

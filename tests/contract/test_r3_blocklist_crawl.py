@@ -72,7 +72,7 @@ def test_no_wait_of_its_host_keeps_the_list_from_being_fetched_once_a_day(listin
     make_stale(crawl)
     too_soon = again(web, sources=sources, settings=WITH_LIST)
     assert paths(too_soon.log, "operator.example") == []
-    assert "the blocklist could not be fetched: operator.example may not be" in too_soon.stderr
+    assert "the blocklist could not be fetched: operator.example must not be" in too_soon.stderr
     rows_of(crawl, "UPDATE hosts SET hold_since = hold_since - 86400, ended = ended - 86400")
     rows_of(crawl, "UPDATE robots SET fetched_at = fetched_at - 86400")
     late = again(web, sources=sources, settings=WITH_LIST)

@@ -94,7 +94,7 @@ def test_without_the_gates_scrapy_names_itself_and_not_us(
     web.clear()
     refused = run_scrapy(*words, *off, "-s", f"USER_AGENT={USER_AGENT}", environment=environment)
     assert refused.returncode == 1
-    assert refused.stderr.count("that name is not sent without the gates") == 1
+    assert refused.stderr.count("that name is not sent without the middlewares") == 1
     assert web.log == []
 
 
@@ -136,7 +136,7 @@ def test_the_lowest_log_level(loopback_web, crawl):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"shard": "1/2"}, ["shard is no argument of the spider feeds: sources, force, only"]),
+        ({"shard": "1/2"}, ["shard is not an argument of feeds: sources, force, only"]),
         ({"onyl": "blog", "_job": "7"}, ["onyl", "feeds", "did you mean only?", "force"]),
     ],
 )

@@ -160,7 +160,7 @@ def test_a_handler_that_cannot_be_imported_is_refused_in_one_line(web, run):
     theirs = {"http": "theirs.spiders.Missing"}
     told = refusal(run(web, **ADDON, **IDENTITY, DOWNLOAD_HANDLERS=theirs))
     assert told == (
-        f"DOWNLOAD_HANDLERS is {theirs}, but has to be the path of a class that is installed\n"
+        f"DOWNLOAD_HANDLERS is {theirs}, but must be the path of a class that is installed\n"
     )
 
 
@@ -177,7 +177,7 @@ def test_what_a_later_add_on_sets_under_our_identity_is_named_and_not_used(
     assert "theirs.spiders.Browser" in handler
     assert handler.endswith(
         " is set aside: an add-on after walsh_scrapy.Addon sets it; "
-        "a bot with its own identity, WALSH_USER_AGENT and WALSH_UA_TOKEN, may"
+        "a bot with another identity, WALSH_USER_AGENT and WALSH_UA_TOKEN, may"
     )
     agents = [line for line in warnings if line.startswith("USER_AGENT = 'Firefox/140' is set")]
     assert len(agents) == (later == "LaterTable")
@@ -210,10 +210,10 @@ def test_what_a_bot_keeps_under_its_own_identity(direct_web, run, crawl, tmp_pat
     assert len(warnings) == len(set(warnings)) == 4, warnings
     for words in (
         "theirs.spiders.Browser serves http, so walsh-scrapy no longer guarantees",
-        "CONCURRENT_REQUESTS = 16 is set aside: the contract asks for 1; a bot with its own",
+        "CONCURRENT_REQUESTS = 16 is set aside: the contract demands 1; a bot with another",
         "identity may set WALSH_SERIAL = False",
         "DOWNLOAD_SLOTS = a table of 40 entries is set aside",
-        "RETRY_HTTP_CODES = [403, 429, 503] is set aside: the contract asks for [403]",
+        "RETRY_HTTP_CODES = [403, 429, 503] is set aside: the contract demands [403]",
     ):
         assert [line for line in warnings if words in line], words
 
@@ -245,9 +245,9 @@ def test_headers_that_are_not_sent_are_named_once(web, run):
     urls = "http://me:s3cret@a.example/ http://a.example/2"
     result = run(web, spider="odd", urls=urls, **ADDON, **IDENTITY)
     assert [line.partition("WARNING: ")[2] for line in warnings_of(result)] == [
-        "http://…@a.example/ brings its own Authorization: it is not sent (R1)",
-        "http://…@a.example/ brings its own Cookie: it is not sent (R1)",
-        "http://…@a.example/ brings its own User-Agent: WALSH_USER_AGENT is sent instead (R1)",
+        "http://…@a.example/ has another Authorization: it is not sent (R1)",
+        "http://…@a.example/ has another Cookie: it is not sent (R1)",
+        "http://…@a.example/ has another User-Agent: WALSH_USER_AGENT is sent instead (R1)",
     ]
     assert {hit.header("User-Agent") for hit in result.log} == {AGENT}
     assert {hit.header("Cookie") for hit in result.log} == {None}

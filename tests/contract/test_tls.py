@@ -266,7 +266,7 @@ def test_a_proxy_that_cannot_be_used_stops_the_start(direct_web, crawl, url):
     web = direct_web(site("plain.example"))
     given = {"https_proxy": url, "no_proxy": "plain.example"}
     line = refusal(crawl(web, sources=["http://plain.example/feed"], environment=given))
-    assert f"https_proxy is {url!r}, but has to be an http:// URL" in line
+    assert f"https_proxy is {url!r}, but must be an http:// URL" in line
 
 
 @pytest.mark.parametrize("answer", [Answer((REFUSED,)), UNKNOWN], ids=["refused", "unknown"])

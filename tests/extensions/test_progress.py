@@ -27,7 +27,7 @@ HALF_DONE = ProgressSnapshot(
     seconds=80.0,
     rate=0.94,
     left=200.4,
-    awaited="asking a.example",
+    awaited="requesting a.example",
 )
 
 
@@ -47,7 +47,7 @@ class Queue:
 def test_a_line_of_the_log_says_all_of_it():
     assert HALF_DONE.line == (
         "57 of 206 sources done, 31 new entries, 4 failed, 3 denied; "
-        "at least 3 min 20 s left; asking a.example"
+        "at least 3 min 20 s left; requesting a.example"
     )
     unknown = replace(HALF_DONE, due=None, left=math.inf, outcomes=(), awaited="")
     assert unknown.line == "57 responses"
@@ -73,9 +73,11 @@ def test_what_is_waited_for_is_named_with_the_reason_and_the_time():
     )
     usual = turn._replace(delay=None)
     assert told(Queue(turn=usual)) == "waiting for slow.example: next request in 12 s"
-    assert told(Queue(["a.example"], turn)) == "asking a.example"
-    assert told(Queue(["a.example", "b.example"])) == "asking a.example and 1 more host"
-    assert told(Queue(["op.example"], is_restricted=True)) == "asking op.example for the blocklist"
+    assert told(Queue(["a.example"], turn)) == "requesting a.example"
+    assert told(Queue(["a.example", "b.example"])) == "requesting a.example and 1 more host"
+    assert (
+        told(Queue(["op.example"], is_restricted=True)) == "requesting op.example for the blocklist"
+    )
     restricted = Queue(turn=usual, is_restricted=True)
     assert told(restricted) == "waiting for the blocklist: next request in 12 s"
     refused = Retry(2, 5, now + 12.0, "answered 429", for_blocklist=False)

@@ -39,7 +39,7 @@ def of_sources(**counts):
                 "responses        12   robots.txt included",
                 "denied            3   1 by blocklist, 2 by robots",
                 "undeclared        4   not requested (R6)",
-                "deferred          5   to a later run; the log says why",
+                "deferred          5   to a later run; the log has the reasons",
                 "retried           6   after 429 or 503",
             ],
         ),
@@ -63,7 +63,7 @@ def test_the_outcomes_of_sources_have_a_line_each():
         "not due           1   the next one at 1970-01-01 00:00:00 UTC",
         "stopped           1   gone (410) on an earlier visit",
         "new entries       0",
-        "http://blog.example:80/robots.txt says: be brief",
+        "http://blog.example:80/robots.txt has the comment: be brief",
         "next: start the run again: 1 source still due",
     ]
 
@@ -95,7 +95,7 @@ def test_ten_thousand_failures_are_ten_lines():
             "h200.example, h201.example and 4798 more hosts"
         ),
         "new entries       0",
-        "next: `scrapy sources` shows since when each source fails, and its next visit",
+        "next: `scrapy sources` shows the start of each failure, and the next visit",
         f"next: start the run again after {DAY}: 10000 sources still due",
     ]
     record = json.loads(json.dumps(RUN | counts_of(stats, problems, "finished", 2.0)))
@@ -123,7 +123,16 @@ def test_the_comments_of_many_sites_are_counted():
     said = ("be brief", "please")
     comments = {f"http://h{number}.example:80": said for number in range(8000)}
     lines = lines_of({"walsh/sources/due": 0, "walsh/robots/comments": comments})
-    assert len([line for line in lines if line.endswith("robots.txt says: be brief · please")]) == 3
+    assert (
+        len(
+            [
+                line
+                for line in lines
+                if line.endswith("robots.txt has the comment: be brief · please")
+            ]
+        )
+        == 3
+    )
     assert lines[-1] == "… and 7,997 more with comments in robots.txt"
 
 

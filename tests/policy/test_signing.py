@@ -154,14 +154,17 @@ def test_a_signature_is_for_one_host_one_agent_and_one_key():
     [
         ({"Signature-Input": ""}, "no signature has the tag"),
         ({"Signature-Input": 'sig1=1;tag="web-bot-auth"'}, "sig1 is not whole"),
-        ({"Signature-Input": 'sig1=(1);tag="web-bot-auth"'}, "sig1 covers what is no name"),
-        ({"Signature-Input": "=("}, "Signature-Input is no dictionary"),
-        ({"Signature-Input": "\xe9"}, "Signature-Input is no dictionary"),
+        (
+            {"Signature-Input": 'sig1=(1);tag="web-bot-auth"'},
+            "sig1 covers something that is not a name",
+        ),
+        ({"Signature-Input": "=("}, "Signature-Input is not a dictionary"),
+        ({"Signature-Input": "\xe9"}, "Signature-Input is not a dictionary"),
         ({"Signature-Input": f'sig1=("signature-agent"){TIMES}'}, "neither @authority"),
         ({"Signature-Input": f'sig1=("@authority"){TIMES}'}, "not cover Signature-Agent"),
         ({"Signature": "sig2=:YQ==:"}, "sig1 is not whole"),
         ({"Signature": "sig1=1"}, "sig1 is not whole"),
-        ({"Signature": "%"}, "Signature is no dictionary"),
+        ({"Signature": "%"}, "Signature is not a dictionary"),
         ({"Signature": f"sig1=:{'A' * 86}==:"}, "does not verify"),
         ({"Signature-Agent": "sig2=1"}, 'covers "signature-agent";key="sig1", which is not'),
         ({"Signature-Agent": f'sig1="{AGENT}";a'}, "does not verify"),
@@ -209,10 +212,10 @@ AGENTS = [
     (f'sig1="{AGENT}", sig2="https://x.example"', (HOST, PLAIN), "member"),
     (f'sig2="{AGENT}"', (HOST, PLAIN), "Signature-Agent"),
     (f'sig2="{AGENT}"', (HOST, OTHER), "Signature-Agent"),
-    ("https://signature-agent.test", (HOST, PLAIN), "Signature-Agent is no dictionary"),
-    (f'"{AGENT}", "{AGENT}"', (HOST, PLAIN), "Signature-Agent is no dictionary"),
+    ("https://signature-agent.test", (HOST, PLAIN), "Signature-Agent is not a dictionary"),
+    (f'"{AGENT}", "{AGENT}"', (HOST, PLAIN), "Signature-Agent is not a dictionary"),
     ("token", (HOST, PLAIN), "Signature-Agent"),
-    ("1", (HOST, PLAIN), "Signature-Agent is no dictionary"),
+    ("1", (HOST, PLAIN), "Signature-Agent is not a dictionary"),
 ]  # fmt: skip
 
 
@@ -236,7 +239,7 @@ def test_the_order_of_parameters_makes_no_other_component():
 def test_times_and_algorithm_have_to_be_named():
     fields = signer().fields("example.com", NOW, "x")
     for old, new, reason in (
-        (f"created={int(NOW) - 5}", "created=?1", "does not say when"),
+        (f"created={int(NOW) - 5}", "created=?1", "lacks the time"),
         ("ed25519", "hmac-sha256", "another algorithm"),
     ):
         changed = fields["Signature-Input"].replace(old, new)
@@ -275,7 +278,7 @@ def test_what_is_no_key():
         ({"exp": NOW + 60, "nbf": NOW - 60}, ""),
         ({"exp": NOW - 60}, "did not count then"),
         ({"nbf": NOW + 60}, "did not count then"),
-        ({"exp": "soon"}, "the directory is no JSON Web Key Set"),
+        ({"exp": "soon"}, "the directory is not a JSON Web Key Set"),
     ],
 )
 def test_a_key_signs_nothing_before_and_after_its_time(changes, reason):
@@ -286,5 +289,5 @@ def test_a_key_signs_nothing_before_and_after_its_time(changes, reason):
     with pytest.raises(AssertionError, match=reason) if reason else nullcontext():
         assert verify_signature(hit, directory) == THUMBPRINT
     twice = directory.replace('"kty"', '"x": "", "kty"')
-    with pytest.raises(AssertionError, match="the directory is no JSON Web Key Set"):
+    with pytest.raises(AssertionError, match="the directory is not a JSON Web Key Set"):
         verify_signature(hit, twice)

@@ -251,7 +251,7 @@ def test_many_folders_without_end_are_read_quickly(load):
 
 def test_entities_are_not_expanded(refusal):
     bomb = '<!DOCTYPE opml [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]>' + OPML.partition("?>")[2]
-    assert refusal("subs.opml", bomb) == "it declares entities of its own, which are never expanded"
+    assert refusal("subs.opml", bomb) == "it declares entities, which are never expanded"
     outside = '<!DOCTYPE opml [<!ENTITY a SYSTEM "file:///etc/passwd">]>' + outlines('text="&a;"')
     assert "entities" in refusal("subs.opml", outside)
     assert "entities" in refusal("subs.opml", "&" + outside)  # also if it is no XML
@@ -522,7 +522,7 @@ def test_only_regular_files_are_read(tmp_path, ending):
     os.mkfifo(pipe)
     device.symlink_to("/dev/zero")
     for file in (pipe, device):
-        with pytest.raises(SourcesError, match=rf"{file}: it is a pipe or a device; write what"):
+        with pytest.raises(SourcesError, match=rf"{file}: it is a pipe or a device; write its"):
             load_sources(file)
 
 

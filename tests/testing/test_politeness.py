@@ -85,7 +85,7 @@ class TestPolite:
         )
         assert pacing == (
             "- R4: a.example: 0.300 s from the end of #1 GET http://a.example/robots.txt (200) to "
-            "the start of #3 GET http://a.example/ (200); at least 1.000 s are asked for"
+            "the start of #3 GET http://a.example/ (200); at least 1.000 s are required"
         )
 
 

@@ -456,11 +456,9 @@ def test_requests_that_are_out_are_not_judged_yet(record):
     attestation = judged(url, now)
     assert attestation["record"]["until"] == rfc3339(now - 300.0)
     assert 0 < rows(attestation)["1"]["shown"] < whole, "all of the second run is younger"
-    left_out = (
-        "not judged yet: what was recorded since 2026-01-01T23:57:00Z, because a run may go on"
-    )
+    left_out = "not audited yet: rows since 2026-01-01T23:57:00Z, because a run may go on"
     assert left_out in attestation_text(attestation)
-    assert not any("not judged yet" in line for line in attestation_text(judged(url)))
+    assert not any("not audited yet" in line for line in attestation_text(judged(url)))
 
 
 @pytest.fixture
@@ -495,7 +493,7 @@ def test_the_command_judges(record, scrapy):
     assert status == 0
     validate(json.loads(said))
     status, text, _ = scrapy("--since", "2026-01-02")
-    assert (status, "the record since 2026-01-02T00:00:00Z: 1 run" in text) == (0, True)
+    assert (status, "the state since 2026-01-02T00:00:00Z: 1 run" in text) == (0, True)
     change(f"UPDATE requests SET delay = 7, url = url || '\x1b' WHERE {ANY}")
     status, text, _ = scrapy()
     assert status == 1
@@ -510,7 +508,7 @@ def test_a_wrong_call_and_a_missing_record_are_told_in_one_line(scrapy, tmp_path
     assert (code, "there is no state at" in error) == (1, True)
     State(f"sqlite:///{tmp_path / 'new.sqlite3'}").close()
     code, _, error = scrapy(url=f"sqlite:///{tmp_path / 'new.sqlite3'}")
-    assert (code, "the record is empty" in error) == (1, True)
+    assert (code, "the state is empty" in error) == (1, True)
 
 
 @pytest.mark.parametrize("count", [1, 10_000])

@@ -176,12 +176,12 @@ CALLS = [
     ("discover http://user:secret@docs.example/", 2, "password, which is never sent"),
     ("discover --nosuch http://docs.example/", 2, "--nosuch"),
     ("discover http://docs.example/ -s WALSH_MIN_INTERVAL=0", 2, "WALSH_MIN_INTERVAL"),
-    ("discover http://docs.example/ -s ADDONS={}", 2, "the gates are switched off"),
+    ("discover http://docs.example/ -s ADDONS={}", 2, "switches the middlewares off"),
     ("export", 2, "give one file"),
     ("export -O ./crawl/../a.opml --sources a.opml", 2, "a.opml is a file of this project"),
     ("report -O a.html -s WALSH_BLOCKLIST_FILE=a.html", 2, "a.html is a file of this project"),
     ("export -o a.json -O b.json", 2, "give one file"),
-    ("export -o entries.txt", 2, "entries.txt: the ending of the file has to be one of .jsonl"),
+    ("export -o entries.txt", 2, "entries.txt: the ending of the file must be one of .jsonl"),
     ("export -o entries", 2, "unless --format names the format"),
     ("export -o - --since tomorrow", 2, "--since: 'tomorrow' is not a day"),
     ("export -o a.opml --since P1D", 2, "--since selects entries"),
@@ -205,7 +205,7 @@ CALLS = [
     ("hosts forget busy.example", 2, "invalid choice: 'forget'"),
     ("hosts --nope", 2, "--nope"),
     ("keys new a b", 2, "keys does not take b"),
-    ("keys directory --headers --days 401", 2, "401 is no number of days from 1 to 400"),
+    ("keys directory --headers --days 401", 2, "401 is not a number of days from 1 to 400"),
     ("keys x", 2, "x"),
     ("mayfetch", 2, "arguments are required: URL"),
     ("mayfetch --user-agent GPTBot http://a.example/", 2, "goes with --robots FILE"),
@@ -440,7 +440,7 @@ def test_the_line_that_decides_is_named_and_what_protego_says_otherwise(walsh):
     assert "line 2 of robots.txt says 'Disallow: /private'" in private
     assert "one request every 2 s" in private
     assert "Protego" not in private
-    assert "Protego, the parser of Scrapy, would say: allowed" in dollar
+    assert "Protego, the parser of Scrapy, would answer: allowed" in dollar
     assert walsh("mayfetch", "--robots", "robots.txt", OPEN)[0] == 0
 
 

@@ -241,7 +241,7 @@ def test_a_file_can_be_tried_before_it_is_deployed(ask, tmp_path):
     piped = ask(None, "--robots", "-", "https://blog.example/feed", url, stdin=closed)
     assert piped.returncode == 1
     assert piped.stdout.startswith("https://blog.example/feed: allowed from 20")
-    assert "Protego, the parser of Scrapy, would say: allowed" in piped.stdout.partition(url)[2]
+    assert "Protego, the parser of Scrapy, would answer: allowed" in piped.stdout.partition(url)[2]
 
 
 def test_without_a_usable_robots_txt_the_answer_names_the_policy(loopback_web, ask):

@@ -116,9 +116,9 @@ def test_each_sentence_of_a_letter_is_true_on_odd_days(simulated, tmp_path):
     for said in (
         "then on hold for 2 h, which we ended by hand after 38 s",
         "1 s had to pass, as we had ended a hold by hand at 2026-01-01 00:00:40 UTC",
-        "it is read as the robots.txt of what redirected there; a redirect of another host led",
+        "it is read as the robots.txt of the host that redirected there; a redirect of another",
         "on our blocklist, so nothing is requested while it is listed",
-        "no source of ours any more",
+        "no longer a source",
         "as a request is out, or its crawl was killed",
     ):
         assert said in text
@@ -307,7 +307,7 @@ class Letter:
             for number, each in enumerate(world.seen)
             if each.hit.host == self.host and day <= each.hit.wall < min(self.now, day + DAY)
         ]
-        begin = self.lines.index("What we asked for")
+        begin = self.lines.index("Our requests")
         for line in self.lines[begin : self.lines.index("How to keep us out")]:
             if line and not line.startswith(" "):
                 self.heading = line
@@ -376,7 +376,7 @@ class Letter:
 
     # What the letter says of each request.
 
-    @says(r"What .*|When .*")
+    @says(r"The robots\.txt|Our .*|Requests that .*")
     def is_heading(self):
         return True
 
@@ -387,7 +387,7 @@ class Letter:
     @says(r"(\d\d:\d\d:\d\d)  (\S+)")
     def is_a_request(self, time, url):
         at = moment(f"{self.lines[1][3:13]} {time}")
-        if self.heading == "What we wanted, and did not ask for":
+        if self.heading == "Requests that we kept back":
             self.index = None
             near = [each for each in self.world.seen if abs(each.hit.wall - at) < 60.0]
             return url not in {each.hit.url for each in near}
@@ -399,11 +399,11 @@ class Letter:
     def is_nothing(self):
         return not self.day
 
-    @says(r"why: robots\.txt is asked for before anything else, .*")
+    @says(r"why: robots\.txt is requested before anything else, .*")
     def is_its_own_robots_txt(self):
         return self.seen.hit.path == "/robots.txt" and not self.led
 
-    @says(r"why: it is read as the robots\.txt of what redirected there")
+    @says(r"why: it is read as the robots\.txt of the host that redirected there")
     def is_a_robots_txt_elsewhere(self):
         return any(each.hit.path == "/robots.txt" for each in self.led)
 
@@ -438,7 +438,7 @@ class Letter:
     def is_led_from(self, url):
         return url in {each.hit.url for each in self.led}
 
-    @says(r"gap: our record has no request before it(?: to (\S+))?")
+    @says(r"gap: our request log has no request before it(?: to (\S+))?")
     def is_first(self, unit):
         return not self.before and self._is_unit(unit)
 
@@ -480,7 +480,7 @@ class Letter:
         seen = self.seen
         return seen.hit.status == int(status) and is_near(took, seen.end - seen.hit.wall)
 
-    @says(r"answer: not known: the request is out, or the crawl was killed before its end")
+    @says(r"answer: not known: the request is in flight, or the crawl was killed before its end")
     def is_out(self):
         return self.seen.end is None
 
@@ -517,7 +517,7 @@ class Letter:
     def is_an_origin(self, origin):
         return origin == f"http://{self.host}"
 
-    @says(r"asked for until MOMENT: the answer was (\d+)(?:, (?:and|so) (.*))?")
+    @says(r"requested until MOMENT: the answer was (\d+)(?:, (?:and|so) (.*))?")
     def is_asked_until(self, until, status, means):
         answers = {
             e.hit.status for e in self.world.seen if e.end and abs(e.end - moment(until)) < 1.5
@@ -549,13 +549,13 @@ class Letter:
         ends = [end for end, _ in self.world.delays if end > moment(at)]
         return self._is_slow(moment(at), min(ends, default=math.inf), seconds(delay))
 
-    @says(r"MOMENT  ended our own delay: its owner asked us to")
+    @says(r"MOMENT  ended our delay: its owner asked us to")
     def is_slow_no_more(self, at):
         return (moment(at), 0.0) in self.world.delays
 
     # What it says of the days to come.
 
-    @says(r"SECONDS at least between two requests, by our own choice")
+    @says(r"SECONDS at least between two requests, by our choice")
     def is_slow(self, delay):
         ends = [at for at, seconds in self.world.delays if at > self.now]
         return self._is_slow(self.now, min(ends, default=math.inf), seconds(delay))
@@ -576,7 +576,7 @@ class Letter:
         asked = {e.hit.url for e in later if e.hit.host == self.host}
         return len(self.runs) in listed and asked <= ({LIST_URL} if but_list else set())
 
-    @says(r"not asked for while its host is on our blocklist")
+    @says(r"not requested while its host is on our blocklist")
     def is_on_the_list(self):
         return self.host in self.runs[-1][3]
 
@@ -607,11 +607,11 @@ class Letter:
         assert is_out == (last.end is None)
         return not [each for each in self.later(after=self.now) if each < moment(at) - 1.0]
 
-    @says(r"no source of ours is declared here(?: any more)?")
+    @says(r"no source is declared here(?: any more)?")
     def is_undeclared(self):
         return not self.declared
 
-    @says(r"no source of ours any more(, so it is not asked for)?")
+    @says(r"no longer a source(, so it is not requested)?")
     def is_removed(self, never):
         return self.target not in self.declared and not (never and self.later(self.target))
 
@@ -619,7 +619,7 @@ class Letter:
     def can_be_led(self):
         return self.host not in self.runs[-1][3]
 
-    @says(r"gone for good \(410\), so it is not asked for")
+    @says(r"gone permanently \(410\), so it is not requested")
     def is_gone(self):
         is_gone = any(e.hit.url == self.target and e.hit.status == 410 for e in self.world.seen)
         return is_gone and self._comes_only_by_redirects(DAY * 30)
@@ -650,7 +650,7 @@ class Letter:
         seen = [e for e in self.world.seen if self._unit(e) == unit and e.hit.wall < self.now]
         return max(e.end + e.retry_after for e in seen) + 1.0 <= self.now
 
-    @says(r"each gate is asked again then")
+    @says(r"each gate decides again then")
     def is_asked_again(self):
         texts = [run[2].get(self.host, "") for run in self.world.runs]
         return SHUT not in texts or {e.hit.path for e in self.later()} <= {"/robots.txt"}

@@ -51,7 +51,7 @@ from walsh_scrapy.tools.report import (
     kind_of,
 )
 from walsh_scrapy.tools.runs import RunRow
-from walsh_scrapy.tools.status.findings import judge_clock
+from walsh_scrapy.tools.status.findings import check_clock
 
 URL = "http://a.example/feed"
 
@@ -69,7 +69,7 @@ def lines_of(records):
 def test_a_gap_begins_at_the_end_of_the_exchange_before_it():
     (line,) = lines_of([sent(100.0, 1.0), sent(102.5), sent(109.0)])
     assert [each.gap.kept for each in line.sent] == [None, 1.5, 6.0]
-    assert (line.smallest.kept, line.asked.asked, line.short) == (1.5, 1.0, 0)
+    assert (line.smallest.kept, line.longest.least, line.short) == (1.5, 1.0, 0)
 
 
 def test_hosts_with_short_gaps_come_first_then_those_with_most_requests():
@@ -128,7 +128,7 @@ def test_an_item_that_is_odd_hides_no_other(item):
     assert news.sources[0].headlines[0].url == ""
 
 
-CLOCK = judge_clock({}, NOW)
+CLOCK = check_clock({}, NOW)
 
 
 def row_of(begun, last_sign=None, **record):
@@ -153,7 +153,7 @@ def test_what_needs_the_operator_names_runs_gaps_and_files():
     lines = lines_of([sent(0.0), sent(1.0)])
     assert [need.text for need in find_needs(runs, lines, [], [], "line 3: no URL", CLOCK)] == [
         "3 runs went wrong, the last one: state_failed",
-        "1 gap at 1 host shorter than asked for",
+        "1 gap at 1 host shorter than the delay",
         "The sources file was not read: line 3: no URL",
     ]
     assert not [*find_needs(runs[:1], lines_of([sent(0.0), sent(9.0)]), [], [], "", CLOCK)]
@@ -161,7 +161,7 @@ def test_what_needs_the_operator_names_runs_gaps_and_files():
 
 def test_commands_and_a_wrong_clock_in_what_needs_the_operator():
     assert not [*find_needs([row_of(3.0, command="shell")], [], [], [], "", CLOCK)]
-    (need,) = find_needs([], [], [], [], "", judge_clock({"runs": NOW + 9 * DAY}, NOW))
+    (need,) = find_needs([], [], [], [], "", check_clock({"runs": NOW + 9 * DAY}, NOW))
     assert need.section == "runs"
     assert "times of runs until 2026-06-01 06:00:00 UTC lie in the future" in need.text
     assert "clock right?" in need.text
@@ -256,7 +256,7 @@ def test_the_page_is_whole_and_loads_nothing(filled, tmp_path, requests, hosts):
         assert set(svg["aria-labelledby"].split()) <= set(ids)
     if requests >= 240:
         assert page.all("svg")
-        assert "What needs you" in text
+        assert "Problems for you" in text
     if requests == 0:
         assert "Nothing needs you" in text
         assert not re.search('id="(?:gaps|responses|waiting)"', text)
@@ -303,7 +303,7 @@ def test_a_gap_that_was_too_short_is_told_wherever_it_counts(filled, tmp_path):
         moved = moved.values(sent_at=moment - 9.253)
         state._database.write(lambda connection: connection.execute(moved))
     text = page_of(url, tmp_path / "sources.txt")
-    assert '<a href="#gaps">1 gap at 1 host shorter than asked for</a>' in text
+    assert '<a href="#gaps">1 gap at 1 host shorter than the delay</a>' in text
     assert '<td class="number">0.49 s <span class="short">1 too short</span></td>' in text
     assert "no gap was shorter" not in text
 
@@ -345,7 +345,7 @@ def test_a_gap_since_an_earlier_run_is_compared_too(filled, tmp_path):
     url = filled(1)
     write_earlier(url, hold=3 * DAY)
     text = page_of(url, tmp_path / "sources.txt")
-    assert "1 gap at 1 host shorter than asked for" in text
+    assert "1 gap at 1 host shorter than the delay" in text
     assert '<td class="number">3 d (hold)</td>' in text
     assert "request to 1 host</dt><dd>1</dd>" in text
 

@@ -70,9 +70,10 @@ def test_what_is_gone_or_fails_for_long_is_to_be_deleted(tmp_path):
         head, *lines = told(tmp_path, records)
         assert head == f"to change in {tmp_path / 'sources.txt'}:"
         assert lines[-1] == (
-            f"  {B} (line 3) is gone (answered 410, last asked 1970-01-01 00:00:09 UTC): delete it"
+            f"  {B} (line 3) is gone (answered 410, last requested "
+            "1970-01-01 00:00:09 UTC): delete it"
         )
-        fails = f"  {A} (line 2) fails since 1970-01-02 00:00:00 UTC (no name, last asked "
+        fails = f"  {A} (line 2) fails since 1970-01-02 00:00:00 UTC (no name, last requested "
         assert lines[:-1] == [f"{fails}1970-03-03 00:00:00 UTC): delete it"] * (last == 61 * DAY)
     assert told(tmp_path, []) == []
 
@@ -94,7 +95,7 @@ def test_what_is_gone_or_fails_for_long_is_to_be_deleted(tmp_path):
 def test_a_move_for_good_is_a_line_to_paste(tmp_path, name, body, place, line):
     _, why, paste = told(tmp_path, [moved(A, f"{NEW}?a&b")], name, body)
     assert why.removeprefix("  ").replace("feed/ ", "feed ") == (
-        f"{A} ({place}) moved for good; write:"
+        f"{A} ({place}) moved permanently; write:"
     )
     assert paste == f"    {line}"
 
@@ -138,7 +139,7 @@ def test_a_source_is_added_at_the_end_and_all_else_stays_to_the_byte(tmp_path, n
 @pytest.mark.parametrize(
     ("name", "body", "words"),
     [
-        ("s.json", "[]", f" is only read; declare there what was found: {NEW}"),
+        ("s.json", "[]", f" is only read; declare there: {NEW}"),
         ("s.opml", "<opml><body/></opml>", rf" is only read; .*: {NEW} \(kind 'feed'\)"),
         ("s.toml", f'source = ["{A}"]\n', r"cannot be added at its end: \[\[source\]\] url ="),
         ("s.toml", "[[source]\n", "it is not TOML"),
@@ -270,4 +271,4 @@ def test_where_nothing_is_declared_it_says_what_to_try():
 def test_while_it_is_unknown_whether_there_is_a_feed_nothing_is_added():
     source, (head, *_) = choose(offer_of("markdown", feeds=[feed_of(A, form=None, unsure=True)]))
     assert source is None
-    assert head == "https://site.example/: cannot say yet what is there"
+    assert head == "https://site.example/: no answer yet"

@@ -118,7 +118,7 @@ def ended(how):
         ("killed", {"open_runs": silent(20, wait=float("inf"))}, OK, "no run"),
         ("killed", {"open_runs": silent(25, wait=float("inf"))}, WARNING, "1 run"),
         ("killed", {"open_runs": silent(49)}, OK, "no run"),
-        ("blocklist", {}, OK, "its copy is 1 h old, to be asked for again after 6 h"),
+        ("blocklist", {}, OK, "its copy is 1 h old, to be requested again after 6 h"),
         ("blocklist", {"list_checked": NOW - 32 * HOUR}, OK, "1 d 8 h"),
         ("blocklist", {"list_checked": NOW - 33 * HOUR}, WARNING, "1 d 9 h"),
         ("blocklist", {"list_checked": NOW - 8 * DAY}, CRITICAL, "8 d"),

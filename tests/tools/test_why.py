@@ -211,7 +211,7 @@ def test_a_request_after_an_unread_robots_txt_says_until_when_that_was_asked_for
     )
     text = " ".join(told(state).split())
     assert "no robots.txt could be read until 2024-10-04 12:01:00 UTC (no answer)" in text
-    assert "asked for until 2024-10-04 12:01:00 UTC: no answer" in text
+    assert "requested until 2024-10-04 12:01:00 UTC: no answer" in text
 
 
 def test_a_request_that_came_of_a_redirect_says_so(record_of_sites, state, log):
@@ -250,7 +250,7 @@ def noon(url):
 
 def outlook(state, subject="a.example", sources=(), **settings):
     account = give_account(state, options(**settings), subject, None, tuple(sources))
-    return account, " ".join("\n".join(letter(account)).partition("When we ask again")[2].split())
+    return account, " ".join("\n".join(letter(account)).partition("Our next requests")[2].split())
 
 
 def test_a_host_on_hold_says_until_when_and_which_answer_began_it(noon, log):
@@ -259,7 +259,7 @@ def test_a_host_on_hold_says_until_when_and_which_answer_began_it(noon, log):
     hold(state, "a.example", 3540.0, "retry-after", 503)
     account, text = outlook(state, sources=[Source(FEED)])
     assert "on hold until 2024-10-04 12:59:00 UTC: it answered 503 and asked for" in text
-    assert f"{FEED} due, and deferred until its host may be asked" in text
+    assert f"{FEED} due, and deferred until its host may be requested" in text
     told = record_of(account)["outlook"]
     assert told["hold_until"] == told["not_before"] == "2024-10-04T12:59:00Z"
     assert told["hold_why"] == (
@@ -269,7 +269,7 @@ def test_a_host_on_hold_says_until_when_and_which_answer_began_it(noon, log):
     account, text = outlook(state, "b.example")
     assert (account.day, account.requests) == ("2024-10-04", ())
     assert "Nothing: no byte was sent." in "\n".join(letter(account))
-    assert "on hold until 2024-10-04 14:30:00 UTC: its robots.txt asks for that" in text
+    assert "on hold until 2024-10-04 14:30:00 UTC: its robots.txt demands that" in text
 
 
 def test_by_domain_the_hold_is_the_domains(noon, log):
@@ -311,11 +311,11 @@ def test_each_source_of_a_host_says_when_it_is_due_or_why_it_is_not_asked_for(no
         "young": "not due before 2024-10-05 11:00:00 UTC (every 1 d)",
         "old": "due, so the next run looks at it",
         "failing": f"{tomorrow} (failing, again after 1 d)",
-        "gone": "gone for good (410), so it is not asked for",
-        "moved": "moved for good, so it is asked for where it moved to",
+        "gone": "gone permanently (410), so it is not requested",
+        "moved": "moved permanently, so its new URL is requested",
         "private": f"denied by robots: {DENIAL.reason}; {tomorrow} (every 1 d)",
-        "leads": f"what it redirects to is denied by robots; {tomorrow} (every 1 d)",
-        "once": "no source of ours any more",
+        "leads": f"its redirect is denied by robots; {tomorrow} (every 1 d)",
+        "once": "no longer a source",
     }.items():
         assert f"{urls[name]} {said}" in text
     assert "b.example" not in text
@@ -330,11 +330,11 @@ def test_each_source_of_a_host_says_when_it_is_due_or_why_it_is_not_asked_for(no
 def test_what_was_never_declared_says_so(noon, log):
     state, _ = noon
     log(SENT)
-    assert "no source of ours is declared here" in outlook(state)[1]
+    assert "no source is declared here" in outlook(state)[1]
     elsewhere = [Source("http://a.example/other")]
-    assert "no source of ours is declared with this URL" in outlook(state, FEED, elsewhere)[1]
+    assert "no source is declared with this URL" in outlook(state, FEED, elsewhere)[1]
     assert "declared" not in outlook(state, sources=elsewhere)[1]
-    with pytest.raises(CommandError, match="no source is declared there, and the record goes back"):
+    with pytest.raises(CommandError, match="no source is declared there, and the log goes back"):
         outlook(state, "c.example")
     unread = give_account(state, options(), "a.example", None).outlook
     assert (unread.is_declared, unread.targets) == (None, ())
@@ -352,7 +352,7 @@ def test_what_the_operator_did_stands_with_its_reason(noon, log):
     assert "2024-10-04 12:00:00 UTC ended a hold that had 2 h left: mail of 3 May: go on" in whole
     assert "1 min at least between two requests from then on: its owner asks for it" in whole
     assert "another host" not in whole
-    assert "1 min 30 s at least between two requests, by our own choice" in text
+    assert "1 min 30 s at least between two requests, by our choice" in text
     first, second = record_of(account)["overrides"]
     assert (first["override"], first["seconds"], first["at"]) == (
         *("release", 7200.0),
@@ -361,7 +361,7 @@ def test_what_the_operator_did_stands_with_its_reason(noon, log):
     assert second["reason"] == "its owner asks for it"
     state.hosts.delay("a.example", 0.0, "")
     account, _ = outlook(state)
-    assert "ended our own delay: no reason given" in "\n".join(letter(account))
+    assert "ended our delay: no reason given" in "\n".join(letter(account))
 
 
 def test_a_gap_in_which_a_clock_was_set_back_is_not_known(state, log):
@@ -447,14 +447,14 @@ def test_by_domain_only_the_host_itself_is_told(state, log):
 def test_what_is_not_known_is_said_with_what_is(state, log):
     log(SENT)
     for subject, day, said in (
-        ("b.example", None, "nothing is known of b.example; the record goes back"),
-        ("example", None, "the record has a.example"),
+        ("b.example", None, "nothing is known of b.example; the log goes back"),
+        ("example", None, "the state has a.example"),
         (
             "a.example",
             7,
-            "on 1970-01-08; the last day on which the record has it is 2024-10-04 (UTC)",
+            "on 1970-01-08; the last day on which the state has it is 2024-10-04 (UTC)",
         ),
-        ("http://[", None, "no host and no URL"),
+        ("http://[", None, "neither a host nor a URL"),
         ("%_.example", None, "nothing is known of"),
     ):
         with pytest.raises(CommandError) as error:
@@ -475,7 +475,7 @@ def test_a_letter_does_without_a_sources_file_that_cannot_be_read(url, state, tm
     call_of(url, ["a.example"])
     out, err = capsys.readouterr()
     assert "declared" not in out
-    assert "what is declared is left out: none.toml: there is no such file" in err
+    assert "the declared sources are left out: none.toml: there is no such file" in err
     file = tmp_path / "sources.txt"
     file.write_text(FEED)
     call_of(url, ["a.example", "--sources", str(file), "--json"])
@@ -546,7 +546,7 @@ def test_where_a_gate_of_the_project_denies_the_letter_does_not_say_that_nothing
     told = "\n".join(letter(give_account(state, options(), host, None)))
     assert "kept back by office: it wants no robot there" in told
     assert "Nothing keeps us" not in told
-    assert "each gate is asked again then" in told
+    assert "each gate decides again then" in told
 
 
 def test_addresses_and_credentials_are_in_no_letter_but_the_sender_s(state, log):

@@ -1,4 +1,4 @@
-"""Judge the whole record by the contract's checklist, with evidence."""
+"""Audit the whole state by the contract's checklist, with evidence."""
 
 from walsh_scrapy.tools.command import ToolCommand
 

@@ -1,4 +1,4 @@
-"""Test how polite any crawler is, by what servers on this machine see of it."""
+"""Test how polite any crawler is, by the log of servers on this machine."""
 
 from walsh_scrapy.tools.command import ToolCommand
 

@@ -1,4 +1,4 @@
-"""``scrapy crawl``: Scrapy's own command, with exit status 1 if the crawl came to nothing."""
+"""``scrapy crawl``: Scrapy's command, with exit status 1 if the crawl came to nothing."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class Command(crawl.Command):
     """Exits with 1 if the crawl ended early, or if sources failed and none was read.
 
-    A crawl ends early if its state, a gate, an export or the machine fails. Its log has only those
-    of Scrapy's lines that an operator needs.
+    A crawl ends early if its state, a middleware, an export or the machine fails. Its log has only
+    those of Scrapy's lines that an operator needs.
     """
 
     _created: Crawler | None = None

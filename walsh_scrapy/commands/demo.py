@@ -1,4 +1,4 @@
-"""Crawl a web on this machine twice and judge the crawl by what its servers saw."""
+"""Crawl a web on this machine twice and check the crawl by the log of its servers."""
 
 from walsh_scrapy.tools.command import ToolCommand
 

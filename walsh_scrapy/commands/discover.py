@@ -1,4 +1,4 @@
-"""Find what a site offers a crawl, as lines for sources.toml."""
+"""Find the sources of a site, as lines for sources.toml."""
 
 from walsh_scrapy.tools.command import ToolCommand
 

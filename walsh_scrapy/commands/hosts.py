@@ -1,4 +1,4 @@
-"""List the hosts that wait: until when and why; release or pause one."""
+"""List the hosts that wait: until when and why; release or delay one."""
 
 from walsh_scrapy.tools.command import ToolCommand
 

@@ -1,4 +1,4 @@
-"""Say whether URLs may be fetched: what each gate answers, and why."""
+"""Show whether URLs may be fetched: the answer of each gate, and why."""
 
 from walsh_scrapy.tools.command import ToolCommand
 

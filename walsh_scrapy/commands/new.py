@@ -1,4 +1,4 @@
-"""List what is new: the entries of the last run that found something."""
+"""List the new entries: those of the last run that found something."""
 
 from walsh_scrapy.tools.command import ToolCommand
 

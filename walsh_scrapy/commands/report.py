@@ -1,4 +1,4 @@
-"""Write an HTML page: what is new, what is wrong, which pauses were kept."""
+"""Write an HTML page: new entries, problems, and the gaps between requests."""
 
 from walsh_scrapy.tools.command import ToolCommand
 

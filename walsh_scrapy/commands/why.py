@@ -1,4 +1,4 @@
-"""Say why a host was asked on one day, in words that can be mailed."""
+"""Explain the requests to a host on one day, in words that can be mailed."""
 
 from walsh_scrapy.tools.command import ToolCommand
 

@@ -1,8 +1,8 @@
-"""``scrapy demo``: two crawls of a web on this machine, judged by what its servers saw.
+"""``scrapy demo``: two crawls of a web on this machine, checked by the log of its servers.
 
-Serves sixteen hosts at addresses of their own on this machine, runs the real `scrapy crawl feeds`
-against them twice, and prints what each host asks for and which requests its log shows. Takes less
-than a minute and needs no network. Exit status: 0, or 1 if a rule was broken. Example: scrapy demo
+Serves sixteen hosts at addresses on this machine. Runs the real `scrapy crawl feeds` against them
+twice, and prints the wishes of each host and the requests in its log. Takes less than a minute and
+needs no network. Exit status: 0, or 1 if a rule was broken. Example: scrapy demo
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(call: Call) -> int:  # noqa: ARG001 - every tool takes one
-    """Run both crawls, print what the log shows, and judge it."""
+    """Run both crawls, print the log, and check it."""
     from rich.console import Console
 
     from walsh_scrapy.testing.demoweb import DEMO_TERMS, demo_table, demo_web, entries_table
@@ -44,7 +44,7 @@ def run(call: Call) -> int:  # noqa: ARG001 - every tool takes one
 
     console = Console(width=None if Console().is_terminal else 140)
     sites, sources = demo_web()
-    # Elsewhere only 127.0.0.1 is this machine's own, so a proxy stands for all hosts.
+    # Elsewhere only 127.0.0.1 is this machine, so a proxy stands for all hosts.
     kind = DirectWeb if sys.platform == "linux" else LoopbackWeb
     with kind(*sites) as web, tempfile.TemporaryDirectory() as folder:
         project = _project(Path(folder))
@@ -62,7 +62,7 @@ def run(call: Call) -> int:  # noqa: ARG001 - every tool takes one
 
 
 def _project(folder: Path) -> Path:
-    """Return the project of this clone; one as ``walsh init`` writes it if this is no clone."""
+    """Return the project of this clone; one as ``walsh init`` writes it if this is not a clone."""
     import walsh_scrapy
     from walsh_scrapy.tools.init import write_project
 
@@ -113,7 +113,7 @@ def _crawl(
 
 
 def _unfinished(run: CrawlResult, sources: int) -> list[str]:
-    """Return what a log cannot show: a run that failed, or sources without an outcome."""
+    """Return the problems outside of a log: a run that failed, or sources without an outcome."""
     from walsh_scrapy.extensions.summary import SourceCounts
 
     done = SourceCounts.of(run.stats).done

@@ -1,7 +1,7 @@
 """``walsh``: init, mayfetch, lint and conformance, without a project.
 
-No command sends a request: a request has to name its sender (R1), and without a project there is
-none. So robots.txt is a file or standard input here; ``scrapy mayfetch`` asks for it.
+No command sends a request: a request must name its sender (R1), and without a project there is
+none. So robots.txt is a file or standard input here; ``scrapy mayfetch`` requests it.
 """
 
 from __future__ import annotations
@@ -18,14 +18,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _DESCRIPTION: Final = (
-    "Writes a project of your own, and says how crawlers read a robots.txt. Example: walsh init "
-    "my-feeds"
+    "Writes a new project, and shows how crawlers read a robots.txt. Example: walsh init my-feeds"
 )
 #: The module and the headline of each tool; only the one that is called is imported.
 _TOOLS: Final = {
     "init": ("tools.init", "write a new project, with a crawler for feeds"),
-    "mayfetch": ("tools.mayfetch", "say what a robots.txt allows to any bots"),
-    "lint": ("tools.lint", "say what in a robots.txt means nothing"),
+    "mayfetch": ("tools.mayfetch", "show the URLs that a robots.txt allows to any bots"),
+    "lint": ("tools.lint", "show lines of a robots.txt that mean nothing"),
     "conformance": ("testing.conformance.conformance", "test how polite any crawler is"),
 }
 

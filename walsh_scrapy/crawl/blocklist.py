@@ -57,7 +57,7 @@ LIST_LIMITS: Final = CostLimits(seconds=20, memory=2**30)
 SCHEMA_LIMITS: Final = CostLimits(seconds=4, memory=2**30)
 #: Bytes of a published schema; a larger one is not used. The bundled one has 2,000.
 LONGEST_SCHEMA: Final = 256 * 1024
-#: Seconds after which a failed fetch is tried again; sooner if the list's own refresh is shorter.
+#: Seconds after which a failed fetch is tried again; sooner if the list's refresh is shorter.
 RETRY_SECONDS = 3600.0
 
 

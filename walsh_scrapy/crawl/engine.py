@@ -71,10 +71,10 @@ class Engine:
         ``what`` is a clause for the log, for example "too many files are open". The request at hand
         ends with ``MachineTrouble``.
         """
-        self.end("machine_trouble", f"{what}; the run ends, and what is due stays due")
+        self.end("machine_trouble", f"{what}; the run ends, and due sources stay due")
 
     def code_failed(self, error: BaseException) -> None:
-        """Log an exception in our own code, and end the crawl (decision 29)."""
+        """Log an exception in our code, and end the crawl (decision 29)."""
         if not self.ended_early:
             logger.critical("an error in walsh-scrapy itself: %r", error, exc_info=error)
         self.end("gate_failed")
@@ -155,7 +155,7 @@ _in_order: Any = None
 
 
 def is_stopping() -> bool:
-    """Return True once a signal has come, also while the event loop stands still."""
+    """Return True once a signal has come, even while the event loop stands still."""
     return _in_order is not None and signal.getsignal(signal.SIGTERM) != _in_order
 
 
@@ -226,8 +226,8 @@ def enter(crawl: object) -> None:
         if any(each is not loop and each.is_running() for each in _loops.values()):
             raise AnotherLoop(
                 "a serial crawl runs in another event loop of this process, and R4 allows one "
-                "request at a time in it; run the crawls one after the other, or in processes of "
-                "their own"
+                "request at a time in it; run the crawls one after the other, or in separate "
+                "processes"
             )
         _loops[crawl] = loop
 

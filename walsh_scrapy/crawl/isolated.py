@@ -110,7 +110,7 @@ class IsolatedProcess:
         """Start a process anew; a crawl has threads, so it is not forked."""
         path = os.pathsep.join(map(os.path.abspath, sys.path))
         program = PROGRAM % (self._limits.seconds, self._limits.memory)
-        return subprocess.Popen(  # noqa: S603 - our own program, by our own interpreter
+        return subprocess.Popen(  # noqa: S603 - our program, by our interpreter
             [sys.executable, "-P", "-c", program],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -128,7 +128,7 @@ def answer_calls(seconds: float, memory: int) -> None:
     _limit_memory(memory)
     while True:
         try:
-            function, args, kwargs = pickle.load(sys.stdin.buffer)  # noqa: S301 - of our own process
+            function, args, kwargs = pickle.load(sys.stdin.buffer)  # noqa: S301 - of our process
         except EOFError:
             return
         _allow_time(seconds)  # from here on, so that imports take nothing from it
@@ -150,7 +150,7 @@ def _ask(process: subprocess.Popen[bytes], message: bytes) -> tuple[Any] | None:
     try:
         question.write(message)
         question.flush()
-        return (pickle.load(answer),)  # noqa: S301 - of our own process
+        return (pickle.load(answer),)  # noqa: S301 - of our process
     except Exception:  # noqa: BLE001 - mostly it ended, or was ended
         return None
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
     from twisted.python.failure import Failure
 
-#: Characters of a message on one line; none of our own needs as many.
+#: Characters of a message on one line; none of ours needs as many.
 LONGEST_LINE: Final = 4_000
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _BETWEEN_BREAKS: Final = re.compile(r"[^\n\t]+")
@@ -65,7 +65,7 @@ class _Unwritten:
             self._is_told = True
             print(
                 f"walsh-scrapy: the log {self._name} cannot be written: {error.strerror}; free "
-                "some space; the run ends, and what is due stays due",
+                "some space; the run ends, and due sources stay due",
                 file=sys.stderr,
             )
             self._disk_is_full()
@@ -74,9 +74,9 @@ class _Unwritten:
 class SafeFormatter(logging.Formatter):
     """Formats a record as ``inner`` does, with strangers' text on one line and bounded.
 
-    The values of a record are strangers' text; the message that they stand in is the code's own. If
-    that has several lines, so may its values: Scrapy logs tables of settings. A traceback keeps its
-    lines. No other control character stays.
+    The values of a record are strangers' text; the message around them is the code's. If that has
+    several lines, so may its values: Scrapy logs tables of settings. A traceback keeps its lines.
+    No other control character stays.
     """
 
     def __init__(self, inner: Callable[[logging.LogRecord], str]) -> None:
@@ -166,7 +166,7 @@ class JsonFormatter(SafeFormatter):
 class QuietLogFormatter(LogFormatter):
     """Formats lines about responses and items only if ``LOG_LEVEL`` is DEBUG or lower.
 
-    Scrapy's own formatter formats a line for each of them, and the log handlers then drop it.
+    Scrapy's formatter formats a line for each of them, and the log handlers then drop it.
     """
 
     def __init__(self, level: int) -> None:

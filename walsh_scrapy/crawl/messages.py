@@ -224,7 +224,7 @@ def host_field(netloc: str) -> str:
 
 
 def _certificate(stream: Stream) -> Certificate | None:
-    """Return the certificate of a host as Scrapy's own handler does."""
+    """Return the certificate of a host as Scrapy's handler does."""
     if isinstance(stream, TlsStream):
         return Certificate.load(stream.certificate)
     return None

@@ -60,7 +60,7 @@ _OWN_HANDLER: Final = (
     "off there"
 )
 
-#: What a subclass of Request would override to give another URL each time.
+#: The attributes with which a subclass of Request could give another URL each time.
 _OF_URL: Final = ("url", "_url", "__getattribute__")
 
 #: Turns of the event loop within which the next request begins its connection, if it is ready: it

@@ -107,7 +107,7 @@ class Result:
 
 
 def record_after(known: SourceRecord, request: Request, result: Result, now: float) -> SourceRecord:
-    """Return the record of a source after a visit, without its times and intervals.
+    """Return the row of a source after a visit, without its times and intervals.
 
     ``request`` is the last one of the visit, ``now`` its end in epoch seconds.
     """
@@ -356,7 +356,7 @@ class Outcomes:
         *,
         ends: bool = False,
     ) -> frozenset[str]:
-        """Commit the record of the source of a request, with the end of that exchange.
+        """Commit the row of the source of a request, with the end of that exchange.
 
         With ``ends`` its visit ends, and with the last one its host is let go.
         """
@@ -407,7 +407,7 @@ class Problems:
 
 
 def freshness_of(response: Response) -> Freshness:
-    """Return the headers of a response that set how long it is fresh."""
+    """Return the headers of a response that set its freshness."""
 
     def lines(name: str) -> list[str]:
         return [line.decode("latin-1") for line in response.headers.getlist(name)]
@@ -433,8 +433,8 @@ def fresh_until(visit: Visit, home: str, now: float) -> float:
     """Return the end of the lifetimes of a visit, before which no other begins, in epoch seconds.
 
     A redirect, or a page that is left for another document, leads to the next request, and its
-    lifetime counts as well (R8, decision 20). A lifetime is about its own URL. The next visit
-    begins at ``home`` and does not request the hops before that, so these do not count.
+    lifetime counts as well (R8, decision 20). A lifetime is about one URL. The next visit begins at
+    ``home`` and does not request the hops before that, so these do not count.
     """
     urls = [each.url for each in visit.lifetimes]
     start = urls.index(home) if home in urls else 0
@@ -442,7 +442,7 @@ def fresh_until(visit: Visit, home: str, now: float) -> float:
 
 
 def after_refusal(record: SourceRecord, status: int, now: float) -> SourceRecord:
-    """Return the record after a refusal (429, 503) at ``now``; a row of them has one begin."""
+    """Return the row after a refusal (429, 503) at ``now``; several in a row have one start."""
     since = _first(record.refused_since, now)
     return replace(record, outcome=REFUSED, status=status, refused_since=since)
 
@@ -474,7 +474,7 @@ def _with_validators(record: Record, result: Result) -> Record:
 def _after(
     move_after: MoveAfter, record: SourceRecord, request: Request, last: str, now: float
 ) -> SourceRecord:
-    """Return the record of a source after a page or a document, which came from ``last``."""
+    """Return the row of a source after a page or a document, which came from ``last``."""
     hops = hops_of(request)
     targets = permanent_targets([*(hop.url for hop in hops), last], [hop.status for hop in hops])
     move = move_after(record.move, record.url, first_url(request), targets, now)
@@ -484,7 +484,7 @@ def _after(
 
 
 def _after_failure(record: SourceRecord, request: Request, now: float) -> SourceRecord:
-    """Return the record of a source after a failed visit."""
+    """Return the row of a source after a failed visit."""
     requested = first_url(request)
     if requested not in (record.url, record.moved_to):
         requested = record.address  # another document failed, and so did the visit of the page

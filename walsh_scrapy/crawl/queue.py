@@ -122,7 +122,7 @@ class Queue:
         self._tasks: set[asyncio.Task[None]] = set()
         self._waiters = 0  # gates that wait for a coroutine
         self._timer: CallLaterResult | None = None
-        #: Ends the exchanges that are over, although no event told it; pacing sets this.
+        #: Ends the exchanges that are over, although no event came; pacing sets this.
         self.sweep: Callable[[], None] = lambda: None
 
     def open(self, *, keeps_deferred: bool) -> None:
@@ -490,7 +490,7 @@ class Queue:
         return task
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """End the crawl if a coroutine failed: that is our own fault (decision 29)."""
+        """End the crawl if a coroutine failed: that is our fault (decision 29)."""
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None and not isinstance(error, IgnoreRequest):
@@ -499,8 +499,8 @@ class Queue:
     @property
     def _is_full(self) -> bool:
         """Whether as many requests are out as may be: the engine does not know granted turns."""
-        asking = [turn for turn in self._out.values() if turn.granted and not turn.is_over]
-        granted = sum(not self._engine.is_active(turn.request) for turn in asking)
+        sending = [turn for turn in self._out.values() if turn.granted and not turn.is_over]
+        granted = sum(not self._engine.is_active(turn.request) for turn in sending)
         return granted > 0 and granted + self._engine.active_count >= self._most
 
     @property

@@ -274,7 +274,7 @@ def _robots_problems(settings: BaseSettings, chain: list[type]) -> Problems:
         yield bad_setting(
             "ROBOTSTXT_OBEY",
             settings["ROBOTSTXT_OBEY"],
-            "False with RobotsMiddleware: Scrapy's own would request every robots.txt again",
+            "False with RobotsMiddleware: Scrapy's would request every robots.txt again",
         )
     yield from _compression_problems(settings)
 

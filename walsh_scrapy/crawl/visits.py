@@ -111,14 +111,14 @@ class Visits:
 
 
 class DueUrl(NamedTuple):
-    """A source that is due, and the URL to request: its own, or where it moved to."""
+    """A source that is due, and the URL to request: the declared one, or where it moved to."""
 
     source: Source
     url: str
 
 
 class _Rest(NamedTuple):
-    """The remaining sources of a host: about how many, and where they begin."""
+    """The remaining sources of a host: about their number, and their start."""
 
     sources: int
     begin: Place

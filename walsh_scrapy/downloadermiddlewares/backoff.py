@@ -122,7 +122,7 @@ class BackoffMiddleware(Component):
 
 
 def _sent_again(request: Request, attempt: int) -> Request | None:
-    """Return a target to send again. A coroutine sends its own request again by itself."""
+    """Return a target to send again. A coroutine sends its request again by itself."""
     if rank_of(request) is not Rank.TARGET:
         note(request, again=True, attempt=attempt)
         return None

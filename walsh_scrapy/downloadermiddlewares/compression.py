@@ -44,10 +44,10 @@ LONGEST_CODINGS: Final = 60
 
 
 class CompressionMiddleware:
-    """Instead of Scrapy's own (order 590), which takes an unpacked part for the whole body.
+    """Instead of Scrapy's (order 590), which takes an unpacked part for the whole body.
 
     A parser of XML or JSON notices a missing end. Plain text and markdown have no end mark, so an
-    incomplete one gets Scrapy's own flag for incomplete bodies.
+    incomplete one gets Scrapy's flag for incomplete bodies.
     """
 
     def __init__(self, most: int) -> None:

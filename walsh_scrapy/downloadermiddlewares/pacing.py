@@ -30,8 +30,8 @@ class PacingMiddleware(Component):
     """Sends one request at a time to a host, and keeps its delay and holds (order 890).
 
     This holds across all processes that share the state. With ``WALSH_SERIAL`` the process sends
-    one request at a time to all hosts, also for other serial crawls in it, and for requests that
-    did not come from the scheduler.
+    one request at a time to all hosts. Its other serial crawls count, and so do requests that did
+    not come from the scheduler.
     """
 
     def __init__(self, crawl: Crawl) -> None:
@@ -85,7 +85,7 @@ class PacingMiddleware(Component):
         while seconds:
             self._deferred_hosts.check(request.url, rank_of(request))
             await self._queue.take(host, request)
-            while self._hosts.is_busy(host):  # by a request of ours, which ends soon
+            while self._hosts.is_busy(host):  # by a request of this worker, which ends soon
                 await self._queue.sleep(RECHECK_SECONDS)
                 self._exchanges.sweep()
             seconds = await self._exchanges.begin(request, while_open=while_open)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class RedirectMiddleware(ScrapyRedirectMiddleware):
-    """Scrapy's own, without a Referer, and with the download slot of each hop's host (order 600).
+    """Scrapy's, without a Referer, and with the download slot of each hop's host (order 600).
 
     A hop goes through the scheduler and every middleware again, as any request does (decision 16).
     """

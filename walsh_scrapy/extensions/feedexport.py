@@ -76,8 +76,8 @@ class FeedExporter(feedexport.FeedExporter):
     def _give_up(self, slot: FeedSlot, error: Exception) -> None:
         self._crawl.engine.end(
             "export_failed",
-            f"the export {slot.uri} cannot be written: {words_of(error)}; the run ends, and what "
-            "is due stays due; `scrapy export` writes the entries that the state has",
+            f"the export {slot.uri} cannot be written: {words_of(error)}; the run ends, and due "
+            "sources stay due; `scrapy export` writes the entries that the state has",
         )
         if isinstance(slot.storage, FileFeedStorage):
             slot.storage.give_up(error)
@@ -91,7 +91,7 @@ class FileFeedStorage(feedexport.FileFeedStorage):
 
     A file that is replaced (``-O``, ``overwrite``) has another name until it is complete. To a file
     that is added to (``-o``) each item is written at once. If its last line has no end, as after a
-    full disk, the next item begins a line of its own.
+    full disk, the next item begins a new line.
     """
 
     def __init__(self, uri: str, *, feed_options: dict[str, Any] | None = None) -> None:
@@ -116,7 +116,7 @@ class FileFeedStorage(feedexport.FileFeedStorage):
         return self._file
 
     def item_written(self) -> None:
-        """Write out what the file has of an item, if the file is added to. Raises OSError."""
+        """Write out the buffered item, if the file is added to. Raises OSError."""
         if self._file is not None and self.write_mode == "ab":
             self._file.flush()
 

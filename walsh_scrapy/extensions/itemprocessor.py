@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 class ItemProcessor(ItemPipelineManager):
-    """Calls Scrapy's own two listeners of ``item_scraped``; the signal is for all others."""
+    """Calls Scrapy's two listeners of ``item_scraped``; the signal is for all others."""
 
     def __init__(self, *middlewares: object, crawler: Crawler) -> None:
         super().__init__(*middlewares, crawler=crawler)

@@ -1,4 +1,4 @@
-"""R6, R9: a body that cannot be what its source declares is not downloaded."""
+"""R6, R9: a body that does not fit the kind of its source is not downloaded."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class MediaTypes:
         is_readable = visit.readable(content_type)
         set_visit(request, replace(visit, unread=None if is_readable else content_type))
         if not is_readable:
-            # The response is kept without its body, because a gate may need its status.
+            # The response is kept without its body, because a middleware may need its status.
             raise StopDownload(fail=False)
         if most := counted_bytes(request, headers):
             self._left[request] = most

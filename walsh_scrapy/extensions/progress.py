@@ -44,7 +44,7 @@ _USUAL: Final = 1.0
 
 
 class Progress(Component):
-    """Shows each second how far a run is, or logs a line a minute if something was done since.
+    """Shows the progress each second, or logs one line per minute if something was done since.
 
     Raises NotConfigured if progress is off.
     """
@@ -55,7 +55,7 @@ class Progress(Component):
         super().__init__(crawl)  # its queues are made with the scheduler
         self._clock = crawl.context.clock
         self._began = self._clock.monotonic()
-        #: When how many responses had come, over the last minute of a display.
+        #: Times and numbers of responses, over the last minute of a display.
         self._seen = deque([(self._began, 0)], maxlen=WINDOW)
         self._last = ""
         self._display: Display | None = None
@@ -69,7 +69,7 @@ class Progress(Component):
         self._timer.start(DISPLAY_SECONDS if self._display else LINE_SECONDS, now=False)
 
     def spider_closed(self) -> None:
-        """Stop the timer, and end the display with what is done at last."""
+        """Stop the timer, and end the display with its last state."""
         if self._timer.running:
             self._timer.stop()
         if self._display:
@@ -103,40 +103,40 @@ class Progress(Component):
 
 
 def rate_of(seen: Sequence[tuple[float, int]]) -> float:
-    """Return responses a second; ``seen`` is when, in seconds, how many there were."""
+    """Return responses per second; ``seen`` has times, in seconds, and their numbers."""
     (began, before), (now, responses) = seen[0], seen[-1]
     return (responses - before) / (now - began) if now > began else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class ProgressSnapshot:
-    """How far a run is. ``due`` is None without declared sources. Durations are seconds."""
+    """The progress of a run. ``due`` is None without declared sources. Durations are seconds."""
 
     due: int | None
     done: int
     outcomes: tuple[str, ...]  #: `31 new entries`, `4 failed`
     seconds: float  #: since the run began
-    rate: float  #: responses a second
+    rate: float  #: responses per second
     left: float  #: the least that the run still takes; infinite if nobody knows
-    awaited: str  #: what is asked or waited for, and why
+    awaited: str  #: the host of the request in flight, or of the wait, and why
 
     @property
     def how_far(self) -> str:
-        """What is done of what is due: `57 of 206 sources done`."""
+        """The done part of the due sources: `57 of 206 sources done`."""
         if self.due is None:
             return count_of(self.done, "response")
         return f"{self.done} of {count_of(self.due, 'source')} done"
 
     @property
     def time_left(self) -> str:
-        """The time left as politeness allows, in words; empty if nobody knows."""
+        """The remaining time, by the delays, in words; empty if nobody knows."""
         if not 0 < self.left < math.inf:
             return ""
         return f"at least {format_seconds(max(1.0, round(self.left)))} left"
 
     @property
     def counts(self) -> str:
-        """What is done, and what came of it, as one phrase."""
+        """The progress and the outcomes, as one phrase."""
         return ", ".join((self.how_far, *self.outcomes))
 
     @property
@@ -146,7 +146,7 @@ class ProgressSnapshot:
 
 
 def outcomes_of(stats: Mapping[str, Any]) -> tuple[int | None, int, tuple[str, ...]]:
-    """Return what is due, what is done, and what came of it, from the stats of a run."""
+    """Return the numbers of due and done sources, and the outcomes, from the stats of a run."""
     if not is_by_source(stats):
         return None, stats.get("response_received_count", 0), ()
     counts = SourceCounts.of(stats)
@@ -162,13 +162,13 @@ def outcomes_of(stats: Mapping[str, Any]) -> tuple[int | None, int, tuple[str, .
 
 
 def awaited(queue: Queue, retries: Mapping[str, Retry], now: float) -> str:
-    """Return what a run asks or waits for at ``now``, and why; empty for nothing."""
+    """Return the host that a run requests or waits for at ``now``, and why; empty for none."""
     tries = {host: retry for host, retry in retries.items() if retry.at > now}
     if of_list := [retry for retry in tries.values() if retry.for_blocklist]:
         return f"waiting for the blocklist: {of_list[0].sentence(now)}"
-    if asked := queue.in_flight:
+    if hosts := queue.in_flight:
         purpose = " for the blocklist" if queue.frontier.is_restricted else ""
-        return f"asking {shorten(tuple(asked), 1)}{purpose}"
+        return f"requesting {shorten(tuple(hosts), 1)}{purpose}"
     found = queue.frontier.next_host()
     if found is None or found.ready_at <= now:
         return ""
@@ -181,7 +181,7 @@ def awaited(queue: Queue, retries: Mapping[str, Retry], now: float) -> str:
     return f"waiting for {host}: next request in {format_seconds(found.ready_at - now)}{slow}"
 
 
-#: The scheme by which Scrapy exports to the standard output.
+#: The scheme of Scrapy's exports to the standard output.
 _STDOUT: Final = "stdout:"
 
 
@@ -212,7 +212,7 @@ class Display:
 
     @classmethod
     def open(cls, exports: list[str]) -> Display | None:
-        """Return the display, or None if the standard error is no terminal that can show it.
+        """Return the display, or None if the standard error is not a terminal that can show it.
 
         ``exports`` are the URIs of a crawl's exports: one that goes to the same terminal would
         tear the display. So would a second display, of another crawl in the process.
@@ -228,7 +228,7 @@ class Display:
         return cls(console) if console.is_interactive else None
 
     def show(self, snapshot: ProgressSnapshot) -> None:
-        """Replace what is shown; a terminal that was closed shows nothing."""
+        """Replace the shown state; a terminal that was closed shows nothing."""
         try:
             self._live.update(render(snapshot), refresh=True)
         except OSError:
@@ -261,7 +261,7 @@ class _AboveDisplay:
 
 
 def render(snapshot: ProgressSnapshot) -> RenderableType:
-    """Return what a terminal shows of a snapshot: at most three lines, none of them wrapped."""
+    """Return a snapshot for a terminal: at most three lines, none of them wrapped."""
     from rich.console import Group
     from rich.progress_bar import ProgressBar
     from rich.table import Table
@@ -284,5 +284,5 @@ def render(snapshot: ProgressSnapshot) -> RenderableType:
 
 
 def _is_terminal(stream: object) -> bool:
-    """Return True for a terminal; what ``LOG_STDOUT`` puts in place of a stream has no isatty."""
+    """Return True for a terminal; streams under ``LOG_STDOUT`` have no isatty."""
     return bool(getattr(stream, "isatty", bool)())

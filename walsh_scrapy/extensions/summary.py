@@ -1,4 +1,4 @@
-"""The record of a run: its row in the state, and its summary there and in the log.
+"""The row of a run in the state, and its summary there and in the log.
 
 A summary counts by source or by request, as about ten lines and as a JSON object, which the state
 keeps; ``walsh_scrapy/summary.schema.json`` is its schema.
@@ -55,7 +55,7 @@ _REASON_LINES: Final = 3
 _LINE_HOSTS: Final = 2
 #: Sites whose Comment lines are shown; the others are counted.
 _MOST_SITES: Final = 3
-#: How a run ends in order, as Scrapy names it.
+#: The clean end of a run, as Scrapy names it.
 _FINISHED: Final = "finished"
 
 #: Outcomes with a line even if there are none.
@@ -66,7 +66,7 @@ _Row = tuple[str, int, str]
 class Summary(Component):
     """Writes the row of a run when the spider opens, and completes it when the spider closes.
 
-    The requests and entries of the run name the row. The summary is in it and in the log, also for
+    The requests and entries of the run name the row. The summary is in it and in the log, even for
     a run that ends early.
     """
 
@@ -88,7 +88,7 @@ class Summary(Component):
             settings=settings_of(context.options, self._crawl.signer) | {"force": declaring.force},
         )
         try:
-            # The name of the copy of the sources file, or a document of what the run declares.
+            # The name of the copy of the sources file, or a document of the declared sources.
             declared: bytes | str = (
                 context.state.declaration(file, context.clock.now())
                 if (file := self._crawl.sources_file)
@@ -96,7 +96,7 @@ class Summary(Component):
             )
             context.run = context.state.runs.begin(run, declared)
         except StateUnavailable as error:
-            logger.debug("the begin of the run is not recorded: %s", error)
+            logger.debug("the start of the run is not recorded: %s", error)
 
     def spider_closed(self, reason: str) -> None:
         """Record the end, and log the summary; ``reason`` is why, as Scrapy names it."""
@@ -123,10 +123,10 @@ class Summary(Component):
 
 
 def command_of(crawler: Crawler, spider: Spider) -> str:
-    """Return the command that asks for a URL by hand, or "" for a crawl (decision 39).
+    """Return the command that requests a URL by hand, or "" for a crawl (decision 39).
 
-    `fetch`, `parse` and `check` give the spider a ``start`` of their own, `shell` only opens the
-    engine, and our own commands have spiders that are named after them.
+    `fetch`, `parse` and `check` give the spider another ``start``, `shell` only opens the engine,
+    and our commands have spiders that are named after them.
     """
     if not crawler.crawling:
         return "shell"
@@ -137,9 +137,9 @@ def command_of(crawler: Crawler, spider: Spider) -> str:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of the contract, of Python and of the packages that read and ask."""
+    """Return the versions of the contract, of Python and of the packages that read and request."""
     found = {"contract": SPEC_VERSION, "python": platform.python_version()}
-    found["walsh-scrapy"] = __version__  # also in a clone and in an egg
+    found["walsh-scrapy"] = __version__  # even in a clone and in an egg
     return found | {package: version(package) for package in _PACKAGES}
 
 
@@ -159,7 +159,7 @@ def is_by_source(stats: Mapping[str, Any]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SourceCounts:
-    """How many sources had which outcome, and how many entries came of them.
+    """The number of sources by outcome, and of their entries.
 
     ``deferred_until`` and ``next_due`` are in epoch seconds.
     """
@@ -200,26 +200,26 @@ class SourceCounts:
 
     @property
     def done(self) -> int:
-        """How many sources had an outcome in this run."""
+        """The number of sources with an outcome in this run."""
         ended = self.fetched + self.unchanged + self.deferred + self.failed + self.gone
         return ended + sum(self.denied.values())
 
     @property
     def not_reached(self) -> int:
-        """How many sources are still due because the run ended before."""
+        """The number of sources that are still due because the run ended before."""
         return max(self.due - self.done, 0)
 
     @property
     def none_was_read(self) -> bool:
         """True if sources failed, and none was fetched or unchanged: `scrapy crawl` exits with 1.
 
-        What was denied, deferred or not due has not failed, but it is no success either.
+        Denied, deferred and later sources have not failed, but they are not a success either.
         """
         return self.failed > 0 and self.fetched + self.unchanged == 0
 
 
 def request_counts(stats: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a run without declared sources did; ``denied`` is by gate, ours and others."""
+    """Return the counts of a run without declared sources; ``denied`` is by gate, even others."""
     denying = gate_names(found[1] for found in map(_STAT.fullmatch, stats) if found)
     return {
         "responses": stats.get("response_received_count", 0),
@@ -231,7 +231,7 @@ def request_counts(stats: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def counts_of(stats: Mapping[str, Any], problems: Problems, how: str, now: float) -> dict[str, Any]:
-    """Return what a run did: by source with its problems, or by request without any.
+    """Return the counts of a run: by source with its problems, or by request without any.
 
     ``now`` is its end, in epoch seconds.
     """
@@ -258,13 +258,13 @@ def counts_of(stats: Mapping[str, Any], problems: Problems, how: str, now: float
 def summary_lines(stats: Mapping[str, Any], problems: Problems, how: str, now: float) -> list[str]:
     """Return the summary of a run, a line for each outcome that any source or request had.
 
-    ``how`` is how the run ended, as Scrapy names it, ``now`` in epoch seconds.
+    ``how`` is the end of the run, as Scrapy names it, ``now`` in epoch seconds.
     """
     if not is_by_source(stats):
         remarks = {
             "responses": "robots.txt included",
             "undeclared": "not requested (R6)",
-            "deferred": "to a later run; the log says why",
+            "deferred": "to a later run; the log has the reasons",
             "retried": "after 429 or 503",
         }
         of_run = request_counts(stats)
@@ -286,17 +286,17 @@ def summary_lines(stats: Mapping[str, Any], problems: Problems, how: str, now: f
         ("new entries", counts.new_entries, f"{counts.known_entries} known before"),
     ]
     steps = (f"next: {step}" for step in next_steps(counts, how, now))
-    return [*_table(rows), *_said(counts.comments), *steps]
+    return [*_table(rows), *_comments(counts.comments), *steps]
 
 
 def next_steps(counts: SourceCounts, how: str, now: float) -> list[str]:
-    """Return what the operator can do next, a phrase each; none if all is well.
+    """Return the next steps of the operator, one phrase each; none if all is well.
 
-    What was deferred until a moment that has passed meanwhile may be asked for at once.
+    A source that was deferred until a past moment may be requested at once.
     """
     steps = []
     if counts.failed:
-        steps.append("`scrapy sources` shows since when each source fails, and its next visit")
+        steps.append("`scrapy sources` shows the start of each failure, and the next visit")
     still_due = counts.deferred + counts.not_reached
     if still_due:
         until = counts.deferred_until or 0.0
@@ -326,10 +326,10 @@ def _deferred(until_by_host: Mapping[str, float]) -> str:
     return f"the first until {first}: {shorten(tuple(hosts), _LINE_HOSTS)}"
 
 
-def _said(comments: Mapping[str, tuple[str, ...]]) -> list[str]:
-    """Return what robots.txt files say to the operator, of the first sites that say it."""
+def _comments(comments: Mapping[str, tuple[str, ...]]) -> list[str]:
+    """Return the comments of robots.txt files to the operator, of the first sites with any."""
     lines = [
-        f"{origin}/robots.txt says: {' · '.join(texts)}"
+        f"{origin}/robots.txt has the comment: {' · '.join(texts)}"
         for origin, texts in islice(comments.items(), _MOST_SITES)
     ]
     left = len(comments) - _MOST_SITES
@@ -349,6 +349,6 @@ def _table(rows: Iterable[_Row]) -> list[str]:
 
 
 def _by_gate(denied: Mapping[str, int]) -> tuple[str, int]:
-    """Return how many each gate denied, in words, and how many all did."""
+    """Return the number of denials of each gate, in words, and of all."""
     told = ", ".join(f"{count} by {gate}" for gate, count in denied.items() if count)
     return told, sum(denied.values())

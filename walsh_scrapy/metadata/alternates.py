@@ -128,7 +128,7 @@ def markdown_alternates(values: Iterable[str], url: str) -> tuple[str, ...]:
     """Return the URLs at which the page `url` is available as markdown, from its `Link` headers.
 
     An example of a header: `</page.md>; rel="alternate"; type="text/markdown"`. Returned are only
-    URLs on the page's own host and port; the standard ports of http and https count as one. Other
+    URLs on the page's host and port; the standard ports of http and https count as one. Other
     servers were not declared (R6), and another port is another server. The order is that of the
     headers.
     """

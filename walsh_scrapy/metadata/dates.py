@@ -4,7 +4,7 @@ A wrong date is worse than none. The readers of feedparser guess: they overlook 
 700 hours, turn month 13 into January, and complete a date from the clock. So do the libraries that
 read any text. Here are the forms that feeds have, and each has one meaning:
 
-- ISO 8601 and RFC 3339, also with a space, without seconds or without a zone; `2020/1/10`;
+- ISO 8601 and RFC 3339, even with a space, without seconds or without a zone; `2020/1/10`;
 - RFC 822 and its successors, asctime, and similar ones: names in full, `10th`, the month
   first, no weekday, AM and PM, a comment in parentheses. Months have English names.
 

@@ -144,7 +144,7 @@ def _with_keys_of(entry: FeedEntry, source: str, host: str) -> FeedEntry:
 
 
 def _opaque_id(id_: str, page: str) -> str:
-    """Return an id as it is; that of the page's own URL without its spelling (`/a`, `/a/`)."""
+    """Return an id as it is; that of the page's URL without its spelling (`/a`, `/a/`)."""
     is_page = "#" not in id_ and _WEB.match(id_) and canonical_url(id_) == page
     return page if is_page else id_
 

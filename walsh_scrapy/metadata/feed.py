@@ -59,7 +59,7 @@ from walsh_scrapy.metadata.text import (
     web_url,
 )
 
-#: An element under feedparser's names, as a plain dict: in feedparser's own dicts, `get("updated")`
+#: An element under feedparser's names, as a plain dict: in feedparser's dicts, `get("updated")`
 #: returns `published` with a warning.
 Element: TypeAlias = Mapping[str, object]
 
@@ -334,9 +334,9 @@ class _Parser(StrictFeedParser):  # type: ignore[misc]
     """Reads the metadata of a feed and its entries, and skips all else.
 
     An element counts only in its place: children of an element of another namespace are not those
-    of the entry or feed that it is in (RFC 4287, 6.3), and of the children of an entry only
-    `author` and `source` have some that count. The content of entries is skipped, because it is
-    never kept (R6): it is every element that feedparser reads as content, such as `description`,
+    of the entry or feed that it is in (RFC 4287, 6.3). Only the children `author` and `source` of
+    an entry have children that count. The content of entries is skipped, because it is never kept
+    (R6): it is every element that feedparser reads as content, such as `description`,
     `content:encoded`, `summary` and `rights`, which feedparser sees as an empty element.
 
     Ids are as published, and skipHours and skipDays are whole: feedparser itself resolves relative
@@ -449,8 +449,8 @@ class _Parser(StrictFeedParser):  # type: ignore[misc]
             super()._add_tag(*names)
 
     def _sync_author_detail(self, key: str = "author") -> None:
-        # feedparser's own search for an address is slow and cuts `.example` down to `.exam`. The
-        # whole text is kept here; `person_name` removes the address.
+        # feedparser's search for an address is slow and cuts `.example` down to `.exam`. The whole
+        # text is kept here; `person_name` removes the address.
         context = self._get_context()
         people = context.get("authors")
         if key == "author" and people and not people[-1]:

@@ -14,10 +14,10 @@ Note: in a list item, the text after the link in the same paragraph. It must beg
 dash, unless the item has no other link and no words before this one. Other text around links is
 content and not kept (R6).
 
-Markdown is read as CommonMark by markdown-it-py, with limits of our own. Links stay as published,
-whatever their scheme. Bare `https://` URLs are links, as on GitHub; markdown-it-py would need one
-more package for them, linkify-it-py. Code, comments and HTML are skipped and not searched for
-links. The rows of a table are lines of a paragraph.
+Markdown is read as CommonMark by markdown-it-py, with our limits. Links stay as published, whatever
+their scheme. Bare `https://` URLs are links, as on GitHub; markdown-it-py would need one more
+package for them, linkify-it-py. Code, comments and HTML are skipped and not searched for links. The
+rows of a table are lines of a paragraph.
 
 markdown-it-py needs time in proportion to the page: 80 microseconds per link and up to 70 per line;
 and up to a kilobyte of memory per character. With the limits below, the worst page that was found
@@ -335,7 +335,7 @@ _PARSER: Final = _parser()
 
 MOST_CHARACTERS: Final = 1_000_000  # enough for 10,000 links
 MOST_LINES: Final = 25_000  # enough for 10,000 links and blank lines between them
-MOST_LINKS: Final = 15_000  # also of brackets and `://`, because each may begin a link
+MOST_LINKS: Final = 15_000  # of brackets and `://` too, because each may begin a link
 MOST_TAGS: Final = 50_000  # of HTML, and anything else that begins with `<`
 _PIECE: Final = 65_536  # characters of a paragraph that are parsed at once
 

@@ -26,15 +26,15 @@ _LANGUAGE: Final = re.compile(r"[a-z]{1,8}(?:-[a-z0-9]{1,8}){0,5}", re.IGNORECAS
 _UNWRITABLE: Final = re.compile(
     f"[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff{DIRECTION_MARKS}]"
 )
-# A comment or script without an end extends to the end of the text. So each character is read
-# once, and the time is linear, also for hostile text.
+# A comment or script without an end extends to the end of the text. So each character is read once,
+# and the time is linear, even for hostile text.
 _HIDDEN: Final = re.compile(
     r"<!--(?:.*?-->|.*)|<(script|style)\b(?:.*?</\1\s*>|.*)", re.DOTALL | re.IGNORECASE
 )
 _BREAK: Final = re.compile(r"</?(?:br|p|div|li|ul|ol|td|tr|h[1-6])\b[^<>]*>", re.IGNORECASE)
 _TAG: Final = re.compile(r"</?[a-zA-Z][^<>]*>")
 
-#: In the place of a name: also with a host without a dot.
+#: As a name: even with a host without a dot.
 _ADDRESS_OF_PERSON: Final = re.compile(rf"{LOCAL_PART}@{LETTERS}++")
 
 
@@ -84,7 +84,7 @@ def title_of(text: object) -> str | None:
 
 
 def distinct_names(texts: Iterable[str | None]) -> tuple[str, ...]:
-    """Return each name once, in order, without empty and too long ones, at most `MOST_NAMES`."""
+    """Return each name once, in their order, without empty and long ones, at most `MOST_NAMES`."""
     return _distinct(texts, LONGEST_NAME)
 
 

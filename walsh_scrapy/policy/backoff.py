@@ -1,4 +1,4 @@
-"""Backoff: how long to wait after 429, 503 and Retry-After (R5, decision 15).
+"""Backoff: the hold after 429, 503 and Retry-After (R5, decision 15).
 
 Delays are seconds. Randomness and the present are arguments.
 """
@@ -25,7 +25,7 @@ _SECONDS: Final = re.compile(r"[0-9]+")
 
 
 def parse_retry_after(value: str, now: datetime) -> float | None:
-    """Return the seconds that a Retry-After header asks for, from `now` (RFC 9110 10.2.3).
+    """Return the seconds of a Retry-After header, from `now` (RFC 9110 10.2.3).
 
     `now` is an aware datetime. Takes ASCII digits and all three forms of HTTP-date (5.6.7), in
     any language environment. A date in the past gives 0.0, any other value None.
@@ -47,7 +47,7 @@ def _retry_after(text: str, now: datetime) -> float | None:
 
 
 def backoff_delay(attempt: int, base: float, cap: float, random: Random) -> float:
-    """Return our own delay in seconds before retry `attempt`, which counts from 0 (R5).
+    """Return our delay in seconds before retry `attempt`, which counts from 0 (R5).
 
     `base` x 2^attempt, then up to half as much again by chance, at most `cap`. The delay before
     chance is at most two thirds of the cap, so that chance counts there too. A cap below
@@ -91,10 +91,10 @@ class Backoff:
     def hold(self, status: int, retry_after: str | None, now: datetime, attempt: int) -> float:
         """Return the seconds of the hold after a response (R5, decision 15).
 
-        After 429, any 5xx and no answer at all (``status`` 0) that is our own backoff before
-        retry ``attempt``, counted from 0; after other statuses it is 0. Retry-After replaces it
-        for every status, and is never capped. Our own backoff stays if Retry-After is 0, a past
-        date, or cannot be read. ``now`` is an aware datetime.
+        After 429, any 5xx and no answer at all (``status`` 0) that is our backoff before retry
+        ``attempt``, counted from 0; after other statuses it is 0. Retry-After replaces it for every
+        status, and is never capped. Our backoff stays if Retry-After is 0, a past date, or cannot
+        be read. ``now`` is an aware datetime.
         """
         requested = None if retry_after is None else parse_retry_after(retry_after, now)
         if requested:

@@ -3,7 +3,7 @@
 A document is adopted whole or not at all. If one is refused, the caller keeps the last good one. An
 adopted one is kept as a text of its entries, and is not validated again.
 
-The operator's own blocklist adds to the published one. It is a text with a domain per line, and
+The operator's own blocklist adds to the published one. It is a text with one domain per line, and
 can only block: nothing in it takes an entry of the published list away.
 
 A document is valid under the bundled schema `walsh-research-blocklist/v1` and the published one.
@@ -53,7 +53,7 @@ _LINE_END: Final = re.compile(r"\r\n|\r|\n")
 
 
 class InvalidBlocklist(ValueError):
-    """A document that must not be adopted. The message says where it is wrong, and why."""
+    """A document that must not be adopted. The message has the place and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +86,10 @@ class LocalEntry(Entry):
 
 @dataclass(frozen=True, slots=True)
 class Blocklist:
-    """The domains that get no requests, and how long the list may be used.
+    """The domains that get no requests, and the lifetime of the list.
 
     `refresh` is the document's, but at least one minute, so that the list is not requested more
-    often, and at most seven days, so that a mistake (`P10W`) does not delay opt-outs for weeks.
+    often. It is at most seven days, so that a mistake (`P10W`) does not delay opt-outs for weeks.
     """
 
     entries: Mapping[str, Entry] = field(repr=False)
@@ -170,7 +170,7 @@ def adopted_text(body: bytes, published: bytes | None = None) -> str:
     """Return the list in a document as the state keeps it.
 
     ``published`` is a schema, under which the document must be valid too; see `Blocklist.parse`.
-    Raises InvalidBlocklist. May take long, so a crawl calls it in a process of its own.
+    Raises InvalidBlocklist. May take long, so a crawl calls it in a separate process.
     """
     schema = None if published is None else sound_schema(published)
     return Blocklist.parse(body, schema).text()
@@ -352,7 +352,7 @@ def sound_schema(body: bytes) -> dict[str, Any] | None:
     It must be a JSON object that is valid under a draft known to jsonschema, with patterns that
     compile, and without references to other documents: nothing is ever fetched. Never raises.
 
-    Reading and using it may take any time, so a crawl does both in a process of its own.
+    Reading and using it may take any time, so a crawl does both in a separate process.
     """
     try:
         schema = strict_json(body)

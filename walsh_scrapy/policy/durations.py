@@ -24,7 +24,7 @@ def parse_duration(text: str) -> timedelta:
 
     Capital letters and ASCII digits, as in the standard; a decimal fraction, after a point or a
     comma, in the smallest part only. Raises ValueError, with a message of one sentence, for
-    everything else, also for years and months, whose lengths vary, and for signs.
+    everything else, even for years and months, whose lengths vary, and for signs.
 
     >>> parse_duration("P1DT12H30M")
     datetime.timedelta(days=1, seconds=45000)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 #: Seconds after which a source is due at the latest, even after many failures, and even if a feed
-#: or a server asks for more.
+#: or a server wants more.
 LONGEST_REVISIT: Final = 30 * 86_400.0
 #: The due time of a source that is gone (410): only the operator can resume it.
 NEVER: Final = math.inf
@@ -72,7 +72,7 @@ class UpdateHints:
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
-    """The headers of a response, with any status, that say how long it stays fresh."""
+    """The headers of a response, with any status, that set its freshness."""
 
     cache_control: str | None = None
     expires: str | None = None
@@ -81,13 +81,13 @@ class Freshness:
     retry_after: str | None = None  #: one line per header if it came several times
 
     def lifetime(self, now: float) -> float:
-        """Return the seconds from ``now`` for which the server asks for no further request.
+        """Return the seconds from ``now`` for which the server wants no further request.
 
         The freshness lifetime less the age: max-age goes before Expires (RFC 9111 4.2.1, 4.2.3). An
-        Expires that is not a date is in the past (5.3), the first of several members of an Age
-        counts (5.1), and other malformed headers are ignored. Or Retry-After, if that is longer.
+        Expires that is not a date is in the past (5.3). The first of several members of an Age
+        counts (5.1). Other malformed headers are ignored. Or Retry-After, if that is longer.
 
-        With no-cache or no-store the server asks for a request before each use (5.2.2.4, 5.2.2.5):
+        With no-cache or no-store the server wants a request before each use (5.2.2.4, 5.2.2.5):
         then neither max-age nor Expires is a wish for fewer requests.
         """
         at = datetime.fromtimestamp(now, UTC)
@@ -133,12 +133,12 @@ def asked_until(
     operator_interval: float,
     failures: int = 0,
 ) -> float:
-    """Return the end of the time without visits after one that ended, except for the operator's.
+    """Return the moment before which server and feed want no visit after one that ended.
 
-    That is the longer of the server's interval and the feed's, at most 30 days, or the operator's
-    interval if that is longer (up to 100 years). If the source would be due in an hour or on a day
-    to skip, it is the end of these, within the same limit. Each failure in a row after the first
-    doubles the operator's interval, as it does in SQL (`state.tables.Due`).
+    That is the longer of the server's interval and the feed's. It is at most 30 days, or the
+    operator's interval if that is longer (up to 100 years). If the source would be due in an hour
+    or on a day to skip, it is the end of these, within the same limit. Each failure in a row after
+    the first doubles the operator's interval, as it does in SQL (`state.tables.Due`).
     """
     operator_interval = min(operator_interval, LONGEST_SECONDS)
     longest = max(LONGEST_REVISIT, operator_interval)

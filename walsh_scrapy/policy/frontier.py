@@ -23,7 +23,7 @@ T = TypeVar("T")
 LONG: Final = 10.0
 #: A host with a backlog gets more requests when its remaining ones take no longer, in seconds.
 SHORT: Final = 10.0
-#: The part of its time by which a crawl may get longer for hosts that it begins late.
+#: The part of its time that a crawl may get longer for hosts that it begins late.
 TOLERANCE: Final = 0.04
 #: A delay that is not known yet.
 _UNKNOWN: Final = 1.0
@@ -92,10 +92,10 @@ class Frontier(Generic[T]):
     long before the last robots.txt, and takes no longer. The cost of each operation is logarithmic
     in the number of hosts, except for ``remaining`` and a restriction of all hosts.
 
-    ``delays`` are the known delays of hosts in seconds; the default is one second.
-    ``late`` are hosts that lately did not answer: they go last until an exchange is short.
-    ``follows_links`` says that the work of a host is not known before one of its targets was sent,
-    so a target of each host is sent early.
+    ``delays`` are the known delays of hosts in seconds; the default is one second. ``late`` are
+    hosts that lately did not answer: they go last until an exchange is short. ``follows_links``
+    means that the work of a host is not known before one of its targets was sent. So a target of
+    each host is sent early.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class Frontier(Generic[T]):
         return self._size
 
     def __iter__(self) -> Iterator[T]:
-        """Yield all waiting requests, host by host, each host in its own order."""
+        """Yield all waiting requests, host by host, each host in its order."""
         return (entry[3] for host in self._hosts.values() for entry in sorted(host.requests))
 
     def push(
@@ -185,7 +185,7 @@ class Frontier(Generic[T]):
         self._place(found)
 
     def record_service(self, host: str, seconds: float, now: float) -> None:
-        """Note how long an exchange took that ended ``now``; call it before ``free``.
+        """Note the seconds of an exchange that ended ``now``; call it before ``free``.
 
         Its cost is the time since the end of the exchange before it, with the work of the machine.
         After an idle time the cost is only the time of the exchange itself. A host that took long

@@ -47,8 +47,8 @@ WORKER_SECONDS: Final = 20.0
 QUIET_SECONDS: Final = 1800.0
 #: The longest hold of an unreachable host: 30 days, as for a source that fails (decision 20).
 LONGEST_UNREACHABLE: Final = 30 * _DAY
-#: Seconds for which delay or hold of the blocklist's own host keep back a request for the list. A
-#: working host asks for less. A longer wait must not suspend opt-outs (R3).
+#: Seconds for which delay or hold of the blocklist's host keep back a request for the list. A
+#: working host has less. A longer wait must not suspend opt-outs (R3).
 LONGEST_FOR_BLOCKLIST: Final = _DAY
 #: Requests in a row that a host may leave without an answer.
 TIMEOUTS: Final = 2
@@ -69,7 +69,7 @@ class PaceBy(StrEnum):
         return registrable_domain(host) if self is PaceBy.DOMAIN else host
 
     def unit(self, url: str) -> str:
-        """Return the host or domain by which a URL is paced; empty if it has no host."""
+        """Return the host or domain that a URL is paced by; empty if it has no host."""
         return self.unit_of(host_of(url))
 
 
@@ -87,10 +87,11 @@ def longest_wait(
 ) -> float:
     """Return the longest time that delay and hold of a host count for a request, in seconds.
 
-    A request for the blocklist, or for the robots.txt that it needs, is made at least once per day,
-    even at the hosts that it redirects to. Otherwise one answer of one of them could suspend all
-    opt-outs for ever (R3). ``list_hosts`` are those of the list and its schema, whose robots.txt
-    counts whichever request it is made for; ``for_blocklist`` is True for any other that it needs.
+    A request for the blocklist, or for the robots.txt that it needs, is made at least once per day.
+    This holds even at the hosts that it redirects to. Otherwise one answer of one of them could
+    suspend all opt-outs for ever (R3). ``list_hosts`` are those of the list and its schema, whose
+    robots.txt counts whichever request it is made for; ``for_blocklist`` is True for any other that
+    it needs.
     """
     is_needed = for_blocklist or (rank is Rank.ROBOTS and host in list_hosts)
     return LONGEST_FOR_BLOCKLIST if rank is Rank.OPERATOR or is_needed else math.inf
@@ -127,7 +128,7 @@ class Exchange:
 
     @property
     def is_calm(self) -> bool:
-        """Whether the host answered, and neither refuses nor redirects, and asks for no wait."""
+        """Whether the host answered, and neither refuses nor redirects, and wants no wait."""
         is_refused = is_refusal(self.status, for_robots=self.for_robots)
         is_answer = 0 < self.status < 500 and not is_redirect(self.status)
         return is_answer and not is_refused and self.retry_after is None
@@ -177,7 +178,7 @@ class HostTimes:
     server_errors: int = 0  #: answers of 500, 502 and 504 in a row (decision 28)
     unreachable: int = 0  #: exchanges in a row in which it was unreachable (decision 28)
     deferred_at: float = 0.0  #: when a worker gave the host up for its run; 0 for never
-    operator_delay: float = 0.0  #: the least delay that the operator asks for (decision 31)
+    operator_delay: float = 0.0  #: the operator's least delay (decision 31)
 
     @property
     def refused(self) -> int | None:
@@ -202,14 +203,14 @@ class HostTimes:
         return Hold(self.hold_until - self.hold_since, self.hold_by, self.hold_status)
 
     def delay_with(self, asked_delay: float = 0.0, most: float = math.inf) -> float:
-        """Return the delay in force for a request that asks for ``asked_delay`` itself.
+        """Return the delay in force for a request with ``asked_delay``.
 
         Only an operator's delay may exceed ``most`` seconds.
         """
         return max(min(max(self.delay, asked_delay), most), self.operator_delay)
 
     def ready_at(self, asked_delay: float = 0.0, most: float = math.inf) -> float:
-        """Return the first moment at which a request that asks for this delay may go out.
+        """Return the first moment at which a request with this delay may go out.
 
         A host that was never requested is ready at once (R4: the first request MUST NOT be
         delayed). An exchange whose worker died counts as ended at ``busy_until``. Delay and hold
@@ -258,7 +259,7 @@ class HostTimes:
         return replace(self, delay=max(self.delay, delay))
 
     def ahead_of(self, now: float) -> float:
-        """Return the seconds by which these times lie in the future of a clock; 0 if they do not.
+        """Return the seconds that these times lie in the future of a clock; 0 if they do not.
 
         Nothing can have ended or begun after ``now``, and no exchange may last longer than
         `LONGEST_EXCHANGE` from then. Otherwise the clock was set back.
@@ -355,7 +356,7 @@ class Streaks:
     def reason(self, host: str, rank: Rank, *, gave_up: bool = False) -> str | None:
         """Return why the other requests of a host are deferred, after one of ``rank``; else None.
 
-        ``gave_up`` says that the request was refused, and has no tries left. A refused robots.txt
+        ``gave_up`` means that the request was refused, and has no tries left. A refused robots.txt
         defers nothing: it counts as unreachable.
         """
         if host not in self._hosts:

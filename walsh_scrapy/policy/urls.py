@@ -275,7 +275,7 @@ def _join(base: str, reference: str) -> str:
     """Return an absolute URL.
 
     `urljoin` reads some references as paths that browsers read as hosts (WHATWG URL 4.4): in them
-    the base's own scheme in front changes nothing, and two slashes or more are followed by a host.
+    the base's scheme in front changes nothing, and two slashes or more are followed by a host.
     """
     scheme = f"{base.partition(':')[0]}:"
     rest = reference[len(scheme) :] if reference.lower().startswith(scheme) else reference

@@ -28,7 +28,7 @@ _NOT_IN_XML: Final = re.compile(
 _ENDLESS: Final = re.compile(r"&#[0-9]{1000,}+;?")
 
 # The parts of an e-mail address. No part gives characters back, and a part begins where the text
-# before it ends, so the time is linear, also for hostile text.
+# before it ends, so the time is linear, even for hostile text.
 LETTERS: Final = r"[^\s@<>()\[\]{}\",;]"
 LOCAL_PART: Final = rf"(?<!{LETTERS}){LETTERS}++"
 #: An address that nothing else looks like.
@@ -159,12 +159,12 @@ def _escape(character: str) -> str:
 
 
 def xml_text(text: str) -> str:
-    """Leave out what XML 1.0 does not allow, and marks that show a text in another order."""
+    """Remove characters that XML 1.0 does not allow, and marks that reorder a text."""
     return _NOT_IN_XML.sub("", text)
 
 
 def storable(text: str) -> str:
-    """Replace what not every database keeps: NUL (PostgreSQL) and lone surrogates (UTF-8).
+    """Replace NUL (not for PostgreSQL) and lone surrogates (not for UTF-8).
 
     JSON and headers of strangers may contain both.
     """
@@ -213,7 +213,7 @@ class ReasonGroups:
 
 
 def kind_of(reason: str, host: str) -> str:
-    """Return a reason without what is special to its host.
+    """Return a reason without the parts that are special to its host.
 
     >>> kind_of("a.example answered 404", "a.example")
     'answered 404'

@@ -1,1 +1,1 @@
-"""Declared sources (R6): what a source is, and the files that declare them."""
+"""Declared sources (R6), and the files that declare them."""

@@ -19,7 +19,7 @@ LONGEST_PIECE: Final = 65_536
 
 
 class UnreadableFile(ValueError):
-    """A file that cannot be read as what it has to be; the message is the reason."""
+    """A file that cannot be read in its format; the message is the reason."""
 
 
 def open_file(path: Path, most: int = MOST_BYTES) -> BufferedReader:
@@ -34,11 +34,11 @@ def open_file(path: Path, most: int = MOST_BYTES) -> BufferedReader:
     file.close()
     if stat.S_ISREG(status.st_mode):
         raise UnreadableFile(f"it has {status.st_size} bytes, and at most {most} are read")
-    raise UnreadableFile("it is a pipe or a device; write what it says to a file, and name that")
+    raise UnreadableFile("it is a pipe or a device; write its content to a file, and name that")
 
 
 def read_within(file: BinaryIO, most: int = MOST_WHOLE) -> bytes:
-    """Return what is left in an open file. Raises UnreadableFile for more than ``most`` bytes."""
+    """Return the rest of an open file. Raises UnreadableFile for more than ``most`` bytes."""
     body = file.read(most + 1)
     if len(body) > most:
         raise UnreadableFile(f"it has more than {most} bytes, and at most these are read")
@@ -46,5 +46,5 @@ def read_within(file: BinaryIO, most: int = MOST_WHOLE) -> bytes:
 
 
 def _open_at_once(path: str, flags: int) -> int:
-    """Open a file, and do not wait for who writes to a pipe."""
+    """Open a file, and do not wait for the writer of a pipe."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))

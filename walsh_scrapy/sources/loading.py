@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 _KINDS: Final = ("feed", "llms")
 _KEYS: Final = ("url", "kind", "name", "tags", "every", "delay")
 #: A robots.txt is obeyed for a day. With a longer delay it could be out of date whenever its host
-#: may be asked, so that nothing else would ever be asked for.
+#: is ready, so that nothing else would ever be requested.
 LONGEST_DELAY: Final = timedelta(hours=12)
 
 _COMMENT: Final = re.compile(r"(?:^|\s+)#.*")
@@ -107,16 +107,16 @@ def repetitions(places: Sequence[str]) -> list[str]:
 
 
 def warn(file: Path, warnings: Iterable[str]) -> None:
-    """Log what is to be warned of in a file that can be used."""
+    """Log the warnings of a usable file."""
     for warning in warnings:
         _log.warning("%s: %s", file, warning)
 
 
 def declarations(file: Path, warnings: list[str]) -> Iterator[Declaration]:
-    """Yield what a file declares, in its order, repeated sources too.
+    """Yield the declarations of a file, in its order, repeated sources too.
 
-    What is to be warned of is appended to ``warnings``. Raises SourcesError, also for a file that
-    declares no source.
+    Warnings are appended to ``warnings``. Raises SourcesError, even for a file that declares no
+    source.
     """
     is_empty = True
     with open_sources(file) as opened:
@@ -128,7 +128,7 @@ def declarations(file: Path, warnings: list[str]) -> Iterator[Declaration]:
 
 
 def declared_in(file: Path, opened: BinaryIO, warnings: list[str]) -> Iterator[Declaration]:
-    """Yield the same; ``opened`` has what the file says, and may declare nothing."""
+    """Yield the same of ``opened``, which has the text of the file, and may declare nothing."""
     read = _READERS.get(file.suffix.lower())
     if read is None:
         raise SourcesError(
@@ -165,7 +165,7 @@ def open_sources(file: Path) -> BufferedReader:
 
 
 def merged(first: Source, other: Source) -> Source:
-    """Return a source with what a further declaration of it adds."""
+    """Return a source with the additions of a further declaration."""
     return replace(
         first,
         name=first.name or other.name,
@@ -298,7 +298,7 @@ def _read_toml(opened: BinaryIO, _: list[str]) -> Iterator[_RawSource]:
 def _is_row_of_tables(text: TextIOWrapper) -> bool:
     """Return True if each line with a header begins another source, which ends at the next one.
 
-    A string of several lines may hold what looks like a header.
+    A string of several lines may hold a line like a header.
     """
     has_begun = False
     for _, line in _lines(text):
@@ -332,7 +332,7 @@ def _tables(text: TextIOWrapper) -> Iterator[tuple[int, list[str]]]:
 
 
 def _plain_table(table: list[str]) -> dict[str, object] | None:
-    """Return what a plain table says, for which TOML's reader takes ten times as long; else None.
+    """Return the values of a plain table, else None; TOML's reader takes ten times as long.
 
     The first line is the header.
     """
@@ -386,7 +386,7 @@ def _read_list(opened: BinaryIO, _: list[str]) -> Iterator[_RawSource]:
 def _read_opml(opened: BinaryIO, warnings: list[str]) -> Iterator[_RawSource]:
     """Read subscriptions: `xmlUrl`, name, folders and categories as tags, `htmlUrl` as page.
 
-    Attributes of our own namespace are `every` and `delay`.
+    Attributes of our namespace are `every` and `delay`.
     """
     # It imports a parser of XML, and few operators declare their sources so.
     from walsh_scrapy.sources.opml import read_opml  # noqa: PLC0415

@@ -18,9 +18,9 @@ from walsh_scrapy.metadata.document import to_utf8
 from walsh_scrapy.policy.wording import without_references
 from walsh_scrapy.sources.files import UnreadableFile
 
-#: The namespace of the attributes `every` and `delay`, for which OPML has no name of its own.
+#: The namespace of the attributes `every` and `delay`, for which OPML has no names.
 NAMESPACE: Final = "tag:wal.sh,2026:opml"
-#: Its prefix in what is written here. A parser of HTML knows no namespaces, only this.
+#: Its prefix in our files. A parser of HTML knows no namespaces, only this.
 PREFIX: Final = "walsh"
 #: Folders nested deeper than this are not taken as tags.
 DEEPEST: Final = 32
@@ -51,7 +51,7 @@ class Outline:
 
     @property
     def url(self) -> str | None:
-        """The URL of the feed: `xmlUrl`, or `url` if the type says that it is a feed."""
+        """The URL of the feed: `xmlUrl`, or `url` if the type is that of a feed."""
         url = self.attributes.get("xmlurl")
         return url or (self.attributes.get("url") if self.kind in _FEED_TYPES else None)
 
@@ -69,7 +69,7 @@ class Outline:
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """The folders from the outermost in, then the outline's own categories (OPML 2.0)."""
+        """The folders from the outermost in, then the outline's categories (OPML 2.0)."""
         listed = self.attributes.get("category", "").split(",")
         own = (category.strip().strip("/") for category in listed)
         return tuple(dict.fromkeys((*self.folders, *filter(None, own))))
@@ -105,7 +105,7 @@ def read_opml(body: bytes) -> Opml:
     """
     text = _text(body)
     if "<!ENTITY" in text:
-        raise UnreadableFile("it declares entities of its own, which are never expanded")
+        raise UnreadableFile("it declares entities, which are never expanded")
     collected = _Collector()
     try:
         parser = XMLParser(target=collected, encoding="utf-8", no_network=True)
@@ -146,7 +146,7 @@ class _Collector:
         self.is_opml = False
         self._kept: list[Outline] = []
         self._open: list[Outline] = []
-        self._folders: list[str] = []  # one for each open outline, "" if it is no folder
+        self._folders: list[str] = []  # one for each open outline, "" if it is not a folder
         self._count = 0
 
     def start(self, tag: str, attributes: dict[str, str]) -> None:
@@ -181,7 +181,7 @@ class _Collector:
         """Ignore text: OPML has all its data in attributes."""
 
     def close(self) -> None:
-        """Return nothing: `found` has the result, also after an error."""
+        """Return nothing: `found` has the result, even after an error."""
 
     @property
     def found(self) -> list[Outline]:

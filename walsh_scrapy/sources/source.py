@@ -1,4 +1,4 @@
-"""What a declared source is (R6)."""
+"""Declared sources (R6)."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -28,7 +28,7 @@ class Source:
 
     `url` is spelled as Scrapy will request it, without fragment. `every` is the operator's least
     time between two visits, None for `WALSH_MIN_REVISIT`. `delay` is the least time between two
-    requests to its host, None for what the host and `WALSH_MIN_INTERVAL` ask for. `page` is the
+    requests to its host, None for the delays of the host and `WALSH_MIN_INTERVAL`. `page` is the
     site it belongs to (`htmlUrl` of an OPML file), and `folders` are those of the file that it is
     in, the outermost first; they are among its tags.
     """
@@ -53,7 +53,7 @@ class Source:
 def host_delays(sources: Iterable[Source], host: Callable[[str], str]) -> dict[str, float]:
     """Return the longest delay of each host's sources, in seconds, for hosts that have any.
 
-    ``host`` returns the name by which a URL is paced (decision 5).
+    ``host`` returns the name that a URL is paced by (decision 5).
     """
     found: dict[str, float] = {}
     for source in sources:
@@ -69,14 +69,14 @@ def with_delays(known: Mapping[str, float], delays: Mapping[str, float]) -> dict
 
 
 def declared_urls(source: Source) -> tuple[str, ...]:
-    """Return the URLs that a source declares: its own, and for "llms" its host's llms.txt."""
+    """Return the URLs that a source declares: its page, and for "llms" its host's llms.txt."""
     if source.kind == "llms":
         return source.url, urljoin(source.url, "/llms.txt")
     return (source.url,)
 
 
 def declaration(sources: Iterable[Source]) -> bytes:
-    """Return what sources declare, as the record keeps it: a line for each, its kind and URL."""
+    """Return the declaration of sources for the state: one line per source, its kind and URL."""
     return "\n".join(f"{source.kind} {source.url}" for source in sources).encode()
 
 

@@ -150,7 +150,7 @@ class FirstSeenMiddleware(Component):
     async def _failed(
         self, errback: Callable[[Failure], Any] | None, failure: Failure
     ) -> AsyncIterator[Any]:
-        """Record the outcome of a failed request, after the spider's own errback.
+        """Record the outcome of a failed request, after the spider's errback.
 
         The visit continues if the spider requests another document instead.
         """

@@ -116,7 +116,7 @@ class ScopeMiddleware(Component, Preparation):
         if not self._options.is_walsh_research and not sources:
             logger.warning(
                 "%s declares no sources, so no request is allowed (R6); "
-                'a bot with its own identity that follows links sets WALSH_SCOPE = "any"',
+                'a bot with another identity that follows links sets WALSH_SCOPE = "any"',
                 spider,
             )
         return self._visits

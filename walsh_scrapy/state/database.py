@@ -381,9 +381,9 @@ class ServerClock:
 class StateFile:
     """The file that a state's URL names.
 
-    SQLite takes an empty file for a new database, ignores a write-ahead log that it cannot read,
-    and goes on writing into a file that was deleted. All three would lose the state silently, so
-    they are errors here (decision 29).
+    SQLite takes an empty file for a new database, and ignores a write-ahead log that it cannot
+    read. It goes on writing into a file that was deleted. All three would lose the state silently,
+    so they are errors here (decision 29).
     """
 
     def __init__(self, path: Path) -> None:
@@ -540,7 +540,7 @@ def _bare_engine(url: str) -> Engine:
     return engine
 
 
-def _engine_of(address: URL, **options: Any) -> Engine:  # noqa: ANN401 - SQLAlchemy's own
+def _engine_of(address: URL, **options: Any) -> Engine:  # noqa: ANN401 - SQLAlchemy's
     engine = create_engine(address, connect_args=_arguments(address), **options)
     if _is_file(address):
         event.listen(engine, "do_connect", _connect_to_read)
@@ -595,7 +595,7 @@ def _arguments(address: URL) -> dict[str, Any]:
     if address.get_backend_name() == "postgresql":
         own = {"connect_timeout": CONNECT_SECONDS, **_TCP}
         return {name: own[name] for name in own.keys() - address.query}
-    # We begin transactions ourselves: the driver's own BEGIN would take the lock too late.
+    # We begin transactions ourselves: the driver's BEGIN would take the lock too late.
     return {"isolation_level": None, "timeout": LOCKED_SECONDS}
 
 
@@ -619,7 +619,7 @@ def _tune_sqlite(connection: Any, _record: object) -> None:  # noqa: ANN401 - a 
 
 
 def _tune_postgresql(connection: Any, _record: object) -> None:  # noqa: ANN401 - a DBAPI connection
-    # A lock that another session holds is an error, as on SQLite, and no endless wait.
+    # A lock that another session holds is an error, as on SQLite, and not an endless wait.
     connection.execute(f"SET lock_timeout = '{LOCKED_SECONDS:.0f}s'")
     connection.execute(f"SET idle_in_transaction_session_timeout = '{1000 * IDLE_SECONDS:.0f}ms'")
     # A plan that was made while its table was nearly empty would read all of it for ever.
@@ -641,7 +641,7 @@ def _bounded_connections(waiting: Waiting) -> Callable[..., object]:
         def wait(self, gen: Any, *arguments: Any, **options: Any) -> Any:  # noqa: ANN401 - psycopg's
             return super().wait(self._bound(gen), *arguments, **options)
 
-        def _bound(self, exchange: Any) -> Generator[Any, Any, Any]:  # noqa: ANN401 - psycopg's own
+        def _bound(self, exchange: Any) -> Generator[Any, Any, Any]:  # noqa: ANN401 - psycopg's
             """Pass an exchange's requests on; psycopg resumes it ten times per second."""
             began = time.monotonic()
             try:

@@ -108,7 +108,7 @@ class Snapshot:
         """Yield entries, those first seen earliest first, or last first.
 
         They were first seen at ``since``, in epoch seconds, or later. ``sources`` are the URLs of
-        their sources as declared, also of those that had an entry of another; empty for all.
+        their sources as declared, even of those that had an entry of another; empty for all.
         Without ``has_backfill`` it omits those that the first reading of their source had.
 
         At most a thousand are in memory at once. Entries of one response have the same time; they
@@ -141,8 +141,8 @@ def insert_unseen(
     """Insert the entries of one visit that are not known; return their keys (decision 19).
 
     ``backfill`` means that their source is read for the first time. An entry of a page on another
-    host is compared with the entries of that host's sources, and is stored under keys that none of
-    these uses. So nobody can take an entry from the source of its own host.
+    host is compared with the entries of that host's sources. It is stored under keys that none of
+    these uses. So nobody can take an entry from the source of its host.
     """
     own = [entry for entry in found if entry.is_own]
     others = [entry for entry in found if not entry.is_own]
@@ -178,7 +178,7 @@ def _insert_unseen(
 
     The first entry of a page is inserted under the key of the page, which only one transaction can
     do. The others of that page are checked after that, and so are those that another transaction
-    inserted first: PostgreSQL then shows what that one has inserted.
+    inserted first: PostgreSQL then shows the rows of that one.
     """
     known, elsewhere = _known_entries(connection, found)
     rows, later, begun = [], [], set()

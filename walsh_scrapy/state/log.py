@@ -105,7 +105,7 @@ class Evidence:
     The origin of the robots.txt is that of the request's URL.
     """
 
-    rule: str | None = None  #: the record of robots.txt, or the listed domain
+    rule: str | None = None  #: the line of robots.txt, or the listed domain
     line: int | None = None  #: of the rule in that robots.txt, from 1
     #: The copy of robots.txt that decided, by its SHA-256. A request for robots.txt itself gets the
     #: next three when the copy that counts after it is kept.
@@ -302,7 +302,7 @@ class TimeSpan:
     run: int | None = None
 
     def has(self, at: Column[Any], run: Column[Any] | None = None) -> ColumnElement[bool]:
-        """Return the condition for rows of the span; with ``run`` also for those of its run."""
+        """Return the condition for rows of the span; with ``run`` for those of its run too."""
         is_its_run = true() if run is None or self.run is None else run == self.run
         return and_(at >= self.since, at <= self.until, is_its_run)
 
@@ -440,9 +440,9 @@ class Log:
 
     def runs(self, bounds: TimeSpan) -> Iterator[RunRecord]:
         """Yield the runs in the order of their numbers, except for those that ended before."""
-        is_judged = or_(runs.c.ended.is_(None), runs.c.ended >= bounds.since)
+        is_checked = or_(runs.c.ended.is_(None), runs.c.ended >= bounds.since)
         return map(
-            run_of, self._connection.execute(select(runs).where(is_judged).order_by(runs.c.id))
+            run_of, self._connection.execute(select(runs).where(is_checked).order_by(runs.c.id))
         )
 
     # ---- for commands ----

@@ -5,8 +5,8 @@
     declared -> `hosts` with due sources, `page` of those of a host
 
 Sync, visits and the operator write different columns. Only `declared` repeats the facts that make a
-source due (`note`), so that one index has the hosts with work. A visit owns its host, so what was
-read of its source stays true until its outcome is written.
+source due (`note`), so that one index has the hosts with work. A visit owns its host, so the rows
+of its source stay true until its outcome is written.
 """
 
 from __future__ import annotations

@@ -270,7 +270,7 @@ requests = Table(
     Column("seconds", Double),
     # Seconds from then until it was sent, in which its connection was made.
     Column("waited", Double, nullable=False, server_default="0"),
-    # The machine's own clock that is never set, in seconds, at the end of the exchange.
+    # The machine's clock that is never set, in seconds, at the end of the exchange.
     Column("monotonic", Double, nullable=False, server_default="0"),
     # Seconds: the delay in force before it, and the hold that its answer began.
     Column("delay", Double, nullable=False),
@@ -401,9 +401,9 @@ class Due(NamedTuple):
     ) -> Self:
         """Return the one expression for `declared`, or `sources`, as of ``now`` (decision 20).
 
-        It is the later of the time of server and feed, and of the operator's interval, which each
-        failure in a row after the first doubles, up to 30 days. A visit in the future counts as
-        none. Otherwise a clock that was wrong once could delay a source for years.
+        It is the later of the time of server and feed, and of the operator's interval. Each failure
+        in a row after the first doubles that, up to 30 days. A visit in the future counts as none.
+        Otherwise a clock that was wrong once could delay a source for years.
         """
         at, asked, failures = known.c.fetched_at, known.c.asked_until, known.c.failures
         at_once, latest = literal_column("0.0", Double), now + literal_column(str(CLOCK_SKEW))

@@ -1,7 +1,7 @@
-"""A loopback web and what tests need to judge a crawl by its server's log.
+"""A loopback web, and tools of tests that check a crawl by its server's log.
 
-Each name is imported when it is first asked for: pytest loads the plugin of this package at every
-start, in projects that do not use it too.
+Each name is imported at its first use: pytest loads the plugin of this package at every start, in
+projects that do not use it too.
 """
 
 from importlib import import_module

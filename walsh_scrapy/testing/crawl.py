@@ -1,11 +1,10 @@
-"""The real `scrapy crawl` in a process of its own, in front of a web of a test.
+"""The real `scrapy crawl` in a separate process, in front of a web of a test.
 
     result = run_crawl(web, sources=["http://blog.example/feed.xml"], folder=tmp_path)
     assert result.exit_code == 0
 
-Runs that share a folder share their state in it. The process is given the web as its proxy for
-http and https, or the names and ports of a web without a proxy, so nothing it asks for leaves the
-machine.
+Runs that share a folder share their state in it. The process gets the web as its proxy for http and
+https, or the names and ports of a web without a proxy. So none of its requests leaves the machine.
 """
 
 import ast
@@ -87,7 +86,7 @@ def find_project(start: Path) -> Path:
 
 
 def settings_of(run: Path, sources: Iterable[SourceLike] | Path | None) -> dict[str, object]:
-    """Return the settings of a run in this folder: its state beside it, and no published schema."""
+    """Return the settings of a run in this folder: a state next to it, no published schema."""
     state = run.parent / "walsh.sqlite3"
     given: dict[str, object] = {
         "WALSH_STATE_URL": f"sqlite:///{state}",
@@ -118,7 +117,7 @@ def join_environments(environment: dict[str, str], others: Mapping[str, str]) ->
 
 
 class Process(Protocol):
-    """A process that was started: what tests use of `subprocess.Popen`."""
+    """A process that was started: the part of `subprocess.Popen` that tests use."""
 
     pid: int
 
@@ -146,7 +145,7 @@ Launcher = Callable[..., Process]
 _STATS: Final = re.compile(r"Dumping Scrapy stats:\n(\{.*?\})\s*$", re.DOTALL | re.MULTILINE)
 _DATETIME: Final = re.compile(r"datetime\.datetime\(([^()]*)\)")
 
-#: An item or the stats: JSON and Scrapy's own dictionary, of any shape.
+#: An item or the stats: JSON and Scrapy's dictionary, of any shape.
 Record = dict[str, Any]
 
 
@@ -166,10 +165,10 @@ class CrawlResult:
 
 
 def read_items(path: Path) -> list[Record]:
-    """Read exported JSON lines; a last one that a kill cut short is left out."""
+    """Read exported JSON lines; without a last one that a kill cut short."""
     if not path.exists():
         return []
-    # Not splitlines: a JSON string may hold U+2028, which is no end of a line here.
+    # Not splitlines: a JSON string may hold U+2028, which does not end a line here.
     lines = path.read_text(encoding="utf-8", errors="replace").split("\n")[:-1]
     return [json.loads(line) for line in lines if line.strip()]
 
@@ -243,7 +242,7 @@ class Crawl:
         return result
 
     def kill(self) -> CrawlResult:
-        """End the crawl at once (SIGKILL), if it has not ended, and return what is there."""
+        """End the crawl at once (SIGKILL), if it has not ended, and return its result so far."""
         self._process.kill()
         self._process.wait()
         return self._result()
@@ -301,9 +300,9 @@ def start_crawl(
     """Start `scrapy crawl` and return at once.
 
     `project` is the folder of scrapy.cfg (default: looked for from the current folder upward).
-    Unless `settings` say otherwise the state is `folder`/walsh.sqlite3, it has an empty list as the
-    published blocklist, and the stats are dumped into the log, where `CrawlResult.stats` comes
-    from. `launcher` starts the process: `subprocess.Popen`, or what is called like it.
+    Unless `settings` has others, the state is `folder`/walsh.sqlite3, with an empty list as the
+    published blocklist. The stats are dumped into the log, where `CrawlResult.stats` comes from.
+    `launcher` starts the process: `subprocess.Popen`, or a function with the same arguments.
     """
     root = find_project(project or Path.cwd())
     folder.mkdir(parents=True, exist_ok=True)
@@ -322,7 +321,7 @@ def start_crawl(
 
 
 class CrawlOptions(TypedDict, total=False):
-    """What `run_crawl` takes as `start_crawl` does."""
+    """The arguments that `run_crawl` shares with `start_crawl`."""
 
     folder: Required[Path]
     sources: Iterable[SourceLike] | Path | None

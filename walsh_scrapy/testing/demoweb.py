@@ -1,4 +1,4 @@
-"""The web of `scrapy demo`: hosts that each ask something else of a crawler, and its tables.
+"""The web of `scrapy demo`: hosts with different wishes to a crawler, and its tables.
 
 sites, sources = demo_web()
 with DirectWeb(*sites) as web:
@@ -69,7 +69,7 @@ _OPEN: Final = "User-agent: *\nDisallow: /private/\n"
 
 
 def demo_web() -> tuple[list[Site], list[str]]:
-    """Return the sites and the sources to declare; `Site.asks` says what each server asks for."""
+    """Return the sites and the sources to declare; `Site.asks` has the wish of each server."""
     sites = [_operator(), *_feeds(), *_paced(), *_redirects(), *_groups(), *_left_alone()]
     return sites, list(SOURCES)
 
@@ -129,13 +129,13 @@ def _redirects() -> list[Site]:
     return [
         Site("old.example", _OPEN, old, "301 to another path of the same host"),
         _site("moved", "302 to home.example", moved),
-        _site("home", "its own robots.txt to be read, before a redirect too"),
+        _site("home", "its robots.txt to be read, before a redirect too"),
     ]
 
 
 def _groups() -> list[Site]:
-    asks = "all crawlers to stay out, but a group of our own allows us"
-    noentry = "nothing of anybody, but a group of our own keeps us out"
+    asks = "all crawlers to stay out, but a group with our name allows us"
+    noentry = "nothing of anybody, but a group with our name keeps us out"
     return [
         _site("guest", asks, robots=_GUESTS_ONLY),
         _site("noentry", noentry, _rss("noentry.example", "No entry", _POSTS), _NOT_US),
@@ -173,12 +173,12 @@ def _rss(
 
 
 def demo_table(sites: Iterable[Site], runs: Sequence[Sequence[Hit]]) -> Table:
-    """Return a row for each host: what it asks for, and its requests in each run."""
-    table = Table(title="What each server asked for, and what its log shows", title_justify="left")
+    """Return a row for each host: its wish, and its requests in each run."""
+    table = Table(title="Each server's wish, and its log", title_justify="left")
     table.add_column("host", no_wrap=True)
-    table.add_column("what it asks for", ratio=2)
+    table.add_column("wish", ratio=2)
     for number in range(1, len(runs) + 1):
-        table.add_column(f"what the crawler did in run {number}", ratio=2)
+        table.add_column(f"requests in run {number}", ratio=2)
     for site in sites:
         cells = (timeline([hit for hit in log if hit.host == site.host]) for log in runs)
         table.add_row(site.host, site.asks, *cells)
@@ -186,7 +186,7 @@ def demo_table(sites: Iterable[Site], runs: Sequence[Sequence[Hit]]) -> Table:
 
 
 def timeline(hits: Sequence[Hit]) -> str:
-    """Return the requests that a host got in a run on one line, with the pauses between them."""
+    """Return the requests that a host got in a run on one line, with the gaps between them."""
     if not hits:
         return "no byte sent"
     ordered = sorted(hits, key=lambda hit: hit.started)
@@ -197,7 +197,7 @@ def timeline(hits: Sequence[Hit]) -> str:
 
 
 def entries_table(runs: Sequence[Sequence[Mapping[str, Any]]]) -> Table:
-    """Return a row for each source: how many new entries each run found, and one title."""
+    """Return a row for each source: the number of new entries of each run, and one title."""
     table = Table(title="Entries found", title_justify="left")
     table.add_column("source", no_wrap=True)
     for number in range(1, len(runs) + 1):

@@ -1,11 +1,11 @@
-"""A web without a proxy: each host at an address of its own, by names that only the test knows.
+"""A web without a proxy: each host at a separate address, with names that only the test knows.
 
     with DirectWeb(Site("blog.example", pages={"/feed.xml": "<rss/>"})) as web:
         ...  # run a crawler with web.environment, then look at web.log and web.connections
 
 The addresses are in 127.0.0.0/8, all of which is this machine, so no rights are needed. One socket
 listens for http and one for https, each at a port that the system chooses. `environment` makes
-Python processes ask the resolver of the web, and reach ports 80 and 443 of its hosts there. Linux
+Python processes use the resolver of the web, and reach ports 80 and 443 of its hosts there. Linux
 only.
 """
 
@@ -43,7 +43,7 @@ from walsh_scrapy.testing.web import Web
 
 #: Of the first host. Tests may use all addresses below it in answers.
 _FIRST: Final = IPv4Address("127.1.0.1")
-#: What stands in the place of DEAD and REFUSED.
+#: The addresses of DEAD and REFUSED.
 DEAD_ADDRESS: Final = "127.0.255.1"
 REFUSED_ADDRESS: Final = "127.0.255.2"
 _STANDS_FOR: Final = {DEAD: DEAD_ADDRESS, REFUSED: REFUSED_ADDRESS}
@@ -101,7 +101,7 @@ def _literal(host: str) -> str | None:
         return None
 
 
-#: `struct tcp_info` of a listening socket: how many connections wait in its queue.
+#: `struct tcp_info` of a listening socket: the number of connections in its queue.
 _WAITING: Final = struct.Struct("=24xI")
 _DEVICE: Final = b"lo"
 _MOST_TO_FILL: Final = 8
@@ -109,7 +109,7 @@ _FILL_SECONDS: Final = 1.0
 
 
 def bound(address: str, port: int = 0) -> socket.socket:
-    """Return a socket that is bound, beside others at that port, for clients of this machine only.
+    """Return a socket that is bound, as others may be at that port, for clients of this machine.
 
     Raises OSError.
     """
@@ -154,19 +154,19 @@ class Lookup:
     error: int = 0  #: a code of `getaddrinfo`, or 0
 
 
-#: The system's own buffer holds about 250 questions.
+#: The system's buffer holds about 250 questions.
 _BUFFER_BYTES: Final = 1 << 22
 
 Place = tuple[str, int]
 
 
 class NameServer(asyncio.DatagramProtocol):
-    """Answers lookups one by one, each after its own delay, and logs them.
+    """Answers lookups one by one, each after its delay, and logs them.
 
     It answers the processes that `direct/sitecustomize.py` is in. A question is the port and the
-    name; the answer is an error code of `getaddrinfo`, or 0, and then a line for each address: the
-    address, and the port at which the web serves that port of it. `dns_of` returns what is answered
-    for a name. `places` turns a name, the addresses of an answer and a port into such lines.
+    name; the answer is an error code of `getaddrinfo`, or 0, and then one line per address: the
+    address, and the port at which the web serves that port of it. `dns_of` returns the answer for a
+    name. `places` turns a name, the addresses of an answer and a port into such lines.
     """
 
     def __init__(
@@ -223,9 +223,9 @@ _LOCALHOST: Final = Answer(("127.0.0.1", "::1"))
 
 
 class DirectWeb(Web):
-    """Any number of sites at addresses of their own, served in a thread.
+    """Any number of sites at separate addresses, served in a thread.
 
-    `latency` are seconds by which every answer comes later, as over a long line: one round trip for
+    `latency` are seconds that every answer comes later, as over a long line: one round trip for
     TCP, for each flight of TLS, and for each response. `dns`, if set, answers every lookup, for
     example with NO_RESOLVER.
     """
@@ -246,7 +246,7 @@ class DirectWeb(Web):
         super().__init__(*sites)
 
     def add(self, *sites: Site) -> None:
-        """Add sites, also while the web serves; one with the name of an earlier one replaces it."""
+        """Add sites, even while the web serves; one with the name of an earlier one replaces it."""
         super().add(*sites)
         for site in sites:
             self._addresses.add(site)
@@ -309,7 +309,7 @@ class DirectWeb(Web):
         return port
 
     def _let_die(self, sites: Iterable[Site]) -> None:
-        """Make the addresses dead that have to be so by these sites."""
+        """Make the addresses dead that must be so for these sites."""
         for site in sites:
             own = [self.address(site.host)] if site.down is Down.DEAD else []
             named = [DEAD_ADDRESS for each in answers_of(site.dns) if DEAD in each.addresses]
@@ -363,7 +363,7 @@ class DirectWeb(Web):
                 )
                 await connection.serve()
         except NoHandshakeError:
-            pass  # the record says so
+            pass  # the record has it
 
     def _context(self, hosts: Sequence[str]) -> ssl.SSLContext:
         """Return the TLS context of the first host that has one; SNI may choose another.

@@ -1,10 +1,10 @@
-"""What the servers of a web saw: requests, and the TCP connections that they accepted.
+"""The logs of the servers of a web: requests, and the TCP connections that they accepted.
 
 Several threads may read the logs of both.
 
-The kernel tells when a client has closed its end: before the server reads what that client sent
-last, and in the order in which the client acted. So a client that closes one connection and then
-opens another is never seen with two.
+The kernel shows when a client has closed its end: before the server reads the bytes that the client
+sent last, and in the order in which the client acted. So a client that closes one connection and
+then opens another is never seen with two.
 """
 
 import math
@@ -29,9 +29,9 @@ class Hit:
     """One request and its response.
 
     `started` is taken after the request was read, `ended` before the last bytes of the response are
-    written. So the gap between two hits is never shorter than the pause that the crawler made: a
-    polite crawler never looks impolite. If the crawler disconnected early, `ended` is the last
-    moment at which it was known to be connected.
+    written. So the gap between two hits is never shorter than the delay of the crawler: a polite
+    crawler never looks impolite. If the crawler disconnected early, `ended` is the last moment at
+    which it was known to be connected.
     """
 
     started: float  #: seconds of `time.monotonic`, which all processes of a machine share
@@ -103,7 +103,7 @@ def redirect_target(hit: Hit) -> str | None:
     query = f"?{parts.query}" if parts.query else ""
     path = _DOT_SEGMENT.sub(lambda found: found[0].lower().replace("%2e", "."), parts.path)
     if not path.startswith("//"):  # which would be read as a host
-        path = urlsplit(urljoin("http://judge.example/", path)).path
+        path = urlsplit(urljoin("http://base.example/", path)).path
     return f"{parts.scheme}://{netloc}{path or '/'}{query}"
 
 
@@ -156,7 +156,7 @@ class SharedLog(Generic[Entry]):
             return self._changed.wait_for(lambda: predicate(list(self._entries.values())), timeout)
 
 
-#: What `ConnectionRecord.handshake` is with TLS.
+#: The values of `ConnectionRecord.handshake` with TLS.
 FULL: Final = "full"
 RESUMED: Final = "resumed"
 FAILED: Final = "failed"
@@ -166,7 +166,7 @@ FAILED: Final = "failed"
 class ConnectionRecord:
     """One TCP connection, by the server's `time.monotonic`."""
 
-    host: str  #: that the client wanted, by address, SNI or Host; empty if nothing told
+    host: str  #: that the client wanted, by address, SNI or Host; empty if unknown
     scheme: str
     opened: float  #: when it was accepted
     closed: float = math.inf  #: when the first of both ends closed it; infinite while it is open
@@ -187,7 +187,7 @@ class ConnectionLog:
 
     @property
     def descriptor(self) -> int | None:
-        """What is readable while `sweep` has something to do; None where that is unknown."""
+        """The descriptor that is readable while `sweep` has work; None where there is none."""
         return self._watch.fileno() if self._watch else None
 
     def open(self, accepted: socket.socket, client: int, host: str, scheme: str) -> "CountedSocket":
@@ -289,8 +289,7 @@ def without_requests(connections: Iterable[ConnectionRecord], log: Iterable[Hit]
     """Return a hit for each connection without a request: its host was contacted all the same.
 
     It is a CONNECT without an answer, as a tunnel is in which TLS failed. It ends as it starts: the
-    server cannot tell how long the client had been gone when it noticed. Connections to a proxy are
-    left out.
+    server cannot know the time of the client's end. Connections to a proxy are left out.
     """
     idle = {id(each): each for each in connections if each.host}
     by_client: dict[int, list[ConnectionRecord]] = {}

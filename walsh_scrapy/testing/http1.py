@@ -1,8 +1,8 @@
 """One connection to a web of a test, over HTTP/1.1: plain, TLS, or TLS in a CONNECT tunnel.
 
-The reader is lenient on purpose. A log must show what a faulty crawler sent: no Host or two of
-them, `User-Agent : x`, a byte outside ASCII in the target, a folded line. h11 refuses most of these
-requests and rewrites others, so the judge would not see them.
+The reader is lenient on purpose. A log must show the errors of a crawler: no Host or two of them,
+`User-Agent : x`, a byte outside ASCII in the target, a folded line. h11 refuses most of these
+requests and rewrites others, so the check would not see them.
 """
 
 import asyncio
@@ -50,9 +50,9 @@ class Request:
 
 
 def parse_request(head: bytes) -> Request:
-    """Read a request line and headers, up to the empty line, as Latin-1: one character a byte.
+    """Read a request line and headers, up to the empty line, as Latin-1: one character per byte.
 
-    Raises MalformedRequestError if the first line is no request line.
+    Raises MalformedRequestError if the first line is not a request line.
     """
     first, *lines = head.decode("latin-1").removesuffix("\r\n\r\n").split("\r\n")
     match first.split(" "):
@@ -152,7 +152,7 @@ class ResponseWriter:
         writer.transport.set_write_buffer_limits(high=int(self._in_tls), low=0)
 
     async def send(self, page: Page, hit: Hit, latency: float = 0.0) -> bool:
-        """Send the page's reply, so many seconds later than it says.
+        """Send the page's reply, `latency` seconds later than its delays.
 
         Return True if the connection can carry another.
         """
@@ -195,7 +195,7 @@ class ResponseWriter:
     async def _send_steps(
         self, steps: Sequence[tuple[float, bytes]], size: int, *, complete: bool
     ) -> None:
-        """Write pieces, each after its pause; before the last one the response is published."""
+        """Write pieces, each after its delay; before the last one the response is published."""
         *earlier, (pause, last) = steps
         for seconds, data in earlier:
             await self._pause(seconds)
@@ -260,9 +260,9 @@ class Connection:
     """Answers the requests of one connection, one after the other, until one side closes it.
 
     `page_for` returns a hit with its number on its page, and that page; `context_for` the context
-    of TLS in the tunnel that a CONNECT asks for, None without one. `client` is the remote port,
-    `scheme` that of targets that name none. `shaken` is told how TLS in a tunnel began. `latency`
-    are seconds by which each response comes later.
+    of TLS in the tunnel of a CONNECT, None without one. `client` is the remote port, `scheme` that
+    of targets that name none. `shaken` gets the kind of handshake of TLS in a tunnel. `latency` are
+    seconds that each response comes later.
     """
 
     def __init__(
@@ -296,7 +296,7 @@ class Connection:
         except NoHandshakeError:
             return  # asyncio never reports the end of such a connection, so do not wait for it
         except (ConnectionError, asyncio.IncompleteReadError):
-            pass  # the client has left; the log shows what it got
+            pass  # the client has left; the log shows the sent part
         finally:
             self._writer.close()
         with contextlib.suppress(OSError):

@@ -1,7 +1,7 @@
 """The crawls of this installation as a command that the conformance test can try.
 
-The command is `python -m walsh_scrapy.testing.owncrawl`. The environment says what to crawl:
-`CONFORMANCE_SEEDS` and `CONFORMANCE_PAGES` are files with URLs of feeds and of feed-less sites,
+The command is `python -m walsh_scrapy.testing.owncrawl`. The environment has the crawl:
+`CONFORMANCE_SEEDS` and `CONFORMANCE_PAGES` are files with URLs of feeds and of feed-less sites.
 `CONFORMANCE_FOLDER` is where a state may be kept, and `CONFORMANCE_KEY` the key to sign with.
 """
 
@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: Where the key would be published; nothing is asked for there.
+#: Where the key would be published; nothing is requested there.
 _AGENT: Final = "https://bot.example/.well-known/http-message-signatures-directory"
 
 
 def main(environment: Mapping[str, str]) -> None:
-    """Crawl the feeds, and then the feed-less sites, in processes of their own."""
+    """Crawl the feeds, and then the feed-less sites, in separate processes."""
     folder = Path(environment["CONFORMANCE_FOLDER"])
     _crawl("feeds", environment["CONFORMANCE_SEEDS"], environment)
     if pages := Path(environment["CONFORMANCE_PAGES"]).read_text("utf-8").split():
@@ -44,7 +44,7 @@ def _crawl(spider: str, sources: str, environment: Mapping[str, str]) -> None:
     }
     for name, value in settings.items():
         command += ["-s", f"{name}={value}"]
-    subprocess.run(command, check=False)  # noqa: S603 - our own command, by our own interpreter
+    subprocess.run(command, check=False)  # noqa: S603 - our command, by our interpreter
 
 
 if __name__ == "__main__":

@@ -5,8 +5,8 @@ def test_blog(loopback_web, crawl):
     result = crawl(web, sources=["http://blog.example/feed.xml"])
     assert_polite(result.log)
 
-Where the package is installed pytest loads this module at each start: what a fixture needs is
-imported when a test asks for it.
+Where the package is installed pytest loads this module at each start: the modules of a fixture are
+imported when a test uses it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ AnyWeb = TypeVar("AnyWeb", bound="Web")
 
 
 class CrawlFactory:
-    """Runs crawls whose state is in the test's own folder; `start` returns one under way."""
+    """Runs crawls whose state is in the test's folder; `start` returns a running one."""
 
     def __init__(self, folder: Path, running: ExitStack, **defaults: Any) -> None:  # noqa: ANN401
         self.folder = folder
@@ -80,7 +80,7 @@ def _served(kind: Callable[..., AnyWeb]) -> Iterator[Callable[..., AnyWeb]]:
 
 @pytest.fixture(scope="session")
 def crawl_launcher() -> Launcher:
-    """Return what starts the process of a crawl; override it for another launcher."""
+    """Return the function that starts the process of a crawl; override it for another launcher."""
     return subprocess.Popen
 
 

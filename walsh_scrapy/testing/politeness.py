@@ -1,12 +1,12 @@
-"""Judges by the log of the servers whether a crawl kept R1 to R8.
+"""Checks by the log of the servers whether a crawl kept R1 to R8.
 
     assert_polite(web.log, crawl_delays=web.crawl_delays, blocked=["optedout.example"])
     assert_polite(result.log, connections=result.connections)
 
-Delays, holds and revisits are judged by `walsh_scrapy.checks`, as the audit of the state does.
-There is no tolerance, and none is needed. The server reads a request after the crawler has sent it,
-and starts its last write before the crawler can have read the end. So a gap in the log is never
-shorter than the pause that the crawler made. For several runs over one state, pass all their hits.
+Delays, holds and revisits are checked by `walsh_scrapy.checks`, as in the audit of the state. There
+is no tolerance, and none is needed. The server reads a request after the crawler has sent it, and
+starts its last write before the crawler can have read the end. So a gap in the log is never shorter
+than the delay of the crawler. For several runs over one state, pass all their hits.
 """
 
 from collections import Counter, defaultdict
@@ -16,7 +16,7 @@ from ipaddress import ip_address
 from typing import Final, TypedDict, Unpack
 from urllib.parse import unquote
 
-from walsh_scrapy.checks import SERVER, AtOnce, Exchange, Hold, Precision, Retries, Revisit, Spacing
+from walsh_scrapy.checks import SERVER, AtOnce, Delay, Exchange, Hold, Precision, Retries, Revisit
 from walsh_scrapy.identity import USER_AGENT
 from walsh_scrapy.testing.hit import FULL, ConnectionRecord, Hit, redirect_target, without_requests
 
@@ -50,7 +50,7 @@ class Terms(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Manners:
-    """What the crawl has to keep. A check that needs a value is off by default."""
+    """The rules that the crawl must keep. A check that needs a value is off by default."""
 
     interval: float = 1.0  #: seconds from the end of a response to the next request to that host
     user_agent: str = USER_AGENT
@@ -61,19 +61,19 @@ class Manners:
     denied: Iterable[str] = ()
     declared: Collection[str] | None = None  #: the only targets, with their redirects
     robots_first: bool = True  #: False for a log of a later run, which may have a copy
-    robots_exempt: Collection[str] = ()  #: the operator's own documents, URLs
+    robots_exempt: Collection[str] = ()  #: the operator's documents, URLs
     robots_ttl: float = 0.0  #: seconds in which an answered robots.txt is not requested again
-    documents_ttl: float = 0.0  #: the same for the operator's own documents
+    documents_ttl: float = 0.0  #: the same for the operator's documents
     revisit: float = 0.0  #: seconds in which an answered page is not requested again
     conditional: bool = False  #: check that repeated requests have the last validators
     backoff: float = 0.0  #: seconds after the first 429 or 503 without Retry-After; then doubled
-    backoff_max: float = 200.0  #: the longest of these waits, before chance lengthens it
-    max_retries: int | None = None  #: retries of one URL in a row; None is no limit
+    backoff_max: float = 200.0  #: the longest of these holds, before chance lengthens it
+    max_retries: int | None = None  #: retries of one URL in a row; None for no limit
     pace_by: Callable[[str], str] = str  #: host name -> the key that the interval is counted by
     connections: Collection[ConnectionRecord] = ()  #: of the same crawl, as the servers saw them
     full_handshakes: int | None = None  #: TLS handshakes of a host that resume no session
-    precision: Precision = SERVER  #: how exactly delays and holds are judged
-    from_start: bool = False  #: count pauses from the start of a request, not from its end
+    precision: Precision = SERVER  #: the precision of the check of delays and holds
+    from_start: bool = False  #: count delays from the start of a request, not from its end
     robots_delayed: bool = True  #: a known Crawl-delay counts before robots.txt as well
 
 
@@ -127,7 +127,7 @@ def exchanges_of(log: Sequence[Hit], manners: Manners) -> list[Exchange]:
 
 def retry_after(hit: Hit) -> float | None:
     """Return the end of the Retry-After of a 429 or 503, on the clock of the log, or None."""
-    # A date is on the wall clock; the hit shows how far that is from the clock of the log.
+    # A date is on the wall clock; the hit shows its difference from the clock of the log.
     return _exchange(hit, hit.host, 0).held_until(offset=hit.wall - hit.started)
 
 
@@ -205,7 +205,7 @@ def robots_first(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
 
 
 def robots_cached(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
-    """R2: a robots.txt that was answered, also with a 404, is not requested again too soon."""
+    """R2: a robots.txt that was answered, even with a 404, is not requested again too soon."""
 
     def is_good(hit: Hit) -> bool:
         answered = 200 <= hit.status < 500 and hit.status != 429
@@ -225,7 +225,7 @@ def documents_cached(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
 
 def robots_obeyed(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
     """R2: no URL is requested that a robots.txt denies."""
-    # Crawlers differ in what they percent-encode (RFC 3986 6.2).
+    # Crawlers percent-encode different characters (RFC 3986 6.2).
     denied = tuple(map(unquote, manners.denied))
     for place, hit in enumerate(log):
         if f"{unquote(hit.url)}$".startswith(denied) and hit.path != "/robots.txt":
@@ -279,7 +279,7 @@ def validators_echoed(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
 
 
 def not_too_often(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
-    """R8: a page that was answered, also with 410 (gone), is not requested again too soon."""
+    """R8: a page that was answered, even with 410 (gone), is not requested again too soon."""
 
     def is_good(hit: Hit) -> bool:
         is_page = hit.method != "CONNECT" and hit.path != "/robots.txt"
@@ -314,22 +314,22 @@ def one_at_a_time(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
 def spaced(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
     """R4: from the end of a response to the next request to a host, max(1 s, Crawl-delay) pass."""
     edge = "start" if manners.from_start else "end"
-    checks: defaultdict[str, Spacing] = defaultdict(
-        lambda: Spacing(manners.precision, from_start=manners.from_start)
+    checks: defaultdict[str, Delay] = defaultdict(
+        lambda: Delay(manners.precision, from_start=manners.from_start)
     )
     robots, read = robots_hits(log), set[str]()
     for each in _requests(log, manners):
         hit = log[each.row]
         # Before a robots.txt was read, a crawler cannot know its Crawl-delay.
         is_exempt = each.row in robots and not (hit.host in read and manners.robots_delayed)
-        asked = 0.0 if is_exempt else manners.crawl_delays.get(hit.host, 0.0)
-        gap = checks[each.host].see(each, max(manners.interval, asked))
+        crawl_delay = 0.0 if is_exempt else manners.crawl_delays.get(hit.host, 0.0)
+        gap = checks[each.host].see(each, max(manners.interval, crawl_delay))
         # `one_at_a_time` reports a request that began before the end of the last one.
         if gap is not None and gap.is_early and gap.seconds >= 0:
             yield Breach(
                 f"R4: {hit.host}: {gap.seconds:.3f} s from the {edge} of "
                 f"{shown(log, gap.before.row)} to the start of {shown(log, each.row)}; at least "
-                f"{gap.asked:.3f} s are asked for",
+                f"{gap.least:.3f} s are required",
                 (gap.before.row, each.row),
             )
         read |= {hit.host} if each.row in robots and 200 <= hit.status < 300 else set()
@@ -362,7 +362,7 @@ def backed_off(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
             gap = each.start - earlier.end
             if log[earlier.row].answered("Retry-After") is None and gap < wait:
                 words = f"came {gap:.3f} s after {shown(log, earlier.row)}, its {count}. failure "
-                words += f"in a row; at least {wait:.3f} s are asked for"
+                words += f"in a row; at least {wait:.3f} s are required"
                 yield breach("R5", log, each.row, words, earlier.row)
             if manners.max_retries is not None and count > manners.max_retries:
                 words = f"is retry {count} in a row; {manners.max_retries} are allowed"
@@ -372,7 +372,7 @@ def backed_off(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
 
 
 def _requests(log: Sequence[Hit], manners: Manners) -> list[Exchange]:
-    """Return what was asked of hosts. A tunnel that was opened is no request to one."""
+    """Return the requests to hosts. A tunnel that was opened is not a request to one."""
     return [each for each in exchanges_of(log, manners) if not _is_tunnel(log[each.row])]
 
 

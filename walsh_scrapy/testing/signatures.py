@@ -1,7 +1,6 @@
 """The signature of a request, read and verified as by a site (Web Bot Auth, RFC 9421).
 
-This is a verifier of its own: the code that signs is a part of the crawler, so the judge cannot
-use it.
+This is a separate verifier: the code that signs is a part of the crawler, so a check cannot use it.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ class SignatureError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """The signature of a request for bots: what it covers, its parameters, its bytes."""
+    """The signature of a request for bots: its covered parts, its parameters, its bytes."""
 
     hit: Hit  #: as it was sent
     label: str
@@ -53,7 +52,7 @@ class Signature:
             if not isinstance(covered, list) or not isinstance(value, bytes):
                 raise SignatureError(f"the signature {label} is not whole")
             if not all(isinstance(name, str) for name, _ in covered):
-                raise SignatureError(f"the signature {label} covers what is no name")
+                raise SignatureError(f"the signature {label} covers something that is not a name")
             return cls(hit, label, tuple(covered), parameters, value)
         raise SignatureError(f'no signature has the tag "{_TAG}"')
 
@@ -63,10 +62,10 @@ class Signature:
         return str(self.parameters.get("keyid"))
 
     def check(self) -> None:
-        """Check what needs no key: its times, and what it covers. Raises SignatureError."""
+        """Check the facts that need no key: times and covered parts. Raises SignatureError."""
         created, expires = (self.parameters.get(name) for name in ("created", "expires"))
         if type(created) is not int or type(expires) is not int:
-            raise SignatureError("a signature does not say when it was created and expires")
+            raise SignatureError("a signature lacks the time at which it was created or expires")
         if created > self.hit.wall:
             early = created - self.hit.wall
             raise SignatureError(f"a signature was created {early:.1f} s after the request came")
@@ -100,9 +99,9 @@ class Signature:
         if not _is_string(self.hit, "Signature-Agent"):
             members = set(_dictionary(self.hit, "Signature-Agent"))
             if None in wanted and members != {self.label}:
-                raise SignatureError("a signature covers Signature-Agent, but not its own member")
+                raise SignatureError("a signature covers Signature-Agent, but not its member")
         if not wanted & {None, self.label}:
-            raise SignatureError(f"{self.label} does not cover its own member of Signature-Agent")
+            raise SignatureError(f"{self.label} does not cover its member of Signature-Agent")
 
     def verify(self, key: Ed25519PublicKey) -> None:
         """Check that it is by this key, for this request. Raises SignatureError."""
@@ -118,7 +117,7 @@ class Signature:
             raise SignatureError("a signature does not verify for the request it is in") from None
 
     def _value(self, name: str, of: ParamsType) -> str:
-        """Return what a component is in the request (RFC 9421 2)."""
+        """Return the value of a component in the request (RFC 9421 2)."""
         hit = self.hit
         authority = (hit.header("Host") or "").lower().removesuffix(":443")
         path, mark, query = hit.path.partition("?")
@@ -164,7 +163,8 @@ def verify_signature(hit: Hit, directory: bytes | str, *, now: float | None = No
 def _key_of(directory: bytes | str, wanted: str, at: float) -> Ed25519PublicKey:
     """Return the key of a directory that has this thumbprint, and counts at a moment.
 
-    Raises SignatureError. Members `nbf` and `exp` say from and until when a key counts.
+    Raises SignatureError. Members `nbf` and `exp` are the start and the end of the time in which a
+    key counts.
     """
     try:
         members = json.loads(directory, object_pairs_hook=_unique)["keys"]
@@ -175,12 +175,12 @@ def _key_of(directory: bytes | str, wanted: str, at: float) -> Ed25519PublicKey:
             for key in [Ed25519PublicKey.from_public_bytes(_bytes_of(jwk["x"]))]
         }
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
-        raise SignatureError("the directory is no JSON Web Key Set") from None
+        raise SignatureError("the directory is not a JSON Web Key Set") from None
     if wanted not in keys:
         raise SignatureError(f"the directory has no key {wanted}")
     key, begins, ends = keys[wanted]
     if not begins <= at < ends:
-        raise SignatureError(f"the key {wanted} did not count then: its nbf or exp says so")
+        raise SignatureError(f"the key {wanted} did not count then, by its nbf or exp")
     return key
 
 
@@ -201,7 +201,7 @@ def is_signed(hit: Hit) -> bool:
 
 
 def key_id(key: Ed25519PublicKey) -> str:
-    """Return the thumbprint of a key, by which signatures name it (RFC 7638, RFC 8037 A.3)."""
+    """Return the thumbprint of a key, which signatures name (RFC 7638, RFC 8037 A.3)."""
     x = _base64url(key.public_bytes_raw())
     jwk = json.dumps({"crv": "Ed25519", "kty": "OKP", "x": x}, separators=(",", ":"))
     return _base64url(sha256(jwk.encode()).digest())
@@ -226,4 +226,4 @@ def _dictionary(hit: Hit, name: str) -> dict[str, Any]:
     try:
         return dict(http_sf.parse(text.encode("ascii"), tltype="dictionary"))  # type: ignore[arg-type]
     except ValueError:
-        raise SignatureError(f"{name} is no dictionary of structured fields") from None
+        raise SignatureError(f"{name} is not a dictionary of structured fields") from None

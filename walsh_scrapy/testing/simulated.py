@@ -160,7 +160,7 @@ class SimulatedAddon(Addon):
         """Require no reactor: only real downloads need Twisted's, which runs in real time."""
 
     def update_settings(self, settings: Settings) -> None:
-        """Force what the add-on forces, then set the web and the clock of the simulation."""
+        """Force the settings of the add-on, then set the web and the clock of the simulation."""
         super().update_settings(settings)
         for scheme in DEFAULT_PORTS:
             settings["DOWNLOAD_HANDLERS"].set(scheme, SimulatedHandler, priority=FORCED)
@@ -171,7 +171,7 @@ class SimulatedNetwork(Network):
     """Looks up no names: the answer of a resolver would come after hours, in simulated time."""
 
     def has_proxy_for(self, _: str) -> bool:
-        """Return True: behind a proxy, which looks up the names, only names are judged."""
+        """Return True: behind a proxy, which looks up the names, only names are checked."""
         return True
 
 

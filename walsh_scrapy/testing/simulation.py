@@ -1,10 +1,10 @@
-"""Real crawls in simulated time: a week of runs takes seconds, and the judge reads their log.
+"""Real crawls in simulated time: a week of runs takes seconds, and their log can be checked.
 
     first, second = simulate(Site("blog.example", pages={"/feed": feed}), starts=[0.0, DAY],
                              sources=["http://blog.example/feed"], folder=tmp_path)
     assert_polite(first.log + second.log)
 
-Engine, scheduler, gates, spider and state are those of a crawl. The clock and the web are
+Engine, scheduler, middlewares, spider and state are those of a crawl. The clock and the web are
 simulated: the clock advances at once to the next timer, and the web answers without sockets. All
 runs are made in one other process, one after the other.
 """
@@ -40,7 +40,7 @@ _TAIL: Final = 4000
 
 @dataclass(frozen=True)
 class Plan:
-    """What the process of a simulation has to run."""
+    """The runs for the process of a simulation."""
 
     sites: tuple[Site, ...]
     starts: tuple[float, ...]
@@ -129,8 +129,8 @@ class FakeClock:
         return self.at
 
 
-#: Of the clock in a second. A power of two, so that the difference of two times is exact: Scrapy
-#: would else wait for the rounding error of an interval, again and again.
+#: Ticks of the clock per second. A power of two, so that the difference of two times is exact:
+#: Scrapy would else wait for the rounding error of a wait, again and again.
 _TICKS: Final = 2**20
 #: Turns of the loop while the clock stands still. The trial needs 207.
 _MOST_TURNS: Final = 50_000
@@ -163,9 +163,9 @@ class SimulatedTime(selectors.DefaultSelector):
         return self.wall - EPOCH
 
     def select(self, timeout: float | None = None) -> Any:  # noqa: ANN401 - as typeshed has it
-        """Return what is ready; if nothing is, advance the clock by `timeout`.
+        """Return the ready files; without any, advance the clock by `timeout`.
 
-        Raises RuntimeError if the loop is busy for so long that it will always be.
+        Raises RuntimeError if the loop is busy so long that it always will be.
         """
         ready = super().select(None if timeout is None else 0.0)
         self._turns += 1

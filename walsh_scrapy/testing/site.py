@@ -1,4 +1,4 @@
-"""The sites of a web: what each page answers, with or without a fault, and which page is meant."""
+"""The sites of a web: the answers of each page, with or without a fault, and the page of a URL."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FINAL: Final = re.compile(rb"(?:^|\r\n\r\n)HTTP/1\.[01] ([2-9][0-9]{2})")
 
 
 class Fault(Enum):
-    """How a response can fail on the wire."""
+    """The faults of a response on the wire."""
 
     RESET = "reset"  #: the connection is reset, without a response
     CLOSE = "close"  #: the connection is closed as the request has come, without a response
@@ -90,17 +90,17 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """A response byte by byte, for what no `Reply` says: the numbers are pauses in seconds.
+    """A response byte by byte, beyond a `Reply`: the numbers are delays in seconds.
 
     The log has the status of the first final response in it, and no headers.
     """
 
     pieces: Sequence[bytes | float]
-    then: Literal["close", "keep", "reset"] = "close"  #: what becomes of the connection
+    then: Literal["close", "keep", "reset"] = "close"  #: the end of the connection
 
     @property
     def status(self) -> int:
-        """The status of the first response that is no interim one (1xx), or 0."""
+        """The status of the first response that is not an interim one (1xx), or 0."""
         data = b"".join(piece for piece in self.pieces if isinstance(piece, bytes))
         found = _FINAL.search(data)
         return int(found[1]) if found else 0
@@ -117,7 +117,7 @@ class Raw:
         return [*steps, (pause, b"")] if pause or not steps else steps
 
 
-#: What a path answers: a reply, its body, pages for successive hits (the last one repeats), or a
+#: The answer of a path: a reply, its body, pages for successive hits (the last one repeats), or a
 #: function from the hit to a page. The function runs in the server's thread and must not block.
 Page: TypeAlias = "Reply | Raw | str | bytes | Sequence[Page] | Callable[[Hit], Page]"
 
@@ -153,11 +153,11 @@ class Certificate(Enum):
     WRONG_NAME = "wrong name"  #: for OTHER_HOST
     NAMELESS = "nameless"  #: for no host: its subjectAltName is empty
     UNKNOWN_CA = "unknown CA"  #: signed by a CA that nobody trusts
-    SELF_SIGNED = "self-signed"  #: signed by its own key, without a subjectAltName
+    SELF_SIGNED = "self-signed"  #: signed with the key itself, without a subjectAltName
     INCOMPLETE = "incomplete"  #: signed by an intermediate CA, whose certificate is not sent
 
 
-#: In the place of an address: the site's own, of which every site has one.
+#: Instead of an address: that of the site, of which every site has one.
 OWN: Final = "own"
 #: In the place of an address: one that answers no SYN, so a connection is never made or refused.
 DEAD: Final = "dead"
@@ -178,7 +178,7 @@ class Answer:
     delay: float = 0.0  #: seconds for which the lookup blocks
 
 
-#: The site's own address.
+#: The site's address.
 RIGHT: Final = Answer()
 #: The name does not exist.
 UNKNOWN: Final = Answer((), socket.EAI_NONAME)
@@ -190,7 +190,7 @@ Dns: TypeAlias = Answer | Sequence[Answer]
 
 
 def silent(seconds: float = 10.0) -> Answer:
-    """Return what glibc makes of silent name servers: a long wait, then EAI_AGAIN."""
+    """Return the answer of glibc for silent name servers: a long wait, then EAI_AGAIN."""
     return Answer((), socket.EAI_AGAIN, seconds)
 
 
@@ -204,7 +204,7 @@ _RECORD: Final = re.compile(r"^\s*(user-agent|crawl-delay)\s*:\s*([^#\s]*)", re.
 
 
 class Down(Enum):
-    """How a host of a `DirectWeb` can fail before it answers a request, over http and https."""
+    """The failures of a host of a `DirectWeb` before it answers a request, over http and https."""
 
     DEAD = "dead"  #: answers no SYN, to the end of the web: no connection is made or refused
     MUTE = "mute"  #: accepts connections and never sends a byte
@@ -213,7 +213,7 @@ class Down(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A host and what it serves. A port in `name` limits the site to that port.
+    """A host and its pages. A port in `name` limits the site to that port.
 
     If `robots` is None, robots.txt is a 404. A page is looked up by path and query, then by path.
     """
@@ -221,11 +221,11 @@ class Site:
     name: str
     robots: Page | None = None
     pages: Mapping[str, Page] = field(default_factory=dict)
-    asks: str = ""  #: what this server asks for, in one line for `scrapy demo`
+    asks: str = ""  #: the wish of this server, in one line for `scrapy demo`
     tls: Certificate | None = None  #: answers https URLs too, with this kind of certificate
     tls_version: Literal["1.2", "1.3"] | None = None  #: the only one that it speaks
     down: Down | None = None  #: ignored by `LoopbackWeb`, as `dns` is
-    dns: Dns = RIGHT  #: what its name leads to; the last site of a host decides
+    dns: Dns = RIGHT  #: the addresses of its name; the last site of a host decides
 
     @property
     def key(self) -> str:
@@ -251,7 +251,7 @@ class Site:
     def asked_delay(self) -> float | None:
         """Crawl-delay in seconds, read from a text that has only the group `*`.
 
-        Others give None, because a full parser would need tests of its own.
+        Others give None, because a full parser would need more tests.
         """
         if not isinstance(self.robots, str):
             return None

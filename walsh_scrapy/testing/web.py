@@ -3,7 +3,7 @@
     with LoopbackWeb(Site("blog.example", pages={"/feed.xml": "<rss/>"})) as web:
         ...  # run a crawler with web.environment, then look at web.log
 
-It listens on 127.0.0.1 only. A client asks for an `https://` URL by CONNECT, which is logged. If
+It listens on 127.0.0.1 only. A client requests an `https://` URL by CONNECT, which is logged. If
 the site has `tls`, the web opens the tunnel and answers inside it with the certificate of the site.
 Otherwise it refuses the tunnel.
 """
@@ -52,7 +52,7 @@ class Web(ABC):
         self.add(*sites)
 
     def add(self, *sites: Site) -> None:
-        """Add sites, also while the web serves; one with the name of an earlier one replaces it."""
+        """Add sites, even while the web serves; one with the name of an earlier one replaces it."""
         self._directory.add(*sites)
 
     @property

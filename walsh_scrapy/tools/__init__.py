@@ -1,4 +1,4 @@
-"""What the commands do and print: a file or a package for each, and modules that several share."""
+"""The work and output of the commands: a file or package per command, and shared modules."""
 
 import os
 import sys
@@ -7,7 +7,7 @@ import sys
 def open_closed_streams() -> None:
     """Open the null device for each standard stream that is closed.
 
-    Else the next file that is opened gets its number, and what is printed is written there.
+    Else the next file that is opened gets its number, and the output is written there.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:

@@ -1,9 +1,9 @@
-"""``scrapy attest``: the contract's checklist, judged by the record of this installation.
+"""``scrapy attest``: the audit of the state by the contract's checklist.
 
-Judges every recorded request and entry by each row of the contract's checklist: whether it
-holds, and the evidence. Nothing leaves this machine. Exit status: 0 if no MUST is broken, 1 if one
-is, or if it cannot be done, 2 for a wrong call. Examples: scrapy attest. scrapy attest --since
-2026-11-01 --json > attestation.json
+Checks every logged request and entry by each row of the contract's checklist: whether it holds, and
+the evidence. Nothing leaves this machine. Exit status: 0 if no MUST is broken, 1 if one is, or if
+it cannot be done, 2 for a wrong call. Examples: scrapy attest. scrapy attest --since 2026-11-01
+--json > attestation.json
 """
 
 from __future__ import annotations
@@ -65,23 +65,23 @@ _CELLS: Final = ("row", "verdict", "requirement")
 _INDENT: Final = " " * 6
 #: The bot of the contract.
 WALSH_RESEARCH: Final = Bot(USER_AGENT, UA_TOKEN)
-#: The tables whose rows are judged and counted.
+#: The tables whose rows are checked and counted.
 _TABLES: Final = {LoggedRequest: "requests", EntryRow: "entries"}
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    add_since(parser, "judge the record as if it began then")
+    add_since(parser, "audit the state as if it began then")
     add_json(parser, "one JSON object")
 
 
 def run(call: Call) -> int:
-    """Audit and print; return 1 if a MUST is broken. Raises CommandError for an empty record."""
+    """Audit and print; return 1 if a MUST is broken. Raises CommandError for an empty state."""
     bot = Bot(call.options.user_agent, call.options.ua_token)
     with call.state() as state, state.log() as log:
         attestation = attest(log, state.now(), bot, call.arguments.since or 0.0)
     if not any(attestation["record"][name] for name in ("runs", "requests", "denials", "entries")):
-        raise CommandError("the record is empty, so there is nothing to attest")
+        raise CommandError("the state is empty, so there is nothing to attest")
     if call.arguments.json:
         print(json.dumps(attestation, indent=1))
     else:
@@ -90,12 +90,12 @@ def run(call: Call) -> int:
 
 
 def attest(log: Log, now: float, bot: Bot = WALSH_RESEARCH, since: float = 0.0) -> dict[str, Any]:
-    """Judge the record of a bot at ``now``, in epoch seconds, and return the attestation.
+    """Audit the state of a bot at ``now``, in epoch seconds, and return the attestation.
 
-    One loop brings the rows of the record to the checks (`walsh_scrapy.policy.audit`).
+    One loop brings the rows of the state to the checks (`walsh_scrapy.policy.audit`).
 
-    With ``since`` it is judged as if the record began then. A few rows, the copies that were used
-    last, and one small object for each run are in memory.
+    With ``since`` the state counts as if it began then. A few rows, the copies that were used last,
+    and one small object for each run are in memory.
     """
     bounds = log.bounds(now, since)
     basis = log.basis(bounds)
@@ -125,7 +125,7 @@ def attest(log: Log, now: float, bot: Bot = WALSH_RESEARCH, since: float = 0.0) 
 
 
 def _audit_future(log: Log, now: float, findings: Findings) -> None:
-    """Judge what is recorded for a moment that is further in the future than clocks differ."""
+    """Find rows of a moment that is further in the future than clocks differ."""
     future = TimeSpan(since=now + CLOCK_SKEW)
     for sent in log.rows(LoggedRequest, future):
         breach = Breach.of(Kind.FUTURE, sent, sent.url, since=sent.sent_at)
@@ -152,7 +152,7 @@ def _checks(findings: Findings, basis: Basis, bot: Bot) -> Sequence[Check]:
 
 
 def _run(log: Log, bounds: TimeSpan, checks: Sequence[Check]) -> Mapping[str, int]:
-    """Bring each row to the checks that see it; return how many rows of each table there were."""
+    """Bring each row to the checks that see it; return the number of rows of each table."""
     counts = dict.fromkeys(_TABLES.values(), 0)
     groups: dict[tuple[type, str], list[Check]] = {}
     for each in checks:
@@ -184,7 +184,7 @@ def _settings(run: RunRecord) -> dict[str, Any]:
 
 
 def _grouped(values: Iterable[tuple[int, Mapping[str, Any]]]) -> list[dict[str, Any]]:
-    """Return each different value with its first and its last run, and how many runs had it."""
+    """Return each different value with its first and its last run, and the number of its runs."""
     groups: dict[str, dict[str, Any]] = {}
     for number, value in values:
         group = groups.setdefault(
@@ -226,7 +226,7 @@ def _finding(worst: Breach, count: int) -> dict[str, Any]:
 
 def attestation_text(attestation: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines of an attestation."""
-    yield f"{attestation['contract']}, judged {attestation['at']}"
+    yield f"{attestation['contract']}, audited {attestation['at']}"
     yield f"by {attestation['attested_by']}"
     yield from _group_lines("versions", attestation["versions"])
     yield from _group_lines("settings", attestation["settings"])
@@ -240,15 +240,15 @@ def attestation_text(attestation: Mapping[str, Any]) -> Iterator[str]:
     yield ""
     record = attestation["record"]
     counts = ", ".join(count_of(record[many], one, many) for one, many in _COUNTS.items())
-    begin = f"since {record['since']}" if record["since"] else "from its begin on"
-    yield f"the record {begin}: {counts}"
+    begin = f"since {record['since']}" if record["since"] else "from its start on"
+    yield f"the state {begin}: {counts}"
     if record["until"] != attestation["at"]:
-        yield f"not judged yet: what was recorded since {record['until']}, because a run may go on"
+        yield f"not audited yet: rows since {record['until']}, because a run may go on"
     yield _conclusion(attestation)
 
 
 def _conclusion(attestation: Mapping[str, Any]) -> str:
-    """Return one line: how many rows hold, and whether any MUST is broken."""
+    """Return one line: the number of rows that hold, and whether any MUST is broken."""
     verdicts = [row["verdict"] for row in attestation["checklist"]]
     counts = ", ".join(
         f"{verdicts.count(verdict)} {word}"
@@ -265,7 +265,7 @@ def _conclusion(attestation: Mapping[str, Any]) -> str:
 
 
 def _group_lines(name: str, groups: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield the values of the last runs, and how many other sets of values there were."""
+    """Yield the values of the last runs, and the number of other sets of values."""
     if not groups:
         yield f"{name}: no run is recorded"
         return

@@ -1,9 +1,9 @@
 """``scrapy backup``: a sound copy of the state while crawls run.
 
-Writes a copy of an SQLite state as it is at one moment, with what is still in its write-ahead
-log; no crawl has to wait. A state on PostgreSQL is copied by pg_dump. The signing key, the sources
-files and your settings are files of their own: keep them too. Exit status: 0, 1 if it cannot be
-done, 2 for a wrong call. Example: scrapy backup -o walsh-backup.sqlite3
+Writes a copy of an SQLite state as it is at one moment, with its write-ahead log; no crawl waits. A
+state on PostgreSQL is copied by pg_dump. The signing key, the sources files and your settings are
+separate files: keep them too. Exit status: 0, 1 if it cannot be done, 2 for a wrong call. Example:
+scrapy backup -o walsh-backup.sqlite3
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""A call of a tool: what it was given, what it opens and prints, and how it fails.
+"""A call of a tool: its arguments, its state and output, and its errors.
 
 A tool is a module. Its docstring has the text of ``--help`` after its first line,
 ``options(parser)`` adds its arguments, and ``run(call)`` does its work and returns the exit status.
 ``scrapy X`` and ``walsh X`` call the same one. There are two ways to fail, each an exception with a
-sentence: ``WrongCall``, and ``CommandError`` for what cannot be done. Their exit statuses are 2 and
-1, unless the module says otherwise (``WRONG_CALL``, ``FAILED``).
+sentence: ``WrongCall``, and ``CommandError`` for a failure. Their exit statuses are 2 and 1, unless
+the module sets others (``WRONG_CALL``, ``FAILED``).
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ _EXTRAS: Final = {
     "pytest": "testing",
     "trustme": "testing",
 }
-#: Settings of a run that is no crawl: it leaves the project's exports, pipelines and job alone.
+#: Settings of a run that is not a crawl: it leaves the project's exports, pipelines and job alone.
 _NO_OUTPUT: Final[dict[str, Any]] = {
     "FEEDS": {},
     "ITEM_PIPELINES": {},
     "JOBDIR": None,
-    "HTTPCACHE_ENABLED": False,  # the answer is about what a site says now
+    "HTTPCACHE_ENABLED": False,  # the answer is about a site's present answers
 }
 _WHEN: Final = "today, yesterday, 1d (a day ago), a date, an RFC 3339 time"
 
 
 class CommandError(Exception):
-    """A tool cannot do what it was called for; the message says why and what to do.
+    """A tool cannot do its work; the message has the reason and the remedy.
 
     It may have text of strangers, and is made printable.
     """
@@ -60,7 +60,7 @@ class CommandError(Exception):
 
 
 class WrongCall(CommandError):
-    """A tool was called in a wrong way; the message says what to write."""
+    """A tool was called in a wrong way; the message has the right call."""
 
 
 class Call:
@@ -69,7 +69,7 @@ class Call:
     def __init__(self, arguments: argparse.Namespace, settings: Settings | None = None) -> None:
         self.arguments = arguments
         self.has_project = settings is not None
-        self.settings = cast("Settings", settings)  # no tool of ``walsh`` asks for any
+        self.settings = cast("Settings", settings)  # no tool of ``walsh`` reads any
 
     @cached_property
     def options(self) -> Options:
@@ -91,7 +91,7 @@ class Call:
 
     @contextmanager
     def state(self) -> Iterator[State]:
-        """Open the state. Raises StateError, also if there is none yet."""
+        """Open the state. Raises StateError, even if there is none yet."""
         from walsh_scrapy.state.database import StateError, without_password
 
         with self.state_if_any() as state:
@@ -103,7 +103,7 @@ class Call:
             yield state
 
     def check_gates(self) -> None:
-        """Raise BadSetting if a crawl would have no gates, or a wrong option."""
+        """Raise BadSetting if a crawl would have no middlewares, or a wrong option."""
         from walsh_scrapy.crawl.startup import check_gates
 
         check_gates(self.settings)
@@ -112,7 +112,7 @@ class Call:
     def crawl(self, spider: type[Spider], longest_wait: int, **arguments: object) -> None:
         """Run a spider until it closes; only the answer counts, so the log has warnings only.
 
-        A request that has to wait for longer than ``longest_wait`` seconds is deferred.
+        A request that must wait for longer than ``longest_wait`` seconds is deferred.
         """
         import logging
 
@@ -126,9 +126,9 @@ class Call:
             settings.set("LOG_LEVEL", "WARNING", priority="cmdline")
         self.check_gates()
         if sys.stderr.isatty():
-            print("sending requests, with the pauses of each host ...", file=sys.stderr)
+            print("sending requests, with the delays of each host ...", file=sys.stderr)
         process = AsyncCrawlerProcess(settings)
-        # What the add-on sets aside is said by crawls.
+        # Crawls log the settings that the add-on sets aside.
         logging.getLogger("walsh_scrapy.addon").setLevel(logging.ERROR)
         process.crawl(spider, **arguments)
         process.start()
@@ -141,7 +141,7 @@ def status_of(verdicts: Iterable[bool | None]) -> int:
 
 
 def run_tool(tool: ModuleType, call: Call) -> int:
-    """Run a tool and return its exit status; what fails is one line on standard error."""
+    """Run a tool and return its exit status; a failure is one line on standard error."""
     with clean_exit(tool):
         status: int = tool.run(call)
         return status
@@ -154,7 +154,7 @@ def clean_exit(tool: ModuleType | None = None) -> Iterator[None]:
     The status is 1 if the output cannot be written, or its reader has closed the pipe, which needs
     no line; 130 after Ctrl-C; that of a wrong call if an extra of this package is not installed.
     """
-    for stream in (sys.stdout, sys.stderr):  # `\\xe9` for what the encoding of a terminal has not
+    for stream in (sys.stdout, sys.stderr):  # `\\xe9` for characters that a terminal does not have
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     wrong = getattr(tool, "WRONG_CALL", 2)
     try:
@@ -182,7 +182,7 @@ def clean_exit(tool: ModuleType | None = None) -> Iterator[None]:
 
 
 def _sentence(error: Exception) -> str:
-    """Return what to tell of an error; raise it again if no operator can mend it."""
+    """Return the message of an error; raise it again if no operator can mend it."""
     if isinstance(error, CommandError):
         return str(error)
     from sqlalchemy.exc import DBAPIError
@@ -205,7 +205,7 @@ def fail(message: str, status: int) -> NoReturn:
 
 
 def _discard_output() -> None:
-    """Let Python drop what it could not write, or it would try again when it exits."""
+    """Let Python drop its unwritten output, or it would try again when it exits."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -221,9 +221,9 @@ class Parser(argparse.ArgumentParser):
 
 
 def typed(read: Callable[[str], Any]) -> Callable[[str], Any]:
-    """Return a ``type`` for ``add_argument`` whose ValueErrors have their own sentences."""
+    """Return a ``type`` for ``add_argument`` that shows the sentences of ValueErrors."""
 
-    def checked(text: str) -> Any:  # noqa: ANN401 - what ``read`` returns
+    def checked(text: str) -> Any:  # noqa: ANN401 - as ``read`` returns
         try:
             return read(text)
         except ValueError as error:
@@ -233,7 +233,7 @@ def typed(read: Callable[[str], Any]) -> Callable[[str], Any]:
 
 
 def add_actions(parser: argparse.ArgumentParser, *, required: bool = False) -> Any:  # noqa: ANN401
-    """Let the first argument choose what is done; return where each action adds its parser."""
+    """Let the first argument choose the action; return the object for their parsers."""
     return parser.add_subparsers(
         dest="action", required=required, metavar="ACTION", parser_class=Parser, prog=parser.prog
     )
@@ -257,7 +257,7 @@ def _refuse_argument(_: str) -> NoReturn:
 
 
 def add_since(parser: argparse.ArgumentParser, what: str) -> None:
-    """Add ``--since``, in epoch seconds or None; ``what`` is what it selects."""
+    """Add ``--since``, in epoch seconds or None; ``what`` is its effect."""
     from walsh_scrapy.policy.durations import parse_since
 
     read = typed(lambda text: parse_since(text, time.time()))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class ToolCommand(ScrapyCommand):
-    """A command that may run beside a crawl. The docstring of its module is its headline.
+    """A command that may run during a crawl. The docstring of its module is its headline.
 
     Neither that module nor this one imports the tool before the command is called.
     """
@@ -41,7 +41,7 @@ class ToolCommand(ScrapyCommand):
         return import_module(f"{self.package}.{self.name}")
 
     def syntax(self) -> str:
-        """Return what follows the command's name."""
+        """Return the arguments after the command's name."""
         return getattr(self.tool, "USAGE", "[options]")
 
     def short_desc(self) -> str:
@@ -49,7 +49,7 @@ class ToolCommand(ScrapyCommand):
         return (sys.modules[type(self).__module__].__doc__ or "").strip().rstrip(".")
 
     def long_desc(self) -> str:
-        """Return the text of ``--help``: what follows the first line of the tool's docstring."""
+        """Return the text of ``--help``: the tool's docstring without its first line."""
         return " ".join((self.tool.__doc__ or "").partition("\n\n")[2].split())
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
@@ -64,7 +64,7 @@ class ToolCommand(ScrapyCommand):
                     self._add_own(each)
 
     def _add_own(self, parser: argparse.ArgumentParser) -> None:
-        """Add Scrapy's options to the parser of an action; what is not given there stays."""
+        """Add Scrapy's options to the parser of an action; other options stay."""
         before = len(parser._actions)  # noqa: SLF001
         super().add_options(parser)
         for option in parser._actions[before:]:  # noqa: SLF001
@@ -73,7 +73,7 @@ class ToolCommand(ScrapyCommand):
                 option.dest = "set_there"
 
     def process_options(self, args: list[str], opts: argparse.Namespace) -> None:
-        """Check what the parser did not know, and set what the options say."""
+        """Check unknown arguments, and set the options."""
         opts.set += getattr(opts, "set_there", [])
         super().process_options(args, opts)
 

@@ -1,11 +1,11 @@
-"""``scrapy discover URL...``: what a site offers a crawl, as lines for ``sources.toml``.
+"""``scrapy discover URL...``: the sources of a site, as lines for ``sources.toml``.
 
-Requests from each site, through every gate: robots.txt; the page, as markdown if the server has
-that; the feeds that its headers or its HTML head declare (link rel=alternate), at most three; and
-only if none is a feed, /llms.txt. Nothing else of the page is read. Prints the sources to declare
-as TOML, and all else as comments. Declares nothing. scrapy mayfetch says what each gate answers,
-and why. Exit status: 0 something found for every URL, 1 nothing for at least one, 2 cannot say, or
-a wrong call. Example: scrapy discover https://docs.example/ >> sources.toml
+Requests from each site, through every middleware: robots.txt; the page, as markdown if the server
+has that; the feeds that its headers or its HTML head declare (link rel=alternate), at most three;
+and only if none is a feed, /llms.txt. Nothing else of the page is read. Prints the sources to
+declare as TOML, and all else as comments. Declares nothing. scrapy mayfetch shows the answer of
+each gate, and why. Exit status: 0 something found for every URL, 1 nothing for at least one, 2
+cannot say, or a wrong call. Example: scrapy discover https://docs.example/ >> sources.toml
 """
 
 from __future__ import annotations
@@ -88,10 +88,10 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(call: Call) -> int:
-    """Run the spider, and print what it found."""
+    """Run the spider, and print its result."""
     offers = offers_for(call.arguments.urls)
     call.crawl(DiscoverSpider, _LONGEST_WAIT, offers=offers)
-    if not sys.stdout.isatty():  # TOML is UTF-8, whatever the locale says
+    if not sys.stdout.isatty():  # TOML is UTF-8, whatever the locale is
         sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
     as_json = call.arguments.json
     print_lines(json_array(map(as_dict, offers)) if as_json else report_lines(offers))
@@ -99,11 +99,11 @@ def run(call: Call) -> int:
 
 
 class DiscoverSpider(DeclaringSpider):
-    """Requests each page as markdown, then what it declares as feeds, in its headers and its head.
+    """Requests each page as markdown, then the feeds that it declares, in its headers and its head.
 
-    If there is no feed, the llms.txt of the host is requested. Of HTML nothing but the head is read
+    If there is no feed, the llms.txt of the host is requested. Only the head of HTML is read
     (decision 16). Requests have no source, so the state keeps only pacing, robots.txt and the log
-    of requests. ``sources`` makes the scope gate take the URLs for declared targets.
+    of requests. ``sources`` makes ScopeMiddleware take the URLs for declared targets.
     """
 
     name = "discover"
@@ -128,7 +128,7 @@ class DiscoverSpider(DeclaringSpider):
     ) -> Iterator[Request]:
         """Read a document; if it is not the last to request, request the next.
 
-        Unless the page is a feed, that is what it declares, and the llms.txt.
+        Unless the page is a feed, these are its declared feeds, and the llms.txt.
         """
         links: tuple[FeedLink, ...] = ()
         if candidate.role == "page":
@@ -143,7 +143,7 @@ class DiscoverSpider(DeclaringSpider):
             yield from self._next_feed(offer)
 
     def failed(self, failure: Failure) -> list[Request]:
-        """Keep the reason; if robots.txt denies a document, request what would come next."""
+        """Keep the reason; if robots.txt denies a document, request the next one."""
         request, error = request_of(failure), failure.value
         offer, candidate = request.cb_kwargs["offer"], request.cb_kwargs["candidate"]
         if isinstance(error, Denied):
@@ -158,12 +158,12 @@ class DiscoverSpider(DeclaringSpider):
         return list(self._llms_txt(offer)) if by_robots and candidate.role == "page" else []
 
     def _next_feed(self, offer: SiteOffer) -> Iterator[Request]:
-        """Request the next feed that the page declares; after the last, what else it may have."""
+        """Request the next feed that the page declares; after the last, the llms.txt."""
         requested = sum(each.requested for each in offer.feeds)
         if requested < min(len(offer.feeds), MOST_REQUESTED):
             candidate = offer.feeds[requested]
             candidate.claim()
-            # The scope gate lets it pass: the operator asked for what the page declares.
+            # ScopeMiddleware lets it pass: the operator wants the declared feeds of the page.
             visit = Visit(None, may_be_feed, announced=(candidate.url,), declared_by=offer.page.url)
             yield self._request(offer, candidate, visit)
         elif not offer.has_feed and not any(each.unsure for each in offer.feeds):
@@ -205,7 +205,7 @@ def _feed_candidates(links: Iterable[FeedLink], page: str) -> Iterator[Candidate
 def _read(response: Response, candidate: Candidate, feeds: int = 0) -> None:
     """Set the outcome of a candidate: a feed, markdown, or why it is neither.
 
-    ``feeds`` is how many it declares.
+    ``feeds`` is the number that it declares.
     """
     content_type = content_type_of(response.headers)
     visit = visit_of(request_of(response))

@@ -77,19 +77,19 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-backfill",
         action="store_true",
-        help="without what was there when its source was read for the first time",
+        help="without the entries of the first reading of a source",
     )
 
 
 def run(call: Call) -> int:
-    """Write, and print on standard error how much was written."""
+    """Write, and print the number of rows on standard error."""
     given, output = call.arguments, Output.of(call)
     is_piped = output.target == "-"
     ending = ".jsonl" if is_piped else Path(output.target).suffix.lower()
     format_name = given.format or FORMATS.get(ending)
     if format_name is None:
         raise WrongCall(
-            f"{output.target}: the ending of the file has to be one of {', '.join(FORMATS)}, "
+            f"{output.target}: the ending of the file must be one of {', '.join(FORMATS)}, "
             "unless --format names the format"
         )
     export = Export(
@@ -122,7 +122,7 @@ class ExportedEntry(NamedTuple):
     source: Source | None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the columns of every export: those of a run, and what only the state can say."""
+        """Return the columns of every export: those of a run, and those that only the state has."""
         source = self.source
         return self.item.to_dict() | {
             "source_name": source.name if source else None,
@@ -151,7 +151,7 @@ def item_of(entry: StoredEntry) -> EntryItem:
 
 @dataclass(frozen=True, kw_only=True)
 class Export:
-    """What is exported.
+    """The choice of an export.
 
     Its methods raise StateError, SourcesError, and UnknownSource for a URL that is not a source.
     """
@@ -160,10 +160,10 @@ class Export:
     sources_file: str
     urls: Sequence[str] = ()  #: only of these sources; empty: of all
     since: float = 0.0  #: only entries first seen at this epoch second or later
-    has_backfill: bool = True  #: False leaves out what the first reading of a source had
+    has_backfill: bool = True  #: False omits the entries of the first reading of a source
 
     def write_entries(self, file: IO[bytes], format_name: str, state: State) -> int:
-        """Write the entries, and return how many there were.
+        """Write the entries, and return their number.
 
         `FEED_EXPORTERS` and the `FEED_EXPORT_` settings apply as in a run.
         """
@@ -193,13 +193,13 @@ class Export:
             )
             exporter.start_exporting()
             count = 0
-            for count, entry in enumerate(found, start=1):  # noqa: B007 - how many there were
+            for count, entry in enumerate(found, start=1):  # noqa: B007 - their number
                 exporter.export_item(entry.to_dict())
             exporter.finish_exporting()
             return count
 
     def write_sources(self, file: IO[bytes], state: State | None) -> int:
-        """Write the declared sources as OPML, and return how many there were."""
+        """Write the declared sources as OPML, and return their number."""
         sources = load_sources(self.sources_file)
         known = dict.fromkeys(source.url for source in sources)
         wanted = {each for url in self.urls for each in find_sources(url, known)} or known.keys()
@@ -232,7 +232,7 @@ class Export:
 
 # ---- Entries as Atom (RFC 4287) ----
 
-#: Entries of a feed, the newest ones: readers ask for all of it again and again.
+#: Entries of a feed, the newest ones: readers request all of it again and again.
 MOST: Final = 500
 #: Ids are made in this space of names, so that the same entry has the same id in every export.
 _IDS: Final = UUID("5f6a7c0e-2d1b-5c43-9a37-6d0f0c8f2b11")
@@ -241,10 +241,10 @@ _NEVER: Final = "1970-01-01T00:00:00Z"
 
 
 def write_atom(entries: Iterable[ExportedEntry], file: IO[bytes], *, name: str, author: str) -> int:
-    """Write a feed of the first `MOST` entries, which come newest first; return how many it has.
+    """Write a feed of the first `MOST` entries, which come newest first; return their number.
 
-    No more are read. ``name`` is what the id of the feed is made of; ``author`` counts for entries
-    that name none.
+    No more are read. The id of the feed is made of ``name``; ``author`` counts for entries that
+    name none.
     """
     newest = list(islice(entries, MOST))
     feed = Element("feed", xmlns="http://www.w3.org/2005/Atom")
@@ -286,7 +286,7 @@ def _seen(entry: ExportedEntry) -> str:
 
 
 def _add(parent: Element, tag: str, text: str = "", **attributes: str) -> Element:
-    """Add an element; texts lose what XML 1.0 does not allow."""
+    """Add an element; texts lose characters that XML 1.0 does not allow."""
     clean = {name: xml_text(value) for name, value in attributes.items()}
     element = SubElement(parent, tag, clean)
     element.text = xml_text(text) or None
@@ -311,10 +311,10 @@ _NO_CATEGORY: Final = re.compile(r",|^[\s/]|[\s/]$|^$")
 def write_opml(
     sources: Iterable[Source], file: IO[bytes], title_of: Callable[[str], str | None]
 ) -> int:
-    """Write each source as an outline, and return how many there were.
+    """Write each source as an outline, and return their number.
 
-    ``title_of`` returns what the feed of a URL was titled last, for a source without a name; else
-    that is titled by its URL. `every` and `delay` are attributes of our own namespace.
+    ``title_of`` returns the last title of the feed of a URL, for a source without a name; else that
+    is titled by its URL. `every` and `delay` are attributes of our namespace.
     """
     count = 0
     opened: tuple[str, ...] = ()
@@ -332,7 +332,7 @@ def write_opml(
 def outline_of(source: Source, title: str) -> tuple[tuple[str, ...], str]:
     """Return the folders of a source, and its outline.
 
-    Tags that are no folders are categories; where they cannot be listed they are folders too.
+    Tags that are not folders are categories; where they cannot be listed they are folders too.
     """
     tags = tuple(tag for tag in source.tags if tag not in source.folders)
     listable = not any(map(_NO_CATEGORY.search, tags))

@@ -29,7 +29,7 @@ def add_output(parser: argparse.ArgumentParser) -> None:
 
 
 class Output(NamedTuple):
-    """The file that a call names for what it writes."""
+    """The file that a call writes."""
 
     target: str  #: `-` for standard output
     replaces: bool  #: whether a file that exists is replaced
@@ -38,7 +38,7 @@ class Output(NamedTuple):
     def of(cls, call: Call) -> Self:
         """Return the file of a call. Raises WrongCall if there is none, BadSetting and StateError.
 
-        The state, the sources file and the blocklist file are no such file: -O would replace them.
+        The state, the sources file and the blocklist file are refused: -O would replace them.
         """
         from walsh_scrapy.state.database import files_of
 
@@ -78,7 +78,7 @@ class Output(NamedTuple):
             ) from error
 
     def say(self, what: str) -> None:
-        """Print on standard error what was written."""
+        """Print a line about the written file on standard error."""
         where = "standard output" if self.target == "-" else printable(self.target)
         print(f"{what} written to {where}", file=sys.stderr)
 

@@ -2,10 +2,10 @@
 
 Lists every host that may not be requested now, was unreachable or answered 500, 502 or 504 when it
 was requested last, or has a delay of yours. `release HOST --because TEXT` ends the hold of a host,
-and records when and why. `delay HOST DURATION` (seconds, or 90min, 2h, PT2H) gives a host a delay
-of at least that between two requests, in all runs; `delay HOST 0` ends it. Exit status: 0, 1 if
-something cannot be done, 2 for a wrong call. Examples: scrapy hosts --json. scrapy hosts release
-blog.example --because "they wrote: go on". scrapy hosts delay blog.example 2h
+and records the time and the reason. `delay HOST DURATION` (seconds, or 90min, 2h, PT2H) gives a
+host a delay of at least that between two requests, in all runs; `delay HOST 0` ends it. Exit
+status: 0, 1 if something cannot be done, 2 for a wrong call. Examples: scrapy hosts --json. scrapy
+hosts release blog.example --because "they wrote: go on". scrapy hosts delay blog.example 2h
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def run(call: Call) -> int:
 
 @dataclass(frozen=True, slots=True)
 class HostRow:
-    """A host that waits, was not well when it was requested last, or has an operator's delay."""
+    """A host that waits, had a problem at its last request, or has an operator's delay."""
 
     host: str  #: or the domain, if domains are paced
     snapshot: HostSnapshot
@@ -114,12 +114,12 @@ class HostRow:
 
     @property
     def why(self) -> str:
-        """Why the host waits, in words."""
+        """The reason why the host waits, in words."""
         return "; ".join(self._reasons())
 
     @property
     def is_long_hold(self) -> bool:
-        """Whether the host has a hold of over a day, and was not just unreachable."""
+        """Whether the host has a hold of more than a day, not only as unreachable."""
         times = self.snapshot.times
         is_long = times.hold_until - times.hold_since > _DAY
         return self.snapshot.hold > 0 and is_long and times.hold_by != "unreachable"
@@ -148,7 +148,7 @@ def _last_override(row: HostRow) -> dict[str, Any] | None:
 
 
 def _of_hold(name: str) -> Callable[[HostRow], Any]:
-    """Return what reads a field of the hold of a row; None if it is over."""
+    """Return a function that reads a field of the hold of a row; None if it is over."""
     return lambda row: (getattr(row.snapshot.times, name) or None) if row.snapshot.hold else None
 
 
@@ -156,7 +156,7 @@ def _of_times(name: str) -> Callable[[HostRow], Any]:
     return lambda row: getattr(row.snapshot.times, name)
 
 
-#: What is told of a host. Times are RFC 3339 in UTC, durations seconds.
+#: The columns of a host. Times are RFC 3339 in UTC, durations seconds.
 COLUMNS: Final[list[Column[HostRow]]] = [
     Column("host", lambda row: row.host),
     Column("waits", lambda row: row.snapshot.reason),
@@ -186,7 +186,7 @@ def build_overview(state: State | None) -> list[HostRow]:
 
 
 def totals(rows: Sequence[HostRow]) -> str:
-    """Return one line: how many hosts wait, how many of them on hold."""
+    """Return one line: the number of hosts that wait, and of those on hold."""
     waiting = [row for row in rows if row.snapshot.reason]
     on_hold = sum(row.snapshot.hold > 0 for row in rows)
     return f"{count_of(len(waiting), 'host')} may not be requested now, {on_hold} of them on hold"
@@ -198,30 +198,30 @@ def on_hold(host: str, until: float) -> str:
 
 
 def hold_why(times: HostTimes) -> str:
-    """Return what began a hold, as a clause about the host."""
+    """Return the cause of a hold, as a clause about the host."""
     answer = f"it answered {times.hold_status}" if times.hold_status else "there was no answer"
     match times.hold_by:
         case "retry-after":
-            asked = format_seconds(times.hold_until - times.hold_since)
-            return f"{answer} and asked for {asked} (Retry-After)"
+            wait = format_seconds(times.hold_until - times.hold_since)
+            return f"{answer} and asked for {wait} (Retry-After)"
         case "visit-time":
-            return "its robots.txt asks for that (Visit-time)"
+            return "its robots.txt demands that (Visit-time)"
         case "unreachable":
             return unreachable(times.unreachable)
         case "":
-            return "what began it is not recorded"
+            return "its cause is not recorded"
         case "backoff":
             count = f", {count_of(times.refusals, 'time')} in a row" if times.refusals > 1 else ""
             return f"{answer}{count} (our backoff, R5)"
 
 
 def unreachable(count: int) -> str:
-    """Return how many times in a row a host was unreachable."""
+    """Return a clause about the times in a row that a host was unreachable."""
     return f"it was unreachable {count_of(count, 'time')} in a row"
 
 
 def release(state: State | None, host: str, reason: str) -> str:
-    """End the hold of a host, record why, and return the line that says so.
+    """End the hold of a host, record the reason, and return a line about that.
 
     ``host`` is as it is paced. Raises CommandError if it is not on hold.
     """
@@ -256,7 +256,7 @@ def stranger(host: str, state: State, options: Options) -> str:
 
 
 def set_delay(state: State, host: str, seconds: float, reason: str) -> str:
-    """Set or end the operator's delay of a host, and return the line that says so."""
+    """Set or end the operator's delay of a host, and return a line about that."""
     from walsh_scrapy.sources.loading import LONGEST_DELAY
 
     every = format_seconds(state.hosts.delay(host, seconds, reason))
@@ -271,5 +271,5 @@ def set_delay(state: State, host: str, seconds: float, reason: str) -> str:
 
 
 def url_of(text: str) -> str:
-    """Return the URL of what an operator typed: a host name, or a URL."""
+    """Return the URL of an operator's argument: a host name, or a URL."""
     return text if "://" in text else f"http://{text}"

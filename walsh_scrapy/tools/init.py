@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 #: The files of a project; each has this ending here.
 _TEMPLATES: Final = Path(__file__).parent / "templates" / "project"
 _ENDING: Final = ".tmpl"
-#: What stands in the settings for the name of the project.
+#: The mark in the settings for the name of the project.
 _NAME: Final = "@NAME@"
 
 

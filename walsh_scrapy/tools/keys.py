@@ -39,7 +39,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     actions = add_actions(parser, required=True)
     new = actions.add_parser("new", help="make a key")
     new.add_argument("file", metavar="FILE", help="a new file, such as key.pem")
-    directory = actions.add_parser("directory", help="print what is to be published")
+    directory = actions.add_parser("directory", help="print the file to publish")
     directory.add_argument("files", nargs="*", metavar="FILE", help="keys")
     directory.add_argument(
         "--headers", action="store_true", help="print the header fields of the directory"
@@ -48,13 +48,13 @@ def options(parser: argparse.ArgumentParser) -> None:
         "--days",
         metavar="DAYS",
         type=typed(_days),
-        help="with --headers: how long the signatures of the directory count (default: 30)",
+        help="with --headers: validity of the directory's signatures (default: 30)",
     )
 
 
 def _days(text: str) -> int:
     if not (text.isdecimal() and 1 <= int(text) <= _MOST_DAYS):
-        raise ValueError(f"{text} is no number of days from 1 to {_MOST_DAYS}")
+        raise ValueError(f"{text} is not a number of days from 1 to {_MOST_DAYS}")
     return int(text)
 
 

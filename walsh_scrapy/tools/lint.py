@@ -1,7 +1,7 @@
-"""``walsh lint``: what in a robots.txt means nothing, or not what it seems.
+"""``walsh lint``: lines of a robots.txt that mean nothing, or not what they seem.
 
-Prints what in a robots.txt means nothing, or not what it seems. Exit status: 0 no error, 1 at least
-one, 2 wrong call.
+Prints lines of a robots.txt that mean nothing, or not what they seem. Exit status: 0 no error, 1 at
+least one, 2 wrong call.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def run(call: Call) -> int:
 
 
 def report(name: str, findings: Sequence[Remark]) -> Iterator[str]:
-    """Yield a line for each finding in the file ``name``, and last how many there are."""
+    """Yield a line for each finding in the file ``name``, and last their number."""
     for finding in findings:
         where = name if finding.line is None else f"{name}:{finding.line}"
         yield f"{where}: {finding.level}: {finding.text}"

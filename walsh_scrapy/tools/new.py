@@ -1,4 +1,4 @@
-"""``scrapy new``: what is new, as a list to read.
+"""``scrapy new``: the new entries, as a list to read.
 
 Lists new entries by source, the newest first: title, URL, and when they were published and seen.
 Without --since these are the entries since the start of the last run that found something. Exit
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _SHOWN: Final = ("title", "url", "published", "first_seen", "source_title", "source")
 _NAMES: Final = dict.fromkeys((*_SHOWN, *(column.name for column in fields(EntryItem))))
-#: What is told of an entry: the fields of an export.
+#: The columns of an entry: the fields of an export.
 COLUMNS: Final[list[Column[Mapping[str, Any]]]] = [
     Column(name, methodcaller("get", name), shown=name in _SHOWN) for name in _NAMES
 ]
@@ -44,7 +44,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(call: Call) -> int:
-    """List what is new."""
+    """List the new entries."""
     since, as_json = call.arguments.since, call.arguments.json
     items: list[Mapping[str, Any]] = []
     with call.state_if_any() as state:
@@ -79,7 +79,7 @@ def new_items(state: State, since: float) -> list[Mapping[str, Any]]:
 def default_since(state: State, now: float) -> float | None:
     """Return when the last run that found something began, in epoch seconds; None without one.
 
-    What was found in the future, by a wrong clock, does not count.
+    Entries of the future, by a wrong clock, do not count.
     """
     number = state.entries.latest_run(now + CLOCK_SKEW)
     run = state.runs.find(number) if number is not None else None
@@ -87,7 +87,7 @@ def default_since(state: State, now: float) -> float | None:
 
 
 def totals(items: list[Mapping[str, Any]], since: float, *, is_run: bool) -> str:
-    """Return one line: how much is new, of how many sources, and since when."""
+    """Return one line: the numbers of new entries and of their sources, and the start time."""
     when = format_moment(since) + (", the last run that found something" if is_run else "")
     if not items:
         return f"nothing is new since {when}"

@@ -1,4 +1,4 @@
-"""What a site offers a crawl: its documents, what each turned out to be, and what to declare."""
+"""The offer of a site for a crawl: its documents, their outcomes, and the source to declare."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from walsh_scrapy.metadata.alternates import FeedLink
     from walsh_scrapy.metadata.entries import Feed
 
-#: What to try where a page declares nothing.
+#: The advice where a page declares nothing.
 TRY: Final = (
     "open the page in a browser, look for a link named RSS, Atom or Feed, and give its URL; many "
     "sites have a feed at /feed, /feed.xml, /rss.xml, /atom.xml or /index.xml"
 )
 _NOTHING: Final = (
-    "nothing found: the page as markdown or as a feed, what its headers and its HTML head declare, "
+    "nothing found: the page as markdown or as a feed, the feeds of its headers and its HTML head, "
     "and /llms.txt were requested, as far as the gates allow it; nothing else of the page is read"
 )
-_UNSURE: Final = "cannot say: what is marked with ? may have another outcome later"
+_UNSURE: Final = "cannot say: those with ? may have another outcome later"
 Role = Literal["page", "feed", "llms.txt"]
 Form = Literal["feed", "markdown"]
 
@@ -44,7 +44,7 @@ class Candidate:
     entries: int = 0  #: entries of a feed, links of a markdown document
     redirected_to: str | None = None
     unsure: bool = False  #: True if a later request may have another outcome
-    link: FeedLink | None = None  #: what the page says of a feed that it declares
+    link: FeedLink | None = None  #: the link of the page to a feed that it declares
     entry_urls: frozenset[str | None] = frozenset()
 
     def claim(self) -> bool:
@@ -58,7 +58,7 @@ class Candidate:
         return first
 
     def found(self, feed: Feed, form: Form, url: str) -> None:
-        """Keep what was parsed from the response of ``url``."""
+        """Keep the feed in the response of ``url``."""
         self.form, self.title, self.entries = form, feed.title or self.title, len(feed.entries)
         self.entry_urls = frozenset(entry.url for entry in feed.entries)
         self.redirected_to = None if url == self.url else url
@@ -71,12 +71,12 @@ class Candidate:
 
 @dataclass(slots=True)
 class SiteOffer:
-    """What a site offers for one URL that an operator would like to declare."""
+    """The offer of a site for one URL that an operator would like to declare."""
 
     url: str
     page: Candidate
     llms_txt: Candidate  #: of the host; other offers may share it
-    feeds: tuple[Candidate, ...] = ()  #: what its headers and its head declare as feeds
+    feeds: tuple[Candidate, ...] = ()  #: the feeds that its headers and its head declare
 
     @property
     def candidates(self) -> tuple[Candidate, ...]:
@@ -107,7 +107,7 @@ class SiteOffer:
 
     @property
     def choices(self) -> tuple[Candidate, ...]:
-        """Return the documents between which the operator has to choose; one if there is no choice.
+        """Return the documents between which the operator must choose; one if there is no choice.
 
         Feeds of comments are a choice only if there is no other feed. Feeds that have the same
         entries, such as one feed as RSS and as Atom, are one choice.
@@ -121,7 +121,7 @@ class SiteOffer:
 
     @property
     def is_usable(self) -> bool | None:
-        """Return True if a crawl could use any candidate; None if that cannot be said now."""
+        """Return True if a crawl could use any candidate; None if that is not known now."""
         if self.usable:
             return True
         return None if any(each.unsure for each in self.candidates) else False
@@ -164,7 +164,7 @@ def _offer(url: str, llms_txts: dict[str, Candidate]) -> SiteOffer:
 
 
 def report_lines(offers: Iterable[SiteOffer]) -> Iterator[str]:
-    """Yield the sources to declare as TOML, and what was requested for them as comments.
+    """Yield the sources to declare as TOML, and the requests for them as comments.
 
     Where two URLs lead to the same document, only the first is a source; the other is a comment.
     """
@@ -212,7 +212,7 @@ def as_dict(offer: SiteOffer) -> dict[str, Any]:
 
 
 def _alternatives(offer: SiteOffer) -> Iterator[tuple[str, Source]]:
-    """Yield other sources that could be declared instead, each after a line that says why."""
+    """Yield other sources that could be declared instead, each after a line with the reason."""
     for each in offer.usable:
         if each is offer.choices[0]:
             continue
@@ -277,10 +277,10 @@ def choose(offer: SiteOffer) -> tuple[Source | None, list[str]]:
 
     A feed is itself. Any other page stands for the one feed that it declares, feeds of comments
     apart, or else for its markdown or its llms.txt. Where it declares several feeds, the operator
-    has to choose; there is no source then, and the lines say why.
+    must choose; there is no source then, and the lines explain that.
     """
     choices = offer.choices
-    asked = [each for each in offer.candidates if each.requested]
+    requested = [each for each in offer.candidates if each.requested]
     if len(choices) > 1:
         head = f"{offer.url} declares several feeds; give the URL of one to add it:"
         return None, [head, *_listed(offer.feeds)]
@@ -293,8 +293,8 @@ def choose(offer: SiteOffer) -> tuple[Source | None, list[str]]:
         name = " ".join(printable(source.name or "").split()) or None
         return replace(source, name=name), [head, *_listed(others)] if others else []
     if unsure or offer.is_usable is None:
-        return None, [f"{offer.url}: cannot say yet what is there", *_listed(asked)]
-    return None, [f"{offer.url}: nothing to declare was found there; {TRY}", *_listed(asked)]
+        return None, [f"{offer.url}: no answer yet", *_listed(requested)]
+    return None, [f"{offer.url}: nothing to declare was found there; {TRY}", *_listed(requested)]
 
 
 def _listed(candidates: Iterable[Candidate]) -> list[str]:

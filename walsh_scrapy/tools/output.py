@@ -1,8 +1,8 @@
-"""What tools print: rows as JSON and as text, for a pipe or a terminal; and lines.
+"""The output of tools: rows as JSON and as text, for a pipe or a terminal; and lines.
 
-What is known of a row is a list of columns. JSON has every column. Text has those that are shown:
-in a pipe a line for each row, at a terminal its title, and its facts below. No URL is cut. A list
-that is longer than the screen is shown in a pager.
+A row has a list of columns. JSON has every column. Text has those that are shown: in a pipe one
+line per row, at a terminal its title, and its facts below. No URL is cut. A list that is longer
+than the screen is shown in a pager.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Column(Generic[Row]):
         return self.name.replace("_", " ")
 
     def cell(self, row: Row) -> str:
-        """Return the value in text, a float as a duration; "-" for what is not known or empty."""
+        """Return the value in text, a float as a duration; "-" if it is not known or empty."""
         value = self.of(row)
         if isinstance(value, bool):
             return "yes" if value else "no"
@@ -88,7 +88,7 @@ def facts(row: Row, columns: Iterable[Column[Row]]) -> Iterator[str]:
 
 
 def record(row: Row, columns: Sequence[Column[Row]]) -> Iterator[str]:
-    """Yield every column of one row that has a value, shown in lists or not, a line each."""
+    """Yield every column of one row that has a value, shown in lists or not, on one line each."""
     title, *others = columns
     yield title.cell(row)
     width = max(len(column.heading) for column in others)
@@ -113,7 +113,7 @@ def screen(
     for row in rows:
         given = columns[0].cell(row)
         title, colour = printable(given), style(row)
-        # A link that a terminal opens; what had to be escaped is no address.
+        # A link that a terminal opens; an escaped text is not an address.
         link = Style(link=title) if title == given and "://" in title else Style()
         yield Text(title, Style(bold=True) + Style.parse(colour) + link)
         for line in fold(map(printable, facts(row, columns)), width - len(_INDENT)):
@@ -199,7 +199,7 @@ def fold(parts: Iterable[str], width: int) -> Iterator[str]:
     """Yield lines of at most ``width`` cells with the parts, separated by a dot.
 
     A part that is longer than a line is broken between words. A longer word, such as a URL, is
-    never broken, and is on a line of its own.
+    never broken, and is on a separate line.
     """
     line = ""
     for part in parts:
@@ -231,11 +231,11 @@ def _page(text: str) -> bool:
     command = shlex.split(os.environ.get("PAGER", "less"))
     if not command or command == ["cat"] or os.environ.get("TERM") == "dumb":
         return False
-    # As git does: colours and links, no pager for what fits, and the text stays on the screen.
+    # As git does: colours and links, no pager for a short text, and the text stays on the screen.
     environment = {"LESS": "FRX"} | os.environ
     try:
         with _without_interrupts():
-            subprocess.run(  # noqa: S603 - the operator's own program
+            subprocess.run(  # noqa: S603 - the operator's program
                 command, input=text.encode(errors="backslashreplace"), env=environment, check=False
             )
     except OSError:
@@ -245,7 +245,7 @@ def _page(text: str) -> bool:
 
 @contextmanager
 def _without_interrupts() -> Iterator[None]:
-    """Leave Ctrl-C to the pager, which takes it for its own."""
+    """Leave Ctrl-C to the pager, which handles it."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         yield

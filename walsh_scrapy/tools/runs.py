@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from walsh_scrapy.state.log import Log
     from walsh_scrapy.state.runs import RunRecord
 
-#: How a run ended that could not go on (decision 29).
+#: The ends of runs that could not go on (decision 29).
 _ENDED_EARLY: Final[frozenset[str]] = frozenset(get_args(EarlyEnd))
 _DAY: Final = 86_400.0
-#: Seconds that a run may need beside its waits: for a document, or for a slow host.
+#: Seconds that a run may need in addition to its waits: for a document, or for a slow host.
 _MARGIN: Final = 900.0
 
 
@@ -39,7 +39,7 @@ class RunRow:
 
     @property
     def problem(self) -> str:
-        """What went wrong; "" if nothing did, or nothing is known to have yet."""
+        """The problem of the run; "" if there was none, or none is known yet."""
         if self.was_killed:
             return f"did not end, last sign at {format_moment(self.last_sign)}"
         if self.record.how in _ENDED_EARLY:
@@ -54,7 +54,7 @@ class RunRow:
         return self.record.is_over and not self.problem
 
 
-#: What is told of a run. Times are RFC 3339 in UTC.
+#: The columns of a run. Times are RFC 3339 in UTC.
 COLUMNS: Final[list[Column[RunRow]]] = [
     Column("run", lambda row: row.record.id),
     Column("spider", lambda row: row.record.spider),
@@ -76,5 +76,5 @@ def build_overview(log: Log, runs: Iterable[RunRecord], now: float) -> list[RunR
 def _last_sign(log: Log, run: RunRecord, now: float) -> float:
     if run.ended is not None:
         return run.ended
-    # What was sent later was written by a wrong clock.
+    # Later requests were written by a wrong clock.
     return max(run.begun, log.last_of(run.id, run.begun, now + CLOCK_SKEW) or 0.0)

@@ -45,7 +45,7 @@ CONNECT_SECONDS: Final = 10.0
 MOST_AGE: Final = 15.0
 
 
-#: Seconds for which addresses are used again: the system does not say how long they are valid.
+#: Seconds for which addresses are used again: the system does not tell how long they are valid.
 NAME_AGE: Final = 60.0
 #: Names kept at once.
 MOST_NAMES: Final = 10_000

@@ -119,7 +119,7 @@ class TcpStream:
         return await self._loop.sock_recv(self._socket, CHUNK)
 
     def send_last(self, data: bytes) -> None:
-        """Send what can be sent at once, before ``close``."""
+        """Send as much as possible at once, before ``close``."""
         with suppress(OSError):
             self._socket.send(data)
 
@@ -268,6 +268,6 @@ class TlsStream:
                 return result
 
     async def _flush(self) -> None:
-        """Send what OpenSSL has written."""
+        """Send the bytes that OpenSSL has written."""
         if data := self._to_send.read():
             await self._stream.send(data)

@@ -141,13 +141,13 @@ class RowVerdict(StrEnum):
 class Findings:
     """The findings of an audit. Rows are named by their numbers in the checklist.
 
-    Each row of the state keeps or breaks the rows of the checklist, or does not show that. What
-    follows from times that are not certain, by ``clocks``, is not shown.
+    Each row of the state keeps or breaks the rows of the checklist, or does not show that. Results
+    of times that are not certain, by ``clocks``, are not shown.
     """
 
     clocks: SetClocks = field(default_factory=SetClocks)
     found: dict[Kind, Breach] = field(default_factory=dict)  #: the worst of each kind
-    broken: Counter[Kind] = field(default_factory=Counter)  #: how often
+    broken: Counter[Kind] = field(default_factory=Counter)  #: their numbers
     shown: Counter[str] = field(default_factory=Counter)  #: rows of the state that kept it, by row
     #: Rows of the state that do not show it, by row and reason.
     unshown: Counter[tuple[str, str]] = field(default_factory=Counter)

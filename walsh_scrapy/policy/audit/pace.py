@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from walsh_scrapy.checks import RECORD, AtOnce, Exchange, Hold, Retries, Spacing
+from walsh_scrapy.checks import RECORD, AtOnce, Delay, Exchange, Hold, Retries
 from walsh_scrapy.policy.audit.checklist import Breach, Kind
 from walsh_scrapy.policy.audit.clocks import CLOCK_SET, TOLERANCE
 from walsh_scrapy.policy.audit.record import (
@@ -44,8 +44,8 @@ _UNFINISHED: Final = "was refused by an answer that did not end"
 class RequestGap(NamedTuple):
     """The time between the end of an exchange with a host and the next request to it.
 
-    All are seconds from that end. ``kept`` is None if ``doubt`` says why it is not known, and for
-    the first request that is known.
+    All are seconds from that end. ``kept`` is None if ``doubt`` has the reason, and for the first
+    request that is known.
     """
 
     kept: float | None  #: negative if the exchange was not over
@@ -59,7 +59,7 @@ class RequestGap(NamedTuple):
     doubt: str = ""
 
     @property
-    def asked(self) -> float:
+    def least(self) -> float:
         """The least gap: the delay, or the hold if that is longer."""
         return max(self.delay, self.hold)
 
@@ -88,7 +88,7 @@ class _Host:
 
     def __init__(self) -> None:
         self.at_once = AtOnce(RECORD)
-        self.spacing = Spacing(RECORD)
+        self.delay = Delay(RECORD)
         self.hold = Hold(RECORD)
         self.last: LoggedRequest | None = None  #: the request that ended last
 
@@ -113,7 +113,7 @@ class GapJudge:
             self._name, self._host = sent.host, _Host()
         host, exchange = self._host, exchange_of(sent)
         last, delay = host.last, self._delay(sent, host.last)
-        before, spaced = host.at_once.see(exchange), host.spacing.see(exchange, delay)
+        before, spaced = host.at_once.see(exchange), host.delay.see(exchange, delay)
         released_at = self._release(sent, host.hold)
         is_for_list = self._basis.is_for_list(sent)
         held = host.hold.see(exchange, LONGEST_FOR_BLOCKLIST if is_for_list else math.inf)
@@ -123,7 +123,7 @@ class GapJudge:
             if released_at is not None and released_at < last.ended:
                 released_at = None  # before the exchange before
             elif held and released_at is None:
-                left = held.before.end + held.asked - last.ended
+                left = held.before.end + held.least - last.ended
             gap = RequestGap(
                 before.seconds,
                 delay,
@@ -288,7 +288,7 @@ class _Refusals:
             least = _least_hold(exchange)
             if sent.hold < least:
                 had = format_seconds(sent.hold)
-                what = f"{sent.host} asked for {sent.retry_after!r}, and had {had}"
+                what = f"{sent.host} had a hold of {had}, with Retry-After {sent.retry_after!r}"
                 yield Breach.of(Kind.SHORT_HOLD, sent, what, least - sent.hold, sent.ended)
             return
         run = self._basis.run(sent)

@@ -149,8 +149,8 @@ class RobotsFetches:
 class RobotsOfRequests(Check):
     """Checks each request by the copy of robots.txt that it names.
 
-    The parser that let a request go cannot show its own faults. So Protego reads the copy too,
-    where both must agree (decision 35).
+    The parser that let a request go cannot show its faults. So Protego reads the copy too, where
+    both must agree (decision 35).
     """
 
     rows = LoggedRequest
@@ -254,8 +254,8 @@ class _Looks:
     """When each list was looked for: by requests for it, and for the robots.txt that it needs.
 
     Requests come in the order of their times. In doubt a run is right: a look that failed counts
-    for the rest of its run, in which the host may be deferred, and for all runs of a day, for which
-    it may be on hold.
+    for the rest of its run, in which the host may be deferred. It counts for all runs of a day, for
+    which the host may be on hold.
     """
 
     def __init__(self) -> None:

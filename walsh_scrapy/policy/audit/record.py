@@ -314,7 +314,7 @@ class Basis(NamedTuple):
     def robots_delay(self, row: LoggedRequest) -> float:
         """Return the delay of the copy in seconds, by the slower of two readings (decision 35).
 
-        0 if it asks for none, or is not known.
+        0 if it has none, or is not known.
         """
         run, rules = self.run(row), self.rules(row)
         reader = None if row.robots is None else self.documents.second_reader(row.robots)

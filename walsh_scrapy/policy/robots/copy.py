@@ -93,7 +93,7 @@ class RobotsCopy:
         It does so for ``longest`` seconds. ``asked_at`` is the end of the last exchange with its
         host, in epoch seconds; None if there was none.
         """
-        # The copy is kept a moment after its exchange has ended; the next one is a second later.
+        # The copy is kept a moment after its exchange has ended; the next one is one second later.
         is_untouched = asked_at is None or asked_at < self.fetched_at + MOST_SKEW / 2
         return is_untouched and -MOST_SKEW <= now - self.fetched_at < longest
 

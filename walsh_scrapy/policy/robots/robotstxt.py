@@ -344,7 +344,7 @@ class Rules:
         return Verdict(allowed, undecided, partial(self._deciding_record, target, rank, index))
 
     def interval(self, at: datetime) -> float | None:
-        """Return the seconds per document that Request-rate asks for at the aware time `at`.
+        """Return the seconds per document of Request-rate at the aware time `at`.
 
         It is the slowest of the rates in force then (decision 13), and does not include
         Crawl-delay. None if no rate is in force.

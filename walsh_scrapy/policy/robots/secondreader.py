@@ -1,10 +1,10 @@
-r"""Protego, Scrapy's own parser, as a second reader of robots.txt (decision 35).
+r"""Protego, Scrapy's parser, as a second reader of robots.txt (decision 35).
 
 `scrapy mayfetch` shows where its answer differs from that of `RobotsTxt`. The audit of the state
-reads it too, because a reader cannot show its own faults. Protego takes long for hostile files,
-selects groups in another way than RFC 9309, and counts some octets otherwise. So its answer breaks
-a rule only where a file and a URL leave both readers one reading (`SecondReader.can_compare`).
-Whether they are comparable is found here, without the modules of `RobotsTxt`.
+reads it too, because a reader cannot show its faults. Protego takes long for hostile files, selects
+groups in another way than RFC 9309, and counts some octets otherwise. So its answer breaks a rule
+only where a file and a URL leave both readers one reading (`SecondReader.can_compare`). Whether
+they are comparable is found here, without the modules of `RobotsTxt`.
 
 >>> reader = SecondReader(b"User-agent: *\nDisallow: /private/*/draft\n")
 >>> reader.can_compare("https://a.example/private/1/2/draft", "Walsh-Research")
@@ -67,7 +67,7 @@ class SecondReader:
         self._body = body
 
     def allows(self, url: str, token: str) -> bool | None:
-        """Return whether Protego lets a bot fetch a URL; None for what it cannot read."""
+        """Return whether Protego lets a bot fetch a URL; None if it cannot read it."""
         try:
             return bool(self._protego.can_fetch(url, token))
         except ValueError:  # a number or a URL that it cannot read
@@ -146,7 +146,7 @@ def _shape_of(lines: list[str]) -> _Shape:
 
 
 def _seconds_of(key: str, value: str) -> float:
-    """Return the seconds that a record asks for between two requests; 0 if it asks for none."""
+    """Return the seconds of a record between two requests; 0 if it has none."""
     if key == "crawl-delay" and _NUMBER.fullmatch(value):
         return float(value)
     rate = _RATE.fullmatch(value.lower()) if key == "request-rate" else None

@@ -3,7 +3,7 @@
     card = run(["wget", "-i", "{seeds}"])
     assert card.is_conformant, card.failed
 
-Nothing here knows the crawler of this package: the judge shares no code with what it judges.
+Nothing here knows the crawler of this package: the check shares no code with the crawler.
 """
 
 from walsh_scrapy.testing.conformance.scenario import Level, Run, Seen, TrialLog, Verdict

@@ -1,13 +1,14 @@
 """``scrapy conformance -- COMMAND...`` and ``walsh conformance``: a test for any crawler.
 
-Lets any command crawl a web on this machine, and judges by the log of its servers how it kept the
-rules R1 to R9. In COMMAND {seeds} is a file with one URL a line, {pages} the same for pages without
-a feed, {folder} a folder that is kept between the runs, {ca} the CA certificate to trust, {key} an
-Ed25519 key to sign requests with, {blocklist} the URL of a list of opt-outs, {proxy} that of the
-proxy; CONFORMANCE_SEEDS and so on are the same in its environment. The command is called up to five
-times, and gets less than five minutes in all. Exit status: 0 no MUST failed, 1 at least one failed,
-could not run, or was not shown though no crawler can avoid it, or nothing passed, 2 a wrong call,
-or a command that makes no request. Example: scrapy conformance --rules R1 -- wget -i {seeds}
+Lets any command crawl a web on this machine, and checks by the log of its servers whether it kept
+the rules R1 to R9. In COMMAND {seeds} is a file with one URL per line, {pages} the same for pages
+without a feed. {folder} is a folder that is kept between the runs, {ca} the CA certificate to
+trust, {key} an Ed25519 key to sign requests with. {blocklist} is the URL of a list of opt-outs,
+{proxy} that of the proxy. CONFORMANCE_SEEDS and so on are the same in its environment. The command
+is called up to five times, and gets less than five minutes in all. Exit status: 0 no MUST failed, 1
+at least one failed, could not run, or was not shown though no crawler can avoid it, or nothing
+passed, 2 a wrong call, or a command that makes no request. Example: scrapy conformance --rules R1
+-- wget -i {seeds}
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rules",
         metavar="RULES",
-        help="judge these only, separated by commas: R1 to R9, or names of scenarios",
+        help="check these only, separated by commas: R1 to R9, or names of scenarios",
     )
     parser.add_argument(
-        "--user-agent", metavar="TEXT", help="the exact User-Agent that has to be sent"
+        "--user-agent", metavar="TEXT", help="the exact User-Agent that must be sent"
     )
     parser.add_argument(
         "--patience",
@@ -93,7 +94,7 @@ def run(call: Call) -> int:
 
 
 def show(card: Scorecard) -> None:
-    """Print a scorecard by rule in columns, then what was found and its log."""
+    """Print a scorecard by rule in columns, then the findings and their log."""
     print_lines(columns([("rule", *Verdict), *_rows(card)]))
     print_lines(_details(card))
 
@@ -105,7 +106,7 @@ def _rows(card: Scorecard) -> Iterator[tuple[str, ...]]:
 
 
 def _details(card: Scorecard) -> Iterator[str]:
-    """Yield what was found, failures last: a terminal shows the end."""
+    """Yield the findings, failures last: a terminal shows the end."""
     for verdict in (Verdict.PASS, Verdict.NOT_RUN, Verdict.NOT_APPLICABLE, Verdict.FAIL):
         if found := card.having(verdict):
             yield ""

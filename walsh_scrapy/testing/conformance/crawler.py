@@ -1,4 +1,4 @@
-"""One call of the command under test: what it is given, how long it may take, how it is ended."""
+"""One call of the command under test: its files and variables, its limit of time, its end."""
 
 from __future__ import annotations
 
@@ -122,11 +122,11 @@ LONGEST: Final = {
 }
 _POLL_SECONDS: Final = 0.05
 _GRACE_SECONDS: Final = 2.0
-#: Bytes at the end of what the command writes that are kept.
+#: Bytes that are kept of the end of the command's output.
 _TAIL: Final = 4000
 _SUPERVISOR: Final = Path(__file__).with_name("processes.py")
 _PROXIES: Final = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
-#: How programs are told which CA to trust: OpenSSL, requests, curl, Node.js.
+#: The variables that name the CA to trust: OpenSSL, requests, curl, Node.js.
 _CA_VARIABLES: Final = (
     "SSL_CERT_FILE",
     "REQUESTS_CA_BUNDLE",
@@ -137,10 +137,10 @@ _CA_VARIABLES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What a command gets, as placeholders such as `{seeds}` and as variables of its environment.
+    """The arguments of a command, as placeholders such as `{seeds}` and as variables.
 
-    `seeds` and `pages` are files with one URL a line. `folder` is empty at first and the same in
-    all runs, for what a crawler keeps. `key` is a private key to sign requests with. `proxy` is
+    `seeds` and `pages` are files with one URL per line. `folder` is empty at first and the same in
+    all runs, for the files of a crawler. `key` is a private key to sign requests with. `proxy` is
     empty where hosts are reached without one.
     """
 
@@ -165,7 +165,7 @@ class Given:
         return filled
 
     def environment(self, run: Run) -> dict[str, str]:
-        """Return the caller's environment with what leads to the web, and nothing else's proxy."""
+        """Return the caller's environment with the way to the web, and no other proxy."""
         kept = {k: v for k, v in os.environ.items() if k.lower() not in _PROXIES}
         ours = {f"CONFORMANCE_{name.upper()}": value for name, value in self.words.items()}
         ours["CONFORMANCE_RUN"] = run.value
@@ -191,7 +191,7 @@ class CallOfRun:
 
 
 class Output:
-    """What the command writes in all its calls: only the end of it is kept."""
+    """The output of the command in all its calls: only its end is kept."""
 
     def __init__(self) -> None:
         self._tail = b""
@@ -217,14 +217,14 @@ def call(
 ) -> CallOfRun:
     """Run a command to its end, to its limit in seconds, or to SIGKILL once `kill_when` is true.
 
-    `patience` stretches the limit. What the command has started is ended with it (`processes`).
-    Raises OSError if it cannot be started.
+    `patience` stretches the limit. Processes that the command has started are ended with it
+    (`processes`). Raises OSError if it cannot be started.
     """
     began = time.monotonic()
     told, tells = os.pipe()
     with os.fdopen(told, "rb") as report:
         try:
-            process = subprocess.Popen(  # noqa: S603 - running it is what we are here for
+            process = subprocess.Popen(  # noqa: S603 - running it is our purpose
                 [sys.executable, "-I", str(_SUPERVISOR), str(tells), *command],
                 env=environment,
                 stdin=subprocess.DEVNULL,

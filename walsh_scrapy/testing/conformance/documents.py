@@ -1,7 +1,7 @@
-"""R6 to R9: what is asked for at all, what is asked for again, and the form in which it is taken.
+"""R6 to R9: the requested documents, repeated requests, and the form of a document.
 
-What a crawler keeps of a document (R6), and whether it scrapes HTML (R9), no log of a server shows.
-R8 is judged by a run that comes at once, R7 by one that is told to ask although nothing is due.
+No log of a server shows the parts of a document that a crawler keeps (R6), or whether it scrapes
+HTML (R9). A run that comes at once shows R8; one that must request undue sources shows R7.
 """
 
 from __future__ import annotations
@@ -49,20 +49,20 @@ _ENCLOSURE: Final = (
 
 
 def _nothing_but(site: Site) -> Callable[[TrialLog], Judgement]:
-    """Return a judge that fails if anything but the pages of a site, or llms.txt, was asked for."""
+    """Return a check that fails if more than the pages of a site, or llms.txt, was requested."""
     given = {f"http://{site.host}{path}" for path in site.pages}
 
-    def judge(evidence: TrialLog) -> Judgement:
+    def check(evidence: TrialLog) -> Judgement:
         declared = {*given, f"http://{site.host}/llms.txt"}
-        reason = "it asked for what it was not given"
+        reason = "it requested other URLs than the given ones"
         if fault := failed_by(in_scope, evidence.seen(), reason, declared=declared):
             return fault
-        asked = evidence.pages()
-        if not {each.hit.url for each in asked} & given:
-            return not_applicable("it never asked for the page that has links")
-        return passed("it asked for nothing but what it was given", asked)
+        requested = evidence.pages()
+        if not {each.hit.url for each in requested} & given:
+            return not_applicable("it never requested the page that has links")
+        return passed("it requested only the given URLs", requested)
 
-    return judge
+    return check
 
 
 _LINKS: Final = Site(
@@ -93,23 +93,23 @@ _CONDITIONS: Final = tuple(condition for _, condition in _VALIDATORS)
 
 
 def _echoes(condition: str, validator: str) -> Callable[[TrialLog], Judgement]:
-    def judge(evidence: TrialLog) -> Judgement:
+    def check(evidence: TrialLog) -> Judgement:
         served = [each for each in evidence.pages(Run.FIRST) if each.hit.complete]
         later = evidence.pages(Run.FORCED)
         if not served or not later:
-            return not_applicable("it did not ask for the page in two runs")
-        # Only the later request is judged, so what the earlier one asked for does not count.
+            return not_applicable("it did not request the page in two runs")
+        # Only the later request is checked, so the headers of the earlier one do not count.
         first = replace(served[-1], hit=replace(served[-1].hit, headers=()))
         lines = [first, later[0]]
         if fault := failed_by(validators_echoed, lines):
             return fault
         return passed(f"{condition} is the {validator} that was served", lines)
 
-    return judge
+    return check
 
 
 def _stays_home(evidence: TrialLog) -> Judgement:
-    """Judge every request of the trial: what another URL served, it does not send.
+    """Check that no request of the trial has the validators of another URL.
 
     The host that the redirect leads to serves no validators, so it gets none at all.
     """
@@ -134,10 +134,10 @@ def _stays_home(evidence: TrialLog) -> Judgement:
 def _not_again(evidence: TrialLog) -> Judgement:
     first, again = evidence.pages(Run.FIRST), evidence.pages(Run.AGAIN)
     if not first:
-        return not_applicable("it never asked for the page")
+        return not_applicable("it never requested the page")
     if fault := failed_by(not_too_often, [first[-1], *again], revisit=inf):
         return fault
-    return passed("it did not ask again at once", first)
+    return passed("it did not request it again at once", first)
 
 
 _DAILY: Final = Site(
@@ -167,17 +167,17 @@ def _negotiated(hit: Hit) -> Reply:
 
 
 def _structured(evidence: TrialLog) -> Judgement:
-    asked = evidence.pages()
-    if not asked:
-        return not_applicable("it was given no feed-less page, or did not ask for it")
+    requested = evidence.pages()
+    if not requested:
+        return not_applicable("it was given no feed-less page, or did not request it")
     better = [
         each
-        for each in asked
+        for each in requested
         if each.hit.path == "/llms.txt" or "text/markdown" in (each.hit.header("Accept") or "")
     ]
     if not better:
-        return failed("it took HTML, and asked neither for markdown nor for /llms.txt", asked)
-    return passed("it asked for markdown or /llms.txt", better)
+        return failed("it took HTML, and requested neither markdown nor /llms.txt", requested)
+    return passed("it requested markdown or /llms.txt", better)
 
 
 _DOCS: Final = Site("docs.example", "", {"/": _negotiated, "/llms.txt": Reply(_MARKDOWN)})
@@ -188,13 +188,13 @@ _TWICE: Final = (Run.FIRST, Run.FORCED)
 
 def _whole_scope(evidence: TrialLog) -> Judgement:
     # The whole log, because a robots.txt may redirect to a page.
-    reason = "it asked for what nobody declared"
+    reason = "it requested an undeclared URL"
     if fault := failed_by(in_scope, evidence.everything, reason, declared=evidence.declared):
         return fault
-    asked = [each for each in evidence.everything if not each.is_robots]
-    if not asked:
-        return not_applicable("it asked for nothing but robots.txt")
-    return passed(f"all {len(asked)} pages were given, or a redirect led there")
+    requested = [each for each in evidence.everything if not each.is_robots]
+    if not requested:
+        return not_applicable("it requested only robots.txt")
+    return passed(f"all {len(requested)} pages were given, or a redirect led there")
 
 
 SCENARIOS: Final = (
@@ -204,19 +204,19 @@ SCENARIOS: Final = (
     ),
     scenario(
         "R6", "no-sub-resources",
-        "Images, scripts, styles, frames, enclosures and links of a page are not asked for",
+        "Images, scripts, styles, frames, enclosures and links of a page are not requested",
         _nothing_but(_PARTS), _PARTS,
     ),
     scenario(
         "R6", "nothing-undeclared",
-        "In the whole trial only what was given is asked for, its redirects and /llms.txt",
+        "In the whole trial only given URLs, their redirects and /llms.txt are requested",
         _whole_scope, _LINKS,
     ),
     scenario(
         "R6", "read-only", "Only GET and HEAD are sent",
         kept(
             read_only, "all requests are GET or HEAD", of=everything,
-            needs=lambda evidence: "" if evidence.everything else "it asked for nothing",
+            needs=lambda evidence: "" if evidence.everything else "it requested nothing",
             why="it sent a method other than GET and HEAD",
         ),
         _LINKS,
@@ -234,24 +234,24 @@ SCENARIOS: Final = (
         _stays_home, _OLD, _NEW, runs=_TWICE,
     ),
     scenario(
-        "R7", "same-url-once", "URLs that differ in their fragment only are asked for once",
+        "R7", "same-url-once", "URLs that differ in their fragment only are requested once",
         kept(
-            not_too_often, "asked once", of=lambda evidence: evidence.pages(Run.FIRST),
-            needs=needs_pages(1, "it never asked for the page", Run.FIRST),
-            why="it asked twice for one URL with different fragments", revisit=inf,
+            not_too_often, "requested once", of=lambda evidence: evidence.pages(Run.FIRST),
+            needs=needs_pages(1, "it never requested the page", Run.FIRST),
+            why="it requested one URL twice, with different fragments", revisit=inf,
         ),
         _SAME, paths=["/feed.xml", "/feed.xml#top"], level=Level.SHOULD,
     ),
     scenario(
-        "R8", "not-again-at-once", "A source is asked once a day, or less often",
+        "R8", "not-again-at-once", "A source is requested once per day, or less often",
         _not_again, _DAILY, runs=_AT_ONCE, level=Level.SHOULD,
     ),
     scenario(
-        "R8", "gone", "A source that is gone (410) is not asked again at once",
+        "R8", "gone", "A source that is gone (410) is not requested again at once",
         _not_again, _GONE, runs=_AT_ONCE, level=Level.SHOULD,
     ),
     Scenario(
-        "structured-form", "R9", "Of a site without a feed, markdown or /llms.txt is asked for",
+        "structured-form", "R9", "Markdown or /llms.txt of a site without a feed is requested",
         _structured, (_DOCS,), pages=("http://docs.example/",), level=Level.SHOULD,
     ),
 )  # fmt: skip

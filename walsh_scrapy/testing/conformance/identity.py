@@ -1,7 +1,7 @@
-"""R1: who asks. One User-Agent with every request, nothing that tells more, and signatures.
+"""R1: the identity. One User-Agent with every request, nothing private, and signatures.
 
 A signature (Web Bot Auth) counts as this crawler's if it is by the key that the command is given.
-The directory of another key is not asked for, because a trial asks nothing of other machines. No
+The directory of another key is not requested, because a trial sends nothing to other machines. No
 scenario of signatures applies to a crawler that signs nothing.
 """
 
@@ -45,7 +45,7 @@ def _one_user_agent(evidence: TrialLog) -> Judgement:
     if fault := failed_by(exact_user_agent, evidence.everything, user_agent=expected):
         return fault
     if not sent:
-        return not_applicable("it asked for nothing")
+        return not_applicable("it requested nothing")
     return passed(f"all {len(sent)} requests have {expected!r}")
 
 
@@ -57,7 +57,7 @@ def _says_who(evidence: TrialLog) -> Judgement:
         if not _CONTACT.search(sent):
             return failed(f"{sent!r} names no page and no mail address", [each])
     if not evidence.everything:
-        return not_applicable("it asked for nothing")
+        return not_applicable("it requested nothing")
     sent = evidence.everything[0].hit.header("User-Agent") or ""
     return passed(f"{token_of(sent)} names a page or a mail address")
 
@@ -116,7 +116,7 @@ def _own(evidence: TrialLog) -> Judgement:
                 return failed("it sent one signature with two requests", [first[value], each])
     if len(first) < 2:
         return not_applicable("it signs fewer than two requests over https")
-    return passed(f"{len(first)} requests have a signature of their own", first.values())
+    return passed(f"{len(first)} requests have different signatures", first.values())
 
 
 def _none_over_http(evidence: TrialLog) -> Judgement:
@@ -126,7 +126,7 @@ def _none_over_http(evidence: TrialLog) -> Judgement:
     if not _signed(evidence):
         return _NONE
     if not plain:
-        return not_applicable("it asked for nothing over http")
+        return not_applicable("it requested nothing over http")
     return passed(f"none of {len(plain)} requests over http has a signature")
 
 
@@ -172,7 +172,7 @@ SCENARIOS: Final = (
             nothing_private,
             "after Set-Cookie and a redirect no Cookie, Referer or credentials were sent",
             of=everything,
-            needs=needs_pages(3, "it asked for too few pages that set a cookie or redirect"),
+            needs=needs_pages(3, "it requested too few pages that set a cookie or redirect"),
             why="it sends a Cookie, a Referer or credentials",
         ),
         _PRIVATE, _ELSEWHERE, paths=["/first.xml", "/second.xml"],
@@ -184,7 +184,7 @@ SCENARIOS: Final = (
     ),
     Scenario(
         "signature-of-its-own", "R1",
-        "No two requests have one signature: a hop, a retry and robots.txt have their own",
+        "No two requests have one signature: a hop, a retry and robots.txt have new ones",
         _own, _SIGNED, _SEEDS,
     ),
     Scenario(

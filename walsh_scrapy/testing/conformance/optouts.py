@@ -1,7 +1,7 @@
 """R3: opt-outs that reached the operator, as a list in the form `walsh-research-blocklist/v1`.
 
-The list is served at a URL that the command is given. A crawler that never asks for it cannot be
-told of opt-outs, so nothing here applies to it.
+The list is served at a URL that the command is given. A crawler that never requests it cannot know
+opt-outs, so nothing here applies to it.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _LIST: Final = {
     "refresh": "PT1S",
     "blocked": [{"domain": "optedout.example", "added": "2026-01-01", "reason": "by mail"}],
 }
-#: What the list is later: a document that must not be adopted (no `blocked`), then none, and at
-#: last one with another domain. A polite crawler asks a host with server errors (500) less and less
-#: often, and would come to nothing else.
+#: The later answers of the list: a document that must not be adopted (no `blocked`), then none, and
+#: last one with another domain. A polite crawler requests a host with server errors (500) less and
+#: less often, and would never see another answer.
 _BAD_LIST: Final = json.dumps({"contract": "walsh-research-blocklist/v1", "refresh": "PT1S"})
 _LATER_DOMAIN: Final = {"domain": "optedlater.example", "added": "2026-01-02", "reason": "by mail"}
 _LATER_LIST: Final = _LIST | {"blocked": [*_LIST["blocked"], _LATER_DOMAIN]}
@@ -65,42 +65,42 @@ _HOP: Final = Site("to-optedout.example", "", {"/a.xml": redirect("http://optedo
 
 
 def _left_alone(after: str | None = None, *, bad: bool = False) -> Callable[[TrialLog], Judgement]:
-    """Return a judge that fails if a listed host was contacted in any run, for robots.txt too.
+    """Return a check that fails if a listed host was contacted in any run, for robots.txt too.
 
-    With `bad` the list has to be fetched when it is invalid, and what comes later is judged.
+    With `bad` the list must be fetched when it is invalid, and later requests are checked.
     """
 
-    def judge(evidence: TrialLog) -> Judgement:
+    def check(evidence: TrialLog) -> Judgement:
         lists = evidence.pages(host=_OPERATOR.host)
         if not lists:
-            return not_applicable(f"it never asked for the list of opt-outs ({BLOCKLIST_URL})")
-        seen, reason = evidence.contacts_here(), "it asked a host that has opted out"
+            return not_applicable(f"it never requested the list of opt-outs ({BLOCKLIST_URL})")
+        seen, reason = evidence.contacts_here(), "it requested from a host that has opted out"
         seen = [each for each in seen if not bad or each.run not in (Run.FIRST, Run.AGAIN)]
         if fault := failed_by(blocklist_kept, seen, reason, lists[:1], blocked=[_OUT.host]):
             return fault
         if bad and len(lists) < _WITH_BAD:
-            return not_applicable("it never asked for the list again, which is invalid then")
+            return not_applicable("it never requested the list again, which is invalid then")
         if after and not evidence.pages(host=after):
-            return not_applicable(f"it never asked {after}, which redirects there")
+            return not_applicable(f"it never requested {after}, which redirects there")
         return passed("no request reached a listed domain", lists)
 
-    return judge
+    return check
 
 
 def _refreshed(evidence: TrialLog) -> Judgement:
-    """Judge what follows on the answer that has another domain."""
+    """Check the requests after the answer that has another domain."""
     lists = evidence.pages(host=_OPERATOR.host)[_WITH_LATER - 1 :]
-    asked = [each for each in evidence.contacts_here() if each.hit.host == _OUT_LATER.host]
+    requested = [each for each in evidence.contacts_here() if each.hit.host == _OUT_LATER.host]
     if not lists:
-        return not_applicable("it did not ask for the list once more in a later run")
+        return not_applicable("it did not request the list once more in a later run")
     adopted = lists[0].hit.ended
-    after = [each for each in asked if each.hit.started > adopted]
-    reason = "it asked a host that had opted out meanwhile"
+    after = [each for each in requested if each.hit.started > adopted]
+    reason = "it requested from a host that had opted out meanwhile"
     if fault := failed_by(blocklist_kept, after, reason, lists[:1], blocked=[_OUT_LATER.host]):
         return fault
-    if not asked:
-        return not_applicable(f"it never asked {_OUT_LATER.host}, not even before it was listed")
-    return passed("no request reached the domain once it was listed", [*asked, *lists[:1]])
+    if not requested:
+        return not_applicable(f"it never requested {_OUT_LATER.host}, even before it was listed")
+    return passed("no request reached the domain once it was listed", [*requested, *lists[:1]])
 
 
 def _subdomain_left_alone(evidence: TrialLog) -> Judgement:
@@ -128,7 +128,7 @@ SCENARIOS: Final = (
         _left_alone(bad=True), _OUT, _OPERATOR, runs=(Run.FIRST, Run.FORCED),
     ),
     scenario(
-        "R3", "list-refreshed", "A domain is left alone once the list has it",
+        "R3", "list-refreshed", "A domain gets no request once the list has it",
         _refreshed, _OUT_LATER, _OPERATOR,
         runs=(Run.FIRST, Run.AGAIN, Run.FORCED, Run.RESTARTED),
     ),

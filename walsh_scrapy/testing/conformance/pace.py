@@ -1,10 +1,10 @@
 """R4 and R5: how fast, and when not at all.
 
-R4 asks for one request and connection at a time, at most one request a second to a host, and
-Crawl-delay. R5 asks for silence after 429 and 503, with Retry-After in each of its forms (RFC 9110
+R4 demands one request and connection at a time, at most one request per second to a host, and
+Crawl-delay. R5 demands a hold after 429 and 503, with Retry-After in each of its forms (RFC 9110
 10.2.3) and without. Delays are measured from the start of one request to the start of the next, as
-the contract has it. A scenario judges its hosts in all runs, over http and https and at every port;
-`one-a-second`, `one-at-a-time`, `one-connection` and `serial` judge every host of the trial. A
+the contract has it. A scenario checks its hosts in all runs, over http and https and at every port;
+`one-a-second`, `one-at-a-time`, `one-connection` and `serial` check every host of the trial. A
 connection on which no request came counts as a request: the host was contacted.
 """
 
@@ -58,27 +58,27 @@ def _one_a_second(evidence: TrialLog) -> Judgement:
         return fault
     if len(seen := evidence.seen(Run.FIRST)) < _FEW:
         return not_applicable(f"it made {len(seen)} of {_FEW} requests that are needed")
-    return passed(f"a second between {len(evidence.contacts)} requests, host by host", seen)
+    return passed(f"one second between {len(evidence.contacts)} requests, host by host", seen)
 
 
 def _delayed(seconds: float) -> Callable[[TrialLog], Judgement]:
-    """Return a judge of the delays of a host; before a page they are `seconds`.
+    """Return a check of the delays of a host; before a page they are `seconds`.
 
     A crawler cannot know a Crawl-delay before it has read it, so a robots.txt comes after 1 s.
     """
 
-    def judge(evidence: TrialLog) -> Judgement:
+    def check(evidence: TrialLog) -> Judgement:
         seen = evidence.contacts_here()
         if fault := failed_by(spaced, seen, crawl_delays=dict.fromkeys(evidence.hosts, seconds)):
             return fault
         if len(seen) < 2 or not evidence.pages():
-            return not_applicable("it made fewer than two requests, or asked for no page")
+            return not_applicable("it made fewer than two requests, or requested no page")
         if seconds > 1 and not any(each.is_robots for each in seen):
-            return not_applicable("it never asked for robots.txt, and was slow by itself")
+            return not_applicable("it never requested robots.txt, and was slow by itself")
         least = min(b.hit.started - a.hit.started for a, b in pairwise(seen))
         return passed(f"at least {least:.3f} s between requests", seen)
 
-    return judge
+    return check
 
 
 def _one_connection(evidence: TrialLog) -> Judgement:
@@ -92,7 +92,7 @@ def _one_connection(evidence: TrialLog) -> Judgement:
 
 
 def _serial(evidence: TrialLog) -> Judgement:
-    reason = "requests to different hosts were under way at once"
+    reason = "requests to different hosts were in flight at once"
     if fault := failed_by(one_at_a_time, evidence.everything, reason, serial=True):
         return fault
     if not evidence.has_proxy:
@@ -110,16 +110,16 @@ def _after_kill(evidence: TrialLog) -> Judgement:
         return fault
     before, after = evidence.seen(Run.KILLED), evidence.pages(Run.RESTARTED)
     if not evidence.pages(Run.KILLED) or not after:
-        return not_applicable("it asked for no page both before and after it was killed")
-    pause, lines = after[0].hit.started - before[-1].hit.started, [before[-1], after[0]]
-    return passed(f"{pause:.3f} s after the last request before it was killed", lines)
+        return not_applicable("it requested no page both before and after it was killed")
+    gap, lines = after[0].hit.started - before[-1].hit.started, [before[-1], after[0]]
+    return passed(f"{gap:.3f} s after the last request before it was killed", lines)
 
 
 def _first_at_once(evidence: TrialLog) -> Judgement:
-    """Judge the silence before first requests to hosts, and before others, in the first run.
+    """Check the gap before first requests to hosts, and before others, in the first run.
 
     A crawler may be slow by itself, so it fails only if it held back each first request, and let
-    others go at once: those to hosts that it had asked before, after a request to another host.
+    others go at once: those to hosts that it had requested before, after a request to another host.
     """
     check, hosts, last = FirstRequests(_ENOUGH), set[str](), ""
     seen = [each for each in evidence.everything if each.run is Run.FIRST]
@@ -129,7 +129,7 @@ def _first_at_once(evidence: TrialLog) -> Judgement:
         hosts.add(each.host)
         last = each.host
     if check.least is None:
-        return not_applicable("it asked too few hosts, or let no request go at once")
+        return not_applicable("it requested too few hosts, or let no request go at once")
     if check.are_held_back:
         reason = f"each first request to a host came {check.least:.1f} s late or later"
         return failed(reason, seen)
@@ -143,8 +143,8 @@ def _feeds(host: str, paths: Iterable[str], robots_txt: str = "", delay: float =
     return Site(host, robots(robots_txt), dict(pages))
 
 
-_NO_SLOW_PAGES: Final = "it asked for fewer than two slow pages"
-#: Requests to the host of `one-a-second`, and first requests to hosts, that say enough.
+_NO_SLOW_PAGES: Final = "it requested fewer than two slow pages"
+#: Requests to the host of `one-a-second`, and first requests to hosts, that show enough.
 _FEW: Final = 3
 _ENOUGH: Final = 8
 _RESTART_DELAY: Final = 7.0
@@ -178,20 +178,20 @@ RESTARTED: Final = _feeds(
 )
 
 
-#: Seconds that a server asks for.
+#: Seconds of a server's Retry-After.
 _WAIT: Final = 4
 _HOLD: Final = 8
 _MOST_RETRIES: Final = 9
 _HOSTS: Final = 8
-#: Hosts that have to be asked again before growth and chance can be told.
+#: Hosts with repeated requests that show growth and chance.
 _ENOUGH_HOSTS: Final = 5
-#: Pauses of each host by which linear growth can be told.
+#: Gaps of each host that show linear growth.
 _LONG_ROW: Final = 4
-#: Standard errors between what is seen and what chance may do.
+#: Standard errors between the log and the effects of chance.
 _CERTAIN: Final = 6.0
-#: The growth from pause to pause of a crawler whose pauses do not stay at their longest.
+#: The growth from gap to gap of a crawler whose gaps do not stay at their longest.
 _GROWS: Final = 1.1
-#: Seconds: what a server can tell apart.
+#: Seconds: the least difference that a server can see.
 _ALIKE: Final = 0.05
 _HOUR: Final = 3600
 LONG_HOLD: Final = "long-hold"
@@ -201,7 +201,7 @@ _ASCTIME: Final = "%a %b %e %H:%M:%S %Y"
 
 
 def _held(evidence: TrialLog) -> Judgement:
-    """Judge that no request comes before the end of a Retry-After."""
+    """Check that no request comes before the end of a Retry-After."""
     seen = evidence.seen()
     refusals = [each for each in seen if retry_after(each.hit) is not None]
     if not refusals:
@@ -214,54 +214,54 @@ def _held(evidence: TrialLog) -> Judgement:
 
 
 def _grows(evidence: TrialLog) -> Judgement:
-    """Judge the pauses after answers without Retry-After, over hosts that always refuse.
+    """Check the gaps after answers without Retry-After, over hosts that always refuse.
 
-    Chance may make a single pause shorter than the one before it (full jitter). Over eight hosts
-    the last pauses are longer than the first ones all the same, and no two are alike.
+    Chance may make a single gap shorter than the one before it (full jitter). Over eight hosts the
+    last gaps are longer than the first ones all the same, and no two are alike.
     """
     tries = [evidence.pages(host=host) for host in sorted(evidence.hosts)]
     if not any(tries):
-        return not_applicable("it never asked for the page")
+        return not_applicable("it never requested the page")
     for each in tries:
         if fault := failed_by(backed_off, each, max_retries=_MOST_RETRIES):
             return fault
         if fault := failed_by(spaced, each):
             return fault
-    pauses = [[b.hit.started - a.hit.started for a, b in pairwise(each)] for each in tries]
-    steps = [[p for p in step if p is not None] for step in zip_longest(*pauses)]
-    # At the least pause of a second all are alike, by chance or not.
+    gaps = [[b.hit.started - a.hit.started for a, b in pairwise(each)] for each in tries]
+    steps = [[p for p in step if p is not None] for step in zip_longest(*gaps)]
+    # At the least gap of one second all are alike, by chance or not.
     steps = [step for step in steps if len(step) >= _ENOUGH_HOSTS and max(step) > 1 + _ALIKE]
     proof = [each for of_host in tries for each in of_host]
-    told = "; ".join(", ".join(f"{pause:.1f} s" for pause in each) or "none" for each in pauses)
-    if _shrinks([each for each in pauses if len(each) > 1]):
-        return failed(f"the pauses did not grow: {told}", proof)
+    told = "; ".join(", ".join(f"{gap:.1f} s" for gap in each) or "none" for each in gaps)
+    if _shrinks([each for each in gaps if len(each) > 1]):
+        return failed(f"the gaps did not grow: {told}", proof)
     if steps and all(max(step) - min(step) < _ALIKE for step in steps):
-        return failed(f"the pauses of all hosts are alike, without chance: {told}", proof)
-    if _is_linear([each for each in pauses if len(each) >= _LONG_ROW]):
-        return failed(f"the pauses grow linearly, and not by a factor: {told}", proof)
-    return passed(f"the pauses were {told}", proof)
+        return failed(f"the gaps of all hosts are alike, without chance: {told}", proof)
+    if _is_linear([each for each in gaps if len(each) >= _LONG_ROW]):
+        return failed(f"the gaps grow linearly, and not by a factor: {told}", proof)
+    return passed(f"the gaps were {told}", proof)
 
 
-def _shrinks(pauses: Sequence[Sequence[float]]) -> bool:
-    """Return whether the pauses of hosts, two or more each, certainly do not grow."""
-    if len(pauses) < _ENOUGH_HOSTS:
+def _shrinks(gaps: Sequence[Sequence[float]]) -> bool:
+    """Return whether the gaps of hosts, two or more each, certainly do not grow."""
+    if len(gaps) < _ENOUGH_HOSTS:
         return False
-    if all(each[-1] <= each[0] for each in pauses):
+    if all(each[-1] <= each[0] for each in gaps):
         return True
-    # Two pauses by chance may be in any order; the third is four times the first on the average.
-    long = [each for each in pauses if len(each) > 2]
+    # Two gaps by chance may be in any order; the third is four times the first on the average.
+    long = [each for each in gaps if len(each) > 2]
     return len(long) >= _ENOUGH_HOSTS and sum(e[-1] for e in long) <= sum(e[0] for e in long)
 
 
-def _is_linear(pauses: Sequence[Sequence[float]]) -> bool:
-    """Return whether the pauses of hosts, four each, certainly grow by ever smaller factors.
+def _is_linear(gaps: Sequence[Sequence[float]]) -> bool:
+    """Return whether the gaps of hosts, four each, certainly grow by ever smaller factors.
 
-    Exponential pauses grow by one factor, until they stay at their longest. With much chance in the
-    pauses (full jitter) nothing is certain.
+    Exponential gaps grow by one factor, until they stay at their longest. With much chance in the
+    gaps (full jitter) nothing is certain.
     """
-    if len(pauses) < _ENOUGH_HOSTS:
+    if len(gaps) < _ENOUGH_HOSTS:
         return False
-    steps = list(zip(*(each[:_LONG_ROW] for each in pauses), strict=True))
+    steps = list(zip(*(each[:_LONG_ROW] for each in gaps), strict=True))
     means = [fmean(step) for step in steps]
     errors = [variance(step) / len(step) / fmean(step) ** 2 for step in steps]
 
@@ -300,7 +300,7 @@ def _busy(status: int, wait: str) -> Reply:
 def _once(name: str, asks: str, refusal: Page) -> Scenario:
     """Return the scenario of a host that refuses the first request of each of two pages.
 
-    So whichever a crawler asks for first, the other one has to wait too.
+    So whichever a crawler requests first, the other one must wait too.
     """
     pages: dict[str, Page] = {"/a.xml": [refusal, feed()], "/b.xml": [refusal, feed()]}
     return scenario("R5", name, asks, _held, Site(f"{name}.example", "", pages))
@@ -320,7 +320,7 @@ HELD: Final = Site("held.example", "", {"/feed.xml": [_busy(429, str(_HOLD)), fe
 
 SCENARIOS: Final = (
     scenario(
-        "R4", "one-a-second", "At most one request a second goes to a host, robots.txt included",
+        "R4", "one-a-second", "At most one request per second goes to a host, robots.txt included",
         _one_a_second, _QUICK, runs=(Run.FIRST, Run.FORCED),
     ),
     scenario(
@@ -377,12 +377,12 @@ SCENARIOS: Final = (
     ),
     _once(
         "429-seconds",
-        "After 429 the whole host is left alone for Retry-After, in seconds",
+        "After 429 the whole host gets no request for Retry-After, in seconds",
         _busy(429, str(_WAIT)),
     ),
     _once(
         "503-seconds",
-        "After 503 the whole host is left alone for Retry-After, in seconds",
+        "After 503 the whole host gets no request for Retry-After, in seconds",
         _busy(503, str(_WAIT)),
     ),
     _once("429-imf-date", "Retry-After may be a date as in RFC 9110", _date(_IMF)),
@@ -390,7 +390,7 @@ SCENARIOS: Final = (
     _once("429-asctime-date", "Retry-After may be a date as asctime writes it", _date(_ASCTIME)),
     Scenario(
         "always-503", "R5",
-        "After 503 without Retry-After the pauses grow, by chance too, and the tries end",
+        "After 503 without Retry-After the gaps grow, by chance too, and the tries end",
         _grows, tuple(_ALWAYS), tuple(f"http://{each.host}/feed.xml" for each in _ALWAYS),
     ),
     scenario(
@@ -402,7 +402,7 @@ SCENARIOS: Final = (
         _kept_over_restart, HELD, runs=(Run.KILLED, Run.RESTARTED),
     ),
     scenario(
-        "R5", LONG_HOLD, "A Retry-After of an hour is not cut short, in no later run",
+        "R5", LONG_HOLD, "A Retry-After of one hour is not cut short, even in a later run",
         _held, _LONG, runs=(Run.FIRST, Run.RESTARTED),
     ),
 )  # fmt: skip

@@ -1,13 +1,13 @@
-"""Runs a command, and ends whatever it has started: what left its session and lost its parent too.
+"""Runs a command, and ends its processes: those that left its session and lost their parent too.
 
     python processes.py DESCRIPTOR COMMAND...
 
-This is a process of its own between a trial and the command, and imports nothing of the package. It
-is the subreaper of what the command starts (Linux: prctl): a daemon becomes its child, and is ended
+This is a separate process between a trial and the command, and imports nothing of the package. It
+is the subreaper of the command's processes (Linux: prctl): a daemon becomes its child, and is ended
 when the command is. Elsewhere only the process group of the command is. On SIGTERM it passes that
 on to the command, on SIGUSR1 it kills the command. When everything has ended, it writes an object
 of JSON to DESCRIPTOR: `status`, the exit status of the command (negative: the signal), and
-`daemons`, how many processes were left; or `error`, why it could not be started.
+`daemons`, the number of other processes; or `error`, why it could not be started.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ROUNDS: Final = 1000
 
 
 def main(descriptor: int, command: list[str]) -> None:
-    """Run the command, end what it leaves, and write the report."""
+    """Run the command, end the rest, and write the report."""
     _become_subreaper()
     try:
         process = subprocess.Popen(command, start_new_session=True)  # noqa: S603 - the caller's
@@ -60,7 +60,7 @@ def _signal(group: int, number: int) -> None:
 
 
 def _end_children(group: int) -> int:
-    """Kill our children until there are none; return how many had left the command's group."""
+    """Kill our children until there are none; return the number outside of the command's group."""
     left = set[int]()
     for _ in range(_ROUNDS):
         children = list(_children())

@@ -1,8 +1,8 @@
-"""R2: when robots.txt is asked for, what its absence or failure means, and what its lines mean.
+"""R2: the requests for robots.txt, its absence or failure, and the meaning of its lines.
 
 The cases of lines are those of RFC 9309 2.2, of the worked examples of webcanon.robots, and of the
-extended standard 2.0, which a crawler MAY read; each has a host of its own. Each host has a page
-that is allowed, so that a crawler which never comes that far is not taken for one that obeys.
+extended standard 2.0, which a crawler MAY read; each has a separate host. Each host has a page that
+is allowed, so that a crawler which never comes that far is not taken for one that obeys.
 """
 
 from __future__ import annotations
@@ -39,25 +39,25 @@ if TYPE_CHECKING:
 def obeys(
     denied: Sequence[str], allowed: Sequence[str], host: str | None = None
 ) -> Callable[[TrialLog], Judgement]:
-    """Return a judge that fails if a denied path was asked for, of one host or of all."""
+    """Return a check that fails if a denied path was requested, of one host or of all."""
 
-    def judge(evidence: TrialLog) -> Judgement:
+    def check(evidence: TrialLog) -> Judgement:
         seen, hosts = evidence.seen(host=host), [host] if host else evidence.hosts
         names = [f"{scheme}://{name}" for scheme in DEFAULT_PORTS for name in hosts]
         urls = [f"{name}{path}$" for name in names for path in denied]
         files = [each for each in seen if each.is_robots]
-        reason = "it asked for what robots.txt denies"
+        reason = "it requested a URL that robots.txt denies"
         if fault := failed_by(robots_obeyed, seen, reason, files[:1], denied=urls):
             return fault
         if not files:
-            return not_applicable("it never asked for robots.txt")
-        asked = {unquote(each.hit.path) for each in seen}
-        if missing := [path for path in allowed if unquote(path) not in asked]:
-            return not_applicable(f"it never asked for {missing[0]}, which is allowed")
-        told = f"asked for {', '.join(allowed)}, " if allowed else ""
+            return not_applicable("it never requested robots.txt")
+        requested = {unquote(each.hit.path) for each in seen}
+        if missing := [path for path in allowed if unquote(path) not in requested]:
+            return not_applicable(f"it never requested {missing[0]}, which is allowed")
+        told = f"requested {', '.join(allowed)}, " if allowed else ""
         return passed(f"{told}not for {', '.join(denied)}", seen)
 
-    return judge
+    return check
 
 
 _MANY_LINES: Final = "".join(f"Disallow: /{number:06}/\n" for number in range(15_000))
@@ -92,30 +92,30 @@ _DAY: Final = 86_400.0
 def _asked_for_two(evidence: TrialLog) -> str:
     if _files(evidence) and len(evidence.pages(Run.FIRST)) > 1:
         return ""
-    return "it never asked for robots.txt and for two pages"
+    return "it never requested robots.txt and two pages"
 
 
 def _asked_for(evidence: TrialLog) -> str:
-    return "" if _files(evidence) else "it never asked for robots.txt"
+    return "" if _files(evidence) else "it never requested robots.txt"
 
 
 def _tried_gently(evidence: TrialLog) -> Judgement:
     files = _files(evidence)
     if not files:
-        return not_applicable("it never asked for robots.txt")
+        return not_applicable("it never requested robots.txt")
     if len(files) > _MOST_TRIES:
-        return failed(f"it asked {len(files)} times for a robots.txt that fails", files)
-    if fault := failed_by(spaced, files, "it asked again within a second"):
+        return failed(f"it requested a failing robots.txt {len(files)} times", files)
+    if fault := failed_by(spaced, files, "it requested it again within a second"):
         return fault
-    return passed(f"requests for robots.txt: {len(files)}, with pauses", evidence.seen())
+    return passed(f"requests for robots.txt: {len(files)}, with gaps", evidence.seen())
 
 
 def _obeys_new_copy(evidence: TrialLog) -> Judgement:
     files = _files(evidence, Run.FORCED)
     if not files:
-        return not_applicable("it did not ask for robots.txt again")
+        return not_applicable("it did not request robots.txt again")
     later = [each for each in evidence.pages(Run.FORCED) if each.at > files[0].at]
-    reason = "it asked for what the new robots.txt denies"
+    reason = "it requested a URL that the new robots.txt denies"
     denied = [f"http://{_LATER.host}/"]
     if fault := failed_by(robots_obeyed, later, reason, files[:1], denied=denied):
         return fault
@@ -172,16 +172,16 @@ SCENARIOS: Final = (
         "R2", "robots-first", "The first request to a scheme, host and port is for its robots.txt",
         kept(
             robots_first, "robots.txt was the first request to each origin", of=everything,
-            needs=lambda evidence: "" if evidence.everything else "it asked for nothing",
+            needs=lambda evidence: "" if evidence.everything else "it requested nothing",
         ),
         _MISSING,
     ),
     scenario(
         "R2", "robots-kept",
-        "A robots.txt is asked for once for all pages of its host, and kept for a day",
+        "A robots.txt is requested once for all pages of its host, and kept for a day",
         kept(
-            robots_cached, "robots.txt was asked for once", of=_files,
-            needs=_asked_for_two, why="it asked for an answered robots.txt again within a day",
+            robots_cached, "robots.txt was requested once", of=_files,
+            needs=_asked_for_two, why="it requested an answered robots.txt again within a day",
             shows=_files, robots_ttl=_DAY,
         ),
         _ONCE, runs=(Run.FIRST, Run.AGAIN, Run.FORCED), level=Level.SHOULD,
@@ -189,12 +189,12 @@ SCENARIOS: Final = (
     Scenario(
         "robots-of-each-scheme", "R2", "http and https have a robots.txt each",
         kept(
-            robots_obeyed, "each scheme has its own robots.txt", of=TrialLog.seen,
+            robots_obeyed, "it obeyed the robots.txt of each scheme", of=TrialLog.seen,
             needs=lambda evidence: (
                 "" if {each.hit.scheme for each in evidence.pages()} == {*DEFAULT_PORTS}
                 else "it did not reach the host over both http and https"
             ),
-            why="it asked for what the robots.txt of that scheme denies", shows=TrialLog.seen,
+            why="it requested a URL that the robots.txt of that scheme denies", shows=TrialLog.seen,
             denied=[f"{scheme}://{_BOTH.host}/no-{scheme}/" for scheme in DEFAULT_PORTS],
         ),
         (_BOTH,),
@@ -203,34 +203,34 @@ SCENARIOS: Final = (
     Scenario(
         "robots-of-each-port", "R2", "Two ports of a host have a robots.txt each",
         kept(
-            robots_obeyed, "each port has its own robots.txt", of=TrialLog.seen,
+            robots_obeyed, "it obeyed the robots.txt of each port", of=TrialLog.seen,
             needs=lambda evidence: (
                 "" if len({each.hit.port for each in evidence.pages()}) > 1
                 else "it did not reach the host at both ports"
             ),
-            why="it asked for what the robots.txt of that port denies", shows=TrialLog.seen,
+            why="it requested a URL that the robots.txt of that port denies", shows=TrialLog.seen,
             denied=[f"{_AT_80}/no-80/", f"{_AT_8080}/no-8080/"],
         ),
         _PORTS,
         tuple(f"http://{site.name}{path}" for site in _PORTS for path in site.pages),
     ),
     scenario(
-        "R2", "robots-hangs", "No page is asked for while robots.txt is not answered",
+        "R2", "robots-hangs", "No page is requested while robots.txt is not answered",
         kept(
-            robots_first, "no page was asked for before robots.txt was answered",
+            robots_first, "no page was requested before robots.txt was answered",
             of=TrialLog.seen, needs=_asked_for, shows=TrialLog.seen,
-            why="it asked for a page before the answer of robots.txt",
+            why="it requested a page before the answer of robots.txt",
         ),
         _HANGS,
     ),
     scenario(
         "R2", "robots-fails",
-        "A robots.txt that answers 500 is asked for again only after a pause, and not endlessly",
+        "A robots.txt that answers 500 is requested again only after a delay, and not endlessly",
         _tried_gently, _FAILS,
     ),
     scenario(
         "R2", "robots-redirected",
-        "A robots.txt is followed through redirects, and counts for the host that was asked",
+        "A robots.txt is followed through redirects, and counts for the requested host",
         obeys(["/no/feed.xml"], ["/feed.xml"], _REDIRECTED.host),
         _REDIRECTED, _KEPT_THERE, paths=_FEEDS,
     ),
@@ -244,7 +244,7 @@ SCENARIOS: Final = (
         obeys(["/feed.xml"], ["/old.xml"]), _TO_HOST, _DENYING,
     ),
     scenario(
-        "R2", "opt-out-later", "Whoever asks for robots.txt anew obeys what it says now",
+        "R2", "opt-out-later", "A crawler that requests robots.txt anew obeys its new lines",
         _obeys_new_copy, _LATER, runs=(Run.FIRST, Run.FORCED),
     ),
     _case(
@@ -263,7 +263,7 @@ SCENARIOS: Final = (
         "User-agent: *\nDisallow: /*.pdf$\n", ["/file.pdf"], ["/file.pdf?x=1"],
     ),
     _case(
-        "wildcard", "`*` is any run of characters, also in the query",
+        "wildcard", "`*` is any run of characters, even in the query",
         "User-agent: *\nDisallow: /*/internal/\nDisallow: /*?*session=\n",
         ["/a/internal/feed.xml", "/feed.xml?session=1"],
     ),
@@ -334,7 +334,7 @@ SCENARIOS: Final = (
         [f"/{_LONG}/no/feed.xml", "/no/feed.xml"], ["/feed.xml", f"/{_LONG}/feed.xml"],
     ),
     _case(
-        "visit-time", "Extended standard 2.0: outside of Visit-time nothing is asked for",
+        "visit-time", "Extended standard 2.0: outside of Visit-time nothing is requested",
         "User-agent: {token}\nVisit-time: {closed}\n\nUser-agent: *\nVisit-time: {closed}\n",
         ["/feed.xml"], (), Level.MAY,
     ),

@@ -1,4 +1,4 @@
-"""A scenario: hosts that ask something of a crawler, what they saw, and the judge of that.
+"""A scenario: hosts with a wish to a crawler, their log, and the check of that.
 
 The hosts have names under `.example`. In front of a web without names the same scenarios have
 addresses in their place: see `walsh_scrapy.testing.conformance.crawler`.
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.testing.politeness import Rule, Terms
     from walsh_scrapy.testing.site import Page, Site
 
-#: What every crawler is judged by. It may measure its pauses from the start of one request to the
+#: The manners of every crawler. It may measure its delays from the start of one request to the
 #: start of the next, and they may look a little shorter to a server than they were.
 _MANNERS: Final = Manners(
     serial=False, precision=TRIAL, from_start=True, robots_delayed=False, conditional=True
@@ -52,13 +52,13 @@ class Run(StrEnum):
 
     FIRST = "first"
     AGAIN = "again"  #: at once, when no source is due yet
-    FORCED = "forced"  #: at once, and the command is told to ask all the same
+    FORCED = "forced"  #: at once, and the command must visit them all the same
     KILLED = "killed"  #: ended by SIGKILL between two requests to a host
     RESTARTED = "restarted"  #: at once after that
 
 
 class Verdict(StrEnum):
-    """What the log shows of one scenario."""
+    """The result of one scenario, by the log."""
 
     PASS = "pass"  # noqa: S105 - no secret
     FAIL = "fail"
@@ -111,7 +111,7 @@ class TrialLog:
     """
 
     everything: tuple[Seen, ...]
-    hosts: frozenset[str]  #: of the scenario that is judged
+    hosts: frozenset[str]  #: of the scenario that is checked
     connections: tuple[ConnectionRecord, ...] = ()
     silent: tuple[Seen, ...] = ()  #: connections without a request
     user_agent: str | None = None  #: that the caller expects, None if any
@@ -167,7 +167,7 @@ def failed_by(
     manners = replace(_MANNERS, **terms)
     if not (found := list(rule([each.hit for each in seen], manners))):
         return None
-    proof = [seen[place] for breach in found for place in breach.places]
+    proof = [seen[place] for each in found for place in each.places]
     return failed(reason or found[0].sentence.partition(": ")[2], [*after, *proof])
 
 
@@ -181,20 +181,20 @@ def kept(
     shows: Callable[[TrialLog], Iterable[Seen]] = lambda _: (),
     **terms: Unpack[Terms],
 ) -> Callable[[TrialLog], Judgement]:
-    """Return the judge of one rule of `walsh_scrapy.testing`.
+    """Return the check of one rule of `walsh_scrapy.testing`.
 
-    It fails if these requests break the rule: `why`, or what the rule tells. Otherwise `needs`
-    returns what is lacking for a verdict, "" if nothing; then it passes, proved by `shows`.
+    It fails if these requests break the rule: `why`, or the sentence of the rule. Otherwise `needs`
+    returns the missing part for a verdict, "" if none; then it passes, proved by `shows`.
     """
 
-    def judge(evidence: TrialLog) -> Judgement:
+    def check(evidence: TrialLog) -> Judgement:
         if fault := failed_by(rule, of(evidence), why, **terms):
             return fault
         if lacking := needs(evidence):
             return not_applicable(lacking)
         return passed(good, shows(evidence))
 
-    return judge
+    return check
 
 
 def needs_pages(number: int, lacking: str, *runs: Run) -> Callable[[TrialLog], str]:
@@ -222,7 +222,7 @@ _FEED: Final = rss("Feed", [Post("One", link=None, id="tag:feed.example,2026:1")
 
 
 class Level(StrEnum):
-    """How much the contract asks for it. What a crawler MAY do is never failed."""
+    """The level of the contract. A scenario of MAY never fails."""
 
     MUST = "MUST"
     SHOULD = "SHOULD"
@@ -231,14 +231,14 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One requirement, the sites that ask for it, the URLs that a crawler is given, the judge.
+    """One requirement, its sites, the URLs for the crawler, the check.
 
     `pages` are URLs of feed-less sites. They are given apart from the seeds, which are feeds.
     """
 
     name: str
     rule: str  #: R1 to R9
-    asks: str  #: what is required, as a sentence without a full stop
+    asks: str  #: the requirement, as a sentence without a full stop
     judge: Callable[[TrialLog], Judgement]
     sites: tuple[Site, ...]
     seeds: tuple[str, ...] = ()
@@ -274,7 +274,7 @@ def feed(body: str = _FEED, *, etag: str | None = None, modified: str | None = N
 
 
 def robots(text: str, *, content_type: str = "text/plain", end: str = "\n") -> Page:
-    """Return a robots.txt in which `{token}` is the product token of whoever asks for it.
+    """Return a robots.txt in which `{token}` is the product token of the requesting crawler.
 
     `{closed}` becomes a window of Visit-time that opens in two hours. `end` is put in the place of
     each line end.

@@ -1,4 +1,4 @@
-"""A trial: the command crawls the scenarios' hosts in up to five runs, and each is judged."""
+"""A trial: the command crawls the scenarios' hosts in up to five runs, and each is checked."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     from walsh_scrapy.testing.web import Web
 
 #: In the order of their rules.
-_ROOMS: Final = (identity, robots, optouts, pace, documents)
-SCENARIOS: Final[tuple[Scenario, ...]] = tuple(each for room in _ROOMS for each in room.SCENARIOS)
+_PACKAGE: Final = (identity, robots, optouts, pace, documents)
+SCENARIOS: Final[tuple[Scenario, ...]] = tuple(each for part in _PACKAGE for each in part.SCENARIOS)
 RULES: Final = tuple(sorted({each.rule for each in SCENARIOS}))
-#: What a crawler gets to note a response before it is killed.
+#: The seconds for a crawler to note a response before it is killed.
 _WRITING_SECONDS: Final = 0.5
 _OPENED: Final = 200
-#: Never asked for: it makes the web have a CA, whatever the scenarios.
+#: Never requested: it makes the web have a CA, whatever the scenarios.
 _WITH_TLS: Final = Site("ca.example", tls=Certificate.GOOD)
 
 
@@ -47,8 +47,8 @@ _WITH_TLS: Final = Site("ca.example", tls=Certificate.GOOD)
 FORMAT: Final = "walsh-research-conformance/v1"
 
 
-#: What every crawler comes to, whatever it leaves out: that it says who asks, asks for robots.txt
-#: first, obeys it and its own group, keeps its pauses, and asks for nothing else.
+#: The scenarios that apply to every crawler: it names itself, requests robots.txt first, obeys it
+#: and the group of its name, keeps its delays, and requests nothing else.
 UNAVOIDABLE: Final = frozenset({
     "one-user-agent", "says-who", "robots-first", "disallow", "named-group-denies",
     "named-group-exempts", "one-a-second", "crawl-delay", "nothing-undeclared",
@@ -57,7 +57,7 @@ UNAVOIDABLE: Final = frozenset({
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A scenario and what was found."""
+    """A scenario and its finding."""
 
     scenario: Scenario
     finding: Judgement
@@ -65,7 +65,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Scorecard:
-    """What a trial found."""
+    """The findings of a trial."""
 
     command: tuple[str, ...]
     web: str  #: "direct" or "proxy"
@@ -73,7 +73,7 @@ class Scorecard:
     calls: tuple[CallOfRun, ...]
     results: tuple[Result, ...]
     is_whole: bool  #: all scenarios were tried
-    output: str  #: the end of what the command wrote
+    output: str  #: the end of the command's output
 
     def having(self, verdict: Verdict) -> list[Result]:
         """Return the results with this verdict."""
@@ -106,11 +106,11 @@ class Scorecard:
 
     @property
     def keeps_what_was_tried(self) -> bool:
-        """True if the same can be said of the scenarios that were tried, and one of them passed."""
+        """True if this is true of the tried scenarios, and one of them passed."""
         return bool(self.having(Verdict.PASS)) and not self.failed and not self.not_shown
 
     def by_rule(self) -> dict[str, Counter[Verdict]]:
-        """Return how often each verdict was found, by rule."""
+        """Return the number of scenarios of each verdict, by rule."""
         counts: dict[str, Counter[Verdict]] = {}
         for each in self.results:
             counts.setdefault(each.scenario.rule, Counter())[each.finding.verdict] += 1
@@ -158,12 +158,12 @@ def run(
     patience: float = 1.0,
     told: Callable[[str], None] = lambda _: None,
 ) -> Scorecard:
-    """Let a command crawl the scenarios of these rules, or of these names, and judge each.
+    """Let a command crawl the scenarios of these rules, or of these names, and check each.
 
-    `user_agent` is what it has to send, exactly (default: any, but always the same). With `proxy`
-    the hosts are names behind a proxy, without it addresses of this machine (default: addresses
-    where there are any, on Linux). `patience` stretches all limits of time. `told` gets a sentence
-    as each run begins. Raises ValueError for an unknown rule, and TrialError.
+    `user_agent` is the one that it must send, exactly (default: any, but always the same). With
+    `proxy` the hosts are names behind a proxy, without it addresses of this machine (default:
+    addresses where there are any, on Linux). `patience` stretches all limits of time. `told` gets a
+    sentence as each run begins. Raises ValueError for an unknown rule, and TrialError.
     """
     scenarios = chosen(rules)
     behind_proxy = sys.platform != "linux" if proxy is None else proxy
@@ -237,7 +237,7 @@ class _Trial:
             raise TrialError(f"the command made no request. It wrote:\n{self.output.tail}")
 
     def scorecard(self, user_agent: str | None) -> Scorecard:
-        """Judge what the servers saw."""
+        """Check the log of the servers."""
         everything = self._everything()
         silent = self._silent()
         has_proxy = isinstance(self.web, LoopbackWeb)
@@ -248,7 +248,7 @@ class _Trial:
             evidence = TrialLog(
                 everything, each.hosts, named, silent, user_agent, key, has_proxy, declared
             )
-            results.append(Result(each, self._judged(each, evidence)))
+            results.append(Result(each, self._finding(each, evidence)))
         agents = (seen.hit.header("User-Agent") or "" for seen in everything)
         return Scorecard(
             tuple(self.command),
@@ -260,7 +260,7 @@ class _Trial:
             self.output.tail,
         )
 
-    def _judged(self, scenario: Scenario, evidence: TrialLog) -> Judgement:
+    def _finding(self, scenario: Scenario, evidence: TrialLog) -> Judgement:
         finding = scenario.judge(evidence)
         cut = [each for each in self.calls if each.cut and Run(each.run) in scenario.runs]
         match finding.verdict:
@@ -296,7 +296,7 @@ class _Trial:
         return [run for run, began in self.begun if began <= moment][-1]
 
     def _given(self, run: Run) -> Given:
-        # Whoever sleeps for the hour in this run has then asked for all the rest.
+        # A crawler that sleeps for the hour in this run has then requested all others.
         mine = sorted(
             (each for each in self.scenarios if run in each.runs),
             key=lambda each: each.name == LONG_HOLD,
@@ -317,20 +317,20 @@ class _Trial:
         return path
 
     def _is_time_to_kill(self) -> bool:
-        """Return True once each host that is there to be asked again has answered for a page.
+        """Return True once each host of a repeated request has answered for a page.
 
-        That was a while ago, so a crawler could write down what it has to remember.
+        That was a while ago, so a crawler could write down its memory.
         """
         began, done = self.begun[-1][1], time.monotonic() - _WRITING_SECONDS * self.patience
         log = [hit for hit in self.web.log if hit.started >= began and hit.ended < done]
-        asked = [self.places.hit(hit) for hit in log]
+        seen = [self.places.hit(hit) for hit in log]
         wanted = {RESTARTED.host: _is_page, HELD.host: _is_refusal}
         there = {host for each in self.scenarios for host in each.hosts} & set(wanted)
-        return all(any(h.host == host and wanted[host](h) for h in asked) for host in there)
+        return all(any(h.host == host and wanted[host](h) for h in seen) for host in there)
 
 
 def declared_by(scenarios: Iterable[Scenario]) -> frozenset[str]:
-    """Return what a crawler may ask for without a redirect, robots.txt apart (R6, R9)."""
+    """Return the URLs that a crawler may request without a redirect, robots.txt apart (R6, R9)."""
     declared = {url for each in scenarios for url in (*each.seeds, *each.pages)}
     indexes = {
         f"{scheme}://{h}/llms.txt"

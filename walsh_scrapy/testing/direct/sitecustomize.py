@@ -1,6 +1,6 @@
 """Makes a process find a `DirectWeb`: Python imports this module at its start, by PYTHONPATH.
 
-It does so only if a variable says where the web is. Names are asked of the web's own resolver, and
+It does so only if a variable has the place of the web. The web's resolver looks up names, and
 connections to ports 80 and 443 of this machine go to the ports on which the web listens. The module
 stands alone and imports little, because it comes before all others. It replaces functions of
 `_socket`, which those of `socket` call, because other modules keep references to the latter.
@@ -31,7 +31,7 @@ _connect_ex = socket.socket.connect_ex
 
 
 def getaddrinfo(host, port, family=0, type=0, proto=0, flags=0):  # type: ignore[no-untyped-def] # noqa: A002, ANN001, ANN201
-    """Do what the function of `_socket` does, with the names and ports of the web."""
+    """Work as the function of `_socket`, with the names and ports of the web."""
     numeric = flags | socket.AI_NUMERICHOST
     try:
         found = _getaddrinfo(host, port, family, type, proto, numeric)
@@ -52,13 +52,13 @@ def getaddrinfo(host, port, family=0, type=0, proto=0, flags=0):  # type: ignore
 
 
 def gethostbyname_ex(host: str) -> tuple[str, list[str], list[str]]:
-    """Do what the function of `socket` does, with the names of the web."""
+    """Work as the function of `socket`, with the names of the web."""
     found = getaddrinfo(host, None, socket.AF_INET, socket.SOCK_STREAM)  # type: ignore[no-untyped-call]
     return host, [], [each[4][0] for each in found]
 
 
 def gethostbyname(host: str) -> str:
-    """Do what the function of `socket` does, with the names of the web."""
+    """Work as the function of `socket`, with the names of the web."""
     return gethostbyname_ex(host)[2][0]
 
 
@@ -90,7 +90,7 @@ def _ask(name: str, port: int) -> list[tuple[str, int]]:
             _connect(client, ("127.0.0.1", _RESOLVER))
             client.send(f"{port} {name}".encode())
             error, *found = client.recv(_ANSWER_BYTES).decode().split("\n")
-    except OSError:  # the web has gone, or this process has no descriptor left
+    except OSError:  # the web has gone, or this process has no free descriptor
         raise _error(socket.EAI_AGAIN) from None
     if code := int(error):
         raise _error(code)

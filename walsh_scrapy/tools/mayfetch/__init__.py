@@ -1,11 +1,11 @@
 """``scrapy mayfetch`` and ``walsh mayfetch``: whether URLs may be fetched, and why.
 
-Prints for each URL what every gate of the project says, its own gates too, and why. The URL itself
-is not fetched. Blocklist and robots.txt are, with the usual pauses, if the state has no current
-copy. With --robots the answer is what that file says, to any bot; nothing is sent, and no project
-is needed (walsh mayfetch). Exit status: 0 all allowed, 1 at least one denied, 2 cannot say, or a
-wrong call. Examples: scrapy mayfetch https://blog.example/feed.xml --json. walsh mayfetch --robots
-robots.txt --user-agent GPTBot https://blog.example/private/
+Prints for each URL the answer of every gate of the project, even of its other gates, and why. The
+URL itself is not fetched. Blocklist and robots.txt are, with the usual delays, if the state has no
+current copy. With --robots the answer is that of the file, for any bot; nothing is sent, and no
+project is needed (walsh mayfetch). Exit status: 0 all allowed, 1 at least one denied, 2 cannot say,
+or a wrong call. Examples: scrapy mayfetch https://blog.example/feed.xml --json. walsh mayfetch
+--robots robots.txt --user-agent GPTBot https://blog.example/private/
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def run(call: Call) -> int:
 
 
 def _of_file(call: Call, now: float) -> Sequence[Answer]:
-    """Return what one robots.txt says."""
+    """Return the answers of one robots.txt."""
     given = call.arguments
     for url in given.urls:
         if wrong := wrong_url(url):
@@ -85,7 +85,7 @@ def _of_file(call: Call, now: float) -> Sequence[Answer]:
 
 
 def _of_gates(call: Call) -> Sequence[Answer]:
-    """Send probes through the gates of the project, unless it is offline, and explain."""
+    """Send probes through the middlewares of the project, unless it is offline, and explain."""
     from contextlib import closing
 
     from walsh_scrapy.crawl.context import Context

@@ -1,4 +1,4 @@
-"""What the gates, or one robots.txt, say of a URL to a bot: for programs and for people."""
+"""The answer of the gates, or of one robots.txt, about a URL to a bot, for programs and people."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _VERDICTS: Final = {True: "allowed", False: "denied", None: "cannot say"}
 
 @dataclass(frozen=True, slots=True)
 class RobotsAnswer:
-    """What a robots.txt says of a URL; times are epoch seconds, durations seconds."""
+    """The answer of a robots.txt about a URL; times are epoch seconds, durations seconds."""
 
     origin: str
     fetched_at: float | None  #: None for a file given by the operator
@@ -41,7 +41,7 @@ class RobotsAnswer:
     opens_in: float  #: until Visit-time allows a request; 0 if it does now
     comments: tuple[str, ...]
     ignored: tuple[str, ...]  #: lines of our group that could not be understood
-    protego: bool | None  #: what Protego would answer, if that is something else
+    protego: bool | None  #: Protego's answer, if it differs
     why: str
 
     def lines(self, now: float) -> Iterator[str]:
@@ -56,7 +56,7 @@ class RobotsAnswer:
             yield f"{_INDENT}no group applies"
         yield f"{_INDENT}{self.why}"
         if self.protego is not None:
-            yield f"{_INDENT}Protego, the parser of Scrapy, would say: {_VERDICTS[self.protego]}"
+            yield f"{_INDENT}Protego, the parser of Scrapy, would answer: {_VERDICTS[self.protego]}"
         for name, seconds in (
             ("Crawl-delay", self.crawl_delay),
             ("Request-rate", self.request_rate),
@@ -79,7 +79,7 @@ class RobotsAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What is said of one URL to one bot. Times are epoch seconds, durations seconds.
+    """The answer about one URL to one bot. Times are epoch seconds, durations seconds.
 
     The fields after ``robots`` are those of a project; they are None where a file is tried alone.
     """
@@ -113,13 +113,13 @@ class Answer:
         return _VERDICTS[self.allowed]
 
     def lines(self, now: float) -> Iterator[str]:
-        """Yield the answer for people: the verdict, then what each gate says."""
+        """Yield the answer for people: the verdict, then the answer of each gate."""
         if self.host is None or self.delay is None:
             yield f"{self.url}: {self.verdict} for {self.bot}"
             yield from self.robots.lines(now) if self.robots else ()
             return
         held = ""
-        # A denial and an opening say more than the hold.
+        # A denial and an opening matter more than the hold.
         if self.hold_until is not None and self.allowed is not False and not self.allowed_from:
             held = f", but {on_hold(self.host, self.hold_until)}"
         yield f"{self.url}: {self.verdict}{f' by {self.gate}' if self.gate else ''}{held}"
@@ -127,7 +127,7 @@ class Answer:
         if self.gate not in (None, "url", "blocklist", "robots"):
             yield f"  {self.gate:<10} {self.why}"
         if self.robots is None:
-            yield f"  robots     {self.why if self.gate in ('url', 'robots') else 'not judged'}"
+            yield f"  robots     {self.why if self.gate in ('url', 'robots') else 'not checked'}"
         else:
             yield from self.robots.lines(now)
         if self.allowed_from and self.robots and self.robots.why != self.why:
@@ -144,8 +144,8 @@ class Answer:
 class Draft:
     """A robots.txt as one bot reads it, at an epoch second.
 
-    The bot is named by its token or its User-Agent; `*` stands for every bot that has no group of
-    its own. Raises WrongCall if the name names no bot.
+    The bot is named by its token or its User-Agent; `*` stands for every bot without a group.
+     Raises WrongCall if the name names no bot.
     """
 
     def __init__(self, body: bytes, user_agent: str, now: float) -> None:
@@ -158,7 +158,7 @@ class Draft:
         self._file = RobotsFile.read(RobotsCopy(now, 200, body), token, "disallow", now)
 
     def answer(self, url: str) -> Answer:
-        """Return what the file says of a URL."""
+        """Return the answer of the file about a URL."""
         robots = robots_answer(self._file, url, self._user_agent, self._now)
         # A file of the operator is that of no host, and nobody has fetched it.
         robots = replace(robots, fetched_at=None, status=None)
@@ -190,7 +190,7 @@ def _protego(answer: Answer) -> str | None:
     return None if theirs is None else _VERDICTS[theirs]
 
 
-#: What a table of several bots has.
+#: The columns of a table of several bots.
 COLUMNS: Final[list[Column[Answer]]] = [
     Column("bot", lambda answer: answer.bot),
     Column("verdict", lambda answer: answer.verdict),
@@ -204,7 +204,7 @@ COLUMNS: Final[list[Column[Answer]]] = [
 
 
 def robots_answer(file: RobotsFile, url: str, user_agent: str, now: float) -> RobotsAnswer:
-    """Return what a file says of ``url`` at an epoch second to the bot that it was read for."""
+    """Return the answer of a file about ``url`` at an epoch second to the bot of the file."""
     verdict = file.rules.verdict(url)
     real = not file.is_replaced
     theirs = _second_reader(file.copy.body or b"").allows(url, user_agent) if real else None

@@ -1,4 +1,4 @@
-"""What every gate in force says of a URL: a probe passes them all, and stops before the wire."""
+"""The answers of every gate in force about a URL: a probe stops before the wire."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class Passed(IgnoreRequest):
 
 
 class StopProbes(Component):
-    """The last middleware before the pacing gate: no probe begins an exchange with a host.
+    """The last middleware before PacingMiddleware: no probe begins an exchange with a host.
 
-    What gates deny in this crawl answers a question. Nobody wanted it, so it is not recorded.
+    A denial in this crawl is an answer to the operator, so it is not recorded.
     """
 
     def __init__(self, crawl: Crawl) -> None:
@@ -55,7 +55,7 @@ class StopProbes(Component):
 class MayfetchSpider(DeclaringSpider):
     """Sends a probe for each URL, and adds its outcome to ``outcomes``; None if it passed.
 
-    ``sources`` makes the scope gate take the URLs for declared targets.
+    ``sources`` makes ScopeMiddleware take the URLs for declared targets.
     """
 
     name = "mayfetch"
@@ -102,7 +102,7 @@ class MayfetchSpider(DeclaringSpider):
 class Explainer:
     """Answers from the state, and from the outcomes of probes.
 
-    ``offline`` is True if there are no probes, so the gates of a project are not asked. Else a
+    ``offline`` is True if there are no probes, so the gates of a project are not called. Else a
     blocklist that is out of date could not be fetched, and a crawl would use it too.
     """
 
@@ -116,7 +116,7 @@ class Explainer:
         self._needs_list = self._list.is_due and offline
 
     def explain(self, url: str) -> Answer:
-        """Return what the gates say of a URL now."""
+        """Return the answer of the gates about a URL now."""
         now, options = self._context.clock.now(), self._context.options
         origin, host = origin_of(url), self._context.host(url)
         file = self._files.find(origin, url)
@@ -126,7 +126,7 @@ class Explainer:
             delay_after(options.min_interval, file.interval(now) if file else 0.0)
         )
         ready_at = max(times.ready_at(delay), opens_at, now)
-        is_asked = file is not None and gate in (None, "robots")
+        is_shown = file is not None and gate in (None, "robots")
         return Answer(
             url=url,
             bot=options.ua_token,
@@ -134,7 +134,7 @@ class Explainer:
             gate=gate,
             why=why,
             allowed_from=ready_at if allowed and opens_at > now else None,
-            robots=robots_answer(file, url, options.ua_token, now) if file and is_asked else None,
+            robots=robots_answer(file, url, options.ua_token, now) if file and is_shown else None,
             blocklist=self._blocklist(url),
             host=host,
             delay=delay,
@@ -145,7 +145,7 @@ class Explainer:
     def _decide(
         self, url: str, origin: str, file: RobotsFile | None, now: float
     ) -> tuple[bool | None, str | None, str, float]:
-        """Return whether a URL is allowed, the gate that keeps it back, why, and until when."""
+        """Return whether a URL is allowed, the gate that keeps it back, why, and the end."""
         if wrong := wrong_url(url):
             return None, "url", wrong, 0.0
         if self._list.blocks(url):

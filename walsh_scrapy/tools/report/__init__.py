@@ -1,7 +1,7 @@
-"""``scrapy report``: one page about what runs did, and what needs the operator.
+"""``scrapy report``: one page about runs, and about problems for the operator.
 
-Writes one HTML page without scripts, which loads nothing: new entries by source and day, sources in
-problem and what to do, hosts that wait, the delay asked for and kept at each host, and responses.
+Writes one HTML page without scripts, which loads nothing: new entries by source and day, sources
+with problems and advice, hosts that wait, the delay and the gaps of each host, and responses.
 Without options it is about the last crawl. The file is written whole or not at all. Exit status: 0,
 1 if it cannot be done, 2 for a wrong call. Examples: scrapy report -o report.html. scrapy report -O
 week.html --since P7D
@@ -31,7 +31,7 @@ from walsh_scrapy.tools import hosts, runs
 from walsh_scrapy.tools.call import add_since, add_sources
 from walsh_scrapy.tools.files import Output, add_output
 from walsh_scrapy.tools.sources import overview
-from walsh_scrapy.tools.status.findings import judge_clock
+from walsh_scrapy.tools.status.findings import check_clock
 
 if TYPE_CHECKING:
     import argparse
@@ -59,7 +59,7 @@ _LONGEST_TITLE: Final = 160
 MOST_READ: Final = 300_000
 #: Runs that a report knows of.
 MOST_RUNS: Final = 1000
-#: Sources with problems that the page lists; it says how many more there are.
+#: Sources with problems that the page lists; it counts the others.
 MOST_PROBLEMS: Final = 150
 
 USAGE = "[options] -o FILE.html"
@@ -73,7 +73,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(call: Call) -> int:
-    """Write the page, and say on standard error what it is about."""
+    """Write the page, and print its subject on standard error."""
     from walsh_scrapy.tools.report.page import render
 
     output, now = Output.of(call), time.time()
@@ -89,7 +89,7 @@ def run(call: Call) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Period:
-    """The part of the record that a report is about."""
+    """The part of the state that a report is about."""
 
     span: TimeSpan
     runs: Sequence[RunRecord]  #: the newest first
@@ -104,7 +104,7 @@ class Period:
 
 def choose_period(state: State, now: float, since: float | None = None) -> Period:
     """Return the time since a moment, or that of the last crawl; times are in epoch seconds."""
-    until = now + CLOCK_SKEW  # what is later was written by a wrong clock
+    until = now + CLOCK_SKEW  # later times were written by a wrong clock
     if since is not None:
         runs = state.runs.latest(MOST_RUNS, since, until)
         return Period(span=TimeSpan(since=since), runs=runs, words=f"Since {format_moment(since)}")
@@ -119,7 +119,7 @@ def choose_period(state: State, now: float, since: float | None = None) -> Perio
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What the page says. Times are in epoch seconds, UTC days."""
+    """The facts of the page. Times are in epoch seconds, UTC days."""
 
     made_at: float
     period: Period
@@ -155,9 +155,10 @@ class Report:
 def build_report(
     state: State, options: Options, sources_file: str, period: Period, now: float
 ) -> Report:
-    """Gather what the state knows of a period; ``now`` is in epoch seconds.
+    """Read the rows of a period; ``now`` is in epoch seconds.
 
-    If the sources file cannot be read, the report has no sources and says why. Raises StateError.
+    If the sources file cannot be read, the report has no sources, but the reason. Raises
+    StateError.
     """
     try:
         sources, unread = load_sources(sources_file), ""
@@ -167,14 +168,14 @@ def build_report(
     with state.log() as log:
         run_rows = runs.build_overview(log, period.runs, now)
         records, is_cut = _requests(log, period)
-        judge = GapJudge(log.basis(log.bounds(now)))
-        lines = host_lines(records, judge, period.includes)
+        gaps = GapJudge(log.basis(log.bounds(now)))
+        lines = host_lines(records, gaps, period.includes)
         names = {source.url: source.name for source in sources if source.name}
         newest = log.newest(period.span, OF_EACH, MOST)
         news = build_news(log.first_seen(period.span), newest, names)
     problems = [row for row in rows if row.problem]
     included = [record for record in records if period.includes(record)]
-    waiting, clock = hosts.build_overview(state), judge_clock(state.runs.moments(), now)
+    waiting, clock = hosts.build_overview(state), check_clock(state.runs.moments(), now)
     return Report(
         made_at=now,
         period=period,
@@ -217,10 +218,10 @@ def find_needs(
     unread_sources: str,
     clock: Finding,
 ) -> Iterator[Need]:
-    """Yield what needs the operator; nothing if nothing does.
+    """Yield the problems for the operator, if there are any.
 
-    ``unread_sources`` says why the sources file could not be read. ``clock`` judges the times in
-    the state.
+    ``unread_sources`` is the reason why the sources file could not be read. ``clock`` checks the
+    times in the state.
     """
     if wrong := [row.problem for row in runs if row.problem and not row.record.command]:
         went = count_of(len(wrong), "run")
@@ -229,7 +230,7 @@ def find_needs(
         yield Need(f"{clock.what}: {clock.advice}", "runs")
     if short := [line.short for line in lines if line.short]:
         gaps, hosts = count_of(sum(short), "gap"), count_of(len(short), "host")
-        yield Need(f"{gaps} at {hosts} shorter than asked for", "gaps")
+        yield Need(f"{gaps} at {hosts} shorter than the delay", "gaps")
     if unread_sources:
         yield Need(f"The sources file was not read: {unread_sources}", "sources")
     if counts := Counter(row.problem.what for row in problems if row.problem):
@@ -239,11 +240,11 @@ def find_needs(
         yield Need(f"{count_of(long, 'host')} on hold for over a day", "waiting")
 
 
-# ---- what is new ----
+# ---- new entries ----
 
 
 class Headline(NamedTuple):
-    """One new entry; ``url`` is empty if it is no http or https URL with a host."""
+    """One new entry; ``url`` is empty if it is not an http or https URL with a host."""
 
     title: str
     url: str
@@ -252,7 +253,7 @@ class Headline(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SourceNews:
-    """The new entries of one source: how many, on which days, and the newest of them."""
+    """The new entries of one source: their number, their days, and the newest of them."""
 
     url: str
     title: str
@@ -359,13 +360,13 @@ class HostLine:
         return min(self._gaps(), key=lambda each: each.kept or 0.0, default=None)
 
     @property
-    def asked(self) -> RequestGap | None:
-        """The gap for which most was asked; None if no gap is known."""
-        return max(self._gaps(), key=lambda each: each.asked, default=None)
+    def longest(self) -> RequestGap | None:
+        """The gap with the longest delay or hold; None if no gap is known."""
+        return max(self._gaps(), key=lambda each: each.least, default=None)
 
     @property
     def short(self) -> int:
-        """How many gaps were shorter than asked for."""
+        """The number of gaps that were too short."""
         return sum(each.gap.is_breach for each in self.sent)
 
     def _gaps(self) -> Iterable[RequestGap]:
@@ -374,17 +375,17 @@ class HostLine:
 
 def host_lines(
     records: Iterable[LoggedRequest],
-    judge: GapJudge,
+    gaps: GapJudge,
     is_included: Callable[[LoggedRequest], bool],
 ) -> list[HostLine]:
     """Return the line of each host, those with short gaps first, then the longest.
 
-    ``records`` come in the order of the judge, and may include others before those that are
+    ``records`` come in the order of `GapJudge`, and may include others before those that are
     included: a gap counts from the last request of any run.
     """
     lines: dict[str, HostLine] = {}
     for record in records:
-        judged = JudgedRequest(record, judge.judge(record))
+        judged = JudgedRequest(record, gaps.judge(record))
         if is_included(record):
             lines.setdefault(record.host, HostLine(record.host)).sent.append(judged)
     return sorted(lines.values(), key=lambda line: (-line.short, -len(line.sent), line.host))
@@ -403,6 +404,6 @@ def kind_of(sent: LoggedRequest) -> str:
 
 
 def answers(records: Iterable[LoggedRequest]) -> dict[str, int]:
-    """Return how many responses of each kind there were, without kinds that did not come."""
+    """Return the number of responses of each kind that came."""
     counts = Counter(kind_of(record) for record in records)
     return {kind: counts[kind] for kind in KINDS if counts[kind]}

@@ -1,7 +1,7 @@
 """The report as one HTML page: self-contained, without scripts, safe for strangers' texts.
 
-Its charts are static SVG, with a title for screen readers and no style of their own. Their colours
-are those of the page, by the class names that pygal gives, so they follow its colour scheme.
+Its charts are static SVG, with a title for screen readers and without styles. Their colours are
+those of the page, by the class names that pygal gives, so they follow its colour scheme.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ sys.meta_path[:] = [
     finder for finder in sys.meta_path if not isinstance(finder, pygal.PluginImportFixer)
 ]
 
-#: Rows of the longer parts of the page; it says how many more there are.
+#: Rows of the longer parts of the page; it counts the others.
 MOST_HOSTS: Final = 300
 #: Days of the chart; more are counted by month.
 _MOST_DAYS: Final = 62
@@ -76,7 +76,7 @@ def render(report: Report) -> str:
         "minute": minute,
         "rfc3339": rfc3339,
     }
-    # The page's own style sheet has no text of others, and its policy names it by its hash.
+    # The page's style sheet has no text of others, and its policy names it by its hash.
     css = environment.get_template("page.css").render()
     # The number of new entries of each day, or of each month if there are many days.
     by_month = len(report.news.days) > _MOST_DAYS
@@ -107,7 +107,7 @@ def render(report: Report) -> str:
 def _headings(report: Report) -> dict[str, str]:
     """Return the sections that have something to show, in the order of the page."""
     sections = {
-        "new": ("What is new", report.news.count),
+        "new": ("New entries", report.news.count),
         "sources": ("Sources with problems", report.problems),
         "waiting": ("Hosts that wait", report.waiting),
         "gaps": ("Gaps between requests", report.lines),

@@ -1,11 +1,11 @@
 """``scrapy sources``: the last visit and the next one of each source; sources added to the file.
 
-Lists every declared source with what the state knows of it: last visit, outcome, failures in a row,
+Lists every declared source with its facts in the state: last visit, outcome, failures in a row,
 next due and why, where it moved, entries. Sources with problems come first. Without an option it
-also lists what to change in the sources file: what is gone (410), fails for long or has moved.
-`show URL` tells all of one: what came of its last visit, how it was read, when it is due and by
-whose wish, its validators and moves, its host; `scrapy why URL` has its requests. `add URL` asks
-what is there, as `scrapy discover` does, and declares it at the end of a .toml or .txt file.
+also lists the changes to make in the sources file: sources that are gone (410), fail for long or
+moved. `show URL` shows all facts of one: the outcome of its last visit, its form, when it is due
+and why, its validators and moves, its host; `scrapy why URL` has its requests. `add URL` looks for
+sources there, as `scrapy discover` does, and declares one at the end of a .toml or .txt file.
 `resume URL` forgets the validators of a source, and makes it due if it is gone (410) or failing.
 `sync` reads a changed sources file into the state, as the next crawl does by itself. Exit status:
 0, 1 if something cannot be done, 2 for a wrong call. Examples: scrapy sources --due. scrapy sources
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from walsh_scrapy.tools.sources.overview import Overview
 
 USAGE = "[options] [show URL ... | add URL ... | resume URL ... | sync]"
-#: Options that say what is listed.
+#: Options that choose the listed sources.
 _LISTING: Final = ("due", "failing", "stale", "all")
-#: Seconds; a request of `add` that has to wait longer is deferred, and nothing is declared.
+#: Seconds; a request of `add` that must wait longer is deferred, and nothing is declared.
 _LONGEST_WAIT: Final = 60
 
 
@@ -67,8 +67,8 @@ def options(parser: argparse.ArgumentParser) -> None:
     )
     actions = add_actions(parser)
     for name, told in (
-        ("show", "tell all of a source"),
-        ("add", "ask what is there, and declare it"),
+        ("show", "show all facts of a source"),
+        ("add", "look for a source there, and declare it"),
         ("resume", "make a source due that is gone or failing"),
         ("sync", "read the sources file into the state"),
     ):
@@ -89,7 +89,7 @@ def _duration(text: str) -> float:
 
 
 def run(call: Call) -> int:
-    """List the sources, or do what the action says."""
+    """List the sources, or do the action."""
     given = call.arguments
     listing = [name for name in _LISTING if getattr(given, name) not in (False, None)]
     if given.action and listing:
@@ -101,7 +101,7 @@ def run(call: Call) -> int:
 
 
 def _sync(call: Call) -> int:
-    """Bring the state up to date with the sources file, and print what has changed."""
+    """Bring the state up to date with the sources file, and print the changes."""
     from walsh_scrapy.state import State
 
     file = call.sources_file
@@ -119,7 +119,7 @@ def _sync(call: Call) -> int:
 
 
 def _add(call: Call) -> int:
-    """Ask what is at each URL, and declare it; return 1 if one of them cannot be."""
+    """Look for a source at each URL, and declare it; return 1 if one of them has none."""
     from walsh_scrapy.tools.discover import DiscoverSpider
     from walsh_scrapy.tools.offers import choose, offers_for
     from walsh_scrapy.tools.sources.changes import SourcesFile

@@ -1,6 +1,6 @@
-"""What ``scrapy sources`` changes: sources are resumed, and added to the file.
+"""The changes of ``scrapy sources``: sources are resumed, and added to the file.
 
-All else in the file is the operator's; the lines to change there are told.
+All else in the file is the operator's; it prints the lines to change there.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def nearest(url: str, known: Collection[str]) -> str | None:
 
 
 class SourcesFile:
-    """The sources file as an operator has it: what may change in it, and what is added at its end.
+    """The sources file as an operator has it: the lines to change, and sources to add at its end.
 
     Methods raise SourcesError for a file that cannot be read, CommandError for one that cannot be
     written.
@@ -98,8 +98,8 @@ class SourcesFile:
     def add(self, sources: Sequence[Source]) -> Iterator[str]:
         """Declare sources, at the end of the file; it is made if there is none.
 
-        What is declared already stays as it is. Yields a line for each. Raises CommandError for a
-        file of a format that is only read: it says what to add there.
+        Declared ones stay as they are. Yields a line for each. Raises CommandError for a file of a
+        format that is only read: it has the lines to add.
         """
         by_url = {source.url: source for source in sources}
         new = [by_url[url] for url in self.undeclared(by_url)]
@@ -111,9 +111,10 @@ class SourcesFile:
             yield f"{source.url}{kind} {how} in {self._file}"
 
     def lines_to_change(self, rows: Iterable[SourceRow]) -> Iterator[str]:
-        """Yield what the operator may change: sources to delete, and lines to write for others.
+        """Yield the possible changes: sources to delete, and lines to write for others.
 
-        These are gone (410), failing for long, or moved for good. ``rows`` are those of the file.
+        These are gone (410), failing for long, or moved permanently. ``rows`` are those of the
+        file.
         """
         rows = list(rows)
         taken = {canonical_url(row.record.url) for row in rows}
@@ -138,7 +139,7 @@ class SourcesFile:
             return opened.read()
 
     def _declared(self, body: bytes) -> list[Declaration]:
-        """Return what the file declares with this body."""
+        """Return the declarations of the file with this body."""
         return list(declared_in(self._file, BytesIO(body), []))
 
     @property
@@ -164,7 +165,7 @@ class SourcesFile:
             )
         if self._ending not in (".toml", ".txt"):
             found = ", ".join(f"{each.url} (kind {each.kind!r})" for each in sources)
-            raise CommandError(f"{file} is only read; declare there what was found: {found}")
+            raise CommandError(f"{file} is only read; declare there: {found}")
         wanted = [each.source for each in self._declared(body)]
         end = "\r\n" if b"\r\n" in body else "\n"
         written = body.decode()
@@ -184,7 +185,7 @@ class SourcesFile:
             is_declared = False
         if not is_declared:
             add = " ".join("".join(blocks).split())
-            raise CommandError(f"{file}: what was found cannot be added at its end: {add}")
+            raise CommandError(f"{file}: the new sources cannot be added at its end: {add}")
         with Output(str(file), replaces=True).open() as opened:
             opened.write(written.encode())
 
@@ -195,12 +196,12 @@ def _to_change(row: SourceRow, taken: Collection[str]) -> tuple[str, str] | None
     ``taken`` are the canonical URLs that are declared.
     """
     record, move = row.record, row.record.move
-    asked = f"last asked {format_moment(record.fetched_at or 0.0)}"
+    last = f"last requested {format_moment(record.fetched_at or 0.0)}"
     if row.due.rule == "gone":
-        return f"is gone ({record.detail or 'it answered 410'}, {asked}): delete it", ""
+        return f"is gone ({record.detail or 'it answered 410'}, {last}): delete it", ""
     if record.failures and record.failed_for >= LONG_FAILING:
         since = format_moment(record.failing_since or 0.0)
-        return f"fails since {since} ({record.detail}, {asked}): delete it", ""
+        return f"fails since {since} ({record.detail}, {last}): delete it", ""
     if move is None or not move.is_settled or move.failing_since is not None:
         return None
     try:
@@ -209,4 +210,4 @@ def _to_change(row: SourceRow, taken: Collection[str]) -> tuple[str, str] | None
         return None
     if canonical_url(to) in taken and canonical_url(to) != canonical_url(record.url):
         return f"moved to {to}, which is declared too: delete it", ""
-    return "moved for good; write:", to
+    return "moved permanently; write:", to

@@ -1,4 +1,4 @@
-"""The rows of ``scrapy sources``: each source, what the state knows of it, and its next visit."""
+"""The rows of ``scrapy sources``: each source, its facts in the state, and its next visit."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class SourceRow:
     entries: int  #: of all its visits
     newest: float | None  #: when the last of them was first seen, in epoch seconds
     host: str  #: the host or registrable domain that paces it
-    #: What is known of its host, if that may not be requested now.
+    #: The row of its host, if that may not be requested now.
     waiting: HostSnapshot | None = field(default=None, repr=False)
 
     @property
@@ -60,7 +60,7 @@ class SourceRow:
 
     @cached_property
     def problem(self) -> Problem | None:
-        """What is wrong with it, and what to do; None if nothing is."""
+        """The problem of the source, and the advice; None if there is none."""
         return problem_of(self.record, self.due.rule)
 
     @property
@@ -117,7 +117,7 @@ class SourceRow:
 
     @property
     def moved(self) -> str:
-        """Where it moved to, and what is made of that; "" if it did not."""
+        """The new URL, and whether it is visited; "" if it did not move."""
         move = self.record.move
         if move is None:
             return ""
@@ -137,7 +137,7 @@ class SourceRow:
 
 
 class Problem(NamedTuple):
-    """What is wrong with a source, since when, and what to do. Times are epoch seconds."""
+    """The problem of a source, its start, and the advice. Times are epoch seconds."""
 
     what: str  #: gone, refused, failing, denied, moved or resent
     why: str
@@ -160,7 +160,7 @@ class Problem(NamedTuple):
 
 
 def problem_of(record: SourceRecord, rule: str) -> Problem | None:
-    """Return what is wrong with a source; None if nothing is.
+    """Return the problem of a source; None if there is none.
 
     ``rule`` is that of its next visit.
     """
@@ -168,17 +168,17 @@ def problem_of(record: SourceRecord, rule: str) -> Problem | None:
     if rule == "gone":  # it was not requested since
         advice = "Remove it from the sources file. If it is reachable again:"
         command = f"scrapy sources resume {url}"
-        return Problem("gone", "it answered 410: gone for good", advice, command, seen, seen)
+        return Problem("gone", "it answered 410: gone permanently", advice, command, seen, seen)
     if record.outcome.startswith("denied"):
         gate, why = record.outcome.removeprefix("denied by "), f"{record.outcome}: {record.detail}"
         if gate in ADVICE:
             return Problem("denied", why, ADVICE[gate], f"scrapy mayfetch {url}", seen=seen)
-        advice = f"{gate}, a gate of this project, denies it. To see why:"
+        advice = f"{gate}, a middleware of this project, denies it. To see why:"
         return Problem("denied", why, advice, f"scrapy why {url}", seen=seen)
     if record.is_refused:
         why, advice = (
             f"its site answers {record.status}",
-            "The site asked to wait. To see until when, and why:",
+            "The site wants a wait. To see its end and its reason:",
         )
         return Problem("refused", why, advice, "scrapy hosts", record.refused_since, seen)
     if record.failures:
@@ -193,9 +193,9 @@ def problem_of(record: SourceRecord, rule: str) -> Problem | None:
 
 
 def _resent(record: SourceRecord) -> Problem:
-    """Say why its server seems to know no 304 (R7), and how its owner could have it know it."""
+    """Return why its server seems not to use 304 (R7), and the remedy for its owner."""
     cause = "its server does not compare them"
-    how = "compare If-None-Match and If-Modified-Since with what it sent."
+    how = "compare If-None-Match and If-Modified-Since with the last answer."
     if record.etag and record.etag.startswith(b"W/"):  # RFC 9110 13.1.2
         cause = "its ETag is weak: a proxy such as nginx with gzip may have weakened it"
         how = (
@@ -205,14 +205,14 @@ def _resent(record: SourceRecord) -> Problem:
     times = count_of(record.resent, "time")
     return Problem(
         "resent",
-        f"never 304: the same document came {times} in a row for its own validators; {cause}",
+        f"never 304: the same document came {times} in a row for its validators; {cause}",
         "Each visit costs the site a whole document. Its owner could have it answer 304: " + how,
         seen=record.fetched_at,
     )
 
 
 def _of_failing(record: SourceRecord) -> tuple[str, str]:
-    """Return what to do about a source that fails, and the command for it."""
+    """Return the advice for a source that fails, and the command for it."""
     status, lasting = record.status or 0, record.failures >= _MANY_FAILURES
     look = f"scrapy discover {record.url}"
     if status in (401, 402, 403):
@@ -220,7 +220,7 @@ def _of_failing(record: SourceRecord) -> tuple[str, str]:
     if status in (404, 405, 451):
         return "Nothing is at this address. Look where it is now:", look
     if 0 < status < 300:
-        return "What is there could not be read as a feed. Look what the site offers:", look
+        return "The document could not be read as a feed. Look for others of the site:", look
     if status >= 500 and lasting:
         return "Its server keeps failing. Write to its owner, or take it out.", ""
     if lasting:
@@ -235,7 +235,7 @@ class Overview:
 
     declared: Sequence[SourceRow]
     undeclared: Sequence[SourceRow]
-    delays: Mapping[str, float]  #: seconds by host, that the sources file asks for
+    delays: Mapping[str, float]  #: seconds by host, of the sources file
 
     def by_urgency(self, *, undeclared: bool = False) -> list[SourceRow]:
         """Return the rows, those that need the operator first, then by the next visit."""
@@ -313,26 +313,26 @@ def known_sources(
     *,
     only_these: bool = False,
 ) -> dict[int, KnownSource]:
-    """Return what the state knows of all sources, as of ``now``; nothing without a state."""
+    """Return the rows of all sources, as of ``now``; none without a state."""
     least = options.min_revisit
     return state.sources.known(least, now, sources, only_given=only_these) if state else {}
 
 
 def declared_source(source: Source, known: Mapping[int, KnownSource]) -> KnownSource:
-    """Return what is known of a declared source, under its declared URL."""
+    """Return the row of a declared source, under its declared URL."""
     if (found := known.get(url_key(source.url))) is None:
         return KnownSource(SourceRecord(url=source.url, kind=source.kind), 0.0, "new")
     return found._replace(record=found.record.with_url(source.url))
 
 
 def undeclared(sources: Iterable[Source], known: Mapping[int, KnownSource]) -> list[KnownSource]:
-    """Return what is known of all sources except these."""
+    """Return the rows of all sources except these."""
     keys = {url_key(source.url) for source in sources}
     return [found for key, found in known.items() if key not in keys]
 
 
 def _of_record(*names: str, shown: bool = False) -> Iterator[Column[SourceRow]]:
-    """Yield columns with fields of the record; None for what is empty."""
+    """Yield columns with fields of the row; None for empty ones."""
 
     def reader(name: str) -> Callable[[SourceRow], Any]:
         def read(row: SourceRow) -> Any:  # noqa: ANN401 - for JSON
@@ -356,7 +356,7 @@ def _of_problem(name: str) -> Callable[[SourceRow], Any]:
     return lambda row: (getattr(row.problem, name) or None) if row.problem else None
 
 
-#: What is told of a source: JSON has all, text what is shown. Times are RFC 3339 in UTC.
+#: The columns of a source: JSON has all, text the shown ones. Times are RFC 3339 in UTC.
 COLUMNS: Final[list[Column[SourceRow]]] = [
     Column("url", lambda row: row.record.url),
     Column("outcome", lambda row: row.record.outcome),
@@ -442,12 +442,12 @@ def next_visit(
         is_rarer = source.revisit_interval(min_revisit) > min_revisit
         rule = "failing" if record.failures else "every" if is_rarer else "revisit"
     elif rule == "asked":
-        asked = max(record.asked_interval, record.wished_interval)
-        is_later = at > (record.fetched_at or 0.0) + asked
+        wished = max(record.asked_interval, record.wished_interval)
+        is_later = at > (record.fetched_at or 0.0) + wished
         if is_later and (record.skip_hours or record.skip_days):
             rule = "skip"
         else:
-            rule = "feed" if record.wished_interval == asked else "server"
+            rule = "feed" if record.wished_interval == wished else "server"
     moment = at if 0.0 < at < NEVER else None
     return NextVisit(moment, rule, _why(rule, record, at), is_due=at <= now)
 
@@ -462,8 +462,8 @@ def _why(rule: str, record: SourceRecord, at: float) -> str:
         "resumed": "you resumed it",
         "skip": f"the feed's {' and '.join(name for name, value in skips.items() if value)}",
         "failing": f"failing, {'doubled to' if record.failures > 1 else 'again after'} {span}",
-        "feed": f"the feed asked for {span}",
-        "server": f"the server asked for {span}",
+        "feed": f"the feed wants {span}",
+        "server": f"the server wants {span}",
         "every": f"every {span}, as declared",
         "revisit": f"every {span}",
     }[rule]

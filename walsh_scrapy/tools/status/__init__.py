@@ -1,8 +1,8 @@
 """``scrapy status``: is all well? For an operator, and for a monitor.
 
-Judges the last runs, the blocklist, the share of sources that fail, holds, the free disk and the
-clock. The first line is the whole, then comes a line a check, the worst first. Sends nothing. Exit
-status, as monitoring plugins have it: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN (the state or a
+Checks the last runs, the blocklist, the share of sources that fail, holds, the free disk and the
+clock. The first line is the whole, then comes one line per check, the worst first. Sends nothing.
+Exit status, as monitoring plugins have it: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN (the state or a
 setting cannot be read, or a wrong call). Examples: scrapy status. scrapy status --json. scrapy
 status --run-hours 3,6 --prometheus walsh.prom
 """
@@ -66,14 +66,14 @@ def _limits(text: str) -> Limits:
 
 
 def run(call: Call) -> int:
-    """Judge, print and write."""
+    """Check, print and write."""
     from walsh_scrapy.tools.output import print_lines
     from walsh_scrapy.tools.status.findings import status_json, status_lines, worst, write_metrics
 
     given = call.arguments
     if given.quiet:  # the sources file may have warnings
         logging.getLogger("walsh_scrapy").setLevel(logging.ERROR)
-    facts, findings = _judge(call)
+    facts, findings = _check(call)
     now = facts.now if facts else time.time()
     if worst(findings) or not given.quiet:
         print_lines([status_json(findings, now)] if given.json else status_lines(findings))
@@ -86,7 +86,7 @@ def run(call: Call) -> int:
     return int(worst(findings))
 
 
-def _judge(call: Call) -> tuple[Facts | None, list[Finding]]:
+def _check(call: Call) -> tuple[Facts | None, list[Finding]]:
     """Return the facts and the findings; no facts, and why, if they cannot be read."""
     from walsh_scrapy.options import BadSetting
     from walsh_scrapy.state import StateError

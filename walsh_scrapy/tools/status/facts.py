@@ -1,4 +1,4 @@
-"""The facts that ``scrapy status`` judges, read from the state, the sources file and the disk."""
+"""The facts that ``scrapy status`` checks, read from the state, the sources file and the disk."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ LONGEST: Final = 30 * 86_400.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What is known at one moment. Times are epoch seconds, None where there is none."""
+    """The facts of one moment. Times are epoch seconds, None where there is none."""
 
     now: float
-    first_run: float | None = None  #: the begin of the first run that is known
+    first_run: float | None = None  #: the start of the first known run
     good_run: float | None = None  #: the end of the last good one
     bad_run: RunRow | None = None  #: the last run that ended, if it was not good
     open_runs: tuple[RunRow, ...] = ()  #: without an end, the newest first
@@ -67,7 +67,7 @@ def gather(state: State, options: Options, file: str | None) -> Facts:
     Raises StateError if the state fails.
     """
     now = state.now()
-    until = now + CLOCK_SKEW  # what is later was written by a wrong clock
+    until = now + CLOCK_SKEW  # later times were written by a wrong clock
     latest = state.runs.latest(MOST_RUNS, now - LONGEST, until, only_crawls=True)
     with state.log() as log:
         rows = runs.build_overview(log, latest, now)

@@ -1,4 +1,4 @@
-"""What the facts mean: one finding per check; in words, as JSON, and as metrics."""
+"""The findings from the facts, one per check; in words, as JSON, and as metrics."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Status(IntEnum):
 
 
 class Finding(NamedTuple):
-    """The result of one check, and what to do about it."""
+    """The result of one check, and the advice."""
 
     status: Status
     check: str
@@ -69,24 +69,24 @@ class Limits(NamedTuple):
     critical: float
 
     def above(self, value: float) -> Status:
-        """Judge a value that must not be large."""
+        """Return the status of a value that must not be large."""
         if value > self.critical:
             return Status.CRITICAL
         return Status.WARNING if value > self.warning else Status.OK
 
     def below(self, value: float) -> Status:
-        """Judge a value that must not be small."""
+        """Return the status of a value that must not be small."""
         return Limits(-self.warning, -self.critical).above(-value)
 
 
 class Thresholds(NamedTuple):
-    """When something is worth a look. The defaults suit a schedule with a run a day or more."""
+    """The limits of each check. The defaults suit a schedule with at least one run per day."""
 
     run_hours: Limits = Limits(26, 50)  #: since the last good run
     failing: Limits = Limits(25, 50)  #: percent of the sources
 
 
-#: Hours since the blocklist was to be asked for again.
+#: Hours since the blocklist was to be requested again.
 _LIST_HOURS: Final = Limits(26, 168)
 #: MiB that are free where the state is.
 DISK_MIB: Final = Limits(1024, 128)
@@ -103,7 +103,7 @@ def find(facts: Facts, limits: Thresholds) -> list[Finding]:
         _hosts(facts),
         _workers(facts),
         _disk(facts),
-        judge_clock(facts.latest, facts.now),
+        check_clock(facts.latest, facts.now),
     ]
     return sorted(filter(None, found), key=lambda each: -each.status)
 
@@ -171,10 +171,10 @@ def _blocklist(facts: Facts) -> Finding | None:
         return Finding(Status.WARNING, "blocklist", "none was adopted yet", "look at the log")
     if facts.list_checked > facts.now + CLOCK_SKEW:
         what = f"its copy is of {format_moment(facts.list_checked)}, in the future"
-        return Finding(Status.WARNING, "blocklist", what, "the next crawl asks for it again")
+        return Finding(Status.WARNING, "blocklist", what, "the next crawl requests it again")
     age = max(0.0, facts.now - facts.list_checked)
     status = _LIST_HOURS.above((age - facts.list_refresh) / _HOUR)
-    what = f"its copy is {format_seconds(age)} old, to be asked for again after "
+    what = f"its copy is {format_seconds(age)} old, to be requested again after "
     what += format_seconds(facts.list_refresh)
     return Finding(status, "blocklist", what, "its server does not answer" if status else "")
 
@@ -237,7 +237,7 @@ def _hosts(facts: Facts) -> Finding:
         [f"{row.host} until {format_moment(row.snapshot.times.hold_until)}" for row in found]
     )
     what = f"{count_of(len(found), 'host')} on hold for over a day: {listed}"
-    return Finding(Status.WARNING, "hosts", what, "`scrapy hosts` says why", _rows(found, HOSTS))
+    return Finding(Status.WARNING, "hosts", what, "`scrapy hosts` shows why", _rows(found, HOSTS))
 
 
 def _rows(rows: Iterable[Row], columns: Iterable[Column[Row]]) -> tuple[dict[str, Any], ...]:
@@ -268,7 +268,7 @@ def _disk(facts: Facts) -> Finding | None:
 
 
 def clock_ahead(facts: Facts) -> float:
-    """Return by how many seconds the latest time in the state lies in the future; 0 if none."""
+    """Return the seconds that the latest time in the state lies in the future; 0 if none."""
     return max(0.0, max(facts.latest.values(), default=0.0) - facts.now)
 
 
@@ -277,8 +277,8 @@ def ahead(latest: Mapping[str, float], now: float) -> dict[str, float]:
     return {name: at for name, at in sorted(latest.items()) if at > now + CLOCK_SKEW}
 
 
-def judge_clock(latest: Mapping[str, float], now: float) -> Finding:
-    """Judge the latest time of each table, all in epoch seconds."""
+def check_clock(latest: Mapping[str, float], now: float) -> Finding:
+    """Check the latest time of each table, all in epoch seconds."""
     found = ahead(latest, now)
     if not found:
         return Finding(Status.OK, "clock", "no time in the state lies in the future")
@@ -288,7 +288,7 @@ def judge_clock(latest: Mapping[str, float], now: float) -> Finding:
 
 
 def status_lines(findings: list[Finding]) -> Iterator[str]:
-    """Yield the status of the whole, which a monitor shows, and then a line a finding."""
+    """Yield the status of the whole, which a monitor shows, and then one line per finding."""
     status = worst(findings)
     problem = ", ".join(each.check for each in findings if each.status)
     yield f"{status.name}: {problem or 'all is well'}"
@@ -346,7 +346,7 @@ def _add_facts(gauge: Callable[[str, str, float], None], facts: Facts) -> None:
     if facts.list_checked is not None and "blocklist" not in ahead(facts.latest, facts.now):
         checked, refresh = facts.list_checked, facts.list_refresh
         gauge("blocklist_checked_timestamp_seconds", "When its server answered last.", checked)
-        gauge("blocklist_refresh_seconds", "After how long it is asked for again.", refresh)
+        gauge("blocklist_refresh_seconds", "Seconds until it is requested again.", refresh)
     gauge("sources", "Declared sources.", facts.sources)
     gauge("sources_failing", "Declared sources whose last visit failed.", facts.failing)
     gauge("sources_refused", "Declared sources that their sites refuse.", len(facts.refused))
@@ -354,7 +354,7 @@ def _add_facts(gauge: Callable[[str, str, float], None], facts: Facts) -> None:
         first = min(row.record.refused_since or facts.now for row in facts.refused)
         gauge("sources_refused_since_timestamp_seconds", "The first refusal.", first)
     gauge("hosts_on_hold", "Hosts on hold.", len(facts.held))
-    gauge("hosts_on_long_hold", "Hosts that asked for over a day.", len(long_holds(facts)))
+    gauge("hosts_on_long_hold", "Hosts on hold for over a day.", len(long_holds(facts)))
     gauge("workers", "Crawls that share the work now.", len(facts.workers))
     if facts.disk:
         gauge("state_disk_free_bytes", "Free where the state is.", facts.disk_free)

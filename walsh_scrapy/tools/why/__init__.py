@@ -1,10 +1,10 @@
-"""``scrapy why URL|HOST``: why a host was asked on one day, as a letter to its owner.
+"""``scrapy why URL|HOST``: the requests to a host on one day, as a letter to its owner.
 
-Prints a letter to the owner of a site: each request of one day with the line of robots.txt that
-allowed it, the gap before it and the delay asked for, what was kept back and why, what robots.txt
-said, what the operator changed by hand, when we ask again and what keeps us from it now, who we
-are, and how to keep us out. Without --on it is the last day in the record. Exit status: 0, 1 if
-nothing is known, 2 for a wrong call. Examples: scrapy why blog.example --on 2026-11-17. scrapy why
+Prints a letter to the owner of a site. It has each request of one day, with the line of robots.txt
+that allowed it, the gap before it and the delay in force. It has the requests that were kept back,
+the robots.txt, the operator's changes by hand, the next request, our identity, and the way to keep
+us out. Without --on it is the last day in the state. Exit status: 0, 1 if nothing is known, 2 for a
+wrong call. Examples: scrapy why blog.example --on 2026-11-17. scrapy why
 https://blog.example/feed.xml --json
 """
 
@@ -37,7 +37,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(call: Call) -> int:
-    """Read the record and print the letter."""
+    """Read the state and print the letter."""
     from walsh_scrapy.tools.output import print_lines
     from walsh_scrapy.tools.why.account import give_account
     from walsh_scrapy.tools.why.letter import letter, record_of
@@ -50,7 +50,7 @@ def run(call: Call) -> int:
 
 
 def _sources(call: Call) -> Sequence[Source] | None:
-    """Return the declared sources; None, and say why, if they cannot be read."""
+    """Return the declared sources; None, with a message, if they cannot be read."""
     from walsh_scrapy.sources.loading import load_sources
     from walsh_scrapy.sources.source import SourcesError
 
@@ -60,7 +60,7 @@ def _sources(call: Call) -> Sequence[Source] | None:
     try:
         return load_sources(file)
     except SourcesError as error:
-        print(f"walsh-scrapy: what is declared is left out: {error}", file=sys.stderr)
+        print(f"walsh-scrapy: the declared sources are left out: {error}", file=sys.stderr)
         return None
 
 

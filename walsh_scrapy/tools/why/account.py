@@ -1,4 +1,4 @@
-"""What the record says of one host on one day, and what keeps us from it now (R8; decision 31)."""
+"""The request log of one host on one day, and its outlook (R8; decision 31)."""
 
 from __future__ import annotations
 
@@ -79,8 +79,8 @@ class Sender:
         return f"User-agent: {self.token}", "Disallow: /"
 
 
-class Asked(NamedTuple):
-    """A robots.txt that was asked for, with all its tries and redirects."""
+class RobotsFetch(NamedTuple):
+    """A request for robots.txt, with all its tries and redirects."""
 
     at: float  #: epoch seconds: the end of that
     status: int | None  #: of the last answer; None if there was none
@@ -92,8 +92,8 @@ class RobotsOfDay:
 
     origin: str
     hash: str | None  #: None if there was no file to obey
-    asked: tuple[Asked, ...]  #: each once
-    is_kept: bool  #: False if the copy is no longer in the record
+    asked: tuple[RobotsFetch, ...]  #: each once
+    is_kept: bool  #: False if the copy is no longer in the state
     quoted: tuple[QuotedLine, ...]
 
     def as_dict(self) -> dict[str, Any]:
@@ -111,7 +111,7 @@ class Account:
     """One day of one host; the day is in UTC."""
 
     host: str
-    url: str | None  #: the one URL that was asked about
+    url: str | None  #: the one URL of the call
     day: str
     sender: Sender
     requests: tuple[JudgedRequest, ...]
@@ -134,10 +134,10 @@ def give_account(
     day: int | None,
     sources: Sequence[Source] | None = None,
 ) -> Account:
-    """Return what is known of a host or URL on a day (days since 1970), or on its last day.
+    """Return the account of a host or URL on a day (days since 1970), or on its last day.
 
     ``sources`` are those declared now; None if they are not known. Raises CommandError if there is
-    nothing; the message says what is known instead.
+    nothing; the message names the known instead.
     """
     url, host = url_of(subject), host_of(url_of(subject))
     paced = options.pace_by.unit(url)
@@ -152,19 +152,19 @@ def give_account(
     if day is None:
         day = int(outlook.at // DAY) if last is None else last
     span = TimeSpan(since=day * DAY, until=math.nextafter((day + 1) * DAY, 0.0))
-    judged = [
-        each for each in _judged(log, paced, span, outlook.at) if host_of(each.record.url) == host
+    checked = [
+        each for each in _checked(log, paced, span, outlook.at) if host_of(each.record.url) == host
     ]
     denials = list(log.denials(span, host))
-    if is_given and not (judged or denials):
+    if is_given and not (checked or denials):
         raise CommandError(_nothing(log, host, day, last, sources))
-    sent = [each for each in judged if _is_about(each.record, wanted)]
+    sent = [each for each in checked if _is_about(each.record, wanted)]
     denied = [each for each in denials if wanted in (None, canonical_url(each.url))]
     is_told = denied or any(canonical_url(each.record.url) == wanted for each in sent)
     if wanted and not is_told and not outlook.targets:
         raise CommandError(
             f"nothing is known of {wanted} on {format_day(day)}; `scrapy why {host} --on "
-            f"{format_day(day)}` says what is known of its host"
+            f"{format_day(day)}` shows its host"
         )
     numbers = {each.record.run for each in sent} | {each.run for each in denied}
     found = map(state.runs.find, sorted(filter(None, numbers), reverse=True))
@@ -182,12 +182,12 @@ def give_account(
     )
 
 
-def _judged(log: Log, paced: str, span: TimeSpan, now: float) -> list[JudgedRequest]:
+def _checked(log: Log, paced: str, span: TimeSpan, now: float) -> list[JudgedRequest]:
     """Return the requests of a span, each with the gap before it."""
-    judge = GapJudge(log.basis(log.bounds(now)))
+    gaps = GapJudge(log.basis(log.bounds(now)))
     for each in log.requests_before(span.since, paced):
-        judge.judge(each)
-    return [JudgedRequest(each, judge.judge(each)) for each in log.requests(span, paced)]
+        gaps.judge(each)
+    return [JudgedRequest(each, gaps.judge(each)) for each in log.requests(span, paced)]
 
 
 def _is_about(sent: LoggedRequest, wanted: str | None) -> bool:
@@ -198,7 +198,7 @@ def _is_about(sent: LoggedRequest, wanted: str | None) -> bool:
 def _robots(
     log: Log, rows: Iterable[LoggedRequest | LoggedDenial], token: str
 ) -> Iterable[RobotsOfDay]:
-    """Yield what was in force."""
+    """Yield the files that were in force."""
     decided: dict[tuple[str, str | None], list[LoggedRequest | LoggedDenial]] = {}
     for row in rows:
         if row.robots_at is not None:
@@ -206,7 +206,7 @@ def _robots(
     for (url, name), cases in decided.items():
         body = None if name is None else log.copy(name)
         lines = {case.line for case in cases if case.line is not None}
-        ends = {Asked(case.robots_at or 0.0, case.robots_status) for case in cases}
+        ends = {RobotsFetch(case.robots_at or 0.0, case.robots_status) for case in cases}
         yield RobotsOfDay(
             origin=origin_of(url),
             hash=name,
@@ -224,63 +224,63 @@ def _nothing(
     sources: Sequence[Source] | None,
 ) -> str:
     if not host:
-        return "that is no host and no URL of the web; for example: scrapy why blog.example"
+        return "that is neither a host nor a URL of the web; for example: scrapy why blog.example"
     when = "" if day is None else f" on {format_day(day)}"
     known = f"nothing is known of {host}{when}"
     if last is not None:
-        return f"{known}; the last day on which the record has it is {format_day(last)} (UTC)"
+        return f"{known}; the last day on which the state has it is {format_day(last)} (UTC)"
     if below := log.subdomains(host):
-        return f"{known}; the record has {', '.join(below)}"
+        return f"{known}; the state has {', '.join(below)}"
     declared = "no source is declared there, and " if sources is not None else ""
     return (
-        f"{known}; {declared}the record goes back WALSH_LOG_DAYS, and a host has its name without "
+        f"{known}; {declared}the log goes back WALSH_LOG_DAYS, and a host has its name without "
         "a port"
     )
 
 
 @dataclass(frozen=True, slots=True)
 class HostTarget:
-    """One document of the host that a source asks for, or asked for once."""
+    """One document of the host that a source requests, or requested once."""
 
-    url: str  #: at this host, also if the source is declared elsewhere and moved here
+    url: str  #: at this host, even if the source is declared elsewhere and moved here
     record: SourceRecord
     due: NextVisit
     denial: LoggedDenial | None  #: why it was kept back, if that is its outcome
     is_disallowed: bool  #: whether its robots.txt, as we know it now, denies it
 
     def words(self, outlook: Outlook) -> str:
-        """Return when it is asked for next, or why not."""
+        """Return the time of its next request, or the reason without one."""
         if outlook.is_listed:
-            return "not asked for while its host is on our blocklist"
+            return "not requested while its host is on our blocklist"
         if self.due.rule == "undeclared":
-            return "no source of ours any more"
+            return "no longer a source"
         if self.due.rule == "gone":
-            return "gone for good (410), so it is not asked for"
+            return "gone permanently (410), so it is not requested"
         if self.record.address != self.record.url == self.url:
-            return "moved for good, so it is asked for where it moved to"
+            return "moved permanently, so its new URL is requested"
         outcome = self.record.outcome
         last = f"{outcome}; " if outcome.startswith("denied") else ""
         if last and self.record.status is not None:  # of a redirect: no rule of this site denies it
-            last = f"what it redirects to is {last}"
+            last = f"its redirect is {last}"
         elif self.denial is not None:
             last = f"{outcome}: {self.denial.reason}; "
         only = ", and then only if its robots.txt allows it" if self.is_disallowed else ""
         if self.due.at is not None and not self.due.is_due:
             return f"{last}not due before {format_moment(self.due.at)} ({self.due.why}){only}"
         if outlook.ready_at is not None:
-            return f"{last}due, and deferred until its host may be asked{only}"
+            return f"{last}due, and deferred until its host may be requested{only}"
         return f"{last}due, so the next run looks at it{only}"
 
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """What stands between us and the next request to a host. Times are epoch seconds."""
+    """The reasons that defer or deny the next request to a host. Times are epoch seconds."""
 
-    at: float  #: the moment of which this is true
+    at: float  #: the moment of the outlook
     times: HostTimes  #: of the host
     hold_until: float | None  #: None if the host is not on hold
     ready_at: float | None  #: None if the host may be requested now
-    delay: float  #: seconds between two requests that the operator asks for, 0 for none
+    delay: float  #: the operator's delay in seconds, 0 for none
     targets: tuple[HostTarget, ...]
     is_declared: bool | None  #: whether any is a source's; None if that is not known
     is_listed: bool  #: whether the host is on a blocklist now
@@ -303,19 +303,19 @@ class Outlook:
             why = "as a request is out, or its crawl was killed" if self.is_out else "by its delay"
             yield f"not requested before {format_moment(self.ready_at)}, {why}"
         elif self.is_declared is None and not self.is_listed:
-            yield "no hold and no delay keeps us from it; each gate is asked again then"
+            yield "no hold and no delay keeps us from it; each gate decides again then"
         if self.delay:
-            yield f"{format_seconds(self.delay)} at least between two requests, by our own choice"
+            yield f"{format_seconds(self.delay)} at least between two requests, by our choice"
         if self.is_declared is False:
             where = "here" if self.url is None else "with this URL"
             was = " any more" if self.targets else ""
-            yield f"no source of ours is declared {where}{was}"
+            yield f"no source is declared {where}{was}"
         if not self.is_listed:
             yield "a redirect of another site can lead us here too"
 
     @property
     def hold_why(self) -> str | None:
-        """What began the hold; None if the host is not on hold."""
+        """The cause of the hold; None if the host is not on hold."""
         if self.hold_until is None:
             return None
         shared = f"{self.domain} is paced as one, and " if self.domain else ""
@@ -353,7 +353,7 @@ def look_ahead(
     sources: Sequence[Source] | None,
     wanted: str | None,
 ) -> Outlook:
-    """Return what stands between us and the next request to the host of a URL.
+    """Return the outlook of the host of a URL.
 
     ``sources`` are those declared now; None if they are not known. ``wanted`` is the canonical URL
     of the only document to tell of; None for all.
@@ -399,7 +399,8 @@ def _targets(
     others = [(None, each) for each in undeclared(sources, known)]
     for source, each in (*found, *others):
         record = each.record
-        # Elsewhere it may be another site's: of that, only what moved here is told (decision 36).
+        # Elsewhere it may be another site's: then only sources that moved here are shown (decision
+        # 36).
         url = next((url for url in (record.url, record.address) if host_of(url) == host), None)
         if url is None:
             continue
@@ -410,7 +411,7 @@ def _targets(
 
 
 def _is_disallowed(state: State, options: Options, url: str, now: float) -> bool:
-    """Return True if the last robots.txt of a URL's site denies it, or what stands for it does."""
+    """Return True if the last robots.txt of a URL's site, or its substitute, denies it."""
     copy = state.robots.find(origin_of(url))
     if copy is None:
         return False

@@ -33,7 +33,7 @@ _COLUMNS: Final = frozenset({
 
 
 def letter(account: Account) -> Iterator[str]:
-    """Yield the lines of the letter. Only what the operator says of himself has an address."""
+    """Yield the lines of the letter. Only the operator's data have an address."""
     yield from map(printable, _sender(account))
     for line in _facts(account):
         yield printable(for_others(line))
@@ -56,14 +56,14 @@ def _sender(account: Account) -> Iterator[str]:
 
 
 def _facts(account: Account) -> Iterator[str]:
-    yield "What we asked for"
+    yield "Our requests"
     for sent in account.requests:
         yield from _sent(sent, account)
     if not account.requests:
         yield "  Nothing: no byte was sent."
     if account.denials:
         yield ""
-        yield "What we wanted, and did not ask for"
+        yield "Requests that we kept back"
     for denial in account.denials:
         yield f"  {_time(denial.at)}{denial.url}"
         came = _came(denial, account)
@@ -86,9 +86,9 @@ def _sent(sent: JudgedRequest, account: Account) -> Iterator[str]:
 
 
 def answer_to(record: LoggedRequest, overrides: Sequence[Override] = ()) -> str:
-    """Return what came of a request, in words; ``overrides`` are those of its host."""
+    """Return the answer to a request, in words; ``overrides`` are those of its host."""
     if record.seconds is None:
-        return "not known: the request is out, or the crawl was killed before its end"
+        return "not known: the request is in flight, or the crawl was killed before its end"
     answer = "no answer" if record.status is None else str(record.status)
     answer = f"{answer}: {record.error}" if record.error else answer
     held = f"; then on hold for {format_seconds(record.hold)}" if record.hold else ""
@@ -114,8 +114,8 @@ def _came(record: LoggedRequest | LoggedDenial, account: Account) -> str:
 def _reason(record: LoggedRequest) -> str:
     if record.purpose == "robots":
         if record.redirected_by is not None:
-            return "it is read as the robots.txt of what redirected there"
-        return "robots.txt is asked for before anything else, and no rule of it can forbid that"
+            return "it is read as the robots.txt of the host that redirected there"
+        return "robots.txt is requested before anything else, and no rule of it can forbid that"
     listed = "" if record.blocklist is None else "; its host was not on our blocklist"
     if record.purpose == "blocklist":
         return "our blocklist, or its schema, is published there"
@@ -140,7 +140,7 @@ def _gap(gap: RequestGap, domain: str | None) -> str:
     if gap.doubt:
         return f"not known, because the end of the {before} is not known"
     if gap.kept is None:
-        return f"our record has no {before}"
+        return f"our request log has no {before}"
     kept = f"none, the {before} had not ended"
     if not gap.is_overlap:
         kept = f"{format_seconds(max(0.0, gap.kept))} after the end of the {before}"
@@ -148,16 +148,16 @@ def _gap(gap: RequestGap, domain: str | None) -> str:
     after_all = ""
     if gap.released_at is not None:
         after_all = f", as we had ended a hold by hand at {format_moment(gap.released_at)}"
-    return f"{kept}; {format_seconds(gap.asked)} had to pass{after_all}{too_short}"
+    return f"{kept}; {format_seconds(gap.least)} had to pass{after_all}{too_short}"
 
 
 def _robots(robots: RobotsOfDay) -> Iterator[str]:
-    yield "What robots.txt said"
+    yield "The robots.txt"
     yield f"  {robots.origin}/robots.txt"
     for at, status in robots.asked:
         answer = "no answer" if status is None else f"the answer was {status}"
-        asked = f"asked for until {format_moment(at)}: {answer}{_means(robots, status)}"
-        yield from _wrapped(asked, "  ")
+        fetch = f"requested until {format_moment(at)}: {answer}{_means(robots, status)}"
+        yield from _wrapped(fetch, "  ")
     if robots.hash is None:
         return
     yield f"  SHA-256 {robots.hash}" if robots.is_kept else "  It is no longer kept."
@@ -170,7 +170,7 @@ def _robots(robots: RobotsOfDay) -> Iterator[str]:
 
 
 def _means(robots: RobotsOfDay, status: int | None) -> str:
-    """Say what an answer means that is no robots.txt (decision 12)."""
+    """Return the meaning of an answer that is not a robots.txt (decision 12)."""
     if _is_absent(status):
         return ", so no rule is in force"
     if robots.hash is None:
@@ -188,7 +188,7 @@ def _is_absent(status: int | None) -> bool:
 
 def _overrides(overrides: Sequence[Override]) -> Iterator[str]:
     if overrides:
-        yield from ("", "What we changed by hand")
+        yield from ("", "Our changes by hand")
     for each in overrides:
         yield from _wrapped(f"{format_moment(each.at)}  {_changed(each)}", "  ")
 
@@ -198,12 +198,12 @@ def _changed(made: Override) -> str:
     if made.override == "release":
         return f"ended a hold that had {format_seconds(made.seconds)} left: {reason}"
     if not made.seconds:
-        return f"ended our own delay: {reason}"
+        return f"ended our delay: {reason}"
     return f"{format_seconds(made.seconds)} at least between two requests from then on: {reason}"
 
 
 def _next(outlook: Outlook) -> Iterator[str]:
-    yield f"When we ask again, as of {format_moment(outlook.at)}"
+    yield f"Our next requests, as of {format_moment(outlook.at)}"
     for line in outlook.lines():
         yield from _wrapped(line, "  ")
     for target in outlook.targets:
@@ -220,7 +220,7 @@ def _opt_out(account: Account) -> Iterator[str]:
     if sender.contact:
         yield from _filled(f"Or write to {sender.contact}.{listed}", "  ")
     elif sender.policy:
-        yield from _wrapped(f"Or write to us as {sender.policy} says.", "  ")
+        yield from _wrapped(f"Or write to us as described at {sender.policy}.", "  ")
 
 
 def _time(moment: float) -> str:
@@ -245,7 +245,7 @@ def _filled(text: str, indent: str) -> list[str]:
 def record_of(account: Account) -> dict[str, Any]:
     """Return the object of ``--json``: times as RFC 3339 in UTC, durations in seconds.
 
-    Only what the operator says of himself has an address.
+    Only the operator's data have an address.
     """
     told = {
         "host": account.host,
@@ -276,7 +276,7 @@ def _request(sent: JudgedRequest, account: Account) -> dict[str, Any]:
         "at": rfc3339(record.sent_at),
         "why": _reason(record) + _came(record, account),
         "gap": gap.kept,
-        "gap_asked": gap.asked,
+        "gap_asked": gap.least,
         "error": record.error or None,
     }
 
