@@ -243,8 +243,8 @@ def test_no_file_and_no_url_is_opened(tmp_path, monkeypatch):
 # The other forms of a page: feeds in its head (decision 16), and Link headers (R9, RFC 8288).
 
 PAGE = "https://blog.example/2026/"
-TYPE = "application/rss+xml"
-LINK = f'<link rel="alternate" type="{TYPE}" href="/feed">'
+MEDIA_TYPE = "application/rss+xml"
+LINK = f'<link rel="alternate" type="{MEDIA_TYPE}" href="/feed">'
 FEED_URL = "https://blog.example/feed"
 
 
@@ -256,11 +256,11 @@ def urls(page):
     "link",
     [
         LINK,
-        f"<LINK HREF=/feed TYPE={TYPE} REL='Home ALTERNATE'/>",
+        f"<LINK HREF=/feed TYPE={MEDIA_TYPE} REL='Home ALTERNATE'/>",
         '<link rel=alternate type="application/atom+xml; charset=utf-8" href=" /feed\n">',
         "<link rel=alternate type=application/feed+json href=/feed>",
         "<link rel=alternate type=application/json href=/feed>",
-        f"<link rel=alternate type={TYPE} href=//blog.example:443/feed>",
+        f"<link rel=alternate type={MEDIA_TYPE} href=//blog.example:443/feed>",
     ],
 )
 def test_a_feed_is_declared_in_any_spelling(link):
@@ -271,18 +271,18 @@ def test_a_feed_is_declared_in_any_spelling(link):
     "link",
     [
         "",
-        f"<link rel=next type={TYPE} href=/feed>",
-        f"<link rel=alternate type={TYPE}>",
-        f"<link rel=alternate type={TYPE} href=' '>",
+        f"<link rel=next type={MEDIA_TYPE} href=/feed>",
+        f"<link rel=alternate type={MEDIA_TYPE}>",
+        f"<link rel=alternate type={MEDIA_TYPE} href=' '>",
         "<link rel=alternate href=/feed>",
         "<link rel=alternate type=text/html href=/feed>",
         "<link rel=alternate type=text/xml href=/feed>",
         "<link rel=alternate type=application/json href=/wp-json/wp/v2/feeds/1>",
         "<link rel=alternate type=application/json href=/pages/1>",
         "<link rel=alternate type=application/json+oembed href=/feed>",
-        f"<link rel=alternate type={TYPE} href=javascript:x>",
-        f"<link rel=alternate type={TYPE} href=http://[>",
-        f"<a rel=alternate type={TYPE} href=/feed>",
+        f"<link rel=alternate type={MEDIA_TYPE} href=javascript:x>",
+        f"<link rel=alternate type={MEDIA_TYPE} href=http://[>",
+        f"<a rel=alternate type={MEDIA_TYPE} href=/feed>",
         f"<!-- {LINK} -->",
         f"<script>'{LINK}'</script>",
         f"<title>{LINK}</title>",
@@ -314,9 +314,9 @@ def test_what_comes_before_a_link_counts_as_browsers_read_it(before, found):
 
 
 def test_titles_are_one_line_in_the_encoding_of_the_page():
-    link = f'<link rel=alternate type={TYPE} href="/\xfcber" title="\xc4 &amp;\n&#27; B">'
+    link = f'<link rel=alternate type={MEDIA_TYPE} href="/\xfcber" title="\xc4 &amp;\n&#27; B">'
     (found,) = feeds_in_head(link.encode("latin-1"), "text/html; charset=iso-8859-1", PAGE)
-    assert found == FeedLink("https://blog.example/%C3%BCber", "\xc4 & B", TYPE)
+    assert found == FeedLink("https://blog.example/%C3%BCber", "\xc4 & B", MEDIA_TYPE)
 
 
 def test_each_feed_is_kept_once_and_those_of_comments_come_last():
