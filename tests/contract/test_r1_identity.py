@@ -97,7 +97,7 @@ def test_the_gate_has_the_last_word_on_headers():
 
 # Requests of real crawls over TLS are verified by http-message-signatures, which is not ours.
 
-LIST_URL_SIGNING = "https://operator.example/blocklist.json"
+SECURE_LIST_URL = "https://operator.example/blocklist.json"
 AGENT = "https://bot.example/.well-known/http-message-signatures-directory"
 SOURCES = [
     "https://blog.example/feed",
@@ -106,7 +106,7 @@ SOURCES = [
     "https://leaving.example/feed",
     "http://plain.example/feed",
 ]
-RequestSigning = namedtuple("Request", "method url headers")
+SignedRequest = namedtuple("SignedRequest", "method url headers")
 
 
 class Keys(HTTPSignatureKeyResolver):
@@ -136,7 +136,7 @@ def verify(hit, directory, monkeypatch, now):
     )
     verifier.max_clock_skew = dt.timedelta(0)
     # It refuses a stray % in a path, which is not signed: scheme and authority are enough.
-    request = RequestSigning(hit.method, f"{hit.scheme}://{hit.header('Host')}/", dict(hit.headers))
+    request = SignedRequest(hit.method, f"{hit.scheme}://{hit.header('Host')}/", dict(hit.headers))
     (result,) = verifier.verify(
         request, expect_tag="web-bot-auth", require_components=["@authority"]
     )
@@ -188,10 +188,10 @@ def test_each_request_over_https_is_signed_and_none_over_http(
     direct_web, crawl, signing, key, monkeypatch
 ):
     web = web_of(direct_web)
-    settings = {"WALSH_BLOCKLIST_URL": LIST_URL_SIGNING, "WALSH_BACKOFF_BASE": 0.1} | signing
+    settings = {"WALSH_BLOCKLIST_URL": SECURE_LIST_URL, "WALSH_BACKOFF_BASE": 0.1} | signing
     result = crawl(web, sources=SOURCES, settings=settings)
     assert result.exit_code == 0, result.stderr
-    judge(result, robots_exempt=[LIST_URL_SIGNING])
+    judge(result, robots_exempt=[SECURE_LIST_URL])
     assert_all_verify(result.log, key, monkeypatch)
     assert_nothing_is_left_of_it(result, signing, key)
 
@@ -215,7 +215,7 @@ def assert_all_verify(log, key, monkeypatch):
                 verify(hit, directory, monkeypatch, hit.wall + late)
             with pytest.raises(AssertionError, match=r"a signature (was created|had expired) "):
                 verify_signature(hit, directory, now=hit.wall + late)
-    for other, why in ((PrivateKey.generate().public, "has no key"), (None, "is no JSON Web Key")):
+    for other, why in ((PrivateKey.generate().public, "has no key"), (None, "is not a JSON Web Key")):
         with pytest.raises(AssertionError, match=f"the directory {why}"):
             verify_signature(https[0], directory_body([other]) if other else "{}")
     plain = [hit for hit in log if hit.scheme == "http"]

@@ -148,7 +148,7 @@ def test_a_lifetime_counts_from_where_the_next_visit_begins():
 
 # Why a request failed is one sentence: which host, and what went wrong.
 
-URL_FAILURES = "http://blog.example/feed"
+FEED_URL = "http://blog.example/feed"
 
 
 def downloaded(*reasons):
@@ -160,7 +160,7 @@ def downloaded(*reasons):
 
 
 def answered(status, **headers):
-    return HttpError(Response(URL_FAILURES, status, headers))
+    return HttpError(Response(FEED_URL, status, headers))
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def answered(status, **headers):
             "no response from blog.example: Connection was closed cleanly",
         ),
         (downloaded(ParseError("no", b"x")), "no response from blog.example: ('no', b'x')"),
-        (BadAnswer(Response(URL_FAILURES), "redirected in a loop"), "redirected in a loop"),
+        (BadAnswer(Response(FEED_URL), "redirected in a loop"), "redirected in a loop"),
         (IgnoreRequest("its body is too large."), "its body is too large."),
         (IgnoreRequest(), "IgnoreRequest"),
         (NotAFeed("Not a feed but an image."), "Not a feed but an image."),
@@ -196,9 +196,9 @@ def answered(status, **headers):
     ],
 )
 def test_every_failure_is_described_in_a_sentence(error, reason):
-    assert reason_of(error, URL_FAILURES) == reason
+    assert reason_of(error, FEED_URL) == reason
 
 
 def test_quotes_are_cut_to_a_length():
-    assert len(reason_of(answered(301, Location="ftp://" + "x" * 9000), URL_FAILURES)) < 400
-    assert len(reason_of(ValueError("x" * 9000), URL_FAILURES)) < 400
+    assert len(reason_of(answered(301, Location="ftp://" + "x" * 9000), FEED_URL)) < 400
+    assert len(reason_of(ValueError("x" * 9000), FEED_URL)) < 400
