@@ -69,7 +69,7 @@ from dataclasses import replace
             ])
             new = frozenset(each.key for each in found)"""),
     )),
-    Mutant("hourly", "R8", "visits a source once an hour", (
+    Mutant("hourly", "R8", "visits a source once per hour", (
         Patch("walsh_scrapy/state/sources.py", "_given", "min(least, LONGEST_SECONDS)",
               "min(least, 3600.0)"),
     )),
