@@ -379,7 +379,7 @@ def _read_list(opened: BinaryIO, _: list[str]) -> Iterator[_RawSource]:
         for number, line in _lines(text):
             if url := _COMMENT.sub("", line).strip():
                 if len(url.split()) > 1:
-                    raise UnreadableFile(f"line {number}: one URL per line; a comment begins with #")
+                    raise UnreadableFile(f"line {number}: one URL per line; comments begin with #")
                 yield _RawSource(f"line {number}", {"url": url})
 
 
