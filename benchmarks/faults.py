@@ -51,7 +51,7 @@ SLOWER = 1.5  #: more seconds of the slow host: often a worker's beat falls into
 CRAWL_DELAY = 3  #: seconds, of the hosts with many sources
 #: Seconds that a delay by latency may be longer: latency, and a busy machine.
 SLACK = 1.2
-#: Of each host with many; half as many redirect. Their chains outlast each fault.
+#: Sources of each host with many; half as many redirect. Their chains outlast each fault.
 SOURCES = 8
 PATIENT = f"User-agent: *\nCrawl-delay: {CRAWL_DELAY}\n"
 CHAINS = ("chain1.example", "chain2.example", "chain3.example")

@@ -1,4 +1,4 @@
-"""``scrapy crawl llms``: sites without a feed, by their own markdown or llms.txt."""
+"""``scrapy crawl llms``: sites without a feed, by their markdown or llms.txt."""
 
 from walsh_scrapy import spiders
 

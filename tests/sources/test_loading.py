@@ -370,7 +370,7 @@ def entry(**values):
         ("s.json", '["https://a b.example/"]', "entry 1: 'https://a b.example/' names no host"),
         ("s.txt", f"https://{'a.' * 127}example/", "line 1: 'https://a.a.a"),
         ("s.txt", f"https://a.example/{'x' * 2040}", "line 1: 'https://a.example/xxx"),
-        ("s.txt", "https://a.example/ b", "line 1: one URL a line; a comment begins with #"),
+        ("s.txt", "https://a.example/ b", "line 1: one URL per line; comments begin with #"),
         ("s.opml", "", "it is not XML: "),
         ("s.opml", "<opml><body>", "it is not XML: "),
         ("s.opml", "{}", "it is not XML: "),

@@ -97,9 +97,8 @@ class Context:
 class DeferredHosts:
     """The hosts and the origins that may not be tried again in this run (R5, decision 28).
 
-    A host is the name in a URL, whatever its scheme and port, even with ``WALSH_PACE_BY =
-    "domain"``: the other hosts of its domain may be reached. An origin is one scheme, host and
-    port.
+    A host is the name in a URL, whatever its scheme and port, even if domains are paced: the other
+    hosts of its domain may be reached. An origin is one scheme, host and port.
     """
 
     def __init__(self) -> None:
@@ -159,7 +158,7 @@ class Retry(NamedTuple):
     number: int
     most: int
     at: float
-    why: str  #: the act of the host: `answered 503`
+    why: str  #: the problem of the host: `answered 503`
     for_blocklist: bool  #: or for its host's robots.txt: all wait for it
 
     def sentence(self, now: float) -> str:

@@ -495,7 +495,7 @@ def _after_failure(record: SourceRecord, request: Request, now: float) -> Source
 
 
 def _is_gone_here(record: SourceRecord, request: Request, answer: Response) -> bool:
-    """Return True if a response says that a source is gone permanently (410).
+    """Return True if a response shows that a source is gone permanently (410).
 
     It is of the source itself if no temporary redirect led to it.
     """

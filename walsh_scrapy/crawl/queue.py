@@ -148,7 +148,7 @@ class Queue:
 
     @property
     def waiting(self) -> int:
-        """The number of requests that wait, ready or not, without fetches for nobody."""
+        """The number of requests that wait, ready or not, except for those of coroutines."""
         return len(self.frontier) - len(self._asking)
 
     def __iter__(self) -> Iterator[Request]:

@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 class IdentityMiddleware(Component):
-    """Sets the User-Agent whatever a spider, a setting or the command line sets (order 860).
+    """Sets the User-Agent over that of a spider, a setting or the command line (order 860).
 
     Middlewares behind this one may still change it. Where it is in force, our download handler does
     the same once more to the requests that it sends (decision 30).
@@ -40,7 +40,7 @@ class IdentityMiddleware(Component):
             request.headers.pop(name, None)
 
     def _tell(self, request: Request) -> None:
-        """Log each header that a spider or a middleware set in vain, once a crawl.
+        """Log each header that a spider or a middleware set in vain, once per crawl.
 
         Otherwise a spider that logs in would only see that its site does not know it.
         """

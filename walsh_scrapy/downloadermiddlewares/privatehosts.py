@@ -25,8 +25,8 @@ class PrivateHostsMiddleware(Component, Preparation):
 
     An operator may declare hosts of an intranet, but a public host may not redirect there (order
     20, decision 16). A hop that passes here is marked, and so is the request for its robots.txt:
-    the download handler connects it only to public addresses, whatever the DNS says by then. If a
-    proxy is used, it looks up the names, so only names are checked here.
+    the download handler connects it only to public addresses, whatever the DNS answers by then. If
+    a proxy is used, it looks up the names, so only names are checked here.
     """
 
     def __init__(self, crawl: Crawl) -> None:

@@ -104,9 +104,8 @@ class Blocklist:
         """Read a `walsh-research-blocklist/v1` document.
 
         It must be valid under the bundled schema and, if given, the published `schema`, which is
-        ignored if it cannot be used (`sound_schema` says when). A `refresh` that makes no sense
-        counts as `DEFAULT_REFRESH`: a slip there must not keep opt-outs back. Raises
-        InvalidBlocklist.
+        ignored if it cannot be used (see `sound_schema`). A `refresh` that makes no sense counts as
+        `DEFAULT_REFRESH`: a slip there must not keep opt-outs back. Raises InvalidBlocklist.
 
         >>> Blocklist.parse(b"[]")
         Traceback (most recent call last):

@@ -165,7 +165,7 @@ class Frontier(Generic[T]):
         self._wake(now)
         lane = self._next_lane(now)
         if lane is None:
-            self._ended_at = None  # the time until the next exchange is no work
+            self._ended_at = None  # the time until the next exchange is not work
             return None
         self._last = lane
         self._has_read = self._has_read or lane is _Lane.BEGUN

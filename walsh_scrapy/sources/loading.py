@@ -374,12 +374,12 @@ def _read_json(opened: BinaryIO, _: list[str]) -> Iterator[_RawSource]:
 
 
 def _read_list(opened: BinaryIO, _: list[str]) -> Iterator[_RawSource]:
-    """Read one URL a line; `#` at the start of a line or after a space begins a comment."""
+    """Read one URL per line; `#` at the start of a line or after a space begins a comment."""
     with _text_of(opened, newline=None) as text:
         for number, line in _lines(text):
             if url := _COMMENT.sub("", line).strip():
                 if len(url.split()) > 1:
-                    raise UnreadableFile(f"line {number}: one URL a line; a comment begins with #")
+                    raise UnreadableFile(f"line {number}: one URL per line; comments begin with #")
                 yield _RawSource(f"line {number}", {"url": url})
 
 

@@ -452,8 +452,8 @@ class Log:
     ) -> list[LoggedRequest]:
         """Return the requests to one host after another, each in the order of their times.
 
-        They are those of a span, of any run; ``paced`` is the only host to read. Of more than
-        ``most`` these are the last ones.
+        They are those of a span, of any run; ``paced`` is the only host to read. At most ``most``
+        are returned: the last ones.
         """
         found = rows_of(LoggedRequest, requests).where(span.has(requests.c.sent_at), _is_at(paced))
         newest = found.order_by(*(each.desc() for each in BY_TIME)).limit(most)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 #: The outcome of a visit that its site refused with 429 or 503.
 REFUSED: Final = "refused"
-#: Unchanged documents in a row after which a warning says that validators are ignored.
+#: Unchanged documents in a row after which a warning about ignored validators comes.
 MOST_RESENT: Final = 3
 #: The values of a row by the names of its columns.
 Row: TypeAlias = Mapping[str, Any]

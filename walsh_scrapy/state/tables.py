@@ -289,7 +289,7 @@ requests = Table(
     # The header of its answer, one line per header if there are several; NULL if there is none.
     Column("retry_after", Text),
     Index("requests_by_time", "sent_at"),
-    # Without its time a host is there once for many rows of PostgreSQL.
+    # Without its time the host is there once for many rows of PostgreSQL.
     Index("requests_by_host", "host"),
 )
 _for_rules = Index("requests_for_rules", requests.c.purpose, requests.c.host, requests.c.sent_at)

@@ -41,7 +41,7 @@ from walsh_scrapy.testing.site import (
 )
 from walsh_scrapy.testing.web import Web
 
-#: Of the first host. Tests may use all addresses below it in answers.
+#: The address of the first host. Tests may use all addresses below it in answers.
 _FIRST: Final = IPv4Address("127.1.0.1")
 #: The addresses of DEAD and REFUSED.
 DEAD_ADDRESS: Final = "127.0.255.1"

@@ -259,7 +259,7 @@ class ConnectionLog:
 
 
 class CountedSocket(socket.socket):
-    """An accepted socket that tells when the server closes it, before the client can see that."""
+    """An accepted socket that shows when the server closes it, before the client can see that."""
 
     def __init__(
         self,

@@ -135,7 +135,7 @@ class Targets(Check):
         if sent.redirected_by is not None:
             return self._led_here(sent, run, terms)
         if sent.purpose == "robots":
-            return ("" if sent.url.endswith("/robots.txt") else "is no robots.txt"), ""
+            return ("" if sent.url.endswith("/robots.txt") else "is not a robots.txt"), ""
         if sent.purpose == "blocklist":
             published = map(canonical_url, terms.facts.list_urls)
             is_the_list = canonical_url(sent.url) in published

@@ -157,10 +157,10 @@ def _of_unknown(content: str) -> Iterator[str]:
     name = key.strip(BLANKS).lower()
     value = value.strip(BLANKS)
     if not colon:
-        yield f"{_quote(content)} has no colon, so it is no record{_hint(_BLANK.split(name)[0])}"
+        yield f"{_quote(content)} has no colon, so it is not a record{_hint(_BLANK.split(name)[0])}"
     elif name in _SITEMAPS:
         if not (value.lower().startswith(("http://", "https://")) and host_of(value)):
-            yield f"{_quote(value)} is no full URL, which a sitemap needs"
+            yield f"{_quote(value)} is not a full URL, which a sitemap needs"
     elif name in _FOREIGN:
         yield f"{_quote(key)} is not of RFC 9309: {_FOREIGN[name]}"
     elif name not in _KEYS:

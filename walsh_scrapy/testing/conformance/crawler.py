@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from walsh_scrapy.testing.site import Page, Site
 
 _NAME: Final = re.compile(r"(?:(https?)://)?((?:[a-z0-9-]+\.)+example)(:8080)?(?![\w.-])")
-#: Of a site that has another port, with names.
+#: The port of a site that has another one, with names.
 _OTHER_PORT: Final = 8080
-#: Of the first host.
+#: The address of the first host.
 _FIRST: Final = IPv4Address("127.2.0.1")
 
 

@@ -76,7 +76,7 @@ def _end_children(group: int) -> int:
 
 
 def _children() -> Iterator[tuple[int, str, int]]:
-    """Yield our children with their state and process group, as the files of Linux tell."""
+    """Yield our children with their state and process group, from the files of Linux."""
     for file in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
             state, parent, group = file.read_text("latin-1").rpartition(")")[2].split()[:3]

@@ -161,8 +161,8 @@ def failed_by(
 ) -> Judgement | None:
     """Return a failure if these requests break a rule of `walsh_scrapy.testing`.
 
-    Without a reason the rule tells it. `after` are requests to show before those that break it,
-    `terms` are fields of `Manners`.
+    Without a reason, that of the rule is used. `after` are requests to show before those that break
+    it, `terms` are fields of `Manners`.
     """
     manners = replace(_MANNERS, **terms)
     if not (found := list(rule([each.hit for each in seen], manners))):

@@ -204,7 +204,7 @@ def _requests(log: Log, period: Period) -> tuple[list[LoggedRequest], bool]:
 
 
 class Need(NamedTuple):
-    """One thing to look at, and the section of the page that tells more."""
+    """One thing to look at, and the section of the page about it."""
 
     text: str
     section: str

@@ -356,7 +356,7 @@ def look_ahead(
     """Return the outlook of the host of a URL.
 
     ``sources`` are those declared now; None if they are not known. ``wanted`` is the canonical URL
-    of the only document to tell of; None for all.
+    of the only document to show; None for all.
     """
     host, paced = host_of(url), options.pace_by.unit(url)
     found = state.hosts.find(paced)
