@@ -40,10 +40,10 @@ Problems: TypeAlias = "Iterator[BadSetting]"
 _SCRAPYS: Final = "scrapy.downloadermiddlewares"
 _SCOPE: Final = "walsh_scrapy.spidermiddlewares.scope.ScopeMiddleware"
 _SCOPE_ADVICE: Final = "No source may be that. Remove it. To see why:"
-_PUBLIC_ADVICE: Final = "Its address is not public. Correct it, or take it out."
+_PUBLIC_ADVICE: Final = "Its address is not public. Correct it, or remove it."
 _LIST_ADVICE: Final = "It is on a blocklist. Remove it from the sources file. To see on which:"
 _ROBOTS_ADVICE: Final = (
-    "Its robots.txt does not allow it. Ask its owner, or take it out. To see the rule:"
+    "Its robots.txt does not allow it. Ask its owner, or remove it. To see the rule:"
 )
 _RETRY: Final = f"{_SCRAPYS}.retry.RetryMiddleware"
 _REDIRECTS: Final = f"{_SCRAPYS}.redirect.BaseRedirectMiddleware"

@@ -216,15 +216,15 @@ def _of_failing(record: SourceRecord) -> tuple[str, str]:
     status, lasting = record.status or 0, record.failures >= _MANY_FAILURES
     look = f"scrapy discover {record.url}"
     if status in (401, 402, 403):
-        return "The site does not want this. Ask its owner, or take it out of the sources file.", ""
+        return "The site does not want this. Ask its owner, or remove it from the sources file.", ""
     if status in (404, 405, 451):
         return "Nothing is at this address. Look where it is now:", look
     if 0 < status < 300:
         return "The document could not be read as a feed. Look for others of the site:", look
     if status >= 500 and lasting:
-        return "Its server keeps failing. Write to its owner, or take it out.", ""
+        return "Its server keeps failing. Write to its owner, or remove it.", ""
     if lasting:
-        return "It has not answered for long. Check its address, or take it out:", look
+        return "It has not answered for long. Check its address, or remove it:", look
     it = "Its server failed" if status >= 500 else "It did not answer"
     return f"{it}. Nothing to do yet: it is tried again by itself.", ""
 
