@@ -137,7 +137,7 @@ def _measure(report: Report, kills: int, name: str, url: str) -> None:
         sent = Counter(f"http://{hit.host}{hit.path}" for hit in web.log)
         impolite = violations(web.log)
         entries, logged, left = _rows(url)
-        late, breaches = sum((sent - logged).values()), _breaches(url)
+        late, findings = sum((sent - logged).values()), _findings_of(url)
     report.add(
         name,
         Figure("kills", done.total(), least=kills),
@@ -145,9 +145,9 @@ def _measure(report: Report, kills: int, name: str, url: str) -> None:
         Figure("exported twice", len(lines) - len(urls), most=0),
         Figure("requests without a row", late, most=0),
         Figure("requests without an end, of runs that ended", left, most=0),
-        Figure("findings in the state", len(breaches), most=0),
+        Figure("findings in the state", len(findings), most=0),
         Figure("findings at the servers", len(impolite), most=0),
-        note="; ".join([*breaches, *impolite[:3]]),
+        note="; ".join([*findings, *impolite[:3]]),
     )
 
 
@@ -167,7 +167,7 @@ def _rows(url: str) -> tuple[int, Counter[str], int]:
     return entries, logged, left or 0
 
 
-def _breaches(url: str) -> list[str]:
+def _findings_of(url: str) -> list[str]:
     """Return the findings of `scrapy attest` about a MUST, once no killed crawl may go on.
 
     A document that is requested again within a day is none: if it took long, its answer was logged

@@ -142,7 +142,7 @@ class Simulation:
 
     def _take_one(self, worker: _Worker, now: float) -> None:
         """Own the next host in the order of a run's start, with all its work."""
-        if self._orphans and self._orphans[0][0] < min(now, worker.watch.judges_until):
+        if self._orphans and self._orphans[0][0] < min(now, worker.watch.decides_until):
             host = heapq.heappop(self._orphans)[1]
         elif self._agenda:
             host = self._agenda.pop()

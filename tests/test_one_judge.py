@@ -140,9 +140,9 @@ def test_all_commands_find_the_same(tmp_path, rows, done, found):
     since = days[-1] * DAY
     assert told[days[-1]] == {at for at in told[days[0]] if at >= since}, "it knows what was before"
     for account in accounts:
-        count = sum(each.gap.is_breach for each in account.requests)
+        count = sum(each.gap.is_broken for each in account.requests)
         assert "\n".join(letter(account)).replace("\n            ", " ").count(TOO_SHORT) == count
 
 
 def too_soon(lines):
-    return {each.record.sent_at for line in lines for each in line if each.gap.is_breach}
+    return {each.record.sent_at for line in lines for each in line if each.gap.is_broken}

@@ -108,7 +108,7 @@ ranks = [
     Mutant("expired-copy", "R2", "uses a robots.txt for two more days", (
         Patch(_COPY, "RobotsCopy.is_usable", "< lifetime", "< lifetime + 2 * 86_400.0"),
     )),
-    Mutant("hops-unjudged", "R2", "follows redirects whatever robots.txt has", (
+    Mutant("hops-unchecked", "R2", "follows redirects whatever robots.txt has", (
         Patch(_GATE, "RobotsMiddleware.process_request", "origin = origin_for(request)", """\
 from walsh_scrapy.crawl.ticket import ticket_of
         if ticket_of(request).hops:

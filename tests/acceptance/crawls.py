@@ -327,7 +327,7 @@ async def trial(folder: Path, clock: SimulatedTime) -> list[Finding]:
         log = TrialLog(
             everything, each.hosts, key=key.public_key(), has_proxy=True, declared=declared
         )
-        finding = each.judge(log)
+        finding = each.check(log)
         found.append(Finding(each.name, finding.verdict, each.level, finding.reason))
     return [*found, *acceptance.audited(), *_crashes(acceptance)]
 

@@ -6,7 +6,7 @@ import sqlite3
 from contextlib import closing
 
 from tests.helpers.sites import LIST_URL, blocklist, feed, judge, paths, rows_of, site, trouble
-from walsh_scrapy.policy.audit.pace import GapJudge
+from walsh_scrapy.policy.audit.pace import GapCheck
 from walsh_scrapy.state import State
 from walsh_scrapy.state.log import TimeSpan
 from walsh_scrapy.testing.site import REFUSED, Answer
@@ -88,7 +88,7 @@ def test_requests_and_denials_name_rule_line_copies_and_delays(direct_web, crawl
     assert purposes[LIST_URL] == "blocklist"
     url = f"sqlite:///{crawl.folder / 'walsh.sqlite3'}"
     with closing(State(url)) as state, state.log() as log:
-        judge = GapJudge(log.basis(log.bounds(2e9)))
+        judge = GapCheck(log.basis(log.bounds(2e9)))
         (line,) = host_lines(log.requests(TimeSpan(), "a.example"), judge, lambda _record: True)
     assert [each.gap.hold > each.gap.delay for each in line.sent] == [False, False, True]
     assert line.short == 0, "the gaps that the report sees were kept"

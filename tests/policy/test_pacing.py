@@ -315,9 +315,9 @@ class TestWatch:
         return watch
 
     def test_it_judges_after_20_seconds_of_beats_and_not_for_long(self):
-        assert self.watch().judges_until == 0.0
-        assert self.watch(0, 5, 10, 15).judges_until == 0.0
-        assert self.watch(0, 5, 10, 15, 20).judges_until == 1e9 + 30.0
+        assert self.watch().decides_until == 0.0
+        assert self.watch(0, 5, 10, 15).decides_until == 0.0
+        assert self.watch(0, 5, 10, 15, 20).decides_until == 1e9 + 30.0
 
     @pytest.mark.parametrize(
         "gap",
@@ -330,7 +330,7 @@ class TestWatch:
     )
     def test_a_gap_begins_its_20_seconds_anew(self, gap):
         beats = [0, 5, 10] if gap[0] == 25 else [0, 5, 10, 15, 20]
-        assert self.watch(*beats, *gap).judges_until == 0.0
+        assert self.watch(*beats, *gap).decides_until == 0.0
 
 
 @pytest.mark.parametrize(

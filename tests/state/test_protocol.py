@@ -237,7 +237,7 @@ class Machine(RuleBasedStateMachine):
 
     def taking(self, body, host):
         def work(connection, _again):
-            found = take(connection, host, body.worker, body.watch.judges_until)
+            found = take(connection, host, body.worker, body.watch.decides_until)
             if found is None:
                 return None
             self.notes.append(lambda: self.took(body, host))

@@ -266,7 +266,7 @@ def judged(name, *requests):
     scenario = BY_NAME[name]
     (host, *_) = (site.host for site in scenario.sites)
     placed = tuple(replace(each, hit=replace(each.hit, host=host)) for each in requests)
-    return scenario.judge(TrialLog(placed, scenario.hosts)).verdict
+    return scenario.check(TrialLog(placed, scenario.hosts)).verdict
 
 
 def test_a_user_agent_may_be_demanded_exactly():
@@ -277,7 +277,7 @@ def test_a_user_agent_may_be_demanded_exactly():
     scenario = BY_NAME["one-user-agent"]
     for demanded, verdict in ((None, "pass"), ("Bot/1", "pass"), ("Bot/2", "fail")):
         evidence = TrialLog(sent, scenario.hosts, user_agent=demanded)
-        assert scenario.judge(evidence).verdict == verdict
+        assert scenario.check(evidence).verdict == verdict
 
 
 def trial(*requests):
@@ -302,7 +302,7 @@ AGAIN = [("a", 0.1), ("b", 0.0), ("a", 0.0)]
     ],
 )
 def test_first_requests_are_late_only_if_each_is_and_others_are_not(requests, verdict):
-    assert BY_NAME["first-request"].judge(trial(*requests)).verdict == verdict
+    assert BY_NAME["first-request"].check(trial(*requests)).verdict == verdict
 
 
 def listing(*asked):
@@ -325,7 +325,7 @@ def listing(*asked):
     ],
 )
 def test_a_list_that_was_refreshed_is_obeyed(asked, verdict):
-    assert BY_NAME["list-refreshed"].judge(listing(*asked)).verdict == verdict
+    assert BY_NAME["list-refreshed"].check(listing(*asked)).verdict == verdict
 
 
 @pytest.mark.parametrize(("pause", "verdict"), [(0.8, "fail"), (0.95, "pass"), (1.0, "pass")])
@@ -353,7 +353,7 @@ def refused(pauses_of):
         moments = [float(number), *accumulate(pauses_of(number), initial=float(number))][1:]
         log += [seen("/feed.xml", at, site.host, status=503) for at in moments]
     log.sort(key=lambda each: each.at)
-    return scenario.judge(TrialLog(tuple(log), scenario.hosts)).verdict
+    return scenario.check(TrialLog(tuple(log), scenario.hosts)).verdict
 
 
 @pytest.mark.parametrize(
@@ -426,7 +426,7 @@ def test_the_invalid_list_has_to_be_fetched():
     ]
     out = seen("/feed.xml", 70, "optedout.example", run=Run.FORCED)
     verdicts = [
-        scenario.judge(TrialLog(log, scenario.hosts)).verdict
+        scenario.check(TrialLog(log, scenario.hosts)).verdict
         for log in (tuple(lists[:1]), tuple(lists), (*lists, out))
     ]
     assert verdicts == ["not applicable", "pass", "fail"]
@@ -438,7 +438,7 @@ def test_only_what_was_given_is_asked_for_in_the_whole_trial(path, verdict):
     given = frozenset({f"http://{HOST}/a.xml"})
     scenario = BY_NAME["nothing-undeclared"]
     evidence = TrialLog(asked, scenario.hosts, declared=given)
-    assert scenario.judge(evidence).verdict == verdict
+    assert scenario.check(evidence).verdict == verdict
 
 
 @pytest.mark.parametrize(("pause", "verdict"), [(0.5, "fail"), (2, "pass")])
@@ -476,7 +476,7 @@ def test_a_request_to_another_host_waits_too(at, verdict):
     scenario = BY_NAME["serial"]
     slow = [seen(path, began, "slow.example", took=2) for path, began in (("/a", 0), ("/b", 3))]
     log = TrialLog((*slow, seen("/c", at)), scenario.hosts)
-    assert scenario.judge(log).verdict == verdict
+    assert scenario.check(log).verdict == verdict
 
 
 @pytest.mark.parametrize(("path", "verdict"), [("/llms.txt", "pass"), ("/feed2.xml", "fail")])
@@ -537,7 +537,7 @@ def signed(*, to=HOST, host=HOST, late=0, key=KEY, form="dictionary", scheme="ht
 
 def of_signatures(name, *requests):
     public = Ed25519PublicKey.from_public_bytes(KEY.public.data)
-    return SCENARIO[name].judge(TrialLog(requests, frozenset({HOST}), key=public))
+    return SCENARIO[name].check(TrialLog(requests, frozenset({HOST}), key=public))
 
 
 @pytest.mark.parametrize("form", ["dictionary", "string"])

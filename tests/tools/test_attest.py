@@ -19,7 +19,7 @@ from sqlalchemy import create_engine, insert, select
 
 from tests.helpers.sites import LIST_URL, blocklist, feed, site, trouble
 from walsh_scrapy.identity import USER_AGENT
-from walsh_scrapy.policy.audit.checklist import CHECKLIST, Breach, Kind
+from walsh_scrapy.policy.audit.checklist import CHECKLIST, Finding, Kind
 from walsh_scrapy.policy.audit.record import Bot, LoggedRequest
 from walsh_scrapy.policy.durations import rfc3339
 from walsh_scrapy.state import State
@@ -528,7 +528,7 @@ def test_the_text_is_short_however_many_breaches_there_are(record, count):
 
 def test_a_case_is_told_without_addresses_and_credentials():
     what = "http://a.example/?token=hidden is denied, says jo@a.example"
-    told = _finding(Breach(Kind.NO_ROBOTS, "requests", 1, None, what), 1)["worst"]["what"]
+    told = _finding(Finding(Kind.NO_ROBOTS, "requests", 1, None, what), 1)["worst"]["what"]
     assert told == "http://a.example/?token=… is denied, says …"
 
 

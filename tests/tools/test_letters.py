@@ -111,7 +111,7 @@ def test_each_sentence_of_a_letter_is_true_on_odd_days(simulated, tmp_path):
     told += world.letters(2 * DAY + 5 * HOUR, hosts)
 
     for each in told:
-        each.judge()
+        each.check()
     text = "\n".join(each.text for each in told)
     for said in (
         "then on hold for 2 h, which we ended by hand after 38 s",
@@ -135,7 +135,7 @@ def test_the_list_s_own_host_on_odd_days(simulated, tmp_path):
     world.run(48 * HOUR, [url("busy")], *web(), listed=(host,))
     told.append(world.letter(host, 49 * HOUR))
     for each in told:
-        each.judge()
+        each.check()
 
 
 def test_a_domain_that_is_paced_as_one_on_odd_days(simulated, tmp_path):
@@ -155,7 +155,7 @@ def test_a_domain_that_is_paced_as_one_on_odd_days(simulated, tmp_path):
     assert "no hold and no delay keeps us from it; each gate" in told[-1].text
     world.run(10 * HOUR, sources, *sites)
     for each in told:
-        each.judge()
+        each.check()
 
 
 # Odd days, and letters about them: each sentence of a letter is judged by the servers' logs.

@@ -27,7 +27,7 @@ from tests.helpers.records import (
 )
 from tests.helpers.sites import feed, site
 from walsh_scrapy.options import Options
-from walsh_scrapy.policy.audit.pace import GapJudge
+from walsh_scrapy.policy.audit.pace import GapCheck
 from walsh_scrapy.policy.audit.record import Basis, Documents
 from walsh_scrapy.policy.pacing import HostTimes
 from walsh_scrapy.state import State
@@ -62,7 +62,7 @@ def sent(at, seconds=0.5, host="a.example", **fields):
 
 
 def lines_of(records):
-    judge = GapJudge(Basis({}, (), frozenset(), Documents({}.get)))
+    judge = GapCheck(Basis({}, (), frozenset(), Documents({}.get)))
     return host_lines(records, judge, lambda record: record.run == 1)
 
 

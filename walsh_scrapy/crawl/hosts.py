@@ -148,11 +148,11 @@ class Hosts:
         if host in self._owned and read is not None:
             self._state.read(read)
         elif host not in self._owned:
-            moment, judges_until = self._context.moment(), self._watch.judges_until
+            moment, decides_until = self._context.moment(), self._watch.decides_until
             copies: dict[str, RobotsCopy | None] = {}
 
             def work(connection: Connection) -> tuple[HostSnapshot, bool]:
-                taken = protocol.take(connection, host, self._worker, judges_until)
+                taken = protocol.take(connection, host, self._worker, decides_until)
                 if taken is None:
                     return protocol.find(connection, host), False
                 copies.update(self._state.robots.of_host(connection, host))

@@ -395,7 +395,7 @@ class Watch:
         self._seen_at, self._now = moment, now
 
     @property
-    def judges_until(self) -> float:
+    def decides_until(self) -> float:
         """The end of this permission, by the database's clock; 0 if it may not.
 
         The next gap counts before it is noticed: so that is less than a living worker's time.

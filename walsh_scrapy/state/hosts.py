@@ -239,9 +239,9 @@ def _or_longer(column: ColumnElement[float], value: ColumnElement[float]) -> Col
 
 
 def _take() -> Update:
-    until = _number("judges_until")  # long before that, a clock was set back without a beat
-    may_judge = and_(until >= NOW, until <= NOW + WORKER_SECONDS)
-    of_another = exists().where(workers.c.id == hosts.c.owner, or_(_LIVES, ~may_judge))
+    until = _number("decides_until")  # long before that, a clock was set back without a beat
+    may_decide = and_(until >= NOW, until <= NOW + WORKER_SECONDS)
+    of_another = exists().where(workers.c.id == hosts.c.owner, or_(_LIVES, ~may_decide))
     is_free = or_(hosts.c.owner == "", hosts.c.owner == bindparam("worker"), ~of_another)
     is_deferred = hosts.c.deferred_at >= _number("began")
     return (
@@ -382,15 +382,15 @@ def leave(connection: Connection, worker: Worker) -> None:
 
 
 def take(
-    connection: Connection, host: str, worker: Worker, judges_until: float = 0.0
+    connection: Connection, host: str, worker: Worker, decides_until: float = 0.0
 ) -> HostSnapshot | None:
     """Own a host, and return its row; None if another worker owns it or has deferred it.
 
-    ``judges_until`` is that of the process's `Watch`.
+    ``decides_until`` is that of the process's `Watch`.
     """
     given = {"key": host, "worker": worker.id, **clock_of(connection)}
-    judged = {"began": worker.began, "judges_until": judges_until}
-    row = connection.execute(_TAKE, given | judged).one_or_none()
+    decided = {"began": worker.began, "decides_until": decides_until}
+    row = connection.execute(_TAKE, given | decided).one_or_none()
     if row is not None:
         return _corrected(connection, host, _snapshot(row))
     row = connection.execute(_FIND, given).one_or_none()

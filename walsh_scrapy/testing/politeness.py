@@ -78,7 +78,7 @@ class Manners:
 
 
 @dataclass(frozen=True, slots=True)
-class Breach:
+class Violation:
     """One violation: a sentence, and the places in the log of the requests that prove it."""
 
     sentence: str
@@ -86,7 +86,7 @@ class Breach:
 
 
 #: Takes the hits in the order of their start, and yields each violation.
-Rule = Callable[[Sequence[Hit], Manners], Iterator[Breach]]
+Rule = Callable[[Sequence[Hit], Manners], Iterator[Violation]]
 
 
 def plain_names(domains: Iterable[str]) -> frozenset[str]:
@@ -141,9 +141,9 @@ def shown(log: Sequence[Hit], place: int) -> str:
     return f"#{place + 1} {hit.method} {hit.url} ({hit.status or 'no answer'})"
 
 
-def breach(rule: str, log: Sequence[Hit], place: int, words: str, *earlier: int) -> Breach:
+def violation(rule: str, log: Sequence[Hit], place: int, words: str, *earlier: int) -> Violation:
     """Return the violation of a rule by one request, after the `earlier` ones that prove it."""
-    return Breach(f"{rule}: {log[place].host}: {shown(log, place)} {words}", (*earlier, place))
+    return Violation(f"{rule}: {log[place].host}: {shown(log, place)} {words}", (*earlier, place))
 
 
 def violations(log: Iterable[Hit], **terms: Unpack[Terms]) -> list[str]:
@@ -170,24 +170,24 @@ _PRIVATE: Final = ("Cookie", "Referer", "Authorization", "Proxy-Authorization")
 _VALIDATORS: Final = (("ETag", "If-None-Match"), ("Last-Modified", "If-Modified-Since"))
 
 
-def exact_user_agent(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
+def exact_user_agent(log: Sequence[Hit], manners: Manners) -> Iterator[Violation]:
     """R1: every request has exactly one User-Agent, and it is the expected one."""
     for place, hit in enumerate(log):
         sent = hit.header_values("User-Agent")
         if hit.method != "CONNECT" and sent != [manners.user_agent]:
             words = f"has User-Agent {sent}, not {manners.user_agent!r}"
-            yield breach("R1", log, place, words)
+            yield violation("R1", log, place, words)
 
 
-def nothing_private(log: Sequence[Hit], _: Manners) -> Iterator[Breach]:
+def nothing_private(log: Sequence[Hit], _: Manners) -> Iterator[Violation]:
     """R1: no request has a Cookie, a Referer or credentials."""
     for place, hit in enumerate(log):
         for name in _PRIVATE:
             if hit.header(name) is not None:
-                yield breach("R1", log, place, f"carries {name}: {hit.header(name)}")
+                yield violation("R1", log, place, f"carries {name}: {hit.header(name)}")
 
 
-def robots_first(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
+def robots_first(log: Sequence[Hit], manners: Manners) -> Iterator[Violation]:
     """R2: no page of a scheme, host and port is requested before its robots.txt was answered."""
     robots, files, reported = robots_hits(log), dict[str, int](), set[str]()
     for place, hit in enumerate(log if manners.robots_first else ()):
@@ -199,12 +199,12 @@ def robots_first(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
             continue
         elif file is None:
             reported.add(hit.origin)
-            yield breach("R2", log, place, f"came before any {hit.origin}/robots.txt")
+            yield violation("R2", log, place, f"came before any {hit.origin}/robots.txt")
         elif hit.started < log[file].ended:
-            yield breach("R2", log, place, f"came before {shown(log, file)} had ended", file)
+            yield violation("R2", log, place, f"came before {shown(log, file)} had ended", file)
 
 
-def robots_cached(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
+def robots_cached(log: Sequence[Hit], manners: Manners) -> Iterator[Violation]:
     """R2: a robots.txt that was answered, even with a 404, is not requested again too soon."""
 
     def is_good(hit: Hit) -> bool:
@@ -214,7 +214,7 @@ def robots_cached(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
     return _fetched_again("R2", log, manners, manners.robots_ttl, is_good)
 
 
-def documents_cached(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
+def documents_cached(log: Sequence[Hit], manners: Manners) -> Iterator[Violation]:
     """R3: the blocklist and its schema, once answered, are not requested again too soon."""
 
     def is_good(hit: Hit) -> bool:
@@ -223,31 +223,31 @@ def documents_cached(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
     return _fetched_again("R3", log, manners, manners.documents_ttl, is_good)
 
 
-def robots_obeyed(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
+def robots_obeyed(log: Sequence[Hit], manners: Manners) -> Iterator[Violation]:
     """R2: no URL is requested that a robots.txt denies."""
     # Crawlers percent-encode different characters (RFC 3986 6.2).
     denied = tuple(map(unquote, manners.denied))
     for place, hit in enumerate(log):
         if f"{unquote(hit.url)}$".startswith(denied) and hit.path != "/robots.txt":
-            yield breach("R2", log, place, "is denied to us by robots.txt")
+            yield violation("R2", log, place, "is denied to us by robots.txt")
 
 
-def blocklist_kept(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
+def blocklist_kept(log: Sequence[Hit], manners: Manners) -> Iterator[Violation]:
     """R3: no request goes to a blocked domain or its subdomains, not even for robots.txt."""
     names = plain_names(manners.blocked)
     for place, hit in enumerate(log):
         if is_under(hit.host, names):
-            yield breach("R3", log, place, "reached a blocked domain")
+            yield violation("R3", log, place, "reached a blocked domain")
 
 
-def read_only(log: Sequence[Hit], _: Manners) -> Iterator[Breach]:
+def read_only(log: Sequence[Hit], _: Manners) -> Iterator[Violation]:
     """R6: the only methods are GET, HEAD, and CONNECT for https URLs through a proxy."""
     for place, hit in enumerate(log):
         if hit.method not in {"GET", "HEAD", "CONNECT"}:
-            yield breach("R6", log, place, "is neither GET nor HEAD")
+            yield violation("R6", log, place, "is neither GET nor HEAD")
 
 
-def in_scope(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
+def in_scope(log: Sequence[Hit], manners: Manners) -> Iterator[Violation]:
     """R6: only declared targets, the targets of their redirects, and robots.txt are requested."""
     if manners.declared is None:
         return
@@ -257,10 +257,10 @@ def in_scope(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
         if hit.url in targets:
             targets |= {target} if (target := redirect_target(hit)) else set()
         elif place not in robots and hit.method != "CONNECT":
-            yield breach("R6", log, place, "was never declared")
+            yield violation("R6", log, place, "was never declared")
 
 
-def validators_echoed(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
+def validators_echoed(log: Sequence[Hit], manners: Manners) -> Iterator[Violation]:
     """R7: a repeated request has the validators of the last response, byte for byte, or none."""
     served = dict[str, Hit]()
     for place, hit in enumerate(log if manners.conditional else ()):
@@ -268,7 +268,7 @@ def validators_echoed(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
             known = served[hit.url].answered(name) if hit.url in served else None
             sent = hit.header(condition)
             if sent != known and hit.path != "/robots.txt":
-                yield breach(
+                yield violation(
                     "R7",
                     log,
                     place,
@@ -278,7 +278,7 @@ def validators_echoed(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
             served[hit.url] = hit
 
 
-def not_too_often(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
+def not_too_often(log: Sequence[Hit], manners: Manners) -> Iterator[Violation]:
     """R8: a page that was answered, even with 410 (gone), is not requested again too soon."""
 
     def is_good(hit: Hit) -> bool:
@@ -290,17 +290,17 @@ def not_too_often(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
 
 def _fetched_again(
     rule: str, log: Sequence[Hit], manners: Manners, ttl: float, is_good: Callable[[Hit], bool]
-) -> Iterator[Breach]:
+) -> Iterator[Violation]:
     known: defaultdict[str, Revisit] = defaultdict(lambda: Revisit(manners.precision))
     for each in exchanges_of(log, manners):
         gap = known[each.url].see(each, ttl, is_answered=is_good(log[each.row]))
         if gap is not None and gap.is_early:
             words = f"came {gap.seconds:.3f} s after the answered {shown(log, gap.before.row)}; "
             words += f"it is good for {ttl:.3f} s"
-            yield breach(rule, log, each.row, words, gap.before.row)
+            yield violation(rule, log, each.row, words, gap.before.row)
 
 
-def one_at_a_time(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
+def one_at_a_time(log: Sequence[Hit], manners: Manners) -> Iterator[Violation]:
     """R4: no request starts before the last one has ended, with any host or with the same host."""
     checks: defaultdict[str, AtOnce] = defaultdict(lambda: AtOnce(SERVER))
     for each in exchanges_of(log, manners):
@@ -308,10 +308,10 @@ def one_at_a_time(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
             gap = checks["" if manners.serial else each.host].see(each)
             if gap is not None and gap.is_early:
                 words = f"began {gap.missing:.3f} s before {shown(log, gap.before.row)} had ended"
-                yield breach("R4", log, each.row, words, gap.before.row)
+                yield violation("R4", log, each.row, words, gap.before.row)
 
 
-def spaced(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
+def spaced(log: Sequence[Hit], manners: Manners) -> Iterator[Violation]:
     """R4: from the end of a response to the next request to a host, max(1 s, Crawl-delay) pass."""
     edge = "start" if manners.from_start else "end"
     checks: defaultdict[str, Delay] = defaultdict(
@@ -326,7 +326,7 @@ def spaced(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
         gap = checks[each.host].see(each, max(manners.interval, crawl_delay))
         # `one_at_a_time` reports a request that began before the end of the last one.
         if gap is not None and gap.is_early and gap.seconds >= 0:
-            yield Breach(
+            yield Violation(
                 f"R4: {hit.host}: {gap.seconds:.3f} s from the {edge} of "
                 f"{shown(log, gap.before.row)} to the start of {shown(log, each.row)}; at least "
                 f"{gap.least:.3f} s are required",
@@ -335,7 +335,7 @@ def spaced(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
         read |= {hit.host} if each.row in robots and 200 <= hit.status < 300 else set()
 
 
-def holds_kept(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
+def holds_kept(log: Sequence[Hit], manners: Manners) -> Iterator[Violation]:
     """R5: after a 429 or 503 with Retry-After, no request goes to that host until then."""
     holds: defaultdict[str, Hold] = defaultdict(lambda: Hold(manners.precision))
     for each in _requests(log, manners):
@@ -345,12 +345,12 @@ def holds_kept(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
             cause = gap.before.row
             words = f"came {gap.missing:.3f} s before the Retry-After: "
             words += f"{log[cause].answered('Retry-After')} of {shown(log, cause)} had passed"
-            yield breach("R5", log, each.row, words, cause)
+            yield violation("R5", log, each.row, words, cause)
         if (end := retry_after(log[each.row])) is not None:
             hold.begin(each, end)
 
 
-def backed_off(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
+def backed_off(log: Sequence[Hit], manners: Manners) -> Iterator[Violation]:
     """R5: without Retry-After each wait is at least twice the last; the retries are limited."""
     rows: defaultdict[str, Retries] = defaultdict(Retries)
     last = dict[str, Exchange]()
@@ -363,10 +363,10 @@ def backed_off(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
             if log[earlier.row].answered("Retry-After") is None and gap < wait:
                 words = f"came {gap:.3f} s after {shown(log, earlier.row)}, its {count}. failure "
                 words += f"in a row; at least {wait:.3f} s are required"
-                yield breach("R5", log, each.row, words, earlier.row)
+                yield violation("R5", log, each.row, words, earlier.row)
             if manners.max_retries is not None and count > manners.max_retries:
                 words = f"is retry {count} in a row; {manners.max_retries} are allowed"
-                yield breach("R5", log, each.row, words, earlier.row)
+                yield violation("R5", log, each.row, words, earlier.row)
         row.see(each, is_refused=each.is_busy)
         last[each.url] = each
 
@@ -380,7 +380,7 @@ def _is_tunnel(hit: Hit) -> bool:
     return hit.method == "CONNECT" and hit.status == 200
 
 
-def one_connection(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
+def one_connection(log: Sequence[Hit], manners: Manners) -> Iterator[Violation]:
     """R4: no connection is opened while another is open, to any host or to the same host."""
     opened = sorted(manners.connections, key=lambda each: each.opened)
     last: dict[str, tuple[int, ConnectionRecord]] = {}
@@ -389,7 +389,7 @@ def one_connection(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
         if scope in last and (shared := last[scope][1].closed - each.opened) > 0:
             before, other = last[scope]
             clients = {other.client, each.client}
-            yield Breach(
+            yield Violation(
                 f"R4: {each.host}: connection {number} ({each.scheme}) was opened {shared:.3f} s "
                 f"before connection {before} to {other.scheme}://{other.host} was closed",
                 tuple(place for place, hit in enumerate(log) if hit.client in clients),
@@ -398,13 +398,13 @@ def one_connection(log: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
             last[scope] = number, each
 
 
-def sessions_resumed(_: Sequence[Hit], manners: Manners) -> Iterator[Breach]:
+def sessions_resumed(_: Sequence[Hit], manners: Manners) -> Iterator[Violation]:
     """R4: a host sees no more full handshakes of TLS than are allowed; others resume a session."""
     full = Counter(each.host for each in manners.connections if each.handshake == FULL)
     for host, count in full.items():
         if manners.full_handshakes is not None and count > manners.full_handshakes:
             allowed = manners.full_handshakes
-            yield Breach(f"R4: {host}: {count} full TLS handshakes; {allowed} are allowed")
+            yield Violation(f"R4: {host}: {count} full TLS handshakes; {allowed} are allowed")
 
 
 RULES: Final[tuple[Rule, ...]] = (

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from walsh_scrapy import __version__
 from walsh_scrapy.identity import SPEC_VERSION, UA_TOKEN, USER_AGENT
 from walsh_scrapy.items import EntryItem, InvalidItem, check
-from walsh_scrapy.policy.audit.checklist import CHECKLIST, Breach, Findings, Kind
+from walsh_scrapy.policy.audit.checklist import CHECKLIST, Finding, Findings, Kind
 from walsh_scrapy.policy.audit.clocks import CLOCK_SET_BACK
 from walsh_scrapy.policy.audit.pace import Frequency, HostPace, Serial
 from walsh_scrapy.policy.audit.permission import ListOfRequests, RobotsOfRequests
@@ -102,7 +102,7 @@ def attest(log: Log, now: float, bot: Bot = WALSH_RESEARCH, since: float = 0.0) 
     findings = Findings(clocks=basis.clocks)
     counts = _run(log, bounds, _checks(findings, basis, bot))
     for _ in range(basis.clocks.set_back):
-        findings.judge("45", lacking=CLOCK_SET_BACK)
+        findings.decide("45", lacking=CLOCK_SET_BACK)
     _audit_future(log, now, findings)
     runs = list(log.runs(bounds))
     return {
@@ -128,10 +128,10 @@ def _audit_future(log: Log, now: float, findings: Findings) -> None:
     """Find rows of a moment that is further in the future than clocks differ."""
     future = TimeSpan(since=now + CLOCK_SKEW)
     for sent in log.rows(LoggedRequest, future):
-        breach = Breach.of(Kind.FUTURE, sent, sent.url, since=sent.sent_at)
-        findings.judge("1", [breach])
+        finding = Finding.of(Kind.FUTURE, sent, sent.url, since=sent.sent_at)
+        findings.decide("1", [finding])
     for _ in log.rows(EntryRow, future):
-        findings.judge("679", lacking="was first seen in the future")
+        findings.decide("679", lacking="was first seen in the future")
 
 
 def _checks(findings: Findings, basis: Basis, bot: Bot) -> Sequence[Check]:
@@ -213,7 +213,7 @@ def _row(row: Row, findings: Findings, bot: Bot) -> dict[str, Any]:
     }
 
 
-def _finding(worst: Breach, count: int) -> dict[str, Any]:
+def _finding(worst: Finding, count: int) -> dict[str, Any]:
     kind, what = worst.kind, for_others(worst.what)
     return {
         "kind": kind.label,

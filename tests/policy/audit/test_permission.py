@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.helpers.records import sent
 from tests.helpers.sites import blocklist
 from walsh_scrapy.policy.audit.checklist import Findings
-from walsh_scrapy.policy.audit.pace import GapJudge
+from walsh_scrapy.policy.audit.pace import GapCheck
 from walsh_scrapy.policy.audit.permission import ListOfRequests, RobotsOfRequests
 from walsh_scrapy.policy.audit.record import (
     DAY,
@@ -435,8 +435,8 @@ def test_a_faulty_reader_of_delays_shows(monkeypatch):
     body = b"User-agent: *\nRequest-rate: 1/9\n"
     facts = RunFacts(**dict.fromkeys(RunFacts._fields, "") | {"ua_token": US})
     basis = Basis({1: RunTerms(0.0, None, facts)}, (), frozenset(), Documents({"c": body}.get))
-    judge = GapJudge(basis)
-    gaps = [judge.judge(sent(at, run=1, robots="c", delay=1.0)) for at in (0.0, 5.0, 15.0)]
+    judge = GapCheck(basis)
+    gaps = [judge.check(sent(at, run=1, robots="c", delay=1.0)) for at in (0.0, 5.0, 15.0)]
     assert [(each.is_short, each.delay) for each in gaps] == [
         (False, 9.0),
         (True, 9.0),

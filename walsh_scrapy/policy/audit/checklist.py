@@ -103,7 +103,7 @@ class Kind(Enum):
         self.sentence = sentence
 
 
-class Breach(NamedTuple):
+class Finding(NamedTuple):
     """A finding: the row of the state that shows it, and a sentence about it."""
 
     kind: Kind
@@ -146,7 +146,7 @@ class Findings:
     """
 
     clocks: SetClocks = field(default_factory=SetClocks)
-    found: dict[Kind, Breach] = field(default_factory=dict)  #: the worst of each kind
+    found: dict[Kind, Finding] = field(default_factory=dict)  #: the worst of each kind
     broken: Counter[Kind] = field(default_factory=Counter)  #: their numbers
     shown: Counter[str] = field(default_factory=Counter)  #: rows of the state that kept it, by row
     #: Rows of the state that do not show it, by row and reason.
@@ -156,22 +156,22 @@ class Findings:
     #: Figures of the evidence, by row and name.
     numbers: dict[str, dict[str, float]] = field(default_factory=dict)
 
-    def add(self, breach: Breach) -> None:
+    def add(self, finding: Finding) -> None:
         """Count a finding; the worst of a kind is kept, the first one among equals."""
-        worst = self.found.setdefault(breach.kind, breach)
-        if breach.badness > worst.badness:
-            self.found[breach.kind] = breach
-        self.broken[breach.kind] += 1
+        worst = self.found.setdefault(finding.kind, finding)
+        if finding.badness > worst.badness:
+            self.found[finding.kind] = finding
+        self.broken[finding.kind] += 1
 
-    def judge(
-        self, rows: Iterable[str], breaches: Iterable[Breach] = (), *, lacking: str = ""
+    def decide(
+        self, rows: Iterable[str], findings: Iterable[Finding] = (), *, lacking: str = ""
     ) -> None:
         """Count one row of the state for some rows of the checklist, and its findings.
 
         A row without a finding is kept, unless evidence is ``lacking``: a clause without its
         subject.
         """
-        if found := list(breaches):
+        if found := list(findings):
             rows = self._left_of(rows, found)
         for row in rows:
             if lacking:
@@ -179,21 +179,21 @@ class Findings:
             else:
                 self.shown[row] += 1
 
-    def _left_of(self, rows: Iterable[str], found: Iterable[Breach]) -> list[str]:
+    def _left_of(self, rows: Iterable[str], found: Iterable[Finding]) -> list[str]:
         """Count findings, and return the rows without one."""
         doubtful, broken = set[str](), set[str]()
-        for breach in found:
-            if self._is_certain(breach):
-                self.add(breach)
-                broken.add(breach.kind.row)
+        for finding in found:
+            if self._is_certain(finding):
+                self.add(finding)
+                broken.add(finding.kind.row)
             else:
-                doubtful.add(breach.kind.row)
+                doubtful.add(finding.kind.row)
         for row in doubtful - broken:
             self.unshown[row, CLOCK_SET] += 1
         return [row for row in rows if row not in broken | doubtful]
 
-    def _is_certain(self, breach: Breach) -> bool:
-        at, since = breach.at, breach.since
+    def _is_certain(self, finding: Finding) -> bool:
+        at, since = finding.at, finding.since
         return since is None or at is None or self.clocks.are_certain(since, at)
 
     def waive(self, rows: Iterable[str], reason: str) -> None:
@@ -210,9 +210,9 @@ class Findings:
             else:
                 known[name] = min(before, number) if name == LEAST else before + number
 
-    def worst(self, row: str) -> list[Breach]:
+    def worst(self, row: str) -> list[Finding]:
         """Return the worst finding of each kind of a row."""
-        return [breach for kind, breach in self.found.items() if kind.row == row]
+        return [finding for kind, finding in self.found.items() if kind.row == row]
 
     def lacking(self, row: str) -> dict[str, int]:
         """Return the number of doubts whether a row was kept, by reason."""

@@ -2,7 +2,7 @@
 
 `walsh_scrapy.checks` decides which gaps are too short, as for the log of a server. Here it gets the
 rows of the request log: the delay and the hold that counted for each, and why they are not known.
-`GapJudge` answers for every command; `scrapy attest` counts, `scrapy report` and `scrapy why` show
+`GapCheck` answers for every command; `scrapy attest` counts, `scrapy report` and `scrapy why` show
 it.
 """
 
@@ -12,7 +12,7 @@ import math
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from walsh_scrapy.checks import RECORD, AtOnce, Delay, Exchange, Hold, Retries
-from walsh_scrapy.policy.audit.checklist import Breach, Kind
+from walsh_scrapy.policy.audit.checklist import Finding, Kind
 from walsh_scrapy.policy.audit.clocks import CLOCK_SET, TOLERANCE
 from walsh_scrapy.policy.audit.record import (
     AFTER_UNKNOWN,
@@ -64,12 +64,12 @@ class RequestGap(NamedTuple):
         return max(self.delay, self.hold)
 
     @property
-    def is_breach(self) -> bool:
+    def is_broken(self) -> bool:
         """Whether the request came too soon, for any of these reasons."""
         return self.is_overlap or self.is_short or self.in_hold is not None
 
 
-class JudgedRequest(NamedTuple):
+class CheckedRequest(NamedTuple):
     """One request, and the gap before it."""
 
     record: LoggedRequest
@@ -93,7 +93,7 @@ class _Host:
         self.last: LoggedRequest | None = None  #: the request that ended last
 
 
-class GapJudge:
+class GapCheck:
     """Finds the gap before each request.
 
     Requests come host by host, of all runs, and for each host in the order of their times.
@@ -107,7 +107,7 @@ class GapJudge:
         self._name: str | None = None
         self._host = _Host()
 
-    def judge(self, sent: LoggedRequest) -> RequestGap:
+    def check(self, sent: LoggedRequest) -> RequestGap:
         """Return the gap before a request."""
         if sent.host != self._name:
             self._name, self._host = sent.host, _Host()
@@ -143,7 +143,7 @@ class GapJudge:
     def _certain(self, gap: RequestGap, sent: LoggedRequest, last: LoggedRequest) -> RequestGap:
         """Return a gap without its uncertain parts: a clock was set, or an end is not known."""
         since = gap.in_hold.before.end if gap.in_hold else last.ended
-        if gap.is_breach and not self._basis.clocks.are_certain(since, sent.sent_at):
+        if gap.is_broken and not self._basis.clocks.are_certain(since, sent.sent_at):
             return RequestGap(None, gap.delay, gap.hold, doubt=CLOCK_SET)
         if last.is_open:
             return gap._replace(kept=None, is_overlap=False, is_short=False, doubt=AFTER_UNKNOWN)
@@ -190,7 +190,7 @@ class HostPace(Check):
     def __init__(self, findings: Findings, basis: Basis, fetches: RobotsFetches) -> None:
         super().__init__(findings, basis)
         self._fetches = fetches
-        self._gaps = GapJudge(basis)
+        self._gaps = GapCheck(basis)
         self._refusals = _Refusals(basis)
         self._host: str | None = None
         self._hosts = 0
@@ -199,34 +199,34 @@ class HostPace(Check):
         """Check one request."""
         self._hosts += sent.host != self._host
         self._host = sent.host
-        gap = self._gaps.judge(sent)
+        gap = self._gaps.check(sent)
         if gap.kept is not None and not gap.is_overlap:
             least = round(gap.kept - gap.delay, 3)
             self._findings.count("4", gaps=1, seconds_to_spare=least)
-        self._findings.judge("4", self._pacing(sent, gap), lacking=self._lacking(sent, gap))
+        self._findings.decide("4", self._pacing(sent, gap), lacking=self._lacking(sent, gap))
         is_refused = _is_refused(sent)
         lacking = CLOCK_SET if gap.doubt == CLOCK_SET else END_UNKNOWN if sent.is_open else ""
         if is_refused and sent.error and not sent.hold:
             lacking = lacking or _UNFINISHED
         rows = "5" if is_refused or lacking else ""
-        self._findings.judge(rows, self._holding(sent, gap, is_refused), lacking=lacking)
+        self._findings.decide(rows, self._holding(sent, gap, is_refused), lacking=lacking)
 
     def end(self) -> None:
         """Check all holds together, and note the number of hosts."""
-        self._findings.judge("", self._refusals.end())
+        self._findings.decide("", self._refusals.end())
         self._findings.count("4", hosts=self._hosts)
 
-    def _pacing(self, sent: LoggedRequest, gap: RequestGap) -> Iterator[Breach]:
+    def _pacing(self, sent: LoggedRequest, gap: RequestGap) -> Iterator[Finding]:
         name, kept = host_of(sent.url), gap.kept or 0.0
         if name != sent.host and not name.endswith(f".{sent.host}"):
             what = f"{sent.url} is recorded under {sent.host}"
-            yield Breach.of(Kind.OTHER_HOST, sent, what)
+            yield Finding.of(Kind.OTHER_HOST, sent, what)
         if gap.is_overlap:
             what = f"{sent.host} was requested {-kept:.3f} s before its last exchange was over"
-            yield Breach.of(Kind.HOST_TWICE, sent, what, -kept)
+            yield Finding.of(Kind.HOST_TWICE, sent, what, -kept)
         if gap.is_short:
             what = f"{sent.host} had a gap of {kept:.3f} s, with a delay of {gap.delay:.3f} s"
-            yield Breach.of(Kind.SHORT_PAUSE, sent, what, gap.delay - kept)
+            yield Finding.of(Kind.SHORT_PAUSE, sent, what, gap.delay - kept)
 
     def _lacking(self, sent: LoggedRequest, gap: RequestGap) -> str:
         """Return why the delay in force and the gap before it are not known."""
@@ -235,15 +235,15 @@ class HostPace(Check):
         is_first = sent.purpose == "robots" or sent.robots_at is None
         return "" if is_first else self._fetches.lacking(sent)
 
-    def _holding(self, sent: LoggedRequest, gap: RequestGap, is_refused: bool) -> Iterator[Breach]:
+    def _holding(self, sent: LoggedRequest, gap: RequestGap, is_refused: bool) -> Iterator[Finding]:
         if gap.in_hold:
             early = gap.in_hold.missing
             what = f"{sent.host} was on hold for {format_seconds(early)} more"
-            yield Breach.of(Kind.TOO_EARLY, sent, what, early)
+            yield Finding.of(Kind.TOO_EARLY, sent, what, early)
         if is_refused and not sent.hold and not sent.error:
-            yield Breach.of(Kind.NO_HOLD, sent, f"{sent.host} answered {sent.status}")
+            yield Finding.of(Kind.NO_HOLD, sent, f"{sent.host} answered {sent.status}")
         if is_refused:
-            yield from self._refusals.breaches(sent)
+            yield from self._refusals.findings(sent)
 
 
 def _is_refused(sent: LoggedRequest) -> bool:
@@ -252,7 +252,7 @@ def _is_refused(sent: LoggedRequest) -> bool:
 
 
 class _Refusals:
-    """Checks the hold after each refusal; requests come as `GapJudge` takes them (decision 15).
+    """Checks the hold after each refusal; requests come as `GapCheck` takes them (decision 15).
 
     A Retry-After counts as it was recorded, and is read by code that the crawl does not share.
     Without one, the holds of refusals in a row double, and chance makes each of them longer. The
@@ -273,7 +273,7 @@ class _Refusals:
         self._added: list[float] = []
         self._added_last: LoggedRequest | None = None
 
-    def breaches(self, sent: LoggedRequest) -> Iterator[Breach]:
+    def findings(self, sent: LoggedRequest) -> Iterator[Finding]:
         """Check the hold that a refusal began."""
         last, exchange = self._last, exchange_of(sent)
         if last is None or not self._is_next(last, sent):
@@ -289,7 +289,7 @@ class _Refusals:
             if sent.hold < least:
                 had = format_seconds(sent.hold)
                 what = f"{sent.host} had a hold of {had}, with Retry-After {sent.retry_after!r}"
-                yield Breach.of(Kind.SHORT_HOLD, sent, what, least - sent.hold, sent.ended)
+                yield Finding.of(Kind.SHORT_HOLD, sent, what, least - sent.hold, sent.ended)
             return
         run = self._basis.run(sent)
         if run is None or not run.facts.backoff_base:
@@ -299,20 +299,20 @@ class _Refusals:
             had = f"{format_seconds(sent.hold)} after {number} refusals in a row"
             what = f"{sent.host} was on hold for {had}"
             since = sent.ended if last is None else last.ended
-            yield Breach.of(Kind.NO_GROWTH, sent, what, least - sent.hold, since)
+            yield Finding.of(Kind.NO_GROWTH, sent, what, least - sent.hold, since)
         part, has_room = sent.hold / least, self.CHANCE * run.facts.backoff_base
         is_by_chance = run.facts.backoff_max >= has_room and part <= self.CHANCE + self.ALIKE
         if is_by_chance and len(self._added) < 1000:
             self._added.append(part)
             self._added_last = sent
 
-    def end(self) -> Iterator[Breach]:
+    def end(self) -> Iterator[Finding]:
         """Check whether there was any chance in the holds."""
         if self._added_last is None or len(self._added) < self.MANY:
             return
         if max(self._added) - min(self._added) < self.ALIKE:
             what = f"{len(self._added)} holds have no chance in them"
-            yield Breach.of(Kind.NO_JITTER, self._added_last, what)
+            yield Finding.of(Kind.NO_JITTER, self._added_last, what)
 
     @staticmethod
     def _is_next(last: LoggedRequest, sent: LoggedRequest) -> bool:
@@ -356,8 +356,8 @@ class Serial(Check):
         if gap is not None and gap.is_early:
             early = f"{gap.missing:.3f} s before its last one had ended"
             what = f"run {sent.run} requested {sent.host} {early}"
-            breach = Breach.of(Kind.RUN_TWICE, sent, what, gap.missing, gap.before.end)
-            self._findings.judge("", [breach])
+            finding = Finding.of(Kind.RUN_TWICE, sent, what, gap.missing, gap.before.end)
+            self._findings.decide("", [finding])
 
 
 class _Visit(NamedTuple):
@@ -394,7 +394,7 @@ class Frequency(Check):
             return
         run = self._basis.run(sent)
         if sent.run is None or run is None:
-            self._findings.judge("78", lacking=NO_RUN)
+            self._findings.decide("78", lacking=NO_RUN)
             return
         if sent.host != self._host:
             self._host = sent.host
@@ -403,21 +403,21 @@ class Frequency(Check):
         known = {each: self._visits.get((sent.url, each)) for each in (False, True)}
         others = {each: last for each, last in known.items() if last and last.run != sent.run}
         if others:
-            self._findings.judge("7")
+            self._findings.decide("7")
             self._findings.count("7", asked_again=1, unchanged=int(sent.status == 304))
         recent = {
             each: last
             for each, last in others.items()
             if RECORD.is_before(sent.sent_at, last.at + DAY)
         }
-        breaches, lacking = list[Breach](), ""
+        findings, lacking = list[Finding](), ""
         if False in recent and not by_hand and not run.facts.force:
             at = recent[False].at
             what = f"{sent.url} was requested again after {format_seconds(sent.sent_at - at)}"
-            breaches.append(Breach.of(Kind.TOO_OFTEN, sent, what, at - sent.sent_at, at))
+            findings.append(Finding.of(Kind.TOO_OFTEN, sent, what, at - sent.sent_at, at))
         elif recent:
             lacking = self.FORCED if run.facts.force else self.BY_HAND
-        self._findings.judge("8", breaches, lacking=lacking)
+        self._findings.decide("8", findings, lacking=lacking)
         is_whole = sent.status is not None and not sent.error  # else a part of it is missing
         is_answered = is_whole and sent.status not in RETRIED_STATUSES
         last = known[by_hand]

@@ -14,7 +14,7 @@ from hashlib import sha256
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
-from walsh_scrapy.policy.audit.checklist import Breach, Kind
+from walsh_scrapy.policy.audit.checklist import Finding, Kind
 from walsh_scrapy.policy.audit.clocks import TOLERANCE
 from walsh_scrapy.policy.audit.record import (
     DAY,
@@ -78,7 +78,7 @@ class RobotsFetches:
         self._last: LoggedRequest | None = None
         self._origin = _Origin()  # of the last request
 
-    def take(self, sent: LoggedRequest) -> Iterator[Breach]:
+    def take(self, sent: LoggedRequest) -> Iterator[Finding]:
         """Take a request for robots.txt; yield a finding if its answer was not its copy."""
         if sent.redirected_by is not None or sent.is_open:
             return
@@ -100,7 +100,7 @@ class RobotsFetches:
             may_be = sent.robots in origin.copies
         if not may_be:
             what = f"{sent.url} answered {sent.status}, and another copy was in force after that"
-            yield Breach.of(Kind.OTHER_COPY, sent, what, since=sent.sent_at)
+            yield Finding.of(Kind.OTHER_COPY, sent, what, since=sent.sent_at)
         if sent.robots is not None:
             origin.copies.add(sent.robots)
         if -TOLERANCE <= sent.robots_at - sent.sent_at <= LONGEST_SETTLING + TOLERANCE:
@@ -119,7 +119,7 @@ class RobotsFetches:
         is_known = at < self._basis.since or self.is_recorded(sent, at)
         return "" if is_known else NO_FETCH
 
-    def breaches(self, sent: LoggedRequest, asked_at: float) -> Iterator[Breach]:
+    def findings(self, sent: LoggedRequest, asked_at: float) -> Iterator[Finding]:
         """Yield a finding if the logged request for robots.txt brought another copy."""
         origin, run = self._of(sent), self._basis.run(sent)
         is_phased = run is not None and run.facts.robots_unreachable == "phased"
@@ -131,7 +131,7 @@ class RobotsFetches:
             is_that = origin.redirects or not origin.copies or sent.robots in origin.copies
         if not is_that:
             what = f"{sent.url} names another copy than its robots.txt was"
-            yield Breach.of(Kind.OTHER_COPY, sent, what, since=asked_at)
+            yield Finding.of(Kind.OTHER_COPY, sent, what, since=asked_at)
 
     @staticmethod
     def _has_failed(origin: _Origin, asked_at: float) -> bool:
@@ -165,21 +165,21 @@ class RobotsOfRequests(Check):
     def see(self, sent: LoggedRequest) -> None:
         """Check one request."""
         if sent.purpose == "robots":
-            self._findings.judge("", self.fetches.take(sent))
+            self._findings.decide("", self.fetches.take(sent))
             return
         rules = self._basis.rules(sent)
         rows = ("2", "2a") if rules is not None and _is_named(rules) else ("2",)
-        breaches = self._breaches(sent, rules)
-        self._findings.judge(rows, breaches, lacking=self._lacking(sent))
+        findings = self._findings_of(sent, rules)
+        self._findings.decide(rows, findings, lacking=self._lacking(sent))
 
-    def _breaches(self, sent: LoggedRequest, rules: Rules | None) -> Iterator[Breach]:
+    def _findings_of(self, sent: LoggedRequest, rules: Rules | None) -> Iterator[Finding]:
         if sent.robots_at is None:
-            yield Breach.of(Kind.NO_ROBOTS, sent, f"{sent.url} names no robots.txt")
+            yield Finding.of(Kind.NO_ROBOTS, sent, f"{sent.url} names no robots.txt")
             return
         age = sent.sent_at - sent.robots_at
         if age < -TOLERANCE:
             what = f"the robots.txt for {sent.url} was requested {format_seconds(-age)} later"
-            yield Breach.of(Kind.LATER_ROBOTS, sent, what, -age, sent.robots_at)
+            yield Finding.of(Kind.LATER_ROBOTS, sent, what, -age, sent.robots_at)
         yield from self._origins(sent, sent.robots_at)
         if rules is not None:
             yield from self._denials(sent, rules)
@@ -189,35 +189,35 @@ class RobotsOfRequests(Check):
             may_be_older = _makes_wait(rules, sent.robots_at)
         if age > _LONGEST and not may_be_older:
             what = f"the robots.txt for {sent.url} was {format_seconds(age)} old"
-            yield Breach.of(Kind.OLD_ROBOTS, sent, what, age, sent.robots_at)
+            yield Finding.of(Kind.OLD_ROBOTS, sent, what, age, sent.robots_at)
 
-    def _denials(self, sent: LoggedRequest, rules: Rules) -> Iterator[Breach]:
+    def _denials(self, sent: LoggedRequest, rules: Rules) -> Iterator[Finding]:
         verdict, theirs = rules.verdict(sent.url), _second_reading(self._basis, sent)
         if theirs is not None:
             self._findings.count("2", compared_with_protego=1)
         if not verdict.allowed:
             kind = Kind.DENIED_BY_NAME if _is_named(rules) else Kind.DENIED
             what = f"{sent.url} is denied by line {verdict.line}: {verdict.rule!r}"
-            yield Breach.of(kind, sent, what)
+            yield Finding.of(kind, sent, what)
         elif theirs is False:
             what = f"Protego denies {sent.url}, by the copy {sent.robots}"
-            yield Breach.of(Kind.DENIED_BY_PROTEGO, sent, what)
+            yield Finding.of(Kind.DENIED_BY_PROTEGO, sent, what)
 
-    def _origins(self, sent: LoggedRequest, asked_at: float) -> Iterator[Breach]:
+    def _origins(self, sent: LoggedRequest, asked_at: float) -> Iterator[Finding]:
         """Check the origin of the copy."""
         run = self._basis.run(sent)
         if self.fetches.is_recorded(sent, asked_at):
-            yield from self.fetches.breaches(sent, asked_at)
+            yield from self.fetches.findings(sent, asked_at)
         elif asked_at < self._basis.since:
             self._findings.count("2", robots_of_before_the_record=1)
         elif self._is_paced_alike:
             what = f"no request for the robots.txt of {origin_of(sent.url)} brought that"
-            yield Breach.of(
+            yield Finding.of(
                 Kind.UNASKED, sent, f"{sent.url} names a copy, and {what}", since=asked_at
             )
         if sent.robots is None and run is not None and run.facts.robots_unreachable == "disallow":
             what = f"{sent.url} has no robots.txt, and WALSH_ROBOTS_UNREACHABLE denies it"
-            yield Breach.of(Kind.DENIED, sent, what)
+            yield Finding.of(Kind.DENIED, sent, what)
 
     def _lacking(self, sent: LoggedRequest) -> str:
         run = self._basis.run(sent)
@@ -315,7 +315,7 @@ class ListOfRequests(Check):
         """Check one request."""
         run = self._basis.run(sent)
         if run is None:
-            self._findings.judge("3", lacking=NO_RUN)
+            self._findings.decide("3", lacking=NO_RUN)
             return
         if run.facts.is_of_another_bot and not run.facts.blocklist_url:
             self._findings.waive(("3", "3a", "3b", "3c"), _NO_LIST_OF_ITS_OWN)
@@ -325,19 +325,19 @@ class ListOfRequests(Check):
         if not sent.gates.startswith("blocklist: "):
             self._check_order(sent)
             return
-        breaches = self._stale(sent, run)
+        findings = self._stale(sent, run)
         self._check_memory(sent, run)
         if sent.blocklist is None:
             self._findings.count("3", without_a_list_yet=1)
-            self._findings.judge("3", breaches)
+            self._findings.decide("3", findings)
             return
         listed = self._basis.documents.blocklist(sent.blocklist)
         if listed is None:
-            self._findings.judge(("3", "3a", "3c"), lacking=_NO_LIST)
+            self._findings.decide(("3", "3a", "3c"), lacking=_NO_LIST)
             return
         self._check_list(sent, sent.blocklist, listed)
         rows = ("3", "3a") if len(listed.entries) > 0 else ("3",)
-        self._findings.judge(rows, chain(breaches, _listed(sent, listed)))
+        self._findings.decide(rows, chain(findings, _listed(sent, listed)))
 
     def end(self) -> None:
         """Note the number of lists."""
@@ -347,22 +347,22 @@ class ListOfRequests(Check):
         if sent.purpose == "blocklist":
             return  # the list itself, or a hop of it, whose first robots.txt was requested before
         kind = Kind.ROBOTS_FIRST if "blocklist: " in sent.gates else Kind.NO_BLOCKLIST
-        self._findings.judge("3", [Breach.of(kind, sent, f"{sent.url}: {sent.gates}")])
+        self._findings.decide("3", [Finding.of(kind, sent, f"{sent.url}: {sent.gates}")])
 
     def _check_memory(self, sent: LoggedRequest, run: RunTerms) -> None:
         """Find a request without a list, in a run that had one or began after one was in force."""
-        url, number, breaches = run.facts.blocklist_url, sent.run or 0, list[Breach]()
+        url, number, findings = run.facts.blocklist_url, sent.run or 0, list[Finding]()
         if sent.blocklist is not None:
             self._named_at.setdefault(url, sent.sent_at)
             self._named_by.add(number)
         elif number in self._named_by or self._named_at.get(url, math.inf) < run.begun:
             what = f"{sent.url} names no list, though one was in force before"
             since = self._named_at.get(url, sent.sent_at)
-            breaches.append(Breach.of(Kind.FORGOTTEN, sent, what, since=since))
+            findings.append(Finding.of(Kind.FORGOTTEN, sent, what, since=since))
         if url in self._named_at:
-            self._findings.judge(("3b",), breaches)
+            self._findings.decide(("3b",), findings)
 
-    def _stale(self, sent: LoggedRequest, run: RunTerms) -> list[Breach]:
+    def _stale(self, sent: LoggedRequest, run: RunTerms) -> list[Finding]:
         """Find a request by a list that was looked for too long ago, or never.
 
         The newest list counts for it then too.
@@ -386,12 +386,12 @@ class ListOfRequests(Check):
                 self._newest[url] = max(self._newest.get(url, (at, "")), (at, sent.blocklist))
             return []
         since = sent.sent_at - max(0.0, overdue)
-        breaches = [Breach.of(Kind.STALE_LIST, sent, what, max(0.0, overdue), since)]
+        findings = [Finding.of(Kind.STALE_LIST, sent, what, max(0.0, overdue), since)]
         newest = self._newest.get(url, (0.0, ""))[1]
         listed = self._basis.documents.blocklist(newest) if newest else None
         if listed is not None and newest != sent.blocklist:
-            breaches += (each._replace(since=since) for each in _listed(sent, listed))
-        return breaches
+            findings += (each._replace(since=since) for each in _listed(sent, listed))
+        return findings
 
     def _refresh(self, sent: LoggedRequest) -> float:
         """Return the lifetime of the list of a request; infinite if it is not kept."""
@@ -405,12 +405,12 @@ class ListOfRequests(Check):
         if name in self._lists:
             return
         self._lists.add(name)
-        invalid = Breach(Kind.INVALID_LIST, "copies", name, sent.sent_at, listed.error)
-        self._findings.judge(("3c",), [invalid] if listed.error else ())
+        invalid = Finding(Kind.INVALID_LIST, "copies", name, sent.sent_at, listed.error)
+        self._findings.decide(("3c",), [invalid] if listed.error else ())
 
 
-def _listed(sent: LoggedRequest, listed: ReadList) -> Iterator[Breach]:
+def _listed(sent: LoggedRequest, listed: ReadList) -> Iterator[Finding]:
     if domain := listed.domain_of(sent.url):
         kind = Kind.LISTED if domain == host_of(sent.url) else Kind.LISTED_ABOVE
         what = f"{sent.url} is under {domain}, which was listed"
-        yield Breach.of(kind, sent, what)
+        yield Finding.of(kind, sent, what)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urljoin
 
 from walsh_scrapy.identity import UA_TOKEN
-from walsh_scrapy.policy.audit.checklist import Breach, Kind
+from walsh_scrapy.policy.audit.checklist import Finding, Kind
 from walsh_scrapy.policy.audit.record import (
     NO_RUN,
     Check,
@@ -62,22 +62,22 @@ class Identity(Check):
     def see(self, sent: LoggedRequest) -> None:
         """Check one request."""
         lacking = NO_RUN if sent.run is None else ""
-        self._findings.judge("1", self._breaches(sent), lacking=lacking)
+        self._findings.decide("1", self._findings_of(sent), lacking=lacking)
 
-    def _breaches(self, sent: LoggedRequest) -> Iterator[Breach]:
+    def _findings_of(self, sent: LoggedRequest) -> Iterator[Finding]:
         run = self._basis.run(sent)
         if run is None:
             if sent.run is not None:
-                yield Breach.of(Kind.UNKNOWN_RUN, sent, f"run {sent.run} is not recorded")
+                yield Finding.of(Kind.UNKNOWN_RUN, sent, f"run {sent.run} is not recorded")
             return
         if not self._is_of(run.facts):
             what = f"run {sent.run} sent {run.facts.user_agent!r}"
-            yield Breach.of(Kind.USER_AGENT, sent, what)
+            yield Finding.of(Kind.USER_AGENT, sent, what)
         ended = math.inf if run.ended is None else run.ended
         beyond = max(run.begun - sent.sent_at, sent.sent_at - ended)
         if beyond > CLOCK_SKEW:
             what = f"{sent.url} was sent {format_seconds(beyond)} outside of run {sent.run}"
-            yield Breach.of(Kind.OUTSIDE_RUN, sent, what, beyond, since=sent.sent_at)
+            yield Finding.of(Kind.OUTSIDE_RUN, sent, what, beyond, since=sent.sent_at)
 
     def _is_of(self, facts: RunFacts) -> bool:
         if self._bot.ua_token == UA_TOKEN:
@@ -113,20 +113,20 @@ class Targets(Check):
         """Check one request."""
         terms = self._basis.run(sent)
         if terms is None or sent.run is None:
-            self._findings.judge("6", _forbidden(sent), lacking=NO_RUN)
+            self._findings.decide("6", _forbidden(sent), lacking=NO_RUN)
             return
         run = self._run(sent.run, sent.sent_at)
         if terms.command:
             self._findings.count("6", asked_by_hand=1)
-            self._findings.judge("", _forbidden(sent))
+            self._findings.decide("", _forbidden(sent))
             return
         problem, lacking = self._check(sent, run, terms)
-        breaches = list[Breach]()
+        findings = list[Finding]()
         if problem:
             what = f"{sent.url} {problem}"
             # The request that led here may have a later time.
-            breaches.append(Breach.of(Kind.UNDECLARED, sent, what, since=sent.sent_at))
-        self._findings.judge("6", chain(_forbidden(sent), breaches), lacking=lacking)
+            findings.append(Finding.of(Kind.UNDECLARED, sent, what, since=sent.sent_at))
+        self._findings.decide("6", chain(_forbidden(sent), findings), lacking=lacking)
         if sent.status is not None and 300 <= sent.status < 400 and sent.status != 304:
             run.redirects.add(sent.url)
 
@@ -216,12 +216,14 @@ def _is_from_private(sent: LoggedRequest) -> bool:
     return is_by_name or "privatehosts: " in sent.gates
 
 
-def _forbidden(sent: LoggedRequest) -> Iterator[Breach]:
+def _forbidden(sent: LoggedRequest) -> Iterator[Finding]:
     """Yield a finding for a URL that is never requested."""
     if has_user_info(sent.url):
-        yield Breach.of(Kind.USER_INFO, sent, f"{host_of(sent.url)} was requested with a user name")
+        yield Finding.of(
+            Kind.USER_INFO, sent, f"{host_of(sent.url)} was requested with a user name"
+        )
     if sent.purpose == "target" and _DUMP in sent.url.lower():
-        yield Breach.of(Kind.DUMP, sent, sent.url)
+        yield Finding.of(Kind.DUMP, sent, sent.url)
 
 
 class Entries(Check):
@@ -241,9 +243,9 @@ class Entries(Check):
     def see(self, entry: EntryRow) -> None:
         """Check one entry."""
         self._findings.count("6", entries=1)
-        self._findings.judge("679", self._kept(entry))
+        self._findings.decide("679", self._kept(entry))
 
-    def _kept(self, entry: EntryRow) -> Iterator[Breach]:
+    def _kept(self, entry: EntryRow) -> Iterator[Finding]:
         key, kind, first_seen = entry.key, entry.kind, entry.first_seen
         try:
             values = json.loads(entry.item)
@@ -251,10 +253,10 @@ class Entries(Check):
         except ValueError:
             problem = "its item is not JSON"
         if problem:
-            yield Breach(Kind.CONTENT, "entries", key, first_seen, problem)
+            yield Finding(Kind.CONTENT, "entries", key, first_seen, problem)
         if kind not in _KINDS:
             what = f"its kind is {kind!r}"
-            yield Breach(Kind.SCRAPED, "entries", key, first_seen, what)
+            yield Finding(Kind.SCRAPED, "entries", key, first_seen, what)
 
 
 class Duplicates(Check):
@@ -265,7 +267,7 @@ class Duplicates(Check):
     def see(self, entry: SharedPage) -> None:
         """Count an entry."""
         what = "another entry of its page has the same id or title"
-        self._findings.add(Breach(Kind.DUPLICATE, "entries", entry.key, None, what))
+        self._findings.add(Finding(Kind.DUPLICATE, "entries", entry.key, None, what))
 
 
 class Reported(Check):
@@ -278,4 +280,4 @@ class Reported(Check):
         again = run.reported - run.stored
         if again > 0:
             what = f"run {run.id} reported {run.reported} new entries, and {run.stored} were new"
-            self._findings.add(Breach(Kind.REPORTED_AGAIN, "runs", run.id, run.ended, what, again))
+            self._findings.add(Finding(Kind.REPORTED_AGAIN, "runs", run.id, run.ended, what, again))

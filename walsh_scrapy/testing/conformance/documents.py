@@ -32,7 +32,7 @@ from walsh_scrapy.testing.site import Reply, Site, redirect
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from walsh_scrapy.testing.conformance.scenario import Judgement
+    from walsh_scrapy.testing.conformance.scenario import Conclusion
     from walsh_scrapy.testing.hit import Hit
 
 _HTML: Final = (
@@ -48,11 +48,11 @@ _ENCLOSURE: Final = (
 )
 
 
-def _nothing_but(site: Site) -> Callable[[TrialLog], Judgement]:
+def _nothing_but(site: Site) -> Callable[[TrialLog], Conclusion]:
     """Return a check that fails if more than the pages of a site, or llms.txt, was requested."""
     given = {f"http://{site.host}{path}" for path in site.pages}
 
-    def check(evidence: TrialLog) -> Judgement:
+    def check(evidence: TrialLog) -> Conclusion:
         declared = {*given, f"http://{site.host}/llms.txt"}
         reason = "it requested other URLs than the given ones"
         if fault := failed_by(in_scope, evidence.seen(), reason, declared=declared):
@@ -92,8 +92,8 @@ _VALIDATORS: Final = (("ETag", "If-None-Match"), ("Last-Modified", "If-Modified-
 _CONDITIONS: Final = tuple(condition for _, condition in _VALIDATORS)
 
 
-def _echoes(condition: str, validator: str) -> Callable[[TrialLog], Judgement]:
-    def check(evidence: TrialLog) -> Judgement:
+def _echoes(condition: str, validator: str) -> Callable[[TrialLog], Conclusion]:
+    def check(evidence: TrialLog) -> Conclusion:
         served = [each for each in evidence.pages(Run.FIRST) if each.hit.complete]
         later = evidence.pages(Run.FORCED)
         if not served or not later:
@@ -108,7 +108,7 @@ def _echoes(condition: str, validator: str) -> Callable[[TrialLog], Judgement]:
     return check
 
 
-def _stays_home(evidence: TrialLog) -> Judgement:
+def _stays_home(evidence: TrialLog) -> Conclusion:
     """Check that no request of the trial has the validators of another URL.
 
     The host that the redirect leads to serves no validators, so it gets none at all.
@@ -131,7 +131,7 @@ def _stays_home(evidence: TrialLog) -> Judgement:
     return passed("the redirect was followed without validators", evidence.pages(Run.FORCED))
 
 
-def _not_again(evidence: TrialLog) -> Judgement:
+def _not_again(evidence: TrialLog) -> Conclusion:
     first, again = evidence.pages(Run.FIRST), evidence.pages(Run.AGAIN)
     if not first:
         return not_applicable("it never requested the page")
@@ -166,7 +166,7 @@ def _negotiated(hit: Hit) -> Reply:
     return Reply("<!DOCTYPE html><title>Docs</title>", content_type="text/html")
 
 
-def _structured(evidence: TrialLog) -> Judgement:
+def _structured(evidence: TrialLog) -> Conclusion:
     requested = evidence.pages()
     if not requested:
         return not_applicable("it was given no feed-less page, or did not request it")
@@ -186,7 +186,7 @@ _AT_ONCE: Final = (Run.FIRST, Run.AGAIN)
 _TWICE: Final = (Run.FIRST, Run.FORCED)
 
 
-def _whole_scope(evidence: TrialLog) -> Judgement:
+def _whole_scope(evidence: TrialLog) -> Conclusion:
     # The whole log, because a robots.txt may redirect to a page.
     reason = "it requested an undeclared URL"
     if fault := failed_by(in_scope, evidence.everything, reason, declared=evidence.declared):

@@ -30,7 +30,7 @@ from walsh_scrapy.testing.signatures import Signature, SignatureError, is_signed
 from walsh_scrapy.testing.site import Certificate, Reply, Site, redirect
 
 if TYPE_CHECKING:
-    from walsh_scrapy.testing.conformance.scenario import Judgement, TrialLog
+    from walsh_scrapy.testing.conformance.scenario import Conclusion, TrialLog
 
 #: A page or an address of the operator (R1: "+URL").
 _CONTACT: Final = re.compile(r"https?://\S|[\w.+-]+@[\w-]+\.\w")
@@ -38,7 +38,7 @@ _BROWSER: Final = re.compile(r"Mozilla/\S+ \((?!compatible;)")
 _SETS_COOKIE: Final = {"Set-Cookie": "visitor=42; Path=/"}
 
 
-def _one_user_agent(evidence: TrialLog) -> Judgement:
+def _one_user_agent(evidence: TrialLog) -> Conclusion:
     sent = [each.hit.header_values("User-Agent") for each in evidence.everything]
     first = (values[0] for values in sent if len(values) == 1)
     expected = evidence.user_agent or next(first, "")
@@ -49,7 +49,7 @@ def _one_user_agent(evidence: TrialLog) -> Judgement:
     return passed(f"all {len(sent)} requests have {expected!r}")
 
 
-def _says_who(evidence: TrialLog) -> Judgement:
+def _says_who(evidence: TrialLog) -> Conclusion:
     for each in evidence.everything:
         sent = each.hit.header("User-Agent") or ""
         if _BROWSER.search(sent):
@@ -85,7 +85,7 @@ def _signed(evidence: TrialLog) -> list[Seen]:
     return [each for each in _over(evidence, "https") if is_signed(each.as_sent)]
 
 
-def _verify(evidence: TrialLog) -> Judgement:
+def _verify(evidence: TrialLog) -> Conclusion:
     signed, wrong, strange = _signed(evidence), list[tuple[Seen, str]](), list[Seen]()
     for each in signed:
         try:
@@ -108,7 +108,7 @@ def _verify(evidence: TrialLog) -> Judgement:
     return passed(f"all {len(signed)} signatures verify", signed)
 
 
-def _own(evidence: TrialLog) -> Judgement:
+def _own(evidence: TrialLog) -> Conclusion:
     first: dict[str, Seen] = {}
     for each in _signed(evidence):
         for value in each.as_sent.header_values("Signature"):
@@ -119,7 +119,7 @@ def _own(evidence: TrialLog) -> Judgement:
     return passed(f"{len(first)} requests have different signatures", first.values())
 
 
-def _none_over_http(evidence: TrialLog) -> Judgement:
+def _none_over_http(evidence: TrialLog) -> Conclusion:
     plain = _over(evidence, "http")
     if shown := [each for each in plain if is_signed(each.as_sent)]:
         return failed("it sent a signature over plain http", shown)
@@ -130,7 +130,7 @@ def _none_over_http(evidence: TrialLog) -> Judgement:
     return passed(f"none of {len(plain)} requests over http has a signature")
 
 
-def _all(evidence: TrialLog) -> Judgement:
+def _all(evidence: TrialLog) -> Conclusion:
     signed, secure = _signed(evidence), _over(evidence, "https")
     if not signed:
         return _NONE

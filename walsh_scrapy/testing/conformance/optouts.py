@@ -23,7 +23,7 @@ from walsh_scrapy.testing.site import Reply, Site, redirect
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from walsh_scrapy.testing.conformance.scenario import Judgement, TrialLog
+    from walsh_scrapy.testing.conformance.scenario import Conclusion, TrialLog
 
 BLOCKLIST_URL: Final = "http://operator.example/blocklist.json"
 _LIST: Final = {
@@ -64,13 +64,13 @@ _SUBDOMAIN: Final = Site("www.optedout.example", "", {"/feed.xml": feed()})
 _HOP: Final = Site("to-optedout.example", "", {"/a.xml": redirect("http://optedout.example/b.xml")})
 
 
-def _left_alone(after: str | None = None, *, bad: bool = False) -> Callable[[TrialLog], Judgement]:
+def _left_alone(after: str | None = None, *, bad: bool = False) -> Callable[[TrialLog], Conclusion]:
     """Return a check that fails if a listed host was contacted in any run, for robots.txt too.
 
     With `bad` the list must be fetched when it is invalid, and later requests are checked.
     """
 
-    def check(evidence: TrialLog) -> Judgement:
+    def check(evidence: TrialLog) -> Conclusion:
         lists = evidence.pages(host=_OPERATOR.host)
         if not lists:
             return not_applicable(f"it never requested the list of opt-outs ({BLOCKLIST_URL})")
@@ -87,7 +87,7 @@ def _left_alone(after: str | None = None, *, bad: bool = False) -> Callable[[Tri
     return check
 
 
-def _refreshed(evidence: TrialLog) -> Judgement:
+def _refreshed(evidence: TrialLog) -> Conclusion:
     """Check the requests after the answer that has another domain."""
     lists = evidence.pages(host=_OPERATOR.host)[_WITH_LATER - 1 :]
     requested = [each for each in evidence.contacts_here() if each.hit.host == _OUT_LATER.host]
@@ -103,7 +103,7 @@ def _refreshed(evidence: TrialLog) -> Judgement:
     return passed("no request reached the domain once it was listed", [*requested, *lists[:1]])
 
 
-def _subdomain_left_alone(evidence: TrialLog) -> Judgement:
+def _subdomain_left_alone(evidence: TrialLog) -> Conclusion:
     if not evidence.has_proxy:
         return not_applicable("the hosts are addresses, which have no subdomains: try --proxy")
     return _left_alone()(evidence)

@@ -48,12 +48,12 @@ from walsh_scrapy.testing.site import Fault, Reply, Site, redirect
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from walsh_scrapy.testing.conformance.scenario import Judgement
+    from walsh_scrapy.testing.conformance.scenario import Conclusion
     from walsh_scrapy.testing.hit import Hit
     from walsh_scrapy.testing.site import Page
 
 
-def _one_a_second(evidence: TrialLog) -> Judgement:
+def _one_a_second(evidence: TrialLog) -> Conclusion:
     if fault := failed_by(spaced, evidence.contacts):
         return fault
     if len(seen := evidence.seen(Run.FIRST)) < _FEW:
@@ -61,13 +61,13 @@ def _one_a_second(evidence: TrialLog) -> Judgement:
     return passed(f"one second between {len(evidence.contacts)} requests, host by host", seen)
 
 
-def _delayed(seconds: float) -> Callable[[TrialLog], Judgement]:
+def _delayed(seconds: float) -> Callable[[TrialLog], Conclusion]:
     """Return a check of the delays of a host; before a page they are `seconds`.
 
     A crawler cannot know a Crawl-delay before it has read it, so a robots.txt comes after 1 s.
     """
 
-    def check(evidence: TrialLog) -> Judgement:
+    def check(evidence: TrialLog) -> Conclusion:
         seen = evidence.contacts_here()
         if fault := failed_by(spaced, seen, crawl_delays=dict.fromkeys(evidence.hosts, seconds)):
             return fault
@@ -81,7 +81,7 @@ def _delayed(seconds: float) -> Callable[[TrialLog], Judgement]:
     return check
 
 
-def _one_connection(evidence: TrialLog) -> Judgement:
+def _one_connection(evidence: TrialLog) -> Conclusion:
     if evidence.has_proxy:
         return not_applicable("the hosts are behind a proxy, to which connections belong")
     if fault := failed_by(one_connection, evidence.contacts, connections=evidence.connections):
@@ -91,7 +91,7 @@ def _one_connection(evidence: TrialLog) -> Judgement:
     return passed("never two open connections to one host")
 
 
-def _serial(evidence: TrialLog) -> Judgement:
+def _serial(evidence: TrialLog) -> Conclusion:
     reason = "requests to different hosts were in flight at once"
     if fault := failed_by(one_at_a_time, evidence.everything, reason, serial=True):
         return fault
@@ -104,7 +104,7 @@ def _serial(evidence: TrialLog) -> Judgement:
     return passed(f"never two of {len(evidence.everything)} requests at once")
 
 
-def _after_kill(evidence: TrialLog) -> Judgement:
+def _after_kill(evidence: TrialLog) -> Conclusion:
     delays = dict.fromkeys(evidence.hosts, _RESTART_DELAY)
     if fault := failed_by(spaced, evidence.contacts_here(), crawl_delays=delays):
         return fault
@@ -115,7 +115,7 @@ def _after_kill(evidence: TrialLog) -> Judgement:
     return passed(f"{gap:.3f} s after the last request before it was killed", lines)
 
 
-def _first_at_once(evidence: TrialLog) -> Judgement:
+def _first_at_once(evidence: TrialLog) -> Conclusion:
     """Check the gap before first requests to hosts, and before others, in the first run.
 
     A crawler may be slow by itself, so it fails only if it held back each first request, and let
@@ -200,7 +200,7 @@ _RFC850: Final = "%A, %d-%b-%y %H:%M:%S GMT"
 _ASCTIME: Final = "%a %b %e %H:%M:%S %Y"
 
 
-def _held(evidence: TrialLog) -> Judgement:
+def _held(evidence: TrialLog) -> Conclusion:
     """Check that no request comes before the end of a Retry-After."""
     seen = evidence.seen()
     refusals = [each for each in seen if retry_after(each.hit) is not None]
@@ -213,7 +213,7 @@ def _held(evidence: TrialLog) -> Judgement:
     return passed("it came back after Retry-After", seen)
 
 
-def _grows(evidence: TrialLog) -> Judgement:
+def _grows(evidence: TrialLog) -> Conclusion:
     """Check the gaps after answers without Retry-After, over hosts that always refuse.
 
     Chance may make a single gap shorter than the one before it (full jitter). Over eight hosts the
@@ -275,7 +275,7 @@ def _is_linear(gaps: Sequence[Sequence[float]]) -> bool:
     return slows_down and is_less((0, 0, 1, -1), -log(_GROWS))
 
 
-def _kept_over_restart(evidence: TrialLog) -> Judgement:
+def _kept_over_restart(evidence: TrialLog) -> Conclusion:
     if not evidence.seen(Run.RESTARTED):
         if any(retry_after(each.hit) for each in evidence.seen(Run.KILLED)):
             return passed("it did not come back after it was killed", evidence.seen(Run.KILLED))

@@ -32,16 +32,16 @@ from walsh_scrapy.testing.site import Certificate, Fault, Reply, Site, redirect
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from walsh_scrapy.testing.conformance.scenario import Judgement, Seen
+    from walsh_scrapy.testing.conformance.scenario import Conclusion, Seen
     from walsh_scrapy.testing.hit import Hit
 
 
 def obeys(
     denied: Sequence[str], allowed: Sequence[str], host: str | None = None
-) -> Callable[[TrialLog], Judgement]:
+) -> Callable[[TrialLog], Conclusion]:
     """Return a check that fails if a denied path was requested, of one host or of all."""
 
-    def check(evidence: TrialLog) -> Judgement:
+    def check(evidence: TrialLog) -> Conclusion:
         seen, hosts = evidence.seen(host=host), [host] if host else evidence.hosts
         names = [f"{scheme}://{name}" for scheme in DEFAULT_PORTS for name in hosts]
         urls = [f"{name}{path}$" for name in names for path in denied]
@@ -99,7 +99,7 @@ def _asked_for(evidence: TrialLog) -> str:
     return "" if _files(evidence) else "it never requested robots.txt"
 
 
-def _tried_gently(evidence: TrialLog) -> Judgement:
+def _tried_gently(evidence: TrialLog) -> Conclusion:
     files = _files(evidence)
     if not files:
         return not_applicable("it never requested robots.txt")
@@ -110,7 +110,7 @@ def _tried_gently(evidence: TrialLog) -> Judgement:
     return passed(f"requests for robots.txt: {len(files)}, with gaps", evidence.seen())
 
 
-def _obeys_new_copy(evidence: TrialLog) -> Judgement:
+def _obeys_new_copy(evidence: TrialLog) -> Conclusion:
     files = _files(evidence, Run.FORCED)
     if not files:
         return not_applicable("it did not request robots.txt again")

@@ -67,7 +67,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class Conclusion:
     """A verdict, its reason as a sentence without a full stop, and the lines that prove it."""
 
     verdict: Verdict
@@ -142,14 +142,14 @@ class TrialLog:
         return [each for each in self.seen(*runs, host=host) if not each.is_robots]
 
 
-def passed(reason: str, seen: Iterable[Seen] = ()) -> Judgement:
+def passed(reason: str, seen: Iterable[Seen] = ()) -> Conclusion:
     """Return a pass."""
-    return Judgement(Verdict.PASS, reason, _lines(list(seen)))
+    return Conclusion(Verdict.PASS, reason, _lines(list(seen)))
 
 
-def failed(reason: str, seen: Iterable[Seen]) -> Judgement:
+def failed(reason: str, seen: Iterable[Seen]) -> Conclusion:
     """Return a failure, proved by these requests."""
-    return Judgement(Verdict.FAIL, reason, _lines(list(seen)))
+    return Conclusion(Verdict.FAIL, reason, _lines(list(seen)))
 
 
 def failed_by(
@@ -158,7 +158,7 @@ def failed_by(
     reason: str = "",
     after: Sequence[Seen] = (),
     **terms: Unpack[Terms],
-) -> Judgement | None:
+) -> Conclusion | None:
     """Return a failure if these requests break a rule of `walsh_scrapy.testing`.
 
     Without a reason, that of the rule is used. `after` are requests to show before those that break
@@ -180,14 +180,14 @@ def kept(
     why: str = "",
     shows: Callable[[TrialLog], Iterable[Seen]] = lambda _: (),
     **terms: Unpack[Terms],
-) -> Callable[[TrialLog], Judgement]:
+) -> Callable[[TrialLog], Conclusion]:
     """Return the check of one rule of `walsh_scrapy.testing`.
 
     It fails if these requests break the rule: `why`, or the sentence of the rule. Otherwise `needs`
     returns the missing part for a verdict, "" if none; then it passes, proved by `shows`.
     """
 
-    def check(evidence: TrialLog) -> Judgement:
+    def check(evidence: TrialLog) -> Conclusion:
         if fault := failed_by(rule, of(evidence), why, **terms):
             return fault
         if lacking := needs(evidence):
@@ -207,9 +207,9 @@ def everything(evidence: TrialLog) -> Sequence[Seen]:
     return evidence.everything
 
 
-def not_applicable(reason: str) -> Judgement:
+def not_applicable(reason: str) -> Conclusion:
     """Return that the scenario does not apply to this crawler."""
-    return Judgement(Verdict.NOT_APPLICABLE, reason)
+    return Conclusion(Verdict.NOT_APPLICABLE, reason)
 
 
 def _lines(seen: Sequence[Seen]) -> tuple[str, ...]:
@@ -239,7 +239,7 @@ class Scenario:
     name: str
     rule: str  #: R1 to R9
     asks: str  #: the requirement, as a sentence without a full stop
-    judge: Callable[[TrialLog], Judgement]
+    check: Callable[[TrialLog], Conclusion]
     sites: tuple[Site, ...]
     seeds: tuple[str, ...] = ()
     pages: tuple[str, ...] = ()
@@ -256,7 +256,7 @@ def scenario(
     rule: str,
     name: str,
     asks: str,
-    judge: Callable[[TrialLog], Judgement],
+    check: Callable[[TrialLog], Conclusion],
     *sites: Site,
     paths: Iterable[str] | None = None,
     runs: tuple[Run, ...] = (Run.FIRST,),
@@ -265,7 +265,7 @@ def scenario(
     """Return a scenario whose seeds are these paths of its first site, by default all its pages."""
     given = sites[0].pages if paths is None else paths
     seeds = tuple(f"http://{sites[0].host}{path}" for path in given)
-    return Scenario(name, rule, asks, judge, sites, seeds, (), runs, level)
+    return Scenario(name, rule, asks, check, sites, seeds, (), runs, level)
 
 
 def feed(body: str = _FEED, *, etag: str | None = None, modified: str | None = None) -> Reply:

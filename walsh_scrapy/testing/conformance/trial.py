@@ -19,7 +19,14 @@ from walsh_scrapy.testing.conformance import documents, identity, optouts, pace,
 from walsh_scrapy.testing.conformance.crawler import LONGEST, CallOfRun, Given, Output, Places, call
 from walsh_scrapy.testing.conformance.optouts import BLOCKLIST_URL
 from walsh_scrapy.testing.conformance.pace import HELD, LONG_HOLD, RESTARTED
-from walsh_scrapy.testing.conformance.scenario import Judgement, Level, Run, Seen, TrialLog, Verdict
+from walsh_scrapy.testing.conformance.scenario import (
+    Conclusion,
+    Level,
+    Run,
+    Seen,
+    TrialLog,
+    Verdict,
+)
 from walsh_scrapy.testing.directweb import DirectWeb
 from walsh_scrapy.testing.hit import DEFAULT_PORTS, without_requests
 from walsh_scrapy.testing.site import Certificate, Site
@@ -60,7 +67,7 @@ class Result:
     """A scenario and its finding."""
 
     scenario: Scenario
-    finding: Judgement
+    finding: Conclusion
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +127,7 @@ class Scorecard:
         """Return the scorecard as `conformance.schema.json` describes it."""
         return {
             "format": FORMAT,
-            "judge": __version__,
+            "version": __version__,
             "command": list(self.command),
             "web": self.web,
             "user_agents": list(self.user_agents),
@@ -260,19 +267,19 @@ class _Trial:
             self.output.tail,
         )
 
-    def _finding(self, scenario: Scenario, evidence: TrialLog) -> Judgement:
-        finding = scenario.judge(evidence)
+    def _finding(self, scenario: Scenario, evidence: TrialLog) -> Conclusion:
+        finding = scenario.check(evidence)
         cut = [each for each in self.calls if each.cut and Run(each.run) in scenario.runs]
         match finding.verdict:
             case Verdict.FAIL if scenario.level == "MAY":
                 reason = f"a crawler may leave this out: {finding.reason}"
-                return Judgement(Verdict.NOT_APPLICABLE, reason, finding.lines)
+                return Conclusion(Verdict.NOT_APPLICABLE, reason, finding.lines)
             case Verdict.NOT_APPLICABLE if cut:
                 reason = (
                     f"the {cut[0].run} run still went on after {cut[0].seconds:.0f} s and was "
                     f"ended; --patience {2 * self.patience:g} gives it twice the time"
                 )
-                return Judgement(Verdict.NOT_RUN, reason)
+                return Conclusion(Verdict.NOT_RUN, reason)
         return finding
 
     def _everything(self) -> tuple[Seen, ...]:

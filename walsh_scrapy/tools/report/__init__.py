@@ -19,7 +19,7 @@ from datetime import UTC, date, datetime, timedelta
 from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from walsh_scrapy.policy.audit.pace import GapJudge, JudgedRequest
+from walsh_scrapy.policy.audit.pace import CheckedRequest, GapCheck
 from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.policy.freshness import CLOCK_SKEW
 from walsh_scrapy.policy.urls import host_of
@@ -168,7 +168,7 @@ def build_report(
     with state.log() as log:
         run_rows = runs.build_overview(log, period.runs, now)
         records, is_cut = _requests(log, period)
-        gaps = GapJudge(log.basis(log.bounds(now)))
+        gaps = GapCheck(log.basis(log.bounds(now)))
         lines = host_lines(records, gaps, period.includes)
         names = {source.url: source.name for source in sources if source.name}
         newest = log.newest(period.span, OF_EACH, MOST)
@@ -352,7 +352,7 @@ class HostLine:
     """The requests to one host, the first one first."""
 
     host: str
-    sent: list[JudgedRequest] = field(default_factory=list)
+    sent: list[CheckedRequest] = field(default_factory=list)
 
     @property
     def smallest(self) -> RequestGap | None:
@@ -367,7 +367,7 @@ class HostLine:
     @property
     def short(self) -> int:
         """The number of gaps that were too short."""
-        return sum(each.gap.is_breach for each in self.sent)
+        return sum(each.gap.is_broken for each in self.sent)
 
     def _gaps(self) -> Iterable[RequestGap]:
         return (each.gap for each in self.sent if each.gap.kept is not None)
@@ -375,17 +375,17 @@ class HostLine:
 
 def host_lines(
     records: Iterable[LoggedRequest],
-    gaps: GapJudge,
+    gaps: GapCheck,
     is_included: Callable[[LoggedRequest], bool],
 ) -> list[HostLine]:
     """Return the line of each host, those with short gaps first, then the longest.
 
-    ``records`` come in the order of `GapJudge`, and may include others before those that are
+    ``records`` come in the order of `GapCheck`, and may include others before those that are
     included: a gap counts from the last request of any run.
     """
     lines: dict[str, HostLine] = {}
     for record in records:
-        judged = JudgedRequest(record, gaps.judge(record))
+        judged = CheckedRequest(record, gaps.check(record))
         if is_included(record):
             lines.setdefault(record.host, HostLine(record.host)).sent.append(judged)
     return sorted(lines.values(), key=lambda line: (-line.short, -len(line.sent), line.host))

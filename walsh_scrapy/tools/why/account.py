@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from walsh_scrapy import identity
 from walsh_scrapy.crawl.blocklist import load_local_list
-from walsh_scrapy.policy.audit.pace import GapJudge, JudgedRequest
+from walsh_scrapy.policy.audit.pace import CheckedRequest, GapCheck
 from walsh_scrapy.policy.audit.record import DAY
 from walsh_scrapy.policy.blocklist import Blocklist
 from walsh_scrapy.policy.durations import format_moment, rfc3339
@@ -114,7 +114,7 @@ class Account:
     url: str | None  #: the one URL of the call
     day: str
     sender: Sender
-    requests: tuple[JudgedRequest, ...]
+    requests: tuple[CheckedRequest, ...]
     denials: tuple[LoggedDenial, ...]
     robots: tuple[RobotsOfDay, ...]
     overrides: tuple[Override, ...]  #: of the host, on any day
@@ -182,12 +182,12 @@ def give_account(
     )
 
 
-def _checked(log: Log, paced: str, span: TimeSpan, now: float) -> list[JudgedRequest]:
+def _checked(log: Log, paced: str, span: TimeSpan, now: float) -> list[CheckedRequest]:
     """Return the requests of a span, each with the gap before it."""
-    gaps = GapJudge(log.basis(log.bounds(now)))
+    gaps = GapCheck(log.basis(log.bounds(now)))
     for each in log.requests_before(span.since, paced):
-        gaps.judge(each)
-    return [JudgedRequest(each, gaps.judge(each)) for each in log.requests(span, paced)]
+        gaps.check(each)
+    return [CheckedRequest(each, gaps.check(each)) for each in log.requests(span, paced)]
 
 
 def _is_about(sent: LoggedRequest, wanted: str | None) -> bool:

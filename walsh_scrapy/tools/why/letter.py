@@ -17,7 +17,7 @@ from walsh_scrapy.policy.wording import for_others, format_seconds, printable
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from walsh_scrapy.policy.audit.pace import JudgedRequest, RequestGap
+    from walsh_scrapy.policy.audit.pace import CheckedRequest, RequestGap
     from walsh_scrapy.policy.audit.record import LoggedDenial, LoggedRequest
     from walsh_scrapy.state.hosts import Override
     from walsh_scrapy.tools.why.account import Account, Outlook, RobotsOfDay
@@ -77,7 +77,7 @@ def _facts(account: Account) -> Iterator[str]:
     yield ""
 
 
-def _sent(sent: JudgedRequest, account: Account) -> Iterator[str]:
+def _sent(sent: CheckedRequest, account: Account) -> Iterator[str]:
     record = sent.record
     yield f"  {_time(record.sent_at)}{record.url}"
     yield from _wrapped(f"why: {_reason(record)}{_came(record, account)}")
@@ -144,7 +144,7 @@ def _gap(gap: RequestGap, domain: str | None) -> str:
     kept = f"none, the {before} had not ended"
     if not gap.is_overlap:
         kept = f"{format_seconds(max(0.0, gap.kept))} after the end of the {before}"
-    too_short = ", so it was too short" if gap.is_breach else ""
+    too_short = ", so it was too short" if gap.is_broken else ""
     after_all = ""
     if gap.released_at is not None:
         after_all = f", as we had ended a hold by hand at {format_moment(gap.released_at)}"
@@ -270,7 +270,7 @@ def _for_others(value: Any) -> Any:  # noqa: ANN401 - of JSON
     return for_others(value) if isinstance(value, str) else value
 
 
-def _request(sent: JudgedRequest, account: Account) -> dict[str, Any]:
+def _request(sent: CheckedRequest, account: Account) -> dict[str, Any]:
     record, gap = sent.record, sent.gap
     return _columns(record, account) | {
         "at": rfc3339(record.sent_at),
