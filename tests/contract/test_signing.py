@@ -136,7 +136,7 @@ def assert_all_verify(log, key, monkeypatch):
                 verify(hit, directory, monkeypatch, hit.wall + late)
             with pytest.raises(AssertionError, match=r"a signature (was created|had expired) "):
                 verify_signature(hit, directory, now=hit.wall + late)
-    for other, why in ((PrivateKey.generate().public, "has no key"), (None, "is not a JSON Web Key")):
+    for other, why in ((PrivateKey.generate().public, "has no key"), (None, "is not a JSON Web")):
         with pytest.raises(AssertionError, match=f"the directory {why}"):
             verify_signature(https[0], directory_body([other]) if other else "{}")
     plain = [hit for hit in log if hit.scheme == "http"]
