@@ -672,12 +672,7 @@ def test_known_long_delays_do_not_delay_the_first_entry():
     assert played.seconds <= 1.05 * least(slow | alike(3000), 0.03)
 
 
-@pytest.mark.parametrize(
-    ("hosts", "at_once"),
-    [
-        pytest.param(mixed(1000), 32, id="delays"),
-    ],
-)
+@pytest.mark.parametrize(("hosts", "at_once"), [pytest.param(mixed(1000), 32, id="delays")])
 def test_hosts_asked_at_once_keep_the_goals(hosts, at_once):
     played = Crawl(hosts, 0.2, at_once=at_once).play()
     assert played.first_entry <= 2.0
@@ -719,10 +714,7 @@ def test_names_can_be_looked_up_before_their_hosts_are_asked():
 
 def test_the_real_scheduler_reads_what_was_begun_first(simulated):
     hosts = [f"h{number}.example" for number in range(200)]
-    (run,) = simulated(
-        *map(site, hosts),
-        sources=[f"http://{host}/feed" for host in hosts],
-    )
+    (run,) = simulated(*map(site, hosts), sources=[f"http://{host}/feed" for host in hosts])
     assert run.stats["walsh/sources/fetched"] == 200
     assert_polite(run.log)
     is_target = [hit.path == "/feed" for hit in run.log]

@@ -42,8 +42,7 @@ def test_misspelled_crawl_delays_count(key):
 
 
 @pytest.mark.parametrize(
-    "value",
-    ["0600-0845", "06:00-08:45", "0600 0845", "6:00 - 8:45", "600 845", "06:00 08:45 UTC"],
+    "value", ["0600-0845", "06:00-08:45", "0600 0845", "6:00 - 8:45", "600 845", "06:00 08:45 UTC"]
 )
 @pytest.mark.parametrize(
     ("now", "opening"),

@@ -85,11 +85,7 @@ def test_a_kept_connection_that_closes_as_the_next_request_comes(direct_web, fau
         connection.getresponse()
     connection.close()
     assert client.get("a.example") == (200, b"again")
-    assert [(hit.status, hit.complete) for hit in web.log] == [
-        (200, True),
-        (0, False),
-        (200, True),
-    ]
+    assert [(hit.status, hit.complete) for hit in web.log] == [(200, True), (0, False), (200, True)]
 
 
 def test_a_proxy_sends_them_too(loopback_web):
