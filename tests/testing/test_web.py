@@ -20,7 +20,7 @@ import pytest
 from tests.helpers import LONGEST
 from walsh_scrapy.testing.feeds import Post, atom, json_feed, rss
 from walsh_scrapy.testing.politeness import violations
-from walsh_scrapy.testing.web import Certificate, Fault, LoopbackWeb, Reply, Site, redirect
+from walsh_scrapy.testing.web import Certificate, Fault, LoopbackWeb, Reply, Site
 
 FEED = "http://blog.example/feed.xml"
 
@@ -151,18 +151,6 @@ class TestReplies:
         web.clear()
         assert web.log == []
         assert get(web, FEED)[2] == b"b"
-
-    def test_a_redirect_is_sent_as_it_is(self, loopback_web):
-        web = loopback_web(site(redirect("../x y", 302)))
-        status, headers, _ = get(web, FEED)
-        assert (status, headers["Location"]) == (302, "../x y")
-
-    def test_robots_may_be_a_text_or_a_reply(self, loopback_web):
-        web = loopback_web(
-            Site("a.example", "User-agent: *\n"), Site("b.example", Reply(status=503))
-        )
-        assert get(web, "http://a.example/robots.txt")[2] == b"User-agent: *\n"
-        assert get(web, "http://b.example/robots.txt")[0] == 503
 
     @pytest.mark.parametrize("encoding", ["gzip, deflate", "identity"])
     def test_gzip_for_clients_that_accept_it(self, loopback_web, encoding):
@@ -300,15 +288,6 @@ class TestLog:
         log = ended(web, 50)
         seen = [b.started - a.ended for a, b in itertools.pairwise(log)]
         assert all(server >= client for server, client in zip(seen, gaps, strict=True))
-
-    def test_one_connection_carries_many_requests(self, loopback_web):
-        web = loopback_web(site("x"))
-        connection = http.client.HTTPConnection("127.0.0.1", web.port, timeout=LONGEST)
-        for _ in range(3):
-            connection.request("GET", FEED)
-            connection.getresponse().read()
-        connection.close()
-        assert len({hit.client for hit in ended(web, 3)}) == 1
 
     def test_a_request_body_is_skipped(self, loopback_web):
         web = loopback_web(site("x"))
