@@ -21,7 +21,6 @@ from walsh_scrapy.policy.backoff import Backoff
 from walsh_scrapy.policy.pacing import LONGEST_EXCHANGE, MARGIN, Exchange, Hold, HostTimes
 from walsh_scrapy.state import State, StateError
 from walsh_scrapy.state.hosts import (
-    KEEP_SECONDS,
     Ask,
     Begun,
     HostStore,
@@ -34,7 +33,6 @@ from walsh_scrapy.state.hosts import (
     find,
     leave,
     let_go,
-    old_rows,
     owns,
     prove,
     release_hold,
@@ -279,18 +277,6 @@ def test_hosts_that_are_marked_are_found(engine, now, store):
 
 
 @pytest.mark.empty
-def test_rows_are_old_after_90_days(engine, now):
-    exchange(engine, now)
-    run(engine, set_operator_delay, "delayed.example", 60.0, "")
-    run(engine, beat, US)
-    run(engine, take, "owned.example", US)
-    now[0] += KEEP_SECONDS + 2.0
-    old = old_rows(now[0])
-    with engine.connect() as connection:
-        assert connection.scalars(select(hosts.c.host).where(old.is_old)).all() == [HOST]
-
-
-@pytest.mark.empty
 def test_the_clock_is_that_of_the_database(engine):
     real = engine.execution_options(clock=None)
     assert abs(run(real, find, HOST).now - time.time()) < 3600.0
@@ -313,42 +299,6 @@ def test_of_two_that_take_a_host_at_the_same_moment_one_gets_it(postgresql_url, 
 # Hosts as commands and starting crawls read them, and what an operator does (decision 31).
 
 DAY = 86_400.0
-
-
-def test_a_host_is_owned_by_one_worker_and_each_reads_why_it_waits(opened, clock):
-    ours, theirs = opened(), opened()
-    assert theirs.hosts.find("a.example").times == HostTimes()
-    assert isinstance(records.begin(ours), Begun)
-    assert records.begin(theirs, worker=records.THEM) is None, "it is ours"
-    found = theirs.hosts.find("a.example")
-    assert (found.times.owner, found.reason, found.wait) == (
-        records.US.id,
-        "in flight",
-        60.0 + MARGIN,
-    )
-    ours.write(lambda connection: withdraw(connection, "a.example", records.US))
-    assert theirs.hosts.find("a.example").reason is None
-    records.exchange(ours, delay=5.0)
-    found = records.begin(theirs, worker=records.THEM)
-    assert (found.reason, found.wait) == ("delay", 5.0)
-    theirs.write(lambda connection: let_go(connection, "a.example", records.THEM))
-    clock.at += 5.0
-    records.exchange(ours, status=503, retry_after="60")
-    found = theirs.hosts.find("a.example")
-    assert (found.reason, found.hold, found.times.refused) == ("hold", 60.0, 503)
-
-
-def test_an_unreachable_host_is_known_until_it_answers(state, clock):
-    for host in ("a.example", "b.example"):
-        records.exchange(state, host, status=0, unreachable=host == "a.example")
-    assert state.hosts.unreachable() == {"a.example"}
-    assert state.hosts.find("a.example").hold == 0.0, "after the first time it only comes late"
-    clock.at += 100.0
-    records.exchange(state, status=0, unreachable=True)
-    assert state.hosts.find("a.example").hold == 2 * DAY
-    clock.at += 2 * DAY
-    records.exchange(state, status=500)
-    assert state.hosts.unreachable() == frozenset()
 
 
 def test_a_request_is_logged_with_its_begin_and_has_no_end_before_its_end(state, rows):
