@@ -4,6 +4,7 @@ import logging
 from dataclasses import replace
 from functools import lru_cache
 from hashlib import sha256
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -48,36 +49,7 @@ def sentence(body, content_type=None):
 
 # --- a whole file
 
-LLMS_TXT = """\
-# Acme
-
-> Acme makes anvils. See the [catalogue](https://acme.example/catalogue).
-
-Some prose that names https://acme.example/prose too.
-
-## Docs
-
-- [Start](https://acme.example/start.md): How to *begin*
-- [Reference](/reference.md) - All of `anvil`
-  - [Drops](../drops.md "How far")
-* Not a link
-1. [Numbered](<https://acme.example/with space.md>)
-
-Setext, by Jo
--------------
-
-+ ![icon](icon.png) [**Bold** & `code` [x]][ref]: by reference
-
-## Optional
-
-| Page | About |
-|------|-------|
-| [Cell](https://acme.example/cell) | in a table |
-
-<https://acme.example/auto>
-
-[ref]: https://acme.example/ref "Hint"
-"""
+LLMS_TXT = Path(__file__).with_name("llms.txt").read_text("utf-8")
 
 
 def test_a_whole_file():

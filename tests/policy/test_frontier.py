@@ -43,14 +43,6 @@ def drain_host(frontier, host, count):
     return items
 
 
-def test_an_unseen_host_is_ready_at_once():
-    frontier = Frontier()
-    frontier.push("a.example", "a1")
-    assert frontier.pop(0.0) == ("a.example", "a1")
-    assert frontier.pop(0.0) is None
-    assert len(frontier) == 0
-
-
 def test_a_waiting_host_does_not_delay_other_hosts():
     frontier = Frontier()
     frontier.push("a.example", "a1")
@@ -115,22 +107,6 @@ def test_a_host_that_did_not_answer_goes_last():
     assert drain(frontier) == ["robots of new", "new", "robots of late", "late"]
 
 
-def test_a_host_that_takes_long_goes_last_until_it_answers_sooner():
-    frontier = Frontier()
-    for number in range(4):
-        frontier.push("slow.example", f"slow{number}")
-    assert frontier.pop(0.0) == ("slow.example", "slow0")
-    frontier.record_service("slow.example", LONG, LONG)
-    frontier.free("slow.example")
-    frontier.push("other.example", "other1")
-    assert frontier.pop(0.0) == ("other.example", "other1")
-    assert frontier.pop(0.0) == ("slow.example", "slow1")
-    frontier.record_service("slow.example", 0.1, LONG + 0.1)
-    frontier.free("slow.example")
-    frontier.push("new.example", "new")
-    assert frontier.pop(0.0) == ("slow.example", "slow2")
-
-
 def test_what_comes_back_unsent_is_still_the_first_of_its_host():
     """Otherwise the source whose turn it is would go last when its robots.txt is fetched first."""
     frontier = Frontier()
@@ -148,17 +124,6 @@ def test_what_comes_back_unsent_is_still_the_first_of_its_host():
         frontier.free("a.example")
         found.append(frontier.pop(0.0)[1])
     assert found == ["robots.txt", *"abcd"]
-
-
-def test_a_late_host_waits_while_another_is_ready_soon():
-    frontier = Frontier(late={"late"})
-    frontier.push("late", "late1")
-    frontier.push("waiting", "waiting1")
-    frontier.wait("waiting", 5.0)
-    assert frontier.pop(0.0) is None
-    assert frontier.next_at() == 5.0
-    assert frontier.pop(5.0) == ("waiting", "waiting1")
-    assert frontier.pop(5.0) == ("late", "late1")
 
 
 def test_upcoming_requests_are_about_those_handed_out_next_and_stay():
@@ -210,31 +175,6 @@ def test_within_a_host_the_order_is_rank_then_priority_then_age():
     assert drain(frontier) == ["robots", "list", "urgent", "old", "new"]
 
 
-def test_a_restricted_host_hands_out_only_requests_for_robots_txt():
-    frontier = Frontier()
-    frontier.push("a.example", "target")
-    frontier.push("b.example", "other")
-    frontier.restrict(Rank.ROBOTS, "a.example")
-    assert drain(frontier) == ["other"]
-    frontier.push("a.example", "robots", Rank.ROBOTS)
-    assert drain(frontier) == ["robots"]
-    frontier.restrict(Rank.TARGET, "a.example")
-    assert drain(frontier) == ["target"]
-
-
-def test_a_restriction_of_all_hosts_lets_the_operators_documents_through():
-    frontier = Frontier()
-    for host in ("a.example", "b.example"):
-        frontier.push(host, f"target of {host}")
-    frontier.restrict(Rank.OPERATOR)
-    assert drain(frontier) == []
-    assert len(frontier) == 2
-    frontier.push("operator.example", "list", Rank.OPERATOR)
-    assert drain(frontier) == ["list"]
-    frontier.restrict(Rank.TARGET)
-    assert sorted(drain(frontier)) == ["target of a.example", "target of b.example"]
-
-
 def test_spacings_of_earlier_runs_count_for_the_order():
     frontier = Frontier({"slow.example": 10.0})
     push(frontier, "many.example", *(f"many{number}" for number in range(3)))
@@ -255,23 +195,6 @@ def test_a_host_without_requests_is_dropped_but_its_spacing_is_kept():
     frontier.push("slow.example", "slow2")
     # What was begun is finished first; the known spacing counts among the hosts not begun.
     assert drain(frontier, 20.0) == ["many2", "slow2", "new"]
-
-
-def test_a_wait_is_kept_while_the_host_has_no_requests():
-    frontier = Frontier()
-    frontier.wait("a.example", 10.0)
-    assert frontier.pop(9.0) is None
-    frontier.push("a.example", "a1")
-    assert frontier.pop(9.0) is None
-    assert frontier.next_at() == 10.0
-
-
-def test_a_restriction_is_kept_while_the_host_has_no_requests():
-    frontier = Frontier()
-    frontier.restrict(Rank.ROBOTS, "a.example")
-    assert frontier.pop(5.0) is None
-    frontier.push("a.example", "target")
-    assert frontier.pop(5.0) is None
 
 
 def test_a_run_begins_with_the_most_work_then_with_the_longest_due():
@@ -388,15 +311,6 @@ def test_a_request_is_handed_out_as_soon_as_its_host_is_ready_and_not_before(ste
                 told.busy.add(popped[0])
                 told.waiting = [entry for entry in told.waiting if entry[:2] != popped]
         assert len(frontier) == len(told.waiting)
-
-
-def test_no_sequence_of_waits_loses_a_host():
-    frontier = Frontier()
-    frontier.push("a.example", 1)
-    for moment in (5.0, 3.0, 8.0, 2.0):
-        frontier.wait("a.example", moment)
-    assert frontier.next_at() == pytest.approx(2.0)
-    assert drain(frontier, 2.0) == [1]
 
 
 def test_the_least_time_left_is_the_longest_chain_of_a_host():
