@@ -107,6 +107,22 @@ def test_a_host_that_did_not_answer_goes_last():
     assert drain(frontier) == ["robots of new", "new", "robots of late", "late"]
 
 
+def test_a_host_that_takes_long_goes_last_until_it_answers_sooner():
+    frontier = Frontier()
+    for number in range(4):
+        frontier.push("slow.example", f"slow{number}")
+    assert frontier.pop(0.0) == ("slow.example", "slow0")
+    frontier.record_service("slow.example", LONG, LONG)
+    frontier.free("slow.example")
+    frontier.push("other.example", "other1")
+    assert frontier.pop(0.0) == ("other.example", "other1")
+    assert frontier.pop(0.0) == ("slow.example", "slow1")
+    frontier.record_service("slow.example", 0.1, LONG + 0.1)
+    frontier.free("slow.example")
+    frontier.push("new.example", "new")
+    assert frontier.pop(0.0) == ("slow.example", "slow2")
+
+
 def test_what_comes_back_unsent_is_still_the_first_of_its_host():
     """Otherwise the source whose turn it is would go last when its robots.txt is fetched first."""
     frontier = Frontier()
@@ -175,6 +191,18 @@ def test_within_a_host_the_order_is_rank_then_priority_then_age():
     assert drain(frontier) == ["robots", "list", "urgent", "old", "new"]
 
 
+def test_a_restricted_host_hands_out_only_requests_for_robots_txt():
+    frontier = Frontier()
+    frontier.push("a.example", "target")
+    frontier.push("b.example", "other")
+    frontier.restrict(Rank.ROBOTS, "a.example")
+    assert drain(frontier) == ["other"]
+    frontier.push("a.example", "robots", Rank.ROBOTS)
+    assert drain(frontier) == ["robots"]
+    frontier.restrict(Rank.TARGET, "a.example")
+    assert drain(frontier) == ["target"]
+
+
 def test_spacings_of_earlier_runs_count_for_the_order():
     frontier = Frontier({"slow.example": 10.0})
     push(frontier, "many.example", *(f"many{number}" for number in range(3)))
@@ -195,6 +223,14 @@ def test_a_host_without_requests_is_dropped_but_its_spacing_is_kept():
     frontier.push("slow.example", "slow2")
     # What was begun is finished first; the known spacing counts among the hosts not begun.
     assert drain(frontier, 20.0) == ["many2", "slow2", "new"]
+
+
+def test_a_restriction_is_kept_while_the_host_has_no_requests():
+    frontier = Frontier()
+    frontier.restrict(Rank.ROBOTS, "a.example")
+    assert frontier.pop(5.0) is None
+    frontier.push("a.example", "target")
+    assert frontier.pop(5.0) is None
 
 
 def test_a_run_begins_with_the_most_work_then_with_the_longest_due():
