@@ -484,20 +484,6 @@ def test_an_entry_that_quotes_its_end_tag_may_be_cut_off():
     assert only.title == "1"
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        "<item><title>One & only</title><guid>g</guid></item>",
-        "<item><title>One &nbsp; only</title><guid>g</guid></item>",
-        "<item><title>One</title><guid>g</guid><unclosed></item>",
-        "<item><x:y>undeclared</x:y><title>One</title><guid>g</guid></item>",
-        "<item><title>One</title><guid>g</guid></item></channel></rss><!-- --><p>ad</p>",
-    ],
-)
-def test_xml_that_is_not_well_formed_is_read_as_well(body):
-    assert [e.id for e in rss(body).entries] == ["g"]
-
-
 def test_entities_of_the_document_itself():
     feed = read('<!DOCTYPE rss [\n<!ENTITY co "Blog Inc">\n]><rss><channel><title>&co;</title>')
     assert feed.title in {"Blog Inc", "&co;"}  # feedparser resolves it in some forms only

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import feedparser
 import pytest
 
-from tests.helpers import LONGEST
+from tests.helpers import LONGEST, cases
 from walsh_scrapy.testing.feeds import Post, atom, json_feed, rss
 from walsh_scrapy.testing.politeness import violations
 from walsh_scrapy.testing.web import Certificate, Fault, LoopbackWeb, Reply, Site
@@ -174,19 +174,7 @@ OTHER = "Fri, 02 Jan 2026 00:00:00 GMT"
 
 
 class TestValidators:
-    @pytest.mark.parametrize(
-        ("sent", "status"),
-        [
-            ({}, 200),
-            ({"If_None_Match": 'W/"a"'}, 304),
-            ({"If_None_Match": '"a"'}, 200),
-            ({"If_None_Match": 'W/"a" '}, 304),
-            ({"If_Modified_Since": MODIFIED}, 304),
-            ({"If_Modified_Since": OTHER}, 200),
-            ({"If_None_Match": '"b"', "If_Modified_Since": MODIFIED}, 200),
-            ({"If_None_Match": 'W/"a"', "If_Modified_Since": OTHER}, 304),
-        ],
-    )
+    @cases("sent", "status")
     def test_only_exact_validators_match(self, loopback_web, sent, status):
         web = loopback_web(site(Reply("x", etag='W/"a"', last_modified=MODIFIED)))
         got, headers, body = get(web, FEED, **sent)
@@ -465,21 +453,6 @@ def test_a_client_that_leaves_before_tls(loopback_web):
     (hit,) = all_ended(web, 1)
     assert (hit.status, hit.complete) == (0, False)
     assert hit.ended <= left
-
-
-@pytest.mark.parametrize(
-    ("reply", "error"),
-    [
-        (Reply(fault=Fault.RESET), ConnectionResetError),
-        (Reply(fault=Fault.CLOSE), (http.client.RemoteDisconnected, OSError)),
-        (Reply("12345678", fault=Fault.TRUNCATE), http.client.IncompleteRead),
-    ],
-)
-def test_faults_in_a_tunnel(loopback_web, reply, error):
-    web = loopback_web(secure_site(reply))
-    with pytest.raises(error):
-        fetched(web)
-    assert all_ended(web, 2)[1].complete is False
 
 
 def test_slow_and_large_bodies(loopback_web):
