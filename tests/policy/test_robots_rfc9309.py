@@ -58,6 +58,22 @@ def test_special_characters_as_in_figure_6(path, url, expected):
     assert matches(path, url) is expected
 
 
+@cases("path", "url", "expected")
+def test_a_delimiter_equals_its_escape_only_in_the_query(path, url, expected):
+    assert (not allowed(url, f"Disallow: {path}")) is expected
+
+
+def test_an_allow_without_a_question_mark_matches_a_query_only_as_written():
+    assert not allowed("/q?a%2Fb", "Disallow: /", "Allow: /*/b")
+    assert allowed("/q?a/b", "Disallow: /", "Allow: /*/b")
+    assert allowed("/q?a%2Fb", "Disallow: /", "Allow: /*?a/b")
+
+
+def test_an_allow_with_an_incomplete_escape_allows_no_more_than_it_says():
+    for path in ("/100%", "/100%2", "/100%*"):
+        assert not allowed("/100%20", "Disallow: /", f"Allow: {path}")
+
+
 @pytest.mark.parametrize(
     "url", ["/x?a#b", "http://h/x?a", "HTTPS://u:p@h:8443/x?a#/y", "http://[bad/x?a", "x?a"]
 )
@@ -92,6 +108,10 @@ def test_similar_paths_are_not_always_allowed(url):
 
 def test_index_html_is_not_special():
     assert not allowed("/x/", "Disallow: /", "Allow: /x/index.html")
+
+
+def test_a_dollar_at_the_end_does_not_match_a_dollar_too():
+    assert not allowed("/a$x", "Disallow: /", "Allow: /a$")
 
 
 @pytest.mark.parametrize(
