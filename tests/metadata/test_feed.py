@@ -1,5 +1,6 @@
 """R6: what is read in RSS, RDF and Atom."""
 
+from pathlib import Path
 from xml.sax.saxutils import escape
 
 import pytest
@@ -28,22 +29,9 @@ ATOM = """<?xml version="1.0"?>
 <feed xmlns="http://www.w3.org/2005/Atom" {attributes}><title>Blog</title>
 <author><name>Feed Author</name></author>{body}</feed>"""
 
-ATOM_03 = """<feed version="0.3" xmlns="http://purl.org/atom/ns#" xml:lang="de">
-<title>Blog</title>
-<entry><title mode="escaped" type="text/html">A &lt;i&gt;B&lt;/i&gt;</title>
-<link rel="alternate" type="text/html" href="https://blog.example/1"/><id>tag:1</id>
-<issued>2004-01-02T03:04:05+01:00</issued><modified>2004-01-03T00:00:00Z</modified></entry></feed>"""
+ATOM_03 = Path(__file__).with_name("atom03.xml").read_text("utf-8")
 
-RDF = """<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"
- xmlns="http://purl.org/rss/1.0/" xmlns:dc="http://purl.org/dc/elements/1.1/"
- xmlns:syn="http://purl.org/rss/1.0/modules/syndication/">
-<channel rdf:about="https://blog.example/"><title>Blog</title><link>https://blog.example/</link>
-<dc:language>en-us</dc:language>
-<syn:updatePeriod> Hourly </syn:updatePeriod><syn:updateFrequency>6</syn:updateFrequency>
-<items><rdf:Seq><rdf:li rdf:resource="https://blog.example/1"/></rdf:Seq></items></channel>
-<item rdf:about="https://blog.example/1"><title>One</title><link>https://blog.example/1</link>
-<dc:date>2017-06-21T10:33:10-07:00</dc:date><dc:creator>Hines, P. J.</dc:creator>
-<dc:subject>Botany</dc:subject></item></rdf:RDF>"""
+RDF = Path(__file__).with_name("rdf10.xml").read_text("utf-8")
 
 
 def read(text, **given):
