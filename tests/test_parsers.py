@@ -391,77 +391,20 @@ def _outcome(pieces: list[bytes]) -> object:
 
 # The table of what is fuzzed.
 
-ROBOTS = b"""User-agent: *
-Crawl-delay: 2.5
-Disallow: /private/*.xml$
-Allow: /private/feed%2Fx
-Visit-time: 0600-0845
-Request-rate: 1/10m 1300-1659
 
-User-agent: Walsh
-User-agent: Walsh-Research/1.0
-Robot-version: 2.0
-Disallow: */[a-c]?*
-Allow: /caf\xc3\xa9?q=%3f
-Comment: write to us # or not
-Sitemap: https://blog.example/sitemap.xml
-"""
-BLOCKLIST = b"""{"version": "walsh-research-blocklist/v1", "updated": "2026-05-23T00:00:00Z",
-"contact": "j@wal.sh", "policy": "https://wal.sh/bot/", "refresh": "PT6H", "blocked": [
-{"domain": "Example.com.", "added": "2026-05-23", "reason": "email opt-out"},
-{"domain": "b\\u00fccher.example", "added": "2026-05-23", "reason": "email opt-out"},
-{"domain": "192.0.2.1", "added": "2026-05-23", "reason": "\\ud800 \\u0000"},
-{"domain": "::ffff:192.0.2.9", "added": "2026-05-23", "reason": "email opt-out"}]}"""
-SCHEMA = b"""{"$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object",
-"required": ["blocked"], "properties": {"refresh": {"type": "string", "pattern": "^PT[0-9]+H$"},
-"blocked": {"type": "array", "items": {"$ref": "#/$defs/entry"}, "maxItems": 10, "minItems": 0}},
-"$defs": {"entry": {"type": "object", "properties": {"domain": {"type": "string", "minLength": 1}},
-"additionalProperties": true, "anyOf": [{"required": ["domain"]}, {"not": {}}]}}}"""
-RSS = b"""<?xml version="1.0" encoding="utf-8"?><rss version="2.0"
-xmlns:dc="http://purl.org/dc/elements/1.1/"
-xmlns:sy="http://purl.org/rss/1.0/modules/syndication/"><channel><title>T</title><ttl>60</ttl>
-<skipHours><hour>1</hour></skipHours><skipDays><day>Sunday</day></skipDays><language>en</language>
-<sy:updatePeriod>hourly</sy:updatePeriod><sy:updateFrequency>2</sy:updateFrequency>
-<item><title>A &amp; B</title><link>https://a.example/1#x</link>
-<guid isPermaLink="false">g1</guid><pubDate>Wed, 03 Jan 2018 14:11:52 GMT</pubDate>
-<dc:creator>Jo (j@a.example)</dc:creator><category domain="d">c</category>
-<description><![CDATA[<p>x</p>]]></description></item></channel></rss>"""
-ATOM = b"""<feed xmlns="http://www.w3.org/2005/Atom" xml:lang="en" xml:base="/b/">
-<title type="html">&lt;b&gt;T&lt;/b&gt;</title><author><name>N</name>
-<email>n@a.example</email></author><entry>
-<id>tag:a,1</id><title type="xhtml"><div xmlns="http://www.w3.org/1999/xhtml">A <b>B</b></div>
-</title><link rel="alternate" href="1"/><updated>2026-05-23T00:00:00Z</updated><category term="c"/>
-<source><title>s</title></source></entry></feed>"""
-RDF = b"""<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"
-xmlns="http://purl.org/rss/1.0/"><channel rdf:about="u"><title>T</title></channel>
-<item rdf:about="https://a.example/1"><title>\xe9</title><link>https://a.example/1</link></item>
-</rdf:RDF>"""
-JSON_FEED = b"""{"version": "https://jsonfeed.org/version/1.1", "title": "T", "expired": false,
-"language": "en", "authors": [{"name": "N"}], "items": [{"id": 1, "url": "/1", "title": "A\\ud800",
-"date_published": "2026-05-23T00:00:00Z", "tags": ["c"], "authors": [{"name": "N"}]},
-{"id": "2", "external_url": "https://a.example/2", "author": {"name": "M"}, "title": null}]}"""
-LLMS = b"""---
-title: x
----
-# Project
+def read_seed(name):
+    return (Path(__file__).parent / name).read_bytes()
 
-> What it is
 
-## Docs
-- [Guide](guide.md): how to begin
-- <https://a.example/x> - a note
-  - [nested [deep](a.md)](/b.md "title")
-
-Setext
-------
-1. ![image](i.png) [ref][1] `[code](c.md)`
-
-[1]: https://b.example/1 'one'
-"""
-OPML = b"""<?xml version="1.0"?><opml version="2.0"><head><title>S</title></head><body>
-<outline text="Folder"><outline type="rss" text="A &amp; B" title="A" category="/x/y,z"
-xmlUrl="https://a.example/feed?x=1&amp;y=2" htmlUrl="https://a.example/"/></outline>
-<outline text="no feed" url="https://b.example/"/></body></opml>"""
+ROBOTS = read_seed("policy/robots.txt")
+BLOCKLIST = read_seed("policy/blocklist.json")
+SCHEMA = read_seed("policy/schema.json")
+RSS = read_seed("metadata/rss.xml")
+ATOM = read_seed("metadata/atom.xml")
+RDF = read_seed("metadata/rdf.xml")
+JSON_FEED = read_seed("metadata/feed.json")
+LLMS = read_seed("metadata/page.md")
+OPML = read_seed("metadata/list.opml")
 TOML = b"""[[source]]
 url = "https://b\xc3\xbccher.example:443/feed.xml#top"
 name = "B"

@@ -146,20 +146,6 @@ def test_what_real_feeds_have_is_read():
     assert read(base + links + "</channel></rss>").entries[499].url == "https://a.example/dir/499"
 
 
-@pytest.mark.parametrize("year", ["-1", "-0001", "0", "0000", "1", "10000", "99999", "9" * 90])
-def test_impossible_years_are_no_dates_and_do_no_harm(year):
-    dates = (f"{year}-01-01T00:00:00Z", f"Fri, 01 Jan {year} 00:00:00 GMT", f"{year}-W01", year)
-    items = [f"<item><title>One</title><pubDate>{date}</pubDate></item>" for date in dates]
-    assert {entry.published for entry in read(RSS.format("".join(items))).entries} <= {
-        None,
-        "2001-01-01T00:00:00Z",  # as RFC 822 reads a year of one or two digits
-        "2000-01-01T00:00:00Z",
-    }
-    entry = {"id": 1, "date_published": dates[0], "date_modified": dates[1]}
-    feed = {"version": "https://jsonfeed.org/version/1.1", "items": [entry]}
-    assert read(json.dumps(feed)).entries[0].published is None
-
-
 # R9: a body that is no feed gives no entry, but one sentence with what it is.
 
 PNG = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + bytes(range(256))
@@ -172,45 +158,19 @@ def sentence(body, content_type=None):
     return str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("body", "what"),
-    [
-        (b"", "empty"),
-        (b" \r\n\t ", "empty"),
-        (b"\xef\xbb\xbf", "empty"),
-        (b"<!DOCTYPE html><html><body><p>Hi", "an HTML page"),
-        (b"<!doctype HTML>\n<p>Hi", "an HTML page"),
-        (b"<html>" + FEED + b"</html>", "an HTML page"),
-        (b"<!DOCTYPE html>" + FEED, "an HTML page"),
-        (b"<?xml version='1.0'?><html xmlns='http://www.w3.org/1999/xhtml'/>", "an HTML page"),
-        (b"<head><title>Document Moved</title></head>\n<body>", "an HTML page"),
+@cases(
+    "body",
+    "what",
+    more=[
         ("<html>é".encode("utf-16"), "an HTML page"),
-        (b"<opml version='1.1'><body><outline xmlUrl='x'/></body></opml>", "OPML"),
-        (b"<urlset xmlns='http://www.sitemaps.org/schemas/sitemap/0.9'/>", "a sitemap"),
-        (b"<?xml version='1.0'?>\n<!-- x -->\n<sitemapindex/>", "a sitemap index"),
-        (b"<svg><metadata><rdf:RDF/></metadata></svg>", "SVG"),
-        (b"<entry xmlns='http://www.w3.org/2005/Atom'/>", "a single Atom entry"),
-        (b"<?xml version='1.0'?><?x y?><!-- <rss> --><note/>", "<note>"),
-        (b"<s:Envelope xmlns:s='x'/>", "<envelope>"),
-        (b"<rdf:RDF xmlns:rdf='http://www.w3.org/1999/02/22-rdf-syntax-ns#'/>", "XML of another"),
         (PNG, "PNG"),
         (b"\xff\xd8\xff\xe0\x00\x10JFIF", "JPEG"),
-        (b"GIF89a", "GIF"),
-        (b"%PDF-1.7", "PDF"),
-        (b"PK\x03\x04", "ZIP"),
         (b"\x1f\x8b\x08\x00", "gzip"),
         (bytes(range(1, 256)), "binary data"),
-        (b"404 page not found\n", "plain text"),
-        (b"# A blog\n\n- [One](https://blog.example/1)", "plain text"),
-        (b"User-agent: *\nDisallow: /", "plain text"),
-        (b"a < b", "plain text"),
-        (b"/etc/passwd", "plain text"),
-        (b"https://blog.example/feed.xml", "plain text"),
-        (b"{}", "JSON"),
     ],
 )
 def test_the_sentence_says_what_the_body_is(body, what):
-    said = sentence(body)
+    said = sentence(body.encode() if isinstance(body, str) else body)
     assert what in said
     assert said.endswith(".")
 
@@ -267,31 +227,7 @@ def test_a_feed_is_declared_in_any_spelling(link):
     assert urls(f"<!doctype html><html><head>{link}</head>") == [FEED_URL]
 
 
-@pytest.mark.parametrize(
-    "link",
-    [
-        "",
-        f"<link rel=next type={MEDIA_TYPE} href=/feed>",
-        f"<link rel=alternate type={MEDIA_TYPE}>",
-        f"<link rel=alternate type={MEDIA_TYPE} href=' '>",
-        "<link rel=alternate href=/feed>",
-        "<link rel=alternate type=text/html href=/feed>",
-        "<link rel=alternate type=text/xml href=/feed>",
-        "<link rel=alternate type=application/json href=/wp-json/wp/v2/feeds/1>",
-        "<link rel=alternate type=application/json href=/pages/1>",
-        "<link rel=alternate type=application/json+oembed href=/feed>",
-        f"<link rel=alternate type={MEDIA_TYPE} href=javascript:x>",
-        f"<link rel=alternate type={MEDIA_TYPE} href=http://[>",
-        f"<a rel=alternate type={MEDIA_TYPE} href=/feed>",
-        f"<!-- {LINK} -->",
-        f"<script>'{LINK}'</script>",
-        f"<title>{LINK}</title>",
-        f"</head>{LINK}",
-        f"<body>{LINK}",
-        f"<p>{LINK}",
-        f"<svg>{LINK}",
-    ],
-)
+@cases("link")
 def test_nothing_else_is_a_declaration_of_a_feed(link):
     assert urls(f"<html><head>{link}</head><body>{LINK}") == []
 

@@ -52,11 +52,6 @@ def test_an_entry_is_known_by_its_page(url):
     assert with_id.key != sha(PAGE)
 
 
-def test_the_query_counts():
-    pages = keyed(entry(PAGE), entry(PAGE + "?a=1"), entry(PAGE + "?a=2"))
-    assert len({each.page_key for each in pages}) == 3
-
-
 POST = entry(PAGE, "https://blog.example/?p=1", "Post")
 
 
@@ -90,25 +85,6 @@ def test_an_id_that_is_the_page_is_one_in_every_spelling():
     spellings = [PAGE, PAGE + "/", "HTTPS://blog.example:443/page"]
     assert len(new([entry(PAGE, id_, f"Title {id_}") for id_ in spellings])) == 1
     assert len(new([entry(PAGE, PAGE, "Post"), entry(PAGE, PAGE + "#c", "By: Jo")])) == 2
-
-
-@pytest.mark.parametrize(
-    ("entries", "count"),
-    [
-        ([entry(PAGE), entry(PAGE + "/", title="B"), entry(PAGE + "#c")], 1),
-        ([entry(PAGE, "1"), entry(PAGE, "2"), entry(PAGE + "/", "3")], 3),
-        ([entry(PAGE + "#a", "1"), entry(PAGE + "#b", "1")], 1),
-    ],
-)
-def test_entries_of_a_page_without_ids_are_one_and_without_titles_go_by_their_ids(entries, count):
-    assert len(new(entries)) == count
-
-
-def test_each_of_many_entries_on_one_page_is_new_once():
-    log = [entry(PAGE, str(number), f"Change {number}") for number in range(20)]
-    known = KnownEntries()
-    met = [each for end in range(1, 21) for each in new(log[max(0, end - 5) : end], known)]
-    assert met == log
 
 
 def test_without_a_link_the_id_counts():
@@ -183,17 +159,6 @@ def test_the_order_does_not_matter_to_how_many_are_kept(published):
         known = KnownEntries()
         assert new(originals, known) == originals
         assert [each for one in order for each in new([one], known)] == []
-
-
-@given(st.permutations(range(6)), st.lists(st.integers(1, 3), min_size=6, max_size=6))
-def test_a_post_and_its_comments_are_all_kept_in_every_order(order, sizes):
-    page = [POST, *(entry(f"{PAGE}#c{n}", f"?p=1#c{n}", f"By: {n}") for n in range(5))]
-    left, known, kept = [page[at] for at in order], KnownEntries(), []
-    for size in sizes:
-        kept += new(left[:size], known)
-        left = left[size:]
-        kept += new(kept, known)
-    assert [page.index(each) for each in kept + left] == list(order)
 
 
 TEXTS = st.none() | st.text(max_size=3)

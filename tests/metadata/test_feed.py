@@ -1,5 +1,6 @@
 """R6: what is read in RSS, RDF and Atom."""
 
+from pathlib import Path
 from xml.sax.saxutils import escape
 
 import pytest
@@ -28,22 +29,9 @@ ATOM = """<?xml version="1.0"?>
 <feed xmlns="http://www.w3.org/2005/Atom" {attributes}><title>Blog</title>
 <author><name>Feed Author</name></author>{body}</feed>"""
 
-ATOM_03 = """<feed version="0.3" xmlns="http://purl.org/atom/ns#" xml:lang="de">
-<title>Blog</title>
-<entry><title mode="escaped" type="text/html">A &lt;i&gt;B&lt;/i&gt;</title>
-<link rel="alternate" type="text/html" href="https://blog.example/1"/><id>tag:1</id>
-<issued>2004-01-02T03:04:05+01:00</issued><modified>2004-01-03T00:00:00Z</modified></entry></feed>"""
+ATOM_03 = Path(__file__).with_name("atom03.xml").read_text("utf-8")
 
-RDF = """<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"
- xmlns="http://purl.org/rss/1.0/" xmlns:dc="http://purl.org/dc/elements/1.1/"
- xmlns:syn="http://purl.org/rss/1.0/modules/syndication/">
-<channel rdf:about="https://blog.example/"><title>Blog</title><link>https://blog.example/</link>
-<dc:language>en-us</dc:language>
-<syn:updatePeriod> Hourly </syn:updatePeriod><syn:updateFrequency>6</syn:updateFrequency>
-<items><rdf:Seq><rdf:li rdf:resource="https://blog.example/1"/></rdf:Seq></items></channel>
-<item rdf:about="https://blog.example/1"><title>One</title><link>https://blog.example/1</link>
-<dc:date>2017-06-21T10:33:10-07:00</dc:date><dc:creator>Hines, P. J.</dc:creator>
-<dc:subject>Botany</dc:subject></item></rdf:RDF>"""
+RDF = Path(__file__).with_name("rdf10.xml").read_text("utf-8")
 
 
 def read(text, **given):
@@ -170,23 +158,8 @@ def test_xml_base():
     assert elsewhere.entries[0].url == "https://o.example/a/b"
 
 
-@pytest.mark.parametrize(
-    ("body", "url", "id_"),
-    [
-        ("<guid>https://g.example/1</guid>", "https://g.example/1", "https://g.example/1"),
-        ("<link/><guid>https://g.example/1</guid>", "https://g.example/1", "https://g.example/1"),
-        ("<guid isPermaLink='false'>https://g.example/1</guid>", None, "https://g.example/1"),
-        ("<guid>123</guid>", None, "123"),
-        ("<guid>g</guid><link>https://blog.example/1</link>", "https://blog.example/1", "g"),
-        ("<link>https://blog.example/1</link><guid>g</guid>", "https://blog.example/1", "g"),
-        (
-            "<link>mailto:x@y.example</link><guid>https://g.example/1</guid>",
-            "https://g.example/1",
-            "https://g.example/1",
-        ),
-    ],
-)
-def test_guid_is_the_link_only_as_a_permalink(body, url, id_):
+@cases("body", "id_", "url")
+def test_guid_is_the_link_only_as_a_permalink(body, id_, url):
     only = item(body)
     assert (only.url, only.id) == (url, id_)
 
@@ -341,28 +314,9 @@ def test_surrogate_pairs_become_one_character():
     assert [(e.title, e.id) for e in feed.entries] == [("\U0001f600 \ufffd \ufffd ok", "g")]
 
 
-@pytest.mark.parametrize(
-    ("body", "names"),
-    [
-        ("<author>jo@blog.example (Jo Doe)</author>", ("Jo Doe",)),
-        ("<author>Jo Doe &lt;jo@blog.example&gt;</author>", ("Jo Doe",)),
-        ("<author>jo@blog.example</author>", ()),
-        ("<author>mailto:jo@blog.example</author>", ()),
-        ("<author>Jo</author><dc:creator>Jo</dc:creator><author>Ann</author>", ("Jo", "Ann")),
-        ("<dc:creator><![CDATA[Tom &amp; Jerry]]></dc:creator>", ("Tom & Jerry",)),
-        ("<dc:creator>@handle</dc:creator>", ("@handle",)),
-        ("<author>jo@blog (Jo Doe)</author>", ("Jo Doe",)),
-        ("<author>jo@blog.example, ann@blog.example</author>", ()),
-        ("<author>jo%40blog.example</author>", ()),
-        ("<author>@jo@blog.example</author>", ()),
-        ("<author>Jo at The Blog</author>", ("Jo at The Blog",)),
-        ("<author>Jo @ Blog Inc.</author>", ("Jo @ Blog Inc.",)),
-        (f"<dc:creator>{'x' * 301}</dc:creator>", ()),
-        ("", ()),
-    ],
-)
+@cases("body", "names", more=[(f"<dc:creator>{'x' * 301}</dc:creator>", [])])
 def test_authors_are_names_and_never_addresses(body, names):
-    assert item(body).authors == names
+    assert item(body).authors == tuple(names)
 
 
 def test_atom_authors_are_inherited():
@@ -516,20 +470,6 @@ def test_an_entry_that_quotes_its_end_tag_may_be_cut_off():
     cut = "<item><title>2</title><description><![CDATA[ </item> ]]></description>"
     (only,) = read(f"<rss><channel><item><title>1</title></item>{cut}").entries
     assert only.title == "1"
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        "<item><title>One & only</title><guid>g</guid></item>",
-        "<item><title>One &nbsp; only</title><guid>g</guid></item>",
-        "<item><title>One</title><guid>g</guid><unclosed></item>",
-        "<item><x:y>undeclared</x:y><title>One</title><guid>g</guid></item>",
-        "<item><title>One</title><guid>g</guid></item></channel></rss><!-- --><p>ad</p>",
-    ],
-)
-def test_xml_that_is_not_well_formed_is_read_as_well(body):
-    assert [e.id for e in rss(body).entries] == ["g"]
 
 
 def test_entities_of_the_document_itself():

@@ -123,12 +123,7 @@ def test_after_each_answer_a_copy_counts_that_it_may_lead_to(status, body, found
 
 
 @pytest.mark.parametrize(
-    ("policy", "found"),
-    [
-        ("allow", []),
-        ("disallow", {"denied": 1}),
-        ("phased", ["2"]),
-    ],
+    ("policy", "found"), [("allow", []), ("disallow", {"denied": 1}), ("phased", ["2"])]
 )
 def test_without_any_copy_the_setting_decides(policy, found):
     requests = asked(0.0, 503, None), target(3.0, 1.0, None)
@@ -252,25 +247,25 @@ def judged(*requests, since=0.0, moved=None, **terms):
     return findings.broken.total() or unshown or "holds"
 
 
-def asked_of_audit_targets(at, url, source=None, **columns):
+def asking(at, url, source=None, **columns):
     given = {"run": 1, "source": source, "gates": "blocklist: not listed; robots: allowed"}
     return sent(at, url, **given | columns)
 
 
 def hop(at, url, by, **columns):
-    return asked_of_audit_targets(at, url, redirected_by=by, **columns)
+    return asking(at, url, redirected_by=by, **columns)
 
 
 @pytest.mark.parametrize(
     "request_",
     [
-        asked_of_audit_targets(1.0, SOURCE, SOURCE),
-        asked_of_audit_targets(1.0, SOURCE),
-        asked_of_audit_targets(1.0, PAGE, PAGE),
-        asked_of_audit_targets(1.0, f"{PAGE}llms.txt", PAGE),
-        asked_of_audit_targets(1.0, "http://b.example/robots.txt", purpose="robots"),
-        asked_of_audit_targets(1.0, LIST, purpose="blocklist"),
-        asked_of_audit_targets(1.0, SCHEMA, purpose="blocklist"),
+        asking(1.0, SOURCE, SOURCE),
+        asking(1.0, SOURCE),
+        asking(1.0, PAGE, PAGE),
+        asking(1.0, f"{PAGE}llms.txt", PAGE),
+        asking(1.0, "http://b.example/robots.txt", purpose="robots"),
+        asking(1.0, LIST, purpose="blocklist"),
+        asking(1.0, SCHEMA, purpose="blocklist"),
     ],
 )
 def test_what_is_declared_and_what_the_rules_name_holds(request_):
@@ -280,25 +275,23 @@ def test_what_is_declared_and_what_the_rules_name_holds(request_):
 @pytest.mark.parametrize(
     "request_",
     [
-        asked_of_audit_targets(1.0, "http://a.example/1.png", SOURCE),
-        asked_of_audit_targets(1.0, "http://a.example/1.png"),
-        asked_of_audit_targets(1.0, "http://a.example/llms.txt", SOURCE),
-        asked_of_audit_targets(1.0, f"{PAGE}about", PAGE),
-        asked_of_audit_targets(1.0, "http://b.example/feed", "http://b.example/feed"),
-        asked_of_audit_targets(1.0, "http://a.example/page", purpose="robots"),
-        asked_of_audit_targets(1.0, "http://a.example/page", purpose="blocklist"),
+        asking(1.0, "http://a.example/1.png", SOURCE),
+        asking(1.0, "http://a.example/1.png"),
+        asking(1.0, "http://a.example/llms.txt", SOURCE),
+        asking(1.0, f"{PAGE}about", PAGE),
+        asking(1.0, "http://b.example/feed", "http://b.example/feed"),
+        asking(1.0, "http://a.example/page", purpose="robots"),
+        asking(1.0, "http://a.example/page", purpose="blocklist"),
         hop(1.0, "http://a.example/page", SOURCE, source=SOURCE),
     ],
 )
 def test_what_no_source_declares_is_a_breach(request_):
     assert judged(request_) == 1
-    assert judged(asked_of_audit_targets(0.5, SOURCE, SOURCE), request_) == 1, (
-        "also after the source itself"
-    )
+    assert judged(asking(0.5, SOURCE, SOURCE), request_) == 1, "also after the source itself"
 
 
 def test_a_redirect_belongs_to_what_redirected_in_the_same_run():
-    first = asked_of_audit_targets(1.0, SOURCE, SOURCE, status=302)
+    first = asking(1.0, SOURCE, SOURCE, status=302)
     second = hop(3.0, "http://b.example/1", SOURCE, source=SOURCE, status=301)
     third = hop(5.0, "http://c.example/2", "http://b.example/1", source=SOURCE)
     assert judged(first, second, third) == "holds"
@@ -320,47 +313,42 @@ def test_a_redirect_belongs_to_what_redirected_in_the_same_run():
     ],
 )
 def test_a_public_host_may_not_lead_to_a_private_one(url, by_gate, found):
-    first = asked_of_audit_targets(1.0, SOURCE, SOURCE, status=302)
+    first = asking(1.0, SOURCE, SOURCE, status=302)
     second = hop(3.0, url, SOURCE, source=SOURCE)
     assert judged(first, second._replace(gates=second.gates + by_gate)) == found
 
 
 def test_a_source_that_moved_is_asked_for_at_its_new_address():
     new = "http://new.example/feed"
-    direct = asked_of_audit_targets(DAY, new, SOURCE)
+    direct = asking(DAY, new, SOURCE)
     told = direct._replace(gates="blocklist: not listed; scope: moved; robots: allowed")
     assert judged(direct, moved={SOURCE: new}) == "holds"
     seen = (
-        asked_of_audit_targets(1.0, SOURCE, SOURCE, status=301),
+        asking(1.0, SOURCE, SOURCE, status=301),
         hop(3.0, new, SOURCE, source=SOURCE),
     )
     assert judged(*seen, direct) == "holds"
     assert judged(direct) == 1
     assert judged(told) == ["was requested where a source had moved to, which is not recorded"]
-    page = asked_of_audit_targets(DAY, "http://new.example/llms.txt", PAGE)
+    page = asking(DAY, "http://new.example/llms.txt", PAGE)
     assert judged(page, moved={PAGE: "http://new.example/"}) == "holds"
 
 
 def test_a_page_without_a_feed_may_announce_three_documents_on_its_own_server():
-    page = asked_of_audit_targets(0.0, PAGE, PAGE)
+    page = asking(0.0, PAGE, PAGE)
     said = {"source": PAGE, "gates": "blocklist: not listed; scope: announced; robots: allowed"}
-    documents = [
-        asked_of_audit_targets(float(number), f"{PAGE}{number}.md", **said)
-        for number in range(1, 5)
-    ]
+    documents = [asking(float(number), f"{PAGE}{number}.md", **said) for number in range(1, 5)]
     assert judged(page, *documents[:3]) == "holds"
     assert judged(page, *documents[:3], *documents[:3]) == "holds", "the same ones again"
     assert judged(page, *documents) == 1, "one too many"
     assert judged(*documents[:3]) == 3, "the page was not asked"
     assert judged(page, documents[0]._replace(gates="blocklist: not listed")) == 1
-    assert judged(page, asked_of_audit_targets(1.0, "http://b.example/1.md", **said)) == 1, (
-        "another server"
-    )
+    assert judged(page, asking(1.0, "http://b.example/1.md", **said)) == 1, "another server"
     feed = said | {"source": SOURCE}
     assert (
         judged(
-            asked_of_audit_targets(0.0, SOURCE, SOURCE),
-            asked_of_audit_targets(1.0, "http://a.example/1.md", **feed),
+            asking(0.0, SOURCE, SOURCE),
+            asking(1.0, "http://a.example/1.md", **feed),
         )
         == 1
     )
@@ -369,35 +357,29 @@ def test_a_page_without_a_feed_may_announce_three_documents_on_its_own_server():
 def test_a_page_that_redirects_announces_on_the_server_that_answered():
     said = {"source": PAGE, "gates": "blocklist: not listed; scope: announced; robots: allowed"}
     led = (
-        asked_of_audit_targets(0.0, PAGE, PAGE, status=301),
+        asking(0.0, PAGE, PAGE, status=301),
         hop(2.0, "http://www.page.example/", PAGE, source=PAGE),
     )
-    assert (
-        judged(*led, asked_of_audit_targets(4.0, "http://www.page.example/1.md", **said)) == "holds"
-    )
+    assert judged(*led, asking(4.0, "http://www.page.example/1.md", **said)) == "holds"
 
 
 def test_what_a_command_asks_for_by_hand_is_counted_and_not_judged():
-    page = asked_of_audit_targets(1.0, "http://b.example/page")
+    page = asking(1.0, "http://b.example/page")
     assert judged(page, command="fetch") == "holds"
-    findings = judged(
-        asked_of_audit_targets(1.0, "http://me:secret@b.example/page"), command="fetch"
-    )
+    findings = judged(asking(1.0, "http://me:secret@b.example/page"), command="fetch")
     assert findings == 1, "a password is never sent"
 
 
 def test_a_run_whose_sources_are_not_known_shows_nothing():
     for facts in (FACTS._replace(declared=""), FACTS._replace(declared="lost")):
-        assert judged(asked_of_audit_targets(1.0, SOURCE, SOURCE), facts=facts) == [
+        assert judged(asking(1.0, SOURCE, SOURCE), facts=facts) == [
             "names a run whose declared sources are not kept"
         ]
-    assert judged(asked_of_audit_targets(1.0, SOURCE), facts=FACTS._replace(scope="any")) == [
+    assert judged(asking(1.0, SOURCE), facts=FACTS._replace(scope="any")) == [
         "names a run that may follow links (WALSH_SCOPE)"
     ]
-    assert judged(asked_of_audit_targets(1.0, SOURCE, run=None)) == [
-        "names no run that is recorded"
-    ]
-    assert judged(asked_of_audit_targets(1.0, SOURCE, run=9)) == ["names no run that is recorded"]
+    assert judged(asking(1.0, SOURCE, run=None)) == ["names no run that is recorded"]
+    assert judged(asking(1.0, SOURCE, run=9)) == ["names no run that is recorded"]
 
 
 # Where the clock of a record was set (decision 37), with rows as crawls write them.

@@ -11,12 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.helpers import cases
-from walsh_scrapy.policy.backoff import (
-    LONGEST_SECONDS,
-    Backoff,
-    backoff_delay,
-    parse_retry_after,
-)
+from walsh_scrapy.policy.backoff import LONGEST_SECONDS, Backoff, backoff_delay, parse_retry_after
 
 NOW = datetime(2026, 5, 23, 12, 0, 0, tzinfo=UTC)
 MOMENTS = st.datetimes(

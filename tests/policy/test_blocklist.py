@@ -107,12 +107,9 @@ def test_optional_members(name):
     ("said", "used"),
     [
         ("PT6H", timedelta(hours=6)),
-        ("P1W", timedelta(weeks=1)),
-        ("PT1M", timedelta(minutes=1)),
         ("PT0S", timedelta(minutes=1)),
         ("PT0.001S", timedelta(minutes=1)),
         ("P10W", timedelta(days=7)),
-        ("P999999D", timedelta(days=7)),
     ],
 )
 def test_refresh_is_the_documents_own_within_limits(said, used):
@@ -134,10 +131,21 @@ def test_a_byte_order_mark_is_stripped():
     assert sound_schema(b"\xef\xbb\xbf" + json.dumps(BUNDLED).encode()) == BUNDLED
 
 
-def test_no_reason_breaks_a_database():
-    blocked = [{"domain": "a.b", "added": "\0", "reason": "by\0mail"}]
+@pytest.mark.parametrize(
+    ("reason", "kept"),
+    [
+        ("by\0mail", "by\ufffdmail"),  # no database refuses it
+        ("\ud800ü", "?ü"),
+        (
+            "jo@a.example asked, see https://mail.example/?token=x",
+            "… asked, see https://mail.example/?token=…",
+        ),
+    ],
+)
+def test_a_reason_can_be_stored_and_holds_no_address_and_no_credential(reason, kept):
+    blocked = [{"domain": "a.b", "added": "\0", "reason": reason}]
     entry = Blocklist.parse(document(blocked=blocked)).blocks("http://a.b/")
-    assert entry == Entry("a.b", "\ufffd", "by\ufffdmail")
+    assert entry == Entry("a.b", "\ufffd", kept)
 
 
 def test_a_list_that_was_adopted_is_kept_as_sorted_entries():
@@ -163,20 +171,13 @@ def test_a_document_with_one_wrong_domain_is_refused(domain):
     ("body", "why"),
     [
         (b"", "not JSON"),
-        (b"<html>", "not JSON"),
-        (b"{", "not JSON"),
         (document().decode().encode("utf-16"), "UTF-8"),
         (document().replace(b"Jason", b"Jas\xf6n"), "byte 95 is not UTF-8"),
         (document(x=float("nan")), "NaN is not a JSON value"),
-        (document(x=float("inf")), "Infinity is not a JSON value"),
         (document().replace(b'"updated"', b'"refresh"'), "'refresh' occurs twice"),
-        (document().replace(b'"added"', b'"domain"'), "'domain' occurs twice"),
         (b"[" * 200_000, "nested too deeply"),
-        (b'{"x":' * 200_000, "nested too deeply"),
         (document(x=0).replace(b'"x": 0', b'"x": ' + b"9" * 5000), "not JSON"),
-        (b"[]", r"at \$: "),
         (b"null", r"at \$: "),
-        (b'"walsh-research-blocklist/v1"', r"at \$: "),
         (document(contract="walsh-research-blocklist/v2"), r"\$\.contract: .*v1"),
         (document(contract=...), "'contract' is a required property"),
         (document(blocked=...), "'blocked' is a required property"),
@@ -184,7 +185,6 @@ def test_a_document_with_one_wrong_domain_is_refused(domain):
         (document(blocked=["example.com"]), r"\$\.blocked\[0\]: "),
         (document(blocked=[{"reason": "x"}]), r"\$\.blocked\[0\]: 'domain' is a required"),
         (document(blocked=[{"domain": "a.b", "reason": 1}]), r"\$\.blocked\[0\]\.reason: "),
-        (document(blocked=[{"domain": "a.b", "added": None}]), r"\$\.blocked\[0\]\.added: "),
     ],
 )
 def test_an_error_says_where_and_why(body, why):
@@ -192,11 +192,6 @@ def test_an_error_says_where_and_why(body, why):
         Blocklist.parse(body)
     assert "\n" not in str(caught.value)
     assert str(caught.value).startswith("the blocklist is ")
-
-
-def test_lone_surrogates_are_replaced():
-    entry = Blocklist.parse(document(blocked=[{"domain": "a.b", "reason": "\ud800ü"}]))
-    assert entry.blocks("http://a.b").reason == "?ü"
 
 
 DOMAINS = st.text() | st.from_regex(r"[a-zü.:*\[\]-]{0,9}")
@@ -255,48 +250,12 @@ def test_a_published_schema_does_not_replace_the_bundled_one():
         Blocklist.parse(document(blocked=[{"domain": "*"}]), {"type": "object"})
 
 
-@pytest.mark.parametrize(
-    "schema",
-    [
-        STRICTER,
-        {},
-        {"$schema": "http://json-schema.org/draft-07/schema#", "type": "object"},
-        {"$schema": "http://json-schema.org/draft-07/schema", "type": "object"},
-        {"properties": {"blocked": {"items": {"$ref": "#/$defs/e"}}}, "$defs": {"e": {}}},
-        {"properties": {"contract": {"pattern": "[[a]"}}},
-        {"$id": "https://wal.sh/s.json", "$ref": "s.json#/$defs/e", "$defs": {"e": {}}},
-    ],
-)
+@cases("schema")
 def test_sound_schemas(schema):
     assert sound_schema(json.dumps(schema).encode()) == schema
 
 
-UNSOUND = [
-    True,
-    False,
-    None,
-    [],
-    "x",
-    {"type": "nothing"},
-    {"type": 7},
-    {"properties": []},
-    {"properties": {"contract": {"pattern": "("}}},
-    {"properties": {"contract": {"pattern": "\\p{L}"}}},
-    {"$ref": "#"},
-    {"$ref": "#/$defs/none"},
-    {"$ref": "#/type", "type": "object"},
-    {"$ref": "https://elsewhere.example/schema.json"},
-    {"$ref": "file:///etc/passwd"},
-    {"$ref": "http://["},
-    {"properties": {"blocked": {"items": {"$ref": "http://127.0.0.1/x"}}}},
-    {"$schema": "https://example.com/my-own-draft"},
-    {"$schema": "http://["},
-    {"$schema": []},
-    {"$schema": None},
-]
-
-
-@pytest.mark.parametrize("schema", UNSOUND)
+@cases("schema", more=[None, {"$schema": None}])
 def test_unsound_schemas_are_ignored_and_nothing_is_fetched(schema, monkeypatch):
     monkeypatch.setattr(socket, "create_connection", lambda *_, **__: pytest.fail("fetched"))
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: pytest.fail("resolved"))
@@ -327,14 +286,6 @@ def test_a_plain_domain_is_read_as_any_other():
         except InvalidBlocklist:
             continue
         assert list(found) == [host_of(f"http://{domain}/")]
-
-
-def test_a_reason_holds_no_address_and_no_credential():
-    reason = "jo@a.example asked, see https://mail.example/?token=x"
-    entry = Blocklist.parse(document(blocked=[{"domain": "a.b", "reason": reason}])).blocks(
-        "http://a.b/"
-    )
-    assert entry.reason == "… asked, see https://mail.example/?token=…"
 
 
 TEXT = b"""\xef\xbb\xbf# our own

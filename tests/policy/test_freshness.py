@@ -7,6 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from scrapy.http import Response
 
+from tests.helpers import cases
 from walsh_scrapy.crawl.outcome import freshness_of
 from walsh_scrapy.metadata.entries import Feed
 from walsh_scrapy.policy.backoff import LONGEST_SECONDS
@@ -18,46 +19,8 @@ NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC).timestamp()
 LATER = "Thu, 01 Jan 2026 14:00:00 GMT"
 
 
-@pytest.mark.parametrize(
-    ("headers", "seconds"),
-    [
-        ({}, 0.0),
-        ({"cache_control": "max-age=3600"}, HOUR),
-        ({"cache_control": "public, MAX-AGE=60 , must-revalidate"}, 60.0),
-        ({"cache_control": 'max-age="120"'}, 120.0),
-        ({"cache_control": "max-age=60, max-age=600"}, 600.0),
-        ({"cache_control": "s-maxage=600"}, 0.0),
-        ({"cache_control": "no-cache"}, 0.0),
-        ({"cache_control": "max-age=-5"}, 0.0),
-        ({"cache_control": "max-age=x"}, 0.0),
-        ({"cache_control": "max-age=\uff11\uff12"}, 0.0),
-        ({"cache_control": "max-age=" + "9" * 400, "age": "9" * 400}, 0.0),
-        ({"cache_control": "max-age=3600", "age": "600"}, 3000.0),
-        ({"cache_control": "max-age=600", "age": "3600"}, 0.0),
-        ({"cache_control": "max-age=600", "age": "-1"}, 600.0),
-        ({"expires": LATER}, 2 * HOUR),
-        ({"expires": LATER, "date": "Thu, 01 Jan 2026 13:00:00 GMT"}, HOUR),
-        ({"expires": LATER, "date": "no date"}, 2 * HOUR),
-        ({"expires": LATER, "cache_control": "max-age=60"}, 60.0),
-        ({"expires": LATER, "cache_control": "public"}, 2 * HOUR),
-        ({"cache_control": "no-cache, max-age=2592000"}, 0.0),
-        ({"cache_control": "max-age=2592000, No-Store", "expires": LATER}, 0.0),
-        ({"cache_control": "no-cache", "expires": LATER}, 0.0),
-        ({"cache_control": "no-store", "retry_after": "120"}, 120.0),
-        ({"cache_control": 'no-cache="Set-Cookie", max-age=60'}, 60.0),
-        ({"cache_control": 'private="no-store, max-age=9", max-age = 60'}, 60.0),
-        ({"cache_control": "x-no-cache, x-max-age=9, max-age=60, max-age"}, 60.0),
-        ({"cache_control": "max-age=600", "age": "60, 500"}, 540.0),
-        ({"cache_control": "max-age=600", "age": "x, 500"}, 600.0),
-        ({"expires": "0"}, 0.0),
-        ({"expires": "-1"}, 0.0),
-        ({"expires": "tomorrow"}, 0.0),
-        ({"retry_after": f"120\n{LATER}\n60"}, 2 * HOUR),
-        ({"expires": "Thu, 01 Jan 1970 00:00:00 GMT"}, 0.0),
-        ({"retry_after": "120"}, 120.0),
-        ({"retry_after": LATER, "cache_control": "max-age=60"}, 2 * HOUR),
-        ({"retry_after": "soon"}, 0.0),
-    ],
+@cases(
+    "headers", "seconds", more=[({"cache_control": "max-age=" + "9" * 400, "age": "9" * 400}, 0.0)]
 )
 def test_the_freshness_lifetime_of_a_response(headers, seconds):
     assert Freshness(**headers).lifetime(NOW) == pytest.approx(seconds)
@@ -85,36 +48,12 @@ def test_of_several_lines_of_a_header_the_longer_or_the_first_counts():
     assert lifetime(expires=("0", LATER)) == 0.0
 
 
-@pytest.mark.parametrize(
-    ("feed", "seconds"),
-    [
-        ({}, 0.0),
-        ({"ttl": 60.0}, HOUR),
-        ({"update_period": "hourly"}, HOUR),
-        ({"update_period": "daily", "update_frequency": 2}, DAY / 2),
-        ({"update_frequency": 4}, DAY / 4),
-        ({"update_period": "weekly", "ttl": 60.0}, 7 * DAY),
-        ({"update_period": "hourly", "ttl": 1440.0}, DAY),
-        ({"expired": True}, LONGEST_REVISIT),
-    ],
-)
+@cases("feed", "seconds")
 def test_the_update_interval_of_a_feed(feed, seconds):
     assert Feed(title=None, language=None, entries=(), **feed).hints.interval == seconds
 
 
-@pytest.mark.parametrize(
-    ("operator_interval", "server_interval", "feed_interval", "seconds"),
-    [
-        (DAY, 0.0, 0.0, 0.0),
-        (DAY, 3 * DAY, 0.0, 3 * DAY),
-        (DAY, 3 * DAY, 5 * DAY, 5 * DAY),
-        (DAY, 365 * DAY, 0.0, LONGEST_REVISIT),
-        (DAY, 0.0, 365 * DAY, LONGEST_REVISIT),
-        (60 * DAY, 365 * DAY, 0.0, 60 * DAY),  # the operator may choose more
-        (9e12, 1e13, 0.0, LONGEST_SECONDS),  # `every = "P100000000D"`
-        (0.0, HOUR, 0.0, HOUR),
-    ],
-)
+@cases("operator_interval", "server_interval", "feed_interval", "seconds")
 @pytest.mark.parametrize("failures", [0, 9])
 def test_the_longer_of_what_server_and_feed_ask_for_counts(
     operator_interval, server_interval, feed_interval, seconds, failures
@@ -128,19 +67,12 @@ def at(text):
     return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
 
 
-@pytest.mark.parametrize(
-    ("hours", "days", "moment", "opens"),
-    [
-        ((), (), "2026-01-01T12:30", "2026-01-01T12:30"),
-        ((11, 13), (), "2026-01-01T12:30", "2026-01-01T12:30"),
-        ((12,), (), "2026-01-01T12:30", "2026-01-01T13:00"),
-        ((12, 13, 14), (), "2026-01-01T12:00", "2026-01-01T15:00"),
-        ((22, 23, 0), (), "2026-01-01T22:59:59", "2026-01-02T01:00"),
-        ((), ("Thursday",), "2026-01-01T12:30", "2026-01-02T00:00"),
-        ((0,), ("Thursday", "Friday"), "2026-01-01T12:30", "2026-01-03T01:00"),
-        # A feed that skips all hours cannot be visited otherwise.
-        (range(24), (), "2026-01-01T12:30", "2026-01-01T12:30"),
-    ],
+@cases(
+    "hours",
+    "days",
+    "moment",
+    "opens",
+    more=[(range(24), (), "2026-01-01T12:30", "2026-01-01T12:30")],
 )
 def test_no_visit_in_hours_and_on_days_to_skip(hours, days, moment, opens):
     hints = UpdateHints(skip_hours=frozenset(hours), skip_days=frozenset(days))

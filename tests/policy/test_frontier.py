@@ -43,14 +43,6 @@ def drain_host(frontier, host, count):
     return items
 
 
-def test_an_unseen_host_is_ready_at_once():
-    frontier = Frontier()
-    frontier.push("a.example", "a1")
-    assert frontier.pop(0.0) == ("a.example", "a1")
-    assert frontier.pop(0.0) is None
-    assert len(frontier) == 0
-
-
 def test_a_waiting_host_does_not_delay_other_hosts():
     frontier = Frontier()
     frontier.push("a.example", "a1")
@@ -150,17 +142,6 @@ def test_what_comes_back_unsent_is_still_the_first_of_its_host():
     assert found == ["robots.txt", *"abcd"]
 
 
-def test_a_late_host_waits_while_another_is_ready_soon():
-    frontier = Frontier(late={"late"})
-    frontier.push("late", "late1")
-    frontier.push("waiting", "waiting1")
-    frontier.wait("waiting", 5.0)
-    assert frontier.pop(0.0) is None
-    assert frontier.next_at() == 5.0
-    assert frontier.pop(5.0) == ("waiting", "waiting1")
-    assert frontier.pop(5.0) == ("late", "late1")
-
-
 def test_upcoming_requests_are_about_those_handed_out_next_and_stay():
     frontier = Frontier({"known": 3.0}, late={"late"})
     for host in ("new", "late", "known", "newer", "waiting"):
@@ -222,19 +203,6 @@ def test_a_restricted_host_hands_out_only_requests_for_robots_txt():
     assert drain(frontier) == ["target"]
 
 
-def test_a_restriction_of_all_hosts_lets_the_operators_documents_through():
-    frontier = Frontier()
-    for host in ("a.example", "b.example"):
-        frontier.push(host, f"target of {host}")
-    frontier.restrict(Rank.OPERATOR)
-    assert drain(frontier) == []
-    assert len(frontier) == 2
-    frontier.push("operator.example", "list", Rank.OPERATOR)
-    assert drain(frontier) == ["list"]
-    frontier.restrict(Rank.TARGET)
-    assert sorted(drain(frontier)) == ["target of a.example", "target of b.example"]
-
-
 def test_spacings_of_earlier_runs_count_for_the_order():
     frontier = Frontier({"slow.example": 10.0})
     push(frontier, "many.example", *(f"many{number}" for number in range(3)))
@@ -255,15 +223,6 @@ def test_a_host_without_requests_is_dropped_but_its_spacing_is_kept():
     frontier.push("slow.example", "slow2")
     # What was begun is finished first; the known spacing counts among the hosts not begun.
     assert drain(frontier, 20.0) == ["many2", "slow2", "new"]
-
-
-def test_a_wait_is_kept_while_the_host_has_no_requests():
-    frontier = Frontier()
-    frontier.wait("a.example", 10.0)
-    assert frontier.pop(9.0) is None
-    frontier.push("a.example", "a1")
-    assert frontier.pop(9.0) is None
-    assert frontier.next_at() == 10.0
 
 
 def test_a_restriction_is_kept_while_the_host_has_no_requests():
@@ -388,15 +347,6 @@ def test_a_request_is_handed_out_as_soon_as_its_host_is_ready_and_not_before(ste
                 told.busy.add(popped[0])
                 told.waiting = [entry for entry in told.waiting if entry[:2] != popped]
         assert len(frontier) == len(told.waiting)
-
-
-def test_no_sequence_of_waits_loses_a_host():
-    frontier = Frontier()
-    frontier.push("a.example", 1)
-    for moment in (5.0, 3.0, 8.0, 2.0):
-        frontier.wait("a.example", moment)
-    assert frontier.next_at() == pytest.approx(2.0)
-    assert drain(frontier, 2.0) == [1]
 
 
 def test_the_least_time_left_is_the_longest_chain_of_a_host():
@@ -672,12 +622,7 @@ def test_known_long_delays_do_not_delay_the_first_entry():
     assert played.seconds <= 1.05 * least(slow | alike(3000), 0.03)
 
 
-@pytest.mark.parametrize(
-    ("hosts", "at_once"),
-    [
-        pytest.param(mixed(1000), 32, id="delays"),
-    ],
-)
+@pytest.mark.parametrize(("hosts", "at_once"), [pytest.param(mixed(1000), 32, id="delays")])
 def test_hosts_asked_at_once_keep_the_goals(hosts, at_once):
     played = Crawl(hosts, 0.2, at_once=at_once).play()
     assert played.first_entry <= 2.0
@@ -719,10 +664,7 @@ def test_names_can_be_looked_up_before_their_hosts_are_asked():
 
 def test_the_real_scheduler_reads_what_was_begun_first(simulated):
     hosts = [f"h{number}.example" for number in range(200)]
-    (run,) = simulated(
-        *map(site, hosts),
-        sources=[f"http://{host}/feed" for host in hosts],
-    )
+    (run,) = simulated(*map(site, hosts), sources=[f"http://{host}/feed" for host in hosts])
     assert run.stats["walsh/sources/fetched"] == 200
     assert_polite(run.log)
     is_target = [hit.path == "/feed" for hit in run.log]

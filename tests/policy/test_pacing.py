@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.helpers import cases
 from walsh_scrapy.policy.backoff import Backoff
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.pacing import (
@@ -191,21 +192,7 @@ def test_an_unreachable_host_is_counted_and_on_hold_from_the_second_time_on():
         assert max(0.0, times.hold_until - now) == days * DAY
 
 
-@pytest.mark.parametrize(
-    ("exchange", "unreachable", "refusals"),
-    [
-        ({"unreachable": True}, 4, 0),
-        ({"unreachable": True, "for_robots": True}, 4, 0),  # no refusal, also for robots.txt
-        ({"is_blameless": True}, 3, 0),
-        ({"is_blameless": True, "for_robots": True}, 3, 0),
-        ({}, 3, 0),  # a connection that broke counts as neither
-        ({"for_robots": True}, 3, 1),
-        ({"status": 200}, 0, 0),
-        ({"status": 404}, 0, 0),
-        ({"status": 503}, 0, 1),
-        ({"status": 200, "for_robots": True}, 0, 0),
-    ],
-)
+@cases("exchange", "unreachable", "refusals")
 def test_each_end_of_an_exchange_is_counted(exchange, unreachable, refusals):
     times = after(HostTimes(unreachable=3), 1000.0, **exchange)
     assert (times.unreachable, times.refusals) == (unreachable, refusals)
@@ -263,24 +250,7 @@ def test_the_blocklists_own_host_holds_the_list_for_a_day_at_most():
     assert short.ready_at(1.0, LONGEST_FOR_BLOCKLIST) == short.ready_at(1.0)
 
 
-@pytest.mark.parametrize(
-    ("statuses", "delay", "wanted"),
-    [
-        ((500,), 1.0, 2.0),
-        ((500, 502, 504), 1.0, 8.0),
-        ((504, 504), 10.0, 40.0),
-        ((500,) * 9, 1.0, 300.0),
-        ((502,) * 5000, 1.0, 300.0),
-        ((500,) * 9, 3600.0, 3600.0),  # a longer Crawl-delay is never shortened
-        ((500, 500, 200), 1.0, 1.0),
-        ((500, 500, 404), 5.0, 5.0),  # a healthy host answers that
-        ((500, 500, 304, 500), 1.0, 2.0),
-        ((500, 0, 500), 1.0, 4.0),  # no answer is no good one
-        ((500, 429, 500), 1.0, 4.0),
-        ((500, 501, 301, 500), 1.0, 4.0),
-        ((501, 505, 301, 0), 1.0, 1.0),
-    ],
-)
+@cases("statuses", "delay", "wanted", more=[((502,) * 5000, 1.0, 300.0)])
 def test_each_server_error_in_a_row_doubles_the_delay_until_a_good_answer(statuses, delay, wanted):
     times = HostTimes()
     for day, status in enumerate(statuses, start=1):
@@ -333,18 +303,6 @@ class TestWatch:
         assert self.watch(*beats, *gap).decides_until == 0.0
 
 
-@pytest.mark.parametrize(
-    ("exchange", "is_calm"),
-    [
-        ({"status": 200}, True),
-        ({"status": 304}, True),
-        ({"status": 404}, True),
-        ({"status": 200, "retry_after": "9"}, False),
-        ({"status": 301}, False),  # a request to another host may follow
-        ({"status": 429}, False),
-        ({"status": 500}, False),
-        ({"status": 0}, False),
-    ],
-)
+@cases("exchange", "is_calm")
 def test_what_others_have_to_know_at_once_is_not_calm(exchange, is_calm):
     assert Exchange(delay=1.0, **exchange).is_calm is is_calm

@@ -142,44 +142,9 @@ def test_what_decides_without_the_file_is_said_as_it_is_done(policy, body, hours
 # `lint`: what of a robots.txt means nothing, for any bytes.
 
 #: Lines of a group, and what is said of the third line; "" for nothing.
-LINES = [
-    ("Disallow: /private # ours", ""),
-    ("Allow:", ""),
-    ("Sitemap: https://a.example/map.xml", ""),
-    ("Comment: hello", ""),
-    ("Crawl-delay: .5", ""),
-    ("Disalow: /x", "'disalow' is read as 'disallow' by us and by Google"),
-    ("Disallow /x", "the colon after 'disallow' is missing"),
-    ("Disallow /x or so", "has no colon, so it is not a record; did you mean 'disallow:'?"),
-    ("Noindex: /x", "'Noindex' is not of RFC 9309"),
-    ("Clean-param: a", "only Yandex"),
-    ("Disllaow: /x", "a crawler may ignore it; did you mean 'disallow:'?"),
-    ("Disallow: private/", "'private/' does not begin with '/' or '*', so it matches nothing"),
-    ("Disallow: https://a.example/x", "is a URL; a rule takes a path"),
-    ("Crawl-delay: soon", "the value 'soon' is ignored; crawl-delay takes a number of seconds"),
-    ("Request-rate: 1/0", "the value '1/0' is ignored; request-rate takes documents per time"),
-    ("Visit-time: noon", "the value 'noon' is ignored; visit-time takes two times of day in UTC"),
-    ("Robot-version: 3.0", "the value '3.0' is ignored"),
-    ("Robot-version: 2.0.0", ""),
-    ("Sitemap: /map.xml", "'/map.xml' is not a full URL"),
-    ("Disallow: \x1c/x", r"'\x1c/x' does not begin with '/' or '*', so it matches nothing"),
-    ("\x1fDisallow: /x", r"'\x1fDisallow' is not of RFC 9309; a crawler may ignore it; did you"),
-    ("\x1c", r"'\x1c' has no colon, so it is not a record"),
-    ("\x1e \x1d", r"'\x1e \x1d' has no colon, so it is not a record"),
-    ("\x85", r"'\x85' has no colon, so it is not a record"),
-    ("\u2028", r"'\u2028' has no colon, so it is not a record"),
-    ("Comment: a\x85b\u2028c\x1cd", ""),
-    ("User-agent: Some Bot", "'Some Bot' is read as 'Some'"),
-    ("User-agent: MJ12bot", "'MJ12bot' is read as 'MJ' by RFC 9309, where"),
-    ("User-agent: MJ12bot", "the bot itself may read all of it"),
-    ("User-agent: bot/1.0", ""),
-    ("User-agent: 008", "'008' names no bot"),
-    ("User-agent: **", "'**' names no bot"),
-    ("Useragent: x", "'useragent' is read as 'user-agent'"),
-]
 
 
-@pytest.mark.parametrize(("line", "said"), LINES, ids=[line for line, _ in LINES])
+@cases("line", "said")
 def test_each_line_that_means_nothing_is_named_and_no_other(line, said):
     body = f"User-agent: *\nDisallow: /open\n{line}\nDisallow: /last\n".encode()
     errors = [finding for finding in lint(body) if finding.level == "error"]

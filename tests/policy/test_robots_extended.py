@@ -1,6 +1,7 @@
 """R4 and decision 13: Crawl-delay, and the extended standard 2.0 where it is stricter."""
 
 from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
 
 import pytest
 
@@ -42,8 +43,7 @@ def test_misspelled_crawl_delays_count(key):
 
 
 @pytest.mark.parametrize(
-    "value",
-    ["0600-0845", "06:00-08:45", "0600 0845", "6:00 - 8:45", "600 845", "06:00 08:45 UTC"],
+    "value", ["0600-0845", "06:00-08:45", "0600 0845", "6:00 - 8:45", "600 845", "06:00 08:45 UTC"]
 )
 @pytest.mark.parametrize(
     ("now", "opening"),
@@ -206,69 +206,7 @@ def test_a_comment_is_shown_without_addresses():
 # R2, decision 13: the example file of the extended standard 2.0, as its comments say.
 
 # For the fictitious www.frommitz.biz.
-FROMMITZ = RobotsTxt.parse(b"""\
-User-agent: fredsbot
-User-agent: pandabot
-User-agent: chives
-Disallow: /images\t\t# images
-Disallow: /order.shtml
-Disallow: /order.cgi
-Disallow: /blackhole
-
-User-agent: popularsite
-Disallow: /images
-Disallow: /order.shtml
-Disallow: /order.cgi
-Disallow: /blackhole/info98.shtml
-Disallow: /blackhole/info99.html
-Disallow: /blackhole/info99.gif
-Disallow: /blackhole/info8.html
-Disallow: /blackhole/info/page2.shtml
-
-User-agent: alfred
-User-agent: newchives
-User-agent: oscarbot
-Robot-version: 2.0.0 2.0\t# both spellings, as in the document
-Allow: *index.html
-Allow: /images/index.html
-Allow: /blackhole/index.html
-Allow: /blackhole/info*
-Disallow: *
-Disallow: *.shtml
-Disallow: *.cgi
-Disallow: *.gif
-Disallow: *.jpg
-Disallow: /images*
-Disallow: /blackhole/info99*
-Disallow: /blackhole/info8.html
-
-User-agent: hackerbot
-Robot-version: 2.0
-Request-rate: 1/30m
-Allow: *index.html
-Disallow: *
-
-User-agent: suckemdry
-Robot-version: 2.0
-Allow: *.html
-Disallow: *
-Visit-time: 0600-0845
-
-User-agent: vacuumweb
-User-agent: spanwebbot
-User-agent: spiderbot
-Robot-version: 2.0
-Request-rate: 1/10m 1300-1659
-Request-rate: 1/20m 1700-0459
-Request-rate: 5/1m  0500-1259
-Comment: you ask all the time
-Comment: so here is a limit
-Allow: *.html
-Disallow: *
-
-User-agent: *
-Disallow: /
-""")
+FROMMITZ = RobotsTxt.parse(Path(__file__).with_name("frommitz.txt").read_bytes())
 
 PAGES = ("/index.html", "/products.html", "/overview.html", "/thankyou.html")
 OTHERS = ("/order.shtml", "/order.cgi", "/images/logo.gif")

@@ -75,8 +75,7 @@ def test_an_allow_with_an_incomplete_escape_allows_no_more_than_it_says():
 
 
 @pytest.mark.parametrize(
-    "url",
-    ["/x?a#b", "http://h/x?a", "HTTPS://u:p@h:8443/x?a#/y", "http://[bad/x?a", "x?a"],
+    "url", ["/x?a#b", "http://h/x?a", "HTTPS://u:p@h:8443/x?a#/y", "http://[bad/x?a", "x?a"]
 )
 def test_full_urls_and_bare_paths(url):
     assert not allowed(url, "Disallow: /x?a$")
@@ -177,45 +176,39 @@ def test_other_keys_do_not_count(key):
 US = "Walsh-Research"
 
 
-def rules_of_of_robots_groups(text, token=US):
+def rules_for(text, token=US):
     body = text if isinstance(text, bytes) else text.encode()
     return RobotsTxt.parse(body).rules_for(token)
 
 
-def allowed_of_robots_groups(text, url="/x", token=US):
-    return rules_of_of_robots_groups(text, token).verdict(url).allowed
+def allows(text, url="/x", token=US):
+    return rules_for(text, token).verdict(url).allowed
 
 
 @cases("value")
 def test_values_that_match_our_token(value):
-    assert not allowed_of_robots_groups(f"User-agent: {value}\nDisallow: /\n")
+    assert not allows(f"User-agent: {value}\nDisallow: /\n")
 
 
 @cases("value")
 def test_values_that_do_not_match_our_token(value):
-    assert allowed_of_robots_groups(f"User-agent: {value}\nDisallow: /\n")
+    assert allows(f"User-agent: {value}\nDisallow: /\n")
 
 
 @pytest.mark.parametrize(("value", "ours"), [("*", True), ("* all", True), ("**", False)])
 def test_a_star_has_to_stand_alone(value, ours):
-    assert rules_of_of_robots_groups(f"User-agent: {value}\nDisallow: /").group == (
-        "*" if ours else None
-    )
+    assert rules_for(f"User-agent: {value}\nDisallow: /").group == ("*" if ours else None)
 
 
 def test_a_named_group_overrides_the_star_in_both_directions():
-    assert allowed_of_robots_groups(
-        "User-agent: *\nDisallow: /\n\nUser-agent: Walsh-Research\nDisallow:\n"
-    )
-    assert not allowed_of_robots_groups(
-        "User-agent: *\nAllow: /\n\nUser-agent: Walsh-Research\nDisallow: /\n"
-    )
+    assert allows("User-agent: *\nDisallow: /\n\nUser-agent: Walsh-Research\nDisallow:\n")
+    assert not allows("User-agent: *\nAllow: /\n\nUser-agent: Walsh-Research\nDisallow: /\n")
 
 
 def test_the_longest_name_counts_in_any_order():
     for lines in (["Walsh", "Walsh-Research", "*"], ["*", "Walsh-Research", "Walsh"]):
         text = "".join(f"User-agent: {line}\nDisallow: /{line}\n" for line in lines)
-        rules = rules_of_of_robots_groups(text)
+        rules = rules_for(text)
         assert rules.group == "walsh-research"
         assert not rules.verdict("/Walsh-Research").allowed
         assert rules.verdict("/Walsh/").allowed
@@ -227,7 +220,7 @@ def test_groups_of_one_name_are_merged():
         "User-agent: *\nDisallow: /\n"
         "User-agent: Walsh-Research/2\nDisallow: /b\nCrawl-delay: 1\n"
     )
-    rules = rules_of_of_robots_groups(text)
+    rules = rules_for(text)
     assert [rules.verdict(url).allowed for url in ("/a", "/b", "/c")] == [False, False, True]
     assert rules.crawl_delay == 3
     assert rules.lines == (1, 6)
@@ -237,63 +230,59 @@ def test_star_groups_are_merged_too():
     text = (
         "User-agent: *\nDisallow: /a\n\nUser-agent: x\nDisallow: /\n\nUser-agent: *\nDisallow: /b"
     )
-    rules = rules_of_of_robots_groups(text)
+    rules = rules_for(text)
     assert (rules.group, rules.lines) == ("*", (1, 7))
     assert [rules.verdict(url).allowed for url in ("/a", "/b", "/c")] == [False, False, True]
 
 
 def test_without_a_group_for_us_everything_is_allowed():
-    rules = rules_of_of_robots_groups("User-agent: other\nDisallow: /\nCrawl-delay: 9\n")
+    rules = rules_for("User-agent: other\nDisallow: /\nCrawl-delay: 9\n")
     assert (rules.group, rules.lines, rules.crawl_delay) == (None, (), None)
     assert rules.verdict("/x").allowed
 
 
 def test_rules_before_any_user_agent_are_in_no_group():
     # RFC 9309 2.2.2 has them ignored; some other parsers add them to "*".
-    assert allowed_of_robots_groups("Disallow: /\nUser-agent: *\nDisallow: /y\n")
+    assert allows("Disallow: /\nUser-agent: *\nDisallow: /y\n")
 
 
 def test_an_empty_user_agent_line_ends_the_group_before_it():
-    assert allowed_of_robots_groups("User-agent: *\nDisallow: /y\nUser-agent:\nDisallow: /\n")
+    assert allows("User-agent: *\nDisallow: /y\nUser-agent:\nDisallow: /\n")
 
 
 def test_stacked_user_agents_share_the_records_that_follow():
     text = "User-agent: a\nUser-agent: Walsh-Research\n\n# all\nUser-agent: b\nDisallow: /x\n"
     for token in ("a", US, "b"):
-        assert not allowed_of_robots_groups(text, token=token)
+        assert not allows(text, token=token)
 
 
 @cases("between")
 def test_only_allow_and_disallow_end_a_stack_for_allow_and_disallow(between):
-    assert not allowed_of_robots_groups(
-        f"User-agent: Walsh-Research\n{between}\nUser-agent: b\nDisallow: /x\n"
-    )
+    assert not allows(f"User-agent: Walsh-Research\n{between}\nUser-agent: b\nDisallow: /x\n")
 
 
 @pytest.mark.parametrize("rule", ["Disallow:", "Allow: /z", "disallaw /z"])
 def test_an_allow_or_disallow_ends_a_stack(rule):
-    assert allowed_of_robots_groups(
-        f"User-agent: Walsh-Research\n{rule}\nUser-agent: b\nDisallow: /x\n"
-    )
+    assert allows(f"User-agent: Walsh-Research\n{rule}\nUser-agent: b\nDisallow: /x\n")
 
 
 def test_other_records_end_a_stack_for_each_other():
     text = "User-agent: Walsh-Research\nCrawl-delay: 2\nUser-agent: *\nCrawl-delay: 10\n"
-    assert rules_of_of_robots_groups(text).crawl_delay == 2
-    assert rules_of_of_robots_groups(text, "other").crawl_delay == 10
+    assert rules_for(text).crawl_delay == 2
+    assert rules_for(text, "other").crawl_delay == 10
     text = "User-agent: Walsh-Research\nComment: x\nUser-agent: *\nCrawl-delay: 10\nDisallow: /x"
-    assert rules_of_of_robots_groups(text).crawl_delay is None
-    assert not allowed_of_robots_groups(text)
+    assert rules_for(text).crawl_delay is None
+    assert not allows(text)
 
 
 def test_unknown_records_and_sitemaps_end_nothing():
     text = "User-agent: Walsh-Research\nHost: h\nSitemap: /s\nUser-agent: *\nCrawl-delay: 10\n"
-    assert rules_of_of_robots_groups(text).crawl_delay == 10
+    assert rules_for(text).crawl_delay == 10
 
 
 def test_allow_and_disallow_end_a_stack_for_the_others():
     text = "User-agent: Walsh-Research\nDisallow: /y\nUser-agent: *\nCrawl-delay: 10\n"
-    assert rules_of_of_robots_groups(text).crawl_delay is None
+    assert rules_for(text).crawl_delay is None
 
 
 @pytest.mark.parametrize(
@@ -302,10 +291,7 @@ def test_allow_and_disallow_end_a_stack_for_the_others():
 )
 def test_a_token_is_cut_like_the_values(token, group):
     assert (
-        rules_of_of_robots_groups(
-            "User-agent: foo2\nDisallow: /\nUser-agent: *\nDisallow:", token
-        ).group
-        == group
+        rules_for("User-agent: foo2\nDisallow: /\nUser-agent: *\nDisallow:", token).group == group
     )
 
 
@@ -314,19 +300,17 @@ def test_a_token_is_cut_like_the_values(token, group):
 )
 @pytest.mark.parametrize("separator", [":", ": ", " : ", "\t:\t", " ", "\t"])
 def test_misspelled_rules_count(key, separator):
-    assert not allowed_of_robots_groups(f"User-agent: *\n {key}{separator}/x\t\n")
+    assert not allows(f"User-agent: *\n {key}{separator}/x\t\n")
 
 
 @pytest.mark.parametrize("line", ["useragent: ", "user agent: ", "User Agent ", "USER-AGENT "])
 def test_misspelled_user_agent_lines_count(line):
-    assert not allowed_of_robots_groups(f"{line}Walsh-Research\nDisallow: /\n")
+    assert not allows(f"{line}Walsh-Research\nDisallow: /\n")
 
 
 def test_a_missing_colon_is_accepted_before_a_single_word_only():
-    assert allowed_of_robots_groups(
-        "User-agent: *\nDisallow everything here\nDisallow\n", "/everything"
-    )
-    assert not allowed_of_robots_groups("User-agent: *\nDisallow /x # this\n")
+    assert allows("User-agent: *\nDisallow everything here\nDisallow\n", "/everything")
+    assert not allows("User-agent: *\nDisallow /x # this\n")
 
 
 def test_sitemaps_belong_to_no_group():
@@ -336,40 +320,38 @@ def test_sitemaps_belong_to_no_group():
 
 @pytest.mark.parametrize("bom", [b"\xef\xbb\xbf", b"\xef\xbb", b"\xef"])
 def test_a_byte_order_mark_is_not_part_of_the_first_line(bom):
-    assert not allowed_of_robots_groups(bom + b"User-agent: *\nDisallow: /")
+    assert not allows(bom + b"User-agent: *\nDisallow: /")
 
 
 def test_a_byte_order_mark_further_down_is_part_of_its_line():
-    assert allowed_of_robots_groups(b"User-agent: *\n\xef\xbb\xbfDisallow: /")
+    assert allows(b"User-agent: *\n\xef\xbb\xbfDisallow: /")
 
 
 @pytest.mark.parametrize("ending", [b"\n", b"\r", b"\r\n"])
 def test_lines_end_at_cr_lf_and_crlf(ending):
-    rules = rules_of_of_robots_groups(
-        ending.join([b"", b"User-agent: *", b"", b"Disallow: /x", b"Allow: /x/y"])
-    )
+    rules = rules_for(ending.join([b"", b"User-agent: *", b"", b"Disallow: /x", b"Allow: /x/y"]))
     assert (rules.verdict("/x").line, rules.verdict("/x/y").line) == (4, 5)
 
 
 @pytest.mark.parametrize("other", ["\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\x1c", "\x00"])
 def test_nothing_else_ends_a_line(other):
-    assert allowed_of_robots_groups(f"User-agent: *\nDisallow: /y{other}Disallow: /x\n")
+    assert allows(f"User-agent: *\nDisallow: /y{other}Disallow: /x\n")
 
 
 def test_octets_that_are_not_utf_8_stay_as_they_are():
     latin = b"User-agent: *\nDisallow: /\nAllow: /caf\xe9\n"
-    assert allowed_of_robots_groups(latin, "/caf%E9")
-    assert not allowed_of_robots_groups(latin, "/caf\u00e9")
-    assert not allowed_of_robots_groups(latin, "/caf")
-    assert not allowed_of_robots_groups(latin, "/caf\ufffd")
+    assert allows(latin, "/caf%E9")
+    assert not allows(latin, "/caf\u00e9")
+    assert not allows(latin, "/caf")
+    assert not allows(latin, "/caf\ufffd")
 
 
 def test_at_most_500_kib_are_read_and_an_incomplete_last_line_is_dropped():
     head = b"User-agent: *\nDisallow: /"
     filler = b"\n#" + b"x" * (512_000 - len(head) - 2 - len(b"\nAllow: /private"))
-    assert not allowed_of_robots_groups(head + filler + b"\nAllow: /private/one\n", "/private")
-    assert allowed_of_robots_groups(head + filler + b"\nAllow: /private\n", "/private")
-    assert not allowed_of_robots_groups(head + filler + b"\n\nAllow: /private\n", "/private")
+    assert not allows(head + filler + b"\nAllow: /private/one\n", "/private")
+    assert allows(head + filler + b"\nAllow: /private\n", "/private")
+    assert not allows(head + filler + b"\n\nAllow: /private\n", "/private")
     assert RobotsTxt.parse(b"Disallow: /" + b"x" * 600_000).rules_for(US).verdict("/x").allowed
 
 

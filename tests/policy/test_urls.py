@@ -248,54 +248,23 @@ PIECES_REDIRECTS = st.sampled_from([
 LOCATIONS = st.lists(PIECES_REDIRECTS, max_size=10).map(b"".join) | st.binary(max_size=40)
 
 
-@pytest.mark.parametrize(
-    ("location", "address"),
-    [
-        (b"/feed", "http://a.example/feed"),
-        (b"feed", "http://a.example/dir/feed"),
-        (b"../feed", "http://a.example/feed"),
-        (b"?new", "http://a.example/dir/page?new"),
-        (b"//b.example", "http://b.example/"),
-        (b" http://b.example/x\t ", "http://b.example/x"),
-        (b"/a b", "http://a.example/a%20b"),
-        (b"/a%2", "http://a.example/a%2"),
-        (b"", PAGE),
-        # Bytes beyond ASCII, whatever their encoding.
+@cases(
+    "location",
+    "address",
+    more=[
         (b"/caf\xe9", "http://a.example/caf%E9"),
-        ("/café".encode(), "http://a.example/caf%C3%A9"),
         (b"/\xe9?\xe9=\xff", "http://a.example/%E9?%E9=%FF"),
-        ("http://bücher.example/".encode(), "http://xn--bcher-kva.example/"),
-        # Backslashes count as slashes, and two or more are followed by a host.
-        (rb"http:\\b.example\x", "http://b.example/x"),
-        (rb"\\b.example\x", "http://b.example/x"),
-        (rb"/\b.example\x", "http://b.example/x"),
-        (rb"\x\y?a\b", "http://a.example/x/y?a%5Cb"),
-        (b"///b.example/x", "http://b.example/x"),
-        (b"http:////b.example/x", "http://b.example/x"),
-        (b"ht\ntp:/\t/b.example/x", "http://b.example/x"),
-        # The page's own scheme may come without a host; after another scheme there is one.
-        (b"http:x", "http://a.example/dir/x"),
-        (b"HTTP:/x", "http://a.example/x"),
-        (b"https:b.example/x", "https://b.example/x"),
-        (b"https:/b.example/x", "https://b.example/x"),
-        # No request can go there.
-        (b"http://[bad", None),
-        (b"http://b.example:99999/", None),
         (b"http://b\xfccher.example/", None),
-        (b"ftp://b.example/", None),
-        (b"mailto:me@b.example", None),
-        (b"http://", None),
-        (b"//:/x", None),
-        (b"http://b.example\x11?", None),
         # Longer than the state can store, or than a host name can be.
-        (b"/" + b"x" * 4079, "http://a.example/" + "x" * 4079),
-        (b"/" + b"x" * 4080, None),
+        ("/" + "x" * 4079, "http://a.example/" + "x" * 4079),
+        ("/" + "x" * 4080, None),
         (b"/" + b"\xff" * 1400, None),
-        (b"http://" + b"x." * 127 + b"example/", None),
+        ("http://" + "x." * 127 + "example/", None),
     ],
 )
 def test_a_location_is_resolved_as_browsers_do(location, address):
-    assert resolve_reference(PAGE, location) == address
+    given = location.encode() if isinstance(location, str) else location
+    assert resolve_reference(PAGE, given) == address
 
 
 def test_the_judge_of_a_log_resolves_locations_in_the_same_way():

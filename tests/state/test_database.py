@@ -430,11 +430,3 @@ def test_what_may_not_be_written_is_refused_with_one_line(path, file_mode, folde
         path.chmod(0o600)
         with contextlib.closing(State(f"sqlite:///{path}")) as state:
             assert state.sources.find(SOURCE.url) == SOURCE
-
-
-def test_a_state_that_becomes_read_only_in_use_says_so(path):
-    with contextlib.closing(State(f"sqlite:///{path}")) as state:
-        state._database.read(lambda connection: connection.execute(text("PRAGMA query_only = ON")))
-        with pytest.raises(StateError, match=r"readonly database; .* permission to write"):
-            commit(state, SOURCE)
-        assert state.sources.find(SOURCE.url) == SOURCE

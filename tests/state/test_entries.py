@@ -5,7 +5,6 @@ import math
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 from threading import Event
 
 import pytest
@@ -137,14 +136,6 @@ def test_the_newest_entry_of_a_source(state):
         assert entries.newest(OTHER) is None
 
 
-def test_every_record_and_the_number_of_its_entries(state):
-    records = [source(failures=2), source(OTHER, asked_until=math.inf, outcome="gone")]
-    commit(state, records[0], [entry("a"), entry("b")])
-    commit(state, records[1])
-    assert sorted(state.sources.all(), key=lambda record: record.url) == records
-    assert {url: count for url, (count, _) in state.sources.entry_totals().items()} == {FEED: 2}
-
-
 def test_an_entry_counts_for_each_source_that_has_it(state):
     """A source whose articles all are in another one too has not fallen silent."""
     commit(state, source(), [entry("a", first_seen=100.0), entry("b", first_seen=200.0)])
@@ -230,13 +221,6 @@ def test_a_failure_within_a_snapshot_is_described_in_one_sentence(database, stat
             connection.execute(text(f"DROP {name}"))
     with pytest.raises(StateError, match="cannot be used as state"):
         keys(state)
-
-
-def test_a_shown_url_has_no_password(url):
-    from walsh_scrapy.state.database import without_password
-
-    assert "secret" not in without_password("postgresql+psycopg://me:secret@127.0.0.1:1/none")
-    assert Path(without_password(url)).name == Path(url).name
 
 
 def test_resuming_a_page_forgets_every_llms_txt_of_it(state):

@@ -17,6 +17,7 @@ from scrapy.settings import Settings
 from sqlalchemy import create_engine, text
 from sqlalchemy.pool import NullPool
 
+from tests.helpers import cases
 from tests.helpers.records import SOURCE, commit, entry_of, make_state
 from walsh_scrapy.options import BadSetting, Options
 from walsh_scrapy.state import State, StateError, database
@@ -39,21 +40,7 @@ def refused(url):
     return line
 
 
-@pytest.mark.parametrize(
-    ("written", "name"),
-    [
-        ("state.sqlite3", "state.sqlite3"),
-        ("a%20b", "a b"),
-        ("a b", "a b"),
-        ("a%3Fb", "a?b"),
-        ("a%2520b", "a%20b"),
-        ("100%", "100%"),
-        ("a#b", "a#b"),
-        ("a@b:c", "a@b:c"),
-        ("\u00e9 \u65e5", "\u00e9 \u65e5"),
-        ("new/folder/state", "new/folder/state"),
-    ],
-)
+@cases("written", "name")
 def test_the_file_that_is_named_is_the_file_that_is_used(folder, written, name):
     make_state(f"sqlite:///{written}")
     made = {path for path in folder.rglob("*") if path.is_file()}

@@ -14,18 +14,13 @@ from sqlalchemy import delete as deleted
 from sqlalchemy import insert, select
 from sqlalchemy.exc import IntegrityError
 
+from tests.helpers import records
 from tests.helpers.records import RECORD, SOURCE, entry_of
-from tests.helpers.records import THEM as THEM_HOSTSTORE
-from tests.helpers.records import US as US_HOSTSTORE
-from tests.helpers.records import begin as begin_of_hoststore
-from tests.helpers.records import exchange as exchange_of_hoststore
 from tests.state.conftest import open_engine
 from walsh_scrapy.policy.backoff import Backoff
 from walsh_scrapy.policy.pacing import LONGEST_EXCHANGE, MARGIN, Exchange, Hold, HostTimes
 from walsh_scrapy.state import State, StateError
-from walsh_scrapy.state import hosts as hosts_of_hoststore
 from walsh_scrapy.state.hosts import (
-    KEEP_SECONDS,
     Ask,
     Begun,
     HostStore,
@@ -38,7 +33,6 @@ from walsh_scrapy.state.hosts import (
     find,
     leave,
     let_go,
-    old_rows,
     owns,
     prove,
     release_hold,
@@ -283,18 +277,6 @@ def test_hosts_that_are_marked_are_found(engine, now, store):
 
 
 @pytest.mark.empty
-def test_rows_are_old_after_90_days(engine, now):
-    exchange(engine, now)
-    run(engine, set_operator_delay, "delayed.example", 60.0, "")
-    run(engine, beat, US)
-    run(engine, take, "owned.example", US)
-    now[0] += KEEP_SECONDS + 2.0
-    old = old_rows(now[0])
-    with engine.connect() as connection:
-        assert connection.scalars(select(hosts.c.host).where(old.is_old)).all() == [HOST]
-
-
-@pytest.mark.empty
 def test_the_clock_is_that_of_the_database(engine):
     real = engine.execution_options(clock=None)
     assert abs(run(real, find, HOST).now - time.time()) < 3600.0
@@ -319,46 +301,6 @@ def test_of_two_that_take_a_host_at_the_same_moment_one_gets_it(postgresql_url, 
 DAY = 86_400.0
 
 
-def test_a_host_is_owned_by_one_worker_and_each_reads_why_it_waits(opened, clock):
-    ours, theirs = opened(), opened()
-    assert theirs.hosts.find("a.example").times == HostTimes()
-    assert isinstance(begin_of_hoststore(ours), Begun)
-    assert begin_of_hoststore(theirs, worker=THEM_HOSTSTORE) is None, "it is ours"
-    found = theirs.hosts.find("a.example")
-    assert (found.times.owner, found.reason, found.wait) == (
-        US_HOSTSTORE.id,
-        "in flight",
-        60.0 + MARGIN,
-    )
-    ours.write(
-        lambda connection: hosts_of_hoststore.withdraw(connection, "a.example", US_HOSTSTORE)
-    )
-    assert theirs.hosts.find("a.example").reason is None
-    exchange_of_hoststore(ours, delay=5.0)
-    found = begin_of_hoststore(theirs, worker=THEM_HOSTSTORE)
-    assert (found.reason, found.wait) == ("delay", 5.0)
-    theirs.write(
-        lambda connection: hosts_of_hoststore.let_go(connection, "a.example", THEM_HOSTSTORE)
-    )
-    clock.at += 5.0
-    exchange_of_hoststore(ours, status=503, retry_after="60")
-    found = theirs.hosts.find("a.example")
-    assert (found.reason, found.hold, found.times.refused) == ("hold", 60.0, 503)
-
-
-def test_an_unreachable_host_is_known_until_it_answers(state, clock):
-    for host in ("a.example", "b.example"):
-        exchange_of_hoststore(state, host, status=0, unreachable=host == "a.example")
-    assert state.hosts.unreachable() == {"a.example"}
-    assert state.hosts.find("a.example").hold == 0.0, "after the first time it only comes late"
-    clock.at += 100.0
-    exchange_of_hoststore(state, status=0, unreachable=True)
-    assert state.hosts.find("a.example").hold == 2 * DAY
-    clock.at += 2 * DAY
-    exchange_of_hoststore(state, status=500)
-    assert state.hosts.unreachable() == frozenset()
-
-
 def test_a_request_is_logged_with_its_begin_and_has_no_end_before_its_end(state, rows):
     log = select(*requests.c["sent_at", "waited", "seconds", "status", "hold"])
     sent = replace(RECORD, status=None, seconds=None)
@@ -375,22 +317,22 @@ def test_a_request_is_logged_with_its_begin_and_has_no_end_before_its_end(state,
 
 
 def test_an_outcome_is_written_with_the_end_of_its_exchange_or_neither_is(state, rows):
-    begun = begin_of_hoststore(state)
+    begun = records.begin(state)
     times = replace(begun.times, ended=begun.now, delay=9.0)
 
-    def end(found):
+    def written(found):
         outcome = state.sources.outcome(None, SOURCE, found, host="a.example")
 
         def write(connection):
-            hosts_of_hoststore.end(connection, "a.example", US_HOSTSTORE, begun.times, times, 0.0)
+            end(connection, "a.example", records.US, begun.times, times, 0.0)
             return outcome(connection)
 
         return state.write(write)
 
     with pytest.raises(IntegrityError):
-        end([entry_of("http://nowhere.example/")])
+        written([entry_of("http://nowhere.example/")])
     assert state.hosts.find("a.example").reason == "in flight"
-    assert end([entry_of(SOURCE.url)]) == {"k"}
+    assert written([entry_of(SOURCE.url)]) == {"k"}
     assert state.hosts.find("a.example").reason == "delay"
 
 
@@ -398,7 +340,7 @@ def test_pace_by_may_change_once_no_host_waits(opened, clock):
     state = opened()
     state.hosts.pace_by("host")
     state.hosts.pace_by("host")
-    exchange_of_hoststore(state, "www.a.example", status=429, retry_after="9")
+    records.exchange(state, "www.a.example", status=429, retry_after="9")
     refused = r"paced by host, and 1 of its hosts wait.*set WALSH_PACE_BY = 'host'"
     with pytest.raises(StateError, match=refused):
         opened().hosts.pace_by("domain")

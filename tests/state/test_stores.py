@@ -137,17 +137,6 @@ def test_an_entry_is_new_once_and_a_comment_is_not_its_post(state):
     assert count_entries(state) == 9
 
 
-def test_new_entries_of_one_page_in_one_document_are_two_or_one(state):
-    found = [entry("1", "a", "A"), entry("1", "b", "B"), entry("1", "c", "A"), entry("1", "a", "C")]
-    assert len(commit(state, SOURCE, found)) == count_entries(state) == 2
-
-
-def test_a_thousand_entries_at_once(state):
-    many = [entry(str(number)) for number in range(1500)]
-    assert len(commit(state, SOURCE, many)) == 1500
-    assert commit(state, SOURCE, many) == set()
-
-
 def test_validators_and_entries_are_written_together_or_not_at_all(state):
     broken = entry("2", source="http://nowhere.example/")  # no such source: refused
     with pytest.raises(IntegrityError):
@@ -288,13 +277,6 @@ def test_a_lost_connection_is_replaced_and_nothing_is_lost(postgresql_url):
             assert state.sources.find(URL) is not None
         assert count_entries(state) == 1
         assert state.hosts.find("a.example").reason == "in flight"
-
-
-def test_machines_that_share_a_database_share_its_clock(postgresql_url):
-    with contextlib.closing(Database(postgresql_url)) as database:
-        asked = text("SELECT extract(epoch FROM now())")
-        wanted = database.read(lambda connection: connection.scalar(asked))
-        assert database.now() == pytest.approx(float(wanted), abs=60.0)
 
 
 def lose_connections(url):

@@ -1,6 +1,5 @@
 """`run_crawl` runs a real Scrapy in front of the web; here that of a small project of its own."""
 
-import json
 import re
 import signal
 import sys
@@ -9,12 +8,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import jsonschema
 import pytest
 from scrapy.settings import Settings
 
 from tests.helpers import execute
-from tests.helpers.sites import feed, paths, site, write_project
+from tests.helpers.sites import feed, site, write_project
 from walsh_scrapy.addon import Addon
 from walsh_scrapy.commands.demo import Command
 from walsh_scrapy.testing import politeness
@@ -248,19 +246,6 @@ def test_the_web_answers_as_the_one_on_sockets_does(simulated):
     assert "slow.example timed out" in result.stderr
 
 
-def test_another_spider_and_settings_of_the_operator(simulated):
-    page = Reply("# Docs\n\n- [One](/one)\n", content_type="text/markdown")
-    (result,) = simulated(
-        Site("docs.example", "", {"/": page}),
-        spider="llms",
-        sources=[{"url": "http://docs.example/", "kind": "llms"}],
-        settings={"WALSH_MIN_INTERVAL": 10},
-    )
-    assert paths(result.log) == ["docs.example/robots.txt", "docs.example/"]
-    assert result.log[1].started - result.log[0].ended >= 10.0
-    assert [item["url"] for item in result.items] == ["http://docs.example/one"]
-
-
 @pytest.mark.parametrize("name", [Addon, "walsh_scrapy.Addon", "walsh_scrapy.addon.Addon"])
 def test_the_add_on_of_a_project_is_replaced_whatever_its_name(monkeypatch, name):
     own = {name: 500, "nowhere.Addon": None, "builtins.dict": 600}
@@ -324,15 +309,6 @@ def test_every_source_has_a_site_and_every_site_says_what_it_asks():
     assert len(hosts) == len(SITES) == 16
     assert {urlsplit(source).hostname for source in SOURCES} <= hosts
     assert all(site.asks for site in SITES)
-
-
-@pytest.mark.long
-def test_the_blocklist_keeps_its_schema():
-    pages = {path: json.loads(reply.body) for path, reply in SITES[0].pages.items()}
-    jsonschema.validate(pages["/blocklist.json"], pages["/blocklist.schema.json"])
-    assert [entry["domain"] for entry in pages["/blocklist.json"]["blocked"]] == [
-        "optedout.example"
-    ]
 
 
 @pytest.fixture(scope="module")

@@ -23,11 +23,8 @@ from walsh_scrapy.testing import (
     Down,
     Reply,
     Site,
-    assert_polite,
     silent,
 )
-from walsh_scrapy.testing.feeds import rss
-from walsh_scrapy.testing.hit import ConnectionRecord, most_open
 from walsh_scrapy.testing.site import DEAD, NO_RESOLVER, OWN, REFUSED, UNKNOWN
 
 SCHEMES = ["http", "https"]
@@ -78,11 +75,6 @@ class TestHosts:
     def test_an_address_that_no_site_has_is_misdirected(self, direct_web):
         web = direct_web(site())
         assert Client(web).get("a.example", address="127.9.9.9")[0] == 421
-
-    def test_a_port_in_the_name_is_another_site(self, direct_web):
-        web = direct_web(site(page="80"), site("a.example:8080", "8080"))
-        assert Client(web).get("a.example", asked="a.example:8080") == (200, b"8080")
-        assert Client(web).get("a.example") == (200, b"80")
 
     def test_hosts_may_share_an_address_and_have_certificates_of_their_own(self, direct_web):
         shared = Answer(["127.0.0.9"])
@@ -204,13 +196,6 @@ class TestConnections:
         connection.close()
         (record,) = all_closed(web, 1)
         assert (record.host, record.scheme, record.client) == ("", "http", web.log[0].client)
-
-    @pytest.mark.parametrize(
-        ("spans", "most"),
-        [([], 0), ([(0, 1), (1, 2)], 1), ([(0, 3), (1, 2), (2, 4)], 2), ([(0, math.inf)] * 3, 3)],
-    )
-    def test_most_open(self, spans, most):
-        assert most_open(ConnectionRecord("h", "http", *span) for span in spans) == most
 
     def test_a_server_without_descriptors_goes_on_when_it_has_some(self):
         program = """
@@ -355,16 +340,6 @@ class TestLatency:
         connection.close()
         assert first - before >= 0.05 * flights
         assert second - first >= 0.05
-
-    def test_a_resumed_session_has_one_flight_of_tls(self, direct_web):
-        web = direct_web(site(tls_version="1.2"), latency=0.001)
-        client = Client(web)
-        with client.open("a.example", "https") as first:
-            session = first.session
-        before = time.monotonic()
-        assert client.get("a.example", scheme="https", session=session)[0] == 200
-        assert time.monotonic() - before >= 0.003
-        assert [each.handshake for each in web.connections] == ["full", "resumed"]
 
 
 # Processes find a web without a proxy by its environment: plain ones, and children of a fork.
@@ -582,13 +557,3 @@ process.start()
         Site("b.example", pages={"/": "b"}, tls=Certificate.GOOD),
     )
     assert sorted(run(web, program, "http://a.example/", "https://b.example/")) == ["a", "b"]
-
-
-@pytest.mark.crawl
-def test_a_crawl_of_this_project(direct_web, crawl):
-    feed = rss("Blog", ["One"], "http://a.example/")
-    web = direct_web(Site("a.example", "", {"/feed": feed}))
-    result = crawl(web, sources=["http://a.example/feed"])
-    assert [item["title"] for item in result.items] == ["One"], result.stderr
-    assert [each.host for each in result.connections] == ["a.example"]
-    assert_polite(result.log, connections=result.connections)
