@@ -491,25 +491,6 @@ def test_who_follows_links_is_not_told_that_there_is_no_sources_file(url, state,
     assert "none.toml: there is no such file" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("arguments", "status", "said"),
-    [
-        ([], 2, "arguments are required: URL|HOST"),
-        (["a.example", "b.example"], 2, "why does not take b.example"),
-        (["a.example", "--on", "Tuesday"], 2, "argument --on: 'Tuesday' is not a day in UTC"),
-        (["a.example", "--on", "2026-02-31"], 2, "argument --on: '2026-02-31' is not a day"),
-        (["a.example", "--nosuch"], 2, "there is no option --nosuch"),
-        (["a.example"], 1, "there is no state"),
-    ],
-)
-def test_a_wrong_call_and_no_state_are_one_line(tmp_path, capsys, arguments, status, said):
-    with pytest.raises(SystemExit) as ended:
-        call_of(f"sqlite:///{tmp_path}/none.sqlite3", arguments)
-    (told,) = capsys.readouterr().err.splitlines()
-    assert (ended.value.code, said in told) == (status, True)
-    assert not (tmp_path / "none.sqlite3").exists()
-
-
 def test_ten_thousand_requests_are_told_in_order(state, log):
     urls = [f"http://a.example/{number}" for number in range(10_000)]
     log(*(replace(RECORD, sent_at=NOON + 2.0 * at, url=url) for at, url in enumerate(urls)))
