@@ -50,17 +50,7 @@ PAGE_OF_STATE = ROOT / "docs" / "state.md"
 #: Commands whose options are checked here, and what they do elsewhere: most of them ask servers.
 ASKING = ("crawl", "demo", "discover", "keys", "mayfetch")
 #: Commands that only read and write the state: they are run.
-STATE = (
-    "sources",
-    "hosts",
-    "export",
-    "backup",
-    "new",
-    "status",
-    "report",
-    "attest",
-    "why",
-)
+STATE = ("sources", "hosts", "export", "backup", "new", "status", "report", "attest", "why")
 #: The one of them that asks servers too.
 SENDING = re.compile(r"\bsources add\b")
 #: The conformance test without a project.

@@ -95,10 +95,7 @@ def test_dead_links_are_found(tmp_path):
         ('<a href="https://a.example/">x</a><img src="a.png"><script src="b.js"></script>', 0),
         ('<script async src="https://a.example/x.js"></script>', 1),
         ('<link rel="stylesheet" href="//a.example/x.css"><img alt="x" src=http://a.example/x>', 2),
-        (
-            "b { background: url('data:image/svg+xml,<svg xmlns=\"http://a.example/svg\"/>') }",
-            0,
-        ),
+        ("b { background: url('data:image/svg+xml,<svg xmlns=\"http://a.example/svg\"/>') }", 0),
         ('@import "https://a.example/x.css"; b { background: url(https://a.example/x.png) }', 2),
     ],
 )

@@ -402,11 +402,7 @@ def test_addresses_and_credentials_are_in_no_report(tmp_path):
 
 # `scrapy report`: a page about real runs, whole or not at all, and one line about it.
 
-SOURCES = [
-    "http://blog.example/feed",
-    "http://slow.example/feed",
-    "http://lost.example/feed",
-]
+SOURCES = ["http://blog.example/feed", "http://slow.example/feed", "http://lost.example/feed"]
 
 
 @pytest.fixture

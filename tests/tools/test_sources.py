@@ -76,16 +76,8 @@ def visit_after(found, min_revisit=DAY, every=None):
         ),
         ({}, "revisit", "every 1 d"),
         (server_asks(5 * DAY), "server", "the server wants 5 d"),
-        (
-            server_asks(5 * DAY) | {"wished_interval": 5 * DAY},
-            "feed",
-            "the feed wants 5 d",
-        ),
-        (
-            server_asks(5 * DAY) | {"wished_interval": 2 * DAY},
-            "server",
-            "the server wants 5 d",
-        ),
+        (server_asks(5 * DAY) | {"wished_interval": 5 * DAY}, "feed", "the feed wants 5 d"),
+        (server_asks(5 * DAY) | {"wished_interval": 2 * DAY}, "server", "the server wants 5 d"),
         (
             {"wished_interval": 365 * DAY, "asked_until": VISITED + 30 * DAY},
             *("feed", "the feed wants 30 d"),
