@@ -4,7 +4,6 @@ import json
 import random
 import sqlite3
 import tomllib
-from collections import Counter
 from itertools import count
 from unittest.mock import ANY
 
@@ -321,23 +320,6 @@ def test_pages_of_one_host_share_its_llms_txt(loopback_web, discover):
     assert f"the same as {URL}, so declare one of them" in found.stdout
 
 
-def test_a_crawl_reads_the_offered_sources_and_a_feed_comes_without_llms_txt(
-    loopback_web, discover, crawl, tmp_path
-):
-    pages = {"/": html(), "/guide": markdown(), "/feed": feed(), "/llms.txt": LLMS_TXT}
-    web = loopback_web(Site("docs.example", "", pages))
-    found = discover(web, f"{URL}feed", URL, f"{URL}guide")
-    of_feed, of_page, of_guide = found.stdout.split("\n\n")
-    assert "llms" not in of_feed
-    assert "or this instead" not in of_page
-    assert "or this instead, its llms.txt" in of_guide
-    file = tmp_path / "offered.toml"
-    file.write_text(found.stdout, "utf-8")
-    runs = [crawl(web, spider, sources=file) for spider in ("feeds", "llms")]
-    counts = Counter((item["kind"], item["source"]) for run in runs for item in run.items)
-    assert counts == {("feed", f"{URL}feed"): 2, ("llms", URL): 1, ("llms", f"{URL}guide"): 2}
-
-
 def test_after_a_failed_request_a_site_gets_no_other(loopback_web, discover):
     slow = "User-agent: *\nCrawl-delay: 86400\n"
     cases = {
@@ -365,8 +347,3 @@ def test_after_a_failed_request_a_site_gets_no_other(loopback_web, discover):
         assert "cannot say" in said
         assert words in said
     assert "/llms.txt" not in found.asked
-
-
-def test_help_has_an_example(discover):
-    words = " ".join(discover(None, "--help").stdout.split())
-    assert "Example: scrapy discover https://docs.example/ >> sources.toml" in words
