@@ -85,10 +85,8 @@ ELSEWHERE = (
 )
 #: Programs that set up a machine or a cluster, or look at it: test_deployment.py beside this file
 #: checks these lines, but for those of a cluster.
-DEPLOYING = (
-    "install", "sed", "cp", "systemctl", "journalctl", "podman", "kubectl",
-    "createuser", "createdb",
-)  # fmt: skip
+DEPLOYING = ("install", "sed", "cp", "systemctl", "journalctl", "podman", "kubectl")
+DEPLOYING += ("createuser", "createdb")
 #: What is done with a damaged state, line by line: a test of its own.
 RESTORING = [
     line.strip()
@@ -128,27 +126,17 @@ LOG_LINE = (
     '"Mozilla/5.0 (compatible; Walsh-Research/1.0; +https://wal.sh/bot/)"\n'
 )
 
+DOCS = {
+    "/": Reply("<title>x</title>", content_type="text/html"),
+    "/llms.txt": Reply("# Docs\n\n- [One](https://docs.example/1.md)\n"),
+}
+LISTED = {"/.well-known/walsh-research/blocklist.json": json.dumps(BLOCKLIST)}
+FED = {"/feed.xml": rss("Feed", ["One"])}
 #: What the commands ask for.
 WEB = [
-    *(
-        Site(urlsplit(feed).hostname, "", {"/feed.xml": rss("Feed", ["One"])}, tls=Certificate.GOOD)
-        for feed in (*FEEDS, ADDED)
-    ),
-    Site(
-        "docs.example",
-        "",
-        {
-            "/": Reply("<title>x</title>", content_type="text/html"),
-            "/llms.txt": Reply("# Docs\n\n- [One](https://docs.example/1.md)\n"),
-        },
-        tls=Certificate.GOOD,
-    ),
-    Site(
-        "wal.sh",
-        "",
-        {"/.well-known/walsh-research/blocklist.json": json.dumps(BLOCKLIST)},
-        tls=Certificate.GOOD,
-    ),
+    *(Site(urlsplit(url).hostname, "", FED, tls=Certificate.GOOD) for url in (*FEEDS, ADDED)),
+    Site("docs.example", "", DOCS, tls=Certificate.GOOD),
+    Site("wal.sh", "", LISTED, tls=Certificate.GOOD),
 ]
 
 
@@ -238,21 +226,22 @@ def test_a_command_line_is_one_that_works(line, request):
         assert is_known, "no test knows whether this works"
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["bundle exec rails", "scrapy shell x", "scrapy crawl nosuch", "scrapy crawl feeds -a onyl=x"],
-)
-def test_a_command_that_no_test_runs_fails(text, request):
+WRONG = [
+    "bundle exec rails",
+    "scrapy shell x",
+    "scrapy crawl nosuch",
+    "scrapy crawl feeds -a onyl=x",
+]
+WRONG += ["walsh nothing", "walsh lint --nosuch robots.txt"]
+
+
+@pytest.mark.parametrize("text", WRONG)
+def test_a_command_that_is_wrong_or_that_no_test_runs_fails(text, request):
     """The tests above are not satisfied by what they do not know."""
-
-    def run():
-        if SCRAPY.match(text):
-            test_a_line_with_scrapy_works(text, "project", request)
-        else:
-            test_a_command_line_is_one_that_works(text, request)
-
+    is_scrapy = SCRAPY.match(text)
+    test = test_a_line_with_scrapy_works if is_scrapy else test_a_command_line_is_one_that_works
     with pytest.raises(AssertionError):
-        run()
+        test(text, *["project"] * bool(is_scrapy), request)
 
 
 def test_each_line_of_a_schedule_is_a_command():
@@ -261,12 +250,6 @@ def test_each_line_of_a_schedule_is_a_command():
         for language, text in blocks(page, "cron", "ini"):
             entries = [line for line in text.splitlines() if re.match(ENTRIES[language], line)]
             assert len(COMMANDS_OF[language].findall(text)) == len(entries), page
-
-
-@pytest.mark.parametrize("line", ["walsh nothing", "walsh lint --nosuch robots.txt"])
-def test_a_call_of_walsh_that_is_wrong_fails(line, project):
-    with pytest.raises(AssertionError):
-        project.walsh(line)
 
 
 @pytest.mark.parametrize("line", list(spoken_of()))
@@ -284,9 +267,8 @@ def test_other_commands_within_a_sentence_are_known():
     for page in PAGES:
         text = page.read_text("utf-8")
         for line in OTHER_PROGRAMS.findall(text):
-            module = re.match(
-                r"python -m (benchmarks|tests|walsh_scrapy\.testing|walsh_scrapy)\.(\w+)", line
-            )
+            parts = r"benchmarks|tests|walsh_scrapy\.testing|walsh_scrapy"
+            module = re.match(rf"python -m ({parts})\.(\w+)", line)
             target = re.match(r"make ([\w-]+)", line)
             if module:
                 place = ROOT / module[1].replace(".", "/") / module[2]
@@ -294,12 +276,8 @@ def test_other_commands_within_a_sentence_are_known():
             elif target:
                 assert f"\n{target[1]}:" in MAKEFILE, line
             else:
-                known = (
-                    f"pip install {name}",
-                    f"pip install '{name}[{extras}]'",
-                    "systemctl --failed",
-                )
-                assert line in known, f"{page}: {line}"
+                known = {f"pip install {name}", f"pip install '{name}[{extras}]'"}
+                assert line in known | {"systemctl --failed"}, f"{page}: {line}"
 
 
 def test_a_damaged_state_is_restored_as_described(project, tmp_path):
