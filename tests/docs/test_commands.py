@@ -435,7 +435,8 @@ class Project:
         # The state of these projects has failing sources and no run, which `status` says.
         good = (1, 2) if "scrapy status" in command else (None, 0)
         if "scrapy backup" in command and self._url.startswith("postgresql"):
-            assert "pg_dump" in said.err
+            assert (ended.value.code, said.err.count("\n")) == (1, 1)
+            assert "pg_dump --format=custom" in said.err
             return
         assert ended.value.code in good, said.err
         if filters:

@@ -13,8 +13,6 @@ from pathlib import Path
 
 import pytest
 from jsonschema import Draft202012Validator
-from scrapy.cmdline import execute
-from scrapy.utils.project import get_project_settings
 from sqlalchemy import create_engine, insert, select
 
 from tests.helpers import cases
@@ -368,28 +366,9 @@ def test_requests_that_are_out_are_not_judged_yet(record):
     assert not any("not audited yet" in line for line in attestation_text(judged(url)))
 
 
-@pytest.fixture
-def scrapy(record, capsys, monkeypatch, tmp_path, pytestconfig):
-    """Run `scrapy attest` in this process: its status, its output and its errors."""
-    monkeypatch.chdir(tmp_path)
-    shutil.copy(pytestconfig.rootpath / "scrapy.cfg", tmp_path)
-
-    def run(*arguments, url=record[0]):
-        settings = get_project_settings()
-        settings.set("WALSH_STATE_URL", url)
-        with pytest.raises(SystemExit) as ended:
-            execute(["scrapy", "attest", *map(str, arguments)], settings)
-        said = capsys.readouterr()
-        code = ended.value.code
-        # A text instead of a status is told on standard error, and the status is 1.
-        return (1, said.out, f"{said.err}{code}") if isinstance(code, str) else (
-            code, said.out, said.err)  # fmt: skip
-
-    return run
-
-
-def test_the_command_judges(record, scrapy):
-    _, change = record
+def test_the_command_judges(record, called):
+    url, change = record
+    scrapy = partial(called, "attest", WALSH_STATE_URL=url)
     status, text, _ = scrapy()
     assert status == 0
     assert text.splitlines()[-1] == (
@@ -407,9 +386,10 @@ def test_the_command_judges(record, scrapy):
     assert "13 rows: 11 hold, 2 do not hold, 0 are not shown; a MUST is broken" in text
 
 
-def test_a_record_without_a_row_is_told(scrapy, tmp_path):
-    State(f"sqlite:///{tmp_path / 'new.sqlite3'}").close()
-    code, _, error = scrapy(url=f"sqlite:///{tmp_path / 'new.sqlite3'}")
+def test_a_record_without_a_row_is_told(called, tmp_path):
+    url = f"sqlite:///{tmp_path / 'new.sqlite3'}"
+    State(url).close()
+    code, _, error = called("attest", WALSH_STATE_URL=url)
     assert (code, "the state is empty" in error) == (1, True)
 
 

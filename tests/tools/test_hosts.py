@@ -100,16 +100,6 @@ def test_a_crawl_from_a_copy_asks_nothing_twice_and_says_what_it_is(
     assert "another file" not in forced.stderr
 
 
-def test_a_state_on_a_server_is_left_to_its_own_program(on_state, postgresql_url, tmp_path):
-    State(postgresql_url).close()
-    file = tmp_path / "walsh.sqlite3"
-    refused = on_state("backup", "-o", file, settings={"WALSH_STATE_URL": postgresql_url})
-    assert refused.returncode == 1
-    assert len(refused.stderr.splitlines()) == 1
-    assert "pg_dump --format=custom" in refused.stderr
-    assert not file.exists()
-
-
 # `scrapy mayfetch`: every gate's answer and why, by the same gates and slots as a crawl.
 
 ROBOTS = "User-agent: *\nDisallow: /private/ # ours\nAllow: /private/open\nCrawl-delay: 2\n"
@@ -202,15 +192,6 @@ def test_offline_it_answers_from_the_state_or_not_at_all(loopback_web, ask):
     assert known.returncode == 0
     assert "blog.example:80/robots.txt, 200, " in known.stdout
     assert paths(web.log) == ["blog.example/robots.txt"], "a second call sends no request"
-
-
-def test_without_a_usable_robots_txt_the_answer_names_the_policy(loopback_web, ask):
-    web = loopback_web(site("blog.example", Reply(status=500)))
-    settings = {"WALSH_MAX_RETRIES": 1, "WALSH_BACKOFF_BASE": 0.01}
-    result = ask(web, "http://blog.example/feed", WALSH_ROBOTS_UNREACHABLE="disallow", **settings)
-    assert result.returncode == 1
-    decides = "answered 500, and WALSH_ROBOTS_UNREACHABLE decides: everything is denied"
-    assert f"robots.txt {decides}" in result.stdout
 
 
 def test_a_host_on_hold_is_not_waited_for(loopback_web, ask):

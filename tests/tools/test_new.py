@@ -3,11 +3,10 @@
 import contextlib
 import json
 import runpy
+from functools import partial
 
 import pytest
 from rich.cells import cell_len
-from scrapy.cmdline import execute
-from scrapy.utils.project import get_project_settings
 
 from tests.helpers import ROOT
 from tests.helpers.records import commit, entry_of
@@ -104,38 +103,23 @@ def test_titles_are_folded_urls_are_not_and_strangers_text_is_shown(width):
     assert told.count("http://a.example/untitled") == 1
 
 
-@pytest.fixture
-def call(tmp_path, monkeypatch, capsys, request):
-    """Call `scrapy new` in a project on a state, and return its status and output."""
-    monkeypatch.chdir(request.config.rootpath)
-
-    def run(*arguments, url=f"sqlite:///{tmp_path / 'none.sqlite3'}"):
-        settings = get_project_settings()
-        settings.set("WALSH_STATE_URL", url)
-        with pytest.raises(SystemExit) as ended:
-            execute(["scrapy", "new", *arguments], settings)
-        return (ended.value.code or 0, *capsys.readouterr())
-
-    return run
-
-
-def test_the_command_prints_a_list_or_json(state, url, call):
-    status, out, _ = call("--since", "2026-05-23", url=url)
-    assert (status, out.splitlines()[-1]) == (
-        0, "2 entries of 1 source, new since 2026-05-23 00:00:00 UTC"
-    )  # fmt: skip
-    status, out, _ = call("--json", url=url)
+def test_the_command_prints_a_list_or_json(state, url, called):
+    new = partial(called, "new", WALSH_STATE_URL=url)
+    last = "2 entries of 1 source, new since 2026-05-23 00:00:00 UTC"
+    status, out, _ = new("--since", "2026-05-23")
+    assert (status, out.splitlines()[-1]) == (0, last)
+    status, out, _ = new("--json")
     assert {item["title"] for item in json.loads(out)} == {"Old", "New"}
-    assert call("--since", "2026-06-01", url=url)[1] == (
-        "nothing is new since 2026-06-01 00:00:00 UTC\n"
-    )
-    assert call("--since", "2026-06-01", "--json", url=url)[1] == "[]\n"
+    nothing = "nothing is new since 2026-06-01 00:00:00 UTC\n"
+    assert new("--since", "2026-06-01") == (0, nothing, "")
+    assert new("--since", "2026-06-01", "--json") == (0, "[]\n", "")
 
 
-def test_without_a_state_nothing_is_new_and_none_is_made(call, tmp_path):
+def test_without_a_state_nothing_is_new_and_none_is_made(called, tmp_path):
+    new = partial(called, "new", WALSH_STATE_URL=f"sqlite:///{tmp_path / 'none.sqlite3'}")
     nothing = "no recorded run has found anything; --since WHEN lists by time\n"
-    assert call()[:2] == (0, nothing)
-    assert call("--json") == (0, "[]\n", nothing)
+    assert new() == (0, nothing, "")
+    assert new("--json") == (0, "[]\n", nothing)
     assert not (tmp_path / "none.sqlite3").exists()
 
 

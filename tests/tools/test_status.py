@@ -4,11 +4,10 @@ import contextlib
 import json
 import logging
 from dataclasses import replace
+from functools import partial
 
 import pytest
-from scrapy.cmdline import execute
 from scrapy.settings import Settings
-from scrapy.utils.project import get_project_settings
 
 from tests.helpers.records import RECORD, commit, hold, log_requests
 from walsh_scrapy.crawl.outcome import after_refusal
@@ -351,88 +350,76 @@ def counted(read, rows):
 
 
 @pytest.fixture
-def status(tmp_path, monkeypatch, pytestconfig, capsys):
-    """Run the command in a folder of its own; return its exit status and what it printed."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("SCRAPY_SETTINGS_MODULE", "walsh_scrapy.settings")
-    monkeypatch.syspath_prepend(pytestconfig.rootpath)
+def status(called, tmp_path, monkeypatch):
+    """Run the command in a folder of its own, whatever room this machine has."""
     monkeypatch.setattr(logging.getLogger("walsh_scrapy"), "level", logging.NOTSET)
-    monkeypatch.setattr(findings, "DISK_MIB", Limits(1, 0))  # whatever this machine has
-    url = f"sqlite:///{tmp_path / 'walsh.sqlite3'}"
-
-    def run(*arguments):
-        settings = get_project_settings()
-        settings.set("WALSH_STATE_URL", url)
-        with pytest.raises(SystemExit) as ended:
-            execute(["scrapy", "status", *arguments], settings)
-        return ended.value.code, capsys.readouterr()
-
-    run.url = url
-    return run
+    monkeypatch.setattr(findings, "DISK_MIB", Limits(1, 0))
+    return partial(called, "status", WALSH_STATE_URL=f"sqlite:///{tmp_path / 'walsh.sqlite3'}")
 
 
 @pytest.fixture
 def well(status, tmp_path):
     """The same, with a state in which all is well."""
     (tmp_path / "sources.toml").write_text('[[source]]\nurl = "http://blog.example/feed"\n')
-    with contextlib.closing(State(status.url)) as state:
+    url = f"sqlite:///{tmp_path / 'walsh.sqlite3'}"
+    with contextlib.closing(State(url)) as state:
         now = state.now()
         number = state.runs.begin(RunRecord(spider="feeds", begun=now - 60))
         state.runs.end(number, now - 30, "finished", {"fetched": 1})
-    keep_empty_blocklist(status.url)
+    keep_empty_blocklist(url)
     return status
 
 
 def test_all_is_well_for_an_operator_a_program_and_prometheus(well, tmp_path):
     file = tmp_path / "walsh.prom"
-    code, said = well("--prometheus", str(file))
-    first, *lines = said.out.splitlines()
-    assert (code, first, said.err) == (0, "OK: all is well", "")
+    code, said, error = well("--prometheus", file)
+    first, *lines = said.splitlines()
+    assert (code, first, error) == (0, "OK: all is well", "")
     assert [line.split()[:2] for line in lines][:2] == [["OK", "run"], ["OK", "killed"]]
     assert "walsh_status 0.0\n" in file.read_text()
-    code, said = well("--json")
-    assert (code, json.loads(said.out)["status"]) == (0, "OK")
-    assert well("--quiet") == (0, ("", ""))
+    code, said, _ = well("--json")
+    assert (code, json.loads(said)["status"]) == (0, "OK")
+    assert well("--quiet") == (0, "", "")
 
 
 def test_quiet_says_nothing_of_a_file_that_has_warnings_while_all_is_well(well, tmp_path, caplog):
     outline = '<outline text="Blog" xmlUrl="http://blog.example/feed"/>'
     file = tmp_path / "sources.opml"
     file.write_text(f"<opml><body>{outline}<outline xmlUrl='mailto:a'/>{outline}</body></opml>")
-    well("--sources", str(file))
+    well("--sources", file)
     assert len(caplog.messages) == 2
     caplog.clear()
-    assert well("--quiet", "--sources", str(file)) == (0, ("", ""))
+    assert well("--quiet", "--sources", file) == (0, "", "")
     assert caplog.messages == []
 
 
 def test_what_is_wrong_comes_first_and_sets_the_exit_status(well):
     assert well("--run-hours", "0.001,9")[0] == 1
-    code, said = well("-s", "WALSH_BLOCKLIST_FILE=nowhere.txt")
-    assert (code, said.out.splitlines()[0]) == (2, "CRITICAL: blocklist")
-    assert "WALSH_BLOCKLIST_FILE: nowhere.txt: No such file" in said.out
-    code, said = well("--quiet", "--sources", "elsewhere.toml")
-    assert code == 2
-    assert said.out.splitlines()[0] == "CRITICAL: sources"
-    assert "elsewhere.toml: there is no such file" in said.out.splitlines()[1]
+    code, said, _ = well("-s", "WALSH_BLOCKLIST_FILE=nowhere.txt")
+    assert (code, said.splitlines()[0]) == (2, "CRITICAL: blocklist")
+    assert "WALSH_BLOCKLIST_FILE: nowhere.txt: No such file" in said
+    code, said, _ = well("--quiet", "--sources", "elsewhere.toml")
+    first, second, *_ = said.splitlines()
+    assert (code, first) == (2, "CRITICAL: sources")
+    assert "elsewhere.toml: there is no such file" in second
 
 
 def test_a_state_that_cannot_be_read_is_unknown_for_everybody(status, tmp_path):
     file = tmp_path / "walsh.prom"
-    code, said = status("--prometheus", str(file))
-    assert (code, said.out.splitlines()[0]) == (3, "UNKNOWN: state")
+    code, said, _ = status("--prometheus", file)
+    assert (code, said.splitlines()[0]) == (3, "UNKNOWN: state")
     assert "walsh_status 3.0\n" in file.read_text()
     (tmp_path / "walsh.sqlite3").write_bytes(b"this was a database once " * 100)
-    code, said = status("--json")
-    (found,) = json.loads(said.out)["findings"]
+    code, said, _ = status("--json")
+    (found,) = json.loads(said)["findings"]
     assert (code, found["status"], found["check"]) == (3, "UNKNOWN", "state")
     assert "walsh.sqlite3" in found["what"]
 
 
 def test_a_bad_setting_and_a_file_that_cannot_be_written_are_unknown(status):
-    code, said = status("--prometheus", "nowhere/walsh.prom")
-    assert (code, said.err.count("\n")) == (3, 1)
-    assert "--prometheus nowhere/walsh.prom: No such file" in said.err
-    code, said = status("-s", "WALSH_MIN_INTERVAL=0")
-    assert (code, said.out.splitlines()[0]) == (3, "UNKNOWN: settings")
-    assert "WALSH_MIN_INTERVAL" in said.out
+    code, _, error = status("--prometheus", "nowhere/walsh.prom")
+    assert (code, error.count("\n")) == (3, 1)
+    assert "--prometheus nowhere/walsh.prom: No such file" in error
+    code, said, _ = status("-s", "WALSH_MIN_INTERVAL=0")
+    assert (code, said.splitlines()[0]) == (3, "UNKNOWN: settings")
+    assert "WALSH_MIN_INTERVAL" in said

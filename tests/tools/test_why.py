@@ -8,14 +8,12 @@ from datetime import timedelta
 from functools import partial
 
 import pytest
-from scrapy.cmdline import ScrapyArgumentParser
 from scrapy.settings import Settings
 from sqlalchemy import delete
 
 from tests.helpers import records
 from tests.helpers.records import RECORD, commit, deny, hold, keep_robots, log_requests
 from tests.helpers.sites import IDENTITY, feed, site
-from walsh_scrapy.commands.why import Command
 from walsh_scrapy.options import Options
 from walsh_scrapy.policy.durations import rfc3339
 from walsh_scrapy.policy.freshness import NEVER
@@ -444,30 +442,17 @@ def test_what_is_not_known_is_said_with_what_is(state, log):
         assert said in str(error.value)
 
 
-def call_of(url, arguments, **settings):
-    command = Command()
-    command.settings = Settings({"WALSH_STATE_URL": url, "WALSH_SOURCES": "none.toml"} | settings)
-    parser = ScrapyArgumentParser(conflict_handler="resolve")
-    command.add_options(parser)
-    opts, rest = parser.parse_known_args(arguments)
-    command.run(rest, opts)
-
-
-def test_a_letter_does_without_a_sources_file_that_cannot_be_read(url, state, tmp_path, capsys):
-    call_of(url, ["a.example"])
-    out, err = capsys.readouterr()
+def test_a_letter_does_without_a_sources_file_that_cannot_be_read(url, state, tmp_path, called):
+    why = partial(called, "why", "a.example", WALSH_STATE_URL=url, WALSH_SOURCES="none.toml")
+    _, out, err = why()
     assert "declared" not in out
     assert "the declared sources are left out: none.toml: there is no such file" in err
-    file = tmp_path / "sources.txt"
-    file.write_text(FEED)
-    call_of(url, ["a.example", "--sources", str(file), "--json"])
-    out, err = capsys.readouterr()
+    (tmp_path / "sources.txt").write_text(FEED)
+    _, out, err = why("--sources", "sources.txt", "--json")
     assert [each["url"] for each in json.loads(out)["outlook"]["targets"]] == [FEED]
     assert err == ""
-    call_of(url, ["a.example"], **IDENTITY)  # it may follow links
-    assert capsys.readouterr().err == ""
-    call_of(url, ["a.example", "--sources", "none.toml"], **IDENTITY)
-    assert "none.toml: there is no such file" in capsys.readouterr().err
+    assert why(**IDENTITY)[2] == "", "it follows links"
+    assert "none.toml: there is no such file" in why("--sources", "none.toml", **IDENTITY)[2]
 
 
 def test_strangers_text_is_escaped_and_neither_cut_nor_wrapped_within_a_url(state, log):
