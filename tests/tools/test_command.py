@@ -44,19 +44,10 @@ print(*sys.modules, file=sys.stderr)
 """
 
 
-def command_of(name, **settings):
+def command_of(name):
     command = import_module(f"walsh_scrapy.commands.{name}").Command()
-    command.settings = Settings(settings)
+    command.settings = Settings()
     return command
-
-
-def call(name, *words, **settings):
-    """Call a command as Scrapy does."""
-    command, parser = command_of(name, **settings), ArgumentParser(conflict_handler="resolve")
-    command.add_options(parser)
-    options, left = parser.parse_known_args(words)
-    command.process_options(left, options)
-    command.run(left, options)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -82,13 +73,12 @@ def test_to_list_the_commands_imports_no_tool():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_unknown_option_is_one_line_and_the_status_of_a_wrong_call(name, capsys):
+def test_an_unknown_option_is_one_line_and_the_status_of_a_wrong_call(name, called):
     words = {"keys": ["directory"], "why": ["a.example"]}.get(name, ["https://a.example/"])
     words = words if name in ("keys", "why", "mayfetch", "discover") else []
-    with pytest.raises(SystemExit) as ended:
-        call(name, *words, "--nope")
-    assert ended.value.code == (3 if name == "status" else 2)
-    (line,) = capsys.readouterr().err.splitlines()
+    status, _, error = called(name, *words, "--nope")
+    assert status == (3 if name == "status" else 2)
+    (line,) = error.splitlines()
     assert line == f"walsh-scrapy: there is no option --nope; see scrapy {name} --help"
 
 
@@ -106,11 +96,10 @@ def test_a_setting_may_stand_before_and_behind_an_action(before, after):
     assert {name for name in "AB" if name in command.settings} == expected
 
 
-def test_an_option_may_stand_between_two_urls(capsys, tmp_path):
+def test_an_option_may_stand_between_two_urls(called, tmp_path):
     (tmp_path / "robots.txt").write_text("User-agent: *\nDisallow: /b")
-    file = str(tmp_path / "robots.txt")
-    call("mayfetch", "https://a.example/a", "--robots", file, "https://a.example/b")
-    out = capsys.readouterr().out
+    urls = "https://a.example/a", "https://a.example/b"
+    _, out, _ = called("mayfetch", urls[0], "--robots", "robots.txt", urls[1])
     assert "https://a.example/a: allowed" in out
     assert "https://a.example/b: denied" in out
 
@@ -124,16 +113,11 @@ def test_an_option_may_stand_between_two_urls(capsys, tmp_path):
         ("why", ["a.example"]),
     ],
 )
-def test_a_command_that_needs_a_state_says_the_same_without_one(
-    name, words, tmp_path, monkeypatch, capsys
-):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit) as ended:
-        call(name, *words, WALSH_STATE_URL=f"sqlite:///{tmp_path}/no.db")
-    said = capsys.readouterr()
-    assert (ended.value.code, said.out) == (1, "")
-    assert "there is no state at sqlite:////" in said.err
-    assert "no crawl was run" in said.err
+def test_a_command_that_needs_a_state_says_the_same_without_one(name, words, tmp_path, called):
+    status, out, error = called(name, *words, WALSH_STATE_URL=f"sqlite:///{tmp_path}/no.db")
+    assert (status, out) == (1, "")
+    assert "there is no state at sqlite:////" in error
+    assert "no crawl was run" in error
     assert not list(tmp_path.iterdir())
 
 
@@ -213,21 +197,15 @@ DAY = 86_400.0
 
 
 @pytest.fixture
-def told_by(tmp_path, monkeypatch, capfd):
+def told_by(tmp_path, called):
     """Return a function that runs a command on a state with a failing source and a held host."""
-    monkeypatch.chdir(tmp_path)
     (tmp_path / "sources.txt").write_text(f"{URL}\n")
     url = f"sqlite:///{tmp_path / 'walsh.sqlite3'}"
     with contextlib.closing(State(url)) as state:
         failed = {"outcome": "failed", "failures": 9, "failing_since": 1.0}
         commit(state, SourceRecord(url=URL, kind="feed", fetched_at=1.0, **failed))
         hold(state, "a.example", 9 * DAY, "backoff", 503)
-
-    def run(name, *words):
-        call(name, *words, WALSH_STATE_URL=url, WALSH_SOURCES="sources.txt")
-        return capfd.readouterr().out
-
-    return run
+    return lambda *words: called(*words, WALSH_STATE_URL=url, WALSH_SOURCES="sources.txt")[1]
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,14 @@
 import contextlib
 import json
 import logging
+import math
 from dataclasses import replace
 from functools import partial
 
 import pytest
 from scrapy.settings import Settings
 
+from tests.helpers import cases
 from tests.helpers.records import RECORD, commit, hold, log_requests
 from walsh_scrapy.crawl.outcome import after_refusal
 from walsh_scrapy.options import Options
@@ -93,69 +95,56 @@ def ended(how):
     return RunRow(RunRecord(spider="feeds", begun=NOW - HOUR, ended=NOW, how=how), NOW, NOW)
 
 
-@pytest.mark.parametrize(
-    ("check", "changes", "status", "words"),
-    [
-        ("run", {}, OK, "the last good run ended 2 h ago"),
-        ("run", {"good_run": NOW - 26 * HOUR}, OK, "1 d 2 h"),
-        ("run", {"good_run": NOW - 27 * HOUR}, WARNING, "1 d 3 h"),
-        ("run", {"good_run": NOW - 51 * HOUR}, CRITICAL, "2 d 3 h"),
-        ("run", {"good_run": None}, CRITICAL, "no run has ended well since 20"),
-        ("run", {"good_run": None, "first_run": NOW - HOUR}, OK, "no run has ended well since"),
-        ("run", {"first_run": None, "good_run": None}, WARNING, "no crawl is recorded"),
-        (
-            "run",
-            {"first_run": None, "good_run": None, "latest": {"runs": NOW + DAY}},
-            *(WARNING, "no crawl is recorded but such that lie in the future"),
-        ),
-        ("run", {"good_run": NOW + 60}, OK, "the last good run ended 0 s ago"),
-        ("run", {"bad_run": ended("state_failed")}, WARNING, "failed, feeds: state_failed"),
-        ("run", {"open_runs": silent(0)}, OK, "feeds began 2 d 2 h ago"),
-        ("killed", {}, OK, "no run was killed"),
-        ("killed", {"open_runs": silent(0.4)}, OK, "no run"),
-        ("killed", {"open_runs": silent(0.6)}, WARNING, "1 run did not end: feeds began at 20"),
-        ("killed", {"open_runs": silent(20, wait=float("inf"))}, OK, "no run"),
-        ("killed", {"open_runs": silent(25, wait=float("inf"))}, WARNING, "1 run"),
-        ("killed", {"open_runs": silent(49)}, OK, "no run"),
-        ("blocklist", {}, OK, "its copy is 1 h old, to be requested again after 6 h"),
-        ("blocklist", {"list_checked": NOW - 32 * HOUR}, OK, "1 d 8 h"),
-        ("blocklist", {"list_checked": NOW - 33 * HOUR}, WARNING, "1 d 9 h"),
-        ("blocklist", {"list_checked": NOW - 8 * DAY}, CRITICAL, "8 d"),
-        ("blocklist", {"list_checked": None}, WARNING, "none was adopted"),
-        ("blocklist", {"list_checked": NOW + DAY}, WARNING, "08:00:00 UTC, in the future"),
-        ("blocklist", {"list_error": "line 1", "has_blocklist": False}, CRITICAL, "line 1"),
-        ("sources", {}, OK, "3 of 200 sources failing (2 %)"),
-        ("sources", {"failing": 50}, OK, "(25 %)"),
-        ("sources", {"failing": 51}, WARNING, "(26 %)"),
-        ("sources", {"failing": 101}, CRITICAL, "(50 %)"),
-        ("sources", {"sources_error": "s.toml: no such file"}, CRITICAL, "s.toml: no such file"),
-        ("refused", {"refused": refused("a.example", days=0.5)}, OK, "1 source refused"),
-        (
-            "refused",
-            {"refused": refused(*"abcdd", days=3) + refused("e", days=4, until=NOW + DAY)},
-            WARNING,
-            (f"6 sources refused for over a day: e (429) since {DAY_4} until {TOMORROW}, "
-            f"a (429) since {DAY_3}, b (429) since {DAY_3} … and 2 more"),
-        ),
-        ("hosts", {"held": (held(days=1),)}, OK, "none is on hold for over a day, 1 on hold"),
-        ("hosts", {"held": (held(days=2),)}, WARNING, "1 host on hold for over a day: busy.ex"),
-        ("hosts", {"held": (held(days=9, is_unreachable=True),)}, OK, "1 on hold in all"),
-        ("disk", {}, OK, "5,000 MiB free in /srv/walsh"),
-        ("disk", {"disk_free": 1023 * MIB}, WARNING, "1,023 MiB"),
-        ("disk", {"disk_free": 127 * MIB}, CRITICAL, "127 MiB"),
-        ("clock", {"latest": {}}, OK, "no time"),
-        ("clock", {"latest": {"runs": NOW + HOUR}}, OK, "no time"),
-        ("clock", {"latest": {"runs": NOW + 3 * DAY, "hosts": NOW}}, WARNING, "times of runs"),
+FOUR_DAYS = refused("e", days=4, until=NOW + DAY)
+MANY = (
+    f"6 sources refused for over a day: e (429) since {DAY_4} until {TOMORROW}, "
+    f"a (429) since {DAY_3}, b (429) since {DAY_3} … and 2 more"
+)
+NEVER_RAN = {"first_run": None, "good_run": None}
+FUTURE_ONLY = "no crawl is recorded but such that lie in the future"
+
+
+@cases(
+    "check",
+    "changes",
+    "status",
+    "words",
+    more=[
+        ("run", {"good_run": None}, "CRITICAL", "no run has ended well since 20"),
+        ("run", {"good_run": None, "first_run": 1}, "OK", "no run has ended well since"),
+        ("run", NEVER_RAN, "WARNING", "no crawl is recorded"),
+        ("run", NEVER_RAN | {"latest": {"runs": NOW + DAY}}, "WARNING", FUTURE_ONLY),
+        ("run", {"bad_run": ended("state_failed")}, "WARNING", "failed, feeds: state_failed"),
+        ("run", {"open_runs": silent(0)}, "OK", "feeds began 2 d 2 h ago"),
+        ("killed", {"open_runs": silent(0.4)}, "OK", "no run"),
+        ("killed", {"open_runs": silent(0.6)}, "WARNING", "1 run did not end: feeds began at 20"),
+        ("killed", {"open_runs": silent(20, wait=math.inf)}, "OK", "no run"),
+        ("killed", {"open_runs": silent(25, wait=math.inf)}, "WARNING", "1 run"),
+        ("killed", {"open_runs": silent(49)}, "OK", "no run"),
+        ("blocklist", {"list_checked": None}, "WARNING", "none was adopted"),
+        ("refused", {"refused": refused("a.example", days=0.5)}, "OK", "1 source refused"),
+        ("refused", {"refused": refused(*"abcdd", days=3) + FOUR_DAYS}, "WARNING", MANY),
+        ("hosts", {"held": (held(days=1),)}, "OK", "none is on hold for over a day, 1 on hold"),
+        ("hosts", {"held": (held(days=2),)}, "WARNING", "1 host on hold for over a day: busy.ex"),
+        ("hosts", {"held": (held(days=9, is_unreachable=True),)}, "OK", "1 on hold in all"),
+        ("clock", {"latest": {"runs": NOW + HOUR}}, "OK", "no time"),
+        ("clock", {"latest": {"runs": NOW + 3 * DAY, "hosts": NOW}}, "WARNING", "times of runs"),
     ],
-)  # fmt: skip
+)
 def test_each_check(check, changes, status, words):
-    found = find(replace(WELL, **changes), Thresholds())
+    """Moments are in hours before now, and room on the disk in MiB."""
+    facts = dict(changes)
+    for name in {"good_run", "first_run", "list_checked"} & facts.keys():
+        facts[name] = None if facts[name] is None else NOW - facts[name] * HOUR
+    if "disk_free" in facts:
+        facts["disk_free"] *= MIB
+    found = find(replace(WELL, **facts), Thresholds())
     (one,) = (each for each in found if each.check == check)
-    assert one.status is status
+    assert one.status is Status[status]
     assert words in one.what
-    assert bool(one.advice) == bool(status)
-    assert worst(found) is status
-    assert found[0].status is status, "the worst is the first"
+    assert bool(one.advice) == bool(one.status)
+    assert worst(found) is one.status
+    assert found[0].status is one.status, "the worst is the first"
 
 
 def test_a_finding_about_runs_has_their_rows():
