@@ -137,13 +137,10 @@ def ask(tmp_path, run_scrapy):
     """Run `scrapy mayfetch` in front of a web, with a state of its own."""
 
     def run(web, *arguments, **settings):
-        given = {
-            "WALSH_STATE_URL": f"sqlite:///{tmp_path / 'state.sqlite3'}",
-            "WALSH_BLOCKLIST_SCHEMA_URL": "",
-        } | settings
-        keep_empty_blocklist(given["WALSH_STATE_URL"])
-        environment = web.environment if web else {}
-        return run_scrapy("mayfetch", *arguments, settings=given, environment=environment)
+        url = f"sqlite:///{tmp_path / 'state.sqlite3'}"
+        given = {"WALSH_STATE_URL": url, "WALSH_BLOCKLIST_SCHEMA_URL": ""} | settings
+        keep_empty_blocklist(url)
+        return run_scrapy("mayfetch", *arguments, settings=given, environment=web.environment)
 
     return run
 
@@ -262,11 +259,10 @@ def test_a_gate_of_the_project_is_asked_and_no_probe_is_recorded(loopback_web, a
     assert f"{urls[1]}: allowed from 2100-01-01 00:00:00 UTC\n" in told.stdout
 
 
-def test_both_programs_say_the_same_of_a_file(ask, tmp_path, capsys):
-    file = tmp_path / "robots.txt"
-    file.write_text(ROBOTS)
-    given = ["--robots", str(file), "--user-agent", "Some-Bot", "https://blog.example/private/"]
-    theirs = ask(None, *given)
+def test_both_programs_say_the_same_of_a_file(called, tmp_path, capfd):
+    (tmp_path / "robots.txt").write_text(ROBOTS)
+    given = ["--robots", "robots.txt", "--user-agent", "Some-Bot", "https://blog.example/private/"]
+    status, said, _ = called("mayfetch", *given)
     with pytest.raises(SystemExit) as ended:
         main(["mayfetch", *given])
-    assert (ended.value.code, capsys.readouterr().out) == (theirs.returncode, theirs.stdout)
+    assert (ended.value.code, capfd.readouterr().out) == (status, said)
