@@ -161,19 +161,11 @@ def request(number, hosts, run):
     """One of many requests: 10 s between two of them, so each host is asked in time."""
     status = STATUSES[number % len(STATUSES)]
     host = f"blog{number % hosts}.example"
-    sent = replace(
-        RECORD,
-        sent_at=BEGUN + 10.0 * number,
-        host=host,
-        url=f"http://{host}/robots.txt",
-        gates="blocklist: not listed",
-        status=status,
-        seconds=0.25,
-        error="" if status else "<i>refused</i>",
-        run=run,
-        purpose="robots",
-        hold=5.0 if status in (429, 500) else 0.0,
-    )
+    answer = {"status": status, "seconds": 0.25, "error": "" if status else "<i>refused</i>"}
+    answer["hold"] = 5.0 if status in (429, 500) else 0.0
+    robots = {"url": f"http://{host}/robots.txt", "gates": "blocklist: not listed"}
+    sent = replace(RECORD, sent_at=BEGUN + 10.0 * number, host=host, run=run, **robots, **answer)
+    sent = replace(sent, purpose="robots")
     target = {"url": f"http://{host}/feed", "gates": GATES, "purpose": "target", "delay": 1.0}
     return replace(sent, **target, evidence=Evidence(RULE, 3)) if number >= hosts else sent
 

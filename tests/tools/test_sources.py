@@ -488,31 +488,20 @@ def test_it_runs_beside_a_crawl(loopback_web, crawl, listed):
 # `scrapy sources show`: all that the record has of one source, on both databases.
 
 THERE = "http://b.example/feed"
-SOURCE = Source(
-    URL,
-    name="A",
-    tags=("x",),
-    every=timedelta(days=7),
-    delay=timedelta(seconds=5),
-    folders=("F",),
-)
-RECORDED = SourceRecord(
-    url=URL,
-    kind="feed",
+PLACE = {"name": "A", "tags": ("x",), "folders": ("F",)}
+SOURCE = Source(URL, every=timedelta(days=7), delay=timedelta(seconds=5), **PLACE)
+ASKED_FOR = {"asked_interval": 7200.0, "wished_interval": 3600.0, "skip_days": "Sunday"}
+MOVED = {"moved_to": THERE, "moved_since": NOW - 900_000.0, "move_settled": True}
+RECORDED = record(
     fetched_at=NOW,
-    asked_until=NOW + 86_400.0,
-    outcome="fetched",
+    asked_until=NOW + DAY,
     detail="http://b.example/feed has too many entries: 3, the oldest, are left out",
     status=200,
-    asked_interval=7200.0,
-    wished_interval=3600.0,
-    skip_days="Sunday",
-    moved_to=THERE,
-    moved_since=NOW - 900_000.0,
-    move_settled=True,
     validator_url=THERE,
     etag=b'"\xfc"',
     format="rss20, repaired",
+    **ASKED_FOR,
+    **MOVED,
 )
 OPTIONS = Options.from_settings(Settings())
 

@@ -67,19 +67,9 @@ DAY_4, DAY_3, TOMORROW = (f"2027-01-{day} 08:00:00 UTC" for day in (11, 12, 16))
 
 
 def refused(*hosts, days, until=None):
-    return tuple(
-        row_of(
-            SourceRecord(
-                url=f"http://{host}/",
-                kind="feed",
-                outcome="refused",
-                status=429,
-                refused_since=NOW - days * DAY,
-            ),
-            until,
-        )
-        for host in hosts
-    )
+    busy = {"outcome": "refused", "status": 429, "refused_since": NOW - days * DAY}
+    records = (SourceRecord(url=f"http://{host}/", kind="feed", **busy) for host in hosts)
+    return tuple(row_of(each, until) for each in records)
 
 
 def row_of(record, until=None):

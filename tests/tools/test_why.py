@@ -36,23 +36,12 @@ NOON = 20_000 * DAY + 43_200.0  # of 2024-10-04
 RULES = b"User-agent: *\nDisallow: /private\nAllow: /feed\n"
 ALLOWED = Evidence("Allow: /feed", 3, hash_of(RULES), NOON, hash_of(b"{}"))
 FEED = "http://a.example/feed"
-SENT = replace(
-    RECORD, sent_at=NOON + 4.0, url=FEED, seconds=0.5, run=1, delay=2.0, evidence=ALLOWED
-)
-ROBOTS = replace(
-    SENT,
-    sent_at=NOON,
-    url="http://a.example/robots.txt",
-    seconds=1.0,
-    purpose="robots",
-    delay=0.0,
-    evidence=Evidence(),
-)
-DENIAL = replace(
-    records.DENIAL,
-    at=NOON + 1.0,
-    evidence=Evidence("Disallow: /private", 2, hash_of(RULES), NOON, None),
-)
+SENT = replace(RECORD, sent_at=NOON + 4.0, url=FEED, seconds=0.5, run=1, delay=2.0)
+SENT = replace(SENT, evidence=ALLOWED)
+ROBOTS = replace(SENT, sent_at=NOON, url="http://a.example/robots.txt", seconds=1.0, delay=0.0)
+ROBOTS = replace(ROBOTS, purpose="robots", evidence=Evidence())
+DENIED = Evidence("Disallow: /private", 2, hash_of(RULES), NOON, None)
+DENIAL = replace(records.DENIAL, at=NOON + 1.0, evidence=DENIED)
 OTHER_BOT = {
     "user_agent": "Example-Bot/1.0 (+https://bot.example/about; bot@bot.example)",
     "ua_token": "Example-Bot",
