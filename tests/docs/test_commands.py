@@ -110,15 +110,10 @@ OTHER_PROGRAMS = re.compile(
 SERVER_OF_DOCS = "postgresql://walsh@db.internal/walsh"
 ARGUMENTS = set(re.findall(r"^\| `(\w+)=", page_of("settings.md"), re.MULTILINE))
 SEEN_AT = "1970-01-01T00:00:01Z"
-#: What `scrapy why` is asked about: a request of 17 November 2026.
-SENT = replace(
-    RECORD,
-    sent_at=1_794_909_600.0,
-    host="blog.example",
-    url="https://blog.example/feed.xml",
-    evidence=Evidence(robots=hash_of(b""), robots_at=1_794_909_590.0),
-)
 FEEDS = ("https://blog.example/feed.xml", "https://other.example/feed.xml")
+#: What `scrapy why` is asked about: a request of 17 November 2026.
+SENT = replace(RECORD, sent_at=1_794_909_600.0, host="blog.example", url=FEEDS[0])
+SENT = replace(SENT, evidence=Evidence(robots=hash_of(b""), robots_at=1_794_909_590.0))
 ADDED = "https://news.example/feed.xml"
 PAGE = "https://docs.example/"
 LOG_LINE = (
@@ -413,9 +408,8 @@ class Project:
         (folder / "robots.txt").write_text("User-agent: *\nDisallow: /private\n", "utf-8")
         with contextlib.closing(State(url)) as state:
             for source in FEEDS:
-                record = SourceRecord(
-                    url=source, kind="feed", fetched_at=1.0, outcome="failed", failures=3
-                )
+                failed = {"fetched_at": 1.0, "outcome": "failed", "failures": 3}
+                record = SourceRecord(url=source, kind="feed", **failed)
                 commit(state, record, [shown_entry(source)])
             keep_robots(state, "https://blog.example:443", RobotsCopy(1_794_909_590.0, 200, b""))
             log_requests(state, SENT)
@@ -460,9 +454,7 @@ class Project:
         web = self._request.getfixturevalue("direct_web")(*WEB)
         environment = dict(web.environment)
         if line.startswith("SSL_CERT_FILE"):
-            (self.folder / "trusted.pem").write_bytes(
-                Path(environment["SSL_CERT_FILE"]).read_bytes()
-            )
+            shutil.copy(environment["SSL_CERT_FILE"], self.folder / "trusted.pem")
             environment["SSL_CERT_FILE"] = str(self.folder / "trusted.pem")
         paths = filter(None, (str(ROOT), environment.get("PYTHONPATH")))
         environment["PYTHONPATH"] = os.pathsep.join(paths)
@@ -470,12 +462,9 @@ class Project:
         arguments = shlex.split(command.partition("scrapy ")[2])
         if arguments[0] == "keys":
             arguments += self._keys(new="new" in arguments)
-        done = self._request.getfixturevalue("run_scrapy")(
-            *arguments,
-            *("-s", f"WALSH_STATE_URL={self._url}"),
-            cwd=self.folder,
-            environment=environment,
-        )
+        arguments += ["-s", f"WALSH_STATE_URL={self._url}"]
+        run_scrapy = self._request.getfixturevalue("run_scrapy")
+        done = run_scrapy(*arguments, cwd=self.folder, environment=environment)
         told = done.stdout + done.stderr
         told += "".join(log.read_text("utf-8") for log in self.folder.glob("*.log"))
         assert done.returncode == 0, told

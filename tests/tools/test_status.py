@@ -307,22 +307,17 @@ def test_few_sources_in_trouble_are_read_and_a_file_is_never_in_memory_as_a_whol
         for name, failures in (("a", 0), ("b", 2), ("c", 1), ("undeclared", 1)):
             seen = {"kind": "feed", "fetched_at": state.now() - 60, "failures": failures}
             commit(state, SourceRecord(url=f"http://{name}.example/", **seen))
-        monkeypatch.setattr(state.sources, "_all", counted(state.sources._all, read := []))
+        reader, read = state.sources._all, []
+
+        def reading(*statement, **given):
+            read.extend(rows := list(reader(*statement, **given)))
+            return rows
+
+        monkeypatch.setattr(state.sources, "_all", reading)
         found = gather(state, options, None)
     assert (found.sources, found.failing) == (3, 2)
     assert [row.record.url for row in found.failing_rows] == ["http://b.example/"], "the first"
     assert not any("http://a.example/" in row for row in read)
-
-
-def counted(read, rows):
-    """Return a reader of rows that keeps what it returns."""
-
-    def reading(*statement, **given):
-        found = list(read(*statement, **given))
-        rows.extend(tuple(row) for row in found)
-        return found
-
-    return reading
 
 
 # `scrapy status`: the exit statuses of monitoring plugins, and nothing on a failure but a line.
