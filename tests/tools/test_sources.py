@@ -115,19 +115,19 @@ def overview_of(records, sources=None, **settings):
 
 
 def test_trouble_comes_first():
-    found = overview_of(
-        [
-            record("http://later.example/", fetched_at=NOW - DAY + 9),
-            record("http://sooner.example/", fetched_at=NOW - DAY + 8),
-            record("http://due.example/", fetched_at=NOW - DAY - 1),
-            record("http://new.example/", fetched_at=None, asked_until=0.0, outcome="new"),
-            record("http://denied.example/", outcome="denied by robots", failures=1),
-            record("http://busy.example/", outcome="refused", refused_since=NOW - DAY),
-            record("http://ill.example/", outcome="failed", failures=1),
-            record("http://dying.example/", outcome="failed", failures=7),
-            record("http://gone.example/", outcome="gone", failures=8, asked_until=math.inf),
-        ]
-    )
+    troubles = {
+        "later": {"fetched_at": NOW - DAY + 9},
+        "sooner": {"fetched_at": NOW - DAY + 8},
+        "due": {"fetched_at": NOW - DAY - 1},
+        "new": NEW | {"outcome": "new"},
+        "denied": {"outcome": "denied by robots", "failures": 1},
+        "busy": {"outcome": "refused", "refused_since": NOW - DAY},
+        "ill": {"outcome": "failed", "failures": 1},
+        "dying": {"outcome": "failed", "failures": 7},
+        "gone": {"outcome": "gone", "failures": 8, "asked_until": math.inf},
+    }
+    given = [record(f"http://{name}.example/", **fields) for name, fields in troubles.items()]
+    found = overview_of(given)
     names = [row.host.removesuffix(".example") for row in found.by_urgency()]
     assert names == ["gone", "dying", "ill", "busy", "denied", "new", "due", "sooner", "later"]
     assert totals(found.by_urgency()) == (
@@ -284,12 +284,10 @@ MOMENT = re.compile(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 def scrapy_sources(tmp_path, on_state):
     """Run `scrapy sources` on the state that the crawls of this test share."""
 
-    def run(*arguments, sources=None, stdout=None, environment=None, **settings):
+    def run(*arguments, sources=None, environment=None, **settings):
         if sources is not None:
             write_sources(tmp_path / "sources.txt", sources)
-        terminal = {"COLUMNS": "100", "TERM": "xterm"} | (environment or {})
-        options = {"settings": settings, "environment": terminal, "stdout": stdout}
-        return on_state("sources", *arguments, **options)
+        return on_state("sources", *arguments, settings=settings, environment=environment)
 
     return run
 
