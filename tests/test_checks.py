@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.helpers import cases
 from walsh_scrapy.checks import (
     PRECISIONS,
     SERVER,
@@ -30,25 +31,7 @@ def refused(*values, status=429):
     return Exchange(4.0, 5.0, "a.example", "http://a.example/", status, headers)
 
 
-@pytest.mark.parametrize(
-    ("values", "until"),
-    [
-        (["120"], 125.0),
-        ([" 120\t"], 125.0),
-        (["120", "7200", "soon"], 7205.0),
-        (["Mon, 21 Sep 2026 14:13:30 GMT"], 10.0),
-        (["Monday, 21-Sep-26 14:13:30 GMT"], 10.0),
-        (["Mon Sep 21 14:13:30 2026"], 10.0),
-        (["Tue Sep  1 14:13:30 2026"], 10.0 - 20 * 86_400),
-        (["Mon, 31 Feb 2026 14:13:30 GMT"], None),
-        (["Mon, 21 Sep 2026 14:13:30 +0200"], None),
-        (["2026-09-21"], None),
-        (["-5"], None),
-        (["\uff11\uff12\uff10"], None),
-        ([""], None),
-        ([], None),
-    ],
-)  # fmt: skip
+@cases("values", "until")
 def test_a_retry_after_in_each_form(values, until):
     assert refused(*values).held_until(offset=NOW) == until
 

@@ -3,10 +3,10 @@
 from contextlib import closing
 from dataclasses import asdict, replace
 
-import pytest
 from scrapy.settings import Settings
 from sqlalchemy import delete, insert
 
+from tests.helpers import cases
 from tests.helpers.records import RECORD, log_requests
 from walsh_scrapy.options import Options
 from walsh_scrapy.policy.urls import host_of
@@ -28,13 +28,17 @@ OPTIONS = {
     "example.com": Options.from_settings(Settings({"WALSH_PACE_BY": "domain"})),
 }
 SLOW, LOST = b"User-agent: *\nCrawl-delay: 5\n", b"User-agent: *\nCrawl-delay: 9\n"
+COPIES = {"slow": hash_of(SLOW), "lost": hash_of(LOST), "": None}
 #: Breaches that are about the time of a request.
 TIMES = {"short-pause", "host-at-once", "too-early"}
+NO_RUN = ("no run", [{}, {"after": 2.0, "run": None}], [], ["short-pause"])
+GIVEN_UP = {"status": None, "error": "given up", "seconds": 0.0}
 
 
-def sent(after, **columns):
+def sent(after=0.0, robots="", **columns):
     """A request so many seconds after the first one that took half a second; 2 s were asked for."""
     given = {"url": "http://a.example/feed", "seconds": 0.5, "run": 1, "delay": 2.0}
+    given["evidence"] = Evidence(robots=COPIES[robots])
     return replace(RECORD, sent_at=LATE + after, **given | columns)
 
 
@@ -43,70 +47,17 @@ def override(name, after, host="a.example"):
     return {"id": 1, "at": at, "host": host, "override": name, "seconds": 60.0, "reason": ""}
 
 
-FIRST = sent(0.0)
-REFUSED = sent(0.0, status=503, hold=100.0)
-LONG = sent(0.0, status=503, hold=30 * DAY)
-DOMAIN = {"host": "example.com", "url": "http://a.example.com/"}
-SHORT, TWICE, EARLY = {"short-pause"}, {"host-at-once"}, {"too-early"}
-
-
-@pytest.mark.parametrize(
-    ("rows", "done", "found"),
-    [
-        pytest.param([FIRST, sent(2.5)], [], set(), id="as-asked"),
-        pytest.param([FIRST, sent(2.499)], [], set(), id="1-ms-short"),
-        pytest.param([FIRST, sent(2.47)], [], set(), id="30-ms-short"),
-        pytest.param([FIRST, sent(2.44)], [], SHORT, id="60-ms-short"),
-        pytest.param([FIRST, sent(0.6)], [], SHORT, id="short"),
-        pytest.param([FIRST, sent(1.5, delay=0.0)], [], set(), id="a-second"),
-        pytest.param([FIRST, sent(1.0, delay=0.0)], [], SHORT, id="less-than-a-second"),
-        pytest.param([FIRST, sent(0.47)], [], SHORT, id="30-ms-over"),
-        pytest.param([FIRST, sent(0.44)], [], TWICE, id="60-ms-over"),
-        pytest.param([sent(0.0, seconds=9.0), sent(1.0), sent(8.0)], [], TWICE, id="long-one"),
-        pytest.param([REFUSED, sent(100.47)], [], set(), id="hold-30-ms-short"),
-        pytest.param([REFUSED, sent(100.44)], [], EARLY, id="hold-60-ms-short"),
-        pytest.param([REFUSED, sent(1.0)], [], EARLY | SHORT, id="hold-and-delay"),
-        pytest.param([REFUSED, sent(0.1)], [], TWICE, id="sent-before-it-was-refused"),
-        pytest.param([REFUSED, sent(50.0, hold=50.0), sent(60.0)], [], EARLY, id="hold-ignored"),
-        pytest.param([REFUSED, sent(50.0), sent(60.0)], [], EARLY, id="hold-forgotten"),
-        pytest.param([REFUSED, sent(9.0)], [override("release", 8.0)], set(), id="released"),
-        pytest.param([REFUSED, sent(9.0)], [override("release", 10.0)], EARLY, id="released-later"),
-        pytest.param(
-            [REFUSED, sent(9.0)], [override("release", 8.0, host="b.example")], EARLY,
-            id="other-release"
-        ),
-        pytest.param(
-            [FIRST, sent(3.0, delay=60.0)], [override("delay", 3.2)], set(), id="delayed-then"
-        ),
-        pytest.param(
-            [FIRST, sent(3.0, delay=60.0)], [override("delay", 1.0)], SHORT, id="delayed-first"
-        ),
-        pytest.param([LONG, sent(DAY + 1.0, purpose="blocklist")], [], set(), id="list-next-day"),
-        pytest.param([LONG, sent(DAY - 1.0, purpose="blocklist")], [], EARLY, id="list-same-day"),
-        pytest.param([LONG, sent(DAY + 1.0)], [], EARLY, id="target-after-a-day"),
-        pytest.param(
-            [FIRST, sent(3.0, evidence=Evidence(robots=hash_of(SLOW)))], [], SHORT, id="crawl-delay"
-        ),
-        pytest.param(
-            [FIRST, sent(3.0, evidence=Evidence(robots=hash_of(LOST)))], [], set(), id="copy-lost"
-        ),
-        pytest.param([FIRST, sent(2.0, run=None)], [], SHORT, id="no-run"),
-        pytest.param(
-            [sent(0.0, status=None, error="given up", seconds=0.0), sent(1.0)], [], SHORT,
-            id="end-not-known",
-        ),
-        pytest.param([sent(3600.0), sent(3.0)], [], set(), id="clock-back"),
-        pytest.param([sent(0.3), FIRST], [], TWICE, id="clock-back-a-little"),
-        pytest.param([FIRST, sent(7200.0)], [], set(), id="clock-ahead"),
-        pytest.param(
-            [sent(0.0, status=503, hold=60.0, **DOMAIN), sent(
-                9.0, host="example.com", url="http://b.example.com/")], [], EARLY,
-            id="hold-of-the-domain",
-        ),
-    ],
-)  # fmt: skip
-def test_all_commands_find_the_same(tmp_path, rows, done, found):
+@cases(
+    "case",
+    "requests",
+    "overridden",
+    "found",
+    more=[NO_RUN, ("end not known", [GIVEN_UP, {"after": 1.0}], [], ["short-pause"])],
+)
+def test_all_commands_find_the_same(tmp_path, case, requests, overridden, found):
     """The first request is sent just before midnight, and the letter is about the next day."""
+    rows = [sent(**columns) for columns in requests]
+    done = [override(**columns) for columns in overridden]
     now = LATE + 60 * DAY
     options = OPTIONS[rows[0].host]
     with closing(State(f"sqlite:///{tmp_path / 'state.sqlite3'}")) as state:
@@ -133,7 +84,7 @@ def test_all_commands_find_the_same(tmp_path, rows, done, found):
             for day in days
         }
     kinds = {each["kind"] for row in attestation["checklist"] for each in row["findings"]}
-    assert kinds & TIMES == found
+    assert kinds & TIMES == set(found)
     told = {day: too_soon(line.sent for line in report.lines) for day, report in reports.items()}
     assert bool(told[days[0]]) == bool(found)
     assert too_soon(account.requests for account in accounts) == told[days[0]]

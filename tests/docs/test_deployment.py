@@ -3,7 +3,6 @@
 What they run is run here as they confine it: in a read-only file system, without any privilege.
 """
 
-import configparser
 import contextlib
 import json
 import os
@@ -58,13 +57,6 @@ import ctypes, os, sys
 ctypes.CDLL(None).prctl(65, 1, 0, 0, 0)
 os.execv(sys.argv[1], sys.argv[1:])
 """
-
-
-def unit(name):
-    parser = configparser.RawConfigParser(strict=False, delimiters=["="])
-    parser.optionxform = str
-    parser.read(FILES / name, "utf-8")
-    return parser
 
 
 def needs(*programs):
@@ -229,7 +221,9 @@ def test_the_role_and_the_database_of_the_docs_take_a_state(postgresql_url):
 
 
 def of_unit():
-    _, *arguments = shlex.split(unit("walsh@.service")["Service"]["ExecStart"])
+    unit = (FILES / "walsh@.service").read_text("utf-8")
+    (line,) = re.findall(r"^ExecStart=(.+)$", unit, re.MULTILINE)
+    _, *arguments = shlex.split(line)
     return [argument.replace("%i", "feeds") for argument in arguments]
 
 
@@ -385,9 +379,7 @@ def shown(tmp_path):
         for line in lines:
             if line.startswith("sqlite3") and not shutil.which("sqlite3"):
                 pytest.skip("sqlite3 is not on this machine")
-            called = line.replace(
-                "walsh mayfetch", f"{sys.executable} -m walsh_scrapy.console mayfetch"
-            )
+            called = line.replace("walsh ", f"{sys.executable} -m walsh_scrapy.console ")
             done = execute("sh", "-c", called, cwd=tmp_path, env=environment)
             assert (done.returncode, done.stderr) == (0, "")
         return [text.split() for text in done.stdout.splitlines()]
@@ -400,9 +392,8 @@ def test_awk_shows_agent_gap_and_robots_txt(shown):
     assert shown(agents) == [["4", *AGENT.split()], ["1", "curl/8"]]
     assert shown(gaps) == [["2", "60"]]
     assert shown(robots) == [["[31/Dec/2026:23:59:58", "200"]]
-    assert shown(denied) == [
-        ["https://blog.example/private/it's:", "denied", "for", "Walsh-Research"]
-    ]
+    said = ["https://blog.example/private/it's:", "denied", "for", "Walsh-Research"]
+    assert shown(denied) == [said]
 
 
 def test_a_common_log_is_read_by_address(shown):
@@ -410,10 +401,8 @@ def test_a_common_log_is_read_by_address(shown):
         line.replace("access.log", "common.log").replace("/Walsh-Research/", '$1 == "192.0.2.1"')
         for line in AWK
     )
-    assert shown(agents.replace("$6", "$1").replace("-F'\"'", "")) == [
-        ["4", "192.0.2.1"],
-        ["1", "192.0.2.9"],
-    ]
+    by_address = agents.replace("$6", "$1").replace("-F'\"'", "")
+    assert shown(by_address) == [["4", "192.0.2.1"], ["1", "192.0.2.9"]]
     assert shown(gaps) == [["2", "60"]]
     assert shown(robots) == [["[31/Dec/2026:23:59:58", "200"]]
 

@@ -29,12 +29,8 @@ from walsh_scrapy.testing.demoweb import BLOCKLIST_SCHEMA_URL, BLOCKLIST_URL, de
 README = ROOT / "README.md"
 DEMO = ROOT / "docs" / "demo.md"
 REUSE = ROOT / "docs" / "reuse.md"
-PAGES = [
-    README,
-    ROOT / "CHANGELOG.md",
-    ROOT / "SECURITY.md",
-    *sorted((ROOT / "docs").rglob("*.md")),
-]
+PAGES = [README, ROOT / "CHANGELOG.md", ROOT / "SECURITY.md"]
+PAGES += sorted((ROOT / "docs").rglob("*.md"))
 MAKEFILE = (ROOT / "Makefile").read_text("utf-8").replace("$(VENV)", ".venv")
 BLOCK = re.compile(r"^( *)```(\w+)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 
@@ -208,10 +204,8 @@ def test_the_tables_of_the_state_are_named_with_their_columns():
     described = sections(page_of("state.md"))
     assert set(described) == set(tables.tables)
     for name, table in tables.tables.items():
-        missing = [
-            column.name for column in table.columns if f"`{column.name}`" not in described[name]
-        ]
-        assert missing == [], name
+        columns = [column.name for column in table.columns]
+        assert [each for each in columns if f"`{each}`" not in described[name]] == [], name
 
 
 def test_ci_runs_the_checks_of_make_and_the_tests_of_readme():
@@ -326,14 +320,9 @@ def test_the_log_of_readme_is_that_of_a_project_with_these_settings(tmp_path, lo
 
 def test_the_log_of_the_demo_is_that_of_a_run(direct_web, crawl):
     sites, sources = demo_web()
-    result = crawl(
-        direct_web(*sites),
-        sources=sources,
-        settings={
-            "WALSH_BLOCKLIST_URL": BLOCKLIST_URL,
-            "WALSH_BLOCKLIST_SCHEMA_URL": BLOCKLIST_SCHEMA_URL,
-        },
-    )
+    places = {"URL": BLOCKLIST_URL, "SCHEMA_URL": BLOCKLIST_SCHEMA_URL}
+    settings = {f"WALSH_BLOCKLIST_{name}": url for name, url in places.items()}
+    result = crawl(direct_web(*sites), sources=sources, settings=settings)
     (log,) = (text for _, text in blocks(DEMO, "text") if text.startswith("INFO"))
     logged = {without_times(line) for line in result.stderr.splitlines()}
     assert [line for line in log.splitlines() if without_times(line) not in logged] == []
@@ -393,14 +382,8 @@ def test_no_block_is_left_out():
         found = [(block[2], block[3]) for block in BLOCK.finditer(text)]
         assert len(re.findall(r"^ *(?:```|~~~)", text, re.MULTILINE)) == 2 * len(found), page
         assert {language for language, _ in found} <= LANGUAGES, page
-        hidden = [
-            line
-            for language, text in found
-            if language == "text"
-            for line in text.splitlines()
-            if COMMAND.match(line)
-        ]
-        assert hidden == [], page
+        shown = [line for name, text in found if name == "text" for line in text.splitlines()]
+        assert not any(map(COMMAND.match, shown)), page
 
 
 def test_who_crawls_and_whom_to_ask_is_told():
@@ -504,7 +487,5 @@ def test_a_help_text_has_none_of_them(file):
 
 def test_they_are_found_over_line_breaks_and_in_help_texts():
     assert found_in("All of it, but\nfor one, kept For good.").keys() == {"but for", "For good"}
-    assert found_in(help_of('"""Doc, also if."""\nadd(help="span so long")')).keys() == {
-        "also if",
-        "so long",
-    }
+    found = found_in(help_of('"""Doc, also if."""\nadd(help="span so long")'))
+    assert found.keys() == {"also if", "so long"}

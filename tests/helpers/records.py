@@ -161,49 +161,13 @@ def request(number, hosts, run):
     """One of many requests: 10 s between two of them, so each host is asked in time."""
     status = STATUSES[number % len(STATUSES)]
     host = f"blog{number % hosts}.example"
-    sent = replace(
-        RECORD,
-        sent_at=BEGUN + 10.0 * number,
-        host=host,
-        url=f"http://{host}/robots.txt",
-        gates="blocklist: not listed",
-        status=status,
-        seconds=0.25,
-        error="" if status else "<i>refused</i>",
-        run=run,
-        purpose="robots",
-        hold=5.0 if status in (429, 500) else 0.0,
-    )
+    answer = {"status": status, "seconds": 0.25, "error": "" if status else "<i>refused</i>"}
+    answer["hold"] = 5.0 if status in (429, 500) else 0.0
+    robots = {"url": f"http://{host}/robots.txt", "gates": "blocklist: not listed"}
+    sent = replace(RECORD, sent_at=BEGUN + 10.0 * number, host=host, run=run, **robots, **answer)
+    sent = replace(sent, purpose="robots")
     target = {"url": f"http://{host}/feed", "gates": GATES, "purpose": "target", "delay": 1.0}
     return replace(sent, **target, evidence=Evidence(RULE, 3)) if number >= hosts else sent
-
-
-def denied_request(number, hosts, run):
-    """One request that robots.txt did not allow."""
-    host = f"blog{number % hosts}.example"
-    return replace(
-        DENIAL,
-        at=BEGUN + 20.0,
-        host=host,
-        url=f"http://{host}/private",
-        reason="line 2 of robots.txt says 'Disallow: /private<b>'",
-        run=run,
-        evidence=Evidence("Disallow: /private<b>", 2),
-    )
-
-
-def entry_row(number, source, run, title, at):
-    url = f"javascript:alert({number})" if number % 5 == 4 else f"{source}/{number}"
-    item = {"kind": "feed", "source": source, "source_title": title, "url": url, "title": title}
-    return {
-        "key": str(number),
-        "own_key": str(number),
-        "source": source,
-        "kind": "feed",
-        "first_seen": at,
-        "item": json.dumps(item),
-        "run": run,
-    }
 
 
 def page_of(url, sources_file, since=None):
@@ -213,7 +177,7 @@ def page_of(url, sources_file, since=None):
         return render(build_report(state, options, str(sources_file), chosen, NOW))
 
 
-def write_state(url, count, hosts=1, *, over=True):
+def write_state(url, count, hosts=1):
     """Fill the state at a URL with a run of `count` requests; return the URLs of its sources."""
     urls = [f"http://blog{number}.example/feed" for number in range(hosts)]
     with closing(State(url)) as state:
@@ -226,20 +190,22 @@ def write_state(url, count, hosts=1, *, over=True):
                 fields |= TROUBLES[number - 1]
             commit(state, SourceRecord(url=source, kind="feed", **fields), [])
         log_requests(state, *(request(number, hosts, run) for number in range(count)))
+        reason = "line 2 of robots.txt says 'Disallow: /private<b>'"
+        given = {"at": BEGUN + 20.0, "reason": reason, "run": run}
+        given["evidence"] = Evidence("Disallow: /private<b>", 2)
         for number in range(7 if count else 0):
-            deny(state, denied_request(number, hosts, run))
-        found = [
-            entry_row(
-                number,
-                urls[number % hosts],
-                run,
-                HOSTILE[number % len(HOSTILE)] if number < len(HOSTILE) else f"Title {number}",
-                BEGUN + number % 3 * DAY,
-            )
-            for number in range(count // 10)
-        ]
+            host = f"blog{number % hosts}.example"
+            deny(state, replace(DENIAL, host=host, url=f"http://{host}/private", **given))
+        found = []
+        for number in range(count // 10):
+            source = urls[number % hosts]
+            title = HOSTILE[number] if number < len(HOSTILE) else f"Title {number}"
+            url = f"javascript:alert({number})" if number % 5 == 4 else f"{source}/{number}"
+            item = {"kind": "feed", "source": source, "source_title": title, "url": url}
+            row = {"key": str(number), "own_key": str(number), "source": source, "kind": "feed"}
+            row |= {"first_seen": BEGUN + number % 3 * DAY, "run": run}
+            found.append(row | {"item": json.dumps(item | {"title": title})})
         if found:
             state._database.write(lambda connection: connection.execute(insert(entries), found))
-        if over:
-            state.runs.end(run, NOW, "finished", {})
+        state.runs.end(run, NOW, "finished", {})
     return urls

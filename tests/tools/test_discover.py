@@ -2,17 +2,14 @@
 
 import json
 import random
-import sqlite3
 import tomllib
-from collections import Counter
-from itertools import count
 from unittest.mock import ANY
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.helpers.sites import LIST_URL, blocklist, feed, paths, site
+from tests.helpers.sites import LIST_URL, blocklist, feed, paths, rows_of, site
 from walsh_scrapy.sources.loading import load_sources
 from walsh_scrapy.sources.source import Source
 from walsh_scrapy.testing.crawl import keep_empty_blocklist
@@ -63,10 +60,9 @@ def html(body=HTML, **more):
 class Discovery:
     """One call of the command: its output, and the log of the servers."""
 
-    def __init__(self, done, web, folder):
+    def __init__(self, done, log, folder):
         self.code, self.stdout, self.stderr = done.returncode, done.stdout, done.stderr
-        self.log = web.log if web else []
-        self._folder = folder
+        self.log, self._folder = log, folder
 
     @property
     def sources(self):
@@ -79,34 +75,21 @@ class Discovery:
     def asked(self):
         return [hit.path for hit in self.log if hit.path != "/robots.txt"]
 
-    def rows(self, table):
-        """How many rows a table of the state has."""
-        with sqlite3.connect(self._folder / "state.sqlite3") as database:
-            (count,) = database.execute(f"SELECT count(*) FROM {table}").fetchone()
-        database.close()
-        return count
-
 
 @pytest.fixture
 def discover(tmp_path, run_scrapy):
     """Run `scrapy discover` in front of a web, on a new state, and judge the log."""
-    folders = (tmp_path / str(number) for number in count())
 
     def run(web, *arguments, blocked=(), **settings):
-        folder = next(folders)
-        folder.mkdir()
-        given = {
-            "WALSH_STATE_URL": f"sqlite:///{folder / 'state.sqlite3'}",
-            "WALSH_BLOCKLIST_SCHEMA_URL": "",
-        } | settings
-        environment = {"PYTHONIOENCODING": "ascii"} | (web.environment if web else {})
-        keep_empty_blocklist(given["WALSH_STATE_URL"])
+        url = f"sqlite:///{tmp_path / 'walsh.sqlite3'}"
+        given = {"WALSH_STATE_URL": url, "WALSH_BLOCKLIST_SCHEMA_URL": ""} | settings
+        environment = {"PYTHONIOENCODING": "ascii"} | web.environment
+        keep_empty_blocklist(url)
         done = run_scrapy("discover", *arguments, settings=given, environment=environment)
-        if web and web.log:
-            delays = web.crawl_delays
-            assert_polite(web.log, crawl_delays=delays, blocked=blocked, robots_exempt=[LIST_URL])
+        terms = {"crawl_delays": web.crawl_delays, "robots_exempt": [LIST_URL]}
+        assert_polite(web.log, blocked=blocked, **terms)
         assert "Traceback" not in done.stderr
-        return Discovery(done, web, folder)
+        return Discovery(done, web.log, tmp_path)
 
     return run
 
@@ -249,7 +232,7 @@ def test_what_is_asked_for_and_declared(loopback_web, discover):
 
 
 def test_what_a_page_declares_as_its_feeds_is_requested_and_nothing_else_of_it(
-    loopback_web, discover
+    loopback_web, discover, tmp_path
 ):
     """The judge is the log: robots.txt, the page and its feeds, each with its delay."""
     page = f"""<!doctype html><html><head><base href="/blog/"><title>Docs</title>
@@ -280,7 +263,8 @@ def test_what_a_page_declares_as_its_feeds_is_requested_and_nothing_else_of_it(
         "docs.example/comments/feed/",
     ]
     assert found.sources == (Source(f"{URL}blog/atom.xml", "feed", "Main"),)
-    assert (found.rows("sources"), found.rows("entries")) == (0, 0)
+    for table in ("sources", "entries"):
+        assert rows_of(tmp_path, f"SELECT count(*) FROM {table}") == [(0,)]
     for line in (
         f"{URL}: answered as text/html; charset=utf-8; it declares 3 feeds",
         f'{URL}blog/atom.xml: application/atom+xml: feed, "Main", 2 entries',
@@ -321,42 +305,20 @@ def test_pages_of_one_host_share_its_llms_txt(loopback_web, discover):
     assert f"the same as {URL}, so declare one of them" in found.stdout
 
 
-def test_a_crawl_reads_the_offered_sources_and_a_feed_comes_without_llms_txt(
-    loopback_web, discover, crawl, tmp_path
-):
-    pages = {"/": html(), "/guide": markdown(), "/feed": feed(), "/llms.txt": LLMS_TXT}
-    web = loopback_web(Site("docs.example", "", pages))
-    found = discover(web, f"{URL}feed", URL, f"{URL}guide")
-    of_feed, of_page, of_guide = found.stdout.split("\n\n")
-    assert "llms" not in of_feed
-    assert "or this instead" not in of_page
-    assert "or this instead, its llms.txt" in of_guide
-    file = tmp_path / "offered.toml"
-    file.write_text(found.stdout, "utf-8")
-    runs = [crawl(web, spider, sources=file) for spider in ("feeds", "llms")]
-    counts = Counter((item["kind"], item["source"]) for run in runs for item in run.items)
-    assert counts == {("feed", f"{URL}feed"): 2, ("llms", URL): 1, ("llms", f"{URL}guide"): 2}
-
-
 def test_after_a_failed_request_a_site_gets_no_other(loopback_web, discover):
     slow = "User-agent: *\nCrawl-delay: 86400\n"
+    busy = Reply(status=429, headers={"Retry-After": "7200"})
     cases = {
         "500.example": ("", Reply(status=500), "answered 500"),
-        "429.example": (
-            "",
-            Reply(status=429, headers={"Retry-After": "7200"}),
-            "must not be requested before",
-        ),
+        "429.example": ("", busy, "must not be requested before"),
         "crawl-delay.example": (slow, markdown(), "must not be requested before"),
         # It is not known whether there is a feed.
         "feed.example": ("", html(LINK.format("/feed")), "answered 500"),
     }
-    web = loopback_web(
-        *(
-            Site(host, robots, {"/": page, "/feed": Reply(status=500), "/llms.txt": LLMS_TXT})
-            for host, (robots, page, _) in cases.items()
-        )
-    )
+    others = {"/feed": Reply(status=500), "/llms.txt": LLMS_TXT}
+    web = loopback_web()
+    for host, (robots, page, _) in cases.items():
+        web.add(Site(host, robots, {"/": page} | others))
     found = discover(web, *(f"http://{host}/" for host in cases))
     assert found.code == 2
     told = found.stdout.split("\n\n")
@@ -365,8 +327,3 @@ def test_after_a_failed_request_a_site_gets_no_other(loopback_web, discover):
         assert "cannot say" in said
         assert words in said
     assert "/llms.txt" not in found.asked
-
-
-def test_help_has_an_example(discover):
-    words = " ".join(discover(None, "--help").stdout.split())
-    assert "Example: scrapy discover https://docs.example/ >> sources.toml" in words

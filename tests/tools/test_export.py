@@ -113,6 +113,8 @@ def entry(key, source, **fields):
 
 
 EXPORT = Export(settings=Settings(), sources_file="none.toml")
+COLUMNS = [field.name for field in fields(EntryItem)]
+ADDED = ("source_name", "source_tags", "source_folder", "backfill", "also_in")
 
 
 @pytest.fixture
@@ -137,8 +139,7 @@ def exported(state, **options):
 def test_each_entry_has_the_name_tags_and_folder_of_its_source(state, tmp_path):
     (tmp_path / "s.opml").write_text(OPML)
     (first, _) = exported(state, sources_file=str(tmp_path / "s.opml"))
-    added = ("source_name", "source_tags", "source_folder", "backfill", "also_in")
-    assert tuple(first) == (*(each.name for each in fields(EntryItem)), *added)
+    assert list(first) == [*COLUMNS, *ADDED]
     assert (first["source_name"], first["source_tags"], first["source_folder"]) == (
         "A", ["News, all", "World", "x"], "News, all/World",
     )  # fmt: skip
@@ -184,77 +185,69 @@ def test_a_source_with_a_new_spelling_has_one_url_in_an_export(url):
 
 # `scrapy export -o new.atom`: a feed by RFC 4287, of what is new.
 
-URL_EXPORT_ATOM, OTHER_EXPORT_ATOM = "http://a.example/feed", "http://b.example/feed"
-READ = SourceRecord(url=URL_EXPORT_ATOM, kind="feed", outcome="fetched", format="rss20")
+READ = SourceRecord(url=URL, kind="feed", outcome="fetched", format="rss20")
 HOSTILE = "<b>&amp; ]]> \x00\x1b[2J\u202emoc\ud800 \"'</title>"
 ATOM = "{http://www.w3.org/2005/Atom}"
 ID = re.compile(r"urn:uuid:[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
 
-def entry_of_export_atom(number, **fields):
+def new_entry(number, **fields):
     seen = f"2026-05-23T06:00:{number:02}Z"
     given = {"title": f"Title {number}", "url": f"http://a.example/{number}", "first_seen": seen}
-    item = EntryItem(kind="feed", source=URL_EXPORT_ATOM, **given | fields)
-    return entry_of(
-        URL_EXPORT_ATOM, str(number), at=1000.0 + number, item=json.dumps(item.to_dict())
-    )
+    item = EntryItem(kind="feed", source=URL, **given | fields)
+    return entry_of(URL, str(number), at=1000.0 + number, item=json.dumps(item.to_dict()))
 
 
 @pytest.fixture
-def state_of_export_atom(url):
+def new_state(url):
     with contextlib.closing(State(url)) as state:
-        commit(state, replace(READ, format=""), [entry_of_export_atom(1, title="there before")])
+        commit(state, replace(READ, format=""), [new_entry(1, title="there before")])
         commit(state, READ)
         yield state
 
 
 @pytest.fixture
-def export(tmp_path):
-    (tmp_path / "sources.json").write_text(
-        json.dumps([{"url": URL_EXPORT_ATOM, "name": "A"}, OTHER_EXPORT_ATOM])
-    )
-    return Export(settings=Settings(), sources_file=str(tmp_path / "sources.json"))
+def exported_feed(new_state, tmp_path):
+    """Return a function that exports a feed, and finds it to be one by RFC 4287 and feedparser."""
+    (tmp_path / "sources.json").write_text(json.dumps([{"url": URL, "name": "A"}, OTHER]))
+    export = replace(EXPORT, sources_file=str(tmp_path / "sources.json"))
 
+    def written():
+        file = io.BytesIO()
+        count = export.write_entries(file, "atom", new_state)
+        body = file.getvalue()
+        root = ET.fromstring(body)
+        assert root.tag == f"{ATOM}feed"
+        entries = [*root.iter(f"{ATOM}entry")]
+        for each in (root, *entries, *root.iter(f"{ATOM}source")):
+            for name in ("id", "title", "updated"):
+                assert len(each.findall(f"{ATOM}{name}")) == 1, (each.tag, name)
+            assert MOMENT.fullmatch(each.findtext(f"{ATOM}updated"))
+        ids = [each.findtext(f"{ATOM}id") for each in (root, *entries)]
+        assert len(set(ids)) == len(ids) == count + 1
+        assert all(map(ID.fullmatch, ids))
+        assert root.find(f"{ATOM}author/{ATOM}name") is not None
+        links = [each.findall(f"{ATOM}link[@rel='alternate']") for each in entries]
+        assert all(len(each) == 1 for each in links)
+        read = feedparser.parse(body)
+        assert (read.version, read.bozo, len(read.entries)) == ("atom10", False, count)
+        assert len(parse_feed(body, url=URL, content_type=None, source=URL).entries) == count
+        return read
 
-def written(write, *arguments):
-    """A feed, once it was found to be one by RFC 4287 and by feedparser."""
-    file = io.BytesIO()
-    count = write(file, *arguments)
-    body = file.getvalue()
-    root = ET.fromstring(body)
-    assert root.tag == f"{ATOM}feed"
-    for each in (root, *root.iter(f"{ATOM}entry"), *root.iter(f"{ATOM}source")):
-        for name in ("id", "title", "updated"):
-            assert len(each.findall(f"{ATOM}{name}")) == 1, (each.tag, name)
-        assert MOMENT.fullmatch(each.findtext(f"{ATOM}updated"))
-    ids = [each.findtext(f"{ATOM}id") for each in (root, *root.iter(f"{ATOM}entry"))]
-    assert len(set(ids)) == len(ids) == count + 1
-    assert all(map(ID.fullmatch, ids))
-    assert root.find(f"{ATOM}author/{ATOM}name") is not None
-    links = [each.findall(f"{ATOM}link[@rel='alternate']") for each in root.iter(f"{ATOM}entry")]
-    assert all(len(each) == 1 for each in links)
-    read = feedparser.parse(body)
-    assert (read.version, read.bozo, len(read.entries)) == ("atom10", False, count)
-    assert (
-        len(
-            parse_feed(body, url=URL_EXPORT_ATOM, content_type=None, source=URL_EXPORT_ATOM).entries
-        )
-        == count
-    )
-    return read
+    return written
 
 
 def test_what_is_new_comes_first_and_what_was_there_before_is_not_in_it(
-    state_of_export_atom, export, monkeypatch
+    new_state, exported_feed, monkeypatch
 ):
     monkeypatch.setattr("walsh_scrapy.tools.export.MOST", 3)
     dated = {"published": "2026-05-20T00:00:00Z", "authors": ["Jo"], "tags": ["x & y"]}
-    commit(state_of_export_atom, READ, [entry_of_export_atom(number) for number in range(2, 5)])
-    feed = written(export.write_entries, "atom", state_of_export_atom)
+    commit(new_state, READ, [new_entry(number) for number in range(2, 5)])
+    feed = exported_feed()
     before = {each.title: each.id for each in feed.entries}
-    commit(state_of_export_atom, READ, [entry_of_export_atom(5, **dated)])
-    feed = written(export.write_entries, "atom", state_of_export_atom)
+    commit(new_state, READ, [new_entry(5, **dated)])
+    feed = exported_feed()
     assert [each.title for each in feed.entries] == ["Title 5", "Title 4", "Title 3"]
     first, *rest = feed.entries
     assert all(before[each.title] == each.id for each in rest)
@@ -265,39 +258,32 @@ def test_what_is_new_comes_first_and_what_was_there_before_is_not_in_it(
     assert ([tag.term for tag in first.tags], first.source.title) == (["x & y"], "A")
 
 
-def test_of_the_entries_only_the_newest_are_read(state_of_export_atom, export, monkeypatch):
+def test_of_the_entries_only_the_newest_are_read(new_state, exported_feed, monkeypatch):
     monkeypatch.setattr("walsh_scrapy.tools.export.MOST", 1)
-    old = entry_of(URL_EXPORT_ATOM, "old", at=1001.5, item="broken")
-    commit(state_of_export_atom, READ, [old, entry_of_export_atom(3)])
-    feed = written(export.write_entries, "atom", state_of_export_atom)
+    old = entry_of(URL, "old", at=1001.5, item="broken")
+    commit(new_state, READ, [old, new_entry(3)])
+    feed = exported_feed()
     assert [each.title for each in feed.entries] == ["Title 3"]
     monkeypatch.setattr("walsh_scrapy.tools.export.MOST", 2)
     with pytest.raises(StateError, match="the entry old in the state cannot be read"):
-        written(export.write_entries, "atom", state_of_export_atom)
+        exported_feed()
 
 
-def test_texts_of_strangers_stay_texts(state_of_export_atom, export):
+def test_texts_of_strangers_stay_texts(new_state, exported_feed):
     odd = {"title": HOSTILE, "url": None, "tags": [HOSTILE], "authors": [HOSTILE]}
-    commit(
-        state_of_export_atom,
-        READ,
-        [entry_of_export_atom(2, **odd), entry_of_export_atom(3, title=None)],
-    )
-    feed = written(export.write_entries, "atom", state_of_export_atom)
+    commit(new_state, READ, [new_entry(2, **odd), new_entry(3, title=None)])
+    feed = exported_feed()
     titled, hostile = feed.entries
     assert titled.title == "http://a.example/3"
-    assert hostile.link == URL_EXPORT_ATOM
+    assert hostile.link == URL
     assert hostile.title_detail.type == "text/plain"
     for text in (hostile.title, hostile.tags[0].term, hostile.author):
         assert text.startswith("<b>&amp; ]]> [2Jmoc")
         assert text.endswith("\"'</title>")
 
 
-def test_a_feed_of_nothing_is_a_feed(state_of_export_atom, export):
-    assert (
-        written(export.write_entries, "atom", state_of_export_atom).feed.title
-        == "Walsh-Research: new"
-    )
+def test_a_feed_of_nothing_is_a_feed(exported_feed):
+    assert exported_feed().feed.title == "Walsh-Research: new"
 
 
 # `scrapy export`: what runs exported, whole or not at all, also beside a crawl.
@@ -308,12 +294,10 @@ SOURCES = [
     {"url": "http://other.example/feed"},
 ]
 FORMATS = ("jsonl", "json", "csv")
-ADDED = ("source_name", "source_tags", "source_folder", "backfill", "also_in")
-COLUMNS = [field.name for field in fields(EntryItem)]
 
 
 @pytest.fixture
-def export_of_export_command(tmp_path, on_state):
+def export(tmp_path, on_state):
     """Run `scrapy export` on the state that the crawls of this test share."""
 
     def run(*arguments, **settings):
@@ -350,15 +334,13 @@ def read(file, ending):
     "settings",
     [{}, {"FEED_EXPORT_INDENT": 2}, {"FEED_EXPORT_FIELDS": "url,source", "FEED_EXPORT_INDENT": 0}],
 )
-def test_every_format_is_what_the_run_exported(
-    web, crawl, export_of_export_command, tmp_path, settings
-):
+def test_every_format_is_what_the_run_exported(web, crawl, export, tmp_path, settings):
     runs = {ending: tmp_path / f"run.{ending}" for ending in FORMATS}
     feeds = json.dumps({str(file): {"format": ending} for ending, file in runs.items()})
     crawl(web, sources=SOURCES, settings={"FEEDS": feeds} | settings)
     for ending, run in runs.items():
         file = tmp_path / f"export.{ending}"
-        result = export_of_export_command("-o", file, **settings)
+        result = export("-o", file, **settings)
         assert result.returncode == 0, result.stderr
         assert result.stderr == f"6 entries written to {file}\n".encode()
         added = () if "FEED_EXPORT_FIELDS" in settings else ADDED
@@ -372,9 +354,7 @@ def test_every_format_is_what_the_run_exported(
             assert [list(row) for row in ours] == [COLUMNS] * 6
 
 
-def test_several_runs_are_one_record_in_the_order_they_saw_it(
-    loopback_web, crawl, again, export_of_export_command
-):
+def test_several_runs_are_one_record_in_the_order_they_saw_it(loopback_web, crawl, again, export):
     pages = [feed(posts=["One"]), feed(posts=["Two", "Three"], host="next.example")]
     web = loopback_web(site("blog.example", feed=pages))
     sources = ["http://blog.example/feed"]
@@ -382,26 +362,23 @@ def test_several_runs_are_one_record_in_the_order_they_saw_it(
     rows_of(crawl, "UPDATE entries SET first_seen = first_seen - 20")
     between = (datetime.now(UTC) - timedelta(seconds=10)).isoformat(timespec="milliseconds")
     again(web, sources=sources)
-    titles = [
-        json.loads(line)["title"]
-        for line in export_of_export_command("-o", "-").stdout.splitlines()
-    ]
+    titles = [json.loads(line)["title"] for line in export("-o", "-").stdout.splitlines()]
     assert titles[0] == "One"
     assert sorted(titles[1:]) == ["Three", "Two"]
-    assert export_of_export_command("-o", "-").stdout == export_of_export_command("-o", "-").stdout
-    new = export_of_export_command("-o", "-", "--no-backfill").stdout.splitlines()
+    assert export("-o", "-").stdout == export("-o", "-").stdout
+    new = export("-o", "-", "--no-backfill").stdout.splitlines()
     assert sorted(json.loads(line)["title"] for line in new) == ["Three", "Two"]
     for since, count in ((between, 2), ("P1D", 3), ("2999-01-01", 0), ("2020-01-01", 3)):
-        result = export_of_export_command("-o", "-", "--since", since)
+        result = export("-o", "-", "--since", since)
         assert len(result.stdout.splitlines()) == count, since
         assert result.stderr.startswith(f"{count} entries written to standard output".encode())
 
 
-def test_what_is_exported_can_be_chosen(web, crawl, export_of_export_command, tmp_path):
+def test_what_is_exported_can_be_chosen(web, crawl, export, tmp_path):
     crawl(web, sources=SOURCES)
 
     def sources(*arguments):
-        result = export_of_export_command("-o", "-", "--format", "json", *arguments)
+        result = export("-o", "-", "--format", "json", *arguments)
         assert result.returncode == 0, result.stderr
         return {item["source"] for item in json.loads(result.stdout)}
 
@@ -416,42 +393,27 @@ def test_what_is_exported_can_be_chosen(web, crawl, export_of_export_command, tm
     assert sources(*never_visited, "--source", blog) == {blog}
 
 
-def test_the_sources_are_exported_as_opml_and_read_back(
-    web, crawl, export_of_export_command, tmp_path
-):
+def test_the_sources_are_exported_as_opml_and_read_back(web, crawl, export, tmp_path):
     crawl(web, sources=SOURCES)
     file = tmp_path / "sources.opml"
-    result = export_of_export_command("-o", file)
+    result = export("-o", file)
     assert (result.returncode, result.stdout) == (0, b"")
     assert result.stderr == f"2 sources written to {file}\n".encode()
     blog, other = load_sources(file)
-    assert (blog.url, blog.name, blog.tags) == (
-        "http://blog.example/feed",
-        "Blog & more",
-        ("a", "b"),
-    )
-    assert (other.url, other.name, other.tags) == ("http://other.example/feed", "Other", ())
+    assert (blog.url, blog.name, blog.tags) == (SOURCES[0]["url"], "Blog & more", ("a", "b"))
+    assert (other.url, other.name, other.tags) == (SOURCES[1]["url"], "Other", ())
     root = ET.fromstring(file.read_text("utf-8"))
     assert (root.tag, root.get("version")) == ("opml", "2.0")
-    one = export_of_export_command("-o", "-", "--format", "opml", "--source", other.url)
+    one = export("-o", "-", "--format", "opml", "--source", other.url)
     assert one.stdout.count(b"<outline") == 1
 
 
-def test_opml_needs_no_state_and_makes_none(export_of_export_command, tmp_path):
-    file = tmp_path / "sources.opml"
-    assert export_of_export_command("-o", file).returncode == 0
-    assert [source.url for source in load_sources(file)] == [source["url"] for source in SOURCES]
-    assert not (tmp_path / "crawl").exists()
-
-
-def test_an_existing_file_is_replaced_only_on_request_and_only_whole(
-    web, crawl, export_of_export_command, tmp_path
-):
+def test_an_existing_file_is_replaced_only_on_request_and_only_whole(web, crawl, export, tmp_path):
     crawl(web, sources=SOURCES)
     file = tmp_path / "old.jsonl"
     file.write_text("old")
     file.chmod(0o600)
-    refused = export_of_export_command("-o", file)
+    refused = export("-o", file)
     assert refused.returncode == 1
     assert refused.stderr == f"walsh-scrapy: {file} exists already; -O replaces it\n".encode()
     assert file.read_text() == "old"
@@ -459,31 +421,31 @@ def test_an_existing_file_is_replaced_only_on_request_and_only_whole(
     with sqlite3.connect(state) as database:
         database.execute("UPDATE entries SET item = 'broken' WHERE source LIKE '%other%'")
     database.close()
-    broken = export_of_export_command("-O", file)
+    broken = export("-O", file)
     assert broken.returncode == 1
     assert b"in the state cannot be read" in broken.stderr
     assert len(broken.stderr.splitlines()) == 1
     assert file.read_text() == "old"
     assert [path.name for path in tmp_path.iterdir() if path.name.endswith(".part")] == []
-    assert export_of_export_command("-O", file, "--source", SOURCES[0]["url"]).returncode == 0
+    assert export("-O", file, "--source", SOURCES[0]["url"]).returncode == 0
     assert len(read(file, "jsonl")) == 5
     assert file.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_folder_is_made_and_a_link_followed_as_by_a_run(
-    web, crawl, export_of_export_command, tmp_path
-):
-    crawl(web, sources=SOURCES)
-    assert export_of_export_command("-o", tmp_path / "new" / "folder" / "a.csv").returncode == 0
-    link = tmp_path / "link.csv"
-    link.symlink_to(tmp_path / "new" / "folder" / "a.csv")
-    assert export_of_export_command("-O", link).returncode == 0
+def test_opml_needs_no_state_and_makes_none(export, tmp_path):
+    """Its folder is made, and a link is followed, as by a run."""
+    file, link = tmp_path / "new" / "folder" / "a.opml", tmp_path / "link.opml"
+    assert export("-o", file).returncode == 0
+    assert [source.url for source in load_sources(file)] == [source["url"] for source in SOURCES]
+    link.symlink_to(file)
+    assert export("-O", link).returncode == 0
     assert link.is_symlink()
-    assert export_of_export_command("-o", "/dev/null", "--format", "csv").returncode == 0
+    assert export("-o", "/dev/null", "--format", "opml").returncode == 0
+    assert not (tmp_path / "crawl").exists()
 
 
-def test_a_place_that_takes_no_file_is_one_line(export_of_export_command, tmp_path):
-    nowhere = export_of_export_command("-o", "/proc/nowhere/a.opml")
+def test_a_place_that_takes_no_file_is_one_line(export, tmp_path):
+    nowhere = export("-o", "/proc/nowhere/a.opml")
     assert nowhere.returncode == 1
     assert b"/proc/nowhere/a.opml cannot be written" in nowhere.stderr
-    assert export_of_export_command("-O", tmp_path, "--format", "opml").returncode == 1
+    assert export("-O", tmp_path, "--format", "opml").returncode == 1

@@ -41,11 +41,7 @@ def test_from_a_new_key_to_a_directory_that_verifies(keys, tmp_path):
     assert '"d"' not in body
     printed = keys("directory", *files, "--headers", "--days", "7", **settings).stdout
     headers = dict(line.split(": ", 1) for line in printed.splitlines())
-    assert_proved_by_both(body, headers, thumbprints)
-
-
-def assert_proved_by_both(body, headers, thumbprints):
-    """Verify the response by http-message-signatures, as one to a request for the directory."""
+    # Verified by http-message-signatures, as the response to a request for the directory.
     answer = SimpleNamespace(
         status_code=200, headers=headers, request=Request("GET", URL, {"Host": "bot.example"})
     )

@@ -376,12 +376,8 @@ class Letter:
 
     # What the letter says of each request.
 
-    @says(r"The robots\.txt|Our .*|Requests that .*")
-    def is_heading(self):
-        return True
-
-    @says(r"")
-    def is_empty(self):
+    @says(r"|The robots\.txt|Our .*|Requests that .*")
+    def is_empty_or_a_heading(self):
         return True
 
     @says(r"(\d\d:\d\d:\d\d)  (\S+)")

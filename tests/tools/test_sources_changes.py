@@ -31,6 +31,7 @@ name = 'A "x"'
 [[source]]
 url = "{B}"
 # the end"""
+OPML = f'<opml><body><outline text="A" xmlUrl="{A}"/></body></opml>'
 LIST = f"# ours\n{A}   # one\n\n  {B}"
 
 
@@ -55,14 +56,8 @@ def moved(url, to, *, is_settled=True, failing_since=None):
 
 def test_what_is_gone_or_fails_for_long_is_to_be_deleted(tmp_path):
     failed = {"kind": "feed", "failures": 9, "failing_since": DAY, "outcome": "failed"}
-    gone = SourceRecord(
-        url=B,
-        kind="feed",
-        fetched_at=9.0,
-        asked_until=math.inf,
-        outcome="gone",
-        detail="answered 410",
-    )
+    at_410 = {"outcome": "gone", "detail": "answered 410", "asked_until": math.inf}
+    gone = SourceRecord(url=B, kind="feed", fetched_at=9.0, **at_410)
     for last in (61 * DAY, 61 * DAY - 1):
         records = [gone, SourceRecord(url=A, fetched_at=last, detail="no name", **failed)]
         denied = failed | {"outcome": "denied by blocklist"}
@@ -84,12 +79,7 @@ def test_what_is_gone_or_fails_for_long_is_to_be_deleted(tmp_path):
         ("s.toml", f'[[source]]\nurl = "{A}"\n', "entry 1", f'url = "{NEW}?a&b"'),
         ("s.txt", f"# ours\n{A}/\n{A}\n", "line 2, line 3", f"{NEW}?a&b"),
         ("s.json", f'["{A}"]', "entry 1", f'"{NEW}?a&b"'),
-        (
-            "s.opml",
-            f'<opml><body><outline text="A" xmlUrl="{A}"/></body></opml>',
-            "outline 1 ('A')",
-            f'xmlUrl="{NEW}?a&amp;b"',
-        ),
+        ("s.opml", OPML, "outline 1 ('A')", f'xmlUrl="{NEW}?a&amp;b"'),
     ],
 )
 def test_a_move_for_good_is_a_line_to_paste(tmp_path, name, body, place, line):
@@ -186,11 +176,11 @@ def test_a_file_that_cannot_be_written_is_one_sentence(tmp_path):
         list(SourcesFile(str(tmp_path / "folder" / "s.txt")).add([Source(NEW)]))
 
 
-RSS = "application/rss+xml"
+RSS, SITE = "application/rss+xml", "https://site.example/"
 
 
 def offer_of(form=None, feeds=(), title=None, outcome="answered as text/html"):
-    (offer,) = offers_for(["https://site.example/"])
+    (offer,) = offers_for([SITE])
     offer.page.claim()
     offer.page.form, offer.page.title, offer.feeds = form, title, tuple(feeds)
     offer.page.end(outcome)
@@ -198,34 +188,19 @@ def offer_of(form=None, feeds=(), title=None, outcome="answered as text/html"):
 
 
 def feed_of(url, title=None, *, entries=None, form="feed", unsure=False):
-    link = FeedLink(url, title, RSS)
-    return Candidate(
-        url,
-        "feed",
-        requested=True,
-        outcome=form or "answered 404",
-        form=form,
-        title=title,
-        unsure=unsure,
-        link=link,
-        entry_urls=frozenset(entries or {url}),
-    )
+    given = {"form": form, "title": title, "unsure": unsure, "link": FeedLink(url, title, RSS)}
+    given |= {"outcome": form or "answered 404", "entry_urls": frozenset(entries or {url})}
+    return Candidate(url, "feed", requested=True, **given)
 
 
 @pytest.mark.parametrize(
     ("offer", "source"),
     [
-        (
-            offer_of("feed", title="A\x1b  title"),
-            Source("https://site.example/", name=r"A\x1b title"),
-        ),
+        (offer_of("feed", title="A\x1b  title"), Source(SITE, name=r"A\x1b title")),
         (offer_of(feeds=[feed_of(A)]), Source(A)),
         (offer_of("markdown", feeds=[feed_of(A, "A")]), Source(A, name="A")),
-        (offer_of("markdown", title="Docs"), Source("https://site.example/", "llms", "Docs")),
-        (
-            offer_of("markdown", feeds=[feed_of(A, form=None)]),
-            Source("https://site.example/", "llms"),
-        ),
+        (offer_of("markdown", title="Docs"), Source(SITE, "llms", "Docs")),
+        (offer_of("markdown", feeds=[feed_of(A, form=None)]), Source(SITE, "llms")),
     ],
 )
 def test_what_a_url_stands_for(offer, source):
@@ -250,15 +225,13 @@ def test_the_main_feed_is_added_and_the_others_are_named(others):
 def test_where_the_operator_has_to_choose_the_candidates_are_listed():
     comments = f"{B}/comments/feed/"
     choice = choose(offer_of(feeds=[feed_of(A, "It\x1b"), feed_of(B), feed_of(comments)]))
-    assert choice == (
-        None,
-        [
-            "https://site.example/ declares several feeds; give the URL of one to add it:",
-            f'  {A}: {RSS}: feed, "It\\u001b", 0 entries',
-            f"  {B}: {RSS}: feed, without a title, 0 entries",
-            f"  {comments}: {RSS}, of comments: feed, without a title, 0 entries",
-        ],
-    )
+    assert choice[0] is None
+    assert choice[1] == [
+        "https://site.example/ declares several feeds; give the URL of one to add it:",
+        f'  {A}: {RSS}: feed, "It\\u001b", 0 entries',
+        f"  {B}: {RSS}: feed, without a title, 0 entries",
+        f"  {comments}: {RSS}, of comments: feed, without a title, 0 entries",
+    ]
 
 
 def test_where_nothing_is_declared_it_says_what_to_try():

@@ -3,13 +3,14 @@
 import contextlib
 import json
 import logging
+import math
 from dataclasses import replace
+from functools import partial
 
 import pytest
-from scrapy.cmdline import execute
 from scrapy.settings import Settings
-from scrapy.utils.project import get_project_settings
 
+from tests.helpers import cases
 from tests.helpers.records import RECORD, commit, hold, log_requests
 from walsh_scrapy.crawl.outcome import after_refusal
 from walsh_scrapy.options import Options
@@ -66,19 +67,9 @@ DAY_4, DAY_3, TOMORROW = (f"2027-01-{day} 08:00:00 UTC" for day in (11, 12, 16))
 
 
 def refused(*hosts, days, until=None):
-    return tuple(
-        row_of(
-            SourceRecord(
-                url=f"http://{host}/",
-                kind="feed",
-                outcome="refused",
-                status=429,
-                refused_since=NOW - days * DAY,
-            ),
-            until,
-        )
-        for host in hosts
-    )
+    busy = {"outcome": "refused", "status": 429, "refused_since": NOW - days * DAY}
+    records = (SourceRecord(url=f"http://{host}/", kind="feed", **busy) for host in hosts)
+    return tuple(row_of(each, until) for each in records)
 
 
 def row_of(record, until=None):
@@ -94,69 +85,56 @@ def ended(how):
     return RunRow(RunRecord(spider="feeds", begun=NOW - HOUR, ended=NOW, how=how), NOW, NOW)
 
 
-@pytest.mark.parametrize(
-    ("check", "changes", "status", "words"),
-    [
-        ("run", {}, OK, "the last good run ended 2 h ago"),
-        ("run", {"good_run": NOW - 26 * HOUR}, OK, "1 d 2 h"),
-        ("run", {"good_run": NOW - 27 * HOUR}, WARNING, "1 d 3 h"),
-        ("run", {"good_run": NOW - 51 * HOUR}, CRITICAL, "2 d 3 h"),
-        ("run", {"good_run": None}, CRITICAL, "no run has ended well since 20"),
-        ("run", {"good_run": None, "first_run": NOW - HOUR}, OK, "no run has ended well since"),
-        ("run", {"first_run": None, "good_run": None}, WARNING, "no crawl is recorded"),
-        (
-            "run",
-            {"first_run": None, "good_run": None, "latest": {"runs": NOW + DAY}},
-            *(WARNING, "no crawl is recorded but such that lie in the future"),
-        ),
-        ("run", {"good_run": NOW + 60}, OK, "the last good run ended 0 s ago"),
-        ("run", {"bad_run": ended("state_failed")}, WARNING, "failed, feeds: state_failed"),
-        ("run", {"open_runs": silent(0)}, OK, "feeds began 2 d 2 h ago"),
-        ("killed", {}, OK, "no run was killed"),
-        ("killed", {"open_runs": silent(0.4)}, OK, "no run"),
-        ("killed", {"open_runs": silent(0.6)}, WARNING, "1 run did not end: feeds began at 20"),
-        ("killed", {"open_runs": silent(20, wait=float("inf"))}, OK, "no run"),
-        ("killed", {"open_runs": silent(25, wait=float("inf"))}, WARNING, "1 run"),
-        ("killed", {"open_runs": silent(49)}, OK, "no run"),
-        ("blocklist", {}, OK, "its copy is 1 h old, to be requested again after 6 h"),
-        ("blocklist", {"list_checked": NOW - 32 * HOUR}, OK, "1 d 8 h"),
-        ("blocklist", {"list_checked": NOW - 33 * HOUR}, WARNING, "1 d 9 h"),
-        ("blocklist", {"list_checked": NOW - 8 * DAY}, CRITICAL, "8 d"),
-        ("blocklist", {"list_checked": None}, WARNING, "none was adopted"),
-        ("blocklist", {"list_checked": NOW + DAY}, WARNING, "08:00:00 UTC, in the future"),
-        ("blocklist", {"list_error": "line 1", "has_blocklist": False}, CRITICAL, "line 1"),
-        ("sources", {}, OK, "3 of 200 sources failing (2 %)"),
-        ("sources", {"failing": 50}, OK, "(25 %)"),
-        ("sources", {"failing": 51}, WARNING, "(26 %)"),
-        ("sources", {"failing": 101}, CRITICAL, "(50 %)"),
-        ("sources", {"sources_error": "s.toml: no such file"}, CRITICAL, "s.toml: no such file"),
-        ("refused", {"refused": refused("a.example", days=0.5)}, OK, "1 source refused"),
-        (
-            "refused",
-            {"refused": refused(*"abcdd", days=3) + refused("e", days=4, until=NOW + DAY)},
-            WARNING,
-            (f"6 sources refused for over a day: e (429) since {DAY_4} until {TOMORROW}, "
-            f"a (429) since {DAY_3}, b (429) since {DAY_3} … and 2 more"),
-        ),
-        ("hosts", {"held": (held(days=1),)}, OK, "none is on hold for over a day, 1 on hold"),
-        ("hosts", {"held": (held(days=2),)}, WARNING, "1 host on hold for over a day: busy.ex"),
-        ("hosts", {"held": (held(days=9, is_unreachable=True),)}, OK, "1 on hold in all"),
-        ("disk", {}, OK, "5,000 MiB free in /srv/walsh"),
-        ("disk", {"disk_free": 1023 * MIB}, WARNING, "1,023 MiB"),
-        ("disk", {"disk_free": 127 * MIB}, CRITICAL, "127 MiB"),
-        ("clock", {"latest": {}}, OK, "no time"),
-        ("clock", {"latest": {"runs": NOW + HOUR}}, OK, "no time"),
-        ("clock", {"latest": {"runs": NOW + 3 * DAY, "hosts": NOW}}, WARNING, "times of runs"),
+FOUR_DAYS = refused("e", days=4, until=NOW + DAY)
+MANY = (
+    f"6 sources refused for over a day: e (429) since {DAY_4} until {TOMORROW}, "
+    f"a (429) since {DAY_3}, b (429) since {DAY_3} … and 2 more"
+)
+NEVER_RAN = {"first_run": None, "good_run": None}
+FUTURE_ONLY = "no crawl is recorded but such that lie in the future"
+
+
+@cases(
+    "check",
+    "changes",
+    "status",
+    "words",
+    more=[
+        ("run", {"good_run": None}, "CRITICAL", "no run has ended well since 20"),
+        ("run", {"good_run": None, "first_run": 1}, "OK", "no run has ended well since"),
+        ("run", NEVER_RAN, "WARNING", "no crawl is recorded"),
+        ("run", NEVER_RAN | {"latest": {"runs": NOW + DAY}}, "WARNING", FUTURE_ONLY),
+        ("run", {"bad_run": ended("state_failed")}, "WARNING", "failed, feeds: state_failed"),
+        ("run", {"open_runs": silent(0)}, "OK", "feeds began 2 d 2 h ago"),
+        ("killed", {"open_runs": silent(0.4)}, "OK", "no run"),
+        ("killed", {"open_runs": silent(0.6)}, "WARNING", "1 run did not end: feeds began at 20"),
+        ("killed", {"open_runs": silent(20, wait=math.inf)}, "OK", "no run"),
+        ("killed", {"open_runs": silent(25, wait=math.inf)}, "WARNING", "1 run"),
+        ("killed", {"open_runs": silent(49)}, "OK", "no run"),
+        ("blocklist", {"list_checked": None}, "WARNING", "none was adopted"),
+        ("refused", {"refused": refused("a.example", days=0.5)}, "OK", "1 source refused"),
+        ("refused", {"refused": refused(*"abcdd", days=3) + FOUR_DAYS}, "WARNING", MANY),
+        ("hosts", {"held": (held(days=1),)}, "OK", "none is on hold for over a day, 1 on hold"),
+        ("hosts", {"held": (held(days=2),)}, "WARNING", "1 host on hold for over a day: busy.ex"),
+        ("hosts", {"held": (held(days=9, is_unreachable=True),)}, "OK", "1 on hold in all"),
+        ("clock", {"latest": {"runs": NOW + HOUR}}, "OK", "no time"),
+        ("clock", {"latest": {"runs": NOW + 3 * DAY, "hosts": NOW}}, "WARNING", "times of runs"),
     ],
-)  # fmt: skip
+)
 def test_each_check(check, changes, status, words):
-    found = find(replace(WELL, **changes), Thresholds())
+    """Moments are in hours before now, and room on the disk in MiB."""
+    facts = dict(changes)
+    for name in {"good_run", "first_run", "list_checked"} & facts.keys():
+        facts[name] = None if facts[name] is None else NOW - facts[name] * HOUR
+    if "disk_free" in facts:
+        facts["disk_free"] *= MIB
+    found = find(replace(WELL, **facts), Thresholds())
     (one,) = (each for each in found if each.check == check)
-    assert one.status is status
+    assert one.status is Status[status]
     assert words in one.what
-    assert bool(one.advice) == bool(status)
-    assert worst(found) is status
-    assert found[0].status is status, "the worst is the first"
+    assert bool(one.advice) == bool(one.status)
+    assert worst(found) is one.status
+    assert found[0].status is one.status, "the worst is the first"
 
 
 def test_a_finding_about_runs_has_their_rows():
@@ -329,126 +307,93 @@ def test_few_sources_in_trouble_are_read_and_a_file_is_never_in_memory_as_a_whol
         for name, failures in (("a", 0), ("b", 2), ("c", 1), ("undeclared", 1)):
             seen = {"kind": "feed", "fetched_at": state.now() - 60, "failures": failures}
             commit(state, SourceRecord(url=f"http://{name}.example/", **seen))
-        monkeypatch.setattr(state.sources, "_all", counted(state.sources._all, read := []))
+        reader, read = state.sources._all, []
+
+        def reading(*statement, **given):
+            read.extend(rows := list(reader(*statement, **given)))
+            return rows
+
+        monkeypatch.setattr(state.sources, "_all", reading)
         found = gather(state, options, None)
     assert (found.sources, found.failing) == (3, 2)
     assert [row.record.url for row in found.failing_rows] == ["http://b.example/"], "the first"
     assert not any("http://a.example/" in row for row in read)
 
 
-def counted(read, rows):
-    """Return a reader of rows that keeps what it returns."""
-
-    def reading(*statement, **given):
-        found = list(read(*statement, **given))
-        rows.extend(tuple(row) for row in found)
-        return found
-
-    return reading
-
-
 # `scrapy status`: the exit statuses of monitoring plugins, and nothing on a failure but a line.
 
 
 @pytest.fixture
-def status(tmp_path, monkeypatch, pytestconfig, capsys):
-    """Run the command in a folder of its own; return its exit status and what it printed."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("SCRAPY_SETTINGS_MODULE", "walsh_scrapy.settings")
-    monkeypatch.syspath_prepend(pytestconfig.rootpath)
+def status(called, tmp_path, monkeypatch):
+    """Run the command in a folder of its own, whatever room this machine has."""
     monkeypatch.setattr(logging.getLogger("walsh_scrapy"), "level", logging.NOTSET)
-    monkeypatch.setattr(findings, "DISK_MIB", Limits(1, 0))  # whatever this machine has
-    url = f"sqlite:///{tmp_path / 'walsh.sqlite3'}"
-
-    def run(*arguments):
-        settings = get_project_settings()
-        settings.set("WALSH_STATE_URL", url)
-        with pytest.raises(SystemExit) as ended:
-            execute(["scrapy", "status", *arguments], settings)
-        return ended.value.code, capsys.readouterr()
-
-    run.url = url
-    return run
+    monkeypatch.setattr(findings, "DISK_MIB", Limits(1, 0))
+    return partial(called, "status", WALSH_STATE_URL=f"sqlite:///{tmp_path / 'walsh.sqlite3'}")
 
 
 @pytest.fixture
 def well(status, tmp_path):
     """The same, with a state in which all is well."""
     (tmp_path / "sources.toml").write_text('[[source]]\nurl = "http://blog.example/feed"\n')
-    with contextlib.closing(State(status.url)) as state:
+    url = f"sqlite:///{tmp_path / 'walsh.sqlite3'}"
+    with contextlib.closing(State(url)) as state:
         now = state.now()
         number = state.runs.begin(RunRecord(spider="feeds", begun=now - 60))
         state.runs.end(number, now - 30, "finished", {"fetched": 1})
-    keep_empty_blocklist(status.url)
+    keep_empty_blocklist(url)
     return status
 
 
 def test_all_is_well_for_an_operator_a_program_and_prometheus(well, tmp_path):
     file = tmp_path / "walsh.prom"
-    code, said = well("--prometheus", str(file))
-    first, *lines = said.out.splitlines()
-    assert (code, first, said.err) == (0, "OK: all is well", "")
+    code, said, error = well("--prometheus", file)
+    first, *lines = said.splitlines()
+    assert (code, first, error) == (0, "OK: all is well", "")
     assert [line.split()[:2] for line in lines][:2] == [["OK", "run"], ["OK", "killed"]]
     assert "walsh_status 0.0\n" in file.read_text()
-    code, said = well("--json")
-    assert (code, json.loads(said.out)["status"]) == (0, "OK")
-    assert well("--quiet") == (0, ("", ""))
+    code, said, _ = well("--json")
+    assert (code, json.loads(said)["status"]) == (0, "OK")
+    assert well("--quiet") == (0, "", "")
 
 
 def test_quiet_says_nothing_of_a_file_that_has_warnings_while_all_is_well(well, tmp_path, caplog):
     outline = '<outline text="Blog" xmlUrl="http://blog.example/feed"/>'
     file = tmp_path / "sources.opml"
     file.write_text(f"<opml><body>{outline}<outline xmlUrl='mailto:a'/>{outline}</body></opml>")
-    well("--sources", str(file))
+    well("--sources", file)
     assert len(caplog.messages) == 2
     caplog.clear()
-    assert well("--quiet", "--sources", str(file)) == (0, ("", ""))
+    assert well("--quiet", "--sources", file) == (0, "", "")
     assert caplog.messages == []
 
 
 def test_what_is_wrong_comes_first_and_sets_the_exit_status(well):
     assert well("--run-hours", "0.001,9")[0] == 1
-    code, said = well("-s", "WALSH_BLOCKLIST_FILE=nowhere.txt")
-    assert (code, said.out.splitlines()[0]) == (2, "CRITICAL: blocklist")
-    assert "WALSH_BLOCKLIST_FILE: nowhere.txt: No such file" in said.out
-    code, said = well("--quiet", "--sources", "elsewhere.toml")
-    assert code == 2
-    assert said.out.splitlines()[0] == "CRITICAL: sources"
-    assert "elsewhere.toml: there is no such file" in said.out.splitlines()[1]
+    code, said, _ = well("-s", "WALSH_BLOCKLIST_FILE=nowhere.txt")
+    assert (code, said.splitlines()[0]) == (2, "CRITICAL: blocklist")
+    assert "WALSH_BLOCKLIST_FILE: nowhere.txt: No such file" in said
+    code, said, _ = well("--quiet", "--sources", "elsewhere.toml")
+    first, second, *_ = said.splitlines()
+    assert (code, first) == (2, "CRITICAL: sources")
+    assert "elsewhere.toml: there is no such file" in second
 
 
 def test_a_state_that_cannot_be_read_is_unknown_for_everybody(status, tmp_path):
     file = tmp_path / "walsh.prom"
-    code, said = status("--prometheus", str(file))
-    assert (code, said.out.splitlines()[0]) == (3, "UNKNOWN: state")
+    code, said, _ = status("--prometheus", file)
+    assert (code, said.splitlines()[0]) == (3, "UNKNOWN: state")
     assert "walsh_status 3.0\n" in file.read_text()
     (tmp_path / "walsh.sqlite3").write_bytes(b"this was a database once " * 100)
-    code, said = status("--json")
-    (found,) = json.loads(said.out)["findings"]
+    code, said, _ = status("--json")
+    (found,) = json.loads(said)["findings"]
     assert (code, found["status"], found["check"]) == (3, "UNKNOWN", "state")
     assert "walsh.sqlite3" in found["what"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["now"], "status does not take now"),
-        (["--nope"], "--nope"),
-        (["--run-hours"], "--run-hours: expected one argument"),
-        (["-a", "sources=x.toml"], "the sources file is --sources FILE here"),
-        (["--run-hours", "3"], "--run-hours: 3 is not two numbers"),
-        (["--run-hours", "6,3"], "the second not smaller"),
-        (["--failing", "nan,1"], "--failing: nan,1"),
-        (["--prometheus", "nowhere/walsh.prom"], "--prometheus nowhere/walsh.prom: No such file"),
-    ],
-)
-def test_a_wrong_call_is_unknown_and_one_line(status, arguments, words):
-    code, said = status(*arguments)
-    assert (code, said.err.count("\n")) == (3, 1)
-    assert words in said.err
-
-
-def test_a_bad_setting_is_unknown(status):
-    code, said = status("-s", "WALSH_MIN_INTERVAL=0")
-    assert (code, said.out.splitlines()[0]) == (3, "UNKNOWN: settings")
-    assert "WALSH_MIN_INTERVAL" in said.out
+def test_a_bad_setting_and_a_file_that_cannot_be_written_are_unknown(status):
+    code, _, error = status("--prometheus", "nowhere/walsh.prom")
+    assert (code, error.count("\n")) == (3, 1)
+    assert "--prometheus nowhere/walsh.prom: No such file" in error
+    code, said, _ = status("-s", "WALSH_MIN_INTERVAL=0")
+    assert (code, said.splitlines()[0]) == (3, "UNKNOWN: settings")
+    assert "WALSH_MIN_INTERVAL" in said
