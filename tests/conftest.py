@@ -176,6 +176,29 @@ def run_scrapy(crawl_launcher, pytestconfig):
 
 
 @pytest.fixture
+def called(tmp_path, monkeypatch, capfd, pytestconfig):
+    """Return a function that calls a command in this process, in a project in a new folder.
+
+    It returns the exit status, and what was printed: on standard output, and on standard error.
+    """
+    from scrapy.cmdline import execute
+    from scrapy.utils.project import get_project_settings
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SCRAPY_SETTINGS_MODULE", "walsh_scrapy.settings")
+    monkeypatch.syspath_prepend(pytestconfig.rootpath)
+
+    def call(name, *words, **given):
+        settings = get_project_settings()
+        settings.update(given, priority="project")
+        with pytest.raises(SystemExit) as ended:
+            execute(["scrapy", name, *map(str, words)], settings)
+        return (ended.value.code or 0, *capfd.readouterr())
+
+    return call
+
+
+@pytest.fixture
 def on_state(tmp_path, run_scrapy):
     """Return a function that runs a command on the state that the crawls of a test share."""
     state = f"sqlite:///{tmp_path / 'crawl' / 'walsh.sqlite3'}"
