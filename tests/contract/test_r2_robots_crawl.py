@@ -110,18 +110,6 @@ def test_robots_txt_is_cached_a_day_for_each_port_and_used_if_the_server_fails(
     judge(web)
 
 
-def test_after_its_day_it_is_read_again_and_if_that_fails_the_last_good_copy_counts(
-    direct_web, crawl, again
-):
-    web = direct_web(site("blog.example", [BLOCKED_HERE, Reply(status=500)]))
-    short = {"WALSH_ROBOTS_TTL": 1, "WALSH_MAX_RETRIES": 1, "WALSH_BACKOFF_BASE": 0.01}
-    crawl(web, sources=["http://blog.example/feed"], settings=short)
-    second = again(web, sources=["http://blog.example/feed"], settings=short)
-    assert paths(second.log) == ["blog.example/robots.txt"] * 2
-    assert second.log[1].status == 500
-    assert "the last good copy" in second.stderr
-
-
 def test_visit_time_keeps_a_host_for_its_hours_and_comments_are_shown(direct_web, crawl):
     def hours(first, last):
         now = datetime.now(UTC)

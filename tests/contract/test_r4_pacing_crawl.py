@@ -1,6 +1,5 @@
 """R4 on the wire: one request at a time, spacing for each host, and no delay for the others."""
 
-import json
 import math
 import os
 import subprocess
@@ -30,10 +29,10 @@ from walsh_scrapy.policy.pacing import MARGIN
 from walsh_scrapy.state import State
 from walsh_scrapy.state.log import GOES_ON
 from walsh_scrapy.testing.feeds import Post
-from walsh_scrapy.testing.politeness import assert_polite, violations
+from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.simulation import DAY
 from walsh_scrapy.testing.site import Site as SiteR4Week
-from walsh_scrapy.testing.web import Fault, Reply, Site, redirect
+from walsh_scrapy.testing.web import Reply, Site, redirect
 from walsh_scrapy.tools.attest import attest
 
 #: The longest delay that robots.txt, a server or the operator asks for, by host.
@@ -77,17 +76,6 @@ def test_the_longest_delay_counts_whoever_asks_for_it(direct_web, crawl):
     assert result.stats["walsh/sources/fetched"] == 11
 
 
-def test_no_request_is_repeated_behind_the_scheduler(direct_web, crawl):
-    """A connection that was kept open and breaks is a failure, not a second request at once."""
-    web = direct_web(
-        site("reset.example", feed=Reply(fault=Fault.RESET)),
-        site("close.example", feed=Reply(fault=Fault.CLOSE)),
-    )
-    result = crawl(web, sources=feeds("reset", "close"))
-    judge(result)
-    assert len([hit for hit in result.log if hit.path == "/feed"]) == 6, "two tries more for each"
-
-
 # R4 by registrable domain: everything is the domain's (decision 5).
 
 HOSTS = ("a.site-one.co.uk", "b.site-one.co.uk", "c.site-two.co.uk")
@@ -127,28 +115,6 @@ def test_by_domain_hosts_under_one_are_never_asked_too_soon_nor_at_once(
         "a robots.txt for each host, and nobody was asked for a list of public suffixes"
     )
     assert list(cache.iterdir()) == []
-
-
-def test_by_domain_a_hold_is_that_of_the_domain(direct_web, crawl, on_state):
-    """Everything is the domain's; one of 300 years, too."""
-    held = Reply(status=404, headers={"Retry-After": "10000000000"})
-    web = direct_web(*(site(host, feed=held) for host in HOSTS[:2]), site(HOSTS[2]))
-    by_domain = {"WALSH_PACE_BY": "domain"}
-    asked = paths(crawl(web, sources=sources(*HOSTS), settings=by_domain).log)
-    assert [f"{host}/feed" in asked for host in HOSTS[:2]].count(True) == 1
-    assert f"{HOSTS[2]}/feed" in asked
-    rows = json.loads(on_state("hosts", "--json", settings=by_domain).stdout)
-    assert {row["host"] for row in rows if row["hold_until"]} == {"site-one.co.uk"}
-    release = ("hosts", "release", HOSTS[1], "--because", "a mistake")
-    released = on_state(*release, settings=by_domain)
-    assert released.stdout.startswith("site-one.co.uk may be requested again; ")
-
-
-def test_by_host_as_it_is_by_default_they_are_not_held_to_each_other(direct_web, crawl):
-    web = direct_web(*map(site, HOSTS))
-    result = crawl(web, sources=sources(*HOSTS))
-    judge(result)
-    assert violations(result.log, pace_by=domain)
 
 
 # R4 for several processes on one state: every host sees one polite crawler, also if one dies.
@@ -281,16 +247,6 @@ def test_the_last_request_of_a_killed_crawl_counts_as_an_exchange(direct_web, cr
     assert paths(web.log) == ["slow.example/robots.txt", *["slow.example/feed"] * 2]
     assert web.log[-1].wall >= until + crawl_delay
     assert len(last.items) == 2
-
-
-def test_a_crawl_delay_that_one_crawl_reads_holds_for_the_robots_txt_of_another(direct_web, crawl):
-    text = "User-agent: *\nCrawl-delay: 5\n"
-    robots = [Reply(text, delay=3.0), Reply(status=503), Reply(text)]
-    web = direct_web(Site("slow.example", "", {"/robots.txt": robots, "/1": feed(), "/2": feed()}))
-    running = [crawl.start(web, sources=[f"http://slow.example/{name}"]) for name in (1, 2)]
-    for each in running:
-        each.wait()
-    assert min(later.started - hit.ended for hit, later in pairwise(web.log)) >= 5.0
 
 
 @pytest.mark.long
@@ -597,24 +553,3 @@ def test_workers_share_what_is_due_and_take_over_what_a_killed_one_leaves(
     assert len(targets) <= 1, "only the request in flight is made again"
     assert not again or max(again.values()) == 2
     assert min(each.stats["walsh/sources/fetched"] for each in results) > 0, "each has its share"
-
-
-def test_one_that_was_alone_leaves_its_share_to_another_that_comes(direct_web, crawl):
-    """It owns no more hosts than it has use for."""
-
-    def page(_hit):
-        """Give the other worker time to come."""
-        begun = sum(hit.path == "/feed" for hit in web.log)
-        return feed(delay=3.0 if begun <= 3 else 0.1)
-
-    web = direct_web(*(site(host, ROBOTS, feed=page) for host in SMALL))
-    sources = [f"http://{host}/feed" for host in SMALL]
-    first = crawl.start(web, sources=sources, launcher=subprocess.Popen)
-    web.wait_for(lambda log: len(log) >= 4, LONGEST)
-    results = [crawl(web, sources=sources, launcher=subprocess.Popen), first.wait(LONGEST)]
-    assert [each.exit_code for each in results] == [0, 0]
-    assert_polite(web.log, serial=False)
-    assert Counter(hit.url for hit in web.log if hit.path == "/feed") == dict.fromkeys(sources, 1)
-    shares = [each.stats["walsh/sources/fetched"] for each in results]
-    assert min(shares) > 0
-    assert [each.stats["walsh/sources/due"] for each in results] == shares

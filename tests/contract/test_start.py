@@ -6,7 +6,7 @@ import pytest
 from scrapy.cmdline import execute
 from scrapy.utils.project import get_project_settings
 
-from tests.helpers.sites import refusal, rows_of, site
+from tests.helpers.sites import refusal, site
 from walsh_scrapy.identity import USER_AGENT
 
 SOURCES = ["http://blog.example/feed"]
@@ -156,15 +156,6 @@ def test_a_damaged_state_is_never_overwritten(loopback_web, crawl):
     line = refusal(crawl(web, sources=SOURCES))
     assert "walsh.sqlite3" in line
     assert state.read_bytes() == before
-
-
-def test_a_state_of_another_version_is_refusal(loopback_web, crawl):
-    web = loopback_web(site("blog.example"))
-    crawl(web, sources=SOURCES)
-    rows_of(crawl, "UPDATE schema_version SET version = 99")
-    web.clear()
-    line = refusal(crawl(web, sources=SOURCES, arguments={"force": "1"}))
-    assert "99" in line
 
 
 @pytest.mark.parametrize("form", ["text", "json"])

@@ -164,18 +164,6 @@ def test_a_host_without_tls_or_that_refuses_costs_one_attempt_a_run(direct_web, 
     judge(second, robots_first=False)
 
 
-def test_without_the_private_ca_no_certificate_is_accepted(direct_web, crawl, tmp_path):
-    (tmp_path / "nobody.pem").write_bytes(b"")
-    web = direct_web(secure("blog.example"))
-    result = crawl(
-        web,
-        sources=feeds("blog.example"),
-        environment={"SSL_CERT_FILE": str(tmp_path / "nobody.pem")},
-    )
-    _, detail = in_state(result)["blog.example"]
-    assert detail.endswith(" is signed by somebody whom this machine does not trust")
-
-
 # What users behind a proxy rely on: it looks up the names, and gets the credentials; nobody else.
 #
 # The proxy is a `LoopbackWeb`. A `DirectWeb` beside it has the names of the machine, the proxy's

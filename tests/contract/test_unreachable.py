@@ -331,4 +331,5 @@ def test_a_blocklist_that_cannot_be_fetched_keeps_no_target(simulated, operator,
     assert asked == ["/robots.txt", *operator.pages]
     assert run.stats.get("walsh/blocklist/failed") == failed
     assert f"the blocklist could not be fetched: {why}" in run.stderr
+    assert "there is none yet" in run.stderr
     assert outcomes(run) == {"fetched": 1}

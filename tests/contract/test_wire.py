@@ -239,14 +239,6 @@ def test_a_dead_host_costs_one_time_limit_whatever_its_sources(direct_web, crawl
     assert third.stats["walsh/sources/fetched"] == 3
 
 
-def test_a_port_that_refuses_costs_no_page_of_another_port(direct_web, crawl):
-    web = direct_web(site("h.example"))
-    sources = ["http://h.example:1/x", "https://h.example/y", "http://h.example/feed"]
-    result = crawl(web, sources=sources)
-    assert outcomes(result) == dict(zip(sources, ("failed", "failed", "fetched"), strict=True))
-    assert "http://h.example:1/x failed: h.example refused the connection" in result.stderr
-
-
 @pytest.mark.parametrize("number", [2, 12])
 def test_a_machine_that_is_offline_marks_no_source_as_failed(direct_web, crawl, number):
     web = direct_web(*(site(f"h{each}.example") for each in range(number)))
