@@ -31,7 +31,6 @@ from walsh_scrapy.state.log import GOES_ON
 from walsh_scrapy.testing.feeds import Post
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.simulation import DAY
-from walsh_scrapy.testing.site import Site as SiteR4Week
 from walsh_scrapy.testing.web import Reply, Site, redirect
 from walsh_scrapy.tools.attest import attest
 
@@ -298,12 +297,12 @@ def growing(hit):
     return feed("Feed", posts)
 
 
-SLOW_R4_WEEK = SiteR4Week(
+SLOW_FOR_A_DAY = Site(
     "slow.example",
     "User-agent: *\nCrawl-delay: 86400\n",
     dict.fromkeys(("/a", "/b", "/c"), growing),
 )
-QUICK = SiteR4Week("quick.example", "", {"/feed": growing})
+QUICK = Site("quick.example", "", {"/feed": growing})
 
 
 @pytest.fixture
@@ -312,7 +311,7 @@ def week(simulated):
 
     def run(every, pages):
         runs = simulated(
-            SLOW_R4_WEEK,
+            SLOW_FOR_A_DAY,
             QUICK,
             sources=[
                 *(f"http://slow.example/{page}" for page in pages),

@@ -165,17 +165,6 @@ def test_a_dead_host_is_tried_rarer_after_each_silence(simulated, rows, silent_h
     assert silent_hosts() == {"dead.example"}
 
 
-def test_a_host_that_answers_again_is_served_as_before(simulated, silent_hosts):
-    first, second = simulated(
-        dead(feed(host="dead.example"), robots=[no_connection, ""]),
-        sources=sources(),
-        starts=[0.0, DAY + 60.0],
-    )
-    assert outcomes(first) == {"failed": 1, "deferred": 4}
-    assert outcomes(second)["fetched"] >= 4
-    assert silent_hosts() == frozenset()
-
-
 def test_other_schemes_and_ports_and_redirects_to_a_dead_host_are_put_off(simulated):
     leads = redirect("http://dead.example/a", 302)
     (run,) = simulated(

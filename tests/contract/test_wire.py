@@ -234,9 +234,6 @@ def test_a_dead_host_costs_one_time_limit_whatever_its_sources(direct_web, crawl
     hosts = [url.split("/")[2] for url, _, _ in asked(second)[len(before) :]]
     assert hosts.count("dead.example") == 1
     assert hosts[-1] == "dead.example"
-    third = again(web, sources=[*bad, *good], settings=SHORT)
-    assert third.stats["walsh/sources/deferred"] == 5
-    assert third.stats["walsh/sources/fetched"] == 3
 
 
 @pytest.mark.parametrize("number", [2, 12])
@@ -285,21 +282,14 @@ BODY = feed().content()
 QUICK = {"RETRY_TIMES": 0, "WALSH_MAX_RETRIES": 1, "DOWNLOAD_TIMEOUT": 20}
 
 
-def head(*fields, status="200 OK", version="1.1"):
-    lines = [f"HTTP/{version} {status}", "Content-Type: application/rss+xml", *fields]
+def head(*fields, status="200 OK"):
+    lines = [f"HTTP/1.1 {status}", "Content-Type: application/rss+xml", *fields]
     return "".join(f"{line}\r\n" for line in lines).encode() + b"\r\n"
 
 
 LENGTH = f"Content-Length: {len(BODY)}"
 WHOLE = head(LENGTH) + BODY
-EARLY = b"HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\n\r\n"
 READ = {
-    "hints": [EARLY, 0.1, WHOLE],
-    "continue": [b"HTTP/1.1 100 Continue\r\n\r\n" + EARLY + WHOLE],
-    "bytewise": [WHOLE[:1], 0.05, WHOLE[1:30], 0.05, WHOLE[30:]],
-    "old": [head(version="1.0") + BODY],
-    "endless-body": [head() + BODY],
-    "closing": [head(LENGTH, "Connection: close") + BODY],
     "bare-lf": [WHOLE.replace(b"\r\n", b"\n")],
     "chunked": [
         head("Transfer-Encoding: chunked", "Trailer: X-Sum"),
@@ -312,7 +302,6 @@ READ = {
 }
 FIELDS = b"X-Field: yes\r\n"
 REFUSED = {
-    "endless": ([head()[:-2], *[FIELDS * 1000] * 50], "the head of the response is longer than"),
     "folded": ([head("X: 1")[:-2], *[b" more\r\n" * 2000] * 50], "the head of the response is"),
     "crumbs": ([head(*["Set-Cookie: a"] * 5000, LENGTH) + BODY], "has more than 500 lines"),
     "jar": ([head()[:-2], *[b"Set-Cookie: a=b\r\n" * 9000] * 50], "the head of the response is"),
@@ -320,8 +309,6 @@ REFUSED = {
         [head("Transfer-Encoding: chunked") + b"0\r\n", *[FIELDS * 9000] * 50],
         "ended before it was complete",
     ),
-    "many": ([head(*["X: 1"] * 600)], "the head of the response has more than 500 lines"),
-    "patient": ([EARLY * 3000 + WHOLE], "the head of the response is longer than 128 KiB"),
     "switching": ([head("Upgrade: x", status="101 Switching")], "the response is not HTTP"),
     "garbage": ([b"SSH-2.0-OpenSSH_9.6\r\n\r\n"], "the response is not HTTP"),
     "wordy": ([head("Content-Length: 5", "Content-Length: 6")], "the response is not HTTP"),
