@@ -119,9 +119,7 @@ PACKED = {"Content-Encoding": "gzip"}
 FIVE = ",".join(["gzip"] * 5)
 PAGES = {
     "missing": Reply(status=404, headers=PACKED),
-    "nowhere": Reply(status=301, content_type=None),
     "ftp": redirect("ftp://x/"),
-    "bad": redirect("http://[bad"),
     "circle": redirect("/back"),
     "far": redirect("/1"),
     "reset": Reply(fault=Fault.RESET),
@@ -142,12 +140,7 @@ PAGES = {
 }
 TOLD = {
     "missing": (404, "missing.example answered 404"),
-    "nowhere": (301, "nowhere.example answered 301 without a Location"),
     "ftp": (301, "ftp.example answered 301 with a Location that cannot be requested: 'ftp://x/'"),
-    "bad": (
-        301,
-        "bad.example answered 301 with a Location that cannot be requested: 'http://[bad'",
-    ),
     "circle": (301, "redirected in a loop: {host}/back leads back to {host}/feed"),
     "far": (301, "redirected more than 2 times, at last to {host}/3"),
     "reset": (None, "no response from reset.example: Connection reset by peer"),

@@ -204,14 +204,6 @@ def test_backoff(direct_web, run):
     assert len(result.items) == 5
 
 
-def test_backoff_says_what_a_refusal_means_and_pacing_waits(direct_web, run):
-    web = direct_web(Site("a.example", pages={"/1": page()}))
-    result = run(web, "backoff", urls=["http://a.example/1"], RETRY_HTTP_CODES=WITHOUT_BUSY)
-    assert result.exit_code == 1
-    assert "BackoffMiddleware without PacingMiddleware" in result.stderr
-    assert result.log == []
-
-
 @pytest.mark.parametrize(("at_once", "unpacking"), [(1, ()), (16, UNPACKING)], ids=["1", "16"])
 def test_robots(direct_web, run, at_once, unpacking):
     """Scrapy's own unpacking refuses a bomb, which opens nothing; of ours 500 KiB count."""
@@ -417,6 +409,11 @@ def test_requests_past_the_scheduler_under_the_add_on(direct_web, run):
         (["pacing"], {"DOWNLOAD_TIMEOUT": 0}, ["DOWNLOAD_TIMEOUT is 0", "above 0"]),
         ([(GATES["pacing"][0], 500)], {}, ["before RedirectMiddleware", "890"]),
         (["backoff"], {}, ["RETRY_HTTP_CODES is", "[500, 502, 504, 522, 524, 408]"]),
+        (
+            ["backoff"],
+            {"RETRY_HTTP_CODES": WITHOUT_BUSY},
+            ["BackoffMiddleware without PacingMiddleware"],
+        ),
         (["robots"], {"ROBOTSTXT_OBEY": True}, ["ROBOTSTXT_OBEY is True", "False"]),
         (["robots"], {"USER_AGENT": "theirs"}, ["USER_AGENT is 'theirs'", "'Example-Bot'"]),
         (["pacing"], {"USER_AGENT": "theirs"}, ["USER_AGENT is 'theirs'", "WALSH_USER_AGENT"]),

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.helpers.sites import blocklist, feed, feeds, judge, paths, site
+from tests.helpers.sites import blocklist, feed, feeds, in_turn, judge, paths, site
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.simulation import DAY
 from walsh_scrapy.testing.web import Fault, Reply, Site, redirect
@@ -133,7 +133,11 @@ BUSY = Reply("Later.\n", 503, headers={"Retry-After": f"{3 * DAY:.0f}"})
 TAGGED = Reply(RULES, etag='"rules"', last_modified="Thu, 01 Jan 2026 12:00:00 GMT")
 SITES = (
     Site("operator.example", pages={"/list.json": blocklist("optedout.example", refresh="P7D")}),
-    Site("month.example", f"User-agent: *\nCrawl-delay: {30 * DAY:.0f}\n", {"/feed": FEED}),
+    Site(
+        "month.example",
+        f"User-agent: *\nCrawl-delay: {30 * DAY:.0f}\n",
+        {"/feed": FEED, "/more": FEED},
+    ),
     Site("night.example", "User-agent: *\nVisit-time: 0200-0300\n", {"/feed": FEED}),
     Site("busy.example", "User-agent: *\nCrawl-delay: 2\n", {"/feed": [BUSY, FEED]}),
     Site("hop.example", redirect("http://tagged.example/rules"), {"/feed": FEED}),
@@ -154,18 +158,8 @@ SOURCES = [
     *(f"http://{name}.example/feed" for name in ("month", "night", "busy", "tagged", "hop")),
     "http://fickle.example/feed",
     "http://fickle.example/private",
+    "http://month.example/more",
 ]
-
-
-@pytest.fixture
-def season(simulated):
-    runs = simulated(
-        *SITES,
-        sources=SOURCES,
-        settings={"WALSH_BLOCKLIST_URL": LIST_URL},
-        starts=[5 * number * DAY + (number % 2) * 9000.0 for number in range(19)],
-    )
-    return [hit for each in runs for hit in each.log]
 
 
 def days(log, host):
@@ -177,11 +171,20 @@ def days(log, host):
     ]
 
 
-def test_what_a_copy_is_good_for(season):
+def test_what_a_copy_is_good_for(simulated):
+    runs = simulated(
+        *SITES,
+        sources=SOURCES,
+        settings={"WALSH_BLOCKLIST_URL": LIST_URL},
+        starts=[5 * number * DAY + (number % 2) * 9000.0 for number in range(19)],
+    )
+    season = [hit for each in runs for hit in each.log]
     assert_polite(season, blocked=["optedout.example"], robots_exempt=[LIST_URL])
-    # A Crawl-delay of a month: each answer is followed by a month of silence, and no longer.
-    month = days(season, "month.example")
-    assert month == [(0, "R", 200), (30, "/feed", 200), (60, "R", 200), (90, "/feed", 200)]
+    # A Crawl-delay of a month: each answer is followed by a month of silence, and no longer; its
+    # sources are visited in turn, each by a copy that nothing has followed.
+    month = [(day, what) for day, what, _ in days(season, "month.example")]
+    first, second = in_turn("month.example", ("feed", "more"))
+    assert month == [(0, "R"), (30, f"/{first}"), (60, "R"), (90, f"/{second}")]
     # The delay that a target asks for keeps no copy: its rules may be others by then.
     assert days(season, "busy.example")[:4] == [
         (0, "R", 200), (0, "/feed", 503), (5, "R", 200), (5, "/feed", 200),
