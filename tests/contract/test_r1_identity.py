@@ -189,13 +189,8 @@ def test_each_request_over_https_is_signed_and_none_over_http(
     result = crawl(web, sources=SOURCES, settings=settings)
     assert result.exit_code == 0, result.stderr
     judge(result, robots_exempt=[SECURE_LIST_URL])
-    assert_all_verify(result.log, key, monkeypatch)
-    assert_nothing_is_left_of_it(result, signing, key)
-
-
-def assert_all_verify(log, key, monkeypatch):
     directory = directory_body([key.public])
-    https = [hit for hit in log if hit.scheme == "https"]
+    https = [hit for hit in result.log if hit.scheme == "https"]
     # The blocklist, robots.txt of six hosts, the feeds, two retries and a hop.
     assert len(https) == 1 + 6 + 4 + 2 + 1, [hit.url for hit in https]
     assert {"/robots.txt", "/blocklist.json", "/feed"} == {hit.path for hit in https}
@@ -209,13 +204,11 @@ def assert_all_verify(log, key, monkeypatch):
     for late in (-9, 61):
         with pytest.raises(InvalidSignature, match=r"in the (past|future)"):
             verify(https[0], directory, monkeypatch, https[0].wall + late)
-    plain = [hit for hit in log if hit.scheme == "http"]
+    plain = [hit for hit in result.log if hit.scheme == "http"]
     assert {hit.path for hit in plain} == {"/robots.txt", "/feed", "/other"}
     assert not any(hit.header(name) for hit in plain for name in FIELDS)
 
-
-def assert_nothing_is_left_of_it(result, signing, key):
-    """Neither the log nor the state has a signature; the run's record names the key."""
+    # Neither the log nor the state has a signature; the run's record names the key.
     state = result.folder.parent / "walsh.sqlite3"
     kept = b"".join(file.read_bytes() for file in state.parent.glob("walsh.sqlite3*"))
     written = kept + result.stderr.encode() + result.stdout.encode()

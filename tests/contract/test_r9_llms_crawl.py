@@ -119,11 +119,7 @@ CASES = {
     # What cannot be used is ignored.
     "other.example": ({"/docs": announcing("http://evil.example/docs.md")}, BOTH, 1),
     "dump.example": ({"/docs": announcing("/llms-full.txt")}, BOTH, 1),
-    "port.example": ({"/docs": announcing("http://port.example:8080/docs.md")}, BOTH, 1),
-    "scheme.example": ({"/docs": announcing("ftp://scheme.example/docs.md")}, BOTH, 1),
     "itself.example": ({"/docs": announcing("/docs")}, BOTH, 1),
-    "mail.example": ({"/docs": announcing("mailto:me@mail.example")}, BOTH, 1),
-    "broken.example": ({"/docs": announcing("http://[")}, BOTH, 1),
     # robots.txt denies the page, or all.
     "page.example": ({"/docs": markdown()}, ("/llms.txt",), 1),
     "denied.example": ({"/docs": markdown()}, (), 0),

@@ -26,10 +26,6 @@ from walsh_scrapy.testing.site import DEAD, NO_RESOLVER, OWN, UNKNOWN, Answer, D
 from walsh_scrapy.testing.web import Certificate, Fault, Reply, Site, redirect
 
 
-def hosts_of(connections):
-    return {connection.host for connection in connections}
-
-
 def test_one_connection_at_a_time_and_one_full_handshake_a_host(direct_web, crawl):
     """http and https, both versions of TLS, redirects between hosts, robots.txt and blocklist."""
     secure = [
@@ -60,7 +56,7 @@ def test_one_connection_at_a_time_and_one_full_handshake_a_host(direct_web, craw
         assert shaken == ["full", *["resumed"] * (len(shaken) - 1)]
         assert len(shaken) > 1
     assert "blocked.example" not in {lookup.name for lookup in web.lookups}
-    assert "blocked.example" not in hosts_of(web.connections)
+    assert "blocked.example" not in {each.host for each in web.connections}
     assert_polite(result.log, connections=web.connections, blocked=["blocked.example"])
 
 
