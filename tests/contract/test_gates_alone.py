@@ -41,17 +41,13 @@ DAY = 86_400.0
 
 SPIDER = """
 import asyncio
-from scrapy import Request, Spider, signals
-from scrapy.exceptions import IgnoreRequest
+from scrapy import Request, signals
+from tests.helpers.theirs import Urls
 from walsh_scrapy.exceptions import Denied
 
 
-class Follower(Spider):
+class Follower(Urls):
     name = "follower"
-
-    async def start(self):
-        for url in self.urls.split():
-            yield Request(url, errback=self.ended)
 
     def parse(self, response):
         yield {"url": response.url}
@@ -96,13 +92,6 @@ class Asker(Follower):
 
     def read(self, response):
         yield {"url": response.url}
-
-    async def asked(self, link):
-        try:
-            answer = await self.crawler.engine.download_async(Request(link))
-            return {"url": answer.url, "asked": link}
-        except IgnoreRequest as reason:
-            return {"asked": link, "reason": str(reason)}
 """
 
 
@@ -385,7 +374,7 @@ def test_requests_past_the_scheduler_under_the_add_on(direct_web, run):
         blocked=["optedout.example"],
         denied=["http://barred.example/1"],
     )
-    answers = {item["asked"]: item.get("reason") for item in result.items if "asked" in item}
+    answers = {item["asked"]: item.get("why") for item in result.items if "asked" in item}
     assert {link for link, reason in answers.items() if reason} == {
         "http://barred.example/1",
         "http://optedout.example/",

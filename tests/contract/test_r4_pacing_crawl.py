@@ -75,18 +75,6 @@ def test_the_longest_delay_counts_whoever_asks_for_it(direct_web, crawl):
 
 # R4 by registrable domain: everything is the domain's (decision 5).
 
-HOSTS = ("a.site-one.co.uk", "b.site-one.co.uk", "c.site-two.co.uk")
-SLOW = "User-agent: *\nCrawl-delay: 2\n"
-
-
-def domain(host):
-    """The judge's own function, which is right for the hosts of these tests."""
-    return host.partition(".")[2]
-
-
-def sources(*hosts):
-    return [f"http://{host}/feed" for host in hosts]
-
 
 def test_by_domain_hosts_under_one_are_never_asked_too_soon_nor_at_once(
     direct_web, crawl, tmp_path
@@ -94,21 +82,26 @@ def test_by_domain_hosts_under_one_are_never_asked_too_soon_nor_at_once(
     """Two crawls on one state: only the state can prevent that both ask at the same time."""
     cache = tmp_path / "cache"
     cache.mkdir()
-    a, b, c = HOSTS
-    slow = feed(delay=0.3)
-    web = direct_web(site(a, SLOW, feed=slow), site(b, SLOW, feed=slow), site(c))
+    a, b, c = hosts = ("a.site-one.co.uk", "b.site-one.co.uk", "c.site-two.co.uk")
+    robots, slow = "User-agent: *\nCrawl-delay: 2\n", feed(delay=0.3)
+    web = direct_web(site(a, robots, feed=slow), site(b, robots, feed=slow), site(c))
     options = {
         "settings": {"WALSH_PACE_BY": "domain"},
         "environment": dict.fromkeys(("HOME", "XDG_CACHE_HOME", "TLDEXTRACT_CACHE"), str(cache)),
     }
-    running = [crawl.start(web, sources=sources(*hosts), **options) for hosts in ((a, c), (b,))]
+    shares = [[f"http://{a}/feed", f"http://{c}/feed"], [f"http://{b}/feed"]]
+    running = [crawl.start(web, sources=share, **options) for share in shares]
     results = [each.wait() for each in running]
 
+    def domain_of(host):
+        """Right for these hosts; the judge has no list of suffixes."""
+        return host.partition(".")[2]
+
     assert [result.exit_code for result in results] == [0, 0]
-    assert_polite(web.log, serial=False, pace_by=domain, crawl_delays=web.crawl_delays)
+    assert_polite(web.log, serial=False, pace_by=domain_of, crawl_delays=web.crawl_delays)
     assert web.most_open_connections <= len(running)
     both = ("robots.txt", "feed")
-    assert sorted(paths(web.log)) == sorted(f"{host}/{page}" for host in HOSTS for page in both), (
+    assert sorted(paths(web.log)) == sorted(f"{host}/{page}" for host in hosts for page in both), (
         "a robots.txt for each host, and nobody was asked for a list of public suffixes"
     )
     assert list(cache.iterdir()) == []
