@@ -441,14 +441,6 @@ class OwnSpider(FeedsSpider):
         self.called(failure)
         return self.once_more(failure)
 
-    def a_list(self, failure):
-        self.called(failure)
-        return [self.once_more(failure)]
-
-    def a_generator(self, failure):
-        self.called(failure)
-        yield self.once_more(failure)
-
     async def a_coroutine(self, failure):
         self.called(failure)
         return [self.once_more(failure)]
@@ -480,7 +472,7 @@ GONE_WRONG = {
     "circle": redirect("/feed"),  # does not: it ends in a downloader middleware
 }
 ENDS = ["nothing", "raises", "hands_it_back", "traps", "hands_it_back_later"]
-GOES_ON = ["a_request", "a_list", "a_generator", "a_coroutine", "an_async_generator"]
+GOES_ON = ["a_request", "a_coroutine", "an_async_generator"]
 AGAIN = ["a_copy", "the_same"]
 
 

@@ -143,6 +143,11 @@ BLAMES = (
     "SELECT host FROM hosts "
     "WHERE hold_until > 0 OR unreachable > 0 OR server_errors > 0 OR delay > 1.5"
 )
+#: What a server does to the connections to its database when it is restarted.
+END_OTHERS = (
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+    "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+)
 
 
 def rows(url, statement):
@@ -202,9 +207,7 @@ def test_a_crawl_that_stood_still_blames_no_host(direct_web, crawl, postgresql_u
 
 def test_a_redirect_that_loses_its_database_is_followed_once(direct_web, crawl, postgresql_url):
     def cut(_hit):
-        others = "datname = current_database() AND pid <> pg_backend_pid()"
-        end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-        rows(postgresql_url, f"{end} WHERE {others}")
+        rows(postgresql_url, END_OTHERS)
         return feed()
 
     def cut_and_redirect(hit):
@@ -375,13 +378,7 @@ def test_a_run_goes_on_when_its_database_server_was_restarted(loopback_web, craw
     hosts = [f"h{number}.example" for number in range(6)]
 
     def restart(hit):
-        engine = create_engine(postgresql_url, poolclass=NullPool)
-        with engine.connect() as connection:
-            others = (
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
-            )
-            connection.execute(text(others))
+        rows(postgresql_url, END_OTHERS)
         return feed(host=hit.host)
 
     web = loopback_web(*(site(host, feed=restart) for host in hosts))
@@ -461,11 +458,8 @@ def test_a_server_that_is_silent_ends_the_run(direct_web, crawl, postgresql_url,
         running = crawl.start(web, sources=URLS, settings=settings)
         result = end_of(running, relay.asked.wait, is_signalled=is_signalled)
     assert re.search(r"the server is silent for [0-9]+ s;", judge_end(result))
-    engine = create_engine(postgresql_url, poolclass=NullPool)
-    with engine.connect() as connection:
-        recorded = connection.execute(text("SELECT url, failures FROM sources")).all()
-        entries = connection.scalar(text("SELECT count(*) FROM entries"))
-    assert [failures for _, failures in recorded] == [0]
+    assert rows(postgresql_url, "SELECT failures FROM sources") == [(0,)]
+    ((entries,),) = rows(postgresql_url, "SELECT count(*) FROM entries")
     assert len(result.items) == entries == 2, "what was handed out is in the state"
 
 
