@@ -14,7 +14,6 @@ from walsh_scrapy.crawl.ticket import Visit, set_visit
 from walsh_scrapy.crawl.visits import PAGE, DueSources
 from walsh_scrapy.exceptions import RequestDeferred
 from walsh_scrapy.policy.pacing import Exchange
-from walsh_scrapy.scheduler import Scheduler
 from walsh_scrapy.sources.source import Source
 from walsh_scrapy.state.hosts import Ask
 from walsh_scrapy.state.log import RequestRecord
@@ -22,31 +21,6 @@ from walsh_scrapy.state.sources import Selection
 from walsh_scrapy.testing.simulation import FakeClock
 
 HOST = "a.example"
-
-
-@pytest.mark.parametrize("read", [1, PAGE])
-def test_of_a_host_that_was_lost_no_further_source_is_visited(tmp_path, monkeypatch, read):
-    """What is due there stays due, and the sources of the other hosts are visited."""
-    file = tmp_path / "sources.toml"
-    urls = [f"http://a.example/{number}" for number in range(3 * PAGE)] + ["http://b.example/"]
-    file.write_text("\n".join(f'[[source]]\nurl = "{url}"' for url in urls))
-    crawler = get_crawler(settings_dict={"WALSH_STATE_URL": f"sqlite:///{tmp_path}/state.sqlite3"})
-    Scheduler.from_crawler(crawler)
-    crawl = Crawl.of(crawler)
-    monkeypatch.setattr(crawl.hosts, "beat", lambda _: None)
-    number = crawl.context.state.sync(file, crawl.context.clock.now()).id
-
-    async def visited():
-        found = []
-        async for due in DueSources(crawl.visits, Selection(number, "feed")).each():
-            found.append(due.url)
-            if len(found) == read:
-                crawl.hosts._drop("a.example")
-        return found
-
-    found = asyncio.run(visited())
-    assert len(found) == read + 1
-    assert found[-1] == "http://b.example/"
 
 
 @pytest.fixture
@@ -121,6 +95,23 @@ def visit(tmp_path):
         return asyncio.run(visited())
 
     return visit_all
+
+
+@pytest.mark.usefixtures("sleeps")
+@pytest.mark.parametrize("read", [1, PAGE])
+def test_of_a_host_that_was_lost_no_further_source_is_visited(worker, visit, read):
+    """What is due there stays due, and the sources of the other hosts are visited."""
+    ours, seen = worker(), []
+
+    def lose(due):
+        seen.append(due)
+        if len(seen) == read:
+            ours.hosts._drop(HOST)
+
+    urls = [f"http://{HOST}/{number}" for number in range(3 * PAGE)] + ["http://b.example/"]
+    found = visit(ours, urls, lose)
+    assert len(found) == read + 1
+    assert found[-1] == "http://b.example/"
 
 
 @pytest.mark.parametrize(
