@@ -11,11 +11,9 @@ from scrapy.utils.test import get_crawler
 
 from tests.helpers import LONGEST
 from walsh_scrapy.crawl import queue
-from walsh_scrapy.crawl.context import Context
-from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.crawl.ticket import Hop, Ticket, Visit, note, set_visit, ticket_of
 from walsh_scrapy.exceptions import TooLate
-from walsh_scrapy.policy.frontier import HostWork, Rank, in_order
+from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.scheduler import Scheduler
 from walsh_scrapy.sources.source import Source
 
@@ -56,36 +54,6 @@ def test_a_start_request_waits_while_enough_hosts_could_be_asked(scheduler):
         await asyncio.wait_for(waiting, LONGEST)
 
     asyncio.run(scenario())
-
-
-def test_waiting_hosts_do_not_delay_start_requests(scheduler):
-    """Otherwise ten thousand feeds of one host would delay all other hosts."""
-
-    async def scenario():
-        fed(scheduler, 3)
-        for number in range(3):
-            scheduler._queue.delay(f"h{number}.example", 60.0)
-        assert await has_room(scheduler)
-
-    asyncio.run(scenario())
-
-
-def test_upcoming_requests_are_seen_before_they_are_handed_out(scheduler):
-    fed(scheduler, 3)
-    upcoming = scheduler._queue.upcoming(2)
-    assert [request.url for request in upcoming] == ["http://h0.example/", "http://h1.example/"]
-    assert scheduler._queue.waiting == 3
-    assert scheduler.next_request() is upcoming[0]
-
-
-def test_hosts_that_lately_did_not_answer_are_asked_last(tmp_path, monkeypatch):
-    monkeypatch.setattr(Context, "late_hosts", frozenset({"h0.example"}))
-    crawler = get_crawler(settings_dict={"WALSH_STATE_URL": f"sqlite:///{tmp_path}/state.sqlite3"})
-    scheduler = Scheduler.from_crawler(crawler)
-    fed(scheduler, 2)
-    assert scheduler.next_request().url == "http://h1.example/"
-    work = [HostWork("h0.example", 1), HostWork("h1.example", 1)]
-    assert in_order(work, {}, Crawl.of(crawler).context.late_hosts) == work[::-1]
 
 
 def test_a_request_that_a_gate_sends_back_is_no_duplicate_and_passes_every_filter(scheduler):

@@ -147,19 +147,6 @@ def test_declared_sources_beside_spiders_that_follow_links(elsewhere, loopback_w
     assert verdicts["3"] == "not applicable", "it has no blocklist"
 
 
-@pytest.mark.parametrize(
-    ("command", "line"),
-    [
-        (["sources"], "sources.toml"),
-        (["export", "-o", "sources.opml"], "sources.toml"),
-    ],
-)
-def test_a_command_that_has_nothing_to_say_ends_with_a_line(elsewhere, command, line):
-    ended = elsewhere.scrapy(*command)
-    assert line in ended.stdout + ended.stderr
-    assert "Traceback" not in ended.stderr
-
-
 def test_a_new_project_of_the_wheel_alone(elsewhere, loopback_web):
     made = elsewhere.run(elsewhere.python, "-m", "walsh_scrapy.console", "init", "new")
     assert "cd new && scrapy crawl feeds" in made.stdout, made.stderr

@@ -41,17 +41,13 @@ DAY = 86_400.0
 
 SPIDER = """
 import asyncio
-from scrapy import Request, Spider, signals
-from scrapy.exceptions import IgnoreRequest
+from scrapy import Request, signals
+from tests.helpers.theirs import Urls
 from walsh_scrapy.exceptions import Denied
 
 
-class Follower(Spider):
+class Follower(Urls):
     name = "follower"
-
-    async def start(self):
-        for url in self.urls.split():
-            yield Request(url, errback=self.ended)
 
     def parse(self, response):
         yield {"url": response.url}
@@ -96,13 +92,6 @@ class Asker(Follower):
 
     def read(self, response):
         yield {"url": response.url}
-
-    async def asked(self, link):
-        try:
-            answer = await self.crawler.engine.download_async(Request(link))
-            return {"url": answer.url, "asked": link}
-        except IgnoreRequest as reason:
-            return {"asked": link, "reason": str(reason)}
 """
 
 
@@ -202,14 +191,6 @@ def test_backoff(direct_web, run):
     assert result.stats["walsh/pacing/deferred"] == 3
     assert "http://a.example/1 answered 429; a.example is on hold for 2 s" in result.stderr
     assert len(result.items) == 5
-
-
-def test_backoff_says_what_a_refusal_means_and_pacing_waits(direct_web, run):
-    web = direct_web(Site("a.example", pages={"/1": page()}))
-    result = run(web, "backoff", urls=["http://a.example/1"], RETRY_HTTP_CODES=WITHOUT_BUSY)
-    assert result.exit_code == 1
-    assert "BackoffMiddleware without PacingMiddleware" in result.stderr
-    assert result.log == []
 
 
 @pytest.mark.parametrize(("at_once", "unpacking"), [(1, ()), (16, UNPACKING)], ids=["1", "16"])
@@ -393,7 +374,7 @@ def test_requests_past_the_scheduler_under_the_add_on(direct_web, run):
         blocked=["optedout.example"],
         denied=["http://barred.example/1"],
     )
-    answers = {item["asked"]: item.get("reason") for item in result.items if "asked" in item}
+    answers = {item["asked"]: item.get("why") for item in result.items if "asked" in item}
     assert {link for link, reason in answers.items() if reason} == {
         "http://barred.example/1",
         "http://optedout.example/",
@@ -417,6 +398,11 @@ def test_requests_past_the_scheduler_under_the_add_on(direct_web, run):
         (["pacing"], {"DOWNLOAD_TIMEOUT": 0}, ["DOWNLOAD_TIMEOUT is 0", "above 0"]),
         ([(GATES["pacing"][0], 500)], {}, ["before RedirectMiddleware", "890"]),
         (["backoff"], {}, ["RETRY_HTTP_CODES is", "[500, 502, 504, 522, 524, 408]"]),
+        (
+            ["backoff"],
+            {"RETRY_HTTP_CODES": WITHOUT_BUSY},
+            ["BackoffMiddleware without PacingMiddleware"],
+        ),
         (["robots"], {"ROBOTSTXT_OBEY": True}, ["ROBOTSTXT_OBEY is True", "False"]),
         (["robots"], {"USER_AGENT": "theirs"}, ["USER_AGENT is 'theirs'", "'Example-Bot'"]),
         (["pacing"], {"USER_AGENT": "theirs"}, ["USER_AGENT is 'theirs'", "WALSH_USER_AGENT"]),

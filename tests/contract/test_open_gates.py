@@ -24,28 +24,16 @@ PRIVATE = "User-agent: *\nDisallow: /private\n"
 SPIDERS = """
 import asyncio
 
-from scrapy import Request, Spider
+from scrapy import Request
+
+from tests.helpers.theirs import Urls
 
 
-class Pages(Spider):
+class Pages(Urls):
     name = "pages"
 
-    async def start(self):
-        for url in self.urls.split():
-            yield self.request(url)
 
-    def request(self, url):
-        return Request(url, errback=self.ended)
-
-    def parse(self, response):
-        yield {"url": response.url}
-
-    def ended(self, failure):
-        trouble = type(failure.value).__name__
-        yield {"url": failure.request.url, "trouble": trouble, "why": str(failure.value)}
-
-
-class Gatherer(Pages):
+class Gatherer(Urls):
     name = "gatherer"
 
     async def start(self):
@@ -55,15 +43,8 @@ class Gatherer(Pages):
         for item in await asyncio.gather(*map(self.asked, self.urls.split())):
             yield item
 
-    async def asked(self, url):
-        try:
-            await self.crawler.engine.download_async(Request(url))
-            return {"url": url}
-        except Exception as error:
-            return {"url": url, "trouble": type(error).__name__}
 
-
-class Proxied(Pages):
+class Proxied(Urls):
     name = "proxied"
 
     def request(self, url):
@@ -84,7 +65,7 @@ class Shifting(Request):
         return self._url if self.reads <= self.after else self._url.replace("open", "private")
 
 
-class Shifty(Pages):
+class Shifty(Urls):
     name = "shifty"
 
     def request(self, url):
@@ -460,14 +441,6 @@ class OwnSpider(FeedsSpider):
         self.called(failure)
         return self.once_more(failure)
 
-    def a_list(self, failure):
-        self.called(failure)
-        return [self.once_more(failure)]
-
-    def a_generator(self, failure):
-        self.called(failure)
-        yield self.once_more(failure)
-
     async def a_coroutine(self, failure):
         self.called(failure)
         return [self.once_more(failure)]
@@ -499,7 +472,7 @@ GONE_WRONG = {
     "circle": redirect("/feed"),  # does not: it ends in a downloader middleware
 }
 ENDS = ["nothing", "raises", "hands_it_back", "traps", "hands_it_back_later"]
-GOES_ON = ["a_request", "a_list", "a_generator", "a_coroutine", "an_async_generator"]
+GOES_ON = ["a_request", "a_coroutine", "an_async_generator"]
 AGAIN = ["a_copy", "the_same"]
 
 

@@ -18,7 +18,6 @@ from tests.helpers import LONGEST
 from tests.helpers.relay import Relay
 from tests.helpers.sites import critical_line, feed, paths, refusal, rows_of, site, trouble
 from walsh_scrapy.testing.crawl import keep_empty_blocklist
-from walsh_scrapy.testing.feeds import Post
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.web import Certificate, Reply, Site, redirect
 
@@ -62,15 +61,6 @@ def test_what_a_full_disk_keeps_from_being_visited_is_still_due(loopback_web, cr
     assert rows_of(crawl, "SELECT DISTINCT source FROM entries ORDER BY 1") == [
         (url,) for url in urls
     ]
-
-
-def test_a_file_that_may_not_grow_is_as_a_full_disk(loopback_web, crawl):
-    posts = [Post(f"{number} {'x' * 500}") for number in range(1000)]
-    web = loopback_web(site("blog.example", feed=feed(posts=posts)))
-    result = crawl(web, sources=["http://blog.example/feed"], settings=trouble("SmallFiles"))
-    line = critical_line(result)
-    assert "File too large" in line or "disk I/O error" in line
-    assert [each for each in result.folder.iterdir() if each.suffix == ".part"] == []
 
 
 def test_a_state_on_a_full_disk_ends_the_run_with_one_line(loopback_web, crawl):
@@ -153,6 +143,11 @@ BLAMES = (
     "SELECT host FROM hosts "
     "WHERE hold_until > 0 OR unreachable > 0 OR server_errors > 0 OR delay > 1.5"
 )
+#: What a server does to the connections to its database when it is restarted.
+END_OTHERS = (
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+    "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+)
 
 
 def rows(url, statement):
@@ -212,9 +207,7 @@ def test_a_crawl_that_stood_still_blames_no_host(direct_web, crawl, postgresql_u
 
 def test_a_redirect_that_loses_its_database_is_followed_once(direct_web, crawl, postgresql_url):
     def cut(_hit):
-        others = "datname = current_database() AND pid <> pg_backend_pid()"
-        end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-        rows(postgresql_url, f"{end} WHERE {others}")
+        rows(postgresql_url, END_OTHERS)
         return feed()
 
     def cut_and_redirect(hit):
@@ -385,13 +378,7 @@ def test_a_run_goes_on_when_its_database_server_was_restarted(loopback_web, craw
     hosts = [f"h{number}.example" for number in range(6)]
 
     def restart(hit):
-        engine = create_engine(postgresql_url, poolclass=NullPool)
-        with engine.connect() as connection:
-            others = (
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
-            )
-            connection.execute(text(others))
+        rows(postgresql_url, END_OTHERS)
         return feed(host=hit.host)
 
     web = loopback_web(*(site(host, feed=restart) for host in hosts))
@@ -425,27 +412,6 @@ def test_no_url_is_too_long_for_the_record_of_a_source(loopback_web, crawl, post
         "http://more.example/feed failed: more.example answered 301 with a Location" in first.stderr
     )
     assert crawl(web, sources=urls, settings=settings).log == []
-
-
-def test_crawls_that_are_killed_leave_no_more_than_the_last_90_days(direct_web, crawl):
-    hosts = [f"h{number}.example" for number in range(3)]
-    web = direct_web(*map(site, hosts))
-    urls = [f"http://{host}/feed" for host in hosts]
-
-    def a_feed_was_asked_for(log):
-        return any(hit.path == "/feed" for hit in log)
-
-    first = crawl(web, sources=urls, kill_when=a_feed_was_asked_for)
-    assert first.exit_code == -9
-    for table, column in (("requests", "sent_at"), ("robots", "fetched_at"), ("hosts", "ended")):
-        rows_of(crawl, f"UPDATE {table} SET {column} = {column} - 91 * 86400")
-    rows_of(crawl, "UPDATE hosts SET owner = '', busy_until = 0")
-    second = crawl(web, sources=urls[:1], kill_when=bool)
-    assert second.exit_code == -9
-    assert rows_of(crawl, "SELECT count(*) FROM requests WHERE url LIKE '%h1.example%'") == [(0,)]
-    for table in ("robots", "hosts"):
-        found = rows_of(crawl, f"SELECT * FROM {table}")
-        assert not [row for row in found if "h1.example" in row[0] or "h2.example" in row[0]]
 
 
 # A state that is locked or silent ends the run in order, and a signal ends it at once.
@@ -492,11 +458,8 @@ def test_a_server_that_is_silent_ends_the_run(direct_web, crawl, postgresql_url,
         running = crawl.start(web, sources=URLS, settings=settings)
         result = end_of(running, relay.asked.wait, is_signalled=is_signalled)
     assert re.search(r"the server is silent for [0-9]+ s;", judge_end(result))
-    engine = create_engine(postgresql_url, poolclass=NullPool)
-    with engine.connect() as connection:
-        recorded = connection.execute(text("SELECT url, failures FROM sources")).all()
-        entries = connection.scalar(text("SELECT count(*) FROM entries"))
-    assert [failures for _, failures in recorded] == [0]
+    assert rows(postgresql_url, "SELECT failures FROM sources") == [(0,)]
+    ((entries,),) = rows(postgresql_url, "SELECT count(*) FROM entries")
     assert len(result.items) == entries == 2, "what was handed out is in the state"
 
 

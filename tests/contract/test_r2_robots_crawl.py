@@ -5,12 +5,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.helpers.sites import blocklist, feed, feeds, judge, paths, rows_of, site
+from tests.helpers.sites import blocklist, feed, feeds, in_turn, judge, paths, site
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.simulation import DAY
-from walsh_scrapy.testing.site import Reply as ReplyR2Copies
-from walsh_scrapy.testing.site import Site as SiteR2Copies
-from walsh_scrapy.testing.site import redirect as redirect_of_r2_copies
 from walsh_scrapy.testing.web import Fault, Reply, Site, redirect
 
 BLOCKED_HERE = "User-agent: *\nDisallow: /\n"
@@ -24,7 +21,6 @@ NOWHERE = (
     "http://",
     "\\",
 )
-QUERY = "User-agent: *\nDisallow: /feed?private\n"
 #: 16.6 kB that unpack to 17 MB, more than any body may have; what counts is in the first 500 KiB.
 BOMB = Reply(
     gzip.compress(BLOCKED_HERE.encode() + b"#" * 17_000_000),
@@ -35,17 +31,10 @@ PADDING = "# " + "x" * 1000 + "\n"
 ANSWERS = {
     "allow": {
         "missing": (Reply(status=404), True),
-        "html": (Reply(BLOCKED_HERE, content_type="text/html"), False),
         "bomb": (BOMB, False),
         "error": (Reply(status=500), True),
         "reset": (Reply(fault=Fault.RESET), True),
         "recovers": ([Reply(status=503), Reply(BLOCKED_HERE)], False),
-        # A named group overrides the star in both directions.
-        "guest": (BLOCKED_HERE + "\nUser-agent: walsh-research\nAllow: /\n", True),
-        "barred": ("User-agent: *\nAllow: /\n\nUser-agent: Walsh\nDisallow: /\n", False),
-        "query": (QUERY, True),
-        # What stands behind 500 KiB is not read.
-        "long": (PADDING * 512 + BLOCKED_HERE, True),
         "endless": (BLOCKED_HERE + PADDING * 20_000, False),
         # Five redirects are followed; the rules apply to the authority that was asked first.
         "five": (redirect("/4/robots.txt"), False),
@@ -56,13 +45,10 @@ ANSWERS = {
         **{f"odd{n}": (redirect(location), True) for n, location in enumerate(NOWHERE)},
     },
     "disallow": {
-        "forbidden": (Reply(BLOCKED_HERE, status=403), True),
         "error": (Reply(status=500), False),
-        "busy": (Reply(status=429), False),
         "unasked": (Reply("packed", headers={"Content-Encoding": "zstd"}), False),
         "reset": (Reply(fault=Fault.RESET), False),
     },
-    "phased": {"unavailable": (Reply(status=503), False)},
 }
 
 
@@ -71,13 +57,13 @@ def test_what_is_fetched_by_the_answer_to_robots_txt(direct_web, crawl, unreacha
     cases = ANSWERS[unreachable]
     hops = {f"{hop}/robots.txt": redirect(f"/{hop - 1}/robots.txt") for hop in range(1, 6)}
     hops["0/robots.txt"] = Reply(BLOCKED_HERE)
-    hosts = {"rules": ("", True), "query": (QUERY, True)} | cases
+    hosts = {"rules": ("", True)} | cases
     web = direct_web(
         *(site(f"{name}.example", robots, **hops) for name, (robots, _) in hosts.items())
     )
     result = crawl(
         web,
-        sources=[*feeds(*cases), "http://query.example/feed?private=1"],
+        sources=feeds(*cases),
         settings={
             "WALSH_ROBOTS_UNREACHABLE": unreachable,
             "WALSH_BACKOFF_BASE": 0.1,
@@ -89,7 +75,6 @@ def test_what_is_fetched_by_the_answer_to_robots_txt(direct_web, crawl, unreacha
     assert {name: f"{name}.example/feed" in asked for name in cases} == {
         name: fetched for name, (_, fetched) in cases.items()
     }
-    assert "query.example/feed?private=1" not in asked
     assert "six.example/0/robots.txt" not in asked
     judge(result)
 
@@ -108,18 +93,6 @@ def test_robots_txt_is_cached_a_day_for_each_port_and_used_if_the_server_fails(
     second = again(web, sources=sources)
     assert [hit.url for hit in second.log] == ["http://blog.example:8080/feed"]
     judge(web)
-
-
-def test_after_its_day_it_is_read_again_and_if_that_fails_the_last_good_copy_counts(
-    direct_web, crawl, again
-):
-    web = direct_web(site("blog.example", [BLOCKED_HERE, Reply(status=500)]))
-    short = {"WALSH_ROBOTS_TTL": 1, "WALSH_MAX_RETRIES": 1, "WALSH_BACKOFF_BASE": 0.01}
-    crawl(web, sources=["http://blog.example/feed"], settings=short)
-    second = again(web, sources=["http://blog.example/feed"], settings=short)
-    assert paths(second.log) == ["blog.example/robots.txt"] * 2
-    assert second.log[1].status == 500
-    assert "the last good copy" in second.stderr
 
 
 def test_visit_time_keeps_a_host_for_its_hours_and_comments_are_shown(direct_web, crawl):
@@ -148,38 +121,6 @@ def test_visit_time_keeps_a_host_for_its_hours_and_comments_are_shown(direct_web
     assert again.log == []
 
 
-def a_day_later(crawl):
-    """Move all that the state remembers a day into the past."""
-    for change in (
-        "UPDATE robots SET fetched_at = fetched_at - 86400",
-        "UPDATE robots SET failing_since = failing_since - 86400",
-        "UPDATE hosts SET ended = ended - 86400, hold_until = hold_until - 86400",
-        "UPDATE sources SET fetched_at = fetched_at - 86400, asked_until = asked_until - 86400",
-    ):
-        rows_of(crawl, change)
-
-
-def test_robots_txt_is_fetched_again_after_a_day_whatever_a_target_answers(direct_web, crawl):
-    answers = {
-        "unchanged.example": feed(etag='"1"'),
-        "moved.example": redirect("http://other.example/feed", 302),
-        "silent.example": Reply(fault=Fault.RESET),
-    }
-    web = direct_web(
-        *(site(host, ["", BLOCKED_HERE], feed=answer) for host, answer in answers.items()),
-        site("other.example"),
-    )
-    options = {
-        "sources": [f"http://{host}/feed" for host in answers],
-        "settings": {"RETRY_TIMES": 0, "WALSH_MIN_REVISIT": 3600},
-    }
-    first = paths(crawl(web, **options).log)
-    assert [host for host in answers if f"{host}/feed" not in first] == []
-    a_day_later(crawl)
-    second = paths(crawl(web, **options).log)
-    assert sorted(second) == sorted(f"{host}/robots.txt" for host in answers)
-
-
 # R2, R7: for how long a copy of robots.txt counts, and what replaces it (decisions 7 and 12).
 #
 # Real crawls in simulated time: a run every five days for three months, in turn at midnight and at
@@ -188,27 +129,27 @@ def test_robots_txt_is_fetched_again_after_a_day_whatever_a_target_answers(direc
 LIST_URL = "http://operator.example/list.json"
 RULES = "User-agent: *\nDisallow: /private\n"
 FEED = feed()
-BUSY = ReplyR2Copies("Later.\n", 503, headers={"Retry-After": f"{3 * DAY:.0f}"})
-TAGGED = ReplyR2Copies(RULES, etag='"rules"', last_modified="Thu, 01 Jan 2026 12:00:00 GMT")
+BUSY = Reply("Later.\n", 503, headers={"Retry-After": f"{3 * DAY:.0f}"})
+TAGGED = Reply(RULES, etag='"rules"', last_modified="Thu, 01 Jan 2026 12:00:00 GMT")
 SITES = (
-    SiteR2Copies(
-        "operator.example", pages={"/list.json": blocklist("optedout.example", refresh="P7D")}
+    Site("operator.example", pages={"/list.json": blocklist("optedout.example", refresh="P7D")}),
+    Site(
+        "month.example",
+        f"User-agent: *\nCrawl-delay: {30 * DAY:.0f}\n",
+        {"/feed": FEED, "/more": FEED},
     ),
-    SiteR2Copies("month.example", f"User-agent: *\nCrawl-delay: {30 * DAY:.0f}\n", {"/feed": FEED}),
-    SiteR2Copies("night.example", "User-agent: *\nVisit-time: 0200-0300\n", {"/feed": FEED}),
-    SiteR2Copies("busy.example", "User-agent: *\nCrawl-delay: 2\n", {"/feed": [BUSY, FEED]}),
-    SiteR2Copies(
-        "hop.example", redirect_of_r2_copies("http://tagged.example/rules"), {"/feed": FEED}
-    ),
-    SiteR2Copies("tagged.example", TAGGED, {"/feed": FEED, "/rules": TAGGED}),
-    SiteR2Copies(
+    Site("night.example", "User-agent: *\nVisit-time: 0200-0300\n", {"/feed": FEED}),
+    Site("busy.example", "User-agent: *\nCrawl-delay: 2\n", {"/feed": [BUSY, FEED]}),
+    Site("hop.example", redirect("http://tagged.example/rules"), {"/feed": FEED}),
+    Site("tagged.example", TAGGED, {"/feed": FEED, "/rules": TAGGED}),
+    Site(
         "fickle.example",
         [
             RULES,
-            redirect_of_r2_copies("http://optedout.example/robots.txt"),
-            ReplyR2Copies(status=304),
-            ReplyR2Copies(status=302),
-            redirect_of_r2_copies("mailto:someone@fickle.example"),
+            redirect("http://optedout.example/robots.txt"),
+            Reply(status=304),
+            Reply(status=302),
+            redirect("mailto:someone@fickle.example"),
         ],
         {"/feed": FEED, "/private": FEED},
     ),
@@ -217,18 +158,8 @@ SOURCES = [
     *(f"http://{name}.example/feed" for name in ("month", "night", "busy", "tagged", "hop")),
     "http://fickle.example/feed",
     "http://fickle.example/private",
+    "http://month.example/more",
 ]
-
-
-@pytest.fixture
-def season(simulated):
-    runs = simulated(
-        *SITES,
-        sources=SOURCES,
-        settings={"WALSH_BLOCKLIST_URL": LIST_URL},
-        starts=[5 * number * DAY + (number % 2) * 9000.0 for number in range(19)],
-    )
-    return [hit for each in runs for hit in each.log]
 
 
 def days(log, host):
@@ -240,11 +171,20 @@ def days(log, host):
     ]
 
 
-def test_what_a_copy_is_good_for(season):
+def test_what_a_copy_is_good_for(simulated):
+    runs = simulated(
+        *SITES,
+        sources=SOURCES,
+        settings={"WALSH_BLOCKLIST_URL": LIST_URL},
+        starts=[5 * number * DAY + (number % 2) * 9000.0 for number in range(19)],
+    )
+    season = [hit for each in runs for hit in each.log]
     assert_polite(season, blocked=["optedout.example"], robots_exempt=[LIST_URL])
-    # A Crawl-delay of a month: each answer is followed by a month of silence, and no longer.
-    month = days(season, "month.example")
-    assert month == [(0, "R", 200), (30, "/feed", 200), (60, "R", 200), (90, "/feed", 200)]
+    # A Crawl-delay of a month: each answer is followed by a month of silence, and no longer; its
+    # sources are visited in turn, each by a copy that nothing has followed.
+    month = [(day, what) for day, what, _ in days(season, "month.example")]
+    first, second = in_turn("month.example", ("feed", "more"))
+    assert month == [(0, "R"), (30, f"/{first}"), (60, "R"), (90, f"/{second}")]
     # The delay that a target asks for keeps no copy: its rules may be others by then.
     assert days(season, "busy.example")[:4] == [
         (0, "R", 200), (0, "/feed", 503), (5, "R", 200), (5, "/feed", 200),

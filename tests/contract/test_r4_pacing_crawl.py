@@ -1,6 +1,5 @@
 """R4 on the wire: one request at a time, spacing for each host, and no delay for the others."""
 
-import json
 import math
 import os
 import subprocess
@@ -29,11 +28,8 @@ from tests.helpers.sites import (
 from walsh_scrapy.policy.pacing import MARGIN
 from walsh_scrapy.state import State
 from walsh_scrapy.state.log import GOES_ON
-from walsh_scrapy.testing.feeds import Post
-from walsh_scrapy.testing.politeness import assert_polite, violations
-from walsh_scrapy.testing.simulation import DAY
-from walsh_scrapy.testing.site import Site as SiteR4Week
-from walsh_scrapy.testing.web import Fault, Reply, Site, redirect
+from walsh_scrapy.testing.politeness import assert_polite
+from walsh_scrapy.testing.web import Reply, Site, redirect
 from walsh_scrapy.tools.attest import attest
 
 #: The longest delay that robots.txt, a server or the operator asks for, by host.
@@ -51,7 +47,7 @@ def test_the_longest_delay_counts_whoever_asks_for_it(direct_web, crawl):
     busy = Reply("a,b", 429, content_type="text/csv", headers={"Retry-After": "3"})
     web = direct_web(
         site("slow.example", "User-agent: *\nCrawl-delay: 2\nCrawl-delay: 1.5\n", other=feed()),
-        site("slow.example:8080"),
+        site("quick.example:8080"),
         site("quick.example", "User-agent: *\nCrawl-delay: 0.2\n", other=feed()),
         site("rate.example", rate, other=feed()),
         site("delayed.example", "User-agent: *\nCrawl-delay: 0.1\n"),
@@ -66,6 +62,7 @@ def test_the_longest_delay_counts_whoever_asks_for_it(direct_web, crawl):
     sources = [
         *feeds(*hosts, "busy"),
         *feeds(*hosts, path="other"),
+        "http://quick.example:8080/feed",
         {"url": "http://delayed.example/feed", "delay": 1.1},
         {"url": "http://delayed.example/", "kind": "llms", "delay": "PT2.5S"},
         {"url": "http://old.example/feed", "delay": 2},
@@ -74,33 +71,10 @@ def test_the_longest_delay_counts_whoever_asks_for_it(direct_web, crawl):
     judge(result, crawl_delays=PAUSES)
     _, first, second = (hit for hit in result.log if hit.host == "late.example")
     assert second.started - first.ended >= 2.0
-    assert result.stats["walsh/sources/fetched"] == 11
-
-
-def test_no_request_is_repeated_behind_the_scheduler(direct_web, crawl):
-    """A connection that was kept open and breaks is a failure, not a second request at once."""
-    web = direct_web(
-        site("reset.example", feed=Reply(fault=Fault.RESET)),
-        site("close.example", feed=Reply(fault=Fault.CLOSE)),
-    )
-    result = crawl(web, sources=feeds("reset", "close"))
-    judge(result)
-    assert len([hit for hit in result.log if hit.path == "/feed"]) == 6, "two tries more for each"
+    assert result.stats["walsh/sources/fetched"] == 12
 
 
 # R4 by registrable domain: everything is the domain's (decision 5).
-
-HOSTS = ("a.site-one.co.uk", "b.site-one.co.uk", "c.site-two.co.uk")
-SLOW = "User-agent: *\nCrawl-delay: 2\n"
-
-
-def domain(host):
-    """The judge's own function, which is right for the hosts of these tests."""
-    return host.partition(".")[2]
-
-
-def sources(*hosts):
-    return [f"http://{host}/feed" for host in hosts]
 
 
 def test_by_domain_hosts_under_one_are_never_asked_too_soon_nor_at_once(
@@ -109,46 +83,29 @@ def test_by_domain_hosts_under_one_are_never_asked_too_soon_nor_at_once(
     """Two crawls on one state: only the state can prevent that both ask at the same time."""
     cache = tmp_path / "cache"
     cache.mkdir()
-    a, b, c = HOSTS
-    slow = feed(delay=0.3)
-    web = direct_web(site(a, SLOW, feed=slow), site(b, SLOW, feed=slow), site(c))
+    a, b, c = hosts = ("a.site-one.co.uk", "b.site-one.co.uk", "c.site-two.co.uk")
+    robots, slow = "User-agent: *\nCrawl-delay: 2\n", feed(delay=0.3)
+    web = direct_web(site(a, robots, feed=slow), site(b, robots, feed=slow), site(c))
     options = {
         "settings": {"WALSH_PACE_BY": "domain"},
         "environment": dict.fromkeys(("HOME", "XDG_CACHE_HOME", "TLDEXTRACT_CACHE"), str(cache)),
     }
-    running = [crawl.start(web, sources=sources(*hosts), **options) for hosts in ((a, c), (b,))]
+    shares = [[f"http://{a}/feed", f"http://{c}/feed"], [f"http://{b}/feed"]]
+    running = [crawl.start(web, sources=share, **options) for share in shares]
     results = [each.wait() for each in running]
 
+    def domain_of(host):
+        """Right for these hosts; the judge has no list of suffixes."""
+        return host.partition(".")[2]
+
     assert [result.exit_code for result in results] == [0, 0]
-    assert_polite(web.log, serial=False, pace_by=domain, crawl_delays=web.crawl_delays)
+    assert_polite(web.log, serial=False, pace_by=domain_of, crawl_delays=web.crawl_delays)
     assert web.most_open_connections <= len(running)
     both = ("robots.txt", "feed")
-    assert sorted(paths(web.log)) == sorted(f"{host}/{page}" for host in HOSTS for page in both), (
+    assert sorted(paths(web.log)) == sorted(f"{host}/{page}" for host in hosts for page in both), (
         "a robots.txt for each host, and nobody was asked for a list of public suffixes"
     )
     assert list(cache.iterdir()) == []
-
-
-def test_by_domain_a_hold_is_that_of_the_domain(direct_web, crawl, on_state):
-    """Everything is the domain's; one of 300 years, too."""
-    held = Reply(status=404, headers={"Retry-After": "10000000000"})
-    web = direct_web(*(site(host, feed=held) for host in HOSTS[:2]), site(HOSTS[2]))
-    by_domain = {"WALSH_PACE_BY": "domain"}
-    asked = paths(crawl(web, sources=sources(*HOSTS), settings=by_domain).log)
-    assert [f"{host}/feed" in asked for host in HOSTS[:2]].count(True) == 1
-    assert f"{HOSTS[2]}/feed" in asked
-    rows = json.loads(on_state("hosts", "--json", settings=by_domain).stdout)
-    assert {row["host"] for row in rows if row["hold_until"]} == {"site-one.co.uk"}
-    release = ("hosts", "release", HOSTS[1], "--because", "a mistake")
-    released = on_state(*release, settings=by_domain)
-    assert released.stdout.startswith("site-one.co.uk may be requested again; ")
-
-
-def test_by_host_as_it_is_by_default_they_are_not_held_to_each_other(direct_web, crawl):
-    web = direct_web(*map(site, HOSTS))
-    result = crawl(web, sources=sources(*HOSTS))
-    judge(result)
-    assert violations(result.log, pace_by=domain)
 
 
 # R4 for several processes on one state: every host sees one polite crawler, also if one dies.
@@ -283,16 +240,6 @@ def test_the_last_request_of_a_killed_crawl_counts_as_an_exchange(direct_web, cr
     assert len(last.items) == 2
 
 
-def test_a_crawl_delay_that_one_crawl_reads_holds_for_the_robots_txt_of_another(direct_web, crawl):
-    text = "User-agent: *\nCrawl-delay: 5\n"
-    robots = [Reply(text, delay=3.0), Reply(status=503), Reply(text)]
-    web = direct_web(Site("slow.example", "", {"/robots.txt": robots, "/1": feed(), "/2": feed()}))
-    running = [crawl.start(web, sources=[f"http://slow.example/{name}"]) for name in (1, 2)]
-    for each in running:
-        each.wait()
-    assert min(later.started - hit.ended for hit, later in pairwise(web.log)) >= 5.0
-
-
 @pytest.mark.long
 @pytest.mark.empty
 def test_crawls_that_start_together_request_the_blocklist_once(direct_web, crawl, postgresql_url):
@@ -323,103 +270,6 @@ def test_crawls_that_start_together_request_the_blocklist_once(direct_web, crawl
     }
     once = [f"{host}/{page}" for host, names in pages.items() for page in names]
     assert sorted(paths(web.log)) == sorted(once)
-
-
-# R4 over days: a host that allows one request a day serves all its sources in turn (decision 7).
-#
-# Real crawls in simulated time.
-
-MINUTE = 60.0
-#: What a float of epoch seconds can tell apart.
-MICROSECOND = 1e-6
-DAYS = 9
-
-
-def growing(hit):
-    """A feed with one post more for each day."""
-    today = int(hit.started // DAY)
-    posts = [Post(f"Day {day}", f"{hit.url}?{day}") for day in range(today + 1)]
-    return feed("Feed", posts)
-
-
-SLOW_R4_WEEK = SiteR4Week(
-    "slow.example",
-    "User-agent: *\nCrawl-delay: 86400\n",
-    dict.fromkeys(("/a", "/b", "/c"), growing),
-)
-QUICK = SiteR4Week("quick.example", "", {"/feed": growing})
-
-
-@pytest.fixture
-def week(simulated):
-    """Run at an interval over nine days, and check what is true of every run."""
-
-    def run(every, pages):
-        runs = simulated(
-            SLOW_R4_WEEK,
-            QUICK,
-            sources=[
-                *(f"http://slow.example/{page}" for page in pages),
-                "http://quick.example/feed",
-            ],
-            starts=[number * every for number in range(int(DAYS * DAY // every) + 1)],
-        )
-        for each in runs:
-            ends = [each.stats.get(f"walsh/sources/{end}", 0) for end in ("fetched", "deferred")]
-            assert sum(ends) == each.stats["walsh/sources/due"], "none ended in another way"
-        log = [hit for each in runs for hit in each.log]
-        assert_nothing_is_lost(runs, log)
-        assert_polite(log)
-        return log
-
-    return run
-
-
-def assert_nothing_is_lost(runs, log):
-    """Every post was seen that the feed had at its last request."""
-    last = {hit.url: hit.started for hit in log if hit.path != "/robots.txt"}
-    posts = sum(int(started // DAY) + 1 for started in last.values())
-    assert sum(each.stats.get("walsh/entries/new", 0) for each in runs) == posts
-
-
-def by_day(log, host):
-    """What a host was asked for on each of the first days: R for robots.txt, a dot for nothing.
-
-    Pages are named in the order in which they were first asked for.
-    """
-    days, names = [""] * DAYS, {"/feed": "f", "/robots.txt": "R"}
-    for hit in log:
-        if hit.host == host and (day := int(hit.started // DAY)) < DAYS:
-            days[day] += names.setdefault(hit.path, "abc"[len(names) - 2 :][:1])
-    return "".join(pages or "." for pages in days)
-
-
-# The slow host. Day 0: its robots.txt asks for a Crawl-delay of a day, so its sources are deferred.
-# A day later the source that waited longest is requested, by the copy of robots.txt that made it
-# wait. Then that copy is more than a day old, and its host was asked since: another day later
-# robots.txt is fetched again. The quick host: both documents, as soon as the last visit is a day
-# ago (R8).
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("every", "pages", "slow", "quick"),
-    [
-        pytest.param(DAY + MINUTE, "abc", "RaRbRcRaR", "Rf" * DAYS, id="a-day-and-a-minute"),
-        # Up to WALSH_MAX_WAIT a run waits until the slow host's day is over ...
-        pytest.param(DAY - 5.0, "abc", "RaRbRcRaR", "RfRf.Rf.Rf.Rf.", id="less-5-seconds"),
-        # ... with a longer wait every second run is too early, and sends nothing.
-        pytest.param(DAY - 1200.0, "abc", "Ra.R.b.R.", "RfRf.Rf.Rf.Rf.", id="less-20-minutes"),
-        # Each visit is in the first run after the day.
-        pytest.param(4 * 3600.0, "abc", "RaRbRcRaR", "RfRfRfRfRfRf.RfRf", id="four-hours"),
-    ],
-)
-def test_a_crawl_delay_of_a_day_is_kept_and_every_source_is_visited(
-    week, every, pages, slow, quick
-):
-    log = week(every, pages)
-    assert by_day(log, "slow.example") == slow
-    assert by_day(log, "quick.example") == quick
-    for earlier, later in pairwise(hit for hit in log if hit.host == "slow.example"):
-        assert later.started - earlier.ended >= DAY - MICROSECOND
 
 
 # R4 in a program that runs crawls in event loops of its own: never two at once.
@@ -597,24 +447,3 @@ def test_workers_share_what_is_due_and_take_over_what_a_killed_one_leaves(
     assert len(targets) <= 1, "only the request in flight is made again"
     assert not again or max(again.values()) == 2
     assert min(each.stats["walsh/sources/fetched"] for each in results) > 0, "each has its share"
-
-
-def test_one_that_was_alone_leaves_its_share_to_another_that_comes(direct_web, crawl):
-    """It owns no more hosts than it has use for."""
-
-    def page(_hit):
-        """Give the other worker time to come."""
-        begun = sum(hit.path == "/feed" for hit in web.log)
-        return feed(delay=3.0 if begun <= 3 else 0.1)
-
-    web = direct_web(*(site(host, ROBOTS, feed=page) for host in SMALL))
-    sources = [f"http://{host}/feed" for host in SMALL]
-    first = crawl.start(web, sources=sources, launcher=subprocess.Popen)
-    web.wait_for(lambda log: len(log) >= 4, LONGEST)
-    results = [crawl(web, sources=sources, launcher=subprocess.Popen), first.wait(LONGEST)]
-    assert [each.exit_code for each in results] == [0, 0]
-    assert_polite(web.log, serial=False)
-    assert Counter(hit.url for hit in web.log if hit.path == "/feed") == dict.fromkeys(sources, 1)
-    shares = [each.stats["walsh/sources/fetched"] for each in results]
-    assert min(shares) > 0
-    assert [each.stats["walsh/sources/due"] for each in results] == shares

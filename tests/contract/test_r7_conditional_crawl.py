@@ -56,21 +56,6 @@ def test_validators_are_echoed_exactly_and_304_is_no_new_data(direct_web, crawl,
     judge(first, conditional=True)
 
 
-def test_they_are_replaced_on_every_response_and_never_invented(direct_web, crawl, again):
-    answers = [
-        feed(headers={"ETag": '"1"'}),
-        feed(headers={"ETag": '"2"'}),  # the same body under another name
-        Reply(status=304, headers={"ETag": '"3"'}),
-        feed(),  # the server forgets
-        feed(),
-    ]
-    web = direct_web(site("blog.example", feed=answers))
-    runs = [crawl(web, sources=["http://blog.example/feed"])]
-    runs += [again(web, sources=["http://blog.example/feed"]) for _ in range(4)]
-    assert [sent(hit)[0] for run in runs for hit in feeds(run)] == [None, '"1"', '"2"', '"3"', None]
-    assert [len(run.items) for run in runs] == [2, 0, 0, 0, 0]
-
-
 def test_they_belong_to_one_url_and_do_not_travel(direct_web, crawl, again):
     web = direct_web(
         site(
@@ -94,25 +79,6 @@ def test_they_belong_to_one_url_and_do_not_travel(direct_web, crawl, again):
         ("old.example", None, 302),
         ("new.example", '"new"', 304),
     ]
-
-
-def test_an_entry_is_new_once_whatever_its_link_looks_like(direct_web, crawl, again):
-    def page(link):
-        item = f"<item><title>One</title><link>{link}</link><guid>1</guid></item>"
-        return Reply(
-            f'<rss version="2.0"><channel><title>B</title>{item * 2}</channel></rss>',
-            content_type="application/rss+xml",
-        )
-
-    links = [
-        "http://Blog.example/one",
-        "http://blog.example:80/one/",
-        "http://blog.example/one#top",
-    ]
-    web = direct_web(site("blog.example", feed=[page(link) for link in links]))
-    counts = [len(crawl(web, sources=["http://blog.example/feed"]).items)]
-    counts += [len(again(web, sources=["http://blog.example/feed"]).items) for _ in links[1:]]
-    assert counts == [1, 0, 0]
 
 
 def test_an_unrequested_304_and_empty_validators_are_ignored(direct_web, crawl, again):

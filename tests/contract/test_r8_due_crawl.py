@@ -10,87 +10,6 @@ from walsh_scrapy.testing.site import Certificate
 from walsh_scrapy.testing.web import Reply, Site, redirect
 
 
-def test_sources_that_are_not_due_are_not_requested_but_logged(loopback_web, crawl, again):
-    web = loopback_web(
-        site("blog.example"), site("gone.example", feed=Reply(status=404)), site("new.example")
-    )
-    sources = ["http://blog.example/feed", "http://gone.example/feed"]
-    crawl(web, sources=sources)
-    second = crawl(web, sources=[*sources, "http://new.example/feed"])
-    assert paths(second.log) == ["new.example/robots.txt", "new.example/feed"]
-    assert "not due yet: 2 sources, the next one at 20" in second.stderr
-    assert "not due           2   the next one at 20" in second.stderr
-    forced = again(web, sources=sources)
-    assert sorted(paths(forced.log)) == ["blog.example/feed", "gone.example/feed"]
-
-
-def test_every_makes_the_operators_interval_longer(loopback_web, crawl, again):
-    web = loopback_web(site("blog.example", rare=feed()))
-    sources = [
-        {"url": "http://blog.example/feed"},
-        {"url": "http://blog.example/rare", "every": "P7D"},
-    ]
-    short = {"WALSH_MIN_REVISIT": 0}
-    crawl(web, sources=sources, settings=short)
-    second = crawl(web, sources=sources, settings=short)
-    assert paths(second.log) == ["blog.example/feed"]
-    forced = again(web, sources=sources, settings=short)
-    assert sorted(paths(forced.log)) == ["blog.example/feed", "blog.example/rare"]
-
-
-def test_a_changed_file_loses_nothing_of_what_is_still_in_it(loopback_web, crawl, again, tmp_path):
-    blog = site("blog.example", feed=feed(etag='"1"'))
-    web = loopback_web(blog, site("old.example"), site("new.example"))
-    crawl(web, sources=["http://blog.example/feed", "http://old.example/feed"])
-    opml = tmp_path / "feeds.opml"
-    opml.write_text(
-        "<opml><body><outline text='Folder'><outline text='A name' category='/a/b,c' "
-        "xmlUrl='http://blog.example/feed' htmlUrl='http://blog.example/'/></outline>"
-        "<outline xmlUrl='http://new.example/feed'/></body></opml>"
-    )
-    assert paths(crawl(web, sources=opml).log) == ["new.example/robots.txt", "new.example/feed"]
-    forced = again(web, sources=opml)
-    assert {(hit.host, hit.status) for hit in forced.log} == {
-        ("blog.example", 304),
-        ("new.example", 200),
-    }
-
-
-def test_a_source_that_is_spelled_otherwise_keeps_all_that_is_known(loopback_web, crawl, again):
-    """Except validators, which belong to the URL that they came from."""
-    lone = "<item><title>One</title></item><item><guid>17</guid><title>Two</title></item>"
-    document = f'<rss version="2.0"><channel><title>B</title>{lone}</channel></rss>'
-    page = Reply(document, content_type="application/rss+xml", etag='"1"')
-    bad, gone = Reply(status=404), [Reply(status=410), feed()]
-    pages = {"feed": page, "bad": bad, "gone": gone}
-    slashed = {f"{name}/": page for name, page in pages.items()}
-    web = loopback_web(site("blog.example", **pages, **slashed))
-    old = [f"http://blog.example/{name}" for name in pages]
-    new = [f"{url}/" for url in old]
-    first = crawl(web, sources=old)
-    assert len(first.items) == 2
-    assert crawl(web, sources=new).log == []
-    assert listed(crawl) == [("bad/", 1, None), ("feed/", 0, old[0]), ("gone/", 1, None)]
-    second = again(web, sources=new)
-    assert {(hit.path, hit.status) for hit in second.log} == {("/bad/", 404), ("/feed/", 200)}
-    assert second.items == []
-    assert listed(crawl) == [("bad/", 2, None), ("feed/", 0, new[0]), ("gone/", 1, None)]
-    third = again(web, sources=new)
-    assert [hit.status for hit in third.log if hit.path == "/feed/"] == [304]
-    # Two files with two spellings of it, in turn, cause no request before it is due either.
-    for spelled in (old, new, old):
-        assert crawl(web, sources=spelled).log == []
-    fourth = again(web, sources=old)
-    assert sorted(hit.path for hit in fourth.log) == ["/bad", "/feed"]
-    assert fourth.items == []
-    assert listed(crawl) == [("bad", 4, None), ("feed", 0, old[0]), ("gone", 1, None)]
-
-
-def listed(crawl):
-    lines = "SELECT substr(url, 21), failures, validator_url FROM sources ORDER BY url"
-    return rows_of(crawl, lines)
-
-
 def test_a_source_that_is_another_kind_now_is_read_anew(loopback_web, crawl, again):
     """Validators of the feed are not sent for the same page as markdown."""
     either = [
@@ -170,25 +89,24 @@ WISHING = {
     "not-found": Reply(status=404, headers={"Cache-Control": "max-age=3600"}),
     "error": Reply(status=500, headers={"Cache-Control": "max-age=3600"}),
     "unavailable": Reply(status=503, headers={"Retry-After": "3600"}),
-    "forbidden": Reply(status=403, headers={"Retry-After": "3600"}),
     "ttl": saying("<ttl>60</ttl>"),
     "period": saying("<sy:updatePeriod>daily</sy:updatePeriod>"),
-    "frequency": saying("<sy:updateFrequency>2</sy:updateFrequency>"),
 }
 SILENT = {
     "silent": feed(),
     "stale": feed(headers={"Cache-Control": "max-age=0", "Expires": FUTURE}),
-    "past": feed(headers={"Expires": "0"}),
-    "short": saying("<ttl>0</ttl>"),
 }
 
 
 def test_only_sources_that_ask_for_time_are_visited_later(loopback_web, crawl):
     pages = {f"{name}.example": page for name, page in (WISHING | SILENT).items()}
-    web = loopback_web(*(site(host, feed=page) for host, page in pages.items()))
+    web = loopback_web(
+        site("rare.example"), *(site(host, feed=page) for host, page in pages.items())
+    )
     sources = [f"http://{host}/feed" for host in pages]
+    sources += [{"url": "http://rare.example/feed", "every": "P7D"}]
     first = crawl(web, sources=sources, settings=EAGER)
-    assert asked(first) == set(pages)
+    assert asked(first) == {*pages, "rare.example"}
     kept = "SELECT (asked_until - fetched_at) / 86400 FROM sources WHERE url LIKE '%expires%'"
     assert rows_of(crawl, kept) == [(30.0,)], "no source is delayed for longer"
     second = crawl(web, sources=sources, settings=EAGER)
@@ -238,43 +156,6 @@ def test_hours_and_days_to_skip_hold_when_a_source_would_be_due(loopback_web, cr
     assert "not due yet: 1 source" in second.stderr
 
 
-def test_a_permanent_address_is_asked_for_once_it_lasts(loopback_web, crawl, again):
-    ages = {"six": 6, "eight": 8}
-    web = loopback_web(
-        *(
-            site(f"{name}-old.example", feed=redirect(f"http://{name}-new.example/feed", 301))
-            for name in ages
-        ),
-        *(site(f"{name}-new.example", feed=feed(etag='"new"')) for name in ages),
-    )
-    sources = [f"http://{name}-old.example/feed" for name in ages]
-    crawl(web, sources=sources)
-    for name, days in ages.items():
-        past = f"UPDATE sources SET moved_since = moved_since - {days * 86400}"
-        rows_of(crawl, f"{past} WHERE url LIKE '%{name}-old%'")
-    again(web, sources=sources)
-    third = again(web, sources=sources)
-    assert asked(third) == {"eight-new.example", "six-old.example", "six-new.example"}
-    assert third.stats["walsh/sources/unchanged"] == 2
-    assert third.items == []
-
-
-def test_failures_of_a_source_are_its_own_and_double_its_time(loopback_web, crawl, again):
-    web = loopback_web(
-        site("blog.example", bad=[Reply("<html>", content_type="text/html")] * 3 + [feed()])
-    )
-    sources = ["http://blog.example/feed", "http://blog.example/bad"]
-    days = []
-    for _ in range(4):
-        again(web, sources=sources)
-        rows = rows_of(
-            crawl,
-            "SELECT julianday(due_at) - julianday(fetched_at) FROM readable_sources ORDER BY url",
-        )
-        days.append(tuple(round(row[0]) for row in rows))
-    assert days == [(1, 1), (2, 1), (4, 1), (1, 1)]
-
-
 def test_a_redirect_has_a_lifetime_unless_the_next_visit_does_not_request_it(loopback_web, crawl):
     kept = {"Cache-Control": "max-age=3600"}
 
@@ -309,24 +190,6 @@ def pages(result):
 
 
 WEEK = 7 * 86_400
-
-
-def test_failures_keep_a_move_and_after_a_week_both_urls_are_tried(loopback_web, crawl, again):
-    web = loopback_web(
-        site("old.example", feed=[redirect("http://new.example/feed"), Reply(status=404)]),
-        site("new.example", feed=[feed(), *[Reply(status=404)] * 2, feed()]),
-    )
-    sources = ["http://old.example/feed"]
-    crawl(web, sources=sources)
-    rows_of(crawl, "UPDATE sources SET move_settled = 1")
-    asked = []
-    for _ in range(4):
-        asked.append(sorted(set(pages(again(web, sources=sources)))))
-        rows_of(crawl, f"UPDATE sources SET move_failing_since = move_failing_since - {WEEK}")
-    new, old = ["new.example/feed"], ["old.example/feed"]
-    assert asked == [new, new, old, new]
-    ((outcome, settled),) = rows_of(crawl, "SELECT outcome, move_settled FROM sources")
-    assert (outcome, settled) == ("fetched", 1)
 
 
 def test_a_source_that_is_gone_after_permanent_redirects_is_stopped(loopback_web, crawl, again):
@@ -376,22 +239,6 @@ def test_a_page_that_moved_is_remembered_although_its_llms_txt_is_read(loopback_
         asked.append(pages(again(web, "llms", sources=[source]))[-1])
     new, old = "new.example/llms.txt", "old.example/llms.txt"
     assert asked == [new, old, old], "where it moved there is no llms.txt"
-
-
-def test_a_page_that_is_where_it_was_has_not_moved(loopback_web, crawl, again):
-    """Its llms.txt is read instead. A redirect on two visits by accident is no move."""
-    page = Reply("<html>", content_type="text/html")
-    away = redirect("http://new.example/p")
-    web = loopback_web(
-        Site("old.example", "", {"/p": [away, page, away], "/llms.txt": TEXT}),
-        Site("new.example", "", {"/p": page}),
-    )
-    sources, moved = [{"url": "http://old.example/p", "kind": "llms"}], []
-    for _ in range(3):
-        again(web, "llms", sources=sources)
-        moved += rows_of(crawl, "SELECT moved_to, move_settled FROM sources")
-        rows_of(crawl, f"UPDATE sources SET moved_since = moved_since - {WEEK}")
-    assert moved == [("http://new.example/p", 0), (None, 0), ("http://new.example/p", 0)]
 
 
 @pytest.mark.parametrize("target", ["newer", "old"])

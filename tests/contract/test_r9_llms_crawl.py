@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.helpers.sites import rows_of, site
+from tests.helpers.sites import rows_of
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.web import Reply, Site, redirect
 
@@ -119,11 +119,7 @@ CASES = {
     # What cannot be used is ignored.
     "other.example": ({"/docs": announcing("http://evil.example/docs.md")}, BOTH, 1),
     "dump.example": ({"/docs": announcing("/llms-full.txt")}, BOTH, 1),
-    "port.example": ({"/docs": announcing("http://port.example:8080/docs.md")}, BOTH, 1),
-    "scheme.example": ({"/docs": announcing("ftp://scheme.example/docs.md")}, BOTH, 1),
     "itself.example": ({"/docs": announcing("/docs")}, BOTH, 1),
-    "mail.example": ({"/docs": announcing("mailto:me@mail.example")}, BOTH, 1),
-    "broken.example": ({"/docs": announcing("http://[")}, BOTH, 1),
     # robots.txt denies the page, or all.
     "page.example": ({"/docs": markdown()}, ("/llms.txt",), 1),
     "denied.example": ({"/docs": markdown()}, (), 0),
@@ -252,16 +248,6 @@ def test_what_each_answer_asks_for_is_kept_also_of_a_page_that_is_cut_off(llms):
     first, second = llms(hosts, runs=2, arguments={}, settings={"WALSH_MIN_REVISIT": 0})
     assert asked_of(first, hosts) == dict.fromkeys(hosts, BOTH)
     assert asked_of(second, hosts) == dict.fromkeys(hosts, ())
-
-
-def test_the_feeds_spider_leaves_these_sources_to_the_other(loopback_web, crawl):
-    web = loopback_web(site("blog.example"), Site("docs.example", "", {"/llms.txt": text()}))
-    sources = [
-        {"url": "http://blog.example/feed"},
-        {"url": "http://docs.example/llms.txt", "kind": "llms"},
-    ]
-    assert {hit.host for hit in crawl(web, "feeds", sources=sources).log} == {"blog.example"}
-    assert {hit.host for hit in crawl(web, "llms", sources=sources).log} == {"docs.example"}
 
 
 @pytest.fixture

@@ -24,34 +24,30 @@ from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.web import Certificate, Reply, Site, redirect
 
 SPIDER = """
-from scrapy import Request, Spider
+from scrapy import Request
 from scrapy.core.downloader.handlers.http11 import HTTP11DownloadHandler
 
+from tests.helpers.theirs import Urls
 from walsh_scrapy.spiders import FeedsSpider
 
 
-class Pages(Spider):
+class Pages(Urls):
     name = "pages"
     urls = "http://a.example/ http://a.example/private"
 
-    async def start(self):
-        for url in self.urls.split():
-            yield Request(url)
+    def request(self, url):
+        return Request(url)
 
     def parse(self, response):
         yield {"url": response.url, "flags": response.flags}
 
 
-class Odd(Pages):
+class Odd(Urls):
     name = "odd"
 
-    async def start(self):
+    def request(self, url):
         own = {"Authorization": "Bearer x", "User-Agent": "Firefox/140"}
-        for url in self.urls.split():
-            yield Request(url, headers=own, cookies={"session": "1"}, errback=self.ended)
-
-    def ended(self, failure):
-        yield {"url": failure.request.url, "trouble": str(failure.value)}
+        return Request(url, headers=own, cookies={"session": "1"}, errback=self.ended)
 
 
 class Later:
@@ -229,8 +225,7 @@ def test_what_is_neither_http_nor_https_is_denied_and_holds_no_host(web, run):
     urls = " ".join([*others, "http://a.example/"])
     result = run(web, spider="odd", urls=urls, **ADDON, **IDENTITY)
     assert paths(result.log) == ["a.example/robots.txt", "a.example/"]
-    troubles = {item["url"]: item.get("trouble") for item in result.items}
-    assert troubles == {
+    assert {item["url"]: item.get("why") for item in result.items} == {
         "data:,x": "only http and https are requested, not data",
         "file:///etc/hostname": "only http and https are requested, not file",
         "ftp://a.example/x": "only http and https are requested, not ftp",
@@ -279,24 +274,12 @@ SPIDERS = """
 import asyncio
 import sqlite3
 from contextlib import closing
-from scrapy import FormRequest, Request, Spider, signals
+from scrapy import FormRequest, Request, signals
+
+from tests.helpers.theirs import Urls
 
 
-class Theirs(Spider):
-    async def asked(self, link):
-        try:
-            await self.crawler.engine.download_async(Request(link))
-        except Exception as reason:
-            self.logger.info("%s was asked for: %r", link, reason)
-
-    def parse(self, response):
-        yield {"url": response.url}
-
-    def ended(self, failure):
-        yield {"url": failure.request.url, "trouble": type(failure.value).__name__}
-
-
-class Watchful(Theirs):
+class Watchful(Urls):
     @classmethod
     def from_crawler(cls, crawler, **arguments):
         spider = super().from_crawler(crawler, **arguments)
@@ -327,7 +310,7 @@ class Visitor(Watchful):
             yield Request("http://rests.example/2", errback=self.ended)
 
 
-class Gatherer(Theirs):
+class Gatherer(Urls):
     name = "gatherer"
 
     async def start(self):
@@ -338,7 +321,7 @@ class Gatherer(Theirs):
         await asyncio.gather(*map(self.asked, links))
 
 
-class Uploader(Theirs):
+class Uploader(Urls):
     name = "uploader"
     sent = []
 
@@ -354,12 +337,8 @@ class Uploader(Theirs):
         yield {"url": response.url, "body": response.text if is_sent else "of a copy"}
 
 
-class Listed(Theirs):
+class Listed(Urls):
     name = "listed"
-
-    async def start(self):
-        for host in self.hosts.split():
-            yield Request(f"http://{host}.example/")
 
 
 class Hurried(Watchful):
@@ -491,8 +470,8 @@ def test_two_crawls_of_one_process_are_serial_together(direct_web, project):
 from scrapy.crawler import CrawlerProcess
 from scrapy.utils.project import get_project_settings
 process = CrawlerProcess(get_project_settings())
-for hosts in ("a b", "c d"):
-    process.crawl("listed", hosts=hosts)
+for urls in ("http://a.example/ http://b.example/", "http://c.example/ http://d.example/"):
+    process.crawl("listed", urls=urls)
 process.start()
 """
     environment = os.environ | web.environment

@@ -126,12 +126,6 @@ def test_another_format_is_refused(clean_log):
         Addon.update_pre_crawler_settings(Settings({"WALSH_LOG_FORMAT": "xml"}))
 
 
-def test_a_log_that_cannot_be_opened_is_refused_with_one_line(clean_log, tmp_path):
-    file = str(tmp_path / "none" / "feeds.log")
-    with pytest.raises(OSError, match=r"No such file or directory.*feeds\.log"):
-        Addon.update_pre_crawler_settings(Settings({"WALSH_LOG_FORMAT": "json", "LOG_FILE": file}))
-
-
 class Full:
     """A stream on a full disk."""
 

@@ -14,7 +14,6 @@ from walsh_scrapy.crawl.ticket import Visit, set_visit
 from walsh_scrapy.crawl.visits import PAGE, DueSources
 from walsh_scrapy.exceptions import RequestDeferred
 from walsh_scrapy.policy.pacing import Exchange
-from walsh_scrapy.scheduler import Scheduler
 from walsh_scrapy.sources.source import Source
 from walsh_scrapy.state.hosts import Ask
 from walsh_scrapy.state.log import RequestRecord
@@ -22,31 +21,6 @@ from walsh_scrapy.state.sources import Selection
 from walsh_scrapy.testing.simulation import FakeClock
 
 HOST = "a.example"
-
-
-@pytest.mark.parametrize("read", [1, PAGE])
-def test_of_a_host_that_was_lost_no_further_source_is_visited(tmp_path, monkeypatch, read):
-    """What is due there stays due, and the sources of the other hosts are visited."""
-    file = tmp_path / "sources.toml"
-    urls = [f"http://a.example/{number}" for number in range(3 * PAGE)] + ["http://b.example/"]
-    file.write_text("\n".join(f'[[source]]\nurl = "{url}"' for url in urls))
-    crawler = get_crawler(settings_dict={"WALSH_STATE_URL": f"sqlite:///{tmp_path}/state.sqlite3"})
-    Scheduler.from_crawler(crawler)
-    crawl = Crawl.of(crawler)
-    monkeypatch.setattr(crawl.hosts, "beat", lambda _: None)
-    number = crawl.context.state.sync(file, crawl.context.clock.now()).id
-
-    async def visited():
-        found = []
-        async for due in DueSources(crawl.visits, Selection(number, "feed")).each():
-            found.append(due.url)
-            if len(found) == read:
-                crawl.hosts._drop("a.example")
-        return found
-
-    found = asyncio.run(visited())
-    assert len(found) == read + 1
-    assert found[-1] == "http://b.example/"
 
 
 @pytest.fixture
@@ -98,13 +72,46 @@ def same(file):
     return f"file {file}, feed, only='', force=False"
 
 
-def due(crawl, tmp_path, monkeypatch, urls):
-    """Return the due sources of a file with these URLs, of a crawl that beats by itself."""
-    file = tmp_path / "sources.toml"
-    file.write_text("\n".join(f'[[source]]\nurl = "{url}"' for url in urls))
-    number = crawl.context.state.sync(file, crawl.context.clock.now()).id
-    crawl.queue.open(keeps_deferred=False)
-    return DueSources(crawl.visits, Selection(number, "feed"))
+@pytest.fixture
+def visit(tmp_path):
+    """Return a function: a crawl that beats by itself visits these URLs, and returns their order.
+
+    ``after`` is called after each, with what was due.
+    """
+
+    def visit_all(crawl, urls, after=lambda _due: None):
+        file = tmp_path / "sources.toml"
+        file.write_text("\n".join(f'[[source]]\nurl = "{url}"' for url in urls))
+        number = crawl.context.state.sync(file, crawl.context.clock.now()).id
+        crawl.queue.open(keeps_deferred=False)
+
+        async def visited():
+            found = []
+            async for due in DueSources(crawl.visits, Selection(number, "feed")).each():
+                found.append(due.url)
+                after(due)
+            return found
+
+        return asyncio.run(visited())
+
+    return visit_all
+
+
+@pytest.mark.usefixtures("sleeps")
+@pytest.mark.parametrize("read", [1, PAGE])
+def test_of_a_host_that_was_lost_no_further_source_is_visited(worker, visit, read):
+    """What is due there stays due, and the sources of the other hosts are visited."""
+    ours, seen = worker(), []
+
+    def lose(due):
+        seen.append(due)
+        if len(seen) == read:
+            ours.hosts._drop(HOST)
+
+    urls = [f"http://{HOST}/{number}" for number in range(3 * PAGE)] + ["http://b.example/"]
+    found = visit(ours, urls, lose)
+    assert len(found) == read + 1
+    assert found[-1] == "http://b.example/"
 
 
 @pytest.mark.parametrize(
@@ -112,7 +119,7 @@ def due(crawl, tmp_path, monkeypatch, urls):
     [(False, False, 15.0), (True, False, 30.0), (True, True, 30.0), (False, True, 50.0)],
 )
 def test_a_run_ends_without_the_hosts_of_workers_that_beat_and_visit_the_same(
-    worker, clock, sleeps, tmp_path, monkeypatch, is_dead, is_other, seconds
+    worker, clock, sleeps, visit, is_dead, is_other, seconds
 ):
     ours, other = worker(), worker()
     other.hosts.beat("others" if is_other else same(1))
@@ -127,19 +134,14 @@ def test_a_run_ends_without_the_hosts_of_workers_that_beat_and_visit_the_same(
             other.hosts.let_go(HOST, other)
 
     sleeps.meanwhile = beat
-
-    async def visited():
-        urls = [f"http://{HOST}/", "http://b.example/"]
-        return [each.url async for each in due(ours, tmp_path, monkeypatch, urls).each()]
-
-    found = asyncio.run(visited())
+    found = visit(ours, [f"http://{HOST}/", "http://b.example/"])
     is_visited = is_dead or is_other
     assert found == ["http://b.example/", *([f"http://{HOST}/"] if is_visited else [])]
     assert clock.now() - began <= seconds
 
 
 def test_who_waits_for_workers_that_beat_tries_none_of_their_hosts(
-    worker, clock, sleeps, tmp_path, monkeypatch
+    worker, clock, sleeps, visit, monkeypatch
 ):
     """A vain try is a transaction, and there may be thousands of hosts."""
     ours, other = worker(), worker()
@@ -161,18 +163,13 @@ def test_who_waits_for_workers_that_beat_tries_none_of_their_hosts(
 
     monkeypatch.setattr(ours.hosts, "take", counted)
     sleeps.meanwhile = beat
-
-    async def visited():
-        urls = [f"http://{host}/" for host in hosts]
-        return [each.url async for each in due(ours, tmp_path, monkeypatch, urls).each()]
-
-    assert len(asyncio.run(visited())) == len(hosts)
+    assert len(visit(ours, [f"http://{host}/" for host in hosts])) == len(hosts)
     assert sorted(tried) == sorted(2 * hosts), "once before it waited, and once afterwards"
 
 
 @pytest.mark.parametrize("delay", [1.0, 20.0, 60.0])
 def test_a_host_that_was_owned_for_a_minute_is_free_for_others_for_a_moment(
-    worker, clock, sleeps, tmp_path, monkeypatch, delay
+    worker, clock, sleeps, visit, delay
 ):
     """Then a redirect of another worker gets through that waits there."""
     ours, other = worker(), worker()
@@ -190,34 +187,28 @@ def test_a_host_that_was_owned_for_a_minute_is_free_for_others_for_a_moment(
 
     sleeps.meanwhile = look
 
-    async def visited():
-        found = []
-        async for each in due(ours, tmp_path, monkeypatch, urls).each():
-            found.append(each.url)
-            sleeps.passes(delay)
-            ours.visits.end(each.source)
-        return found
+    def end(due):
+        sleeps.passes(delay)
+        ours.visits.end(due.source)
 
-    assert sorted(asyncio.run(visited())) == sorted(urls)
+    assert sorted(visit(ours, urls, end)) == sorted(urls)
     gaps = [after - before for before, after in pairwise(free_at)]
     assert max(gaps) <= max(60.0, delay + 1.0)
 
 
-def test_alone_a_worker_owns_a_host_until_its_work_is_done(worker, sleeps, tmp_path, monkeypatch):
+def test_alone_a_worker_owns_a_host_until_its_work_is_done(worker, sleeps, visit):
     ours, reader = worker(), worker()
     sleeps.meanwhile = ours.hosts._beat
-    urls = [f"http://{HOST}/{number}" for number in range(20)]
+    left = {f"http://{HOST}/{number}" for number in range(20)}
 
-    async def visited():
-        found = []
-        async for each in due(ours, tmp_path, monkeypatch, urls).each():
-            found.append(each.url)
-            sleeps.passes(10.0)
-            ours.visits.end(each.source)
-            assert len(found) == len(urls) or reader.hosts.take(HOST, reader) == "busy"
-        return found
+    def end(due):
+        sleeps.passes(10.0)
+        ours.visits.end(due.source)
+        left.remove(due.url)
+        assert not left or reader.hosts.take(HOST, reader) == "busy"
 
-    assert len(asyncio.run(visited())) == len(urls)
+    visit(ours, sorted(left), end)
+    assert not left
 
 
 @pytest.mark.parametrize("is_alone", [True, False])
@@ -265,7 +256,7 @@ def test_a_host_that_is_given_up_is_left_to_a_later_run_by_all(worker, clock, ho
 
 
 def test_a_redirect_of_another_worker_does_not_end_what_is_left_of_a_host(
-    worker, clock, sleeps, tmp_path, monkeypatch
+    worker, clock, sleeps, visit
 ):
     """It owns the host for some time, and beats, but visits nothing there."""
     ours, other = worker(), worker()
@@ -283,39 +274,29 @@ def test_a_redirect_of_another_worker_does_not_end_what_is_left_of_a_host(
 
     sleeps.meanwhile = redirect
 
-    async def visited():
-        urls = [f"http://{HOST}/{number}" for number in range(20)]
-        async for each in due(ours, tmp_path, monkeypatch, urls).each():
-            yield each.url
-            sleeps.passes(10.0)
-            ours.visits.end(each.source)
+    def end(due):
+        sleeps.passes(10.0)
+        ours.visits.end(due.source)
 
-    assert len(asyncio.run(collected(visited()))) == 20
+    assert len(visit(ours, [f"http://{HOST}/{number}" for number in range(20)], end)) == 20
     assert owned
 
 
-def test_a_host_that_was_lost_and_is_owned_for_another_reason_gives_no_way(
-    worker, clock, sleeps, tmp_path, monkeypatch
-):
+@pytest.mark.usefixtures("sleeps")
+def test_a_host_that_was_lost_and_is_owned_for_another_reason_gives_no_way(worker, clock, visit):
     ours, other = worker(), worker()
     other.hosts.beat("others")
 
-    async def visited():
-        urls = [f"http://{HOST}/{number}" for number in range(10)] + ["http://b.example/"]
-        async for each in due(ours, tmp_path, monkeypatch, urls).each():
-            yield each.url
-            if each.url.endswith("/2"):
-                ours.hosts._drop(HOST)
-                assert ours.hosts.take(HOST, "a redirect") == "ours"
-                clock.advance(31.0)
-                other.hosts._beat()
-                ours.hosts._beat()
+    def lose(due):
+        if due.url.endswith("/2"):
+            ours.hosts._drop(HOST)
+            assert ours.hosts.take(HOST, "a redirect") == "ours"
+            clock.advance(31.0)
+            other.hosts._beat()
+            ours.hosts._beat()
 
-    assert "http://b.example/" in asyncio.run(collected(visited()))
-
-
-async def collected(items):
-    return [each async for each in items]
+    urls = [f"http://{HOST}/{number}" for number in range(10)] + ["http://b.example/"]
+    assert "http://b.example/" in visit(ours, urls, lose)
 
 
 def test_the_delay_of_a_source_gives_up_no_host_to_which_it_redirects(worker):
@@ -347,15 +328,9 @@ def test_several_workers_that_see_one_outage_count_it_once(worker, clock):
         clock.advance(5.0)
 
 
-def test_the_sources_of_a_host_that_is_owned_already_are_visited_too(
-    worker, clock, sleeps, tmp_path, monkeypatch
-):
+@pytest.mark.usefixtures("sleeps")
+def test_the_sources_of_a_host_that_is_owned_already_are_visited_too(worker, visit):
     """As that of the blocklist, which is fetched at the same time."""
     ours = worker()
     assert ours.hosts.take(HOST, "the blocklist") == "ours"
-
-    async def visited():
-        async for each in due(ours, tmp_path, monkeypatch, [f"http://{HOST}/"]).each():
-            yield each.url
-
-    assert asyncio.run(collected(visited())) == [f"http://{HOST}/"]
+    assert visit(ours, [f"http://{HOST}/"]) == [f"http://{HOST}/"]

@@ -34,8 +34,6 @@ from walsh_scrapy.state.hosts import Ask, Worker
 from walsh_scrapy.testing.simulation import EPOCH, SimulatedTime
 from walsh_scrapy.wire import http1
 
-SMALL = 200_000  #: bytes
-
 
 class Extension:
     """An extension whose methods are called at the signals of Scrapy that they are named after."""
@@ -141,13 +139,6 @@ class StateDeletedAtTheEnd(Extension):
 
     def spider_closed(self):
         Path(make_url(Crawl.of(self.crawler).context.options.state_url).database).unlink()
-
-
-class SmallFiles(Extension):
-    """No file may be larger than `SMALL`, once the spider is open."""
-
-    def spider_opened(self):
-        resource.setrlimit(resource.RLIMIT_FSIZE, (SMALL, resource.RLIM_INFINITY))
 
 
 class ShortWaits(Extension):

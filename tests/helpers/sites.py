@@ -4,6 +4,7 @@ import json
 import sqlite3
 from contextlib import closing
 
+from walsh_scrapy.policy.urls import url_key
 from walsh_scrapy.testing.feeds import rss
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.web import Reply, Site
@@ -36,6 +37,11 @@ def site(host, robots="", **pages):
 def feeds(*names, path="feed"):
     """The URLs of the feeds of NAME.example."""
     return [f"http://{name}.example/{path}" for name in names]
+
+
+def in_turn(host, names):
+    """Names of pages in the order in which new sources of a host are visited."""
+    return sorted(names, key=lambda name: url_key(f"http://{host}/{name}"))
 
 
 def blocklist(*domains, delay=0.0, **fields):
