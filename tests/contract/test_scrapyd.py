@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable
 from http.client import HTTPConnection
 from pathlib import Path
@@ -23,7 +22,6 @@ from tests.helpers import ROOT
 from tests.helpers.sites import paths, site
 from walsh_scrapy.state import State
 from walsh_scrapy.testing.crawl import keep_empty_blocklist, write_sources
-from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.web import LoopbackWeb
 
 #: A killed job's lease that runs out while a test waits.
@@ -32,13 +30,10 @@ SETTINGS = {"WALSH_BLOCKLIST_SCHEMA_URL": "", "DOWNLOAD_TIMEOUT": 10}
 pytestmark = pytest.mark.long
 
 
-PARTED = [f"p{number}.example" for number in range(24)]
-
-
 @pytest.fixture(scope="module")
 def web():
-    """The hosts of all tests: each has its own."""
-    with LoopbackWeb(*map(site, ["blog.example", *PARTED])) as served:
+    """The host of the source."""
+    with LoopbackWeb(site("blog.example")) as served:
         yield served
 
 
@@ -54,29 +49,11 @@ def scrapyd(web, pytestconfig, tmp_path_factory):
         yield running
 
 
-@pytest.fixture
-def another(web, scrapyd, tmp_path):
-    """A second Scrapyd with the same project."""
-    with Scrapyd(tmp_path / "scrapyd", web, eggs=scrapyd.folder / "eggs") as running:
-        yield running
-
-
-def log_of(web, hosts):
-    return [hit for hit in web.log if hit.host in hosts]
-
-
 def told_by(line):
     """Run a line of docs/deployment.md in this checkout; return its exit status and its output."""
     done = subprocess.run(["sh", "-c", line], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.stderr == ""
     return done.returncode, done.stdout
-
-
-def answered(log):
-    """How often each target was answered in full."""
-    return Counter(
-        hit.url for hit in log if hit.complete and hit.status == 200 and hit.path != "/robots.txt"
-    )
 
 
 def test_a_job_without_a_state_of_its_own_says_where_it_keeps_it(web, scrapyd, tmp_path):
@@ -90,6 +67,7 @@ def test_a_job_without_a_state_of_its_own_says_where_it_keeps_it(web, scrapyd, t
     (warning,) = (line for line in scrapyd.job_log("bare").splitlines() if "WARNING" in line)
     assert f"the state is sqlite:///{state}" in warning
     assert "WALSH_STATE_URL" in warning
+    assert len(scrapyd.items("bare")) == 2
     failed, with_reason = (
         line.replace("/srv/scrapyd/", f"{scrapyd.folder}/") for line in FAILED_JOBS
     )
@@ -110,32 +88,6 @@ def test_a_job_without_a_state_of_its_own_says_where_it_keeps_it(web, scrapyd, t
     with contextlib.closing(State(f"sqlite:///{state}")) as kept:
         assert [run.how for run in kept.runs.latest(9)] == ["finished"], "those that began"
     assert paths(web.log, "blog.example") == ["blog.example/robots.txt", "blog.example/feed"]
-
-
-def test_two_scrapyds_share_the_hosts_and_one_takes_over(
-    web, scrapyd, another, tmp_path, postgresql_url
-):
-    urls = [f"http://{host}/feed" for host in PARTED]
-    sources = write_sources(tmp_path / "sources.toml", urls)
-    settings = SETTINGS | {"WALSH_STATE_URL": postgresql_url}
-    keep_empty_blocklist(postgresql_url)
-
-    scrapyd.schedule("feeds", "takes-over", settings, sources=sources)
-    another.schedule("feeds", "killed", settings, sources=sources)
-    half = len(PARTED) // 2
-    assert web.wait_for(lambda log: sum(h.path == "/feed" for h in log if h.host in PARTED) >= half)
-    another.cancel("killed", signal="KILL")
-    another.wait()
-    assert len(answered(log_of(web, PARTED))) < len(PARTED)
-    scrapyd.wait()
-
-    assert_polite(log_of(web, PARTED), serial=False)
-    done = answered(log_of(web, PARTED))
-    assert set(done) == set(urls), "every source"
-    # The answer that came as the worker died was not committed, so it was asked for once more.
-    assert sum(done.values()) <= len(urls) + 1, "once"
-    found = scrapyd.items("takes-over")
-    assert len({json.dumps(item, sort_keys=True) for item in found}) == len(found)
 
 
 # A real Scrapyd in a process of its own, with the project deployed to it as an egg.
@@ -173,22 +125,16 @@ def build_checkout(project: Path, folder: Path, url: str) -> Path:
 
 
 class Scrapyd:
-    """Listens on a port of its own once it is entered; ends with its block, jobs included.
+    """Listens on a port of its own once it is entered; ends with its block, jobs included."""
 
-    `eggs` is the folder of what was deployed to another one, and so need not be built again.
-    """
-
-    def __init__(self, folder: Path, web: LoopbackWeb, eggs: Path | None = None) -> None:
+    def __init__(self, folder: Path, web: LoopbackWeb) -> None:
         self.folder = folder
-        self._eggs = eggs
         self._web = web
         self._port = _free_port()  # Scrapyd takes no 0 for "any"
         self.url = f"http://127.0.0.1:{self._port}/"
 
     def __enter__(self) -> Self:
         self.folder.mkdir(parents=True)
-        if self._eggs:
-            shutil.copytree(self._eggs, self.folder / "eggs")
         (self.folder / "scrapyd.conf").write_text(CONFIG.format(port=self._port))
         with (self.folder / "scrapyd.log").open("wb") as log:
             self._process = subprocess.Popen(

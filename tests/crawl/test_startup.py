@@ -17,7 +17,7 @@ from scrapy.utils.conf import build_component_list
 from scrapy.utils.misc import load_object
 
 from tests.helpers import ROOT
-from walsh_scrapy.addon import Addon
+from walsh_scrapy.addon import FORCED, Addon
 from walsh_scrapy.crawl.engine import Engine
 from walsh_scrapy.crawl.startup import (
     REPLACED,
@@ -54,6 +54,12 @@ def test_a_setting_has_a_ceiling(name, given, in_force):
     settings = Settings({} if given is None else {name: given})
     Addon(None).update_settings(settings)
     assert settings[name] == in_force
+
+
+def test_the_docs_name_each_setting_that_is_forced(forced):
+    changes = (ROOT / "docs" / "reuse.md").read_text("utf-8")
+    names = [name for name in forced if forced.getpriority(name) == FORCED]
+    assert [name for name in names if name not in changes] == []
 
 
 def test_the_docs_name_each_gate_that_denies():
