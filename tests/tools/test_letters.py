@@ -295,7 +295,7 @@ class Letter:
         self.world, self.host, self.now, self.lines = world, host, now, lines
         self.text = "\n".join(lines)
 
-    def judge(self):
+    def check(self):
         """Fail for the first sentence that is false, or that no judge knows."""
         world = self.world
         self.told, self.index, self.target, self.line = [], None, None, ""
@@ -315,10 +315,10 @@ class Letter:
                 assert not self.led or self.seen.hit.url in world.runs[self.seen.run - 1][1], line
             self.line = line.strip()
             for clause in self.line.split("; "):
-                self._judge(clause)
+                self._check(clause)
         assert self.told == self.day
 
-    def _judge(self, clause):
+    def _check(self, clause):
         for pattern, method in JUDGES:
             if found := pattern.fullmatch(clause):
                 assert method(self, *found.groups()), f"{self.host}: {clause}\n{self.text}"

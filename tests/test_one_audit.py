@@ -1,4 +1,4 @@
-"""All judges of the record are of one mind about doubtful records (decisions 33 and 35)."""
+"""Each command that audits the state finds the same in doubtful rows (decisions 33 and 35)."""
 
 from contextlib import closing
 from dataclasses import asdict, replace
