@@ -228,6 +228,7 @@ def test_a_visit_and_the_operator_change_what_is_due_at_once(state, synced):
     assert due(only="example") == due(), "each source is asked one by one"
     assert due(force=True)[1][0] == 0
     commit(state, replace(known, asked_until=known.fetched_at))
+    assert due()[0] == ["b.example"], "not before the day of the operator is over"
     assert due(min_revisit=DAY / 2)[0] == ["a.example", "b.example"]
     commit(state, replace(known, asked_until=NEVER, failures=1))
     assert due(force=True) == (["b.example"], (0, 1, math.inf))

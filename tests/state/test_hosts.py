@@ -341,6 +341,8 @@ def test_pace_by_may_change_once_no_host_waits(opened, clock):
     state.hosts.pace_by("host")
     state.hosts.pace_by("host")
     records.exchange(state, "www.a.example", status=429, retry_after="9")
+    clock.at += 2.0  # only the hold is left
+    opened().hosts.pace_by("host")
     refused = r"paced by host, and 1 of its hosts wait.*set WALSH_PACE_BY = 'host'"
     with pytest.raises(StateError, match=refused):
         opened().hosts.pace_by("domain")
