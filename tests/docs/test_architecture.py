@@ -10,6 +10,7 @@ import json
 import pkgutil
 import re
 import subprocess
+import tomllib
 from pkgutil import iter_modules
 
 import pytest
@@ -215,3 +216,13 @@ def test_references_are_found_however_they_are_written(text, numbers):
 def test_rules_are_found_and_other_words_are_not():
     assert rules_in(f"R1, (R{12}; R9") == {1, 12, 9}
     assert rules_in("RFC 9309, ERR7, XR8x and \\R9") == set()
+
+
+def test_each_table_of_cases_has_its_test():
+    """A test that goes takes its table along."""
+    tables = list((ROOT / "tests").rglob("test_*.toml"))
+    assert len(tables) > 10
+    for table in tables:
+        code = table.with_suffix(".py").read_text("utf-8")
+        names = tomllib.loads(table.read_text("utf-8"))
+        assert [name for name in names if f"def {name}(" not in code] == [], table
