@@ -12,7 +12,8 @@ from urllib.parse import unquote, urljoin, urlsplit
 
 from lxml.etree import HTMLPullParser, LxmlError  # type: ignore[import-untyped]
 
-from walsh_scrapy.metadata.document import is_feed, is_json, is_markdown, to_utf8
+from walsh_scrapy.metadata.document import is_feed, is_json, is_markdown
+from walsh_scrapy.metadata.encoding import to_utf8
 from walsh_scrapy.metadata.text import LONGEST_TITLE, one_line
 from walsh_scrapy.policy.urls import (
     MOST_ANNOUNCED,

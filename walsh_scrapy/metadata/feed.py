@@ -39,8 +39,8 @@ from walsh_scrapy.metadata.document import (
     MOST_ENTRIES,
     OverBudget,
     format_of,
-    to_utf8,
 )
+from walsh_scrapy.metadata.encoding import to_utf8
 from walsh_scrapy.metadata.entries import Feed, FeedEntry, NotAFeed, with_keys
 from walsh_scrapy.metadata.jsonfeed import read_json
 from walsh_scrapy.metadata.repair import WellFormed, well_formed

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from typing import Final, TypeAlias
 
 from walsh_scrapy.metadata.dates import date_in_utc
-from walsh_scrapy.metadata.document import MOST_VALUES, newest, to_utf8
+from walsh_scrapy.metadata.document import MOST_VALUES, newest
+from walsh_scrapy.metadata.encoding import to_utf8
 from walsh_scrapy.metadata.entries import Feed, FeedEntry, NotAFeed
 from walsh_scrapy.metadata.text import (
     distinct_names,

@@ -39,7 +39,8 @@ from markdown_it.common.utils import unescapeAll
 from markdown_it.rules_block import StateBlock, blockquote, html_block
 from markdown_it.rules_inline import StateInline, image
 
-from walsh_scrapy.metadata.document import OverBudget, to_utf8
+from walsh_scrapy.metadata.document import OverBudget
+from walsh_scrapy.metadata.encoding import to_utf8
 from walsh_scrapy.metadata.entries import Feed, FeedEntry, NotAFeed, with_keys
 from walsh_scrapy.metadata.text import (
     is_web_url,

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from lxml.etree import HTMLParser, LxmlError, XMLParser  # type: ignore[import-untyped]
 
-from walsh_scrapy.metadata.document import to_utf8
+from walsh_scrapy.metadata.encoding import to_utf8
 from walsh_scrapy.policy.wording import without_references
 from walsh_scrapy.sources.files import UnreadableFile
 
