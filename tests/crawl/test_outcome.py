@@ -55,11 +55,11 @@ def items_of(*items):
 def test_a_document_adds_its_newest_items_as_far_as_they_fit(monkeypatch):
     dates = [f"2026-05-{day}T00:00:00Z" for day in (21, 25, 23)]
     items = [entry(number, date) for number, date in enumerate([*dates, None])]
-    records = items_of(*items).fitting()
+    records = items_of(*items).records()
     size = len(records[0].item.encode())
     assert {record.key for record in records} == {"0", "1", "2", "3"}
     monkeypatch.setattr(firstseen, "MOST_BYTES", size * 2 + 10)
-    kept = items_of(*items).fitting()
+    kept = items_of(*items).records()
     assert [record.key for record in kept] == ["1", "2"]
     assert all(SEEN in record.item and record.source == URL for record in kept)
 
@@ -71,7 +71,7 @@ def test_refused_items_are_logged_up_to_three_and_then_counted(caplog, number, l
         assert not found.passes({"body": "text"})
     with caplog.at_level(logging.WARNING):
         found.log_rest()
-    assert list(found.valid) == ["1"]
+    assert [record.key for record in found.records()] == ["1"]
     assert len(caplog.messages) == lines
     if lines > 3:
         assert caplog.messages[-1] == f"items of {URL} are left out: … and 1,997 more"

@@ -10,7 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.helpers.sites import feed
-from walsh_scrapy.metadata.entries import FeedEntry, KnownEntries, with_keys
+from walsh_scrapy.metadata.entries import (
+    EntryKeys,
+    FeedEntry,
+    KnownEntries,
+    document_keys,
+    is_damaged_copy,
+    with_keys,
+)
 from walsh_scrapy.testing.feeds import Post, atom
 from walsh_scrapy.testing.simulation import DAY
 from walsh_scrapy.testing.site import Reply, Site
@@ -34,10 +41,18 @@ def sha(text):
 def new(entries, known=None, source=SOURCE):
     """Return the entries of a document that are not known, by the rule of the state."""
     known = KnownEntries() if known is None else known
+    found = []
+    for entry, keys in zip(entries, keys_of(*entries, source=source), strict=True):
+        if not known.has(keys):
+            known.add(keys)
+            found.append(entry)
+    return found
+
+
+def keys_of(*entries, source=SOURCE):
     return [
-        entry
-        for entry, each in zip(entries, keyed(*entries, source=source), strict=True)
-        if known.adds(each.page_key, each.key, each.title_key)
+        EntryKeys(keyed.page_key, keyed.key, keyed.title_key, keyed.published)
+        for keyed in with_keys(entries, source)
     ]
 
 
@@ -52,7 +67,8 @@ def test_an_entry_is_known_by_its_page(url):
     assert with_id.key != sha(PAGE)
 
 
-POST = entry(PAGE, "https://blog.example/?p=1", "Post")
+DAYS = [f"2026-05-{day:02}T00:00:00Z" for day in range(1, 29)]
+POST = entry(PAGE, "https://blog.example/?p=1", "Post", DAYS[0])
 
 
 @pytest.mark.parametrize(
@@ -62,7 +78,12 @@ POST = entry(PAGE, "https://blog.example/?p=1", "Post")
         (entry(PAGE, "https://blog.example/?p=2", "Another"), True),
         (entry(PAGE, "HTTPS://blog.example/?p=1", "Ids are opaque"), True),
         (entry(PAGE, "https://blog.example/?p=1/", "Of other pages too"), True),
-        (entry(PAGE + "#comment-1", "without a title"), True),
+        (entry(PAGE + "#comment-1", "without a title"), False),
+        (entry(PAGE + "#comment-1", "without a title", None, DAYS[1]), True),
+        (entry(PAGE, "https://blog.example/?p=2", "Post", DAYS[1]), True),
+        (entry(PAGE, "https://blog.example/?p=2", "Post", DAYS[0]), False),
+        (entry(PAGE, "https://blog.example/?p=1", "Corrected", DAYS[1]), False),
+        (entry(PAGE, None, "Corrected", DAYS[1]), False),
         (entry(PAGE + "#comment-1", "https://blog.example/?p=1", "Edited title"), False),
         (entry(PAGE, "another id", "Post"), False),
         (entry(PAGE + "#utm_source=atom", "tag:blog.example,2026:1", "Post"), False),
@@ -71,7 +92,7 @@ POST = entry(PAGE, "https://blog.example/?p=1", "Post")
         (entry(PAGE + "?p=1", "https://blog.example/?p=1", "Post"), True),
     ],
 )
-def test_entries_of_a_page_are_two_if_their_ids_and_their_titles_differ(other, is_new):
+def test_entries_of_a_page_that_are_two(other, is_new):
     """In one document, and in two, whichever came first."""
     for first, second in ((POST, other), (other, POST)):
         assert len(new([first, second])) == 1 + is_new
@@ -120,15 +141,20 @@ ENTRIES = st.builds(
     st.none() | st.sampled_from([PAGE, PAGE + "#a", PAGE + "?q", "http://["]),
     st.none() | st.sampled_from(["1", "2", "3", PAGE]),
     st.none() | st.sampled_from(["A", "B", "C"]),
+    st.none() | st.sampled_from(DAYS[:3]),
 )
+
+
+def differ(one, other):
+    return None not in (one, other) and one != other
 
 
 def are_same(one, other):
     """The rule, for entries with links."""
     if one.url.partition("#")[0] != other.url.partition("#")[0]:
         return False
-    ids, titles = {one.id, other.id}, {one.title, other.title}
-    return None in ids or len(ids) == 1 or (len(titles) == 1 and None not in titles)
+    is_other = differ(one.title, other.title) or differ(one.published, other.published)
+    return not (differ(one.id, other.id) and is_other)
 
 
 @given(st.lists(st.lists(ENTRIES.filter(lambda entry: entry.url), max_size=4), max_size=4))
@@ -170,6 +196,87 @@ def test_every_entry_has_keys_which_depend_on_no_other(entries):
     assert [(e.url, e.id, e.title) for e in all_keyed] == [(e.url, e.id, e.title) for e in entries]
     assert all(re.fullmatch("[0-9a-f]{64}", key) for e in all_keyed for key in (e.key, e.page_key))
     assert [keyed(each)[0] for each in entries] == list(all_keyed)
+
+
+# --- what is evidence in a document
+
+ANSWERED_AT = 1_779_494_400.0  # 2026-05-23T00:00:00Z
+
+
+def dates_of(*dates):
+    """Return the dates that are evidence, of a document of entries with these dates."""
+    entries = [
+        entry(f"{PAGE}/{number}", str(number), "T", date) for number, date in enumerate(dates)
+    ]
+    return [keys.date for keys in document_keys(keys_of(*entries), ANSWERED_AT).entries]
+
+
+@pytest.mark.parametrize(
+    "dates",
+    [
+        pytest.param(["2026-05-01T10:00:00Z", "2026-05-01T10:01:00Z"], id="within a minute"),
+        pytest.param(["2026-05-22T23:55:00Z", "2026-05-23T00:03:00Z"], id="at the response"),
+        pytest.param(["2026-05-23T00:00:00Z", "2027-01-01T00:00:00Z"], id="in the future"),
+        pytest.param(["2026-05-23T00:00:00Z", None], id="one dated, at the response"),
+    ],
+)
+def test_dates_that_a_generator_may_have_made_count_as_missing(dates):
+    assert dates_of(*dates) == [None, None]
+
+
+@pytest.mark.parametrize(
+    "dates",
+    [
+        pytest.param(["2026-05-01T10:00:00Z", "2026-05-01T10:01:01Z"], id="over a minute apart"),
+        pytest.param(["2026-05-22T23:54:59Z", "2026-05-23T00:00:00Z"], id="one before"),
+        pytest.param(["2026-05-23T00:00:00Z"], id="of one entry"),
+        pytest.param(["2026-05-01T10:00:00Z", None], id="one dated, long ago"),
+        pytest.param([None, None], id="none"),
+        pytest.param(DAYS[:3], id="at midnight"),
+    ],
+)
+def test_other_dates_are_evidence(dates):
+    assert dates_of(*dates) == dates
+
+
+def test_a_shared_date_counts_as_missing_for_its_entries_only():
+    assert dates_of(DAYS[0], DAYS[1], DAYS[1], DAYS[2]) == [DAYS[0], None, None, DAYS[2]]
+
+
+def test_an_entry_that_is_twice_shares_its_date_with_no_other():
+    twice = [entry(PAGE, "1", "A", DAYS[0])] * 2
+    document = document_keys(keys_of(*twice), ANSWERED_AT)
+    assert [keys.date for keys in document.entries] == [DAYS[0]] * 2
+    assert document.repeated_pages == set()
+
+
+def test_titles_stand_for_missing_ids_on_a_repeated_page():
+    entries = [entry(PAGE, None, "A"), entry(PAGE, None, "B"), entry(PAGE + "/c", None, "C")]
+    keys = keys_of(*entries)
+    document = document_keys(keys, ANSWERED_AT)
+    assert document.repeated_pages == {sha(PAGE)}
+    used = [given.title_key for given in keys[:2]] + [keys[2].key]
+    assert [judged.key for judged in document.entries] == used
+
+
+@pytest.mark.parametrize(
+    ("damaged", "whole", "is_copy"),
+    [
+        ("Caf\ufffd bar", "Café bar", True),
+        ("Caf\ufffd\ufffd", "Café", True),
+        ("Caf\ufffd\ufffd", "Cafés", True),
+        ("Caf\ufffdé", "Café", True),
+        ("\ufffd\ufffdx\ufffd", "\ufffdäx", True),
+        ("Caf\ufffd", "Caféss", False),
+        ("Caf\ufffd bar", "Café bars", False),
+        ("Café", "Caf\ufffd", False),
+        ("Café", "Café", False),
+        ("\ufffd", "\ufffd", False),
+        ("\ufffda" * 200, "a" * 400 + "b", False),
+    ],
+)
+def test_a_title_that_differs_only_in_damage(damaged, whole, is_copy):
+    assert is_damaged_copy(damaged, of=whole) is is_copy
 
 
 # --- a crawl of a site with feeds of posts and of comments, in simulated time

@@ -4,11 +4,14 @@
 """
 
 import re
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Container, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from hashlib import sha256
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
+from walsh_scrapy.metadata.encoding import REPLACEMENT
 from walsh_scrapy.metadata.text import one_line
 from walsh_scrapy.policy.freshness import LONGEST_REVISIT, UpdateHints
 from walsh_scrapy.policy.urls import canonical_url, host_of
@@ -84,61 +87,186 @@ class Feed:
         return UpdateHints(interval, self.skip_hours, self.skip_days)
 
 
+#: Seconds within which all dates of a document are one moment.
+_ONE_MOMENT_SECONDS: Final = 60
+#: Seconds before a response from which on its dates may have been made for it.
+_FRESH_SECONDS: Final = 300
+
 _URI: Final = re.compile(r"[a-z][a-z0-9+.-]*:\S", re.IGNORECASE | re.ASCII)
 _WEB: Final = re.compile(r"https?://", re.IGNORECASE)
+
+
+class EntryKeys(NamedTuple):
+    """The fields by which entries of one page are told apart (decision 19)."""
+
+    page_key: str
+    key: str  #: of the page and the id; the same as `page_key` if there is no id
+    title_key: str | None
+    date: str | None  #: of publication, if it is evidence (RFC 3339, UTC)
+
+
+class DocumentKeys(NamedTuple):
+    """The keys of the entries of one document, in its order, as far as they are evidence."""
+
+    entries: tuple[EntryKeys, ...]
+    #: The pages that it lists more than once, by their keys. The titles of their entries stand for
+    #: missing ids.
+    repeated_pages: frozenset[str]
+    has_doubtful_dates: bool  #: all dates may have been made when the document was
+
+
+def document_keys(entries: Sequence[EntryKeys], answered_at: float) -> DocumentKeys:
+    """Return the keys of a document's entries, without the dates that are no evidence.
+
+    `answered_at` is the `Date` of the response in epoch seconds. Some generators make new dates
+    each time. So the dates of a document with several entries are no evidence if they all lie
+    within a minute, or all within five minutes of the response or later. A date that several
+    entries share is no evidence for these entries.
+    """
+    distinct = set(entries)
+    dates = [entry.date for entry in distinct if entry.date is not None]
+    shared_dates = {date for date, number in Counter(dates).items() if number > 1}
+    is_doubtful = len(distinct) > 1 and _are_doubtful(dates, answered_at)
+    titles: dict[str, set[tuple[str, str | None]]] = {}
+    for entry in distinct:
+        titles.setdefault(entry.page_key, set()).add((entry.key, entry.title_key))
+    repeated = frozenset(
+        page for page, entries_of_page in titles.items() if len(entries_of_page) > 1
+    )
+    judged = []
+    for entry in entries:
+        if is_doubtful or entry.date in shared_dates:
+            entry = entry._replace(date=None)  # noqa: PLW2901
+        judged.append(with_title_as_id(entry, repeated))
+    return DocumentKeys(tuple(judged), repeated, is_doubtful)
+
+
+def _are_doubtful(dates: Collection[str], answered_at: float) -> bool:
+    """Return True if all dates of a document may have been made when the document was."""
+    if not dates:
+        return False
+    first, last = (datetime.fromisoformat(date).timestamp() for date in (min(dates), max(dates)))
+    is_one_moment = len(dates) > 1 and last - first <= _ONE_MOMENT_SECONDS
+    return is_one_moment or first >= answered_at - _FRESH_SECONDS
+
+
+def with_title_as_id(entry: EntryKeys, repeated_pages: Container[str]) -> EntryKeys:
+    """Return an entry whose title stands for its missing id, if its page is a repeated one."""
+    has_no_id = entry.key == entry.page_key
+    if has_no_id and entry.title_key is not None and entry.page_key in repeated_pages:
+        return entry._replace(key=entry.title_key)
+    return entry
+
+
+class _KnownPage:
+    """The known entries of one page. Their number does not matter to the time of a question."""
+
+    def __init__(self) -> None:
+        self.keys: set[str] = set()
+        # By title, and of all titles: their dates. None is among them if one has no date.
+        self.dates_of_title: defaultdict[str | None, set[str | None]] = defaultdict(set)
+        self.dates: set[str | None] = set()
 
 
 class KnownEntries:
     """Entries that are known, by their keys.
 
-    Entries of one page are two if both their ids and their titles differ: a comment is not its
-    post, though its link is the post's with a fragment. An article stays one if only its title or
-    only its id changes. An entry without an id differs from no other of its page.
+    Two entries of a page differ if their ids differ and, besides, their titles or their dates
+    differ: a comment is not its post, though its link is the link of the post with a fragment. A
+    field differs only if both entries have it.
     """
 
     def __init__(self) -> None:
-        self._pages: dict[str, set[str | None]] = {}  # keys and title keys, by page key
+        self._pages: defaultdict[str, _KnownPage] = defaultdict(_KnownPage)
 
     def has_page(self, page_key: str) -> bool:
         """Return True if an entry of this page is known."""
         return page_key in self._pages
 
-    def add(self, page_key: str, key: str, title_key: str | None) -> None:
+    def add(self, entry: EntryKeys) -> None:
         """Make an entry known."""
-        self._pages.setdefault(page_key, set()).update((key, title_key))
+        page = self._pages[entry.page_key]
+        page.keys.add(entry.key)
+        page.dates_of_title[entry.title_key].add(entry.date)
+        page.dates.add(entry.date)
 
-    def adds(self, page_key: str, key: str, title_key: str | None) -> bool:
-        """Make an entry known, and return True, if it is none of those that are known."""
-        known = self._pages.get(page_key)
-        if known:
-            has_no_id = key == page_key
-            has_same_title = title_key is not None and title_key in known
-            if has_no_id or has_same_title or not known.isdisjoint((key, page_key)):
-                return False
-        self.add(page_key, key, title_key)
-        return True
+    def has(self, entry: EntryKeys) -> bool:
+        """Return True if an entry is the same as a known one."""
+        page = self._pages.get(entry.page_key)
+        if page is None:
+            return False
+        if entry.key == entry.page_key or not page.keys.isdisjoint((entry.key, entry.page_key)):
+            return True
+        if entry.title_key is None:
+            return _has_same_date(page.dates, entry.date)
+        same_titles = (page.dates_of_title.get(title, set()) for title in (entry.title_key, None))
+        return any(_has_same_date(dates, entry.date) for dates in same_titles)
 
 
-def with_keys(entries: Sequence[FeedEntry], source: str) -> tuple[FeedEntry, ...]:
+def _has_same_date(dates: Collection[str | None], date: str | None) -> bool:
+    """Return True if a date does not differ from one of these, as None differs from none."""
+    return bool(dates) and (date is None or None in dates or date in dates)
+
+
+def distinct_entries(entries: Sequence[EntryKeys]) -> list[int]:
+    """Return the places of the different entries of a document, in its order.
+
+    An entry without a date differs from no other of its title. So the entries with one count first.
+    """
+    known = KnownEntries()
+    places = []
+    for place in sorted(range(len(entries)), key=lambda place: entries[place].date is None):
+        if not known.has(entries[place]):
+            known.add(entries[place])
+            places.append(place)
+    return sorted(places)
+
+
+def is_damaged_copy(damaged: str, *, of: str) -> bool:
+    """Return True if a title differs from another only by U+FFFD, and has more of them.
+
+    Each U+FFFD stands for a byte, so for at most one character; several may stand for one.
+    """
+    if damaged.count(REPLACEMENT) <= of.count(REPLACEMENT):
+        return False
+    ends = {0}  # of what the parts until now may stand for
+    for part in re.split(f"({REPLACEMENT}+)", damaged):
+        if part.startswith(REPLACEMENT):
+            ends = {end + more for end in ends for more in range(len(part) + 1)}
+        else:
+            ends = {end + len(part) for end in ends if of.startswith(part, end)}
+    return len(of) in ends
+
+
+def with_keys(
+    entries: Sequence[FeedEntry], source: str, *, is_index: bool = False
+) -> tuple[FeedEntry, ...]:
     """Return the entries of one document with their keys; `source` is its declared URL.
 
     `page_key` is of the canonical URL of the page, `key` of the page and the id. Without an id they
     are the same. `title_key` is of the page and the title. An entry without a link has only its id
     alone, which may be the URL that was its link in an earlier document. `is_own` is True if the
     page is on the host of the source, and for ids that are not pages.
+
+    An index of pages, such as an llms.txt, has one entry for each URL. Its titles tell nothing
+    apart, so there are no keys of titles.
     """
     origin, host = canonical_url(source), host_of(source)
-    return tuple(_with_keys_of(entry, origin, host) for entry in entries)
+    keyed = (_with_keys_of(entry, origin, host) for entry in entries)
+    return tuple(replace(entry, title_key=None) if is_index else entry for entry in keyed)
 
 
 def _with_keys_of(entry: FeedEntry, source: str, host: str) -> FeedEntry:
     page = canonical_url(entry.url) if entry.url else _page_without_link(entry, source)
     page_key = _sha256(page)
+    key = _sha256(f"{page}\0{_opaque_id(entry.id, page)}") if entry.id else page_key
+    title_key = _sha256(f"{page}\0\0{entry.title}") if entry.title else None
     return replace(
         entry,
-        key=_sha256(f"{page}\0{_opaque_id(entry.id, page)}") if entry.id else page_key,
+        key=key,
         page_key=page_key,
-        title_key=_sha256(f"{page}\0\0{entry.title}") if entry.url and entry.title else None,
+        # Without a link the id alone tells entries apart.
+        title_key=title_key if entry.url else key,
         is_own=host_of(page) in ("", host),
     )
 

@@ -92,7 +92,7 @@ def parse_llms(body: bytes, *, url: str, content_type: str | None, source: str) 
     entries = _one_per_page(_entries(page, url))
     if not entries and not any(paragraph.within[0] in _HEADINGS for paragraph in page):
         raise NotAFeed.but("plain text without a link", content_type, _WANTED)
-    keyed = with_keys(entries, source)
+    keyed = with_keys(entries, source, is_index=True)
     return Feed(title=_title(page), language=None, entries=keyed, format="markdown")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from datetime import UTC, datetime
 from functools import partial
 from itertools import accumulate
 from operator import itemgetter
@@ -30,8 +31,15 @@ from walsh_scrapy.crawl.ticket import (
 )
 from walsh_scrapy.exceptions import Denied, RequestDeferred
 from walsh_scrapy.items import EntryItem, InvalidItem, check
-from walsh_scrapy.metadata.entries import Feed, KnownEntries, NotAFeed
-from walsh_scrapy.policy.durations import rfc3339
+from walsh_scrapy.metadata.entries import (
+    DocumentKeys,
+    EntryKeys,
+    Feed,
+    NotAFeed,
+    distinct_entries,
+    document_keys,
+)
+from walsh_scrapy.policy.durations import parse_http_date, rfc3339
 from walsh_scrapy.policy.wording import and_more
 from walsh_scrapy.spider import DeclaringSpider, SourcesSpider
 from walsh_scrapy.state.entries import EntryRecord
@@ -97,7 +105,7 @@ class FirstSeenMiddleware(Component):
         source = source_of(request)
         feed, goes_on = NOTHING_SAID, False
         await self._read_ahead(response, source)  # before the callback begins
-        found = DocumentItems(request, self._context)
+        found = DocumentItems(request, self._context, response)
         async for item in _in_turns(result, self._readings.pause):
             if request in self._over:  # its errback gave this, after an HTTP error
                 yield item
@@ -197,7 +205,7 @@ class FirstSeenMiddleware(Component):
         Entries of a document after which the visit goes on are kept at once, so that none is lost.
         Its validators are not: they would stand for the whole visit.
         """
-        request, records, new = request_of(response), found.fitting(), frozenset[str]()
+        request, records, new = request_of(response), found.records(), frozenset[str]()
         left_out = feed.left_out + len(found.valid) - len(records)
         with self._outcomes.deferring(request):
             if not goes_on:
@@ -218,35 +226,24 @@ class FirstSeenMiddleware(Component):
 
 
 class DocumentItems:
-    """The items of one document: those that are refused, and those that are kept."""
+    """The items of one document: those that are refused, and those that are kept.
 
-    def __init__(self, request: Request, context: Context) -> None:
+    ``response`` is the document. Its ``Date`` shows if the dates of its entries are evidence.
+    """
+
+    def __init__(self, request: Request, context: Context, response: object = None) -> None:
         self.valid: dict[str, EntryItem] = {}  #: by key
-        self._records: list[tuple[str, EntryRecord]] = []  # with their dates
-        self._known = KnownEntries()  # an entry may be twice in one document
+        self._items: list[EntryItem] = []
         self._url, self._source = request.url, source_of(request)
         self._now, self._run = context.clock.now(), context.run
+        self._answered_at = _answered_at(response, self._now)
         self._refused = 0
 
     def add(self, item: EntryItem) -> None:
         """Keep an item of a source, first seen now, if it may be kept."""
         item.first_seen = rfc3339(self._now)
-        if self._source is None or not self.passes(item):
-            return
-        if self._known.adds(item.page_key, item.key, item.title_key):
-            self.valid[item.key] = item
-            record = EntryRecord(
-                key=item.key,
-                page_key=item.page_key,
-                title_key=item.title_key,
-                is_own=item.is_own,
-                source=self._source.url,
-                kind=item.kind,
-                first_seen=self._now,
-                item=_as_json(item.to_dict()),
-                run=self._run,
-            )
-            self._records.append((item.published or item.updated or "", record))
+        if self._source is not None and self.passes(item):
+            self._items.append(item)
 
     def passes(self, item: object) -> bool:
         """Return True if an item may be kept (R6, decision 23); log the first that may not."""
@@ -265,15 +262,51 @@ class DocumentItems:
             more = and_more(self._refused - MOST_LOGGED)
             logger.warning("items of %s are left out: %s", self._url, more)
 
-    def fitting(self) -> list[EntryRecord]:
-        """Return the records of the valid items, newest first, as far as they fit in `MOST_BYTES`.
+    def records(self) -> list[EntryRecord]:
+        """Return the records of the items, newest first, as far as they fit in `MOST_BYTES`.
 
-        Items without a date count as the oldest.
+        An entry that is twice in the document has one record. Items without a date count as the
+        oldest.
         """
-        newest_first = sorted(self._records, key=itemgetter(0), reverse=True)
+        document = document_keys([_keys_of(item) for item in self._items], self._answered_at)
+        dated: list[tuple[str, EntryRecord]] = []
+        for place in distinct_entries(document.entries):
+            item, keys = self._items[place], document.entries[place]
+            self.valid[keys.key] = item
+            record = self._record(item, keys, document)
+            dated.append((item.published or item.updated or "", record))
+        newest_first = sorted(dated, key=itemgetter(0), reverse=True)
         sizes = accumulate(len(record.item.encode()) for _, record in newest_first)
         fits = zip(newest_first, sizes, strict=True)
         return [record for (_, record), size in fits if size <= MOST_BYTES]
+
+    def _record(self, item: EntryItem, keys: EntryKeys, document: DocumentKeys) -> EntryRecord:
+        return EntryRecord(
+            key=keys.key,
+            page_key=keys.page_key,
+            title_key=keys.title_key,
+            evident_date=keys.date,
+            is_own=item.is_own,
+            is_page_repeated=keys.page_key in document.repeated_pages,
+            has_doubtful_dates=document.has_doubtful_dates,
+            source=self._source.url if self._source else item.source,
+            kind=item.kind,
+            first_seen=self._now,
+            item=_as_json(item.to_dict()),
+            run=self._run,
+        )
+
+
+def _keys_of(item: EntryItem) -> EntryKeys:
+    return EntryKeys(item.page_key, item.key, item.title_key, item.published)
+
+
+def _answered_at(response: object, now: float) -> float:
+    """Return the moment of a response by its ``Date`` header, or ``now``, in epoch seconds."""
+    header = response.headers.get("Date") if isinstance(response, Response) else None
+    moment = datetime.fromtimestamp(now, UTC)
+    date = parse_http_date(header.decode("latin-1"), moment) if header else None
+    return date.timestamp() if date else now
 
 
 def _goes_on(request: Request, following: object) -> bool:

@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
+import json
+from collections import defaultdict
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import groupby
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from sqlalchemy import and_, bindparam, not_, or_, select
+from sqlalchemy import and_, bindparam, case, not_, or_, select, update
 
-from walsh_scrapy.metadata.entries import KnownEntries
+from walsh_scrapy.metadata.encoding import REPLACEMENT
+from walsh_scrapy.metadata.entries import (
+    EntryKeys,
+    KnownEntries,
+    is_damaged_copy,
+    with_title_as_id,
+)
 from walsh_scrapy.policy.wording import storable
 from walsh_scrapy.state.database import Store
 from walsh_scrapy.state.records import Row, in_parts, insert_if_new
-from walsh_scrapy.state.tables import entries, sightings
+from walsh_scrapy.state.tables import entries, repeated_pages, sightings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from sqlalchemy import BindParameter, Connection
+    from sqlalchemy import Row as SqlRow
+
+#: Entries of one page whose damaged titles are compared with its rows: the comparison is quadratic.
+MAX_COMPARED_TITLES: Final = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,12 +41,21 @@ class EntryRecord:
     key: str  #: of its page and its id; see `metadata.entries.with_keys`
     page_key: str
     title_key: str | None = None  #: of its page and its title
+    #: Of publication, if it is evidence (RFC 3339); see `metadata.entries.document_keys`.
+    evident_date: str | None = None
     is_own: bool = True  #: False if its page is on another host than its source
+    is_page_repeated: bool = False  #: True if its document lists its page more than once
+    has_doubtful_dates: bool = False  #: True if the dates of its document are no evidence
     source: str  #: URL of the source, as declared
     kind: str
     first_seen: float  #: epoch seconds
     item: str
     run: int | None = None  #: the number of the run that found it
+
+    @property
+    def keys(self) -> EntryKeys:
+        """The fields by which it is compared with other entries."""
+        return EntryKeys(self.page_key, self.key, self.title_key, self.evident_date)
 
 
 class StoredEntry(NamedTuple):
@@ -73,8 +93,17 @@ _LATEST_RUN: Final = (
     .limit(1)
 )
 _PAGES: Final[BindParameter[str]] = bindparam("pages", expanding=True)
-_KNOWN: Final = select(*entries.c["key", "page_key", "own_key", "title_key", "source"]).where(
-    or_(entries.c.key.in_(_PAGES), entries.c.page_key.in_(_PAGES))
+_IS_DAMAGED: Final = or_(entries.c.item.contains(REPLACEMENT), bindparam("with_items"))
+_KNOWN: Final = (
+    select(*entries.c["key", "page_key", "own_key", "title_key", "evident_date", "source"])
+    .add_columns(case((_IS_DAMAGED, entries.c.item)).label("item"))
+    .where(or_(entries.c.key.in_(_PAGES), entries.c.page_key.in_(_PAGES)))
+)
+_REPEATED_PAGES: Final = select(repeated_pages.c.page_key).where(
+    repeated_pages.c.source == bindparam("of")
+)
+_OURS: Final = select(entries.c.own_key).where(
+    entries.c.source == bindparam("of"), entries.c.first_seen == bindparam("at")
 )
 _STORED: Final = select(*entries.c["key", "item", "source", "backfill"])
 _IS_ELSEWHERE: Final = and_(
@@ -136,69 +165,166 @@ class Snapshot:
 
 
 def insert_unseen(
-    connection: Connection, found: Sequence[EntryRecord], *, backfill: bool = False
+    connection: Connection,
+    found: Sequence[EntryRecord],
+    *,
+    backfill: bool = False,
+    is_rerun: bool = False,
 ) -> frozenset[str]:
-    """Insert the entries of one visit that are not known; return their keys (decision 19).
+    """Insert the entries of one document that are not known; return their keys (decision 19).
 
-    ``backfill`` means that their source is read for the first time. An entry of a page on another
+    ``backfill`` means that their source is read for the first time. With ``is_rerun`` the entries
+    are returned too that an earlier try of the transaction inserted. An entry of a page on another
     host is compared with the entries of that host's sources. It is stored under keys that none of
     these uses. So nobody can take an entry from the source of its host.
     """
-    own = [entry for entry in found if entry.is_own]
-    others = [entry for entry in found if not entry.is_own]
-    known, elsewhere = _known_entries(connection, others)
-    keys = dict[str, str]()
+    if not found:
+        return frozenset()
+    repeated = _RepeatedPages(connection, found)
+    identified = _identified(connection, found, repeated)
+    names: dict[str, str] = {}  # the keys as found, by the keys as they are stored
+    for entry, as_found in zip(identified, found, strict=True):
+        names.setdefault(entry.key, as_found.key)
+    own = [entry for entry in identified if entry.is_own]
+    others = [entry for entry in identified if not entry.is_own]
+    known, elsewhere = _known_entries(connection, others, repeated)
     for entry in others:
-        if known.adds(entry.page_key, entry.key, entry.title_key):
-            own.append(_as_of_another_host(entry))
-            keys[own[-1].key] = entry.key
+        if known.has(entry.keys):
+            _write_sightings(connection, entry, elsewhere[entry.page_key])
         else:
-            _write_sightings(connection, entry, elsewhere.get(entry.page_key, ()))
-    return frozenset(keys.get(key, key) for key in _insert_unseen(connection, own, backfill))
+            known.add(entry.keys)
+            own.append(_as_of_another_host(entry))
+            names[own[-1].key] = names[entry.key]
+    new = _insert_unseen(connection, own, repeated, backfill=backfill)
+    if is_rerun:
+        ours = connection.scalars(_OURS, {"of": found[0].source, "at": found[0].first_seen})
+        new |= {key for key in ours if key in names}
+    return frozenset(names[key] for key in new)
+
+
+class _RepeatedPages:
+    """The keys of pages that a source has listed more than once in one document.
+
+    They are kept in the state, and read from it only when they are needed.
+    """
+
+    def __init__(self, connection: Connection, found: Sequence[EntryRecord]) -> None:
+        self._connection = connection
+        self._source = found[0].source
+        self._pages: set[str] | None = None
+        for some in in_parts(sorted({entry.page_key for entry in found if entry.is_page_repeated})):
+            rows = [{"source": self._source, "page_key": page} for page in some]
+            insert_if_new(connection, repeated_pages, rows)
+
+    def __contains__(self, page_key: object) -> bool:
+        if self._pages is None:
+            pages = set(self._connection.scalars(_REPEATED_PAGES, {"of": self._source}))
+            self._pages = pages | {_of_another_host(page) for page in pages}
+        return page_key in self._pages
+
+
+def _identified(
+    connection: Connection, found: Sequence[EntryRecord], repeated: _RepeatedPages
+) -> list[EntryRecord]:
+    """Return the entries with the keys by which they are compared.
+
+    An id that is no evidence counts as a missing one, and the title stands for a missing id on a
+    page that is a repeated one.
+    """
+    ids_count = not _has_doubtful_ids(connection, found)
+    identified = []
+    for entry in found:
+        keys = entry.keys if ids_count else entry.keys._replace(key=entry.page_key)
+        key = with_title_as_id(keys, repeated).key
+        identified.append(entry if key == entry.key else replace(entry, key=key))
+    return identified
+
+
+def _has_doubtful_ids(connection: Connection, found: Sequence[EntryRecord]) -> bool:
+    """Return True if the ids of a document seem to be made anew each time, as its dates are.
+
+    All of them are new then, but some of its pages are known with the same title.
+    """
+    if not any(entry.has_doubtful_dates for entry in found):
+        return False
+    ids: set[str] = set()
+    titles: set[str | None] = set()
+    pages: set[str] = set()
+    for entry in found:
+        for same in (entry,) if entry.is_own else (entry, _as_of_another_host(entry)):
+            pages.add(same.page_key)
+            ids.add(same.key)
+            titles.add(same.title_key)
+    are_titles_known = False
+    for some in in_parts(pages):
+        for row in connection.execute(_KNOWN, {"pages": some, "with_items": False}).all():
+            if row.own_key in ids:
+                return False
+            if row.title_key is not None and row.title_key in titles:
+                are_titles_known = True
+    return are_titles_known
+
+
+def _of_another_host(key: str) -> str:
+    """Return the key that stands for a key of a page on another host than its source."""
+    return sha256(f"elsewhere {key}".encode()).hexdigest()
 
 
 def _as_of_another_host(entry: EntryRecord) -> EntryRecord:
     """Return an entry with other keys than it has in a source of the host of its page."""
-
-    def elsewhere(key: str) -> str:
-        return sha256(f"elsewhere {key}".encode()).hexdigest()
-
-    title_key = elsewhere(entry.title_key) if entry.title_key else None
-    page_key, key = elsewhere(entry.page_key), elsewhere(entry.key)
-    return replace(entry, page_key=page_key, key=key, title_key=title_key)
+    return replace(
+        entry,
+        key=_of_another_host(entry.key),
+        page_key=_of_another_host(entry.page_key),
+        title_key=_of_another_host(entry.title_key) if entry.title_key else None,
+    )
 
 
 def _insert_unseen(
-    connection: Connection, found: Sequence[EntryRecord], backfill: bool
+    connection: Connection,
+    found: Sequence[EntryRecord],
+    repeated: _RepeatedPages,
+    *,
+    backfill: bool,
 ) -> frozenset[str]:
     """Insert the entries that are not known; return their keys.
 
     They are inserted in the order of their pages. So of two transactions that insert the same
-    entries at once, one waits for the other, and they cannot block each other.
+    entries at once, one waits for the other, and they cannot block each other. Entries with a date
+    come first, because an entry without one differs from no other of its title.
 
     The first entry of a page is inserted under the key of the page, which only one transaction can
     do. The others of that page are checked after that, and so are those that another transaction
     inserted first: PostgreSQL then shows the rows of that one.
     """
-    known, elsewhere = _known_entries(connection, found)
+    known, elsewhere = _known_entries(connection, found, repeated)
     rows, later, begun = [], [], set()
-    for entry in sorted(found, key=attrgetter("page_key", "key")):
+    for entry in sorted(
+        found, key=lambda entry: (entry.page_key, entry.evident_date is None, entry.key)
+    ):
         page = entry.page_key
         is_first = not known.has_page(page)
         if page in begun:
             later.append(entry)
-        elif known.adds(page, entry.key, entry.title_key):
+        elif known.has(entry.keys):
+            _write_sightings(connection, entry, elsewhere[page])
+        else:
+            known.add(entry.keys)
             rows.append(_row(entry, is_first=is_first, backfill=backfill))
             if is_first:
                 begun.add(page)
-        else:
-            _write_sightings(connection, entry, elsewhere.get(page, ()))
     if not rows:
         return frozenset()
     new = _insert(connection, rows)
     unsettled = {row["own_key"] for row in rows} - new
     later += [entry for entry in found if entry.key in unsettled]
-    return new | _insert_unseen(connection, later, backfill) if later else new
+    if later:
+        new |= _insert_unseen(connection, later, repeated, backfill=backfill)
+    return new
+
+
+def _insertion_order(entry: EntryRecord) -> tuple[str, bool, str]:
+    return entry.page_key, entry.evident_date is None, entry.key
 
 
 def _insert(connection: Connection, rows: Sequence[Row]) -> frozenset[str]:
@@ -224,6 +350,7 @@ def _row(entry: EntryRecord, *, is_first: bool, backfill: bool) -> dict[str, Any
         "page_key": None if is_first else entry.page_key,
         "own_key": entry.key,
         "title_key": entry.title_key,
+        "evident_date": entry.evident_date,
         "source": entry.source,
         "kind": entry.kind,
         "first_seen": entry.first_seen,
@@ -236,38 +363,91 @@ def _row(entry: EntryRecord, *, is_first: bool, backfill: bool) -> dict[str, Any
 class _Elsewhere(NamedTuple):
     """An entry that another source had first."""
 
-    key: str
-    page_key: str
-    own_key: str
-    title_key: str | None
-
-    def is_like(self, entry: EntryRecord) -> bool:
-        """Return True if an entry of this page is the same, as `KnownEntries` compares them."""
-        has_no_id = self.page_key in (self.own_key, entry.key)
-        has_same_title = entry.title_key is not None and entry.title_key == self.title_key
-        return has_no_id or has_same_title or self.own_key == entry.key
+    key: str  #: of its row
+    keys: EntryKeys
 
 
 def _known_entries(
-    connection: Connection, found: Sequence[EntryRecord]
-) -> tuple[KnownEntries, dict[str, list[_Elsewhere]]]:
-    """Return the stored entries of the pages of these, and those of other sources by page."""
-    known, elsewhere = KnownEntries(), dict[str, list[_Elsewhere]]()
-    for pages in in_parts({entry.page_key for entry in found}):
-        stored = connection.execute(_KNOWN, {"pages": pages})
-        for key, page_key, own_key, title_key, source in stored:
-            page = page_key or key
-            known.add(page, own_key, title_key)
-            if source != found[0].source:
-                other = _Elsewhere(key, page, own_key, title_key)
-                elsewhere.setdefault(page, []).append(other)
+    connection: Connection, found: Sequence[EntryRecord], repeated: _RepeatedPages
+) -> tuple[KnownEntries, Mapping[str, list[_Elsewhere]]]:
+    """Return the stored entries of the pages of these, and those of other sources by page.
+
+    The dates in other sources say nothing about an entry of a page on another host: each of these
+    sources has a date of its own for one article.
+    """
+    known = KnownEntries()
+    elsewhere: defaultdict[str, list[_Elsewhere]] = defaultdict(list)
+    by_page: defaultdict[str, list[EntryRecord]] = defaultdict(list)
+    for entry in found:
+        by_page[entry.page_key].append(entry)
+    with_items = any(REPLACEMENT in entry.item for entry in found)
+    for pages in in_parts(by_page):
+        rows = connection.execute(_KNOWN, {"pages": pages, "with_items": with_items}).all()
+        for row in rows:
+            keys = _keys_of(row)
+            is_elsewhere = row.source != found[0].source
+            if is_elsewhere and not by_page[keys.page_key][0].is_own:
+                keys = keys._replace(date=None)
+            keys = with_title_as_id(keys, repeated)
+            known.add(keys)
+            if is_elsewhere:
+                elsewhere[keys.page_key].append(_Elsewhere(row.key, keys))
+        for keys in _damaged_copies(connection, rows, by_page):
+            known.add(with_title_as_id(keys, repeated))
     return known, elsewhere
+
+
+def _keys_of(row: SqlRow[Any]) -> EntryKeys:
+    return EntryKeys(row.page_key or row.key, row.own_key, row.title_key, row.evident_date)
+
+
+def _damaged_copies(
+    connection: Connection,
+    rows: Sequence[SqlRow[Any]],
+    by_page: Mapping[str, Sequence[EntryRecord]],
+) -> Iterator[EntryKeys]:
+    """Yield the keys of rows with a title of the document that differs from theirs only in damage.
+
+    A row gets the title of its own source if that is less damaged.
+    """
+    titles = {(row.page_key or row.key, row.title_key) for row in rows}
+    for row in rows:
+        keys = _keys_of(row)
+        entries_of_page = by_page[keys.page_key]
+        if row.item is None or len(entries_of_page) > MAX_COMPARED_TITLES:
+            continue
+        item = json.loads(row.item)
+        stored = item.get("title") or ""
+        for entry in entries_of_page:
+            has_no_id = keys.key in (keys.page_key, keys.title_key) or entry.key == keys.page_key
+            title = json.loads(entry.item).get("title") or ""
+            is_less_damaged = is_damaged_copy(stored, of=title)
+            is_copy = is_less_damaged or is_damaged_copy(title, of=stored)
+            if not is_copy or not (has_no_id or entry.key == keys.key):
+                continue
+            yield keys._replace(title_key=entry.title_key)
+            is_known = entry.title_key and (keys.page_key, entry.title_key) in titles
+            if is_less_damaged and row.source == entry.source and not is_known:
+                stored = title
+                _write_title(connection, row, item | {"title": title}, entry.title_key)
+
+
+def _write_title(
+    connection: Connection, row: SqlRow[Any], item: Mapping[str, object], title_key: str | None
+) -> None:
+    """Give a row a title without its damage."""
+    changes = {"item": storable(json.dumps(item, ensure_ascii=False)), "title_key": title_key}
+    if row.own_key == row.title_key:
+        changes["own_key"] = title_key
+    connection.execute(update(entries).where(entries.c.key == row.key).values(changes))
 
 
 def _write_sightings(
     connection: Connection, entry: EntryRecord, elsewhere: Iterable[_Elsewhere]
 ) -> None:
     """Write which entries of other sources an entry is."""
-    for each in elsewhere:
-        if each.is_like(entry):
-            insert_if_new(connection, sightings, {"key": each.key, "source": entry.source})
+    for other in elsewhere:
+        alone = KnownEntries()
+        alone.add(other.keys)
+        if alone.has(entry.keys):
+            insert_if_new(connection, sightings, {"key": other.key, "source": entry.source})

@@ -415,16 +415,21 @@ class Log:
         return self.each(LoggedDenial, found.order_by(denials.c.at, denials.c.id))
 
     def _shared_pages(self, bounds: TimeSpan) -> Iterator[str]:
-        """Yield one key of each set of entries of a page with one id or one title (decision 19).
+        """Yield one key of each set of entries of a page that are the same (decision 19).
 
-        One of them was first seen within the bounds.
+        These have one id, or one title and no dates that differ. One of them was first seen within
+        the bounds.
         """
-        for same in (entries.c.own_key, entries.c.title_key):
+        has_same_dates = func.count() > func.count(entries.c.evident_date.distinct())
+        for same, are_the_same in (
+            (entries.c.own_key, func.count() > 1),
+            (entries.c.title_key, and_(func.count() > 1, has_same_dates)),
+        ):
             shared = (
                 select(func.max(entries.c.key))
                 .where(entries.c.first_seen <= bounds.until, same.is_not(None))
                 .group_by(same)
-                .having(func.count() > 1, func.max(entries.c.first_seen) >= bounds.since)
+                .having(are_the_same, func.max(entries.c.first_seen) >= bounds.since)
                 .order_by(func.max(entries.c.key))
             )
             yield from self._connection.scalars(shared)

@@ -156,9 +156,6 @@ _NO_VALIDATORS: Final[dict[str, Any]] = {
 _FIND_DECLARED: Final = select(*SOURCE).where(
     _C.url_key == bindparam("of"), _C.file == bindparam("within")
 )
-_OURS: Final = select(entries.c.own_key).where(
-    entries.c.source == bindparam("url"), entries.c.first_seen == bindparam("now")
-)
 _SHARED: Final = (
     select(sightings.c.source, entries.c.first_seen)
     .join(entries, entries.c.key == sightings.c.key)
@@ -291,12 +288,10 @@ class SourceStore(Store):
             if llmstxt is not None:
                 upsert(connection, indexes, row_of(llmstxt))
             is_unread = known is None or not known.format
-            new = insert_unseen(connection, found, backfill=is_unread)
-            if attempts and found:  # an earlier one may have lost but the answer to its COMMIT
-                ours = {"url": record.url, "now": found[0].first_seen}
-                new |= frozenset(connection.scalars(_OURS, ours))
+            # An earlier attempt may have lost only the answer to its COMMIT.
+            is_rerun = bool(attempts)
             attempts.append(None)
-            return new
+            return insert_unseen(connection, found, backfill=is_unread, is_rerun=is_rerun)
 
         return write
 

@@ -29,6 +29,7 @@ from sqlalchemy import (
     case,
     event,
     false,
+    func,
     insert,
     literal_column,
     select,
@@ -344,6 +345,8 @@ entries = Table(
     Column("page_key", String(64)),
     Column("own_key", String(64), nullable=False),
     Column("title_key", String(64)),
+    # Its date of publication (RFC 3339), if that tells it from other entries of its page.
+    Column("evident_date", String(20)),
     Column("source", String(4096), _source(), nullable=False),
     Column("kind", String(16), nullable=False),
     Column("first_seen", Double, nullable=False),
@@ -366,9 +369,23 @@ sightings = Table(
     Index("sightings_by_source", "source"),
 )
 
-# Few entries have a row in it. No two of one page have one title, even if two processes insert
-# them.
-_by_page = Index("entries_by_page", entries.c.page_key, entries.c.title_key, unique=True)
+# The pages that a source has listed more than once in one document (decision 19).
+repeated_pages = Table(
+    "repeated_pages",
+    metadata,
+    Column("source", String(4096), _source(), primary_key=True),
+    Column("page_key", String(64), primary_key=True),
+)
+
+# Few entries have a row in it. No two of one page have one title and one date, even if two
+# processes insert them.
+_by_page = Index(
+    "entries_by_page",
+    entries.c.page_key,
+    entries.c.title_key,
+    func.coalesce(entries.c.evident_date, ""),
+    unique=True,
+)
 
 
 @event.listens_for(metadata, "before_create")
