@@ -107,6 +107,22 @@ def test_inherited_authors_are_shared_and_not_copied():
     assert len({id(entry.authors) for entry in feed.entries}) == 1
 
 
+@pytest.mark.parametrize(
+    ("content_type", "is_read"),
+    [
+        ("application/javascript; charset=utf-8", True),
+        ("text/javascript", True),
+        ("application/octet-stream", True),
+        ("text/html", True),
+        ("", True),
+        ("text/css", False),
+        ("image/svg+xml", False),
+    ],
+)
+def test_media_types_of_feeds(content_type, is_read):
+    assert document.may_be_feed(content_type) is is_read
+
+
 def attributes(number):
     return " ".join(f"a{at}=''" for at in range(number))
 

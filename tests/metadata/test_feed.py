@@ -164,6 +164,37 @@ def test_guid_is_the_link_only_as_a_permalink(body, id_, url):
     assert (only.url, only.id) == (url, id_)
 
 
+@cases("body", "url")
+@pytest.mark.parametrize("form", ["rss", "rss with the link at its end", "rdf"])
+def test_relative_links_of_rss(form, body, url):
+    link = "<link>https://site.example/sub/</link>"
+    entry = f"<item><title>One</title>{body}</item>"
+    if form == "rdf":
+        if "guid" in body:
+            return
+        text = (
+            "<rdf:RDF xmlns:rdf='http://www.w3.org/1999/02/22-rdf-syntax-ns#' "
+            f"xmlns='http://purl.org/rss/1.0/'><channel>{link}</channel>{entry}</rdf:RDF>"
+        )
+    else:
+        parts = (link, entry) if form == "rss" else (entry, link)
+        text = f"<rss version='2.0'><channel>{''.join(parts)}</channel></rss>"
+    (only,) = read(text).entries
+    assert only.url == url
+
+
+@pytest.mark.parametrize("link", ["", "<link/>", "<link>/sub/</link>", "<link>mailto:x</link>"])
+def test_a_relative_link_without_a_site_is_resolved_against_the_feed(link):
+    text = f"<rss version='2.0'><channel>{link}<item><link>/1</link></item></channel></rss>"
+    (only,) = read(text).entries
+    assert only.url == "https://blog.example/1"
+
+
+def test_a_relative_link_of_atom_is_resolved_against_the_feed():
+    feed = atom("<link href='https://site.example/'/><entry><link href='/1'/></entry>")
+    assert feed.entries[0].url == "https://blog.example/1"
+
+
 def test_an_atom_id_is_no_link():
     only = entry("<id>https://blog.example/1</id>")
     assert (only.url, only.id) == (None, "https://blog.example/1")

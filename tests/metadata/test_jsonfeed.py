@@ -106,9 +106,40 @@ def test_members_of_a_feed(given, name, value):
     assert getattr(feed(**given), name) == value
 
 
-@pytest.mark.parametrize("url", ["javascript:alert(1)", "mailto:a@b.example", {}, None, "http://["])
+@pytest.mark.parametrize("url", ["javascript:alert(1)", "mailto:a@b.example", {"a": 1}, "http://["])
 def test_a_url_is_a_web_url_or_none(url):
     assert item(url=url, external_url="https://elsewhere.example/").url is None
+
+
+@pytest.mark.parametrize(
+    ("members", "url"),
+    [
+        ({}, "https://elsewhere.example/"),
+        ({"url": None}, "https://elsewhere.example/"),
+        ({"url": ""}, "https://elsewhere.example/"),
+        ({"url": "https://blog.example/1"}, "https://blog.example/1"),
+    ],
+)
+def test_an_external_url_is_the_link_without_a_url(members, url):
+    assert item(**members, external_url="https://elsewhere.example/").url == url
+
+
+@pytest.mark.parametrize(
+    ("members", "names"),
+    [
+        ({"authors": {"name": "A"}}, ("A",)),
+        ({"authors": "A"}, ("A",)),
+        ({"authors": ["A", {"name": "B"}]}, ("A", "B")),
+        ({"author": [{"name": "A"}, "B"]}, ("A", "B")),
+        ({"author": "A"}, ("A",)),
+        ({"authors": None, "author": {"name": "A"}}, ("A",)),
+        ({"authors": True, "author": {"name": "A"}}, ("A",)),
+        ({"authors": {"name": []}}, ()),
+    ],
+)
+def test_authors_are_one_or_several_objects_or_names(members, names):
+    assert item(**members).authors == names
+    assert feed({"id": "1"}, **members).entries[0].authors == names
 
 
 def test_an_item_must_be_an_object():

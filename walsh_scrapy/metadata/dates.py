@@ -10,9 +10,9 @@ read any text. Here are the forms that feeds have, and each has one meaning:
 
 `1/2/2020` is the first or the second month, so numbers are a date only if the year comes first.
 
-A zone is UTC, an offset of four digits within 14 hours, one of `_ABBREVIATIONS`, or a place of the
-tz database. With any other zone the moment is not known, and neither is the date. `IST` is in
-India, Ireland or Israel.
+A zone is UTC, an offset of four digits within 14 hours, even with the name of its zone, one of
+`_ABBREVIATIONS`, or a place of the tz database. With any other zone the moment is not known, and
+neither is the date. `IST` is in India, Ireland or Israel.
 """
 
 import re
@@ -73,7 +73,13 @@ _TIME: Final = (
     r"(?P<hour>[0-9]{1,2}):(?P<minute>[0-9]{2})(?::(?P<second>[0-9]{2})(?:[.,][0-9]+)?)?"
     r"(?:\s*(?P<half>[ap])\.?m\b\.?)?"
 )
-_OFFSET: Final = r"(?:(?:GMT|UTC)?(?P<sign>[+-])(?P<hours>[0-9]{2})(?::?(?P<minutes>[0-9]{2}))?)"
+# Some programs write a zone twice: `+0000 UTC`, `+0100 CET`, `+0100 +0100`, `GMT +0000`. The offset
+# counts, because most names have several meanings.
+_OFFSET: Final = (
+    r"(?:(?:(?:GMT|UTC)\s*|[a-z]{2,5}\s+)?"
+    r"(?P<sign>[+-])(?P<hours>[0-9]{2})(?::?(?P<minutes>[0-9]{2}))?"
+    r"(?:\s+(?:[a-z]{2,5}|(?P=sign)(?P=hours):?(?P=minutes))(?:\s+m=[+-][0-9.]+)?)?)"
+)
 _ZONE: Final = rf"(?:{_OFFSET}|(?P<zone>[a-z]+(?:/[a-z_-]+)*))"
 _REST: Final = rf"(?:(?:t|[\s,]+(?:-\s+|at\s+)?){_TIME})?(?:\s*{_ZONE})?(?:\s*\([^()]*\))?"
 _FORMS: Final = tuple(

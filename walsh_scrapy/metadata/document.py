@@ -25,7 +25,6 @@ _NEVER_EXACTLY = frozenset(
     {
         "application/gzip",
         "application/java-archive",
-        "application/javascript",
         "application/msword",
         "application/pdf",
         "application/vnd.ms-excel",
@@ -36,7 +35,6 @@ _NEVER_EXACTLY = frozenset(
         "text/calendar",
         "text/css",
         "text/csv",
-        "text/javascript",
     }
 )
 

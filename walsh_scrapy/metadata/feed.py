@@ -63,6 +63,7 @@ from walsh_scrapy.metadata.text import (
 #: returns `published` with a warning.
 Element: TypeAlias = Mapping[str, object]
 
+_PATH: Final = re.compile(r"\s*/(?![/\\])")  # a link that begins with exactly one slash
 _RELATIONS: Final = "http://www.iana.org/assignments/relation/"
 
 
@@ -119,10 +120,11 @@ def _read_xml(body: bytes, *, url: str, content_type: str | None) -> Feed:
 def _entries(
     version: str, channel: Element, elements: Sequence[Element], base: str
 ) -> tuple[FeedEntry, ...]:
-    is_atom = version.startswith("atom")
-    read = _atom_entry if is_atom else _rss_entry
-    inherited = distinct_names(_people(channel)) if is_atom else ()
-    return tuple(read(dict(element), base, inherited) for element in elements)
+    if version.startswith("atom"):
+        inherited = distinct_names(_people(channel))
+        return tuple(_atom_entry(dict(element), base, inherited) for element in elements)
+    site = _link(channel, base) or base
+    return tuple(_rss_entry(dict(element), base, site) for element in elements)
 
 
 def _atom_entry(element: Element, base: str, inherited: tuple[str, ...]) -> FeedEntry:
@@ -146,15 +148,18 @@ def _atom_entry(element: Element, base: str, inherited: tuple[str, ...]) -> Feed
     )
 
 
-def _rss_entry(element: Element, base: str, _inherited: tuple[str, ...]) -> FeedEntry:
+def _rss_entry(element: Element, base: str, site: str) -> FeedEntry:
     """Return an item of RSS or RDF; its names and tags may be escaped twice.
+
+    A link that begins with one slash is a path of `site`, the link of the channel, because the feed
+    may be served by another host. Any other relative link is resolved against `base`, the feed.
 
     `dc:date` is the only date of most RDF items. feedparser reads it as the date of the update; it
     counts as the date of publication as well.
     """
     updated = _date(element, "updated")
     return FeedEntry(
-        url=_link(element, base) or _permalink(element),
+        url=_link(element, base, site) or _permalink(element, base, site),
         title=_title(element),
         id=one_line(element.get("id")),
         published=_date(element, "published") or _date(element, "created") or updated,
@@ -175,11 +180,24 @@ def _date(element: Element, name: str) -> str | None:
     return date_in_utc(element.get(name))
 
 
-def _link(element: Element, base: str) -> str | None:
-    """Return the first alternate link that is a web URL; HTML pages come before other media."""
+def _link(element: Element, base: str, site: str | None = None) -> str | None:
+    """Return the first alternate link that is a web URL; HTML pages come before other media.
+
+    `site` is the base of links that begin with one slash, None if that is `base` too.
+    """
     links = [link for link in objects_of(element.get("links")) if _is_alternate(link.get("rel"))]
     links.sort(key=lambda link: "html" not in str(link.get("type")))
-    return next(filter(None, (web_url(link.get("href"), base) for link in links)), None)
+    for link in links:
+        url = web_url(link.get("href"), _base_of(link.get("href"), base, site))
+        if url is not None:
+            return url
+    return None
+
+
+def _base_of(link: object, base: str, site: str | None) -> str:
+    """Return the URL against which a link of an RSS item is resolved."""
+    is_path = isinstance(link, str) and _PATH.match(link) is not None
+    return site if site is not None and is_path else base
 
 
 def _is_alternate(relation: object) -> bool:
@@ -187,10 +205,16 @@ def _is_alternate(relation: object) -> bool:
     return str(relation).removeprefix(_RELATIONS) == "alternate"
 
 
-def _permalink(element: Element) -> str | None:
-    """Return the guid of an item without a usable link, if it is a permalink (RSS 2.0)."""
+def _permalink(element: Element, base: str, site: str) -> str | None:
+    """Return the guid of an item without a usable link, if it is a permalink (RSS 2.0).
+
+    Many guids that say nothing of it are numbers. So a relative one must be declared a permalink,
+    or be a path.
+    """
     guid = element.get("id")
-    return web_url(guid, "") if element.get("permalink") and is_web_url(guid) else None
+    permalink = element.get("permalink")
+    is_link = is_web_url(guid) or permalink == "declared" or _PATH.match(str(guid)) is not None
+    return web_url(guid, _base_of(guid, base, site)) if permalink and is_link else None
 
 
 def _people(element: Element) -> Iterator[str | None]:
@@ -459,7 +483,8 @@ class _Parser(StrictFeedParser):  # type: ignore[misc]
     def _start_guid(self, attrs: Mapping[str, str]) -> None:
         # feedparser resolves relative ids and makes links of them; an id stays as published.
         super()._start_guid(attrs)
-        self._save("permalink", bool(self.guidislink), overwrite=True)
+        permalink = "declared" if "ispermalink" in attrs else "by default"
+        self._save("permalink", permalink if self.guidislink else "", overwrite=True)
         self.guidislink = False
 
     def _start_id(self, attrs: Mapping[str, str]) -> None:

@@ -2,12 +2,13 @@
 
 Items without an id are dropped. Ids of other types become strings. `authors` comes before the
 `author` of 1.0, and an item without either has the authors of the feed. `external_url` is the page
-that an item writes about, not the link of the item.
+that an item writes about, and the link only of an item without `url`. Both fields of authors may be
+an object, a name, or a list of these.
 """
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
 
 from walsh_scrapy.metadata.dates import date_in_utc
@@ -90,7 +91,7 @@ def _other_json(value: object) -> str:
 
 def _entry(item: _Object, base: str, inherited: tuple[str, ...]) -> FeedEntry:
     return FeedEntry(
-        url=web_url(item.get("url"), base),
+        url=web_url(item.get("url") or item.get("external_url"), base),
         title=title_of(item.get("title")),
         id=_id(item),
         published=date_in_utc(item.get("date_published")),
@@ -106,8 +107,12 @@ def _id(item: _Object) -> str | None:
 
 
 def _authors(element: _Object) -> tuple[str, ...]:
-    several = distinct_names(_name(author) for author in list_of(element.get("authors")))
-    return several or distinct_names([_name(element.get("author"))])
+    several = distinct_names(map(_name, _one_or_several(element.get("authors"))))
+    return several or distinct_names(map(_name, _one_or_several(element.get("author"))))
+
+
+def _one_or_several(value: object) -> Sequence[object]:
+    return value if isinstance(value, list) else [value]
 
 
 def _name(author: object) -> str | None:
