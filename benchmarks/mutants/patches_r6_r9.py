@@ -41,8 +41,8 @@ OF_R6_TO_R9: Final = (
                "[entry.url for entry in feed.entries if entry.url]"),
     _following("images", "requests images", '[f"/{number}.png" for number in range(3)]'),
     Mutant("content", "R6", "items have content", (
-        Patch("walsh_scrapy/spidermiddlewares/firstseen.py", "DocumentItems.add", "item.to_dict()",
-              'item.to_dict() | {"content": "All of it."}'),
+        Patch("walsh_scrapy/spidermiddlewares/firstseen.py", "DocumentItems._record",
+              "item.to_dict()", 'item.to_dict() | {"content": "All of it."}'),
     )),
     Mutant("private-hop", "R6", "a public host may redirect to a private address", (
         Patch("walsh_scrapy/downloadermiddlewares/privatehosts.py",
@@ -60,14 +60,14 @@ OF_R6_TO_R9: Final = (
     )),
     Mutant("reported-again", "R7", "entries are stored and reported again in each run", (
         Patch("walsh_scrapy/state/sources.py", "SourceStore.outcome.write",
-              "new = insert_unseen(connection, found, backfill=is_unread)", """\
+              "return insert_unseen(connection, found, backfill=is_unread, is_rerun=is_rerun)", """\
 from dataclasses import replace
             names = ("key", "page_key", "title_key")
             insert_unseen(connection, [
                 replace(each, **{name: f"{each.run} {getattr(each, name)}" for name in names})
                 for each in found
             ])
-            new = frozenset(each.key for each in found)"""),
+            return frozenset(each.key for each in found)"""),
     )),
     Mutant("hourly", "R8", "visits a source once per hour", (
         Patch("walsh_scrapy/state/sources.py", "_given", "min(least, LONGEST_SECONDS)",
