@@ -42,6 +42,12 @@ _OTHERS_MAY_CHOOSE: Final = (
     f"under the Walsh-Research identity; a bot with another {PREFIX}USER_AGENT and "
     f"{PREFIX}UA_TOKEN may choose"
 )
+#: A bot with its own identity has no blocklist unless it names one, and obeys RFC 9309 2.3.1.4.
+_DEFAULTS_OF_OTHERS: Final = {
+    "blocklist_url": "",
+    "blocklist_schema_url": "",
+    "robots_unreachable": "phased",
+}
 _WHERE_KEYS_ARE: Final = (
     f"the https URL at which your keys are published, because {PREFIX}SIGNING_KEY is set"
 )
@@ -225,9 +231,12 @@ class Options:
         if not (given["user_agent"] and given["ua_token"]):
             raise BadSetting(_NOBODY.format(" and ".join(proposed_identity(settings))))
         ours = _is_ours(given["user_agent"], given["ua_token"])
-        if not ours:  # another bot has no list unless it names one
-            lists = ("blocklist_url", "blocklist_schema_url")
-            given |= {name: "" for name in lists if settings.get(PREFIX + name.upper()) is None}
+        if not ours:  # another bot has other defaults
+            given |= {
+                name: default
+                for name, default in _DEFAULTS_OF_OTHERS.items()
+                if settings.get(PREFIX + name.upper()) is None
+            }
         least, most = given["backoff_base"], 30.0 * _DAY_SECONDS
         number_of(settings, PREFIX + "BACKOFF_MAX", most, low=least, high=most)
         # A longer delay that a project sets for Scrapy counts too.

@@ -246,7 +246,7 @@ def test_a_robots_txt_has_30_seconds_on_the_wire_whatever_its_tries_and_redirect
         others = [hit for hit in later.log if hit.host == f"{name}.example" and hit.status != 200]
         assert sum(hit.ended - hit.started for hit in others) < 14.2
     assert run.stats["walsh/robots/unreachable"] == 3
-    assert "drips.example:80/robots.txt could not be read (no answer)" in run.stderr
+    assert "drips.example:80/robots.txt is unreachable (no answer)" in run.stderr
 
 
 def test_a_dead_host_puts_off_no_sibling_with_which_it_is_paced(simulated, rows):

@@ -29,11 +29,13 @@ from walsh_scrapy.crawl.ticket import (
 from walsh_scrapy.exceptions import (
     BadAnswer,
     Denied,
+    HostDeferred,
     NotModified,
     RequestDeferred,
     StillDue,
     Unreachable,
 )
+from walsh_scrapy.policy.backoff import RETRIED_STATUSES
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.pacing import RECHECK_SECONDS
 from walsh_scrapy.policy.robots.copy import (
@@ -101,19 +103,22 @@ class RobotsCache:
         (decision 7).
         """
         file = self._files.get(origin)
-        if file is None or not self._is_fresh(file.copy):
+        if file is None or not self._is_fresh(file):
             file = self._newest(origin)
-        if file is None or self._is_fresh(file.copy):
+        if file is None or self._is_fresh(file):
             return file
         copy, options = file.copy, self._context.options
         longest = LONGEST_IN_RUN if copy.fetched_at >= self._context.started_at else 0.0
-        if file.own_wait(copy.fetched_at) > options.max_wait and file.rules.verdict(url).allowed:
+        if file.own_wait(copy.fetched_at) > options.max_wait and file.allows(url):
             longest = LONGEST_AWAITED
         asked_at = self._hosts.last_end(self._context.host(origin)) if longest else None
         return file if copy.is_awaited(self._context.clock.now(), longest, asked_at) else None
 
-    def _is_fresh(self, copy: RobotsCopy) -> bool:
-        return copy.is_usable(self._context.clock.now(), self._context.options.robots_ttl)
+    def _is_fresh(self, file: RobotsFile) -> bool:
+        now = self._context.clock.now()
+        if file.is_deferred:
+            return file.copy.keeps_deferring(self._context.started_at, now)
+        return file.copy.is_usable(now, self._context.options.robots_ttl)
 
     def _newest(self, origin: str) -> RobotsFile | None:
         """Return the file as the state has it, however old; an unwritten one is newer."""
@@ -167,6 +172,7 @@ class Robots(RobotsCache):
         self._spent: defaultdict[str, float] = defaultdict(float)
         # By origin: why its file is not fetched, and until when.
         self._refusals: dict[str, tuple[Denied | RequestDeferred, float]] = {}
+        self._reported: set[str] = set()  # origins with an unreachable file, and their hosts
 
     def is_ready(self, request: Request) -> bool:
         """Return True if the file of a request is known, or will not be."""
@@ -187,7 +193,8 @@ class Robots(RobotsCache):
     async def file_for(self, request: Request) -> RobotsFile:
         """Return the file that decides about a request, which is fetched if it is not known.
 
-        Raises RequestDeferred or Denied for a file that cannot be requested.
+        Raises RequestDeferred or Denied for a file that cannot be requested, and HostDeferred if
+        nothing may be requested without it.
         """
         origin = origin_for(request)
         self._deferred_hosts.check(request.url)
@@ -197,7 +204,31 @@ class Robots(RobotsCache):
             with self._queue.in_gate():
                 await self.prepare(request)
             self._deferred_hosts.check(request.url)  # the fetch has shown whether it can be reached
+        if file.is_deferred:
+            raise self._deferral(origin, file)
         return file
+
+    def _deferral(self, origin: str, file: RobotsFile) -> HostDeferred:
+        """Return the deferral of the requests of an origin whose file is unreachable."""
+        if origin not in self._reported:  # another run requested it less than an hour ago
+            self._report(origin, file)
+        copy = file.copy
+        refused = copy.status if copy.status in RETRIED_STATUSES else None
+        reason = f"{origin}/robots.txt is unreachable ({copy.problem})"
+        return HostDeferred(copy.retried_from, reason, refused)
+
+    def _report(self, origin: str, file: RobotsFile, *, is_dead: bool = False) -> None:
+        """Log that a file is unreachable: one WARNING for each host.
+
+        The first target of a host that cannot be reached fails with its own warning.
+        """
+        host = host_of(origin)
+        level = logging.INFO if is_dead or host in self._reported else logging.WARNING
+        self._reported.add(origin)
+        if not is_dead:
+            self._reported.add(host)
+        problem, decision = file.copy.problem, file.decision
+        logger.log(level, "%s/robots.txt is unreachable (%s); %s", origin, problem, decision)
 
     def _refusal(self, origin: str) -> Denied | RequestDeferred | None:
         """Return why an origin's file is not fetched, or None.
@@ -319,7 +350,14 @@ class Robots(RobotsCache):
         )
         if answer.result != "unreachable":
             self._spent.pop(origin, None)
-        _log(origin, answer, file)
+        if answer.result == "unreachable":
+            self._report(origin, file, is_dead=answer.is_dead)
+        elif answer.result == "meaningless" and file.copy.body:
+            logger.warning(
+                "%s/robots.txt gave no meaningful answer (%s); the last good copy stays in force",
+                origin,
+                file.copy.status,
+            )
         delay = max(delay, self._hosts.delay(host))
         if delay > self._context.options.min_interval:
             self._queue.delay(host, self._hosts.wait(host, delay), delay)
@@ -341,21 +379,6 @@ def is_robots(request: Request) -> bool:
 def origin_for(request: Request) -> str:
     """Return the origin whose robots.txt decides about a request: scheme, host and port."""
     return origin_of(request.url)
-
-
-def _log(origin: str, answer: RobotsOutcome, file: RobotsFile) -> None:
-    """Log that a file could not be read."""
-    if answer.result == "unreachable":
-        # The target of a host that cannot be reached fails with the same reason.
-        level = logging.INFO if answer.is_dead else logging.WARNING
-        why = file.copy.status or "no answer"
-        logger.log(level, "%s/robots.txt could not be read (%s); %s", origin, why, file.decision)
-    elif answer.result == "meaningless" and file.copy.body:
-        logger.warning(
-            "%s/robots.txt gave no meaningful answer (%s); the last good copy stays in force",
-            origin,
-            file.copy.status,
-        )
 
 
 def _request(url: str) -> Request:

@@ -105,7 +105,9 @@ class BackoffMiddleware(Component):
             logger.info("%s %s, as others of its host did", request.url, what)
             return _sent_again(request, ticket.attempt)
         tries = count_of(attempt, "try", "tries")
-        logger.warning("%s %s; giving up after %s", request.url, what, tries)
+        # The robots gate warns of a robots.txt that is unreachable.
+        level = logging.INFO if rank is Rank.ROBOTS else logging.WARNING
+        logger.log(level, "%s %s; giving up after %s", request.url, what, tries)
         self._stats.inc_value("walsh/backoff/gave_up")
         return None
 

@@ -165,8 +165,8 @@ class Explainer:
             why = f"there is no current copy of the robots.txt of {origin}"
             return None, "robots", f"{why}: {error}" if is_deferred else why, 0.0
         verdict = file.rules.verdict(url)
-        if not verdict.allowed:
-            return False, "robots", file.why(verdict), 0.0
+        if not file.allows(url):
+            return None if file.is_deferred else False, "robots", file.why(verdict), 0.0
         opens_at = now + file.closed_for(now)
         if isinstance(error, RequestDeferred) and not isinstance(error, StillDue):
             until = max(opens_at, error.until)
