@@ -12,7 +12,7 @@ from scrapy.utils.test import get_crawler
 from tests.helpers import LONGEST
 from walsh_scrapy.crawl import queue
 from walsh_scrapy.crawl.ticket import Hop, Ticket, Visit, note, set_visit, ticket_of
-from walsh_scrapy.exceptions import TooLate
+from walsh_scrapy.exceptions import RequestDeferred, TooLate
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.scheduler import Scheduler
 from walsh_scrapy.sources.source import Source
@@ -167,3 +167,56 @@ def test_what_comes_too_late_for_the_wire_is_sent_again(scheduler, monkeypatch):
 
     assert asyncio.run(scenario()).status == 200
     assert len(set(map(id, tries))) == 2
+
+
+class FixedClock:
+    """A clock that stands at one moment."""
+
+    def __init__(self, seconds):
+        self.seconds = seconds
+
+    def monotonic(self):
+        return self.seconds
+
+    now = moment = monotonic
+
+
+def redirected_until(scheduler, not_before):
+    """Queue a request whose redirect asked for a wait; the time is 1000."""
+    scheduler._queue._context.clock = FixedClock(1000.0)
+    request = Request("http://b.example/")
+    note(request, hops=(Hop("http://a.example/", 302),), not_before=not_before)
+    assert scheduler.enqueue_request(request)
+    return request
+
+
+def test_a_redirected_request_is_handed_out_after_its_wait(scheduler):
+    async def scenario():
+        request = redirected_until(scheduler, 1030.0)
+        assert scheduler.next_request() is None
+        scheduler._queue._context.clock.seconds = 1030.0
+        assert scheduler.next_request() is request
+        assert not scheduler.has_pending_requests()
+
+    asyncio.run(scenario())
+
+
+def test_a_redirected_request_that_waits_is_pending(scheduler):
+    request = redirected_until(scheduler, 1030.0)
+    assert scheduler.has_pending_requests()
+    assert list(scheduler._queue) == [request]
+
+
+def test_other_requests_do_not_wait_for_a_redirected_one(scheduler):
+    redirected_until(scheduler, 1030.0)
+    other = Request("http://b.example/other")
+    scheduler.enqueue_request(other)
+    assert scheduler.next_request() is other
+
+
+def test_a_redirect_that_asks_for_a_long_wait_is_deferred(scheduler):
+    request = redirected_until(scheduler, 1901.0)
+    assert scheduler.next_request() is request
+    with pytest.raises(RequestDeferred) as caught:
+        asyncio.run(scheduler._queue.wait_after_redirect(request))
+    assert caught.value.until == 1901.0

@@ -20,6 +20,10 @@ from typing import Final, NamedTuple
 #: Statuses that tell a bot to come back later (R5).
 BUSY: Final = frozenset({429, 503})
 _SECONDS: Final = re.compile("[0-9]+")
+#: Numbers of so many digits may be moments: the digits of now in units since 1970, and the units of
+#: a second. A moment is within 366 days of now.
+_MOMENTS: Final = {10: 1, 13: 1000}
+_MOMENT_SECONDS: Final = 366 * 86_400.0
 #: The three forms of RFC 9110 5.6.7.
 _DATE: Final = re.compile(
     "[A-Z][a-z]{2}, [0-9]{2} [A-Z][a-z]{2} [0-9]{4} [0-9:]{8} GMT"
@@ -82,7 +86,9 @@ class Exchange(NamedTuple):
 
     def _end_of(self, value: str, offset: float) -> float | None:
         if _SECONDS.fullmatch(value):
-            return self.end + float(value)
+            units = _MOMENTS.get(len(value))
+            ahead = math.inf if units is None else float(value) / units - offset - self.end
+            return self.end + (ahead if abs(ahead) <= _MOMENT_SECONDS else float(value))
         if not _DATE.fullmatch(value):
             return None
         try:

@@ -463,6 +463,22 @@ def test_a_stopped_crawl_sends_no_further_request(direct_web, crawl, project):
     assert result.stderr.count(" was asked for: StillDue") == len(others) - 1
 
 
+def test_a_deferred_redirect_is_kept_for_the_next_start(direct_web, crawl, project):
+    headers = {"Location": "http://to.example/", "Retry-After": "90"}
+    moved = Reply(status=302, headers=headers, content_type=None)
+    web = direct_web(
+        Site("from.example", "", {"/": [moved, page()]}), Site("to.example", "", {"/": page()})
+    )
+    settings = {"WALSH_MAX_WAIT": 60, "JOBDIR": project / "job"}
+    arguments = {"urls": "http://from.example/"}
+    given = {"project": project, "settings": settings, "arguments": arguments}
+    first = crawl(web, "listed", **given)
+    assert paths(first.log) == ["from.example/robots.txt", "from.example/"]
+    assert first.stats["walsh/requests/deferred"] == 1
+    rows_of(crawl, "UPDATE hosts SET hold_until = 0")
+    assert paths(crawl(web, "listed", **given).log) == ["from.example/"]
+
+
 def test_two_crawls_of_one_process_are_serial_together(direct_web, project):
     hosts = ("a", "b", "c", "d")
     web = direct_web(*(Site(f"{host}.example", "", {"/": page(delay=0.3)}) for host in hosts))

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 from weakref import WeakKeyDictionary, WeakSet
@@ -24,6 +25,7 @@ from walsh_scrapy.crawl.hosts import HostLost
 from walsh_scrapy.crawl.startup import Gate, in_force
 from walsh_scrapy.crawl.ticket import evidence_of, note, rank_of, source_of, ticket_of
 from walsh_scrapy.exceptions import Denied, MachineTrouble, StoodStill, TooLate, Unreachable
+from walsh_scrapy.policy.backoff import is_redirect, requested_wait
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.pacing import (
     MARGIN,
@@ -49,8 +51,6 @@ if TYPE_CHECKING:
     from walsh_scrapy.crawl.hosts import Hosts
     from walsh_scrapy.crawl.queue import Queue
 
-#: Characters of a Retry-After that are recorded; its longest form has 33.
-_LONGEST_HEADER: Final = 200
 _PURPOSES: Final = {Rank.OPERATOR: "blocklist", Rank.ROBOTS: "robots", Rank.TARGET: "target"}
 
 
@@ -180,8 +180,7 @@ class Exchanges:
             return
         response = self._responses.pop(request, response)
         host, name = self._hosts.host_of(request), host_of(request.url)
-        exchange = _exchange(request, response, latency, self._delay(request, latency), error)
-        retry_after = exchange.retry_after
+        exchange = self._exchange(request, response, latency, error)
         if name != host:
             exchange = exchange.of_domain()
         record = replace(
@@ -191,10 +190,14 @@ class Exchanges:
             seconds=latency,
             monotonic=self._context.clock.monotonic(),
             error="" if response is not None else _words(error, request.url),
-            retry_after=retry_after and retry_after[:_LONGEST_HEADER],
+            retry_after=exchange.retry_after,
         )
         snapshot = self._hosts.end(request, host, exchange, record)
         note(request, hold=snapshot.hold, seconds=latency)
+        if is_redirect(exchange.status) and exchange.retry_after:
+            # The request that follows it waits as well, at whatever host (decision 15).
+            not_before = self._context.clock.monotonic() + exchange.retry_after
+            note(request, not_before=not_before)
         wait, until = snapshot.wait, snapshot.now + snapshot.hold
         if isinstance(error, Unreachable):
             self._deferred_hosts.add_unreachable(request.url, error, rank_of(request), until)
@@ -272,6 +275,28 @@ class Exchanges:
         least = max(self._context.options.min_interval, self._declared_delays.before(request))
         return delay_after(least, ticket_of(request).robots_interval, latency)
 
+    def _exchange(
+        self, request: Request, response: Response | None, latency: float, error: Exception | None
+    ) -> Exchange:
+        """Return an exchange as pacing sees it; ``response`` is None if there was no response."""
+        is_of_origin = isinstance(error, Unreachable) and error.is_of_origin
+        return Exchange(
+            delay=self._delay(request, latency),
+            latency=latency,
+            status=response.status if response is not None else 0,
+            retry_after=None if response is None else self._requested_wait(response),
+            for_robots=rank_of(request) is Rank.ROBOTS,
+            unreachable=isinstance(error, Unreachable) and not is_of_origin,
+            is_blameless=is_of_origin or isinstance(error, StoodStill),
+        )
+
+    def _requested_wait(self, response: Response) -> float | None:
+        """Return the seconds of the Retry-After of a response; None if it asks for no wait."""
+        values = b"\n".join(response.headers.getlist("Retry-After")).decode("latin-1")
+        date = response.headers.get("Date")
+        now = datetime.fromtimestamp(self._context.clock.now(), UTC)
+        return requested_wait(values, date.decode("latin-1") if date else None, now)
+
     def _record(self, request: Request) -> RequestRecord:
         """Return the row of a request before it is sent."""
         ticket, source = ticket_of(request), source_of(request)
@@ -285,27 +310,6 @@ class Exchanges:
             evidence=evidence_of(request),
             source=source.url if source else None,
         )
-
-
-def _exchange(
-    request: Request,
-    response: Response | None,
-    latency: float,
-    delay: float,
-    error: Exception | None,
-) -> Exchange:
-    """Return an exchange as pacing sees it; ``response`` is None if there was no response."""
-    retry_after = b"\n".join(response.headers.getlist("Retry-After")) if response else b""
-    is_of_origin = isinstance(error, Unreachable) and error.is_of_origin
-    return Exchange(
-        delay=delay,
-        latency=latency,
-        status=response.status if response is not None else 0,
-        retry_after=retry_after.decode("latin-1") if retry_after else None,
-        for_robots=rank_of(request) is Rank.ROBOTS,
-        unreachable=isinstance(error, Unreachable) and not is_of_origin,
-        is_blameless=is_of_origin or isinstance(error, StoodStill),
-    )
 
 
 def _words(error: Exception | None, url: str) -> str:

@@ -13,6 +13,7 @@ needs no turn.
 from __future__ import annotations
 
 import asyncio
+import heapq
 import math
 from contextlib import (
     AbstractContextManager,
@@ -22,6 +23,7 @@ from contextlib import (
     suppress,
 )
 from dataclasses import dataclass
+from itertools import chain, count
 from typing import TYPE_CHECKING, Final, Literal, Protocol, get_args
 
 from scrapy.exceptions import IgnoreRequest
@@ -114,6 +116,9 @@ class Queue:
         self.frontier: Frontier[Turn] = Frontier(
             delays, late=context.late_hosts, follows_links=context.options.scope == "any"
         )
+        # Redirected requests that wait for longer than their host, by the end of that wait.
+        self._redirected: list[tuple[float, int, Turn]] = []
+        self._order = count()
         self._gates: dict[Place, Preparation] = {}
         self._room = asyncio.Event()
         self._out: dict[str, Turn] = {}  # by host; one of each at most
@@ -149,16 +154,18 @@ class Queue:
     @property
     def waiting(self) -> int:
         """The number of requests that wait, ready or not, except for those of coroutines."""
-        return len(self.frontier) - len(self._asking)
+        return len(self.frontier) - len(self._asking) + len(self._redirected)
 
     def __iter__(self) -> Iterator[Request]:
-        return (turn.request for turn in self.frontier if turn.granted is None)
+        redirected = (turn for _, _, turn in self._redirected)
+        turns = chain(self.frontier, redirected)
+        return (turn.request for turn in turns if turn.granted is None)
 
     def push(self, request: Request) -> None:
         """Keep a request until its host is ready; one that was handed out comes back first."""
         turn = self.turn_of(request)
         if turn is None:
-            self._push(Turn(request))
+            self._push_new(Turn(request))
             return
         host = self._context.host(request.url)
         del self._out[host]  # its host stays owned
@@ -174,10 +181,12 @@ class Queue:
         """
         self._free_hosts()
         now, found = self._context.clock.monotonic(), None
+        while self._redirected and self._redirected[0][0] <= now:
+            self._push(heapq.heappop(self._redirected)[2])
         while found is None and not self._is_full:
             picked = self.frontier.pop(now)
             if picked is None:
-                self._wake_at(self.frontier.next_at(), now)
+                self._wake_at(self._next_at(), now)
                 break
             host, turn = picked
             if turn.granted is not None:
@@ -417,10 +426,46 @@ class Queue:
             reason = f"{host} must not be requested before {format_moment(until)}"
             raise RequestDeferred(until, reason)
 
+    async def wait_after_redirect(self, request: Request) -> None:
+        """Wait as long as the redirect that led to a request asked for (Retry-After).
+
+        Raises RequestDeferred for a wait longer than ``WALSH_MAX_WAIT``.
+        """
+        seconds = self._redirect_wait(request)
+        if seconds > self._context.options.max_wait:
+            until = self._context.clock.now() + seconds
+            self._stats.inc_value("walsh/pacing/deferred")
+            reason = f"its redirect allows no request before {format_moment(until)}"
+            raise RequestDeferred(until, reason)
+        if seconds > 0.0:
+            await self.sleep(seconds)
+
+    def _redirect_wait(self, request: Request) -> float:
+        return ticket_of(request).not_before - self._context.clock.monotonic()
+
     def deferral(self, reason: str, seconds: float = 0.0) -> StillDue:
         """Return the deferral of a request that could be sent after ``seconds``."""
         self._stats.inc_value("walsh/pacing/deferred")
         return StillDue(self._context.clock.now() + seconds, reason)
+
+    def _push_new(self, turn: Turn) -> None:
+        """Queue a request; after a redirect with Retry-After not before the end of its wait.
+
+        One whose wait is too long is handed out, and AddressMiddleware defers it.
+        """
+        wait = self._redirect_wait(turn.request)
+        if 0.0 < wait <= self._context.options.max_wait:
+            not_before = ticket_of(turn.request).not_before
+            heapq.heappush(self._redirected, (not_before, next(self._order), turn))
+        else:
+            self._push(turn)
+
+    def _next_at(self) -> float | None:
+        """Return when the next request may be handed out; None if none waits."""
+        moments = [not_before for not_before, _, _ in self._redirected[:1]]
+        if (ready_at := self.frontier.next_at()) is not None:
+            moments.append(ready_at)
+        return min(moments, default=None)
 
     def _push(self, turn: Turn, *, is_back: bool = False) -> None:
         request = turn.request

@@ -273,12 +273,13 @@ class Robots(RobotsCache):
 
         Raises IgnoreRequest for an exception that does not come from the host.
         """
-        hops, answer = tuple[Hop, ...](), None
+        hops, answer, not_before = tuple[Hop, ...](), None, 0.0
         while True:
             request = _request(url)
             note(
                 request,
                 hops=hops,
+                not_before=not_before,
                 public_only=ticket_of(needed_by).public_only,
                 for_blocklist=rank_of(needed_by) is Rank.OPERATOR,
                 validators=Validators.kept(known) if known and known.body is not None else None,
@@ -305,6 +306,7 @@ class Robots(RobotsCache):
             if target is None:  # its Location is not a URL
                 return RobotsOutcome(url, "meaningless", answer)
             url, hops = target, (*hops, Hop(request_of(answer).url, answer.status))
+            not_before = ticket_of(request_of(answer)).not_before
 
     @contextmanager
     def _limited(self, origin: str, most: float, request: Request) -> Iterator[None]:

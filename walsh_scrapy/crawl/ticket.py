@@ -132,6 +132,9 @@ class Ticket(NamedTuple):
     validators: Validators | None = None  #: sent if the request is for their URL
     # Pacing: when it may be sent, and the course of its exchange.
     robots_interval: float | None = None  #: seconds: Crawl-delay or Request-rate, the larger
+    #: The redirect that led here, or its own answer, asked for a wait until then (Retry-After), by
+    #: the monotonic clock.
+    not_before: float = 0.0
     settled: bool = False  #: it begins to pass the middlewares with this URL
     released: bool = False  #: PacingMiddleware let it out, so that it may be sent
     #: Until when it may be sent and answered, by the clock that counts suspension.

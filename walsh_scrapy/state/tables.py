@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from sqlalchemy.types import TypeEngine
 
 #: The version of the schema that this code reads and writes.
-VERSION: Final = 1
+VERSION: Final = 2
 #: Number of the PostgreSQL advisory lock under which tables are created.
 _LOCK_NUMBER = 9309
 metadata = MetaData()
@@ -275,6 +275,8 @@ requests = Table(
     # Seconds: the delay in force before it, and the hold that its answer began.
     Column("delay", Double, nullable=False),
     Column("hold", Double, nullable=False),
+    # Seconds that its answer asked for; NULL without a Retry-After that could be read.
+    Column("retry_after", Double),
     Column("run", BigInteger),
     *_evidence(),
     Column("status", Integer),
@@ -286,8 +288,6 @@ requests = Table(
     # The declared source that a target was for; `ITS_URL`, or NULL for another request.
     Column("source", String(4096)),
     Column("error", Text, nullable=False, server_default=""),
-    # The header of its answer, one line per header if there are several; NULL if there is none.
-    Column("retry_after", Text),
     Index("requests_by_time", "sent_at"),
     # Without its time the host is there once for many rows of PostgreSQL.
     Index("requests_by_host", "host"),
