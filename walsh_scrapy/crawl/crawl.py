@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
-from weakref import WeakKeyDictionary
+from weakref import WeakSet
 
 from scrapy import signals
 from scrapy.utils.conf import closest_scrapy_cfg
@@ -56,6 +56,11 @@ _NO_PROJECT = (
     "folder has another state; set WALSH_STATE_URL for all runs"
 )
 
+#: The attribute of a crawler that has its crawl. A dictionary in this module would keep every
+#: crawler of the process in memory, because a crawl refers to its crawler.
+_CRAWL: Final = "_walsh_crawl"
+_crawls: Final[WeakSet[Crawl]] = WeakSet()
+
 
 class Crawl:
     """The parts of one crawl. ``clock`` is that of the machine unless another is given.
@@ -76,22 +81,24 @@ class Crawl:
             self.request_reached_downloader, signal=signals.request_reached_downloader
         )
         crawler.signals.connect(self.response_downloaded, signal=signals.response_downloaded)
-        _crawls[crawler] = self
+        setattr(crawler, _CRAWL, self)
+        _crawls.add(self)
 
     @classmethod
     def of(cls, crawler: Crawler) -> Self:
         """Return the crawl of a crawler; the first call checks the settings of all middlewares."""
-        crawl = _crawls.get(crawler)
+        crawl: Self | None = getattr(crawler, _CRAWL, None)
         if crawl is None:
             check_start(crawler.settings, network_problems(crawler.settings))
             warn_of_handlers(crawler.settings)
             crawl = cls(crawler)
-        return crawl  # type: ignore[return-value]  # there are no subclasses
+        return crawl
 
     @staticmethod
     def ended_early(crawler: Crawler) -> bool:
         """Return True if the crawl of a crawler was ended early; one without our parts was not."""
-        return crawler in _crawls and _crawls[crawler].engine.ended_early
+        crawl: Crawl | None = getattr(crawler, _CRAWL, None)
+        return crawl is not None and crawl.engine.ended_early
 
     @property
     def stats(self) -> StatsCollector:
@@ -215,7 +222,7 @@ class Crawl:
         """Delete old rows from the state, and close it."""
         leave(self)
         # The event loop stands still meanwhile, and other crawls in it may wait for an answer.
-        is_alone = not any(crawl.engine.is_open for crawl in list(_crawls.values()))
+        is_alone = not any(crawl.engine.is_open for crawl in list(_crawls))
         self.hosts.close()
         try:
             _prune(self.context, _PRUNING_AT_END if is_alone else _PRUNING_AT_BEGIN)
@@ -272,11 +279,8 @@ def _end_all() -> None:
     from twisted.internet import reactor  # noqa: PLC0415 - Scrapy installs it first
 
     def end() -> None:
-        for crawl in list(_crawls.values()):
+        for crawl in list(_crawls):
             if crawl.engine.has_begun:
                 crawl.engine.end("log_failed")
 
     reactor.callFromThread(end)
-
-
-_crawls: WeakKeyDictionary[Crawler, Crawl] = WeakKeyDictionary()
