@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
 
@@ -24,16 +25,18 @@ from walsh_scrapy.crawl.messages import read_signer
 from walsh_scrapy.crawl.network import Network, network_problems, warn_of_handlers
 from walsh_scrapy.crawl.outcome import Problems
 from walsh_scrapy.crawl.queue import Queue
+from walsh_scrapy.crawl.refusal import refuse_to_start
 from walsh_scrapy.crawl.startup import check_start
 from walsh_scrapy.crawl.ticket import end_ticket, note
 from walsh_scrapy.crawl.visits import Visits
-from walsh_scrapy.exceptions import MachineTrouble, StateUnavailable, refuse_to_start
+from walsh_scrapy.exceptions import MachineTrouble, StateUnavailable
 from walsh_scrapy.options import BadSetting, Options
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.sources.source import SourcesError, host_delays
 from walsh_scrapy.state import State, StateError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Self
 
     from scrapy import Request
@@ -89,7 +92,8 @@ class Crawl:
         """Return the crawl of a crawler; the first call checks the settings of all middlewares."""
         crawl: Self | None = getattr(crawler, _CRAWL, None)
         if crawl is None:
-            check_start(crawler.settings, network_problems(crawler.settings))
+            settings = crawler.settings
+            check_start(settings, chain(network_problems(settings), _key_problems(settings)))
             warn_of_handlers(crawler.settings)
             crawl = cls(crawler)
         return crawl
@@ -131,10 +135,7 @@ class Crawl:
     @cached_property
     def signer(self) -> Signer | None:
         """The signer of requests over https; None if there is no key."""
-        try:
-            return read_signer(self.context.options)
-        except BadSetting as error:
-            refuse_to_start(error, log_file=self.settings["LOG_FILE"])
+        return read_signer(self.context.options)
 
     @cached_property
     def declared_delays(self) -> DeclaredDelays:
@@ -257,6 +258,14 @@ class Component:
     def from_crawler(cls, crawler: Crawler) -> Self:
         """Make the component for one crawl."""
         return cls(Crawl.of(crawler))
+
+
+def _key_problems(settings: BaseSettings) -> Iterator[BadSetting]:
+    """Yield an error for a key that cannot be used: the first request would be too late."""
+    try:
+        read_signer(Options.from_settings(settings))
+    except BadSetting as error:
+        yield error
 
 
 def _prune(context: Context, seconds: float) -> None:
