@@ -61,14 +61,6 @@ def pytest_runtest_setup():
         logging.getLogger(name).setLevel(logging.NOTSET)
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_runtest_teardown():
-    """Close the states of crawls that never ran; a database that is collected open is a warning."""
-    if "walsh_scrapy.crawl.crawl" in sys.modules:
-        for made in list(sys.modules["walsh_scrapy.crawl.crawl"]._crawls.values()):
-            made.context.state.close()
-
-
 def pytest_collection_modifyitems(config, items):
     """Mark the tests that crawl and those on PostgreSQL, and let each worker begin with long ones.
 

@@ -17,6 +17,7 @@ from scrapy.utils.python import global_object_name
 
 from walsh_scrapy import identity
 from walsh_scrapy.crawl.log import install_json_log
+from walsh_scrapy.crawl.refusal import refuse_to_start
 from walsh_scrapy.crawl.startup import (
     DOWNLOADER,
     HANDLER,
@@ -26,8 +27,8 @@ from walsh_scrapy.crawl.startup import (
     SPIDER_GATES,
     Gate,
     path_of,
+    reactor_problem,
 )
-from walsh_scrapy.exceptions import refuse_to_start
 from walsh_scrapy.options import (
     BadSetting,
     Options,
@@ -47,8 +48,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Scrapy's default. It is installed before an add-on could set it.
-REACTOR: Final = "twisted.internet.asyncioreactor.AsyncioSelectorReactor"
 #: A priority above the command line (40), because no operator may override the contract's MUSTs.
 FORCED: Final = 100
 
@@ -140,8 +139,10 @@ class Addon:
             _check_log_level(settings)
             if log_format_of(settings) == "json":
                 install_json_log(settings)
-            _check_reactor(settings)
-        except (BadSetting, OSError) as error:
+            cls.check_reactor(settings)
+        except OSError as error:
+            refuse_to_start(BadSetting(f"the log cannot be written: {error}"), log_file=None)
+        except BadSetting as error:
             refuse_to_start(error, log_file=None)
 
     def update_settings(self, settings: Settings) -> None:
@@ -150,6 +151,7 @@ class Addon:
         A bad ``WALSH_`` setting ends the process with one line.
         """
         try:
+            self.check_reactor(settings)  # a spider's custom_settings count too
             options = Options.from_settings(settings)
             self._check_scope(settings, options)
             musts = self._musts(settings, options)
@@ -183,6 +185,16 @@ class Addon:
         else:
             _give_handlers(settings)
 
+    @staticmethod
+    def check_reactor(settings: BaseSettings) -> None:
+        """Raise BadSetting for another reactor than asyncio's, or for none."""
+        if not settings.getbool("WALSH_ENABLED", default=True):
+            return
+        if not settings.getbool("TWISTED_REACTOR_ENABLED"):
+            raise bad_setting("TWISTED_REACTOR_ENABLED", False, "True, Scrapy's default")
+        if problem := reactor_problem(settings):
+            raise problem
+
     def _check_scope(self, settings: Settings, options: Options) -> None:
         """Refuse a spider that could request nothing; the message has the settings for it."""
         spider = self._crawler.spidercls if self._crawler else DeclaringSpider
@@ -214,16 +226,6 @@ def _check_log_level(settings: BaseSettings) -> None:
     level, names = settings["LOG_LEVEL"], logging.getLevelNamesMapping()
     if not isinstance(level, int) and level not in names:
         raise bad_setting("LOG_LEVEL", level, f"one of {', '.join(names)}")
-
-
-def _check_reactor(settings: BaseSettings) -> None:
-    is_enabled = settings.getbool("TWISTED_REACTOR_ENABLED")
-    is_ours = settings["TWISTED_REACTOR"] == REACTOR and is_enabled
-    if not is_ours and settings.getbool("WALSH_ENABLED", default=True):
-        raise BadSetting(
-            f"TWISTED_REACTOR must be {REACTOR!r}, Scrapy's default, and "
-            "TWISTED_REACTOR_ENABLED True"
-        )
 
 
 def _at_most(settings: Settings, name: str, most: float) -> float:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
-import logging
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING
 
 from scrapy.exceptions import DownloadTimeoutError, IgnoreRequest
-from scrapy.utils.log import get_scrapy_root_handler
 
 if TYPE_CHECKING:
     from scrapy.http import Response
@@ -140,30 +137,3 @@ class BadAnswer(IgnoreRequest):
     def __init__(self, response: Response, reason: str) -> None:
         super().__init__(reason)
         self.response = response
-
-
-#: Modules that run a command line, and so end with its exit status.
-_COMMAND_LINES: Final = frozenset({"scrapy.cmdline", "walsh_scrapy.console.program"})
-
-
-def refuse_to_start(error: Exception, *, log_file: str | None) -> NoReturn:
-    """End a command with one line, before anything was sent; raise the error in an application.
-
-    Scrapy's commands show a traceback for every exception raised while they start; ``SystemExit``
-    passes. An application that runs crawls by itself (``CrawlerRunner``) may catch the error. The
-    line is written to the log too if the log is a file, as under Scrapyd, or is not Scrapy's, but
-    one of JSON or of the project.
-    """
-    if not _is_command():
-        raise error
-    if log_file or (get_scrapy_root_handler() is None and logging.root.handlers):
-        logging.getLogger("walsh_scrapy").critical("%s", error)
-    raise SystemExit(f"walsh-scrapy: {error}") from None
-
-
-def _is_command() -> bool:
-    """Return True if a command line called this: a crawler has no other sign of that."""
-    frame = inspect.currentframe()
-    while frame and frame.f_globals.get("__name__") not in _COMMAND_LINES:
-        frame = frame.f_back
-    return frame is not None

@@ -109,6 +109,11 @@ class Proxies950(Proxies):
     order = 950
 
 
+class Rotating(Middleware):
+    async def process_request(self, request):
+        request.meta["proxy"] = "http://user:secret@proxy.example:8080"
+
+
 class Hints(Middleware):
     async def process_request(self, request):
         get_type_hints(request.callback or self.crawler.spider.parse)
@@ -248,6 +253,19 @@ def test_a_proxy_comes_from_the_environment_only(direct_web, run, gates):
     for name in names:
         lines = [line for line in result.stderr.splitlines() if f"/{name} is denied by" in line]
         assert len(lines) == 1
+
+
+@pytest.mark.parametrize("order", [50, 610, 950])
+def test_a_middleware_that_names_proxies_gets_one_warning(direct_web, run, order):
+    web = direct_web(Site("a.example", "", {"/1": page(), "/2": page()}))
+    result = run(web, "http://a.example/1", "http://a.example/2", theirs=[("Rotating", order)])
+    assert ends(result) == {"/1": "Denied", "/2": "Denied"}
+    (warning,) = [line for line in result.stderr.splitlines() if " WARNING: " in line]
+    assert "http_proxy" in warning
+    assert "secret" not in result.stderr
+    assert result.stats["walsh/address/denied"] >= 2
+    assert "walsh/robots/denied" not in result.stats
+    assert result.log == []
 
 
 def test_the_proxy_of_the_environment_is_carried_along(loopback_web, run):

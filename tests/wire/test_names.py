@@ -278,6 +278,7 @@ def test_what_an_error_of_openssl_means(error, kind, sentence):
     found = no_handshake(error, "x.example")
     assert type(found) is kind
     assert isinstance(found, Unreachable)
+    assert isinstance(found, DownloadFailedError)
     assert str(found).startswith(f"TLS: {sentence}")
 
 

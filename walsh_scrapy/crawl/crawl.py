@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import logging
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Final
-from weakref import WeakKeyDictionary
+from weakref import WeakSet
 
 from scrapy import signals
 from scrapy.utils.conf import closest_scrapy_cfg
@@ -24,16 +25,18 @@ from walsh_scrapy.crawl.messages import read_signer
 from walsh_scrapy.crawl.network import Network, network_problems, warn_of_handlers
 from walsh_scrapy.crawl.outcome import Problems
 from walsh_scrapy.crawl.queue import Queue
+from walsh_scrapy.crawl.refusal import refuse_to_start
 from walsh_scrapy.crawl.startup import check_start
 from walsh_scrapy.crawl.ticket import end_ticket, note
 from walsh_scrapy.crawl.visits import Visits
-from walsh_scrapy.exceptions import MachineTrouble, StateUnavailable, refuse_to_start
+from walsh_scrapy.exceptions import MachineTrouble, StateUnavailable
 from walsh_scrapy.options import BadSetting, Options
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.sources.source import SourcesError, host_delays
 from walsh_scrapy.state import State, StateError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Self
 
     from scrapy import Request
@@ -56,6 +59,11 @@ _NO_PROJECT = (
     "folder has another state; set WALSH_STATE_URL for all runs"
 )
 
+#: The attribute of a crawler that has its crawl. A dictionary in this module would keep every
+#: crawler of the process in memory, because a crawl refers to its crawler.
+_CRAWL: Final = "_walsh_crawl"
+_crawls: Final[WeakSet[Crawl]] = WeakSet()
+
 
 class Crawl:
     """The parts of one crawl. ``clock`` is that of the machine unless another is given.
@@ -76,22 +84,25 @@ class Crawl:
             self.request_reached_downloader, signal=signals.request_reached_downloader
         )
         crawler.signals.connect(self.response_downloaded, signal=signals.response_downloaded)
-        _crawls[crawler] = self
+        setattr(crawler, _CRAWL, self)
+        _crawls.add(self)
 
     @classmethod
     def of(cls, crawler: Crawler) -> Self:
         """Return the crawl of a crawler; the first call checks the settings of all middlewares."""
-        crawl = _crawls.get(crawler)
+        crawl: Self | None = getattr(crawler, _CRAWL, None)
         if crawl is None:
-            check_start(crawler.settings, network_problems(crawler.settings))
+            settings = crawler.settings
+            check_start(settings, chain(network_problems(settings), _key_problems(settings)))
             warn_of_handlers(crawler.settings)
             crawl = cls(crawler)
-        return crawl  # type: ignore[return-value]  # there are no subclasses
+        return crawl
 
     @staticmethod
     def ended_early(crawler: Crawler) -> bool:
         """Return True if the crawl of a crawler was ended early; one without our parts was not."""
-        return crawler in _crawls and _crawls[crawler].engine.ended_early
+        crawl: Crawl | None = getattr(crawler, _CRAWL, None)
+        return crawl is not None and crawl.engine.ended_early
 
     @property
     def stats(self) -> StatsCollector:
@@ -124,10 +135,7 @@ class Crawl:
     @cached_property
     def signer(self) -> Signer | None:
         """The signer of requests over https; None if there is no key."""
-        try:
-            return read_signer(self.context.options)
-        except BadSetting as error:
-            refuse_to_start(error, log_file=self.settings["LOG_FILE"])
+        return read_signer(self.context.options)
 
     @cached_property
     def declared_delays(self) -> DeclaredDelays:
@@ -215,7 +223,7 @@ class Crawl:
         """Delete old rows from the state, and close it."""
         leave(self)
         # The event loop stands still meanwhile, and other crawls in it may wait for an answer.
-        is_alone = not any(crawl.engine.is_open for crawl in list(_crawls.values()))
+        is_alone = not any(crawl.engine.is_open for crawl in list(_crawls))
         self.hosts.close()
         try:
             _prune(self.context, _PRUNING_AT_END if is_alone else _PRUNING_AT_BEGIN)
@@ -252,6 +260,14 @@ class Component:
         return cls(Crawl.of(crawler))
 
 
+def _key_problems(settings: BaseSettings) -> Iterator[BadSetting]:
+    """Yield an error for a key that cannot be used: the first request would be too late."""
+    try:
+        read_signer(Options.from_settings(settings))
+    except BadSetting as error:
+        yield error
+
+
 def _prune(context: Context, seconds: float) -> None:
     """Delete old rows from the state, for at most these seconds; stop when a signal comes."""
     clock = context.clock
@@ -272,11 +288,8 @@ def _end_all() -> None:
     from twisted.internet import reactor  # noqa: PLC0415 - Scrapy installs it first
 
     def end() -> None:
-        for crawl in list(_crawls.values()):
+        for crawl in list(_crawls):
             if crawl.engine.has_begun:
                 crawl.engine.end("log_failed")
 
     reactor.callFromThread(end)
-
-
-_crawls: WeakKeyDictionary[Crawler, Crawl] = WeakKeyDictionary()

@@ -22,6 +22,7 @@ from walsh_scrapy.crawl.startup import HANDLER, SCHEMES, has_addon, has_handler,
 from walsh_scrapy.exceptions import MachineTrouble
 from walsh_scrapy.options import BadSetting, bad_setting
 from walsh_scrapy.policy.urls import host_of, is_public
+from walsh_scrapy.policy.wording import for_others
 from walsh_scrapy.wire.connections import (
     CONNECT_SECONDS,
     Connections,
@@ -82,6 +83,7 @@ class Network:
         self._connectivity = Connectivity()
         self._names = Names()
         self._proxies = proxies_of(settings)
+        self._has_warned = False
         self._bypasses = lru_cache(1000)(proxy_bypass)  # it reads the whole environment
         self._tls = tls_of(settings)
         self._connections = Connections(self._names, self._tls, CONNECT_SECONDS)
@@ -125,6 +127,7 @@ class Network:
         """
         given = request.meta.get("proxy")
         if given and all(given != url for url, _ in self._proxies.values()):
+            self._warn_of_proxy(request.url, str(given))
             why = "it names a proxy, and only one of the environment is used"
             raise self._denials.deny(request, "address", why)
         kind = type(request)
@@ -135,6 +138,18 @@ class Network:
         if not given or not self.has_proxy_for(request.url):
             return None
         return self._proxies[request.url.partition(":")[0]][1]
+
+    def _warn_of_proxy(self, url: str, proxy: str) -> None:
+        """Log the first proxy that a middleware or a spider names: its requests are all denied."""
+        if not self._has_warned:
+            self._has_warned = True
+            logger.warning(
+                '%s is not sent, nor any other request with a meta["proxy"]: it names %s. Set '
+                "the environment variables http_proxy and https_proxy to one proxy, such as the "
+                'gateway of your provider, and switch off what sets meta["proxy"]',
+                for_others(url),
+                for_others(proxy),
+            )
 
     async def connect(self, endpoint: Endpoint, *, public_only: bool) -> Stream:
         """Return a connection to an endpoint: an idle one, or a new one.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Collection
+from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy import signals
 from scrapy.exceptions import DownloadTimeoutError, IgnoreRequest
@@ -21,6 +22,7 @@ from walsh_scrapy.policy.wording import count_of, format_seconds
 
 if TYPE_CHECKING:
     from scrapy import Request
+    from scrapy.crawler import Crawler
     from scrapy.http import Response
 
     from walsh_scrapy.crawl.crawl import Crawl
@@ -44,6 +46,8 @@ class BackoffMiddleware(Component):
         self._queue = crawl.queue
         self._hosts = crawl.hosts
         self._streaks = Streaks()
+        self._project = ProjectRetries(crawl.crawler)
+        self._ignored = False  # the log says that the project's choice is ignored
         crawl.crawler.signals.connect(self.response_downloaded, signals.response_downloaded)
 
     def response_downloaded(self, response: Response, request: Request) -> None:
@@ -56,9 +60,10 @@ class BackoffMiddleware(Component):
         # A refusal that an HTTP cache kept before the add-on came is not of now.
         is_copy = "cached" in response.flags
         if _is_refusal(request, response.status) and not is_copy:
-            most = self._context.options.max_retries
             what = f"answered {response.status}"
-            return self._retry(request, what, most, response.status) or response
+            most = self._context.options.max_retries
+            chosen = self._chosen(request, response.status)
+            return self._retry(request, what, most, response.status, chosen) or response
         self._defer_others(request)
         return response
 
@@ -77,30 +82,57 @@ class BackoffMiddleware(Component):
         most = min(1, retries) if timed_out else retries
         return self._retry(request, f"failed ({reason_of(exception, request.url)})", most)
 
+    def _chosen(self, request: Request, status: int) -> Chosen | None:
+        """Return how often the project sends a refused target again, if it may choose that."""
+        chosen = self._project.chosen(request, status) if rank_of(request) is Rank.TARGET else None
+        if chosen is None or not self._context.options.is_walsh_research:
+            return chosen
+        if not self._ignored:
+            self._ignored = True
+            logger.warning(
+                "%s is ignored: after 429 and 503 a request is sent again, up to %d times "
+                "(WALSH_MAX_RETRIES), because R5 demands that of Walsh-Research",
+                chosen.by,
+                self._context.options.max_retries,
+            )
+        return None
+
     def _retry(
-        self, request: Request, what: str, most: int, status: int | None = None
+        self,
+        request: Request,
+        what: str,
+        most: int,
+        status: int | None = None,
+        chosen: Chosen | None = None,
     ) -> Request | None:
         """Return the request to send again; None if it has failed.
 
-        It has failed after ``most`` retries. A host that refused more than ``most`` requests in a
-        row is deferred, with its other requests. If those are the reason, and this request has
-        retries left, it is deferred too.
+        It has failed after ``most`` retries, or after those that the project has chosen. A host
+        that refused more than ``most`` requests in a row is deferred, with its other requests. If
+        those are the reason, and this request has retries left, it is deferred too.
         """
         rank, host, ticket = rank_of(request), host_of(request.url), ticket_of(request)
         attempt = ticket.attempt + 1
-        if attempt <= most and self._streaks.refusals(host) <= most:
+        retries = most if chosen is None else chosen.retries
+        share = max(most, retries)  # of refusals that the host may give in a row
+        if attempt <= retries and self._streaks.refusals(host) <= share:
             hold = format_seconds(ticket.hold)
             logger.info("%s %s; %s is on hold for %s", request.url, what, host, hold)
             now = self._context.clock.monotonic()
             for_blocklist = ticket.serves_blocklist
-            retry = Retry(attempt + 1, most + 1, now + ticket.hold, what, for_blocklist)
+            retry = Retry(attempt + 1, retries + 1, now + ticket.hold, what, for_blocklist)
             self._context.retries[self._context.host(request.url)] = retry
             if for_blocklist:  # all wait for it
                 logger.info("waiting for the blocklist: %s", retry.sentence(now))
             self._stats.inc_value("walsh/backoff/retried")
             return _sent_again(request, attempt)
+        if chosen and attempt > retries and self._streaks.refusals(host) <= share:
+            hold = format_seconds(ticket.hold)
+            line = "%s %s; it is not sent again (%s); %s is on hold for %s"
+            logger.info(line, request.url, what, chosen.by, host, hold)
+            return None
         self._defer_others(request, gave_up=True, refused=status)
-        is_others_fault = attempt <= most and attempt < self._streaks.refusals(host, rank)
+        is_others_fault = attempt <= retries and attempt < self._streaks.refusals(host, rank)
         if is_others_fault and rank is not Rank.ROBOTS:
             logger.info("%s %s, as others of its host did", request.url, what)
             return _sent_again(request, ticket.attempt)
@@ -121,6 +153,63 @@ class BackoffMiddleware(Component):
             self._context.deferred_hosts.add(host, reason, until, refused)
             self._hosts.give_up(self._context.host(request.url))
             self._queue.delay(self._context.host(request.url), 0.0)
+
+
+class Chosen(NamedTuple):
+    """The retries that a project has chosen for a refused request."""
+
+    retries: int
+    by: str  #: the name of the setting, or of the key of ``meta``
+
+
+class ProjectRetries:
+    """The retries that a project has chosen for refused requests, in Scrapy's own words.
+
+    A status that the project handles itself is not retried, unless the request has
+    ``max_retry_times``.
+    """
+
+    def __init__(self, crawler: Crawler) -> None:
+        self._crawler = crawler  # its spider is made later
+        settings = crawler.settings
+        self._is_enabled = settings.getbool("RETRY_ENABLED")
+        is_set = (settings.getpriority("RETRY_TIMES") or 0) > 0
+        has_ours = settings.get("WALSH_MAX_RETRIES") is not None
+        self._times = settings.getint("RETRY_TIMES") if is_set and not has_ours else None
+        self._allows_all = settings.getbool("HTTPERROR_ALLOW_ALL")
+        self._allowed = settings.getlist("HTTPERROR_ALLOWED_CODES")
+
+    def chosen(self, request: Request, status: int) -> Chosen | None:
+        """Return the chosen retries after a status; None if the project has chosen nothing."""
+        if not self._is_enabled:
+            return Chosen(0, "RETRY_ENABLED = False")
+        if request.meta.get("dont_retry"):
+            return Chosen(0, "dont_retry")
+        times = request.meta.get("max_retry_times")
+        if isinstance(times, int | float):
+            return Chosen(int(times), "max_retry_times")
+        if name := self._handled_by(request, status):
+            return Chosen(0, name)
+        return None if self._times is None else Chosen(self._times, "RETRY_TIMES")
+
+    def _handled_by(self, request: Request, status: int) -> str | None:
+        """Return what makes HttpErrorMiddleware pass a status on to the spider, or None."""
+        meta, spider = request.meta, self._crawler.spider
+        if meta.get("handle_httpstatus_all"):
+            return "handle_httpstatus_all"
+        name = "handle_httpstatus_list"
+        if name in meta:
+            return name if _contains(meta[name], status) else None
+        if self._allows_all:
+            return "HTTPERROR_ALLOW_ALL"
+        if hasattr(spider, name):
+            return name if _contains(getattr(spider, name), status) else None
+        return "HTTPERROR_ALLOWED_CODES" if _contains(self._allowed, status) else None
+
+
+def _contains(statuses: object, status: int) -> bool:
+    """Return True if a project's list, which may be anything, has a status."""
+    return isinstance(statuses, Collection) and status in statuses
 
 
 def _sent_again(request: Request, attempt: int) -> Request | None:

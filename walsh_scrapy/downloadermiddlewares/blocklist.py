@@ -9,8 +9,8 @@ from scrapy import signals
 
 from walsh_scrapy.crawl.blocklist import PublishedList
 from walsh_scrapy.crawl.crawl import Component
+from walsh_scrapy.crawl.refusal import refuse_to_start
 from walsh_scrapy.crawl.ticket import note_answer
-from walsh_scrapy.exceptions import refuse_to_start
 from walsh_scrapy.identity import BLOCKLIST_URL
 from walsh_scrapy.options import BadSetting
 

@@ -64,7 +64,8 @@ class RobotsMiddleware(Component):
         try:
             file = await self._robots.file_for(request)
         except Denied as error:
-            raise self._denials.deny(request, "robots", error.reason) from error
+            # The gate that denies robots.txt denies the requests that need it.
+            raise self._denials.deny(request, error.gate, error.reason) from error
         self._keep_comments(origin, file)
         self._check(request, file)
         await self._until_open(request, file)

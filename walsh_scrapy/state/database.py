@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import unquote
+from weakref import finalize
 
 from sqlalchemy import create_engine, event, make_url, text
 from sqlalchemy.exc import (
@@ -120,6 +121,8 @@ class Database:
         self._waiting = Waiting(waits)
         self._given_clock = clock
         self._engine = _open_engine(url, self._waiting)
+        # A crawl that was refused at its start does not call ``close``.
+        finalize(self, self._engine.dispose).atexit = False
         self.is_sqlite = self._engine.dialect.name == "sqlite"
         self.file = StateFile.of(self._engine.url)  #: of an SQLite state; None on a server
         self._clock = ServerClock()

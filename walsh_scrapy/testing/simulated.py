@@ -157,6 +157,10 @@ class SimulatedAddon(Addon):
 
     @classmethod
     def update_pre_crawler_settings(cls, settings: BaseSettings) -> None:
+        """Set up no log."""
+
+    @staticmethod
+    def check_reactor(settings: BaseSettings) -> None:
         """Require no reactor: only real downloads need Twisted's, which runs in real time."""
 
     def update_settings(self, settings: Settings) -> None:

@@ -174,7 +174,7 @@ _FLAWS: Final = {
 }
 
 
-class NoHandshake(Unreachable):
+class NoHandshake(Unreachable, DownloadFailedError):
     """A host answers, but TLS with it is not possible: another try would not help (decision 28)."""
 
     is_of_origin = True
@@ -183,14 +183,15 @@ class NoHandshake(Unreachable):
 class BadCertificate(NoHandshake, IgnoreRequest):
     """The certificate of a host is not valid (decision 22), so no request is sent to it.
 
-    ``flaw`` completes the sentence "the certificate of ``host`` ...".
+    ``flaw`` completes the sentence "the certificate of ``host`` ...". Scrapy logs no traceback for
+    an IgnoreRequest.
     """
 
     def __init__(self, host: str, flaw: str) -> None:
         super().__init__(host, f"TLS: the certificate of {host} {flaw}")
 
 
-class NoSecureConnection(NoHandshake, DownloadFailedError):
+class NoSecureConnection(NoHandshake):
     """A TLS handshake failed for a reason other than the certificate."""
 
     def __init__(self, host: str, reason: str) -> None:
