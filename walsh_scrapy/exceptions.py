@@ -116,11 +116,16 @@ class NotYet(IgnoreRequest):
     """A request that one of our coroutines sends must wait for its host once more (R4)."""
 
 
-class CodeFailed(IgnoreRequest):
-    """A project's middleware raised an exception; no host answered (decision 29)."""
+class NotDelivered(IgnoreRequest):
+    """A project's own code kept robots.txt, the blocklist or its schema from us (decision 30).
 
-    def __init__(self, error: Exception) -> None:
-        super().__init__(f"an error in the code of this project keeps it back: {error!r}")
+    Its middleware answered the request or raised an exception, or its listener stopped the
+    download. ``remedy`` is a sentence that says what to change.
+    """
+
+    def __init__(self, reason: str, remedy: str) -> None:
+        super().__init__(reason)
+        self.remedy = remedy
 
 
 class NotModified(IgnoreRequest):

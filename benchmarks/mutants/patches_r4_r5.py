@@ -156,7 +156,7 @@ forgotten = update(hosts).values(hold_until=0.0)
         if self._database.read("""),
     )),
     Mutant("endless", "R5", "tries fifty times", (
-        Patch("walsh_scrapy/downloadermiddlewares/backoff.py", "BackoffMiddleware.process_response",
-              "most = self._context.options.max_retries", "most = 50"),
+        Patch("walsh_scrapy/downloadermiddlewares/backoff.py", "BackoffMiddleware.next_attempt",
+              "retries = self._context.options.max_retries", "retries = 50"),
     )),
 )  # fmt: skip

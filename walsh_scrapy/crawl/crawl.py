@@ -16,6 +16,7 @@ from scrapy import signals
 from scrapy.utils.conf import closest_scrapy_cfg
 
 from walsh_scrapy.crawl.context import Context, DeclaredDelays
+from walsh_scrapy.crawl.documents import Documents
 from walsh_scrapy.crawl.engine import AnotherLoop, Engine, enter, is_stopping, leave
 from walsh_scrapy.crawl.exchanges import Exchanges
 from walsh_scrapy.crawl.failures import Denials
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
     from scrapy import Request
     from scrapy.crawler import Crawler
+    from scrapy.http import Response
     from scrapy.settings import BaseSettings
     from scrapy.statscollectors import StatsCollector
 
@@ -166,11 +168,15 @@ class Crawl:
     def queue(self) -> Queue:
         """Where requests wait for their hosts."""
         most = self.settings.getint("CONCURRENT_REQUESTS")
-        queue = Queue(
-            self.context, self.engine, self.stats, self.hosts, self.declared_delays.delays, most
-        )
+        parts = (self.engine, self.stats, self.hosts, self.documents)
+        queue = Queue(self.context, *parts, self.declared_delays.delays, most)
         self.crawler.signals.connect(queue.end, signal=signals.engine_stopped)
         return queue
+
+    @cached_property
+    def documents(self) -> Documents:
+        """The downloads of robots.txt and the blocklist."""
+        return Documents(self.settings, self.stats)
 
     @cached_property
     def visits(self) -> Visits:
@@ -203,17 +209,18 @@ class Crawl:
 
     def spider_opened(self) -> None:
         """Protect the log from strangers' text, and the crawl from errors of our middlewares."""
-        self.engine.guard(self._code_failed)
+        self.engine.guard(self._code_failed, self.documents)
         if handler := log_handler():
             protect_log(handler, _end_all)
 
-    def response_received(self, request: Request) -> None:
+    def response_received(self, response: Response, request: Request) -> None:
         """End the ticket of a request for its copies: its response leaves the downloader."""
+        self.documents.response_received(response, request)
         end_ticket(request)
 
     def request_reached_downloader(self, request: Request) -> None:
         """Note that an error that comes now is the answer of a host (decision 29)."""
-        note(request, reached=True)
+        note(request, reached=True, handed=True)
 
     def response_downloaded(self, request: Request) -> None:
         """Note that the host has answered: an error that comes now is one of a middleware."""

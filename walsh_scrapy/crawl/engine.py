@@ -11,8 +11,8 @@ import logging
 import signal
 import sys
 import threading
-from functools import wraps
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVar
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
 from scrapy import signals
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
     from scrapy.http import Response
+    from twisted.internet.defer import Deferred
+
+    DownloadHandler: TypeAlias = Callable[[Request], Awaitable[Response]]
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
@@ -79,16 +82,30 @@ class Engine:
             logger.critical("an error in walsh-scrapy itself: %r", error, exc_info=error)
         self.end("gate_failed")
 
-    def guard(self, failed: Callable[[Exception], Exception]) -> None:
+    def guard(self, failed: Callable[[Exception], Exception], watcher: Watcher) -> None:
         """Raise the result of ``failed`` in place of an unintended exception of our middlewares.
 
         Else it would count as that of a host, or of a project's middleware (decision 29).
+        ``watcher`` sees what goes on there and at the download handlers, because Scrapy has no
+        signal for it.
         """
-        for methods in self._crawler.engine.downloader.middleware.methods.values():
+        downloader = self._crawler.engine.downloader
+        for name, methods in downloader.middleware.methods.items():
             for place, method in enumerate(methods):
                 kind = type(getattr(method, "__self__", None))
                 if method is not None and kind.__module__.startswith("walsh_scrapy."):
-                    methods[place] = _guarded(method, failed)
+                    guarded = _guarded(method, failed)
+                    is_after = name != "process_request"
+                    methods[place] = _watched(guarded, watcher, is_after=is_after)
+        fetch = downloader.fetch
+
+        def fetched(request: Request) -> Deferred[Response | Request]:
+            return fetch(request).addCallback(partial(watcher.fetched, request))
+
+        setattr(downloader, "fetch", fetched)  # noqa: B010 - a method, to mypy
+        handlers = downloader.handlers
+        download = partial(watcher.download, handlers.download_request_async)
+        setattr(handlers, "download_request_async", download)  # noqa: B010 - a method, to mypy
 
     @property
     def active_count(self) -> int:
@@ -129,6 +146,33 @@ class Engine:
     @property
     def _slot(self) -> Any:  # noqa: ANN401 - Scrapy's own, with no public type
         return self._crawler.engine._slot  # noqa: SLF001 - the one private name that we need
+
+
+class Watcher(Protocol):
+    """Sees the requests at our middlewares and at the download handlers."""
+
+    async def download(self, handler: DownloadHandler, request: Request) -> Response:
+        """Call the download handler of a request."""
+
+    def fetched(self, request: Request, result: Response | Request) -> Response | Request:
+        """Return what comes of a request after all middlewares: a response, or another request."""
+
+    def failed(self, request: Request, error: Exception, *, is_after: bool) -> None:
+        """Note an exception of one of our middlewares, before the download or ``is_after`` it."""
+
+
+def _watched(
+    method: Callable[..., Awaitable[Any]], watcher: Watcher, *, is_after: bool
+) -> Callable[..., Awaitable[Any]]:
+    @wraps(method)
+    async def watched(request: Request, **given: Any) -> Any:  # noqa: ANN401 - as Scrapy calls it
+        try:
+            return await method(request=request, **given)
+        except Exception as error:
+            watcher.failed(request, error, is_after=is_after)
+            raise
+
+    return watched
 
 
 def _guarded(

@@ -19,6 +19,7 @@ from weakref import WeakKeyDictionary, WeakSet
 
 from scrapy.core.downloader import Downloader
 
+from walsh_scrapy.crawl.documents import restore_limits
 from walsh_scrapy.crawl.engine import PerLoop
 from walsh_scrapy.crawl.failures import reason_of
 from walsh_scrapy.crawl.hosts import HostLost
@@ -133,6 +134,7 @@ class Exchanges:
         self._deferred_hosts.check(request.url, ticket.rank)
         host = self._context.host(request.url)
         most = longest_wait(name, ticket.rank, self._list_names, for_blocklist=ticket.for_blocklist)
+        restore_limits(request)
         timeout: float = request.meta.get("download_timeout") or self._timeout
         ask = Ask(self._delay(request), timeout, most)
         seconds = self._hosts.begin(request, host, ask, self._record(request))

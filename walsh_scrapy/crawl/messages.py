@@ -151,9 +151,9 @@ class BodyReader:
         most: int = request.meta.get("download_maxsize", self._most)
         if head.status_code < 400:
             _check_size(expected or 0, most)
-        stop = self._signal(
-            signals.headers_received, request, headers=headers, body_length=expected
-        )
+        # What a listener makes of the headers of a document changes nothing, either.
+        shown = headers if rank_of(request) is Rank.TARGET else headers.copy()
+        stop = self._signal(signals.headers_received, request, headers=shown, body_length=expected)
         try:
             if stop is None:
                 stop = await self._collect(request, exchange, body, most)
@@ -191,17 +191,26 @@ class BodyReader:
     async def _collect(
         self, request: Request, exchange: HttpExchange, body: bytearray, most: int
     ) -> StopDownload | None:
-        """Append the body to ``body``, until it is too large or a listener stops it."""
+        """Append the body to ``body``, until it is too large or is stopped.
+
+        A listener stops that of a page; a robots.txt is stopped after 500 KiB (decision 11).
+        """
+        is_robots = rank_of(request) is Rank.ROBOTS
         async for piece in exchange.body():
             body += piece
             if stop := self._signal(signals.bytes_received, request, data=piece):
                 return stop
+            if is_robots and len(body) > MAX_OCTETS:
+                return StopDownload(fail=False)
             if most and len(body) > most:
                 break
         return None
 
     def _signal(self, signal: object, request: Request, **arguments: Any) -> StopDownload | None:  # noqa: ANN401
-        """Send a signal; return the StopDownload of a listener, if one was raised."""
+        """Send a signal; return the StopDownload of a listener, if one was raised.
+
+        No listener stops the download of robots.txt, the blocklist or its schema (decision 30).
+        """
         results = self._crawler.signals.send_catch_log(
             signal,
             request=request,
@@ -209,6 +218,8 @@ class BodyReader:
             dont_log=StopDownload,
             **arguments,
         )
+        if rank_of(request) is not Rank.TARGET:
+            return None
         values = (getattr(result, "value", None) for _, result in results)
         return next((value for value in values if isinstance(value, StopDownload)), None)
 

@@ -32,13 +32,11 @@ from scrapy.utils.asyncio import CallLaterResult, call_later, sleep
 
 from walsh_scrapy.crawl.ticket import copy_of, note, rank_of, source_of, ticket_of
 from walsh_scrapy.exceptions import (
-    CodeFailed,
     Denied,
     NotYet,
     RequestDeferred,
     StillDue,
     TooLate,
-    Unreachable,
 )
 from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.policy.frontier import Frontier, Rank
@@ -53,6 +51,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from walsh_scrapy.crawl.context import Context
+    from walsh_scrapy.crawl.documents import Documents
     from walsh_scrapy.crawl.engine import Engine
     from walsh_scrapy.crawl.hosts import Hosts, Taken
 
@@ -71,6 +70,13 @@ class Preparation(Protocol):
 
     async def prepare(self, request: Request) -> None:
         """Fetch the missing documents. Raises IgnoreRequest for a request that will not be sent."""
+
+
+class Retries(Protocol):
+    """Decides whether a request that was refused is sent again."""
+
+    def next_attempt(self, request: Request, outcome: Response | Exception) -> int | None:
+        """Return the number of the next attempt, in which it is sent again; None for no attempt."""
 
 
 @dataclass(eq=False, slots=True)
@@ -102,6 +108,7 @@ class Queue:
         engine: Engine,
         stats: StatsCollector,
         hosts: Hosts,
+        documents: Documents,
         delays: Mapping[str, float],
         most: int,
     ) -> None:
@@ -109,6 +116,7 @@ class Queue:
         self._engine = engine
         self._stats = stats
         self._hosts = hosts
+        self._documents = documents
         self._most = most or math.inf  # requests at once
         self.deferred: list[Request] = []  #: kept for the next start of the job
         self._is_open = self._keeps_deferred = False
@@ -120,6 +128,7 @@ class Queue:
         self._redirected: list[tuple[float, int, Turn]] = []
         self._order = count()
         self._gates: dict[Place, Preparation] = {}
+        self._retries: Retries | None = None
         self._room = asyncio.Event()
         self._out: dict[str, Turn] = {}  # by host; one of each at most
         self._asking: set[Turn] = set()  # of coroutines, in the line of their hosts
@@ -137,6 +146,10 @@ class Queue:
     def prepare_by(self, place: Place, gate: Preparation) -> None:
         """Let a middleware that is in force prepare requests."""
         self._gates[place] = gate
+
+    def retry_by(self, retries: Retries) -> None:
+        """Let a middleware that is in force decide whether documents are requested again."""
+        self._retries = retries
 
     def close(self) -> None:
         """Stop the timer."""
@@ -329,43 +342,53 @@ class Queue:
         rank: Rank,
         limited: Callable[[Request], AbstractContextManager[None]] = lambda _: nullcontext(),
     ) -> Response:
-        """Send the request of a coroutine when its turn comes, again after a refusal.
+        """Send the request for a document when its turn comes, again after a refusal.
 
         Each try is made within the context manager that ``limited`` returns. Raises the exceptions
-        of middlewares and download.
+        of ``Documents``.
         """
         request.dont_filter, request.callback = True, NO_CALLBACK
-        # Scrapy's HTTP cache does not know when a copy of these documents expires.
-        request.meta["dont_cache"] = True
+        # Middlewares that know these leave the documents alone, as Scrapy's own do.
+        request.meta.update(dont_cache=True, dont_obey_robotstxt=True)
         note(request, rank=rank)
         while True:
+            sent = copy_of(request)  # a middleware of the project may change it
             with suppress(Denied):  # the gate denies it again, and records that
-                await self._prepare(request)
-            turn = Turn(request, asyncio.get_running_loop().create_future())
-            host = self._context.host(request.url)
+                await self._prepare(sent)
+            turn = Turn(sent, asyncio.get_running_loop().create_future())
+            host = self._context.host(sent.url)
             try:
                 await self._take_turn(turn)
-                with limited(request):
-                    response = await self._engine.download(request)
+                with limited(sent):
+                    response = await self._fetch(sent)
             except (NotYet, TooLate):
-                request = copy_of(request)
                 continue
             except Exception as error:
-                ticket = ticket_of(request)
-                is_meant = ticket.reached or isinstance(error, IgnoreRequest | Unreachable)
-                if not (ticket.again or is_meant):
-                    raise CodeFailed(error) from error
-                if not ticket.again:
+                attempt = self._next_attempt(sent, error)
+                if attempt is None:
                     raise
             else:
-                if not ticket_of(request).again:
-                    return response
+                attempt = self._next_attempt(sent, response)
+                if attempt is None:
+                    return self._documents.read(sent, response)
             finally:
                 turn.is_over = True
-                self._hosts.let_go(host, request)
+                self._hosts.let_go(host, sent)
                 self._engine.take_requests()
-            request = copy_of(request)
-            note(request, again=False, reached=False)
+            note(request, attempt=attempt)
+
+    async def _fetch(self, request: Request) -> Response:
+        outcome: Response | Exception
+        with self._documents.fetching(request) as delivery:
+            try:
+                outcome = await self._engine.download(request)
+            except Exception as error:  # noqa: BLE001 - the download handler's own counts
+                outcome = error
+            self.sweep()
+        return self._documents.response_of(delivery, outcome)
+
+    def _next_attempt(self, request: Request, outcome: Response | Exception) -> int | None:
+        return None if self._retries is None else self._retries.next_attempt(request, outcome)
 
     @asynccontextmanager
     async def owning(self, url: str) -> AsyncIterator[None]:

@@ -7,13 +7,12 @@ import math
 from collections import defaultdict
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy import Request
 from scrapy.exceptions import IgnoreRequest
 from scrapy.utils.datatypes import LocalCache
 
-from walsh_scrapy.crawl.failures import reason_of
 from walsh_scrapy.crawl.hosts import Hosts
 from walsh_scrapy.crawl.startup import SCHEMES
 from walsh_scrapy.crawl.ticket import (
@@ -27,9 +26,9 @@ from walsh_scrapy.crawl.ticket import (
     ticket_of,
 )
 from walsh_scrapy.exceptions import (
-    BadAnswer,
     Denied,
     HostDeferred,
+    NotDelivered,
     NotModified,
     RequestDeferred,
     StillDue,
@@ -259,11 +258,15 @@ class Robots(RobotsCache):
             self._refusals[origin] = error, until
         except Denied as error:  # by a gate that the target would not pass either
             self._refusals[origin] = error, math.inf
-        except IgnoreRequest as error:  # by a middleware of the project
-            reason = f"{url} is not requested: {reason_of(error, url)}"
-            self._refusals[origin] = Denied("robots", reason), math.inf
-            logger.error(  # noqa: TRY400 - only another error may be behind it
-                "%s; the requests that need it are denied", reason, exc_info=error.__cause__
+        except NotDelivered as error:
+            denial = Denied("robots", str(error))
+            denial.__cause__ = error
+            self._refusals[origin] = denial, math.inf
+            logger.warning(
+                "%s. The requests that need it are denied. %s",
+                error,
+                error.remedy,
+                exc_info=error.__cause__,
             )
 
     async def _requested(
@@ -271,7 +274,7 @@ class Robots(RobotsCache):
     ) -> RobotsOutcome:
         """Request an origin's file, and follow its redirects.
 
-        Raises IgnoreRequest for an exception that does not come from the host.
+        Raises Denied, RequestDeferred and NotDelivered, which do not come from the host.
         """
         hops, answer, not_before = tuple[Hop, ...](), None, 0.0
         while True:
@@ -295,7 +298,7 @@ class Robots(RobotsCache):
                 if isinstance(error, Denied) and hops:
                     logger.info("%s/robots.txt redirects to a denied URL: %s", origin, error)
                     return RobotsOutcome(url, "meaningless", answer)
-                if isinstance(error, IgnoreRequest) and not isinstance(error, _ANSWERS):
+                if isinstance(error, Denied | RequestDeferred | NotDelivered):
                     raise
                 return RobotsOutcome(url, "unreachable", is_dead=isinstance(error, Unreachable))
             location = answer.headers.get("Location")
@@ -367,10 +370,6 @@ class Robots(RobotsCache):
 
 class _TooLong(IgnoreRequest):
     """A robots.txt did not come within ``LONGEST_FETCH``."""
-
-
-#: Errors that are the answer of a host, although Scrapy ignores the request.
-_ANSWERS: Final = (_TooLong, BadAnswer, Unreachable)
 
 
 def is_robots(request: Request) -> bool:

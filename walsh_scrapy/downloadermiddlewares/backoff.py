@@ -48,6 +48,7 @@ class BackoffMiddleware(Component):
         self._streaks = Streaks()
         self._project = ProjectRetries(crawl.crawler)
         self._ignored = False  # the log says that the project's choice is ignored
+        self._queue.retry_by(self)
         crawl.crawler.signals.connect(self.response_downloaded, signals.response_downloaded)
 
     def response_downloaded(self, response: Response, request: Request) -> None:
@@ -56,31 +57,46 @@ class BackoffMiddleware(Component):
         self._streaks.record_answer(host, request.url, response.status, rank)
 
     async def process_response(self, request: Request, response: Response) -> Request | Response:
-        """Retry after 429 and 503; for robots.txt after every server error (decision 12)."""
+        """Retry a page after 429 and 503. Documents are retried where they are read."""
         # A refusal that an HTTP cache kept before the add-on came is not of now.
-        is_copy = "cached" in response.flags
-        if _is_refusal(request, response.status) and not is_copy:
-            what = f"answered {response.status}"
-            most = self._context.options.max_retries
-            chosen = self._chosen(request, response.status)
-            return self._retry(request, what, most, response.status, chosen) or response
-        self._defer_others(request)
-        return response
+        if rank_of(request) is not Rank.TARGET or "cached" in response.flags:
+            return response
+        attempt = self.next_attempt(request, response)
+        return response if attempt is None else _sent_again(request, attempt)
 
-    async def process_exception(self, request: Request, exception: Exception) -> Request | None:
-        """Retry a request for robots.txt that got no response, if its host can be reached."""
-        if isinstance(exception, IgnoreRequest | Unreachable) or not ticket_of(request).reached:
-            return None
-        timed_out = isinstance(exception, DownloadTimeoutError)
-        host, is_slow = host_of(request.url), isinstance(exception, TooSlow)
+    async def process_exception(self, request: Request, exception: Exception) -> None:
+        """Record that a page got no response."""
+        if rank_of(request) is Rank.TARGET and ticket_of(request).reached:
+            self.next_attempt(request, exception)
+
+    def next_attempt(self, request: Request, outcome: Response | Exception) -> int | None:
+        """Return the number of retries with which a request is sent again; None if it is not.
+
+        It is sent again after 429 and 503, and one for robots.txt after every server error, and
+        after no response from a host that can be reached (decision 12).
+        """
+        for_robots = rank_of(request) is Rank.ROBOTS
+        retries = self._context.options.max_retries
+        if isinstance(outcome, Exception):
+            if isinstance(outcome, IgnoreRequest | Unreachable):
+                return None
+            timed_out = isinstance(outcome, DownloadTimeoutError)
+            self._record_silence(request, outcome, timed_out=timed_out)
+            # A host that timed out will probably do so again, and a serial crawl waits with it.
+            most = min(1, retries) if timed_out else retries
+            reason = reason_of(outcome, request.url)
+            return self._retry(request, f"failed ({reason})", most) if for_robots else None
+        if is_refusal(outcome.status, for_robots=for_robots):
+            what = f"answered {outcome.status}"
+            chosen = self._chosen(request, outcome.status)
+            return self._retry(request, what, retries, outcome.status, chosen)
+        self._defer_others(request)
+        return None
+
+    def _record_silence(self, request: Request, error: Exception, *, timed_out: bool) -> None:
+        host, is_slow = host_of(request.url), isinstance(error, TooSlow)
         self._streaks.record_silence(host, rank_of(request), timed_out=timed_out, is_slow=is_slow)
         self._defer_others(request)
-        if not _is_refusal(request, 0):
-            return None
-        # A host that timed out will probably do so again, and a serial crawl waits with it.
-        retries = self._context.options.max_retries
-        most = min(1, retries) if timed_out else retries
-        return self._retry(request, f"failed ({reason_of(exception, request.url)})", most)
 
     def _chosen(self, request: Request, status: int) -> Chosen | None:
         """Return how often the project sends a refused target again, if it may choose that."""
@@ -104,8 +120,8 @@ class BackoffMiddleware(Component):
         most: int,
         status: int | None = None,
         chosen: Chosen | None = None,
-    ) -> Request | None:
-        """Return the request to send again; None if it has failed.
+    ) -> int | None:
+        """Return the number of retries with which to send it again; None if it has failed.
 
         It has failed after ``most`` retries, or after those that the project has chosen. A host
         that refused more than ``most`` requests in a row is deferred, with its other requests. If
@@ -125,7 +141,7 @@ class BackoffMiddleware(Component):
             if for_blocklist:  # all wait for it
                 logger.info("waiting for the blocklist: %s", retry.sentence(now))
             self._stats.inc_value("walsh/backoff/retried")
-            return _sent_again(request, attempt)
+            return attempt
         if chosen and attempt > retries and self._streaks.refusals(host) <= share:
             hold = format_seconds(ticket.hold)
             line = "%s %s; it is not sent again (%s); %s is on hold for %s"
@@ -135,7 +151,7 @@ class BackoffMiddleware(Component):
         is_others_fault = attempt <= retries and attempt < self._streaks.refusals(host, rank)
         if is_others_fault and rank is not Rank.ROBOTS:
             logger.info("%s %s, as others of its host did", request.url, what)
-            return _sent_again(request, ticket.attempt)
+            return ticket.attempt
         tries = count_of(attempt, "try", "tries")
         # The robots gate warns of a robots.txt that is unreachable.
         level = logging.INFO if rank is Rank.ROBOTS else logging.WARNING
@@ -212,15 +228,8 @@ def _contains(statuses: object, status: int) -> bool:
     return isinstance(statuses, Collection) and status in statuses
 
 
-def _sent_again(request: Request, attempt: int) -> Request | None:
-    """Return a target to send again. A coroutine sends its request again by itself."""
-    if rank_of(request) is not Rank.TARGET:
-        note(request, again=True, attempt=attempt)
-        return None
+def _sent_again(request: Request, attempt: int) -> Request:
+    """Return the request of a page to send again."""
     again = request.replace(dont_filter=True)
     note(again, attempt=attempt)
     return again
-
-
-def _is_refusal(request: Request, status: int) -> bool:
-    return is_refusal(status, for_robots=rank_of(request) is Rank.ROBOTS)

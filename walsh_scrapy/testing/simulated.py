@@ -29,6 +29,8 @@ from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.crawl.messages import LastHeaders, endpoint_of, message_of
 from walsh_scrapy.crawl.network import Network
 from walsh_scrapy.crawl.startup import is_addon
+from walsh_scrapy.crawl.ticket import rank_of
+from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.testing.crawl import CrawlResult, keep_empty_blocklist, read_items
 from walsh_scrapy.testing.hit import DEFAULT_PORTS, Hit, SharedLog
 from walsh_scrapy.testing.simulation import Plan, SimulatedLoop, SimulatedTime
@@ -112,7 +114,7 @@ def _reply_of(page: Page, hit: Hit) -> Reply:
 
 
 def _is_stopped(headers: Headers, request: Request, crawler: Crawler) -> bool:
-    """Return True if a listener of `headers_received` stops the download."""
+    """Return True if a listener of `headers_received` stops the download of a page."""
     results = crawler.signals.send_catch_log(
         signals.headers_received,
         headers=headers,
@@ -121,7 +123,9 @@ def _is_stopped(headers: Headers, request: Request, crawler: Crawler) -> bool:
         dont_log=StopDownload,
     )
     values = (getattr(result, "value", None) for _, result in results)
-    return any(isinstance(value, StopDownload) for value in values)
+    return rank_of(request) is Rank.TARGET and any(
+        isinstance(value, StopDownload) for value in values
+    )
 
 
 class SimulatedHandler:
