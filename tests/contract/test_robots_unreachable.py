@@ -136,6 +136,17 @@ def test_errbacks_get_a_deferral_and_a_job_keeps_the_requests(simulated, tmp_pat
         assert len(warnings_of(run, "error")) == 1
 
 
+def test_each_database_keeps_the_last_try(simulated, url):
+    site = Site("error.example", [Reply(status=500), Reply(RULES)], {"/feed": feed()})
+    runs = simulated(
+        site,
+        sources=["http://error.example/feed"],
+        settings=OWN | {"WALSH_STATE_URL": url},
+        starts=[0.0, HOUR / 2, 1.1 * HOUR],
+    )
+    assert [asked(run, "error") for run in runs] == ["R", "-", "Rf"]
+
+
 @pytest.mark.parametrize("policy", ["allow", "disallow", "phased"])
 def test_the_choice_of_another_bot_or_of_walsh_research_counts(simulated, policy):
     site = Site("error.example", Reply(status=500), {"/feed": feed()})
