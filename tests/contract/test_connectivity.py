@@ -1,4 +1,4 @@
-"""Without a network nobody is blamed; a name that does not exist is, even alone (decision 29)."""
+"""Without a network nobody is blamed. A source is whose name does not exist (decision 29)."""
 
 import contextlib
 import socket

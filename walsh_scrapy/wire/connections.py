@@ -373,7 +373,7 @@ async def open_tunnel(stream: Stream, proxy: Proxy, host: str, port: int) -> Non
         refusal = NoSecureConnection(
             host, f"the proxy {proxy.host}:{proxy.port} opens no tunnel to {host}: {told}"
         )
+        refusal.is_connected = False
         if proves_network(answer.status_code):
             raise refusal
-        refusal.is_connected = False
         raise NotConnected(refusal, "either")
