@@ -59,6 +59,10 @@ class MachineTrouble(StillDue):
     """
 
 
+class ProxyTrouble(MachineTrouble):
+    """A proxy did not reach the host, and nothing shows that it reaches any host."""
+
+
 class StoodStill(MachineTrouble):
     """This process stood still while its request was in flight, until its host was free again."""
 
@@ -71,6 +75,8 @@ class Unreachable(Exception):
 
     #: Whether it is about scheme, host and port only, because the host has answered.
     is_of_origin = False
+    #: Whether a connection was made before it failed.
+    is_connected = False
 
     def __init__(self, host: str, reason: str) -> None:
         super().__init__(reason)

@@ -5,8 +5,10 @@ Real crawls in simulated time. Each run requests a failing robots.txt once.
 
 import pytest
 from scrapy import Request, Spider
+from scrapy.settings import Settings
 
 from tests.helpers.sites import AGENT, IDENTITY, feed
+from walsh_scrapy.options import Options
 from walsh_scrapy.testing.simulation import DAY, EPOCH, simulate
 from walsh_scrapy.testing.web import Fault, Reply, Site
 
@@ -56,6 +58,20 @@ def runs(tmp_path_factory):
         ],
         settings=OWN | {"WALSH_MIN_REVISIT": 0, "WALSH_BACKOFF_BASE": 0.01},
     )
+
+
+@pytest.mark.parametrize(
+    ("settings", "policy"),
+    [
+        ({}, "allow"),
+        (OWN, "phased"),
+        (OWN | {"WALSH_ROBOTS_UNREACHABLE": "allow"}, "allow"),
+        ({"WALSH_ROBOTS_UNREACHABLE": "phased"}, "phased"),
+    ],
+)
+def test_the_identity_decides_about_the_default(settings, policy):
+    options = Options.from_settings(Settings({"WALSH_STATE_URL": "sqlite://"} | settings))
+    assert options.robots_unreachable == policy
 
 
 def asked(run, host):
@@ -134,6 +150,17 @@ def test_errbacks_get_a_deferral_and_a_job_keeps_the_requests(simulated, tmp_pat
     for run in (first, early):
         assert run.stats["walsh/requests/deferred"] == 2
         assert len(warnings_of(run, "error")) == 1
+
+
+def test_each_database_keeps_the_last_try(simulated, url):
+    site = Site("error.example", [Reply(status=500), Reply(RULES)], {"/feed": feed()})
+    runs = simulated(
+        site,
+        sources=["http://error.example/feed"],
+        settings=OWN | {"WALSH_STATE_URL": url},
+        starts=[0.0, HOUR / 2, 1.1 * HOUR],
+    )
+    assert [asked(run, "error") for run in runs] == ["R", "-", "Rf"]
 
 
 @pytest.mark.parametrize("policy", ["allow", "disallow", "phased"])

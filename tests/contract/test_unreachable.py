@@ -118,7 +118,7 @@ def test_a_host_that_dies_after_its_robots_txt_costs_one_attempt_too(simulated, 
     assert outcomes(run) == {"failed": 1, "deferred": 4}
 
 
-@pytest.mark.parametrize("decides", ["allow", "disallow"])
+@pytest.mark.parametrize("decides", ["allow", "disallow", "phased"])
 @pytest.mark.parametrize("robots", [no_connection, ""])
 def test_requests_that_wait_in_the_gates_share_one_attempt_too(simulated, rows, decides, robots):
     (run,) = simulated(

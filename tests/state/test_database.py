@@ -30,7 +30,7 @@ from walsh_scrapy.state.database import (
     ServerClock,
     Waiting,
 )
-from walsh_scrapy.state.tables import runs, schema_version
+from walsh_scrapy.state.tables import VERSION, runs, schema_version
 
 VERSIONS = select(schema_version.c.version).order_by(schema_version.c.version)
 TRUE = 1_000_000.0  #: a server's time when our monotonic clock is 0
@@ -67,9 +67,9 @@ def test_a_transaction_is_committed_as_a_whole_or_not(database):
     for numbers in ([9, 9], [9, 10, 9]):
         with pytest.raises(IntegrityError):
             database.write(lambda connection, numbers=numbers: write(connection, *numbers))
-    assert versions(database) == [1]
+    assert versions(database) == [VERSION]
     database.write(lambda connection: write(connection, 9))
-    assert versions(database) == [1, 9]
+    assert versions(database) == [VERSION, 9]
 
 
 def test_a_value_that_postgresql_refuses_is_an_error_of_the_row(postgresql_url):
@@ -77,7 +77,7 @@ def test_a_value_that_postgresql_refuses_is_an_error_of_the_row(postgresql_url):
     with contextlib.closing(Database(postgresql_url)) as database:
         with pytest.raises(DataError):
             database.write(lambda connection: connection.execute(insert(runs), row))
-        assert versions(database) == [1]
+        assert versions(database) == [VERSION]
 
 
 def test_wrong_sql_is_an_error_of_the_database(database):
@@ -86,11 +86,11 @@ def test_wrong_sql_is_an_error_of_the_database(database):
 
 
 def test_many_rows_are_streamed_beside_each_other(database):
-    numbers = range(2, 2 * ROWS_AT_ONCE)
+    numbers = range(VERSION + 1, 2 * ROWS_AT_ONCE)
     database.write(lambda connection: write(connection, *numbers))
     with database.snapshot() as connection:
         both = zip(connection.execute(VERSIONS), connection.execute(VERSIONS), strict=True)
-        assert all(one == other == (number,) for number, (one, other) in enumerate(both, 1))
+        assert all(one == other == (number,) for number, (one, other) in enumerate(both, VERSION))
 
 
 def test_no_plan_is_kept_from_when_a_table_was_empty(postgresql_url):
@@ -117,7 +117,7 @@ def test_what_loses_its_connection_is_run_again(postgresql_url, caplog):
 
         database._waiting.may_last = lambda _began, _seconds: True
         assert database.write(lose) == 2
-        assert versions(database) == [1, 8, 9]
+        assert versions(database) == [VERSION, 8, 9]
     told = [record.getMessage() for record in caplog.records]
     assert [line.split(" is ")[1][:4] for line in told] == ["lost", "back"]
 
@@ -135,11 +135,11 @@ def test_of_two_transactions_that_wait_for_each_other_one_is_run_again(postgresq
 
     with contextlib.ExitStack() as stack:
         both = [stack.enter_context(contextlib.closing(Database(postgresql_url))) for _ in range(2)]
-        both[0].write(lambda connection: write(connection, 2))
+        both[0].write(lambda connection: write(connection, 9))
         threads = stack.enter_context(ThreadPoolExecutor(2))
         jobs = [
             threads.submit(database.write, partial(change, order=order))
-            for database, order in zip(both, ((1, 2), (2, 1)), strict=True)
+            for database, order in zip(both, ((VERSION, 9), (9, VERSION)), strict=True)
         ]
         for job in jobs:
             job.result()
@@ -164,7 +164,7 @@ def test_a_transaction_that_does_nothing_for_long_is_no_lock_for_others(postgres
             tries.append(number)
 
         database.write(freeze)
-        assert versions(database) == [1, 9]
+        assert versions(database) == [VERSION, 9]
         assert len(tries) == 2
         with database.snapshot() as connection:
             assert connection.scalar(limit) == "0", "a reader may take its time"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from walsh_scrapy.crawl.ticket import source_of
 from walsh_scrapy.exceptions import HostDeferred
 from walsh_scrapy.policy.backoff import Backoff
+from walsh_scrapy.policy.connectivity import Connectivity
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.urls import host_of, origin_of
 from walsh_scrapy.policy.wording import format_seconds
@@ -71,6 +72,7 @@ class Context:
         self.started_at = self.clock.now()
         self.run: int | None = None  #: its number in the state, once the spider has opened
         self.deferred_hosts = DeferredHosts()
+        self.connectivity = Connectivity()
         self.retries: dict[str, Retry] = {}  #: by host: its last one, which may be over
         random = Random()  # noqa: S311 - jitter, no secret
         self.backoff = Backoff(options.backoff_base, options.backoff_max, random)

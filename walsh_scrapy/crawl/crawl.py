@@ -186,7 +186,13 @@ class Crawl:
     @cached_property
     def network(self) -> Network:
         """The connections."""
-        network = Network(self.settings, self.context, self.engine, self.denials)
+        network = Network(
+            self.settings,
+            self.context,
+            self.engine,
+            self.denials,
+            self.visits.last_visit,
+        )
         self.crawler.signals.connect(network.spider_idle, signal=signals.spider_idle)
         return network
 

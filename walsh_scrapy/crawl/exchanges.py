@@ -25,7 +25,14 @@ from walsh_scrapy.crawl.failures import reason_of
 from walsh_scrapy.crawl.hosts import HostLost
 from walsh_scrapy.crawl.startup import Gate, in_force
 from walsh_scrapy.crawl.ticket import evidence_of, note, rank_of, source_of, ticket_of
-from walsh_scrapy.exceptions import Denied, MachineTrouble, StoodStill, TooLate, Unreachable
+from walsh_scrapy.exceptions import (
+    Denied,
+    MachineTrouble,
+    ProxyTrouble,
+    StoodStill,
+    TooLate,
+    Unreachable,
+)
 from walsh_scrapy.policy.backoff import is_redirect, requested_wait
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.pacing import (
@@ -206,6 +213,9 @@ class Exchanges:
             if not error.is_of_origin:
                 self._hosts.give_up(name)
                 wait = 0.0  # requests that are deferred wait for nothing: they end when handed out
+        elif isinstance(error, ProxyTrouble):
+            self._deferred_hosts.add(name, str(error), error.until)
+            wait = 0.0
         self._queue.delay(host, wait, snapshot.times.delay, latency)
         self.let_go_inline(request, host)
 
@@ -214,7 +224,8 @@ class Exchanges:
         if request in self._responses:  # the error is of a middleware nearer to the wire
             return True
         is_ours = isinstance(error, MachineTrouble | Denied | TooLate)
-        return ticket_of(request).reached and (isinstance(error, StoodStill) or not is_ours)
+        was_begun = isinstance(error, StoodStill | ProxyTrouble)
+        return ticket_of(request).reached and (was_begun or not is_ours)
 
     def withdraw(self, request: Request, error: Exception) -> None:
         """End the exchange of a request that was never sent: nothing is logged (decision 29)."""
@@ -289,7 +300,7 @@ class Exchanges:
             retry_after=None if response is None else self._requested_wait(response),
             for_robots=rank_of(request) is Rank.ROBOTS,
             unreachable=isinstance(error, Unreachable) and not is_of_origin,
-            is_blameless=is_of_origin or isinstance(error, StoodStill),
+            is_blameless=is_of_origin or isinstance(error, StoodStill | ProxyTrouble),
         )
 
     def _requested_wait(self, response: Response) -> float | None:

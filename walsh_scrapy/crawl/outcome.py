@@ -43,6 +43,7 @@ from walsh_scrapy.exceptions import (
     RequestDeferred,
     StateUnavailable,
     StillDue,
+    Unreachable,
 )
 from walsh_scrapy.metadata.alternates import ABSENT
 from walsh_scrapy.policy.backoff import RETRIED_STATUSES
@@ -99,6 +100,7 @@ class Result:
     feed: Feed | None = None  #: the document, if it came
     is_whole: bool = True  #: it was not cut off
     is_shared: bool = False  #: the document was read for another source
+    is_unconnected: bool = False  #: it failed before any connection
 
     @property
     def validators(self) -> Validators | None:
@@ -111,7 +113,12 @@ def record_after(known: SourceRecord, request: Request, result: Result, now: flo
 
     ``request`` is the last one of the visit, ``now`` its end in epoch seconds.
     """
-    record = replace(known, outcome=result.outcome, detail=result.detail)
+    record = replace(
+        known,
+        outcome=result.outcome,
+        detail=result.detail,
+        unconnected=result.is_unconnected,
+    )
     is_of_llmstxt = _visited(request)[0].llmstxt is not None
     if not result.url:
         if result.outcome == "gone":
@@ -263,7 +270,10 @@ class Outcomes:
             logger.warning(_GONE, known.url, known.url)
             return Result("gone", reason, answer)
         logger.warning("%s failed: %s", known.url, reason)
-        return Result("failed", reason, answer, is_shared=is_shared)
+        is_unconnected = isinstance(error, Unreachable) and not (
+            error.is_connected or hops_of(request) or _visited(request)[0].status
+        )
+        return Result("failed", reason, answer, is_shared=is_shared, is_unconnected=is_unconnected)
 
     @contextmanager
     def deferring(self, request: Request) -> Iterator[None]:

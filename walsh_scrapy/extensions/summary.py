@@ -111,7 +111,8 @@ class Summary(Component):
                 "how": reason,
             } | counts_of(stats, problems, reason, now)
             try:
-                context.state.runs.end(context.run, now, reason, summary)
+                online_at = context.connectivity.proven_at
+                context.state.runs.end(context.run, now, reason, summary, online_at)
             except StateUnavailable as error:
                 logger.debug("the end of the run is not recorded: %s", error)
         lines = summary_lines(stats, problems, reason, now)
