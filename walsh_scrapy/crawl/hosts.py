@@ -238,7 +238,7 @@ class Hosts:
         """Write the pending rows, and let go of all hosts: the crawl ends."""
         if self._timer is not None:
             self._timer.stop()
-        with suppress(StateUnavailable):
+        with suppress(StateUnavailable, RefusedValues):
             for host in list(self._owned):
                 self._write_pending(host)
             self._state.write(lambda connection: protocol.leave(connection, self._worker))
