@@ -113,6 +113,18 @@ def test_a_visit_whose_values_are_refused_has_failed(direct_web, crawl, url):
     assert crawl(web, sources=[bad], settings=settings).log == [], "it backs off"
 
 
+def test_a_failure_that_cannot_be_recorded_is_named(direct_web, crawl):
+    """Its source stays due, and the run says so."""
+    url = f"sqlite:///{crawl.folder / 'walsh.sqlite3'}"
+    no_source = NO_ENTRY["sqlite"].replace("entries", "sources")
+    execute_on(url, no_source)
+    web = direct_web(site("blog.example"))
+    source = "http://blog.example/feed"
+    result = crawl(web, sources=[source], settings={"WALSH_STATE_URL": url})
+    assert f"{source} stays due" in critical_line(result)
+    assert result.stats["walsh/sources/deferred"] == 1
+
+
 @pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1"])
 def test_a_database_in_another_encoding_stops_the_start(crawl, direct_web, encoded, encoding):
     web = direct_web(site("blog.example"))

@@ -118,6 +118,17 @@ def test_the_driver_refuses_a_value(database, value):
     assert versions(database) == [VERSION]
 
 
+def test_sqlite_refuses_a_value_that_is_too_big(tmp_path):
+    def insert_big(connection):
+        connection.connection.driver_connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 1000)
+        connection.execute(text("SELECT :value"), {"value": "x" * 2000})
+
+    with contextlib.closing(Database(f"sqlite:///{tmp_path}/state.sqlite3")) as database:
+        with pytest.raises(RefusedValues):
+            database.write(insert_big)
+        assert versions(database) == [VERSION]
+
+
 @pytest.mark.parametrize("statement", FAILED)
 def test_a_server_that_fails_is_named_with_its_remedy(postgresql_url, statement):
     with contextlib.closing(Database(postgresql_url)) as database:

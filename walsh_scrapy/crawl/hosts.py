@@ -224,7 +224,8 @@ class Hosts:
             return
         owned.reasons.remove(reason)
         if owned.is_needless:
-            with suppress(StateUnavailable):  # then the worker is soon unknown or lapsed
+            # If the rows are not written, the worker is soon unknown or lapsed.
+            with suppress(StateUnavailable, RefusedValues):
                 self._write_pending(host)
 
     def abandon(self) -> None:

@@ -166,8 +166,8 @@ class Outcomes:
         self._visits = visits
         self._context = visits.context
         self._clock = visits.context.clock
-        # By the URLs of the sources whose visits go on: why an earlier document was refused.
-        self._refusals: dict[str, str] = {}
+        # By the URLs of the sources whose visits go on: the refusal of an earlier document.
+        self._refusals: dict[str, RefusedValues] = {}
 
     def fetched(
         self,
@@ -201,7 +201,7 @@ class Outcomes:
         try:
             return self._commit(request, self._known(request), entries)
         except RefusedValues as error:
-            self._refusals[_visited(request)[1].url] = self._values_refused(request, error)
+            self._refusals[_visited(request)[1].url] = error
             return frozenset()
 
     def carry(
@@ -325,23 +325,26 @@ class Outcomes:
         A visit whose result the database refuses has failed: its source backs off, and is not read
         again in every run (decision 29).
         """
-        reason = self._refusals.pop(_visited(request)[1].url, None)
-        if reason is None:
+        refusal = self._refusals.pop(_visited(request)[1].url, None)
+        if refusal is None:
             try:
                 return self._commit_end(request, result, entries)
             except RefusedValues as error:
-                reason = self._values_refused(request, error)
-        try:
-            return self._commit_end(request, Result("failed", reason))
-        except RefusedValues as error:  # not even that can be recorded
-            raise StateUnavailable(self._clock.now(), str(error)) from error
+                refusal = error
+        return self._end_refused(request, refusal)
 
-    def _values_refused(self, request: Request, error: RefusedValues) -> str:
-        """End the run because the database refuses the result of a visit; return the reason."""
-        reason = f"the state does not accept what it brought: {error}"
-        source = _visited(request)[1]
-        self._engine.end("state_failed", f"{source.url} failed: {reason}; the run ends")
-        return reason
+    def _end_refused(self, request: Request, refusal: RefusedValues) -> frozenset[str]:
+        """Commit that a visit failed whose values were refused, and end the run."""
+        url = _visited(request)[1].url
+        reason = f"the state does not accept what it brought ({refusal})"
+        try:
+            new = self._commit_end(request, Result("failed", reason))
+        except RefusedValues as error:
+            line = f"{url} stays due: the state does not even accept that it failed ({error})"
+            self._engine.end("state_failed", line)
+            raise StateUnavailable(self._clock.now(), line) from error
+        self._engine.end("state_failed", f"{url} failed: {reason}; the run ends")
+        return new
 
     def _commit_end(
         self, request: Request, result: Result, entries: Sequence[EntryRecord] = ()
