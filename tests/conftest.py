@@ -71,7 +71,7 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         if item.path.parent.name == "contract" or PROCESSES.intersection(item.fixturenames):
             item.add_marker("crawl")
-        if "postgresql_url" in item.fixturenames:
+        if {"encoded", "postgresql_url"} & set(item.fixturenames):
             item.add_marker("postgresql")
     long, crawling, others = {}, [], []
     for item in items:
@@ -234,6 +234,22 @@ def postgresql_url(request, postgresql_database):
     if not request.node.get_closest_marker("empty"):
         Database(postgresql_database.url).close()
     return postgresql_database.url
+
+
+@pytest.fixture
+def encoded(postgresql_server):
+    """Return a function that makes a database on PostgreSQL in an encoding, and returns its URL."""
+    names = []
+
+    def make(encoding):
+        names.append(f"walsh_{uuid.uuid4().hex}")
+        of_every_encoding = "LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0"
+        postgresql_server(f"CREATE DATABASE {names[-1]} ENCODING '{encoding}' {of_every_encoding}")
+        return url_of(names[-1])
+
+    yield make
+    for name in names:
+        postgresql_server(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 @pytest.fixture(scope="session")

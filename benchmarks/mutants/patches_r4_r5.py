@@ -29,9 +29,9 @@ OF_R4_AND_R5: Final = (
         Patch(_HOSTS, "Hosts.end", "age = self._context.moment() - ended",
               "age = self._context.moment() - ended + exchange.latency"),
         Patch(_HOSTS, "Hosts.end", """\
-            self._write_pending(host)
+            self._write_pending(host, subject)
         return HostSnapshot(times, now)""", """\
-            self._write_pending(host)
+            self._write_pending(host, subject)
         return HostSnapshot(replace(times, ended=now - exchange.latency), now)"""),
     )),
     Mutant("crawl-delay", "R4", "ignores Crawl-delay", (

@@ -19,6 +19,7 @@ from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.pacing import RECHECK_SECONDS, WORKER_SECONDS, Streaks
 from walsh_scrapy.sources.source import Source
 from walsh_scrapy.state import State
+from walsh_scrapy.state.database import RefusedValues
 from walsh_scrapy.state.hosts import Ask, beat
 from walsh_scrapy.state.log import RequestRecord
 from walsh_scrapy.testing.simulation import FakeClock
@@ -97,8 +98,10 @@ def test_a_row_that_is_refused_costs_that_outcome_and_no_host(worker):
     assert ours.take(HOST, ours) == "ours"
     ours.begin_visit(HOST, FIRST)
     ours.let_go(HOST, ours)
-    with pytest.raises(IntegrityError):
+    with pytest.raises(RefusedValues):
         ours.commit(FIRST, refused, lambda _: False, ends=True)
+    assert other.take(HOST, other) == "busy", "the visit can be committed with another result"
+    ours.commit(FIRST, lambda _: None, lambda _: False, ends=True)
     assert other.take(HOST, other) == "ours"
 
 

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import delete as deleted
 from sqlalchemy import insert, select
-from sqlalchemy.exc import IntegrityError
 
 from tests.helpers import records
 from tests.helpers.records import RECORD, SOURCE, entry_of
@@ -20,6 +19,7 @@ from tests.state.conftest import open_engine
 from walsh_scrapy.policy.backoff import Backoff
 from walsh_scrapy.policy.pacing import LONGEST_EXCHANGE, MARGIN, Exchange, Hold, HostTimes
 from walsh_scrapy.state import State, StateError
+from walsh_scrapy.state.database import RefusedValues
 from walsh_scrapy.state.hosts import (
     Ask,
     Begun,
@@ -329,7 +329,7 @@ def test_an_outcome_is_written_with_the_end_of_its_exchange_or_neither_is(state,
 
         return state.write(write)
 
-    with pytest.raises(IntegrityError):
+    with pytest.raises(RefusedValues):
         written([entry_of("http://nowhere.example/")])
     assert state.hosts.find("a.example").reason == "in flight"
     assert written([entry_of(SOURCE.url)]) == {"k"}

@@ -11,7 +11,6 @@ from types import SimpleNamespace
 import pytest
 from scrapy.settings import Settings
 from sqlalchemy import create_engine, delete, insert, select, text
-from sqlalchemy.exc import IntegrityError
 from sqlalchemy.pool import NullPool
 
 from spiders.feeds import FeedsSpider
@@ -35,7 +34,7 @@ from walsh_scrapy.policy.robots.copy import RobotsCopy
 from walsh_scrapy.policy.urls import url_key
 from walsh_scrapy.sources.source import Source, declaration
 from walsh_scrapy.state import State, StateError, tables
-from walsh_scrapy.state.database import Database
+from walsh_scrapy.state.database import Database, RefusedValues
 from walsh_scrapy.state.documents import hash_of
 from walsh_scrapy.state.hosts import Begun
 from walsh_scrapy.state.records import BlocklistCopy, LlmsTxtRecord, SourceRecord
@@ -139,7 +138,7 @@ def test_an_entry_is_new_once_and_a_comment_is_not_its_post(state):
 
 def test_validators_and_entries_are_written_together_or_not_at_all(state):
     broken = entry("2", source="http://nowhere.example/")  # no such source: refused
-    with pytest.raises(IntegrityError):
+    with pytest.raises(RefusedValues):
         commit(state, replace(SOURCE, etag=b'"1"'), [entry("1"), broken])
     assert state.sources.find(URL) is None
     assert count_entries(state) == 0

@@ -267,8 +267,8 @@ class SourceStore(Store):
         no more is dropped, with its entries. A second call writes nothing twice, and returns the
         same.
 
-        It raises SQLAlchemy's IntegrityError or DataError for values that the database does not
-        accept, such as an entry of a source without a row.
+        In a transaction it raises RefusedValues for values that the database does not accept, such
+        as an entry of a source without a row.
         """
         key, attempts = {"of": url_key(record.url)}, list[None]()
         row = row_of(record)
