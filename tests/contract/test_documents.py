@@ -5,6 +5,7 @@ Middlewares, listeners and download handlers of the project do to each request w
 """
 
 import gzip
+from dataclasses import replace
 from itertools import count, cycle
 
 import pytest
@@ -12,12 +13,22 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.helpers.interference import ORDERS, PLACES, Handler, interfering
-from tests.helpers.sites import ADDON, AGENT, IDENTITY, LIST_URL, blocklist, paths, write_project
+from tests.helpers.sites import (
+    ADDON,
+    AGENT,
+    IDENTITY,
+    LIST_URL,
+    blocklist,
+    paths,
+    rows_of,
+    write_project,
+)
 from walsh_scrapy.testing.politeness import violations
 from walsh_scrapy.testing.site import Reply, Site, redirect
 
 PRIVATE = "User-agent: *\nDisallow: /private\n"
 GZIP = {"Content-Encoding": "gzip"}
+THEIRS = {"DOWNLOAD_HANDLERS": dict.fromkeys(("http", "https"), f"{Handler.__module__}.Handler")}
 PACKED = Reply(gzip.compress(PRIVATE.encode()), headers=GZIP)
 #: The forms in which a robots.txt comes.
 FORMS = {
@@ -36,7 +47,8 @@ def site(host, form="plain"):
 
 
 def operator(document=None):
-    return Site("operator.example", "", {"/blocklist.json": document or blocklist(LISTED)})
+    pages = {"/blocklist.json": document or blocklist(LISTED), "/list.json": blocklist(LISTED)}
+    return Site("operator.example", "", pages)
 
 
 def polite(result, *hosts, **terms):
@@ -87,28 +99,45 @@ COSTLY = settings(
 )
 
 
+def plan(tmp_path, of_hosts, of_list, **given):
+    """The sites of a crawl in which this is done to requests, and the options of the crawl."""
+    settings = {**ADDON, **IDENTITY, **interfering(of_hosts | {"operator.example": of_list})}
+    project = write_project(tmp_path / "project", settings | given)
+    sites = [operator(), site(LISTED)]
+    sites += [site(host, form) for host, form in zip(HOSTS, cycle(FORMS), strict=False)]
+    urls = [f"http://{host}{path}" for host in HOSTS for path in ("/private", "/")]
+    options = {
+        "WALSH_STATE_URL": f"sqlite:///{tmp_path}/{next(NUMBERS)}.sqlite3",
+        "WALSH_BLOCKLIST_URL": LIST_URL,
+        "WALSH_SERIAL": False,
+        "WALSH_MAX_RETRIES": 1,
+        "WALSH_ROBOTS_UNREACHABLE": "disallow",
+    }
+    return sites, {
+        "project": project,
+        "spider": "pages",
+        "arguments": {"urls": " ".join([*urls, f"http://{LISTED}/"])},
+        "settings": options,
+        "timeout": 100.0,
+    }
+
+
 @settings(COSTLY, max_examples=12)
 @given(OF_HOSTS, OF_OPERATOR)
 def test_no_code_of_a_project_opens_a_document(simulated, tmp_path, installed, of_hosts, of_list):
-    given = interfering(of_hosts | {"operator.example": of_list})
-    project = write_project(tmp_path / "project", ADDON | IDENTITY | given)
-    forms = dict(zip(HOSTS, cycle(FORMS), strict=False))
-    urls = [f"http://{host}{path}" for host in HOSTS for path in ("/private", "/")]
-    (result,) = simulated(
-        operator(),
-        site(LISTED),
-        *(site(host, form) for host, form in forms.items()),
-        project=project,
-        spider="pages",
-        timeout=60.0,
-        arguments={"urls": " ".join([*urls, f"http://{LISTED}/"])},
-        settings={
-            "WALSH_STATE_URL": f"sqlite:///{tmp_path}/{next(NUMBERS)}.sqlite3",
-            "WALSH_BLOCKLIST_URL": LIST_URL,
-            "WALSH_SERIAL": False,
-            "WALSH_ROBOTS_UNREACHABLE": "disallow",
-        },
-    )
+    sites, options = plan(tmp_path, of_hosts, of_list)
+    (result,) = simulated(*sites, **options)
+    polite(result, *HOSTS)
+
+
+@pytest.mark.parametrize("handler", [{}, THEIRS], ids=["ours", "theirs"])
+@settings(COSTLY, max_examples=3)
+@given(OF_HOSTS, OF_OPERATOR)
+def test_nor_does_it_with_a_real_handler(
+    direct_web, crawl, tmp_path, installed, handler, of_hosts, of_list
+):
+    sites, options = plan(tmp_path, of_hosts, of_list, **handler)
+    result = crawl(direct_web(*sites), **options)
     polite(result, *HOSTS)
 
 
@@ -120,15 +149,14 @@ ROBOTS_ALONE = {
     "REFERER_ENABLED": False,
     "WALSH_BLOCKLIST_URL": "",
 }
-THEIRS = {"DOWNLOAD_HANDLERS": dict.fromkeys(("http", "https"), f"{Handler.__module__}.Handler")}
 
 
 @pytest.fixture
 def run(direct_web, crawl, tmp_path, installed):
     """Request /private and / of sites whose names say what is done to their requests."""
 
-    def run_acts(acts, *sites, gates=(), listed=False, **given):
-        web = direct_web(operator(), site(LISTED), *sites)
+    def run_acts(acts, *sites, gates=(), document=None, **given):
+        web = direct_web(operator(document), *sites)
         interference = interfering(acts)
         interference["DOWNLOADER_MIDDLEWARES"] |= dict(gates)
         project = write_project(
@@ -136,7 +164,7 @@ def run(direct_web, crawl, tmp_path, installed):
         )
         hosts = [each.name for each in sites]
         urls = [f"http://{host}{path}" for host in hosts for path in ("/private", "/")]
-        options = {"WALSH_BLOCKLIST_URL": LIST_URL} if listed else {}
+        options = {"WALSH_BLOCKLIST_URL": LIST_URL} if document else {}
         result = crawl(
             web, "pages", project=project, arguments={"urls": " ".join(urls)}, settings=options
         )
@@ -223,10 +251,66 @@ def test_a_handler_that_raises_is_a_host_that_does_not_answer(run):
     assert "walsh/robots/good" not in result.stats
 
 
-def test_without_a_list_that_a_project_keeps_back_nothing_is_requested(run):
-    acts = {"operator.example": [("700 request", "answer")]}
-    result = run(acts, site("a.example"), listed=True, COMMANDS_MODULE="walsh_scrapy.commands")
+LIST = blocklist(LISTED)
+LISTS = {
+    "plain": LIST,
+    "packed": replace(LIST, body=gzip.compress(LIST.content()), headers=GZIP),
+    "moved": redirect("/list.json"),
+}
+REWRITTEN = {"operator.example": [("895 response", "headers"), ("50 response", "answer")]}
+
+
+@pytest.mark.parametrize("form", LISTS)
+@pytest.mark.parametrize("handler", [{}, THEIRS], ids=["ours", "theirs"])
+def test_a_list_is_adopted_whatever_becomes_of_it(run, form, handler):
+    result = run(REWRITTEN, site("a.example"), site(LISTED), document=LISTS[form], **handler)
+    assert "blocklist of 1 domain adopted" in result.stderr
+    assert fetched(result) == {"a"}
+
+
+def test_a_list_that_was_stopped_is_adopted_from_our_handler(run):
+    acts = {"operator.example": [("bytes_received", "fail")]}
+    result = run(acts, site("a.example"), site(LISTED), document=LIST)
+    assert fetched(result) == {"a"}
+
+
+@pytest.mark.parametrize("is_unchanged", [True, False])
+def test_the_last_list_stays_if_a_project_keeps_it_back(run, crawl, is_unchanged):
+    document = replace(LIST, etag='"1"')
+    run({}, site("a.example"), site(LISTED), document=document)
+    rows_of(crawl, "UPDATE blocklist SET checked_at = checked_at - 86400")
+    acts = [("50 response", "status")] if is_unchanged else [("700 request", "answer")]
+    sites = (site("b.example"), site(LISTED))
+    result = run({"operator.example": acts}, *sites, document=document)
+    assert result.exit_code == 0
+    assert fetched(result) == {"b"}
+    assert ("walsh/conditional/not_modified" in result.stats) is is_unchanged
+    assert ("the last good one stays in force" in result.stderr) is not is_unchanged
+
+
+@pytest.mark.parametrize(
+    ("acts", "handler", "document"),
+    [
+        ([("700 request", "answer")], {}, "robots.txt"),
+        ([("headers_received", "stop")], THEIRS, "robots.txt"),
+        ([("bytes_received", "fail")], THEIRS, "blocklist.json"),
+    ],
+    ids=["answered", "stopped", "failed"],
+)
+def test_without_a_list_nothing_else_is_requested(run, acts, handler, document):
+    commands = {"COMMANDS_MODULE": "walsh_scrapy.commands"}
+    acts = {"operator.example": acts}
+    result = run(acts, site("a.example"), site(LISTED), document=LIST, **commands, **handler)
     assert result.exit_code == 1
-    assert result.log == []
-    assert "operator.example/robots.txt was not downloaded" in result.stderr
+    assert {hit.host for hit in result.log} <= {"operator.example"}
     assert result.stats["finish_reason"] == "gate_failed"
+    assert f"http://operator.example/{document} was " in result.stderr
+    assert {item["trouble"] for item in result.items} <= {"StillDue"}
+
+
+def test_the_first_page_that_a_middleware_answers_is_named(run):
+    hosts = {f"{name}.example": [("700 request", "answer page")] for name in "ab"}
+    result = run(hosts, *map(site, hosts))
+    assert [hit.path for hit in result.log] == ["/robots.txt"] * 2
+    (warning,) = [line for line in warnings_of(result) if "cannot be paced" in line]
+    assert "DOWNLOAD_HANDLERS" in warning

@@ -19,7 +19,8 @@ from tests.helpers.theirs import Urls
 ORDERS = (0, 3, 50, 105, 545, 555, 595, 700, 870, 895, 950)
 PLACES = {
     "request": (
-        "answer", "raise", "ignore", "copy", "bare copy", "other", "private", "limits", "wipe"
+        "answer", "answer page", "raise", "ignore", "copy", "bare copy", "other", "private",
+        "limits", "wipe",
     ),
     "response": ("answer", "status", "headers", "raise", "again", "other", "private", "copy"),
     "exception": ("answer", "again", "raise"),
@@ -111,6 +112,8 @@ class Interferer:
                 raise ERRORS[act]("theirs")
             if act in INSTEAD:
                 return INSTEAD[act](request)
+            if act == "answer page" and not request.meta.get("dont_obey_robotstxt"):
+                return answer(request)
             if act == "wipe":
                 request.meta.clear()
             elif act == "limits":
