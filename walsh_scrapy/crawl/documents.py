@@ -24,7 +24,14 @@ from walsh_scrapy.crawl.ticket import (
     ticket_of,
 )
 from walsh_scrapy.crawl.unpacking import ACCEPTED, unpack_response
-from walsh_scrapy.exceptions import NotDelivered, NotModified, NotYet, RequestDeferred, TooLate
+from walsh_scrapy.exceptions import (
+    Denied,
+    NotDelivered,
+    NotModified,
+    NotYet,
+    RequestDeferred,
+    TooLate,
+)
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.robots.robotstxt import MAX_OCTETS
 
@@ -154,10 +161,12 @@ class Documents:
         reason = f"{url} was not downloaded: a middleware of this project"
         if isinstance(outcome, Response):
             raise NotDelivered(f"{reason} answered it", _USE_A_HANDLER)
-        # The last three are of subclasses of our middlewares.
-        if isinstance(outcome, NotDelivered | NotYet | TooLate | RequestDeferred):
+        if isinstance(outcome, NotDelivered | NotYet | TooLate):  # or of a subclass of ours
             raise outcome
-        raise NotDelivered(f"{reason} raised {outcome!r}", _SKIP) from outcome
+        error = NotDelivered(f"{reason} raised {outcome!r}", _SKIP)
+        if isinstance(outcome, Denied | RequestDeferred):  # by a gate of the project
+            raise outcome from error
+        raise error from outcome
 
     def read(self, request: Request, response: Response) -> Response:
         """Return the response to a request for a document, unpacked.
