@@ -24,7 +24,14 @@ from walsh_scrapy.crawl.ticket import (
     ticket_of,
 )
 from walsh_scrapy.crawl.unpacking import ACCEPTED, unpack_response
-from walsh_scrapy.exceptions import NotDelivered, NotModified, NotYet, RequestDeferred, TooLate
+from walsh_scrapy.exceptions import (
+    Denied,
+    NotDelivered,
+    NotModified,
+    NotYet,
+    RequestDeferred,
+    TooLate,
+)
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.robots.robotstxt import MAX_OCTETS
 
@@ -36,6 +43,7 @@ if TYPE_CHECKING:
     from scrapy.statscollectors import StatsCollector
 
     from walsh_scrapy.crawl.engine import DownloadHandler
+    from walsh_scrapy.crawl.ticket import Ticket
 
 logger = logging.getLogger(__name__)
 
@@ -56,6 +64,8 @@ class Documents:
         self._timeout = settings.getfloat("DOWNLOAD_TIMEOUT")
         self._is_conditional = in_force(settings, Gate.CONDITIONAL)
         self._warns_of_answers = in_force(settings, Gate.PACING)
+        # Those under way, and what replaced them: a middleware may remove a ticket from ``meta``.
+        self._tickets: dict[Request, Ticket] = {}
 
     @contextmanager
     def fetching(self, request: Request) -> Iterator[Delivery]:
@@ -68,9 +78,15 @@ class Documents:
         delivery = Delivery(request, limits)
         ticket = ticket_of(request)._replace(delivery=delivery)
         renew_ticket(request, ticket)
+        self._tickets[request] = ticket
         try:
             yield delivery
         finally:
+            self._tickets = {
+                other: known
+                for other, known in self._tickets.items()
+                if known.delivery is not delivery
+            }
             last = ticket_after(delivery.request)
             renew_ticket(request, ticket._replace(seconds=last.seconds, hold=last.hold))
 
@@ -80,13 +96,15 @@ class Documents:
         A request for the same URL that replaces that for a document is sent as such. Raises
         NotDelivered for one for another URL, which might need that document itself.
         """
-        delivery = ticket_of(request).delivery
-        if delivery is None or isinstance(result, Response) or ticket_of(result).delivery:
+        ticket = self._tickets.get(request)
+        if ticket is None or isinstance(result, Response):
             return result
-        if (result.url, result.method) != (request.url, request.method):
-            reason = f"{request.url} was not downloaded: a middleware of this project replaced it"
-            raise NotDelivered(f"{reason} by {result.method} {result.url}", _SKIP)
-        renew_ticket(result, ticket_of(request))
+        if ticket_of(result).delivery is not ticket.delivery:
+            if (result.url, result.method) != (request.url, request.method):
+                reason = f"{request.url} was not downloaded: a middleware of this project"
+                raise NotDelivered(f"{reason} replaced it by {result.method} {result.url}", _SKIP)
+            renew_ticket(result, ticket)
+        self._tickets[result] = ticket
         return result
 
     def failed(self, request: Request, error: Exception, *, is_after: bool) -> None:
@@ -143,10 +161,12 @@ class Documents:
         reason = f"{url} was not downloaded: a middleware of this project"
         if isinstance(outcome, Response):
             raise NotDelivered(f"{reason} answered it", _USE_A_HANDLER)
-        # The last three are of subclasses of our middlewares.
-        if isinstance(outcome, NotDelivered | NotYet | TooLate | RequestDeferred):
+        if isinstance(outcome, NotDelivered | NotYet | TooLate):  # or of a subclass of ours
             raise outcome
-        raise NotDelivered(f"{reason} raised {outcome!r}", _SKIP) from outcome
+        error = NotDelivered(f"{reason} raised {outcome!r}", _SKIP)
+        if isinstance(outcome, Denied | RequestDeferred):  # by a gate of the project
+            raise outcome from error
+        raise error from outcome
 
     def read(self, request: Request, response: Response) -> Response:
         """Return the response to a request for a document, unpacked.

@@ -288,16 +288,15 @@ def _robots_problems(settings: BaseSettings, chain: list[type]) -> Problems:
             settings["ROBOTSTXT_OBEY"],
             "False with RobotsMiddleware: Scrapy's would request every robots.txt again",
         )
-    yield from _compression_problems(settings)
 
 
 def _compression_problems(settings: BaseSettings) -> Problems:
-    """Find out that bodies are not unpacked: a robots.txt may come as gzip (R2)."""
+    """Find out that bodies are not unpacked: a feed may come as gzip."""
     if not settings.getbool("COMPRESSION_ENABLED"):
         yield bad_setting(
             "COMPRESSION_ENABLED",
             settings["COMPRESSION_ENABLED"],
-            "True with RobotsMiddleware: a compressed robots.txt would count for nothing",
+            "True: a compressed feed could not be read",
         )
 
 

@@ -115,17 +115,16 @@ def _reply_of(page: Page, hit: Hit) -> Reply:
 
 def _is_stopped(headers: Headers, request: Request, crawler: Crawler) -> bool:
     """Return True if a listener of `headers_received` stops the download of a page."""
+    is_page = rank_of(request) is Rank.TARGET
     results = crawler.signals.send_catch_log(
         signals.headers_received,
-        headers=headers,
+        headers=headers if is_page else headers.copy(),
         body_length=None,
         request=request,
         dont_log=StopDownload,
     )
     values = (getattr(result, "value", None) for _, result in results)
-    return rank_of(request) is Rank.TARGET and any(
-        isinstance(value, StopDownload) for value in values
-    )
+    return is_page and any(isinstance(value, StopDownload) for value in values)
 
 
 class SimulatedHandler:
