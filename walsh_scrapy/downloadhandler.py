@@ -12,7 +12,7 @@ from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.crawl.messages import BodyReader, LastHeaders, endpoint_of, message_of
 from walsh_scrapy.crawl.startup import Gate, in_force
 from walsh_scrapy.crawl.ticket import note, ticket_of
-from walsh_scrapy.exceptions import Denied, StoodStill, TooLate, Unreachable
+from walsh_scrapy.exceptions import Denied, StoodStill, TooLate
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.wire import stalls
 from walsh_scrapy.wire.http1 import HttpExchange
@@ -78,14 +78,8 @@ class DownloadHandler(BaseDownloadHandler):
                 raise TooLate(reason) from error
             raise StoodStill(self._clock.now(), reason) from error
         except TimeoutError as error:
-            timed_out = DownloadTimeoutError(f"Getting {url} took longer than {timeout} seconds.")
-            if ticket_of(request).answered is None:
-                self._network.check_silence(endpoint, timed_out)
-            raise timed_out from error
-        except (DownloadFailedError, DownloadTimeoutError) as error:
-            if not isinstance(error, Unreachable) and ticket_of(request).answered is None:
-                self._network.check_silence(endpoint, error)
-            raise
+            reason = f"Getting {url} took longer than {timeout} seconds."
+            raise DownloadTimeoutError(reason) from error
         self._network.check_answer(endpoint, url, response)
         return response
 

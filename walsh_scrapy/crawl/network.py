@@ -227,17 +227,8 @@ class Network:
             self._record_proof()
         elif "Retry-After" not in response.headers:
             why = f"the proxy {endpoint.proxy.host} answered {response.status} for {endpoint.host}"
-            self._check_proxy(endpoint, why)
-
-    def check_silence(self, endpoint: Endpoint, error: Exception) -> None:
-        """Raise MachineTrouble if a proxy that gave no answer may reach no host (decision 29)."""
-        if endpoint.proxy is not None:
-            why = f"the proxy {endpoint.proxy.host} gave no answer for {endpoint.host}: {error}"
-            self._check_proxy(endpoint, why)
-
-    def _check_proxy(self, endpoint: Endpoint, why: str) -> None:
-        if self._fault_of(endpoint.host, "either", why) != "host":
-            raise ProxyTrouble(self._clock.now(), why)
+            if self._fault_of(endpoint.host, "either", why) != "host":
+                raise ProxyTrouble(self._clock.now(), why)
 
     def end(self, endpoint: Endpoint, stream: Stream, *, is_reusable: bool) -> None:
         """Keep the connection of an exchange that has ended, or close it; keep its session."""

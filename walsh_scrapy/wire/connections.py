@@ -356,7 +356,7 @@ async def open_tunnel(stream: Stream, proxy: Proxy, host: str, port: int) -> Non
     """Let a proxy connect a stream to a host.
 
     Raises NoSecureConnection if the proxy refuses; NotConnected if it wants other credentials, or
-    did not reach the host; OSError or DownloadFailedError if it gives no answer.
+    did not reach the host; OSError if it gives no answer.
     """
     name = f"[{host}]" if ":" in host else host
     target = f"{name}:{port}".encode("ascii")
@@ -365,7 +365,10 @@ async def open_tunnel(stream: Stream, proxy: Proxy, host: str, port: int) -> Non
         fields.append((b"Proxy-Authorization", proxy.authorization))
     exchange = HttpExchange(stream)
     await exchange.send(b"CONNECT", target, fields, b"")
-    answer = await exchange.head()
+    try:
+        answer = await exchange.head()
+    except DownloadFailedError as error:
+        raise OSError(f"the proxy {proxy.host}: {error}") from error
     if not 200 <= answer.status_code < 300:
         if answer.status_code == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
             raise wants_credentials(proxy, host)
