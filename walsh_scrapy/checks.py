@@ -40,19 +40,18 @@ class Precision(NamedTuple):
     #: The part of the tolerance that counts anew for each delay. The missing time beyond it adds
     #: up, so a bot that is a little early each time is found.
     slack: float
-    date: float  #: that a date of Retry-After may differ from the clock of the times
 
     def is_before(self, start: float, moment: float) -> bool:
         """Return True if a request certainly began before a moment."""
         return start < moment - self.tolerance
 
 
-#: The state has when a request was allowed to go out. A crawl compared dates with the same clock.
-RECORD: Final = Precision("the state: `attest`, `report`, `why`, `status`", 0.05, 0.05, 1.0)
+#: The state has when a request was allowed to go out.
+RECORD: Final = Precision("the state: `attest`, `report`, `why`, `status`", 0.05, 0.05)
 #: A server reads a request after it was sent, and begins its last write before its end was read.
-SERVER: Final = Precision("the log of a server: `assert_polite`, `violations`", 0.0, 0.0, 0.0)
+SERVER: Final = Precision("the log of a server: `assert_polite`, `violations`", 0.0, 0.0)
 #: Delays count from start to start here: one request that is read late makes the next one early.
-TRIAL: Final = Precision("a trial: `conformance`", 0.1, 0.02, 0.0)
+TRIAL: Final = Precision("a trial: `conformance`", 0.1, 0.02)
 PRECISIONS: Final = (RECORD, SERVER, TRIAL)
 
 

@@ -258,8 +258,8 @@ def redirected(tmp_path_factory, pytestconfig):
         site("port.example:8080"),
         site("robots.example", later("http://rules.example/robots.txt", "40"), feed=feed()),
         site("rules.example", "User-agent: *\nDisallow: /private\n"),
-        Site("operator.example", "", {"/blocklist.json": later("/list.json", "20"),
-                                      "/list.json": blocklist()}),
+        Site("operator.example", "", {"/blocklist.json": later("http://mirror.example/", "20")}),
+        Site("mirror.example", "", {"/": blocklist()}),
         site("long.example", feed=[later("http://far.example/feed", "2 h"), feed()]),
         site("far.example"),
     ]  # fmt: skip

@@ -23,6 +23,8 @@ LONGEST_SECONDS: Final = 36_525 * 86_400.0
 #: The cap is at least this many times the base where a delay must grow: by 2, and jitter by 1.5.
 LEAST_CAP: Final = 3.0
 _JITTER: Final = 0.5  # adds up to half of a delay; never shortens it: early retries are impolite
+#: Shorter items are no dates, so a header of 60,000 items is read in milliseconds.
+_MIN_DATE_CHARACTERS: Final = 20
 #: A number that is so close to now, as seconds or milliseconds since 1970, is a moment.
 _EPOCH_WINDOW: Final = 366 * 86_400.0
 #: The difference between our clock and the Date of a response up to which both are used.
@@ -55,7 +57,7 @@ def parse_retry_after(value: str, now: datetime) -> float | None:
     """
     times: list[float] = []
     for line in value.split("\n"):
-        for item in LIST_COMMA.split(line):
+        for item in set(LIST_COMMA.split(line)):  # a hostile one may be there 60,000 times
             seconds = _parse_item(item.strip(" \t\"'"), now)
             if seconds is not None:
                 times.append(min(max(0.0, seconds), LONGEST_SECONDS))
@@ -64,7 +66,7 @@ def parse_retry_after(value: str, now: datetime) -> float | None:
 
 def _parse_item(text: str, now: datetime) -> float | None:
     """Return the seconds of one date or number; negative for a moment in the past."""
-    date = parse_http_date(text, now)
+    date = parse_http_date(text, now) if len(text) >= _MIN_DATE_CHARACTERS else None
     if date is not None:
         return (date - now).total_seconds()
     found = _NUMBER.fullmatch(text)
