@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from unittest.mock import AsyncMock
+from functools import partial
 
 import pytest
 from scrapy import Request, Spider
@@ -127,13 +127,18 @@ def test_a_job_continues_with_the_requests_of_its_stopped_crawl(tmp_path, caplog
     third.close("shutdown")
 
 
+async def answer(request):
+    return Response(request.url)
+
+
 def test_a_turn_that_was_given_past_the_queue_does_not_hold_up_the_end(scheduler, monkeypatch):
     """Its request stays in the queue until its host is ready, and counts for nothing."""
 
     async def scenario():
         queue = scheduler._queue
         monkeypatch.setattr(queue._engine, "take_requests", lambda: None)
-        monkeypatch.setattr(queue._engine, "download", AsyncMock())
+        answered = partial(queue._documents.download, answer)
+        monkeypatch.setattr(queue._engine, "download", answered)
         queue.delay("a.example", 600.0)
         fetch = asyncio.ensure_future(
             queue.send(Request("http://a.example/robots.txt"), Rank.ROBOTS)
@@ -156,12 +161,13 @@ def test_what_comes_too_late_for_the_wire_is_sent_again(scheduler, monkeypatch):
         tries.append(request)
         if len(tries) == 1:
             raise TooLate("it is too late for that")
-        return Response(request.url)
+        return await answer(request)
 
     async def scenario():
         queue = scheduler._queue
         monkeypatch.setattr(queue._engine, "take_requests", lambda: None)
-        monkeypatch.setattr(queue._engine, "download", download)
+        downloaded = partial(queue._documents.download, download)
+        monkeypatch.setattr(queue._engine, "download", downloaded)
         with queue.in_gate():
             return await queue.send(Request("http://a.example/robots.txt"), Rank.ROBOTS)
 
