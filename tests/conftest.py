@@ -128,7 +128,7 @@ def simulated(tmp_path, pytestconfig, crawl_launcher):
 
     def run(*sites, **options):
         given = {"folder": tmp_path / "simulation", "project": pytestconfig.rootpath}
-        return simulate(*sites, **given, launcher=crawl_launcher, **options)
+        return simulate(*sites, launcher=crawl_launcher, **given | options)
 
     return run
 

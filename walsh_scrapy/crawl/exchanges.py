@@ -134,7 +134,8 @@ class Exchanges:
         host = self._context.host(request.url)
         most = longest_wait(name, ticket.rank, self._list_names, for_blocklist=ticket.for_blocklist)
         timeout: float = request.meta.get("download_timeout") or self._timeout
-        ask = Ask(self._delay(request), timeout, most)
+        delay = max(self._delay(request), self._hosts.project_delay(host))
+        ask = Ask(delay, timeout, most)
         seconds = self._hosts.begin(request, host, ask, self._record(request))
         if seconds == 0.0:
             # In the slot of another host it would wait for that host, and its time would be over.
@@ -195,13 +196,18 @@ class Exchanges:
         )
         snapshot = self._hosts.end(request, host, exchange, record)
         note(request, hold=snapshot.hold, seconds=latency)
-        wait, until = snapshot.wait, snapshot.now + snapshot.hold
+        if response is not None:
+            is_page = response.status == 200 and rank_of(request) is Rank.TARGET
+            self._context.project_delays.record_answer(host, latency, is_page=is_page)
+        asked_delay = self._hosts.project_delay(host)
+        wait = snapshot.times.ready_at(asked_delay) - snapshot.now
+        until = snapshot.now + snapshot.hold
         if isinstance(error, Unreachable):
             self._deferred_hosts.add_unreachable(request.url, error, rank_of(request), until)
             if not error.is_of_origin:
                 self._hosts.give_up(name)
                 wait = 0.0  # requests that are deferred wait for nothing: they end when handed out
-        self._queue.delay(host, wait, snapshot.times.delay, latency)
+        self._queue.delay(host, wait, max(snapshot.times.delay, asked_delay), latency)
         self.let_go_inline(request, host)
 
     def was_sent(self, request: Request, error: Exception) -> bool:
