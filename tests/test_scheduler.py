@@ -1,21 +1,19 @@
 """The scheduler between Scrapy and the frontier (R4, decision 6)."""
 
 import asyncio
-import logging
 from functools import partial
 
 import pytest
-from scrapy import Request, Spider
+from scrapy import Request
 from scrapy.http import Response
 from scrapy.utils.test import get_crawler
 
 from tests.helpers import LONGEST
 from walsh_scrapy.crawl import queue
-from walsh_scrapy.crawl.ticket import Hop, Ticket, Visit, note, set_visit, ticket_of
+from walsh_scrapy.crawl.ticket import Hop, note
 from walsh_scrapy.exceptions import RequestDeferred, TooLate
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.scheduler import Scheduler
-from walsh_scrapy.sources.source import Source
 
 
 @pytest.fixture
@@ -66,65 +64,6 @@ def test_a_request_that_a_gate_sends_back_is_no_duplicate_and_passes_every_filte
     assert scheduler._queue.turn_of(request) is None, "only what is out may come back"
     assert not scheduler.enqueue_request(Request("http://a.example/"))
     assert scheduler._queue.waiting == 1
-
-
-class Pages(Spider):
-    name = "pages"
-
-    def parse_page(self, response):
-        """A callback by name."""
-
-
-def test_a_job_continues_with_the_requests_of_its_stopped_crawl(tmp_path, caplog):
-    settings = {
-        "WALSH_STATE_URL": f"sqlite:///{tmp_path}/state.sqlite3",
-        "JOBDIR": str(tmp_path / "job"),
-    }
-
-    def started():
-        crawler = get_crawler(Pages, settings_dict=settings)
-        crawler.spider = crawler._create_spider()
-        scheduler = Scheduler.from_crawler(crawler)
-        scheduler.open(crawler.spider)
-        return crawler.spider, scheduler
-
-    robots_txt = Request("http://d.example/robots.txt")
-    note(robots_txt, rank=Rank.ROBOTS)
-    claims = {"redirect_urls": ["http://f.example/1"], "redirect_times": 1}
-    redirected = Request("http://f.example/2", meta=claims)
-    note(redirected, hops=(Hop("http://f.example/1", 302),), public_only=True)
-    for_source = Request("http://e.example/")
-    set_visit(for_source, Visit(Source("http://e.example/"), lambda _content_type: True))
-    spider, first = started()
-    page = {"callback": spider.parse_page, "meta": {"depth": 2}}
-    urls = ["http://a.example/1", "http://a.example/2", "http://b.example/"]
-    for request in (
-        *(Request(url, **page) for url in urls),
-        Request("http://c.example/", callback=lambda response: None),
-        robots_txt,
-        redirected,
-        for_source,
-    ):
-        assert first.enqueue_request(request)
-    first.close("shutdown")
-    (warning,) = (each for each in caplog.records if each.levelno >= logging.WARNING)
-    assert "http://c.example/" in warning.getMessage()
-
-    spider, second = started()
-    *left, begun_again = second._queue
-    assert begun_again.url == "http://f.example/1", "its redirect cannot be proved any more"
-    assert ticket_of(begun_again) == Ticket()
-    assert not begun_again.meta.keys() & claims.keys()
-    assert [request.url for request in left] == urls
-    assert all(request.callback == spider.parse_page for request in left)
-    assert all(request.meta == {"depth": 2} for request in left)
-    assert not second.enqueue_request(Request(urls[1])), "known since the first start"
-    assert second.next_request().url == urls[0]
-    second.close("shutdown")
-
-    _, third = started()
-    assert third._queue.waiting == 3, "what was handed out is not left again"
-    third.close("shutdown")
 
 
 async def answer(request):
@@ -208,9 +147,8 @@ def test_a_redirected_request_is_handed_out_after_its_wait(scheduler):
 
 
 def test_a_redirected_request_that_waits_is_pending(scheduler):
-    request = redirected_until(scheduler, 1030.0)
+    redirected_until(scheduler, 1030.0)
     assert scheduler.has_pending_requests()
-    assert list(scheduler._queue) == [request]
 
 
 def test_other_requests_do_not_wait_for_a_redirected_one(scheduler):

@@ -8,11 +8,12 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Collection, Mapping
+from copy import copy
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from scrapy.exceptions import NotConfigured
-from scrapy.settings import BaseSettings, SettingsAttribute
+from scrapy.settings import BaseSettings
 from scrapy.utils.python import global_object_name
 
 from walsh_scrapy import identity
@@ -31,6 +32,7 @@ from walsh_scrapy.crawl.startup import (
 )
 from walsh_scrapy.options import (
     BadSetting,
+    ForcedSetting,
     Options,
     bad_setting,
     log_format_of,
@@ -78,10 +80,16 @@ MUSTS: Final[dict[str, Any]] = {
     "HTTPCACHE_ENABLED": False,
     "TELNETCONSOLE_ENABLED": False,
     "REMOTE_CONTROL_ENABLED": False,
-    "AUTOTHROTTLE_ENABLED": False,
-    "DOWNLOAD_SLOTS": {},
+    "CONCURRENT_REQUESTS_PER_DOMAIN": 1,
     "DOWNLOAD_VERIFY_CERTIFICATES": True,
     "RETRY_HTTP_CODES": RETRIED_BY_SCRAPY,
+}
+#: `crawl.delays` keeps the delays of these: in the downloader they would delay a request whose
+#: exchange has begun.
+DELAYS: Final[dict[str, Any]] = {
+    "DOWNLOAD_DELAY": 0,
+    "DOWNLOAD_SLOTS": {},
+    "AUTOTHROTTLE_ENABLED": False,
 }
 #: The components that these settings switch off. Scrapy imports a component to find that out, and
 #: these import an HTTP client and a web server.
@@ -93,7 +101,7 @@ SWITCHED_OFF: Final = {
         "scrapy.extensions.throttle.AutoThrottle",
     ),
 }
-SERIAL: Final[dict[str, Any]] = {"CONCURRENT_REQUESTS": 1, "CONCURRENT_REQUESTS_PER_DOMAIN": 1}
+SERIAL: Final[dict[str, Any]] = {"CONCURRENT_REQUESTS": 1}
 CEILINGS: Final[dict[str, int]] = {
     "DOWNLOAD_MAXSIZE": MAX_BODY,
     "DOWNLOAD_WARNSIZE": MAX_BODY,
@@ -109,6 +117,7 @@ _CHAIN: Final = {gate.path: gate.order for gate in Gate} | dict.fromkeys(REPLACE
 ALLOWED_BY: Final = dict.fromkeys(
     SERIAL, "a bot with another identity may set WALSH_SERIAL = False"
 ) | {
+    "CONCURRENT_REQUESTS_PER_DOMAIN": "a host gets one request at a time anyway",
     "USER_AGENT": "WALSH_USER_AGENT and WALSH_UA_TOKEN set it",
     "DOWNLOAD_HANDLERS": "a bot with another identity, WALSH_USER_AGENT and WALSH_UA_TOKEN, may",
 }
@@ -160,10 +169,8 @@ class Addon:
             refuse_to_start(error, log_file=settings["LOG_FILE"])
         if not options.enabled:
             raise NotConfigured("WALSH_ENABLED is False: no middleware of the contract is in force")
-        # A DOWNLOAD_DELAY is kept as our delay. In the downloader it would delay a request whose
-        # exchange has begun.
-        settings.set("WALSH_MIN_INTERVAL", options.min_interval, priority=FORCED)
-        settings.set("DOWNLOAD_DELAY", 0, priority=FORCED)
+        for name, value in DELAYS.items():
+            _take_over(settings, name, value)
         for name, value in musts.items():
             _force(settings, name, value)
         for name, paths in SWITCHED_OFF.items():
@@ -252,7 +259,7 @@ def _kept(settings: Settings) -> dict[str, Any]:
     return kept
 
 
-class _Kept(SettingsAttribute):
+class _Kept(ForcedSetting):
     """A forced value, which names each value that an add-on after ours sets in vain."""
 
     def __init__(self, name: str, value: object) -> None:
@@ -285,6 +292,13 @@ def _give_handlers(settings: Settings) -> None:
     for scheme in SCHEMES:
         if not table.get(scheme):
             table.set(scheme, HANDLER, priority="addon")
+
+
+def _take_over(settings: Settings, name: str, value: object) -> None:
+    """Force a setting whose other values count elsewhere."""
+    forced = ForcedSetting(copy(value), FORCED)
+    forced.ignored.append(settings.get(name))
+    settings.attributes[name] = forced
 
 
 def _force(settings: Settings, name: str, value: object) -> None:

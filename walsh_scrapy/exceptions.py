@@ -31,7 +31,7 @@ class RequestDeferred(IgnoreRequest):
 
 
 class HostDeferred(RequestDeferred):
-    """The host is not tried again in this run, which is logged once (decisions 15 and 28).
+    """The host is not tried again in this run (decisions 15 and 28).
 
     ``refused`` is 429 or 503 if it refused other requests with that.
     """

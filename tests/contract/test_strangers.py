@@ -194,7 +194,6 @@ def test_what_a_bot_keeps_under_its_own_identity(direct_web, run, crawl, tmp_pat
         "HTTPCACHE_DIR": str(tmp_path / "cache"),
         "DOWNLOAD_HANDLERS": {"http": "theirs.spiders.Browser"},
         "CONCURRENT_REQUESTS": 16,
-        "DOWNLOAD_SLOTS": {f"h{number}.example": {"delay": 1} for number in range(40)},
     }
     urls = "http://a.example/ http://a.example/403 http://busy.example/"
     first = run(web, urls=urls, **theirs)
@@ -203,12 +202,11 @@ def test_what_a_bot_keeps_under_its_own_identity(direct_web, run, crawl, tmp_pat
     assert first.stats["retry/count"] == 1, "the 403; 503 is the backoff gate's"
     assert first.stats["walsh/backoff/retried"] == 1
     warnings = [line.partition("WARNING: ")[2] for line in warnings_of(first)]
-    assert len(warnings) == len(set(warnings)) == 4, warnings
+    assert len(warnings) == len(set(warnings)) == 3, warnings
     for words in (
         "theirs.spiders.Browser serves http, so walsh-scrapy no longer guarantees",
         "CONCURRENT_REQUESTS = 16 is set aside: the contract demands 1; a bot with another",
         "identity may set WALSH_SERIAL = False",
-        "DOWNLOAD_SLOTS = a table of 40 entries is set aside",
         "RETRY_HTTP_CODES = [403, 429, 503] is set aside: the contract demands [403]",
     ):
         assert [line for line in warnings if words in line], words

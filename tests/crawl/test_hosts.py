@@ -184,14 +184,9 @@ def test_only_the_target_for_which_robots_txt_was_asked_fails(rank, first):
     assert ends(hosts, Rank.TARGET, host="www.dead.example") == [None]
 
 
-def test_what_is_put_off_says_why_and_until_when_and_the_log_does_so_once(caplog):
-    caplog.set_level("INFO", "walsh_scrapy")
+def test_a_deferral_says_why_and_until_when():
     hosts = DeferredHosts()
     hosts.add(HOST_CONTEXT, str(SILENT), until=5.0)
-    assert caplog.messages == [], "nothing may be deferred at all"
-    ends(hosts, Rank.TARGET, Rank.TARGET)
-    told = "dead.example is not tried again now: no connection; its other requests are deferred"
-    assert caplog.messages == [told]
     with pytest.raises(HostDeferred, match=r"dead\.example .*: no connection") as caught:
         hosts.check(f"http://{HOST_CONTEXT}/")
     assert caught.value.until == 5.0

@@ -7,15 +7,18 @@ spider, and commands.
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
 
 from scrapy import signals
+from scrapy.settings import SETTINGS_PRIORITIES
 from scrapy.utils.conf import closest_scrapy_cfg
 
 from walsh_scrapy.crawl.context import Context, DeclaredDelays
+from walsh_scrapy.crawl.delays import ProjectDelays
 from walsh_scrapy.crawl.documents import Documents
 from walsh_scrapy.crawl.engine import AnotherLoop, Engine, enter, is_stopping, leave
 from walsh_scrapy.crawl.exchanges import Exchanges
@@ -33,6 +36,7 @@ from walsh_scrapy.crawl.visits import Visits
 from walsh_scrapy.exceptions import MachineTrouble, StateUnavailable
 from walsh_scrapy.options import BadSetting, Options
 from walsh_scrapy.policy.urls import host_of
+from walsh_scrapy.policy.wording import format_seconds
 from walsh_scrapy.sources.source import SourcesError, host_delays
 from walsh_scrapy.state import State, StateError
 
@@ -116,12 +120,22 @@ class Crawl:
         """The objects that the parts share; it opens the state, and is closed with the engine."""
         try:
             options = Options.from_settings(self.settings)
+            spider = self.crawler.spider or self.crawler.spidercls
+            delays = ProjectDelays(self.settings, spider, options.pace_by.unit_of)
+            # A command for a URL sets its own limit with a priority of this name: a person waits.
+            is_command = (
+                self.settings.getpriority("WALSH_MAX_WAIT") == SETTINGS_PRIORITIES["command"]
+            )
+            if delays.longest > options.max_wait and not is_command:
+                options = replace(options, max_wait=delays.longest)
+                seconds = format_seconds(delays.longest)
+                logger.info("WALSH_MAX_WAIT is %s: the project asks for that delay", seconds)
             now = self._clock.now if self._clock else None  # None: the clock of the database
             state = State(options.state_url, now, self._deferral, lambda: not is_stopping())
             state.hosts.pace_by(options.pace_by.value)
             if options.serial:
                 enter(self)
-            context = Context(options, state, self._clock)
+            context = Context(options, state, self._clock, delays)
             # A run that is killed does not do it at its end.
             _prune(context, _PRUNING_AT_BEGIN)
             copied = state.backups.notice()

@@ -143,7 +143,8 @@ class Exchanges:
         most = longest_wait(name, ticket.rank, self._list_names, for_blocklist=ticket.for_blocklist)
         restore_limits(request)
         timeout: float = request.meta.get("download_timeout") or self._timeout
-        ask = Ask(self._delay(request), timeout, most)
+        delay = max(self._delay(request), self._hosts.project_delay(host))
+        ask = Ask(delay, timeout, most)
         seconds = self._hosts.begin(request, host, ask, self._record(request))
         if seconds == 0.0:
             # In the slot of another host it would wait for that host, and its time would be over.
@@ -207,7 +208,12 @@ class Exchanges:
             # The request that follows it waits as well, at whatever host (decision 15).
             not_before = self._context.clock.monotonic() + exchange.retry_after
             note(request, not_before=not_before)
-        wait, until = snapshot.wait, snapshot.now + snapshot.hold
+        if response is not None:
+            is_page = response.status == 200 and rank_of(request) is Rank.TARGET
+            self._context.project_delays.record_answer(host, latency, is_page=is_page)
+        asked_delay = self._hosts.project_delay(host)
+        wait = snapshot.times.ready_at(asked_delay) - snapshot.now
+        until = snapshot.now + snapshot.hold
         if isinstance(error, Unreachable):
             self._deferred_hosts.add_unreachable(request.url, error, rank_of(request), until)
             if not error.is_of_origin:
@@ -216,7 +222,7 @@ class Exchanges:
         elif isinstance(error, ProxyTrouble):
             self._deferred_hosts.add(name, str(error), error.until)
             wait = 0.0
-        self._queue.delay(host, wait, snapshot.times.delay, latency)
+        self._queue.delay(host, wait, max(snapshot.times.delay, asked_delay), latency)
         self.let_go_inline(request, host)
 
     def was_sent(self, request: Request, error: Exception) -> bool:

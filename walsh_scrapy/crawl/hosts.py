@@ -20,7 +20,7 @@ from scrapy.utils.asyncio import create_looping_call
 
 from walsh_scrapy.crawl.ticket import note, source_of
 from walsh_scrapy.exceptions import StateUnavailable, StillDue
-from walsh_scrapy.policy.pacing import BEAT_SECONDS, Watch
+from walsh_scrapy.policy.pacing import BEAT_SECONDS, Watch, slowed
 from walsh_scrapy.policy.wording import format_seconds
 from walsh_scrapy.state import hosts as protocol
 from walsh_scrapy.state.database import RefusedValues
@@ -190,7 +190,10 @@ class Hosts:
     def wait(self, host: str, delay: float = 0.0) -> float:
         """Return the seconds until an owned host may be requested, as far as is known."""
         owned = self._owned.get(host)
-        return owned.times.ready_at(delay) - self._context.clock.now() if owned else 0.0
+        if owned is None:
+            return 0.0
+        asked_delay = max(delay, self._project_delay(host, owned.times))
+        return owned.times.ready_at(asked_delay) - self._context.clock.now()
 
     def last_end(self, host: str) -> float | None:
         """Return when the last exchange with a host ended, in epoch seconds; None without one."""
@@ -200,7 +203,18 @@ class Hosts:
     def delay(self, host: str) -> float:
         """Return the delay in force of an owned host, in seconds."""
         owned = self._owned.get(host)
-        return owned.times.delay_with() if owned else 0.0
+        return owned.times.delay_with(self._project_delay(host, owned.times)) if owned else 0.0
+
+    def project_delay(self, host: str) -> float:
+        """Return the delay that the project asks for at a host, in seconds."""
+        owned = self._owned.get(host)
+        asked_delay = self._context.project_delays.of(host)
+        return self._project_delay(host, owned.times) if owned else asked_delay
+
+    def _project_delay(self, host: str, times: HostTimes) -> float:
+        """Return the delay that the project asks for; server errors double it too (decision 28)."""
+        asked_delay = self._context.project_delays.of(host)
+        return slowed(asked_delay, times.server_errors, self._context.backoff.cap)
 
     def keep(self, host: str, reason: object) -> None:
         """Add a reason to own a host that is owned; a visit is the reason of its requests."""

@@ -23,8 +23,9 @@ from contextlib import (
     suppress,
 )
 from dataclasses import dataclass
-from itertools import chain, count
+from itertools import count
 from typing import TYPE_CHECKING, Final, Literal, Protocol, get_args
+from weakref import WeakSet
 
 from scrapy.exceptions import IgnoreRequest
 from scrapy.http.request import NO_CALLBACK
@@ -98,8 +99,8 @@ _PLACES: Final[tuple[Place, ...]] = get_args(Place)
 class Queue:
     """Hands out only requests whose host is ready, and sleeps until the next one may.
 
-    ``delays`` are those of hosts that are known, in seconds. Nothing is kept in a crawl with
-    another scheduler, because that does not call ``open``.
+    ``delays`` are those of hosts that are known, in seconds. In a crawl with another scheduler
+    nothing waits here, because that does not call ``open``.
     """
 
     def __init__(
@@ -117,9 +118,11 @@ class Queue:
         self._stats = stats
         self._hosts = hosts
         self._documents = documents
-        self._most = most or math.inf  # requests at once
-        self.deferred: list[Request] = []  #: kept for the next start of the job
-        self._is_open = self._keeps_deferred = False
+        self._most = most if most > 0 else math.inf  # requests at once
+        self.deferred: WeakSet[Request] = WeakSet()
+        self.deferrals = 0  #: of requests for no declared source
+        self._announced: set[str] = set()
+        self._is_open = False
         #: The requests that wait, by host.
         self.frontier: Frontier[Turn] = Frontier(
             delays, late=context.late_hosts, follows_links=context.options.scope == "any"
@@ -139,9 +142,9 @@ class Queue:
         #: Ends the exchanges that are over, although no event came; pacing sets this.
         self.sweep: Callable[[], None] = lambda: None
 
-    def open(self, *, keeps_deferred: bool) -> None:
-        """Begin to work for our scheduler; ``keeps_deferred`` if the crawl has a ``JOBDIR``."""
-        self._is_open, self._keeps_deferred = True, keeps_deferred
+    def open(self) -> None:
+        """Begin to work for our scheduler."""
+        self._is_open = True
 
     def prepare_by(self, place: Place, gate: Preparation) -> None:
         """Let a middleware that is in force prepare requests."""
@@ -168,11 +171,6 @@ class Queue:
     def waiting(self) -> int:
         """The number of requests that wait, ready or not, except for those of coroutines."""
         return len(self.frontier) - len(self._asking) + len(self._redirected)
-
-    def __iter__(self) -> Iterator[Request]:
-        redirected = (turn for _, _, turn in self._redirected)
-        turns = chain(self.frontier, redirected)
-        return (turn.request for turn in turns if turn.granted is None)
 
     def push(self, request: Request) -> None:
         """Keep a request until its host is ready; one that was handed out comes back first."""
@@ -237,12 +235,24 @@ class Queue:
         return turn.request
 
     def defer(self, request: Request) -> None:
-        """Keep a request that must not go out in this run for the next start of the job.
+        """Note that a request from the scheduler must not go out in this run (decision 7).
 
-        Otherwise it would be lost: the job's duplicate filter has seen it (decision 7).
+        The crawl then ends with the reason "deferred", and a job keeps the request for its next
+        start: its duplicate filter has seen it.
         """
-        if self._keeps_deferred and any(turn.request is request for turn in self._out.values()):
-            self.deferred.append(request)
+        if any(turn.request is request for turn in self._out.values()):
+            self.deferred.add(request)
+            self.deferrals += 1
+
+    def announce(self, host: str) -> int | None:
+        """Return the number of requests that wait for a host; None after the first call for it.
+
+        So a log names a host once, and not each of its requests.
+        """
+        if host in self._announced:
+            return None
+        self._announced.add(host)
+        return self.frontier.count(host)
 
     # For pacing, the visits and the progress
 

@@ -132,8 +132,7 @@ class BackoffMiddleware(Component):
         retries = most if chosen is None else chosen.retries
         share = max(most, retries)  # of refusals that the host may give in a row
         if attempt <= retries and self._streaks.refusals(host) <= share:
-            hold = format_seconds(ticket.hold)
-            logger.info("%s %s; %s is on hold for %s", request.url, what, host, hold)
+            self._log_hold(request, what, ticket.hold)
             now = self._context.clock.monotonic()
             for_blocklist = ticket.serves_blocklist
             retry = Retry(attempt + 1, retries + 1, now + ticket.hold, what, for_blocklist)
@@ -143,14 +142,13 @@ class BackoffMiddleware(Component):
             self._stats.inc_value("walsh/backoff/retried")
             return attempt
         if chosen and attempt > retries and self._streaks.refusals(host) <= share:
-            hold = format_seconds(ticket.hold)
-            line = "%s %s; it is not sent again (%s); %s is on hold for %s"
-            logger.info(line, request.url, what, chosen.by, host, hold)
+            what = f"{what}; it is not sent again ({chosen.by})"
+            self._log_hold(request, what, ticket.hold, is_retried=False)
             return None
         self._defer_others(request, gave_up=True, refused=status)
         is_others_fault = attempt <= retries and attempt < self._streaks.refusals(host, rank)
         if is_others_fault and rank is not Rank.ROBOTS:
-            logger.info("%s %s, as others of its host did", request.url, what)
+            logger.debug("%s %s, as others of its host did", request.url, what)
             return ticket.attempt
         tries = count_of(attempt, "try", "tries")
         # The robots gate warns of a robots.txt that is unreachable.
@@ -158,6 +156,24 @@ class BackoffMiddleware(Component):
         logger.log(level, "%s %s; giving up after %s", request.url, what, tries)
         self._stats.inc_value("walsh/backoff/gave_up")
         return None
+
+    def _log_hold(
+        self, request: Request, what: str, seconds: float, *, is_retried: bool = True
+    ) -> None:
+        """Log that a host is on hold, and how many of its requests wait for that, or are deferred.
+
+        ``DenialsMiddleware`` then logs none of those: one answer has one line.
+        """
+        host = self._context.host(request.url)
+        waiting = self._queue.frontier.count(host)
+        effect = ""
+        if seconds > self._context.options.max_wait and rank_of(request) is Rank.TARGET:
+            self._queue.announce(host)
+            effect = f": {count_of(waiting + is_retried, 'request')} deferred to a later run"
+        elif waiting:
+            effect = f", and {count_of(waiting, 'more request')} wait for that"
+        hold = format_seconds(seconds)
+        logger.info("%s %s; %s is on hold for %s%s", request.url, what, host, hold, effect)
 
     def _defer_others(
         self, request: Request, *, gave_up: bool = False, refused: int | None = None

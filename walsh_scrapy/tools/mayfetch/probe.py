@@ -122,9 +122,8 @@ class Explainer:
         file = self._files.find(origin, url)
         allowed, gate, why, opens_at = self._decide(url, origin, file, now)
         times = self._context.state.hosts.find(host).times
-        delay = times.delay_with(
-            delay_after(options.min_interval, file.interval(now) if file else 0.0)
-        )
+        least = max(options.min_interval, self._context.project_delays.of(host))
+        delay = times.delay_with(delay_after(least, file.interval(now) if file else 0.0))
         ready_at = max(times.ready_at(delay), opens_at, now)
         is_shown = file is not None and gate in (None, "robots")
         return Answer(
