@@ -24,7 +24,7 @@ from tests.helpers.sites import (
     write_project,
 )
 from walsh_scrapy.testing.politeness import violations
-from walsh_scrapy.testing.site import Reply, Site, redirect
+from walsh_scrapy.testing.web import Certificate, Reply, Site, redirect
 
 PRIVATE = "User-agent: *\nDisallow: /private\n"
 GZIP = {"Content-Encoding": "gzip"}
@@ -230,7 +230,8 @@ def test_a_document_that_a_project_keeps_back_is_named_once(run, handler):
         "raises.example": [("895 request", "raise")],
         "ignores.example": [("105 request", "ignore")],
         "replaces.example": [("700 request", "other")],
-        "wipes.example": [("950 request", "wipe"), ("0 exception", "answer")],
+        "wipes.example": [("950 request", "wipe")],
+        "hides.example": [("950 request", "wipe"), ("0 exception", "answer")],
     }
     result = run(hosts, *map(site, hosts), WALSH_SERIAL=False, **handler)
     assert fetched(result) == set()
@@ -314,3 +315,21 @@ def test_the_first_page_that_a_middleware_answers_is_named(run):
     assert [hit.path for hit in result.log] == ["/robots.txt"] * 2
     (warning,) = [line for line in warnings_of(result) if "cannot be paced" in line]
     assert "DOWNLOAD_HANDLERS" in warning
+
+
+def test_declared_sources_over_https_are_judged_by_the_true_file(
+    direct_web, crawl, tmp_path, installed
+):
+    acts = {
+        "rewritten.example": [("895 response", "headers"), ("50 response", "answer")],
+        "stopped.example": [("bytes_received", "fail")],
+        "answered.example": [("700 request", "answer")],
+    }
+    project = write_project(tmp_path / "project", ADDON | interfering(acts))
+    sites = [replace(site(host, "packed"), tls=Certificate.GOOD) for host in acts]
+    sources = [f"https://{host}{path}" for host in acts for path in ("/private", "/")]
+    result = crawl(direct_web(*sites), "declared", project=project, sources=sources)
+    asked = {"rewritten.example/", "stopped.example/"}
+    asked |= {f"{path}robots.txt" for path in asked}
+    assert set(paths(result.log)) == asked
+    assert result.stats["walsh/sources/denied/robots"] == 4

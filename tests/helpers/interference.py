@@ -14,6 +14,7 @@ from scrapy.exceptions import IgnoreRequest, StopDownload
 from scrapy.http import HtmlResponse
 
 from tests.helpers.theirs import Urls
+from walsh_scrapy.spiders import FeedsSpider
 
 #: Before, between and behind our middlewares.
 ORDERS = (0, 3, 50, 105, 545, 555, 595, 700, 870, 895, 950)
@@ -69,6 +70,10 @@ class Pages(Urls):
 
     def request(self, url):
         return Request(url, errback=self.ended, dont_filter=True)
+
+
+class Declared(FeedsSpider):
+    name = "declared"
 
 
 class Acts:

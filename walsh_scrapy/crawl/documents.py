@@ -117,6 +117,7 @@ class Documents:
         """Call the download handler of a request, and copy its response if it is a document."""
         delivery = ticket_of(request).delivery
         if delivery is None:
+            self._check_unchanged(request)
             return await handler(request)
         self._begin(request, delivery)
         try:
@@ -133,6 +134,12 @@ class Documents:
             request.meta.pop("download_maxsize", None)
         _keep(delivery, response, is_stopped="download_stopped" in response.flags)
         return response
+
+    def _check_unchanged(self, request: Request) -> None:
+        """Raise NotDelivered for a request for a document that has lost its ticket."""
+        if request in self._tickets:
+            reason = f"{request.url} was not downloaded: a middleware of this project"
+            raise NotDelivered(f"{reason} changed its meta, URL or method", _SKIP)
 
     def _begin(self, request: Request, delivery: Delivery) -> None:
         """Make a request for a document what it was before the project's middlewares saw it."""
@@ -156,8 +163,10 @@ class Documents:
         if delivery.is_cut_off:
             reason = f"{url} was cut off: code of this project stopped its download"
             raise NotDelivered(reason, _DO_NOT_STOP)
-        if delivery.response is not None:
-            return delivery.response
+        response = delivery.response
+        if response is not None:
+            delivery.response = None  # the ticket outlives it
+            return response
         reason = f"{url} was not downloaded: a middleware of this project"
         if isinstance(outcome, Response):
             raise NotDelivered(f"{reason} answered it", _USE_A_HANDLER)
