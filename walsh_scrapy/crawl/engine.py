@@ -16,7 +16,11 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeV
 from weakref import WeakKeyDictionary
 
 from scrapy import signals
-from scrapy.exceptions import DownloadFailedError, IgnoreRequest
+from scrapy.exceptions import (
+    DownloadFailedError,
+    IgnoreRequest,
+    UnsupportedURLSchemeError,
+)
 from scrapy.utils.defer import ensure_awaitable
 
 from walsh_scrapy.exceptions import Unreachable
@@ -138,7 +142,7 @@ def _guarded(
     async def guarded(**given: Any) -> Any:  # noqa: ANN401 - as Scrapy calls it
         try:
             return await ensure_awaitable(method(**given))
-        except (IgnoreRequest, Unreachable, DownloadFailedError):
+        except (IgnoreRequest, Unreachable, DownloadFailedError, UnsupportedURLSchemeError):
             raise
         except Exception as error:
             raise failed(error) from error
