@@ -69,6 +69,7 @@ class Scheduler(BaseScheduler):
         if self._job_dir:
             kept = self._kept(self._job_dir)
             while request := kept.pop():
+                self._count("enqueued")
                 self._queue.push(request)
             kept.close()
         return self._dupefilter.open()
@@ -86,6 +87,7 @@ class Scheduler(BaseScheduler):
                     try:
                         kept.push(_at_its_beginning(request))
                     except ValueError as error:
+                        self._crawler.stats.inc_value("scheduler/unserializable")
                         logger.warning("%s is not kept for the next start: %s", request, error)
             kept.close()
         return self._dupefilter.close(reason)
@@ -101,17 +103,28 @@ class Scheduler(BaseScheduler):
 
     def enqueue_request(self, request: Request) -> bool:
         """Take a request, unless the duplicate filter has seen it."""
-        is_new = request.dont_filter or self._queue.turn_of(request) is not None
-        if not is_new and self._dupefilter.request_seen(request):
+        is_back = self._queue.turn_of(request) is not None
+        if not (request.dont_filter or is_back) and self._dupefilter.request_seen(request):
             if self._crawler.spider is not None:
                 self._dupefilter.log(request, self._crawler.spider)
             return False
+        if not is_back:
+            self._count("enqueued")
         self._queue.push(request)
         return True
 
     def next_request(self) -> Request | None:
         """Return a request whose host is ready; None if there is none."""
-        return self._queue.pop()
+        request = self._queue.pop()
+        turn = request and self._queue.turn_of(request)
+        if turn and not turn.times_back:
+            self._count("dequeued")
+        return request
+
+    def _count(self, event: str) -> None:
+        """Count a request under Scrapy's names; one that pacing sent back is no other one."""
+        self._crawler.stats.inc_value(f"scheduler/{event}")
+        self._crawler.stats.inc_value(f"scheduler/{event}/memory")
 
     def request_reached_downloader(self, request: Request) -> None:
         """Mark a request as sent."""

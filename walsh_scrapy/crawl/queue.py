@@ -295,7 +295,7 @@ class Queue:
         """Wait for the fetch of a document, and begin it if necessary. Raises its exception."""
         task = self._fetches.get(key)
         if task is None:
-            task = self._fetches[key] = self._start(fetch())
+            task = self._fetches[key] = self.start(fetch())
             task.add_done_callback(lambda _: self._fetches.pop(key, None))
         await asyncio.wait([task])
         if task.cancelled():
@@ -463,7 +463,7 @@ class Queue:
                 self.frontier.restrict(Rank.TARGET, host)
                 self._engine.take_requests()
 
-        self._start(prepare())
+        self.start(prepare())
         self._engine.take_requests()
 
     async def _prepare(self, request: Request) -> None:
@@ -483,7 +483,8 @@ class Queue:
             self.frontier.restrict(Rank.TARGET)
             self._engine.take_requests()
 
-    def _start(self, coroutine: Coroutine[None, None, None]) -> asyncio.Task[None]:
+    def start(self, coroutine: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        """Run a coroutine of ours; an error in it ends the crawl, which otherwise cancels it."""
         task = asyncio.ensure_future(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._ended)

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.crawl.context import Context
     from walsh_scrapy.crawl.queue import Queue
+    from walsh_scrapy.crawl.robotparser import RobotsSignal
 
 logger = logging.getLogger(__name__)
 
@@ -157,8 +158,10 @@ class Robots(RobotsCache):
         stats: StatsCollector,
         queue: Queue,
         hosts: Hosts,
+        signal: RobotsSignal,
     ) -> None:
         super().__init__(context, hosts)
+        self._signal = signal
         self._stats = stats
         self._queue = queue
         self._deferred_hosts = context.deferred_hosts
@@ -197,6 +200,7 @@ class Robots(RobotsCache):
             with self._queue.in_gate():
                 await self.prepare(request)
             self._deferred_hosts.check(request.url)  # the fetch has shown whether it can be reached
+        self._signal.send(origin, file, request)
         return file
 
     def _refusal(self, origin: str) -> Denied | RequestDeferred | None:
@@ -220,6 +224,8 @@ class Robots(RobotsCache):
                     copy = known.copy if known else None
                     self._keep(origin, await self._requested(origin, url, needed_by, copy), copy)
                     self._defer_late(origin, is_first=not copy or copy.failing_since is None)
+            if file := self.find(origin, needed_by.url):
+                self._signal.send(origin, file, needed_by)
         except RequestDeferred as error:
             if source_of(needed_by) and not isinstance(error, StillDue):
                 self._hosts.give_up(self._context.host(origin))
@@ -265,6 +271,8 @@ class Robots(RobotsCache):
                     return RobotsOutcome(url, "meaningless", answer)
                 if isinstance(error, IgnoreRequest) and not isinstance(error, _ANSWERS):
                     raise
+                if not isinstance(error, IgnoreRequest):
+                    self._stats.inc_value(f"robotstxt/exception_count/{type(error)}")
                 return RobotsOutcome(url, "unreachable", is_dead=isinstance(error, Unreachable))
             location = answer.headers.get("Location")
             result = access_result(answer.status, len(hops), has_location=location is not None)
@@ -300,9 +308,13 @@ class Robots(RobotsCache):
         It is written with the next transaction of the host that got the last request.
         """
         self._stats.inc_value(f"walsh/robots/{answer.result}")
+        self._stats.inc_value("robotstxt/request_count")
         now, host = self._context.clock.now(), self._context.host(origin)
         response, requested = answer.response, self._context.host(answer.url)
         status, body = (None, b"") if response is None else (response.status, response.body)
+        if status is not None:
+            self._stats.inc_value("robotstxt/response_count")
+            self._stats.inc_value(f"robotstxt/response_status_count/{status}")
         copy = copy_after(known, now, status, answer.result, body)
         is_read = answer.result in ("good", "unchanged")
         if is_read and response is not None and not _CUT_OFF.intersection(response.flags):

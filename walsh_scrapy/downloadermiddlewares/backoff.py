@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy import signals
 from scrapy.exceptions import DownloadTimeoutError, IgnoreRequest
+from scrapy.utils.python import global_object_name
+from scrapy.utils.response import response_status_message
 
 from walsh_scrapy.crawl.context import Retry
 from walsh_scrapy.crawl.crawl import Component
@@ -63,7 +65,8 @@ class BackoffMiddleware(Component):
             what = f"answered {response.status}"
             most = self._context.options.max_retries
             chosen = self._chosen(request, response.status)
-            return self._retry(request, what, most, response.status, chosen) or response
+            reason = response_status_message(response.status)
+            return self._retry(request, what, most, reason, response.status, chosen) or response
         self._defer_others(request)
         return response
 
@@ -80,7 +83,8 @@ class BackoffMiddleware(Component):
         # A host that timed out will probably do so again, and a serial crawl waits with it.
         retries = self._context.options.max_retries
         most = min(1, retries) if timed_out else retries
-        return self._retry(request, f"failed ({reason_of(exception, request.url)})", most)
+        what = f"failed ({reason_of(exception, request.url)})"
+        return self._retry(request, what, most, global_object_name(type(exception)))
 
     def _chosen(self, request: Request, status: int) -> Chosen | None:
         """Return how often the project sends a refused target again, if it may choose that."""
@@ -102,10 +106,13 @@ class BackoffMiddleware(Component):
         request: Request,
         what: str,
         most: int,
+        reason: str,
         status: int | None = None,
         chosen: Chosen | None = None,
     ) -> Request | None:
         """Return the request to send again; None if it has failed.
+
+        ``what`` is a verb for the log, ``reason`` is Scrapy's name of the reason in the stats.
 
         It has failed after ``most`` retries, or after those that the project has chosen. A host
         that refused more than ``most`` requests in a row is deferred, with its other requests. If
@@ -125,11 +132,15 @@ class BackoffMiddleware(Component):
             if for_blocklist:  # all wait for it
                 logger.info("waiting for the blocklist: %s", retry.sentence(now))
             self._stats.inc_value("walsh/backoff/retried")
+            self._stats.inc_value("retry/count")
+            self._stats.inc_value(f"retry/reason_count/{reason}")
             return _sent_again(request, attempt)
         if chosen and attempt > retries and self._streaks.refusals(host) <= share:
             hold = format_seconds(ticket.hold)
             line = "%s %s; it is not sent again (%s); %s is on hold for %s"
             logger.info(line, request.url, what, chosen.by, host, hold)
+            if chosen.retries:
+                self._stats.inc_value("retry/max_reached")
             return None
         self._defer_others(request, gave_up=True, refused=status)
         is_others_fault = attempt <= retries and attempt < self._streaks.refusals(host, rank)
@@ -139,6 +150,7 @@ class BackoffMiddleware(Component):
         tries = count_of(attempt, "try", "tries")
         logger.warning("%s %s; giving up after %s", request.url, what, tries)
         self._stats.inc_value("walsh/backoff/gave_up")
+        self._stats.inc_value("retry/max_reached")
         return None
 
     def _defer_others(

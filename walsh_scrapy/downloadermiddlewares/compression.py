@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
     from scrapy.http import Response
+    from scrapy.statscollectors import StatsCollector
 
 logger = logging.getLogger(__name__)
 
@@ -50,15 +51,16 @@ class CompressionMiddleware:
     incomplete one gets Scrapy's flag for incomplete bodies.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, stats: StatsCollector) -> None:
         self._most = most
+        self._stats = stats
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         """Make the middleware of a crawl."""
         if not crawler.settings.getbool("COMPRESSION_ENABLED"):
             raise NotConfigured
-        return cls(crawler.settings.getint("DOWNLOAD_MAXSIZE"))
+        return cls(crawler.settings.getint("DOWNLOAD_MAXSIZE"), crawler.stats)
 
     def process_request(self, request: Request) -> None:
         """Request the codings that are undone here. Another choice counts only if it is none."""
@@ -100,6 +102,9 @@ class CompressionMiddleware:
         if len(body) > most:
             what = f"the response from {host_of(response.url)} is too large"
             raise BadAnswer(response, f"{what}: more than {format_bytes(most)} when unpacked")
+        if undone:
+            self._stats.inc_value("httpcompression/response_count")
+            self._stats.inc_value("httpcompression/response_bytes", len(body))
         response.headers["Content-Encoding"] = left
         if not left:
             del response.headers["Content-Encoding"]
