@@ -116,6 +116,10 @@ class NotYet(IgnoreRequest):
     """A request that one of our coroutines sends must wait for its host once more (R4)."""
 
 
+class HasCome(IgnoreRequest):
+    """A document need not be requested any more: another crawl has brought it (R2, R3)."""
+
+
 class CodeFailed(IgnoreRequest):
     """A project's middleware raised an exception; no host answered (decision 29)."""
 

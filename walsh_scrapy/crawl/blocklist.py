@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -20,8 +21,9 @@ from walsh_scrapy.crawl.engine import is_stopping
 from walsh_scrapy.crawl.failures import reason_of
 from walsh_scrapy.crawl.isolated import CostLimits, Interrupted, IsolatedProcess, TooCostly
 from walsh_scrapy.crawl.queue import PATIENCE
+from walsh_scrapy.crawl.shared import BLOCKLISTS, SharedBlocklist
 from walsh_scrapy.crawl.ticket import Validators, note, rank_of, ticket_of
-from walsh_scrapy.exceptions import Denied, NotModified, RequestDeferred, StillDue
+from walsh_scrapy.exceptions import Denied, HasCome, NotModified, RequestDeferred, StillDue
 from walsh_scrapy.options import PREFIX, BadSetting
 from walsh_scrapy.policy.blocklist import (
     Blocklist,
@@ -38,6 +40,8 @@ from walsh_scrapy.state.documents import hash_of
 from walsh_scrapy.state.records import BlocklistCopy
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from scrapy.http import Response
     from scrapy.statscollectors import StatsCollector
 
@@ -188,6 +192,7 @@ class BlocklistCache:
         adopted = await asyncio.to_thread(Blocklist.of_text, text)
         copy = self._copy(candidate, self._url, text)
         self._store.keep(self._url, copy, candidate.body)
+        BLOCKLISTS.keep(self._key, SharedBlocklist(copy, candidate.body))
         self._list, self.hash = adopted, copy.copy
         self._use(copy)
         if adopted.problem:
@@ -208,9 +213,19 @@ class BlocklistCache:
             )
             self._store.keep(self._url, known)
             self._use(known)
+            if document := self._store.document(self._url):
+                BLOCKLISTS.keep(self._key, SharedBlocklist(known, document))
+
+    @property
+    def _key(self) -> tuple[str, str]:
+        """The key of the list in ``BLOCKLISTS``."""
+        return self._url, self._schema_url
 
     def has_come(self) -> bool:
         """Adopt the list of another crawl, and return True if it is not due any more."""
+        shared = BLOCKLISTS.find(self._key)
+        if shared and self._checked_at < shared.copy.checked_at <= self._clock.now():
+            self._store.keep(self._url, shared.copy, shared.document)
         if self._store.checked_at(self._url) != self._checked_at:
             self._use(self._store.find(self._url))
         return not self.is_due
@@ -287,12 +302,17 @@ class PublishedList(BlocklistCache):
         logger.info("waiting for the blocklist: %s", self._url)
         with self._queue.restricted():
             try:
-                async with self._queue.owning(self._url):
+                async with (
+                    BLOCKLISTS.fetching(self._key, self._queue.check_open),
+                    self._queue.owning(self._url),
+                ):
                     if self.has_come():
                         return
                     candidate = await self._requested(self._url)
                     schema = await self._schema() if self._schema_url else None
                     await self.adopt(candidate, schema)
+            except HasCome:
+                pass
             except NotModified as error:
                 self.keep_unchanged(error.response)
             except Exception as error:  # noqa: BLE001 - whatever it is, the last list stays
@@ -309,17 +329,26 @@ class PublishedList(BlocklistCache):
             return await self._requested(self._schema_url)
         except NotModified:
             return None
+        except HasCome:
+            raise
         except Exception as error:  # noqa: BLE001 - the last one is used, or the bundled one
             reason = reason_of(error, self._schema_url)
             logger.warning("%s could not be fetched: %s", self._schema_url, reason)
             return None
+
+    @contextmanager
+    def _unless_it_has_come(self, _request: Request) -> Iterator[None]:
+        """Raise HasCome instead of a try if another crawl on the state has fetched the list."""
+        if self.has_come():
+            raise HasCome
+        yield
 
     async def _requested(self, url: str) -> Response:
         request = Request(url, headers={"Accept": "application/json, */*;q=0.5"})
         if url == self._url:
             request.meta["download_maxsize"] = LONGEST_LIST
         note(request, validators=self.validators(url))
-        response = await self._queue.send(request, Rank.OPERATOR)
+        response = await self._queue.send(request, Rank.OPERATOR, self._unless_it_has_come)
         if not 200 <= response.status < 300:
             raise HttpError(response, "no success")
         return response

@@ -399,9 +399,13 @@ class Queue:
         clock = self._context.clock
         until = clock.monotonic() + seconds
         while (left := until - clock.monotonic()) > 0:
-            if self._engine.is_closing:
-                raise self.deferral("the crawl ends", left)
+            self.check_open(left)
             await sleep(min(left, RECHECK_SECONDS))
+
+    def check_open(self, seconds: float = 0.0) -> None:
+        """Raise RequestDeferred if the spider closes; the request could be sent in ``seconds``."""
+        if self._engine.is_closing:
+            raise self.deferral("the crawl ends", seconds)
 
     def check_wait(self, request: Request, seconds: float) -> None:
         """Raise RequestDeferred for a wait longer than ``WALSH_MAX_WAIT`` (decision 7).

@@ -15,6 +15,7 @@ from scrapy.utils.datatypes import LocalCache
 
 from walsh_scrapy.crawl.failures import reason_of
 from walsh_scrapy.crawl.hosts import Hosts
+from walsh_scrapy.crawl.shared import ROBOTS
 from walsh_scrapy.crawl.startup import SCHEMES
 from walsh_scrapy.crawl.ticket import (
     DATA_LOSS,
@@ -29,6 +30,7 @@ from walsh_scrapy.crawl.ticket import (
 from walsh_scrapy.exceptions import (
     BadAnswer,
     Denied,
+    HasCome,
     NotModified,
     RequestDeferred,
     StillDue,
@@ -217,8 +219,14 @@ class Robots(RobotsCache):
         if url.partition(":")[0] not in SCHEMES:
             self._refusals[origin] = Denied("robots", "no request can go to its URL"), math.inf
             return
+        key = (self._context.options.user_agent, origin)
         try:
-            async with self._queue.owning(url):
+            async with (
+                ROBOTS.fetching(key, self._queue.check_open),
+                self._queue.owning(url),
+            ):
+                if (shared := ROBOTS.find(key)) and self._is_fresh(shared):
+                    self._adopt(origin, shared)
                 if self.find(origin, needed_by.url) is None:
                     known = self._newest(origin)
                     copy = known.copy if known else None
@@ -226,6 +234,8 @@ class Robots(RobotsCache):
                     self._defer_late(origin, is_first=not copy or copy.failing_since is None)
             if file := self.find(origin, needed_by.url):
                 self._signal.send(origin, file, needed_by)
+        except HasCome:
+            pass  # the request that needs it looks again
         except RequestDeferred as error:
             if source_of(needed_by) and not isinstance(error, StillDue):
                 self._hosts.give_up(self._context.host(origin))
@@ -285,7 +295,16 @@ class Robots(RobotsCache):
 
     @contextmanager
     def _limited(self, origin: str, most: float, request: Request) -> Iterator[None]:
-        """Give a try the remaining seconds, and count those that it takes."""
+        """Give a try the remaining seconds, and count those that it takes.
+
+        Raises HasCome if another crawl on the state has fetched the file since: only a worker that
+        beats keeps others from its host between requests.
+        """
+        if not self._hosts.is_beating:
+            copy = self._store.find(origin)
+            if copy is not None and copy.failing_since is None and self._is_fresh(copy):
+                self._hosts.copies(self._context.host(origin))[origin] = copy
+                raise HasCome
         left = most - self._spent[origin]
         if left < SHORTEST_TRY:
             raise _TooLong
@@ -302,11 +321,35 @@ class Robots(RobotsCache):
             self._deferred_hosts.add(host_of(origin), reason, self._context.clock.now())
             self._hosts.give_up(self._context.host(origin))
 
-    def _keep(self, origin: str, answer: RobotsOutcome, known: RobotsCopy | None) -> None:
-        """Keep an outcome, and give the host the delay in its file.
+    def _adopt(self, origin: str, copy: RobotsCopy) -> None:
+        """Keep the copy that another crawl of this process fetched, unless ours is as new."""
+        known = self._newest(origin)
+        if known is None or known.copy.fetched_at < copy.fetched_at:
+            self._put(origin, copy, self._context.host(origin))
 
-        It is written with the next transaction of the host that got the last request.
+    def _put(
+        self, origin: str, copy: RobotsCopy, requested: str, *, has_delay: bool = True
+    ) -> RobotsFile:
+        """Put a copy in force, and give its host the delay in it unless ``has_delay`` is False.
+
+        It is written with the next transaction of ``requested``, the host that was asked last.
         """
+        host, run = self._context.host(origin), self._context.run
+        self._hosts.copies(host)[origin] = copy
+        file = self._read(origin, copy)
+        delay = file.interval(self._context.clock.now())
+        self._hosts.write_with(
+            requested,
+            lambda connection: self._store.write(connection, origin, copy, host, run),
+            delay=delay if has_delay else 0.0,
+        )
+        delay = max(delay, self._hosts.delay(host))
+        if delay > self._context.options.min_interval:
+            self._queue.delay(host, self._hosts.wait(host, delay), delay)
+        return file
+
+    def _keep(self, origin: str, answer: RobotsOutcome, known: RobotsCopy | None) -> None:
+        """Keep an outcome, and give the host the delay in its file."""
         self._stats.inc_value(f"walsh/robots/{answer.result}")
         self._stats.inc_value("robotstxt/request_count")
         now, host = self._context.clock.now(), self._context.host(origin)
@@ -320,21 +363,14 @@ class Robots(RobotsCache):
         if is_read and response is not None and not _CUT_OFF.intersection(response.flags):
             given = Validators.of(response)
             copy = copy.with_validators(given.url, given.etag, given.last_modified)
-        self._hosts.copies(host)[origin] = copy
-        file, run = self._read(origin, copy), self._context.run
-        delay = file.interval(now)
-        self._hosts.write_with(
-            requested,
-            lambda connection: self._store.write(connection, origin, copy, host, run),
-            # A redirect to another host's robots.txt has read that host's delay.
-            delay=delay if requested == host or answer.url == robots_url(answer.url) else 0.0,
-        )
+        if copy.failing_since is None:
+            ROBOTS.keep((self._context.options.user_agent, origin), copy)
+        # A redirect to another host's robots.txt has read that host's delay.
+        has_delay = requested == host or answer.url == robots_url(answer.url)
+        file = self._put(origin, copy, requested, has_delay=has_delay)
         if answer.result != "unreachable":
             self._spent.pop(origin, None)
         _log(origin, answer, file)
-        delay = max(delay, self._hosts.delay(host))
-        if delay > self._context.options.min_interval:
-            self._queue.delay(host, self._hosts.wait(host, delay), delay)
 
 
 class _TooLong(IgnoreRequest):
