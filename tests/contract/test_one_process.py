@@ -2,13 +2,14 @@
 
 import json
 import os
+import subprocess
 import sys
 
 import pytest
 
-from tests.helpers import execute
+from tests.helpers import LONGEST, execute
 from tests.helpers.sites import ADDON, IDENTITY, LIST_URL, blocklist, paths
-from walsh_scrapy.testing.web import Site
+from walsh_scrapy.testing.web import Reply, Site
 
 MANY = 30
 #: Prints how each crawl ended, and then the number of crawlers that are still in memory.
@@ -135,3 +136,27 @@ def test_documents_are_fetched_once(
     requested = paths(web.log)
     assert requested.count("a.example/robots.txt") == robots
     assert requested.count("operator.example/blocklist.json") == lists
+
+
+@pytest.mark.long
+def test_processes_on_one_state_fetch_documents_once(direct_web, tmp_path, installed):
+    """Each looks for the copy of the other once more before it sends a request."""
+    listed = blocklist("optedout.example", delay=2.0)
+    operator = Site("operator.example", Reply("", delay=2.0), {"/blocklist.json": listed})
+    web = direct_web(Site("a.example", Reply("", delay=2.0), {"/0": "text"}), operator)
+    state = {"WALSH_STATE_URL": f"sqlite:///{tmp_path}/state.sqlite3"}
+    common = ADDON | IDENTITY | state | {"WALSH_BLOCKLIST_URL": LIST_URL, "LOG_LEVEL": "ERROR"}
+    command = [sys.executable, "-c", DOCUMENTS_SCRIPT, json.dumps([common, [{}], True])]
+    environment = os.environ | web.environment
+    processes = [
+        subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    outputs = [process.communicate(timeout=LONGEST)[0] for process in processes]
+    assert [output.split() for output in outputs] == [["http://a.example/0"]] * 2
+    once = [
+        "a.example/robots.txt",
+        "operator.example/blocklist.json",
+        "operator.example/robots.txt",
+    ]
+    assert sorted(paths(web.log)) == sorted([*once, *["a.example/0"] * 2])

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from scrapy.http import Response
     from scrapy.settings import BaseSettings
     from scrapy.statscollectors import StatsCollector
+    from sqlalchemy import Connection
 
     from walsh_scrapy.crawl.context import Context
     from walsh_scrapy.crawl.queue import Queue
@@ -338,11 +339,13 @@ class Robots(RobotsCache):
         self._hosts.copies(host)[origin] = copy
         file = self._read(origin, copy)
         delay = file.interval(self._context.clock.now())
-        self._hosts.write_with(
-            requested,
-            lambda connection: self._store.write(connection, origin, copy, host, run),
-            delay=delay if has_delay else 0.0,
-        )
+
+        def write(connection: Connection) -> None:
+            self._store.write(connection, origin, copy, host, run)
+
+        if not self._hosts.is_beating:  # the host may be another worker's before that transaction
+            self._context.state.write(write)
+        self._hosts.write_with(requested, write, delay=delay if has_delay else 0.0)
         delay = max(delay, self._hosts.delay(host))
         if delay > self._context.options.min_interval:
             self._queue.delay(host, self._hosts.wait(host, delay), delay)
