@@ -14,7 +14,7 @@ from scrapy.utils.response import response_status_message
 from walsh_scrapy.crawl.context import Retry
 from walsh_scrapy.crawl.crawl import Component
 from walsh_scrapy.crawl.failures import reason_of
-from walsh_scrapy.crawl.ticket import note, rank_of, ticket_of
+from walsh_scrapy.crawl.ticket import NOT_REACHED, note, rank_of, ticket_of
 from walsh_scrapy.exceptions import TooSlow, Unreachable
 from walsh_scrapy.policy.backoff import is_refusal
 from walsh_scrapy.policy.frontier import Rank
@@ -72,6 +72,8 @@ class BackoffMiddleware(Component):
 
     async def process_exception(self, request: Request, exception: Exception) -> Request | None:
         """Retry a request for robots.txt that got no response, if its host can be reached."""
+        if request.meta.get("dont_retry") == NOT_REACHED:
+            del request.meta["dont_retry"]
         if isinstance(exception, IgnoreRequest | Unreachable) or not ticket_of(request).reached:
             return None
         timed_out = isinstance(exception, DownloadTimeoutError)
