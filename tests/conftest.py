@@ -54,11 +54,14 @@ def pytest_configure_node(node):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup():
-    """Forget what an earlier test left: Scrapy's project, and the levels of loggers."""
+    """Forget what an earlier test left: Scrapy's project, levels of loggers, shared documents."""
     os.environ.pop("SCRAPY_SETTINGS_MODULE", None)
     logging.getLogger().setLevel(logging.WARNING)
     for name in ("scrapy", "walsh_scrapy", "walsh_scrapy.addon"):  # a command of ours sets them
         logging.getLogger(name).setLevel(logging.NOTSET)
+    if shared := sys.modules.get("walsh_scrapy.crawl.shared"):
+        shared.ROBOTS.clear()
+        shared.BLOCKLISTS.clear()
 
 
 def pytest_collection_modifyitems(config, items):

@@ -122,6 +122,10 @@ class NotYet(IgnoreRequest):
     """A request that one of our coroutines sends must wait for its host once more (R4)."""
 
 
+class HasCome(IgnoreRequest):
+    """A document need not be requested any more: another crawl has brought it (R2, R3)."""
+
+
 class NotDelivered(IgnoreRequest):
     """A project's own code kept robots.txt, the blocklist or its schema from us (decision 30).
 

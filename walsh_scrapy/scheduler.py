@@ -67,6 +67,7 @@ class Scheduler(BaseScheduler):
     def open(self, spider: Spider) -> Deferred[None] | None:  # noqa: ARG002 - Scrapy's interface
         """Open the duplicate filter, and queue the requests that the last start of the job kept."""
         for request in self._job.read() if self._job else ():
+            self._count("enqueued")
             self._queue.push(request)
         return self._dupefilter.open()
 
@@ -101,6 +102,8 @@ class Scheduler(BaseScheduler):
             return False
         if self._job:
             flush(self._dupefilter)
+        if not comes_back:
+            self._count("enqueued")
         self._queue.push(request)
         return True
 
@@ -109,9 +112,19 @@ class Scheduler(BaseScheduler):
         if self._job:
             self._sweep(self._job)
         request = self._queue.pop()
-        if self._job and request is not None:
+        if request is None:
+            return None
+        if self._job:
             self._job.hand_out(request)
+        turn = self._queue.turn_of(request)
+        if turn and not turn.times_back:
+            self._count("dequeued")
         return request
+
+    def _count(self, event: str) -> None:
+        """Count a request under Scrapy's names; one that pacing sent back is no other one."""
+        self._crawler.stats.inc_value(f"scheduler/{event}")
+        self._crawler.stats.inc_value(f"scheduler/{event}/memory")
 
     def request_reached_downloader(self, request: Request) -> None:
         """Mark a request as sent."""

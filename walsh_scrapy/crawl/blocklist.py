@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -20,10 +21,12 @@ from walsh_scrapy.crawl.engine import is_stopping
 from walsh_scrapy.crawl.failures import reason_of
 from walsh_scrapy.crawl.isolated import CostLimits, Interrupted, IsolatedProcess, TooCostly
 from walsh_scrapy.crawl.queue import PATIENCE
+from walsh_scrapy.crawl.shared import BLOCKLISTS, SharedBlocklist
 from walsh_scrapy.crawl.ticket import Hop, Validators, note, rank_of, request_of, ticket_of
 from walsh_scrapy.exceptions import (
     BadAnswer,
     Denied,
+    HasCome,
     NotDelivered,
     NotModified,
     RequestDeferred,
@@ -48,6 +51,8 @@ from walsh_scrapy.state.records import BlocklistCopy
 from walsh_scrapy.wire.unreachable import causes
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from scrapy.http import Response
     from scrapy.statscollectors import StatsCollector
 
@@ -206,6 +211,7 @@ class BlocklistCache:
         adopted = await asyncio.to_thread(Blocklist.of_text, text)
         copy = self._copy(candidate, self._url, text)
         self._store.keep(self._url, copy, candidate.body)
+        BLOCKLISTS.keep(self._key, SharedBlocklist(copy, candidate.body))
         self._list, self.hash = adopted, copy.copy
         self._use(copy)
         if adopted.problem:
@@ -226,9 +232,19 @@ class BlocklistCache:
             )
             self._store.keep(self._url, known)
             self._use(known)
+            if document := self._store.document(self._url):
+                BLOCKLISTS.keep(self._key, SharedBlocklist(known, document))
+
+    @property
+    def _key(self) -> tuple[str, str]:
+        """The key of the list in ``BLOCKLISTS``."""
+        return self._url, self._schema_url
 
     def has_come(self) -> bool:
         """Adopt the list of another crawl, and return True if it is not due any more."""
+        shared = BLOCKLISTS.find(self._key)
+        if shared and self._checked_at < shared.copy.checked_at <= self._clock.now():
+            self._store.keep(self._url, shared.copy, shared.document)
         if self._store.checked_at(self._url) != self._checked_at:
             self._use(self._store.find(self._url))
         return not self.is_due
@@ -313,12 +329,17 @@ class PublishedList(BlocklistCache):
         logger.info("waiting for the blocklist: %s", self._url)
         with self._queue.restricted():
             try:
-                async with self._queue.owning(self._url):
+                async with (
+                    BLOCKLISTS.fetching(self._key, self._queue.check_open),
+                    self._queue.owning(self._url),
+                ):
                     if self.has_come():
                         return
                     candidate = await self._requested(self._url)
                     schema = await self._schema() if self._schema_url else None
                     await self.adopt(candidate, schema)
+            except HasCome:
+                pass
             except NotModified as error:
                 self.keep_unchanged(error.response)
             except Exception as error:  # noqa: BLE001 - whatever it is, the last list stays
@@ -343,24 +364,35 @@ class PublishedList(BlocklistCache):
             return await self._requested(self._schema_url)
         except NotModified:
             return None
+        except HasCome:
+            raise
         except Exception as error:  # noqa: BLE001 - the last one is used, or the bundled one
             reason = reason_of(error, self._schema_url)
             logger.warning("%s could not be fetched: %s", self._schema_url, reason)
             return None
 
+    @contextmanager
+    def _unless_it_has_come(self, _request: Request) -> Iterator[None]:
+        """Raise HasCome instead of a try if another crawl on the state has fetched the list."""
+        if self.has_come():
+            raise HasCome
+        yield
+
     async def _requested(self, url: str) -> Response:
         """Request a document, and follow its redirects. Raises the exceptions of ``Queue.send``."""
         validators = self.validators(url)
         hops: tuple[Hop, ...] = ()
+        not_before = 0.0
         while True:
             request = _request(url)
-            note(request, hops=hops, validators=validators)
-            response = await self._queue.send(request, Rank.OPERATOR)
+            note(request, hops=hops, not_before=not_before, validators=validators)
+            response = await self._queue.send(request, Rank.OPERATOR, self._unless_it_has_come)
             location = response.headers.get("Location") or b""
             target = resolve_reference(response.url, location)
             if response.status not in _REDIRECTS or target is None:
                 break
             hops = (*hops, Hop(request_of(response).url, response.status))
+            not_before = ticket_of(request_of(response)).not_before
             if len(hops) > MAX_HOPS:
                 reason = f"redirected more than {MAX_HOPS} times, at last to {target}"
                 raise BadAnswer(response, reason)

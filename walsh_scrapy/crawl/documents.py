@@ -189,7 +189,7 @@ class Documents:
             self._stats.inc_value("walsh/conditional/not_modified")
             raise NotModified(response)
         most = delivery.limits["download_maxsize"] or 0
-        return unpack_response(request, response, most)
+        return unpack_response(request, response, most, self._stats)
 
     def response_received(self, response: Response, request: Request) -> None:
         """Warn of the first page that a middleware of the project answered itself."""

@@ -23,7 +23,11 @@ from queuelib.queue import FifoDiskQueue, FifoSQLiteQueue, LifoDiskQueue
 from scrapy import signals
 from scrapy.core.scheduler import Scheduler
 from scrapy.dupefilters import BaseDupeFilter
-from scrapy.exceptions import DownloadFailedError, IgnoreRequest
+from scrapy.exceptions import (
+    DownloadFailedError,
+    IgnoreRequest,
+    UnsupportedURLSchemeError,
+)
 from scrapy.statscollectors import StatsCollector
 from scrapy.utils.defer import ensure_awaitable
 from scrapy.utils.misc import load_object
@@ -320,7 +324,7 @@ def _guarded(
     async def guarded(**given: Any) -> Any:  # noqa: ANN401 - as Scrapy calls it
         try:
             return await ensure_awaitable(method(**given))
-        except (IgnoreRequest, Unreachable, DownloadFailedError):
+        except (IgnoreRequest, Unreachable, DownloadFailedError, UnsupportedURLSchemeError):
             raise
         except Exception as error:
             raise failed(error) from error

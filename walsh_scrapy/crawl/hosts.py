@@ -138,6 +138,11 @@ class Hosts:
             self._timer.start(BEAT_SECONDS)
             self._is_new = True  # another one may start now too; the next beat tells
 
+    @property
+    def is_beating(self) -> bool:
+        """Whether hosts stay this worker's between its requests: it says that it lives."""
+        return self._timer is not None
+
     def take(
         self, host: str, reason: object, read: Callable[[Connection], object] | None = None
     ) -> Taken:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import ssl
+import sys
 from collections import defaultdict
 from contextlib import suppress
 from functools import cached_property, lru_cache
 from http import HTTPStatus
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.request import proxy_bypass
 
 from scrapy import Request
 from scrapy.downloadermiddlewares.httpproxy import HttpProxyMiddleware
-from scrapy.exceptions import DownloadFailedError
+from scrapy.exceptions import DownloadFailedError, UnsupportedURLSchemeError
 
 from walsh_scrapy.crawl.engine import PerLoop
 from walsh_scrapy.crawl.messages import server_of
@@ -105,6 +108,8 @@ class Network:
         self._proxy_hosts = {proxy.host for _, proxy in self._proxies.values()}
         self._bypasses = lru_cache(1000)(proxy_bypass)  # it reads the whole environment
         self._tls = tls_of(settings)
+        if keys := _key_log():
+            self._tls.log_keys(keys)
         self._connections = Connections(self._names, self._tls, CONNECT_SECONDS, self._record_proof)
         self._is_serial = context.options.serial
         self._may_send = asyncio.Event()
@@ -128,7 +133,9 @@ class Network:
         """Begin to look up the hosts of URLs that are requested soon (decision 27)."""
         names = list[tuple[str, int]]()
         for url in urls:
-            with suppress(DownloadFailedError):  # the request itself will fail, with a reason
+            with suppress(
+                DownloadFailedError, UnsupportedURLSchemeError
+            ):  # the request itself will fail, with a reason
                 if not self.has_proxy_for(url):
                     server = server_of(url)
                     names.append((server.host, server.port))
@@ -324,6 +331,19 @@ def tls_of(settings: BaseSettings) -> Tls:
     except ssl.SSLError:
         expected = "a list of ciphers as OpenSSL has it"
         raise bad_setting("DOWNLOADER_CLIENT_TLS_CIPHERS", ciphers, expected) from None
+
+
+def _key_log() -> str | None:
+    """Return the file for TLS keys that the environment names (SSLKEYLOGFILE), if it is usable."""
+    file = None if sys.flags.ignore_environment else os.environ.get("SSLKEYLOGFILE")
+    if not file:
+        return None
+    try:
+        Path(file).open("ab").close()
+    except OSError as error:
+        logger.warning("the TLS keys cannot be written to %s: %s", file, error.strerror)
+        return None
+    return file
 
 
 def proxies_of(settings: BaseSettings) -> dict[str, tuple[str, Proxy]]:

@@ -327,7 +327,7 @@ class Queue:
         """Wait for the fetch of a document, and begin it if necessary. Raises its exception."""
         task = self._fetches.get(key)
         if task is None:
-            task = self._fetches[key] = self._start(fetch())
+            task = self._fetches[key] = self.start(fetch())
             task.add_done_callback(lambda _: self._fetches.pop(key, None))
         await asyncio.wait([task])
         if task.cancelled():
@@ -441,9 +441,13 @@ class Queue:
         clock = self._context.clock
         until = clock.monotonic() + seconds
         while (left := until - clock.monotonic()) > 0:
-            if self._engine.is_closing:
-                raise self.deferral("the crawl ends", left)
+            self.check_open(left)
             await sleep(min(left, RECHECK_SECONDS))
+
+    def check_open(self, seconds: float = 0.0) -> None:
+        """Raise RequestDeferred if the spider closes; the request could be sent in ``seconds``."""
+        if self._engine.is_closing:
+            raise self.deferral("the crawl ends", seconds)
 
     def check_wait(self, request: Request, seconds: float) -> None:
         """Raise RequestDeferred for a wait longer than ``WALSH_MAX_WAIT`` (decision 7).
@@ -541,7 +545,7 @@ class Queue:
                 self.frontier.restrict(Rank.TARGET, host)
                 self._engine.take_requests()
 
-        self._start(prepare())
+        self.start(prepare())
         self._engine.take_requests()
 
     async def _prepare(self, request: Request) -> None:
@@ -561,7 +565,8 @@ class Queue:
             self.frontier.restrict(Rank.TARGET)
             self._engine.take_requests()
 
-    def _start(self, coroutine: Coroutine[None, None, None]) -> asyncio.Task[None]:
+    def start(self, coroutine: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        """Run a coroutine of ours; an error in it ends the crawl, which otherwise cancels it."""
         task = asyncio.ensure_future(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._ended)

@@ -14,6 +14,7 @@ from scrapy.exceptions import IgnoreRequest
 from scrapy.utils.datatypes import LocalCache
 
 from walsh_scrapy.crawl.hosts import Hosts
+from walsh_scrapy.crawl.shared import ROBOTS
 from walsh_scrapy.crawl.startup import SCHEMES
 from walsh_scrapy.crawl.ticket import (
     DATA_LOSS,
@@ -27,6 +28,7 @@ from walsh_scrapy.crawl.ticket import (
 )
 from walsh_scrapy.exceptions import (
     Denied,
+    HasCome,
     HostDeferred,
     NotDelivered,
     NotModified,
@@ -54,9 +56,11 @@ if TYPE_CHECKING:
     from scrapy.http import Response
     from scrapy.settings import BaseSettings
     from scrapy.statscollectors import StatsCollector
+    from sqlalchemy import Connection
 
     from walsh_scrapy.crawl.context import Context
     from walsh_scrapy.crawl.queue import Queue
+    from walsh_scrapy.crawl.robotparser import RobotsSignal
 
 logger = logging.getLogger(__name__)
 
@@ -114,10 +118,13 @@ class RobotsCache:
         return file if copy.is_awaited(self._context.clock.now(), longest, asked_at) else None
 
     def _is_fresh(self, file: RobotsFile) -> bool:
-        now = self._context.clock.now()
         if file.is_deferred:
+            now = self._context.clock.now()
             return file.copy.keeps_deferring(self._context.started_at, now)
-        return file.copy.is_usable(now, self._context.options.robots_ttl)
+        return self._is_usable(file.copy)
+
+    def _is_usable(self, copy: RobotsCopy) -> bool:
+        return copy.is_usable(self._context.clock.now(), self._context.options.robots_ttl)
 
     def _newest(self, origin: str) -> RobotsFile | None:
         """Return the file as the state has it, however old; an unwritten one is newer."""
@@ -161,8 +168,10 @@ class Robots(RobotsCache):
         stats: StatsCollector,
         queue: Queue,
         hosts: Hosts,
+        signal: RobotsSignal,
     ) -> None:
         super().__init__(context, hosts)
+        self._signal = signal
         self._stats = stats
         self._queue = queue
         self._deferred_hosts = context.deferred_hosts
@@ -205,6 +214,7 @@ class Robots(RobotsCache):
             self._deferred_hosts.check(request.url)  # the fetch has shown whether it can be reached
         if file.is_deferred:
             raise self._deferral(origin, file)
+        self._signal.send(origin, file, request)
         return file
 
     def _deferral(self, origin: str, file: RobotsFile) -> HostDeferred:
@@ -243,13 +253,23 @@ class Robots(RobotsCache):
         if url.partition(":")[0] not in SCHEMES:
             self._refusals[origin] = Denied("robots", "no request can go to its URL"), math.inf
             return
+        key = (self._context.options.user_agent, origin)
         try:
-            async with self._queue.owning(url):
+            async with (
+                ROBOTS.fetching(key, self._queue.check_open),
+                self._queue.owning(url),
+            ):
+                if (shared := ROBOTS.find(key)) and self._is_usable(shared):
+                    self._adopt(origin, shared)
                 if self.find(origin, needed_by.url) is None:
                     known = self._newest(origin)
                     copy = known.copy if known else None
                     self._keep(origin, await self._requested(origin, url, needed_by, copy), copy)
                     self._defer_late(origin, is_first=not copy or copy.failing_since is None)
+            if file := self.find(origin, needed_by.url):
+                self._signal.send(origin, file, needed_by)
+        except HasCome:
+            pass  # the request that needs it looks again
         except RequestDeferred as error:
             if source_of(needed_by) and not isinstance(error, StillDue):
                 self._hosts.give_up(self._context.host(origin))
@@ -298,8 +318,10 @@ class Robots(RobotsCache):
                 if isinstance(error, Denied) and hops:
                     logger.info("%s/robots.txt redirects to a denied URL: %s", origin, error)
                     return RobotsOutcome(url, "meaningless", answer)
-                if isinstance(error, Denied | RequestDeferred | NotDelivered):
+                if isinstance(error, Denied | RequestDeferred | NotDelivered | HasCome):
                     raise
+                if not isinstance(error, IgnoreRequest):
+                    self._stats.inc_value(f"robotstxt/exception_count/{type(error)}")
                 return RobotsOutcome(url, "unreachable", is_dead=isinstance(error, Unreachable))
             location = answer.headers.get("Location")
             result = access_result(answer.status, len(hops), has_location=location is not None)
@@ -313,7 +335,16 @@ class Robots(RobotsCache):
 
     @contextmanager
     def _limited(self, origin: str, most: float, request: Request) -> Iterator[None]:
-        """Give a try the remaining seconds, and count those that it takes."""
+        """Give a try the remaining seconds, and count those that it takes.
+
+        Raises HasCome if another crawl on the state has fetched the file since: only a worker that
+        beats keeps others from its host between requests.
+        """
+        if not self._hosts.is_beating:
+            copy = self._store.find(origin)
+            if copy is not None and copy.failing_since is None and self._is_usable(copy):
+                self._hosts.copies(self._context.host(origin))[origin] = copy
+                raise HasCome
         left = most - self._spent[origin]
         if left < SHORTEST_TRY:
             raise _TooLong
@@ -330,29 +361,55 @@ class Robots(RobotsCache):
             self._deferred_hosts.add(host_of(origin), reason, self._context.clock.now())
             self._hosts.give_up(self._context.host(origin))
 
-    def _keep(self, origin: str, answer: RobotsOutcome, known: RobotsCopy | None) -> None:
-        """Keep an outcome, and give the host the delay in its file.
+    def _adopt(self, origin: str, copy: RobotsCopy) -> None:
+        """Keep the copy that another crawl of this process fetched, unless ours is as new."""
+        known = self._newest(origin)
+        if known is None or known.copy.fetched_at < copy.fetched_at:
+            self._put(origin, copy, self._context.host(origin))
 
-        It is written with the next transaction of the host that got the last request.
+    def _put(
+        self, origin: str, copy: RobotsCopy, requested: str, *, has_delay: bool = True
+    ) -> RobotsFile:
+        """Put a copy in force, and give its host the delay in it unless ``has_delay`` is False.
+
+        It is written with the next transaction of ``requested``, the host that was asked last.
         """
+        host, run = self._context.host(origin), self._context.run
+        self._hosts.copies(host)[origin] = copy
+        file = self._read(origin, copy)
+        delay = file.interval(self._context.clock.now())
+
+        def write(connection: Connection) -> None:
+            self._store.write(connection, origin, copy, host, run)
+
+        if not self._hosts.is_beating:  # the host may be another worker's before that transaction
+            self._context.state.write(write)
+        self._hosts.write_with(requested, write, delay=delay if has_delay else 0.0)
+        delay = max(delay, self._hosts.delay(host))
+        if delay > self._context.options.min_interval:
+            self._queue.delay(host, self._hosts.wait(host, delay), delay)
+        return file
+
+    def _keep(self, origin: str, answer: RobotsOutcome, known: RobotsCopy | None) -> None:
+        """Keep an outcome, and give the host the delay in its file."""
         self._stats.inc_value(f"walsh/robots/{answer.result}")
+        self._stats.inc_value("robotstxt/request_count")
         now, host = self._context.clock.now(), self._context.host(origin)
         response, requested = answer.response, self._context.host(answer.url)
         status, body = (None, b"") if response is None else (response.status, response.body)
+        if status is not None:
+            self._stats.inc_value("robotstxt/response_count")
+            self._stats.inc_value(f"robotstxt/response_status_count/{status}")
         copy = copy_after(known, now, status, answer.result, body)
         is_read = answer.result in ("good", "unchanged")
         if is_read and response is not None and not _CUT_OFF.intersection(response.flags):
             given = Validators.of(response)
             copy = copy.with_validators(given.url, given.etag, given.last_modified)
-        self._hosts.copies(host)[origin] = copy
-        file, run = self._read(origin, copy), self._context.run
-        delay = file.interval(now)
-        self._hosts.write_with(
-            requested,
-            lambda connection: self._store.write(connection, origin, copy, host, run),
-            # A redirect to another host's robots.txt has read that host's delay.
-            delay=delay if requested == host or answer.url == robots_url(answer.url) else 0.0,
-        )
+        if copy.failing_since is None:
+            ROBOTS.keep((self._context.options.user_agent, origin), copy)
+        # A redirect to another host's robots.txt has read that host's delay.
+        has_delay = requested == host or answer.url == robots_url(answer.url)
+        file = self._put(origin, copy, requested, has_delay=has_delay)
         if answer.result != "unreachable":
             self._spent.pop(origin, None)
         if answer.result == "unreachable":
@@ -363,9 +420,6 @@ class Robots(RobotsCache):
                 origin,
                 file.copy.status,
             )
-        delay = max(delay, self._hosts.delay(host))
-        if delay > self._context.options.min_interval:
-            self._queue.delay(host, self._hosts.wait(host, delay), delay)
 
 
 class _TooLong(IgnoreRequest):

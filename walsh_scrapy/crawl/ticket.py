@@ -72,6 +72,11 @@ class Hop(NamedTuple):
 DATA_LOSS: Final = "dataloss"
 
 
+#: Our value of Scrapy's ``dont_retry``: RetryMiddleware is not to send a request again whose host
+#: cannot be reached. It is removed afterwards, because it is no choice of the project.
+NOT_REACHED: Final = "not reached"
+
+
 class Lifetime(NamedTuple):
     """The freshness lifetime of one response: its URL, and its end in epoch seconds."""
 

@@ -21,6 +21,7 @@ from walsh_scrapy.wire.codings import CODING_ERRORS, KNOWN, unpack
 if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.http import Response
+    from scrapy.statscollectors import StatsCollector
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +36,9 @@ UNASKED: Final = frozenset({b"br", b"zstd"})
 LONGEST_CODINGS: Final = 60
 
 
-def unpack_response(request: Request, response: Response, most: int) -> Response:
+def unpack_response(
+    request: Request, response: Response, most: int, stats: StatsCollector
+) -> Response:
     """Return a response with its body unpacked; ``most`` is its limit in bytes, 0 for none.
 
     Raises BadAnswer if it does not have its Content-Encoding, or is too large. An error response
@@ -45,7 +48,7 @@ def unpack_response(request: Request, response: Response, most: int) -> Response
     if not codings:
         return response
     try:
-        return _unpacked(request, response, codings, most or sys.maxsize)
+        return _unpacked(request, response, codings, most or sys.maxsize, stats)
     except (*CODING_ERRORS, BadAnswer) as error:
         if response.status >= 400:
             return response.replace(body=b"")
@@ -57,7 +60,9 @@ def unpack_response(request: Request, response: Response, most: int) -> Response
         raise BadAnswer(response, reason) from error
 
 
-def _unpacked(request: Request, response: Response, codings: bytes, most: int) -> Response:
+def _unpacked(
+    request: Request, response: Response, codings: bytes, most: int, stats: StatsCollector
+) -> Response:
     names = [*map(bytes.strip, codings.split(b","))]
     if len(names) > MOST_CODINGS:
         raise EOFError(f"at most {MOST_CODINGS} are undone")
@@ -71,6 +76,9 @@ def _unpacked(request: Request, response: Response, codings: bytes, most: int) -
     if len(body) > most:
         what = f"the response from {host_of(response.url)} is too large"
         raise BadAnswer(response, f"{what}: more than {format_bytes(most)} when unpacked")
+    if undone:
+        stats.inc_value("httpcompression/response_count")
+        stats.inc_value("httpcompression/response_bytes", len(body))
     response.headers["Content-Encoding"] = left
     if not left:
         del response.headers["Content-Encoding"]

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy import signals
 from scrapy.exceptions import DownloadTimeoutError, IgnoreRequest
+from scrapy.utils.python import global_object_name
+from scrapy.utils.response import response_status_message
 
 from walsh_scrapy.crawl.context import Retry
 from walsh_scrapy.crawl.crawl import Component
 from walsh_scrapy.crawl.failures import reason_of
-from walsh_scrapy.crawl.ticket import note, rank_of, ticket_of
+from walsh_scrapy.crawl.ticket import NOT_REACHED, note, rank_of, ticket_of
 from walsh_scrapy.exceptions import TooSlow, Unreachable
 from walsh_scrapy.policy.backoff import is_refusal
 from walsh_scrapy.policy.frontier import Rank
@@ -66,6 +68,8 @@ class BackoffMiddleware(Component):
 
     async def process_exception(self, request: Request, exception: Exception) -> None:
         """Record that a page got no response."""
+        if request.meta.get("dont_retry") == NOT_REACHED:
+            del request.meta["dont_retry"]
         if rank_of(request) is Rank.TARGET and ticket_of(request).reached:
             self.next_attempt(request, exception)
 
@@ -84,12 +88,14 @@ class BackoffMiddleware(Component):
             self._record_silence(request, outcome, timed_out=timed_out)
             # A host that timed out will probably do so again, and a serial crawl waits with it.
             most = min(1, retries) if timed_out else retries
-            reason = reason_of(outcome, request.url)
-            return self._retry(request, f"failed ({reason})", most) if for_robots else None
+            what = f"failed ({reason_of(outcome, request.url)})"
+            reason = global_object_name(type(outcome))
+            return self._retry(request, what, most, reason) if for_robots else None
         if is_refusal(outcome.status, for_robots=for_robots):
             what = f"answered {outcome.status}"
             chosen = self._chosen(request, outcome.status)
-            return self._retry(request, what, retries, outcome.status, chosen)
+            reason = response_status_message(outcome.status)
+            return self._retry(request, what, retries, reason, outcome.status, chosen)
         self._defer_others(request)
         return None
 
@@ -118,10 +124,13 @@ class BackoffMiddleware(Component):
         request: Request,
         what: str,
         most: int,
+        reason: str,
         status: int | None = None,
         chosen: Chosen | None = None,
     ) -> int | None:
         """Return the number of retries with which to send it again; None if it has failed.
+
+        ``what`` is a verb for the log, ``reason`` is Scrapy's name of the reason in the stats.
 
         It has failed after ``most`` retries, or after those that the project has chosen. A host
         that refused more than ``most`` requests in a row is deferred, with its other requests. If
@@ -140,10 +149,14 @@ class BackoffMiddleware(Component):
             if for_blocklist:  # all wait for it
                 logger.info("waiting for the blocklist: %s", retry.sentence(now))
             self._stats.inc_value("walsh/backoff/retried")
+            self._stats.inc_value("retry/count")
+            self._stats.inc_value(f"retry/reason_count/{reason}")
             return attempt
         if chosen and attempt > retries and self._streaks.refusals(host) <= share:
             what = f"{what}; it is not sent again ({chosen.by})"
             self._log_hold(request, what, ticket.hold, is_retried=False)
+            if chosen.retries:
+                self._stats.inc_value("retry/max_reached")
             return None
         self._defer_others(request, gave_up=True, refused=status)
         is_others_fault = attempt <= retries and attempt < self._streaks.refusals(host, rank)
@@ -155,6 +168,7 @@ class BackoffMiddleware(Component):
         level = logging.INFO if rank is Rank.ROBOTS else logging.WARNING
         logger.log(level, "%s %s; giving up after %s", request.url, what, tries)
         self._stats.inc_value("walsh/backoff/gave_up")
+        self._stats.inc_value("retry/max_reached")
         return None
 
     def _log_hold(

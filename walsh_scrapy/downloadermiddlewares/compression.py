@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
     from scrapy.http import Response
+    from scrapy.statscollectors import StatsCollector
 
 
 class CompressionMiddleware:
@@ -26,15 +27,16 @@ class CompressionMiddleware:
     unpacked where they are read.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, stats: StatsCollector) -> None:
         self._most = most
+        self._stats = stats
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         """Make the middleware of a crawl."""
         if not crawler.settings.getbool("COMPRESSION_ENABLED"):
             raise NotConfigured
-        return cls(crawler.settings.getint("DOWNLOAD_MAXSIZE"))
+        return cls(crawler.settings.getint("DOWNLOAD_MAXSIZE"), crawler.stats)
 
     def process_request(self, request: Request) -> None:
         """Request the codings that are undone here. Another choice counts only if it is none."""
@@ -46,4 +48,4 @@ class CompressionMiddleware:
         if request.method == "HEAD" or rank_of(request) is not Rank.TARGET:
             return response
         most: int = request.meta.get("download_maxsize", self._most)
-        return unpack_response(request, response, most)
+        return unpack_response(request, response, most, self._stats)

@@ -9,6 +9,7 @@ from scrapy import signals
 from scrapy.exceptions import StopDownload
 
 from walsh_scrapy.crawl.crawl import Component
+from walsh_scrapy.crawl.robotparser import RobotsSignal
 from walsh_scrapy.crawl.robots import Robots, is_robots, origin_for
 from walsh_scrapy.crawl.startup import Gate, in_force
 from walsh_scrapy.crawl.ticket import note, note_answer, resolved, ticket_of
@@ -43,7 +44,10 @@ class RobotsMiddleware(Component):
         self._hosts = crawl.hosts
         self._network = crawl.network
         self._queue = crawl.queue
-        self._robots = Robots(context, settings, stats, crawl.queue, crawl.hosts)
+        signal = RobotsSignal(
+            crawl.crawler, context.options.ua_token, crawl.queue.start, crawl.engine.take_requests
+        )
+        self._robots = Robots(context, settings, stats, crawl.queue, crawl.hosts, signal)
         crawl.hosts.lost = self._robots.forget
         self._queue.prepare_by("robots", self._robots)
         self._is_paced = in_force(settings, Gate.PACING)
@@ -98,6 +102,7 @@ class RobotsMiddleware(Component):
             robots_status=file.copy.status,
         )
         if not verdict.allowed:
+            self._stats.inc_value("robotstxt/forbidden")
             raise self._denials.deny(request, "robots", file.why(verdict))
 
     async def _until_open(self, request: Request, file: RobotsFile) -> None:
