@@ -138,6 +138,7 @@ class Job:
         try:
             blob = pickle.dumps(request.to_dict(spider=self._crawler.spider), protocol=4)
         except _UNSERIALIZABLE:
+            self._crawler.stats.inc_value("scheduler/unserializable")
             self._rows[request] = None
             return
         row = (blob, json.dumps(hops_of(request)), self._fingerprint(request))
