@@ -101,6 +101,7 @@ class Scheduler(BaseScheduler):
             return False
         if self._job:
             flush(self._dupefilter)
+            self._job.forget_deferred(request)
         self._queue.push(request)
         return True
 
