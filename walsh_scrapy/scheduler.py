@@ -102,6 +102,7 @@ class Scheduler(BaseScheduler):
             return False
         if self._job:
             flush(self._dupefilter)
+            self._job.forget_deferred(request)
         if not comes_back:
             self._count("enqueued")
         self._queue.push(request)

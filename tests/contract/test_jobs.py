@@ -148,7 +148,21 @@ def test_a_job_that_closes_itself_reads_each_page_once(simulated, project, seria
     assert found == dict.fromkeys(READ, 1)
 
 
-def test_deferred_requests_end_a_crawl_as_deferred_and_wait_for_the_next(simulated, project):
+@pytest.mark.long
+def test_a_job_goes_on_without_the_add_on_and_with_it_again(loopback_web, crawl, project):
+    web = loopback_web(*web_of_links())
+    job = {"JOBDIR": project / "job", "WALSH_SERIAL": False}
+    for enabled, pages in ((False, 1), (True, 5), (False, 4), (True, 0)):
+        settings = {**job, "WALSH_ENABLED": enabled, "CLOSESPIDER_PAGECOUNT": pages}
+        settings |= {"CONCURRENT_REQUESTS": 1}
+        result = crawl(web, "links", project=project, settings=settings)
+        assert result.exit_code == 0, result.stderr
+    assert result.stats["finish_reason"] == "finished"
+    found = reads(hit for hit in web.log if hit.path != "/robots.txt")
+    assert found == dict.fromkeys(READ, 1)
+
+
+def test_deferred_requests_end_a_crawl_as_deferred(simulated, project):
     busy = Reply(status=429, headers={"Retry-After": "7200"})
     links = [f"http://busy.example/{number}" for number in range(30)]
     site = Site(
@@ -178,7 +192,7 @@ def test_deferred_requests_end_a_crawl_as_deferred_and_wait_for_the_next(simulat
     }
 
 
-def test_without_a_jobdir_deferred_requests_end_the_crawl_as_deferred_too(simulated, project):
+def test_a_crawl_without_a_jobdir_ends_as_deferred_too(simulated, project):
     slow = Site("slow.example", "User-agent: *\nCrawl-delay: 5000\n", {"/1": PAGE, "/2": PAGE})
     (result,) = simulated(
         Site("a.example", "", {"/": index("http://slow.example/1", "http://slow.example/2")}),
@@ -192,7 +206,24 @@ def test_without_a_jobdir_deferred_requests_end_the_crawl_as_deferred_too(simula
     assert "slow.example" in line
 
 
-def test_the_longest_delay_of_a_project_counts_and_is_not_stored(simulated, project, tmp_path):
+def test_a_host_that_refuses_all_has_one_line_with_the_number(simulated, project):
+    links = [f"http://busy.example/{number}" for number in range(30)]
+    (result,) = simulated(
+        Site("a.example", "", {"/": index(*links)}),
+        Site("busy.example", "", {f"/{number}": Reply(status=503) for number in range(30)}),
+        spider="links",
+        project=project,
+        settings={"WALSH_MAX_RETRIES": 1},
+    )
+    deferred = result.stats["walsh/requests/deferred"]
+    lines = [line for line in result.stderr.splitlines() if " INFO: " in line]
+    (line,) = [line for line in lines if f"{deferred} requests deferred to a later run" in line]
+    assert "busy.example" in line
+    assert len([line for line in lines if "busy.example" in line]) <= 4
+    assert result.stats["finish_reason"] == "deferred"
+
+
+def test_the_longest_delay_counts_and_is_not_stored(simulated, project, tmp_path):
     links = [*PAGES[1:2], "http://b.example/1", "http://b.example/3"]
     (result,) = simulated(
         Site("a.example", "", {"/": index(*links), "/2": PAGE}),
@@ -210,6 +241,23 @@ def test_the_longest_delay_of_a_project_counts_and_is_not_stored(simulated, proj
     assert all(70.0 <= gap < 71.0 for gap in gaps["b.example"])
     stored = rows_of(result.folder.parent, "SELECT max(delay) FROM hosts")
     assert stored == [(1.0,)]
+
+
+def test_autothrottle_sets_the_least_delay(simulated, project):
+    slow = Reply("<title>x</title>", content_type="text/html", delay=4.0)
+    (result,) = simulated(
+        Site("a.example", "", {"/": index(*PAGES[:3]), "/1": slow, "/2": PAGE, "/3": PAGE}),
+        spider="links",
+        project=project,
+        settings={
+            "AUTOTHROTTLE_ENABLED": True,
+            "AUTOTHROTTLE_START_DELAY": 20,
+            "AUTOTHROTTLE_TARGET_CONCURRENCY": 0.5,
+        },
+    )
+    gaps = [round(later.started - hit.ended) for hit, later in pairwise(result.log)]
+    assert [hit.path for hit in result.log] == ["/robots.txt", "/", "/1", "/2", "/3"]
+    assert gaps == [20, 1, 8, 1]
 
 
 def test_a_delay_above_walsh_max_wait_is_waited_for(simulated, project):

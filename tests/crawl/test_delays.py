@@ -97,7 +97,7 @@ def test_the_delay_follows_the_spider_while_it_runs():
     assert delays.of("a.example") == 6.0
 
 
-def test_autothrottle_follows_the_last_answer_once_a_page_has_come():
+def test_autothrottle_follows_the_last_answer_after_a_page():
     given = {"AUTOTHROTTLE_ENABLED": True, "AUTOTHROTTLE_TARGET_CONCURRENCY": 0.5}
     delays = project_delays(given)
     delays.record_answer("a.example", 0.1, is_page=False)

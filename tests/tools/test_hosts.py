@@ -264,7 +264,7 @@ def test_a_gate_of_the_project_is_asked_and_no_probe_is_recorded(loopback_web, a
         assert list(log.denials(TimeSpan(), "library.example")) == []
     late = json.dumps({f"{StaffGate.__module__}.ClosedGate": 110})
     closed = ask(web, "http://closed.example/feed", DOWNLOADER_MIDDLEWARES=late)
-    assert closed.stdout.startswith("http://closed.example/feed: denied by robots\n")
+    assert closed.stdout.startswith("http://closed.example/feed: denied by office\n")
     assert "closed.example wants no robot" in closed.stdout
     told = ask(web, *urls[:2], DOWNLOADER_MIDDLEWARES=GATES)
     assert told.stdout.startswith(f"{urls[0]}: denied by office\n")

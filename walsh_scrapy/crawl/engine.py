@@ -222,7 +222,8 @@ class ScrapyQueue:
         self._priorities = b""  # the file of the same name, before requests were taken
         self._scheduler: Scheduler | None = None
         self.unreadable = 0  #: requests that were taken, and cannot be made again
-        self.is_foreign = False  #: it has requests that cannot be taken
+        #: Whether it may have requests that cannot be taken, so that none may be put there.
+        self.is_foreign = True
 
     def take(self) -> Iterator[Request]:
         """Remove the requests, in the order in which Scrapy would send them."""

@@ -71,6 +71,7 @@ class Job:
             raise
         self._rows: dict[Request, int | None] = {}  # None: it cannot be written
         self._handed_out: set[Request] = set()
+        self._deferred: dict[bytes, int] = {}  # rows by the fingerprints of their requests
         self._lost: list[Request] = []  # deferred ones that cannot be written
         self._restored: set[bytes] = set()  # fingerprints of what the last start has left
 
@@ -144,6 +145,12 @@ class Job:
         row = (blob, json.dumps(hops_of(request)), self._fingerprint(request))
         self._rows[request] = self._file.execute(_INSERT, row).lastrowid
 
+    def forget_deferred(self, request: Request) -> None:
+        """Forget a request that was deferred in this run: it was queued again."""
+        row = self._deferred.pop(self._fingerprint(request), None) if self._deferred else None
+        if row is not None:
+            self._delete(row)
+
     def repeats(self, request: Request) -> bool:
         """Return True for a start request that the last start has left, and the spider makes again.
 
@@ -156,7 +163,7 @@ class Job:
         """Forget a request that is over, or was a duplicate."""
         row = self._rows.pop(request, None)
         if row is not None:
-            self._file.execute("DELETE FROM requests WHERE id = ?", (row,))
+            self._delete(row)
 
     def hand_out(self, request: Request) -> None:
         """Note that a request was handed out: it is kept until it is over."""
@@ -169,7 +176,9 @@ class Job:
             self._handed_out.remove(request)
             if request not in deferred:
                 self.forget(request)
-            elif self._rows.pop(request) is None:
+            elif (row := self._rows.pop(request)) is not None:
+                self._deferred[self._fingerprint(request)] = row
+            else:
                 self._lost.append(request)
 
     def close(self) -> None:
@@ -205,6 +214,9 @@ class Job:
         self._file.execute("BEGIN")
         self._file.executemany("UPDATE requests SET request = NULL WHERE id = ?", moved)
         self._file.execute("COMMIT")
+
+    def _delete(self, row: int) -> None:
+        self._file.execute("DELETE FROM requests WHERE id = ?", (row,))
 
     def _fingerprint(self, request: Request) -> bytes:
         fingerprinter = self._crawler.request_fingerprinter

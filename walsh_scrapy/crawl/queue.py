@@ -120,7 +120,8 @@ class Queue:
         self._documents = documents
         self._most = most if most > 0 else math.inf  # requests at once
         self.deferred: WeakSet[Request] = WeakSet()
-        self.deferrals = 0  #: of requests for no declared source
+        #: The method and URL of deferred requests that were not requested again since.
+        self.deferrals: set[tuple[str, str]] = set()
         self._announced: set[str] = set()
         self._is_open = False
         #: The requests that wait, by host.
@@ -176,6 +177,7 @@ class Queue:
         """Keep a request until its host is ready; one that was handed out comes back first."""
         turn = self.turn_of(request)
         if turn is None:
+            self.deferrals.discard((request.method, request.url))
             self._push_new(Turn(request))
             return
         host = self._context.host(request.url)
@@ -242,7 +244,7 @@ class Queue:
         """
         if any(turn.request is request for turn in self._out.values()):
             self.deferred.add(request)
-            self.deferrals += 1
+            self.deferrals.add((request.method, request.url))
 
     def announce(self, host: str) -> int | None:
         """Return the number of requests that wait for a host; None after the first call for it.
