@@ -22,6 +22,7 @@ from scrapy.utils.misc import build_from_crawler
 from scrapy.utils.test import get_crawler
 
 from walsh_scrapy.crawl.context import Context
+from walsh_scrapy.crawl.documents import Documents
 from walsh_scrapy.crawl.engine import Engine
 from walsh_scrapy.crawl.hosts import Hosts
 from walsh_scrapy.crawl.job import FILE, Job
@@ -95,7 +96,15 @@ class Starts:
         crawl = SimpleNamespace(
             crawler=crawler,
             engine=Engine(crawler),
-            queue=Queue(self.context, Engine(crawler), crawler.stats, Hosts(self.context), {}, 0),
+            queue=Queue(
+                self.context,
+                Engine(crawler),
+                crawler.stats,
+                Hosts(self.context),
+                Documents(crawler.settings, crawler.stats),
+                delays={},
+                most=0,
+            ),
         )
         dupefilter = build_from_crawler(RFPDupeFilter, crawler)
         scheduler = Scheduler(crawl, dupefilter, Job(crawler, str(self.job)))

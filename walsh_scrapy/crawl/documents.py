@@ -88,7 +88,10 @@ class Documents:
                 if known.delivery is not delivery
             }
             last = ticket_after(delivery.request)
-            renew_ticket(request, ticket._replace(seconds=last.seconds, hold=last.hold))
+            ticket = ticket._replace(
+                seconds=last.seconds, hold=last.hold, not_before=last.not_before
+            )
+            renew_ticket(request, ticket)
 
     def fetched(self, request: Request, result: Response | Request) -> Response | Request:
         """Return what the middlewares of the project made of a request.
