@@ -75,6 +75,8 @@ class Starts:
         self.job = folder / "job"
         self.spidercls = spider
         self.made = []
+        self.private = set()
+        self.noted = []
         state = State(f"sqlite:///{folder}/state.sqlite3")
         self.context = Context(Options(), state)
 
@@ -107,10 +109,17 @@ class Starts:
             ),
         )
         dupefilter = build_from_crawler(RFPDupeFilter, crawler)
-        scheduler = Scheduler(crawl, dupefilter, Job(crawler, str(self.job)))
+        scheduler = Scheduler(crawl, dupefilter, self.job_of(crawler))
         self.made.append(scheduler)
         scheduler.open(crawler.spider)
         return scheduler
+
+    def job_of(self, crawler):
+        """Return the job of a start; `private` are hosts with addresses that are not public."""
+        network = SimpleNamespace(
+            is_private=self.private.__contains__, note_private=self.noted.append
+        )
+        return Job(crawler, str(self.job), self.context.clock, network)
 
     def close(self):
         """Close the files of starts that have not ended."""
@@ -211,6 +220,20 @@ def test_a_redirect_that_waits_keeps_its_hops_and_no_other_facts(starts, ends):
     (request,) = drain(starts.ours())
     assert (request.url, hops_of(request)) == ("http://a.example/3", hops)
     assert ticket_of(request)._replace(hops=()) == ticket_of(Request("http://a.example/3"))
+
+
+def test_a_redirect_waits_over_the_starts_and_is_known_to_be_private(starts):
+    starts.private.add("a.example")
+    first = starts.ours()
+    redirected = Request("http://b.example/2")
+    until = starts.context.clock.monotonic() + 60.0
+    note(redirected, hops=(Hop("http://a.example/1", 302),), not_before=until)
+    first.enqueue_request(redirected)
+    stop(first)
+    starts.ours()
+    assert starts.noted == ["a.example"]
+    (restored,) = [turn.request for _, _, turn in starts.made[-1]._queue._redirected]
+    assert abs(ticket_of(restored).not_before - until) < 5.0
 
 
 def test_redirects_that_a_project_claims_are_not_believed(starts):

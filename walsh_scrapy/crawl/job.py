@@ -19,34 +19,53 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from scrapy.utils.request import request_from_dict
 
 from walsh_scrapy.crawl.engine import ScrapyQueue
-from walsh_scrapy.crawl.ticket import Hop, hops_of, note
+from walsh_scrapy.crawl.ticket import Hop, hops_of, note, ticket_of
+from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container
+    from typing import Self
 
     from scrapy import Request
     from scrapy.crawler import Crawler
+
+    from walsh_scrapy.crawl.context import Clock
+    from walsh_scrapy.crawl.network import Network
 
 logger = logging.getLogger(__name__)
 
 #: In the folder of the job.
 FILE: Final = "walsh-requests.sqlite3"
-#: ``request`` is NULL while the request is in Scrapy's queue; ``hops`` are its redirects.
+#: ``request`` is NULL while the request is in Scrapy's queue; ``redirects`` is a `Redirects`.
 _TABLE: Final = """\
 CREATE TABLE IF NOT EXISTS requests (
-    id INTEGER PRIMARY KEY, request BLOB, hops TEXT NOT NULL, fingerprint BLOB NOT NULL
+    id INTEGER PRIMARY KEY, request BLOB, redirects TEXT NOT NULL, fingerprint BLOB NOT NULL
 )"""
-_INSERT: Final = "INSERT INTO requests (request, hops, fingerprint) VALUES (?, ?, ?)"
+_INSERT: Final = "INSERT INTO requests (request, redirects, fingerprint) VALUES (?, ?, ?)"
 #: The errors of a request that cannot be pickled, as in ``scrapy.squeues``.
 _UNSERIALIZABLE: Final = (pickle.PicklingError, AttributeError, TypeError, ValueError)
 
 
+class Redirects(NamedTuple):
+    """The redirects that led to a request. The next start trusts these, and no ``meta``."""
+
+    hops: tuple[Hop, ...] = ()
+    not_before: float = 0.0  #: epoch seconds: the end of the wait that they asked for
+    is_private: bool = False  #: the first host has an address that is not public
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        """Read what ``json.dumps`` wrote."""
+        hops, not_before, is_private = json.loads(text)
+        return cls(tuple(Hop(*hop) for hop in hops), not_before, is_private)
+
+
 class _Known(NamedTuple):
-    """What the job's own file knows of a request in Scrapy's queue."""
+    """The facts in the job's own file about a request in Scrapy's queue."""
 
     place: int  #: in the order of all requests
-    hops: tuple[Hop, ...]
+    redirects: Redirects
 
 
 class Job:
@@ -56,8 +75,10 @@ class Job:
     (decision 30).
     """
 
-    def __init__(self, crawler: Crawler, folder: str) -> None:
+    def __init__(self, crawler: Crawler, folder: str, clock: Clock, network: Network) -> None:
         self._crawler = crawler
+        self._clock = clock
+        self._network = network
         self._scrapys = ScrapyQueue(crawler, folder)
         self._path = Path(folder, FILE)
         # Without a transaction each statement is committed at once.
@@ -77,22 +98,21 @@ class Job:
 
     def read(self) -> list[Request]:
         """Return the requests that the last start has left, in their order."""
-        rows = self._file.execute("SELECT id, request, hops, fingerprint FROM requests")
+        rows = self._file.execute("SELECT id, request, redirects, fingerprint FROM requests")
         known: dict[bytes, _Known | None] = {}
         restored: list[tuple[int, Request]] = []
         unreadable = 0
-        for number, blob, hops_text, fingerprint in rows.fetchall():
-            hops = tuple(Hop(*hop) for hop in json.loads(hops_text))
+        for number, blob, text, fingerprint in rows.fetchall():
+            redirects = Redirects.read(text)
             if blob is None:
-                known[fingerprint] = _Known(number, hops)
+                known[fingerprint] = _Known(number, redirects)
                 continue
             try:
                 request = request_from_dict(pickle.loads(blob), spider=self._crawler.spider)  # noqa: S301 - ours
             except Exception:  # noqa: BLE001 - of any class of the project
                 unreadable += 1
                 continue
-            if hops:
-                note(request, hops=hops)
+            self._restore(request, redirects)
             known[fingerprint] = None
             self._rows[request] = number
             restored.append((number, request))
@@ -119,11 +139,10 @@ class Job:
         last = self._file.execute("SELECT coalesce(max(id), 0) FROM requests").fetchone()[0]
         self._file.execute("BEGIN")
         for place, request in enumerate(self._scrapys.take(), start=last + 1):
-            facts = known.get(self._fingerprint(request), _Known(place, ()))
+            facts = known.get(self._fingerprint(request), _Known(place, Redirects()))
             if facts is None:
                 continue
-            if facts.hops:
-                note(request, hops=facts.hops)
+            self._restore(request, facts.redirects)
             self.keep(request)
             taken_over.append((facts.place, request))
         self._file.execute("DELETE FROM requests WHERE request IS NULL")
@@ -142,8 +161,25 @@ class Job:
             self._crawler.stats.inc_value("scheduler/unserializable")
             self._rows[request] = None
             return
-        row = (blob, json.dumps(hops_of(request)), self._fingerprint(request))
+        row = (blob, json.dumps(self._redirects_of(request)), self._fingerprint(request))
         self._rows[request] = self._file.execute(_INSERT, row).lastrowid
+
+    def _redirects_of(self, request: Request) -> Redirects:
+        hops = hops_of(request)
+        wait = ticket_of(request).not_before - self._clock.monotonic()
+        not_before = self._clock.now() + wait if wait > 0.0 else 0.0
+        is_private = bool(hops) and self._network.is_private(host_of(hops[0].url))
+        return Redirects(hops, not_before, is_private)
+
+    def _restore(self, request: Request, redirects: Redirects) -> None:
+        """Give a request its redirects, as if it was redirected in this run."""
+        if not redirects.hops:
+            return
+        wait = redirects.not_before - self._clock.now()
+        not_before = self._clock.monotonic() + wait if wait > 0.0 else 0.0
+        note(request, hops=redirects.hops, not_before=not_before)
+        if redirects.is_private:
+            self._network.note_private(host_of(redirects.hops[0].url))
 
     def forget_deferred(self, request: Request) -> None:
         """Forget a request that was deferred in this run: it was queued again."""

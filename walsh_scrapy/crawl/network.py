@@ -124,6 +124,10 @@ class Network:
         """Return True if a connection was made to a host at an address that is not public."""
         return self._connections.is_private(host)
 
+    def note_private(self, host: str) -> None:
+        """Note that an earlier start of a job made such a connection to a host."""
+        self._connections.note_private(host)
+
     async def find(self, url: str) -> Addresses:
         """Return the addresses of the host of a URL; raise NotConnected if there are none."""
         server = server_of(url)

@@ -263,6 +263,10 @@ class Connections:
         """Return True if a connection was made to a host at an address that is not public."""
         return host in self._private
 
+    def note_private(self, host: str) -> None:
+        """Note that a connection was made to a host at an address that is not public."""
+        self._private.add(host)
+
     async def open(self, endpoint: Endpoint, *, public_only: bool = False) -> Stream:
         """Connect to an endpoint, through its proxy if it has one.
 
