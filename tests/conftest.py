@@ -54,19 +54,14 @@ def pytest_configure_node(node):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup():
-    """Forget what an earlier test left: Scrapy's project, and the levels of loggers."""
+    """Forget what an earlier test left: Scrapy's project, levels of loggers, shared documents."""
     os.environ.pop("SCRAPY_SETTINGS_MODULE", None)
     logging.getLogger().setLevel(logging.WARNING)
     for name in ("scrapy", "walsh_scrapy", "walsh_scrapy.addon"):  # a command of ours sets them
         logging.getLogger(name).setLevel(logging.NOTSET)
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_runtest_teardown():
-    """Close the states of crawls that never ran; a database that is collected open is a warning."""
-    if "walsh_scrapy.crawl.crawl" in sys.modules:
-        for made in list(sys.modules["walsh_scrapy.crawl.crawl"]._crawls.values()):
-            made.context.state.close()
+    if shared := sys.modules.get("walsh_scrapy.crawl.shared"):
+        shared.ROBOTS.clear()
+        shared.BLOCKLISTS.clear()
 
 
 def pytest_collection_modifyitems(config, items):
@@ -79,7 +74,7 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         if item.path.parent.name == "contract" or PROCESSES.intersection(item.fixturenames):
             item.add_marker("crawl")
-        if "postgresql_url" in item.fixturenames:
+        if {"encoded", "postgresql_url"} & set(item.fixturenames):
             item.add_marker("postgresql")
     long, crawling, others = {}, [], []
     for item in items:
@@ -128,7 +123,7 @@ def simulated(tmp_path, pytestconfig, crawl_launcher):
 
     def run(*sites, **options):
         given = {"folder": tmp_path / "simulation", "project": pytestconfig.rootpath}
-        return simulate(*sites, **given, launcher=crawl_launcher, **options)
+        return simulate(*sites, launcher=crawl_launcher, **given | options)
 
     return run
 
@@ -242,6 +237,22 @@ def postgresql_url(request, postgresql_database):
     if not request.node.get_closest_marker("empty"):
         Database(postgresql_database.url).close()
     return postgresql_database.url
+
+
+@pytest.fixture
+def encoded(postgresql_server):
+    """Return a function that makes a database on PostgreSQL in an encoding, and returns its URL."""
+    names = []
+
+    def make(encoding):
+        names.append(f"walsh_{uuid.uuid4().hex}")
+        of_every_encoding = "LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0"
+        postgresql_server(f"CREATE DATABASE {names[-1]} ENCODING '{encoding}' {of_every_encoding}")
+        return url_of(names[-1])
+
+    yield make
+    for name in names:
+        postgresql_server(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 @pytest.fixture(scope="session")

@@ -442,6 +442,8 @@ DATES = (
     b"Sun, 06 Nov 1994 08:49:37 GMT",
     b"Sunday, 06-Nov-94 08:49:37 GMT",
     b"Sun Nov  6 08:49:37 1994",
+    b'60, "1.5 min"',
+    b"1779537690000",
 )
 EARLY = b"HTTP/1.1 103 Early Hints\r\n\r\n"
 CHUNKED = b"HTTP/1.0 200\nno colon\nTransfer-Encoding: chunked\n\n3;x=y\r\nabc\r\n0\r\nT: 1\r\n\r\n"

@@ -1,21 +1,19 @@
 """The scheduler between Scrapy and the frontier (R4, decision 6)."""
 
 import asyncio
-import logging
-from unittest.mock import AsyncMock
+from functools import partial
 
 import pytest
-from scrapy import Request, Spider
+from scrapy import Request
 from scrapy.http import Response
 from scrapy.utils.test import get_crawler
 
 from tests.helpers import LONGEST
 from walsh_scrapy.crawl import queue
-from walsh_scrapy.crawl.ticket import Hop, Ticket, Visit, note, set_visit, ticket_of
-from walsh_scrapy.exceptions import TooLate
+from walsh_scrapy.crawl.ticket import Hop, note
+from walsh_scrapy.exceptions import RequestDeferred, TooLate
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.scheduler import Scheduler
-from walsh_scrapy.sources.source import Source
 
 
 @pytest.fixture
@@ -68,63 +66,8 @@ def test_a_request_that_a_gate_sends_back_is_no_duplicate_and_passes_every_filte
     assert scheduler._queue.waiting == 1
 
 
-class Pages(Spider):
-    name = "pages"
-
-    def parse_page(self, response):
-        """A callback by name."""
-
-
-def test_a_job_continues_with_the_requests_of_its_stopped_crawl(tmp_path, caplog):
-    settings = {
-        "WALSH_STATE_URL": f"sqlite:///{tmp_path}/state.sqlite3",
-        "JOBDIR": str(tmp_path / "job"),
-    }
-
-    def started():
-        crawler = get_crawler(Pages, settings_dict=settings)
-        crawler.spider = crawler._create_spider()
-        scheduler = Scheduler.from_crawler(crawler)
-        scheduler.open(crawler.spider)
-        return crawler.spider, scheduler
-
-    robots_txt = Request("http://d.example/robots.txt")
-    note(robots_txt, rank=Rank.ROBOTS)
-    claims = {"redirect_urls": ["http://f.example/1"], "redirect_times": 1}
-    redirected = Request("http://f.example/2", meta=claims)
-    note(redirected, hops=(Hop("http://f.example/1", 302),), public_only=True)
-    for_source = Request("http://e.example/")
-    set_visit(for_source, Visit(Source("http://e.example/"), lambda _content_type: True))
-    spider, first = started()
-    page = {"callback": spider.parse_page, "meta": {"depth": 2}}
-    urls = ["http://a.example/1", "http://a.example/2", "http://b.example/"]
-    for request in (
-        *(Request(url, **page) for url in urls),
-        Request("http://c.example/", callback=lambda response: None),
-        robots_txt,
-        redirected,
-        for_source,
-    ):
-        assert first.enqueue_request(request)
-    first.close("shutdown")
-    (warning,) = (each for each in caplog.records if each.levelno >= logging.WARNING)
-    assert "http://c.example/" in warning.getMessage()
-
-    spider, second = started()
-    *left, begun_again = second._queue
-    assert begun_again.url == "http://f.example/1", "its redirect cannot be proved any more"
-    assert ticket_of(begun_again) == Ticket()
-    assert not begun_again.meta.keys() & claims.keys()
-    assert [request.url for request in left] == urls
-    assert all(request.callback == spider.parse_page for request in left)
-    assert all(request.meta == {"depth": 2} for request in left)
-    assert not second.enqueue_request(Request(urls[1])), "known since the first start"
-    assert second.next_request().url == urls[0]
-    second.close("shutdown")
-
-    _, third = started()
-    assert third._queue.waiting == 3, "what was handed out is not left again"
-    third.close("shutdown")
+async def answer(request):
+    return Response(request.url)
 
 
 def test_a_turn_that_was_given_past_the_queue_does_not_hold_up_the_end(scheduler, monkeypatch):
@@ -133,7 +76,8 @@ def test_a_turn_that_was_given_past_the_queue_does_not_hold_up_the_end(scheduler
     async def scenario():
         queue = scheduler._queue
         monkeypatch.setattr(queue._engine, "take_requests", lambda: None)
-        monkeypatch.setattr(queue._engine, "download", AsyncMock())
+        answered = partial(queue._documents.download, answer)
+        monkeypatch.setattr(queue._engine, "download", answered)
         queue.delay("a.example", 600.0)
         fetch = asyncio.ensure_future(
             queue.send(Request("http://a.example/robots.txt"), Rank.ROBOTS)
@@ -156,14 +100,67 @@ def test_what_comes_too_late_for_the_wire_is_sent_again(scheduler, monkeypatch):
         tries.append(request)
         if len(tries) == 1:
             raise TooLate("it is too late for that")
-        return Response(request.url)
+        return await answer(request)
 
     async def scenario():
         queue = scheduler._queue
         monkeypatch.setattr(queue._engine, "take_requests", lambda: None)
-        monkeypatch.setattr(queue._engine, "download", download)
+        downloaded = partial(queue._documents.download, download)
+        monkeypatch.setattr(queue._engine, "download", downloaded)
         with queue.in_gate():
             return await queue.send(Request("http://a.example/robots.txt"), Rank.ROBOTS)
 
     assert asyncio.run(scenario()).status == 200
     assert len(set(map(id, tries))) == 2
+
+
+class FixedClock:
+    """A clock that stands at one moment."""
+
+    def __init__(self, seconds):
+        self.seconds = seconds
+
+    def monotonic(self):
+        return self.seconds
+
+    now = moment = monotonic
+
+
+def redirected_until(scheduler, not_before):
+    """Queue a request whose redirect asked for a wait; the time is 1000."""
+    scheduler._queue._context.clock = FixedClock(1000.0)
+    request = Request("http://b.example/")
+    note(request, hops=(Hop("http://a.example/", 302),), not_before=not_before)
+    assert scheduler.enqueue_request(request)
+    return request
+
+
+def test_a_redirected_request_is_handed_out_after_its_wait(scheduler):
+    async def scenario():
+        request = redirected_until(scheduler, 1030.0)
+        assert scheduler.next_request() is None
+        scheduler._queue._context.clock.seconds = 1030.0
+        assert scheduler.next_request() is request
+        assert not scheduler.has_pending_requests()
+
+    asyncio.run(scenario())
+
+
+def test_a_redirected_request_that_waits_is_pending(scheduler):
+    redirected_until(scheduler, 1030.0)
+    assert scheduler.has_pending_requests()
+
+
+def test_other_requests_do_not_wait_for_a_redirected_one(scheduler):
+    redirected_until(scheduler, 1030.0)
+    other = Request("http://b.example/other")
+    scheduler.enqueue_request(other)
+    assert scheduler.next_request() is other
+
+
+def test_a_redirect_that_asks_for_a_long_wait_is_deferred(scheduler):
+    request = redirected_until(scheduler, 1901.0)
+    assert scheduler.next_request() is request
+    with pytest.raises(RequestDeferred) as caught:
+        asyncio.run(scheduler._queue.wait_after_redirect(request))
+    assert caught.value.until == 1901.0

@@ -8,15 +8,17 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Collection, Mapping
+from copy import copy
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from scrapy.exceptions import NotConfigured
-from scrapy.settings import BaseSettings, SettingsAttribute
+from scrapy.settings import BaseSettings
 from scrapy.utils.python import global_object_name
 
 from walsh_scrapy import identity
 from walsh_scrapy.crawl.log import install_json_log
+from walsh_scrapy.crawl.refusal import refuse_to_start
 from walsh_scrapy.crawl.startup import (
     DOWNLOADER,
     HANDLER,
@@ -26,10 +28,11 @@ from walsh_scrapy.crawl.startup import (
     SPIDER_GATES,
     Gate,
     path_of,
+    reactor_problem,
 )
-from walsh_scrapy.exceptions import refuse_to_start
 from walsh_scrapy.options import (
     BadSetting,
+    ForcedSetting,
     Options,
     bad_setting,
     log_format_of,
@@ -47,8 +50,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Scrapy's default. It is installed before an add-on could set it.
-REACTOR: Final = "twisted.internet.asyncioreactor.AsyncioSelectorReactor"
 #: A priority above the command line (40), because no operator may override the contract's MUSTs.
 FORCED: Final = 100
 
@@ -79,10 +80,16 @@ MUSTS: Final[dict[str, Any]] = {
     "HTTPCACHE_ENABLED": False,
     "TELNETCONSOLE_ENABLED": False,
     "REMOTE_CONTROL_ENABLED": False,
-    "AUTOTHROTTLE_ENABLED": False,
-    "DOWNLOAD_SLOTS": {},
+    "CONCURRENT_REQUESTS_PER_DOMAIN": 1,
     "DOWNLOAD_VERIFY_CERTIFICATES": True,
     "RETRY_HTTP_CODES": RETRIED_BY_SCRAPY,
+}
+#: `crawl.delays` keeps the delays of these: in the downloader they would delay a request whose
+#: exchange has begun.
+DELAYS: Final[dict[str, Any]] = {
+    "DOWNLOAD_DELAY": 0,
+    "DOWNLOAD_SLOTS": {},
+    "AUTOTHROTTLE_ENABLED": False,
 }
 #: The components that these settings switch off. Scrapy imports a component to find that out, and
 #: these import an HTTP client and a web server.
@@ -94,7 +101,7 @@ SWITCHED_OFF: Final = {
         "scrapy.extensions.throttle.AutoThrottle",
     ),
 }
-SERIAL: Final[dict[str, Any]] = {"CONCURRENT_REQUESTS": 1, "CONCURRENT_REQUESTS_PER_DOMAIN": 1}
+SERIAL: Final[dict[str, Any]] = {"CONCURRENT_REQUESTS": 1}
 CEILINGS: Final[dict[str, int]] = {
     "DOWNLOAD_MAXSIZE": MAX_BODY,
     "DOWNLOAD_WARNSIZE": MAX_BODY,
@@ -110,6 +117,7 @@ _CHAIN: Final = {gate.path: gate.order for gate in Gate} | dict.fromkeys(REPLACE
 ALLOWED_BY: Final = dict.fromkeys(
     SERIAL, "a bot with another identity may set WALSH_SERIAL = False"
 ) | {
+    "CONCURRENT_REQUESTS_PER_DOMAIN": "a host gets one request at a time anyway",
     "USER_AGENT": "WALSH_USER_AGENT and WALSH_UA_TOKEN set it",
     "DOWNLOAD_HANDLERS": "a bot with another identity, WALSH_USER_AGENT and WALSH_UA_TOKEN, may",
 }
@@ -140,8 +148,10 @@ class Addon:
             _check_log_level(settings)
             if log_format_of(settings) == "json":
                 install_json_log(settings)
-            _check_reactor(settings)
-        except (BadSetting, OSError) as error:
+            cls.check_reactor(settings)
+        except OSError as error:
+            refuse_to_start(BadSetting(f"the log cannot be written: {error}"), log_file=None)
+        except BadSetting as error:
             refuse_to_start(error, log_file=None)
 
     def update_settings(self, settings: Settings) -> None:
@@ -150,6 +160,7 @@ class Addon:
         A bad ``WALSH_`` setting ends the process with one line.
         """
         try:
+            self.check_reactor(settings)  # a spider's custom_settings count too
             options = Options.from_settings(settings)
             self._check_scope(settings, options)
             musts = self._musts(settings, options)
@@ -158,10 +169,8 @@ class Addon:
             refuse_to_start(error, log_file=settings["LOG_FILE"])
         if not options.enabled:
             raise NotConfigured("WALSH_ENABLED is False: no middleware of the contract is in force")
-        # A DOWNLOAD_DELAY is kept as our delay. In the downloader it would delay a request whose
-        # exchange has begun.
-        settings.set("WALSH_MIN_INTERVAL", options.min_interval, priority=FORCED)
-        settings.set("DOWNLOAD_DELAY", 0, priority=FORCED)
+        for name, value in DELAYS.items():
+            _take_over(settings, name, value)
         for name, value in musts.items():
             _force(settings, name, value)
         for name, paths in SWITCHED_OFF.items():
@@ -182,6 +191,16 @@ class Addon:
             _keep_handlers(settings)
         else:
             _give_handlers(settings)
+
+    @staticmethod
+    def check_reactor(settings: BaseSettings) -> None:
+        """Raise BadSetting for another reactor than asyncio's, or for none."""
+        if not settings.getbool("WALSH_ENABLED", default=True):
+            return
+        if not settings.getbool("TWISTED_REACTOR_ENABLED"):
+            raise bad_setting("TWISTED_REACTOR_ENABLED", False, "True, Scrapy's default")
+        if problem := reactor_problem(settings):
+            raise problem
 
     def _check_scope(self, settings: Settings, options: Options) -> None:
         """Refuse a spider that could request nothing; the message has the settings for it."""
@@ -216,16 +235,6 @@ def _check_log_level(settings: BaseSettings) -> None:
         raise bad_setting("LOG_LEVEL", level, f"one of {', '.join(names)}")
 
 
-def _check_reactor(settings: BaseSettings) -> None:
-    is_enabled = settings.getbool("TWISTED_REACTOR_ENABLED")
-    is_ours = settings["TWISTED_REACTOR"] == REACTOR and is_enabled
-    if not is_ours and settings.getbool("WALSH_ENABLED", default=True):
-        raise BadSetting(
-            f"TWISTED_REACTOR must be {REACTOR!r}, Scrapy's default, and "
-            "TWISTED_REACTOR_ENABLED True"
-        )
-
-
 def _at_most(settings: Settings, name: str, most: float) -> float:
     """Return a number from the settings, at most ``most``; so is a 0 that means "no limit"."""
     given = number_of(settings, name, most, low=0.0, high=math.inf)
@@ -250,7 +259,7 @@ def _kept(settings: Settings) -> dict[str, Any]:
     return kept
 
 
-class _Kept(SettingsAttribute):
+class _Kept(ForcedSetting):
     """A forced value, which names each value that an add-on after ours sets in vain."""
 
     def __init__(self, name: str, value: object) -> None:
@@ -283,6 +292,13 @@ def _give_handlers(settings: Settings) -> None:
     for scheme in SCHEMES:
         if not table.get(scheme):
             table.set(scheme, HANDLER, priority="addon")
+
+
+def _take_over(settings: Settings, name: str, value: object) -> None:
+    """Force a setting whose other values count elsewhere."""
+    forced = ForcedSetting(copy(value), FORCED)
+    forced.ignored.append(settings.get(name))
+    settings.attributes[name] = forced
 
 
 def _force(settings: Settings, name: str, value: object) -> None:

@@ -20,6 +20,10 @@ from typing import Final, NamedTuple
 #: Statuses that tell a bot to come back later (R5).
 BUSY: Final = frozenset({429, 503})
 _SECONDS: Final = re.compile("[0-9]+")
+#: Numbers of so many digits may be moments: the digits of now in units since 1970, and the units of
+#: a second. A moment is within 366 days of now.
+_MOMENTS: Final = {10: 1, 13: 1000}
+_MOMENT_SECONDS: Final = 366 * 86_400.0
 #: The three forms of RFC 9110 5.6.7.
 _DATE: Final = re.compile(
     "[A-Z][a-z]{2}, [0-9]{2} [A-Z][a-z]{2} [0-9]{4} [0-9:]{8} GMT"
@@ -36,19 +40,18 @@ class Precision(NamedTuple):
     #: The part of the tolerance that counts anew for each delay. The missing time beyond it adds
     #: up, so a bot that is a little early each time is found.
     slack: float
-    date: float  #: that a date of Retry-After may differ from the clock of the times
 
     def is_before(self, start: float, moment: float) -> bool:
         """Return True if a request certainly began before a moment."""
         return start < moment - self.tolerance
 
 
-#: The state has when a request was allowed to go out. A crawl compared dates with the same clock.
-RECORD: Final = Precision("the state: `attest`, `report`, `why`, `status`", 0.05, 0.05, 1.0)
+#: The state has when a request was allowed to go out.
+RECORD: Final = Precision("the state: `attest`, `report`, `why`, `status`", 0.05, 0.05)
 #: A server reads a request after it was sent, and begins its last write before its end was read.
-SERVER: Final = Precision("the log of a server: `assert_polite`, `violations`", 0.0, 0.0, 0.0)
+SERVER: Final = Precision("the log of a server: `assert_polite`, `violations`", 0.0, 0.0)
 #: Delays count from start to start here: one request that is read late makes the next one early.
-TRIAL: Final = Precision("a trial: `conformance`", 0.1, 0.02, 0.0)
+TRIAL: Final = Precision("a trial: `conformance`", 0.1, 0.02)
 PRECISIONS: Final = (RECORD, SERVER, TRIAL)
 
 
@@ -82,7 +85,9 @@ class Exchange(NamedTuple):
 
     def _end_of(self, value: str, offset: float) -> float | None:
         if _SECONDS.fullmatch(value):
-            return self.end + float(value)
+            units = _MOMENTS.get(len(value))
+            ahead = math.inf if units is None else float(value) / units - offset - self.end
+            return self.end + (ahead if abs(ahead) <= _MOMENT_SECONDS else float(value))
         if not _DATE.fullmatch(value):
             return None
         try:

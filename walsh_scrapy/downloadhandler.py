@@ -80,7 +80,7 @@ class DownloadHandler(BaseDownloadHandler):
         except TimeoutError as error:
             reason = f"Getting {url} took longer than {timeout} seconds."
             raise DownloadTimeoutError(reason) from error
-        self._network.check_answer(endpoint, url, response.status)
+        self._network.check_answer(endpoint, url, response)
         return response
 
     async def close(self) -> None:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
-import logging
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING
 
 from scrapy.exceptions import DownloadTimeoutError, IgnoreRequest
-from scrapy.utils.log import get_scrapy_root_handler
 
 if TYPE_CHECKING:
     from scrapy.http import Response
@@ -34,7 +31,7 @@ class RequestDeferred(IgnoreRequest):
 
 
 class HostDeferred(RequestDeferred):
-    """The host is not tried again in this run, which is logged once (decisions 15 and 28).
+    """The host is not tried again in this run (decisions 15 and 28).
 
     ``refused`` is 429 or 503 if it refused other requests with that.
     """
@@ -62,6 +59,10 @@ class MachineTrouble(StillDue):
     """
 
 
+class ProxyTrouble(MachineTrouble):
+    """A proxy did not reach the host, and nothing shows that it reaches any host."""
+
+
 class StoodStill(MachineTrouble):
     """This process stood still while its request was in flight, until its host was free again."""
 
@@ -74,6 +75,8 @@ class Unreachable(Exception):
 
     #: Whether it is about scheme, host and port only, because the host has answered.
     is_of_origin = False
+    #: Whether a connection was made before it failed.
+    is_connected = False
 
     def __init__(self, host: str, reason: str) -> None:
         super().__init__(reason)
@@ -119,11 +122,20 @@ class NotYet(IgnoreRequest):
     """A request that one of our coroutines sends must wait for its host once more (R4)."""
 
 
-class CodeFailed(IgnoreRequest):
-    """A project's middleware raised an exception; no host answered (decision 29)."""
+class HasCome(IgnoreRequest):
+    """A document need not be requested any more: another crawl has brought it (R2, R3)."""
 
-    def __init__(self, error: Exception) -> None:
-        super().__init__(f"an error in the code of this project keeps it back: {error!r}")
+
+class NotDelivered(IgnoreRequest):
+    """A project's own code kept robots.txt, the blocklist or its schema from us (decision 30).
+
+    Its middleware answered the request or raised an exception, or its listener stopped the
+    download. ``remedy`` is a sentence that says what to change.
+    """
+
+    def __init__(self, reason: str, remedy: str) -> None:
+        super().__init__(reason)
+        self.remedy = remedy
 
 
 class NotModified(IgnoreRequest):
@@ -140,30 +152,3 @@ class BadAnswer(IgnoreRequest):
     def __init__(self, response: Response, reason: str) -> None:
         super().__init__(reason)
         self.response = response
-
-
-#: Modules that run a command line, and so end with its exit status.
-_COMMAND_LINES: Final = frozenset({"scrapy.cmdline", "walsh_scrapy.console.program"})
-
-
-def refuse_to_start(error: Exception, *, log_file: str | None) -> NoReturn:
-    """End a command with one line, before anything was sent; raise the error in an application.
-
-    Scrapy's commands show a traceback for every exception raised while they start; ``SystemExit``
-    passes. An application that runs crawls by itself (``CrawlerRunner``) may catch the error. The
-    line is written to the log too if the log is a file, as under Scrapyd, or is not Scrapy's, but
-    one of JSON or of the project.
-    """
-    if not _is_command():
-        raise error
-    if log_file or (get_scrapy_root_handler() is None and logging.root.handlers):
-        logging.getLogger("walsh_scrapy").critical("%s", error)
-    raise SystemExit(f"walsh-scrapy: {error}") from None
-
-
-def _is_command() -> bool:
-    """Return True if a command line called this: a crawler has no other sign of that."""
-    frame = inspect.currentframe()
-    while frame and frame.f_globals.get("__name__") not in _COMMAND_LINES:
-        frame = frame.f_back
-    return frame is not None

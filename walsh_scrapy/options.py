@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 from urllib.parse import urlsplit
 
 from scrapy.exceptions import NotConfigured
+from scrapy.settings import SettingsAttribute
 from scrapy.utils.project import data_path
 
 from walsh_scrapy import identity
@@ -36,12 +37,18 @@ Progress: TypeAlias = Literal["auto", "off"]
 LogFormat: TypeAlias = Literal["text", "json"]
 SignatureForm: TypeAlias = Literal["dictionary", "string"]
 
-_DAY_SECONDS: Final = 86_400
+DAY_SECONDS: Final = 86_400
 _UNRECORDED: Final = ("state_url", "signing_key")
 _OTHERS_MAY_CHOOSE: Final = (
     f"under the Walsh-Research identity; a bot with another {PREFIX}USER_AGENT and "
     f"{PREFIX}UA_TOKEN may choose"
 )
+#: A bot with its own identity has no blocklist unless it names one, and obeys RFC 9309 2.3.1.4.
+_DEFAULTS_OF_OTHERS: Final = {
+    "blocklist_url": "",
+    "blocklist_schema_url": "",
+    "robots_unreachable": "phased",
+}
 _WHERE_KEYS_ARE: Final = (
     f"the https URL at which your keys are published, because {PREFIX}SIGNING_KEY is set"
 )
@@ -75,14 +82,37 @@ def number_of(
     Raises BadSetting for anything else than a number from ``low`` to ``high``.
     """
     value = settings.get(name)
-    return default if value is None else _number(name, value, low, high)
+    return default if value is None else checked_number(name, value, low, high)
+
+
+class ForcedSetting(SettingsAttribute):
+    """The value of a setting that the add-on sets; ``ignored`` are those that others set."""
+
+    def __init__(self, value: object, priority: int) -> None:
+        super().__init__(value, priority)
+        self.ignored: list[Any] = []
+
+    def set(self, value: Any, priority: int) -> None:  # noqa: ANN401 - as Scrapy has it
+        """Keep the forced value."""
+        if priority < self.priority:
+            self.ignored.append(value)
+        super().set(value, priority)
+
+
+def values_of(settings: BaseSettings, name: str) -> list[Any]:
+    """Return all values of a setting that the add-on forces: without the add-on its only one."""
+    attribute = settings.attributes.get(name)
+    return list(attribute.ignored) if isinstance(attribute, ForcedSetting) else [settings.get(name)]
 
 
 # Each of these returns the value of a setting. It raises BadSetting for a value of another kind, or
 # out of bounds.
 
 
-def _number(name: str, value: object, low: float, high: float, kind: str = "number") -> float:
+def checked_number(
+    name: str, value: object, low: float, high: float, kind: str = "number"
+) -> float:
+    """Return a value as a number from ``low`` to ``high``; raises BadSetting for any other."""
     bounds = f"from {low:g} to {high:g}" if high < math.inf else f"of at least {low:g}"
     number = math.nan
     if isinstance(value, int | float) or _DECIMAL.fullmatch(str(value).strip()):
@@ -95,7 +125,7 @@ def _number(name: str, value: object, low: float, high: float, kind: str = "numb
 
 def _whole(name: str, value: object, low: int, high: int) -> int:
     kind = "whole number"
-    number = _number(name, value, low, high, kind)
+    number = checked_number(name, value, low, high, kind)
     if number != int(number):
         raise bad_setting(name, value, f"a {kind} from {low} to {high}")
     return int(number)
@@ -196,17 +226,17 @@ class Options:
     blocklist_schema_url: str = _setting(identity.BLOCKLIST_SCHEMA_URL, _url)
     blocklist_file: str = _setting("", _line)
     state_url: str = _setting("", _state_url)
-    min_interval: float = _setting(1.0, _number, 1.0, _DAY_SECONDS)
+    min_interval: float = _setting(1.0, checked_number, 1.0, DAY_SECONDS)
     serial: bool = _setting(True, _flag)
     scope: Scope = _setting("declared", _choice, *get_args(Scope))
     pace_by: PaceBy = _setting(PaceBy.HOST, _choice, *PaceBy)
-    max_wait: float = _setting(900.0, _number, 0.0, math.inf)
-    robots_ttl: float = _setting(_DAY_SECONDS, _number, 1.0, _DAY_SECONDS)
+    max_wait: float = _setting(900.0, checked_number, 0.0, math.inf)
+    robots_ttl: float = _setting(DAY_SECONDS, checked_number, 1.0, DAY_SECONDS)
     robots_unreachable: RobotsUnreachable = _setting("allow", _choice, *get_args(RobotsUnreachable))
     max_retries: int = _setting(4, _whole, 0, 20)
-    backoff_base: float = _setting(2.0, _number, 0.01, _DAY_SECONDS)
-    backoff_max: float = _setting(300.0, _number, 0.01, 30 * _DAY_SECONDS)
-    min_revisit: float = _setting(_DAY_SECONDS, _number, 0.0, 30 * _DAY_SECONDS)
+    backoff_base: float = _setting(2.0, checked_number, 0.01, DAY_SECONDS)
+    backoff_max: float = _setting(300.0, checked_number, 0.01, 30 * DAY_SECONDS)
+    min_revisit: float = _setting(DAY_SECONDS, checked_number, 0.0, 30 * DAY_SECONDS)
     log_days: int = _setting(30, _whole, 1, 400)
     sources: str = _setting("sources.toml", _line)
     progress: Progress = _setting("auto", _choice, *get_args(Progress))
@@ -225,14 +255,15 @@ class Options:
         if not (given["user_agent"] and given["ua_token"]):
             raise BadSetting(_NOBODY.format(" and ".join(proposed_identity(settings))))
         ours = _is_ours(given["user_agent"], given["ua_token"])
-        if not ours:  # another bot has no list unless it names one
-            lists = ("blocklist_url", "blocklist_schema_url")
-            given |= {name: "" for name in lists if settings.get(PREFIX + name.upper()) is None}
-        least, most = given["backoff_base"], 30.0 * _DAY_SECONDS
+        if not ours:  # another bot has other defaults
+            given |= {
+                name: default
+                for name, default in _DEFAULTS_OF_OTHERS.items()
+                if settings.get(PREFIX + name.upper()) is None
+            }
+        least, most = given["backoff_base"], 30.0 * DAY_SECONDS
         number_of(settings, PREFIX + "BACKOFF_MAX", most, low=least, high=most)
-        # A longer delay that a project sets for Scrapy counts too.
-        delay = number_of(settings, "DOWNLOAD_DELAY", 0.0, low=0.0, high=_DAY_SECONDS)
-        given["min_interval"] = max(given["min_interval"], delay)
+        number_of(settings, "DOWNLOAD_DELAY", 0.0, low=0.0, high=DAY_SECONDS)
         given["state_url"] = given["state_url"] or _project_state()
         if given["signing_key"] and not given["signature_agent"]:
             raise bad_setting(PREFIX + "SIGNATURE_AGENT", "", _WHERE_KEYS_ARE)
@@ -253,7 +284,7 @@ class Options:
     @property
     def log_seconds(self) -> float:
         """The seconds for which requests and denials are kept."""
-        return self.log_days * float(_DAY_SECONDS)
+        return self.log_days * float(DAY_SECONDS)
 
     @property
     def is_walsh_research(self) -> bool:

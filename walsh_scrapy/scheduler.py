@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import logging
-from itertools import chain
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+import sqlite3
+from typing import TYPE_CHECKING
 
 from scrapy import signals
 from scrapy.core.scheduler import BaseScheduler
-from scrapy.squeues import PickleFifoDiskQueue
+from scrapy.exceptions import CloseSpider
 from scrapy.utils.job import job_dir
 from scrapy.utils.misc import build_from_crawler, load_object
 
 from walsh_scrapy.crawl.crawl import Crawl
-from walsh_scrapy.crawl.ticket import first_url, hops_of, rank_of, visit_of
+from walsh_scrapy.crawl.engine import flush
+from walsh_scrapy.crawl.job import FILE, Job
+from walsh_scrapy.crawl.refusal import refuse_to_start
+from walsh_scrapy.crawl.ticket import rank_of, visit_of
+from walsh_scrapy.options import BadSetting
 from walsh_scrapy.policy.frontier import Rank
 
 if TYPE_CHECKING:
@@ -25,94 +27,128 @@ if TYPE_CHECKING:
     from scrapy.dupefilters import BaseDupeFilter
     from twisted.internet.defer import Deferred
 
-    from walsh_scrapy.crawl.queue import Queue
-
-logger = logging.getLogger(__name__)
-
-
-def _at_its_beginning(request: Request) -> Request:
-    """Return a request without its redirects, because a kept request proves none."""
-    if not hops_of(request):
-        return request
-    meta = {key: request.meta[key] for key in request.meta if not key.startswith("redirect_")}
-    return request.replace(url=first_url(request), meta=meta)
-
 
 class Scheduler(BaseScheduler):
     """The host queue behind Scrapy's scheduler interface, with the project's duplicate filter.
 
-    Requests are kept in memory. Sources that a run did not reach stay due for the next run. Other
-    requests are kept for the next start if the crawl has a ``JOBDIR``, in one of Scrapy's disk
-    queues. Those of middlewares are not, because the next start makes them itself.
+    Sources that a run did not reach stay due for the next run. Other requests are kept for the next
+    start if the crawl has a ``JOBDIR``. Those of middlewares are not, because the next start makes
+    them itself.
     """
 
-    def __init__(self, crawler: Crawler, queue: Queue, dupefilter: BaseDupeFilter) -> None:
-        self._crawler = crawler
+    def __init__(self, crawl: Crawl, dupefilter: BaseDupeFilter, job: Job | None) -> None:
+        self._crawler = crawl.crawler
+        self._engine = crawl.engine
+        self._queue = crawl.queue
         self._dupefilter = dupefilter
-        self._queue = queue
-        self._job_dir = job_dir(crawler.settings)
-        queue.open(keeps_deferred=self._job_dir is not None)
+        self._job = job
+        self._queue.open()
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
-        """Build the scheduler with the project's duplicate filter."""
+        """Build the scheduler with the project's duplicate filter.
+
+        A job whose file cannot be opened ends the process with one line.
+        """
+        crawl = Crawl.of(crawler)
+        folder = job_dir(crawler.settings)
+        try:
+            job = Job(crawler, folder, crawl.context.clock, crawl.network) if folder else None
+        except sqlite3.Error as error:
+            problem = BadSetting(f"JOBDIR: {folder}/{FILE} cannot be opened: {error}")
+            refuse_to_start(problem, log_file=crawler.settings["LOG_FILE"])
         dupefilter = load_object(crawler.settings["DUPEFILTER_CLASS"])
-        crawl, seen = Crawl.of(crawler), build_from_crawler(dupefilter, crawler)
-        scheduler = cls(crawler, crawl.queue, seen)
-        crawler.signals.connect(
-            scheduler.request_reached_downloader, signal=signals.request_reached_downloader
-        )
+        scheduler = cls(crawl, build_from_crawler(dupefilter, crawler), job)
+        connect = crawler.signals.connect
+        connect(scheduler.request_reached_downloader, signals.request_reached_downloader)
+        connect(scheduler.spider_idle, signals.spider_idle)
         return scheduler
 
     def open(self, spider: Spider) -> Deferred[None] | None:  # noqa: ARG002 - Scrapy's interface
         """Open the duplicate filter, and queue the requests that the last start of the job kept."""
-        if self._job_dir:
-            kept = self._kept(self._job_dir)
-            while request := kept.pop():
-                self._queue.push(request)
-            kept.close()
+        for request in self._job.read() if self._job else ():
+            self._count("enqueued")
+            self._queue.push(request)
         return self._dupefilter.open()
 
     def close(self, reason: str) -> Deferred[None] | None:
-        """Stop the timer, and keep the waiting requests for the next start of the job.
-
-        Those that cannot be written are logged, and left out.
-        """
+        """Stop the timer, and keep the waiting requests for the next start of the job."""
         self._queue.close()
-        if self._job_dir:
-            kept = self._kept(self._job_dir)
-            for request in chain(self._queue, self._queue.deferred):
-                if rank_of(request) is Rank.TARGET and visit_of(request) is None:
-                    try:
-                        kept.push(_at_its_beginning(request))
-                    except ValueError as error:
-                        logger.warning("%s is not kept for the next start: %s", request, error)
-            kept.close()
+        if self._job:
+            self._sweep(self._job)
+            self._job.close()
         return self._dupefilter.close(reason)
-
-    def _kept(self, folder: str) -> Any:  # noqa: ANN401 - Scrapy makes its classes of queues
-        """Open the requests that are kept for the next start of the job."""
-        path = str(Path(folder, "walsh.queue"))
-        return build_from_crawler(PickleFifoDiskQueue, self._crawler, path)
 
     def has_pending_requests(self) -> bool:
         """Return True if any request waits, ready or not."""
         return self._queue.waiting > 0
 
     def enqueue_request(self, request: Request) -> bool:
-        """Take a request, unless the duplicate filter has seen it."""
-        is_new = request.dont_filter or self._queue.turn_of(request) is not None
-        if not is_new and self._dupefilter.request_seen(request):
+        """Take a request, unless the duplicate filter has seen it.
+
+        A job keeps it before the duplicate filter does, so that a kill between the two loses no
+        request.
+        """
+        comes_back = self._queue.turn_of(request) is not None
+        if not comes_back and self._job and self._job.repeats(request):
+            return False
+        self._keep(request)
+        is_filtered = not (comes_back or request.dont_filter)
+        if is_filtered and self._dupefilter.request_seen(request):
+            if self._job:
+                self._job.forget(request)
             if self._crawler.spider is not None:
                 self._dupefilter.log(request, self._crawler.spider)
             return False
+        if self._job:
+            flush(self._dupefilter)
+            self._job.forget_deferred(request)
+        if not comes_back:
+            self._count("enqueued")
         self._queue.push(request)
         return True
 
     def next_request(self) -> Request | None:
         """Return a request whose host is ready; None if there is none."""
-        return self._queue.pop()
+        if self._job:
+            self._sweep(self._job)
+        request = self._queue.pop()
+        if request is None:
+            return None
+        if self._job:
+            self._job.hand_out(request)
+        turn = self._queue.turn_of(request)
+        if turn and not turn.times_back:
+            self._count("dequeued")
+        return request
+
+    def _count(self, event: str) -> None:
+        """Count a request under Scrapy's names; one that pacing sent back is no other one."""
+        self._crawler.stats.inc_value(f"scheduler/{event}")
+        self._crawler.stats.inc_value(f"scheduler/{event}/memory")
 
     def request_reached_downloader(self, request: Request) -> None:
         """Mark a request as sent."""
         self._queue.sent(request)
+
+    def spider_idle(self) -> None:
+        """End a crawl that deferred requests for that reason, as a later run goes on with them."""
+        if self._queue.deferrals and not self._engine.start_failed:
+            raise CloseSpider("deferred")
+
+    def _keep(self, request: Request) -> None:
+        """Keep a request of the project in the job; if that fails, end the crawl (decision 29)."""
+        if self._job is None or rank_of(request) is not Rank.TARGET or visit_of(request):
+            return
+        try:
+            self._job.keep(request)
+        except sqlite3.Error as error:
+            self._engine.end("state_failed", f"the file of the job cannot be written: {error}")
+
+    def _sweep(self, job: Job) -> None:
+        try:
+            job.sweep(
+                lambda request: not self._engine.is_in_progress(request), self._queue.deferred
+            )
+        except sqlite3.Error as error:
+            self._engine.end("state_failed", f"the file of the job cannot be written: {error}")

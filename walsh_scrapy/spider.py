@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from scrapy import Request, Spider
 
 from walsh_scrapy.crawl.crawl import Crawl
+from walsh_scrapy.crawl.refusal import refuse_to_start
 from walsh_scrapy.crawl.startup import check_gates
 from walsh_scrapy.crawl.ticket import Visit, set_visit, visit_of
 from walsh_scrapy.crawl.visits import DueSources
-from walsh_scrapy.exceptions import StateUnavailable, refuse_to_start
+from walsh_scrapy.exceptions import StateUnavailable
 from walsh_scrapy.options import BadSetting, Options
 from walsh_scrapy.state.sources import DeclaredSources, Selection
 

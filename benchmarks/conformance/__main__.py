@@ -18,8 +18,13 @@ _WGET = (
     "wget --wait=1 --tries=3 --timeout=20 --timestamping --ca-certificate={ca} "
     "--force-directories --directory-prefix={folder} --input-file={seeds}"
 )
+#: As a project has it that installs the add-on: an identity of its own.
+_IDENTITY = (
+    "-sWALSH_UA_TOKEN=Example-Bot",
+    "-sWALSH_USER_AGENT=Mozilla/5.0 (compatible; Example-Bot/1.0; +https://bot.example/)",
+)
 CRAWLERS = {
-    "ours": [sys.executable, "-m", "walsh_scrapy.testing.owncrawl"],
+    "ours": [sys.executable, "-m", "walsh_scrapy.testing.owncrawl", *_IDENTITY],
     "polite": [sys.executable, f"{_HERE}/polite.py", "{seeds}", "{folder}"],
     "scrapy": [sys.executable, f"{_HERE}/scrapy_spider.py"],
     "scrapy-polite": [sys.executable, f"{_HERE}/scrapy_spider.py", "polite"],

@@ -124,8 +124,8 @@ from walsh_scrapy.crawl.ticket import ticket_of
               "is_fresh = self._checked_at > 0.0"),
     )),
     Mutant("bad-list-clears", "R3", "a bad list clears the good one", (
-        Patch(_LIST, "BlocklistCache.keep_last", "has_one = self._list is not Blocklist.EMPTY",
-              "has_one, self._list = False, Blocklist.EMPTY"),
+        Patch(_LIST, "BlocklistCache.keep_last", "self._tried_at = self._clock.now()",
+              "self._tried_at, self._list = self._clock.now(), Blocklist.EMPTY"),
     )),
     Mutant("no-subdomains", "R3", "the list is without subdomains", (
         Patch("walsh_scrapy/policy/blocklist.py", "Blocklist.blocks",

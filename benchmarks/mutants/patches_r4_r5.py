@@ -29,9 +29,9 @@ OF_R4_AND_R5: Final = (
         Patch(_HOSTS, "Hosts.end", "age = self._context.moment() - ended",
               "age = self._context.moment() - ended + exchange.latency"),
         Patch(_HOSTS, "Hosts.end", """\
-            self._write_pending(host)
+            self._write_pending(host, subject)
         return HostSnapshot(times, now)""", """\
-            self._write_pending(host)
+            self._write_pending(host, subject)
         return HostSnapshot(replace(times, ended=now - exchange.latency), now)"""),
     )),
     Mutant("crawl-delay", "R4", "ignores Crawl-delay", (
@@ -101,13 +101,14 @@ now, known = self._context.clock.monotonic(), self._context.state.hosts
               'number = -1 if record.purpose == "robots" else connection'),
     )),
     Mutant("retry-after", "R5", "ignores Retry-After", (
-        Patch(_BACKOFF, "Backoff.hold", "if requested:", "if False:"),
+        Patch(_BACKOFF, "Backoff.hold", "if retry_after:", "if False:"),
     )),
     Mutant("retry-after-dates", "R5", "reads no dates in Retry-After", (
-        Patch(_BACKOFF, "_retry_after", "when = parse_http_date(text, now)", "when = None"),
+        Patch(_BACKOFF, "_parse_item", "date = parse_http_date(text, now)", "date = None"),
     )),
     Mutant("retry-after-capped", "R5", "waits for 300 s at most, whatever Retry-After is", (
-        Patch(_BACKOFF, "Backoff.hold", "return requested", "return min(requested, 300.0)"),
+        Patch(_BACKOFF, "Backoff.hold", "return retry_after",
+              "return min(retry_after, 300.0)"),
     )),
     Mutant("no-chance", "R5", "no chance in the holds", (
         Patch(_BACKOFF, "backoff_delay", "_JITTER * random.random()", "0.0"),
@@ -123,12 +124,12 @@ now, known = self._context.clock.monotonic(), self._context.state.hosts
     Mutant("no-503", "R5", "503 is a failure as any other", (
         Patch(_BACKOFF, "is_refusal", "status in RETRIED_STATUSES", "status == 429"),
         Patch(_BACKOFF, "Backoff.hold", " or status >= 500", ""),
-        Patch(_PACING, "HostTimes.after", "not (status >= 400 and retry_after is not None)",
+        Patch(_PACING, "HostTimes.after", "not (status >= 300 and retry_after is not None)",
               "True"),
     )),
     Mutant("no-hold", "R5", "tries again after its usual delay", (
         Patch(_PACING, "HostTimes.after",
-              'return times.held(now, Hold(seconds, "retry-after" if is_asked else "backoff", '
+              'return times.held(now, Hold(seconds, "retry-after" if retry_after else "backoff", '
               "status))", "return times"),
     )),
     Mutant("hold-of-a-url", "R5", "a hold keeps back one URL, not its host", (
@@ -138,13 +139,13 @@ ticket, name = ticket_of(request), host_of(request.url)
         held = self.__dict__.setdefault("held", {}).get(request.url, 0.0)
         if held > self._context.clock.now():
             return held - self._context.clock.now()"""),
-        Patch(_EXCHANGES, "Exchanges.end", "retry_after = exchange.retry_after", """\
-retry_after = exchange.retry_after
+        Patch(_EXCHANGES, "Exchanges.end",
+              "exchange = self._exchange(request, response, latency, error)", """\
+exchange = self._exchange(request, response, latency, error)
         if exchange.status in (429, 503):
-            from datetime import UTC, datetime
-            now = self._context.clock.now()
-            at, tries = datetime.fromtimestamp(now, UTC), ticket_of(request).attempt
-            seconds = self._context.backoff.hold(exchange.status, retry_after, at, tries)
+            now, tries = self._context.clock.now(), ticket_of(request).attempt
+            retry_after = exchange.retry_after
+            seconds = self._context.backoff.hold(exchange.status, retry_after, tries)
             self.__dict__.setdefault("held", {})[request.url] = now + seconds
             exchange = replace(exchange, status=404, retry_after=None)"""),
     )),
@@ -155,7 +156,7 @@ forgotten = update(hosts).values(hold_until=0.0)
         if self._database.read("""),
     )),
     Mutant("endless", "R5", "tries fifty times", (
-        Patch("walsh_scrapy/downloadermiddlewares/backoff.py", "BackoffMiddleware.process_response",
-              "most = self._context.options.max_retries", "most = 50"),
+        Patch("walsh_scrapy/downloadermiddlewares/backoff.py", "BackoffMiddleware.next_attempt",
+              "retries = self._context.options.max_retries", "retries = 50"),
     )),
 )  # fmt: skip

@@ -74,7 +74,8 @@ from dataclasses import replace
               "min(least, 3600.0)"),
     )),
     Mutant("gone", "R8", "requests a source again that is gone (410)", (
-        Patch("walsh_scrapy/crawl/outcome.py", "Outcomes._end", "NEVER if is_gone else ", ""),
+        Patch("walsh_scrapy/crawl/outcome.py", "Outcomes._commit_end", "NEVER if is_gone else ",
+              ""),
     )),
     Mutant("dump", "R9", "requests llms-full.txt", (
         _UNSCOPED,

@@ -109,6 +109,11 @@ class Proxies950(Proxies):
     order = 950
 
 
+class Rotating(Middleware):
+    async def process_request(self, request):
+        request.meta["proxy"] = "http://user:secret@proxy.example:8080"
+
+
 class Hints(Middleware):
     async def process_request(self, request):
         get_type_hints(request.callback or self.crawler.spider.parse)
@@ -250,6 +255,19 @@ def test_a_proxy_comes_from_the_environment_only(direct_web, run, gates):
         assert len(lines) == 1
 
 
+@pytest.mark.parametrize("order", [50, 610, 950])
+def test_a_middleware_that_names_proxies_gets_one_warning(direct_web, run, order):
+    web = direct_web(Site("a.example", "", {"/1": page(), "/2": page()}))
+    result = run(web, "http://a.example/1", "http://a.example/2", theirs=[("Rotating", order)])
+    assert ends(result) == {"/1": "Denied", "/2": "Denied"}
+    (warning,) = [line for line in result.stderr.splitlines() if " WARNING: " in line]
+    assert "http_proxy" in warning
+    assert "secret" not in result.stderr
+    assert result.stats["walsh/address/denied"] >= 2
+    assert "walsh/robots/denied" not in result.stats
+    assert result.log == []
+
+
 def test_the_proxy_of_the_environment_is_carried_along(loopback_web, run):
     pages = {"/old": redirect("/new"), "/new": page(), "/broken": [page(status=500), page()]}
     web = loopback_web(Site("a.example", "", pages | {"/authorized": page()}))
@@ -281,19 +299,19 @@ def test_exceptions_of_a_project_are_no_answers(direct_web, run, crawl, order):
         "a.example/last",
         "a.example/raises-out",
         "a.example/robots.txt",
+        "out.example/",
         "out.example/robots.txt",
     ]
     assert {item["url"]: item.get("trouble") for item in result.items} == {
         "http://in.example/": "Denied",
-        "http://out.example/": "Denied",
+        "http://out.example/": None,
         "http://a.example/": None,
         "http://a.example/raises-in": "ValueError",
         "http://a.example/raises-out": "ValueError",
         "http://a.example/last": None,
     }
-    for way in ("in", "out"):
-        why = "is not requested: an error in the code of this project keeps it back: ValueError"
-        assert result.stderr.count(f"ERROR: http://{way}.example/robots.txt {why}") == 1
+    why = "was not downloaded: a middleware of this project raised ValueError"
+    assert result.stderr.count(f"WARNING: http://in.example/robots.txt {why}") == 1
     polite(result)
     assert not rows_of(crawl, "SELECT * FROM hosts WHERE refusals OR unreachable OR hold_until")
     assert not rows_of(crawl, "SELECT * FROM robots WHERE origin LIKE 'http://%in.example'")

@@ -17,6 +17,7 @@ from sqlalchemy.pool import NullPool
 from tests.helpers import LONGEST
 from tests.helpers.relay import Relay
 from tests.helpers.sites import critical_line, feed, paths, refusal, rows_of, site, trouble
+from walsh_scrapy.state import State
 from walsh_scrapy.testing.crawl import keep_empty_blocklist
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.web import Certificate, Reply, Site, redirect
@@ -66,12 +67,87 @@ def test_what_a_full_disk_keeps_from_being_visited_is_still_due(loopback_web, cr
 def test_a_state_on_a_full_disk_ends_the_run_with_one_line(loopback_web, crawl):
     web = loopback_web(site("blog.example", feed=feed(posts=[str(n) for n in range(1000)])))
     result = crawl(web, sources=["http://blog.example/feed"], settings=trouble("FullState"))
-    assert "database or disk is full; check the free space" in critical_line(result)
+    line = critical_line(result)
+    assert "database or disk is full; check the free space" in line
+    assert "http://blog.example/feed" in line
     assert result.stats["finish_reason"] == "state_failed"
     assert rows_of(crawl, "SELECT * FROM sources") == []
     second = crawl(web, sources=["http://blog.example/feed"])
     assert second.exit_code == 0
     assert len(second.items) == 1000, "no entry of the first run was committed"
+
+
+NO_ENTRY = {
+    "sqlite": "CREATE TRIGGER no BEFORE INSERT ON entries BEGIN SELECT RAISE(ABORT, 'no'); END",
+    "postgresql": "ALTER TABLE entries ADD CHECK (convert_to(item, 'LATIN1') IS NOT NULL)",
+}
+DISK_FULL = (
+    """CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS
+    $$ BEGIN RAISE USING ERRCODE = 'disk_full'; END $$""",
+    "CREATE TRIGGER full_disk BEFORE INSERT ON entries EXECUTE FUNCTION full_disk()",
+)
+
+
+def execute_on(url, *statements):
+    """Run statements on the state at a URL, which is made if there is none."""
+    State(url).close()
+    engine = create_engine(url, poolclass=NullPool, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        for statement in statements:
+            connection.exec_driver_sql(statement)
+
+
+def test_a_visit_whose_values_are_refused_has_failed(direct_web, crawl, url):
+    """Its source backs off, and is not read again in every run."""
+    execute_on(url, NO_ENTRY[make_url(url).get_backend_name()])
+    web = direct_web(site("dash.example", feed=feed("A \u2014 dash", ["\u2014"])))
+    settings = {"WALSH_STATE_URL": url}
+    bad = "http://dash.example/feed"
+    first = crawl(web, sources=[bad], settings=settings)
+    assert bad in critical_line(first)
+    assert first.stats["walsh/sources/failed"] == 1
+    ((outcome, failures, detail),) = rows(url, "SELECT outcome, failures, detail FROM sources")
+    assert (outcome, failures) == ("failed", 1)
+    assert "does not accept" in detail
+    assert rows(url, "SELECT count(*) FROM entries") == [(0,)]
+    assert crawl(web, sources=[bad], settings=settings).log == [], "it backs off"
+
+
+def test_a_failure_that_cannot_be_recorded_is_named(direct_web, crawl):
+    """Its source stays due, and the run says so."""
+    url = f"sqlite:///{crawl.folder / 'walsh.sqlite3'}"
+    no_source = NO_ENTRY["sqlite"].replace("entries", "sources")
+    execute_on(url, no_source)
+    web = direct_web(site("blog.example"))
+    source = "http://blog.example/feed"
+    result = crawl(web, sources=[source], settings={"WALSH_STATE_URL": url})
+    assert f"{source} stays due" in critical_line(result)
+    assert result.stats["walsh/sources/deferred"] == 1
+
+
+@pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1"])
+def test_a_database_in_another_encoding_stops_the_start(crawl, direct_web, encoded, encoding):
+    web = direct_web(site("blog.example"))
+    settings = {"WALSH_STATE_URL": encoded(encoding)}
+    reason = refusal(crawl(web, sources=["http://blog.example/feed"], settings=settings))
+    assert encoding in reason
+    assert "CREATE DATABASE" in reason
+
+
+def test_a_server_on_a_full_disk_counts_nothing(direct_web, crawl, postgresql_url):
+    execute_on(postgresql_url, *DISK_FULL)
+    web = direct_web(site("blog.example"))
+    given = {
+        "sources": ["http://blog.example/feed"],
+        "settings": {"WALSH_STATE_URL": postgresql_url},
+    }
+    first = crawl(web, **given)
+    assert "http://blog.example/feed" in critical_line(first)
+    assert rows(postgresql_url, "SELECT * FROM sources") == []
+    execute_on(postgresql_url, "DROP TRIGGER full_disk ON entries")
+    second = crawl(web, **given)
+    assert second.exit_code == 0
+    assert len(second.items) == 2
 
 
 @pytest.mark.parametrize("posts", [0, 2])

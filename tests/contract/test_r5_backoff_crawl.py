@@ -6,11 +6,22 @@ from itertools import pairwise
 
 import pytest
 
-from tests.helpers.sites import feed, feeds, in_turn, paths, rows_of, site, trouble
+from tests.helpers.sites import (
+    LIST_URL,
+    blocklist,
+    feed,
+    feeds,
+    in_turn,
+    paths,
+    rows_of,
+    site,
+    trouble,
+)
 from walsh_scrapy.state import State
 from walsh_scrapy.testing.feeds import Post, rss
+from walsh_scrapy.testing.hit import redirect_target
 from walsh_scrapy.testing.politeness import assert_polite
-from walsh_scrapy.testing.simulation import DAY
+from walsh_scrapy.testing.simulation import DAY, simulate
 from walsh_scrapy.testing.web import Reply, Site, redirect
 
 
@@ -215,3 +226,88 @@ def test_what_sites_refuse_for_days_and_send_again_unchanged_is_visible(simulate
     assert (known["weak.example/feed"].resent, known["strong.example/feed"].resent) == (5, 0)
     assert "".join(run.stderr for run in runs).count("weak.example/feed came again as a whole") == 1
     assert known["strong.example/feed"].outcome == "unchanged"
+
+
+# A redirect with Retry-After.
+
+
+def later(target, *values):
+    """A redirect that asks for a wait."""
+    headers = [("Location", target), *(("Retry-After", value) for value in values)]
+    return Reply(status=302, headers=headers, content_type=None)
+
+
+WAITS = {
+    "same.example": 30.0,
+    "from.example": 100.0,
+    "port.example": 50.0,
+    "robots.example": 40.0,
+    "operator.example": 20.0,
+}
+
+
+@pytest.fixture(scope="module")
+def redirected(tmp_path_factory, pytestconfig):
+    """Three runs; each source but one is redirected in the first one."""
+    folder = tmp_path_factory.mktemp("redirected")
+    sites = [
+        site("same.example", feed=later("/new", "30"), new=feed()),
+        site("from.example", feed=later("http://to.example/new", "1.2", "60, 99.5")),
+        site("to.example", new=feed(), other=feed()),
+        site("port.example", feed=later("http://port.example:8080/feed", '"50 s"')),
+        site("port.example:8080"),
+        site("robots.example", later("http://rules.example/robots.txt", "40"), feed=feed()),
+        site("rules.example", "User-agent: *\nDisallow: /private\n"),
+        Site("operator.example", "", {"/blocklist.json": later("http://mirror.example/", "20")}),
+        Site("mirror.example", "", {"/": blocklist()}),
+        site("long.example", feed=[later("http://far.example/feed", "2 h"), feed()]),
+        site("far.example"),
+    ]  # fmt: skip
+    return simulate(
+        *sites,
+        folder=folder,
+        project=pytestconfig.rootpath,
+        starts=[0.0, HOUR, 3 * HOUR],
+        sources=[
+            *feeds("same", "from", "to", "port", "robots", "long"),
+            "http://to.example/other",
+        ],
+        settings={"WALSH_BLOCKLIST_URL": LIST_URL},
+    )
+
+
+@pytest.mark.parametrize("host", WAITS)
+def test_a_redirected_request_waits(redirected, host):
+    log = redirected[0].log
+    place = next(number for number, hit in enumerate(log) if hit.host == host and hit.status == 302)
+    target = redirect_target(log[place])
+    hop = next(hit for hit in log[place:] if hit.url == target)
+    waited = hop.started - log[place].ended
+    assert WAITS[host] <= waited < WAITS[host] + 15.0
+
+
+def test_a_redirect_with_retry_after_holds_its_host(redirected):
+    held = redirected[0].log + redirected[1].log
+    assert min(gaps(held, "same.example")[1:]) >= 30.0
+
+
+def test_the_host_of_the_target_goes_on(redirected):
+    log = redirected[0].log
+    answer = next(hit for hit in log if hit.url == "http://from.example/feed")
+    hop = next(hit for hit in log if hit.url == "http://to.example/new")
+    between = [hit.path for hit in log if answer.ended < hit.started < hop.started]
+    assert {"/feed", "/other"} & set(between)
+
+
+def test_a_redirect_with_a_long_wait_is_deferred(redirected):
+    first, second, third = redirected
+    assert paths(first.log, "far.example") == []
+    assert first.stats["walsh/sources/deferred"] == 1
+    assert paths(second.log, "long.example") == []
+    assert paths(third.log, "long.example") == ["long.example/feed"]
+
+
+def test_no_redirected_source_fails(redirected):
+    first = redirected[0].stats
+    assert first["walsh/sources/due"] == 7
+    assert "walsh/sources/failed" not in first

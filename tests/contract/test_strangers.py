@@ -1,7 +1,9 @@
 """A stranger's project: what it is told at the start, and what it keeps under its own identity."""
 
 import os
+import sqlite3
 import sys
+from contextlib import closing
 from dataclasses import replace
 from queue import SimpleQueue
 
@@ -20,6 +22,7 @@ from tests.helpers.sites import (
     write_project,
 )
 from walsh_scrapy import identity
+from walsh_scrapy.crawl.job import FILE
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.web import Certificate, Reply, Site, redirect
 
@@ -194,21 +197,19 @@ def test_what_a_bot_keeps_under_its_own_identity(direct_web, run, crawl, tmp_pat
         "HTTPCACHE_DIR": str(tmp_path / "cache"),
         "DOWNLOAD_HANDLERS": {"http": "theirs.spiders.Browser"},
         "CONCURRENT_REQUESTS": 16,
-        "DOWNLOAD_SLOTS": {f"h{number}.example": {"delay": 1} for number in range(40)},
     }
     urls = "http://a.example/ http://a.example/403 http://busy.example/"
     first = run(web, urls=urls, **theirs)
     assert sorted(item["url"] for item in first.items) == sorted(urls.split())
     assert all("browser" in item["flags"] for item in first.items)
-    assert first.stats["retry/count"] == 1, "the 403; 503 is the backoff gate's"
+    assert first.stats["retry/count"] == 2, "the 403, and the 503 of the backoff gate"
     assert first.stats["walsh/backoff/retried"] == 1
     warnings = [line.partition("WARNING: ")[2] for line in warnings_of(first)]
-    assert len(warnings) == len(set(warnings)) == 4, warnings
+    assert len(warnings) == len(set(warnings)) == 3, warnings
     for words in (
         "theirs.spiders.Browser serves http, so walsh-scrapy no longer guarantees",
         "CONCURRENT_REQUESTS = 16 is set aside: the contract demands 1; a bot with another",
         "identity may set WALSH_SERIAL = False",
-        "DOWNLOAD_SLOTS = a table of 40 entries is set aside",
         "RETRY_HTTP_CODES = [403, 429, 503] is set aside: the contract demands [403]",
     ):
         assert [line for line in warnings if words in line], words
@@ -461,6 +462,26 @@ def test_a_stopped_crawl_sends_no_further_request(direct_web, crawl, project):
     polite(result, serial=True)
     assert len([hit for hit in result.log if hit.path == "/"]) == 2
     assert result.stderr.count(" was asked for: StillDue") == len(others) - 1
+
+
+def test_a_deferred_redirect_is_kept_for_the_next_start(direct_web, crawl, project):
+    headers = {"Location": "http://to.example/", "Retry-After": "90"}
+    moved = Reply(status=302, headers=headers, content_type=None)
+    web = direct_web(
+        Site("from.example", "", {"/": [moved, page()]}), Site("to.example", "", {"/": page()})
+    )
+    settings = {"WALSH_MAX_WAIT": 60, "JOBDIR": project / "job"}
+    arguments = {"urls": "http://from.example/"}
+    given = {"project": project, "settings": settings, "arguments": arguments}
+    first = crawl(web, "listed", **given)
+    assert paths(first.log) == ["from.example/robots.txt", "from.example/"]
+    assert first.stats["walsh/requests/deferred"] == 1
+    rows_of(crawl, "UPDATE hosts SET hold_until = 0")
+    assert paths(crawl(web, "listed", **given).log) == [], "the redirect asked for 90 s"
+    with closing(sqlite3.connect(settings["JOBDIR"] / FILE)) as job, job:
+        job.execute("UPDATE requests SET redirects = json_set(redirects, '$[1]', 0)")
+    third = crawl(web, "listed", **given)
+    assert paths(third.log) == ["to.example/robots.txt", "to.example/"]
 
 
 def test_two_crawls_of_one_process_are_serial_together(direct_web, project):

@@ -118,7 +118,7 @@ def test_a_host_that_dies_after_its_robots_txt_costs_one_attempt_too(simulated, 
     assert outcomes(run) == {"failed": 1, "deferred": 4}
 
 
-@pytest.mark.parametrize("decides", ["allow", "disallow"])
+@pytest.mark.parametrize("decides", ["allow", "disallow", "phased"])
 @pytest.mark.parametrize("robots", [no_connection, ""])
 def test_requests_that_wait_in_the_gates_share_one_attempt_too(simulated, rows, decides, robots):
     (run,) = simulated(
@@ -246,7 +246,7 @@ def test_a_robots_txt_has_30_seconds_on_the_wire_whatever_its_tries_and_redirect
         others = [hit for hit in later.log if hit.host == f"{name}.example" and hit.status != 200]
         assert sum(hit.ended - hit.started for hit in others) < 14.2
     assert run.stats["walsh/robots/unreachable"] == 3
-    assert "drips.example:80/robots.txt could not be read (no answer)" in run.stderr
+    assert "drips.example:80/robots.txt is unreachable (no answer)" in run.stderr
 
 
 def test_a_dead_host_puts_off_no_sibling_with_which_it_is_paced(simulated, rows):

@@ -235,7 +235,7 @@ def test_a_dead_host_costs_one_time_limit_whatever_its_sources(direct_web, crawl
     assert hosts[-1] == "dead.example"
 
 
-@pytest.mark.parametrize("number", [2, 12])
+@pytest.mark.parametrize("number", [1, 2, 12])
 def test_a_machine_that_is_offline_marks_no_source_as_failed(direct_web, crawl, number):
     web = direct_web(*(site(f"h{each}.example") for each in range(number)))
     web.dns = NO_RESOLVER

@@ -23,7 +23,13 @@ from twisted.python.failure import Failure
 from twisted.web._newclient import ParseError, ResponseNeverReceived
 
 from walsh_scrapy.crawl.failures import reason_of
-from walsh_scrapy.crawl.outcome import Result, after_refusal, fresh_until, record_after
+from walsh_scrapy.crawl.outcome import (
+    Outcomes,
+    Result,
+    after_refusal,
+    fresh_until,
+    record_after,
+)
 from walsh_scrapy.crawl.ticket import Lifetime, Visit, set_visit
 from walsh_scrapy.exceptions import BadAnswer
 from walsh_scrapy.items import EntryItem
@@ -31,6 +37,7 @@ from walsh_scrapy.metadata.entries import Feed, NotAFeed
 from walsh_scrapy.sources.source import Source
 from walsh_scrapy.spidermiddlewares import firstseen
 from walsh_scrapy.spidermiddlewares.firstseen import DocumentItems, _in_turns
+from walsh_scrapy.state.database import RefusedValues
 from walsh_scrapy.state.records import SourceRecord
 
 URL = "https://blog.example/feed"
@@ -202,3 +209,29 @@ def test_every_failure_is_described_in_a_sentence(error, reason):
 def test_quotes_are_cut_to_a_length():
     assert len(reason_of(answered(301, Location="ftp://" + "x" * 9000), FEED_URL)) < 400
     assert len(reason_of(ValueError("x" * 9000), FEED_URL)) < 400
+
+
+def test_a_refused_document_fails_a_visit_that_goes_on(monkeypatch):
+    ends, results = [], []
+
+    def refuse(*_):
+        raise RefusedValues("too long")
+
+    def commit_end(_outcomes, _request, result):
+        results.append(result)
+        return frozenset()
+
+    monkeypatch.setattr(Outcomes, "_commit", refuse)
+    monkeypatch.setattr(Outcomes, "_known", lambda *_: None)
+    monkeypatch.setattr(Outcomes, "_commit_end", commit_end)
+    visits = SimpleNamespace(context=SimpleNamespace(clock=None))
+    engine = SimpleNamespace(end=lambda reason, line: ends.append((reason, line)))
+    outcomes = Outcomes(None, None, visits, engine)
+    request = Request(URL)
+    set_visit(request, Visit(Source(URL), bool))
+    assert outcomes.found(request, ()) == frozenset()
+    assert outcomes._end(request, Result("fetched")) == frozenset()
+    ((reason, line),) = ends
+    assert [result.outcome for result in results] == ["failed"]
+    assert reason == "state_failed"
+    assert URL in line

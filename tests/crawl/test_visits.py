@@ -83,7 +83,7 @@ def visit(tmp_path):
         file = tmp_path / "sources.toml"
         file.write_text("\n".join(f'[[source]]\nurl = "{url}"' for url in urls))
         number = crawl.context.state.sync(file, crawl.context.clock.now()).id
-        crawl.queue.open(keeps_deferred=False)
+        crawl.queue.open()
 
         async def visited():
             found = []

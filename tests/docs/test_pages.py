@@ -15,7 +15,7 @@ from scrapy.utils.misc import load_object
 from sqlalchemy import create_engine
 
 from tests.helpers import ROOT, execute
-from walsh_scrapy.addon import CEILINGS, EXTENSIONS, HANDLERS, MUSTS, SERIAL, SWITCHED_OFF
+from walsh_scrapy.addon import CEILINGS, DELAYS, EXTENSIONS, HANDLERS, MUSTS, SERIAL, SWITCHED_OFF
 from walsh_scrapy.crawl.startup import REPLACED, SPIDER_GATES, Gate
 from walsh_scrapy.identity import POLICY_URL
 from walsh_scrapy.items import EntryItem
@@ -176,7 +176,7 @@ def test_the_forced_settings_are_named_with_their_values():
     rows = re.findall(r"^\| `([A-Z_]+)` \| `([^`]+)` \| ", changes(), re.MULTILINE)
     stated = dict(rows)
     assert stated.pop("USER_AGENT") == "WALSH_USER_AGENT"
-    forced = MUSTS | SERIAL | CEILINGS
+    forced = MUSTS | DELAYS | SERIAL | CEILINGS
     assert {name: ast.literal_eval(value) for name, value in stated.items()} == forced
 
 

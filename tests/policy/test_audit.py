@@ -126,9 +126,47 @@ def test_after_each_answer_a_copy_counts_that_it_may_lead_to(status, body, found
     ("policy", "found"), [("allow", []), ("disallow", {"denied": 1}), ("phased", ["2"])]
 )
 def test_without_any_copy_the_setting_decides(policy, found):
-    requests = asked(0.0, 503, None), target(3.0, 1.0, None)
+    requests = asked(0.0, 503, None), target(3.0, 1.0, None, robots_status=503)
     judged = judged_robots(*requests, policy=policy)
     assert (judged if isinstance(judged, dict) else [row for row, _ in judged]) == found
+
+
+@pytest.mark.parametrize(
+    ("hours", "status", "body", "found"),
+    [
+        (1, 503, RULES, {"denied": 1}),
+        (11, None, RULES, {"denied": 1}),
+        (13, 503, RULES, []),
+        (13, 503, None, {"denied": 1}),
+        (700, 503, None, {"denied": 1}),
+        (721, 503, None, ["2"]),
+        (721, None, None, {"denied": 1}),
+    ],
+)
+def test_what_phased_defers_is_a_finding_if_it_was_sent(hours, status, body, found):
+    """RFC 9309 2.3.1.4: the phases count from the first failure after an answer."""
+    first = asked(DAY, 503, RULES, robots_status=503)
+    last = asked(DAY + hours * 3600.0, status, RULES, robots_status=status)
+    requests = (
+        asked(0.0, robots_status=200),
+        first,
+        last,
+        target(last.sent_at + 3.0, last.robots_at, body, robots_status=status),
+    )
+    judged = judged_robots(*requests, policy="phased")
+    rows = judged if isinstance(judged, dict) else [row for row, _ in judged]
+    assert rows == found
+
+
+def test_a_first_failure_that_is_not_in_the_log_is_no_finding():
+    failing = asked(0.0, 503, RULES, robots_status=503)
+    request = target(3.0, 1.0, RULES, robots_status=503)
+    assert judged_robots(failing, request, policy="phased") == []
+    moved = asked(DAY, 301, RULES, robots_status=None)
+    again = asked(20 * DAY, 503, RULES, robots_status=503)
+    late = target(20 * DAY + 3.0, again.robots_at, RULES, robots_status=503)
+    answered = asked(0.0, robots_status=200)
+    assert judged_robots(answered, moved, again, late, policy="phased") == []
 
 
 def test_what_was_asked_for_more_than_a_day_ago_is_old_whether_there_was_a_copy_or_not():

@@ -11,7 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.helpers import cases
-from walsh_scrapy.policy.backoff import LONGEST_SECONDS, Backoff, backoff_delay, parse_retry_after
+from walsh_scrapy.policy.backoff import (
+    LONGEST_SECONDS,
+    Backoff,
+    backoff_delay,
+    parse_retry_after,
+    requested_wait,
+)
 
 NOW = datetime(2026, 5, 23, 12, 0, 0, tzinfo=UTC)
 MOMENTS = st.datetimes(
@@ -24,7 +30,11 @@ MOMENTS = st.datetimes(
 @cases(
     "value",
     "seconds",
-    more=[("9" * 5000, LONGEST_SECONDS), ("Fri, 31 Dec 9999 23:59:59 GMT", LONGEST_SECONDS)],
+    more=[
+        ("9" * 5000, LONGEST_SECONDS),
+        ("9" * 5000 + ".5 h", LONGEST_SECONDS),
+        ("Fri, 31 Dec 9999 23:59:59 GMT", LONGEST_SECONDS),
+    ],
 )
 def test_retry_after(value, seconds):
     assert parse_retry_after(value, NOW) == seconds
@@ -71,9 +81,52 @@ def test_every_date_in_every_form_is_its_distance(now, when):
         assert parse_retry_after(rfc850, now) == ahead
 
 
-@given(st.integers(0, 10**40))
+@given(st.integers(0, 10**9) | st.integers(10**14, 10**40))
 def test_any_number_of_seconds_is_kept(seconds):
     assert parse_retry_after(str(seconds), NOW) == min(float(seconds), LONGEST_SECONDS)
+
+
+YEAR = 366 * 86_400
+UNITS = {"": 1, "s": 1, " sec": 1, " Seconds": 1, "m": 60, " min": 60, "H": 3600, " hours": 3600}
+
+
+@given(st.decimals(0, 10**5, places=4), st.sampled_from(sorted(UNITS)))
+def test_any_number_with_a_unit_is_rounded_up(number, unit):
+    exact = number * UNITS[unit]
+    seconds = parse_retry_after(f"{number:f}{unit}", NOW)
+    assert seconds.is_integer()
+    assert exact <= seconds < exact + 1
+
+
+@given(MOMENTS, st.integers(-YEAR + 1, YEAR - 1), st.sampled_from([1, 1000]))
+def test_any_number_near_now_is_a_moment(now, ahead, scale):
+    moment = int(now.timestamp()) + ahead
+    seconds = parse_retry_after(str(moment * scale), now)
+    assert seconds == pytest.approx(max(0.0, moment - now.timestamp()), abs=1e-3)
+
+
+ITEMS = st.one_of(
+    st.integers(0, 10**6).map(str),
+    st.sampled_from(["2 min", '"7"', "0.5", "soon", "", "-3"]),
+    MOMENTS.map(lambda moment: format_datetime(moment, usegmt=True)),
+)
+
+
+@given(st.lists(ITEMS, min_size=1), st.sampled_from([",", ", ", "\n"]))
+def test_the_longest_item_of_any_list_counts(items, separator):
+    found = [parse_retry_after(item, NOW) for item in items]
+    longest = max((seconds for seconds in found if seconds is not None), default=None)
+    assert parse_retry_after(separator.join(items), NOW) == longest
+
+
+@cases("value", "date", "seconds")
+def test_the_slower_clock_counts(value, date, seconds):
+    assert requested_wait(value, date, NOW) == seconds
+
+
+def test_a_value_that_cannot_be_read_asks_for_nothing():
+    assert requested_wait("soon", "Sat, 23 May 2026 12:00:00 GMT", NOW) is None
+    assert requested_wait("", None, NOW) is None
 
 
 @pytest.mark.parametrize(("attempt", "least"), [(0, 2), (1, 4), (2, 8), (3, 16), (6, 128)])
@@ -110,7 +163,7 @@ def test_the_least_cap_leaves_room_for_one_doubling_and_its_jitter():
 
 
 def hold(status, retry_after, attempt=1):
-    return Backoff(2.0, 300.0, Random(7)).hold(status, retry_after, NOW, attempt)
+    return Backoff(2.0, 300.0, Random(7)).hold(status, retry_after, attempt)
 
 
 OURS = backoff_delay(1, 2.0, 300.0, Random(7))
@@ -121,14 +174,10 @@ OURS = backoff_delay(1, 2.0, 300.0, Random(7))
     ("retry_after", "seconds"),
     [
         (None, OURS),
-        ("120", 120.0),
-        ("1", 1.0),  # instead of the computed delay, shorter ones too
-        ("90000", 90000.0),  # never capped downward
-        ("Sat, 23 May 2026 12:01:30 GMT", 90.0),
-        ("0", OURS),  # does not cancel our own backoff
-        ("Sat, 23 May 2026 11:00:00 GMT", OURS),
-        ("whenever", OURS),
-        ("", OURS),
+        (120.0, 120.0),
+        (1.0, 1.0),  # instead of the computed delay, shorter ones too
+        (90000.0, 90000.0),  # never capped downward
+        (0.0, OURS),  # does not cancel our own backoff
     ],
 )
 def test_the_hold_after_a_response(status, retry_after, seconds):
@@ -140,11 +189,11 @@ def test_the_hold_after_a_response(status, retry_after, seconds):
     [
         (200, None, 0.0),
         (404, None, 0.0),
-        (301, "60", 60.0),
-        (200, "60", 60.0),
-        (200, "0", 0.0),
+        (301, 60.0, 60.0),
+        (200, 60.0, 60.0),
+        (200, 0.0, 0.0),
         (500, None, OURS),
-        (502, "60", 60.0),
+        (502, 60.0, 60.0),
         (0, None, OURS),  # no answer at all
     ],
 )

@@ -169,7 +169,7 @@ def test_one_burst_counts_once():
 
 @pytest.mark.parametrize("is_lifted", [False, True])
 def test_after_half_an_hour_of_quiet_the_backoff_starts_small_again(is_lifted):
-    times = after(HostTimes(), 100.0, status=503, retry_after="60")
+    times = after(HostTimes(), 100.0, status=503, retry_after=60.0)
     times = lifted(times) if is_lifted else times
     assert after(times, 200.0, status=503).refusals == 2
     assert after(times, 170.0 + QUIET_SECONDS, status=503).refusals == 1
@@ -201,10 +201,12 @@ def test_each_end_of_an_exchange_is_counted(exchange, unreachable, refusals):
 @pytest.mark.parametrize(
     ("exchange", "by", "refused"),
     [
-        ({"status": 429, "retry_after": "120"}, "retry-after", 429),
+        ({"status": 429, "retry_after": 120.0}, "retry-after", 429),
         ({"status": 503}, "backoff", 503),
-        ({"status": 503, "retry_after": "0"}, "backoff", 503),  # that does not cancel our own
-        ({"status": 404, "retry_after": "120"}, "retry-after", None),
+        ({"status": 503, "retry_after": 0.0}, "backoff", 503),  # that does not cancel our own
+        ({"status": 404, "retry_after": 120.0}, "retry-after", None),
+        ({"status": 302, "retry_after": 120.0}, "retry-after", None),
+        ({"status": 304, "retry_after": 120.0}, "retry-after", None),
         ({"status": 0, "for_robots": True}, "backoff", None),
         ({"status": 0, "unreachable": True}, "unreachable", None),
     ],
@@ -218,9 +220,20 @@ def test_a_hold_knows_its_cause(exchange, by, refused):
     assert after(lifted(times), 2000.0, status=200).last_hold == NO_HOLD
 
 
-def test_a_retry_after_of_zero_is_no_hold_for_an_error_that_is_no_refusal():
+@pytest.mark.parametrize("status", [301, 404])
+def test_a_retry_after_of_zero_is_no_hold_without_a_refusal(status):
     times = HostTimes(ended=1.0, delay=1.0)
-    assert after(times, 1000.0, status=404, retry_after="0").last_hold == NO_HOLD
+    assert after(times, 1000.0, status=status, retry_after=0.0).last_hold == NO_HOLD
+
+
+@pytest.mark.parametrize("status", [200, 202, 206])
+def test_a_retry_after_with_a_success_is_no_hold(status):
+    times = HostTimes(ended=1.0, delay=1.0)
+    assert after(times, 1000.0, status=status, retry_after=120.0).last_hold == NO_HOLD
+
+
+def test_a_redirect_with_retry_after_is_no_refusal():
+    assert after(HostTimes(), 1000.0, status=302, retry_after=120.0).refusals == 0
 
 
 def test_an_unreachable_host_keeps_a_longer_hold():

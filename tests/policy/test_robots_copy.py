@@ -12,8 +12,6 @@ from walsh_scrapy.policy.robots.copy import (
     ALLOW_ALL,
     DISALLOW_ALL,
     MOST_SKEW,
-    PHASE_DISALLOW,
-    PHASE_LAST_GOOD,
     UNREACHABLE_TTL,
     RobotsCopy,
     RobotsFile,
@@ -33,38 +31,64 @@ def test_access_result_by_status(status, hops, has_location, result):
     assert access_result(status, hops, has_location=has_location) == result
 
 
+HOUR = 3600.0
+
+
 @pytest.mark.parametrize("policy", ["allow", "disallow", "phased"])
 def test_a_response_is_obeyed_under_every_policy(policy):
     copy = copy_after(None, 0.0, 200, "good", GOOD)
-    assert copy.effective_body(policy, now=10.0) == GOOD
+    assert copy.body_in_force(policy, now=10.0) == GOOD
     missing = copy_after(copy, 20.0, 404, "unavailable", b"<html>gone</html>")
-    assert missing.effective_body(policy, now=30.0) == ALLOW_ALL
+    assert missing.body_in_force(policy, now=30.0) == ALLOW_ALL
 
 
 @pytest.mark.parametrize("policy", ["allow", "disallow"])
 def test_after_a_failure_the_last_good_copy_decides_however_old(policy):
     copy = copy_after(copy_after(None, 0.0, 200, "good", GOOD), 300 * DAY, 503, "unreachable", b"")
-    assert copy.effective_body(policy, now=400 * DAY) == GOOD
+    assert copy.body_in_force(policy, now=400 * DAY) == GOOD
 
 
 @pytest.mark.parametrize(
-    ("policy", "body"), [("allow", ALLOW_ALL), ("disallow", DISALLOW_ALL), ("phased", DISALLOW_ALL)]
+    ("policy", "body"), [("allow", ALLOW_ALL), ("disallow", DISALLOW_ALL), ("phased", None)]
 )
 def test_without_a_good_copy_the_policy_decides(policy, body):
     copy = copy_after(None, 0.0, None, "unreachable", b"")
-    assert copy.effective_body(policy, now=60.0) == body
+    assert copy.body_in_force(policy, now=60.0) == body
 
 
-def test_the_three_phases():
-    good = copy_after(None, 0.0, 200, "good", GOOD)
-    failing = copy_after(good, 1000.0, 500, "unreachable", b"")
-    assert failing.effective_body("phased", 1000.0 + PHASE_DISALLOW - 1) == DISALLOW_ALL
-    again = copy_after(failing, 50_000.0, 503, "unreachable", b"")
-    assert again.failing_since == 1000.0, "the phases count from the first failure"
-    assert again.effective_body("phased", 1000.0 + PHASE_DISALLOW) == GOOD
-    assert again.effective_body("phased", 1000.0 + PHASE_LAST_GOOD) == ALLOW_ALL
-    silent = copy_after(again, 60_000.0, None, "unreachable", b"")
-    assert silent.effective_body("phased", 1000.0 + PHASE_LAST_GOOD) == DISALLOW_ALL
+@cases("body", "status", "hours", "in_force")
+def test_phases_count_from_the_first_failure(body, status, hours, in_force):
+    """RFC 9309 2.3.1.4. The last try, which is not the first one, decides after 30 days."""
+    good = None if body == "none" else body.encode()
+    first = RobotsCopy(HOUR, 500, good, failing_since=HOUR)
+    now = HOUR + hours * HOUR
+    last = copy_after(first, now, status or None, "unreachable", b"")
+    bodies = {"copy": first.body, "nothing": None, "everything": ALLOW_ALL}
+    assert last.body_in_force("phased", now) == bodies[in_force]
+    assert RobotsFile.read(last, "bot", "phased", now).is_deferred == (in_force == "nothing")
+
+
+def test_an_answer_ends_the_phases():
+    failing = copy_after(copy_after(None, 0.0, 200, "good", GOOD), DAY, 500, "unreachable", b"")
+    answered = copy_after(failing, 2 * DAY, 304, "unchanged", b"")
+    again = copy_after(answered, 3 * DAY, 500, "unreachable", b"")
+    assert again.body_in_force("phased", 3 * DAY + 11 * HOUR) is None
+    assert again.body_in_force("phased", 3 * DAY + 12 * HOUR) == GOOD
+
+
+@pytest.mark.parametrize(
+    ("began", "now", "keeps"),
+    [
+        (1000.0 - HOUR, 1000.0, True),  # the run that requested it, however long it goes on
+        (1000.0 - HOUR, 1000.0 + DAY, True),
+        (1000.0 + HOUR - 1, 1000.0 + 2 * HOUR, True),
+        (1000.0 + HOUR, 1000.0 + HOUR, False),
+        (500.0, 990.0, False),  # the clock was set back
+    ],
+)
+def test_a_deferring_file_is_tried_by_a_run_an_hour_later(began, now, keeps):
+    copy = copy_after(None, 1000.0, 503, "unreachable", b"")
+    assert copy.keeps_deferring(began, now) == keeps
 
 
 def test_a_copy_is_usable_for_its_lifetime_and_a_failure_for_a_shorter_one():
@@ -91,13 +115,13 @@ def test_a_meaningless_answer_never_replaces_a_good_copy(failing_since):
     good = replace(copy_after(None, 0.0, 200, "good", GOOD), failing_since=failing_since)
     kept = copy_after(good, 2 * DAY, 302, "meaningless", b"")
     assert kept == replace(good, fetched_at=2 * DAY, status=302)
-    assert kept.effective_body("allow", 2 * DAY) == GOOD
+    assert kept.body_in_force("allow", 2 * DAY) == GOOD
     nothing = copy_after(None, 0.0, 304, "meaningless", b"?")
-    assert nothing.effective_body("disallow", 1.0) == ALLOW_ALL
+    assert nothing.body_in_force("disallow", 1.0) == ALLOW_ALL
     failing = copy_after(
         copy_after(None, 0.0, 503, "unreachable", b""), 1.0, 304, "meaningless", b""
     )
-    assert failing.effective_body("disallow", 1.0) == ALLOW_ALL
+    assert failing.body_in_force("disallow", 1.0) == ALLOW_ALL
 
 
 def test_a_304_renews_the_copy_for_another_day():
@@ -111,32 +135,24 @@ def test_a_304_renews_the_copy_for_another_day():
     assert (replaced.etag, replaced.last_modified) == (None, None)
 
 
-@pytest.mark.parametrize(
-    ("policy", "body", "hours", "decision"),
-    [
-        ("allow", None, 0, "WALSH_ROBOTS_UNREACHABLE decides: everything is allowed"),
-        ("disallow", None, 0, "WALSH_ROBOTS_UNREACHABLE decides: everything is denied"),
-        ("allow", GOOD, 0, "the last good copy decides"),
-        ("phased", GOOD, 0, "everything is denied until 1970-01-01 13:00:00 UTC"),
-        ("phased", GOOD, 12, "the last good copy decides"),
-        ("phased", None, 12, "everything is denied until 1970-01-31 01:00:00 UTC"),
-        ("phased", None, 30 * 24, "WALSH_ROBOTS_UNREACHABLE decides: everything is allowed"),
-    ],
-)
-def test_what_decides_without_the_file_is_said_as_it_is_done(policy, body, hours, decision):
-    hour = 3600.0
-    copy = RobotsCopy(hour, 503, body, failing_since=hour)
-    now = hour * (1 + hours)
-    assert copy.decision(policy, now).endswith(decision)
-    file = RobotsFile.read(copy, "Walsh-Research", policy, now)
-    verdict = file.rules.verdict("http://a.example/feed")
+@cases("policy", "has_copy", "hours", "decision")
+def test_what_decides_without_the_file_is_said_as_it_is_done(policy, has_copy, hours, decision):
+    copy = RobotsCopy(HOUR, 503, GOOD if has_copy else None, failing_since=HOUR)
+    file = RobotsFile.read(copy, "Walsh-Research", policy, HOUR * (1 + hours))
+    assert decision in file.decision
+    assert "until" not in file.decision, "nobody knows when a file can be read again"
+    assert file.is_replaced == ("copy" not in decision)
+    assert file.allows("http://a.example/feed") == (decision not in ("deferred", "denied"))
+    assert file.allows("http://a.example/private") == ("crawling" in decision)
     if file.is_replaced:
-        assert file.why(verdict).endswith(decision)
-        assert decision.endswith("allowed") is verdict.allowed
-    silent = RobotsCopy(hour, None, None, failing_since=hour)
-    assert silent.decision("phased", 31 * DAY).endswith(
-        "everything is denied until the host answers"
-    )
+        assert decision in file.why(file.rules.verdict("http://a.example/feed"))
+
+
+def test_a_deferring_file_keeps_the_delay_of_its_last_copy():
+    copy = RobotsCopy(HOUR, 503, b"User-agent: *\nCrawl-delay: 9\n", failing_since=HOUR)
+    file = RobotsFile.read(copy, "bot", "phased", HOUR)
+    assert file.is_deferred
+    assert file.interval(HOUR) == 9.0
 
 
 # `lint`: what of a robots.txt means nothing, for any bytes.

@@ -15,7 +15,6 @@ from types import SimpleNamespace
 
 import pytest
 from sqlalchemy import Connection, create_engine, func, insert, make_url, select, text, update
-from sqlalchemy.exc import DataError, IntegrityError
 from sqlalchemy.pool import NullPool
 
 from tests.helpers.records import SOURCE, commit, entry_of, make_state
@@ -27,10 +26,11 @@ from walsh_scrapy.state.database import (
     MOST_SLEW,
     ROWS_AT_ONCE,
     Database,
+    RefusedValues,
     ServerClock,
     Waiting,
 )
-from walsh_scrapy.state.tables import runs, schema_version
+from walsh_scrapy.state.tables import VERSION, runs, schema_version
 
 VERSIONS = select(schema_version.c.version).order_by(schema_version.c.version)
 TRUE = 1_000_000.0  #: a server's time when our monotonic clock is 0
@@ -65,19 +65,111 @@ def test_a_transaction_is_committed_as_a_whole_or_not(database):
     with pytest.raises(LookupError):
         database.write(fail)
     for numbers in ([9, 9], [9, 10, 9]):
-        with pytest.raises(IntegrityError):
+        with pytest.raises(RefusedValues):
             database.write(lambda connection, numbers=numbers: write(connection, *numbers))
-    assert versions(database) == [1]
+    assert versions(database) == [VERSION]
     database.write(lambda connection: write(connection, 9))
-    assert versions(database) == [1, 9]
+    assert versions(database) == [VERSION, 9]
 
 
-def test_a_value_that_postgresql_refuses_is_an_error_of_the_row(postgresql_url):
+def test_a_text_that_is_too_long_is_an_error_of_the_row(postgresql_url):
     row = {"spider": "a" * 5000, "begun": 1.0, "versions": "{}", "settings": "{}"}
     with contextlib.closing(Database(postgresql_url)) as database:
-        with pytest.raises(DataError):
+        with pytest.raises(RefusedValues):
             database.write(lambda connection: connection.execute(insert(runs), row))
-        assert versions(database) == [1]
+        assert versions(database) == [VERSION]
+
+
+#: Statements with which PostgreSQL refuses a value, by the kind.
+REFUSED = {
+    "encoding": "SELECT convert_to(chr(8212), 'LATIN1')",
+    "byte": "SELECT chr(0)",
+    "number": "SELECT 'x'::integer",
+    "range": "SELECT 9999999999::integer",
+    "index": (
+        "CREATE TEMPORARY TABLE long (word text PRIMARY KEY);"
+        "INSERT INTO long SELECT string_agg(md5(n::text), '') FROM generate_series(1, 999) n"
+    ),
+    "trigger": "DO $$ BEGIN RAISE EXCEPTION 'not this one'; END $$",
+}
+#: Statements with which it fails, with a word of the remedy.
+FAILED = {
+    "DO $$ BEGIN RAISE USING ERRCODE = 'disk_full'; END $$": "disk space",
+    "DO $$ BEGIN RAISE USING ERRCODE = 'out_of_memory'; END $$": "memory",
+    "DO $$ BEGIN RAISE USING ERRCODE = 'too_many_connections'; END $$": "connection limit",
+    "DO $$ BEGIN RAISE USING ERRCODE = 'io_error'; END $$": "server runs",
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_postgresql_refuses_a_value(postgresql_url, kind):
+    with contextlib.closing(Database(postgresql_url)) as database:
+        with pytest.raises(RefusedValues) as caught:
+            database.write(lambda connection: connection.exec_driver_sql(REFUSED[kind]))
+        assert "\n" not in str(caught.value)
+        assert versions(database) == [VERSION], "the connection is used again"
+
+
+@pytest.mark.parametrize("value", [10**30, "\ud800"])
+def test_the_driver_refuses_a_value(database, value):
+    query = text("SELECT CAST(:value AS BIGINT)")
+    with pytest.raises(RefusedValues):
+        database.write(lambda connection: connection.execute(query, {"value": value}))
+    assert versions(database) == [VERSION]
+
+
+def test_sqlite_refuses_a_value_that_is_too_big(tmp_path):
+    def insert_big(connection):
+        connection.connection.driver_connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 1000)
+        connection.execute(text("SELECT :value"), {"value": "x" * 2000})
+
+    with contextlib.closing(Database(f"sqlite:///{tmp_path}/state.sqlite3")) as database:
+        with pytest.raises(RefusedValues):
+            database.write(insert_big)
+        assert versions(database) == [VERSION]
+
+
+@pytest.mark.parametrize("statement", FAILED)
+def test_a_server_that_fails_is_named_with_its_remedy(postgresql_url, statement):
+    with contextlib.closing(Database(postgresql_url)) as database:
+        with pytest.raises(StateError) as caught:
+            database.write(lambda connection: connection.exec_driver_sql(statement), "http://a/")
+        assert FAILED[statement] in str(caught.value)
+        assert str(caught.value).startswith("http://a/ is not recorded: ")
+
+
+@pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1", "EUC_JP", "MULE_INTERNAL"])
+def test_a_database_in_another_encoding_is_refused(encoded, encoding):
+    url = encoded(encoding)
+    with pytest.raises(StateError) as caught:
+        Database(url)
+    assert encoding in str(caught.value)
+    assert "CREATE DATABASE" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_no_table_is_made_in_another_encoding(encoded):
+    url = encoded("LATIN1")
+    with pytest.raises(StateError):
+        Database(url)
+    assert not state_database.exists(url)
+
+
+@pytest.mark.parametrize("place", ["environment", "url", "database"])
+def test_texts_are_sent_in_utf_8_whatever_else_is_set(
+    encoded, postgresql_server, monkeypatch, place
+):
+    url = make_url(encoded("UTF8"))
+    if place == "environment":
+        monkeypatch.setenv("PGCLIENTENCODING", "LATIN1")
+    elif place == "url":
+        url = url.update_query_dict({"client_encoding": "LATIN1"})
+    else:
+        postgresql_server(f"ALTER DATABASE {url.database} SET client_encoding = 'LATIN1'")
+    with contextlib.closing(Database(url.render_as_string(hide_password=False))) as database:
+        assert database.scalar(text("SELECT chr(8212)")) == "\u2014"
+        with database.snapshot() as connection:
+            assert connection.scalar(text("SELECT current_setting('client_encoding')")) == "UTF8"
 
 
 def test_wrong_sql_is_an_error_of_the_database(database):
@@ -86,21 +178,31 @@ def test_wrong_sql_is_an_error_of_the_database(database):
 
 
 def test_many_rows_are_streamed_beside_each_other(database):
-    numbers = range(2, 2 * ROWS_AT_ONCE)
+    numbers = range(VERSION + 1, 2 * ROWS_AT_ONCE)
     database.write(lambda connection: write(connection, *numbers))
     with database.snapshot() as connection:
         both = zip(connection.execute(VERSIONS), connection.execute(VERSIONS), strict=True)
-        assert all(one == other == (number,) for number, (one, other) in enumerate(both, 1))
+        assert all(one == other == (number,) for number, (one, other) in enumerate(both, VERSION))
 
 
-def test_no_plan_is_kept_from_when_a_table_was_empty(postgresql_url):
-    kept = text("SELECT count(*), sum(generic_plans) FROM pg_prepared_statements")
+def test_no_statement_is_prepared_on_the_server(postgresql_url):
+    """A pooler's next session does not know it, and its plan is from when a table was empty."""
+    prepared = text("SELECT count(*) FROM pg_prepared_statements")
     with contextlib.closing(State(postgresql_url)) as state:
         for number in range(20):
             commit(state, SOURCE, [entry_of(SOURCE.url, str(number))])
-        statements, plans = state._database.read(lambda connection: connection.execute(kept).one())
-    assert statements
-    assert not plans
+        assert state._database.scalar(prepared) == 0
+
+
+@pytest.mark.parametrize("name", ["lock_timeout", "idle_in_transaction_session_timeout"])
+def test_a_limit_is_of_a_transaction_and_not_of_its_session(postgresql_url, name):
+    query = text(f"SELECT setting::int, reset_val::int FROM pg_settings WHERE name = '{name}'")
+    with contextlib.closing(Database(postgresql_url)) as database:
+        ((of_transaction, of_session),) = database.all(query)
+        with database._engine.connect() as connection:
+            ((after, _),) = connection.execute(query)
+    assert of_transaction > 0
+    assert after == of_session
 
 
 def test_what_loses_its_connection_is_run_again(postgresql_url, caplog):
@@ -117,7 +219,7 @@ def test_what_loses_its_connection_is_run_again(postgresql_url, caplog):
 
         database._waiting.may_last = lambda _began, _seconds: True
         assert database.write(lose) == 2
-        assert versions(database) == [1, 8, 9]
+        assert versions(database) == [VERSION, 8, 9]
     told = [record.getMessage() for record in caplog.records]
     assert [line.split(" is ")[1][:4] for line in told] == ["lost", "back"]
 
@@ -135,11 +237,11 @@ def test_of_two_transactions_that_wait_for_each_other_one_is_run_again(postgresq
 
     with contextlib.ExitStack() as stack:
         both = [stack.enter_context(contextlib.closing(Database(postgresql_url))) for _ in range(2)]
-        both[0].write(lambda connection: write(connection, 2))
+        both[0].write(lambda connection: write(connection, 9))
         threads = stack.enter_context(ThreadPoolExecutor(2))
         jobs = [
             threads.submit(database.write, partial(change, order=order))
-            for database, order in zip(both, ((1, 2), (2, 1)), strict=True)
+            for database, order in zip(both, ((VERSION, 9), (9, VERSION)), strict=True)
         ]
         for job in jobs:
             job.result()
@@ -164,7 +266,7 @@ def test_a_transaction_that_does_nothing_for_long_is_no_lock_for_others(postgres
             tries.append(number)
 
         database.write(freeze)
-        assert versions(database) == [1, 9]
+        assert versions(database) == [VERSION, 9]
         assert len(tries) == 2
         with database.snapshot() as connection:
             assert connection.scalar(limit) == "0", "a reader may take its time"

@@ -164,6 +164,8 @@ def is_due_by(record, every, revisit, now):
         return 0.0, "clock"
     if record.asked_until == 0.0:
         return 0.0, "resumed"
+    if record.unconnected and record.failures <= 1:
+        return record.fetched_at + revisit, "operator"
     least = max(revisit, every)
     doubled = least * 2.0 ** max(record.failures - 1, 0)
     by_operator = record.fetched_at + min(doubled, max(least, LONGEST_REVISIT))
@@ -178,12 +180,13 @@ def test_when_a_source_is_due_is_one_expression_in_sql(database, rows):
     records = [
         (SourceRecord(
             url=f"http://h.example/{number}", kind="feed", fetched_at=age and NOW - age,
-            failures=failures, asked_until=asked,
+            failures=failures, unconnected=unconnected, asked_until=asked,
         ), every)
-        for number, (age, failures, asked, every) in enumerate(
+        for number, (age, (failures, unconnected), asked, every) in enumerate(
             itertools.product(
-                [None, *ages], [0, 1, 2, 60], [0.0, 1.0, NOW, NOW + 30 * DAY, NEVER],
-                [0.0, 2 * DAY, 40 * DAY],
+                [None, *ages],
+                [(0, False), (1, False), (1, True), (2, False), (2, True), (60, True)],
+                [0.0, 1.0, NOW, NOW + 30 * DAY, NEVER], [0.0, 2 * DAY, 40 * DAY],
             )
         )
     ]  # fmt: skip

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import delete as deleted
 from sqlalchemy import insert, select
-from sqlalchemy.exc import IntegrityError
 
 from tests.helpers import records
 from tests.helpers.records import RECORD, SOURCE, entry_of
@@ -20,6 +19,7 @@ from tests.state.conftest import open_engine
 from walsh_scrapy.policy.backoff import Backoff
 from walsh_scrapy.policy.pacing import LONGEST_EXCHANGE, MARGIN, Exchange, Hold, HostTimes
 from walsh_scrapy.state import State, StateError
+from walsh_scrapy.state.database import RefusedValues
 from walsh_scrapy.state.hosts import (
     Ask,
     Begun,
@@ -144,7 +144,7 @@ def test_the_row_of_an_exchange_that_ended_a_while_ago(engine, now):
     run(engine, take, HOST, US)
     begun = run(engine, begin, HOST, US, ASK)
     now[0] += 10.0
-    over = Exchange(delay=5.0, status=429, retry_after="60")
+    over = Exchange(delay=5.0, status=429, retry_after=60.0)
     times = begun.times.after(over, BACKOFF, now[0] - 4.0)
     assert run(engine, end, HOST, US, begun.times, times, 4.0)
     assert run(engine, find, HOST).times == times
@@ -158,7 +158,7 @@ def test_an_owner_that_lost_its_host_writes_nothing_but_caution(engine, now):
     now[0] += TIMEOUT + MARGIN
     run(engine, take, HOST, THEM)  # nobody has beaten: the owner is unknown
     theirs = run(engine, begin, HOST, THEM, Ask(0.0, TIMEOUT))
-    over = Exchange(delay=60.0, status=429, retry_after="600")
+    over = Exchange(delay=60.0, status=429, retry_after=600.0)
     times = begun.times.after(over, BACKOFF, now[0])
     assert not run(engine, end, HOST, US, begun.times, times, 0.0)
     caution = {"delay": 60.0, "hold_since": now[0], "hold_until": now[0] + 600.0}
@@ -174,7 +174,7 @@ def test_an_owner_that_lost_its_host_writes_nothing_but_caution(engine, now):
 
 @pytest.mark.empty
 def test_only_a_hold_that_the_answer_asks_for_is_written(engine, now):
-    exchange(engine, now, status=429, retry_after="600", goes_on=True)
+    exchange(engine, now, status=429, retry_after=600.0, goes_on=True)
     for_list = Ask(1.0, TIMEOUT, most=50.0)
     now[0] += 50.0
     begun = run(engine, begin, HOST, US, for_list)
@@ -227,7 +227,7 @@ def test_workers_live_while_they_beat(engine, now, store):
 @pytest.mark.empty
 @pytest.mark.parametrize("back", [3.0, 90_000.0])
 def test_a_row_from_the_future_is_corrected_and_told(engine, now, back, store):
-    exchange(engine, now, delay=5.0, status=429, retry_after="60")
+    exchange(engine, now, delay=5.0, status=429, retry_after=60.0)
     now[0] -= back
     (shown,) = store.waiting().values()
     taken = run(engine, take, HOST, US)
@@ -253,7 +253,7 @@ def test_an_operators_delay_is_kept_until_it_is_ended(engine, now, store):
 
 @pytest.mark.empty
 def test_a_hold_is_lifted_once_and_the_reason_is_kept(engine, now, store):
-    exchange(engine, now, status=429, retry_after="31536000")
+    exchange(engine, now, status=429, retry_after=31536000.0)
     now[0] += 10.0
     assert run(engine, release_hold, HOST, "they wrote: go on") == 31_536_000.0 - 10.0
     assert run(engine, release_hold, HOST, "once more") == 0.0
@@ -329,7 +329,7 @@ def test_an_outcome_is_written_with_the_end_of_its_exchange_or_neither_is(state,
 
         return state.write(write)
 
-    with pytest.raises(IntegrityError):
+    with pytest.raises(RefusedValues):
         written([entry_of("http://nowhere.example/")])
     assert state.hosts.find("a.example").reason == "in flight"
     assert written([entry_of(SOURCE.url)]) == {"k"}
@@ -340,7 +340,7 @@ def test_pace_by_may_change_once_no_host_waits(opened, clock):
     state = opened()
     state.hosts.pace_by("host")
     state.hosts.pace_by("host")
-    records.exchange(state, "www.a.example", status=429, retry_after="9")
+    records.exchange(state, "www.a.example", status=429, retry_after=9.0)
     clock.at += 2.0  # only the hold is left
     opened().hosts.pace_by("host")
     refused = r"paced by host, and 1 of its hosts wait.*set WALSH_PACE_BY = 'host'"

@@ -375,7 +375,8 @@ class Machine(RuleBasedStateMachine):
         measured = max(sent.end, body.woke_at)
         # A delay that the row has counts as long as the rules are not known.
         robots = begun.times.delay if memory.robots is None else memory.robots
-        given = {"status": 200} if answer != "refused" else {"status": 429, "retry_after": "100"}
+        refused = {"status": 429, "retry_after": RETRY_AFTER}
+        given = refused if answer == "refused" else {"status": 200}
         if answer == "redirect":
             given["status"] = 302
         over = Exchange(delay=delay_after(1.0, robots), latency=measured - sent.start, **given)

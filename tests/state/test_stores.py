@@ -11,7 +11,6 @@ from types import SimpleNamespace
 import pytest
 from scrapy.settings import Settings
 from sqlalchemy import create_engine, delete, insert, select, text
-from sqlalchemy.exc import IntegrityError
 from sqlalchemy.pool import NullPool
 
 from spiders.feeds import FeedsSpider
@@ -35,12 +34,12 @@ from walsh_scrapy.policy.robots.copy import RobotsCopy
 from walsh_scrapy.policy.urls import url_key
 from walsh_scrapy.sources.source import Source, declaration
 from walsh_scrapy.state import State, StateError, tables
-from walsh_scrapy.state.database import Database
+from walsh_scrapy.state.database import Database, RefusedValues
 from walsh_scrapy.state.documents import hash_of
 from walsh_scrapy.state.hosts import Begun
 from walsh_scrapy.state.records import BlocklistCopy, LlmsTxtRecord, SourceRecord
 from walsh_scrapy.state.runs import RunRecord
-from walsh_scrapy.state.tables import has_views, requests, schema_version
+from walsh_scrapy.state.tables import VERSION, has_views, requests, schema_version
 from walsh_scrapy.tools.discover import DiscoverSpider
 from walsh_scrapy.tools.mayfetch.probe import MayfetchSpider
 
@@ -139,7 +138,7 @@ def test_an_entry_is_new_once_and_a_comment_is_not_its_post(state):
 
 def test_validators_and_entries_are_written_together_or_not_at_all(state):
     broken = entry("2", source="http://nowhere.example/")  # no such source: refused
-    with pytest.raises(IntegrityError):
+    with pytest.raises(RefusedValues):
         commit(state, replace(SOURCE, etag=b'"1"'), [entry("1"), broken])
     assert state.sources.find(URL) is None
     assert count_entries(state) == 0
@@ -183,7 +182,7 @@ def test_an_llms_txt_comes_back_as_it_was_until_it_is_forgotten(state):
     assert state.llmstxt.find(llmstxt.url) is None
 
 
-@pytest.mark.parametrize("versions", [[2], [11], [0], [-1], [], [1, 2]])
+@pytest.mark.parametrize("versions", [[VERSION + 1], [11], [0], [-1], [], [VERSION, 11]])
 def test_a_state_of_an_unknown_version_is_refused_and_stays_as_it_is(url, database, rows, versions):
 
     def write(connection):
@@ -395,6 +394,28 @@ def test_a_run_has_its_begin_and_then_its_end(runs):
     runs.end(number, 161.0, "why\0\ud800" + 300 * "y", {})
     assert runs.find(number).how.startswith("why\ufffd?yyy"), "a spider may name any reason"
     assert runs.find(number + 1) is None
+
+
+A_FILE, OTHER_FILE = (declaration([Source(f"http://{name}.example/feed")]) for name in "ab")
+
+
+@pytest.mark.parametrize(
+    ("proven_at", "declared", "visited", "is_proven"),
+    [
+        (None, A_FILE, 100.0, False),
+        (150.0, A_FILE, 100.0, True),
+        (150.0, A_FILE, 150.0, False),  # by the run of its last visit
+        (150.0, A_FILE, None, True),  # never visited, but declared before
+        (150.0, OTHER_FILE, None, False),  # declared since
+        (150.0, b"", None, False),
+    ],
+)
+def test_whether_another_run_proved_the_network(runs, proven_at, declared, visited, is_proven):
+    earlier = runs.begin(RunRecord(spider="feeds", begun=120.0), A_FILE)
+    runs.end(earlier, 160.0, "finished", {}, proven_at)
+    number = runs.begin(RunRecord(spider="feeds", begun=300.0), declared)
+    runs.end(number, 400.0, "finished", {}, 310.0)
+    assert runs.is_network_proven(number, visited) is is_proven
 
 
 def test_a_run_names_what_it_declared_and_the_copy_is_kept_once(runs, state):

@@ -282,6 +282,18 @@ def test_the_verdict_on_a_few_requests(name, verdict, requests):
     assert judged(name, *(seen_as(*each) for each in requests)) == verdict
 
 
+@pytest.mark.parametrize(
+    ("token", "verdict"), [("Walsh-Research", "not applicable"), ("Example-Bot", "fail")]
+)
+def test_walsh_research_may_go_on_without_robots_txt(token, verdict):
+    agent = (("User-Agent", f"Mozilla/5.0 (compatible; {token}/1.0; +https://bot.example/)"),)
+    requests = (
+        replace(each, hit=replace(each.hit, headers=agent))
+        for each in (seen("/robots.txt", status=500), seen("/feed.xml", 2.0))
+    )
+    assert judged("robots-error", *requests) == verdict
+
+
 def test_a_user_agent_may_be_demanded_exactly():
     hits = [seen(path).hit for path in ("/robots.txt", "/feed.xml")]
     sent = tuple(

@@ -191,6 +191,19 @@ def test_offline_it_answers_from_the_state_or_not_at_all(loopback_web, ask):
     assert paths(web.log) == ["blog.example/robots.txt"], "a second call sends no request"
 
 
+def test_what_an_unreachable_robots_txt_defers_is_not_denied(loopback_web, ask):
+    web = loopback_web(site("error.example", Reply(status=500)))
+    quick = {"WALSH_MAX_RETRIES": 1, "WALSH_BACKOFF_BASE": 0.1}
+    result = ask(
+        web, "--json", "http://error.example/feed", WALSH_ROBOTS_UNREACHABLE="phased", **quick
+    )
+    answer = json.loads(result.stdout)
+    assert answer["allowed"] is None
+    assert answer["gate"] == "robots"
+    assert "it answered 500" in answer["why"]
+    assert "/feed" not in [hit.path for hit in web.log]
+
+
 def test_a_host_on_hold_is_not_waited_for(loopback_web, ask):
     busy = Reply(status=429, headers={"Retry-After": "3600"})
     web = loopback_web(site("busy.example", busy))
@@ -251,7 +264,7 @@ def test_a_gate_of_the_project_is_asked_and_no_probe_is_recorded(loopback_web, a
         assert list(log.denials(TimeSpan(), "library.example")) == []
     late = json.dumps({f"{StaffGate.__module__}.ClosedGate": 110})
     closed = ask(web, "http://closed.example/feed", DOWNLOADER_MIDDLEWARES=late)
-    assert closed.stdout.startswith("http://closed.example/feed: denied by robots\n")
+    assert closed.stdout.startswith("http://closed.example/feed: denied by office\n")
     assert "closed.example wants no robot" in closed.stdout
     told = ask(web, *urls[:2], DOWNLOADER_MIDDLEWARES=GATES)
     assert told.stdout.startswith(f"{urls[0]}: denied by office\n")

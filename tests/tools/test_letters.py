@@ -168,9 +168,6 @@ BEGIN = 1_767_225_600.0
 HOUR = 3600.0
 SHUT = "User-agent: *\nDisallow: /\n"
 UNITS = {"d": DAY, "h": HOUR, "min": 60.0, "s": 1.0}
-
-#: The setting that keeps a last good robots.txt from being used at first.
-PHASED = "WALSH_ROBOTS_UNREACHABLE decides: everything is denied"
 SECONDS = r"((?:[\d.]+ (?:d|h|min|s) ?)+)"
 MOMENT = r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) UTC"
 
@@ -368,8 +365,9 @@ class Letter:
     def is_shut(self):
         """Whether the host has opted out of the document of this line."""
         path = self.target.partition(self.host)[2]
-        if self.host == "ill.example":  # it has not been read since
-            return any("500" in line for line in self.lines)
+        if self.host == "ill.example":  # its robots.txt cannot be read at times
+            seen = [each.hit for each in self.world.seen if each.hit.wall <= self.now]
+            return [hit.status for hit in seen if hit.host == self.host][-1] == 500
         denied = [f"Disallow: {path}", "Disallow: /"]
         rules = self.runs[-1][2].get(self.host, "").splitlines()
         return self.host in self.runs[-1][3] or bool({*rules} & {*denied})
@@ -502,8 +500,6 @@ class Letter:
     def is_kept_back(self, gate, why):
         if gate == "blocklist":
             return any(self.host in run[3] for run in self.runs)
-        if answered := re.search(r"robots.txt answered (\d+), and", why):
-            return int(answered[1]) in {e.hit.status for e in self.world.seen}
         line = re.search(r"'(.+)'", why)[1]
         return any(line in run[2].get(self.host, "") for run in self.runs)
 
@@ -527,7 +523,7 @@ class Letter:
                 None: status == "200",
                 "no rule is in force": "400" <= status < "429",
                 "the last file that it gave was this one": status >= "500" and earlier,
-                "no earlier file is in force": status >= "500" and PHASED in self.text,
+                "no earlier file is in force": status >= "500" and not earlier,
             }[means]
         )
 

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from scrapy import Request
 from scrapy.exceptions import DownloadFailedError, DownloadTimeoutError, ResponseDataLossError
 from scrapy.http import Response
+from scrapy.statscollectors import StatsCollector
 from scrapy.utils.gz import gunzip
+from scrapy.utils.test import get_crawler
 
 from walsh_scrapy.downloadermiddlewares.compression import CompressionMiddleware
 from walsh_scrapy.exceptions import BadAnswer
@@ -228,11 +230,12 @@ def test_a_body_that_unpacks_to_too_much_is_refused(most, fits):
     packed = gzip.compress(bytes(1_000_001))
     response = Response("http://a.example/", headers={"Content-Encoding": "x-gzip"}, body=packed)
     request = Request("http://a.example/")
+    middleware = CompressionMiddleware(most, StatsCollector(get_crawler()))
     if not fits:
         with pytest.raises(BadAnswer, match="is too large: more than 976"):
-            CompressionMiddleware(most).process_response(request, response)
+            middleware.process_response(request, response)
         return
-    answer = CompressionMiddleware(most).process_response(request, response)
+    answer = middleware.process_response(request, response)
     assert (answer.body, answer.headers.get("Content-Encoding")) == (bytes(1_000_001), None)
 
 

@@ -21,7 +21,6 @@ from walsh_scrapy.wire.connections import MOST_AHEAD, Connections, Endpoint, Nam
 from walsh_scrapy.wire.stream import TcpStream, Tls
 from walsh_scrapy.wire.unreachable import (
     BadCertificate,
-    Connectivity,
     NoAddress,
     NoSecureConnection,
     NotConnected,
@@ -114,7 +113,9 @@ def test_lookups_ahead_are_bounded_and_their_failures_are_nobodys(system):
     ("failure", "blame"),
     [
         (socket.gaierror(socket.EAI_NONAME, "unknown"), "host"),
+        (socket.gaierror(socket.EAI_NODATA, "no address"), "host"),
         (socket.gaierror(socket.EAI_AGAIN, "no resolver"), "either"),
+        (socket.gaierror(socket.EAI_FAIL, "refused"), "either"),
         (UnicodeError("label too long"), "host"),
     ],
 )
@@ -126,6 +127,30 @@ def test_why_a_name_has_no_address(system, failure, blame):
     assert isinstance(caught.value.failure, NoAddress)
     assert caught.value.failure.host == "lost.example"
     assert caught.value.blame == blame
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_answer"),
+    [
+        (["127.0.0.1"], True),
+        (socket.gaierror(socket.EAI_NONAME, "unknown"), True),
+        (socket.gaierror(socket.EAI_NODATA, "no address"), True),
+        (socket.gaierror(socket.EAI_AGAIN, "no resolver"), False),
+        (OSError(24, "too many open files"), False),
+    ],
+)
+def test_any_answer_of_a_name_server_is_reported(system, answer, is_answer):
+    answers, _ = system
+    answers["blog.example"] = answer
+    answered = []
+
+    async def run():
+        names = Names(answered.append)
+        names.look_ahead([("blog.example", 80)])
+        await names.settle(5.0)
+
+    asyncio.run(run())
+    assert answered == ["blog.example"] * is_answer
 
 
 @pytest.mark.parametrize(
@@ -173,10 +198,9 @@ HOST = "dead.example"
 REFUSED = errno.ECONNREFUSED
 BLAMED = {
     # As Linux reports ICMP messages (icmp_err_convert, icmpv6_err_convert).
-    "host": "EHOSTUNREACH EHOSTDOWN ENONET ENOPROTOOPT EOPNOTSUPP EMSGSIZE EPROTO ECONNRESET "
-    "ETIMEDOUT ENOTCONN",
-    # The host's or ours: the network, or a firewall.
-    "either": "ENETUNREACH ENETDOWN EADDRNOTAVAIL EACCES EPERM",
+    "host": "EHOSTDOWN ENONET ENOPROTOOPT EOPNOTSUPP EMSGSIZE EPROTO ECONNRESET ETIMEDOUT ENOTCONN",
+    # The host's or ours: the network, no route, or a firewall.
+    "either": "ENETUNREACH ENETDOWN EHOSTUNREACH EADDRNOTAVAIL EACCES EPERM",
     "machine": "EMFILE ENOBUFS",
 }
 
@@ -219,36 +243,6 @@ def test_no_connection_is_no_answer_however_it_was_refused(error, kind, blame, t
     assert str(found.failure).startswith(told)
 
 
-WORKED = None
-
-
-@pytest.mark.parametrize(
-    ("events", "found", "offline"),
-    [
-        ([], [], False),
-        ([WORKED], [], False),
-        (["a"], ["unknown"], True),
-        (["a", "a", "a", "a"], ["unknown"] * 4, True),  # one host proves nothing
-        (["a", "b", "a", "b"], ["unknown"] * 4, True),
-        ([*"abcde"], [*["unknown"] * 4, "machine"], True),
-        ([*"abcdea"], [*["unknown"] * 4, "machine", "machine"], True),
-        ([WORKED, "a", "b", "c"], ["host"] * 3, False),
-        (["a", "b", WORKED, "c", "a"], ["unknown", "unknown", "host", "host"], False),
-    ],
-)
-def test_whose_failure_it_is(events, found, offline):
-    """A machine that is offline fails no source, and a dead name server no machine."""
-    connectivity = Connectivity()
-    verdicts = []
-    for event in events:
-        if event is WORKED:
-            connectivity.record_success()
-        else:
-            verdicts.append(connectivity.fault_of(event))
-    assert verdicts == found
-    assert connectivity.offline is offline
-
-
 # --- TLS
 
 
@@ -278,6 +272,7 @@ def test_what_an_error_of_openssl_means(error, kind, sentence):
     found = no_handshake(error, "x.example")
     assert type(found) is kind
     assert isinstance(found, Unreachable)
+    assert isinstance(found, DownloadFailedError)
     assert str(found).startswith(f"TLS: {sentence}")
 
 

@@ -56,9 +56,10 @@ class Command(crawl.Command):
             hint = f"did you mean {near[0]}?" if near else f"there is {', '.join(sorted(names))}"
             fail(f"there is no spider {args[0]!r}; {hint}", 2)
         super().run(args, opts)
-        stats = self._created.stats if self._created else None
-        none_was_read = stats and SourceCounts.of(stats.get_stats()).none_was_read
-        if none_was_read or (self._created and Crawl.ended_early(self._created)):
+        if self.exitcode or self._created is None:
+            return  # the crawl has not begun
+        counts = SourceCounts.of(self._created.stats.get_stats())
+        if counts.none_was_read or Crawl.ended_early(self._created):
             self.exitcode = 1
 
     def _create_crawler(self, spidercls: type[Spider] | str) -> Crawler:

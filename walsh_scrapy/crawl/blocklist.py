@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -20,8 +21,17 @@ from walsh_scrapy.crawl.engine import is_stopping
 from walsh_scrapy.crawl.failures import reason_of
 from walsh_scrapy.crawl.isolated import CostLimits, Interrupted, IsolatedProcess, TooCostly
 from walsh_scrapy.crawl.queue import PATIENCE
-from walsh_scrapy.crawl.ticket import Validators, note, rank_of, ticket_of
-from walsh_scrapy.exceptions import Denied, NotModified, RequestDeferred, StillDue
+from walsh_scrapy.crawl.shared import BLOCKLISTS, SharedBlocklist
+from walsh_scrapy.crawl.ticket import Hop, Validators, note, rank_of, request_of, ticket_of
+from walsh_scrapy.exceptions import (
+    BadAnswer,
+    Denied,
+    HasCome,
+    NotDelivered,
+    NotModified,
+    RequestDeferred,
+    StillDue,
+)
 from walsh_scrapy.options import PREFIX, BadSetting
 from walsh_scrapy.policy.blocklist import (
     Blocklist,
@@ -32,16 +42,22 @@ from walsh_scrapy.policy.blocklist import (
     parse_local,
 )
 from walsh_scrapy.policy.frontier import Rank
+from walsh_scrapy.policy.robots.copy import MAX_HOPS
+from walsh_scrapy.policy.urls import resolve_reference
 from walsh_scrapy.policy.wording import count_of
 from walsh_scrapy.sources.files import MOST_WHOLE, open_file
 from walsh_scrapy.state.documents import hash_of
 from walsh_scrapy.state.records import BlocklistCopy
+from walsh_scrapy.wire.unreachable import causes
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from scrapy.http import Response
     from scrapy.statscollectors import StatsCollector
 
     from walsh_scrapy.crawl.context import Context
+    from walsh_scrapy.crawl.engine import Engine
     from walsh_scrapy.crawl.queue import Queue
 
 logger = logging.getLogger(__name__)
@@ -57,6 +73,8 @@ LIST_LIMITS: Final = CostLimits(seconds=20, memory=2**30)
 SCHEMA_LIMITS: Final = CostLimits(seconds=4, memory=2**30)
 #: Bytes of a published schema; a larger one is not used. The bundled one has 2,000.
 LONGEST_SCHEMA: Final = 256 * 1024
+#: Responses that lead to another URL (RFC 9110 15.4).
+_REDIRECTS: Final = (301, 302, 303, 307, 308)
 #: Seconds after which a failed fetch is tried again; sooner if the list's refresh is shorter.
 RETRY_SECONDS = 3600.0
 
@@ -157,6 +175,11 @@ class BlocklistCache:
         """Whether there is any list: a published one, or one of the operator's own."""
         return bool(self._url) or len(self._local) > 0
 
+    @property
+    def is_adopted(self) -> bool:
+        """Whether a published list is in force, however old."""
+        return self._list is not Blocklist.EMPTY
+
     def blocks(self, url: str, *, for_list: bool = False) -> Entry | None:
         """Return the entry that blocks a URL, of the published list or of the local one.
 
@@ -188,6 +211,7 @@ class BlocklistCache:
         adopted = await asyncio.to_thread(Blocklist.of_text, text)
         copy = self._copy(candidate, self._url, text)
         self._store.keep(self._url, copy, candidate.body)
+        BLOCKLISTS.keep(self._key, SharedBlocklist(copy, candidate.body))
         self._list, self.hash = adopted, copy.copy
         self._use(copy)
         if adopted.problem:
@@ -208,9 +232,19 @@ class BlocklistCache:
             )
             self._store.keep(self._url, known)
             self._use(known)
+            if document := self._store.document(self._url):
+                BLOCKLISTS.keep(self._key, SharedBlocklist(known, document))
+
+    @property
+    def _key(self) -> tuple[str, str]:
+        """The key of the list in ``BLOCKLISTS``."""
+        return self._url, self._schema_url
 
     def has_come(self) -> bool:
         """Adopt the list of another crawl, and return True if it is not due any more."""
+        shared = BLOCKLISTS.find(self._key)
+        if shared and self._checked_at < shared.copy.checked_at <= self._clock.now():
+            self._store.keep(self._url, shared.copy, shared.document)
         if self._store.checked_at(self._url) != self._checked_at:
             self._use(self._store.find(self._url))
         return not self.is_due
@@ -223,8 +257,7 @@ class BlocklistCache:
         """
         if self.has_come():
             return
-        has_one = self._list is not Blocklist.EMPTY
-        fallback = "the last good one stays in force" if has_one else "there is none yet"
+        fallback = "the last good one stays in force" if self.is_adopted else "there is none yet"
         logger.warning("%s: %s; %s", self._url, problem, fallback)
         self._tried_at = self._clock.now()
         refresh = self._list.refresh.total_seconds()
@@ -252,14 +285,20 @@ class BlocklistCache:
 class PublishedList(BlocklistCache):
     """Fetches the published list when it is due; all targets wait meanwhile (R3, decision 14)."""
 
-    def __init__(self, context: Context, stats: StatsCollector, queue: Queue) -> None:
+    def __init__(
+        self, context: Context, stats: StatsCollector, queue: Queue, engine: Engine
+    ) -> None:
         super().__init__(context)
         self._stats = stats
         self._queue = queue
+        self._engine = engine
+        # Why there is no list in this run; then nothing but the list is requested.
+        self._deferral: StillDue | None = None
 
     def is_ready(self, request: Request) -> bool:
         """Return True if the list has not to be fetched for a request."""
-        return not self.is_due or rank_of(request) is not Rank.TARGET
+        is_known = not self.is_due and self._deferral is None
+        return is_known or rank_of(request) is not Rank.TARGET
 
     async def prepare(self, request: Request) -> None:
         """Fetch the list if it is due; raise Denied for a request that it blocks."""
@@ -269,8 +308,11 @@ class PublishedList(BlocklistCache):
             raise Denied("blocklist", "it is listed")
 
     async def prepare_list(self) -> None:
-        """Fetch the list."""
-        await self._queue.once("blocklist", self._fetch)
+        """Fetch the list. Raises StillDue if the project's own code kept the first one away."""
+        if self._deferral is None:
+            await self._queue.once("blocklist", self._fetch)
+        if self._deferral is not None:
+            raise self._deferral
 
     def checks(self, request: Request) -> bool:
         """Return True if a request is checked: those for the list are not."""
@@ -287,12 +329,17 @@ class PublishedList(BlocklistCache):
         logger.info("waiting for the blocklist: %s", self._url)
         with self._queue.restricted():
             try:
-                async with self._queue.owning(self._url):
+                async with (
+                    BLOCKLISTS.fetching(self._key, self._queue.check_open),
+                    self._queue.owning(self._url),
+                ):
                     if self.has_come():
                         return
                     candidate = await self._requested(self._url)
                     schema = await self._schema() if self._schema_url else None
                     await self.adopt(candidate, schema)
+            except HasCome:
+                pass
             except NotModified as error:
                 self.keep_unchanged(error.response)
             except Exception as error:  # noqa: BLE001 - whatever it is, the last list stays
@@ -302,6 +349,14 @@ class PublishedList(BlocklistCache):
                 # One for which it was waited in vain has not failed: another worker may bring it.
                 retry = PATIENCE if isinstance(error, StillDue) else None
                 self.keep_last(f"the blocklist could not be fetched: {reason}", retry)
+                refused = next((it for it in causes(error) if isinstance(it, NotDelivered)), None)
+                if refused is not None and not self.is_adopted:
+                    self._end_run(refused)
+
+    def _end_run(self, error: NotDelivered) -> None:
+        """End the run: it has no list to obey, and that is not the fault of the list's host."""
+        self._deferral = self._queue.deferral("there is no blocklist yet")
+        self._engine.end("gate_failed", f"{error}, and there is no blocklist yet. {error.remedy}")
 
     async def _schema(self) -> Response | None:
         """Return the published schema; None if it is unchanged, or did not come."""
@@ -309,17 +364,47 @@ class PublishedList(BlocklistCache):
             return await self._requested(self._schema_url)
         except NotModified:
             return None
+        except HasCome:
+            raise
         except Exception as error:  # noqa: BLE001 - the last one is used, or the bundled one
             reason = reason_of(error, self._schema_url)
             logger.warning("%s could not be fetched: %s", self._schema_url, reason)
             return None
 
+    @contextmanager
+    def _unless_it_has_come(self, _request: Request) -> Iterator[None]:
+        """Raise HasCome instead of a try if another crawl on the state has fetched the list."""
+        if self.has_come():
+            raise HasCome
+        yield
+
     async def _requested(self, url: str) -> Response:
-        request = Request(url, headers={"Accept": "application/json, */*;q=0.5"})
-        if url == self._url:
-            request.meta["download_maxsize"] = LONGEST_LIST
-        note(request, validators=self.validators(url))
-        response = await self._queue.send(request, Rank.OPERATOR)
+        """Request a document, and follow its redirects. Raises the exceptions of ``Queue.send``."""
+        validators = self.validators(url)
+        hops: tuple[Hop, ...] = ()
+        not_before = 0.0
+        while True:
+            request = _request(url)
+            note(request, hops=hops, not_before=not_before, validators=validators)
+            response = await self._queue.send(request, Rank.OPERATOR, self._unless_it_has_come)
+            location = response.headers.get("Location") or b""
+            target = resolve_reference(response.url, location)
+            if response.status not in _REDIRECTS or target is None:
+                break
+            hops = (*hops, Hop(request_of(response).url, response.status))
+            not_before = ticket_of(request_of(response)).not_before
+            if len(hops) > MAX_HOPS:
+                reason = f"redirected more than {MAX_HOPS} times, at last to {target}"
+                raise BadAnswer(response, reason)
+            url = target
         if not 200 <= response.status < 300:
             raise HttpError(response, "no success")
         return response
+
+
+def _request(url: str) -> Request:
+    return Request(
+        url,
+        headers={"Accept": "application/json, */*;q=0.5"},
+        meta={"dont_redirect": True, "download_maxsize": LONGEST_LIST},
+    )

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from functools import cached_property, partial
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from scrapy.settings import BaseSettings
+
+from walsh_scrapy.crawl.delays import ProjectDelays
 from walsh_scrapy.crawl.ticket import source_of
 from walsh_scrapy.exceptions import HostDeferred
 from walsh_scrapy.policy.backoff import Backoff
+from walsh_scrapy.policy.connectivity import Connectivity
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.urls import host_of, origin_of
 from walsh_scrapy.policy.wording import format_seconds
@@ -25,8 +28,6 @@ if TYPE_CHECKING:
     from walsh_scrapy.exceptions import Unreachable
     from walsh_scrapy.options import Options
     from walsh_scrapy.state import State
-
-logger = logging.getLogger(__name__)
 
 
 class Clock(Protocol):
@@ -64,13 +65,22 @@ class SystemClock:
 class Context:
     """The shared objects of the parts of one crawl, and of commands that send no request."""
 
-    def __init__(self, options: Options, state: State, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        options: Options,
+        state: State,
+        clock: Clock | None = None,
+        project_delays: ProjectDelays | None = None,
+    ) -> None:
         self.options = options
+        none = ProjectDelays(BaseSettings(), None, options.pace_by.unit_of)
+        self.project_delays = project_delays or none
         self.state = state
         self.clock = clock or SystemClock(state.now)
         self.started_at = self.clock.now()
         self.run: int | None = None  #: its number in the state, once the spider has opened
         self.deferred_hosts = DeferredHosts()
+        self.connectivity = Connectivity()
         self.retries: dict[str, Retry] = {}  #: by host: its last one, which may be over
         random = Random()  # noqa: S311 - jitter, no secret
         self.backoff = Backoff(options.backoff_base, options.backoff_max, random)
@@ -105,7 +115,6 @@ class DeferredHosts:
         self._errors: dict[str, partial[HostDeferred]] = {}
         # The error of a failed request for robots.txt, until a target has failed with it.
         self._owed: dict[str, Unreachable] = {}
-        self._told: set[str] = set()  # those that the log has
 
     def add(self, host: str, reason: str, until: float, refused: int | None = None) -> None:
         """Defer all further requests to a host, or an origin, until an epoch second.
@@ -141,11 +150,8 @@ class DeferredHosts:
                 continue
             if place in self._owed and rank is not Rank.ROBOTS:
                 raise self._owed.pop(place)
-            error = self._errors[place]()
-            if place not in self._told:
-                self._told.add(place)
-                logger.info("%s; its other requests are deferred", error)
-            raise error
+            deferral = self._errors[place]()
+            raise deferral
 
 
 def _places(url: str) -> tuple[str, str]:

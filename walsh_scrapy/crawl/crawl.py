@@ -7,14 +7,19 @@ spider, and commands.
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Final
-from weakref import WeakKeyDictionary
+from weakref import WeakSet
 
 from scrapy import signals
+from scrapy.settings import SETTINGS_PRIORITIES
 from scrapy.utils.conf import closest_scrapy_cfg
 
 from walsh_scrapy.crawl.context import Context, DeclaredDelays
+from walsh_scrapy.crawl.delays import ProjectDelays
+from walsh_scrapy.crawl.documents import Documents
 from walsh_scrapy.crawl.engine import AnotherLoop, Engine, enter, is_stopping, leave
 from walsh_scrapy.crawl.exchanges import Exchanges
 from walsh_scrapy.crawl.failures import Denials
@@ -24,20 +29,24 @@ from walsh_scrapy.crawl.messages import read_signer
 from walsh_scrapy.crawl.network import Network, network_problems, warn_of_handlers
 from walsh_scrapy.crawl.outcome import Problems
 from walsh_scrapy.crawl.queue import Queue
+from walsh_scrapy.crawl.refusal import refuse_to_start
 from walsh_scrapy.crawl.startup import check_start
 from walsh_scrapy.crawl.ticket import end_ticket, note
 from walsh_scrapy.crawl.visits import Visits
-from walsh_scrapy.exceptions import MachineTrouble, StateUnavailable, refuse_to_start
+from walsh_scrapy.exceptions import MachineTrouble, StateUnavailable
 from walsh_scrapy.options import BadSetting, Options
 from walsh_scrapy.policy.urls import host_of
+from walsh_scrapy.policy.wording import format_seconds
 from walsh_scrapy.sources.source import SourcesError, host_delays
 from walsh_scrapy.state import State, StateError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Self
 
     from scrapy import Request
     from scrapy.crawler import Crawler
+    from scrapy.http import Response
     from scrapy.settings import BaseSettings
     from scrapy.statscollectors import StatsCollector
 
@@ -55,6 +64,11 @@ _NO_PROJECT = (
     "the state is %s, below the current folder, because there is no scrapy.cfg; a run in another "
     "folder has another state; set WALSH_STATE_URL for all runs"
 )
+
+#: The attribute of a crawler that has its crawl. A dictionary in this module would keep every
+#: crawler of the process in memory, because a crawl refers to its crawler.
+_CRAWL: Final = "_walsh_crawl"
+_crawls: Final[WeakSet[Crawl]] = WeakSet()
 
 
 class Crawl:
@@ -76,22 +90,25 @@ class Crawl:
             self.request_reached_downloader, signal=signals.request_reached_downloader
         )
         crawler.signals.connect(self.response_downloaded, signal=signals.response_downloaded)
-        _crawls[crawler] = self
+        setattr(crawler, _CRAWL, self)
+        _crawls.add(self)
 
     @classmethod
     def of(cls, crawler: Crawler) -> Self:
         """Return the crawl of a crawler; the first call checks the settings of all middlewares."""
-        crawl = _crawls.get(crawler)
+        crawl: Self | None = getattr(crawler, _CRAWL, None)
         if crawl is None:
-            check_start(crawler.settings, network_problems(crawler.settings))
+            settings = crawler.settings
+            check_start(settings, chain(network_problems(settings), _key_problems(settings)))
             warn_of_handlers(crawler.settings)
             crawl = cls(crawler)
-        return crawl  # type: ignore[return-value]  # there are no subclasses
+        return crawl
 
     @staticmethod
     def ended_early(crawler: Crawler) -> bool:
         """Return True if the crawl of a crawler was ended early; one without our parts was not."""
-        return crawler in _crawls and _crawls[crawler].engine.ended_early
+        crawl: Crawl | None = getattr(crawler, _CRAWL, None)
+        return crawl is not None and crawl.engine.ended_early
 
     @property
     def stats(self) -> StatsCollector:
@@ -103,12 +120,22 @@ class Crawl:
         """The objects that the parts share; it opens the state, and is closed with the engine."""
         try:
             options = Options.from_settings(self.settings)
+            spider = self.crawler.spider or self.crawler.spidercls
+            delays = ProjectDelays(self.settings, spider, options.pace_by.unit_of)
+            # A command for a URL sets its own limit with a priority of this name: a person waits.
+            is_command = (
+                self.settings.getpriority("WALSH_MAX_WAIT") == SETTINGS_PRIORITIES["command"]
+            )
+            if delays.longest > options.max_wait and not is_command:
+                options = replace(options, max_wait=delays.longest)
+                seconds = format_seconds(delays.longest)
+                logger.info("WALSH_MAX_WAIT is %s: the project asks for that delay", seconds)
             now = self._clock.now if self._clock else None  # None: the clock of the database
             state = State(options.state_url, now, self._deferral, lambda: not is_stopping())
             state.hosts.pace_by(options.pace_by.value)
             if options.serial:
                 enter(self)
-            context = Context(options, state, self._clock)
+            context = Context(options, state, self._clock, delays)
             # A run that is killed does not do it at its end.
             _prune(context, _PRUNING_AT_BEGIN)
             copied = state.backups.notice()
@@ -124,10 +151,7 @@ class Crawl:
     @cached_property
     def signer(self) -> Signer | None:
         """The signer of requests over https; None if there is no key."""
-        try:
-            return read_signer(self.context.options)
-        except BadSetting as error:
-            refuse_to_start(error, log_file=self.settings["LOG_FILE"])
+        return read_signer(self.context.options)
 
     @cached_property
     def declared_delays(self) -> DeclaredDelays:
@@ -158,11 +182,15 @@ class Crawl:
     def queue(self) -> Queue:
         """Where requests wait for their hosts."""
         most = self.settings.getint("CONCURRENT_REQUESTS")
-        queue = Queue(
-            self.context, self.engine, self.stats, self.hosts, self.declared_delays.delays, most
-        )
+        parts = (self.engine, self.stats, self.hosts, self.documents)
+        queue = Queue(self.context, *parts, self.declared_delays.delays, most)
         self.crawler.signals.connect(queue.end, signal=signals.engine_stopped)
         return queue
+
+    @cached_property
+    def documents(self) -> Documents:
+        """The downloads of robots.txt and the blocklist."""
+        return Documents(self.settings, self.stats)
 
     @cached_property
     def visits(self) -> Visits:
@@ -172,7 +200,13 @@ class Crawl:
     @cached_property
     def network(self) -> Network:
         """The connections."""
-        network = Network(self.settings, self.context, self.engine, self.denials)
+        network = Network(
+            self.settings,
+            self.context,
+            self.engine,
+            self.denials,
+            self.visits.last_visit,
+        )
         self.crawler.signals.connect(network.spider_idle, signal=signals.spider_idle)
         return network
 
@@ -195,17 +229,18 @@ class Crawl:
 
     def spider_opened(self) -> None:
         """Protect the log from strangers' text, and the crawl from errors of our middlewares."""
-        self.engine.guard(self._code_failed)
+        self.engine.guard(self._code_failed, self.documents)
         if handler := log_handler():
             protect_log(handler, _end_all)
 
-    def response_received(self, request: Request) -> None:
+    def response_received(self, response: Response, request: Request) -> None:
         """End the ticket of a request for its copies: its response leaves the downloader."""
+        self.documents.response_received(response, request)
         end_ticket(request)
 
     def request_reached_downloader(self, request: Request) -> None:
         """Note that an error that comes now is the answer of a host (decision 29)."""
-        note(request, reached=True)
+        note(request, reached=True, handed=True)
 
     def response_downloaded(self, request: Request) -> None:
         """Note that the host has answered: an error that comes now is one of a middleware."""
@@ -215,7 +250,7 @@ class Crawl:
         """Delete old rows from the state, and close it."""
         leave(self)
         # The event loop stands still meanwhile, and other crawls in it may wait for an answer.
-        is_alone = not any(crawl.engine.is_open for crawl in list(_crawls.values()))
+        is_alone = not any(crawl.engine.is_open for crawl in list(_crawls))
         self.hosts.close()
         try:
             _prune(self.context, _PRUNING_AT_END if is_alone else _PRUNING_AT_BEGIN)
@@ -252,6 +287,14 @@ class Component:
         return cls(Crawl.of(crawler))
 
 
+def _key_problems(settings: BaseSettings) -> Iterator[BadSetting]:
+    """Yield an error for a key that cannot be used: the first request would be too late."""
+    try:
+        read_signer(Options.from_settings(settings))
+    except BadSetting as error:
+        yield error
+
+
 def _prune(context: Context, seconds: float) -> None:
     """Delete old rows from the state, for at most these seconds; stop when a signal comes."""
     clock = context.clock
@@ -272,11 +315,8 @@ def _end_all() -> None:
     from twisted.internet import reactor  # noqa: PLC0415 - Scrapy installs it first
 
     def end() -> None:
-        for crawl in list(_crawls.values()):
+        for crawl in list(_crawls):
             if crawl.engine.has_begun:
                 crawl.engine.end("log_failed")
 
     reactor.callFromThread(end)
-
-
-_crawls: WeakKeyDictionary[Crawler, Crawl] = WeakKeyDictionary()

@@ -8,25 +8,41 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import signal
+import sqlite3
+import struct
 import sys
 import threading
-from functools import wraps
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVar
+from functools import partial, wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
+from queuelib.queue import FifoDiskQueue, FifoSQLiteQueue, LifoDiskQueue
 from scrapy import signals
-from scrapy.exceptions import DownloadFailedError, IgnoreRequest
+from scrapy.core.scheduler import Scheduler
+from scrapy.dupefilters import BaseDupeFilter
+from scrapy.exceptions import (
+    DownloadFailedError,
+    IgnoreRequest,
+    UnsupportedURLSchemeError,
+)
+from scrapy.statscollectors import StatsCollector
 from scrapy.utils.defer import ensure_awaitable
+from scrapy.utils.misc import load_object
 
 from walsh_scrapy.exceptions import Unreachable
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterator
 
     from scrapy import Request
     from scrapy.crawler import Crawler
     from scrapy.http import Response
+    from twisted.internet.defer import Deferred
+
+    DownloadHandler: TypeAlias = Callable[[Request], Awaitable[Response]]
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
@@ -79,16 +95,30 @@ class Engine:
             logger.critical("an error in walsh-scrapy itself: %r", error, exc_info=error)
         self.end("gate_failed")
 
-    def guard(self, failed: Callable[[Exception], Exception]) -> None:
+    def guard(self, failed: Callable[[Exception], Exception], watcher: Watcher) -> None:
         """Raise the result of ``failed`` in place of an unintended exception of our middlewares.
 
         Else it would count as that of a host, or of a project's middleware (decision 29).
+        ``watcher`` sees what goes on there and at the download handlers, because Scrapy has no
+        signal for it.
         """
-        for methods in self._crawler.engine.downloader.middleware.methods.values():
+        downloader = self._crawler.engine.downloader
+        for name, methods in downloader.middleware.methods.items():
             for place, method in enumerate(methods):
                 kind = type(getattr(method, "__self__", None))
                 if method is not None and kind.__module__.startswith("walsh_scrapy."):
-                    methods[place] = _guarded(method, failed)
+                    guarded = _guarded(method, failed)
+                    is_after = name != "process_request"
+                    methods[place] = _watched(guarded, watcher, is_after=is_after)
+        fetch = downloader.fetch
+
+        def fetched(request: Request) -> Deferred[Response | Request]:
+            return fetch(request).addCallback(partial(watcher.fetched, request))
+
+        setattr(downloader, "fetch", fetched)  # noqa: B010 - a method, to mypy
+        handlers = downloader.handlers
+        download = partial(watcher.download, handlers.download_request_async)
+        setattr(handlers, "download_request_async", download)  # noqa: B010 - a method, to mypy
 
     @property
     def active_count(self) -> int:
@@ -126,9 +156,166 @@ class Engine:
         """Return True while a request is in the downloader or one of its middlewares."""
         return request in self._crawler.engine.downloader.active
 
+    def is_in_progress(self, request: Request) -> bool:
+        """Return True until the response to a request, and all that came of it, is handled."""
+        return self._slot is not None and request in self._slot.inprogress
+
+    @property
+    def start_failed(self) -> bool:
+        """Whether the spider's ``start`` raised, which Scrapy names as the reason of the end."""
+        return self._crawler.engine._start_error  # noqa: SLF001 - Scrapy tells nobody else
+
     @property
     def _slot(self) -> Any:  # noqa: ANN401 - Scrapy's own, with no public type
         return self._crawler.engine._slot  # noqa: SLF001 - the one private name that we need
+
+
+class Watcher(Protocol):
+    """Sees the requests at our middlewares and at the download handlers."""
+
+    async def download(self, handler: DownloadHandler, request: Request) -> Response:
+        """Call the download handler of a request."""
+
+    def fetched(self, request: Request, result: Response | Request) -> Response | Request:
+        """Return what comes of a request after all middlewares: a response, or another request."""
+
+    def failed(self, request: Request, error: Exception, *, is_after: bool) -> None:
+        """Note an exception of one of our middlewares, before the download or ``is_after`` it."""
+
+
+def _watched(
+    method: Callable[..., Awaitable[Any]], watcher: Watcher, *, is_after: bool
+) -> Callable[..., Awaitable[Any]]:
+    @wraps(method)
+    async def watched(request: Request, **given: Any) -> Any:  # noqa: ANN401 - as Scrapy calls it
+        try:
+            return await method(request=request, **given)
+        except Exception as error:
+            watcher.failed(request, error, is_after=is_after)
+            raise
+
+    return watched
+
+
+def flush(dupefilter: BaseDupeFilter) -> None:
+    """Write the fingerprints that a duplicate filter has buffered, so that a kill loses none."""
+    file = getattr(dupefilter, "file", None)  # of RFPDupeFilter in a job
+    if file is not None:
+        file.flush()
+
+
+class ScrapyQueue:
+    """The requests that Scrapy's own scheduler keeps in the folder of a job.
+
+    The files are those of the project's ``SCHEDULER_PRIORITY_QUEUE`` and ``SCHEDULER_DISK_QUEUE``.
+    They are undocumented, and Scrapy reads only those that a clean end wrote.
+    """
+
+    #: The names of the queues of each priority; those of start requests have an s.
+    _NAME: Final = re.compile(r"-?[0-9]+s?")
+
+    def __init__(self, crawler: Crawler, job: str) -> None:
+        self._crawler = crawler
+        self._job = job
+        self._folder = Path(job, "requests.queue")
+        self._active = Path(self._folder, "active.json")
+        self._priorities = b""  # the file of the same name, before requests were taken
+        self._scheduler: Scheduler | None = None
+        self.unreadable = 0  #: requests that were taken, and cannot be made again
+        #: Whether it may have requests that cannot be taken, so that none may be put there.
+        self.is_foreign = True
+
+    def take(self) -> Iterator[Request]:
+        """Remove the requests, in the order in which Scrapy would send them."""
+        if not self._active.exists() or not self._is_readable():
+            return
+        self._priorities = self._active.read_bytes()
+        try:
+            queue = self._open()
+        except Exception as error:  # noqa: BLE001 - of any queue of the project
+            logger.debug("%s cannot be opened: %r", self._folder, error)
+            return
+        for _ in range(2 * len(queue)):  # after an error an empty queue has to be removed
+            try:
+                request = queue.pop() if len(queue) else None
+            except Exception as error:  # noqa: BLE001 - of any class of the project
+                logger.debug("a request in %s cannot be read: %r", self._folder, error)
+                self.unreadable += 1
+                continue
+            if request is not None:
+                yield request
+
+    def put(self, request: Request) -> None:
+        """Add a request. Raises the exceptions of the project's queue."""
+        self._open().push(request)
+
+    def close(self) -> None:
+        """Write the queue to disk."""
+        if self._scheduler is not None:
+            self._scheduler.close("")
+            self._scheduler = None
+
+    def count_left(self) -> int:
+        """Return the number of requests that were not taken, while the queue is closed.
+
+        They stay as they are, for Scrapy with the settings with which they were written.
+        """
+        count = sum(_requests_in(path) for path in self._files())
+        self.is_foreign = count > 0
+        if count and self._priorities:
+            self._active.write_bytes(self._priorities)
+        return count
+
+    def _files(self) -> list[Path]:
+        return [path for path in self._folder.rglob("*") if self._NAME.fullmatch(path.name)]
+
+    def _is_readable(self) -> bool:
+        """Return False if another class of queuelib wrote a file: it would be damaged."""
+        settings = self._crawler.settings
+        for path in self._files():
+            is_of_start = path.name.endswith("s")
+            name = settings["SCHEDULER_START_DISK_QUEUE" if is_of_start else "SCHEDULER_DISK_QUEUE"]
+            queue = load_object(name) if name else object
+            if issubclass(queue, _STORAGES) and not issubclass(queue, _storage_of(path)):
+                return False
+        return True
+
+    def _open(self) -> Any:  # noqa: ANN401 - Scrapy makes its classes of queues
+        if self._scheduler is None:
+            settings = self._crawler.settings
+            scheduler = Scheduler(
+                BaseDupeFilter(),
+                self._job,
+                load_object(settings["SCHEDULER_DISK_QUEUE"]),
+                load_object(settings["SCHEDULER_MEMORY_QUEUE"]),
+                stats=StatsCollector(self._crawler),
+                pqclass=load_object(settings["SCHEDULER_PRIORITY_QUEUE"]),
+                crawler=self._crawler,
+            )
+            assert self._crawler.spider is not None  # noqa: S101 - it is being opened
+            scheduler.open(self._crawler.spider)
+            self._scheduler = scheduler
+        return self._scheduler.dqs
+
+
+def _storage_of(path: Path) -> type:
+    """Return the class of queuelib that wrote a queue: a folder, or one of two kinds of files."""
+    if path.is_dir():
+        return FifoDiskQueue
+    with path.open("rb") as file:
+        is_sqlite = file.read(15) == b"SQLite format 3"
+    return FifoSQLiteQueue if is_sqlite else LifoDiskQueue
+
+
+def _requests_in(path: Path) -> int:
+    """Return the number of requests in a queue; 0 if it was not closed."""
+    try:
+        queue = _storage_of(path)(path)
+        count = len(queue)
+        queue.close()
+    except (OSError, ValueError, KeyError, struct.error, sqlite3.Error):
+        return 0
+    return count
 
 
 def _guarded(
@@ -138,7 +325,7 @@ def _guarded(
     async def guarded(**given: Any) -> Any:  # noqa: ANN401 - as Scrapy calls it
         try:
             return await ensure_awaitable(method(**given))
-        except (IgnoreRequest, Unreachable, DownloadFailedError):
+        except (IgnoreRequest, Unreachable, DownloadFailedError, UnsupportedURLSchemeError):
             raise
         except Exception as error:
             raise failed(error) from error
@@ -146,6 +333,8 @@ def _guarded(
     return guarded
 
 
+#: LifoSQLiteQueue has the same files as FifoSQLiteQueue.
+_STORAGES: Final = (FifoDiskQueue, LifoDiskQueue, FifoSQLiteQueue)
 #: SIGHUP comes when a terminal is closed; not every system has it.
 _NAMES: Final = ("SIGTERM", "SIGINT", "SIGHUP")
 _SIGNALS: Final = tuple(getattr(signal, name) for name in _NAMES if hasattr(signal, name))

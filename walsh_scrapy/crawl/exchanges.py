@@ -12,18 +12,28 @@ from __future__ import annotations
 import asyncio
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 from weakref import WeakKeyDictionary, WeakSet
 
 from scrapy.core.downloader import Downloader
 
+from walsh_scrapy.crawl.documents import restore_limits
 from walsh_scrapy.crawl.engine import PerLoop
 from walsh_scrapy.crawl.failures import reason_of
 from walsh_scrapy.crawl.hosts import HostLost
 from walsh_scrapy.crawl.startup import Gate, in_force
 from walsh_scrapy.crawl.ticket import evidence_of, note, rank_of, source_of, ticket_of
-from walsh_scrapy.exceptions import Denied, MachineTrouble, StoodStill, TooLate, Unreachable
+from walsh_scrapy.exceptions import (
+    Denied,
+    MachineTrouble,
+    ProxyTrouble,
+    StoodStill,
+    TooLate,
+    Unreachable,
+)
+from walsh_scrapy.policy.backoff import is_redirect, requested_wait
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.pacing import (
     MARGIN,
@@ -49,8 +59,6 @@ if TYPE_CHECKING:
     from walsh_scrapy.crawl.hosts import Hosts
     from walsh_scrapy.crawl.queue import Queue
 
-#: Characters of a Retry-After that are recorded; its longest form has 33.
-_LONGEST_HEADER: Final = 200
 _PURPOSES: Final = {Rank.OPERATOR: "blocklist", Rank.ROBOTS: "robots", Rank.TARGET: "target"}
 
 
@@ -133,8 +141,10 @@ class Exchanges:
         self._deferred_hosts.check(request.url, ticket.rank)
         host = self._context.host(request.url)
         most = longest_wait(name, ticket.rank, self._list_names, for_blocklist=ticket.for_blocklist)
+        restore_limits(request)
         timeout: float = request.meta.get("download_timeout") or self._timeout
-        ask = Ask(self._delay(request), timeout, most)
+        delay = max(self._delay(request), self._hosts.project_delay(host))
+        ask = Ask(delay, timeout, most)
         seconds = self._hosts.begin(request, host, ask, self._record(request))
         if seconds == 0.0:
             # In the slot of another host it would wait for that host, and its time would be over.
@@ -180,8 +190,7 @@ class Exchanges:
             return
         response = self._responses.pop(request, response)
         host, name = self._hosts.host_of(request), host_of(request.url)
-        exchange = _exchange(request, response, latency, self._delay(request, latency), error)
-        retry_after = exchange.retry_after
+        exchange = self._exchange(request, response, latency, error)
         if name != host:
             exchange = exchange.of_domain()
         record = replace(
@@ -191,17 +200,29 @@ class Exchanges:
             seconds=latency,
             monotonic=self._context.clock.monotonic(),
             error="" if response is not None else _words(error, request.url),
-            retry_after=retry_after and retry_after[:_LONGEST_HEADER],
+            retry_after=exchange.retry_after,
         )
         snapshot = self._hosts.end(request, host, exchange, record)
         note(request, hold=snapshot.hold, seconds=latency)
-        wait, until = snapshot.wait, snapshot.now + snapshot.hold
+        if is_redirect(exchange.status) and exchange.retry_after:
+            # The request that follows it waits as well, at whatever host (decision 15).
+            not_before = self._context.clock.monotonic() + exchange.retry_after
+            note(request, not_before=not_before)
+        if response is not None:
+            is_page = response.status == 200 and rank_of(request) is Rank.TARGET
+            self._context.project_delays.record_answer(host, latency, is_page=is_page)
+        asked_delay = self._hosts.project_delay(host)
+        wait = snapshot.times.ready_at(asked_delay) - snapshot.now
+        until = snapshot.now + snapshot.hold
         if isinstance(error, Unreachable):
             self._deferred_hosts.add_unreachable(request.url, error, rank_of(request), until)
             if not error.is_of_origin:
                 self._hosts.give_up(name)
                 wait = 0.0  # requests that are deferred wait for nothing: they end when handed out
-        self._queue.delay(host, wait, snapshot.times.delay, latency)
+        elif isinstance(error, ProxyTrouble):
+            self._deferred_hosts.add(name, str(error), error.until)
+            wait = 0.0
+        self._queue.delay(host, wait, max(snapshot.times.delay, asked_delay), latency)
         self.let_go_inline(request, host)
 
     def was_sent(self, request: Request, error: Exception) -> bool:
@@ -209,7 +230,8 @@ class Exchanges:
         if request in self._responses:  # the error is of a middleware nearer to the wire
             return True
         is_ours = isinstance(error, MachineTrouble | Denied | TooLate)
-        return ticket_of(request).reached and (isinstance(error, StoodStill) or not is_ours)
+        was_begun = isinstance(error, StoodStill | ProxyTrouble)
+        return ticket_of(request).reached and (was_begun or not is_ours)
 
     def withdraw(self, request: Request, error: Exception) -> None:
         """End the exchange of a request that was never sent: nothing is logged (decision 29)."""
@@ -272,6 +294,28 @@ class Exchanges:
         least = max(self._context.options.min_interval, self._declared_delays.before(request))
         return delay_after(least, ticket_of(request).robots_interval, latency)
 
+    def _exchange(
+        self, request: Request, response: Response | None, latency: float, error: Exception | None
+    ) -> Exchange:
+        """Return an exchange as pacing sees it; ``response`` is None if there was no response."""
+        is_of_origin = isinstance(error, Unreachable) and error.is_of_origin
+        return Exchange(
+            delay=self._delay(request, latency),
+            latency=latency,
+            status=response.status if response is not None else 0,
+            retry_after=None if response is None else self._requested_wait(response),
+            for_robots=rank_of(request) is Rank.ROBOTS,
+            unreachable=isinstance(error, Unreachable) and not is_of_origin,
+            is_blameless=is_of_origin or isinstance(error, StoodStill | ProxyTrouble),
+        )
+
+    def _requested_wait(self, response: Response) -> float | None:
+        """Return the seconds of the Retry-After of a response; None if it asks for no wait."""
+        values = b"\n".join(response.headers.getlist("Retry-After")).decode("latin-1")
+        date = response.headers.get("Date")
+        now = datetime.fromtimestamp(self._context.clock.now(), UTC)
+        return requested_wait(values, date.decode("latin-1") if date else None, now)
+
     def _record(self, request: Request) -> RequestRecord:
         """Return the row of a request before it is sent."""
         ticket, source = ticket_of(request), source_of(request)
@@ -285,27 +329,6 @@ class Exchanges:
             evidence=evidence_of(request),
             source=source.url if source else None,
         )
-
-
-def _exchange(
-    request: Request,
-    response: Response | None,
-    latency: float,
-    delay: float,
-    error: Exception | None,
-) -> Exchange:
-    """Return an exchange as pacing sees it; ``response`` is None if there was no response."""
-    retry_after = b"\n".join(response.headers.getlist("Retry-After")) if response else b""
-    is_of_origin = isinstance(error, Unreachable) and error.is_of_origin
-    return Exchange(
-        delay=delay,
-        latency=latency,
-        status=response.status if response is not None else 0,
-        retry_after=retry_after.decode("latin-1") if retry_after else None,
-        for_robots=rank_of(request) is Rank.ROBOTS,
-        unreachable=isinstance(error, Unreachable) and not is_of_origin,
-        is_blameless=is_of_origin or isinstance(error, StoodStill),
-    )
 
 
 def _words(error: Exception | None, url: str) -> str:

@@ -17,13 +17,13 @@ from uuid import uuid4
 
 from scrapy import Request
 from scrapy.utils.asyncio import create_looping_call
-from sqlalchemy.exc import DataError, IntegrityError
 
 from walsh_scrapy.crawl.ticket import note, source_of
 from walsh_scrapy.exceptions import StateUnavailable, StillDue
-from walsh_scrapy.policy.pacing import BEAT_SECONDS, Watch
+from walsh_scrapy.policy.pacing import BEAT_SECONDS, Watch, slowed
 from walsh_scrapy.policy.wording import format_seconds
 from walsh_scrapy.state import hosts as protocol
+from walsh_scrapy.state.database import RefusedValues
 from walsh_scrapy.state.hosts import Begun, HostSnapshot, Worker
 from walsh_scrapy.state.log import LoggedBegin, forget_begin, log_begin, log_end
 
@@ -138,6 +138,11 @@ class Hosts:
             self._timer.start(BEAT_SECONDS)
             self._is_new = True  # another one may start now too; the next beat tells
 
+    @property
+    def is_beating(self) -> bool:
+        """Whether hosts stay this worker's between its requests: it says that it lives."""
+        return self._timer is not None
+
     def take(
         self, host: str, reason: object, read: Callable[[Connection], object] | None = None
     ) -> Taken:
@@ -190,7 +195,10 @@ class Hosts:
     def wait(self, host: str, delay: float = 0.0) -> float:
         """Return the seconds until an owned host may be requested, as far as is known."""
         owned = self._owned.get(host)
-        return owned.times.ready_at(delay) - self._context.clock.now() if owned else 0.0
+        if owned is None:
+            return 0.0
+        asked_delay = max(delay, self._project_delay(host, owned.times))
+        return owned.times.ready_at(asked_delay) - self._context.clock.now()
 
     def last_end(self, host: str) -> float | None:
         """Return when the last exchange with a host ended, in epoch seconds; None without one."""
@@ -200,7 +208,18 @@ class Hosts:
     def delay(self, host: str) -> float:
         """Return the delay in force of an owned host, in seconds."""
         owned = self._owned.get(host)
-        return owned.times.delay_with() if owned else 0.0
+        return owned.times.delay_with(self._project_delay(host, owned.times)) if owned else 0.0
+
+    def project_delay(self, host: str) -> float:
+        """Return the delay that the project asks for at a host, in seconds."""
+        owned = self._owned.get(host)
+        asked_delay = self._context.project_delays.of(host)
+        return self._project_delay(host, owned.times) if owned else asked_delay
+
+    def _project_delay(self, host: str, times: HostTimes) -> float:
+        """Return the delay that the project asks for; server errors double it too (decision 28)."""
+        asked_delay = self._context.project_delays.of(host)
+        return slowed(asked_delay, times.server_errors, self._context.backoff.cap)
 
     def keep(self, host: str, reason: object) -> None:
         """Add a reason to own a host that is owned; a visit is the reason of its requests."""
@@ -224,7 +243,8 @@ class Hosts:
             return
         owned.reasons.remove(reason)
         if owned.is_needless:
-            with suppress(StateUnavailable):  # then the worker is soon unknown or lapsed
+            # If the rows are not written, the worker is soon unknown or lapsed.
+            with suppress(StateUnavailable, RefusedValues):
                 self._write_pending(host)
 
     def abandon(self) -> None:
@@ -238,7 +258,7 @@ class Hosts:
         """Write the pending rows, and let go of all hosts: the crawl ends."""
         if self._timer is not None:
             self._timer.stop()
-        with suppress(StateUnavailable):
+        with suppress(StateUnavailable, RefusedValues):
             for host in list(self._owned):
                 self._write_pending(host)
             self._state.write(lambda connection: protocol.leave(connection, self._worker))
@@ -267,12 +287,13 @@ class Hosts:
         """Write the result of a visit, and let its host go if it ``ends`` the last one there.
 
         ``is_written`` tells whether ``work`` was committed, if only the answer to that was lost.
-        Raises HostLost, and writes nothing of it, if the host was lost meanwhile. A row that the
-        database refuses costs the result of the visit, but not the end of its exchange.
+        Raises HostLost, and writes nothing of it, if the host was lost meanwhile. Raises
+        RefusedValues if the database does not accept the result: then the visit goes on, and can be
+        committed with another result.
         """
         host = self._visits.get(source.url)
         if host is None:  # a request of the project, at a host that is not owned any more
-            return self._state.write(work)
+            return self._state.write(work, source.url)
         owned = self._owned.get(host)
         if owned is None:
             raise HostLost(self._context.clock.now(), f"{host} was lost to another worker")
@@ -280,9 +301,10 @@ class Hosts:
             owned.reasons.discard(source.url)
             del self._visits[source.url]
         try:
-            return self._write(host, work, is_written)
-        except (DataError, IntegrityError):
-            self._write_pending(host)
+            return self._write(host, work, is_written, source.url)
+        except RefusedValues:
+            if ends:
+                self.begin_visit(host, source)
             raise
 
     # ---- exchanges ----
@@ -315,7 +337,7 @@ class Hosts:
                 attempts.append(log_begin(connection, sent))
             return found
 
-        found = self._state.write(work)
+        found = self._state.write(work, visit or request.url)
         owned.end, owned.pending = None, []
         if found is None:
             self._drop(host)
@@ -351,13 +373,14 @@ class Hosts:
             log_end(connection, ended_record, logged)
             return is_ours
 
+        subject = _visit(request) or request.url
         if owned is None:  # it was lost meanwhile: caution is written
-            self._state.write(write)
+            self._state.write(write, subject)
             return HostSnapshot(times, now)
         owned.times, owned.end, owned.is_busy = times, write, False
         is_longer = times.delay > max(known.delay, self._context.options.min_interval)
         if not exchange.is_calm or is_longer or owned.is_needless:
-            self._write_pending(host)
+            self._write_pending(host, subject)
         return HostSnapshot(times, now)
 
     def withdraw(self, request: Request, host: str) -> None:
@@ -424,20 +447,21 @@ class Hosts:
 
     # ---- transactions ----
 
-    def _write_pending(self, host: str) -> None:
+    def _write_pending(self, host: str, subject: str = "") -> None:
         """Write the pending rows of a host, and let it go without a reason; it may be lost."""
         with suppress(HostLost):
-            self._write(host, lambda _: None)
+            self._write(host, lambda _: None, subject=subject)
 
     def _write(
         self,
         host: str,
         work: Callable[[Connection], T],
         is_written: Callable[[Connection], bool] = lambda _: False,
+        subject: str = "",
     ) -> T:
         """Write the pending rows of a host, then ``work``, and let it go without a reason.
 
-        Raises HostLost if it was lost.
+        Raises HostLost if it was lost. A message of a database that fails names the ``subject``.
         """
         owned = self._owned[host]
         lets_go, deferred = owned.is_needless, owned.is_deferred
@@ -452,7 +476,7 @@ class Hosts:
             attempts.append(None)
             return (work(connection),) if is_ours else None
 
-        result = self._state.write(all_of_it)
+        result = self._state.write(all_of_it, subject)
         owned.end, owned.pending = None, []
         if result is None:
             self._drop(host)

@@ -17,6 +17,7 @@ from secrets import token_bytes
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import urldefrag, urlsplit
 
+from cryptography.x509 import load_der_x509_certificate
 from scrapy import signals
 from scrapy.exceptions import (
     DownloadCancelledError,
@@ -24,6 +25,7 @@ from scrapy.exceptions import (
     DownloadTimeoutError,
     ResponseDataLossError,
     StopDownload,
+    UnsupportedURLSchemeError,
 )
 from scrapy.http import Headers
 from scrapy.responsetypes import responsetypes
@@ -70,8 +72,7 @@ def endpoint_of(
 ) -> Endpoint:
     """Return the endpoint to connect to for a URL.
 
-    ``bind_address`` is an address of this machine. Raises DownloadFailedError for a URL that cannot
-    be connected to.
+    ``bind_address`` is an address of this machine. Raises the exceptions of ``server_of``.
     """
     server = server_of(url)
     if proxy and server.scheme == "http":  # one connection to the proxy serves all such hosts
@@ -82,11 +83,19 @@ def endpoint_of(
 
 @lru_cache(maxsize=1024)  # a URL is looked at several times before its turn
 def server_of(url: str) -> Endpoint:
-    """Return where a URL leads to by itself. Raises DownloadFailedError if it leads nowhere."""
+    """Return where a URL leads to by itself.
+
+    Raises DownloadFailedError if it leads nowhere, UnsupportedURLSchemeError for another scheme
+    than http and https.
+    """
     parts = urlsplit(url)
+    if parts.scheme not in _PORTS:
+        raise UnsupportedURLSchemeError(
+            f"{url} cannot be requested: only http and https are, not {parts.scheme!r}"
+        )
     try:
         host, port = parts.hostname, parts.port or _PORTS[parts.scheme]
-    except (ValueError, KeyError) as error:
+    except ValueError as error:
         raise DownloadFailedError(f"{url} cannot be requested: {error}") from error
     if not host:
         raise DownloadFailedError(f"{url} names no host")
@@ -128,6 +137,7 @@ class BodyReader:
         self._most = settings.getint("DOWNLOAD_MAXSIZE")
         self._warn = settings.getint("DOWNLOAD_WARNSIZE")
         self._fail_on_loss = settings.getbool("DOWNLOAD_FAIL_ON_DATALOSS")
+        self._shows_tls = settings.getbool("DOWNLOADER_CLIENT_TLS_VERBOSE_LOGGING")
 
     async def read(
         self,
@@ -144,19 +154,23 @@ class BodyReader:
         error, whatever its body.
         """
         note(request, answered=head.status_code)
+        if self._shows_tls and isinstance(stream, TlsStream):
+            _log_tls(url, stream)
         headers = Headers(head.headers.raw_items())
         length = headers.get("Content-Length")
         expected = int(length) if length and length.isdigit() else None
         body, flags = bytearray(), list[str]()
         most: int = request.meta.get("download_maxsize", self._most)
+        size_warning = SizeWarning(request, self._warn)
+        size_warning.see(expected or 0, "Expected to receive")
         if head.status_code < 400:
             _check_size(expected or 0, most)
-        stop = self._signal(
-            signals.headers_received, request, headers=headers, body_length=expected
-        )
+        # What a listener makes of the headers of a document changes nothing, either.
+        shown = headers if rank_of(request) is Rank.TARGET else headers.copy()
+        stop = self._signal(signals.headers_received, request, headers=shown, body_length=expected)
         try:
             if stop is None:
-                stop = await self._collect(request, exchange, body, most)
+                stop = await self._collect(request, exchange, body, most, size_warning)
                 if head.status_code < 400:
                     _check_size(len(body), most)
         except (DownloadTimeoutError, ResponseDataLossError) as error:
@@ -165,10 +179,6 @@ class BodyReader:
             if head.status_code < 400 and (fails or not is_loss):
                 raise
             flags.append(DATA_LOSS)
-        least = request.meta.get("download_warnsize", self._warn)
-        if least and len(body) > least:
-            size = len(body)
-            logger.warning("%s: %d bytes, more than DOWNLOAD_WARNSIZE (%d)", request, size, least)
         if stop is not None:
             flags.append("download_stopped")
         url, content = urldefrag(url)[0], bytes(body)
@@ -189,19 +199,34 @@ class BodyReader:
         return response
 
     async def _collect(
-        self, request: Request, exchange: HttpExchange, body: bytearray, most: int
+        self,
+        request: Request,
+        exchange: HttpExchange,
+        body: bytearray,
+        most: int,
+        size_warning: SizeWarning,
     ) -> StopDownload | None:
-        """Append the body to ``body``, until it is too large or a listener stops it."""
+        """Append the body to ``body``, until it is too large or is stopped.
+
+        A listener stops that of a page; a robots.txt is stopped after 500 KiB (decision 11).
+        """
+        is_robots = rank_of(request) is Rank.ROBOTS
         async for piece in exchange.body():
             body += piece
+            size_warning.see(len(body), "Received")
             if stop := self._signal(signals.bytes_received, request, data=piece):
                 return stop
+            if is_robots and len(body) > MAX_OCTETS:
+                return StopDownload(fail=False)
             if most and len(body) > most:
                 break
         return None
 
     def _signal(self, signal: object, request: Request, **arguments: Any) -> StopDownload | None:  # noqa: ANN401
-        """Send a signal; return the StopDownload of a listener, if one was raised."""
+        """Send a signal; return the StopDownload of a listener, if one was raised.
+
+        No listener stops the download of robots.txt, the blocklist or its schema (decision 30).
+        """
         results = self._crawler.signals.send_catch_log(
             signal,
             request=request,
@@ -209,8 +234,34 @@ class BodyReader:
             dont_log=StopDownload,
             **arguments,
         )
-        values = (getattr(result, "value", None) for _, result in results)
-        return next((value for value in values if isinstance(value, StopDownload)), None)
+        if rank_of(request) is not Rank.TARGET:
+            return None
+        for listener, result in results:
+            stop = getattr(result, "value", None)
+            if isinstance(stop, StopDownload):
+                name = getattr(listener, "__qualname__", listener)
+                logger.debug("Download stopped for %s from signal handler %s", request, name)
+                return stop
+        return None
+
+
+class SizeWarning:
+    """The warning about a large body, once per response, in the words of Scrapy's handler.
+
+    ``least`` is ``DOWNLOAD_WARNSIZE``; 0 means no warning.
+    """
+
+    def __init__(self, request: Request, least: int) -> None:
+        self._request = request
+        self._least: int = request.meta.get("download_warnsize", least)
+
+    def see(self, size: int, verb: str) -> None:
+        """Log the warning if a size is large; ``verb`` begins it."""
+        if not self._least or size <= self._least:
+            return
+        words = "%s %d bytes which is larger than download warn size (%d) in request %s."
+        logger.warning(words, verb, size, self._least, self._request)
+        self._least = 0
 
 
 def _check_size(size: int, most: int) -> None:
@@ -228,6 +279,17 @@ def _certificate(stream: Stream) -> Certificate | None:
     if isinstance(stream, TlsStream):
         return Certificate.load(stream.certificate)
     return None
+
+
+def _log_tls(url: str, stream: TlsStream) -> None:
+    """Log protocol, cipher and certificate of a connection, in the words of Scrapy's handlers."""
+    host = urlsplit(url).hostname
+    words = "SSL connection to %s using protocol %s, cipher %s"
+    logger.debug(words, host, stream.version, stream.cipher)
+    certificate = load_der_x509_certificate(stream.certificate)
+    issuer, subject = certificate.issuer, certificate.subject
+    words = 'SSL connection certificate: issuer "%s", subject "%s"'
+    logger.debug(words, issuer.rfc4514_string(), subject.rfc4514_string())
 
 
 def counted_bytes(request: Request, headers: Headers) -> int | None:

@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import ssl
+import sys
 from collections import defaultdict
 from contextlib import suppress
 from functools import cached_property, lru_cache
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.request import proxy_bypass
 
 from scrapy import Request
 from scrapy.downloadermiddlewares.httpproxy import HttpProxyMiddleware
-from scrapy.exceptions import DownloadFailedError
+from scrapy.exceptions import DownloadFailedError, UnsupportedURLSchemeError
 
 from walsh_scrapy.crawl.engine import PerLoop
 from walsh_scrapy.crawl.messages import server_of
 from walsh_scrapy.crawl.startup import HANDLER, SCHEMES, has_addon, has_handler, path_of
-from walsh_scrapy.exceptions import MachineTrouble
+from walsh_scrapy.exceptions import MachineTrouble, ProxyTrouble, StateUnavailable
 from walsh_scrapy.options import BadSetting, bad_setting
-from walsh_scrapy.policy.urls import host_of, is_public
+from walsh_scrapy.policy.connectivity import proves_network
+from walsh_scrapy.policy.urls import host_of, is_public, parse_ip
+from walsh_scrapy.policy.wording import for_others
 from walsh_scrapy.wire.connections import (
     CONNECT_SECONDS,
     Connections,
@@ -32,16 +37,18 @@ from walsh_scrapy.wire.connections import (
     wants_credentials,
 )
 from walsh_scrapy.wire.stream import VERSIONS, Tls, TlsStream
-from walsh_scrapy.wire.unreachable import Connectivity, NotConnected
+from walsh_scrapy.wire.unreachable import NotConnected
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
+    from scrapy.http import Response
     from scrapy.settings import BaseSettings
 
     from walsh_scrapy.crawl.context import Context
     from walsh_scrapy.crawl.engine import Engine
     from walsh_scrapy.crawl.failures import Denials
+    from walsh_scrapy.policy.connectivity import Blame, Fault
     from walsh_scrapy.wire.connections import Endpoint
     from walsh_scrapy.wire.stream import Addresses, Stream
 
@@ -63,6 +70,8 @@ _OWN_HANDLER: Final = (
 #: The attributes with which a subclass of Request could give another URL each time.
 _OF_URL: Final = ("url", "_url", "__getattribute__")
 
+#: Seconds for which lookups that are under way may still prove the network.
+SETTLING_SECONDS: Final = 1.0
 #: Turns of the event loop within which the next request begins its connection, if it is ready: it
 #: passes the engine, the middlewares and the handler.
 MOST_TURNS: Final = 8
@@ -70,21 +79,38 @@ MOST_TURNS: Final = 8
 TURNS_TO_READING: Final = 4
 
 
+class LastVisit(NamedTuple):
+    """The end of the last visit of a source, in epoch seconds; None if it was never visited."""
+
+    at: float | None
+
+
 class Network:
     """The connections that all requests of a crawl share."""
 
     def __init__(
-        self, settings: BaseSettings, context: Context, engine: Engine, denials: Denials
+        self,
+        settings: BaseSettings,
+        context: Context,
+        engine: Engine,
+        denials: Denials,
+        last_visit: Callable[[str], LastVisit | None],
     ) -> None:
         self._engine = engine
         self._denials = denials
+        self._context = context
         self._clock = context.clock
-        self._connectivity = Connectivity()
-        self._names = Names()
+        self._connectivity = context.connectivity
+        self._last_visit = last_visit
+        self._names = Names(self._record_answer)
         self._proxies = proxies_of(settings)
+        self._has_warned = False
+        self._proxy_hosts = {proxy.host for _, proxy in self._proxies.values()}
         self._bypasses = lru_cache(1000)(proxy_bypass)  # it reads the whole environment
         self._tls = tls_of(settings)
-        self._connections = Connections(self._names, self._tls, CONNECT_SECONDS)
+        if keys := _key_log():
+            self._tls.log_keys(keys)
+        self._connections = Connections(self._names, self._tls, CONNECT_SECONDS, self._record_proof)
         self._is_serial = context.options.serial
         self._may_send = asyncio.Event()
         self._may_send.set()
@@ -98,6 +124,10 @@ class Network:
         """Return True if a connection was made to a host at an address that is not public."""
         return self._connections.is_private(host)
 
+    def note_private(self, host: str) -> None:
+        """Note that an earlier start of a job made such a connection to a host."""
+        self._connections.note_private(host)
+
     async def find(self, url: str) -> Addresses:
         """Return the addresses of the host of a URL; raise NotConnected if there are none."""
         server = server_of(url)
@@ -107,7 +137,9 @@ class Network:
         """Begin to look up the hosts of URLs that are requested soon (decision 27)."""
         names = list[tuple[str, int]]()
         for url in urls:
-            with suppress(DownloadFailedError):  # the request itself will fail, with a reason
+            with suppress(
+                DownloadFailedError, UnsupportedURLSchemeError
+            ):  # the request itself will fail, with a reason
                 if not self.has_proxy_for(url):
                     server = server_of(url)
                     names.append((server.host, server.port))
@@ -125,6 +157,7 @@ class Network:
         """
         given = request.meta.get("proxy")
         if given and all(given != url for url, _ in self._proxies.values()):
+            self._warn_of_proxy(request.url, str(given))
             why = "it names a proxy, and only one of the environment is used"
             raise self._denials.deny(request, "address", why)
         kind = type(request)
@@ -135,6 +168,18 @@ class Network:
         if not given or not self.has_proxy_for(request.url):
             return None
         return self._proxies[request.url.partition(":")[0]][1]
+
+    def _warn_of_proxy(self, url: str, proxy: str) -> None:
+        """Log the first proxy that a middleware or a spider names: its requests are all denied."""
+        if not self._has_warned:
+            self._has_warned = True
+            logger.warning(
+                '%s is not sent, nor any other request with a meta["proxy"]: it names %s. Set '
+                "the environment variables http_proxy and https_proxy to one proxy, such as the "
+                'gateway of your provider, and switch off what sets meta["proxy"]',
+                for_others(url),
+                for_others(proxy),
+            )
 
     async def connect(self, endpoint: Endpoint, *, public_only: bool) -> Stream:
         """Return a connection to an endpoint: an idle one, or a new one.
@@ -178,15 +223,23 @@ class Network:
         while not self._may_send.is_set():
             await self._may_send.wait()
 
-    def check_answer(self, endpoint: Endpoint, url: str, status: int) -> None:
-        """End the crawl if an answer shows that a proxy wants other credentials (decision 29).
+    def check_answer(self, endpoint: Endpoint, url: str, response: Response) -> None:
+        """Check whether the answer of a proxy may be about this machine (decision 29).
 
-        Over https a proxy answers so to CONNECT. Raises MachineTrouble.
+        Over https a proxy answers CONNECT, and not the request. Raises MachineTrouble. One that
+        wants other credentials ends the crawl. A refusal with Retry-After is always the host's.
         """
-        is_refused = status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED
-        if is_refused and endpoint.proxy and endpoint.scheme == "http":
+        if endpoint.proxy is None or endpoint.scheme != "http":
+            return
+        if response.status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
             error = wants_credentials(endpoint.proxy, host_of(url))
             raise self._failure(endpoint.host, error) from error
+        if proves_network(response.status):
+            self._record_proof()
+        elif "Retry-After" not in response.headers:
+            why = f"the proxy {endpoint.proxy.host} answered {response.status} for {endpoint.host}"
+            if self._fault_of(endpoint.host, "either", why) != "host":
+                raise ProxyTrouble(self._clock.now(), why)
 
     def end(self, endpoint: Endpoint, stream: Stream, *, is_reusable: bool) -> None:
         """Keep the connection of an exchange that has ended, or close it; keep its session."""
@@ -199,25 +252,49 @@ class Network:
 
     def spider_idle(self) -> None:
         """End a crawl in which no connection was possible, for whatever reason (decision 29)."""
-        if self._connectivity.offline:
+        if self._connectivity.is_offline:
             self._engine.machine_failed("no host could be reached: is this machine offline?")
 
     async def _open(self, endpoint: Endpoint, *, public_only: bool) -> Stream:
         try:
-            stream = await self._connections.open(endpoint, public_only=public_only)
+            return await self._connections.open(endpoint, public_only=public_only)
         except NotConnected as error:
+            if error.blame == "either" and not self._connectivity.is_decided:
+                await self._names.settle(SETTLING_SECONDS)  # an answer about another host decides
             raise self._failure(endpoint.host, error) from error
-        self._connectivity.record_success()
-        return stream
 
     def _failure(self, host: str, error: NotConnected) -> Exception:
         """Return the exception of a failed connection for its request (decision 29)."""
-        fault = self._connectivity.fault_of(host) if error.blame == "either" else error.blame
-        if fault == "host":
+        if self._fault_of(host, error.blame, str(error)) == "host":
             return error.failure
-        if fault == "machine":
-            self._engine.machine_failed(str(error))
         return MachineTrouble(self._clock.now(), str(error))
+
+    def _fault_of(self, host: str, blame: Blame, why: str) -> Fault:
+        """Return whose failure it is; end the crawl if it is this machine's."""
+        is_doubtful = blame == "either" and not self._connectivity.is_decided
+        was_proven = is_doubtful and self._was_proven_since_visit(host)
+        fault = self._connectivity.fault_of(host, blame, was_proven=was_proven)
+        if fault == "machine":
+            self._engine.machine_failed(why)
+        return fault
+
+    def _was_proven_since_visit(self, host: str) -> bool:
+        """Return True if another run proved the network since a source there was visited last."""
+        visit, run = self._last_visit(host), self._context.run
+        if visit is None or run is None:
+            return False
+        try:
+            return self._context.state.runs.is_network_proven(run, visit.at)
+        except StateUnavailable:
+            return False
+
+    def _record_answer(self, host: str) -> None:
+        """Record that a name server gave an answer, unless it is about a proxy, or no name."""
+        if host not in self._proxy_hosts and parse_ip(host) is None:
+            self._record_proof()
+
+    def _record_proof(self) -> None:
+        self._connectivity.prove(self._clock.now())
 
 
 def warn_of_handlers(settings: BaseSettings) -> None:
@@ -258,6 +335,19 @@ def tls_of(settings: BaseSettings) -> Tls:
     except ssl.SSLError:
         expected = "a list of ciphers as OpenSSL has it"
         raise bad_setting("DOWNLOADER_CLIENT_TLS_CIPHERS", ciphers, expected) from None
+
+
+def _key_log() -> str | None:
+    """Return the file for TLS keys that the environment names (SSLKEYLOGFILE), if it is usable."""
+    file = None if sys.flags.ignore_environment else os.environ.get("SSLKEYLOGFILE")
+    if not file:
+        return None
+    try:
+        Path(file).open("ab").close()
+    except OSError as error:
+        logger.warning("the TLS keys cannot be written to %s: %s", file, error.strerror)
+        return None
+    return file
 
 
 def proxies_of(settings: BaseSettings) -> dict[str, tuple[str, Proxy]]:

@@ -43,6 +43,7 @@ from walsh_scrapy.exceptions import (
     RequestDeferred,
     StateUnavailable,
     StillDue,
+    Unreachable,
 )
 from walsh_scrapy.metadata.alternates import ABSENT
 from walsh_scrapy.policy.backoff import RETRIED_STATUSES
@@ -61,6 +62,7 @@ from walsh_scrapy.policy.freshness import (
 )
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import ReasonGroups
+from walsh_scrapy.state.database import RefusedValues
 from walsh_scrapy.state.records import MOST_RESENT, REFUSED, LlmsTxtRecord, SourceRecord
 
 if TYPE_CHECKING:
@@ -69,6 +71,7 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.statscollectors import StatsCollector
 
+    from walsh_scrapy.crawl.engine import Engine
     from walsh_scrapy.crawl.visits import Visits
     from walsh_scrapy.metadata.entries import Feed
     from walsh_scrapy.policy.freshness import Move
@@ -99,6 +102,7 @@ class Result:
     feed: Feed | None = None  #: the document, if it came
     is_whole: bool = True  #: it was not cut off
     is_shared: bool = False  #: the document was read for another source
+    is_unconnected: bool = False  #: it failed before any connection
 
     @property
     def validators(self) -> Validators | None:
@@ -111,7 +115,12 @@ def record_after(known: SourceRecord, request: Request, result: Result, now: flo
 
     ``request`` is the last one of the visit, ``now`` its end in epoch seconds.
     """
-    record = replace(known, outcome=result.outcome, detail=result.detail)
+    record = replace(
+        known,
+        outcome=result.outcome,
+        detail=result.detail,
+        unconnected=result.is_unconnected,
+    )
     is_of_llmstxt = _visited(request)[0].llmstxt is not None
     if not result.url:
         if result.outcome == "gone":
@@ -155,12 +164,17 @@ class Outcomes:
     request of the visit. They raise StateUnavailable if the state fails.
     """
 
-    def __init__(self, stats: StatsCollector, problems: Problems, visits: Visits) -> None:
+    def __init__(
+        self, stats: StatsCollector, problems: Problems, visits: Visits, engine: Engine
+    ) -> None:
         self._stats = stats
+        self._engine = engine
         self._problems = problems
         self._visits = visits
         self._context = visits.context
         self._clock = visits.context.clock
+        # By the URLs of the sources whose visits go on: the refusal of an earlier document.
+        self._refusals: dict[str, RefusedValues] = {}
 
     def fetched(
         self,
@@ -189,9 +203,13 @@ class Outcomes:
     def found(self, request: Request, entries: Sequence[EntryRecord]) -> frozenset[str]:
         """Commit entries of a visit that goes on; return the keys of those never seen before.
 
-        The source stays as due as it was.
+        The source stays as due as it was. If the database refuses them, the visit will fail.
         """
-        return self._commit(request, self._known(request), entries)
+        try:
+            return self._commit(request, self._known(request), entries)
+        except RefusedValues as error:
+            self._refusals[_visited(request)[1].url] = error
+            return frozenset()
 
     def carry(
         self, request: Request, ended: Response | BaseException | None, following: Request
@@ -263,7 +281,10 @@ class Outcomes:
             logger.warning(_GONE, known.url, known.url)
             return Result("gone", reason, answer)
         logger.warning("%s failed: %s", known.url, reason)
-        return Result("failed", reason, answer, is_shared=is_shared)
+        is_unconnected = isinstance(error, Unreachable) and not (
+            error.is_connected or hops_of(request) or _visited(request)[0].status
+        )
+        return Result("failed", reason, answer, is_shared=is_shared, is_unconnected=is_unconnected)
 
     @contextmanager
     def deferring(self, request: Request) -> Iterator[None]:
@@ -296,7 +317,7 @@ class Outcomes:
                 record = after_refusal(self._known(request), status, self._clock.now())
                 self._commit(request, replace(record, detail=f"its site answers {status}"))
                 self._stats.inc_value("walsh/sources/refused")
-        except (HostLost, StateUnavailable) as failure:
+        except (HostLost, RefusedValues, StateUnavailable) as failure:
             logger.debug("the refusal is not recorded: %s", failure)
 
     def _known(self, request: Request) -> SourceRecord:
@@ -309,7 +330,35 @@ class Outcomes:
     def _end(
         self, request: Request, result: Result, entries: Sequence[EntryRecord] = ()
     ) -> frozenset[str]:
-        """Commit how a visit ended; return the keys of the entries never seen before."""
+        """Commit how a visit ended; return the keys of the entries never seen before.
+
+        A visit whose result the database refuses has failed: its source backs off, and is not read
+        again in every run (decision 29).
+        """
+        refusal = self._refusals.pop(_visited(request)[1].url, None)
+        if refusal is None:
+            try:
+                return self._commit_end(request, result, entries)
+            except RefusedValues as error:
+                refusal = error
+        return self._end_refused(request, refusal)
+
+    def _end_refused(self, request: Request, refusal: RefusedValues) -> frozenset[str]:
+        """Commit that a visit failed whose values were refused, and end the run."""
+        url = _visited(request)[1].url
+        reason = f"the state does not accept what it brought ({refusal})"
+        try:
+            new = self._commit_end(request, Result("failed", reason))
+        except RefusedValues as error:
+            line = f"{url} stays due: the state does not even accept that it failed ({error})"
+            self._engine.end("state_failed", line)
+            raise StateUnavailable(self._clock.now(), line) from error
+        self._engine.end("state_failed", f"{url} failed: {reason}; the run ends")
+        return new
+
+    def _commit_end(
+        self, request: Request, result: Result, entries: Sequence[EntryRecord] = ()
+    ) -> frozenset[str]:
         now, (visit, source), answer = self._clock.now(), _visited(request), result.answer
         known, status = self._known(request), ticket_of(request).answered or visit.status
         if answer is not None:

@@ -13,6 +13,7 @@ needs no turn.
 from __future__ import annotations
 
 import asyncio
+import heapq
 import math
 from contextlib import (
     AbstractContextManager,
@@ -22,7 +23,9 @@ from contextlib import (
     suppress,
 )
 from dataclasses import dataclass
+from itertools import count
 from typing import TYPE_CHECKING, Final, Literal, Protocol, get_args
+from weakref import WeakSet
 
 from scrapy.exceptions import IgnoreRequest
 from scrapy.http.request import NO_CALLBACK
@@ -30,13 +33,11 @@ from scrapy.utils.asyncio import CallLaterResult, call_later, sleep
 
 from walsh_scrapy.crawl.ticket import copy_of, note, rank_of, source_of, ticket_of
 from walsh_scrapy.exceptions import (
-    CodeFailed,
     Denied,
     NotYet,
     RequestDeferred,
     StillDue,
     TooLate,
-    Unreachable,
 )
 from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.policy.frontier import Frontier, Rank
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from walsh_scrapy.crawl.context import Context
+    from walsh_scrapy.crawl.documents import Documents
     from walsh_scrapy.crawl.engine import Engine
     from walsh_scrapy.crawl.hosts import Hosts, Taken
 
@@ -69,6 +71,13 @@ class Preparation(Protocol):
 
     async def prepare(self, request: Request) -> None:
         """Fetch the missing documents. Raises IgnoreRequest for a request that will not be sent."""
+
+
+class Retries(Protocol):
+    """Decides whether a request that was refused is sent again."""
+
+    def next_attempt(self, request: Request, outcome: Response | Exception) -> int | None:
+        """Return the number of the next attempt, in which it is sent again; None for no attempt."""
 
 
 @dataclass(eq=False, slots=True)
@@ -90,8 +99,8 @@ _PLACES: Final[tuple[Place, ...]] = get_args(Place)
 class Queue:
     """Hands out only requests whose host is ready, and sleeps until the next one may.
 
-    ``delays`` are those of hosts that are known, in seconds. Nothing is kept in a crawl with
-    another scheduler, because that does not call ``open``.
+    ``delays`` are those of hosts that are known, in seconds. In a crawl with another scheduler
+    nothing waits here, because that does not call ``open``.
     """
 
     def __init__(
@@ -100,6 +109,7 @@ class Queue:
         engine: Engine,
         stats: StatsCollector,
         hosts: Hosts,
+        documents: Documents,
         delays: Mapping[str, float],
         most: int,
     ) -> None:
@@ -107,14 +117,22 @@ class Queue:
         self._engine = engine
         self._stats = stats
         self._hosts = hosts
-        self._most = most or math.inf  # requests at once
-        self.deferred: list[Request] = []  #: kept for the next start of the job
-        self._is_open = self._keeps_deferred = False
+        self._documents = documents
+        self._most = most if most > 0 else math.inf  # requests at once
+        self.deferred: WeakSet[Request] = WeakSet()
+        #: The method and URL of deferred requests that were not requested again since.
+        self.deferrals: set[tuple[str, str]] = set()
+        self._announced: set[str] = set()
+        self._is_open = False
         #: The requests that wait, by host.
         self.frontier: Frontier[Turn] = Frontier(
             delays, late=context.late_hosts, follows_links=context.options.scope == "any"
         )
+        # Redirected requests that wait for longer than their host, by the end of that wait.
+        self._redirected: list[tuple[float, int, Turn]] = []
+        self._order = count()
         self._gates: dict[Place, Preparation] = {}
+        self._retries: Retries | None = None
         self._room = asyncio.Event()
         self._out: dict[str, Turn] = {}  # by host; one of each at most
         self._asking: set[Turn] = set()  # of coroutines, in the line of their hosts
@@ -125,13 +143,17 @@ class Queue:
         #: Ends the exchanges that are over, although no event came; pacing sets this.
         self.sweep: Callable[[], None] = lambda: None
 
-    def open(self, *, keeps_deferred: bool) -> None:
-        """Begin to work for our scheduler; ``keeps_deferred`` if the crawl has a ``JOBDIR``."""
-        self._is_open, self._keeps_deferred = True, keeps_deferred
+    def open(self) -> None:
+        """Begin to work for our scheduler."""
+        self._is_open = True
 
     def prepare_by(self, place: Place, gate: Preparation) -> None:
         """Let a middleware that is in force prepare requests."""
         self._gates[place] = gate
+
+    def retry_by(self, retries: Retries) -> None:
+        """Let a middleware that is in force decide whether documents are requested again."""
+        self._retries = retries
 
     def close(self) -> None:
         """Stop the timer."""
@@ -149,16 +171,14 @@ class Queue:
     @property
     def waiting(self) -> int:
         """The number of requests that wait, ready or not, except for those of coroutines."""
-        return len(self.frontier) - len(self._asking)
-
-    def __iter__(self) -> Iterator[Request]:
-        return (turn.request for turn in self.frontier if turn.granted is None)
+        return len(self.frontier) - len(self._asking) + len(self._redirected)
 
     def push(self, request: Request) -> None:
         """Keep a request until its host is ready; one that was handed out comes back first."""
         turn = self.turn_of(request)
         if turn is None:
-            self._push(Turn(request))
+            self.deferrals.discard((request.method, request.url))
+            self._push_new(Turn(request))
             return
         host = self._context.host(request.url)
         del self._out[host]  # its host stays owned
@@ -174,10 +194,12 @@ class Queue:
         """
         self._free_hosts()
         now, found = self._context.clock.monotonic(), None
+        while self._redirected and self._redirected[0][0] <= now:
+            self._push(heapq.heappop(self._redirected)[2])
         while found is None and not self._is_full:
             picked = self.frontier.pop(now)
             if picked is None:
-                self._wake_at(self.frontier.next_at(), now)
+                self._wake_at(self._next_at(), now)
                 break
             host, turn = picked
             if turn.granted is not None:
@@ -215,12 +237,24 @@ class Queue:
         return turn.request
 
     def defer(self, request: Request) -> None:
-        """Keep a request that must not go out in this run for the next start of the job.
+        """Note that a request from the scheduler must not go out in this run (decision 7).
 
-        Otherwise it would be lost: the job's duplicate filter has seen it (decision 7).
+        The crawl then ends with the reason "deferred", and a job keeps the request for its next
+        start: its duplicate filter has seen it.
         """
-        if self._keeps_deferred and any(turn.request is request for turn in self._out.values()):
-            self.deferred.append(request)
+        if any(turn.request is request for turn in self._out.values()):
+            self.deferred.add(request)
+            self.deferrals.add((request.method, request.url))
+
+    def announce(self, host: str) -> int | None:
+        """Return the number of requests that wait for a host; None after the first call for it.
+
+        So a log names a host once, and not each of its requests.
+        """
+        if host in self._announced:
+            return None
+        self._announced.add(host)
+        return self.frontier.count(host)
 
     # For pacing, the visits and the progress
 
@@ -295,7 +329,7 @@ class Queue:
         """Wait for the fetch of a document, and begin it if necessary. Raises its exception."""
         task = self._fetches.get(key)
         if task is None:
-            task = self._fetches[key] = self._start(fetch())
+            task = self._fetches[key] = self.start(fetch())
             task.add_done_callback(lambda _: self._fetches.pop(key, None))
         await asyncio.wait([task])
         if task.cancelled():
@@ -320,43 +354,53 @@ class Queue:
         rank: Rank,
         limited: Callable[[Request], AbstractContextManager[None]] = lambda _: nullcontext(),
     ) -> Response:
-        """Send the request of a coroutine when its turn comes, again after a refusal.
+        """Send the request for a document when its turn comes, again after a refusal.
 
         Each try is made within the context manager that ``limited`` returns. Raises the exceptions
-        of middlewares and download.
+        of ``Documents``.
         """
         request.dont_filter, request.callback = True, NO_CALLBACK
-        # Scrapy's HTTP cache does not know when a copy of these documents expires.
-        request.meta["dont_cache"] = True
+        # Middlewares that know these leave the documents alone, as Scrapy's own do.
+        request.meta.update(dont_cache=True, dont_obey_robotstxt=True)
         note(request, rank=rank)
         while True:
+            sent = copy_of(request)  # a middleware of the project may change it
             with suppress(Denied):  # the gate denies it again, and records that
-                await self._prepare(request)
-            turn = Turn(request, asyncio.get_running_loop().create_future())
-            host = self._context.host(request.url)
+                await self._prepare(sent)
+            turn = Turn(sent, asyncio.get_running_loop().create_future())
+            host = self._context.host(sent.url)
             try:
                 await self._take_turn(turn)
-                with limited(request):
-                    response = await self._engine.download(request)
+                with limited(sent):
+                    response = await self._fetch(sent)
             except (NotYet, TooLate):
-                request = copy_of(request)
                 continue
             except Exception as error:
-                ticket = ticket_of(request)
-                is_meant = ticket.reached or isinstance(error, IgnoreRequest | Unreachable)
-                if not (ticket.again or is_meant):
-                    raise CodeFailed(error) from error
-                if not ticket.again:
+                attempt = self._next_attempt(sent, error)
+                if attempt is None:
                     raise
             else:
-                if not ticket_of(request).again:
-                    return response
+                attempt = self._next_attempt(sent, response)
+                if attempt is None:
+                    return self._documents.read(sent, response)
             finally:
                 turn.is_over = True
-                self._hosts.let_go(host, request)
+                self._hosts.let_go(host, sent)
                 self._engine.take_requests()
-            request = copy_of(request)
-            note(request, again=False, reached=False)
+            note(request, attempt=attempt)
+
+    async def _fetch(self, request: Request) -> Response:
+        outcome: Response | Exception
+        with self._documents.fetching(request) as delivery:
+            try:
+                outcome = await self._engine.download(request)
+            except Exception as error:  # noqa: BLE001 - the download handler's own counts
+                outcome = error
+            self.sweep()
+        return self._documents.response_of(delivery, outcome)
+
+    def _next_attempt(self, request: Request, outcome: Response | Exception) -> int | None:
+        return None if self._retries is None else self._retries.next_attempt(request, outcome)
 
     @asynccontextmanager
     async def owning(self, url: str) -> AsyncIterator[None]:
@@ -399,9 +443,13 @@ class Queue:
         clock = self._context.clock
         until = clock.monotonic() + seconds
         while (left := until - clock.monotonic()) > 0:
-            if self._engine.is_closing:
-                raise self.deferral("the crawl ends", left)
+            self.check_open(left)
             await sleep(min(left, RECHECK_SECONDS))
+
+    def check_open(self, seconds: float = 0.0) -> None:
+        """Raise RequestDeferred if the spider closes; the request could be sent in ``seconds``."""
+        if self._engine.is_closing:
+            raise self.deferral("the crawl ends", seconds)
 
     def check_wait(self, request: Request, seconds: float) -> None:
         """Raise RequestDeferred for a wait longer than ``WALSH_MAX_WAIT`` (decision 7).
@@ -417,10 +465,46 @@ class Queue:
             reason = f"{host} must not be requested before {format_moment(until)}"
             raise RequestDeferred(until, reason)
 
+    async def wait_after_redirect(self, request: Request) -> None:
+        """Wait as long as the redirect that led to a request asked for (Retry-After).
+
+        Raises RequestDeferred for a wait longer than ``WALSH_MAX_WAIT``.
+        """
+        seconds = self._redirect_wait(request)
+        if seconds > self._context.options.max_wait:
+            until = self._context.clock.now() + seconds
+            self._stats.inc_value("walsh/pacing/deferred")
+            reason = f"its redirect allows no request before {format_moment(until)}"
+            raise RequestDeferred(until, reason)
+        if seconds > 0.0:
+            await self.sleep(seconds)
+
+    def _redirect_wait(self, request: Request) -> float:
+        return ticket_of(request).not_before - self._context.clock.monotonic()
+
     def deferral(self, reason: str, seconds: float = 0.0) -> StillDue:
         """Return the deferral of a request that could be sent after ``seconds``."""
         self._stats.inc_value("walsh/pacing/deferred")
         return StillDue(self._context.clock.now() + seconds, reason)
+
+    def _push_new(self, turn: Turn) -> None:
+        """Queue a request; after a redirect with Retry-After not before the end of its wait.
+
+        One whose wait is too long is handed out, and AddressMiddleware defers it.
+        """
+        wait = self._redirect_wait(turn.request)
+        if 0.0 < wait <= self._context.options.max_wait:
+            not_before = ticket_of(turn.request).not_before
+            heapq.heappush(self._redirected, (not_before, next(self._order), turn))
+        else:
+            self._push(turn)
+
+    def _next_at(self) -> float | None:
+        """Return when the next request may be handed out; None if none waits."""
+        moments = [not_before for not_before, _, _ in self._redirected[:1]]
+        if (ready_at := self.frontier.next_at()) is not None:
+            moments.append(ready_at)
+        return min(moments, default=None)
 
     def _push(self, turn: Turn, *, is_back: bool = False) -> None:
         request = turn.request
@@ -463,7 +547,7 @@ class Queue:
                 self.frontier.restrict(Rank.TARGET, host)
                 self._engine.take_requests()
 
-        self._start(prepare())
+        self.start(prepare())
         self._engine.take_requests()
 
     async def _prepare(self, request: Request) -> None:
@@ -483,7 +567,8 @@ class Queue:
             self.frontier.restrict(Rank.TARGET)
             self._engine.take_requests()
 
-    def _start(self, coroutine: Coroutine[None, None, None]) -> asyncio.Task[None]:
+    def start(self, coroutine: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        """Run a coroutine of ours; an error in it ends the crawl, which otherwise cancels it."""
         task = asyncio.ensure_future(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._ended)

@@ -82,7 +82,8 @@ class Readings:
                 reason = f"no process could be started to read {document.url}: {error.strerror}"
                 _ahead[response] = MachineTrouble(self._clock.now(), reason)
             except Exception as error:  # noqa: BLE001 - as if it had been read in the callback
-                _ahead[response] = error
+                # Its traceback refers to the response, and would keep this entry for ever.
+                _ahead[response] = error.with_traceback(None)
             async with self._quiet():  # its result is handled at once
                 pass
         else:

@@ -7,14 +7,14 @@ import math
 from collections import defaultdict
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy import Request
 from scrapy.exceptions import IgnoreRequest
 from scrapy.utils.datatypes import LocalCache
 
-from walsh_scrapy.crawl.failures import reason_of
 from walsh_scrapy.crawl.hosts import Hosts
+from walsh_scrapy.crawl.shared import ROBOTS
 from walsh_scrapy.crawl.startup import SCHEMES
 from walsh_scrapy.crawl.ticket import (
     DATA_LOSS,
@@ -27,13 +27,16 @@ from walsh_scrapy.crawl.ticket import (
     ticket_of,
 )
 from walsh_scrapy.exceptions import (
-    BadAnswer,
     Denied,
+    HasCome,
+    HostDeferred,
+    NotDelivered,
     NotModified,
     RequestDeferred,
     StillDue,
     Unreachable,
 )
+from walsh_scrapy.policy.backoff import RETRIED_STATUSES
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.pacing import RECHECK_SECONDS
 from walsh_scrapy.policy.robots.copy import (
@@ -53,9 +56,11 @@ if TYPE_CHECKING:
     from scrapy.http import Response
     from scrapy.settings import BaseSettings
     from scrapy.statscollectors import StatsCollector
+    from sqlalchemy import Connection
 
     from walsh_scrapy.crawl.context import Context
     from walsh_scrapy.crawl.queue import Queue
+    from walsh_scrapy.crawl.robotparser import RobotsSignal
 
 logger = logging.getLogger(__name__)
 
@@ -101,18 +106,24 @@ class RobotsCache:
         (decision 7).
         """
         file = self._files.get(origin)
-        if file is None or not self._is_fresh(file.copy):
+        if file is None or not self._is_fresh(file):
             file = self._newest(origin)
-        if file is None or self._is_fresh(file.copy):
+        if file is None or self._is_fresh(file):
             return file
         copy, options = file.copy, self._context.options
         longest = LONGEST_IN_RUN if copy.fetched_at >= self._context.started_at else 0.0
-        if file.own_wait(copy.fetched_at) > options.max_wait and file.rules.verdict(url).allowed:
+        if file.own_wait(copy.fetched_at) > options.max_wait and file.allows(url):
             longest = LONGEST_AWAITED
         asked_at = self._hosts.last_end(self._context.host(origin)) if longest else None
         return file if copy.is_awaited(self._context.clock.now(), longest, asked_at) else None
 
-    def _is_fresh(self, copy: RobotsCopy) -> bool:
+    def _is_fresh(self, file: RobotsFile) -> bool:
+        if file.is_deferred:
+            now = self._context.clock.now()
+            return file.copy.keeps_deferring(self._context.started_at, now)
+        return self._is_usable(file.copy)
+
+    def _is_usable(self, copy: RobotsCopy) -> bool:
         return copy.is_usable(self._context.clock.now(), self._context.options.robots_ttl)
 
     def _newest(self, origin: str) -> RobotsFile | None:
@@ -157,8 +168,10 @@ class Robots(RobotsCache):
         stats: StatsCollector,
         queue: Queue,
         hosts: Hosts,
+        signal: RobotsSignal,
     ) -> None:
         super().__init__(context, hosts)
+        self._signal = signal
         self._stats = stats
         self._queue = queue
         self._deferred_hosts = context.deferred_hosts
@@ -167,6 +180,7 @@ class Robots(RobotsCache):
         self._spent: defaultdict[str, float] = defaultdict(float)
         # By origin: why its file is not fetched, and until when.
         self._refusals: dict[str, tuple[Denied | RequestDeferred, float]] = {}
+        self._reported: set[str] = set()  # origins with an unreachable file, and their hosts
 
     def is_ready(self, request: Request) -> bool:
         """Return True if the file of a request is known, or will not be."""
@@ -187,7 +201,8 @@ class Robots(RobotsCache):
     async def file_for(self, request: Request) -> RobotsFile:
         """Return the file that decides about a request, which is fetched if it is not known.
 
-        Raises RequestDeferred or Denied for a file that cannot be requested.
+        Raises RequestDeferred or Denied for a file that cannot be requested, and HostDeferred if
+        nothing may be requested without it.
         """
         origin = origin_for(request)
         self._deferred_hosts.check(request.url)
@@ -197,7 +212,32 @@ class Robots(RobotsCache):
             with self._queue.in_gate():
                 await self.prepare(request)
             self._deferred_hosts.check(request.url)  # the fetch has shown whether it can be reached
+        if file.is_deferred:
+            raise self._deferral(origin, file)
+        self._signal.send(origin, file, request)
         return file
+
+    def _deferral(self, origin: str, file: RobotsFile) -> HostDeferred:
+        """Return the deferral of the requests of an origin whose file is unreachable."""
+        if origin not in self._reported:  # another run requested it less than an hour ago
+            self._report(origin, file)
+        copy = file.copy
+        refused = copy.status if copy.status in RETRIED_STATUSES else None
+        reason = f"{origin}/robots.txt is unreachable ({copy.problem})"
+        return HostDeferred(copy.retried_from, reason, refused)
+
+    def _report(self, origin: str, file: RobotsFile, *, is_dead: bool = False) -> None:
+        """Log that a file is unreachable: one WARNING for each host.
+
+        The first target of a host that cannot be reached fails with its own warning.
+        """
+        host = host_of(origin)
+        level = logging.INFO if is_dead or host in self._reported else logging.WARNING
+        self._reported.add(origin)
+        if not is_dead:
+            self._reported.add(host)
+        problem, decision = file.copy.problem, file.decision
+        logger.log(level, "%s/robots.txt is unreachable (%s); %s", origin, problem, decision)
 
     def _refusal(self, origin: str) -> Denied | RequestDeferred | None:
         """Return why an origin's file is not fetched, or None.
@@ -213,13 +253,23 @@ class Robots(RobotsCache):
         if url.partition(":")[0] not in SCHEMES:
             self._refusals[origin] = Denied("robots", "no request can go to its URL"), math.inf
             return
+        key = (self._context.options.user_agent, origin)
         try:
-            async with self._queue.owning(url):
+            async with (
+                ROBOTS.fetching(key, self._queue.check_open),
+                self._queue.owning(url),
+            ):
+                if (shared := ROBOTS.find(key)) and self._is_usable(shared):
+                    self._adopt(origin, shared)
                 if self.find(origin, needed_by.url) is None:
                     known = self._newest(origin)
                     copy = known.copy if known else None
                     self._keep(origin, await self._requested(origin, url, needed_by, copy), copy)
                     self._defer_late(origin, is_first=not copy or copy.failing_since is None)
+            if file := self.find(origin, needed_by.url):
+                self._signal.send(origin, file, needed_by)
+        except HasCome:
+            pass  # the request that needs it looks again
         except RequestDeferred as error:
             if source_of(needed_by) and not isinstance(error, StillDue):
                 self._hosts.give_up(self._context.host(origin))
@@ -228,11 +278,15 @@ class Robots(RobotsCache):
             self._refusals[origin] = error, until
         except Denied as error:  # by a gate that the target would not pass either
             self._refusals[origin] = error, math.inf
-        except IgnoreRequest as error:  # by a middleware of the project
-            reason = f"{url} is not requested: {reason_of(error, url)}"
-            self._refusals[origin] = Denied("robots", reason), math.inf
-            logger.error(  # noqa: TRY400 - only another error may be behind it
-                "%s; the requests that need it are denied", reason, exc_info=error.__cause__
+        except NotDelivered as error:
+            denial = Denied("robots", str(error))
+            denial.__cause__ = error
+            self._refusals[origin] = denial, math.inf
+            logger.warning(
+                "%s. The requests that need it are denied. %s",
+                error,
+                error.remedy,
+                exc_info=error.__cause__,
             )
 
     async def _requested(
@@ -240,14 +294,15 @@ class Robots(RobotsCache):
     ) -> RobotsOutcome:
         """Request an origin's file, and follow its redirects.
 
-        Raises IgnoreRequest for an exception that does not come from the host.
+        Raises Denied, RequestDeferred and NotDelivered, which do not come from the host.
         """
-        hops, answer = tuple[Hop, ...](), None
+        hops, answer, not_before = tuple[Hop, ...](), None, 0.0
         while True:
             request = _request(url)
             note(
                 request,
                 hops=hops,
+                not_before=not_before,
                 public_only=ticket_of(needed_by).public_only,
                 for_blocklist=rank_of(needed_by) is Rank.OPERATOR,
                 validators=Validators.kept(known) if known and known.body is not None else None,
@@ -263,8 +318,10 @@ class Robots(RobotsCache):
                 if isinstance(error, Denied) and hops:
                     logger.info("%s/robots.txt redirects to a denied URL: %s", origin, error)
                     return RobotsOutcome(url, "meaningless", answer)
-                if isinstance(error, IgnoreRequest) and not isinstance(error, _ANSWERS):
+                if isinstance(error, Denied | RequestDeferred | NotDelivered | HasCome):
                     raise
+                if not isinstance(error, IgnoreRequest):
+                    self._stats.inc_value(f"robotstxt/exception_count/{type(error)}")
                 return RobotsOutcome(url, "unreachable", is_dead=isinstance(error, Unreachable))
             location = answer.headers.get("Location")
             result = access_result(answer.status, len(hops), has_location=location is not None)
@@ -274,10 +331,20 @@ class Robots(RobotsCache):
             if target is None:  # its Location is not a URL
                 return RobotsOutcome(url, "meaningless", answer)
             url, hops = target, (*hops, Hop(request_of(answer).url, answer.status))
+            not_before = ticket_of(request_of(answer)).not_before
 
     @contextmanager
     def _limited(self, origin: str, most: float, request: Request) -> Iterator[None]:
-        """Give a try the remaining seconds, and count those that it takes."""
+        """Give a try the remaining seconds, and count those that it takes.
+
+        Raises HasCome if another crawl on the state has fetched the file since: only a worker that
+        beats keeps others from its host between requests.
+        """
+        if not self._hosts.is_beating:
+            copy = self._store.find(origin)
+            if copy is not None and copy.failing_since is None and self._is_usable(copy):
+                self._hosts.copies(self._context.host(origin))[origin] = copy
+                raise HasCome
         left = most - self._spent[origin]
         if left < SHORTEST_TRY:
             raise _TooLong
@@ -294,43 +361,69 @@ class Robots(RobotsCache):
             self._deferred_hosts.add(host_of(origin), reason, self._context.clock.now())
             self._hosts.give_up(self._context.host(origin))
 
-    def _keep(self, origin: str, answer: RobotsOutcome, known: RobotsCopy | None) -> None:
-        """Keep an outcome, and give the host the delay in its file.
+    def _adopt(self, origin: str, copy: RobotsCopy) -> None:
+        """Keep the copy that another crawl of this process fetched, unless ours is as new."""
+        known = self._newest(origin)
+        if known is None or known.copy.fetched_at < copy.fetched_at:
+            self._put(origin, copy, self._context.host(origin))
 
-        It is written with the next transaction of the host that got the last request.
+    def _put(
+        self, origin: str, copy: RobotsCopy, requested: str, *, has_delay: bool = True
+    ) -> RobotsFile:
+        """Put a copy in force, and give its host the delay in it unless ``has_delay`` is False.
+
+        It is written with the next transaction of ``requested``, the host that was asked last.
         """
+        host, run = self._context.host(origin), self._context.run
+        self._hosts.copies(host)[origin] = copy
+        file = self._read(origin, copy)
+        delay = file.interval(self._context.clock.now())
+
+        def write(connection: Connection) -> None:
+            self._store.write(connection, origin, copy, host, run)
+
+        if not self._hosts.is_beating:  # the host may be another worker's before that transaction
+            self._context.state.write(write)
+        self._hosts.write_with(requested, write, delay=delay if has_delay else 0.0)
+        delay = max(delay, self._hosts.delay(host))
+        if delay > self._context.options.min_interval:
+            self._queue.delay(host, self._hosts.wait(host, delay), delay)
+        return file
+
+    def _keep(self, origin: str, answer: RobotsOutcome, known: RobotsCopy | None) -> None:
+        """Keep an outcome, and give the host the delay in its file."""
         self._stats.inc_value(f"walsh/robots/{answer.result}")
+        self._stats.inc_value("robotstxt/request_count")
         now, host = self._context.clock.now(), self._context.host(origin)
         response, requested = answer.response, self._context.host(answer.url)
         status, body = (None, b"") if response is None else (response.status, response.body)
+        if status is not None:
+            self._stats.inc_value("robotstxt/response_count")
+            self._stats.inc_value(f"robotstxt/response_status_count/{status}")
         copy = copy_after(known, now, status, answer.result, body)
         is_read = answer.result in ("good", "unchanged")
         if is_read and response is not None and not _CUT_OFF.intersection(response.flags):
             given = Validators.of(response)
             copy = copy.with_validators(given.url, given.etag, given.last_modified)
-        self._hosts.copies(host)[origin] = copy
-        file, run = self._read(origin, copy), self._context.run
-        delay = file.interval(now)
-        self._hosts.write_with(
-            requested,
-            lambda connection: self._store.write(connection, origin, copy, host, run),
-            # A redirect to another host's robots.txt has read that host's delay.
-            delay=delay if requested == host or answer.url == robots_url(answer.url) else 0.0,
-        )
+        if copy.failing_since is None:
+            ROBOTS.keep((self._context.options.user_agent, origin), copy)
+        # A redirect to another host's robots.txt has read that host's delay.
+        has_delay = requested == host or answer.url == robots_url(answer.url)
+        file = self._put(origin, copy, requested, has_delay=has_delay)
         if answer.result != "unreachable":
             self._spent.pop(origin, None)
-        _log(origin, answer, file)
-        delay = max(delay, self._hosts.delay(host))
-        if delay > self._context.options.min_interval:
-            self._queue.delay(host, self._hosts.wait(host, delay), delay)
+        if answer.result == "unreachable":
+            self._report(origin, file, is_dead=answer.is_dead)
+        elif answer.result == "meaningless" and file.copy.body:
+            logger.warning(
+                "%s/robots.txt gave no meaningful answer (%s); the last good copy stays in force",
+                origin,
+                file.copy.status,
+            )
 
 
 class _TooLong(IgnoreRequest):
     """A robots.txt did not come within ``LONGEST_FETCH``."""
-
-
-#: Errors that are the answer of a host, although Scrapy ignores the request.
-_ANSWERS: Final = (_TooLong, BadAnswer, Unreachable)
 
 
 def is_robots(request: Request) -> bool:
@@ -341,21 +434,6 @@ def is_robots(request: Request) -> bool:
 def origin_for(request: Request) -> str:
     """Return the origin whose robots.txt decides about a request: scheme, host and port."""
     return origin_of(request.url)
-
-
-def _log(origin: str, answer: RobotsOutcome, file: RobotsFile) -> None:
-    """Log that a file could not be read."""
-    if answer.result == "unreachable":
-        # The target of a host that cannot be reached fails with the same reason.
-        level = logging.INFO if answer.is_dead else logging.WARNING
-        why = file.copy.status or "no answer"
-        logger.log(level, "%s/robots.txt could not be read (%s); %s", origin, why, file.decision)
-    elif answer.result == "meaningless" and file.copy.body:
-        logger.warning(
-            "%s/robots.txt gave no meaningful answer (%s); the last good copy stays in force",
-            origin,
-            file.copy.status,
-        )
 
 
 def _request(url: str) -> Request:

@@ -20,7 +20,7 @@ from scrapy.utils.misc import load_object
 from scrapy.utils.python import global_object_name
 
 from walsh_scrapy import identity
-from walsh_scrapy.exceptions import refuse_to_start
+from walsh_scrapy.crawl.refusal import refuse_to_start
 from walsh_scrapy.options import BadSetting, Options, bad_setting, number_of, proposed_identity
 from walsh_scrapy.policy.backoff import RETRIED_STATUSES
 
@@ -33,6 +33,7 @@ ADDON: Final = "walsh_scrapy.Addon"
 HANDLER: Final = "walsh_scrapy.downloadhandler.DownloadHandler"
 SCHEDULER: Final = "walsh_scrapy.scheduler.Scheduler"
 DOWNLOADER: Final = "scrapy.core.downloader.Downloader"
+REACTOR: Final = "twisted.internet.asyncioreactor.AsyncioSelectorReactor"
 SCHEMES: Final = ("http", "https")
 
 Problems: TypeAlias = "Iterator[BadSetting]"
@@ -191,6 +192,8 @@ def start_problems(settings: BaseSettings) -> Problems:
         yield error
     else:
         yield from component_problems(settings)
+    if problem := reactor_problem(settings):
+        yield problem
     middlewares = chain_of(settings)
     yield from _order_problems(settings, middlewares)
     for gate, problems in (
@@ -205,6 +208,15 @@ def start_problems(settings: BaseSettings) -> Problems:
         yield from _identity_problems(settings, middlewares)
     if settings["WALSH_SIGNING_KEY"] and not has_handler(settings):
         yield _signing_problem(settings)
+
+
+def reactor_problem(settings: BaseSettings) -> BadSetting | None:
+    """Return an error if the crawl would run in another reactor than asyncio's."""
+    is_other = settings["TWISTED_REACTOR"] != REACTOR
+    if is_other and settings.getbool("TWISTED_REACTOR_ENABLED"):
+        wanted = f"{REACTOR!r}, Scrapy's default"
+        return bad_setting("TWISTED_REACTOR", settings["TWISTED_REACTOR"], wanted)
+    return None
 
 
 def component_problems(settings: BaseSettings) -> Problems:
@@ -276,16 +288,15 @@ def _robots_problems(settings: BaseSettings, chain: list[type]) -> Problems:
             settings["ROBOTSTXT_OBEY"],
             "False with RobotsMiddleware: Scrapy's would request every robots.txt again",
         )
-    yield from _compression_problems(settings)
 
 
 def _compression_problems(settings: BaseSettings) -> Problems:
-    """Find out that bodies are not unpacked: a robots.txt may come as gzip (R2)."""
+    """Find out that bodies are not unpacked: a feed may come as gzip."""
     if not settings.getbool("COMPRESSION_ENABLED"):
         yield bad_setting(
             "COMPRESSION_ENABLED",
             settings["COMPRESSION_ENABLED"],
-            "True with RobotsMiddleware: a compressed robots.txt would count for nothing",
+            "True: a compressed feed could not be read",
         )
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeGuard
 from weakref import ref
 
 from walsh_scrapy.policy.frontier import Rank
@@ -72,6 +72,11 @@ class Hop(NamedTuple):
 DATA_LOSS: Final = "dataloss"
 
 
+#: Our value of Scrapy's ``dont_retry``: RetryMiddleware is not to send a request again whose host
+#: cannot be reached. It is removed afterwards, because it is no choice of the project.
+NOT_REACHED: Final = "not reached"
+
+
 class Lifetime(NamedTuple):
     """The freshness lifetime of one response: its URL, and its end in epoch seconds."""
 
@@ -121,6 +126,24 @@ class Visit:
         )
 
 
+@dataclass(eq=False, slots=True)
+class Delivery:
+    """One try to fetch robots.txt, the blocklist or its schema.
+
+    The request and its copies share it, so it is found although a project replaces the request.
+    It is written where the download handler and our middlewares are called.
+    """
+
+    request: Request  #: the one that was handed to the download handler last
+    limits: Mapping[str, Any]  #: limits in ``meta`` that hold whatever a project writes there
+    is_conditional: bool = False  #: our validators were sent
+    received: int = 0  #: bytes of the body in the last download
+    has_come: bool = False  #: the download handler returned a response, complete or not
+    response: Response | None = None  #: a copy of the last one
+    is_cut_off: bool = False  #: a listener of the project stopped its download
+    error: Exception | None = None  #: of the download handler or of our middlewares
+
+
 class Ticket(NamedTuple):
     """The facts of our parts about a request. The default is a target without any."""
 
@@ -130,20 +153,24 @@ class Ticket(NamedTuple):
     for_blocklist: bool = False  #: a robots.txt that a request for the blocklist needs
     public_only: bool = False  #: its host must have public addresses only (decision 16)
     validators: Validators | None = None  #: sent if the request is for their URL
+    delivery: Delivery | None = None  #: of robots.txt, the blocklist or its schema
     # Pacing: when it may be sent, and the course of its exchange.
     robots_interval: float | None = None  #: seconds: Crawl-delay or Request-rate, the larger
+    #: The redirect that led here, or its own answer, asked for a wait until then (Retry-After), by
+    #: the monotonic clock.
+    not_before: float = 0.0
     settled: bool = False  #: it begins to pass the middlewares with this URL
     released: bool = False  #: PacingMiddleware let it out, so that it may be sent
     #: Until when it may be sent and answered, by the clock that counts suspension.
     until: float = math.inf
     reached: bool = False  #: it reached the downloader, so its host answers from here on
+    handed: bool = False  #: it came to a download handler at least once
     sent: float | None = None  #: when it was sent last, by the monotonic clock
     stalled: float = 0.0  #: seconds for which the process had stood still until then
     answered: int | None = None  #: the status of its answer, which may have been cut off later
     seconds: float = 0.0  #: that its exchange took
     hold: float = 0.0  #: seconds for which its host was on hold when its exchange ended
     attempt: int = 0  #: retries so far after a refusal
-    again: bool = False  #: of a coroutine's request: it was refused, and may be sent again
     # Evidence: the decisions so far (decision 33).
     answers: Mapping[str, str] = MappingProxyType({})  #: of the gates so far, by their names
     evidence: Evidence = NO_EVIDENCE
@@ -181,12 +208,16 @@ class _Issued:
 
 
 def _issued_to(request: Request) -> _Issued | None:
-    issued = request.meta.get(_KEY)
-    # A subclass could claim anything.
-    if type(issued) is not _Issued or (issued.url, issued.method) != (request.url, request.method):
+    issued: object = request.meta.get(_KEY)
+    if not _is_issued_to(issued, request):
         return None
     answered = issued.life.answered
     return issued if answered is None or answered() is request else None
+
+
+def _is_issued_to(issued: object, request: Request) -> TypeGuard[_Issued]:
+    # A subclass could claim anything.
+    return type(issued) is _Issued and (issued.url, issued.method) == (request.url, request.method)
 
 
 def _issue(request: Request, ticket: Ticket) -> None:
@@ -218,6 +249,18 @@ def carry_ticket(request: Request, following: Request) -> None:
     following.meta.pop(_KEY, None)
     if issued := _issued_to(request):
         _issue(following, issued.ticket)
+
+
+def renew_ticket(request: Request, ticket: Ticket) -> None:
+    """Give a request a ticket that is valid although a response to a copy of it has come."""
+    request.meta.pop(_KEY, None)
+    _issue(request, ticket)
+
+
+def ticket_after(request: Request) -> Ticket:
+    """Return the last ticket of a request, also if a response to it or to a copy has come."""
+    issued: object = request.meta.get(_KEY)
+    return issued.ticket if _is_issued_to(issued, request) else _NONE
 
 
 def copy_of(request: Request, url: str | None = None) -> Request:

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from scrapy.utils.asyncio import sleep
 
+from walsh_scrapy.crawl.network import LastVisit
 from walsh_scrapy.exceptions import StateUnavailable
 from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.policy.frontier import HostWork, in_order
 from walsh_scrapy.policy.pacing import BEAT_SECONDS, RECHECK_SECONDS
+from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import count_of
 from walsh_scrapy.sources.source import declared_urls
 from walsh_scrapy.state.sources import FIRST, DeclaredSources, Terms
@@ -78,6 +80,20 @@ class Visits:
     def is_begun(self, source: Source) -> bool:
         """Return True if a visit that was due goes on; else its spider requests it by itself."""
         return source.url in self._begun
+
+    def last_visit(self, host: str) -> LastVisit | None:
+        """Return the latest last visit of the sources at a host name that are visited now.
+
+        None if no visit there goes on.
+        """
+        moments = [
+            due.record.fetched_at if due.record else None
+            for url, due in self._begun.items()
+            if host_of(due.record.address if due.record else url) == host
+        ]
+        if not moments:
+            return None
+        return LastVisit(max((at for at in moments if at is not None), default=None))
 
     def known(self, source: Source) -> SourceRecord | None:
         """Return the row of a source: as its visit began, since nobody else changes it."""

@@ -19,12 +19,14 @@ if TYPE_CHECKING:
 class AddressMiddleware(Component, Preparation):
     """Sends a request for `/a/../b` back as one for `/b`, whoever made it (order 1).
 
+    The request that follows a redirect with Retry-After goes no further before the end of its wait.
     Other URLs than http and https have no robots.txt and no handler. The gates would wait for both,
     and the host of an ftp link would be on hold for https too.
     """
 
     def __init__(self, crawl: Crawl) -> None:
-        crawl.queue.prepare_by("address", self)
+        self._queue = crawl.queue
+        self._queue.prepare_by("address", self)
 
     async def process_request(self, request: Request) -> Request | None:
         """Return the request without dot segments, or None if its URL has none.
@@ -36,7 +38,11 @@ class AddressMiddleware(Component, Preparation):
         return resolved(request)
 
     async def prepare(self, request: Request) -> None:
-        """Raise Denied for a request that will be denied, so that its host gets no request."""
+        """Wait for the end of a redirect's Retry-After, and deny a request that has no handler.
+
+        Raises RequestDeferred or Denied early, so that the host of the request gets no request.
+        """
         scheme = request.url.partition(":")[0].lower()
         if scheme not in SCHEMES:
             raise Denied("address", f"only http and https are requested, not {scheme}")
+        await self._queue.wait_after_redirect(request)

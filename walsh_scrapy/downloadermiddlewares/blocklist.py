@@ -9,8 +9,8 @@ from scrapy import signals
 
 from walsh_scrapy.crawl.blocklist import PublishedList
 from walsh_scrapy.crawl.crawl import Component
+from walsh_scrapy.crawl.refusal import refuse_to_start
 from walsh_scrapy.crawl.ticket import note_answer
-from walsh_scrapy.exceptions import refuse_to_start
 from walsh_scrapy.identity import BLOCKLIST_URL
 from walsh_scrapy.options import BadSetting
 
@@ -37,7 +37,7 @@ class BlocklistMiddleware(Component):
         self._url = self._options.blocklist_url
         self._queue = crawl.queue
         try:
-            self._list = PublishedList(crawl.context, crawl.stats, crawl.queue)
+            self._list = PublishedList(crawl.context, crawl.stats, crawl.queue, crawl.engine)
         except BadSetting as error:
             refuse_to_start(error, log_file=crawl.settings["LOG_FILE"])
         self._queue.prepare_by("blocklist", self._list)

@@ -1,27 +1,14 @@
-"""R7: bodies are unpacked as far as they count, and a text that was cut off gets a flag.
-
-R2: a robots.txt, and a page whose head is read, are unpacked only as far as they count (decision
-34).
-"""
+"""R7: bodies are unpacked as far as they count, and a text that was cut off gets a flag."""
 
 from __future__ import annotations
 
-import logging
-import sys
-from itertools import takewhile
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
 from scrapy.exceptions import NotConfigured
-from scrapy.http import TextResponse
-from scrapy.responsetypes import responsetypes
 
-from walsh_scrapy.crawl.messages import counted_bytes
-from walsh_scrapy.crawl.ticket import DATA_LOSS, content_type_of, source_of
-from walsh_scrapy.exceptions import BadAnswer
-from walsh_scrapy.metadata.document import may_be_llms
-from walsh_scrapy.policy.urls import host_of
-from walsh_scrapy.policy.wording import cut, format_bytes, printable
-from walsh_scrapy.wire.codings import CODING_ERRORS, KNOWN, unpack
+from walsh_scrapy.crawl.ticket import rank_of
+from walsh_scrapy.crawl.unpacking import ACCEPTED, unpack_response
+from walsh_scrapy.policy.frontier import Rank
 
 if TYPE_CHECKING:
     from typing import Self
@@ -29,36 +16,27 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
     from scrapy.http import Response
-
-logger = logging.getLogger(__name__)
-
-#: Codings of one body that are undone. Servers use one; a file can contain itself for ever.
-MOST_CODINGS: Final = 4
-#: The codings that are requested.
-ACCEPTED: Final = b"gzip, deflate"
-#: Codings that a server may use though they were not requested. They are not undone: a robots.txt
-#: in one of them must not count as one without rules.
-UNASKED: Final = frozenset({b"br", b"zstd"})
-#: Characters of Content-Encoding that are shown.
-LONGEST_CODINGS: Final = 60
+    from scrapy.statscollectors import StatsCollector
 
 
 class CompressionMiddleware:
     """Instead of Scrapy's (order 590), which takes an unpacked part for the whole body.
 
     A parser of XML or JSON notices a missing end. Plain text and markdown have no end mark, so an
-    incomplete one gets Scrapy's flag for incomplete bodies.
+    incomplete one gets Scrapy's flag for incomplete bodies. Robots.txt and the blocklist are
+    unpacked where they are read.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, stats: StatsCollector) -> None:
         self._most = most
+        self._stats = stats
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         """Make the middleware of a crawl."""
         if not crawler.settings.getbool("COMPRESSION_ENABLED"):
             raise NotConfigured
-        return cls(crawler.settings.getint("DOWNLOAD_MAXSIZE"))
+        return cls(crawler.settings.getint("DOWNLOAD_MAXSIZE"), crawler.stats)
 
     def process_request(self, request: Request) -> None:
         """Request the codings that are undone here. Another choice counts only if it is none."""
@@ -66,60 +44,8 @@ class CompressionMiddleware:
             request.headers["Accept-Encoding"] = ACCEPTED
 
     def process_response(self, request: Request, response: Response) -> Response:
-        """Unpack a body; raise BadAnswer if it does not have its Content-Encoding.
-
-        An error response stays that error, whatever its body.
-        """
-        codings = b",".join(response.headers.getlist("Content-Encoding")).strip().lower()
-        if not codings or request.method == "HEAD":
+        """Unpack the body of a page. Raises BadAnswer; see ``unpack_response``."""
+        if request.method == "HEAD" or rank_of(request) is not Rank.TARGET:
             return response
-        try:
-            return self._unpacked(request, response, codings)
-        except (*CODING_ERRORS, BadAnswer) as error:
-            if response.status >= 400:
-                return response.replace(body=b"")
-            if isinstance(error, BadAnswer):
-                raise
-            said = codings_text(codings)
-            why = str(error).rpartition(": ")[2]  # zlib puts its number first
-            reason = f"the body of {response.url} is not {said} as announced: {why}"
-            raise BadAnswer(response, reason) from error
-
-    def _unpacked(self, request: Request, response: Response, codings: bytes) -> Response:
-        names = [*map(bytes.strip, codings.split(b","))]
-        if len(names) > MOST_CODINGS:
-            raise EOFError(f"at most {MOST_CODINGS} are undone")
-        if response.body and UNASKED.intersection(names):
-            said = f"{codings_text(codings)}, which was not requested"
-            raise BadAnswer(response, f"the body of {response.url} is {said}")
-        undone = [*takewhile(KNOWN.__contains__, reversed(names))]
-        left = names[: len(names) - len(undone)]
-        most = request.meta.get("download_maxsize", self._most) or sys.maxsize
-        counted = counted_bytes(request, response.headers)
-        body, is_whole = unpack(response.body, undone, counted or most + 1)
-        if len(body) > most:
-            what = f"the response from {host_of(response.url)} is too large"
-            raise BadAnswer(response, f"{what}: more than {format_bytes(most)} when unpacked")
-        response.headers["Content-Encoding"] = left
-        if not left:
-            del response.headers["Content-Encoding"]
-        answer = _with_body(response, body)
-        if left:
-            said = codings_text(b", ".join(left))
-            logger.warning("the body of %s is not unpacked: no such coding, %s", response.url, said)
-        if not is_whole and source_of(request) and may_be_llms(content_type_of(response.headers)):
-            answer.flags.append(DATA_LOSS)
-        return answer
-
-
-def _with_body(response: Response, body: bytes) -> Response:
-    """Return a response of the kind that its unpacked body has."""
-    kind = responsetypes.from_args(headers=response.headers, url=response.url, body=body)
-    # A packed body has no encoding.
-    changes: dict[str, Any] = {"encoding": None} if issubclass(kind, TextResponse) else {}
-    return response.replace(cls=kind, body=body, **changes)
-
-
-def codings_text(codings: bytes) -> str:
-    """Return a Content-Encoding as it is shown to operators."""
-    return cut(printable(codings.decode("latin-1")), LONGEST_CODINGS)
+        most: int = request.meta.get("download_maxsize", self._most)
+        return unpack_response(request, response, most, self._stats)

@@ -49,8 +49,9 @@ class ConditionalMiddleware(Component):
                 request.headers[name] = value
 
     async def process_response(self, request: Request, response: Response) -> Response:
-        """Raise NotModified for a 304, if the request had validators."""
-        if response.status == 304 and any(conditions_of(request).values()):
+        """Raise NotModified for a 304 to a page, if the request had validators."""
+        is_page = rank_of(request) is Rank.TARGET
+        if is_page and response.status == 304 and any(conditions_of(request).values()):
             self._crawler.stats.inc_value("walsh/conditional/not_modified")
             raise NotModified(response)
         return response

@@ -1,4 +1,4 @@
-"""Counts, records and logs denied requests, and logs deferred ones, because Scrapy does not."""
+"""Counts, records and logs denied and deferred requests, because Scrapy does not."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from walsh_scrapy.crawl.crawl import Component
 from walsh_scrapy.crawl.ticket import rank_of, source_of
-from walsh_scrapy.exceptions import Denied, RequestDeferred
+from walsh_scrapy.exceptions import Denied, HostDeferred, RequestDeferred
 from walsh_scrapy.policy.frontier import Rank
+from walsh_scrapy.policy.wording import count_of
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -24,12 +25,21 @@ class DenialsMiddleware(Component):
     """
 
     async def process_exception(self, request: Request, exception: Exception) -> None:
-        """Add a denial, or log until when a request is deferred (INFO)."""
+        """Add a denial or a deferral; each host with deferred requests has one line (INFO)."""
         if isinstance(exception, Denied):
             self._crawl.denials.add(request, exception)
-        elif not isinstance(exception, RequestDeferred) or source_of(request) is not None:
-            return
-        elif rank_of(request) is Rank.TARGET:
+        elif isinstance(exception, RequestDeferred) and rank_of(request) is Rank.TARGET:
+            self._add_deferral(request, exception)
+
+    def _add_deferral(self, request: Request, error: RequestDeferred) -> None:
+        is_of_source = source_of(request) is not None
+        if not is_of_source or isinstance(error, HostDeferred):
+            host = self._crawl.context.host(request.url)
+            waiting = self._crawl.queue.announce(host)
+            if waiting is not None:
+                requests = count_of(waiting + 1, "request")
+                logger.info("%s: %s deferred to a later run: %s", host, requests, error)
+        if not is_of_source:
             self._crawl.stats.inc_value("walsh/requests/deferred")
-            logger.info("%s is deferred: %s", request.url, exception)
+            logger.debug("%s is deferred: %s", request.url, error)
             self._crawl.queue.defer(request)

@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 from scrapy import signals
 
 from walsh_scrapy.crawl.crawl import Component
-from walsh_scrapy.crawl.ticket import rank_of
+from walsh_scrapy.crawl.ticket import NOT_REACHED, rank_of
 from walsh_scrapy.exceptions import TooLate, Unreachable
 from walsh_scrapy.policy.pacing import RECHECK_SECONDS
 
@@ -101,8 +101,8 @@ class PacingMiddleware(Component):
 
     async def process_exception(self, request: Request, exception: Exception) -> Request | None:
         """End an exchange that failed, or that never began."""
-        if isinstance(exception, Unreachable):
-            request.meta["dont_retry"] = True  # RetryMiddleware (order 550) would make a copy
+        if isinstance(exception, Unreachable) and not request.meta.get("dont_retry"):
+            request.meta["dont_retry"] = NOT_REACHED  # RetryMiddleware would make a copy
         if self._exchanges.was_sent(request, exception):
             self._exchanges.end(request, None, exception)
             return None

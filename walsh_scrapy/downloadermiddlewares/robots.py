@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import logging
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
 
-from scrapy import Request, signals
+from scrapy import signals
 from scrapy.exceptions import StopDownload
 
 from walsh_scrapy.crawl.crawl import Component
+from walsh_scrapy.crawl.robotparser import RobotsSignal
 from walsh_scrapy.crawl.robots import Robots, is_robots, origin_for
 from walsh_scrapy.crawl.startup import Gate, in_force
-from walsh_scrapy.crawl.ticket import note, note_answer, rank_of, resolved
+from walsh_scrapy.crawl.ticket import note, note_answer, resolved, ticket_of
 from walsh_scrapy.exceptions import Denied
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.pacing import Hold
@@ -20,6 +20,8 @@ from walsh_scrapy.policy.robots.robotstxt import MAX_OCTETS
 from walsh_scrapy.policy.wording import format_seconds
 
 if TYPE_CHECKING:
+    from scrapy import Request
+
     from walsh_scrapy.crawl.crawl import Crawl
     from walsh_scrapy.policy.robots.copy import RobotsFile
 
@@ -42,13 +44,14 @@ class RobotsMiddleware(Component):
         self._hosts = crawl.hosts
         self._network = crawl.network
         self._queue = crawl.queue
-        self._robots = Robots(context, settings, stats, crawl.queue, crawl.hosts)
+        signal = RobotsSignal(
+            crawl.crawler, context.options.ua_token, crawl.queue.start, crawl.engine.take_requests
+        )
+        self._robots = Robots(context, settings, stats, crawl.queue, crawl.hosts, signal)
         crawl.hosts.lost = self._robots.forget
         self._queue.prepare_by("robots", self._robots)
         self._is_paced = in_force(settings, Gate.PACING)
-        self._most_bytes = settings.getint("DOWNLOAD_MAXSIZE")
         self._comments: dict[str, tuple[str, ...]] = {}
-        self._received: WeakKeyDictionary[Request, int] = WeakKeyDictionary()
         crawl.crawler.signals.connect(self.bytes_received, signals.bytes_received)
 
     async def process_request(self, request: Request) -> Request | None:
@@ -64,19 +67,19 @@ class RobotsMiddleware(Component):
         try:
             file = await self._robots.file_for(request)
         except Denied as error:
-            raise self._denials.deny(request, "robots", error.reason) from error
+            # The gate that denies robots.txt denies the requests that need it.
+            raise self._denials.deny(request, error.gate, error.reason) from error
         self._keep_comments(origin, file)
         self._check(request, file)
         await self._until_open(request, file)
         return None
 
     def bytes_received(self, data: bytes, request: Request) -> None:
-        """Stop the download of a robots.txt after 500 KiB (decision 11)."""
-        if rank_of(request) is Rank.ROBOTS:
-            # A longer file is cut off and still read; DOWNLOAD_MAXSIZE bounds its unpacked size.
-            request.meta["download_maxsize"] = self._most_bytes
-            received = self._received[request] = self._received.get(request, 0) + len(data)
-            if received > MAX_OCTETS:
+        """Stop the download of a robots.txt after 500 KiB; our own handler does so by itself."""
+        ticket = ticket_of(request)
+        if ticket.rank is Rank.ROBOTS and ticket.delivery is not None:
+            ticket.delivery.received += len(data)
+            if ticket.delivery.received > MAX_OCTETS:
                 raise StopDownload(fail=False)
 
     def _keep_comments(self, origin: str, file: RobotsFile) -> None:
@@ -99,6 +102,7 @@ class RobotsMiddleware(Component):
             robots_status=file.copy.status,
         )
         if not verdict.allowed:
+            self._stats.inc_value("robotstxt/forbidden")
             raise self._denials.deny(request, "robots", file.why(verdict))
 
     async def _until_open(self, request: Request, file: RobotsFile) -> None:

@@ -55,8 +55,8 @@ _REASON_LINES: Final = 3
 _LINE_HOSTS: Final = 2
 #: Sites whose Comment lines are shown; the others are counted.
 _MOST_SITES: Final = 3
-#: The clean end of a run, as Scrapy names it.
-_FINISHED: Final = "finished"
+#: The clean ends of a run: as Scrapy names it, and with requests that wait for a later run.
+_FINISHED: Final = ("finished", "deferred")
 
 #: Outcomes with a line even if there are none.
 _ALWAYS: Final = ("responses", "fetched", "new entries")
@@ -111,7 +111,8 @@ class Summary(Component):
                 "how": reason,
             } | counts_of(stats, problems, reason, now)
             try:
-                context.state.runs.end(context.run, now, reason, summary)
+                online_at = context.connectivity.proven_at
+                context.state.runs.end(context.run, now, reason, summary, online_at)
             except StateUnavailable as error:
                 logger.debug("the end of the run is not recorded: %s", error)
         lines = summary_lines(stats, problems, reason, now)
@@ -300,7 +301,7 @@ def next_steps(counts: SourceCounts, how: str, now: float) -> list[str]:
     still_due = counts.deferred + counts.not_reached
     if still_due:
         until = counts.deferred_until or 0.0
-        when = f" after {format_moment(until)}" if until > now and how == _FINISHED else ""
+        when = f" after {format_moment(until)}" if until > now and how in _FINISHED else ""
         steps.append(f"start the run again{when}: {count_of(still_due, 'source')} still due")
     return steps
 

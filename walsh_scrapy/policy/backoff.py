@@ -3,13 +3,15 @@
 Delays are seconds. Randomness and the present are arguments.
 """
 
+import math
 import re
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from decimal import ROUND_CEILING, Context, Decimal
 from random import Random
 from typing import Final
 
-from walsh_scrapy.policy.durations import parse_http_date
+from walsh_scrapy.policy.durations import LIST_COMMA, parse_http_date
 
 #: The statuses after which a request is made again (R5).
 RETRIED_STATUSES: Final = frozenset({429, 503})
@@ -21,29 +23,77 @@ LONGEST_SECONDS: Final = 36_525 * 86_400.0
 #: The cap is at least this many times the base where a delay must grow: by 2, and jitter by 1.5.
 LEAST_CAP: Final = 3.0
 _JITTER: Final = 0.5  # adds up to half of a delay; never shortens it: early retries are impolite
-_SECONDS: Final = re.compile(r"[0-9]+")
+#: Shorter items are no dates, so a header of 60,000 items is read in milliseconds.
+_MIN_DATE_CHARACTERS: Final = 20
+#: A number that is so close to now, as seconds or milliseconds since 1970, is a moment.
+_EPOCH_WINDOW: Final = 366 * 86_400.0
+#: The difference between our clock and the Date of a response up to which both are used.
+_DATE_WINDOW: Final = timedelta(days=1)
+_NUMBER: Final = re.compile(
+    r"(?P<number>[0-9]+(?:\.[0-9]*)?|\.[0-9]+)[ \t]*(?P<unit>[a-z]*)\.?", re.IGNORECASE | re.ASCII
+)
+#: The seconds of each unit.
+_UNITS: Final = {
+    **dict.fromkeys(("", "s", "sec", "secs", "second", "seconds"), 1),
+    **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), 60),
+    **dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), 3600),
+}
+_ROUND_UP: Final = Context(prec=28, rounding=ROUND_CEILING, traps=[])
+#: Larger numbers count as this one, which is more than the milliseconds of any moment.
+_MAX_NUMBER: Final = Decimal(10**15)
 
 
 def parse_retry_after(value: str, now: datetime) -> float | None:
     """Return the seconds of a Retry-After header, from `now` (RFC 9110 10.2.3).
 
-    `now` is an aware datetime. Takes ASCII digits and all three forms of HTTP-date (5.6.7), in
-    any language environment. A date in the past gives 0.0, any other value None.
-    Never raises; numbers beyond `LONGEST_SECONDS` become that.
+    `now` is an aware datetime. Reads the three forms of HTTP-date (5.6.7), in any language
+    environment, and numbers as servers write them: with a decimal fraction, a unit (seconds,
+    minutes or hours) or quotes. A number without a unit that is within 366 days of `now`, as
+    seconds or milliseconds since 1970, is that moment. The longest time of a list counts. A
+    header that came several times has one line of `value` per header.
 
-    A header that came several times has one line of `value` per header. The longest time counts.
+    Returns 0.0 for a moment in the past, and None for a value that cannot be read. Never raises;
+    times beyond `LONGEST_SECONDS` become that.
     """
-    found = (_retry_after(line.strip(" \t"), now) for line in value.split("\n"))
-    return max((seconds for seconds in found if seconds is not None), default=None)
+    times: list[float] = []
+    for line in value.split("\n"):
+        for item in set(LIST_COMMA.split(line)):  # a hostile one may be there 60,000 times
+            seconds = _parse_item(item.strip(" \t\"'"), now)
+            if seconds is not None:
+                times.append(min(max(0.0, seconds), LONGEST_SECONDS))
+    return max(times, default=None)
 
 
-def _retry_after(text: str, now: datetime) -> float | None:
-    if _SECONDS.fullmatch(text):
-        return min(float(text), LONGEST_SECONDS)
-    when = parse_http_date(text, now)
-    if when is None:
+def _parse_item(text: str, now: datetime) -> float | None:
+    """Return the seconds of one date or number; negative for a moment in the past."""
+    date = parse_http_date(text, now) if len(text) >= _MIN_DATE_CHARACTERS else None
+    if date is not None:
+        return (date - now).total_seconds()
+    found = _NUMBER.fullmatch(text)
+    unit = _UNITS.get(found["unit"].lower()) if found else None
+    if found is None or unit is None:
         return None
-    return min(max(0.0, (when - now).total_seconds()), LONGEST_SECONDS)
+    exact = _ROUND_UP.multiply(Decimal(found["number"]), Decimal(unit))
+    seconds = float(math.ceil(min(exact, _MAX_NUMBER)))
+    if not found["unit"]:
+        for moment in (seconds, seconds / 1000):
+            ahead = moment - now.timestamp()
+            if abs(ahead) <= _EPOCH_WINDOW:
+                return ahead
+    return seconds
+
+
+def requested_wait(retry_after: str, date: str | None, now: datetime) -> float | None:
+    """Return the seconds that a response asks for, by the slower of two clocks.
+
+    These are ours and the response's: `date` is its Date header, which is used if it is within a
+    day of `now`. Otherwise as `parse_retry_after`.
+    """
+    wait = parse_retry_after(retry_after, now)
+    sent_at = parse_http_date(date, now) if date else None
+    if wait is None or sent_at is None or abs(sent_at - now) > _DATE_WINDOW:
+        return wait
+    return max(wait, parse_retry_after(retry_after, sent_at) or 0.0)
 
 
 def backoff_delay(attempt: int, base: float, cap: float, random: Random) -> float:
@@ -88,16 +138,14 @@ class Backoff:
     cap: float
     random: Random
 
-    def hold(self, status: int, retry_after: str | None, now: datetime, attempt: int) -> float:
+    def hold(self, status: int, retry_after: float | None, attempt: int) -> float:
         """Return the seconds of the hold after a response (R5, decision 15).
 
         After 429, any 5xx and no answer at all (``status`` 0) that is our backoff before retry
-        ``attempt``, counted from 0; after other statuses it is 0. Retry-After replaces it for every
-        status, and is never capped. Our backoff stays if Retry-After is 0, a past date, or cannot
-        be read. ``now`` is an aware datetime.
+        ``attempt``, counted from 0; after other statuses it is 0. The seconds of a Retry-After
+        replace it for every status, and are never capped. Our backoff stays if these are 0.
         """
-        requested = None if retry_after is None else parse_retry_after(retry_after, now)
-        if requested:
-            return requested
+        if retry_after:
+            return retry_after
         is_ours = status in {0, 429} or status >= 500
         return backoff_delay(attempt, self.base, self.cap, self.random) if is_ours else 0.0

@@ -139,18 +139,24 @@ _MONTHS: Final = "jan feb mar apr may jun jul aug sep oct nov dec"
 _MONTH: Final = rf"(?P<month>{_MONTHS.replace(' ', '|')})"
 _DAY: Final = r"(?P<day>[0-9]{1,2})"
 _TIME_OF_DAY: Final = r"(?P<hour>[0-9]{2}):(?P<minute>[0-9]{2}):(?P<second>[0-9]{2})"
+#: A comma between the items of a list: the comma of a date is followed by its day and month.
+LIST_COMMA: Final = re.compile(
+    rf",(?![ \t]*[0-9]{{1,2}}[ -](?:{_MONTHS.replace(' ', '|')})[ -])", re.IGNORECASE | re.ASCII
+)
 _WEEKDAY: Final = r"(?:mon|tue|wed|thu|fri|sat|sun)[a-z]{0,6}"
+_GMT: Final = r"(?:GMT|UTC?|[+-]0000)"  # Python's email.utils, for example, writes -0000
 _HTTP_DATES: Final = (
     # IMF-fixdate, and the obsolete form of RFC 850 with its two-digit year
-    rf"{_WEEKDAY}, {_DAY}[ -]{_MONTH}[ -](?P<year>[0-9]{{4}}|[0-9]{{2}}) {_TIME_OF_DAY} GMT",
-    # asctime: it has no time zone, and is in UTC
-    rf"{_WEEKDAY} {_MONTH} +{_DAY} {_TIME_OF_DAY} (?P<year>[0-9]{{4}})",
+    rf"{_WEEKDAY}, {_DAY}[ -]{_MONTH}[ -](?P<year>[0-9]{{4}}|[0-9]{{2}}) {_TIME_OF_DAY} {_GMT}",
+    # asctime, which is in UTC: it has no time zone, but the output of the program `date` has
+    rf"{_WEEKDAY} {_MONTH} +{_DAY} {_TIME_OF_DAY} (?:{_GMT} )?(?P<year>[0-9]{{4}})",
 )
 
 
 def parse_http_date(text: str, now: datetime) -> datetime | None:
     """Return the date in a header as an aware datetime; None if it has none of the three forms.
 
+    The time zone may be written as GMT, UTC, UT, +0000 or -0000.
     The century of a two-digit year depends on `now`, an aware datetime. Never raises.
 
     >>> parse_http_date("Sat, 23 May 2026 06:00:00 GMT", datetime(2026, 1, 1, tzinfo=UTC))

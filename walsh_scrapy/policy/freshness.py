@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
-from walsh_scrapy.policy.backoff import LONGEST_SECONDS, parse_retry_after
+from walsh_scrapy.policy.backoff import LONGEST_SECONDS, requested_wait
 from walsh_scrapy.policy.durations import parse_http_date
 from walsh_scrapy.policy.urls import LONGEST_DECLARED
 
@@ -91,8 +91,8 @@ class Freshness:
         then neither max-age nor Expires is a wish for fewer requests.
         """
         at = datetime.fromtimestamp(now, UTC)
-        retry_after = parse_retry_after(self.retry_after, at) if self.retry_after else None
-        return max(self._fresh_for(at), retry_after or 0.0, 0.0)
+        wait = requested_wait(self.retry_after or "", self.date, at)
+        return max(self._fresh_for(at), wait or 0.0, 0.0)
 
     @property
     def is_unspecified(self) -> bool:

@@ -15,7 +15,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
 T = TypeVar("T")
 
@@ -124,9 +124,10 @@ class Frontier(Generic[T]):
     def __len__(self) -> int:
         return self._size
 
-    def __iter__(self) -> Iterator[T]:
-        """Yield all waiting requests, host by host, each host in its order."""
-        return (entry[3] for host in self._hosts.values() for entry in sorted(host.requests))
+    def count(self, host: str) -> int:
+        """Return the number of requests that wait for a host."""
+        found = self._hosts.get(host)
+        return len(found.requests) if found else 0
 
     def push(
         self,

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
@@ -21,7 +20,6 @@ from walsh_scrapy.policy.backoff import (
     is_good,
     is_redirect,
     is_refusal,
-    parse_retry_after,
 )
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.urls import host_of, registrable_domain
@@ -121,7 +119,8 @@ class Exchange:
     delay: float  #: seconds that count from its end
     latency: float = 0.0  #: seconds from the request to its end
     status: int = 200  #: 0 if no answer came
-    retry_after: str | None = None  #: the header of the answer; one line per header
+    #: Seconds that its answer asked for; None without a Retry-After that can be read.
+    retry_after: float | None = None
     for_robots: bool = False  #: its target was robots.txt
     unreachable: bool = False  #: there was no address, or no connection (decision 28)
     is_blameless: bool = False  #: it has no meaning for the host (decisions 28 and 29)
@@ -223,8 +222,9 @@ class HostTimes:
     def after(self, exchange: Exchange, backoff: Backoff, now: float) -> HostTimes:
         """Return the times after an exchange that ended at ``now`` (decisions 2, 15, 28).
 
-        A Retry-After with any error is a hold for the whole host. Only 429, 503 and server errors
-        count as refusals. An unreachable host counts as such only. Any answer ends that row.
+        A Retry-After with a redirect or an error is a hold for the whole host. Only 429, 503 and
+        server errors count as refusals. An unreachable host counts as such only. Any answer ends
+        that row.
         """
         times = self._with_end(exchange, backoff.cap, now)
         if exchange.is_blameless:
@@ -236,14 +236,12 @@ class HostTimes:
         if status:
             times = replace(times, unreachable=0)
         is_refused = is_refusal(status, for_robots=exchange.for_robots)
-        if not is_refused and not (status >= 400 and retry_after is not None):
+        if not is_refused and not (status >= 300 and retry_after is not None):
             return times
         if is_refused or status >= 500:
             times = replace(times, refusals=self._refusals_after(now - exchange.latency, now))
-        at = datetime.fromtimestamp(now, UTC)
-        is_asked = retry_after is not None and parse_retry_after(retry_after, at)
-        seconds = backoff.hold(status, retry_after, at, times.refusals - 1)
-        return times.held(now, Hold(seconds, "retry-after" if is_asked else "backoff", status))
+        seconds = backoff.hold(status, retry_after, times.refusals - 1)
+        return times.held(now, Hold(seconds, "retry-after" if retry_after else "backoff", status))
 
     def held(self, now: float, hold: Hold) -> HostTimes:
         """Return the times with a hold from ``now``. A longer hold stays, with its cause."""

@@ -82,7 +82,7 @@ class FirstSeenMiddleware(Component):
         self._crawl = crawl
         self._context = crawl.context
         self._queue = crawl.queue
-        self._outcomes = Outcomes(crawl.stats, crawl.problems, crawl.visits)
+        self._outcomes = Outcomes(crawl.stats, crawl.problems, crawl.visits, crawl.engine)
         self._readings = Readings(
             crawl.engine, crawl.context.clock, crawl.network, crawl.exchanges.quiet
         )

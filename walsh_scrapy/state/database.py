@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import unquote
+from weakref import finalize
 
 from sqlalchemy import create_engine, event, make_url, text
 from sqlalchemy.exc import (
@@ -81,6 +82,10 @@ _TCP: Final = {
     "keepalives_count": 4,
     "tcp_user_timeout": 30_000,  # milliseconds
 }
+#: Whatever the environment says (PGCLIENTENCODING), texts are sent in UTF-8. A statement that was
+#: prepared is not known to the next session of a pooler, and has a plan from when its table was
+#: nearly empty.
+_POSTGRESQL: Final = {"client_encoding": "UTF8", "prepare_threshold": None}
 #: Memory of SQLite for pages, at most.
 _CACHE_KIB: Final = 16 * 1024
 #: The low bits of SQLite's extended error codes.
@@ -88,6 +93,16 @@ _PRIMARY_CODE: Final = 0xFF
 #: PostgreSQL's serialization_failure and deadlock_detected, and insufficient_privilege.
 _IN_THE_WAY: Final = ("40001", "40P01")
 _NO_RIGHTS: Final = "42501"
+#: The class of PostgreSQL's errors for a full disk, too little memory and too many connections.
+_NO_RESOURCES: Final = "53"
+#: Those for values beyond a limit of PostgreSQL, such as the size of a row in an index, and for
+#: values that a trigger or a view refuses. SQLAlchemy has no class for them.
+_REFUSALS: Final = ("54000", "54001", "P0001", "44000")
+_ENCODING: Final = text("SHOW server_encoding")
+_CREATE_IN_UTF8: Final = (
+    "create another one with CREATE DATABASE name ENCODING 'UTF8' LC_COLLATE 'C' LC_CTYPE 'C' "
+    "TEMPLATE template0, and name it in WALSH_STATE_URL"
+)
 #: The statement that PostgreSQL's messages quote, with a mark below it.
 _STATEMENT: Final = re.compile(r"\nLINE \d+: .*\n *\^")
 #: The first bytes of a write-ahead log: SQLite's, in either byte order, or none written yet.
@@ -97,6 +112,10 @@ _CLOCK: Final = text("SELECT extract(epoch FROM clock_timestamp())::double preci
 
 class StateError(RuntimeError):
     """The state cannot be used: the database, the reason, and the remedy."""
+
+
+class RefusedValues(ValueError):
+    """The database does not accept a value of a transaction, of which nothing was written."""
 
 
 class Database:
@@ -120,6 +139,8 @@ class Database:
         self._waiting = Waiting(waits)
         self._given_clock = clock
         self._engine = _open_engine(url, self._waiting)
+        # A crawl that was refused at its start does not call ``close``.
+        finalize(self, self._engine.dispose).atexit = False
         self.is_sqlite = self._engine.dialect.name == "sqlite"
         self.file = StateFile.of(self._engine.url)  #: of an SQLite state; None on a server
         self._clock = ServerClock()
@@ -142,24 +163,25 @@ class Database:
     def __str__(self) -> str:
         return without_password(self._engine.url)
 
-    def write(self, work: Callable[[Connection], _Result]) -> _Result:
+    def write(self, work: Callable[[Connection], _Result], subject: str = "") -> _Result:
         """Run ``work`` in one transaction, and return its value once that is committed.
 
         On SQLite the transaction holds the database's write lock from its beginning. So no other
         process changes the rows that were read. A time that is read from the clock is the time of
         the write, however long the transaction waited for the lock.
 
-        Raises the result of ``failed`` if the database fails; IntegrityError and DataError of
-        SQLAlchemy for values that it does not accept.
+        Raises the result of ``failed`` if the database fails; its message names the ``subject`` of
+        the transaction, for example a URL. Raises RefusedValues for values that the database does
+        not accept: by their encoding, length or size, or because of a constraint.
         """
-        return self._run(work, "BEGIN IMMEDIATE")
+        return self._run(work, "BEGIN IMMEDIATE" if self.is_sqlite else _begin(), subject)
 
     def read(self, work: Callable[[Connection], _Result]) -> _Result:
         """Run ``work``, which only reads, and return its value; no writer waits for it.
 
         Raises the result of ``failed`` if the database fails.
         """
-        return self._run(work, "BEGIN")
+        return self._run(work, "BEGIN" if self.is_sqlite else _begin())
 
     def all(self, query: Executable, **values: object) -> Sequence[Sequence[Any]]:
         """Return the rows of a query; ``values`` are its parameters."""
@@ -187,13 +209,7 @@ class Database:
         engine = _engine_of(self._engine.url, poolclass=NullPool)
         try:
             with engine.connect() as connection:
-                if self.is_sqlite:
-                    connection.exec_driver_sql("BEGIN")
-                else:
-                    connection.execution_options(
-                        isolation_level="REPEATABLE READ", postgresql_readonly=True
-                    )
-                    connection.exec_driver_sql("SET idle_in_transaction_session_timeout = 0")
+                connection.exec_driver_sql("BEGIN" if self.is_sqlite else _begin_snapshot())
                 yield connection.execution_options(yield_per=ROWS_AT_ONCE)
         except DBAPIError as error:
             raise _state_error(engine, error) from error
@@ -213,8 +229,18 @@ class Database:
         self._is_closed = True
         self._engine.dispose()
 
+    def _check_encoding(self) -> None:
+        """Raise StateError for a database on PostgreSQL that cannot store every text."""
+        encoding = None if self.is_sqlite else self.scalar(_ENCODING)
+        if encoding not in (None, "UTF8"):
+            raise StateError(
+                f"{self} cannot be used as state: its encoding is {encoding}, which cannot store "
+                f"every text; {_CREATE_IN_UTF8}"
+            )
+
     def _prepare(self) -> None:
         """Create the tables if there are none, check their version, and bring views up to date."""
+        self._check_encoding()
         if not self.read(has_schema) and self.write(create):  # else no lock is waited for
             logger.info("%s is a new state: no source was visited, and no host is on hold", self)
         if (found := self.read(versions)) != [VERSION]:
@@ -228,7 +254,7 @@ class Database:
             except StateError as error:  # as of a role that only reads; the next one tries again
                 logger.warning("the views stay as another version made them: %s", error)
 
-    def _run(self, work: Callable[[Connection], _Result], begin: str) -> _Result:
+    def _run(self, work: Callable[[Connection], _Result], begin: str, subject: str = "") -> _Result:
         """Run ``work`` in a transaction, again if the database was lost or locked."""
         if self._is_closed:
             raise StateError(f"{self} is closed")
@@ -239,11 +265,13 @@ class Database:
             try:
                 result = self._once(work, begin)
                 break
-            except (IntegrityError, DataError):  # of the values, not of the database
-                raise
+            except (UnicodeEncodeError, OverflowError) as error:  # the driver refuses a value
+                raise RefusedValues(str(error)) from error
             except DBAPIError as error:
+                if _is_of_values(error):
+                    raise RefusedValues(str(error.orig).partition("\n")[0]) from error
                 if not self._may_run_again(error, began):
-                    raise self._failed(self._end_of_waiting(error)) from error
+                    raise self._failed(self._end_of_waiting(error, subject)) from error
                 lost = self._pause(error, lost)
         if lost:
             logger.warning("%s is back; the crawl continues", self)
@@ -271,9 +299,8 @@ class Database:
         with connection:
             if self._given_clock:
                 connection.execution_options(clock=self._given_clock)
-            if self.is_sqlite:
-                connection.exec_driver_sql(begin)
-            elif self._clock.is_old:
+            connection.exec_driver_sql(begin)
+            if not self.is_sqlite and self._clock.is_old:
                 self._clock.measure(lambda: float(connection.execute(_CLOCK).scalar_one()))
             result = work(connection)
             connection.commit()
@@ -289,9 +316,9 @@ class Database:
         may_wait = is_lost and self._waiting.is_open
         return may_wait and self._waiting.may_last(began, LOST_SECONDS)
 
-    def _end_of_waiting(self, error: DBAPIError) -> StateError:
+    def _end_of_waiting(self, error: DBAPIError, subject: str) -> StateError:
         """Return the StateError for a failure; after a wait in vain a server gets nothing more."""
-        found = _state_error(self._engine, error)
+        found = _state_error(self._engine, error, subject)
         if not self.is_sqlite and self._waiting.is_over:  # a lock of SQLite may end meanwhile
             self._given_up = found
         return found
@@ -517,7 +544,6 @@ def _open_engine(url: str, waiting: Waiting) -> Engine:
         event.listen(engine, "connect", _tune_sqlite)
     else:
         event.listen(engine, "do_connect", _bounded_connections(waiting))
-        event.listen(engine, "connect", _tune_postgresql)
     return engine
 
 
@@ -541,6 +567,8 @@ def _bare_engine(url: str) -> Engine:
 
 
 def _engine_of(address: URL, **options: Any) -> Engine:  # noqa: ANN401 - SQLAlchemy's
+    if address.get_backend_name() == "postgresql":
+        options["isolation_level"] = "AUTOCOMMIT"  # we begin transactions ourselves
     engine = create_engine(address, connect_args=_arguments(address), **options)
     if _is_file(address):
         event.listen(engine, "do_connect", _connect_to_read)
@@ -594,7 +622,7 @@ def _is_file(url: URL) -> bool:
 def _arguments(address: URL) -> dict[str, Any]:
     if address.get_backend_name() == "postgresql":
         own = {"connect_timeout": CONNECT_SECONDS, **_TCP}
-        return {name: own[name] for name in own.keys() - address.query}
+        return _POSTGRESQL | {name: own[name] for name in own.keys() - address.query}
     # We begin transactions ourselves: the driver's BEGIN would take the lock too late.
     return {"isolation_level": None, "timeout": LOCKED_SECONDS}
 
@@ -618,13 +646,22 @@ def _tune_sqlite(connection: Any, _record: object) -> None:  # noqa: ANN401 - a 
         connection.execute(f"PRAGMA {pragma}").close()
 
 
-def _tune_postgresql(connection: Any, _record: object) -> None:  # noqa: ANN401 - a DBAPI connection
-    # A lock that another session holds is an error, as on SQLite, and not an endless wait.
-    connection.execute(f"SET lock_timeout = '{LOCKED_SECONDS:.0f}s'")
-    connection.execute(f"SET idle_in_transaction_session_timeout = '{1000 * IDLE_SECONDS:.0f}ms'")
-    # A plan that was made while its table was nearly empty would read all of it for ever.
-    connection.execute("SET plan_cache_mode = 'force_custom_plan'")
-    connection.commit()
+def _begin(isolation: str = "READ COMMITTED", idle_seconds: float = IDLE_SECONDS) -> str:
+    """Return the statements that begin a transaction on PostgreSQL, with its limits.
+
+    A pooler gives each transaction any of its sessions, so the limits are of the transaction. A
+    lock that another session holds is an error, as on SQLite, and not an endless wait.
+    """
+    return (
+        f"BEGIN ISOLATION LEVEL {isolation};"
+        f"SET LOCAL lock_timeout = {1000 * LOCKED_SECONDS:.0f};"
+        f"SET LOCAL idle_in_transaction_session_timeout = {1000 * idle_seconds:.0f}"
+    )
+
+
+def _begin_snapshot() -> str:
+    """Return the statements that begin a snapshot on PostgreSQL: its reader may take long."""
+    return _begin("REPEATABLE READ READ ONLY", idle_seconds=0.0)
 
 
 def _bounded_connections(waiting: Waiting) -> Callable[..., object]:
@@ -668,11 +705,15 @@ def _bounded_connections(waiting: Waiting) -> Callable[..., object]:
     return connect
 
 
-def _state_error(engine: Engine, error: DBAPIError) -> StateError:
-    """Return the StateError for a driver's error: database, reason and remedy in one sentence."""
+def _state_error(engine: Engine, error: DBAPIError, subject: str = "") -> StateError:
+    """Return the StateError for a driver's error: database, reason and remedy in one sentence.
+
+    The ``subject`` of the transaction goes before it.
+    """
     name = without_password(engine.url)
     why = " ".join(_STATEMENT.sub("", str(error.orig)).split())  # PostgreSQL's have several lines
-    return StateError(f"{name} cannot be used as state: {why}; {_remedy(engine, error)}")
+    about = f"{subject} is not recorded: " if subject else ""
+    return StateError(f"{about}{name} cannot be used as state: {why}; {_remedy(engine, error)}")
 
 
 def _remedy(engine: Engine, error: DBAPIError) -> str:
@@ -680,6 +721,10 @@ def _remedy(engine: Engine, error: DBAPIError) -> str:
     if engine.dialect.name != "sqlite":
         if "lock timeout" in reason:
             return f"another session holds a lock for {LOCKED_SECONDS:.0f} s; end it, start again"
+        if "conversion between UTF8 and" in reason:
+            return _CREATE_IN_UTF8
+        if (_sqlstate(error) or "").startswith(_NO_RESOURCES):
+            return "check the server's disk space, memory and connection limit, then start again"
         if _sqlstate(error) == _NO_RIGHTS:
             return "a crawl needs the role that owns the tables, or, for a new state, the database"
         return "check that the server runs and accepts the login, then start again"
@@ -690,6 +735,11 @@ def _remedy(engine: Engine, error: DBAPIError) -> str:
     if "full" in reason or "readonly" in reason or "disk I/O" in reason:
         return "check the free space and the permission to write, then start again"
     return "if the file is damaged, restore a backup, or move it away to start an empty state"
+
+
+def _is_of_values(error: DBAPIError) -> bool:
+    """Return True for an error of the values of a statement, and not of the database."""
+    return isinstance(error, (IntegrityError, DataError)) or _sqlstate(error) in _REFUSALS
 
 
 def _sqlstate(error: DBAPIError) -> str | None:

@@ -153,7 +153,8 @@ class RequestRecord:
     delay: float = 0.0
     #: Seconds for which its answer put the host on hold.
     hold: float = 0.0
-    retry_after: str | None = None  #: the header of its answer, as it came
+    #: Seconds that its answer asked for; None without a Retry-After that can be read.
+    retry_after: float | None = None
     evidence: Evidence = NO_EVIDENCE
     source: str | None = None  #: the declared source that a target was for
 

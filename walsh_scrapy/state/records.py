@@ -48,6 +48,7 @@ class SourceRecord:
     outcome: str = "new"
     detail: str = ""
     failures: int = 0  #: in a row
+    unconnected: bool = False  #: the last visit failed before any connection
     failing_since: float | None = None  #: the first failure of those in a row
     status: int | None = None  #: of the last response
     refused_since: float | None = None  #: the first refusal (429, 503) of those in a row

@@ -50,6 +50,7 @@ class RunRecord:
     versions: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     summary: Mapping[str, Any] = field(default_factory=dict)
+    online_at: float | None = None  #: the first moment at which it proved the network
 
     @property
     def is_over(self) -> bool:
@@ -90,10 +91,35 @@ class RunStore(Store):
 
         return self._database.write(write)
 
-    def end(self, number: int, ended: float, how: str, summary: Mapping[str, Any]) -> None:
-        """Record the end of a run, and its summary."""
+    def end(
+        self,
+        number: int,
+        ended: float,
+        how: str,
+        summary: Mapping[str, Any],
+        online_at: float | None = None,
+    ) -> None:
+        """Record the end of a run, its summary, and when it first proved the network."""
         values = {"ended": ended, "how": _name(how), "summary": json.dumps(dict(summary))}
+        values["online_at"] = online_at
         self._database.change(update(runs).where(runs.c.id == number).values(values))
+
+    def is_network_proven(self, number: int, visited: float | None) -> bool:
+        """Return True if another run than this one proved the network since a last visit.
+
+        A source that was never visited counts since the first run with the same declared sources.
+        """
+        others = runs.c.id != number
+        since = visited
+        if since is None:
+            run = self.find(number)
+            declared = run.settings.get("declared") if run else None
+            of_same = runs.c.settings.contains(f'"declared": "{declared}"')
+            since = self._database.scalar(select(func.min(runs.c.begun)).where(others, of_same))
+        if since is None:
+            return False
+        proven_at = self._database.scalar(select(func.max(runs.c.online_at)).where(others))
+        return proven_at is not None and proven_at > since
 
     def find(self, number: int) -> RunRecord | None:
         """Return a run by its number, or None."""

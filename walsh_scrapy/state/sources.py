@@ -142,7 +142,7 @@ _BEGAN: Final = bindparam("began", type_=Double)
 _OF_KEY: Final = _S.url_key == bindparam("of")
 _FETCHED_AT: Final = select(_S.fetched_at).where(_OF_KEY)
 _UPDATE: Final = update(sources).where(_OF_KEY).returning(_S.resumed)
-_FACTS: Final = ("fetched_at", "asked_until", "failures")
+_FACTS: Final = ("fetched_at", "asked_until", "failures", "unconnected")
 _NOTE: Final = (
     update(declared)
     .where(_C.url_key == bindparam("of"))
@@ -264,8 +264,8 @@ class SourceStore(Store):
         no more is dropped, with its entries. A second call writes nothing twice, and returns the
         same.
 
-        It raises SQLAlchemy's IntegrityError or DataError for values that the database does not
-        accept, such as an entry of a source without a row.
+        In a transaction it raises RefusedValues for values that the database does not accept, such
+        as an entry of a source without a row.
         """
         key, attempts = {"of": url_key(record.url)}, list[None]()
         row = row_of(record)

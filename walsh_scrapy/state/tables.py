@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from sqlalchemy.types import TypeEngine
 
 #: The version of the schema that this code reads and writes.
-VERSION: Final = 1
+VERSION: Final = 2
 #: Number of the PostgreSQL advisory lock under which tables are created.
 _LOCK_NUMBER = 9309
 metadata = MetaData()
@@ -218,9 +218,11 @@ declared = Table(
     Column("fetched_at", Double),
     Column("asked_until", Double, nullable=False, server_default="0"),
     Column("failures", Integer, nullable=False, server_default="0"),
+    Column("unconnected", Boolean, nullable=False, server_default=false()),
     Index(
         "declared_by_host",
-        *("file", "kind", "host", "fetched_at", "asked_until", "failures", "every", "url_key"),
+        *("file", "kind", "host", "fetched_at", "asked_until", "failures", "unconnected"),
+        *("every", "url_key"),
     ),
 )
 
@@ -276,6 +278,8 @@ requests = Table(
     # Seconds: the delay in force before it, and the hold that its answer began.
     Column("delay", Double, nullable=False),
     Column("hold", Double, nullable=False),
+    # Seconds that its answer asked for; NULL without a Retry-After that could be read.
+    Column("retry_after", Double),
     Column("run", BigInteger),
     *_evidence(),
     Column("status", Integer),
@@ -287,8 +291,6 @@ requests = Table(
     # The declared source that a target was for; `ITS_URL`, or NULL for another request.
     Column("source", String(4096)),
     Column("error", Text, nullable=False, server_default=""),
-    # The header of its answer, one line per header if there are several; NULL if there is none.
-    Column("retry_after", Text),
     Index("requests_by_time", "sent_at"),
     # Without its time the host is there once for many rows of PostgreSQL.
     Index("requests_by_host", "host"),
@@ -327,6 +329,8 @@ runs = Table(
     Column("versions", Text, nullable=False),
     Column("settings", Text, nullable=False),
     Column("summary", Text, nullable=False, server_default="{}"),
+    # The first moment at which an answer, a connection or a refusal proved its network.
+    Column("online_at", Double),
     Index("runs_by_time", "begun"),
 )
 
@@ -419,8 +423,9 @@ class Due(NamedTuple):
         """Return the one expression for `declared`, or `sources`, as of ``now`` (decision 20).
 
         It is the later of the time of server and feed, and of the operator's interval. Each failure
-        in a row after the first doubles that, up to 30 days. A visit in the future counts as none.
-        Otherwise a clock that was wrong once could delay a source for years.
+        in a row after the first doubles that, up to 30 days. A first failure before any connection
+        counts for ``min_revisit`` only: it may be that of the network between. A visit in the
+        future counts as none. Otherwise a clock that was wrong once could delay a source for years.
         """
         at, asked, failures = known.c.fetched_at, known.c.asked_until, known.c.failures
         at_once, latest = literal_column("0.0", Double), now + literal_column(str(CLOCK_SKEW))
@@ -434,6 +439,7 @@ class Due(NamedTuple):
             (at.is_(None), at_once, "new"),
             (at > latest, at_once, "clock"),
             (asked <= at_once, at_once, "resumed"),
+            (known.c.unconnected & (failures <= 1), at + min_revisit, "operator"),
         ]
         moment = case(*(rule[:2] for rule in rules), else_=_Greatest(asked, by_operator))
         rules.append((asked > by_operator, asked, "asked"))

@@ -28,7 +28,10 @@ from walsh_scrapy.addon import FORCED, Addon
 from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.crawl.messages import LastHeaders, endpoint_of, message_of
 from walsh_scrapy.crawl.network import Network
+from walsh_scrapy.crawl.shared import BLOCKLISTS, ROBOTS
 from walsh_scrapy.crawl.startup import is_addon
+from walsh_scrapy.crawl.ticket import rank_of
+from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.testing.crawl import CrawlResult, keep_empty_blocklist, read_items
 from walsh_scrapy.testing.hit import DEFAULT_PORTS, Hit, SharedLog
 from walsh_scrapy.testing.simulation import Plan, SimulatedLoop, SimulatedTime
@@ -112,16 +115,17 @@ def _reply_of(page: Page, hit: Hit) -> Reply:
 
 
 def _is_stopped(headers: Headers, request: Request, crawler: Crawler) -> bool:
-    """Return True if a listener of `headers_received` stops the download."""
+    """Return True if a listener of `headers_received` stops the download of a page."""
+    is_page = rank_of(request) is Rank.TARGET
     results = crawler.signals.send_catch_log(
         signals.headers_received,
-        headers=headers,
+        headers=headers if is_page else headers.copy(),
         body_length=None,
         request=request,
         dont_log=StopDownload,
     )
     values = (getattr(result, "value", None) for _, result in results)
-    return any(isinstance(value, StopDownload) for value in values)
+    return is_page and any(isinstance(value, StopDownload) for value in values)
 
 
 class SimulatedHandler:
@@ -157,6 +161,10 @@ class SimulatedAddon(Addon):
 
     @classmethod
     def update_pre_crawler_settings(cls, settings: BaseSettings) -> None:
+        """Set up no log."""
+
+    @staticmethod
+    def check_reactor(settings: BaseSettings) -> None:
         """Require no reactor: only real downloads need Twisted's, which runs in real time."""
 
     def update_settings(self, settings: Settings) -> None:
@@ -180,6 +188,8 @@ class Simulation:
 
     def __init__(self, sites: Iterable[Site], clock: SimulatedTime) -> None:
         self.clock = clock
+        for documents in (ROBOTS, BLOCKLISTS):  # of another web, which may have the same hosts
+            documents.clear()
         self._web = SimulatedHandler.web = SimulatedWeb(sites, clock)
 
     async def crawl(

@@ -130,8 +130,10 @@ class Call:
         process = AsyncCrawlerProcess(settings)
         # Crawls log the settings that the add-on sets aside.
         logging.getLogger("walsh_scrapy.addon").setLevel(logging.ERROR)
-        process.crawl(spider, **arguments)
+        crawl = process.crawl(spider, **arguments)
         process.start()
+        if crawl.done():
+            crawl.result()  # raises the error of a start that was refused
 
 
 def status_of(verdicts: Iterable[bool | None]) -> int:

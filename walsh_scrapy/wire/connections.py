@@ -13,6 +13,7 @@ import threading
 import time
 from collections import OrderedDict
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import urlsplit
@@ -22,20 +23,24 @@ from scrapy.utils.datatypes import LocalCache
 from scrapy.utils.url import add_http_if_no_scheme
 
 from walsh_scrapy.exceptions import Denied
+from walsh_scrapy.policy.connectivity import proves_network
 from walsh_scrapy.policy.urls import is_public
 from walsh_scrapy.wire.http1 import HttpExchange
 from walsh_scrapy.wire.stalls import limit
 from walsh_scrapy.wire.stream import Addresses, TcpStream
 from walsh_scrapy.wire.unreachable import (
+    NoHandshake,
     NoSecureConnection,
     NotConnected,
+    is_no_such_name,
     name_not_found,
     not_connected,
     without_proxy,
+    without_tunnel,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from walsh_scrapy.wire.stream import Stream, Tls
 
@@ -62,10 +67,12 @@ class Names:
     """Looks up names by ``getaddrinfo``, so by ``/etc/hosts`` and whatever else the system uses.
 
     Each lookup has a separate thread, because the system may take as long as it likes, and a thread
-    cannot be stopped. These threads do not delay the end of the process.
+    cannot be stopped. These threads do not delay the end of the process. ``answered`` is called
+    with each name about which a name server gave an answer, even that it does not exist.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, answered: Callable[[str], None] = lambda _: None) -> None:
+        self._answered = answered
         self._known: LocalCache[tuple[str, int], _Known] = LocalCache(MOST_NAMES)
         self._running: dict[tuple[str, int], asyncio.Future[Addresses]] = {}
 
@@ -89,6 +96,11 @@ class Names:
             if not self._recall(host, port):
                 self._lookup(host, port)
 
+    async def settle(self, seconds: float) -> None:
+        """Wait for the lookups that are under way, at most for so many seconds."""
+        if self._running:
+            await asyncio.wait(list(self._running.values()), timeout=seconds)
+
     def _recall(self, host: str, port: int) -> Addresses | None:
         known = self._known.get((host, port))
         return known.addresses if known and time.monotonic() - known.since < NAME_AGE else None
@@ -108,8 +120,13 @@ class Names:
 
     def _ended(self, key: tuple[str, int], future: asyncio.Future[Addresses]) -> None:
         del self._running[key]
-        if not future.cancelled() and future.exception() is None:
+        if future.cancelled():
+            return
+        error = future.exception()
+        if error is None:
             self._known[key] = _Known(future.result(), time.monotonic())
+        if error is None or is_no_such_name(error):
+            self._answered(key[0])
 
 
 def _look_up(host: str, port: int, future: asyncio.Future[Addresses]) -> None:
@@ -218,18 +235,37 @@ class IdleConnections:
             found.stream.close()
 
 
-class Connections:
-    """Opens the connections of a crawl, each within ``timeout`` seconds."""
+@dataclass
+class _Attempt:
+    """How far an attempt to connect has come."""
 
-    def __init__(self, names: Names, tls: Tls, timeout: float) -> None:
+    has_addresses: bool = False
+    is_connected: bool = False  #: to the host, or to its proxy
+    is_at_host: bool = False  #: there is a connection, or the tunnel of a proxy
+
+
+class Connections:
+    """Opens the connections of a crawl, each within ``timeout`` seconds.
+
+    ``proven`` is called when something has shown that the network works.
+    """
+
+    def __init__(
+        self, names: Names, tls: Tls, timeout: float, proven: Callable[[], None] = lambda: None
+    ) -> None:
         self._names = names
         self._tls = tls
         self._timeout = timeout
+        self._proven = proven
         self._private: set[str] = set()
 
     def is_private(self, host: str) -> bool:
         """Return True if a connection was made to a host at an address that is not public."""
         return host in self._private
+
+    def note_private(self, host: str) -> None:
+        """Note that a connection was made to a host at an address that is not public."""
+        self._private.add(host)
 
     async def open(self, endpoint: Endpoint, *, public_only: bool = False) -> Stream:
         """Connect to an endpoint, through its proxy if it has one.
@@ -238,31 +274,54 @@ class Connections:
         up the name itself. Raises NotConnected; Denied for an address that is not public;
         NoHandshake or DownloadFailedError for errors after the connection.
         """
-        host, proxy = endpoint.host, endpoint.proxy
-        nearest, port = (proxy.host, proxy.port) if proxy else (host, endpoint.port)
-        addresses: Addresses | None = None
-        stream: TcpStream | None = None
+        attempt = _Attempt()
         try:
             async with limit(self._timeout):
-                addresses = await self._names.find(nearest, port)
-                if public_only and not proxy:
-                    check_public(host, addresses.hosts)
-                stream = await TcpStream.open(addresses, endpoint.bind_address)
-                if not (proxy or is_public(stream.peer)):
-                    self._private.add(host)
-                if endpoint.scheme == "http":
-                    return stream
-                return await self._secure(endpoint, stream)
+                return await self._connect(endpoint, attempt, public_only=public_only)
+        except NoHandshake:  # of a host that answered, if only to the proxy
+            self._proven()
+            raise
         except (OSError, UnicodeError) as error:
-            if addresses is None:
-                found = name_not_found(nearest, error)
-            elif isinstance(error, UnicodeError):
+            if attempt.has_addresses and isinstance(error, UnicodeError):
                 raise
-            elif stream is None:
-                found = not_connected(nearest, error, self._timeout)
-            else:
-                raise not_connected(host, error, self._timeout, "the TLS handshake") from error
-            raise (without_proxy(nearest, found) if proxy else found) from error
+            raise self._failure(endpoint, attempt, error) from error
+
+    async def _connect(self, endpoint: Endpoint, attempt: _Attempt, *, public_only: bool) -> Stream:
+        host, proxy = endpoint.host, endpoint.proxy
+        nearest, port = (proxy.host, proxy.port) if proxy else (host, endpoint.port)
+        addresses = await self._names.find(nearest, port)
+        attempt.has_addresses = True
+        if public_only and not proxy:
+            check_public(host, addresses.hosts)
+        stream = await TcpStream.open(addresses, endpoint.bind_address)
+        attempt.is_connected = True
+        if not proxy:
+            attempt.is_at_host = True
+            self._proven()
+            if not is_public(stream.peer):
+                self._private.add(host)
+        return (
+            stream if endpoint.scheme == "http" else await self._secure(endpoint, stream, attempt)
+        )
+
+    def _failure(
+        self, endpoint: Endpoint, attempt: _Attempt, error: OSError | UnicodeError
+    ) -> NotConnected:
+        """Return why an attempt failed."""
+        host, proxy = endpoint.host, endpoint.proxy
+        nearest = proxy.host if proxy else host
+        if isinstance(error, UnicodeError) or not attempt.has_addresses:
+            found = name_not_found(nearest, error)
+        elif attempt.is_connected:
+            found = not_connected(host, error, self._timeout, is_connected=attempt.is_at_host)
+            return found if attempt.is_at_host else without_tunnel(found)
+        else:
+            found = not_connected(nearest, error, self._timeout)
+        if proxy:
+            return without_proxy(nearest, found)
+        if found.is_refused:
+            self._proven()
+        return found
 
     async def find(self, host: str, port: int) -> Addresses:
         """Return the addresses of a host. Raises NotConnected after ``timeout`` seconds."""
@@ -272,11 +331,13 @@ class Connections:
         except (OSError, UnicodeError) as error:
             raise name_not_found(host, error) from error
 
-    async def _secure(self, endpoint: Endpoint, stream: TcpStream) -> Stream:
+    async def _secure(self, endpoint: Endpoint, stream: TcpStream, attempt: _Attempt) -> Stream:
         host, port = endpoint.host, endpoint.port
         try:
             if endpoint.proxy:
                 await open_tunnel(stream, endpoint.proxy, host, port)
+                attempt.is_at_host = True
+                self._proven()
             return await self._tls.secure(stream, host, port)
         except BaseException:
             stream.close()
@@ -298,8 +359,8 @@ def wants_credentials(proxy: Proxy, host: str) -> NotConnected:
 async def open_tunnel(stream: Stream, proxy: Proxy, host: str, port: int) -> None:
     """Let a proxy connect a stream to a host.
 
-    Raises NoSecureConnection if the proxy refuses, NotConnected if it wants other credentials, or
-    OSError.
+    Raises NoSecureConnection if the proxy refuses; NotConnected if it wants other credentials, or
+    did not reach the host; OSError if it gives no answer.
     """
     name = f"[{host}]" if ":" in host else host
     target = f"{name}:{port}".encode("ascii")
@@ -308,11 +369,18 @@ async def open_tunnel(stream: Stream, proxy: Proxy, host: str, port: int) -> Non
         fields.append((b"Proxy-Authorization", proxy.authorization))
     exchange = HttpExchange(stream)
     await exchange.send(b"CONNECT", target, fields, b"")
-    answer = await exchange.head()
+    try:
+        answer = await exchange.head()
+    except DownloadFailedError as error:
+        raise OSError(f"the proxy {proxy.host}: {error}") from error
     if not 200 <= answer.status_code < 300:
         if answer.status_code == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
             raise wants_credentials(proxy, host)
         told = f"{answer.status_code} {answer.reason.decode('latin-1')}"
-        raise NoSecureConnection(
+        refusal = NoSecureConnection(
             host, f"the proxy {proxy.host}:{proxy.port} opens no tunnel to {host}: {told}"
         )
+        refusal.is_connected = False
+        if proves_network(answer.status_code):
+            raise refusal
+        raise NotConnected(refusal, "either")

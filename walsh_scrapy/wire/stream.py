@@ -164,6 +164,10 @@ class Tls:
         self._context.set_alpn_protocols(["http/1.1"])
         self._sessions: LocalCache[tuple[str, int], ssl.SSLSession] = LocalCache(MOST_SESSIONS)
 
+    def log_keys(self, file: str) -> None:
+        """Append the keys of all sessions to a file, for a tool that reads the traffic."""
+        self._context.keylog_filename = file
+
     async def secure(self, stream: TcpStream, host: str, port: int) -> TlsStream:
         """Make a connection secure, by the last session of its host if there is one.
 
@@ -215,6 +219,17 @@ class TlsStream:
     def certificate(self) -> bytes:
         """The certificate of the host (DER)."""
         return self._tls.getpeercert(binary_form=True) or b""
+
+    @property
+    def version(self) -> str | None:
+        """The version of TLS, as OpenSSL names it."""
+        return self._tls.version()
+
+    @property
+    def cipher(self) -> str | None:
+        """The cipher, as OpenSSL names it."""
+        cipher = self._tls.cipher()
+        return cipher[0] if cipher else None
 
     async def handshake(self) -> None:
         """Do the handshake. Raises NoHandshake or OSError."""

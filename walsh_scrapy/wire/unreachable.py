@@ -10,7 +10,7 @@ import os
 import re
 import socket
 import ssl
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from scrapy.exceptions import (
     CannotResolveHostError,
@@ -25,13 +25,20 @@ from walsh_scrapy.exceptions import Unreachable
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: "either" fits a host without an address, and a machine without a network.
-Blame: TypeAlias = Literal["host", "machine", "either"]
+    from walsh_scrapy.policy.connectivity import Blame
 
+#: A name server did not answer, or could not: only its other errors say that a name is not there.
+_NO_RESOLVER: Final = frozenset(
+    getattr(socket, name)
+    for name in ("EAI_AGAIN", "EAI_FAIL", "EAI_MEMORY", "EAI_SYSTEM")
+    if hasattr(socket, name)  # not every system has each
+)
 #: This machine has not enough of something, whatever host was to be reached.
 _MACHINE: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ENOSPC})
 #: This machine has no network, or none of the kind that the host needs.
-_NO_NETWORK: Final = frozenset({errno.ENETUNREACH, errno.ENETDOWN, errno.EADDRNOTAVAIL})
+_NO_NETWORK: Final = frozenset(
+    {errno.ENETUNREACH, errno.ENETDOWN, errno.EHOSTUNREACH, errno.EADDRNOTAVAIL}
+)
 #: A firewall refuses, ours or (over IPv6) the host's.
 _FORBIDDEN: Final = frozenset({errno.EPERM, errno.EACCES})
 
@@ -59,45 +66,64 @@ class NoConnection(Unreachable, DownloadFailedError):
 
 
 class NotConnected(Exception):
-    """No connection was made. Middlewares and errbacks get ``failure`` if it is the host's."""
+    """No connection was made. Middlewares and errbacks get ``failure`` if it is the host's.
 
-    def __init__(self, failure: Exception, blame: Blame) -> None:
+    ``is_refused`` tells that a host refused it, so that the network works.
+    """
+
+    def __init__(self, failure: Exception, blame: Blame, *, is_refused: bool = False) -> None:
         super().__init__(str(failure))
         self.failure = failure
         self.blame = blame
+        self.is_refused = is_refused
+
+
+def is_no_such_name(error: BaseException | None) -> bool:
+    """Return True if a name server answered that a name is not there, or has no address."""
+    return isinstance(error, socket.gaierror) and error.errno not in _NO_RESOLVER
 
 
 def name_not_found(host: str, error: OSError | UnicodeError) -> NotConnected:
     """Return why a name was not found: ``error`` is that of the lookup, or of its time limit."""
     match error:
-        case TimeoutError() | socket.gaierror(errno=socket.EAI_AGAIN):
-            return NotConnected(NoAddress(host, f"the DNS did not answer for {host}"), "either")
-        case socket.gaierror() | UnicodeError():
+        case UnicodeError():
             return NotConnected(NoAddress(host, f"the DNS has no address for {host}"), "host")
+        case socket.gaierror() if is_no_such_name(error):
+            return NotConnected(NoAddress(host, f"the DNS has no address for {host}"), "host")
+        case TimeoutError() | socket.gaierror():
+            return NotConnected(NoAddress(host, f"the DNS did not answer for {host}"), "either")
     reason = f"the name {host} cannot be looked up: {error.strerror or error}"
     return NotConnected(NoAddress(host, reason), "machine")
 
 
 def not_connected(
-    host: str, error: OSError, limit: float, step: str = "a connection"
+    host: str, error: OSError, limit: float, *, is_connected: bool = False
 ) -> NotConnected:
     """Return why a host was not connected to; ``limit`` is the time limit in seconds.
 
-    ``step`` is the attempt: a connection, or a step after it.
+    With ``is_connected`` the TLS handshake failed, after the connection.
     """
     numbers = _numbers(error)
     if not numbers and isinstance(error, TimeoutError):
+        step = "the TLS handshake" if is_connected else "a connection"
         failure: Unreachable = NoAnswer(host, f"{host} did not answer {step} in {limit:g} s")
     elif numbers == {errno.ECONNREFUSED}:
         failure = ConnectionRefused(host, f"{host} refused the connection")
     else:
         failure = NoConnection(host, f"no connection to {host}: {_text(error)}")
-    return NotConnected(failure, _blame(numbers))
+    failure.is_connected = is_connected
+    blame = "host" if is_connected else _blame(numbers)
+    return NotConnected(failure, blame, is_refused=errno.ECONNREFUSED in numbers)
 
 
 def without_proxy(proxy: str, found: NotConnected) -> NotConnected:
     """Return a failed connection to a proxy: without it no host can be reached."""
     return NotConnected(DownloadFailedError(f"the proxy {proxy}: {found}"), "machine")
+
+
+def without_tunnel(found: NotConnected) -> NotConnected:
+    """Return a failed connection through a proxy that gave no answer: it may reach no host."""
+    return NotConnected(found.failure, "either")
 
 
 def _blame(numbers: set[int]) -> Blame:
@@ -118,44 +144,6 @@ def _text(error: OSError) -> str:
     return ", ".join(map(os.strerror, sorted(_numbers(error)))) or str(error)
 
 
-Fault = Literal["host", "unknown", "machine"]
-
-#: So many hosts in a row, and nothing that worked before: it is this machine.
-ENOUGH_HOSTS: Final = 5
-
-
-class Connectivity:
-    """The evidence of one process.
-
-    It decides on failures that may be either: a name server that gives no answer, a network that is
-    unreachable or down, an address that cannot be assigned.
-    """
-
-    def __init__(self) -> None:
-        self._is_proven = False
-        self._failed: set[str] = set()
-
-    def record_success(self) -> None:
-        """Record that a connection was made, or that the network resolved a name."""
-        self._is_proven = True
-
-    def fault_of(self, host: str) -> Fault:
-        """Return whose failure this is.
-
-        Once anything has worked it is the host's. Before that it is unknown for the first four
-        hosts; with the fifth it is this machine's.
-        """
-        if self._is_proven:
-            return "host"
-        self._failed.add(host)
-        return "machine" if len(self._failed) >= ENOUGH_HOSTS else "unknown"
-
-    @property
-    def offline(self) -> bool:
-        """Whether nothing has worked, and something failed that may be this machine's failure."""
-        return bool(self._failed) and not self._is_proven
-
-
 # ---- TLS ----
 
 _UNTRUSTED: Final = "is signed by somebody whom this machine does not trust"
@@ -174,23 +162,25 @@ _FLAWS: Final = {
 }
 
 
-class NoHandshake(Unreachable):
+class NoHandshake(Unreachable, DownloadFailedError):
     """A host answers, but TLS with it is not possible: another try would not help (decision 28)."""
 
     is_of_origin = True
+    is_connected = True
 
 
 class BadCertificate(NoHandshake, IgnoreRequest):
     """The certificate of a host is not valid (decision 22), so no request is sent to it.
 
-    ``flaw`` completes the sentence "the certificate of ``host`` ...".
+    ``flaw`` completes the sentence "the certificate of ``host`` ...". Scrapy logs no traceback for
+    an IgnoreRequest.
     """
 
     def __init__(self, host: str, flaw: str) -> None:
         super().__init__(host, f"TLS: the certificate of {host} {flaw}")
 
 
-class NoSecureConnection(NoHandshake, DownloadFailedError):
+class NoSecureConnection(NoHandshake):
     """A TLS handshake failed for a reason other than the certificate."""
 
     def __init__(self, host: str, reason: str) -> None:

@@ -22,7 +22,7 @@ from walsh_scrapy.policy.audit.record import (
     Check,
     LoggedRequest,
 )
-from walsh_scrapy.policy.backoff import LONGEST_SECONDS, RETRIED_STATUSES, is_refusal
+from walsh_scrapy.policy.backoff import RETRIED_STATUSES, is_refusal
 from walsh_scrapy.policy.pacing import LONGEST_FOR_BLOCKLIST, QUIET_SECONDS
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import format_seconds
@@ -78,9 +78,7 @@ class CheckedRequest(NamedTuple):
 
 def exchange_of(sent: LoggedRequest) -> Exchange:
     """Return a row as an exchange; one whose end is not known ends when it begins."""
-    lines = sent.retry_after.split("\n") if sent.retry_after else ()
-    headers = tuple(("Retry-After", line) for line in lines)
-    return Exchange(sent.sent_at, sent.ended, sent.host, sent.url, sent.status or 0, headers)
+    return Exchange(sent.sent_at, sent.ended, sent.host, sent.url, sent.status or 0)
 
 
 class _Host:
@@ -254,10 +252,10 @@ def _is_refused(sent: LoggedRequest) -> bool:
 class _Refusals:
     """Checks the hold after each refusal; requests come as `GapCheck` takes them (decision 15).
 
-    A Retry-After counts as it was recorded, and is read by code that the crawl does not share.
-    Without one, the holds of refusals in a row double, and chance makes each of them longer. The
-    request log may lack refusals, so a row has at least those that it shows. In doubt a new row
-    begins: where requests stand in another order than they were written in, clocks were set.
+    The seconds of a Retry-After count as they were recorded. Without any, the holds of refusals in
+    a row double, and chance makes each of them longer. The request log may lack refusals, so a row
+    has at least those that it shows. In doubt a new row begins: where requests stand in another
+    order than they were written in, clocks were set.
     """
 
     #: Chance adds up to half of a hold; with it, so many differ by more than this part.
@@ -275,21 +273,21 @@ class _Refusals:
 
     def findings(self, sent: LoggedRequest) -> Iterator[Finding]:
         """Check the hold that a refusal began."""
-        last, exchange = self._last, exchange_of(sent)
+        last = self._last
         if last is None or not self._is_next(last, sent):
             self._retries, last = Retries(), None
-        number = self._retries.see(exchange, is_refused=True)
+        number = self._retries.see(exchange_of(sent), is_refused=True)
         if not number:
             return  # it was sent before the host refused: both are one burst
         self._last = sent
         if sent.error or not sent.hold:
             return
-        if sent.retry_after is not None:
-            least = _least_hold(exchange)
-            if sent.hold < least:
-                had = format_seconds(sent.hold)
-                what = f"{sent.host} had a hold of {had}, with Retry-After {sent.retry_after!r}"
-                yield Finding.of(Kind.SHORT_HOLD, sent, what, least - sent.hold, sent.ended)
+        if sent.retry_after:
+            missing = sent.retry_after - sent.hold
+            if missing > TOLERANCE:
+                had, asked = format_seconds(sent.hold), format_seconds(sent.retry_after)
+                what = f"{sent.host} had a hold of {had}, with a Retry-After of {asked}"
+                yield Finding.of(Kind.SHORT_HOLD, sent, what, missing, sent.ended)
             return
         run = self._basis.run(sent)
         if run is None or not run.facts.backoff_base:
@@ -323,16 +321,6 @@ class _Refusals:
         """Return the seconds of a hold without chance."""
         longest = max(facts.backoff_base, facts.backoff_max / self.CHANCE)
         return Retries.least_wait(number, facts.backoff_base, longest)
-
-
-def _least_hold(exchange: Exchange) -> float:
-    """Return the least seconds of a hold by Retry-After; 0 without a valid one."""
-    until = exchange.held_until()
-    if until is None:
-        return 0.0
-    is_date = any(not value.strip(" \t").isdigit() for _, value in exchange.headers)
-    tolerance = RECORD.date if is_date else TOLERANCE
-    return min(until - exchange.end, LONGEST_SECONDS) - tolerance
 
 
 class Serial(Check):

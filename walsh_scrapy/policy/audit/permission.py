@@ -27,7 +27,13 @@ from walsh_scrapy.policy.audit.record import (
 from walsh_scrapy.policy.backoff import is_good, is_redirect
 from walsh_scrapy.policy.blocklist import Blocklist
 from walsh_scrapy.policy.pacing import LONGEST_FOR_BLOCKLIST
-from walsh_scrapy.policy.robots.copy import ALLOW_ALL, LATENESS, LONGEST_SETTLING
+from walsh_scrapy.policy.robots.copy import (
+    ALLOW_ALL,
+    LATENESS,
+    LONGEST_SETTLING,
+    PHASE_DEFERRED,
+    PHASE_LAST_GOOD,
+)
 from walsh_scrapy.policy.urls import host_of, origin_of
 from walsh_scrapy.policy.wording import format_seconds
 
@@ -41,7 +47,7 @@ if TYPE_CHECKING:
 #: Seconds for which a copy of robots.txt counts: a day, and the longest wait of a request for its
 #: turn.
 _LONGEST: Final = DAY + LATENESS
-#: The doubt about a request that names no copy.
+#: The doubt about a request without a copy, whose robots.txt may have failed for 30 days.
 _NO_FILE: Final = "had no copy: WALSH_ROBOTS_UNREACHABLE decided by the time of the first failure"
 #: The copy of a file that is not there.
 _EMPTY: Final = sha256(ALLOW_ALL).hexdigest()
@@ -61,6 +67,17 @@ class _Origin:
         self.asked_at = -math.inf
         self.failed_at = -math.inf  #: when it last gave no file
         self.redirects = False  #: whether that was a redirect
+        self.is_answered = False  #: whether the log has an answer of it
+        self.failing_since: float | None = None  #: the first failure after the last answer
+
+    def note_failure(self, sent: LoggedRequest, *, is_redirect: bool) -> None:
+        """Note whether the file is unreachable since a request for it."""
+        if is_redirect:  # the answer of its target is not known here
+            self.is_answered, self.failing_since = False, None
+        elif sent.robots_at is not None and not _is_failure(sent.robots_status):
+            self.is_answered, self.failing_since = True, None
+        elif self.is_answered and self.failing_since is None:
+            self.failing_since = sent.sent_at
 
 
 class RobotsFetches:
@@ -87,10 +104,11 @@ class RobotsFetches:
             origin.copies.clear()
         origin.asked_at = sent.sent_at
         status = sent.status or 599
-        is_refused = status == 429 or status >= 500
+        is_refused = _is_failure(status)
         is_redirect = 300 <= status < 400 and status != 304
         if is_refused or is_redirect:
             origin.failed_at, origin.redirects = sent.sent_at, is_redirect
+        origin.note_failure(sent, is_redirect=is_redirect)
         if sent.robots_at is None:
             return
         may_be = True  # a redirect leads to any copy
@@ -132,6 +150,22 @@ class RobotsFetches:
         if not is_that:
             what = f"{sent.url} names another copy than its robots.txt was"
             yield Finding.of(Kind.OTHER_COPY, sent, what, since=asked_at)
+
+    def too_early(self, sent: LoggedRequest) -> str:
+        """Return why "phased" deferred a request that was sent; "" if it may not have (12).
+
+        A first failure before the log began is not known, and nothing is found then.
+        """
+        if not _is_failure(sent.robots_status):
+            return ""
+        since = self._of(sent).failing_since
+        failing_for = math.inf if since is None else sent.sent_at - since
+        if sent.robots is None and sent.robots_status is None:
+            return "its robots.txt got no answer, and there is no copy"
+        phase = PHASE_LAST_GOOD if sent.robots is None else PHASE_DEFERRED
+        if failing_for < phase - TOLERANCE:
+            return f"its robots.txt was unreachable for {format_seconds(failing_for)} only"
+        return ""
 
     @staticmethod
     def _has_failed(origin: _Origin, asked_at: float) -> bool:
@@ -215,8 +249,12 @@ class RobotsOfRequests(Check):
             yield Finding.of(
                 Kind.UNASKED, sent, f"{sent.url} names a copy, and {what}", since=asked_at
             )
-        if sent.robots is None and run is not None and run.facts.robots_unreachable == "disallow":
+        policy = "" if run is None else run.facts.robots_unreachable
+        if sent.robots is None and policy == "disallow":
             what = f"{sent.url} has no robots.txt, and WALSH_ROBOTS_UNREACHABLE denies it"
+            yield Finding.of(Kind.DENIED, sent, what)
+        elif policy == "phased" and (why := self.fetches.too_early(sent)):
+            what = f"{sent.url} was to be deferred by WALSH_ROBOTS_UNREACHABLE: {why}"
             yield Finding.of(Kind.DENIED, sent, what)
 
     def _lacking(self, sent: LoggedRequest) -> str:
@@ -226,6 +264,11 @@ class RobotsOfRequests(Check):
         if sent.robots is None:
             return "" if run.facts.robots_unreachable == "allow" else _NO_FILE
         return self.fetches.lacking(sent)
+
+
+def _is_failure(status: int | None) -> bool:
+    """Return True for the last answer of a robots.txt that is unreachable."""
+    return status is None or status == 429 or status >= 500
 
 
 def _second_reading(basis: Basis, row: LoggedRequest) -> bool | None:

@@ -67,7 +67,8 @@ class LoggedRequest(NamedTuple):
     purpose: str  #: "target", "robots" or "blocklist"
     delay: float  #: seconds: the delay in force before it
     hold: float  #: seconds for which its answer put its host on hold; 0 for none
-    retry_after: str | None  #: the header of its answer, as it came
+    #: Seconds that its answer asked for; None without a Retry-After that could be read.
+    retry_after: float | None
     rule: str | None
     line: int | None
     robots: str | None  #: of a request for robots.txt: the copy that counted after it

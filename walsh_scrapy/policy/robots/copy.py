@@ -25,7 +25,7 @@ MAX_HOPS = 5
 #: Seconds that the clock of another process on the state may be ahead.
 MOST_SKEW: Final = 1.0
 #: Seconds after which an unreachable robots.txt is requested again.
-UNREACHABLE_TTL = 3600.0
+UNREACHABLE_TTL: Final = 3600.0
 #: Seconds for which a copy counts in the run that fetched it, while its host got no other request.
 #: So a shorter `WALSH_ROBOTS_TTL` cannot end before the delay after robots.txt does.
 LONGEST_IN_RUN: Final = 86_400.0
@@ -36,10 +36,10 @@ LONGEST_AWAITED: Final = 31 * 86_400.0
 LATENESS = 3600.0
 #: Seconds from a request for robots.txt until the state names at it the copy that counts after it.
 LONGEST_SETTLING = 300.0
-#: `"phased"`: seconds after the first failure in which everything is disallowed.
-PHASE_DISALLOW = 12 * 3600.0
-#: `"phased"`: seconds after the first failure at which the last good copy ceases to count.
-PHASE_LAST_GOOD = 30 * 86_400.0
+#: `"phased"`: seconds from the first failure in which nothing is requested.
+PHASE_DEFERRED: Final = 12 * 3600.0
+#: `"phased"`: seconds from the first failure after which the last good copy no longer counts.
+PHASE_LAST_GOOD: Final = 30 * 86_400.0
 #: A file of at most so many lines is quoted whole.
 MOST_LINES: Final = 30
 
@@ -108,41 +108,45 @@ class RobotsCopy:
             last_modified=last_modified or self.last_modified,
         )
 
-    def effective_body(self, policy: Policy, now: float) -> bytes:
-        """Return the robots.txt that counts: the copy, the last good one, or the policy's."""
+    def keeps_deferring(self, began: float, now: float) -> bool:
+        """Return True if a run that began at ``began`` must not request the file again.
+
+        A file that defers its requests is requested again by the first run that begins an hour or
+        more after the last try.
+        """
+        return self.fetched_at <= now + MOST_SKEW and began < self.retried_from
+
+    @property
+    def retried_from(self) -> float:
+        """The first moment at which a run may begin that requests an unreachable file again."""
+        return self.fetched_at + UNREACHABLE_TTL
+
+    @property
+    def problem(self) -> str:
+        """The result of the last request for an unreachable file, in words."""
+        return "no answer" if self.status is None else f"it answered {self.status}"
+
+    def body_in_force(self, policy: Policy, now: float) -> bytes | None:
+        """Return the robots.txt that counts: the copy, the last good one, or the policy's.
+
+        None means that nothing may be requested, and that nothing is denied either: the requests
+        are deferred until the file can be read.
+        """
         if self.failing_since is None:
             return self.body or ALLOW_ALL
         if policy == "phased":
-            return self._phased_body(now - self.failing_since)
+            return self._body_of_phase(now - self.failing_since)
         if self.body is not None:
             return self.body
         return ALLOW_ALL if policy == "allow" else DISALLOW_ALL
 
-    def is_replaced_by_policy(self, policy: Policy, now: float) -> bool:
-        """Return True if ``effective_body`` is the policy's, because there is no copy to obey."""
-        return self.failing_since is not None and self.effective_body(policy, now) is not self.body
-
-    def decision(self, policy: Policy, now: float) -> str:
-        """Return the decision while the file cannot be read, as a clause with a subject."""
-        if not self.is_replaced_by_policy(policy, now):
-            return "the last good copy decides"
-        setting = "WALSH_ROBOTS_UNREACHABLE decides"
-        if self.effective_body(policy, now) == ALLOW_ALL:
-            return f"{setting}: everything is allowed"
-        if policy != "phased":
-            return f"{setting}: everything is denied"
-        first = PHASE_LAST_GOOD if self.body is None else PHASE_DISALLOW
-        until = (self.failing_since or now) + first
-        when = f"until {format_moment(until)}" if until > now else "until the host answers"
-        return f"{setting}: everything is denied {when}"
-
-    def _phased_body(self, failing_for: float) -> bytes:
-        if failing_for < PHASE_DISALLOW:
-            return DISALLOW_ALL
-        if failing_for < PHASE_LAST_GOOD and self.body is not None:
+    def _body_of_phase(self, failing_for: float) -> bytes | None:
+        if failing_for < PHASE_DEFERRED:
+            return None
+        if failing_for < PHASE_LAST_GOOD:
             return self.body
         host_answers = self.status is not None
-        return ALLOW_ALL if failing_for >= PHASE_LAST_GOOD and host_answers else DISALLOW_ALL
+        return ALLOW_ALL if host_answers else None
 
 
 def copy_after(
@@ -168,28 +172,38 @@ def copy_after(
 
 @dataclass(frozen=True, slots=True)
 class RobotsFile:
-    """The rules that decide about the URLs of one origin, and the copy that they come from."""
+    """The rules that decide about the URLs of one origin, and the copy that they come from.
+
+    If ``is_deferred`` they decide nothing, and only their delays count.
+    """
 
     copy: RobotsCopy
     rules: Rules
     is_replaced: bool  #: there is no file to obey: ``WALSH_ROBOTS_UNREACHABLE`` decides
-    decision: str  #: the decision, in words, if the file could not be read
+    is_deferred: bool  #: nothing may be requested until the file can be read
+    decision: str  #: what happens meanwhile, as a clause, if the file could not be read
     hash: str | None  #: SHA-256 of the body that decides; None if it is replaced
 
     @classmethod
     def read(cls, copy: RobotsCopy, token: str, policy: Policy, now: float) -> RobotsFile:
         """Parse a copy for a product token; ``now`` is in epoch seconds."""
-        rules = RobotsTxt.parse(copy.effective_body(policy, now)).rules_for(token)
-        is_replaced = copy.is_replaced_by_policy(policy, now)
+        body = copy.body_in_force(policy, now)
+        is_failing = copy.failing_since is not None
+        is_replaced = is_failing and (body is None or body is not copy.body)
+        known = body if body is not None else copy.body or ALLOW_ALL
+        rules = RobotsTxt.parse(known).rules_for(token)
         name = None if is_replaced else sha256(copy.body or ALLOW_ALL).hexdigest()
-        decision = copy.decision(policy, now) if copy.failing_since is not None else ""
-        return cls(copy, rules, is_replaced, decision, name)
+        decision = _decision(copy, policy, body) if is_failing else ""
+        return cls(copy, rules, is_replaced, body is None, decision, name)
+
+    def allows(self, url: str) -> bool:
+        """Return True if a URL may be requested now, apart from Visit-time."""
+        return not self.is_deferred and self.rules.verdict(url).allowed
 
     def why(self, verdict: Verdict) -> str:
         """Return the reason of a verdict in one sentence."""
         if self.is_replaced:
-            answer = f"answered {self.copy.status}" if self.copy.status else "gave no answer"
-            return f"robots.txt {answer}, and {self.decision}"
+            return f"robots.txt is unreachable ({self.copy.problem}); {self.decision}"
         if verdict.undecided:
             return "the rules of robots.txt cost too much to read for this URL"
         if verdict.rule is None:
@@ -212,6 +226,23 @@ class RobotsFile:
         """Return the seconds until Visit-time allows a request; 0 if it does now."""
         at = datetime.fromtimestamp(now, UTC)
         return (self.rules.opens(at) - at).total_seconds()
+
+
+def _decision(copy: RobotsCopy, policy: Policy, body: bytes | None) -> str:
+    """Return what happens while a file cannot be read, as a clause."""
+    because = f'because WALSH_ROBOTS_UNREACHABLE = "{policy}"'
+    if body is None:
+        again = format_moment(copy.retried_from)
+        return (
+            f"the requests that need it are deferred, {because}; a run that begins after {again} "
+            'tries it again; set WALSH_ROBOTS_UNREACHABLE = "allow" to crawl without it'
+        )
+    if body is copy.body:
+        return "its last good copy is obeyed"
+    if body == ALLOW_ALL:
+        after = " after 30 days" if policy == "phased" else ""
+        return f"crawling without it{after}, {because}"
+    return f"the requests that need it are denied, {because}"
 
 
 class QuotedLine(NamedTuple):

@@ -24,6 +24,7 @@ from walsh_scrapy.testing.conformance.scenario import (
     passed,
     robots,
     scenario,
+    token_of,
 )
 from walsh_scrapy.testing.hit import DEFAULT_PORTS
 from walsh_scrapy.testing.politeness import robots_cached, robots_first, robots_obeyed, spaced
@@ -110,6 +111,34 @@ def _tried_gently(evidence: TrialLog) -> Conclusion:
     return passed(f"requests for robots.txt: {len(files)}, with gaps", evidence.seen())
 
 
+def _sends_nothing_without(evidence: TrialLog) -> Conclusion:
+    """Check that no page is requested whose robots.txt cannot be read (RFC 9309 2.3.1.4)."""
+    files, pages = _files(evidence), evidence.pages()
+    if not files:
+        return not_applicable("it never requested robots.txt")
+    if pages and all(_may_go_on(each.hit) for each in pages):
+        return not_applicable("the contract lets Walsh-Research go on without a robots.txt")
+    if pages:
+        reason = "it requested a page whose robots.txt could not be read"
+        return failed(reason, [*files[:1], *pages])
+    return passed("no page was requested while robots.txt could not be read", files)
+
+
+def _may_go_on(hit: Hit) -> bool:
+    """Return whether a crawler has the identity whose contract says "fail open"."""
+    token = token_of(hit.header("User-Agent") or "") or ""
+    return token.lower() == "walsh-research"
+
+
+def _unreachable(name: str, answer: str, site: Site) -> Scenario:
+    """Return the scenario of a host whose robots.txt cannot be read.
+
+    It is a SHOULD, because the contract lets a tool go on, and RFC 9309 does not.
+    """
+    asks = f"Where robots.txt {answer}, a crawler that follows RFC 9309 requests no page"
+    return scenario("R2", name, asks, _sends_nothing_without, site, level=Level.SHOULD)
+
+
 def _obeys_new_copy(evidence: TrialLog) -> Conclusion:
     files = _files(evidence, Run.FORCED)
     if not files:
@@ -166,6 +195,7 @@ _DENYING: Final = Site(
     "denying.example", robots("User-agent: *\nDisallow: /\n"), {"/feed.xml": feed()}
 )
 _FAILS: Final = Site("robots-fails.example", Reply("Broken.\n", 500), {"/feed.xml": feed()})
+_RESETS: Final = Site("robots-resets.example", Reply(fault=Fault.RESET), {"/feed.xml": feed()})
 
 SCENARIOS: Final = (
     scenario(
@@ -228,6 +258,9 @@ SCENARIOS: Final = (
         "A robots.txt that answers 500 is requested again only after a delay, and not endlessly",
         _tried_gently, _FAILS,
     ),
+    _unreachable("robots-error", "answers 500", _FAILS),
+    _unreachable("robots-reset", "breaks the connection", _RESETS),
+    _unreachable("robots-silent", "gets no answer", _HANGS),
     scenario(
         "R2", "robots-redirected",
         "A robots.txt is followed through redirects, and counts for the requested host",

@@ -89,6 +89,7 @@ def _of_gates(call: Call) -> Sequence[Answer]:
     from contextlib import closing
 
     from walsh_scrapy.crawl.context import Context
+    from walsh_scrapy.crawl.delays import ProjectDelays
     from walsh_scrapy.state import State
     from walsh_scrapy.tools.mayfetch.probe import Explainer, MayfetchSpider
 
@@ -99,5 +100,7 @@ def _of_gates(call: Call) -> Sequence[Answer]:
     if urls and not given.offline:
         call.crawl(MayfetchSpider, _LONGEST_WAIT, urls=urls, outcomes=outcomes)
     with closing(State(call.options.state_url)) as state:
-        explainer = Explainer(Context(call.options, state), outcomes, offline=given.offline)
+        delays = ProjectDelays(call.settings, None, call.options.pace_by.unit_of)
+        context = Context(call.options, state, project_delays=delays)
+        explainer = Explainer(context, outcomes, offline=given.offline)
         return [explainer.explain(url) for url in given.urls]

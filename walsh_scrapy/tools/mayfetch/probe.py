@@ -122,9 +122,8 @@ class Explainer:
         file = self._files.find(origin, url)
         allowed, gate, why, opens_at = self._decide(url, origin, file, now)
         times = self._context.state.hosts.find(host).times
-        delay = times.delay_with(
-            delay_after(options.min_interval, file.interval(now) if file else 0.0)
-        )
+        least = max(options.min_interval, self._context.project_delays.of(host))
+        delay = times.delay_with(delay_after(least, file.interval(now) if file else 0.0))
         ready_at = max(times.ready_at(delay), opens_at, now)
         is_shown = file is not None and gate in (None, "robots")
         return Answer(
@@ -165,8 +164,8 @@ class Explainer:
             why = f"there is no current copy of the robots.txt of {origin}"
             return None, "robots", f"{why}: {error}" if is_deferred else why, 0.0
         verdict = file.rules.verdict(url)
-        if not verdict.allowed:
-            return False, "robots", file.why(verdict), 0.0
+        if not file.allows(url):
+            return None if file.is_deferred else False, "robots", file.why(verdict), 0.0
         opens_at = now + file.closed_for(now)
         if isinstance(error, RequestDeferred) and not isinstance(error, StillDue):
             until = max(opens_at, error.until)

@@ -246,7 +246,7 @@ class HostTarget:
     record: SourceRecord
     due: NextVisit
     denial: LoggedDenial | None  #: why it was kept back, if that is its outcome
-    is_disallowed: bool  #: whether its robots.txt, as we know it now, denies it
+    is_disallowed: bool  #: whether its robots.txt, as we know it now, does not allow it
 
     def words(self, outlook: Outlook) -> str:
         """Return the time of its next request, or the reason without one."""
@@ -411,9 +411,9 @@ def _targets(
 
 
 def _is_disallowed(state: State, options: Options, url: str, now: float) -> bool:
-    """Return True if the last robots.txt of a URL's site, or its substitute, denies it."""
+    """Return True if the last robots.txt of a URL's site does not allow it, or is unreachable."""
     copy = state.robots.find(origin_of(url))
     if copy is None:
         return False
     file = RobotsFile.read(copy, options.ua_token, options.robots_unreachable, now)
-    return not file.rules.verdict(url).allowed
+    return not file.allows(url)

@@ -1,0 +1,162 @@
+"""Many crawls in one process, as a program runs them with Scrapy's runners."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.helpers import LONGEST, execute
+from tests.helpers.sites import ADDON, IDENTITY, LIST_URL, blocklist, paths
+from walsh_scrapy.testing.web import Reply, Site
+
+MANY = 30
+#: Prints how each crawl ended, and then the number of crawlers that are still in memory.
+SCRIPT = f"""
+import asyncio, gc, sys, weakref
+from scrapy import Request, Spider, crawler
+from twisted.internet.asyncioreactor import install
+
+SETTINGS = {ADDON | IDENTITY} | {{"WALSH_STATE_URL": sys.argv[2], "LOG_LEVEL": "ERROR"}}
+
+class Listed(Spider):
+    name = "listed"
+    number, breaks = 0, False
+
+    async def start(self):
+        yield Request(f"http://a.example/{{self.number}}", errback=self.ended)
+
+    def ended(self, failure):
+        print(type(failure.value).__name__)
+        if self.breaks:
+            raise ValueError(failure)
+
+async def run(kind, number, **settings):
+    one = kind(SETTINGS | settings).create_crawler(Listed)
+    try:
+        ended = kind(SETTINGS | settings).crawl(one, number=number, breaks=number % 3 == 1)
+        if kind is crawler.CrawlerRunner:
+            ended = ended.asFuture(asyncio.get_running_loop())
+        await ended
+    except Exception as error:
+        print(type(error).__name__)
+    return weakref.ref(one)
+
+async def run_all(kind):
+    crawlers = []
+    for number in range({MANY}):
+        bad = {{"WALSH_STATE_URL": "sqlite:////proc/none/x"}} if number % 3 == 2 else {{}}
+        crawlers.append(await run(kind, number, **bad))
+    await asyncio.sleep(0)
+    gc.collect()
+    print(sum(one() is not None for one in crawlers))
+
+install(asyncio.new_event_loop())
+asyncio.get_event_loop().run_until_complete(run_all(getattr(crawler, sys.argv[1])))
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("runner", ["CrawlerRunner", "AsyncCrawlerRunner"])
+def test_crawls_that_ended_leave_the_memory(direct_web, tmp_path, installed, runner):
+    web = direct_web(Site("a.example", "User-agent: *\nDisallow: /\n", {}))
+    state = f"sqlite:///{tmp_path / 'state.sqlite3'}"
+    environment = os.environ | web.environment
+    done = execute(sys.executable, "-c", SCRIPT, runner, state, env=environment)
+    assert done.returncode == 0, done.stderr
+    *ends, alive = done.stdout.split()
+    assert ends == ["Denied", "Denied", "StateError"] * (MANY // 3)
+    assert int(alive) <= 2
+
+
+# Documents of the operator and of sites are fetched once, whatever the states of the crawls are.
+
+DOCUMENTS_SCRIPT = """
+import asyncio, json, sys
+from scrapy import Request, Spider
+from scrapy.crawler import AsyncCrawlerRunner
+from twisted.internet.asyncioreactor import install
+
+class Page(Spider):
+    name = "page"
+
+    async def start(self):
+        yield Request(f"http://a.example/{self.number}")
+
+    def parse(self, response):
+        print(response.url)
+
+async def run(common, crawls, at_once):
+    runs = [
+        AsyncCrawlerRunner(common | own).crawl(Page, number=number)
+        for number, own in enumerate(crawls)
+        if at_once
+    ]
+    await asyncio.gather(*runs)
+    for number, own in enumerate([] if at_once else crawls):
+        await AsyncCrawlerRunner(common | own).crawl(Page, number=number)
+
+install(asyncio.new_event_loop())
+asyncio.get_event_loop().run_until_complete(run(*json.loads(sys.argv[1])))
+"""
+OTHER_AGENT = {
+    "WALSH_USER_AGENT": "Other-Bot/1.0 (+https://bot.example/)",
+    "WALSH_UA_TOKEN": "Other-Bot",
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("states", "at_once", "own", "robots", "lists"),
+    [
+        ("111", True, {}, 1, 1),
+        ("123", True, {}, 1, 1),
+        ("123", False, {}, 1, 1),
+        ("12", False, OTHER_AGENT, 2, 1),
+        ("12", False, {"WALSH_ROBOTS_TTL": 1}, 2, 1),
+    ],
+    ids=["one state", "states", "one after the other", "two bots", "stale"],
+)
+def test_documents_are_fetched_once(
+    direct_web, tmp_path, installed, states, at_once, own, robots, lists
+):
+    """``own`` are the settings of the last crawl."""
+    pages = {f"/{number}": "text" for number in range(3)}
+    operator = Site("operator.example", "", {"/blocklist.json": blocklist("optedout.example")})
+    web = direct_web(Site("a.example", "User-agent: *\nDisallow: /private\n", pages), operator)
+    common = ADDON | IDENTITY | {"WALSH_BLOCKLIST_URL": LIST_URL, "LOG_LEVEL": "ERROR"}
+    crawls = [{"WALSH_STATE_URL": f"sqlite:///{tmp_path}/{name}.sqlite3"} for name in states]
+    crawls[-1] |= own
+    call = json.dumps([common, crawls, at_once])
+    environment = os.environ | web.environment
+    done = execute(sys.executable, "-c", DOCUMENTS_SCRIPT, call, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.split()) == len(states), done.stderr
+    requested = paths(web.log)
+    assert requested.count("a.example/robots.txt") == robots
+    assert requested.count("operator.example/blocklist.json") == lists
+
+
+@pytest.mark.long
+def test_processes_on_one_state_fetch_documents_once(direct_web, tmp_path, installed):
+    """Each looks for the copy of the other once more before it sends a request."""
+    listed = blocklist("optedout.example", delay=2.0)
+    operator = Site("operator.example", Reply("", delay=2.0), {"/blocklist.json": listed})
+    web = direct_web(Site("a.example", Reply("", delay=2.0), {"/0": "text"}), operator)
+    state = {"WALSH_STATE_URL": f"sqlite:///{tmp_path}/state.sqlite3"}
+    common = ADDON | IDENTITY | state | {"WALSH_BLOCKLIST_URL": LIST_URL, "LOG_LEVEL": "ERROR"}
+    command = [sys.executable, "-c", DOCUMENTS_SCRIPT, json.dumps([common, [{}], True])]
+    environment = os.environ | web.environment
+    processes = [
+        subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    outputs = [process.communicate(timeout=LONGEST)[0] for process in processes]
+    assert [output.split() for output in outputs] == [["http://a.example/0"]] * 2
+    once = [
+        "a.example/robots.txt",
+        "operator.example/blocklist.json",
+        "operator.example/robots.txt",
+    ]
+    assert sorted(paths(web.log)) == sorted([*once, *["a.example/0"] * 2])

@@ -1,0 +1,156 @@
+"""The delays that a project asks Scrapy for: the longest one counts (decision 22)."""
+
+import logging
+from typing import ClassVar
+
+import pytest
+from scrapy import Spider
+from scrapy.settings import Settings
+
+from walsh_scrapy.addon import Addon
+from walsh_scrapy.crawl.delays import ProjectDelays
+from walsh_scrapy.options import BadSetting
+from walsh_scrapy.policy.pacing import PaceBy
+
+
+class Links(Spider):
+    name = "links"
+
+
+class Slow(Links):
+    download_delay = 3
+
+
+class SlowBySetting(Links):
+    custom_settings: ClassVar = {"DOWNLOAD_DELAY": 4, "DOWNLOAD_SLOTS": {"a.example": {"delay": 7}}}
+
+
+def project_delays(given, spider=Links, pace_by=PaceBy.HOST):
+    """The delays of a project with the add-on."""
+    settings = Settings(given)
+    Addon(None).update_settings(settings)
+    return ProjectDelays(settings, spider, pace_by.unit_of)
+
+
+@pytest.mark.parametrize(
+    ("given", "spider", "expected"),
+    [
+        ({}, Links, 0.0),
+        ({"DOWNLOAD_DELAY": 2}, Links, 2.0),
+        ({"DOWNLOAD_DELAY": "2.5"}, Links, 2.5),
+        ({"DOWNLOAD_DELAY": 2}, Slow, 3.0),
+        ({"DOWNLOAD_DELAY": 5}, Slow, 5.0),
+        ({"DOWNLOAD_DELAY": 2}, SlowBySetting, 7.0),
+        ({"DOWNLOAD_SLOTS": {"a.example": {"delay": 9}}}, Slow, 9.0),
+        ({"DOWNLOAD_SLOTS": {"a.example": {"delay": 1}}}, Slow, 3.0),
+        ({"DOWNLOAD_SLOTS": '{"a.example": {"delay": 9}}'}, Links, 9.0),
+        ({"DOWNLOAD_SLOTS": {"A.Example.": {"delay": 9}}}, Links, 9.0),
+        ({"DOWNLOAD_SLOTS": {"b.example": {"delay": 9}}}, Links, 0.0),
+        ({"DOWNLOAD_SLOTS": {"a.example": {"concurrency": 2}}}, Links, 0.0),
+        ({"AUTOTHROTTLE_ENABLED": True}, Links, 5.0),
+        ({"AUTOTHROTTLE_ENABLED": "1", "AUTOTHROTTLE_START_DELAY": 8}, Links, 8.0),
+        ({"AUTOTHROTTLE_ENABLED": "False", "AUTOTHROTTLE_START_DELAY": 8}, Links, 0.0),
+        ({"AUTOTHROTTLE_ENABLED": True, "AUTOTHROTTLE_TARGET_CONCURRENCY": 0}, Links, 0.0),
+    ],
+)
+def test_the_longest_delay_counts(given, spider, expected):
+    assert project_delays(given, spider).of("a.example") == expected
+
+
+@pytest.mark.parametrize(
+    ("slot", "host"),
+    [
+        ("bücher.example", "xn--bcher-kva.example"),
+        ("::1", "::1"),
+        ("127.0.0.1", "127.0.0.1"),
+        ("localhost", "localhost"),
+    ],
+)
+def test_a_slot_may_be_named_after_any_host(slot, host, caplog):
+    delays = project_delays({"DOWNLOAD_SLOTS": {slot: {"delay": 9}}})
+    assert delays.of(host) == 9.0
+    assert caplog.records == []
+
+
+def test_by_domain_the_longest_slot_of_its_hosts_counts():
+    slots = {"www.example.com": {"delay": 3}, "feeds.example.com": {"delay": 6}}
+    delays = project_delays({"DOWNLOAD_SLOTS": slots}, pace_by=PaceBy.DOMAIN)
+    assert delays.of("example.com") == 6.0
+
+
+def test_slots_that_are_named_after_no_host_have_one_warning(caplog):
+    names = ("slow", "group 1", "http://a.example/", "a.example:8080", "a.example")
+    slots = {name: {"delay": 2} for name in names}
+    delays = project_delays({"DOWNLOAD_SLOTS": slots | {"unused": {"concurrency": 1}}})
+    (record,) = caplog.records
+    assert record.levelno == logging.WARNING
+    message = record.getMessage()
+    assert all(repr(name) in message for name in names[:4])
+    assert "unused" not in message
+    assert delays.of("slow") == 2.0, "a host may have that name"
+
+
+def test_the_delay_follows_the_spider_while_it_runs():
+    spider = Slow()
+    delays = project_delays({}, spider)
+    spider.download_delay = 6
+    assert delays.of("a.example") == 6.0
+
+
+def test_autothrottle_follows_the_last_answer_after_a_page():
+    given = {"AUTOTHROTTLE_ENABLED": True, "AUTOTHROTTLE_TARGET_CONCURRENCY": 0.5}
+    delays = project_delays(given)
+    delays.record_answer("a.example", 0.1, is_page=False)
+    assert delays.of("a.example") == 5.0
+    delays.record_answer("a.example", 4.0, is_page=False)
+    assert delays.of("a.example") == 8.0
+    delays.record_answer("a.example", 0.5, is_page=True)
+    assert delays.of("a.example") == 1.0
+    assert delays.of("b.example") == 5.0, "each host has its own"
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"DOWNLOAD_DELAY": 1000}, 1000.0),
+        ({"DOWNLOAD_SLOTS": {"a.example": {"delay": 1200}}}, 1200.0),
+        ({"AUTOTHROTTLE_ENABLED": True, "AUTOTHROTTLE_START_DELAY": 1300}, 1300.0),
+        (
+            {
+                "AUTOTHROTTLE_ENABLED": True,
+                "AUTOTHROTTLE_TARGET_CONCURRENCY": 0.05,
+                "DOWNLOAD_TIMEOUT": 60,
+            },
+            1200.0,
+        ),
+    ],
+)
+def test_the_longest_delay_of_any_host_is_known(given, expected):
+    assert project_delays(given).longest == expected
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"DOWNLOAD_DELAY": "soon"},
+        {"DOWNLOAD_SLOTS": {"a.example": {"delay": -1}}},
+        {"DOWNLOAD_SLOTS": {"a.example": {"delay": None}}},
+        {"AUTOTHROTTLE_ENABLED": True, "AUTOTHROTTLE_START_DELAY": "x"},
+    ],
+)
+def test_a_delay_that_is_no_number_is_refused(given):
+    with pytest.raises((BadSetting, SystemExit)):
+        project_delays(given)
+
+
+def test_a_delay_that_an_add_on_after_ours_sets_counts_too():
+    settings = Settings({"WALSH_SCOPE": "declared"})
+    Addon(None).update_settings(settings)
+    settings.set("DOWNLOAD_DELAY", 11, priority="addon")
+    settings.set("DOWNLOAD_SLOTS", {"a.example": {"delay": 12}}, priority="cmdline")
+    settings.set("AUTOTHROTTLE_ENABLED", True, priority="addon")
+    delays = ProjectDelays(settings, Links, str)
+    assert (delays.of("a.example"), delays.of("b.example")) == (12.0, 11.0)
+    assert settings.getfloat("DOWNLOAD_DELAY") == 0.0
+    assert settings.getdict("DOWNLOAD_SLOTS") == {}
+    assert not settings.getbool("AUTOTHROTTLE_ENABLED")

@@ -1,0 +1,162 @@
+"""The delays that a project asks Scrapy for; the longest delay counts, whoever asked (decision 22).
+
+They are part of what this crawl asks for. The state never keeps them: they say nothing about a
+host, and other crawls share the state.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, Final
+
+from scrapy.settings import BaseSettings
+
+from walsh_scrapy.options import DAY_SECONDS, checked_number, number_of, values_of
+from walsh_scrapy.policy.urls import host_of, parse_ip
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from scrapy import Spider
+
+logger = logging.getLogger(__name__)
+
+_DELAY: Final = "DOWNLOAD_DELAY"
+_SLOTS: Final = "DOWNLOAD_SLOTS"
+_HOST: Final = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*")
+_NO_HOST: Final = re.compile(r"[/\\?#@\s]")
+
+
+class ProjectDelays:
+    """The delay of each host, in seconds, by the settings and the spider of a project.
+
+    ``unit_of`` takes a host, and returns the unit that is paced: the host or its domain. Raises
+    BadSetting for a delay that is no number of seconds up to a day.
+    """
+
+    def __init__(
+        self,
+        settings: BaseSettings,
+        spider: Spider | type[Spider] | None,
+        unit_of: Callable[[str], str],
+    ) -> None:
+        self._spider = spider
+        self._everywhere = max(
+            (_seconds(_DELAY, value) for value in _values(settings, spider, _DELAY)), default=0.0
+        )
+        self._by_host: dict[str, float] = {}
+        nameless: list[str] = []
+        for slot, seconds in _slots(settings, spider):
+            host = _host_of_slot(slot)
+            if seconds and not _is_certain(host):
+                nameless.append(repr(slot))
+            if host:
+                unit = unit_of(host)
+                self._by_host[unit] = max(seconds, self._by_host.get(unit, 0.0))
+        if nameless:
+            logger.warning(
+                "DOWNLOAD_SLOTS: the delay of %s counts for no request, unless a host has that "
+                "name: this add-on gives each request the slot of its host. Name slots after hosts",
+                ", ".join(dict.fromkeys(nameless)),
+            )
+        self._throttle = _AutoThrottle.of(settings)
+
+    @property
+    def longest(self) -> float:
+        """The longest delay that any host may have."""
+        throttled = self._throttle.longest if self._throttle else 0.0
+        return max(self._everywhere, self._of_spider, throttled, *self._by_host.values())
+
+    def of(self, host: str) -> float:
+        """Return the delay of a host, or of the domain that is paced."""
+        throttled = self._throttle.of_host(host) if self._throttle else 0.0
+        own = self._by_host.get(host, 0.0)
+        return max(self._everywhere, self._of_spider, own, throttled)
+
+    def record_answer(self, host: str, latency: float, *, is_page: bool) -> None:
+        """Record the seconds that an answer took; a page is a target that answered 200."""
+        if self._throttle:
+            self._throttle.record_answer(host, latency, is_page=is_page)
+
+    @property
+    def _of_spider(self) -> float:
+        """The attribute of the spider, which may set it at any time."""
+        value = getattr(self._spider, "download_delay", None)
+        return 0.0 if value is None else _seconds("download_delay", value)
+
+
+class _AutoThrottle:
+    """The delays of Scrapy's AutoThrottle: it is off, but a crawl must not become less polite.
+
+    Until a page came from a host, its delay is ``AUTOTHROTTLE_START_DELAY`` at least. Other answers
+    may be much quicker than pages; Scrapy shortens no delay for them either.
+    """
+
+    def __init__(self, start_delay: float, concurrency: float, timeout: float) -> None:
+        self._start_delay = start_delay
+        self._concurrency = concurrency
+        self._latencies: defaultdict[str, float] = defaultdict(float)  # of the last answers
+        self._has_page: set[str] = set()
+        self.longest = max(start_delay, timeout / concurrency)
+
+    @classmethod
+    def of(cls, settings: BaseSettings) -> _AutoThrottle | None:
+        """Return the one of a project; None if it has none, or Scrapy would not start it."""
+        values = values_of(settings, "AUTOTHROTTLE_ENABLED")
+        is_enabled = any(BaseSettings({"value": value}).getbool("value") for value in values)
+        name = "AUTOTHROTTLE_TARGET_CONCURRENCY"
+        concurrency = number_of(settings, name, 1.0, low=-math.inf, high=math.inf)
+        if not is_enabled or concurrency <= 0.0:
+            return None
+        start_delay = number_of(
+            settings, "AUTOTHROTTLE_START_DELAY", 5.0, low=0.0, high=DAY_SECONDS
+        )
+        return cls(start_delay, concurrency, settings.getfloat("DOWNLOAD_TIMEOUT"))
+
+    def of_host(self, host: str) -> float:
+        """Return the delay of a host."""
+        delay = self._latencies[host] / self._concurrency
+        return delay if host in self._has_page else max(delay, self._start_delay)
+
+    def record_answer(self, host: str, latency: float, *, is_page: bool) -> None:
+        """Record the seconds that an answer took."""
+        self._latencies[host] = latency
+        if is_page:
+            self._has_page.add(host)
+
+
+def _values(settings: BaseSettings, spider: Spider | type[Spider] | None, name: str) -> list[Any]:
+    """Return all values of a setting: the command line does not hide that of the spider."""
+    values = values_of(settings, name)
+    values.append((getattr(spider, "custom_settings", None) or {}).get(name))
+    return [value for value in values if value is not None]
+
+
+def _slots(
+    settings: BaseSettings, spider: Spider | type[Spider] | None
+) -> Iterator[tuple[str, float]]:
+    """Yield the name of each slot that has a delay, and its seconds."""
+    for value in _values(settings, spider, _SLOTS):
+        for slot, parameters in BaseSettings({_SLOTS: value}).getdict(_SLOTS).items():
+            if "delay" in parameters:
+                yield slot, _seconds(f"{_SLOTS}[{slot!r}]['delay']", parameters["delay"])
+
+
+def _seconds(name: str, value: object) -> float:
+    return checked_number(name, value, 0.0, DAY_SECONDS)
+
+
+def _host_of_slot(slot: str) -> str:
+    """Return the host that a slot is named after; empty if its name cannot be one of a host."""
+    if ":" in slot:
+        return host_of(f"http://[{slot}]/") if parse_ip(slot) else ""
+    host = host_of(f"http://{slot}/")
+    return host if _HOST.fullmatch(host) and not _NO_HOST.search(slot) else ""
+
+
+def _is_certain(host: str) -> bool:
+    """Return False for a name without a dot: it may be one of a host, or of anything else."""
+    return "." in host or ":" in host or host == "localhost"

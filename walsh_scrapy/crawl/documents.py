@@ -1,0 +1,237 @@
+"""robots.txt, the blocklist and its schema, as the download handler returned them (decision 30).
+
+A project's middlewares and listeners see the requests for these documents, and their responses,
+like any others. What they make of them opens nothing: each response is copied at the moment when
+the download handler returns it, and only the copy is read.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from scrapy.exceptions import StopDownload
+from scrapy.http import Response
+
+from walsh_scrapy.crawl.messages import conditions_of
+from walsh_scrapy.crawl.startup import Gate, in_force
+from walsh_scrapy.crawl.ticket import (
+    Delivery,
+    rank_of,
+    renew_ticket,
+    ticket_after,
+    ticket_of,
+)
+from walsh_scrapy.crawl.unpacking import ACCEPTED, unpack_response
+from walsh_scrapy.exceptions import (
+    Denied,
+    NotDelivered,
+    NotModified,
+    NotYet,
+    RequestDeferred,
+    TooLate,
+)
+from walsh_scrapy.policy.frontier import Rank
+from walsh_scrapy.policy.robots.robotstxt import MAX_OCTETS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from scrapy import Request
+    from scrapy.settings import BaseSettings
+    from scrapy.statscollectors import StatsCollector
+
+    from walsh_scrapy.crawl.engine import DownloadHandler
+    from walsh_scrapy.crawl.ticket import Ticket
+
+logger = logging.getLogger(__name__)
+
+#: Limits in ``meta`` that a project's code must not lower: a document that is refused for its size
+#: or time counts as one that its host did not send.
+_LIMITS: Final = ("download_maxsize", "download_timeout", "download_fail_on_dataloss")
+_OURS: Final = 'requests with "dont_obey_robotstxt" in their meta'
+_SKIP: Final = f"Let {_OURS} pass through your middlewares unchanged"
+_USE_A_HANDLER: Final = f"{_SKIP}; what downloads by itself belongs into DOWNLOAD_HANDLERS"
+_DO_NOT_STOP: Final = f"Raise no StopDownload for {_OURS}"
+
+
+class Documents:
+    """The downloads of these documents in one crawl, as a ``Watcher`` of its engine."""
+
+    def __init__(self, settings: BaseSettings, stats: StatsCollector) -> None:
+        self._stats = stats
+        self._timeout = settings.getfloat("DOWNLOAD_TIMEOUT")
+        self._is_conditional = in_force(settings, Gate.CONDITIONAL)
+        self._warns_of_answers = in_force(settings, Gate.PACING)
+        # Those under way, and what replaced them: a middleware may remove a ticket from ``meta``.
+        self._tickets: dict[Request, Ticket] = {}
+
+    @contextmanager
+    def fetching(self, request: Request) -> Iterator[Delivery]:
+        """Watch the download of a document that goes on meanwhile.
+
+        Afterwards the ticket of the request is valid again, whatever a project did to its ``meta``.
+        """
+        limits = {name: request.meta.get(name) for name in _LIMITS}
+        limits["download_timeout"] = limits["download_timeout"] or self._timeout
+        delivery = Delivery(request, limits)
+        ticket = ticket_of(request)._replace(delivery=delivery)
+        renew_ticket(request, ticket)
+        self._tickets[request] = ticket
+        try:
+            yield delivery
+        finally:
+            self._tickets = {
+                other: known
+                for other, known in self._tickets.items()
+                if known.delivery is not delivery
+            }
+            last = ticket_after(delivery.request)
+            ticket = ticket._replace(
+                seconds=last.seconds, hold=last.hold, not_before=last.not_before
+            )
+            renew_ticket(request, ticket)
+
+    def fetched(self, request: Request, result: Response | Request) -> Response | Request:
+        """Return what the middlewares of the project made of a request.
+
+        A request for the same URL that replaces that for a document is sent as such. Raises
+        NotDelivered for one for another URL, which might need that document itself.
+        """
+        ticket = self._tickets.get(request)
+        if ticket is None or isinstance(result, Response):
+            return result
+        if ticket_of(result).delivery is not ticket.delivery:
+            if (result.url, result.method) != (request.url, request.method):
+                reason = f"{request.url} was not downloaded: a middleware of this project"
+                raise NotDelivered(f"{reason} replaced it by {result.method} {result.url}", _SKIP)
+            renew_ticket(result, ticket)
+        self._tickets[result] = ticket
+        return result
+
+    def failed(self, request: Request, error: Exception, *, is_after: bool) -> None:
+        """Keep an exception of our middlewares, which a project's middleware may replace."""
+        delivery = ticket_of(request).delivery
+        if delivery is not None and (is_after or not delivery.has_come):
+            delivery.error = error
+
+    async def download(self, handler: DownloadHandler, request: Request) -> Response:
+        """Call the download handler of a request, and copy its response if it is a document."""
+        delivery = ticket_of(request).delivery
+        if delivery is None:
+            self._check_unchanged(request)
+            return await handler(request)
+        self._begin(request, delivery)
+        try:
+            response = await handler(request)
+        except StopDownload as error:
+            _keep(delivery, getattr(error, "response", None), is_stopped=True)
+            raise
+        except Exception as error:
+            if not delivery.has_come:
+                delivery.error = error
+            raise
+        finally:
+            # Scrapy's middleware unpacks the response once more, within the limit of all pages.
+            request.meta.pop("download_maxsize", None)
+        _keep(delivery, response, is_stopped="download_stopped" in response.flags)
+        return response
+
+    def _check_unchanged(self, request: Request) -> None:
+        """Raise NotDelivered for a request for a document that has lost its ticket."""
+        if request in self._tickets:
+            reason = f"{request.url} was not downloaded: a middleware of this project"
+            raise NotDelivered(f"{reason} changed its meta, URL or method", _SKIP)
+
+    def _begin(self, request: Request, delivery: Delivery) -> None:
+        """Make a request for a document what it was before the project's middlewares saw it."""
+        restore_limits(request)
+        if request.headers.get("Accept-Encoding") != b"identity":
+            request.headers["Accept-Encoding"] = ACCEPTED
+        delivery.request = request
+        delivery.received = 0
+        delivery.is_conditional = self._is_conditional and any(conditions_of(request).values())
+
+    def response_of(self, delivery: Delivery, outcome: Response | Exception) -> Response:
+        """Return the response that the download handler returned, still packed.
+
+        ``outcome`` is what the project's middlewares made of it. Raises the exception of the
+        download handler or of our middlewares, and NotDelivered if the code of the project kept the
+        document from coming.
+        """
+        url = delivery.request.url
+        if delivery.error is not None:
+            raise delivery.error
+        if delivery.is_cut_off:
+            reason = f"{url} was cut off: code of this project stopped its download"
+            raise NotDelivered(reason, _DO_NOT_STOP)
+        response = delivery.response
+        if response is not None:
+            delivery.response = None  # the ticket outlives it
+            return response
+        reason = f"{url} was not downloaded: a middleware of this project"
+        if isinstance(outcome, Response):
+            raise NotDelivered(f"{reason} answered it", _USE_A_HANDLER)
+        if isinstance(outcome, NotDelivered | NotYet | TooLate):  # or of a subclass of ours
+            raise outcome
+        error = NotDelivered(f"{reason} raised {outcome!r}", _SKIP)
+        if isinstance(outcome, Denied | RequestDeferred):  # by a gate of the project
+            raise outcome from error
+        raise error from outcome
+
+    def read(self, request: Request, response: Response) -> Response:
+        """Return the response to a request for a document, unpacked.
+
+        Raises NotModified for a 304 to our validators, and BadAnswer for a body that cannot be
+        unpacked.
+        """
+        delivery = ticket_of(request).delivery
+        assert delivery is not None  # noqa: S101 - it was fetched
+        if response.status == 304 and delivery.is_conditional:
+            self._stats.inc_value("walsh/conditional/not_modified")
+            raise NotModified(response)
+        most = delivery.limits["download_maxsize"] or 0
+        return unpack_response(request, response, most, self._stats)
+
+    def response_received(self, response: Response, request: Request) -> None:
+        """Warn of the first page that a middleware of the project answered itself."""
+        is_page = rank_of(request) is Rank.TARGET
+        is_answered = not ticket_of(request).handed and "cached" not in response.flags
+        if self._warns_of_answers and is_page and is_answered:
+            self._warns_of_answers = False
+            logger.warning(
+                "%s was answered by a middleware of this project, not by a download handler: a "
+                "request that a middleware sends itself cannot be paced. What downloads belongs "
+                "into DOWNLOAD_HANDLERS. Later pages are not named",
+                request.url,
+            )
+
+
+def _keep(delivery: Delivery, response: Response | None, *, is_stopped: bool) -> None:
+    """Keep a copy of a response with its headers, which middlewares change.
+
+    A robots.txt that was stopped after the last byte that counts is complete.
+    """
+    delivery.has_come = True
+    delivery.error = None
+    body = b"" if response is None else response.body
+    is_robots = rank_of(delivery.request) is Rank.ROBOTS
+    delivery.is_cut_off = is_stopped and not (is_robots and len(body) > MAX_OCTETS)
+    delivery.response = response and Response(
+        response.url,
+        status=response.status,
+        headers=response.headers.copy(),
+        body=body,
+        flags=list(response.flags),
+        request=delivery.request,
+    )
+
+
+def restore_limits(request: Request) -> None:
+    """Set the limits of a request for a document again, whatever a project made of them."""
+    delivery = ticket_of(request).delivery
+    for name, limit in delivery.limits.items() if delivery else ():
+        request.meta.pop(name, None)
+        if limit is not None:
+            request.meta[name] = limit

@@ -1,0 +1,104 @@
+"""Bodies with a Content-Encoding, unpacked as far as they count (decision 34)."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any, Final
+
+from scrapy.http import TextResponse
+from scrapy.responsetypes import responsetypes
+
+from walsh_scrapy.crawl.messages import counted_bytes
+from walsh_scrapy.crawl.ticket import DATA_LOSS, content_type_of, source_of
+from walsh_scrapy.exceptions import BadAnswer
+from walsh_scrapy.metadata.document import may_be_llms
+from walsh_scrapy.policy.urls import host_of
+from walsh_scrapy.policy.wording import cut, format_bytes, printable
+from walsh_scrapy.wire.codings import CODING_ERRORS, KNOWN, unpack
+
+if TYPE_CHECKING:
+    from scrapy import Request
+    from scrapy.http import Response
+    from scrapy.statscollectors import StatsCollector
+
+logger = logging.getLogger(__name__)
+
+#: Codings of one body that are undone. Servers use one; a file can contain itself for ever.
+MOST_CODINGS: Final = 4
+#: The codings that are requested.
+ACCEPTED: Final = b"gzip, deflate"
+#: Codings that a server may use though they were not requested. They are not undone: a robots.txt
+#: in one of them must not count as one without rules.
+UNASKED: Final = frozenset({b"br", b"zstd"})
+#: Characters of Content-Encoding that are shown.
+LONGEST_CODINGS: Final = 60
+
+
+def unpack_response(
+    request: Request, response: Response, most: int, stats: StatsCollector
+) -> Response:
+    """Return a response with its body unpacked; ``most`` is its limit in bytes, 0 for none.
+
+    Raises BadAnswer if it does not have its Content-Encoding, or is too large. An error response
+    stays that error, whatever its body.
+    """
+    codings = b",".join(response.headers.getlist("Content-Encoding")).strip().lower()
+    if not codings:
+        return response
+    try:
+        return _unpacked(request, response, codings, most or sys.maxsize, stats)
+    except (*CODING_ERRORS, BadAnswer) as error:
+        if response.status >= 400:
+            return response.replace(body=b"")
+        if isinstance(error, BadAnswer):
+            raise
+        said = codings_text(codings)
+        why = str(error).rpartition(": ")[2]  # zlib puts its number first
+        reason = f"the body of {response.url} is not {said} as announced: {why}"
+        raise BadAnswer(response, reason) from error
+
+
+def _unpacked(
+    request: Request, response: Response, codings: bytes, most: int, stats: StatsCollector
+) -> Response:
+    names = [*map(bytes.strip, codings.split(b","))]
+    if len(names) > MOST_CODINGS:
+        raise EOFError(f"at most {MOST_CODINGS} are undone")
+    if response.body and UNASKED.intersection(names):
+        said = f"{codings_text(codings)}, which was not requested"
+        raise BadAnswer(response, f"the body of {response.url} is {said}")
+    undone = [*takewhile(KNOWN.__contains__, reversed(names))]
+    left = names[: len(names) - len(undone)]
+    counted = counted_bytes(request, response.headers)
+    body, is_whole = unpack(response.body, undone, counted or most + 1)
+    if len(body) > most:
+        what = f"the response from {host_of(response.url)} is too large"
+        raise BadAnswer(response, f"{what}: more than {format_bytes(most)} when unpacked")
+    if undone:
+        stats.inc_value("httpcompression/response_count")
+        stats.inc_value("httpcompression/response_bytes", len(body))
+    response.headers["Content-Encoding"] = left
+    if not left:
+        del response.headers["Content-Encoding"]
+    answer = _with_body(response, body)
+    if left:
+        said = codings_text(b", ".join(left))
+        logger.warning("the body of %s is not unpacked: no such coding, %s", response.url, said)
+    if not is_whole and source_of(request) and may_be_llms(content_type_of(response.headers)):
+        answer.flags.append(DATA_LOSS)
+    return answer
+
+
+def _with_body(response: Response, body: bytes) -> Response:
+    """Return a response of the kind that its unpacked body has."""
+    kind = responsetypes.from_args(headers=response.headers, url=response.url, body=body)
+    # A packed body has no encoding.
+    changes: dict[str, Any] = {"encoding": None} if issubclass(kind, TextResponse) else {}
+    return response.replace(cls=kind, body=body, **changes)
+
+
+def codings_text(codings: bytes) -> str:
+    """Return a Content-Encoding as it is shown to operators."""
+    return cut(printable(codings.decode("latin-1")), LONGEST_CODINGS)
