@@ -175,9 +175,7 @@ def test_new_entries_of_each_visit(name, visit):
 def test_a_stored_row_without_a_date_differs_from_no_date(visit, state, database):
     first = [item("Daily", guid="1", date=DAYS[0])]
     assert visit(rss("F", first), DAYS[1]) == ["Daily"]
-    database.write(
-        lambda connection: connection.execute(entries.update().values(evident_date=None))
-    )
+    database.write(lambda connection: connection.execute(entries.update().values(evident_date="")))
     assert visit(rss("F", [item("Daily", guid="2", date=DAYS[1])]), DAYS[2]) == []
 
 

@@ -354,7 +354,7 @@ def test_the_text_is_short_however_many_breaches_there_are(record):
     url, change = record
     change(
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n"
-        " WHERE i < 10000) INSERT INTO entries SELECT 'k' || i, NULL, 'k' || i, NULL, source,"
+        " WHERE i < 10000) INSERT INTO entries SELECT 'k' || i, NULL, 'k' || i, NULL, '', source,"
         " 'html', first_seen, item, backfill, run FROM entries, n"
         " WHERE key = (SELECT min(key) FROM entries)"
     )

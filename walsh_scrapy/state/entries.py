@@ -350,7 +350,7 @@ def _row(entry: EntryRecord, *, is_first: bool, backfill: bool) -> dict[str, Any
         "page_key": None if is_first else entry.page_key,
         "own_key": entry.key,
         "title_key": entry.title_key,
-        "evident_date": entry.evident_date,
+        "evident_date": entry.evident_date or "",
         "source": entry.source,
         "kind": entry.kind,
         "first_seen": entry.first_seen,
@@ -398,7 +398,8 @@ def _known_entries(
 
 
 def _keys_of(row: SqlRow[Any]) -> EntryKeys:
-    return EntryKeys(row.page_key or row.key, row.own_key, row.title_key, row.evident_date)
+    date = row.evident_date or None
+    return EntryKeys(row.page_key or row.key, row.own_key, row.title_key, date)
 
 
 def _damaged_copies(

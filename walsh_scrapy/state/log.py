@@ -421,7 +421,9 @@ class Log:
         These have one id, or one title and no dates that differ. One of them was first seen within
         the bounds.
         """
-        has_same_dates = func.count() > func.count(entries.c.evident_date.distinct())
+        has_same_dates = func.count() > func.count(
+            func.nullif(entries.c.evident_date, "").distinct()
+        )
         for same, are_the_same in (
             (entries.c.own_key, func.count() > 1),
             (entries.c.title_key, and_(func.count() > 1, has_same_dates)),

@@ -29,7 +29,6 @@ from sqlalchemy import (
     case,
     event,
     false,
-    func,
     insert,
     literal_column,
     select,
@@ -53,7 +52,7 @@ if TYPE_CHECKING:
     from sqlalchemy.types import TypeEngine
 
 #: The version of the schema that this code reads and writes.
-VERSION: Final = 2
+VERSION: Final = 3
 #: Number of the PostgreSQL advisory lock under which tables are created.
 _LOCK_NUMBER = 9309
 metadata = MetaData()
@@ -349,8 +348,8 @@ entries = Table(
     Column("page_key", String(64)),
     Column("own_key", String(64), nullable=False),
     Column("title_key", String(64)),
-    # Its date of publication (RFC 3339), if that tells it from other entries of its page.
-    Column("evident_date", String(20)),
+    # Its date of publication (RFC 3339), empty unless that tells it from others of its page.
+    Column("evident_date", String(20), nullable=False, server_default=""),
     Column("source", String(4096), _source(), nullable=False),
     Column("kind", String(16), nullable=False),
     Column("first_seen", Double, nullable=False),
@@ -387,7 +386,7 @@ _by_page = Index(
     "entries_by_page",
     entries.c.page_key,
     entries.c.title_key,
-    func.coalesce(entries.c.evident_date, ""),
+    entries.c.evident_date,
     unique=True,
 )
 
