@@ -222,7 +222,7 @@ def test_a_redirect_that_waits_keeps_its_hops_and_no_other_facts(starts, ends):
     assert ticket_of(request)._replace(hops=()) == ticket_of(Request("http://a.example/3"))
 
 
-def test_a_redirect_waits_over_the_starts_and_is_known_to_be_private(starts):
+def test_a_redirect_keeps_its_wait_and_its_private_origin(starts):
     starts.private.add("a.example")
     first = starts.ours()
     redirected = Request("http://b.example/2")

@@ -54,7 +54,7 @@ def project_delays(given, spider=Links, pace_by=PaceBy.HOST):
     ],
 )
 def test_the_longest_delay_counts(given, spider, expected):
-    assert project_delays(given, spider).of("a.example") == expected
+    assert project_delays(given, spider).delay_of("a.example") == expected
 
 
 @pytest.mark.parametrize(
@@ -68,14 +68,14 @@ def test_the_longest_delay_counts(given, spider, expected):
 )
 def test_a_slot_may_be_named_after_any_host(slot, host, caplog):
     delays = project_delays({"DOWNLOAD_SLOTS": {slot: {"delay": 9}}})
-    assert delays.of(host) == 9.0
+    assert delays.delay_of(host) == 9.0
     assert caplog.records == []
 
 
 def test_by_domain_the_longest_slot_of_its_hosts_counts():
     slots = {"www.example.com": {"delay": 3}, "feeds.example.com": {"delay": 6}}
     delays = project_delays({"DOWNLOAD_SLOTS": slots}, pace_by=PaceBy.DOMAIN)
-    assert delays.of("example.com") == 6.0
+    assert delays.delay_of("example.com") == 6.0
 
 
 def test_slots_that_are_named_after_no_host_have_one_warning(caplog):
@@ -87,26 +87,26 @@ def test_slots_that_are_named_after_no_host_have_one_warning(caplog):
     message = record.getMessage()
     assert all(repr(name) in message for name in names[:4])
     assert "unused" not in message
-    assert delays.of("slow") == 2.0, "a host may have that name"
+    assert delays.delay_of("slow") == 2.0, "a host may have that name"
 
 
 def test_the_delay_follows_the_spider_while_it_runs():
     spider = Slow()
     delays = project_delays({}, spider)
     spider.download_delay = 6
-    assert delays.of("a.example") == 6.0
+    assert delays.delay_of("a.example") == 6.0
 
 
 def test_autothrottle_follows_the_last_answer_after_a_page():
     given = {"AUTOTHROTTLE_ENABLED": True, "AUTOTHROTTLE_TARGET_CONCURRENCY": 0.5}
     delays = project_delays(given)
     delays.record_answer("a.example", 0.1, is_page=False)
-    assert delays.of("a.example") == 5.0
+    assert delays.delay_of("a.example") == 5.0
     delays.record_answer("a.example", 4.0, is_page=False)
-    assert delays.of("a.example") == 8.0
+    assert delays.delay_of("a.example") == 8.0
     delays.record_answer("a.example", 0.5, is_page=True)
-    assert delays.of("a.example") == 1.0
-    assert delays.of("b.example") == 5.0, "each host has its own"
+    assert delays.delay_of("a.example") == 1.0
+    assert delays.delay_of("b.example") == 5.0, "each host has its own"
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_a_delay_that_an_add_on_after_ours_sets_counts_too():
     settings.set("DOWNLOAD_SLOTS", {"a.example": {"delay": 12}}, priority="cmdline")
     settings.set("AUTOTHROTTLE_ENABLED", True, priority="addon")
     delays = ProjectDelays(settings, Links, str)
-    assert (delays.of("a.example"), delays.of("b.example")) == (12.0, 11.0)
+    assert (delays.delay_of("a.example"), delays.delay_of("b.example")) == (12.0, 11.0)
     assert settings.getfloat("DOWNLOAD_DELAY") == 0.0
     assert settings.getdict("DOWNLOAD_SLOTS") == {}
     assert not settings.getbool("AUTOTHROTTLE_ENABLED")

@@ -184,7 +184,7 @@ def test_relative_links_of_rss(form, body, url):
 
 
 @pytest.mark.parametrize("link", ["", "<link/>", "<link>/sub/</link>", "<link>mailto:x</link>"])
-def test_a_relative_link_without_a_site_is_resolved_against_the_feed(link):
+def test_a_relative_link_without_a_site_is_of_the_feed(link):
     text = f"<rss version='2.0'><channel>{link}<item><link>/1</link></item></channel></rss>"
     (only,) = read(text).entries
     assert only.url == "https://blog.example/1"

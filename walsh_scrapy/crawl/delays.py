@@ -1,4 +1,6 @@
-"""The delays that a project asks Scrapy for; the longest delay counts, whoever asked (decision 22).
+"""The delays that a project asks Scrapy for: the longest delay of a host counts.
+
+So the add-on never makes a project less polite (decision 22).
 
 They are part of what this crawl asks for. The state never keeps them: they say nothing about a
 host, and other crawls share the state.
@@ -44,9 +46,8 @@ class ProjectDelays:
         unit_of: Callable[[str], str],
     ) -> None:
         self._spider = spider
-        self._everywhere = max(
-            (_seconds(_DELAY, value) for value in _values(settings, spider, _DELAY)), default=0.0
-        )
+        delays = [_seconds(_DELAY, value) for value in _values(settings, spider, _DELAY)]
+        self._everywhere = max(delays, default=0.0)
         self._by_host: dict[str, float] = {}
         nameless: list[str] = []
         for slot, seconds in _slots(settings, spider):
@@ -62,19 +63,19 @@ class ProjectDelays:
                 "name: this add-on gives each request the slot of its host. Name slots after hosts",
                 ", ".join(dict.fromkeys(nameless)),
             )
-        self._throttle = _AutoThrottle.of(settings)
+        self._throttle = _AutoThrottle.from_settings(settings)
 
     @property
     def longest(self) -> float:
         """The longest delay that any host may have."""
         throttled = self._throttle.longest if self._throttle else 0.0
-        return max(self._everywhere, self._of_spider, throttled, *self._by_host.values())
+        return max(self._everywhere, self._spider_delay, throttled, *self._by_host.values())
 
-    def of(self, host: str) -> float:
+    def delay_of(self, host: str) -> float:
         """Return the delay of a host, or of the domain that is paced."""
         throttled = self._throttle.of_host(host) if self._throttle else 0.0
-        own = self._by_host.get(host, 0.0)
-        return max(self._everywhere, self._of_spider, own, throttled)
+        slot_delay = self._by_host.get(host, 0.0)
+        return max(self._everywhere, self._spider_delay, slot_delay, throttled)
 
     def record_answer(self, host: str, latency: float, *, is_page: bool) -> None:
         """Record the seconds that an answer took; a page is a target that answered 200."""
@@ -82,7 +83,7 @@ class ProjectDelays:
             self._throttle.record_answer(host, latency, is_page=is_page)
 
     @property
-    def _of_spider(self) -> float:
+    def _spider_delay(self) -> float:
         """The attribute of the spider, which may set it at any time."""
         value = getattr(self._spider, "download_delay", None)
         return 0.0 if value is None else _seconds("download_delay", value)
@@ -103,8 +104,8 @@ class _AutoThrottle:
         self.longest = max(start_delay, timeout / concurrency)
 
     @classmethod
-    def of(cls, settings: BaseSettings) -> _AutoThrottle | None:
-        """Return the one of a project; None if it has none, or Scrapy would not start it."""
+    def from_settings(cls, settings: BaseSettings) -> _AutoThrottle | None:
+        """Return the AutoThrottle of a project; None if Scrapy would not start it."""
         values = values_of(settings, "AUTOTHROTTLE_ENABLED")
         is_enabled = any(BaseSettings({"value": value}).getbool("value") for value in values)
         name = "AUTOTHROTTLE_TARGET_CONCURRENCY"
@@ -129,7 +130,7 @@ class _AutoThrottle:
 
 
 def _values(settings: BaseSettings, spider: Spider | type[Spider] | None, name: str) -> list[Any]:
-    """Return all values of a setting: the command line does not hide that of the spider."""
+    """Return all values of a setting: the command line does not hide the value of the spider."""
     values = values_of(settings, name)
     values.append((getattr(spider, "custom_settings", None) or {}).get(name))
     return [value for value in values if value is not None]

@@ -69,7 +69,7 @@ class Documents:
 
     @contextmanager
     def fetching(self, request: Request) -> Iterator[Delivery]:
-        """Watch the download of a document that goes on meanwhile.
+        """Watch the download of a document in a `with` block.
 
         Afterwards the ticket of the request is valid again, whatever a project did to its ``meta``.
         """
@@ -191,8 +191,8 @@ class Documents:
         if response.status == 304 and delivery.is_conditional:
             self._stats.inc_value("walsh/conditional/not_modified")
             raise NotModified(response)
-        most = delivery.limits["download_maxsize"] or 0
-        return unpack_response(request, response, most, self._stats)
+        max_bytes = delivery.limits["download_maxsize"] or 0
+        return unpack_response(request, response, max_bytes, self._stats)
 
     def response_received(self, response: Response, request: Request) -> None:
         """Warn of the first page that a middleware of the project answered itself."""

@@ -213,12 +213,12 @@ class Hosts:
     def project_delay(self, host: str) -> float:
         """Return the delay that the project asks for at a host, in seconds."""
         owned = self._owned.get(host)
-        asked_delay = self._context.project_delays.of(host)
+        asked_delay = self._context.project_delays.delay_of(host)
         return self._project_delay(host, owned.times) if owned else asked_delay
 
     def _project_delay(self, host: str, times: HostTimes) -> float:
         """Return the delay that the project asks for; server errors double it too (decision 28)."""
-        asked_delay = self._context.project_delays.of(host)
+        asked_delay = self._context.project_delays.delay_of(host)
         return slowed(asked_delay, times.server_errors, self._context.backoff.cap)
 
     def keep(self, host: str, reason: object) -> None:

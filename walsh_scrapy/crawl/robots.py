@@ -236,8 +236,8 @@ class Robots(RobotsCache):
         self._reported.add(origin)
         if not is_dead:
             self._reported.add(host)
-        problem, decision = file.copy.problem, file.decision
-        logger.log(level, "%s/robots.txt is unreachable (%s); %s", origin, problem, decision)
+        problem = file.copy.problem
+        logger.log(level, "%s/robots.txt is unreachable (%s); %s", origin, problem, file.decision)
 
     def _refusal(self, origin: str) -> Denied | RequestDeferred | None:
         """Return why an origin's file is not fetched, or None.
@@ -370,7 +370,7 @@ class Robots(RobotsCache):
     def _put(
         self, origin: str, copy: RobotsCopy, requested: str, *, has_delay: bool = True
     ) -> RobotsFile:
-        """Put a copy in force, and give its host the delay in it unless ``has_delay`` is False.
+        """Obey a copy from now on, and give its host the delay in it unless ``has_delay`` is False.
 
         It is written with the next transaction of ``requested``, the host that was asked last.
         """

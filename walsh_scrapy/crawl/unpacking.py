@@ -1,4 +1,4 @@
-"""Bodies with a Content-Encoding, unpacked as far as they count (decision 34)."""
+"""Unpacks bodies with a Content-Encoding, up to the number of bytes that will be read."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Codings of one body that are undone. Servers use one; a file can contain itself for ever.
-MOST_CODINGS: Final = 4
+#: Codings of one body that are undone. Servers use one; a file can contain itself.
+MAX_CODINGS: Final = 4
 #: The codings that are requested.
 ACCEPTED: Final = b"gzip, deflate"
 #: Codings that a server may use though they were not requested. They are not undone: a robots.txt
 #: in one of them must not count as one without rules.
 UNASKED: Final = frozenset({b"br", b"zstd"})
 #: Characters of Content-Encoding that are shown.
-LONGEST_CODINGS: Final = 60
+MAX_CODINGS_CHARACTERS: Final = 60
 
 
 def unpack_response(
-    request: Request, response: Response, most: int, stats: StatsCollector
+    request: Request, response: Response, max_bytes: int, stats: StatsCollector
 ) -> Response:
-    """Return a response with its body unpacked; ``most`` is its limit in bytes, 0 for none.
+    """Return a response with its body unpacked; ``max_bytes`` is its limit, 0 for none.
 
     Raises BadAnswer if it does not have its Content-Encoding, or is too large. An error response
     stays that error, whatever its body.
@@ -48,45 +48,45 @@ def unpack_response(
     if not codings:
         return response
     try:
-        return _unpacked(request, response, codings, most or sys.maxsize, stats)
+        return _unpack(request, response, codings, max_bytes or sys.maxsize, stats)
     except (*CODING_ERRORS, BadAnswer) as error:
         if response.status >= 400:
             return response.replace(body=b"")
         if isinstance(error, BadAnswer):
             raise
-        said = codings_text(codings)
-        why = str(error).rpartition(": ")[2]  # zlib puts its number first
-        reason = f"the body of {response.url} is not {said} as announced: {why}"
+        problem = str(error).rpartition(": ")[2]  # zlib puts its number first
+        announced = codings_text(codings)
+        reason = f"the body of {response.url} is not {announced} as announced: {problem}"
         raise BadAnswer(response, reason) from error
 
 
-def _unpacked(
-    request: Request, response: Response, codings: bytes, most: int, stats: StatsCollector
+def _unpack(
+    request: Request, response: Response, codings: bytes, max_bytes: int, stats: StatsCollector
 ) -> Response:
-    names = [*map(bytes.strip, codings.split(b","))]
-    if len(names) > MOST_CODINGS:
-        raise EOFError(f"at most {MOST_CODINGS} are undone")
+    names = [name.strip() for name in codings.split(b",")]
+    if len(names) > MAX_CODINGS:
+        raise EOFError(f"at most {MAX_CODINGS} are undone")
     if response.body and UNASKED.intersection(names):
-        said = f"{codings_text(codings)}, which was not requested"
-        raise BadAnswer(response, f"the body of {response.url} is {said}")
-    undone = [*takewhile(KNOWN.__contains__, reversed(names))]
-    left = names[: len(names) - len(undone)]
+        coding = f"{codings_text(codings)}, which was not requested"
+        raise BadAnswer(response, f"the body of {response.url} is {coding}")
+    undone = list(takewhile(lambda name: name in KNOWN, reversed(names)))
+    remaining = names[: len(names) - len(undone)]
     counted = counted_bytes(request, response.headers)
-    body, is_whole = unpack(response.body, undone, counted or most + 1)
-    if len(body) > most:
-        what = f"the response from {host_of(response.url)} is too large"
-        raise BadAnswer(response, f"{what}: more than {format_bytes(most)} when unpacked")
+    body, is_complete = unpack(response.body, undone, counted or max_bytes + 1)
+    if len(body) > max_bytes:
+        problem = f"the response from {host_of(response.url)} is too large"
+        raise BadAnswer(response, f"{problem}: more than {format_bytes(max_bytes)} when unpacked")
     if undone:
         stats.inc_value("httpcompression/response_count")
         stats.inc_value("httpcompression/response_bytes", len(body))
-    response.headers["Content-Encoding"] = left
-    if not left:
+    response.headers["Content-Encoding"] = remaining
+    if not remaining:
         del response.headers["Content-Encoding"]
     answer = _with_body(response, body)
-    if left:
-        said = codings_text(b", ".join(left))
-        logger.warning("the body of %s is not unpacked: no such coding, %s", response.url, said)
-    if not is_whole and source_of(request) and may_be_llms(content_type_of(response.headers)):
+    if remaining:
+        coding = codings_text(b", ".join(remaining))
+        logger.warning("the body of %s is not unpacked: no such coding, %s", response.url, coding)
+    if not is_complete and source_of(request) and may_be_llms(content_type_of(response.headers)):
         answer.flags.append(DATA_LOSS)
     return answer
 
@@ -101,4 +101,4 @@ def _with_body(response: Response, body: bytes) -> Response:
 
 def codings_text(codings: bytes) -> str:
     """Return a Content-Encoding as it is shown to operators."""
-    return cut(printable(codings.decode("latin-1")), LONGEST_CODINGS)
+    return cut(printable(codings.decode("latin-1")), MAX_CODINGS_CHARACTERS)

@@ -1,4 +1,4 @@
-"""R7: bodies are unpacked as far as they count, and a text that was cut off gets a flag."""
+"""R7: bodies are unpacked within their limits, and a text that was cut off gets a flag."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class CompressionMiddleware:
     unpacked where they are read.
     """
 
-    def __init__(self, most: int, stats: StatsCollector) -> None:
-        self._most = most
+    def __init__(self, max_bytes: int, stats: StatsCollector) -> None:
+        self._max_bytes = max_bytes
         self._stats = stats
 
     @classmethod
@@ -47,5 +47,5 @@ class CompressionMiddleware:
         """Unpack the body of a page. Raises BadAnswer; see ``unpack_response``."""
         if request.method == "HEAD" or rank_of(request) is not Rank.TARGET:
             return response
-        most: int = request.meta.get("download_maxsize", self._most)
-        return unpack_response(request, response, most, self._stats)
+        max_bytes: int = request.meta.get("download_maxsize", self._max_bytes)
+        return unpack_response(request, response, max_bytes, self._stats)

@@ -117,7 +117,8 @@ def _handle_euc_jp(error: UnicodeError) -> tuple[str, int]:
         raise error
     pair = error.object[error.start : error.start + 2]
     if len(pair) == 2 and min(pair) >= 0xA1 and max(pair) <= 0xFE:
-        row, cell = pair[0] - 0xA1, pair[1] - 0xA1
+        row = pair[0] - 0xA1
+        cell = pair[1] - 0xA1
         lead = (row >> 1) + (0x81 if row < 62 else 0xC1)
         trail = cell + (0x9F if row % 2 else 0x40 if cell < 63 else 0x41)
         try:

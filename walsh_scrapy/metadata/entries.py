@@ -97,7 +97,7 @@ _WEB: Final = re.compile(r"https?://", re.IGNORECASE)
 
 
 class EntryKeys(NamedTuple):
-    """The fields by which entries of one page are told apart (decision 19)."""
+    """The fields that tell entries of one page apart (decision 19)."""
 
     page_key: str
     key: str  #: of the page and the id; the same as `page_key` if there is no id
@@ -106,7 +106,7 @@ class EntryKeys(NamedTuple):
 
 
 class DocumentKeys(NamedTuple):
-    """The keys of the entries of one document, in its order, as far as they are evidence."""
+    """The keys of the entries of one document, in its order, without dates that are no evidence."""
 
     entries: tuple[EntryKeys, ...]
     #: The pages that it lists more than once, by their keys. The titles of their entries stand for

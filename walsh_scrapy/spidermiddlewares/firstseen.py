@@ -105,12 +105,12 @@ class FirstSeenMiddleware(Component):
         source = source_of(request)
         feed, goes_on = NOTHING_SAID, False
         await self._read_ahead(response, source)  # before the callback begins
-        found = DocumentItems(request, self._context, response)
+        items = DocumentItems(request, self._context, response)
         async for item in _in_turns(result, self._readings.pause):
             if request in self._over:  # its errback gave this, after an HTTP error
                 yield item
             elif source is not None and isinstance(item, EntryItem):
-                found.add(item)
+                items.add(item)
             elif isinstance(item, Feed):
                 feed = item
             elif isinstance(item, Request):
@@ -120,11 +120,11 @@ class FirstSeenMiddleware(Component):
                     if is_same:
                         self._outcomes.carry(request, response, item)
                     yield self._watched(item)
-            elif not self._closed or found.passes(item):
+            elif not self._closed or items.passes(item):
                 yield item
-        found.log_rest()
+        items.log_rest()
         if source is not None and request not in self._over:
-            for item in self._commit(response, feed, found, goes_on=goes_on):
+            for item in self._commit(response, feed, items, goes_on=goes_on):
                 yield item
 
     def process_spider_exception(
@@ -198,15 +198,17 @@ class FirstSeenMiddleware(Component):
                     raise
 
     def _commit(
-        self, response: Response, feed: Feed, found: DocumentItems, *, goes_on: bool
+        self, response: Response, feed: Feed, items: DocumentItems, *, goes_on: bool
     ) -> list[EntryItem]:
         """Commit the entries of a document, and the visit unless it goes on; return the new ones.
 
         Entries of a document after which the visit goes on are kept at once, so that none is lost.
         Its validators are not: they would stand for the whole visit.
         """
-        request, records, new = request_of(response), found.records(), frozenset[str]()
-        left_out = feed.left_out + len(found.valid) - len(records)
+        request = request_of(response)
+        records = items.records()
+        new: frozenset[str] = frozenset()
+        left_out = feed.left_out + len(items.valid) - len(records)
         with self._outcomes.deferring(request):
             if not goes_on:
                 new = self._outcomes.fetched(request, response, feed, records, left_out=left_out)
@@ -214,7 +216,7 @@ class FirstSeenMiddleware(Component):
                 new = self._outcomes.found(request, records)
             self._crawl.stats.inc_value("walsh/entries/known", len(records) - len(new))
             self._crawl.stats.inc_value("walsh/entries/new", len(new))
-        return [item for key, item in found.valid.items() if key in new]
+        return [item for key, item in items.valid.items() if key in new]
 
     def _alternative(self, request: Request, error: BaseException | None) -> Request | None:
         """Return the spider's request instead of one for a page that robots.txt denies."""
@@ -234,8 +236,10 @@ class DocumentItems:
     def __init__(self, request: Request, context: Context, response: object = None) -> None:
         self.valid: dict[str, EntryItem] = {}  #: by key
         self._items: list[EntryItem] = []
-        self._url, self._source = request.url, source_of(request)
-        self._now, self._run = context.clock.now(), context.run
+        self._url = request.url
+        self._source = source_of(request)
+        self._now = context.clock.now()
+        self._run = context.run
         self._answered_at = _answered_at(response, self._now)
         self._refused = 0
 

@@ -54,7 +54,7 @@ class EntryRecord:
 
     @property
     def keys(self) -> EntryKeys:
-        """The fields by which it is compared with other entries."""
+        """The fields that are compared with those of other entries."""
         return EntryKeys(self.page_key, self.key, self.title_key, self.evident_date)
 
 
@@ -181,7 +181,7 @@ def insert_unseen(
     if not found:
         return frozenset()
     repeated = _RepeatedPages(connection, found)
-    identified = _identified(connection, found, repeated)
+    identified = _judge_ids(connection, found, repeated)
     names: dict[str, str] = {}  # the keys as found, by the keys as they are stored
     for entry, as_found in zip(identified, found, strict=True):
         names.setdefault(entry.key, as_found.key)
@@ -219,14 +219,14 @@ class _RepeatedPages:
     def __contains__(self, page_key: object) -> bool:
         if self._pages is None:
             pages = set(self._connection.scalars(_REPEATED_PAGES, {"of": self._source}))
-            self._pages = pages | {_of_another_host(page) for page in pages}
+            self._pages = pages | {_foreign_key(page) for page in pages}
         return page_key in self._pages
 
 
-def _identified(
+def _judge_ids(
     connection: Connection, found: Sequence[EntryRecord], repeated: _RepeatedPages
 ) -> list[EntryRecord]:
-    """Return the entries with the keys by which they are compared.
+    """Return the entries with the keys that are compared.
 
     An id that is no evidence counts as a missing one, and the title stands for a missing id on a
     page that is a repeated one.
@@ -265,7 +265,7 @@ def _has_doubtful_ids(connection: Connection, found: Sequence[EntryRecord]) -> b
     return are_titles_known
 
 
-def _of_another_host(key: str) -> str:
+def _foreign_key(key: str) -> str:
     """Return the key that stands for a key of a page on another host than its source."""
     return sha256(f"elsewhere {key}".encode()).hexdigest()
 
@@ -274,9 +274,9 @@ def _as_of_another_host(entry: EntryRecord) -> EntryRecord:
     """Return an entry with other keys than it has in a source of the host of its page."""
     return replace(
         entry,
-        key=_of_another_host(entry.key),
-        page_key=_of_another_host(entry.page_key),
-        title_key=_of_another_host(entry.title_key) if entry.title_key else None,
+        key=_foreign_key(entry.key),
+        page_key=_foreign_key(entry.page_key),
+        title_key=_foreign_key(entry.title_key) if entry.title_key else None,
     )
 
 

@@ -122,7 +122,7 @@ class Explainer:
         file = self._files.find(origin, url)
         allowed, gate, why, opens_at = self._decide(url, origin, file, now)
         times = self._context.state.hosts.find(host).times
-        least = max(options.min_interval, self._context.project_delays.of(host))
+        least = max(options.min_interval, self._context.project_delays.delay_of(host))
         delay = times.delay_with(delay_after(least, file.interval(now) if file else 0.0))
         ready_at = max(times.ready_at(delay), opens_at, now)
         is_shown = file is not None and gate in (None, "robots")
