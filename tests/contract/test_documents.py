@@ -231,6 +231,7 @@ def test_a_document_that_a_project_keeps_back_is_named_once(run, handler):
         "ignores.example": [("105 request", "ignore")],
         "replaces.example": [("700 request", "other")],
         "wipes.example": [("950 request", "wipe")],
+        "wipes-first.example": [("3 request", "wipe")],
         "hides.example": [("950 request", "wipe"), ("0 exception", "answer")],
     }
     result = run(hosts, *map(site, hosts), WALSH_SERIAL=False, **handler)
@@ -307,6 +308,14 @@ def test_without_a_list_nothing_else_is_requested(run, acts, handler, document):
     assert result.stats["finish_reason"] == "gate_failed"
     assert f"http://operator.example/{document} was " in result.stderr
     assert {item["trouble"] for item in result.items} <= {"StillDue"}
+
+
+def test_a_blocklist_gate_does_not_wait_for_a_list_that_is_kept_back(run):
+    gates = [(f"{OURS}.blocklist.BlocklistMiddleware", 100)]
+    acts = {"operator.example": [("50 request", "wipe")]}
+    result = run(acts, site("a.example"), gates=gates, document=LIST, **ROBOTS_ALONE)
+    assert result.log == []
+    assert result.stats["finish_reason"] == "gate_failed"
 
 
 def test_the_first_page_that_a_middleware_answers_is_named(run):

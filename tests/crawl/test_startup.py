@@ -11,6 +11,7 @@ import pytest
 from scrapy import Request
 from scrapy.core.downloader.handlers.file import FileDownloadHandler
 from scrapy.downloadermiddlewares.retry import RetryMiddleware
+from scrapy.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
 from scrapy.http import Response
 from scrapy.settings import Settings
 from scrapy.utils.conf import build_component_list
@@ -313,3 +314,14 @@ def test_a_hop_has_no_referer_and_no_slot_of_the_host_before_but_its_marks():
     assert hop.meta["redirect_times"] == 1
     assert ticket_of(hop) == ticket_of(request)._replace(hops=(Hop(URL, 302),), released=False)
     assert request.headers["Referer"] == b"http://z.example/", "the request itself stays as it is"
+
+
+class OwnRobots(RobotsTxtMiddleware):
+    """What a project has in the place of Scrapy's middleware."""
+
+
+def test_a_second_robots_middleware_is_named(forced):
+    forced["DOWNLOADER_MIDDLEWARES"].set(OwnRobots, 200)
+    messages = [str(problem) for problem in start_problems(forced)]
+    assert [line for line in messages if f"{__name__}.OwnRobots" in line]
+    assert not [line for line in messages if "ROBOTSTXT_OBEY" in line]

@@ -120,7 +120,7 @@ class Documents:
         """Call the download handler of a request, and copy its response if it is a document."""
         delivery = ticket_of(request).delivery
         if delivery is None:
-            self._check_unchanged(request)
+            self.check_unchanged(request)
             return await handler(request)
         self._begin(request, delivery)
         try:
@@ -138,9 +138,12 @@ class Documents:
         _keep(delivery, response, is_stopped="download_stopped" in response.flags)
         return response
 
-    def _check_unchanged(self, request: Request) -> None:
-        """Raise NotDelivered for a request for a document that has lost its ticket."""
-        if request in self._tickets:
+    def check_unchanged(self, request: Request) -> None:
+        """Raise NotDelivered for a request for a document that has lost its ticket.
+
+        Our gates would take it for a page, which waits for that document.
+        """
+        if request in self._tickets and ticket_of(request).delivery is None:
             reason = f"{request.url} was not downloaded: a middleware of this project"
             raise NotDelivered(f"{reason} changed its meta, URL or method", _SKIP)
 

@@ -176,6 +176,9 @@ class Watcher(Protocol):
     async def download(self, handler: DownloadHandler, request: Request) -> Response:
         """Call the download handler of a request."""
 
+    def check_unchanged(self, request: Request) -> None:
+        """Raise for a request that a middleware of the project made unusable before ours."""
+
     def fetched(self, request: Request, result: Response | Request) -> Response | Request:
         """Return what comes of a request after all middlewares: a response, or another request."""
 
@@ -189,6 +192,8 @@ def _watched(
     @wraps(method)
     async def watched(request: Request, **given: Any) -> Any:  # noqa: ANN401 - as Scrapy calls it
         try:
+            if not is_after:
+                watcher.check_unchanged(request)
             return await method(request=request, **given)
         except Exception as error:
             watcher.failed(request, error, is_after=is_after)

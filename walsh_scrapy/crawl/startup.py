@@ -282,11 +282,21 @@ def _order_problems(settings: BaseSettings, chain: list[type]) -> Problems:
 
 
 def _robots_problems(settings: BaseSettings, chain: list[type]) -> Problems:
-    if settings.getbool("ROBOTSTXT_OBEY") and _places(chain, Gate.ROBOTS.replaces):
+    """Find what requests every robots.txt again: Scrapy's middleware, or a subclass of it."""
+    places = _places(chain, Gate.ROBOTS.replaces)
+    if not settings.getbool("ROBOTSTXT_OBEY") or not places:
+        return
+    path = global_object_name(chain[places[0]])
+    if path == Gate.ROBOTS.replaces:
         yield bad_setting(
             "ROBOTSTXT_OBEY",
             settings["ROBOTSTXT_OBEY"],
             "False with RobotsMiddleware: Scrapy's would request every robots.txt again",
+        )
+    else:  # the add-on sets ROBOTSTXT_OBEY, so the project cannot
+        yield BadSetting(
+            f"DOWNLOADER_MIDDLEWARES has {path}, which would request every robots.txt again; "
+            "remove it: RobotsMiddleware takes its place"
         )
 
 
