@@ -52,14 +52,15 @@ OF_R4_AND_R5: Final = (
         Patch(_PACING, "delay_after", "robots_delay or 0.0, latency)", "robots_delay or 0.0)"),
     )),
     Mutant("first-held-back", "R4", "holds back first requests for 3 s", (
-        Patch(_EXCHANGES, "Exchanges._begin",
-              "ticket, name = ticket_of(request), host_of(request.url)", """\
-now, known = self._context.clock.monotonic(), self._context.state.hosts
-        begun = self.__dict__.setdefault("held_back", {}).setdefault(request.url, now)
-        first = known.find(self._context.host(request.url)).times.ended is None
-        if first and now < begun + 3.0:
-            return begun + 3.0 - now
-        ticket, name = ticket_of(request), host_of(request.url)"""),
+        Patch("walsh_scrapy/downloadermiddlewares/pacing.py", "PacingMiddleware.process_request",
+              "self._network.check_route(request)", """\
+self._network.check_route(request)
+        host = self._context.host(request.url)
+        held_back = self.__dict__.setdefault("held_back", set())
+        row = self._context.state.hosts.find(host)
+        if host not in held_back and (row is None or row.times.ended is None):
+            held_back.add(host)
+            await self._queue.sleep(3.0)"""),
     )),
     Mutant("port-is-a-host", "R4", "another port of a host has separate delays", (
         Patch(_PACING, "PaceBy.unit", "return self.unit_of(host_of(url))",
