@@ -447,3 +447,11 @@ def test_workers_share_what_is_due_and_take_over_what_a_killed_one_leaves(
     assert len(targets) <= 1, "only the request in flight is made again"
     assert not again or max(again.values()) == 2
     assert min(each.stats["walsh/sources/fetched"] for each in results) > 0, "each has its share"
+
+
+def test_a_new_host_is_requested_at_once(simulated):
+    names = ("a", "b", "c")
+    (result,) = simulated(*(site(f"{name}.example") for name in names), sources=feeds(*names))
+    began = [hit.started for hit in result.log if hit.path == "/robots.txt"]
+    assert len(began) == len(names)
+    assert max(began) - min(began) < 1.0
