@@ -129,6 +129,16 @@ HISTORIES = {
         ],
         [4, 0, 0],
     ),
+    "guid new in each document, but some items have none": (
+        [
+            [item(f"T{at} {day}", f"{LINK}/{at}", f"{day}-{at}", DAYS[day]) for at in range(3)]
+            + [item("Same", f"{LINK}/same", f"{day}-same", DAYS[day])]
+            + [item("No guid", f"{LINK}/none", None, DAYS[day])]
+            + [item(title, f"{LINK}/twice", None, DAYS[day]) for title in ("A", "B")]
+            for day in range(3)
+        ],
+        [7, 0, 0],
+    ),
     "guid new in each document, on one page": (
         [[item(f"T{at}", LINK, f"{day}-{at}", DAYS[day]) for at in range(3)] for day in range(3)],
         [3, 0, 0],
@@ -229,6 +239,26 @@ def test_a_damaged_title_on_a_repeated_page_is_no_new_entry(visit, rows):
     assert visit(whole, DAYS[3]) == []
     stored = "".join(row.item for row in rows(select(entries.c.item)))
     assert "\ufffd" not in stored
+
+
+def test_two_rows_do_not_get_the_same_title(visit, rows):
+    for day, title in enumerate(("C\ufffdfé", "Caf\ufffd")):
+        assert visit(without_guids([item("X"), item(title)]), DAYS[day])
+    for day in (3, 4):
+        assert visit(without_guids([item("X"), item("Café")]), DAYS[day]) == []
+    titles = [row.item.count('"title": "Café"') for row in rows(select(entries.c.item))]
+    assert sorted(titles) == [0, 0, 1]
+
+
+def test_many_titles_that_are_damaged_again_are_known(visit):
+    """All but the first of the page: its row has the key of the page, and not of the title."""
+    titles = [f"Caf{{}} {number}" for number in range(30)]
+    for mark in ("\ufffd", "é"):
+        for start in (0, 15):
+            some = [item(title.format(mark)) for title in titles[start : start + 15]]
+            visit(without_guids(some), DAYS[start // 15])
+    damaged = [item(title.format("\ufffd")) for title in titles]
+    assert len(visit(without_guids(damaged), DAYS[3])) <= 1
 
 
 def test_a_damaged_title_of_another_entry_is_kept(visit):

@@ -229,13 +229,16 @@ def is_damaged_copy(damaged: str, *, of: str) -> bool:
     """
     if damaged.count(REPLACEMENT) <= of.count(REPLACEMENT):
         return False
-    ends = {0}  # of what the parts until now may stand for
-    for part in re.split(f"({REPLACEMENT}+)", damaged):
-        if part.startswith(REPLACEMENT):
-            ends = {end + more for end in ends for more in range(len(part) + 1)}
+    places: defaultdict[str, int] = defaultdict(int)  # of each character, as the bits of a number
+    for place, character in enumerate(of):
+        places[character] |= 1 << place
+    ends = 1  # the lengths of the beginnings of `of` that match until now, as bits
+    for character in damaged:
+        if character == REPLACEMENT:
+            ends |= ends << 1
         else:
-            ends = {end + len(part) for end in ends if of.startswith(part, end)}
-    return len(of) in ends
+            ends = (ends & places[character]) << 1
+    return bool(ends >> len(of) & 1)
 
 
 def with_keys(

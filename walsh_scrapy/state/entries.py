@@ -57,6 +57,12 @@ class EntryRecord:
         """The fields by which it is compared with other entries."""
         return EntryKeys(self.page_key, self.key, self.title_key, self.evident_date)
 
+    @property
+    def has_id(self) -> bool:
+        """True if its key is of an id, and not of its page alone or of the title in its place."""
+        has_title_as_id = self.is_page_repeated and self.key == self.title_key
+        return self.key != self.page_key and not has_title_as_id
+
 
 class StoredEntry(NamedTuple):
     """An entry as it is stored: its key, and its exported item as JSON."""
@@ -253,7 +259,8 @@ def _has_doubtful_ids(connection: Connection, found: Sequence[EntryRecord]) -> b
     for entry in found:
         for same in (entry,) if entry.is_own else (entry, _as_of_another_host(entry)):
             pages.add(same.page_key)
-            ids.add(same.key)
+            if same.has_id:
+                ids.add(same.key)
             titles.add(same.title_key)
     are_titles_known = False
     for some in in_parts(pages):
@@ -323,10 +330,6 @@ def _insert_unseen(
     return new
 
 
-def _insertion_order(entry: EntryRecord) -> tuple[str, bool, str]:
-    return entry.page_key, entry.evident_date is None, entry.key
-
-
 def _insert(connection: Connection, rows: Sequence[Row]) -> frozenset[str]:
     """Insert those of the rows that another transaction has not inserted; return their keys."""
     if insert_if_new(connection, entries, rows) == len(rows):
@@ -390,6 +393,8 @@ def _known_entries(
                 keys = keys._replace(date=None)
             keys = with_title_as_id(keys, repeated)
             known.add(keys)
+            if row.page_key is not None:
+                known.add(keys._replace(key=row.key))  # of the title before `_write_title`
             if is_elsewhere:
                 elsewhere[keys.page_key].append(_Elsewhere(row.key, keys))
         for keys in _damaged_copies(connection, rows, by_page):
@@ -430,6 +435,7 @@ def _damaged_copies(
             is_known = entry.title_key and (keys.page_key, entry.title_key) in titles
             if is_less_damaged and row.source == entry.source and not is_known:
                 stored = title
+                titles.add((keys.page_key, entry.title_key))
                 _write_title(connection, row, item | {"title": title}, entry.title_key)
 
 
