@@ -16,6 +16,7 @@ from walsh_scrapy.metadata.feed import parse_feed
 from walsh_scrapy.metadata.llmstxt import parse_llms
 from walsh_scrapy.sources.source import Source
 from walsh_scrapy.spidermiddlewares.firstseen import DocumentItems
+from walsh_scrapy.state.entries import MAX_COMPARED_TITLES
 from walsh_scrapy.state.records import SourceRecord
 from walsh_scrapy.state.tables import entries, repeated_pages
 from walsh_scrapy.testing.feeds import Post, atom, rss
@@ -250,15 +251,14 @@ def test_two_rows_do_not_get_the_same_title(visit, rows):
     assert sorted(titles) == [0, 0, 1]
 
 
-def test_many_titles_that_are_damaged_again_are_known(visit):
-    """All but the first of the page: its row has the key of the page, and not of the title."""
-    titles = [f"Caf{{}} {number}" for number in range(30)]
-    for mark in ("\ufffd", "é"):
-        for start in (0, 15):
-            some = [item(title.format(mark)) for title in titles[start : start + 15]]
-            visit(without_guids(some), DAYS[start // 15])
-    damaged = [item(title.format("\ufffd")) for title in titles]
-    assert len(visit(without_guids(damaged), DAYS[3])) <= 1
+@pytest.mark.parametrize(("limit", "new_again"), [(MAX_COMPARED_TITLES, 0), (20, 1)])
+def test_titles_that_are_damaged_again_are_known(limit, new_again, visit, monkeypatch):
+    """Beyond the limit all but the first of the page: its row has no key of a title."""
+    damaged = without_guids([item(f"Caf\ufffd {number}") for number in range(30)])
+    assert len(visit(damaged, DAYS[0])) == 30
+    assert visit(damaged.replace("\ufffd", "é"), DAYS[1]) == []
+    monkeypatch.setattr("walsh_scrapy.state.entries.MAX_COMPARED_TITLES", limit)
+    assert len(visit(damaged, DAYS[2])) == new_again
 
 
 def test_a_damaged_title_of_another_entry_is_kept(visit):
