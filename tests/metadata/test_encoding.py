@@ -135,6 +135,47 @@ def test_the_encoding_is_recognized(body, content_type, text):
     assert to_utf8(body, content_type).decode() == text
 
 
+@pytest.mark.parametrize(
+    ("content_type", "declaration"),
+    [
+        ('text/xml; charset="windows-1251"', ""),
+        ("text/xml; charset='windows-1251'", ""),
+        ("text/xml; Charset = Windows-1251; q=1", ""),
+        ("text/xml; charset=x-cp1251", ""),
+        (None, "<?xml version='1.0' encoding = \"windows-1251\"?>"),
+        (None, "\n<?xml version='1.0'\tencoding=' windows-1251 ' standalone='yes'?>"),
+        (None, "<?XML version='1.0' ENCODING='WINDOWS-1251'?>"),
+        (None, "<?xml version='1.0'encoding=windows-1251?>"),
+        ("text/xml; charset=unknown", "<?xml version='1.0' encoding='x-cp1251'?>"),
+    ],
+)
+def test_declarations_in_other_spellings(content_type, declaration):
+    text = f"{declaration}Привет"
+    assert to_utf8(text.encode("cp1251"), content_type).decode() == text
+
+
+@pytest.mark.parametrize(
+    ("label", "codec", "text"),
+    [
+        ("x-gbk", "gbk", "中文测试"),
+        ("gb_2312", "gbk", "中文测试"),
+        ("x-euc-jp", "euc_jp", "日本語"),
+        ("windows-949", "cp949", "한국어 똠방"),
+        ("iso-8859-8-i", "iso8859-8", "שלום"),
+        ("x-mac-cyrillic", "mac_cyrillic", "Привет"),
+        ("koi", "koi8-r", "Привет"),
+    ],
+)
+def test_labels_of_the_web_that_python_does_not_know(label, codec, text):
+    assert to_utf8(text.encode(codec), f"text/xml; charset={label}").decode() == text
+
+
+def test_three_bad_bytes_in_a_short_llms_txt():
+    body = b"# A\n- [caf\xc3\xa9 \xff\xff\xff](https://blog.example/1)\n"
+    (entry,) = parse_llms(body, url=URL, content_type=None, source=URL).entries
+    assert entry.title == "café \ufffd\ufffd\ufffd"
+
+
 def test_one_bad_byte_in_a_hundred_is_few():
     text = "中" * 400
     body = text.encode("gbk") + b"\xff" * 8

@@ -183,6 +183,25 @@ def test_relative_links_of_rss(form, body, url):
     assert only.url == url
 
 
+@pytest.mark.parametrize(
+    ("element", "published"),
+    [
+        ("<dc:date xmlns:dc='http://purl.org/dc/elements/1.1/'>{}</dc:date>", True),
+        ("<a:updated xmlns:a='http://www.w3.org/2005/Atom'>{}</a:updated>", False),
+        (
+            "<dcterms:modified xmlns:dcterms='http://purl.org/dc/terms/'>{}</dcterms:modified>",
+            False,
+        ),
+    ],
+)
+def test_only_dc_date_is_a_date_of_publication_too(element, published):
+    date = "2026-05-01T00:00:00Z"
+    item = f"<item>{element.format(date)}</item>"
+    (only,) = read(f"<rss version='2.0'><channel>{item}</channel></rss>").entries
+    assert only.updated == date
+    assert only.published == (date if published else None)
+
+
 @pytest.mark.parametrize("link", ["", "<link/>", "<link>/sub/</link>", "<link>mailto:x</link>"])
 def test_a_relative_link_without_a_site_is_of_the_feed(link):
     text = f"<rss version='2.0'><channel>{link}<item><link>/1</link></item></channel></rss>"

@@ -16,6 +16,7 @@ from walsh_scrapy.metadata.feed import parse_feed
 from walsh_scrapy.metadata.llmstxt import parse_llms
 from walsh_scrapy.sources.source import Source
 from walsh_scrapy.spidermiddlewares.firstseen import DocumentItems
+from walsh_scrapy.state.entries import MAX_COMPARED_TITLES
 from walsh_scrapy.state.records import SourceRecord
 from walsh_scrapy.state.tables import entries, repeated_pages
 from walsh_scrapy.testing.feeds import Post, atom, rss
@@ -129,6 +130,16 @@ HISTORIES = {
         ],
         [4, 0, 0],
     ),
+    "guid new in each document, but some items have none": (
+        [
+            [item(f"T{at} {day}", f"{LINK}/{at}", f"{day}-{at}", DAYS[day]) for at in range(3)]
+            + [item("Same", f"{LINK}/same", f"{day}-same", DAYS[day])]
+            + [item("No guid", f"{LINK}/none", None, DAYS[day])]
+            + [item(title, f"{LINK}/twice", None, DAYS[day]) for title in ("A", "B")]
+            for day in range(3)
+        ],
+        [7, 0, 0],
+    ),
     "guid new in each document, on one page": (
         [[item(f"T{at}", LINK, f"{day}-{at}", DAYS[day]) for at in range(3)] for day in range(3)],
         [3, 0, 0],
@@ -229,6 +240,25 @@ def test_a_damaged_title_on_a_repeated_page_is_no_new_entry(visit, rows):
     assert visit(whole, DAYS[3]) == []
     stored = "".join(row.item for row in rows(select(entries.c.item)))
     assert "\ufffd" not in stored
+
+
+def test_two_rows_do_not_get_the_same_title(visit, rows):
+    for day, title in enumerate(("C\ufffdfé", "Caf\ufffd")):
+        assert visit(without_guids([item("X"), item(title)]), DAYS[day])
+    for day in (3, 4):
+        assert visit(without_guids([item("X"), item("Café")]), DAYS[day]) == []
+    titles = [row.item.count('"title": "Café"') for row in rows(select(entries.c.item))]
+    assert sorted(titles) == [0, 0, 1]
+
+
+@pytest.mark.parametrize(("limit", "new_again"), [(MAX_COMPARED_TITLES, 0), (20, 1)])
+def test_titles_that_are_damaged_again_are_known(limit, new_again, visit, monkeypatch):
+    """Beyond the limit all but the first of the page: its row has no key of a title."""
+    damaged = without_guids([item(f"Caf\ufffd {number}") for number in range(30)])
+    assert len(visit(damaged, DAYS[0])) == 30
+    assert visit(damaged.replace("\ufffd", "é"), DAYS[1]) == []
+    monkeypatch.setattr("walsh_scrapy.state.entries.MAX_COMPARED_TITLES", limit)
+    assert len(visit(damaged, DAYS[2])) == new_again
 
 
 def test_a_damaged_title_of_another_entry_is_kept(visit):

@@ -73,14 +73,16 @@ _TIME: Final = (
     r"(?P<hour>[0-9]{1,2}):(?P<minute>[0-9]{2})(?::(?P<second>[0-9]{2})(?:[.,][0-9]+)?)?"
     r"(?:\s*(?P<half>[ap])\.?m\b\.?)?"
 )
-# Some programs write a zone twice: `+0000 UTC`, `+0100 CET`, `+0100 +0100`, `GMT +0000`. The offset
-# counts, because most names have several meanings.
+# Some programs write a zone twice: `+0000 UTC`, `+0100 CET`, `-0300 -03`, `GMT +0000`, `Z UTC`. The
+# offset counts, because most names have several meanings.
+_NAME: Final = "(?:z|[a-z]{2,5})"
 _OFFSET: Final = (
-    r"(?:(?:(?:GMT|UTC)\s*|[a-z]{2,5}\s+)?"
+    rf"(?:(?:(?:GMT|UTC)\s*|{_NAME}\s+)?"
     r"(?P<sign>[+-])(?P<hours>[0-9]{2})(?::?(?P<minutes>[0-9]{2}))?"
-    r"(?:\s+(?:[a-z]{2,5}|(?P=sign)(?P=hours):?(?P=minutes))(?:\s+m=[+-][0-9.]+)?)?)"
+    rf"(?:\s+(?:{_NAME}|(?P=sign)(?P=hours)(?::?(?P=minutes))?)(?:\s+m=[+-][0-9.]+)?)?)"
 )
-_ZONE: Final = rf"(?:{_OFFSET}|(?P<zone>[a-z]+(?:/[a-z_-]+)*))"
+_UTC: Final = "(?:z|utc?|gmt)"
+_ZONE: Final = rf"(?:{_OFFSET}|(?P<zone>[a-z]+(?:/[a-z_-]+)*)|(?P<utc>{_UTC})\s+{_UTC})"
 _REST: Final = rf"(?:(?:t|[\s,]+(?:-\s+|at\s+)?){_TIME})?(?:\s*{_ZONE})?(?:\s*\([^()]*\))?"
 _FORMS: Final = tuple(
     re.compile(form, re.IGNORECASE)
@@ -148,7 +150,7 @@ def _time(parts: dict[str, str | None]) -> tuple[int, int, int]:
 
 def _zone(parts: dict[str, str | None]) -> tzinfo | None:
     """Return the zone, UTC if there is none; None if it is not known."""
-    if name := parts.get("zone"):
+    if name := parts.get("zone") or parts.get("utc"):
         hours = _ABBREVIATIONS.get(name.upper())
         if hours is not None:
             return timezone(timedelta(hours=hours))

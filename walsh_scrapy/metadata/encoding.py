@@ -12,13 +12,30 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Final
 
-from w3lib.encoding import http_content_type_encoding, resolve_encoding
+from w3lib.encoding import resolve_encoding
 
 REPLACEMENT: Final = "\ufffd"  #: the character that stands for undecodable bytes
 
+_CHARSET: Final = re.compile(r"(?:^|[;,])\s*charset\s*=\s*[\"']?\s*([\w.:-]{1,40})", re.IGNORECASE)
 _XML_DECLARATION: Final = re.compile(
-    rb"\s*<\?xml[^>]{0,200}?\sencoding\s*=\s*[\"']([\w.:-]{1,40})[\"']"
+    rb"\s*<\?xml[^>]{0,200}?[\s\"']encoding\s*=\s*[\"']?\s*([\w.:-]{1,40})", re.IGNORECASE
 )
+#: Names of the WHATWG Encoding Standard that Python does not know, not even without their `x-`.
+_LABELS: Final = {
+    "cn-big5": "big5",
+    "dos-874": "cp874",
+    "gb_2312": "gbk",
+    "iso-8859-8-e": "iso8859-8",
+    "iso-8859-8-i": "iso8859-8",
+    "iso-ir-149": "cp949",
+    "koi": "koi8-r",
+    "koi8": "koi8-r",
+    "koi8-ru": "koi8-u",
+    "ks_c_5601-1989": "cp949",
+    "ksc_5601": "cp949",
+    "windows-949": "cp949",
+    "x-x-big5": "big5",
+}
 _DEFAULT_ENCODING: Final = "cp1252"
 #: Declarations that do not count. UTF-16 and UTF-32 are recognized by a byte order mark or by zero
 #: bytes, UTF-8 by its sequences. The others are codecs of Python that no web page uses: two of them
@@ -61,10 +78,17 @@ def to_utf8(body: bytes, content_type: str | None) -> bytes:
 
 def _declared_encodings(body: bytes, content_type: str | None) -> Iterator[str]:
     """Yield the names that Python has for the declared encodings: the HTTP header's comes first."""
+    charset = _CHARSET.search(content_type or "")
     declaration = _XML_DECLARATION.match(body)
-    xml_encoding = declaration[1].decode("ascii", "ignore") if declaration else None
-    for name in (http_content_type_encoding(content_type), xml_encoding):
-        encoding = resolve_encoding(name) if name else None
+    labels = []
+    if charset:
+        labels.append(charset[1])
+    if declaration:
+        labels.append(declaration[1].decode("ascii", "ignore"))
+    for label in labels:
+        name = label.lower()
+        encoding = resolve_encoding(_LABELS.get(name, name))
+        encoding = encoding or resolve_encoding(name.removeprefix("x-"))
         if encoding:
             yield codecs.lookup(encoding).name
 

@@ -9,7 +9,7 @@ from collections.abc import Collection, Container, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from hashlib import sha256
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple, Self, TypeAlias
 
 from walsh_scrapy.metadata.encoding import REPLACEMENT
 from walsh_scrapy.metadata.text import one_line
@@ -158,54 +158,56 @@ def with_title_as_id(entry: EntryKeys, repeated_pages: Container[str]) -> EntryK
     return entry
 
 
-class _KnownPage:
-    """The known entries of one page. Their number does not matter to the time of a question."""
-
-    def __init__(self) -> None:
-        self.keys: set[str] = set()
-        # By title, and of all titles: their dates. None is among them if one has no date.
-        self.dates_of_title: defaultdict[str | None, set[str | None]] = defaultdict(set)
-        self.dates: set[str | None] = set()
+#: Where an entry is filed: under its id, or under its page with its title and its date.
+Place: TypeAlias = tuple[str | None, ...]
+_ANY: Final = "any"
 
 
-class KnownEntries:
-    """Entries that are known, by their keys.
+def places_of(entry: EntryKeys) -> tuple[Place, ...]:
+    """Return the places at which an entry is filed, for `places_of_same` to find it."""
+    page, key, title, date = entry
+    return (
+        (key,),
+        (page, title, date),
+        (page, title, _ANY),
+        (page, _ANY, date),
+        (page, _ANY, _ANY),
+    )
+
+
+def places_of_same(entry: EntryKeys) -> list[Place]:
+    """Return the places at which the same entries are filed, and no others.
 
     Two entries of a page differ if their ids differ and, besides, their titles or their dates
     differ: a comment is not its post, though its link is the link of the post with a fragment. A
     field differs only if both entries have it.
     """
+    page, key, title, date = entry
+    if key == page:  # it has no id
+        return [(page, _ANY, _ANY)]
+    titles = (_ANY,) if title is None else (title, None)
+    dates = (_ANY,) if date is None else (date, None)
+    places: list[Place] = [(page, title, date) for title in titles for date in dates]
+    return [(key,), (page,), *places]
+
+
+class KnownEntries:
+    """Entries that are known. Their number does not matter to the time of a question."""
 
     def __init__(self) -> None:
-        self._pages: defaultdict[str, _KnownPage] = defaultdict(_KnownPage)
+        self._places: set[Place] = set()
 
     def has_page(self, page_key: str) -> bool:
         """Return True if an entry of this page is known."""
-        return page_key in self._pages
+        return (page_key, _ANY, _ANY) in self._places
 
     def add(self, entry: EntryKeys) -> None:
         """Make an entry known."""
-        page = self._pages[entry.page_key]
-        page.keys.add(entry.key)
-        page.dates_of_title[entry.title_key].add(entry.date)
-        page.dates.add(entry.date)
+        self._places.update(places_of(entry))
 
     def has(self, entry: EntryKeys) -> bool:
         """Return True if an entry is the same as a known one."""
-        page = self._pages.get(entry.page_key)
-        if page is None:
-            return False
-        if entry.key == entry.page_key or not page.keys.isdisjoint((entry.key, entry.page_key)):
-            return True
-        if entry.title_key is None:
-            return _has_same_date(page.dates, entry.date)
-        same_titles = (page.dates_of_title.get(title, set()) for title in (entry.title_key, None))
-        return any(_has_same_date(dates, entry.date) for dates in same_titles)
-
-
-def _has_same_date(dates: Collection[str | None], date: str | None) -> bool:
-    """Return True if a date does not differ from one of these, as None differs from none."""
-    return bool(dates) and (date is None or None in dates or date in dates)
+        return not self._places.isdisjoint(places_of_same(entry))
 
 
 def distinct_entries(entries: Sequence[EntryKeys]) -> list[int]:
@@ -229,13 +231,16 @@ def is_damaged_copy(damaged: str, *, of: str) -> bool:
     """
     if damaged.count(REPLACEMENT) <= of.count(REPLACEMENT):
         return False
-    ends = {0}  # of what the parts until now may stand for
-    for part in re.split(f"({REPLACEMENT}+)", damaged):
-        if part.startswith(REPLACEMENT):
-            ends = {end + more for end in ends for more in range(len(part) + 1)}
+    places: defaultdict[str, int] = defaultdict(int)  # of each character, as the bits of a number
+    for place, character in enumerate(of):
+        places[character] |= 1 << place
+    ends = 1  # the lengths of the beginnings of `of` that match until now, as bits
+    for character in damaged:
+        if character == REPLACEMENT:
+            ends |= ends << 1
         else:
-            ends = {end + len(part) for end in ends if of.startswith(part, end)}
-    return len(of) in ends
+            ends = (ends & places[character]) << 1
+    return bool(ends >> len(of) & 1)
 
 
 def with_keys(

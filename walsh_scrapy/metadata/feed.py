@@ -157,13 +157,14 @@ def _rss_entry(element: Element, base: str, site: str) -> FeedEntry:
     `dc:date` is the only date of most RDF items. feedparser reads it as the date of the update; it
     counts as the date of publication as well.
     """
-    updated = _date(element, "updated")
     return FeedEntry(
         url=_link(element, base, site) or _permalink(element, base, site),
         title=_title(element),
         id=one_line(element.get("id")),
-        published=_date(element, "published") or _date(element, "created") or updated,
-        updated=updated,
+        published=(
+            _date(element, "published") or _date(element, "created") or _date(element, "dc_date")
+        ),
+        updated=_date(element, "updated"),
         authors=distinct_names(_people(element)),
         tags=distinct_tags(map(from_html, _terms(element))),
     )
@@ -389,6 +390,7 @@ class _Parser(StrictFeedParser):  # type: ignore[misc]
 
     def __init__(self, base: str, language: str | None, encoding: str) -> None:
         super().__init__(base, language, encoding)
+        self.document_url = base
         self.open: list[str] = []  #: the open elements that feedparser sees
         self.own_uris: set[str] = set()  #: unknown namespaces of the root, a channel or an item
 
@@ -406,7 +408,12 @@ class _Parser(StrictFeedParser):  # type: ignore[misc]
         return skipped
 
     def resolve_uri(self, uri: str) -> str:
-        """Return a link resolved against the base; raise OverBudget if that was too much work."""
+        """Return a link resolved against the base; raise OverBudget if that was too much work.
+
+        A link without an `xml:base` stays as published: the rules of its format resolve it later.
+        """
+        if self.document_url and self.baseuri == self.document_url:
+            return uri
         self.base_characters += len(self.baseuri or "")
         if self.base_characters > MOST_BASE_CHARACTERS:
             raise OverBudget(
@@ -483,9 +490,15 @@ class _Parser(StrictFeedParser):  # type: ignore[misc]
     def _start_guid(self, attrs: Mapping[str, str]) -> None:
         # feedparser resolves relative ids and makes links of them; an id stays as published.
         super()._start_guid(attrs)
-        permalink = "declared" if "ispermalink" in attrs else "by default"
-        self._save("permalink", permalink if self.guidislink else "", overwrite=True)
+        declared = attrs.get("ispermalink", "").strip().lower()
+        permalink = {"": "by default", "true": "declared"}.get(declared, "")
+        self._save("permalink", permalink, overwrite=True)
         self.guidislink = False
+
+    def _end_dc_date(self) -> None:
+        super()._end_dc_date()
+        date = self._get_context().get("updated")
+        self._save("dc_date", date, overwrite=True)
 
     def _start_id(self, attrs: Mapping[str, str]) -> None:
         super()._start_id(attrs)

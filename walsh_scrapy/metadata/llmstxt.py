@@ -193,7 +193,7 @@ def _other_than_markdown(text: str) -> str | None:
     head = text[start.end() if start else 0 :][:_HEAD]
     if not text.strip():
         return "an empty body"
-    if head.startswith("%PDF-") or len(_CONTROL.findall(head)) > 2 + len(head) / 50:
+    if head.startswith("%PDF-") or len(_CONTROL.findall(head)) > 3 + len(head) / 50:
         return "binary data"
     if _JSON.match(head):
         return "JSON"

@@ -16,7 +16,10 @@ from walsh_scrapy.metadata.encoding import REPLACEMENT
 from walsh_scrapy.metadata.entries import (
     EntryKeys,
     KnownEntries,
+    Place,
     is_damaged_copy,
+    places_of,
+    places_of_same,
     with_title_as_id,
 )
 from walsh_scrapy.policy.wording import storable
@@ -25,13 +28,14 @@ from walsh_scrapy.state.records import Row, in_parts, insert_if_new
 from walsh_scrapy.state.tables import entries, repeated_pages, sightings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from sqlalchemy import BindParameter, Connection
     from sqlalchemy import Row as SqlRow
 
-#: Entries of one page whose damaged titles are compared with its rows: the comparison is quadratic.
-MAX_COMPARED_TITLES: Final = 20
+#: Pairs of a stored title and one of a document that are compared for damage at once: each entry of
+#: a page is compared with each of its rows.
+MAX_COMPARED_TITLES: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +60,12 @@ class EntryRecord:
     def keys(self) -> EntryKeys:
         """The fields that are compared with those of other entries."""
         return EntryKeys(self.page_key, self.key, self.title_key, self.evident_date)
+
+    @property
+    def has_id(self) -> bool:
+        """True if its key is of an id, and not of its page alone or of the title in its place."""
+        has_title_as_id = self.is_page_repeated and self.key == self.title_key
+        return self.key != self.page_key and not has_title_as_id
 
 
 class StoredEntry(NamedTuple):
@@ -190,7 +200,7 @@ def insert_unseen(
     known, elsewhere = _known_entries(connection, others, repeated)
     for entry in others:
         if known.has(entry.keys):
-            _write_sightings(connection, entry, elsewhere[entry.page_key])
+            _write_sightings(connection, entry, elsewhere)
         else:
             known.add(entry.keys)
             own.append(_as_of_another_host(entry))
@@ -253,7 +263,8 @@ def _has_doubtful_ids(connection: Connection, found: Sequence[EntryRecord]) -> b
     for entry in found:
         for same in (entry,) if entry.is_own else (entry, _as_of_another_host(entry)):
             pages.add(same.page_key)
-            ids.add(same.key)
+            if same.has_id:
+                ids.add(same.key)
             titles.add(same.title_key)
     are_titles_known = False
     for some in in_parts(pages):
@@ -307,7 +318,7 @@ def _insert_unseen(
         if page in begun:
             later.append(entry)
         elif known.has(entry.keys):
-            _write_sightings(connection, entry, elsewhere[page])
+            _write_sightings(connection, entry, elsewhere)
         else:
             known.add(entry.keys)
             rows.append(_row(entry, is_first=is_first, backfill=backfill))
@@ -321,10 +332,6 @@ def _insert_unseen(
     if later:
         new |= _insert_unseen(connection, later, repeated, backfill=backfill)
     return new
-
-
-def _insertion_order(entry: EntryRecord) -> tuple[str, bool, str]:
-    return entry.page_key, entry.evident_date is None, entry.key
 
 
 def _insert(connection: Connection, rows: Sequence[Row]) -> frozenset[str]:
@@ -360,23 +367,35 @@ def _row(entry: EntryRecord, *, is_first: bool, backfill: bool) -> dict[str, Any
     }
 
 
-class _Elsewhere(NamedTuple):
-    """An entry that another source had first."""
+class _RowsElsewhere:
+    """The rows of other sources, by the entries that are the same."""
 
-    key: str  #: of its row
-    keys: EntryKeys
+    def __init__(self) -> None:
+        self._rows: defaultdict[Place, list[str]] = defaultdict(list)
+
+    def add(self, row: str, entry: EntryKeys) -> None:
+        """File a row, by its key, with the keys of its entry."""
+        for place in places_of(entry):
+            self._rows[place].append(row)
+
+    def same_as(self, entry: EntryKeys) -> set[str]:
+        """Return the keys of the rows that are the same as an entry."""
+        same: set[str] = set()
+        for place in places_of_same(entry):
+            same.update(self._rows.get(place, ()))
+        return same
 
 
 def _known_entries(
     connection: Connection, found: Sequence[EntryRecord], repeated: _RepeatedPages
-) -> tuple[KnownEntries, Mapping[str, list[_Elsewhere]]]:
-    """Return the stored entries of the pages of these, and those of other sources by page.
+) -> tuple[KnownEntries, _RowsElsewhere]:
+    """Return the stored entries of the pages of these, and those of other sources.
 
     The dates in other sources say nothing about an entry of a page on another host: each of these
     sources has a date of its own for one article.
     """
     known = KnownEntries()
-    elsewhere: defaultdict[str, list[_Elsewhere]] = defaultdict(list)
+    elsewhere = _RowsElsewhere()
     by_page: defaultdict[str, list[EntryRecord]] = defaultdict(list)
     for entry in found:
         by_page[entry.page_key].append(entry)
@@ -390,8 +409,10 @@ def _known_entries(
                 keys = keys._replace(date=None)
             keys = with_title_as_id(keys, repeated)
             known.add(keys)
+            if row.page_key is not None:
+                known.add(keys._replace(key=row.key))  # of the title before `_write_title`
             if is_elsewhere:
-                elsewhere[keys.page_key].append(_Elsewhere(row.key, keys))
+                elsewhere.add(row.key, keys)
         for keys in _damaged_copies(connection, rows, by_page):
             known.add(with_title_as_id(keys, repeated))
     return known, elsewhere
@@ -412,11 +433,15 @@ def _damaged_copies(
     A row gets the title of its own source if that is less damaged.
     """
     titles = {(row.page_key or row.key, row.title_key) for row in rows}
+    compared = 0
     for row in rows:
+        if row.item is None:
+            continue
         keys = _keys_of(row)
         entries_of_page = by_page[keys.page_key]
-        if row.item is None or len(entries_of_page) > MAX_COMPARED_TITLES:
-            continue
+        compared += len(entries_of_page)
+        if compared > MAX_COMPARED_TITLES:
+            return
         item = json.loads(row.item)
         stored = item.get("title") or ""
         for entry in entries_of_page:
@@ -430,6 +455,7 @@ def _damaged_copies(
             is_known = entry.title_key and (keys.page_key, entry.title_key) in titles
             if is_less_damaged and row.source == entry.source and not is_known:
                 stored = title
+                titles.add((keys.page_key, entry.title_key))
                 _write_title(connection, row, item | {"title": title}, entry.title_key)
 
 
@@ -443,12 +469,7 @@ def _write_title(
     connection.execute(update(entries).where(entries.c.key == row.key).values(changes))
 
 
-def _write_sightings(
-    connection: Connection, entry: EntryRecord, elsewhere: Iterable[_Elsewhere]
-) -> None:
+def _write_sightings(connection: Connection, entry: EntryRecord, elsewhere: _RowsElsewhere) -> None:
     """Write which entries of other sources an entry is."""
-    for other in elsewhere:
-        alone = KnownEntries()
-        alone.add(other.keys)
-        if alone.has(entry.keys):
-            insert_if_new(connection, sightings, {"key": other.key, "source": entry.source})
+    for row in sorted(elsewhere.same_as(entry.keys)):
+        insert_if_new(connection, sightings, {"key": row, "source": entry.source})
