@@ -8,7 +8,7 @@ from sqlalchemy import text
 from tests.helpers.pooler import Pooler
 from tests.helpers.records import exchange
 from tests.helpers.sites import feed, feeds, site
-from walsh_scrapy.state import State
+from walsh_scrapy.state import State, StateError
 from walsh_scrapy.state.database import Database
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.web import Reply
@@ -58,6 +58,24 @@ def test_limits_hold_in_each_transaction(pooler):
     database.close()
     assert found == {("10s", "5s")}
     assert snapshot == ("10s", "0")
+
+
+def test_a_pooler_that_the_url_does_not_announce_is_named(pooler):
+    query = text("SELECT count(*) FROM runs WHERE id = :number")
+
+    def read_often(database):
+        for number in range(100):
+            database.scalar(query, number=number)
+
+    with closing(Database(pooler.direct_url)) as database, pytest.raises(StateError) as caught:
+        read_often(database)
+    assert "?pooler=1" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_another_value_of_pooler_is_refused(postgresql_url):
+    with pytest.raises(StateError, match="pooler must be 1"):
+        Database(f"{postgresql_url}?pooler=yes")
 
 
 def test_two_workers_share_their_hosts(pooler, direct_web, crawl):

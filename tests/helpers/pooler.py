@@ -82,9 +82,9 @@ class Pooler:
     def __init__(self, url, size=4):
         server = make_url(url)
         self._listener = socket.create_server(("127.0.0.1", 0))
-        self.url = server.set(port=self._listener.getsockname()[1]).render_as_string(
-            hide_password=False
-        )
+        address = server.set(port=self._listener.getsockname()[1])
+        self.direct_url = address.render_as_string(hide_password=False)  # without pooler=1
+        self.url = f"{self.direct_url}?pooler=1"
         self._open = lambda: Session((server.host, server.port), server.username, server.database)
         self._idle = deque(self._open() for _ in range(size))
         self._changed = threading.Condition()

@@ -185,24 +185,34 @@ def test_many_rows_are_streamed_beside_each_other(database):
         assert all(one == other == (number,) for number, (one, other) in enumerate(both, VERSION))
 
 
-def test_no_statement_is_prepared_on_the_server(postgresql_url):
-    """A pooler's next session does not know it, and its plan is from when a table was empty."""
+def test_behind_a_pooler_no_statement_is_prepared(postgresql_url):
     prepared = text("SELECT count(*) FROM pg_prepared_statements")
-    with contextlib.closing(State(postgresql_url)) as state:
+    with contextlib.closing(State(f"{postgresql_url}?pooler=1")) as state:
         for number in range(20):
             commit(state, SOURCE, [entry_of(SOURCE.url, str(number))])
         assert state._database.scalar(prepared) == 0
 
 
 @pytest.mark.parametrize("name", ["lock_timeout", "idle_in_transaction_session_timeout"])
-def test_a_limit_is_of_a_transaction_and_not_of_its_session(postgresql_url, name):
+def test_behind_a_pooler_a_limit_is_of_a_transaction(postgresql_url, name):
     query = text(f"SELECT setting::int, reset_val::int FROM pg_settings WHERE name = '{name}'")
-    with contextlib.closing(Database(postgresql_url)) as database:
+    with contextlib.closing(Database(f"{postgresql_url}?pooler=1")) as database:
         ((of_transaction, of_session),) = database.all(query)
         with database._engine.connect() as connection:
             ((after, _),) = connection.execute(query)
     assert of_transaction > 0
     assert after == of_session
+
+
+@pytest.mark.parametrize("query", ["", "?pooler=1"])
+def test_limits_of_waits_and_of_plans(postgresql_url, query):
+    names = ["lock_timeout", "idle_in_transaction_session_timeout", "plan_cache_mode"]
+    columns = ",".join(f"current_setting('{name}')" for name in names)
+    plans = "auto" if query else "force_custom_plan"  # nothing is prepared behind a pooler
+    with contextlib.closing(Database(f"{postgresql_url}{query}")) as database:
+        assert tuple(database.first(text(f"SELECT {columns}"))) == ("10s", "5s", plans)
+        with database.snapshot() as connection:
+            assert tuple(connection.execute(text(f"SELECT {columns}")).one())[:2] == ("10s", "0")
 
 
 def test_what_loses_its_connection_is_run_again(postgresql_url, caplog):

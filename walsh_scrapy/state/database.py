@@ -82,10 +82,13 @@ _TCP: Final = {
     "keepalives_count": 4,
     "tcp_user_timeout": 30_000,  # milliseconds
 }
-#: Whatever the environment says (PGCLIENTENCODING), texts are sent in UTF-8. A statement that was
-#: prepared is not known to the next session of a pooler, and has a plan from when its table was
-#: nearly empty.
-_POSTGRESQL: Final = {"client_encoding": "UTF8", "prepare_threshold": None}
+#: Whatever the environment says (PGCLIENTENCODING), texts are sent in UTF-8.
+_POSTGRESQL: Final = {"client_encoding": "UTF8"}
+#: In WALSH_STATE_URL: behind a pooler each transaction may have another session. Statements are not
+#: prepared there, because the next session does not know them; a first visit takes a fifth longer.
+_POOLER: Final = "pooler"
+#: PostgreSQL's invalid_sql_statement_name and duplicate_prepared_statement.
+_NOT_PREPARED: Final = ("26000", "42P05")
 #: Memory of SQLite for pages, at most.
 _CACHE_KIB: Final = 16 * 1024
 #: The low bits of SQLite's extended error codes.
@@ -142,6 +145,7 @@ class Database:
         # A crawl that was refused at its start does not call ``close``.
         finalize(self, self._engine.dispose).atexit = False
         self.is_sqlite = self._engine.dialect.name == "sqlite"
+        self._begin = _begin(self._engine.url)
         self.file = StateFile.of(self._engine.url)  #: of an SQLite state; None on a server
         self._clock = ServerClock()
         self._failed: Callable[[StateError], Exception] = lambda error: error
@@ -174,14 +178,14 @@ class Database:
         the transaction, for example a URL. Raises RefusedValues for values that the database does
         not accept: by their encoding, length or size, or because of a constraint.
         """
-        return self._run(work, "BEGIN IMMEDIATE" if self.is_sqlite else _begin(), subject)
+        return self._run(work, "BEGIN IMMEDIATE" if self.is_sqlite else self._begin, subject)
 
     def read(self, work: Callable[[Connection], _Result]) -> _Result:
         """Run ``work``, which only reads, and return its value; no writer waits for it.
 
         Raises the result of ``failed`` if the database fails.
         """
-        return self._run(work, "BEGIN" if self.is_sqlite else _begin())
+        return self._run(work, self._begin)
 
     def all(self, query: Executable, **values: object) -> Sequence[Sequence[Any]]:
         """Return the rows of a query; ``values`` are its parameters."""
@@ -209,7 +213,7 @@ class Database:
         engine = _engine_of(self._engine.url, poolclass=NullPool)
         try:
             with engine.connect() as connection:
-                connection.exec_driver_sql("BEGIN" if self.is_sqlite else _begin_snapshot())
+                connection.exec_driver_sql("BEGIN" if self.is_sqlite else _BEGIN_SNAPSHOT)
                 yield connection.execution_options(yield_per=ROWS_AT_ONCE)
         except DBAPIError as error:
             raise _state_error(engine, error) from error
@@ -570,9 +574,24 @@ def _engine_of(address: URL, **options: Any) -> Engine:  # noqa: ANN401 - SQLAlc
     if address.get_backend_name() == "postgresql":
         options["isolation_level"] = "AUTOCOMMIT"  # we begin transactions ourselves
     engine = create_engine(address, connect_args=_arguments(address), **options)
+    if _is_pooled(address):
+        event.listen(engine, "do_connect", _remove_pooler)
+    elif address.get_backend_name() == "postgresql":
+        event.listen(engine, "connect", _tune_postgresql)
     if _is_file(address):
         event.listen(engine, "do_connect", _connect_to_read)
     return engine
+
+
+def _is_pooled(address: URL) -> bool:
+    return _POOLER in address.query
+
+
+def _remove_pooler(
+    _dialect: object, _record: object, _arguments: list[Any], options: dict[str, Any]
+) -> None:
+    """Remove our own part of the URL, which the driver does not know."""
+    options.pop(_POOLER, None)
 
 
 def _connect_to_read(
@@ -600,6 +619,8 @@ def _address(url: str) -> URL:
     if not _is_file(address):
         if url.count("@") > 1 or "@" in url.partition("?")[2]:
             raise ValueError(_MALFORMED)
+        if address.query.get(_POOLER, "1") != "1":
+            raise StateError(f"WALSH_STATE_URL: {_POOLER} must be 1, or left out")
         return address
     _, _, written = url.partition(":///")
     if "?" in written:
@@ -621,7 +642,9 @@ def _is_file(url: URL) -> bool:
 
 def _arguments(address: URL) -> dict[str, Any]:
     if address.get_backend_name() == "postgresql":
-        own = {"connect_timeout": CONNECT_SECONDS, **_TCP}
+        own: dict[str, Any] = {"connect_timeout": CONNECT_SECONDS, **_TCP}
+        if _is_pooled(address):
+            own["prepare_threshold"] = None
         return _POSTGRESQL | {name: own[name] for name in own.keys() - address.query}
     # We begin transactions ourselves: the driver's BEGIN would take the lock too late.
     return {"isolation_level": None, "timeout": LOCKED_SECONDS}
@@ -646,22 +669,36 @@ def _tune_sqlite(connection: Any, _record: object) -> None:  # noqa: ANN401 - a 
         connection.execute(f"PRAGMA {pragma}").close()
 
 
-def _begin(isolation: str = "READ COMMITTED", idle_seconds: float = IDLE_SECONDS) -> str:
-    """Return the statements that begin a transaction on PostgreSQL, with its limits.
+def _tune_postgresql(connection: Any, _record: object) -> None:  # noqa: ANN401 - a DBAPI connection
+    # A plan that was made while its table was nearly empty would always read all of it.
+    plans = "SET plan_cache_mode = 'force_custom_plan'"
+    connection.execute(f"{_limits('SET', IDLE_SECONDS)};{plans}")
+    connection.commit()
 
-    A pooler gives each transaction any of its sessions, so the limits are of the transaction. A
-    lock that another session holds is an error, as on SQLite, and not an endless wait.
+
+def _limits(command: str, idle_seconds: float) -> str:
+    """Return the statements that limit the waits of a session or of a transaction on PostgreSQL.
+
+    A lock that another session holds is an error, as on SQLite, and not an endless wait.
     """
     return (
-        f"BEGIN ISOLATION LEVEL {isolation};"
-        f"SET LOCAL lock_timeout = {1000 * LOCKED_SECONDS:.0f};"
-        f"SET LOCAL idle_in_transaction_session_timeout = {1000 * idle_seconds:.0f}"
+        f"{command} lock_timeout = {1000 * LOCKED_SECONDS:.0f};"
+        f"{command} idle_in_transaction_session_timeout = {1000 * idle_seconds:.0f}"
     )
 
 
-def _begin_snapshot() -> str:
-    """Return the statements that begin a snapshot on PostgreSQL: its reader may take long."""
-    return _begin("REPEATABLE READ READ ONLY", idle_seconds=0.0)
+def _begin(address: URL) -> str:
+    """Return the statements that begin a transaction; behind a pooler it has limits of its own."""
+    if address.get_backend_name() == "sqlite":
+        return "BEGIN"
+    begin = "BEGIN ISOLATION LEVEL READ COMMITTED"
+    return f"{begin};{_limits('SET LOCAL', IDLE_SECONDS)}" if _is_pooled(address) else begin
+
+
+#: The reader of a snapshot may take long.
+_BEGIN_SNAPSHOT: Final = (
+    f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;{_limits('SET LOCAL', 0.0)}"
+)
 
 
 def _bounded_connections(waiting: Waiting) -> Callable[..., object]:
@@ -721,6 +758,8 @@ def _remedy(engine: Engine, error: DBAPIError) -> str:
     if engine.dialect.name != "sqlite":
         if "lock timeout" in reason:
             return f"another session holds a lock for {LOCKED_SECONDS:.0f} s; end it, start again"
+        if _sqlstate(error) in _NOT_PREPARED and not _is_pooled(engine.url):
+            return f"there is a pooler in transaction mode: add ?{_POOLER}=1 to WALSH_STATE_URL"
         if "conversion between UTF8 and" in reason:
             return _CREATE_IN_UTF8
         if (_sqlstate(error) or "").startswith(_NO_RESOURCES):
