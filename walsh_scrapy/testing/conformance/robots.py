@@ -117,7 +117,7 @@ def _sends_nothing_without(evidence: TrialLog) -> Conclusion:
     if not files:
         return not_applicable("it never requested robots.txt")
     if pages and all(_may_go_on(each.hit) for each in pages):
-        return not_applicable("the contract lets Walsh-Research go on without a robots.txt")
+        return not_applicable("Walsh-Research may go on without a robots.txt")
     if pages:
         reason = "it requested a page whose robots.txt could not be read"
         return failed(reason, [*files[:1], *pages])
@@ -133,7 +133,7 @@ def _may_go_on(hit: Hit) -> bool:
 def _unreachable(name: str, answer: str, site: Site) -> Scenario:
     """Return the scenario of a host whose robots.txt cannot be read.
 
-    It is a SHOULD, because the contract lets a tool go on, and RFC 9309 does not.
+    It is a SHOULD, because Walsh-Research may go on, and RFC 9309 forbids it.
     """
     asks = f"Where robots.txt {answer}, a crawler that follows RFC 9309 requests no page"
     return scenario("R2", name, asks, _sends_nothing_without, site, level=Level.SHOULD)
