@@ -183,7 +183,7 @@ def _options(url: str) -> Options:
 _LATER = {
     **{
         name: requests.c[name] + bindparam("seconds")
-        for name in ("sent_at", "robots_at", "blocklist_at")
+        for name in ("requested_at", "robots_at", "blocklist_at")
     },
     "monotonic": requests.c.monotonic + bindparam("seconds"),
     "run": requests.c.run + bindparam("runs"),
@@ -191,7 +191,7 @@ _LATER = {
 _NAMES = [each.name for each in requests.c if each.name != "id"]
 _SECOND_DAY = (
     select(*(_LATER.get(name, requests.c[name]) for name in _NAMES))
-    .where(requests.c.sent_at >= BEGIN + DAY, requests.c.sent_at < BEGIN + 2 * DAY)
+    .where(requests.c.requested_at >= BEGIN + DAY, requests.c.requested_at < BEGIN + 2 * DAY)
     .order_by(requests.c.id)
 )
 _AGAIN = insert(requests).from_select(_NAMES, _SECOND_DAY)
@@ -255,8 +255,8 @@ def _run(day: int, hosts: int) -> dict[str, Any]:
     begun = BEGIN + day * DAY
     return {
         "spider": "feeds",
-        "begun": begun,
-        "ended": begun + DAY - 60.0,
+        "started_at": begun,
+        "ended_at": begun + DAY - 60.0,
         "versions": "{}",
         "settings": json.dumps(SETTINGS | {"declared": hash_of(_declared(hosts))}),
     }
@@ -271,11 +271,11 @@ def _robots(host: int) -> bytes:
 
 
 def _copies(hosts: int) -> Rows:
-    kept = {"first_seen": BEGIN, "kept_at": BEGIN + DAYS * DAY}
+    kept = {"first_used_at": BEGIN, "last_used_at": BEGIN + DAYS * DAY}
     bodies = [("robots", _robots(host)) for host in range(hosts)]
     bodies += [("blocklist", LIST), ("sources", _declared(hosts))]
     for number, (kind, body) in enumerate(bodies, 1):
-        yield {"id": number, "hash": hash_of(body), "kind": kind, "body": body, **kept}
+        yield {"id": number, "sha256": hash_of(body), "kind": kind, "body": body, **kept}
 
 
 def _requests(hosts: int, day: int) -> Rows:
@@ -301,13 +301,13 @@ def _request(run: int, host: int, page: int, at: float, seconds: float) -> dict[
     is_robots = page < 0
     url = f"http://h{host}.example/{'robots.txt' if is_robots else page}"
     return {
-        "sent_at": at,
+        "requested_at": at,
         "host": f"h{host}.example",
         "url": url,
         "source": None if is_robots else ITS_URL,
         "gates": "blocklist: not listed" + ("" if is_robots else "; robots: allowed"),
         "status": 200 if run == 1 or is_robots else 304,
-        "seconds": seconds,
+        "duration": seconds,
         "monotonic": at + seconds - BEGIN,
         "error": "",
         "run": run,
@@ -320,7 +320,7 @@ def _request(run: int, host: int, page: int, at: float, seconds: float) -> dict[
 def _denials(hosts: int, day: int) -> Rows:
     for host in range(0, hosts, 10):
         yield {
-            "at": BEGIN + day * DAY + 60.0,
+            "denied_at": BEGIN + day * DAY + 60.0,
             "host": f"h{host}.example",
             "url": f"http://h{host}.example/no/feed",
             "gate": "robots",

@@ -352,7 +352,7 @@ _HOSTS = """
         greatest(delay, (SELECT max(requests.delay) FROM requests WHERE requests.host = hosts.host))
     FROM hosts
 """
-_BEGUN = "SELECT url FROM requests WHERE seconds IS NULL"
+_BEGUN = "SELECT url FROM requests WHERE duration IS NULL"
 _SOURCES = "SELECT url, outcome, failures, detail FROM sources"
 
 

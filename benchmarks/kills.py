@@ -160,7 +160,7 @@ def _rows(url: str) -> tuple[int, Counter[str], int]:
         left = connection.scalar(
             text(
                 "SELECT count(*) FROM requests JOIN runs ON runs.id = requests.run "
-                "WHERE requests.seconds IS NULL AND runs.ended IS NOT NULL"
+                "WHERE requests.duration IS NULL AND runs.ended_at IS NOT NULL"
             )
         )
     engine.dispose()

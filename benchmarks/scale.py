@@ -43,12 +43,12 @@ CROWD = 100
 HANDED_OUT = 100_000
 PROJECT = find_project(Path(__file__).parent)
 VISITED = """
-INSERT INTO sources (url, kind, url_key, fetched_at, asked_until, outcome)
+INSERT INTO sources (url, kind, url_key, visited_at, not_before, outcome)
 SELECT url, kind, url_key, {at}, {at}, 'fetched' FROM declared WHERE true
 ON CONFLICT (url_key) DO UPDATE
-SET fetched_at = excluded.fetched_at, asked_until = excluded.asked_until
+SET visited_at = excluded.visited_at, not_before = excluded.not_before
 """
-FACTS = "UPDATE declared SET fetched_at = {at}, asked_until = {at}"
+FACTS = "UPDATE declared SET visited_at = {at}, not_before = {at}"
 AT = "CASE WHEN url_key % {due} = 0 THEN {old} ELSE {new} END"
 
 

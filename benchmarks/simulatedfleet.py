@@ -138,7 +138,7 @@ class Simulation:
     def _free_at(self, host: str) -> float:
         """Return when any worker may take a host, unless its owner beats again."""
         row = self._rows[host]
-        return max(row.busy_until, self._until[row.owner])
+        return max(row.in_flight_until, self._until[row.owner])
 
     def _take_one(self, worker: _Worker, now: float) -> None:
         """Own the next host in the order of a run's start, with all its work."""
@@ -152,7 +152,7 @@ class Simulation:
             heapq.heappush(self._orphans, (self._free_at(host), host))
             return
         row = self._rows[host]
-        row = replace(row, owner=worker.name, ended=row.last_end, busy_until=0.0)
+        row = replace(row, owner=worker.name, request_ended_at=row.last_end, in_flight_until=0.0)
         self._rows[host] = row
         self.outcome.taken += 1
         needs_robots = host not in self._has_robots
@@ -165,7 +165,7 @@ class Simulation:
     def _begin(self, worker: _Worker, host: str, now: float) -> float:
         row = self._rows[host]
         may_begin = row.owner == worker.name and row.ready_at(DELAY) <= now
-        self._rows[host] = replace(row, busy_until=now + TIMEOUT + MARGIN)
+        self._rows[host] = replace(row, in_flight_until=now + TIMEOUT + MARGIN)
         # By the log of the web, and not only by the row.
         is_soon = now < self._ended.get(host, -DELAY) + DELAY - 1e-9
         self.outcome.too_soon += is_soon or not may_begin

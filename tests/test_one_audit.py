@@ -32,19 +32,19 @@ COPIES = {"slow": hash_of(SLOW), "lost": hash_of(LOST), "": None}
 #: Breaches that are about the time of a request.
 TIMES = {"short-pause", "host-at-once", "too-early"}
 NO_RUN = ("no run", [{}, {"after": 2.0, "run": None}], [], ["short-pause"])
-GIVEN_UP = {"status": None, "error": "given up", "seconds": 0.0}
+GIVEN_UP = {"status": None, "error": "given up", "duration": 0.0}
 
 
 def sent(after=0.0, robots="", **columns):
     """A request so many seconds after the first one that took half a second; 2 s were asked for."""
-    given = {"url": "http://a.example/feed", "seconds": 0.5, "run": 1, "delay": 2.0}
+    given = {"url": "http://a.example/feed", "duration": 0.5, "run": 1, "delay": 2.0}
     given["evidence"] = Evidence(robots=COPIES[robots])
-    return replace(RECORD, sent_at=LATE + after, **given | columns)
+    return replace(RECORD, requested_at=LATE + after, **given | columns)
 
 
 def override(name, after, host="a.example"):
     at = LATE + after
-    return {"id": 1, "at": at, "host": host, "override": name, "seconds": 60.0, "reason": ""}
+    return {"id": 1, "made_at": at, "host": host, "override": name, "seconds": 60.0, "reason": ""}
 
 
 @cases(
@@ -61,7 +61,7 @@ def test_all_commands_find_the_same(tmp_path, case, requests, overridden, found)
     now = LATE + 60 * DAY
     options = OPTIONS[rows[0].host]
     with closing(State(f"sqlite:///{tmp_path / 'state.sqlite3'}")) as state:
-        run = RunRecord(spider="feeds", begun=LATE, settings=asdict(options))
+        run = RunRecord(spider="feeds", started_at=LATE, settings=asdict(options))
         state.runs.end(state.runs.begin(run), now, "finished", {})
 
         def write(connection):
@@ -72,11 +72,11 @@ def test_all_commands_find_the_same(tmp_path, case, requests, overridden, found)
 
         state._database.write(write)
         log_requests(state, *rows)
-        lost = delete(copies).where(copies.c.hash == hash_of(LOST))
+        lost = delete(copies).where(copies.c.sha256 == hash_of(LOST))
         state._database.write(lambda connection: connection.execute(lost))
         with state.log() as log:
             attestation = attest(log, now)
-            asked = {(host_of(row.url), int(row.sent_at // DAY)) for row in rows}
+            asked = {(host_of(row.url), int(row.requested_at // DAY)) for row in rows}
             accounts = [give_account(state, log, options, *each) for each in sorted(asked)]
         days = sorted({day for _, day in asked})
         reports = {
@@ -96,4 +96,4 @@ def test_all_commands_find_the_same(tmp_path, case, requests, overridden, found)
 
 
 def too_soon(lines):
-    return {each.record.sent_at for line in lines for each in line if each.gap.is_broken}
+    return {each.record.requested_at for line in lines for each in line if each.gap.is_broken}

@@ -102,14 +102,14 @@ class NotDue(IgnoreRequest):
 class AlreadyRead(IgnoreRequest):
     """The document of a source was already fetched, for another source (R8, R9).
 
-    ``asked_at`` is when, ``due_at`` when it is due again, both in epoch seconds; ``problem`` is a
-    sentence if the document was of no use, else empty.
+    ``requested_at`` is when, ``due_at`` when it is due again, both in epoch seconds; ``problem``
+    is a sentence if the document was of no use, else empty.
     """
 
-    def __init__(self, url: str, asked_at: float, due_at: float, problem: str) -> None:
+    def __init__(self, url: str, requested_at: float, due_at: float, problem: str) -> None:
         super().__init__(f"{url} was already fetched")
         self.url = url
-        self.asked_at = asked_at
+        self.requested_at = requested_at
         self.due_at = due_at
         self.problem = problem
 

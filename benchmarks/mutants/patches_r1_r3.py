@@ -57,8 +57,8 @@ if request.url.endswith("/robots.txt"):
             "{request.url.partition(':')[0]}"),
     _of_key("http-for-https", "uses http's robots.txt for https", "http"),
     Mutant("empty-304", "R2", "a 304 on robots.txt empties the rules", (
-        Patch(_COPY, "copy_after", "return replace(known, fetched_at=now, status=status, "
-              "failing_since=None)", "return replace(known, fetched_at=now, "
+        Patch(_COPY, "copy_after", "return replace(known, requested_at=now, status=status, "
+              "failing_since=None)", "return replace(known, requested_at=now, "
               'status=status, failing_since=None, body=b"")'),
     )),
     Mutant("star-in-a-segment", "R2", "`*` does not cross `/`", (
@@ -121,7 +121,7 @@ from walsh_scrapy.crawl.ticket import ticket_of
     Mutant("list-never-refreshed", "R3", "the blocklist is never fetched again", (
         Patch(_LIST, "BlocklistCache.is_due",
               "is_fresh = self._tried_at <= self._clock.now() < self._due_at",
-              "is_fresh = self._checked_at > 0.0"),
+              "is_fresh = self._requested_at > 0.0"),
     )),
     Mutant("bad-list-clears", "R3", "a bad list clears the good one", (
         Patch(_LIST, "BlocklistCache.keep_last", "self._tried_at = self._clock.now()",

@@ -32,7 +32,7 @@ OF_R4_AND_R5: Final = (
             self._write_pending(host, subject)
         return HostSnapshot(times, now)""", """\
             self._write_pending(host, subject)
-        return HostSnapshot(replace(times, ended=now - exchange.latency), now)"""),
+        return HostSnapshot(replace(times, request_ended_at=now - exchange.latency), now)"""),
     )),
     Mutant("crawl-delay", "R4", "ignores Crawl-delay", (
         Patch(_COPY, "RobotsFile.interval", "self.rules.crawl_delay or 0.0", "0.0"),
@@ -58,7 +58,7 @@ self._network.check_route(request)
         host = self._context.host(request.url)
         held_back = self.__dict__.setdefault("held_back", set())
         row = self._context.state.hosts.find(host)
-        if host not in held_back and (row is None or row.times.ended is None):
+        if host not in held_back and (row is None or row.times.request_ended_at is None):
             held_back.add(host)
             await self._queue.sleep(3.0)"""),
     )),
@@ -80,16 +80,18 @@ self._network.check_route(request)
     ), (_ONE_CONNECTION,)),
     Mutant("no-owner", "R4", "two processes share a state, and neither owns a host", (
         Patch(_STATE, "_take", """\
-        .where(_HOST, hosts.c.busy_until <= NOW, ~is_deferred, is_free)
-        .values(owner=bindparam("worker"), ended=_LAST_END, busy_until=0.0)""", """\
+        .where(_HOST, hosts.c.in_flight_until <= NOW, ~is_deferred, is_free)
+        .values(owner=bindparam("worker"), request_ended_at=_LAST_END, in_flight_until=0.0)""", """\
         .where(_HOST, ~is_deferred)
         .values(owner=bindparam("worker"))"""),
-        Patch(_STATE, "_begin", "end, most = _LAST_END,", "end, most = hosts.c.ended,"),
+        Patch(_STATE, "_begin", "end, most = _LAST_END,", "end, most = hosts.c.request_ended_at,"),
         Patch(_STATE, "_begin", """\
-        .where(_OURS, hosts.c.busy_until <= NOW, or_(_LAST_END.is_(None), is_spaced), is_released)
-        .values(ended=_LAST_END, busy_until""", """\
-        .where(_HOST, or_(hosts.c.ended.is_(None), is_spaced), is_released)
-        .values(busy_until"""),
+            _OURS, hosts.c.in_flight_until <= NOW, or_(_LAST_END.is_(None), is_spaced), is_released
+        )
+        .values(request_ended_at=_LAST_END, in_flight_until""", """\
+            _HOST, or_(hosts.c.request_ended_at.is_(None), is_spaced), is_released
+        )
+        .values(in_flight_until"""),
         Patch(_STATE, "_end", ".where(_OURS)", ".where(_HOST)"),
         Patch(_STATE, "begin", "return found if found.times.owner == worker.id else None",
               "return found"),

@@ -41,7 +41,7 @@ def test_a_name_that_does_not_exist_fails_alone(direct_web, crawl):
     assert outcomes(crawl) == {LAME: "failed"}
     assert rows_of(crawl, "SELECT failures, unconnected FROM declared") == [(1, 1)]
     ((days,),) = rows_of(
-        crawl, "SELECT julianday(due_at) - julianday(fetched_at) FROM readable_sources"
+        crawl, "SELECT julianday(due_at) - julianday(visited_at) FROM readable_sources"
     )
     assert days == pytest.approx(1.0, abs=0.01)
 

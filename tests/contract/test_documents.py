@@ -280,7 +280,7 @@ def test_a_list_that_was_stopped_is_adopted_from_our_handler(run):
 def test_the_last_list_stays_if_a_project_keeps_it_back(run, crawl, is_unchanged):
     document = replace(LIST, etag='"1"')
     run({}, site("a.example"), site(LISTED), document=document)
-    rows_of(crawl, "UPDATE blocklist SET checked_at = checked_at - 86400")
+    rows_of(crawl, "UPDATE blocklist SET requested_at = requested_at - 86400")
     acts = [("50 response", "status")] if is_unchanged else [("700 request", "answer")]
     sites = (site("b.example"), site(LISTED))
     result = run({"operator.example": acts}, *sites, document=document)

@@ -61,8 +61,8 @@ def test_requests_and_denials_name_rule_line_copies_and_delays(direct_web, crawl
         crawl,
         "SELECT gate, url, rule, line, robots, blocklist, run FROM readable_denials ORDER BY url",
     )
-    led = rows_of(crawl, "SELECT url, redirected_by, robots_status FROM denials")
-    bodies = dict(rows_of(crawl, "SELECT hash, body FROM copies"))
+    led = rows_of(crawl, "SELECT url, redirected_from, robots_status FROM denials")
+    bodies = dict(rows_of(crawl, "SELECT sha256, body FROM copies"))
     purposes = dict(rows_of(crawl, "SELECT url, purpose FROM requests"))
     rules, published = digest(RULES.encode()), digest(listed.body.encode())
     assert [row[:5] for row in sent] == [
@@ -97,11 +97,11 @@ def test_requests_and_denials_name_rule_line_copies_and_delays(direct_web, crawl
     assert told.returncode == 0, told.stderr
     account = json.loads(told.stdout)
     assert [each["line"] for each in account["requests"]] == [None, 3, 3]
-    assert [each["gap"] >= each["gap_asked"] for each in account["requests"][1:]] == [
+    assert [each["gap"] >= each["required_gap"] for each in account["requests"][1:]] == [
         True,
         True,
     ]
-    assert (account["robots"][0]["hash"], account["denials"]) == (rules, [])
+    assert (account["robots"][0]["sha256"], account["denials"]) == (rules, [])
     assert account["robots"][0]["quoted"][1] == {"number": 2, "text": "Disallow: /private"}
 
 

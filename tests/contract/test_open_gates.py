@@ -217,7 +217,7 @@ def run(crawl, tmp_path, installed):
         project = write_project(folder, given | settings, spiders=SPIDERS, middlewares=MIDDLEWARES)
         arguments = {"urls": " ".join(urls)}
         result = crawl(web, spider, project=project, arguments=arguments, timeout=60.0)
-        taken = "busy_until > 0" if result.exit_code else "busy_until > 0 OR owner <> ''"
+        taken = "in_flight_until > 0" if result.exit_code else "in_flight_until > 0 OR owner <> ''"
         assert rows_of(crawl, f"SELECT host FROM hosts WHERE {taken}") == []
         return result
 

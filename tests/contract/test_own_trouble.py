@@ -357,7 +357,7 @@ def test_a_failing_state_ends_the_run_with_1_and_fails_no_source(loopback_web, c
     assert " failed:" not in first.stderr
     rows_of(crawl, f"ALTER TABLE lost RENAME TO {table}")
     assert {row[0] for row in rows_of(crawl, "SELECT failures FROM sources")} <= {0}
-    rows_of(crawl, "UPDATE hosts SET owner = '', busy_until = 0")
+    rows_of(crawl, "UPDATE hosts SET owner = '', in_flight_until = 0")
 
     second = crawl(web, sources=urls)
     assert second.exit_code == 0

@@ -33,7 +33,7 @@ def listing(direct_web):
 
 
 def make_stale(crawl, seconds=86_400):
-    rows_of(crawl, "UPDATE blocklist SET checked_at = checked_at - ?", [seconds])
+    rows_of(crawl, "UPDATE blocklist SET requested_at = requested_at - ?", [seconds])
 
 
 @pytest.mark.parametrize("is_signalled", [True, False])
@@ -42,7 +42,7 @@ def test_the_host_of_a_killed_crawl_is_free_in_the_end_and_a_signal_ends_the_wai
 ):
     State(f"sqlite:///{crawl.folder / 'walsh.sqlite3'}").close()
     until = time.time() + (60.0 if is_signalled else 2.0)
-    owned = "INSERT INTO hosts (host, busy_until, owner) VALUES (?, ?, 'killed')"
+    owned = "INSERT INTO hosts (host, in_flight_until, owner) VALUES (?, ?, 'killed')"
     rows_of(crawl, owned, ["operator.example", until])
     web = listing(blocklist("optedout.example"))
     running = crawl.start(web, sources=SOURCES, settings=WITH_LIST)
@@ -73,8 +73,12 @@ def test_no_wait_of_its_host_keeps_the_list_from_being_fetched_once_a_day(listin
     too_soon = again(web, sources=sources, settings=WITH_LIST)
     assert paths(too_soon.log, "operator.example") == []
     assert "the blocklist could not be fetched: operator.example must not be" in too_soon.stderr
-    rows_of(crawl, "UPDATE hosts SET hold_since = hold_since - 86400, ended = ended - 86400")
-    rows_of(crawl, "UPDATE robots SET fetched_at = fetched_at - 86400")
+    rows_of(
+        crawl,
+        "UPDATE hosts SET hold_since = hold_since - 86400,"
+        " request_ended_at = request_ended_at - 86400",
+    )
+    rows_of(crawl, "UPDATE robots SET requested_at = requested_at - 86400")
     late = again(web, sources=sources, settings=WITH_LIST)
     assert paths(late.log)[:4] == [
         "operator.example/robots.txt",

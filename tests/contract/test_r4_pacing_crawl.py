@@ -130,9 +130,9 @@ def in_state(crawl, statement):
     return (rows_of(crawl, statement) or [(None,)])[0][0]
 
 
-def busy_until(host, crawl):
+def in_flight_until(host, crawl):
     """Until when a request to a host may last, in epoch seconds, as the state has it."""
-    return in_state(crawl, f"SELECT busy_until FROM hosts WHERE host = '{host}'")
+    return in_state(crawl, f"SELECT in_flight_until FROM hosts WHERE host = '{host}'")
 
 
 def breaches(crawl):
@@ -179,7 +179,9 @@ def test_three_crawls_on_one_state_share_the_work_and_keep_every_spacing(direct_
     assert web.most_open_connections <= len(CRAWLS), "one of each process"
     assert fetched(web.log) == sorted(urls), "each was fetched, by one of them, once"
     assert paths(hit for hit in web.log if hit.status == 429) == ["busy.example/feed"]
-    assert in_state(crawl, "SELECT max(begun) < min(ended) FROM runs"), "all at the same time"
+    assert in_state(crawl, "SELECT max(started_at) < min(ended_at) FROM runs"), (
+        "all at the same time"
+    )
     assert breaches(crawl) == []
 
 
@@ -199,7 +201,7 @@ def test_the_host_of_a_killed_crawl_waits_until_its_request_has_ended(direct_web
         for name in CRAWLS
     }
     killed = running["one"].kill_when(lambda log: "left.example/one" in paths(log))
-    until = busy_until("left.example", crawl)
+    until = in_flight_until("left.example", crawl)
     results = [running[name].wait() for name in ("two", "three")]
     last = crawl(web, sources=[f"http://{host}/one" for host in hosts], **options)
 
@@ -215,7 +217,7 @@ def test_the_host_of_a_killed_crawl_waits_until_its_request_has_ended(direct_web
     assert after.started - cut.started < TIMEOUT + MARGIN + 1.0 + LONGEST
     assert fetched(web.log) == sorted(f"http://{host}/{name}" for host in hosts for name in CRAWLS)
     assert breaches(crawl) == [], "a run that was killed is no breach"
-    unknown = rows_of(crawl, "SELECT url, run FROM requests WHERE seconds IS NULL")
+    unknown = rows_of(crawl, "SELECT url, run FROM requests WHERE duration IS NULL")
     assert "http://left.example/one" in [url for url, _ in unknown]
     assert len({run for _, run in unknown}) == 1, "an end is written with the next transaction"
 
@@ -229,9 +231,9 @@ def test_the_last_request_of_a_killed_crawl_counts_as_an_exchange(direct_web, cr
     settings = {"DOWNLOAD_TIMEOUT": TIMEOUT, **trouble("ShortBeats")}
     options = {"sources": ["http://slow.example/feed"], "settings": settings}
     crawl(web, sources=options["sources"], settings={"WALSH_MAX_WAIT": 0})
-    in_state(crawl, "UPDATE hosts SET ended = ended - 60")
+    in_state(crawl, "UPDATE hosts SET request_ended_at = request_ended_at - 60")
     killed = crawl(web, **options, kill_when=lambda log: log)
-    until = busy_until("slow.example", crawl)
+    until = in_flight_until("slow.example", crawl)
     last = crawl(web, **options)
 
     assert killed.exit_code < 0

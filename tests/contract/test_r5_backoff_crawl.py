@@ -219,7 +219,7 @@ def test_what_sites_refuse_for_days_and_send_again_unchanged_is_visible(simulate
         assert begun <= record.refused_since < begun + HOUR, name
     deferred = [record for record in known.values() if record.is_refused and not record.failures]
     assert len(deferred) >= 5
-    assert all(record.asked_until == 0.0 and record.fetched_at is None for record in deferred)
+    assert all(record.not_before == 0.0 and record.visited_at is None for record in deferred)
     assert (held.hold_by, held.hold_status) == ("retry-after", 503)
     over = known["over.example/feed"]
     assert (over.outcome, over.refused_since, over.failures) == ("fetched", None, 0)

@@ -43,7 +43,7 @@ def test_validators_are_echoed_exactly_and_304_is_no_new_data(direct_web, crawl,
     sources = [f"http://{host}/feed" for host in VALIDATORS]
     counted = trouble("CountedTransactions")
     first = crawl(web, sources=sources, settings=counted)
-    rows_of(crawl, "UPDATE hosts SET ended = ended - 60")
+    rows_of(crawl, "UPDATE hosts SET request_ended_at = request_ended_at - 60")
     second = again(web, sources=sources, settings=counted)
     assert {hit.host: sent(hit) for hit in feeds(first)} == dict.fromkeys(VALIDATORS, (None, None))
     assert {hit.host: sent(hit) for hit in feeds(second)} == VALIDATORS
@@ -168,7 +168,9 @@ def test_killed_at_any_moment_no_entry_is_lost_or_repeated(direct_web, crawl):
         assert killed.exit_code in (-9, 0)
         # As if the time of its request and its own were over (see test_r4_pacing_crawl.py).
         soon = [time.time() + 1.0]
-        rows_of(crawl, "UPDATE hosts SET owner = '', busy_until = min(busy_until, ?)", soon)
+        rows_of(
+            crawl, "UPDATE hosts SET owner = '', in_flight_until = min(in_flight_until, ?)", soon
+        )
     last = crawl(web, **options)
     assert last.exit_code == 0
     judge(web)

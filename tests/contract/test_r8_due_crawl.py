@@ -29,8 +29,8 @@ def test_a_clock_that_was_wrong_once_delays_no_source_for_years(loopback_web, cr
     sources = ["http://blog.example/feed", {"url": "http://blog.example/page", "kind": "llms"}]
     for spider in ("feeds", "llms"):
         crawl(web, spider, sources=sources)
-    rows_of(crawl, "UPDATE sources SET fetched_at = fetched_at + 1e9, asked_until = 1e9")
-    rows_of(crawl, "UPDATE indexes SET asked_at = asked_at + 1e9, due_at = due_at + 1e9")
+    rows_of(crawl, "UPDATE sources SET visited_at = visited_at + 1e9, not_before = 1e9")
+    rows_of(crawl, "UPDATE indexes SET requested_at = requested_at + 1e9, due_at = due_at + 1e9")
     assert paths(crawl(web, sources=sources).log) == ["blog.example/feed"]
     asked = paths(crawl(web, "llms", sources=sources).log)
     assert asked == ["blog.example/page", "blog.example/llms.txt"]
@@ -57,7 +57,7 @@ def test_a_source_that_moved_to_the_url_of_another_is_not_fetched_twice(loopback
     assert sorted(paths(third.log)) == ["blog.example/feed", "gone.example/feed"]
     assert third.stats["walsh/sources/unchanged"] == 1
     assert third.stats["walsh/sources/failed"] == 2, "what the other meets with, it meets with too"
-    execute("UPDATE sources SET fetched_at = fetched_at - 999999, asked_until = 0")
+    execute("UPDATE sources SET visited_at = visited_at - 999999, not_before = 0")
     alone = crawl(web, sources=sources[:1])
     assert paths(alone.log) == ["blog.example/feed"], "the other is declared no longer"
 
@@ -107,7 +107,7 @@ def test_only_sources_that_ask_for_time_are_visited_later(loopback_web, crawl):
     sources += [{"url": "http://rare.example/feed", "every": "P7D"}]
     first = crawl(web, sources=sources, settings=EAGER)
     assert asked(first) == {*pages, "rare.example"}
-    kept = "SELECT (asked_until - fetched_at) / 86400 FROM sources WHERE url LIKE '%expires%'"
+    kept = "SELECT (not_before - visited_at) / 86400 FROM sources WHERE url LIKE '%expires%'"
     assert rows_of(crawl, kept) == [(30.0,)], "no source is delayed for longer"
     second = crawl(web, sources=sources, settings=EAGER)
     assert asked(second) == {f"{name}.example" for name in SILENT}
@@ -131,7 +131,7 @@ def test_a_304_may_have_a_lifetime_and_otherwise_the_last_one_is_kept(loopback_w
     )
     sources = [f"http://{host}.example/feed" for host in ("header", "feed", "silent")]
     crawl(web, sources=sources, settings=EAGER)
-    rows_of(crawl, "UPDATE sources SET asked_until = 0")
+    rows_of(crawl, "UPDATE sources SET not_before = 0")
     second = crawl(web, sources=sources, settings=EAGER)
     assert asked(second) == {"header.example", "feed.example", "silent.example"}
     assert second.stats["walsh/sources/unchanged"] == 3
@@ -172,7 +172,7 @@ def test_a_redirect_has_a_lifetime_unless_the_next_visit_does_not_request_it(loo
     names = ("moved", "denied", "broken", "silent", "settled")
     sources = [f"http://{name}.example/old" for name in names]
     crawl(web, sources=sources, settings=EAGER)
-    rows_of(crawl, "UPDATE sources SET moved_since = moved_since - 864000, asked_until = 0")
+    rows_of(crawl, "UPDATE sources SET moved_since = moved_since - 864000, not_before = 0")
     second = crawl(web, sources=sources, settings=EAGER)
     assert "settled.example/feed" in paths(second.log)
     third = crawl(web, sources=sources, settings=EAGER)

@@ -86,7 +86,9 @@ def test_a_job_without_a_state_of_its_own_says_where_it_keeps_it(web, scrapyd, t
     assert set(re.findall(r"exitstatus=1 .*?job='(\w+)'", died)) == {"wrong", "mistyped"}
     assert {Path(name).stem for name in told_by(with_reason)[1].split()} == {"wrong", "mistyped"}
     with contextlib.closing(State(f"sqlite:///{state}")) as kept:
-        assert [run.how for run in kept.runs.latest(9)] == ["finished"], "those that began"
+        assert [run.finish_reason for run in kept.runs.latest(9)] == ["finished"], (
+            "those that began"
+        )
     assert paths(web.log, "blog.example") == ["blog.example/robots.txt", "blog.example/feed"]
 
 

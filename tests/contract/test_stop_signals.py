@@ -71,13 +71,13 @@ def test_a_signal_at_any_moment_ends_the_run_in_order(direct_web, crawl, sent, w
     assert "run shutdown; sources:" in result.stderr
     ((kept,),) = rows_of(crawl, "SELECT summary FROM runs")
     summary = json.loads(kept)
-    assert summary["how"] == "shutdown"
+    assert summary["finish_reason"] == "shutdown"
     fetched = 1 if when == "/feed" else 0
     assert summary["due"] == summary["deferred"] + summary["not_reached"] + fetched == 2
     assert (result.folder / "items.jsonl").exists()
     assert len(result.items) == 2 * fetched
     assert "Traceback" not in result.stderr
-    assert rows_of(crawl, "SELECT * FROM hosts WHERE busy_until > 0") == []
+    assert rows_of(crawl, "SELECT * FROM hosts WHERE in_flight_until > 0") == []
     assert rows_of(crawl, "SELECT outcome FROM sources") == [("fetched",)] * fetched
     if web.log:
         judge(web)
@@ -104,7 +104,7 @@ def test_an_answer_that_does_not_come_delays_the_end_by_its_time_limit(direct_we
     result = running.wait()
     assert result.exit_code in (0, 1), "1 if no other source was read"
     assert result.stats["finish_reason"] == "shutdown"
-    assert rows_of(crawl, "SELECT * FROM hosts WHERE busy_until > 0") == []
+    assert rows_of(crawl, "SELECT * FROM hosts WHERE in_flight_until > 0") == []
     (error,) = rows_of(crawl, "SELECT error FROM requests ORDER BY id DESC LIMIT 1")[0]
     assert error.endswith("took longer than 2.0 seconds")
 
@@ -125,7 +125,7 @@ def test_a_signal_while_a_costly_document_is_read_ends_the_run_in_order(direct_w
     (reader,) = re.findall("^frozen: ([0-9]+)$", result.stderr, re.MULTILINE)
     with pytest.raises(ProcessLookupError):
         os.kill(int(reader), 0)
-    assert rows_of(crawl, "SELECT * FROM hosts WHERE busy_until > 0") == []
+    assert rows_of(crawl, "SELECT * FROM hosts WHERE in_flight_until > 0") == []
     recorded = dict(rows_of(crawl, "SELECT url, outcome FROM sources"))
     assert recorded in ({}, {"http://a.example/feed": "fetched"}), "the other one is still due"
     judge(web)
@@ -159,7 +159,10 @@ def test_each_run_has_a_row_that_its_requests_and_entries_name(direct_web, crawl
     crawl(web, sources=["http://a.example/feed"])
     result = crawl(web, sources=["http://a.example/feed"])
     assert "\x1b" not in result.stderr
-    kept = rows_of(result, "SELECT id, spider, how, ended > begun, summary, versions FROM runs")
+    kept = rows_of(
+        result,
+        "SELECT id, spider, finish_reason, ended_at > started_at, summary, versions FROM runs",
+    )
     assert [row[:4] for row in kept] == [(1, "feeds", "finished", 1), (2, "feeds", "finished", 1)]
     counts = [json.loads(row[4]) for row in kept]
     assert [(count["fetched"], count["not_due"]) for count in counts] == [(1, 0), (0, 1)]

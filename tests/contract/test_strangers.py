@@ -410,7 +410,7 @@ def test_forms_download_slots_and_hosts_that_waited(direct_web, crawl, project):
 
     left = "SELECT status FROM requests WHERE url = 'http://left.example/'"
     assert rows_of(crawl, left) == [(200,)], "who gave up waiting did not stop it"
-    assert rows_of(crawl, "SELECT max(busy_until) FROM hosts")[0] == (0.0,)
+    assert rows_of(crawl, "SELECT max(in_flight_until) FROM hosts")[0] == (0.0,)
 
     started_again = crawl(web, "visitor", project=project, settings=settings)
     assert sorted(paths(started_again.log)) == ["left.example/", "rests.example/1"], (

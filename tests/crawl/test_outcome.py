@@ -139,7 +139,7 @@ def test_each_result_counts_failures_and_keeps_validators_or_not():
         record = outcome_of(**result)
         assert (record.failures, record.etag) == (failures, etag), result
     record = outcome_of(outcome="fetched", answer=answer, url=URL, feed=feed)
-    assert (record.wished_interval, record.skip_hours) == (3600.0, "1,3")
+    assert (record.feed_interval, record.skip_hours) == (3600.0, "1,3")
     refused = outcome_of(outcome="failed", answer=Response(URL, 503))
     assert (refused.outcome, refused.failures, refused.status) == ("refused", 3, 503)
 

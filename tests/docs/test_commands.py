@@ -112,7 +112,7 @@ ARGUMENTS = set(re.findall(r"^\| `(\w+)=", page_of("settings.md"), re.MULTILINE)
 SEEN_AT = "1970-01-01T00:00:01Z"
 FEEDS = ("https://blog.example/feed.xml", "https://other.example/feed.xml")
 #: What `scrapy why` is asked about: a request of 17 November 2026.
-SENT = replace(RECORD, sent_at=1_794_909_600.0, host="blog.example", url=FEEDS[0])
+SENT = replace(RECORD, requested_at=1_794_909_600.0, host="blog.example", url=FEEDS[0])
 SENT = replace(SENT, evidence=Evidence(robots=hash_of(b""), robots_at=1_794_909_590.0))
 ADDED = "https://news.example/feed.xml"
 PAGE = "https://docs.example/"
@@ -408,7 +408,7 @@ class Project:
         (folder / "robots.txt").write_text("User-agent: *\nDisallow: /private\n", "utf-8")
         with contextlib.closing(State(url)) as state:
             for source in FEEDS:
-                failed = {"fetched_at": 1.0, "outcome": "failed", "failures": 3}
+                failed = {"visited_at": 1.0, "outcome": "failed", "failures": 3}
                 record = SourceRecord(url=source, kind="feed", **failed)
                 commit(state, record, [shown_entry(source)])
             keep_robots(state, "https://blog.example:443", RobotsCopy(1_794_909_590.0, 200, b""))

@@ -27,7 +27,7 @@ from walsh_scrapy.policy.frontier import NextHost
 
 SCHEMA = json.loads((files("walsh_scrapy") / "summary.schema.json").read_text("utf-8"))
 DAY = "1970-01-02 00:00:00 UTC"
-RUN = {"run": 1, "spider": "feeds", "begun": 1.0, "ended": 2.0, "how": "finished"}
+RUN = {"run": 1, "spider": "feeds", "started_at": 1.0, "ended_at": 2.0, "finish_reason": "finished"}
 
 
 def lines_of(stats, problems=None, how="finished", now=2.0):

@@ -121,8 +121,8 @@ def deny(state, record):
 
 def sent(at, url="http://a.example/feed", host="a.example", **columns):
     """A request that took a second, as the log is read by those who judge it."""
-    given = {"id": at, "sent_at": at, "host": host, "url": url, "gates": "", "status": 200}
-    given |= {"seconds": 1.0, "error": "", "purpose": "target", "delay": 0.0, "hold": 0.0}
+    given = {"id": at, "requested_at": at, "host": host, "url": url, "gates": "", "status": 200}
+    given |= {"duration": 1.0, "error": "", "purpose": "target", "delay": 0.0, "hold": 0.0}
     return LoggedRequest(**dict.fromkeys(LoggedRequest._fields) | given | columns)
 
 
@@ -151,7 +151,7 @@ HOSTILE = (
 STATUSES = (200, 304, 304, 200, 301, 404, 429, 500, None)
 TROUBLES = (
     {"outcome": "failed", "failures": 6, "status": 404, "detail": "404 <b>Not Found</b>"},
-    {"outcome": "gone", "failures": 1, "status": 410, "asked_until": float("inf")},
+    {"outcome": "gone", "failures": 1, "status": 410, "not_before": float("inf")},
     {"outcome": "denied by robots", "detail": "line 3 of robots.txt says 'Disallow: /'"},
     {"moved_to": "https://new.example/feed", "moved_since": NOW - 9 * DAY, "move_settled": True},
 )
@@ -161,10 +161,12 @@ def request(number, hosts, run):
     """One of many requests: 10 s between two of them, so each host is asked in time."""
     status = STATUSES[number % len(STATUSES)]
     host = f"blog{number % hosts}.example"
-    answer = {"status": status, "seconds": 0.25, "error": "" if status else "<i>refused</i>"}
+    answer = {"status": status, "duration": 0.25, "error": "" if status else "<i>refused</i>"}
     answer["hold"] = 5.0 if status in (429, 500) else 0.0
     robots = {"url": f"http://{host}/robots.txt", "gates": "blocklist: not listed"}
-    sent = replace(RECORD, sent_at=BEGUN + 10.0 * number, host=host, run=run, **robots, **answer)
+    sent = replace(
+        RECORD, requested_at=BEGUN + 10.0 * number, host=host, run=run, **robots, **answer
+    )
     sent = replace(sent, purpose="robots")
     target = {"url": f"http://{host}/feed", "gates": GATES, "purpose": "target", "delay": 1.0}
     return replace(sent, **target, evidence=Evidence(RULE, 3)) if number >= hosts else sent
@@ -182,16 +184,16 @@ def write_state(url, count, hosts=1):
     urls = [f"http://blog{number}.example/feed" for number in range(hosts)]
     with closing(State(url)) as state:
         versions = {"contract": "v1", "scrapy": "2.19.0"}
-        begun = RunRecord(spider="feeds", begun=BEGUN, versions=versions)
+        begun = RunRecord(spider="feeds", started_at=BEGUN, versions=versions)
         run = state.runs.begin(begun)
         for number, source in enumerate(urls):
-            fields = {"fetched_at": NOW - 3600, "asked_until": NOW + 3600, "outcome": "fetched"}
+            fields = {"visited_at": NOW - 3600, "not_before": NOW + 3600, "outcome": "fetched"}
             if number and number <= len(TROUBLES):
                 fields |= TROUBLES[number - 1]
             commit(state, SourceRecord(url=source, kind="feed", **fields), [])
         log_requests(state, *(request(number, hosts, run) for number in range(count)))
         reason = "line 2 of robots.txt says 'Disallow: /private<b>'"
-        given = {"at": BEGUN + 20.0, "reason": reason, "run": run}
+        given = {"denied_at": BEGUN + 20.0, "reason": reason, "run": run}
         given["evidence"] = Evidence("Disallow: /private<b>", 2)
         for number in range(7 if count else 0):
             host = f"blog{number % hosts}.example"

@@ -53,21 +53,21 @@ def unshown(*requests):
 
 def test_the_end_of_a_killed_run_is_counted_as_unknown_and_nobody_is_accused():
     """Decision 37: its last request may have been sent, and the next may have come too soon."""
-    killed = sent(10.0, seconds=None, status=None)
+    killed = sent(10.0, duration=None, status=None)
     known = {("5", END_UNKNOWN): 1}
     after = {("4", AFTER_UNKNOWN): 1}
     assert unshown(sent(0.0), killed) == (known, [])
     assert unshown(killed, sent(10.5), sent(12.5)) == (known | after, [])
     assert unshown(killed, sent(10.5), sent(11.6)) == (known | after, ["short-pause"])
-    assert unshown(sent(0.0), sent(1.1, seconds=None, status=None)) == (known, ["short-pause"])
+    assert unshown(sent(0.0), sent(1.1, duration=None, status=None)) == (known, ["short-pause"])
     held = sent(0.0, status=429, hold=60.0)
-    assert unshown(held, killed._replace(sent_at=70.0), sent(70.5))[1] == []
+    assert unshown(held, killed._replace(requested_at=70.0), sent(70.5))[1] == []
     assert unshown(held, killed)[1] == ["too-early"], "it was leased during a hold"
 
 
 def test_a_request_counts_as_ended_by_when_it_was_sent():
-    assert kinds(sent(0.0, waited=3.0, seconds=1.0), sent(4.5)) == {"short-pause": 1}
-    assert kinds(sent(0.0, waited=3.0, seconds=1.0), sent(5.0)) == {}
+    assert kinds(sent(0.0, connect_duration=3.0, duration=1.0), sent(4.5)) == {"short-pause": 1}
+    assert kinds(sent(0.0, connect_duration=3.0, duration=1.0), sent(5.0)) == {}
 
 
 def judged_robots(*requests, policy="allow", since=0.0):
@@ -91,10 +91,10 @@ def asked(at, status=200, body=RULES, **columns):
     return sent(at, "http://a.example/robots.txt", **given | {"status": status} | columns)
 
 
-def target(at, asked_at, body=RULES, **columns):
+def target(at, requested_at, body=RULES, **columns):
     """A request by the copy that was asked for at a moment; None if there was none."""
     name = None if body is None else hash_of(body)
-    return sent(at, robots=name, robots_at=asked_at, run=1, **columns)
+    return sent(at, robots=name, robots_at=requested_at, run=1, **columns)
 
 
 GOOD = (asked(0.0), target(3.0, 1.0))
@@ -151,7 +151,7 @@ def test_what_phased_defers_is_a_finding_if_it_was_sent(hours, status, body, fou
         asked(0.0, robots_status=200),
         first,
         last,
-        target(last.sent_at + 3.0, last.robots_at, body, robots_status=status),
+        target(last.requested_at + 3.0, last.robots_at, body, robots_status=status),
     )
     judged = judged_robots(*requests, policy="phased")
     rows = judged if isinstance(judged, dict) else [row for row, _ in judged]
@@ -190,7 +190,7 @@ def test_a_moment_that_no_request_for_robots_txt_had_is_made_up():
     assert judged_robots(asked(0.0, robots_at=3000.0), target(3001.0, 3000.0)) == {
         "unasked-robots": 1
     }
-    hop = asked(0.0, redirected_by="http://b.example/robots.txt")
+    hop = asked(0.0, redirected_from="http://b.example/robots.txt")
     assert judged_robots(hop, target(3.0, 1.0)) == {"unasked-robots": 1}, "it is that of b.example"
 
 
@@ -273,7 +273,7 @@ FACTS = RunFacts("", UA_TOKEN, LIST, SCHEMA, "host", "allow", "declared", "sourc
 def judged(*requests, since=0.0, moved=None, **terms):
     """What row 6 finds: the number of breaches, or what is not shown, or "holds"."""
     findings = Findings()
-    run = RunTerms(**{"begun": 0.0, "ended": None, "facts": FACTS} | terms)
+    run = RunTerms(**{"started_at": 0.0, "ended_at": None, "facts": FACTS} | terms)
     documents = Documents({"sources": DECLARED}.get)
     runs = {1: run, 2: run}
     audit = Targets(
@@ -291,7 +291,7 @@ def asking(at, url, source=None, **columns):
 
 
 def hop(at, url, by, **columns):
-    return asking(at, url, redirected_by=by, **columns)
+    return asking(at, url, redirected_from=by, **columns)
 
 
 @pytest.mark.parametrize(
@@ -474,7 +474,7 @@ def test_a_row_that_waited_for_the_database_is_no_clock():
 
 def test_a_slow_exchange_that_another_run_overtakes_is_no_clock():
     """Rows are numbered in the order of the requests."""
-    slow = Timed(1, BOOT + 1.0, 100.0, 105.0, waited=4.0)
+    slow = Timed(1, BOOT + 1.0, 100.0, 105.0, connect_duration=4.0)
     clocks = found(*run_of(1, 0), slow, *run_of(2, 2, 4, 6), *run_of(1, 106))
     assert clocks.are_certain(BOOT, BOOT + 106)
     assert not clocks.set_back
@@ -511,6 +511,6 @@ def test_any_record_has_certain_times_and_others(requests, one, other):
 def test_requests_are_read_when_clocks_are_first_asked_about():
     sent = iter(run_of(1, 0, 2, 4))
     clocks = SetClocks(sent)
-    assert next(sent).sent_at == BOOT
+    assert next(sent).requested_at == BOOT
     assert clocks.are_certain(BOOT, BOOT + 4)
     assert not list(sent)

@@ -11,7 +11,7 @@ from tests.helpers import cases
 from walsh_scrapy.crawl.outcome import freshness_of
 from walsh_scrapy.metadata.entries import Feed
 from walsh_scrapy.policy.backoff import LONGEST_SECONDS
-from walsh_scrapy.policy.freshness import LONGEST_REVISIT, Freshness, UpdateHints, asked_until
+from walsh_scrapy.policy.freshness import LONGEST_REVISIT, Freshness, UpdateHints, not_before
 
 HOUR, DAY = 3600.0, 86_400.0
 #: A Thursday at noon.
@@ -59,7 +59,7 @@ def test_the_longer_of_what_server_and_feed_ask_for_counts(
     operator_interval, server_interval, feed_interval, seconds, failures
 ):
     hints = UpdateHints(feed_interval)
-    found = asked_until(NOW, server_interval, hints, operator_interval, failures)
+    found = not_before(NOW, server_interval, hints, operator_interval, failures)
     assert found == NOW + seconds
 
 
@@ -78,13 +78,13 @@ def test_no_visit_in_hours_and_on_days_to_skip(hours, days, moment, opens):
     hints = UpdateHints(skip_hours=frozenset(hours), skip_days=frozenset(days))
     assert hints.opens(at(moment)) == at(opens)
     yesterday = at(moment) - DAY
-    found = asked_until(yesterday, 0.0, hints, DAY)
+    found = not_before(yesterday, 0.0, hints, DAY)
     assert found == (at(opens) if opens != moment else yesterday), "else the operator decides"
 
 
 def test_failures_delay_the_hour_in_which_a_source_would_be_due():
     hints = UpdateHints(skip_hours=frozenset({12}))
-    opens = [asked_until(NOW, 0.0, hints, DAY, failures) - NOW for failures in (0, 1, 2, 4, 99)]
+    opens = [not_before(NOW, 0.0, hints, DAY, failures) - NOW for failures in (0, 1, 2, 4, 99)]
     assert opens == [DAY + HOUR, DAY + HOUR, 2 * DAY + HOUR, 8 * DAY + HOUR, 0.0]
 
 
@@ -104,7 +104,7 @@ def test_no_source_asks_for_a_visit_too_early_nor_after_the_latest_time(
 ):
     """With any hours and days to skip: not before the longest interval, and within 30 days."""
     longest = max(LONGEST_REVISIT, min(operator_interval, LONGEST_SECONDS))
-    found = asked_until(NOW, server_interval, hints, operator_interval, failures)
+    found = not_before(NOW, server_interval, hints, operator_interval, failures)
     assert NOW + min(max(server_interval, hints.interval), longest) <= found <= NOW + longest
     doubled = min(operator_interval, LONGEST_SECONDS) * 2.0 ** max(failures - 1, 0)
     due = max(found, NOW + min(doubled, longest))

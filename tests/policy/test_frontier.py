@@ -165,7 +165,7 @@ def test_if_links_are_followed_an_unexplored_host_goes_first():
     assert drain(frontier) == ["robots", "new", "many0", "many1", "many2"]
 
 
-def test_a_host_is_busy_until_its_request_has_ended_and_delays_no_other():
+def test_a_host_is_in_flight_until_its_request_has_ended_and_delays_no_other():
     frontier = Frontier()
     push(frontier, "a.example", "a1", "a2")
     frontier.push("b.example", "b1")
@@ -623,7 +623,7 @@ def test_known_long_delays_do_not_delay_the_first_entry():
 
 
 @pytest.mark.parametrize(("hosts", "at_once"), [pytest.param(mixed(1000), 32, id="delays")])
-def test_hosts_asked_at_once_keep_the_goals(hosts, at_once):
+def test_hosts_requested_at_once_keep_the_goals(hosts, at_once):
     played = Crawl(hosts, 0.2, at_once=at_once).play()
     assert played.first_entry <= 2.0
     assert played.share_until_half <= 0.6

@@ -33,7 +33,7 @@ seconds = st.floats(min_value=0, max_value=1e6)
 moments = st.floats(min_value=1e6, max_value=2e6)
 host_times = st.builds(
     HostTimes,
-    busy_until=st.just(0.0) | moments,
+    in_flight_until=st.just(0.0) | moments,
     ended=st.none() | moments,
     delay=seconds,
     hold_since=moments,
@@ -91,14 +91,14 @@ def test_a_delay_is_the_largest_of_all(least, crawl_delay, latency, wanted):
 
 
 def test_a_delay_counts_from_the_end_of_the_exchange():
-    times = HostTimes(ended=107.5, delay=2.0)
+    times = HostTimes(request_ended_at=107.5, delay=2.0)
     assert times.ready_at(1.0) == 109.5
     assert times.ready_at(10.0) == 117.5, "the next request may ask for more room than the last"
     assert replace(times, operator_delay=20.0).ready_at(10.0) == 127.5
 
 
 def test_a_hold_and_the_delay_are_two_clocks():
-    times = HostTimes(ended=100.0, delay=30.0).held(100.0, Hold(5.0))
+    times = HostTimes(request_ended_at=100.0, delay=30.0).held(100.0, Hold(5.0))
     assert times.ready_at(1.0) == 130.0
     assert times.held(101.0, Hold(60.0)).ready_at(1.0) == 161.0
     longer = times.held(101.0, Hold(60.0, "visit-time"))
@@ -107,7 +107,7 @@ def test_a_hold_and_the_delay_are_two_clocks():
 
 
 def test_a_host_with_a_request_in_flight_is_ready_after_its_latest_end():
-    busy = HostTimes(ended=0.0, delay=100.0, busy_until=165.0)
+    busy = HostTimes(request_ended_at=0.0, delay=100.0, in_flight_until=165.0)
     assert busy.ready_at(1.0) == 265.0, "a dead worker's exchange counts as ended then"
     assert after(busy, 101.0).ready_at(1.0) == 102.0
 
@@ -120,11 +120,11 @@ NOW = 100_000.0
 @pytest.mark.parametrize(
     ("times", "asked"),
     [
-        (HostTimes(ended=NOW, delay=5.0), 5.0),
+        (HostTimes(request_ended_at=NOW, delay=5.0), 5.0),
         (HostTimes().held(NOW, Hold(60.0)), 60.0),
-        (HostTimes(ended=NOW, delay=5.0).held(NOW, Hold(60.0)), 60.0),
-        (HostTimes(ended=NOW, delay=90.0).held(NOW, Hold(60.0)), 90.0),
-        (HostTimes(ended=NOW, operator_delay=90.0), 90.0),
+        (HostTimes(request_ended_at=NOW, delay=5.0).held(NOW, Hold(60.0)), 60.0),
+        (HostTimes(request_ended_at=NOW, delay=90.0).held(NOW, Hold(60.0)), 90.0),
+        (HostTimes(request_ended_at=NOW, operator_delay=90.0), 90.0),
     ],
     ids=["delay", "hold", "hold longer", "delay longer", "operator"],
 )
@@ -138,8 +138,8 @@ def test_no_jump_back_makes_a_wait_longer_than_asked_nor_a_second_shorter(
 
 
 def test_a_request_in_flight_before_a_jump_back_ends_in_bounded_time():
-    times = HostTimes(busy_until=NOW).with_clock_at(50.0)
-    assert times.busy_until == 50.0 + LONGEST_EXCHANGE
+    times = HostTimes(in_flight_until=NOW).with_clock_at(50.0)
+    assert times.in_flight_until == 50.0 + LONGEST_EXCHANGE
     assert HostTimes(deferred_at=NOW).with_clock_at(50.0).deferred_at == 50.0
     lifted = HostTimes(hold_since=NOW)
     assert lifted.with_clock_at(50.0).hold_until == 0.0
@@ -186,9 +186,13 @@ def test_an_unreachable_host_is_tried_rarer_each_time_and_at_least_once_a_month(
 def test_an_unreachable_host_is_counted_and_on_hold_from_the_second_time_on():
     times = HostTimes()
     for number, days in enumerate((0, 2, 4, 8), start=1):
-        now = max(times.hold_until, times.ended or 0.0) + 100.0
-        times = after(replace(times, busy_until=now + 60.0), now, unreachable=True)
-        assert (times.unreachable, times.ended, times.busy_until) == (number, now, 0.0)
+        now = max(times.hold_until, times.request_ended_at or 0.0) + 100.0
+        times = after(replace(times, in_flight_until=now + 60.0), now, unreachable=True)
+        assert (times.unreachable, times.request_ended_at, times.in_flight_until) == (
+            number,
+            now,
+            0.0,
+        )
         assert max(0.0, times.hold_until - now) == days * DAY
 
 
@@ -222,13 +226,13 @@ def test_a_hold_knows_its_cause(exchange, by, refused):
 
 @pytest.mark.parametrize("status", [301, 404])
 def test_a_retry_after_of_zero_is_no_hold_without_a_refusal(status):
-    times = HostTimes(ended=1.0, delay=1.0)
+    times = HostTimes(request_ended_at=1.0, delay=1.0)
     assert after(times, 1000.0, status=status, retry_after=0.0).last_hold == NO_HOLD
 
 
 @pytest.mark.parametrize("status", [200, 202, 206])
 def test_a_retry_after_with_a_success_is_no_hold(status):
-    times = HostTimes(ended=1.0, delay=1.0)
+    times = HostTimes(request_ended_at=1.0, delay=1.0)
     assert after(times, 1000.0, status=status, retry_after=120.0).last_hold == NO_HOLD
 
 
@@ -246,20 +250,20 @@ def test_an_unreachable_host_keeps_a_longer_hold():
 
 def test_an_unreachable_name_counts_for_nothing_in_its_domain():
     exchange = Exchange(delay=1.0, status=0, unreachable=True, for_robots=True)
-    times = HostTimes(ended=1.0).after(exchange.of_domain(), BACKOFF, 1000.0)
-    assert times == HostTimes(ended=1000.0, delay=1.0)
+    times = HostTimes(request_ended_at=1.0).after(exchange.of_domain(), BACKOFF, 1000.0)
+    assert times == HostTimes(request_ended_at=1000.0, delay=1.0)
     refused = Exchange(delay=1.0, status=503, for_robots=True)
     assert refused.of_domain() == refused, "everything else is the domain's"
 
 
 def test_the_blocklists_own_host_holds_the_list_for_a_day_at_most():
     """Opt-outs have to be refreshed (R3); every other request waits in full (R5)."""
-    held = HostTimes(ended=900.0, delay=1e10).held(1000.0, Hold(1e10))
+    held = HostTimes(request_ended_at=900.0, delay=1e10).held(1000.0, Hold(1e10))
     assert held.ready_at(1e10, LONGEST_FOR_BLOCKLIST) == 1000.0 + DAY
     assert held.ready_at(1.0) == 1e10 + 1000.0
-    operator = HostTimes(ended=900.0, operator_delay=3 * DAY)
+    operator = HostTimes(request_ended_at=900.0, operator_delay=3 * DAY)
     assert operator.ready_at(0.0, LONGEST_FOR_BLOCKLIST) == 900.0 + 3 * DAY
-    short = HostTimes(ended=900.0, delay=10.0).held(1000.0, Hold(600.0))
+    short = HostTimes(request_ended_at=900.0, delay=10.0).held(1000.0, Hold(600.0))
     assert short.ready_at(1.0, LONGEST_FOR_BLOCKLIST) == short.ready_at(1.0)
 
 
@@ -269,7 +273,7 @@ def test_each_server_error_in_a_row_doubles_the_delay_until_a_good_answer(status
     for day, status in enumerate(statuses, start=1):
         times = after(times, day * DAY, status=status, delay=delay, latency=0.1)
     assert times.delay_with() == wanted
-    assert times.ready_at(1.0) >= times.ended + wanted
+    assert times.ready_at(1.0) >= times.request_ended_at + wanted
     assert times.refusals == statuses.count(429)
     if not times.refusals:
         assert times.hold_until == 0.0, "nothing is deferred for it"

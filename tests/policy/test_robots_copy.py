@@ -101,12 +101,12 @@ def test_a_copy_is_usable_for_its_lifetime_and_a_failure_for_a_shorter_one():
     assert not failed.is_usable(1000.0 + UNREACHABLE_TTL, ttl=DAY)
 
 
-@pytest.mark.parametrize("asked_at", [None, 999.9, 1000.2])
-def test_a_copy_that_no_request_has_followed_counts_for_longer(asked_at):
+@pytest.mark.parametrize("requested_at", [None, 999.9, 1000.2])
+def test_a_copy_that_no_request_has_followed_counts_for_longer(requested_at):
     copy = copy_after(None, 1000.0, 200, "good", GOOD)
-    assert copy.is_awaited(1000.0 + 3 * DAY - 1, 3 * DAY, asked_at)
-    assert not copy.is_awaited(1000.0 + 3 * DAY, 3 * DAY, asked_at)
-    assert not copy.is_awaited(999.0 - MOST_SKEW, 3 * DAY, asked_at), "the clock was set back"
+    assert copy.is_awaited(1000.0 + 3 * DAY - 1, 3 * DAY, requested_at)
+    assert not copy.is_awaited(1000.0 + 3 * DAY, 3 * DAY, requested_at)
+    assert not copy.is_awaited(999.0 - MOST_SKEW, 3 * DAY, requested_at), "the clock was set back"
     assert not copy.is_awaited(1001.0, 3 * DAY, 1001.0), "its host was asked since"
 
 
@@ -114,7 +114,7 @@ def test_a_copy_that_no_request_has_followed_counts_for_longer(asked_at):
 def test_a_meaningless_answer_never_replaces_a_good_copy(failing_since):
     good = replace(copy_after(None, 0.0, 200, "good", GOOD), failing_since=failing_since)
     kept = copy_after(good, 2 * DAY, 302, "meaningless", b"")
-    assert kept == replace(good, fetched_at=2 * DAY, status=302)
+    assert kept == replace(good, requested_at=2 * DAY, status=302)
     assert kept.body_in_force("allow", 2 * DAY) == GOOD
     nothing = copy_after(None, 0.0, 304, "meaningless", b"?")
     assert nothing.body_in_force("disallow", 1.0) == ALLOW_ALL
@@ -129,7 +129,7 @@ def test_a_304_renews_the_copy_for_another_day():
     failing = copy_after(copy, DAY, None, "unreachable", b"")
     assert failing.etag == b'"1"'
     renewed = copy_after(failing, 2 * DAY, 304, "unchanged", b"").with_validators("u", None, b"now")
-    assert renewed == replace(copy, fetched_at=2 * DAY, status=304, last_modified=b"now")
+    assert renewed == replace(copy, requested_at=2 * DAY, status=304, last_modified=b"now")
     assert renewed.is_usable(3 * DAY - 1, ttl=DAY)
     replaced = copy_after(renewed, 3 * DAY, 200, "good", b"")
     assert (replaced.etag, replaced.last_modified) == (None, None)

@@ -73,7 +73,7 @@ def test_a_transaction_is_committed_as_a_whole_or_not(database):
 
 
 def test_a_text_that_is_too_long_is_an_error_of_the_row(postgresql_url):
-    row = {"spider": "a" * 5000, "begun": 1.0, "versions": "{}", "settings": "{}"}
+    row = {"spider": "a" * 5000, "started_at": 1.0, "versions": "{}", "settings": "{}"}
     with contextlib.closing(Database(postgresql_url)) as database:
         with pytest.raises(RefusedValues):
             database.write(lambda connection: connection.execute(insert(runs), row))
@@ -296,7 +296,7 @@ def test_a_visit_whose_commit_was_not_answered_is_written_once(
             end(postgresql_url, connection)
             connection.execute(VERSIONS)
 
-    failed = replace(SOURCE, fetched_at=9.0, failures=1)
+    failed = replace(SOURCE, visited_at=9.0, failures=1)
     with contextlib.closing(State(postgresql_url)) as state:
         if is_known:
             commit(state, SOURCE)

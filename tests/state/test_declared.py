@@ -156,21 +156,21 @@ def test_what_a_run_may_ask_for_is_found_in_the_state(state, synced):
 
 def is_due_by(record, every, revisit, now):
     """When a source is due, and why, without SQL; see decision 20."""
-    if record.asked_until == NEVER:
+    if record.not_before == NEVER:
         return NEVER, "gone"
-    if record.fetched_at is None:
+    if record.visited_at is None:
         return 0.0, "new"
-    if record.fetched_at > now + CLOCK_SKEW:
+    if record.visited_at > now + CLOCK_SKEW:
         return 0.0, "clock"
-    if record.asked_until == 0.0:
+    if record.not_before == 0.0:
         return 0.0, "resumed"
     if record.unconnected and record.failures <= 1:
-        return record.fetched_at + revisit, "operator"
+        return record.visited_at + revisit, "operator"
     least = max(revisit, every)
     doubled = least * 2.0 ** max(record.failures - 1, 0)
-    by_operator = record.fetched_at + min(doubled, max(least, LONGEST_REVISIT))
-    if record.asked_until > by_operator:
-        return record.asked_until, "asked"
+    by_operator = record.visited_at + min(doubled, max(least, LONGEST_REVISIT))
+    if record.not_before > by_operator:
+        return record.not_before, "asked"
     return by_operator, "operator"
 
 
@@ -179,8 +179,8 @@ def test_when_a_source_is_due_is_one_expression_in_sql(database, rows):
     ages = [-CLOCK_SKEW - 1, -CLOCK_SKEW, 0.0, DAY - 1, DAY, 2 * DAY, LONGEST_REVISIT, 41 * DAY]
     records = [
         (SourceRecord(
-            url=f"http://h.example/{number}", kind="feed", fetched_at=age and NOW - age,
-            failures=failures, unconnected=unconnected, asked_until=asked,
+            url=f"http://h.example/{number}", kind="feed", visited_at=age and NOW - age,
+            failures=failures, unconnected=unconnected, not_before=asked,
         ), every)
         for number, (age, (failures, unconnected), asked, every) in enumerate(
             itertools.product(
@@ -217,7 +217,7 @@ def test_when_a_source_is_due_is_one_expression_in_sql(database, rows):
 def test_a_visit_and_the_operator_change_what_is_due_at_once(state, synced):
     number = synced(A + B).id
     url = "http://a.example/feed"
-    known = SourceRecord(url=url, kind="feed", fetched_at=NOW - DAY + 60, asked_until=NOW + 60)
+    known = SourceRecord(url=url, kind="feed", visited_at=NOW - DAY + 60, not_before=NOW + 60)
 
     def due(only="", **terms):
         given = {"began": NOW, "min_revisit": DAY} | terms
@@ -230,10 +230,10 @@ def test_a_visit_and_the_operator_change_what_is_due_at_once(state, synced):
     assert due(began=NOW + 60)[0] == ["a.example", "b.example"]
     assert due(only="example") == due(), "each source is asked one by one"
     assert due(force=True)[1][0] == 0
-    commit(state, replace(known, asked_until=known.fetched_at))
+    commit(state, replace(known, not_before=known.visited_at))
     assert due()[0] == ["b.example"], "not before the day of the operator is over"
     assert due(min_revisit=DAY / 2)[0] == ["a.example", "b.example"]
-    commit(state, replace(known, asked_until=NEVER, failures=1))
+    commit(state, replace(known, not_before=NEVER, failures=1))
     assert due(force=True) == (["b.example"], (0, 1, math.inf))
     state.sources.resume(url)
     assert due()[0] == ["a.example", "b.example"]
@@ -246,7 +246,7 @@ def test_a_visit_and_the_operator_change_what_is_due_at_once(state, synced):
 
 def test_a_new_spelling_keeps_the_record(state, synced):
     url = "http://a.example/feed"
-    commit(state, SourceRecord(url=url, kind="feed", fetched_at=NOW, asked_until=NOW))
+    commit(state, SourceRecord(url=url, kind="feed", visited_at=NOW, not_before=NOW))
     number = synced(A.replace("/feed", "/feed/") + B).id
     assert [*state.sources.urls()] == ["http://a.example/feed/"]
     assert state.sources.hosts(Selection(number, "feed"), TERMS)[1].due == 1
@@ -256,7 +256,7 @@ def test_a_source_that_is_declared_where_it_moved_keeps_its_record(state, synced
     """Else it would be asked for again within a day, and its entries would be new once more."""
     url, to = "http://a.example/feed", "http://b.example/feed"
     moved = SourceRecord(
-        url=url, kind="feed", fetched_at=NOW, asked_until=NOW + DAY, etag=b'"1"', moved_to=to,
+        url=url, kind="feed", visited_at=NOW, not_before=NOW + DAY, etag=b'"1"', moved_to=to,
         moved_since=NOW - 9 * DAY, move_settled=True,
     )  # fmt: skip
     commit(state, moved, [entry_of(url)])
@@ -279,7 +279,7 @@ def test_a_source_that_is_declared_where_it_moved_keeps_its_record(state, synced
 def test_the_record_of_a_source_that_moved_elsewhere_or_not_for_good_stays(state, synced, unlike):
     url = "http://a.example/feed"
     move = {"moved_to": "http://b.example/feed", "moved_since": NOW, "move_settled": True} | unlike
-    commit(state, SourceRecord(url=url, kind="feed", fetched_at=NOW, asked_until=NOW, **move))
+    commit(state, SourceRecord(url=url, kind="feed", visited_at=NOW, not_before=NOW, **move))
     synced(A)
     synced(B)
     assert [*state.sources.urls()] == [url]
@@ -301,7 +301,7 @@ def pages_of(state, number, terms, most=PAGE, visit=lambda _url: None):
 def test_the_sources_of_a_host_are_read_page_by_page(state, synced):
     number = synced("".join(A.replace("feed", str(number)) for number in range(7))).id
     for url, age in (("http://a.example/5", 9 * DAY), ("http://a.example/1", 8 * DAY)):
-        commit(state, SourceRecord(url=url, kind="feed", fetched_at=NOW - age, asked_until=1.0))
+        commit(state, SourceRecord(url=url, kind="feed", visited_at=NOW - age, not_before=1.0))
     pages = pages_of(state, number, TERMS, 3)
     assert [len(page) for page in pages] == [3, 3, 1]
     read = list(itertools.chain(*pages))
@@ -315,7 +315,7 @@ def test_a_forced_run_asks_each_source_once_whichever_worker_does(state, synced)
 
     def visit(url):
         at = next(times)
-        commit(state, SourceRecord(url=url, kind="feed", fetched_at=at, asked_until=at + DAY))
+        commit(state, SourceRecord(url=url, kind="feed", visited_at=at, not_before=at + DAY))
 
     pages = pages_of(state, number, forced, 3, visit)
     assert sorted(itertools.chain(*pages)) == [*"0123456"]
@@ -336,9 +336,9 @@ def test_what_became_due_later_than_the_index_says_is_not_visited(state, synced,
     number = synced(A).id
     commit(
         state,
-        SourceRecord(url="http://a.example/feed", kind="feed", fetched_at=NOW, asked_until=NOW),
+        SourceRecord(url="http://a.example/feed", kind="feed", visited_at=NOW, not_before=NOW),
     )
-    database.write(lambda connection: connection.execute(update(declared).values(fetched_at=None)))
+    database.write(lambda connection: connection.execute(update(declared).values(visited_at=None)))
     assert pages_of(state, number, TERMS) == [[]]
 
 
@@ -346,22 +346,22 @@ def test_what_a_large_file_declares_is_kept_in_parts(monkeypatch, state, file, s
     monkeypatch.setattr(sync, "_MOST", 4)
     blocks = [A.replace("feed", str(number)) for number in range(30)]
     first = synced("".join(blocks))
-    names = {name for (name,) in rows(select(copies.c.hash))}
+    names = {name for (name,) in rows(select(copies.c.sha256))}
     assert len(names) == 1 + 8
     second = synced("".join([*blocks[:-1], B]))
-    new = {name for (name,) in rows(select(copies.c.hash))} - names
+    new = {name for (name,) in rows(select(copies.c.sha256))} - names
     assert len(new) in (2, 3), "the parts that changed, and the copy that names all"
-    bodies = dict(rows(select(copies.c.hash, copies.c.body)))
+    bodies = dict(rows(select(copies.c.sha256, copies.c.body)))
     what = Declared(bytes(bodies[second.copy]), lambda name: bytes(bodies[name]))
     assert what.kind("http://a.example/3") == what.kind("http://b.example/feed") == "feed"
     assert what.kind("http://a.example/29") is None
     assert Declared(bytes(bodies[first.copy]), bodies.get).kind("http://a.example/29") == "feed"
     assert state.declaration(second, NOW + 2 * DAY) == second.copy
-    kept = dict(rows(select(copies.c.hash, copies.c.kept_at)))
+    kept = dict(rows(select(copies.c.sha256, copies.c.last_used_at)))
     assert {kept[second.copy], *(kept[name] for name in new)} == {NOW + 2 * DAY}
     in_first = [part_of(url_key(f"http://a.example/{number}"), 8) == 0 for number in range(30)]
     third = synced("".join(itertools.compress(blocks, map(operator.not_, in_first))))
-    bodies = dict(rows(select(copies.c.hash, copies.c.body)))
+    bodies = dict(rows(select(copies.c.sha256, copies.c.body)))
     what = Declared(bytes(bodies[third.copy]), lambda name: bytes(bodies[name]))
     kinds = [what.kind(f"http://a.example/{number}") for number in range(30)]
     assert any(in_first)

@@ -161,21 +161,21 @@ def test_what_its_own_source_had_is_not_new_elsewhere_but_the_other_way_round(st
 @pytest.mark.parametrize(
     ("troubles", "resumed"),
     [
-        ({"outcome": "gone", "asked_until": math.inf, "failures": 1, "status": 410}, True),
-        ({"outcome": "failed", "asked_until": 9e9, "failures": 4}, True),
-        ({"outcome": "fetched", "asked_until": 9e9}, False),
-        ({"outcome": "denied by robots", "asked_until": 9e9}, False),
+        ({"outcome": "gone", "not_before": math.inf, "failures": 1, "status": 410}, True),
+        ({"outcome": "failed", "not_before": 9e9, "failures": 4}, True),
+        ({"outcome": "fetched", "not_before": 9e9}, False),
+        ({"outcome": "denied by robots", "not_before": 9e9}, False),
     ],
 )
 def test_only_a_source_that_is_gone_or_failing_is_due_again_and_each_is_read_as_a_whole(
     state, troubles, resumed
 ):
     known = {"validator_url": FEED, "etag": b"x", "last_modified": b"y"}
-    record = source(fetched_at=1.0, failing_since=0.5, **known, **troubles)
+    record = source(visited_at=1.0, failing_since=0.5, **known, **troubles)
     commit(state, record)
     assert state.sources.resume(FEED) is resumed
     found = state.sources.find(FEED)
-    assert (found.asked_until, found.failures) == ((0.0, 0) if resumed else (record.asked_until, 0))
+    assert (found.not_before, found.failures) == ((0.0, 0) if resumed else (record.not_before, 0))
     assert found.failing_since == (None if resumed else 0.5)
     assert (found.outcome, found.status) == (record.outcome, record.status)
     assert (found.validator_url, found.etag, found.last_modified) == (None, None, None)
@@ -227,7 +227,7 @@ def test_resuming_a_page_forgets_every_llms_txt_of_it(state):
     """Also that of the host it moved to, and the URL it moved to if that is an llms.txt."""
     old, new = "http://old.example/docs", "http://new.example/docs"
     move = {"moved_to": new, "moved_since": 1.0, "move_settled": True}
-    record = SourceRecord(url=old, kind="llms", failures=1, fetched_at=2.0, asked_until=9e9, **move)
+    record = SourceRecord(url=old, kind="llms", failures=1, visited_at=2.0, not_before=9e9, **move)
     urls = [f"http://{host}.example/llms.txt" for host in ("old", "new")] + [new]
     for url in urls:
         commit(state, record, llmstxt=LlmsTxtRecord(url=url, due_at=9e9, problem="none"))

@@ -352,7 +352,7 @@ def test_the_same_file_is_no_copy_wherever_it_is_moved(file, tmp_path):
 def test_a_copy_is_said_once_and_the_state_that_it_was_made_from_stays_silent(file, tmp_path, copy):
     with contextlib.closing(State(f"sqlite:///{file}")) as state:
         assert state.backups.notice() == ""
-        state.runs.begin(RunRecord(spider="feeds", begun=1779516000.0))
+        state.runs.begin(RunRecord(spider="feeds", started_at=1779516000.0))
     copied = Path(copy(file, tmp_path / "copy.sqlite3"))
     said = noticed(copied)
     assert f"{copied} is another file than the last crawl opened" in said

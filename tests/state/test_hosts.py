@@ -88,8 +88,8 @@ def store(engine):
 
 rows = st.fixed_dictionaries(
     {
-        "ended": st.none() | st.sampled_from([900.0, 990.0, 1000.0]),
-        "busy_until": st.sampled_from([0.0, 950.0, 1000.0, 1010.0]),
+        "request_ended_at": st.none() | st.sampled_from([900.0, 990.0, 1000.0]),
+        "in_flight_until": st.sampled_from([0.0, 950.0, 1000.0, 1010.0]),
         "delay": st.sampled_from([0.0, 1.0, 10.0, 1e6]),
         "hold_since": st.sampled_from([0.0, 900.0]),
         "hold_until": st.sampled_from([0.0, 1000.0, 1005.0, 1e9]),
@@ -126,7 +126,7 @@ def test_a_new_host_is_taken_and_requested_at_once(engine, now):
     assert run(engine, take, HOST, THEM) is None
     assert run(engine, begin, HOST, THEM, ASK) is None
     begun = run(engine, begin, HOST, US, ASK)
-    assert begun.times.busy_until == begun.now + begun.allowed == now[0] + TIMEOUT + MARGIN
+    assert begun.times.in_flight_until == begun.now + begun.allowed == now[0] + TIMEOUT + MARGIN
     waits = run(engine, begin, HOST, US, ASK)
     assert waits.reason == "in flight"
     assert run(engine, withdraw, HOST, US)
@@ -166,7 +166,7 @@ def test_an_owner_that_lost_its_host_writes_nothing_but_caution(engine, now):
     assert run(engine, find, HOST).times == replace(theirs.times, **caution)
     for function in (withdraw, let_go, prove, owns):
         assert not run(engine, function, HOST, US)
-    assert run(engine, find, HOST).times.busy_until == theirs.times.busy_until
+    assert run(engine, find, HOST).times.in_flight_until == theirs.times.in_flight_until
     times = theirs.times.after(Exchange(delay=1.0), BACKOFF, now[0])
     run(engine, end, HOST, THEM, theirs.times, times, 0.0)
     assert run(engine, find, HOST).times.delay == 60.0, "the owner did not know it"
@@ -200,7 +200,7 @@ def test_caution_grows_whoever_owns_the_host(engine, now):
     run(engine, caution, HOST, delay=5.0, hold=Hold(60.0, "visit-time"))
     run(engine, caution, HOST, delay=2.0, hold=Hold(30.0))
     times = run(engine, find, HOST).times
-    assert (times.owner, times.delay, times.ended) == ("us", 5.0, None)
+    assert (times.owner, times.delay, times.request_ended_at) == ("us", 5.0, None)
     assert (times.hold_until, times.hold_by) == (now[0] + 60.0, "visit-time")
 
 
@@ -232,7 +232,7 @@ def test_a_row_from_the_future_is_corrected_and_told(engine, now, back, store):
     (shown,) = store.waiting().values()
     taken = run(engine, take, HOST, US)
     assert taken.ahead == shown.ahead == back
-    assert taken.times.ended == now[0]
+    assert taken.times.request_ended_at == now[0]
     assert run(engine, begin, HOST, US, ASK).hold == 60.0
     assert run(engine, find, HOST).times == taken.times
 
@@ -302,15 +302,15 @@ DAY = 86_400.0
 
 
 def test_a_request_is_logged_with_its_begin_and_has_no_end_before_its_end(state, rows):
-    log = select(*requests.c["sent_at", "waited", "seconds", "status", "hold"])
-    sent = replace(RECORD, status=None, seconds=None)
+    log = select(*requests.c["requested_at", "connect_duration", "duration", "status", "hold"])
+    sent = replace(RECORD, status=None, duration=None)
     begun = state.write(lambda connection: log_begin(connection, sent))
     assert rows(log) == [(100.0, 0.0, None, None, 0.0)]
-    ended = replace(RECORD, sent_at=101.5, seconds=2.5, status=429, hold=30.0)
+    ended = replace(RECORD, requested_at=101.5, duration=2.5, status=429, hold=30.0)
     state.write(lambda connection: log_end(connection, ended, begun))
     whole = (100.0, 1.5, 2.5, 429, 30.0)
     assert rows(log) == [whole]
-    again = state.write(lambda connection: log_begin(connection, replace(sent, sent_at=200.0)))
+    again = state.write(lambda connection: log_begin(connection, replace(sent, requested_at=200.0)))
     assert rows(log) == [whole, (200.0, 0.0, None, None, 0.0)]
     state.write(lambda connection: forget_begin(connection, again))
     assert rows(log) == [whole], "it was never sent"
@@ -318,7 +318,7 @@ def test_a_request_is_logged_with_its_begin_and_has_no_end_before_its_end(state,
 
 def test_an_outcome_is_written_with_the_end_of_its_exchange_or_neither_is(state, rows):
     begun = records.begin(state)
-    times = replace(begun.times, ended=begun.now, delay=9.0)
+    times = replace(begun.times, request_ended_at=begun.now, delay=9.0)
 
     def written(found):
         outcome = state.sources.outcome(None, SOURCE, found, host="a.example")

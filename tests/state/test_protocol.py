@@ -481,10 +481,10 @@ class Machine(RuleBasedStateMachine):
             self.deferred[host] = self.true, self.clocks
 
     def check_caution(self, before, after):
-        assert (before.owner, before.busy_until) == (after.owner, after.busy_until)
+        assert (before.owner, before.in_flight_until) == (after.owner, after.in_flight_until)
         for name in ("refusals", "server_errors", "unreachable", "deferred_at", "operator_delay"):
             assert getattr(before, name) == getattr(after, name)
-        for name in ("ended", "delay", "hold_until"):
+        for name in ("request_ended_at", "delay", "hold_until"):
             assert (getattr(after, name) or 0.0) >= (getattr(before, name) or 0.0)
 
     def check_wait(self, host, found):

@@ -36,7 +36,7 @@ from walsh_scrapy.state.tables import (
 
 DAY = 86_400.0
 NOW = 1000 * DAY
-COPY = {"hash": "a", "kind": "robots", "body": b"", "first_seen": 1.0, "kept_at": 1.0}
+COPY = {"sha256": "a", "kind": "robots", "body": b"", "first_used_at": 1.0, "last_used_at": 1.0}
 
 
 def always():
@@ -79,11 +79,16 @@ def left(database, column):
 
 
 def log(state, moments):
-    log_requests(state, *(replace(RECORD, sent_at=at) for at in moments))
+    log_requests(state, *(replace(RECORD, requested_at=at) for at in moments))
 
 
 def host(name, **columns):
-    times = {"ended": NOW - 91 * DAY, "delay": 1.0, "hold_until": 0.0, "busy_until": 0.0}
+    times = {
+        "request_ended_at": NOW - 91 * DAY,
+        "delay": 1.0,
+        "hold_until": 0.0,
+        "in_flight_until": 0.0,
+    }
     return {"host": name, **times, "owner": "", "operator_delay": 0.0} | columns
 
 
@@ -91,16 +96,16 @@ def test_hosts_go_90_days_after_the_last_moment_that_they_are_about(state, datab
     clock.at = NOW
     rows = [
         host("old"),
-        host("never requested", ended=None),
-        host("died long ago", ended=None, busy_until=NOW - 91 * DAY),
+        host("never requested", request_ended_at=None),
+        host("died long ago", request_ended_at=None, in_flight_until=NOW - 91 * DAY),
         host("of a dead worker", owner="dead"),
         host("held long ago", hold_until=NOW - 95 * DAY),
         host("known crawl delay", delay=86_000.0),
-        host("young", ended=NOW - 89 * DAY),
+        host("young", request_ended_at=NOW - 89 * DAY),
         host("on hold", hold_until=NOW + 300 * DAY),
         host("held lately", hold_until=NOW - 89 * DAY),
-        host("in flight", busy_until=NOW + 60.0),
-        host("died lately", ended=None, busy_until=NOW - 89 * DAY),
+        host("in flight", in_flight_until=NOW + 60.0),
+        host("died lately", request_ended_at=None, in_flight_until=NOW - 89 * DAY),
         host("long crawl delay", delay=92 * DAY),
         host("slowed by the operator", operator_delay=5.0),
         host("owned", owner=US.id),
@@ -126,7 +131,7 @@ def test_rows_go_in_small_transactions(state, database, transactions):
     transactions.clear()
     assert state.prune(NOW, 30 * DAY, always)
     assert len(transactions) == 3, "500 rows at once, and no transaction if nothing is old"
-    assert left(database, requests.c.sent_at) == [NOW - 29 * DAY]
+    assert left(database, requests.c.requested_at) == [NOW - 29 * DAY]
 
 
 def test_pruning_ends_when_its_time_is_over(state, database, small_blocks, within):
@@ -134,26 +139,26 @@ def test_pruning_ends_when_its_time_is_over(state, database, small_blocks, withi
     log(state, moments)
     for remaining in (15, 5):
         assert not state.prune(NOW, 30 * DAY, within(2))
-        found = left(database, requests.c.sent_at)
+        found = left(database, requests.c.requested_at)
         assert found == sorted(moments[:remaining]), "nothing is missing after what is left"
     assert not state.prune(NOW, 30 * DAY, within(0))
-    assert len(left(database, requests.c.sent_at)) == 5
+    assert len(left(database, requests.c.requested_at)) == 5
     assert state.prune(NOW, 30 * DAY, always)
-    assert left(database, requests.c.sent_at) == []
+    assert left(database, requests.c.requested_at) == []
 
 
 def test_no_table_has_to_wait_for_a_larger_one(state, database, clock, small_blocks, within):
     clock.at = NOW
     old = NOW - 200 * DAY
     log(state, [NOW - 31 * DAY] * 100)
-    deny(state, replace(DENIAL, at=old))
+    deny(state, replace(DENIAL, denied_at=old))
     fill(database, copies, [COPY])
-    fill(database, hosts, [host("a", ended=old)])
+    fill(database, hosts, [host("a", request_ended_at=old)])
     keep_robots(state, "http://a:80", RobotsCopy(old, 200, None))
     assert not state.prune(NOW, 30 * DAY, within(6))
-    others = (denials.c.at, copies.c.hash, hosts.c.host, robots.c.origin)
+    others = (denials.c.denied_at, copies.c.sha256, hosts.c.host, robots.c.origin)
     assert [left(database, each) for each in others] == [[], [], [], []]
-    assert len(left(database, requests.c.sent_at)) == 90
+    assert len(left(database, requests.c.requested_at)) == 90
 
 
 def test_a_record_of_as_many_requests_every_day_does_not_grow_for_ever(
@@ -170,7 +175,7 @@ def test_a_record_of_as_many_requests_every_day_does_not_grow_for_ever(
         if day > 6:
             for seconds in (2, 60):
                 state.prune(now, 3 * DAY, within(seconds))
-        sizes.append(len(left(database, requests.c.sent_at)))
+        sizes.append(len(left(database, requests.c.requested_at)))
     assert max(sizes) == sizes[5] == 6 * 200
     assert sizes[-1] == 3 * 200
 
@@ -227,7 +232,7 @@ def test_old_rows_are_found_by_an_index(state, database, plans):
     """Hosts are not: see their table."""
     old = NOW - 200 * DAY
     log(state, [old])
-    deny(state, replace(DENIAL, at=old))
+    deny(state, replace(DENIAL, denied_at=old))
     fill(database, copies, [COPY])
     keep_robots(state, "http://a:80", RobotsCopy(old, 200, b""))
     groups = [*state.evidence.old_rows(NOW, 30 * DAY), state.robots.old_rows(NOW)]
@@ -347,17 +352,17 @@ def test_each_document_is_kept_once(state, rows):
         keep_robots(state, origin, robots_of_evidence(at))
     state.blocklist.keep(LIST, BlocklistCopy(hash_of(b"{}"), None, None, 4.0), b"{}")
     assert rows(select(func.count()).select_from(copies)) == [(2,)]
-    kept = rows(select(copies.c.hash, copies.c.kind, copies.c.first_seen))
+    kept = rows(select(copies.c.sha256, copies.c.kind, copies.c.first_used_at))
     assert set(kept) == {(hash_of(NEW), "robots", 1.0), (hash_of(b"{}"), "blocklist", 4.0)}
     assert (copy(state, NEW), copy(state, OLD)) == (NEW, None)
 
 
 def test_the_request_that_brought_a_robots_txt_names_it(state, rows):
     """It is the last one of its run, if it was just sent; one that was tried before is not."""
-    asked = replace(RECORD, sent_at=900.0, url=f"{URL}/robots.txt", purpose="robots", run=1)
-    others = [{"sent_at": 1.0}, {"run": 2}, {"run": None}, {"host": "b.example"}]
-    others += [{"url": f"{URL}:81/robots.txt"}, {"purpose": "target"}, {"sent_at": 699.0}]
-    log_requests(state, *(replace(asked, **other) for other in [*others, {"sent_at": 901.0}]))
+    asked = replace(RECORD, requested_at=900.0, url=f"{URL}/robots.txt", purpose="robots", run=1)
+    others = [{"requested_at": 1.0}, {"run": 2}, {"run": None}, {"host": "b.example"}]
+    others += [{"url": f"{URL}:81/robots.txt"}, {"purpose": "target"}, {"requested_at": 699.0}]
+    log_requests(state, *(replace(asked, **other) for other in [*others, {"requested_at": 901.0}]))
     keep_robots(state, ORIGIN, robots_of_evidence(1000.0), "a.example", 1)
     named = selected(requests, ("robots", "robots_at", "robots_status"))
     found = rows(named.order_by(requests.c.id))
@@ -383,7 +388,7 @@ def test_a_copy_goes_after_the_last_record_that_can_name_it(state, database):
 
 def test_the_copy_of_a_file_that_fails_stays(state, database):
     keep_robots(state, ORIGIN, robots_of_evidence(0.0))
-    failing = replace(state.robots.find(ORIGIN), fetched_at=900 * DAY, failing_since=900 * DAY)
+    failing = replace(state.robots.find(ORIGIN), requested_at=900 * DAY, failing_since=900 * DAY)
     keep_robots(state, ORIGIN, failing)
     prune(database, state, 1000 * DAY, 30 * DAY)
     assert copy(state, NEW) == NEW
@@ -392,7 +397,7 @@ def test_the_copy_of_a_file_that_fails_stays(state, database):
 def test_copies_stay_while_old_records_are_left_for_later(state, database):
     for body, at in ((OLD, 0.0), (NEW, DAY)):
         keep_robots(state, ORIGIN, robots_of_evidence(at, body))
-    deny(state, replace(DENIAL_EVIDENCE, at=DAY))
+    deny(state, replace(DENIAL_EVIDENCE, denied_at=DAY))
     late = 300 * DAY
     log_requests, log_denials, documents = state.evidence.old_rows(late, 30 * DAY)
     delete_in_turn(database, [log_requests, documents], lambda: True)
@@ -419,19 +424,20 @@ def test_each_day_of_the_log_goes_as_a_whole(state, database, rows):
     """Readers get the same answers whatever the hour of the pruning is."""
     moments = [100.0, DAY, 2 * DAY - 1.0, 2 * DAY]
     for at in moments:
-        log_requests(state, replace(RECORD, sent_at=at))
-        deny(state, replace(DENIAL_EVIDENCE, at=at))
-    logged = [select(column).order_by(column) for column in (requests.c.sent_at, denials.c.at)]
+        log_requests(state, replace(RECORD, requested_at=at))
+        deny(state, replace(DENIAL_EVIDENCE, denied_at=at))
+    times = (requests.c.requested_at, denials.c.denied_at)
+    logged = [select(column).order_by(column) for column in times]
     for now, left in ((41 * DAY - 1.0, moments), (41 * DAY, moments[1:])):
         prune(database, state, now, 40 * DAY)
         assert [[at for (at,) in rows(each)] for each in logged] == [left, left]
     prune(database, state, 42 * DAY - 1.0, 40 * DAY)
     with state.log() as log:
-        assert [each.sent_at for each in log.requests(TimeSpan(), "a.example")] == moments[1:]
+        assert [each.requested_at for each in log.requests(TimeSpan(), "a.example")] == moments[1:]
 
 
 def test_what_why_judges_by_and_the_request_for_a_copy_are_found_by_an_index(state, plans):
-    log_requests(state, replace(RECORD, sent_at=100.0))
+    log_requests(state, replace(RECORD, requested_at=100.0))
     plans.clear()
     with state.log() as log:
         log.basis(log.bounds(100.0))
@@ -468,7 +474,7 @@ def test_a_denial_and_a_run_are_written_once_if_the_answer_to_their_commit_is_lo
 
     monkeypatch.setattr(Database, "_once", twice)
     deny(state, DENIAL_EVIDENCE)
-    number = state.runs.begin(RunRecord(spider="feeds", begun=100.0))
+    number = state.runs.begin(RunRecord(spider="feeds", started_at=100.0))
     monkeypatch.undo()
     assert rows(select(func.count()).select_from(denials)) == [(1,)]
     assert rows(select(runs.c.id)) == [(number,)]

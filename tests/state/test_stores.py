@@ -87,7 +87,7 @@ def test_copies_of_robots_txt_and_of_the_blocklist_come_back_as_they_were(state)
     state.blocklist.keep("https://operator.example/list.json", copy, b"{}")
     assert state.blocklist.find("https://operator.example/list.json") == copy
     assert state.blocklist.document("https://operator.example/list.json") == b"{}"
-    unchanged = replace(copy, checked_at=200.0)
+    unchanged = replace(copy, requested_at=200.0)
     state.blocklist.keep("https://operator.example/list.json", unchanged)
     assert state.blocklist.find("https://operator.example/list.json") == unchanged
     assert state.blocklist.document("https://operator.example/list.json") == b"{}"
@@ -100,7 +100,9 @@ NASTY, KEPT = "a\0b\ud800é", "a\ufffdb?é"
 def test_no_text_of_a_stranger_breaks_a_database(state, rows):
     log_requests(state, replace(RECORD, url=NASTY, gates=NASTY, error=NASTY, status=None))
     source = SourceRecord(url="http://a.example/", kind="feed", outcome="failed", detail=NASTY)
-    index = LlmsTxtRecord(url="http://a.example/llms.txt", asked_at=1.0, due_at=2.0, problem=NASTY)
+    index = LlmsTxtRecord(
+        url="http://a.example/llms.txt", requested_at=1.0, due_at=2.0, problem=NASTY
+    )
     commit(state, source, [entry_of(source.url, item=NASTY)], index)
     assert state.sources.find(source.url).detail == KEPT
     assert state.llmstxt.find(index.url).problem == KEPT
@@ -148,8 +150,8 @@ def test_a_source_comes_back_as_it_was(state):
     record = SourceRecord(
         url="http://a.example/feed",
         kind="feed",
-        fetched_at=100.0,
-        asked_until=200.0,
+        visited_at=100.0,
+        not_before=200.0,
         outcome="failed",
         detail="the server answered 500",
         failures=3,
@@ -166,7 +168,7 @@ def test_an_llms_txt_comes_back_as_it_was_until_it_is_forgotten(state):
     record = SourceRecord(url="http://a.example/", kind="llms", outcome="fetched")
     llmstxt = LlmsTxtRecord(
         url="http://a.example/llms.txt",
-        asked_at=100.0,
+        requested_at=100.0,
         due_at=200.0,
         problem="none",
         validator_url="http://a.example/index/llms.txt",
@@ -201,7 +203,7 @@ def test_what_is_known_of_a_source_takes_another_spelling_of_its_url(state):
     """As a visit under that spelling writes it; its entries follow."""
     old, new = "http://a.example/feed", "http://a.example/feed/"
     record = SourceRecord(
-        url=old, kind="feed", fetched_at=1.0, failures=2, validator_url=old, etag=b"x"
+        url=old, kind="feed", visited_at=1.0, failures=2, validator_url=old, etag=b"x"
     )
     commit(state, record, [entry("1"), entry("2")])
     assert state.sources.find(new) == record
@@ -304,10 +306,10 @@ def view(state, database, clock):
     clock.at = time.time()
     item = {"title": "Ünï %s :x", "authors": ["Jo", "Al"], "url": None}
     entry = entry_of(URL_VIEWS, at=AT, item=json.dumps(item), run=1)
-    number = state.runs.begin(RunRecord(spider="feeds", begun=AT))
+    number = state.runs.begin(RunRecord(spider="feeds", started_at=AT))
     state.runs.end(number, AT + 60.0, "finished", {})
-    commit(state, SourceRecord(url=URL_VIEWS, kind="feed", fetched_at=AT, asked_until=AT), [entry])
-    commit(state, SourceRecord(url=GONE, kind="feed", asked_until=math.inf, moved_since=1e300))
+    commit(state, SourceRecord(url=URL_VIEWS, kind="feed", visited_at=AT, not_before=AT), [entry])
+    commit(state, SourceRecord(url=GONE, kind="feed", not_before=math.inf, moved_since=1e300))
     hold(state, "a.example", 3600.0)
     state.hosts.delay("b.example", 60.0, "they asked for it")
     begin(state, "c.example")
@@ -321,11 +323,11 @@ def view(state, database, clock):
 
 def test_times_are_readable_and_none_is_empty(view):
     first, gone = sorted(view("readable_sources"), key=lambda row: row["url"])
-    assert (first["fetched_at"], first["due_at"]) == ("2026-05-23 06:00:00", "2026-05-24 06:00:00")
+    assert (first["visited_at"], first["due_at"]) == ("2026-05-23 06:00:00", "2026-05-24 06:00:00")
     assert (bool(first["is_due"]), first["entries"]) == (True, 1)
     days = (time.time() - AT) / 86_400
     assert first["newest_days_ago"] == pytest.approx(days, abs=0.1)
-    assert (gone["fetched_at"], gone["due_at"], bool(gone["is_due"])) == (None, None, False)
+    assert (gone["visited_at"], gone["due_at"], bool(gone["is_due"])) == (None, None, False)
     assert gone["moved_since"] is None, "no calendar has that time"
     assert (gone["entries"], gone["newest_days_ago"]) == (0, None)
 
@@ -341,15 +343,15 @@ def test_an_entry_has_its_fields_as_columns(view):
 
 def test_hosts_overrides_and_runs_are_readable(view):
     held, slow, asked = sorted(view("readable_hosts"), key=lambda row: row["host"])
-    assert (bool(held["is_on_hold"]), held["owner"], held["busy_until"]) == (True, "", None)
+    assert (bool(held["is_on_hold"]), held["owner"], held["in_flight_until"]) == (True, "", None)
     assert (bool(slow["is_on_hold"]), slow["operator_delay"]) == (False, 60.0)
     assert (bool(asked["is_in_flight"]), asked["owner"]) == (True, US.id)
-    assert asked["busy_until"] > held["hold_since"]
+    assert asked["in_flight_until"] > held["hold_since"]
     (made,) = view("readable_overrides")
     assert (made["host"], made["override"], made["seconds"]) == ("b.example", "delay", 60.0)
     (run,) = view("readable_runs")
-    assert (run["begun"], run["ended"]) == ("2026-05-23 06:00:00", "2026-05-23 06:01:00")
-    assert run["seconds"] == pytest.approx(60.0)
+    assert (run["started_at"], run["ended_at"]) == ("2026-05-23 06:00:00", "2026-05-23 06:01:00")
+    assert run["duration"] == pytest.approx(60.0)
 
 
 def test_a_view_that_another_version_defined_otherwise_is_made_anew(url, database, monkeypatch):
@@ -382,17 +384,21 @@ def runs(state):
 
 
 def test_a_run_has_its_begin_and_then_its_end(runs):
-    begun = RunRecord(spider="feeds", begun=100.0, versions={"python": "3"}, settings={"x": True})
+    begun = RunRecord(
+        spider="feeds", started_at=100.0, versions={"python": "3"}, settings={"x": True}
+    )
     summary = {"fetched": 2, "denied": {"robots": 1}}
     number = runs.begin(begun)
     assert runs.find(number) == replace(begun, id=number)
     assert not runs.find(number).is_over
     runs.end(number, 160.0, "finished", summary)
-    ended = replace(begun, id=number, ended=160.0, how="finished", summary=summary)
+    ended = replace(begun, id=number, ended_at=160.0, finish_reason="finished", summary=summary)
     assert runs.find(number) == ended
     assert ended.is_over
     runs.end(number, 161.0, "why\0\ud800" + 300 * "y", {})
-    assert runs.find(number).how.startswith("why\ufffd?yyy"), "a spider may name any reason"
+    assert runs.find(number).finish_reason.startswith("why\ufffd?yyy"), (
+        "a spider may name any reason"
+    )
     assert runs.find(number + 1) is None
 
 
@@ -411,16 +417,16 @@ A_FILE, OTHER_FILE = (declaration([Source(f"http://{name}.example/feed")]) for n
     ],
 )
 def test_whether_another_run_proved_the_network(runs, proven_at, declared, visited, is_proven):
-    earlier = runs.begin(RunRecord(spider="feeds", begun=120.0), A_FILE)
+    earlier = runs.begin(RunRecord(spider="feeds", started_at=120.0), A_FILE)
     runs.end(earlier, 160.0, "finished", {}, proven_at)
-    number = runs.begin(RunRecord(spider="feeds", begun=300.0), declared)
+    number = runs.begin(RunRecord(spider="feeds", started_at=300.0), declared)
     runs.end(number, 400.0, "finished", {}, 310.0)
     assert runs.is_network_proven(number, visited) is is_proven
 
 
 def test_a_run_names_what_it_declared_and_the_copy_is_kept_once(runs, state):
     declared = declaration([Source("http://a.example/feed"), Source("http://b.example/", "llms")])
-    begun = RunRecord(spider="feeds", begun=100.0, settings={"x": True})
+    begun = RunRecord(spider="feeds", started_at=100.0, settings={"x": True})
     names = [runs.find(runs.begin(begun, each)).settings for each in (declared, declared, b"")]
     assert names == [{"x": True, "declared": hash_of(declared)}] * 2 + [{"x": True}]
     with state.log() as log:
@@ -428,7 +434,9 @@ def test_a_run_names_what_it_declared_and_the_copy_is_kept_once(runs, state):
 
 
 def test_the_latest_runs_come_first(runs):
-    numbers = [runs.begin(RunRecord(spider="feeds", begun=begun)) for begun in (20.0, 10.0, 30.0)]
+    numbers = [
+        runs.begin(RunRecord(spider="feeds", started_at=begun)) for begun in (20.0, 10.0, 30.0)
+    ]
     second, first, last = numbers
     assert [run.id for run in runs.latest(9)] == [last, second, first]
     assert [run.id for run in runs.latest(1)] == [last]
@@ -443,15 +451,17 @@ def test_the_settings_of_a_run_are_json_and_hold_no_password():
 
 
 def test_runs_of_commands_are_no_crawls(runs):
-    crawl = runs.begin(RunRecord(spider="feeds", begun=10.0))
+    crawl = runs.begin(RunRecord(spider="feeds", started_at=10.0))
     for command in ("shell", "sources add"):
-        runs.begin(RunRecord(spider="feeds", command=command, begun=20.0))
+        runs.begin(RunRecord(spider="feeds", command=command, started_at=20.0))
     assert [run.id for run in runs.latest(1, only_crawls=True)] == [crawl]
     assert [run.command for run in runs.latest(9)] == ["sources add", "shell", ""]
 
 
 def test_runs_that_began_or_ended_after_a_moment_can_be_left_out(runs):
-    numbers = [runs.begin(RunRecord(spider="feeds", begun=begun)) for begun in (9.0, 8.0, 7.0, 6.0)]
+    numbers = [
+        runs.begin(RunRecord(spider="feeds", started_at=begun)) for begun in (9.0, 8.0, 7.0, 6.0)
+    ]
     runs.end(numbers[2], 11.0, "finished", {})
     runs.end(numbers[3], 8.5, "finished", {})
     assert [run.id for run in runs.latest(9, until=8.5)] == [numbers[1], numbers[3]]

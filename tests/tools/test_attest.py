@@ -38,7 +38,7 @@ BEGIN = 1_767_225_600.0
 NOW = BEGIN + 2 * DAY
 RULES = "User-agent: Walsh-Research\nDisallow: /private\nAllow: /feed\nCrawl-delay: 2\n"
 SLOWER, INVALID = b"User-agent: *\nCrawl-delay: 60\n", b'{"blocked": "nobody"}'
-OTHERS = ", ".join(each.name for each in requests.c if each.name not in ("id", "sent_at"))
+OTHERS = ", ".join(each.name for each in requests.c if each.name not in ("id", "requested_at"))
 MOVED_LIST = redirect("http://mirror.example/list", 302)
 SOURCES = [
     "http://named.example/feed",
@@ -138,8 +138,8 @@ def test_a_clean_record_holds(record):
 #: An exchange that is the last one with its host in the second run, while others follow.
 LAST_OF_HOST = (
     "(SELECT id FROM requests r WHERE run = 2 AND EXISTS (SELECT 1 FROM requests n WHERE"
-    " n.run = 2 AND n.sent_at > r.sent_at) AND NOT EXISTS (SELECT 1 FROM requests n WHERE"
-    " n.sent_at > r.sent_at AND n.host = r.host) ORDER BY sent_at LIMIT 1)"
+    " n.run = 2 AND n.requested_at > r.requested_at) AND NOT EXISTS (SELECT 1 FROM requests n WHERE"
+    " n.requested_at > r.requested_at AND n.host = r.host) ORDER BY requested_at LIMIT 1)"
 )
 HOST = "run = 1 AND host = 'any.example'"
 ANY = "run = 1 AND url = 'http://any.example/feed'"
@@ -147,11 +147,11 @@ ANY = "run = 1 AND url = 'http://any.example/feed'"
 
 def numbered(name):
     """The number of a copy of the record, in SQL."""
-    return f"(SELECT id FROM copies WHERE hash = '{name}')"
+    return f"(SELECT id FROM copies WHERE sha256 = '{name}')"
 
 
 COPIED = (
-    "INSERT INTO copies SELECT NULL, '{}', kind, CAST('{}' AS BLOB), first_seen, kept_at"
+    "INSERT INTO copies SELECT NULL, '{}', kind, CAST('{}' AS BLOB), first_used_at, last_used_at"
     " FROM copies WHERE kind = '{}' LIMIT 1"
 )
 
@@ -303,14 +303,19 @@ def test_since_a_moment_it_is_judged_as_if_the_record_began_then(record):
     assert (whole["since"], part["since"]) == (None, "2026-01-02T00:00:00Z")
     assert (whole["runs"], part["runs"]) == (2, 1)
     assert all(0 < part[table] < whole[table] for table in ("requests", "denials"))
-    times = {"requests": "sent_at", "denials": "at", "entries": "first_seen", "runs": "begun"}
+    times = {
+        "requests": "requested_at",
+        "denials": "denied_at",
+        "entries": "first_seen",
+        "runs": "started_at",
+    }
     change(*(f"DELETE FROM {table} WHERE {at} < {since}" for table, at in times.items()))
     assert attestation["checklist"] == judged(url)["checklist"]
 
 
 def test_requests_that_are_out_are_not_judged_yet(record):
     url, change = record
-    change("UPDATE runs SET ended = NULL WHERE id = 2")
+    change("UPDATE runs SET ended_at = NULL WHERE id = 2")
     last = judged(url)["record"]["until"]
     assert last == rfc3339(NOW), "a run that sent nothing for ten minutes was killed"
     whole = rows(judged(url))["1"]["shown"]
@@ -472,9 +477,9 @@ def test_what_pruning_left_is_no_breach(forced):
         (first, last) = state.execute("SELECT min(id), max(id) FROM requests").fetchone()
         for number in range(first, last):
             with state:
-                (at,) = state.execute("SELECT min(sent_at) FROM requests").fetchone()
-                state.execute("DELETE FROM requests WHERE sent_at <= ?", [at])
-                state.execute("DELETE FROM denials WHERE at <= ?", [at])
+                (at,) = state.execute("SELECT min(requested_at) FROM requests").fetchone()
+                state.execute("DELETE FROM requests WHERE requested_at <= ?", [at])
+                state.execute("DELETE FROM denials WHERE denied_at <= ?", [at])
             assert findings(judged(url, LATER)) == {}, f"without {number} requests"
 
 
@@ -506,7 +511,7 @@ def test_two_machines_whose_clocks_differ_share_a_state(direct_web, crawl, postg
     assert shown["4"] == len(web.log)
     with contextlib.closing(State(postgresql_url)) as state, state.log() as log:
         rows = log.rows(LoggedRequest, log.bounds(time.time()))
-        rows = sorted(rows, key=lambda row: row.sent_at + row.waited)
+        rows = sorted(rows, key=lambda row: row.requested_at + row.connect_duration)
     for host in hosts:  # requests to two hosts may come at the same moment
         sent = [row.url for row in rows if row.host == host]
         assert sent == [hit.url for hit in web.log if hit.host == host]

@@ -203,7 +203,7 @@ def told_by(tmp_path, called):
     url = f"sqlite:///{tmp_path / 'walsh.sqlite3'}"
     with contextlib.closing(State(url)) as state:
         failed = {"outcome": "failed", "failures": 9, "failing_since": 1.0}
-        commit(state, SourceRecord(url=URL, kind="feed", fetched_at=1.0, **failed))
+        commit(state, SourceRecord(url=URL, kind="feed", visited_at=1.0, **failed))
         hold(state, "a.example", 9 * DAY, "backoff", 503)
     return lambda *words: called(*words, WALSH_STATE_URL=url, WALSH_SOURCES="sources.txt")[1]
 

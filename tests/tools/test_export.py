@@ -125,7 +125,7 @@ def state(url):
         entry("2", URL, url="http://a.example/2"),
     ]
     with contextlib.closing(State(url)) as state:
-        commit(state, SourceRecord(url=URL, kind="feed", fetched_at=1779516000.0), found)
+        commit(state, SourceRecord(url=URL, kind="feed", visited_at=1779516000.0), found)
         commit(state, SourceRecord(url=OTHER, kind="llms", outcome="failed", failures=2))
         yield state
 

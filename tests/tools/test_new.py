@@ -34,7 +34,7 @@ def state(url):
     """Three runs: one that found an entry, one that found two, and one that found none."""
     with contextlib.closing(State(url)) as state:
         for begun in (AT - 86_400, AT - 60, AT + 86_400):
-            state.runs.begin(RunRecord(spider="feeds", begun=begun))
+            state.runs.begin(RunRecord(spider="feeds", started_at=begun))
         commit(state, SourceRecord(url=A, kind="feed"), [entry("1", at=AT - 86_300)])
         commit(state, SourceRecord(url=B, kind="feed"), [])
         old = {"title": "Old", "url": "http://b.example/2", "published": "2026-05-01T09:30:00Z"}
@@ -64,7 +64,7 @@ def test_by_default_it_is_what_the_last_run_that_found_something_found(state):
     unnamed = entry("8", at=AT + 90_000, run=None)
     commit(state, SourceRecord(url=A, kind="feed"), [unnamed])
     assert default_since(state, AT + 90_000) == AT - 60, "an entry that names no run"
-    ahead = state.runs.begin(RunRecord(spider="feeds", begun=AT + 90_000))
+    ahead = state.runs.begin(RunRecord(spider="feeds", started_at=AT + 90_000))
     commit(state, SourceRecord(url=A, kind="feed"), [entry("9", at=AT + 90_000, run=ahead)])
     assert default_since(state, AT) == AT - 60, "a wrong clock wrote what lies in the future"
     assert totals([], AT, is_run=False) == "nothing is new since 2026-05-23 06:00:00 UTC"

@@ -57,7 +57,7 @@ URL = "http://a.example/feed"
 
 
 def sent(at, seconds=0.5, host="a.example", **fields):
-    given = {"seconds": seconds, "run": 1, "delay": 1.0}
+    given = {"duration": seconds, "run": 1, "delay": 1.0}
     return records.sent(at, f"http://{host}/feed", host, **given | fields)
 
 
@@ -89,11 +89,11 @@ def test_the_period_is_the_last_crawl_unless_another_is_asked_for(state):
     nothing = choose_period(state, NOW)
     assert (nothing.runs, nothing.words) == ((), "No crawl is recorded")
     for begun in (NOW - 5 * DAY, NOW - DAY):
-        run = state.runs.begin(RunRecord(spider="feeds", begun=begun))
+        run = state.runs.begin(RunRecord(spider="feeds", started_at=begun))
         state.runs.end(run, begun + 60.0, "finished", {})
-    state.runs.begin(RunRecord(spider="feeds", command="parse", begun=NOW))
-    ahead = state.runs.begin(RunRecord(spider="feeds", begun=NOW + 365 * DAY))
-    jumped = state.runs.begin(RunRecord(spider="feeds", begun=NOW - 60.0))
+    state.runs.begin(RunRecord(spider="feeds", command="parse", started_at=NOW))
+    ahead = state.runs.begin(RunRecord(spider="feeds", started_at=NOW + 365 * DAY))
+    jumped = state.runs.begin(RunRecord(spider="feeds", started_at=NOW - 60.0))
     state.runs.end(jumped, NOW + 365 * DAY, "finished", {})
     assert (ahead, jumped) == (4, 5)
     assert choose_period(state, NOW).span == TimeSpan(
@@ -107,7 +107,7 @@ def test_responses_are_counted_by_kind():
     assert [kind_of(sent(0.0, status=status)) for status in statuses] == [
         *("full", "unchanged", "redirect", "refused", "refused", "client", "server", "none")
     ]
-    assert kind_of(sent(0.0, seconds=None, status=None)) == "open"
+    assert kind_of(sent(0.0, duration=None, status=None)) == "open"
     found = answers([sent(0.0, status=None), sent(1.0, status=304), sent(2.0, status=304)])
     assert list(found.items()) == [("unchanged", 2), ("none", 1)]
     assert answers([]) == {}
@@ -132,17 +132,17 @@ CLOCK = check_clock({}, NOW)
 
 
 def row_of(begun, last_sign=None, **record):
-    run = RunRecord(spider="feeds", begun=begun, **record)
+    run = RunRecord(spider="feeds", started_at=begun, **record)
     return RunRow(run, begun if last_sign is None else last_sign, NOW)
 
 
 def test_what_needs_the_operator_names_runs_gaps_and_files():
     runs = [
         row_of(NOW - 600),  # it may still go on
-        row_of(NOW - DAY, ended=NOW - DAY, how="state_failed"),
+        row_of(NOW - DAY, ended_at=NOW - DAY, finish_reason="state_failed"),
         row_of(NOW - 2 * DAY),
-        row_of(NOW - 3 * DAY, ended=NOW - 3 * DAY, how="closespider_timeout"),
-        row_of(NOW - 4 * DAY, ended=NOW - 4 * DAY, summary={"failed": 3}),
+        row_of(NOW - 3 * DAY, ended_at=NOW - 3 * DAY, finish_reason="closespider_timeout"),
+        row_of(NOW - 4 * DAY, ended_at=NOW - 4 * DAY, summary={"failed": 3}),
     ]
     killed = "did not end, last sign at 2026-05-21 06:00:00 UTC"
     problems = ["", "state_failed", killed, "", "no source was read"]
@@ -179,7 +179,7 @@ def test_a_hold_is_long_as_status_counts_it(fields, needs):
 
 
 def test_a_host_in_trouble_is_named_with_its_delay():
-    times = HostTimes(ended=NOW - 1.0, delay=8.0, server_errors=3)
+    times = HostTimes(request_ended_at=NOW - 1.0, delay=8.0, server_errors=3)
     row = HostRow("ill.example", HostSnapshot(times, NOW), None)
     assert row.why == (
         "one request every 8 s; it answered 500, 502 or 504 3 times in a row, which slows it down"
@@ -263,7 +263,7 @@ def test_each_run_says_whether_it_signed_and_by_which_key(tmp_path):
     url = f"sqlite:///{tmp_path / 'state.sqlite3'}"
     with closing(State(url)) as state:
         for begun, settings in enumerate(({"signing_key": ""}, {"signing_key": "kQ-7<b>"})):
-            state.runs.begin(RunRecord(spider="feeds", begun=NOW + begun, settings=settings))
+            state.runs.begin(RunRecord(spider="feeds", started_at=NOW + begun, settings=settings))
     text = page_of(url, tmp_path / "sources.txt", since=NOW)
     (runs,) = re.findall(r'<section id="runs".*?</section>', text, re.DOTALL)
     assert ">Https signed by<" in runs
@@ -287,17 +287,17 @@ def test_texts_of_strangers_are_shown_and_not_obeyed(filled, tmp_path):
 def write_earlier(url, hold):
     """Write a request to the first host, two days before the run, of no run."""
     asked = {"host": "blog0.example", "url": "http://blog0.example/", "gates": ""}
-    answered = {"status": None, "seconds": 0.0, "hold": hold}
+    answered = {"status": None, "duration": 0.0, "hold": hold}
     with closing(State(url)) as state:
-        log_requests(state, replace(RECORD, sent_at=BEGUN - 2 * DAY, **asked, **answered))
+        log_requests(state, replace(RECORD, requested_at=BEGUN - 2 * DAY, **asked, **answered))
 
 
 def test_a_gap_that_was_too_short_is_told_wherever_it_counts(filled, tmp_path):
     url = filled(30)
     with closing(State(url)) as state:
         moment = BEGUN + 70.0
-        moved = update(requests).where(requests.c.sent_at == moment)
-        moved = moved.values(sent_at=moment - 9.253)
+        moved = update(requests).where(requests.c.requested_at == moment)
+        moved = moved.values(requested_at=moment - 9.253)
         state._database.write(lambda connection: connection.execute(moved))
     text = page_of(url, tmp_path / "sources.txt")
     assert '<a href="#gaps">1 gap at 1 host shorter than the delay</a>' in text
@@ -354,10 +354,13 @@ def test_the_history_is_the_same_on_both_databases(url):
     with closing(State(url)) as state, state.log() as log:
         records = log.requests(TimeSpan(since=BEGUN + 100.0, until=BEGUN + 500.0), "blog1.example")
         assert {record.host for record in records} == {"blog1.example"}
-        assert [record.sent_at - BEGUN for record in records] == [*range(130, 500, 60)]
-        assert log.requests(TimeSpan(since=BEGUN), "blog1.example", 3)[-1].sent_at == BEGUN + 2350.0
+        assert [record.requested_at - BEGUN for record in records] == [*range(130, 500, 60)]
+        assert (
+            log.requests(TimeSpan(since=BEGUN), "blog1.example", 3)[-1].requested_at
+            == BEGUN + 2350.0
+        )
         before = log.requests_before(BEGUN + 125.0, None)
-        assert [each.sent_at - BEGUN for each in before] == [120.0, 70, 80, 90, 100, 110]
+        assert [each.requested_at - BEGUN for each in before] == [120.0, 70, 80, 90, 100, 110]
         assert log.requests_before(BEGUN + 125.0, "blog1.example") == before[1:2]
         span = TimeSpan(since=BEGUN, run=1)
         assert sum(map(len, log.first_seen(span).values())) == 24
@@ -375,7 +378,7 @@ def test_addresses_and_credentials_are_in_no_report(tmp_path):
     item = {"title": "by jo@a.example", "url": source, "source_title": "jo@a.example's"}
     with closing(State(url)) as state:
         entry = entry_of(source, "1", at=NOW - 60, item=json.dumps(item))
-        commit(state, SourceRecord(url=source, kind="feed", fetched_at=NOW - 60), [entry])
+        commit(state, SourceRecord(url=source, kind="feed", visited_at=NOW - 60), [entry])
         commit(state, SourceRecord(url=source, kind="feed", outcome="failed", failures=3))
     text = page_of(url, tmp_path / "sources.txt", since=NOW - 3600)
     assert "s3cr3t" not in text

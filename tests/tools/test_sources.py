@@ -46,12 +46,12 @@ VISITED = NOW - 3600
 
 
 def record(url=URL, **fields):
-    visited = {"fetched_at": VISITED, "asked_until": VISITED, "outcome": "fetched"}
+    visited = {"visited_at": VISITED, "not_before": VISITED, "outcome": "fetched"}
     return SourceRecord(**{"url": url, "kind": "feed"} | visited | fields)
 
 
 def server_asks(seconds):
-    return {"asked_interval": seconds, "asked_until": VISITED + seconds}
+    return {"server_interval": seconds, "not_before": VISITED + seconds}
 
 
 def visit_after(found, min_revisit=DAY, every=None):
@@ -60,7 +60,7 @@ def visit_after(found, min_revisit=DAY, every=None):
     )
 
 
-NEW = {"fetched_at": None, "asked_until": 0.0}
+NEW = {"visited_at": None, "not_before": 0.0}
 ASKED = server_asks(5 * DAY)
 
 
@@ -69,20 +69,20 @@ ASKED = server_asks(5 * DAY)
     [
         (NEW, "new", "not visited yet"),
         (NEW | {"outcome": "refused", "status": 429}, "new", "refused (429)"),
-        ({"fetched_at": NOW + DAY}, "clock", "its last visit lies in the future, 2026-05-21 12:00"),
+        ({"visited_at": NOW + DAY}, "clock", "its last visit lies in the future, 2026-05-21 12:00"),
         ({}, "revisit", "every 1 d"),
         (ASKED, "server", "the server wants 5 d"),
-        (ASKED | {"wished_interval": 5 * DAY}, "feed", "the feed wants 5 d"),
-        (ASKED | {"wished_interval": 2 * DAY}, "server", "the server wants 5 d"),
-        (server_asks(30 * DAY) | {"wished_interval": 365 * DAY}, "feed", "the feed wants 30 d"),
+        (ASKED | {"feed_interval": 5 * DAY}, "feed", "the feed wants 5 d"),
+        (ASKED | {"feed_interval": 2 * DAY}, "server", "the server wants 5 d"),
+        (server_asks(30 * DAY) | {"feed_interval": 365 * DAY}, "feed", "the feed wants 30 d"),
         ({"failures": 1}, "failing", "failing, again after 1 d"),
         ({"failures": 3}, "failing", "failing, doubled to 4 d"),
         ({"failures": 9}, "failing", "failing, doubled to 30 d"),
         ({"failures": 2} | server_asks(7 * DAY), "server", "the server wants 7 d"),
-        ({"outcome": "gone", "asked_until": math.inf, "failures": 1}, "gone", "when you resume it"),
-        ({"outcome": "gone", "asked_until": 0.0}, "resumed", "you resumed it"),
-        ({"skip_hours": "11,12", "asked_until": NOW + DAY}, "skip", "the feed's skipHours"),
-        ({"skip_days": "Thursday", "asked_until": NOW + 2 * DAY}, "skip", "the feed's skipDays"),
+        ({"outcome": "gone", "not_before": math.inf, "failures": 1}, "gone", "when you resume it"),
+        ({"outcome": "gone", "not_before": 0.0}, "resumed", "you resumed it"),
+        ({"skip_hours": "11,12", "not_before": NOW + DAY}, "skip", "the feed's skipHours"),
+        ({"skip_days": "Thursday", "not_before": NOW + 2 * DAY}, "skip", "the feed's skipDays"),
     ],
 )
 def test_each_next_visit_has_its_rule(fields, rule, why):
@@ -97,7 +97,7 @@ def test_every_and_the_server_decide_when_a_source_is_due():
     assert (rare.rule, rare.why) == ("every", "every 7 d, as declared")
     due = visit_after(record(), 3600.0)
     assert (due.is_due, due.at) == (True, NOW)
-    assert not next_visit(known_of(record(asked_until=0.0), DAY, NOW), None, DAY, NOW).is_due
+    assert not next_visit(known_of(record(not_before=0.0), DAY, NOW), None, DAY, NOW).is_due
     asked = visit_after(record(**server_asks(7200.0)), 3600.0)
     assert (asked.is_due, asked.rule, asked.at) == (False, "server", NOW + 3600)
 
@@ -116,15 +116,15 @@ def overview_of(records, sources=None, **settings):
 
 def test_trouble_comes_first():
     troubles = {
-        "later": {"fetched_at": NOW - DAY + 9},
-        "sooner": {"fetched_at": NOW - DAY + 8},
-        "due": {"fetched_at": NOW - DAY - 1},
+        "later": {"visited_at": NOW - DAY + 9},
+        "sooner": {"visited_at": NOW - DAY + 8},
+        "due": {"visited_at": NOW - DAY - 1},
         "new": NEW | {"outcome": "new"},
         "denied": {"outcome": "denied by robots", "failures": 1},
         "busy": {"outcome": "refused", "refused_since": NOW - DAY},
         "ill": {"outcome": "failed", "failures": 1},
         "dying": {"outcome": "failed", "failures": 7},
-        "gone": {"outcome": "gone", "failures": 8, "asked_until": math.inf},
+        "gone": {"outcome": "gone", "failures": 8, "not_before": math.inf},
     }
     given = [record(f"http://{name}.example/", **fields) for name, fields in troubles.items()]
     found = overview_of(given)
@@ -161,8 +161,8 @@ def test_due_sources_are_listed_in_the_order_of_a_run():
         Source("http://no.example/"),
     ]
     records = [
-        record("http://two.example/new", fetched_at=NOW - DAY - 1),
-        record("http://two.example/old", fetched_at=NOW - DAY - 9),
+        record("http://two.example/new", visited_at=NOW - DAY - 1),
+        record("http://two.example/old", visited_at=NOW - DAY - 9),
         record("http://no.example/"),
     ]
     urls = [row.record.url for row in overview_of(records, declared).due({})]
@@ -189,7 +189,7 @@ def test_a_moved_source_waits_for_its_new_host():
 
 
 def test_a_source_with_a_new_spelling_is_one_source():
-    older = record(f"{URL}//", failures=1, fetched_at=NOW - 3 * DAY)
+    older = record(f"{URL}//", failures=1, visited_at=NOW - 3 * DAY)
     found = overview_of([older, record(f"{URL}/", failures=3)], [Source(URL)])
     (row,) = found.declared
     assert (row.record.url, row.record.failures) == (URL, 3)
@@ -241,7 +241,7 @@ def test_what_is_stale_failing_or_moved():
     state = State("sqlite://")
     commit(state, record(), [entry_of(URL, at=NOW - 9 * DAY)])
     never = record("http://never.example/", outcome="denied by robots")
-    commit(state, replace(never, visited_since=NOW - 5 * DAY))
+    commit(state, replace(never, first_visited_at=NOW - 5 * DAY))
     declared = [Source(url) for url in (URL, "http://never.example/", "http://new.example/")]
     rows = build_overview(declared, state, Options.from_settings(Settings()), NOW).declared
     state.close()
@@ -333,7 +333,7 @@ def test_every_source_is_listed_with_what_came_of_it(loopback_web, crawl, listed
     assert (blog["entries"], blog["due"]) == (2, False)
     there = found[sources[5]]
     assert (there["moved_to"], there["move_settled"]) == ("http://there.example/feed", False)
-    for moment in (blog["fetched_at"], blog["due_at"], there["moved_since"]):
+    for moment in (blog["visited_at"], blog["due_at"], there["moved_since"]):
         assert MOMENT.fullmatch(moment)
     piped = scrapy_sources().stdout.splitlines()
     assert len(piped) == 1 + 7 + 1 + 2
@@ -345,7 +345,7 @@ def test_every_source_is_listed_with_what_came_of_it(loopback_web, crawl, listed
     assert list(listed("--failing")) == list(found)[:3]
     assert list(listed("--failing", "60d")) == []
     ill = found["http://ill.example/feed"]
-    assert (ill["failing_since"], blog["failing_since"]) == (ill["fetched_at"], None)
+    assert (ill["failing_since"], blog["failing_since"]) == (ill["visited_at"], None)
     assert list(listed("--stale", "1d")) == [], "their first visits were a moment ago"
     assert set(listed("--stale", "0min")) == set(sources)
     told = scrapy_sources("--failing").stdout.splitlines()
@@ -488,11 +488,11 @@ def test_it_runs_beside_a_crawl(loopback_web, crawl, listed):
 THERE = "http://b.example/feed"
 PLACE = {"name": "A", "tags": ("x",), "folders": ("F",)}
 SOURCE = Source(URL, every=timedelta(days=7), delay=timedelta(seconds=5), **PLACE)
-ASKED_FOR = {"asked_interval": 7200.0, "wished_interval": 3600.0, "skip_days": "Sunday"}
+ASKED_FOR = {"server_interval": 7200.0, "feed_interval": 3600.0, "skip_days": "Sunday"}
 MOVED = {"moved_to": THERE, "moved_since": NOW - 900_000.0, "move_settled": True}
 RECORDED = record(
-    fetched_at=NOW,
-    asked_until=NOW + DAY,
+    visited_at=NOW,
+    not_before=NOW + DAY,
     detail="http://b.example/feed has too many entries: 3, the oldest, are left out",
     status=200,
     validator_url=THERE,
@@ -521,14 +521,14 @@ def test_a_source_is_told_with_every_column(url):
     assert [each for each in wanted if each not in facts] == []
     for words in (f"{THERE} (visited there)", "3, the oldest, are left out", "Sunday", "2 h"):
         assert words in text
-    assert (told["etag"], told["folder"], told["wished_interval"]) == ('"ü"', "F", 3600.0)
+    assert (told["etag"], told["folder"], told["feed_interval"]) == ('"ü"', "F", 3600.0)
 
 
 def test_without_a_state_there_is_the_declaration():
     text, told = record_of(None)
     assert text.splitlines()[0] == URL
     assert "not visited yet" in text
-    assert (told["every"], told["fetched_at"]) == (604_800.0, None)
+    assert (told["every"], told["visited_at"]) == (604_800.0, None)
 
 
 # Sources with problems: what the report says of each, and what to do.
@@ -551,7 +551,7 @@ def row_of(**fields):
         (WEAK, "resent", "nginx: no gzip", ""),
         (STRONG, "resent", "compare If-None-Match", ""),
         ({"failures": 1, **BUSY}, "refused", "wants a wait", "scrapy hosts"),
-        ({"fetched_at": None, **BUSY}, "refused", "wants a wait", "scrapy hosts"),
+        ({"visited_at": None, **BUSY}, "refused", "wants a wait", "scrapy hosts"),
     ],
 )
 def test_each_trouble_says_what_to_do(fields, what, advice, command):
@@ -566,8 +566,8 @@ def test_each_trouble_says_what_to_do(fields, what, advice, command):
     ("fields", "words"),
     [
         ({"failures": 3, "failing_since": NOW - 2 * DAY}, "since 2026-05-18 12:00:00 UTC"),
-        ({"outcome": "gone", "asked_until": math.inf}, "since 2026-05-20 11:00:00 UTC"),
-        ({"fetched_at": None, **BUSY}, "since 2026-05-17 12:00:00 UTC"),
+        ({"outcome": "gone", "not_before": math.inf}, "since 2026-05-20 11:00:00 UTC"),
+        ({"visited_at": None, **BUSY}, "since 2026-05-17 12:00:00 UTC"),
         ({"outcome": "denied by robots"}, "last seen 2026-05-20 11:00:00 UTC"),
     ],
 )

@@ -51,17 +51,17 @@ def told(tmp_path, records, name="sources.txt", body=f"# ours\n{A}\n{B} # two\n{
 
 def moved(url, to, *, is_settled=True, failing_since=None):
     move = Move(to, 1.0, is_settled, failing_since=failing_since)
-    return SourceRecord(url=url, kind="feed", fetched_at=5.0).with_move(move)
+    return SourceRecord(url=url, kind="feed", visited_at=5.0).with_move(move)
 
 
 def test_what_is_gone_or_fails_for_long_is_to_be_deleted(tmp_path):
     failed = {"kind": "feed", "failures": 9, "failing_since": DAY, "outcome": "failed"}
-    at_410 = {"outcome": "gone", "detail": "answered 410", "asked_until": math.inf}
-    gone = SourceRecord(url=B, kind="feed", fetched_at=9.0, **at_410)
+    at_410 = {"outcome": "gone", "detail": "answered 410", "not_before": math.inf}
+    gone = SourceRecord(url=B, kind="feed", visited_at=9.0, **at_410)
     for last in (61 * DAY, 61 * DAY - 1):
-        records = [gone, SourceRecord(url=A, fetched_at=last, detail="no name", **failed)]
+        records = [gone, SourceRecord(url=A, visited_at=last, detail="no name", **failed)]
         denied = failed | {"outcome": "denied by blocklist"}
-        records.append(SourceRecord(url=C, fetched_at=90 * DAY, **denied))
+        records.append(SourceRecord(url=C, visited_at=90 * DAY, **denied))
         head, *lines = told(tmp_path, records)
         assert head == f"to change in {tmp_path / 'sources.txt'}:"
         assert lines[-1] == (

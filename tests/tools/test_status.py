@@ -77,12 +77,14 @@ def row_of(record, until=None):
 
 
 def silent(hours, wait=900.0):
-    record = RunRecord(spider="feeds", begun=NOW - 50 * HOUR, settings={"max_wait": wait})
+    record = RunRecord(spider="feeds", started_at=NOW - 50 * HOUR, settings={"max_wait": wait})
     return (RunRow(record, NOW - hours * HOUR, NOW),)
 
 
 def ended(how):
-    return RunRow(RunRecord(spider="feeds", begun=NOW - HOUR, ended=NOW, how=how), NOW, NOW)
+    return RunRow(
+        RunRecord(spider="feeds", started_at=NOW - HOUR, ended_at=NOW, finish_reason=how), NOW, NOW
+    )
 
 
 FOUR_DAYS = refused("e", days=4, until=NOW + DAY)
@@ -250,25 +252,25 @@ def test_the_facts_of_a_state(url, tmp_path):
             ("finished", {"failed": 1, "fetched": 0, "unchanged": 0}),
         ]
         for hours, (how, summary) in enumerate(summaries, 1):
-            number = state.runs.begin(RunRecord(begun=now + hours * HOUR - DAY, **begin))
+            number = state.runs.begin(RunRecord(started_at=now + hours * HOUR - DAY, **begin))
             state.runs.end(number, now + hours * HOUR - DAY + 60, how, summary)
-        wrong = state.runs.begin(RunRecord(begun=now + 365 * DAY, **begin))
+        wrong = state.runs.begin(RunRecord(started_at=now + 365 * DAY, **begin))
         state.runs.end(wrong, now + 366 * DAY, "finished", {"fetched": 1})
-        jumped = state.runs.begin(RunRecord(begun=now - 30 * HOUR, **begin))
+        jumped = state.runs.begin(RunRecord(started_at=now - 30 * HOUR, **begin))
         state.runs.end(jumped, now + 365 * DAY, "finished", {"fetched": 1})
-        command = state.runs.begin(RunRecord(spider="feeds", command="shell", begun=now - 60))
+        command = state.runs.begin(RunRecord(spider="feeds", command="shell", started_at=now - 60))
         state.runs.end(command, now - 50, "finished", {})
-        alive = state.runs.begin(RunRecord(begun=now - 2 * HOUR, **begin))
-        record = replace(RECORD, sent_at=now - 60, run=alive)
+        alive = state.runs.begin(RunRecord(started_at=now - 2 * HOUR, **begin))
+        record = replace(RECORD, requested_at=now - 60, run=alive)
         state.write(lambda connection: beat(connection, Worker("ours", now, alive)))
-        other = replace(record, sent_at=now - 5, run=alive + 1)
-        log_requests(state, record, other, replace(record, sent_at=now + 9 * DAY))
+        other = replace(record, requested_at=now - 5, run=alive + 1)
+        log_requests(state, record, other, replace(record, requested_at=now + 9 * DAY))
         hold(state, "lost.example", 4 * DAY, "unreachable")
         hold(state, "busy.example", 20 * DAY, "backoff", 503)
         with contextlib.closing(State(url, lambda: now + 300 * DAY)) as ahead:
             hold(ahead, "ahead.example", 60.0, "visit-time")
         for name, failures in (("a", 0), ("b", 1), ("undeclared", 1)):
-            seen = {"kind": "feed", "fetched_at": now + 2 * DAY, "failures": failures}
+            seen = {"kind": "feed", "visited_at": now + 2 * DAY, "failures": failures}
             commit(state, SourceRecord(url=f"http://{name}.example/", **seen))
         busy = SourceRecord(url="http://busy.example/", kind="feed")
         commit(state, after_refusal(busy, 503, now - 2 * DAY))
@@ -305,7 +307,7 @@ def test_few_sources_in_trouble_are_read_and_a_file_is_never_in_memory_as_a_whol
     monkeypatch.setattr("walsh_scrapy.tools.status.facts.MOST_ROWS", 1)
     with contextlib.closing(State(url)) as state:
         for name, failures in (("a", 0), ("b", 2), ("c", 1), ("undeclared", 1)):
-            seen = {"kind": "feed", "fetched_at": state.now() - 60, "failures": failures}
+            seen = {"kind": "feed", "visited_at": state.now() - 60, "failures": failures}
             commit(state, SourceRecord(url=f"http://{name}.example/", **seen))
         reader, read = state.sources._all, []
 
@@ -338,7 +340,7 @@ def well(status, tmp_path):
     url = f"sqlite:///{tmp_path / 'walsh.sqlite3'}"
     with contextlib.closing(State(url)) as state:
         now = state.now()
-        number = state.runs.begin(RunRecord(spider="feeds", begun=now - 60))
+        number = state.runs.begin(RunRecord(spider="feeds", started_at=now - 60))
         state.runs.end(number, now - 30, "finished", {"fetched": 1})
     keep_empty_blocklist(url)
     return status

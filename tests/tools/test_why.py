@@ -36,12 +36,13 @@ NOON = 20_000 * DAY + 43_200.0  # of 2024-10-04
 RULES = b"User-agent: *\nDisallow: /private\nAllow: /feed\n"
 ALLOWED = Evidence("Allow: /feed", 3, hash_of(RULES), NOON, hash_of(b"{}"))
 FEED = "http://a.example/feed"
-SENT = replace(RECORD, sent_at=NOON + 4.0, url=FEED, seconds=0.5, run=1, delay=2.0)
+SENT = replace(RECORD, requested_at=NOON + 4.0, url=FEED, duration=0.5, run=1, delay=2.0)
 SENT = replace(SENT, evidence=ALLOWED)
-ROBOTS = replace(SENT, sent_at=NOON, url="http://a.example/robots.txt", seconds=1.0, delay=0.0)
+ROBOTS = replace(SENT, requested_at=NOON, url="http://a.example/robots.txt", duration=1.0)
+ROBOTS = replace(ROBOTS, delay=0.0)
 ROBOTS = replace(ROBOTS, purpose="robots", evidence=Evidence())
 DENIED = Evidence("Disallow: /private", 2, hash_of(RULES), NOON, None)
-DENIAL = replace(records.DENIAL, at=NOON + 1.0, evidence=DENIED)
+DENIAL = replace(records.DENIAL, denied_at=NOON + 1.0, evidence=DENIED)
 OTHER_BOT = {
     "user_agent": "Example-Bot/1.0 (+https://bot.example/about; bot@bot.example)",
     "ua_token": "Example-Bot",
@@ -168,9 +169,9 @@ def test_the_robots_txt_of_a_letter_is_as_the_site_gave_it(
     account = give_account(record_of_sites[0], options(), host, None)
     *_, own = (each.record for each in account.requests if each.record.purpose == "robots")
     (found,) = record_of(account)["robots"]
-    (asked,) = found["asked"]
-    assert asked["at"] >= rfc3339(own.sent_at)
-    assert (asked["status"], found["hash"] == hash_of(RULES)) == (status, is_shared)
+    (asked,) = found["requests"]
+    assert asked["requested_at"] >= rfc3339(own.requested_at)
+    assert (asked["status"], found["sha256"] == hash_of(RULES)) == (status, is_shared)
     text = words_of(account)
     assert f"http://{host}:80/robots.txt requested until" in text
     assert words in text
@@ -178,12 +179,12 @@ def test_the_robots_txt_of_a_letter_is_as_the_site_gave_it(
 
 
 def test_a_robots_txt_that_fails_later_leaves_the_last_one_in_force(state, log):
-    failing = replace(ROBOTS, sent_at=NOON + 100.0, status=503)
+    failing = replace(ROBOTS, requested_at=NOON + 100.0, status=503)
     later = replace(ALLOWED, robots_at=NOON + 101.0, robots_status=503)
-    log(ROBOTS, SENT, failing, replace(SENT, sent_at=NOON + 110.0, evidence=later))
+    log(ROBOTS, SENT, failing, replace(SENT, requested_at=NOON + 110.0, evidence=later))
     account = give_account(state, options(), "a.example", None)
     (robots,) = record_of(account)["robots"]
-    asked = [each["at"] for each in robots["asked"]]
+    asked = [each["requested_at"] for each in robots["requests"]]
     assert asked == ["2024-10-04T12:00:00Z", "2024-10-04T12:01:41Z"]
     said = "12:01:41 UTC: the answer was 503, and the last file that it gave was this one"
     assert said in words_of(account)
@@ -191,8 +192,8 @@ def test_a_robots_txt_that_fails_later_leaves_the_last_one_in_force(state, log):
 
 def test_a_request_after_an_unread_robots_txt_says_until_when_that_was_asked_for(state, log):
     unread = Evidence(robots_at=NOON + 60.0, robots_status=None)
-    log(replace(ROBOTS, status=None, seconds=30.0))
-    log(replace(SENT, sent_at=NOON + 70.0, evidence=unread))
+    log(replace(ROBOTS, status=None, duration=30.0))
+    log(replace(SENT, requested_at=NOON + 70.0, evidence=unread))
     text = " ".join(told(state).split())
     assert "no robots.txt could be read until 2024-10-04 12:01:00 UTC (no answer)" in text
     assert "requested until 2024-10-04 12:01:00 UTC: no answer" in text
@@ -201,17 +202,17 @@ def test_a_request_after_an_unread_robots_txt_says_until_when_that_was_asked_for
 def test_a_request_that_came_of_a_redirect_says_so(record_of_sites, state, log):
     sites, _ = record_of_sites
     new = record_of(give_account(sites, options(), "new.example", None))["requests"][-1]
-    assert new["why"].endswith("; a redirect of another host led here")
-    assert (new["is_redirected"], new["redirected_by"]) == (True, None)
+    assert new["reason"].endswith("; a redirect of another host led here")
+    assert (new["is_redirected"], new["redirected_from"]) == (True, None)
     copied = record_of(give_account(sites, options(), "a.example", None))["requests"]
     robots = [each["is_redirected"] for each in copied if each["purpose"] == "robots"]
     assert robots == [False, True]
     secure = "https://a.example/feed"
-    log(replace(SENT, url=secure, evidence=replace(ALLOWED, redirected_by=FEED)))
-    led = replace(DENIAL.evidence, redirected_by="http://b.example/")
+    log(replace(SENT, url=secure, evidence=replace(ALLOWED, redirected_from=FEED)))
+    led = replace(DENIAL.evidence, redirected_from="http://b.example/")
     deny(state, replace(DENIAL, evidence=led))
     told_of = give_account(state, options(), "a.example", None)
-    assert record_of(told_of)["requests"][-1]["redirected_by"] == FEED
+    assert record_of(told_of)["requests"][-1]["redirected_from"] == FEED
     text = words_of(told_of)
     assert f"; a redirect of {FEED} led here" in text
     assert "'Disallow: /private'; a redirect of another host led here" in text
@@ -223,7 +224,7 @@ def noon(url):
     with contextlib.closing(State(url, lambda: NOON)) as opened:
 
         def visited(source, **record):
-            known = {"asked_until": NOON} | record
+            known = {"not_before": NOON} | record
             commit(opened, SourceRecord(url=source, kind="feed", **known))
 
         yield opened, visited
@@ -236,14 +237,14 @@ def outlook(state, subject="a.example", sources=(), **settings):
 
 def test_a_host_on_hold_says_until_when_and_which_answer_began_it(noon, log):
     state, _ = noon
-    log(replace(SENT, sent_at=NOON - 0.5, status=503, hold=3540.0))
+    log(replace(SENT, requested_at=NOON - 0.5, status=503, hold=3540.0))
     hold(state, "a.example", 3540.0, "retry-after", 503)
     account, text = outlook(state, sources=[Source(FEED)])
     assert "on hold until 2024-10-04 12:59:00 UTC: it answered 503 and asked for" in text
     assert f"{FEED} due, and deferred until its host may be requested" in text
     told = record_of(account)["outlook"]
     assert told["hold_until"] == told["not_before"] == "2024-10-04T12:59:00Z"
-    assert told["hold_why"] == (
+    assert told["hold_reason"] == (
         "it answered 503 and asked for 59 min (Retry-After); it began at 2024-10-04 12:00:00 UTC"
     )
     hold(state, "b.example", 9000.0, "visit-time")
@@ -256,7 +257,7 @@ def test_a_host_on_hold_says_until_when_and_which_answer_began_it(noon, log):
 def test_by_domain_the_hold_is_the_domains(noon, log):
     state, _ = noon
     bot = {f"WALSH_{name.upper()}": value for name, value in OTHER_BOT.items()}
-    refused = replace(SENT, host="a.com", sent_at=NOON - 0.5, status=None, hold=60.0)
+    refused = replace(SENT, host="a.com", requested_at=NOON - 0.5, status=None, hold=60.0)
     log(*(replace(refused, url=f"http://{name}.a.com/") for name in ("one", "two")))
     hold(state, "a.com", 60.0, "backoff")
     _, text = outlook(state, "two.a.com", WALSH_PACE_BY="domain", **bot)
@@ -269,18 +270,18 @@ def test_each_source_of_a_host_says_when_it_is_due_or_why_it_is_not_asked_for(no
     named = ["new", "young", "old", "failing", "gone", "moved", "private", "leads", "once"]
     urls = {name: f"http://a.example/{name}" for name in named}
     for name, record in {
-        "young": {"fetched_at": NOON - 3600.0, "outcome": "fetched"},
-        "old": {"fetched_at": NOON - 2 * DAY, "outcome": "fetched"},
-        "failing": {"fetched_at": NOON, "outcome": "failed", "failures": 1, "status": 500},
-        "gone": {"fetched_at": NOON, "outcome": "gone", "asked_until": NEVER},
-        "moved": {"fetched_at": NOON, "moved_to": "http://b.example/", "move_settled": True},
-        "private": {"fetched_at": NOON, "outcome": "denied by robots", "detail": "d.example"},
-        "leads": {"fetched_at": NOON, "outcome": "denied by robots", "status": 302},
-        "once": {"fetched_at": NOON, "outcome": "fetched"},
+        "young": {"visited_at": NOON - 3600.0, "outcome": "fetched"},
+        "old": {"visited_at": NOON - 2 * DAY, "outcome": "fetched"},
+        "failing": {"visited_at": NOON, "outcome": "failed", "failures": 1, "status": 500},
+        "gone": {"visited_at": NOON, "outcome": "gone", "not_before": NEVER},
+        "moved": {"visited_at": NOON, "moved_to": "http://b.example/", "move_settled": True},
+        "private": {"visited_at": NOON, "outcome": "denied by robots", "detail": "d.example"},
+        "leads": {"visited_at": NOON, "outcome": "denied by robots", "status": 302},
+        "once": {"visited_at": NOON, "outcome": "fetched"},
     }.items():
         visited(urls[name], **record)
-    deny(state, replace(DENIAL, at=NOON - 1.0, url=urls["private"]))
-    deny(state, replace(DENIAL, at=NOON - 9 * DAY, url=urls["leads"]))
+    deny(state, replace(DENIAL, denied_at=NOON - 1.0, url=urls["private"]))
+    deny(state, replace(DENIAL, denied_at=NOON - 9 * DAY, url=urls["leads"]))
     declared = [Source(url) for name, url in urls.items() if name != "once"]
     account, text = outlook(state, "a.example", declared)
     assert [target.url for target in account.outlook.targets] == [*urls.values()]
@@ -334,7 +335,7 @@ def test_what_the_operator_did_stands_with_its_reason(noon, log):
     assert "1 min 30 s at least between two requests, by our choice" in text
     first, second = record_of(account)["overrides"]
     assert (first["override"], first["seconds"]) == ("release", 7200.0)
-    assert first["at"] == "2024-10-04T12:00:00Z"
+    assert first["made_at"] == "2024-10-04T12:00:00Z"
     assert second["reason"] == "its owner asks for it"
     state.hosts.delay("a.example", 0.0, "")
     account, _ = outlook(state)
@@ -343,13 +344,13 @@ def test_what_the_operator_did_stands_with_its_reason(noon, log):
 
 def test_a_gap_in_which_a_clock_was_set_back_is_not_known(state, log):
     moments = [(0.0, 0.5), (10.0, 10.5), (10.2, 12.5), (13.2, 15.5)]  # of a clock never set as well
-    log(*(replace(SENT, sent_at=NOON + at, monotonic=end) for at, end in moments))
+    log(*(replace(SENT, requested_at=NOON + at, monotonic=end) for at, end in moments))
     assert told(state).count("too short") == 0
     assert told(state).count("gap: not known, because a clock was set in between") == 1
 
 
 def test_the_last_request_of_another_day_counts_for_the_gap(state, log):
-    log(replace(SENT, sent_at=NOON - DAY, seconds=3.0), SENT)
+    log(replace(SENT, requested_at=NOON - DAY, duration=3.0), SENT)
     (sent,) = give_account(state, options(), FEED, None).requests
     assert sent.gap.kept == DAY + 1.0
     account = give_account(state, options(), "a.example", 19_999)
@@ -359,7 +360,7 @@ def test_the_last_request_of_another_day_counts_for_the_gap(state, log):
 
 
 def test_with_a_url_only_its_own_requests_and_robots_txt_are_told(state, log):
-    log(ROBOTS, SENT, replace(SENT, url="http://a.example/other", sent_at=NOON + 9.0))
+    log(ROBOTS, SENT, replace(SENT, url="http://a.example/other", requested_at=NOON + 9.0))
     account = give_account(state, options(), "http://A.example/feed/", None)
     assert [sent.record.url for sent in account.requests] == [ROBOTS.url, FEED]
     assert account.denials == ()
@@ -371,7 +372,7 @@ def test_with_a_url_only_its_own_requests_and_robots_txt_are_told(state, log):
 
 
 def test_another_bot_is_named_as_it_names_itself(state, log):
-    state.runs.begin(RunRecord(spider="feeds", begun=NOON, settings=OTHER_BOT))
+    state.runs.begin(RunRecord(spider="feeds", started_at=NOON, settings=OTHER_BOT))
     log(SENT)
     text = told(state)
     for said in (
@@ -390,23 +391,23 @@ def test_other_reasons(state, log):
         record = replace(SENT, host="b.example", url=url, **changes)
         log(record)
         account = give_account(state, options(), "b.example", None)
-        return record_of(account)["requests"][-1]["why"]
+        return record_of(account)["requests"][-1]["reason"]
 
-    assert "is published there" in reason(purpose="blocklist", sent_at=NOON + 1)
+    assert "is published there" in reason(purpose="blocklist", requested_at=NOON + 1)
     unread = Evidence(robots_at=NOON, robots_status=503)
     said = "no robots.txt could be read until 2024-10-04 12:00:00 UTC (503)"
-    assert said in reason(evidence=unread, sent_at=NOON + 2)
+    assert said in reason(evidence=unread, requested_at=NOON + 2)
     silent = replace(ALLOWED, rule=None, line=None)
-    assert "no rule of robots.txt is about it" in reason(evidence=silent, sent_at=NOON + 3)
-    assert "no gate for robots.txt" in reason(evidence=Evidence(), sent_at=NOON + 4)
+    assert "no rule of robots.txt is about it" in reason(evidence=silent, requested_at=NOON + 3)
+    assert "no gate for robots.txt" in reason(evidence=Evidence(), requested_at=NOON + 4)
     keep_robots(state, "http://b.example:80", RobotsCopy(NOON, 200, b"lost"))
-    reason(evidence=replace(ALLOWED, robots=hash_of(b"lost")), sent_at=NOON + 5)
+    reason(evidence=replace(ALLOWED, robots=hash_of(b"lost")), requested_at=NOON + 5)
     lost = delete(copies).where(copies.c.body == b"lost")
     state._database.write(lambda connection: connection.execute(lost))
     text = told(state, "b.example")
     assert "\n  It is no longer kept.\n" in text
     assert "none, the request before it had not ended" not in text
-    log(replace(SENT, host="b.example", url="http://b.example/9", sent_at=NOON + 5.2))
+    log(replace(SENT, host="b.example", url="http://b.example/9", requested_at=NOON + 5.2))
     assert "none, the request before it had not ended" in told(state, "b.example")
 
 
@@ -440,7 +441,10 @@ def test_a_letter_does_without_a_sources_file_that_cannot_be_read(url, state, tm
 
 def test_strangers_text_is_escaped_and_neither_cut_nor_wrapped_within_a_url(state, log):
     long = f"http://a.example/{'x' * 300}"
-    log(replace(SENT, url=long), replace(SENT, sent_at=NOON + 9.0, status=None, error="\x1b[2J"))
+    log(
+        replace(SENT, url=long),
+        replace(SENT, requested_at=NOON + 9.0, status=None, error="\x1b[2J"),
+    )
     text = told(state)
     assert long in text
     assert "\x1b" not in text

@@ -147,11 +147,11 @@ class BlocklistCache:
         self._local_file = context.options.blocklist_file
         self._local = load_local_list(self._local_file)
         self._list = Blocklist.EMPTY
-        self._checked_at = self._tried_at = self._due_at = 0.0
+        self._requested_at = self._tried_at = self._due_at = 0.0
         self._use(self._store.find(self._url))
 
     @property
-    def asked_at(self) -> float | None:
+    def requested_at(self) -> float | None:
         """When the list was last requested, with any result; None if it never was."""
         return self._tried_at or None
 
@@ -228,7 +228,7 @@ class BlocklistCache:
                 known,
                 etag=given.etag or known.etag,
                 last_modified=given.last_modified or known.last_modified,
-                checked_at=given.checked_at,
+                requested_at=given.requested_at,
             )
             self._store.keep(self._url, known)
             self._use(known)
@@ -243,9 +243,9 @@ class BlocklistCache:
     def has_come(self) -> bool:
         """Adopt the list of another crawl, and return True if it is not due any more."""
         shared = BLOCKLISTS.find(self._key)
-        if shared and self._checked_at < shared.copy.checked_at <= self._clock.now():
+        if shared and self._requested_at < shared.copy.requested_at <= self._clock.now():
             self._store.keep(self._url, shared.copy, shared.document)
-        if self._store.checked_at(self._url) != self._checked_at:
+        if self._store.requested_at(self._url) != self._requested_at:
             self._use(self._store.find(self._url))
         return not self.is_due
 
@@ -269,8 +269,8 @@ class BlocklistCache:
             return
         if copy.copy != self.hash:
             self._list, self.hash = Blocklist.of_text(copy.adopted), copy.copy
-        self._checked_at = self._tried_at = copy.checked_at
-        self._due_at = copy.checked_at + self._list.refresh.total_seconds()
+        self._requested_at = self._tried_at = copy.requested_at
+        self._due_at = copy.requested_at + self._list.refresh.total_seconds()
 
     def _copy(self, response: Response, url: str, adopted: str = "") -> BlocklistCopy:
         """Return the copy of a document, with its validators if ``url`` itself answered.

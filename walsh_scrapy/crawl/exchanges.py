@@ -195,9 +195,9 @@ class Exchanges:
             exchange = exchange.of_domain()
         record = replace(
             self._record(request),
-            sent_at=self._context.clock.now() - latency,
+            requested_at=self._context.clock.now() - latency,
             status=ticket_of(request).answered if response is None else response.status,
-            seconds=latency,
+            duration=latency,
             monotonic=self._context.clock.monotonic(),
             error="" if response is not None else _words(error, request.url),
             retry_after=exchange.retry_after,
@@ -320,7 +320,7 @@ class Exchanges:
         """Return the row of a request before it is sent."""
         ticket, source = ticket_of(request), source_of(request)
         return RequestRecord(
-            sent_at=self._context.clock.now(),
+            requested_at=self._context.clock.now(),
             host=self._context.host(request.url),
             url=request.url,
             gates="; ".join(f"{gate}: {answer}" for gate, answer in ticket.answers.items()),

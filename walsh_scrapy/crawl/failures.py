@@ -137,7 +137,7 @@ class Denials:
         It is written after the pending rows of its host: its copy of robots.txt may be new.
         """
         record = DenialRecord(
-            at=self._context.clock.now(),
+            denied_at=self._context.clock.now(),
             host=host_of(request.url),
             url=request.url,
             gate=error.gate,

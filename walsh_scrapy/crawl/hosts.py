@@ -169,7 +169,7 @@ class Hosts:
             self._watch.see(found.now, moment)
             _tell_clock(host, found)
             if not is_ours:
-                is_deferred = found.times.deferred_at >= self._worker.began
+                is_deferred = found.times.deferred_at >= self._worker.started_at
                 return "deferred" if is_deferred else "busy"
             since = self._context.clock.monotonic()
             self._owned[host] = _Owned(found.times, since, copies=copies)
@@ -332,8 +332,12 @@ class Hosts:
                 raise HostLost(self._context.clock.now(), f"{own} was lost to another worker")
             found = protocol.begin(connection, host, self._worker, ask)
             if isinstance(found, Begun):
-                delay = 0.0 if owned.times.ended is None else found.times.delay_with(ask.delay)
-                sent = replace(record, sent_at=found.now, delay=delay)
+                delay = (
+                    0.0
+                    if owned.times.request_ended_at is None
+                    else found.times.delay_with(ask.delay)
+                )
+                sent = replace(record, requested_at=found.now, delay=delay)
                 attempts.append(log_begin(connection, sent))
             return found
 
@@ -362,7 +366,7 @@ class Hosts:
         _, known, logged = self._in_flight.pop(request)
         owned, now = self._owned.get(host), self._context.clock.now()
         before = owned.times if owned else known
-        exchange = exchange.in_run(before, self._worker.began)
+        exchange = exchange.in_run(before, self._worker.started_at)
         times = before.after(exchange, self._context.backoff, now)
         ended = self._context.moment()
         ended_record = replace(record, hold=max(0.0, times.hold_until - now))

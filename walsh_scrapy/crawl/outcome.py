@@ -54,10 +54,10 @@ from walsh_scrapy.policy.freshness import (
     Freshness,
     UpdateHints,
     are_permanent,
-    asked_until,
     move_after_document,
     move_after_failure,
     move_after_intermediate,
+    not_before,
     permanent_targets,
 )
 from walsh_scrapy.policy.urls import host_of
@@ -133,15 +133,17 @@ def record_after(known: SourceRecord, request: Request, result: Result, now: flo
     record = replace(record, failures=0)
     if result.feed is not None and result.answer is not None:
         is_known = result.is_whole and not is_of_llmstxt
-        body_hash = sha256(result.answer.body).hexdigest() if is_known else None
-        is_again = any(conditions_of(request).values()) and body_hash == known.body_hash is not None
+        body_sha256 = sha256(result.answer.body).hexdigest() if is_known else None
+        is_again = (
+            any(conditions_of(request).values()) and body_sha256 == known.body_sha256 is not None
+        )
         hints = result.feed.hints
         record = replace(
             record,
             format=result.feed.format,
-            body_hash=body_hash,
+            body_sha256=body_sha256,
             resent=known.resent + 1 if is_again else 0,
-            wished_interval=hints.interval,
+            feed_interval=hints.interval,
             skip_hours=",".join(map(str, sorted(hints.skip_hours))),
             skip_days=",".join(sorted(hints.skip_days)),
         )
@@ -266,7 +268,7 @@ class Outcomes:
                 visit, _ = _visited(request)
                 set_visit(request, visit.passed(Lifetime(error.url, error.due_at)))
                 if not error.problem:
-                    detail = f"{error.url} was read already, at {format_moment(error.asked_at)}"
+                    detail = f"{error.url} was read already, at {format_moment(error.requested_at)}"
                     return Result("unchanged", detail, url=request.url, is_shared=True)
                 reason, is_shared = error.problem, True
             case Denied():
@@ -371,20 +373,20 @@ class Outcomes:
         if result.outcome == "unchanged" and answer is not None and llmstxt is None:
             # A 304 without such headers keeps those of the stored response.
             keeps = freshness_of(answer).is_unspecified and not known.failures
-            wished = max(wished, known.asked_interval if keeps else 0.0)
+            wished = max(wished, known.server_interval if keeps else 0.0)
         least = source.revisit_interval(self._context.options.min_revisit)
         hours = frozenset(map(int, filter(None, record.skip_hours.split(","))))
         days = frozenset(filter(None, record.skip_days.split(",")))
-        hints = UpdateHints(record.wished_interval, hours, days)
+        hints = UpdateHints(record.feed_interval, hours, days)
         is_gone = record.outcome == "gone"
-        until = NEVER if is_gone else asked_until(now, wished, hints, least, record.failures)
+        until = NEVER if is_gone else not_before(now, wished, hints, least, record.failures)
         record = replace(
             record,
             status=status,
-            visited_since=record.visited_since or now,
-            fetched_at=now,
-            asked_interval=wished,
-            asked_until=until,
+            first_visited_at=record.first_visited_at or now,
+            visited_at=now,
+            server_interval=wished,
+            not_before=until,
             failing_since=_first(record.failing_since, now) if record.failures else None,
             refused_since=record.refused_since if record.is_refused else None,
         )
@@ -428,10 +430,10 @@ class Outcomes:
         now, revisit = self._clock.now(), self._context.options.min_revisit
         own = {request.url, *(hop.url for hop in hops_of(request))}
         wished = [each.until - now for each in visit.lifetimes if each.url in own]
-        until = asked_until(now, max(wished, default=0.0), UpdateHints(), revisit)
+        until = not_before(now, max(wished, default=0.0), UpdateHints(), revisit)
         known = self._context.state.llmstxt.find(visit.llmstxt) or LlmsTxtRecord(url=visit.llmstxt)
         problem = "" if result.url else result.detail
-        record = replace(known, asked_at=now, due_at=max(until, now + revisit), problem=problem)
+        record = replace(known, requested_at=now, due_at=max(until, now + revisit), problem=problem)
         return _with_validators(record, result) if result.url else record
 
 

@@ -111,11 +111,11 @@ class RobotsCache:
         if file is None or self._is_fresh(file):
             return file
         copy, options = file.copy, self._context.options
-        longest = LONGEST_IN_RUN if copy.fetched_at >= self._context.started_at else 0.0
-        if file.own_wait(copy.fetched_at) > options.max_wait and file.allows(url):
+        longest = LONGEST_IN_RUN if copy.requested_at >= self._context.started_at else 0.0
+        if file.own_wait(copy.requested_at) > options.max_wait and file.allows(url):
             longest = LONGEST_AWAITED
-        asked_at = self._hosts.last_end(self._context.host(origin)) if longest else None
-        return file if copy.is_awaited(self._context.clock.now(), longest, asked_at) else None
+        last_end = self._hosts.last_end(self._context.host(origin)) if longest else None
+        return file if copy.is_awaited(self._context.clock.now(), longest, last_end) else None
 
     def _is_fresh(self, file: RobotsFile) -> bool:
         if file.is_deferred:
@@ -132,7 +132,7 @@ class RobotsCache:
         if origin not in copies:
             copies[origin] = self._store.find(origin)
         copy = copies[origin]
-        if copy is None or (file is not None and file.copy.fetched_at >= copy.fetched_at):
+        if copy is None or (file is not None and file.copy.requested_at >= copy.requested_at):
             return file
         return self._read(origin, copy)
 
@@ -364,7 +364,7 @@ class Robots(RobotsCache):
     def _adopt(self, origin: str, copy: RobotsCopy) -> None:
         """Keep the copy that another crawl of this process fetched, unless ours is as new."""
         known = self._newest(origin)
-        if known is None or known.copy.fetched_at < copy.fetched_at:
+        if known is None or known.copy.requested_at < copy.requested_at:
             self._put(origin, copy, self._context.host(origin))
 
     def _put(

@@ -302,7 +302,7 @@ def evidence_of(request: Request) -> Evidence:
     ticket = ticket_of(request)
     if not ticket.hops:
         return ticket.evidence
-    return replace(ticket.evidence, redirected_by=ticket.hops[-1].url)
+    return replace(ticket.evidence, redirected_from=ticket.hops[-1].url)
 
 
 def first_url(request: Request) -> str:

@@ -87,7 +87,7 @@ class Visits:
         None if no visit there goes on.
         """
         moments = [
-            due.record.fetched_at if due.record else None
+            due.record.visited_at if due.record else None
             for url, due in self._begun.items()
             if host_of(due.record.address if due.record else url) == host
         ]

@@ -67,7 +67,7 @@ class BlocklistMiddleware(Component):
         self._look_ahead()
 
     def _check(self, request: Request) -> None:
-        found = {"blocklist": self._list.hash, "blocklist_at": self._list.asked_at}
+        found = {"blocklist": self._list.hash, "blocklist_at": self._list.requested_at}
         if entry := self._list.blocking(request):
             note_answer(request, "blocklist", "listed", rule=entry.domain, **found)
             raise self._denials.deny(request, "blocklist", entry.why)

@@ -84,12 +84,12 @@ class ConditionalMiddleware(Component):
         """
         least, now = self._context.options.min_revisit, self._context.clock.now()
         other = self._context.state.sources.due(url, least, now)
-        if other is None or other.record.fetched_at is None or other.record.kind != source.kind:
+        if other is None or other.record.visited_at is None or other.record.kind != source.kind:
             return
         has_moved = other.record.address != other.record.url
         if not has_moved and now < other.at + least < NEVER:
             problem = other.record.detail if other.record.failures else ""
-            raise AlreadyRead(url, other.record.fetched_at, other.at, problem)
+            raise AlreadyRead(url, other.record.visited_at, other.at, problem)
 
     def _of_llmstxt(self, url: str) -> Validators | None:
         """Return the validators of an llms.txt; raise AlreadyRead if it was fetched already.
@@ -101,9 +101,9 @@ class ConditionalMiddleware(Component):
             return None
         now = self._context.clock.now()
         is_fresh = record.due_at > now and not self._is_forced()
-        is_past = record.asked_at <= now + CLOCK_SKEW
-        if is_past and (is_fresh or record.asked_at >= self._context.started_at):
-            raise AlreadyRead(url, record.asked_at, record.due_at, record.problem)
+        is_past = record.requested_at <= now + CLOCK_SKEW
+        if is_past and (is_fresh or record.requested_at >= self._context.started_at):
+            raise AlreadyRead(url, record.requested_at, record.due_at, record.problem)
         return Validators.kept(record)
 
     def _is_forced(self) -> bool:

@@ -98,7 +98,7 @@ class RobotsMiddleware(Component):
             rule=verdict.rule,
             line=verdict.line,
             robots=file.hash,
-            robots_at=file.copy.fetched_at,
+            robots_at=file.copy.requested_at,
             robots_status=file.copy.status,
         )
         if not verdict.allowed:

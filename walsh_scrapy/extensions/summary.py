@@ -83,7 +83,7 @@ class Summary(Component):
         run = RunRecord(
             spider=spider.name,
             command=command_of(self._crawl.crawler, spider),
-            begun=context.started_at,
+            started_at=context.started_at,
             versions=versions(),
             settings=settings_of(context.options, self._crawl.signer) | {"force": declaring.force},
         )
@@ -106,9 +106,9 @@ class Summary(Component):
             summary = {
                 "run": context.run,
                 "spider": spider.name if spider else "",
-                "begun": context.started_at,
-                "ended": now,
-                "how": reason,
+                "started_at": context.started_at,
+                "ended_at": now,
+                "finish_reason": reason,
             } | counts_of(stats, problems, reason, now)
             try:
                 online_at = context.connectivity.proven_at

@@ -126,7 +126,7 @@ def _number(digits: str) -> float:
     return min(float(digits), LONGEST_SECONDS)
 
 
-def asked_until(
+def not_before(
     ended: float,
     server_interval: float,
     hints: UpdateHints,

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from walsh_scrapy.policy.backoff import Backoff
 
 _DAY: Final = 86_400.0
-#: Seconds that `HostTimes.busy_until` outlasts the timeout of its request.
+#: Seconds that `HostTimes.in_flight_until` outlasts the timeout of its request.
 MARGIN: Final = 5.0
-#: An exchange takes no longer, whatever its timeout: a later `busy_until` is a wrong clock's.
+#: An exchange takes no longer, whatever its timeout: a later `in_flight_until` is a wrong clock's.
 LONGEST_EXCHANGE: Final = 3600.0
 #: Seconds between two beats of a worker.
 BEAT_SECONDS: Final = 5.0
@@ -137,7 +137,7 @@ class Exchange:
 
         An outage counts once per run, although several workers may see it (decision 28).
         """
-        is_counted = before.unreachable and (before.ended or 0.0) >= began
+        is_counted = before.unreachable and (before.request_ended_at or 0.0) >= began
         if self.unreachable and is_counted:
             return replace(self, unreachable=False, is_blameless=True)
         return self
@@ -163,11 +163,12 @@ NO_HOLD: Final = Hold(0.0)
 
 @dataclass(frozen=True, slots=True)
 class HostTimes:
-    """The pacing of a host in the state. ``ended`` is None if it was never requested."""
+    """The pacing of a host in the state. ``request_ended_at`` is None if it was never requested."""
 
     owner: str = ""  #: the worker that owns it, by its id; empty if none does
-    busy_until: float = 0.0  #: the latest end of the request in flight; 0 for none
-    ended: float | None = None  #: when the last exchange with the host was over
+    in_flight_until: float = 0.0  #: the latest end of the request in flight; 0 for none
+    #: When the last exchange with the host was over.
+    request_ended_at: float | None = None
     delay: float = 0.0  #: in force since that end
     hold_since: float = 0.0  #: when the last hold began, which may be over
     hold_until: float = 0.0
@@ -192,12 +193,12 @@ class HostTimes:
     @property
     def last_end(self) -> float | None:
         """When the last exchange ended, or ends at the latest; None if there was none."""
-        return max(self.busy_until, self.ended or 0.0) or self.ended
+        return max(self.in_flight_until, self.request_ended_at or 0.0) or self.request_ended_at
 
     @property
     def last_hold(self) -> Hold:
         """The hold that the last exchange began; `NO_HOLD` if it began none."""
-        if self.ended is None or self.hold_since != self.ended:
+        if self.request_ended_at is None or self.hold_since != self.request_ended_at:
             return NO_HOLD
         return Hold(self.hold_until - self.hold_since, self.hold_by, self.hold_status)
 
@@ -212,12 +213,12 @@ class HostTimes:
         """Return the first moment at which a request with this delay may go out.
 
         A host that was never requested is ready at once (R4: the first request MUST NOT be
-        delayed). An exchange whose worker died counts as ended at ``busy_until``. Delay and hold
-        count for at most ``most`` seconds, each from its beginning; see `longest_wait`.
+        delayed). An exchange whose worker died counts as ended at ``in_flight_until``. Delay and
+        hold count for at most ``most`` seconds, each from its beginning; see `longest_wait`.
         """
         end = self.last_end
         spaced = 0.0 if end is None else end + self.delay_with(asked_delay, most)
-        return max(spaced, self.busy_until, min(self.hold_until, self.hold_since + most))
+        return max(spaced, self.in_flight_until, min(self.hold_until, self.hold_since + most))
 
     def after(self, exchange: Exchange, backoff: Backoff, now: float) -> HostTimes:
         """Return the times after an exchange that ended at ``now`` (decisions 2, 15, 28).
@@ -262,8 +263,8 @@ class HostTimes:
         Nothing can have ended or begun after ``now``, and no exchange may last longer than
         `LONGEST_EXCHANGE` from then. Otherwise the clock was set back.
         """
-        begun = max(self.ended or 0.0, self.hold_since, self.deferred_at)
-        return max(0.0, begun - now, self.busy_until - (now + LONGEST_EXCHANGE))
+        begun = max(self.request_ended_at or 0.0, self.hold_since, self.deferred_at)
+        return max(0.0, begun - now, self.in_flight_until - (now + LONGEST_EXCHANGE))
 
     def with_clock_at(self, now: float) -> HostTimes:
         """Return these times after the clock was set back to ``now``.
@@ -274,8 +275,10 @@ class HostTimes:
         hold_ahead = max(0.0, self.hold_since - now)
         return replace(
             self,
-            busy_until=min(self.busy_until, now + LONGEST_EXCHANGE),
-            ended=None if self.ended is None else min(self.ended, now),
+            in_flight_until=min(self.in_flight_until, now + LONGEST_EXCHANGE),
+            request_ended_at=None
+            if self.request_ended_at is None
+            else min(self.request_ended_at, now),
             hold_since=self.hold_since - hold_ahead,
             hold_until=self.hold_until - hold_ahead if self.hold_until else 0.0,
             deferred_at=min(self.deferred_at, now),
@@ -289,15 +292,17 @@ class HostTimes:
         elif is_good(status):
             errors = 0
         delay = slowed(exchange.delay, errors, longest)
-        return replace(self, busy_until=0.0, ended=now, delay=delay, server_errors=errors)
+        return replace(
+            self, in_flight_until=0.0, request_ended_at=now, delay=delay, server_errors=errors
+        )
 
-    def _refusals_after(self, sent_at: float, now: float) -> int:
-        """Return the count after one more refusal, of a request that was sent at ``sent_at`` (R5).
+    def _refusals_after(self, requested_at: float, now: float) -> int:
+        """Return the count after one more refusal, of a request sent at ``requested_at`` (R5).
 
         Refusals of requests that were sent before the last hold began belong to the burst that
         caused it, and count once (decision 15).
         """
-        if self.refusals and sent_at < self.hold_since <= now:
+        if self.refusals and requested_at < self.hold_since <= now:
             return self.refusals
         is_quiet = now - max(self.hold_since, self.hold_until) > QUIET_SECONDS
         return 1 if is_quiet else self.refusals + 1

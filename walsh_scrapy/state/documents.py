@@ -36,8 +36,8 @@ from walsh_scrapy.state.tables import (
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-_NAMED: Final = update(copies).where(copies.c.hash == bindparam("key"))
-_STILL_KEPT: Final = _NAMED.values(kept_at=bindparam("now"))
+_NAMED: Final = update(copies).where(copies.c.sha256 == bindparam("key"))
+_STILL_KEPT: Final = _NAMED.values(last_used_at=bindparam("now"))
 #: Seconds for which a copy is kept after the last request for it. The host of a source that is
 #: visited once in 30 days is still known then: its Crawl-delay, and its last good copy if it does
 #: not answer.
@@ -50,7 +50,7 @@ _ROBOTS_NAME: Final = select(robots.c.copy).where(robots.c.origin == bindparam("
 _SENT: Final = (
     FOR_RULES,
     requests.c.host == bindparam("paced"),
-    requests.c.sent_at >= bindparam("since"),
+    requests.c.requested_at >= bindparam("since"),
     requests.c.purpose == bindparam("purpose_"),
     requests.c.url == bindparam("robots_url"),
     requests.c.run.is_not_distinct_from(bindparam("crawl")),
@@ -60,7 +60,7 @@ _NAME_COPY: Final = (
     update(requests)
     .where(requests.c.id == _LAST_SENT)
     .values(
-        robots=select(copies.c.id).where(copies.c.hash == bindparam("name")).scalar_subquery(),
+        robots=select(copies.c.id).where(copies.c.sha256 == bindparam("name")).scalar_subquery(),
         robots_at=bindparam("at"),
         robots_status=bindparam("last"),
     )
@@ -98,23 +98,23 @@ class RobotsStore(Store):
         name = None
         if copy.body is not None:
             last = connection.scalar(_ROBOTS_NAME, {"key": origin})
-            name = keep_copy(connection, "robots", copy.body, now=copy.fetched_at, last=last)
+            name = keep_copy(connection, "robots", copy.body, now=copy.requested_at, last=last)
         upsert(connection, robots, {"origin": origin, **row_of(copy), "copy": name})
         sent = {"paced": host, "robots_url": robots_url(origin), "crawl": run}
-        since = copy.fetched_at - LONGEST_SETTLING
-        brought = {"name": name, "at": copy.fetched_at, "last": copy.status}
+        since = copy.requested_at - LONGEST_SETTLING
+        brought = {"name": name, "at": copy.requested_at, "last": copy.status}
         connection.execute(_NAME_COPY, {**sent, **brought, "since": since, "purpose_": "robots"})
 
     def old_rows(self, now: float) -> OldRows:
         """Return the copies without a request in 90 days; ``now`` is in epoch seconds."""
-        is_old = robots.c.fetched_at < now - KEEP_SECONDS
-        return OldRows(robots, is_old, robots.c.fetched_at)
+        is_old = robots.c.requested_at < now - KEEP_SECONDS
+        return OldRows(robots, is_old, robots.c.requested_at)
 
 
 _OF_URL: Final = blocklist.c.url == bindparam("key")
-_CHECKED_AT: Final = select(blocklist.c.checked_at).where(_OF_URL)
+_CHECKED_AT: Final = select(blocklist.c.requested_at).where(_OF_URL)
 _BLOCKLIST_NAME: Final = select(blocklist.c.copy).where(_OF_URL)
-_DOCUMENT: Final = select(copies.c.body).where(copies.c.hash == blocklist.c.copy, _OF_URL)
+_DOCUMENT: Final = select(copies.c.body).where(copies.c.sha256 == blocklist.c.copy, _OF_URL)
 
 
 class BlocklistStore(Store):
@@ -129,7 +129,7 @@ class BlocklistStore(Store):
         document: bytes | None = self._database.scalar(_DOCUMENT, key=url)
         return document
 
-    def checked_at(self, url: str) -> float:
+    def requested_at(self, url: str) -> float:
         """Return when the copy of ``url`` was checked, in epoch seconds; 0 if there is none."""
         return self._database.scalar(_CHECKED_AT, key=url) or 0.0
 
@@ -139,7 +139,7 @@ class BlocklistStore(Store):
         def write(connection: Connection) -> None:
             if document is not None:
                 last = connection.scalar(_BLOCKLIST_NAME, {"key": url})
-                keep_copy(connection, "blocklist", document, now=copy.checked_at, last=last)
+                keep_copy(connection, "blocklist", document, now=copy.requested_at, last=last)
             upsert(connection, blocklist, {"url": url, **row_of(copy)})
 
         self._database.write(write)
@@ -171,7 +171,7 @@ def keep_copy(
     at ``now``, in epoch seconds: from then on the last one may become too old.
     """
     name = hash_of(body)
-    row = {"hash": name, "kind": kind, "body": body, "first_seen": now, "kept_at": now}
+    row = {"sha256": name, "kind": kind, "body": body, "first_used_at": now, "last_used_at": now}
     # Two crawls that lock the same rows do so in one order, else each could wait for the other.
     for each in sorted({name, last or name}):
         is_kept = connection.execute(_STILL_KEPT, {"key": each, "now": now}).rowcount

@@ -9,18 +9,18 @@ changed nothing but caution; then the caller forgets the host.
 ========== ======================================== ===========================================
 function   when                                     writes
 ========== ======================================== ===========================================
-beat       a crawl of sources: at the start, then   ``workers.until``, 20 s from now. It costs
+beat       a crawl of sources: at the start, then   ``workers.expires_at``, 20 s from now. It costs
            every 5 s                                the same however many hosts are owned.
 take       before the first request to a host       ``owner``, where the host is free and was
                                                     not deferred since the worker's run began.
-begin      PacingMiddleware, before each request    ``busy_until``, where the worker owns the
+begin      PacingMiddleware, before each request    ``in_flight_until``, where the worker owns the
                                                     host, nothing is in flight, and delay and
                                                     hold are over.
 end        after an exchange                        ``ended``, ``delay``, the counts, the hold
-                                                    of this answer, no ``busy_until``.
+                                                    of this answer, no ``in_flight_until``.
                                                     The host was lost: ``ended``, ``delay`` and
                                                     ``hold_until`` only grow.
-withdraw   nothing was sent                         no ``busy_until``.
+withdraw   nothing was sent                         no ``in_flight_until``.
 let_go     no request of a host is in the           no ``owner``; ``deferred_at``, if the host is
            process, or it is given up for the run   given up.
 leave      the end of a run                         no row in ``workers``: all its hosts are free.
@@ -28,9 +28,9 @@ operator   any time                                 ``operator_delay``; no ``hol
                                                     next begin reads both.
 ========== ======================================== ===========================================
 
-A host is free if its ``busy_until`` has passed, and its owner is empty, unknown, or lapsed: its
-``until`` has passed, which only a process decides that `Watch` lets. An exchange whose worker died
-counts as ended at ``busy_until``.
+A host is free if its ``in_flight_until`` has passed, and its owner is empty, unknown, or expired:
+its ``expires_at`` has passed, which only a process decides that `Watch` lets. An exchange whose
+worker died counts as ended at ``in_flight_until``.
 
 The statements give the same result if their transaction runs again because its connection was lost.
 Only before `begin` a transaction that runs again withdraws: its first run may have been committed.
@@ -93,10 +93,10 @@ OverrideName: TypeAlias = Literal["release", "delay"]
 
 
 class Worker(NamedTuple):
-    """A worker. ``began`` is when its run did, in epoch seconds of the database's clock."""
+    """A worker. ``started_at`` is the start of its run, by the database's clock (epoch seconds)."""
 
     id: str
-    began: float
+    started_at: float
     run: int | None = None  #: its number in the table of runs
     sources: str = ""  #: which it visits: workers with the same text visit the same ones
 
@@ -128,7 +128,7 @@ class HostSnapshot(NamedTuple):
             return None
         if self.times.hold_until >= until:
             return "hold"
-        return "in flight" if self.times.busy_until > self.now else "delay"
+        return "in flight" if self.times.in_flight_until > self.now else "delay"
 
 
 class Begun(NamedTuple):
@@ -156,10 +156,10 @@ class Beat(NamedTuple):
 
 
 class WorkerRow(NamedTuple):
-    """A worker that lives. ``began`` is in epoch seconds."""
+    """A worker that lives. ``started_at`` is in epoch seconds."""
 
     run: int | None
-    began: float
+    started_at: float
     hosts: int  #: that it owns
 
 
@@ -172,9 +172,9 @@ class OwnedByOther(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """One override of the operator. ``at`` is in epoch seconds."""
+    """One override of the operator. ``made_at`` is in epoch seconds."""
 
-    at: float
+    made_at: float
     host: str
     override: OverrideName
     seconds: float  #: the new delay, or the rest of the hold
@@ -221,13 +221,15 @@ def clock_of(connection: Connection) -> dict[str, float | None]:
 _TIMES: Final = tuple(hosts.c[field.name] for field in fields(HostTimes))
 _HOST: Final = hosts.c.host == bindparam("key")
 _OURS: Final = and_(_HOST, hosts.c.owner == bindparam("worker"))
-_ENDED: Final = func.coalesce(hosts.c.ended, 0.0)
+_ENDED: Final = func.coalesce(hosts.c.request_ended_at, 0.0)
 #: When the last exchange ended; NULL if there was none.
-_LAST_END: Final = case((hosts.c.busy_until > _ENDED, hosts.c.busy_until), else_=hosts.c.ended)
+_LAST_END: Final = case(
+    (hosts.c.in_flight_until > _ENDED, hosts.c.in_flight_until), else_=hosts.c.request_ended_at
+)
 
 
 #: Whether a worker lives. A much later ``until`` is from before a clock was set back.
-_LIVES: Final = and_(workers.c.until > NOW, workers.c.until <= NOW + 2 * WORKER_SECONDS)
+_LIVES: Final = and_(workers.c.expires_at > NOW, workers.c.expires_at <= NOW + 2 * WORKER_SECONDS)
 
 
 def _number(name: str) -> ColumnElement[float]:
@@ -243,11 +245,11 @@ def _take() -> Update:
     may_decide = and_(until >= NOW, until <= NOW + WORKER_SECONDS)
     of_another = exists().where(workers.c.id == hosts.c.owner, or_(_LIVES, ~may_decide))
     is_free = or_(hosts.c.owner == "", hosts.c.owner == bindparam("worker"), ~of_another)
-    is_deferred = hosts.c.deferred_at >= _number("began")
+    is_deferred = hosts.c.deferred_at >= _number("started_at")
     return (
         update(hosts)
-        .where(_HOST, hosts.c.busy_until <= NOW, ~is_deferred, is_free)
-        .values(owner=bindparam("worker"), ended=_LAST_END, busy_until=0.0)
+        .where(_HOST, hosts.c.in_flight_until <= NOW, ~is_deferred, is_free)
+        .values(owner=bindparam("worker"), request_ended_at=_LAST_END, in_flight_until=0.0)
     )
 
 
@@ -258,8 +260,10 @@ def _begin() -> Update:
     is_released = or_(hosts.c.hold_until <= NOW, hosts.c.hold_since + most <= NOW)
     return (
         update(hosts)
-        .where(_OURS, hosts.c.busy_until <= NOW, or_(_LAST_END.is_(None), is_spaced), is_released)
-        .values(ended=_LAST_END, busy_until=NOW + _number("allowed"))
+        .where(
+            _OURS, hosts.c.in_flight_until <= NOW, or_(_LAST_END.is_(None), is_spaced), is_released
+        )
+        .values(request_ended_at=_LAST_END, in_flight_until=NOW + _number("allowed"))
     )
 
 
@@ -285,8 +289,8 @@ def _end() -> Update:
         update(hosts)
         .where(_OURS)
         .values(
-            busy_until=0.0,
-            ended=ended,
+            in_flight_until=0.0,
+            request_ended_at=ended,
             delay=case((is_known, delay), else_=hosts.c.delay),
             **{name: bindparam(f"new_{name}") for name in counts},
             **_held(ended),
@@ -297,16 +301,16 @@ def _end() -> Update:
 def _lost() -> Update:
     ended = NOW - _number("age")
     delay = _or_longer(hosts.c.delay, _number("new_delay"))
-    is_later = or_(hosts.c.ended.is_(None), hosts.c.ended < ended)
-    last = case((is_later, ended), else_=hosts.c.ended)
-    return update(hosts).where(_HOST).values(ended=last, delay=delay, **_held(ended))
+    is_later = or_(hosts.c.request_ended_at.is_(None), hosts.c.request_ended_at < ended)
+    last = case((is_later, ended), else_=hosts.c.request_ended_at)
+    return update(hosts).where(_HOST).values(request_ended_at=last, delay=delay, **_held(ended))
 
 
 _TAKE: Final = _take().returning(*_TIMES, NOW)
 _BEGIN: Final = _begin().returning(*_TIMES, NOW)
 _END: Final = _end()
 _LOST: Final = _lost()
-_WITHDRAW: Final = update(hosts).where(_OURS).values(busy_until=0.0)
+_WITHDRAW: Final = update(hosts).where(_OURS).values(in_flight_until=0.0)
 _LET_GO: Final = update(hosts).where(_OURS).values(owner="")
 _DEFER: Final = update(hosts).where(_OURS).values(owner="", deferred_at=NOW)
 _CAUTION: Final = (
@@ -321,16 +325,22 @@ _OWNS: Final = (
 _ROWS: Final = select(*_TIMES, NOW, hosts.c.host)
 _FIND: Final = _ROWS.where(_HOST)
 _LOCK: Final = _FIND.with_for_update()
-_CORRECTED: Final = ("busy_until", "ended", "hold_since", "hold_until", "deferred_at")
+_CORRECTED: Final = (
+    "in_flight_until",
+    "request_ended_at",
+    "hold_since",
+    "hold_until",
+    "deferred_at",
+)
 _CORRECT: Final = (
     update(hosts).where(_HOST).values({name: _number(f"right_{name}") for name in _CORRECTED})
 )
-_FORGET_WORKERS: Final = delete(workers).where(workers.c.until < NOW - 86_400.0)
+_FORGET_WORKERS: Final = delete(workers).where(workers.c.expires_at < NOW - 86_400.0)
 _OTHERS: Final = select(NOW, func.count(workers.c.id)).where(
-    workers.c.id != bindparam("worker"), workers.c.until > NOW
+    workers.c.id != bindparam("worker"), workers.c.expires_at > NOW
 )
 _OF_OTHERS: Final = (
-    select(hosts.c.host, workers.c.until, workers.c.sources)
+    select(hosts.c.host, workers.c.expires_at, workers.c.sources)
     .join(workers, workers.c.id == hosts.c.owner)
     .where(workers.c.id != bindparam("worker"))
 )
@@ -357,8 +367,8 @@ def _new_host(dialect: str) -> ReturningInsert[Any]:
 
 @cache
 def _upsert_worker(dialect: str) -> Any:  # noqa: ANN401 - an Insert of the dialect
-    made = _dialect(dialect).insert(workers).values(until=NOW + WORKER_SECONDS)
-    changes = {"run": made.excluded.run, "until": made.excluded.until}
+    made = _dialect(dialect).insert(workers).values(expires_at=NOW + WORKER_SECONDS)
+    changes = {"run": made.excluded.run, "expires_at": made.excluded.expires_at}
     return made.on_conflict_do_update(index_elements=["id"], set_=changes)
 
 
@@ -389,7 +399,7 @@ def take(
     ``decides_until`` is that of the process's `Watch`.
     """
     given = {"key": host, "worker": worker.id, **clock_of(connection)}
-    decided = {"began": worker.began, "decides_until": decides_until}
+    decided = {"started_at": worker.started_at, "decides_until": decides_until}
     row = connection.execute(_TAKE, given | decided).one_or_none()
     if row is not None:
         return _corrected(connection, host, _snapshot(row))
@@ -547,7 +557,7 @@ def _record(connection: Connection, override: Override) -> None:
 
 _WAITS: Final = or_(
     hosts.c.hold_until > NOW,
-    hosts.c.busy_until > NOW,
+    hosts.c.in_flight_until > NOW,
     _LAST_END + hosts.c.delay > NOW,
     _LAST_END + hosts.c.operator_delay > NOW,
 )
@@ -556,11 +566,11 @@ _MARKED: Final = or_(
     *(hosts.c[name] > 0 for name in ("unreachable", "server_errors", "operator_delay")),
 )
 _LIVING: Final = (
-    select(workers.c.run, workers.c.began, func.count(hosts.c.host))
+    select(workers.c.run, workers.c.started_at, func.count(hosts.c.host))
     .outerjoin(hosts, hosts.c.owner == workers.c.id)
     .where(_LIVES)
-    .group_by(workers.c.id, workers.c.run, workers.c.began)
-    .order_by(workers.c.began)
+    .group_by(workers.c.id, workers.c.run, workers.c.started_at)
+    .order_by(workers.c.started_at)
 )
 _UNIT: Final = select(choices.c.value).where(choices.c.name == "pace_by")
 _OVERRIDES: Final = select(*(overrides.c[field.name] for field in fields(Override)))
@@ -578,7 +588,7 @@ def old_rows(now: float) -> OldRows:
         hosts.c.operator_delay == 0.0,
         hosts.c.owner.not_in(select(workers.c.id)),
     )
-    return OldRows(hosts, is_old, hosts.c.ended)
+    return OldRows(hosts, is_old, hosts.c.request_ended_at)
 
 
 def find(connection: Connection, host: str) -> HostSnapshot:

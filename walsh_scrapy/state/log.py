@@ -82,14 +82,14 @@ _LONGEST_HOST: Final = 255
 LOST: Final = "?"
 _NAMES: Final = {name: f"name_of_{name}" for name in COPIED}
 _NUMBERS: Final = {
-    name: select(copies.c.id).where(copies.c.hash == bindparam(of_name)).scalar_subquery()
+    name: select(copies.c.id).where(copies.c.sha256 == bindparam(of_name)).scalar_subquery()
     for name, of_name in _NAMES.items()
 }
 _INSERT: Final = insert(requests).values(_NUMBERS)
 _BEGIN: Final = _INSERT.returning(requests.c.id)
 #: The columns that are not known before the end of an exchange.
 _ENDS: Final = (
-    *("status", "seconds", "waited", "monotonic"),
+    *("status", "duration", "connect_duration", "monotonic"),
     *("error", "hold", "retry_after"),
 )
 _OF_NUMBER: Final = requests.c.id == bindparam("number")
@@ -114,7 +114,7 @@ class Evidence:
     blocklist: str | None = None  #: the blocklist in force, by its SHA-256
     blocklist_at: float | None = None  #: when it was last requested, in epoch seconds
     robots_status: int | None = None  #: of the answer at ``robots_at``; None if there was none
-    redirected_by: str | None = None  #: the URL whose answer redirected to this one
+    redirected_from: str | None = None  #: the URL whose answer redirected to this one
 
     def of_gate(self, gate: str) -> Evidence:
         """Return the evidence for a denial by ``gate``.
@@ -128,7 +128,7 @@ class Evidence:
             rule=rule,
             blocklist=self.blocklist,
             blocklist_at=self.blocklist_at,
-            redirected_by=self.redirected_by,
+            redirected_from=self.redirected_from,
         )
 
 
@@ -139,12 +139,14 @@ NO_EVIDENCE: Final = Evidence()
 class RequestRecord:
     """One request and its outcome; ``status`` is None if there was no response but ``error``."""
 
-    sent_at: float  #: epoch seconds; in the table the moment of its begin, ``waited`` earlier
+    requested_at: (
+        float  #: epoch seconds; in the table the moment of its begin, ``connect_duration`` earlier
+    )
     host: str
     url: str
     gates: str
     status: int | None = None
-    seconds: float | None = None  #: None until its end is known
+    duration: float | None = None  #: seconds; None until its end is known
     monotonic: float = 0.0  #: seconds of the machine's monotonic clock, at its end
     error: str = ""
     run: int | None = None  #: its number in `runs`
@@ -170,7 +172,7 @@ class LoggedBegin(NamedTuple):
 class DenialRecord:
     """One request that a gate denied; it was not sent."""
 
-    at: float  #: epoch seconds
+    denied_at: float  #: epoch seconds
     host: str
     url: str
     gate: str
@@ -182,7 +184,7 @@ class DenialRecord:
 def log_begin(connection: Connection, record: RequestRecord) -> LoggedBegin:
     """Log a request that is about to be sent, within the transaction of its begin."""
     number = connection.execute(_BEGIN, _row(record)).scalar_one()
-    return LoggedBegin(number, record.sent_at)
+    return LoggedBegin(number, record.requested_at)
 
 
 def log_end(
@@ -196,7 +198,7 @@ def log_end(
     if begun is None:
         connection.execute(_INSERT, row)
         return
-    row["waited"] = max(0.0, record.sent_at - begun.at)
+    row["connect_duration"] = max(0.0, record.requested_at - begun.at)
     connection.execute(_END, {name: row[name] for name in _ENDS} | {"number": begun.id})
 
 
@@ -218,7 +220,7 @@ def selected(table: Table, names: tuple[str, ...]) -> Select[Any]:
             copy = copies.alias(f"copy_of_{name}")
             source = source.outerjoin(copy, copy.c.id == column)
             lost = literal(LOST, String) + cast(column, String)
-            columns.append(func.coalesce(copy.c.hash, lost).label(name))
+            columns.append(func.coalesce(copy.c.sha256, lost).label(name))
         elif column is requests.c.source:
             its_own = (column == ITS_URL, requests.c.url)
             columns.append(case(its_own, else_=column).label(name))
@@ -250,19 +252,19 @@ class EvidenceStore(Store):
         as well.
         """
         until = (now - log_seconds) // DAY * DAY
-        times = (requests.c.sent_at, denials.c.at)
+        times = (requests.c.requested_at, denials.c.denied_at)
         firsts = (select(func.min(at).label("at")) for at in times)
         moments = union_all(*firsts, select(literal(until))).subquery()
         first = select(func.min(moments.c.at)).scalar_subquery()
         is_in_force = or_(
-            select(robots.c.origin).where(robots.c.copy == copies.c.hash).exists(),
-            select(blocklist.c.url).where(blocklist.c.copy == copies.c.hash).exists(),
+            select(robots.c.origin).where(robots.c.copy == copies.c.sha256).exists(),
+            select(blocklist.c.url).where(blocklist.c.copy == copies.c.sha256).exists(),
         )
-        is_old = copies.c.kept_at < first - MARGIN
+        is_old = copies.c.last_used_at < first - MARGIN
         return (
-            OldRows(requests, requests.c.sent_at < until, requests.c.sent_at),
-            OldRows(denials, denials.c.at < until, denials.c.at),
-            OldRows(copies, is_old & ~is_in_force, copies.c.kept_at),
+            OldRows(requests, requests.c.requested_at < until, requests.c.requested_at),
+            OldRows(denials, denials.c.denied_at < until, denials.c.denied_at),
+            OldRows(copies, is_old & ~is_in_force, copies.c.last_used_at),
         )
 
 
@@ -281,15 +283,17 @@ _Row = TypeVar("_Row")
 GOES_ON: Final = 600.0
 IN_FLIGHT: Final = 300.0
 _MOVED: Final = select(sources.c.url, sources.c.moved_to).where(sources.c.moved_to.is_not(None))
-BY_TIME: Final = (requests.c.sent_at, requests.c.id)
+BY_TIME: Final = (requests.c.requested_at, requests.c.id)
 BY_HOST: Final = (requests.c.host, *BY_TIME)
 #: The moment of a row that a check sees, and the next column of the order.
 _ORDER: Final[Mapping[type, tuple[Column[Any], Column[Any]]]] = {
-    LoggedRequest: (requests.c.sent_at, requests.c.id),
-    LoggedDenial: (denials.c.at, denials.c.id),
+    LoggedRequest: (requests.c.requested_at, requests.c.id),
+    LoggedDenial: (denials.c.denied_at, denials.c.id),
     EntryRow: (entries.c.first_seen, entries.c.key),
 }
-_ENDED: Final = requests.c.sent_at + requests.c.waited + func.coalesce(requests.c.seconds, 0.0)
+_ENDED: Final = (
+    requests.c.requested_at + requests.c.connect_duration + func.coalesce(requests.c.duration, 0.0)
+)
 #: Hosts that are suggested.
 MOST_HOSTS: Final = 5
 
@@ -338,10 +342,10 @@ class Log:
 
         If a run may go on, its last minutes are left out: requests in flight have no end yet.
         """
-        newest = select(requests.c.sent_at).where(
-            requests.c.run == runs.c.id, requests.c.sent_at > now - GOES_ON
+        newest = select(requests.c.requested_at).where(
+            requests.c.run == runs.c.id, requests.c.requested_at > now - GOES_ON
         )
-        goes_on = select(runs.c.id).where(runs.c.ended.is_(None), newest.exists()).limit(1)
+        goes_on = select(runs.c.id).where(runs.c.ended_at.is_(None), newest.exists()).limit(1)
         is_over = self._connection.scalar(goes_on) is None
         return TimeSpan(since=since, until=now if is_over else now - IN_FLIGHT)
 
@@ -349,7 +353,7 @@ class Log:
         """Return the basis of the checks of requests. Runs with equal settings share one object."""
         known: dict[str, RunFacts] = {}
         found = {}
-        columns = (runs.c.id, runs.c.begun, runs.c.ended, runs.c.settings, runs.c.command)
+        columns = (runs.c.id, runs.c.started_at, runs.c.ended_at, runs.c.settings, runs.c.command)
         for number, begun, ended, settings, command in self._connection.execute(select(*columns)):
             if settings not in known:
                 values = json.loads(settings)
@@ -358,7 +362,7 @@ class Log:
                 known[settings] = RunFacts(**given)
             end = None if ended is None or ended > bounds.until else ended
             found[number] = RunTerms(begun, end, known[settings], command)
-        within = bounds.has(requests.c.sent_at)
+        within = bounds.has(requests.c.requested_at)
         made = rows_of(LoggedOverride, overrides).order_by(overrides.c.id)
         for_list = (FOR_RULES, requests.c.purpose == "blocklist", within)
         urls = {url for each in known.values() for url in each.list_urls}
@@ -380,21 +384,23 @@ class Log:
         A row before, or one that was deleted, may have brought a robots.txt that counted only
         later.
         """
-        first = select(requests.c.id, requests.c.sent_at).where(requests.c.sent_at >= bounds.since)
+        first = select(requests.c.id, requests.c.requested_at).where(
+            requests.c.requested_at >= bounds.since
+        )
         row = self._connection.execute(first.order_by(*BY_TIME).limit(1)).first()
         if row is None:
             return 0.0
-        number, sent_at = row
-        return float(sent_at) + (0.0 if number == 1 else LONGEST_SETTLING)
+        number, requested_at = row
+        return float(requested_at) + (0.0 if number == 1 else LONGEST_SETTLING)
 
     def _timed(self, bounds: TimeSpan) -> Iterator[Timed]:
         """Yield the clocks of the requests; unchecked rows of the future count too."""
-        found = rows_of(Timed, requests).where(requests.c.sent_at >= bounds.since)
+        found = rows_of(Timed, requests).where(requests.c.requested_at >= bounds.since)
         yield from self.each(Timed, found.order_by(requests.c.id))
 
     def copy(self, name: str) -> bytes | None:
         """Return a document by its name; None if it is not kept, or has changed."""
-        body = self._connection.scalar(select(copies.c.body).where(copies.c.hash == name))
+        body = self._connection.scalar(select(copies.c.body).where(copies.c.sha256 == name))
         return bytes(body) if body is not None and hash_of(bytes(body)) == name else None
 
     def rows(self, kind: type[_Row], bounds: TimeSpan, *, by_host: bool = False) -> Iterator[_Row]:
@@ -411,9 +417,9 @@ class Log:
 
     def denials(self, span: TimeSpan, host: str) -> Iterator[LoggedDenial]:
         """Yield the denials of a host in a span, in the order of their times."""
-        its = span.has(denials.c.at), denials.c.host == host
+        its = span.has(denials.c.denied_at), denials.c.host == host
         found = rows_of(LoggedDenial, denials).where(*its)
-        return self.each(LoggedDenial, found.order_by(denials.c.at, denials.c.id))
+        return self.each(LoggedDenial, found.order_by(denials.c.denied_at, denials.c.id))
 
     def _shared_pages(self, bounds: TimeSpan) -> Iterator[str]:
         """Yield one key of each set of entries of a page that are the same (decision 19).
@@ -441,14 +447,16 @@ class Log:
         """Yield the new entries of each ended run: the reported and the stored number."""
         counted = select(entries.c.run, func.count()).group_by(entries.c.run)
         stored: dict[int | None, int] = dict(map(tuple, self._connection.execute(counted)))
-        found = select(runs.c.id, runs.c.ended, runs.c.summary).where(bounds.has(runs.c.ended))
+        found = select(runs.c.id, runs.c.ended_at, runs.c.summary).where(
+            bounds.has(runs.c.ended_at)
+        )
         for number, ended, text in self._connection.execute(found.order_by(runs.c.id)):
             reported = json.loads(text or "{}").get("new_entries", 0)
             yield ReportedRun(number, ended, reported, stored.get(number, 0))
 
     def runs(self, bounds: TimeSpan) -> Iterator[RunRecord]:
         """Yield the runs in the order of their numbers, except for those that ended before."""
-        is_checked = or_(runs.c.ended.is_(None), runs.c.ended >= bounds.since)
+        is_checked = or_(runs.c.ended_at.is_(None), runs.c.ended_at >= bounds.since)
         return map(
             run_of, self._connection.execute(select(runs).where(is_checked).order_by(runs.c.id))
         )
@@ -463,9 +471,11 @@ class Log:
         They are those of a span, of any run; ``paced`` is the only host to read. At most ``most``
         are returned: the last ones.
         """
-        found = rows_of(LoggedRequest, requests).where(span.has(requests.c.sent_at), _is_at(paced))
+        found = rows_of(LoggedRequest, requests).where(
+            span.has(requests.c.requested_at), _is_at(paced)
+        )
         newest = found.order_by(*(each.desc() for each in BY_TIME)).limit(most)
-        by_host = attrgetter("host", "sent_at", "id")
+        by_host = attrgetter("host", "requested_at", "id")
         return sorted(self.each(LoggedRequest, newest), key=by_host)
 
     def requests_before(self, moment: float, paced: str | None = None) -> list[LoggedRequest]:
@@ -473,7 +483,7 @@ class Log:
 
         These are the exchange with each host that ended last, and those whose holds go on.
         """
-        wanted = and_(requests.c.sent_at < moment, _is_at(paced))
+        wanted = and_(requests.c.requested_at < moment, _is_at(paced))
         last = func.max(_ENDED).label("ended")
         newest = select(requests.c.host, last).where(wanted).group_by(requests.c.host).subquery()
         is_newest = and_(requests.c.host == newest.c.host, newest.c.ended == _ENDED)
@@ -509,17 +519,17 @@ class Log:
 
         Times are in epoch seconds. ``begun`` is its start: earlier requests are not searched.
         """
-        sent = select(func.max(requests.c.sent_at)).where(
-            requests.c.sent_at.between(begun, until), requests.c.run == run
+        sent = select(func.max(requests.c.requested_at)).where(
+            requests.c.requested_at.between(begun, until), requests.c.run == run
         )
         last: float | None = self._connection.scalar(sent)
         return last
 
     def last_day(self, host: str, paced: str) -> int | None:
         """Return the last day with a request or a denial of a host, in days since 1970."""
-        at, url = requests.c.sent_at, requests.c.url
+        at, url = requests.c.requested_at, requests.c.url
         sent = select(at, url).where(requests.c.host == paced).order_by(at.desc())
-        denied = select(func.max(denials.c.at)).where(denials.c.host == host)
+        denied = select(func.max(denials.c.denied_at)).where(denials.c.host == host)
         with self._connection.execute(sent) as rows:
             moments = [next((at for at, url in rows if host_of(url) == host), None)]
         moments.append(self._connection.scalar(denied))

@@ -41,10 +41,10 @@ class SourceRecord:
 
     url: str
     kind: str
-    visited_since: float | None = None  #: the end of its first visit
-    fetched_at: float | None = None  #: the end of its last visit
+    first_visited_at: float | None = None  #: the end of its first visit
+    visited_at: float | None = None  #: the end of its last visit
     #: No visit before, by server and feed; NEVER if it is gone (410), 0 if it was resumed since.
-    asked_until: float = 0.0
+    not_before: float = 0.0
     outcome: str = "new"
     detail: str = ""
     failures: int = 0  #: in a row
@@ -52,8 +52,8 @@ class SourceRecord:
     failing_since: float | None = None  #: the first failure of those in a row
     status: int | None = None  #: of the last response
     refused_since: float | None = None  #: the first refusal (429, 503) of those in a row
-    asked_interval: float = 0.0  #: seconds without visits, by the last responses
-    wished_interval: float = 0.0  #: seconds between visits, by the feed
+    server_interval: float = 0.0  #: seconds without visits, by the last responses
+    feed_interval: float = 0.0  #: seconds between visits, by the feed
     skip_hours: str = ""  #: numbers separated by commas, UTC
     skip_days: str = ""  #: English names separated by commas, UTC
     moved_to: str | None = None
@@ -65,7 +65,7 @@ class SourceRecord:
     validator_url: str | None = None  #: the one URL that the validators may be sent to
     etag: bytes | None = None
     last_modified: bytes | None = None
-    body_hash: str | None = None  #: SHA-256 of the last document that came as a whole
+    body_sha256: str | None = None  #: SHA-256 of the last document that came as a whole
     resent: int = 0  #: times in a row that it came again although its validators were sent
     #: The form of its last document: "rss20", "markdown"; "shared" if it was read for another
     #: source only, "" if none was.
@@ -84,9 +84,9 @@ class SourceRecord:
 
         Nothing is known of the time after its last visit.
         """
-        if self.outcome.startswith("denied") or None in (self.failing_since, self.fetched_at):
+        if self.outcome.startswith("denied") or None in (self.failing_since, self.visited_at):
             return 0.0
-        return (self.fetched_at or 0.0) - (self.failing_since or 0.0)
+        return (self.visited_at or 0.0) - (self.failing_since or 0.0)
 
     @property
     def ignores_validators(self) -> bool:
@@ -141,7 +141,7 @@ class BlocklistCopy:
     copy: str  #: the SHA-256 of the document, which is kept in ``copies``
     etag: bytes | None
     last_modified: bytes | None
-    checked_at: float  #: epoch seconds of the last request to the server
+    requested_at: float  #: epoch seconds of the last request to the server
     adopted: str = ""  #: the list, as `Blocklist.text` writes it; "" for the schema
 
 
@@ -150,7 +150,7 @@ class LlmsTxtRecord:
     """One llms.txt: a row of the table ``indexes``. Times are epoch seconds."""
 
     url: str
-    asked_at: float = 0.0
+    requested_at: float = 0.0
     due_at: float = 0.0
     problem: str = ""  #: why it could not be used, as a sentence; empty if it was read
     validator_url: str | None = None  #: the one URL that the validators may be sent to

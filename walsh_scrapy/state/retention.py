@@ -88,7 +88,7 @@ def delete_in_turn(database: Database, groups: Iterable[Old], goes_on: Callable[
 
 _NAME: Final = "file"  #: of the choice with the file that the last crawl opened
 _OPENED: Final = select(choices.c.value).where(choices.c.name == _NAME)
-_LAST_BEGIN: Final = select(runs.c.begun).order_by(runs.c.begun.desc()).limit(1)
+_LAST_BEGIN: Final = select(runs.c.started_at).order_by(runs.c.started_at.desc()).limit(1)
 
 
 class BackupStore(Store):

@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 _LONGEST_NAME: Final = 255  #: characters, of a spider, and of the end of a run
 _RUNS: Final = select(runs)
 _TIMES: Final = (
-    runs.c.begun,
-    runs.c.ended,
-    requests.c.sent_at,
+    runs.c.started_at,
+    runs.c.ended_at,
+    requests.c.requested_at,
     entries.c.first_seen,
-    sources.c.fetched_at,
-    hosts.c.ended,
+    sources.c.visited_at,
+    hosts.c.request_ended_at,
     hosts.c.hold_since,
-    robots.c.fetched_at,
-    blocklist.c.checked_at,
+    robots.c.requested_at,
+    blocklist.c.requested_at,
 )
-_NEWEST_FIRST: Final = (runs.c.begun.desc(), runs.c.id.desc())
+_NEWEST_FIRST: Final = (runs.c.started_at.desc(), runs.c.id.desc())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,9 +44,9 @@ class RunRecord:
     id: int = 0  #: given by the database
     spider: str
     command: str = ""  #: that requested a URL by hand, such as `shell`; "" for a crawl
-    begun: float
-    ended: float | None = None  #: None while it goes on, and permanently if it was killed
-    how: str = ""  #: how it ended, as Scrapy names it
+    started_at: float
+    ended_at: float | None = None  #: None while it goes on, and permanently if it was killed
+    finish_reason: str = ""  #: as Scrapy names it
     versions: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     summary: Mapping[str, Any] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class RunRecord:
     @property
     def is_over(self) -> bool:
         """Whether the run has ended, and was not killed."""
-        return self.ended is not None
+        return self.ended_at is not None
 
 
 class RunStore(Store):
@@ -70,7 +70,7 @@ class RunStore(Store):
         row = {
             "spider": _name(run.spider),
             "command": run.command,
-            "begun": run.begun,
+            "started_at": run.started_at,
             "versions": json.dumps(dict(run.versions)),
         }
 
@@ -83,7 +83,7 @@ class RunStore(Store):
             if isinstance(declared, str):
                 settings["declared"] = declared
             elif declared:
-                name = keep_copy(connection, "sources", declared, now=run.begun, last=None)
+                name = keep_copy(connection, "sources", declared, now=run.started_at, last=None)
                 settings["declared"] = name
             new = insert(runs).values(**row, settings=json.dumps(settings)).returning(runs.c.id)
             attempts.append(connection.execute(new).scalar_one())
@@ -95,12 +95,16 @@ class RunStore(Store):
         self,
         number: int,
         ended: float,
-        how: str,
+        finish_reason: str,
         summary: Mapping[str, Any],
         online_at: float | None = None,
     ) -> None:
         """Record the end of a run, its summary, and when it first proved the network."""
-        values = {"ended": ended, "how": _name(how), "summary": json.dumps(dict(summary))}
+        values = {
+            "ended_at": ended,
+            "finish_reason": _name(finish_reason),
+            "summary": json.dumps(dict(summary)),
+        }
         values["online_at"] = online_at
         self._database.change(update(runs).where(runs.c.id == number).values(values))
 
@@ -115,7 +119,9 @@ class RunStore(Store):
             run = self.find(number)
             declared = run.settings.get("declared") if run else None
             of_same = runs.c.settings.contains(f'"declared": "{declared}"')
-            since = self._database.scalar(select(func.min(runs.c.begun)).where(others, of_same))
+            since = self._database.scalar(
+                select(func.min(runs.c.started_at)).where(others, of_same)
+            )
         if since is None:
             return False
         proven_at = self._database.scalar(select(func.max(runs.c.online_at)).where(others))
@@ -141,10 +147,10 @@ class RunStore(Store):
         """
         wanted = _RUNS.order_by(*_NEWEST_FIRST).limit(most)
         if since is not None:
-            wanted = wanted.where(runs.c.begun >= since)
+            wanted = wanted.where(runs.c.started_at >= since)
         if until is not None:
-            ended = func.coalesce(runs.c.ended, runs.c.begun)
-            wanted = wanted.where(runs.c.begun <= until, ended <= until)
+            ended = func.coalesce(runs.c.ended_at, runs.c.started_at)
+            wanted = wanted.where(runs.c.started_at <= until, ended <= until)
         if only_crawls:
             wanted = wanted.where(runs.c.command == "")
         return [run_of(row) for row in self._all(wanted)]

@@ -140,9 +140,9 @@ _COUNT: Final = select(func.count()).select_from(declared)
 _NOW: Final = bindparam("now", type_=Double)
 _BEGAN: Final = bindparam("began", type_=Double)
 _OF_KEY: Final = _S.url_key == bindparam("of")
-_FETCHED_AT: Final = select(_S.fetched_at).where(_OF_KEY)
+_FETCHED_AT: Final = select(_S.visited_at).where(_OF_KEY)
 _UPDATE: Final = update(sources).where(_OF_KEY).returning(_S.resumed)
-_FACTS: Final = ("fetched_at", "asked_until", "failures", "unconnected")
+_FACTS: Final = ("visited_at", "not_before", "failures", "unconnected")
 _NOTE: Final = (
     update(declared)
     .where(_C.url_key == bindparam("of"))
@@ -281,7 +281,7 @@ class SourceStore(Store):
                 facts["failures"] = min(record.failures, 1)
                 forgotten = _NO_VALIDATORS | {"failures": facts["failures"]}
                 if record.failures:
-                    forgotten["failing_since"] = record.fetched_at
+                    forgotten["failing_since"] = record.visited_at
                 connection.execute(update(sources).where(_OF_KEY).values(forgotten), key)
             noted = {f"new_{name}": value for name, value in (*facts.items(), ("host", host))}
             connection.execute(_NOTE, {**noted, **key})
@@ -299,7 +299,7 @@ class SourceStore(Store):
     def is_written(record: SourceRecord) -> Callable[[Connection], bool]:
         """Return a function that checks whether a record is of the last visit of its source."""
         key = {"of": url_key(record.url)}
-        return lambda connection: connection.scalar(_FETCHED_AT, key) == record.fetched_at
+        return lambda connection: connection.scalar(_FETCHED_AT, key) == record.visited_at
 
     def resume(self, url: str) -> bool:
         """Forget the validators of a source, so that its next visit reads its document as a whole.
@@ -310,7 +310,7 @@ class SourceStore(Store):
         key = {"of": url_key(url)}
         of_this = update(sources).where(_OF_KEY)
         anew = of_this.values({**_NO_VALIDATORS, "resumed": _S.resumed + 1})
-        due = {"asked_until": 0.0, "failures": 0, "failing_since": None}
+        due = {"not_before": 0.0, "failures": 0, "failing_since": None}
 
         def write(connection: Connection) -> bool:
             connection.execute(anew, key)
@@ -368,7 +368,7 @@ class SourceStore(Store):
             rows = self._all(each, **given)
             return _counted(row[:3] for row in rows if chosen.has(source_of(*row[3:])))
         by_host = select(_C.host, func.count(), func.min(due.at)).where(*_CHOSEN, is_wanted)
-        is_gone = _C.asked_until >= NEVER
+        is_gone = _C.not_before >= NEVER
         later = case((not_(or_(is_gone, is_wanted)), due.at))
         others = select(func.count(), func.sum(case((is_gone, 1), else_=0)), func.min(later))
         work = [HostWork(*row) for row in self._all(by_host.group_by(_C.host), **given)]
@@ -473,7 +473,7 @@ def _is_wanted(known: Table, due: Due, *, force: bool) -> ColumnElement[bool]:
     """
     if not force:
         return due.at <= _BEGAN
-    at = known.c.fetched_at
+    at = known.c.visited_at
     return and_(due.at < NEVER, or_(at.is_(None), at <= _BEGAN, at > _NOW))
 
 

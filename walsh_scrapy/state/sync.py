@@ -355,16 +355,16 @@ class DeclarationCopies:
     def in_force(self, name: str) -> str:
         """Note that a copy is in force, and return its name; it is made anew if it was deleted."""
         names = [name, *self._parts(name)]
-        is_old = copies.c.kept_at < self._now - _NOTED
-        noted = update(copies).where(copies.c.hash.in_(names), is_old)
-        self._database.change(noted.values(kept_at=self._now))
-        there = select(func.count()).select_from(copies).where(copies.c.hash.in_(names))
+        is_old = copies.c.last_used_at < self._now - _NOTED
+        noted = update(copies).where(copies.c.sha256.in_(names), is_old)
+        self._database.change(noted.values(last_used_at=self._now))
+        there = select(func.count()).select_from(copies).where(copies.c.sha256.in_(names))
         is_whole = self._database.scalar(there) == len(set(names))
         return name if is_whole else self.kept()
 
     def _parts(self, name: str) -> list[str]:
         """Return the names of the parts of a copy, itself if it has none."""
-        body = self._database.scalar(select(copies.c.body).where(copies.c.hash == name))
+        body = self._database.scalar(select(copies.c.body).where(copies.c.sha256 == name))
         return parts_of(body or b"") or [name]
 
     def _keep(self, body: bytes, kept: Collection[str] = ()) -> str:

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from sqlalchemy.types import TypeEngine
 
 #: The version of the schema that this code reads and writes.
-VERSION: Final = 3
+VERSION: Final = 4
 #: Number of the PostgreSQL advisory lock under which tables are created.
 _LOCK_NUMBER = 9309
 metadata = MetaData()
@@ -105,8 +105,8 @@ workers = Table(
     metadata,
     Column("id", String(32), primary_key=True),
     Column("run", BigInteger),
-    Column("began", Double, nullable=False),
-    Column("until", Double, nullable=False),
+    Column("started_at", Double, nullable=False),
+    Column("expires_at", Double, nullable=False),
     Column("sources", Text, nullable=False, server_default=""),
 )
 # The operator's changes of hosts, with reasons: kept permanently (decision 31).
@@ -114,7 +114,7 @@ overrides = Table(
     "overrides",
     metadata,
     Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
-    Column("at", Double, nullable=False),
+    Column("made_at", Double, nullable=False),
     Column("host", String(255), nullable=False),
     Column("override", String(16), nullable=False),
     Column("seconds", Double, nullable=False),
@@ -130,7 +130,7 @@ robots = Table(
     # The body by its name in `copies`.
     Column("copy", String(64)),
     Index("robots_by_copy", "copy"),
-    Index("robots_by_time", "fetched_at"),
+    Index("robots_by_time", "requested_at"),
 )
 
 blocklist = Table(
@@ -148,13 +148,13 @@ copies = Table(
     "copies",
     metadata,
     Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
-    Column("hash", String(64), nullable=False, unique=True),
+    Column("sha256", String(64), nullable=False, unique=True),
     Column("kind", String(16), nullable=False),
     Column("body", LargeBinary, nullable=False),
-    Column("first_seen", Double, nullable=False),
+    Column("first_used_at", Double, nullable=False),
     # When it was last known to be in force.
-    Column("kept_at", Double, nullable=False),
-    Index("copies_by_time", "kept_at"),
+    Column("last_used_at", Double, nullable=False),
+    Index("copies_by_time", "last_used_at"),
     # Else the number of a copy that was deleted by hand could become that of another one.
     sqlite_autoincrement=True,
 )
@@ -171,7 +171,7 @@ sources = Table(
         **dict.fromkeys(("skip_hours", "skip_days"), String(80)),
         kind=String(16),
         outcome=String(32),
-        body_hash=String(64),
+        body_sha256=String(64),
         format=String(40),
     ),
     UniqueConstraint("url"),
@@ -214,13 +214,13 @@ declared = Table(
     # The unit of pacing of the URL that is requested: its host or domain.
     Column("host", String(255), nullable=False),
     # As in `sources`.
-    Column("fetched_at", Double),
-    Column("asked_until", Double, nullable=False, server_default="0"),
+    Column("visited_at", Double),
+    Column("not_before", Double, nullable=False, server_default="0"),
     Column("failures", Integer, nullable=False, server_default="0"),
     Column("unconnected", Boolean, nullable=False, server_default=false()),
     Index(
         "declared_by_host",
-        *("file", "kind", "host", "fetched_at", "asked_until", "failures", "unconnected"),
+        *("file", "kind", "host", "visited_at", "not_before", "failures", "unconnected"),
         *("every", "url_key"),
     ),
 )
@@ -256,7 +256,7 @@ def _evidence() -> tuple[Column[Any], ...]:
         Column("line", Integer),
         Column("rule", Text),
         # The URL whose answer redirected here.
-        Column("redirected_by", Text),
+        Column("redirected_from", Text),
     )
 
 
@@ -266,12 +266,12 @@ requests = Table(
     metadata,
     Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
     # When it was allowed to go out, by the clock that all processes on the state share.
-    Column("sent_at", Double, nullable=False),
+    Column("requested_at", Double, nullable=False),
     # Its row is written with its begin, and completed at the end of the exchange. NULL until then,
     # and permanently if the process was killed: it may have been sent, and its end is not known.
-    Column("seconds", Double),
+    Column("duration", Double),
     # Seconds from then until it was sent, in which its connection was made.
-    Column("waited", Double, nullable=False, server_default="0"),
+    Column("connect_duration", Double, nullable=False, server_default="0"),
     # The machine's clock that is never set, in seconds, at the end of the exchange.
     Column("monotonic", Double, nullable=False, server_default="0"),
     # Seconds: the delay in force before it, and the hold that its answer began.
@@ -290,26 +290,28 @@ requests = Table(
     # The declared source that a target was for; `ITS_URL`, or NULL for another request.
     Column("source", String(4096)),
     Column("error", Text, nullable=False, server_default=""),
-    Index("requests_by_time", "sent_at"),
+    Index("requests_by_time", "requested_at"),
     # Without its time the host is there once for many rows of PostgreSQL.
     Index("requests_by_host", "host"),
 )
-_for_rules = Index("requests_for_rules", requests.c.purpose, requests.c.host, requests.c.sent_at)
+_for_rules = Index(
+    "requests_for_rules", requests.c.purpose, requests.c.host, requests.c.requested_at
+)
 
 # Requests that a gate denied: they were not sent.
 denials = Table(
     "denials",
     metadata,
     Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
-    Column("at", Double, nullable=False),
+    Column("denied_at", Double, nullable=False),
     Column("host", String(255), nullable=False),
     Column("url", Text, nullable=False),
     Column("gate", String(16), nullable=False),
     Column("reason", Text, nullable=False),
     Column("run", BigInteger),
     *_evidence(),
-    Index("denials_by_time", "at"),
-    Index("denials_by_host", "host", "at"),
+    Index("denials_by_time", "denied_at"),
+    Index("denials_by_host", "host", "denied_at"),
 )
 
 # One row for each run; `ended` is empty while it goes on, and permanently if it was killed.
@@ -320,17 +322,17 @@ runs = Table(
     Column("spider", String(255), nullable=False),
     # The command that requested a URL by hand; empty for a crawl (decision 39).
     Column("command", String(32), nullable=False, server_default=""),
-    Column("begun", Double, nullable=False),
-    Column("ended", Double),
+    Column("started_at", Double, nullable=False),
+    Column("ended_at", Double),
     # Its end, as Scrapy names it: `finished`, `shutdown`, `state_failed`, ...
-    Column("how", String(255), nullable=False, server_default=""),
+    Column("finish_reason", String(255), nullable=False, server_default=""),
     # JSON objects: versions and settings in force at its begin, and the summary of its end.
     Column("versions", Text, nullable=False),
     Column("settings", Text, nullable=False),
     Column("summary", Text, nullable=False, server_default="{}"),
     # The first moment at which an answer, a connection or a refusal proved its network.
     Column("online_at", Double),
-    Index("runs_by_time", "begun"),
+    Index("runs_by_time", "started_at"),
 )
 
 
@@ -426,7 +428,7 @@ class Due(NamedTuple):
         counts for ``min_revisit`` only: it may be that of the network between. A visit in the
         future counts as none. Otherwise a clock that was wrong once could delay a source for years.
         """
-        at, asked, failures = known.c.fetched_at, known.c.asked_until, known.c.failures
+        at, asked, failures = known.c.visited_at, known.c.not_before, known.c.failures
         at_once, latest = literal_column("0.0", Double), now + literal_column(str(CLOCK_SKEW))
         is_gone = asked >= literal_column(str(_LAST))
         least = _Greatest(min_revisit, every)
@@ -572,29 +574,31 @@ _POSTGRESQL: Final = _Dialect(
 )
 
 
-_EVIDENCE: Final = "rule line robots robots_at blocklist blocklist_at robots_status redirected_by"
+_EVIDENCE: Final = "rule line robots robots_at blocklist blocklist_at robots_status redirected_from"
 #: The columns of each view, `readable_` before the name of its table.
 _VIEWS: Final = {
-    "requests": "id sent_at days_ago host url gates status error seconds waited monotonic run "
-    f"purpose delay hold retry_after {_EVIDENCE} source",
-    "denials": f"id at days_ago host url gate reason run {_EVIDENCE}",
-    "copies": "hash kind first_seen kept_at body",
-    "sources": "url kind fetched_at outcome status detail failures failing_since refused_since "
+    "requests": "id requested_at days_ago host url gates status error duration connect_duration "
+    f"monotonic run purpose delay hold retry_after {_EVIDENCE} source",
+    "denials": f"id denied_at days_ago host url gate reason run {_EVIDENCE}",
+    "copies": "sha256 kind first_used_at last_used_at body",
+    "sources": "url kind visited_at outcome status detail failures failing_since refused_since "
     "due_at is_due moved_to moved_since move_settled entries newest_days_ago",
     "entries": "first_seen days_ago kind source source_title title url id published updated "
     "authors tags section note language backfill run key",
-    "hosts": "host owner busy_until is_in_flight ended delay operator_delay hold_since hold_until "
-    "is_on_hold hold_by hold_status refusals server_errors unreachable deferred_at",
-    "robots": "origin fetched_at status failing_since body",
-    "blocklist": "url checked_at days_ago bytes",
-    "overrides": "id at host override seconds reason",
-    "runs": "id spider command begun days_ago ended seconds how summary",
+    "hosts": "host owner in_flight_until is_in_flight request_ended_at delay operator_delay "
+    "hold_since hold_until is_on_hold hold_by hold_status refusals server_errors unreachable "
+    "deferred_at",
+    "robots": "origin requested_at status failing_since body",
+    "blocklist": "url requested_at days_ago bytes",
+    "overrides": "id made_at host override seconds reason",
+    "runs": "id spider command started_at days_ago ended_at duration finish_reason summary",
 }
 #: The columns of tables that are moments.
 _MOMENTS: Final = {
-    "sent_at", "robots_at", "blocklist_at", "at", "first_seen", "kept_at", "fetched_at",
-    "failing_since", "begun", "refused_since", "moved_since", "busy_until", "ended", "hold_since",
-    "hold_until", "deferred_at", "checked_at",
+    "requested_at", "robots_at", "blocklist_at", "made_at", "denied_at", "first_seen",
+    "first_used_at", "last_used_at", "visited_at", "failing_since", "started_at", "ended_at",
+    "refused_since", "moved_since", "in_flight_until", "request_ended_at", "hold_since",
+    "hold_until", "deferred_at",
 }  # fmt: skip
 
 
@@ -612,10 +616,10 @@ def view_definitions(dialect: Dialect) -> dict[str, str]:
         ("sources", "is_due"): f"{due_at} <= {sql.now}",
         ("sources", "entries"): f"(SELECT count(*) {of_source})",
         ("sources", "newest_days_ago"): f"(SELECT {sql.days_ago('max(first_seen)')} {of_source})",
-        ("hosts", "is_in_flight"): f"busy_until > {sql.now}",
+        ("hosts", "is_in_flight"): f"in_flight_until > {sql.now}",
         ("hosts", "is_on_hold"): f"hold_until > {sql.now}",
-        ("blocklist", "bytes"): "(SELECT length(body) FROM copies WHERE copies.hash = copy)",
-        ("runs", "seconds"): "ended - begun",
+        ("blocklist", "bytes"): "(SELECT length(body) FROM copies WHERE copies.sha256 = copy)",
+        ("runs", "duration"): "ended_at - started_at",
     }
     views = {}
     for table, names in _VIEWS.items():
@@ -634,7 +638,7 @@ def _shown(sql: _Dialect, table: str, name: str, moment: str) -> str:
     if name == "days_ago":
         return sql.days_ago(moment)
     if name in COPIED:  # the number of a copy is its name
-        return f"(SELECT hash FROM copies WHERE copies.id = {name})"  # noqa: S608 - as above
+        return f"(SELECT sha256 FROM copies WHERE copies.id = {name})"  # noqa: S608 - as above
     if name == "body":
         return sql.text.format(name)
     if name in _MOMENTS:

@@ -55,10 +55,10 @@ def _table(entry: Mapping[str, str | float | list[str]]) -> str:
 _EMPTY: Final = b'{"contract": "walsh-research-blocklist/v1", "refresh": "P7D", "blocked": []}'
 
 
-def keep_blocklist(state: State, url: str, document: bytes, checked_at: float) -> None:
+def keep_blocklist(state: State, url: str, document: bytes, requested_at: float) -> None:
     """Keep a document as the list that was adopted from `url` at an epoch second."""
     adopted = Blocklist.parse(document).text()
-    copy = BlocklistCopy(hash_of(document), None, None, checked_at, adopted)
+    copy = BlocklistCopy(hash_of(document), None, None, requested_at, adopted)
     state.blocklist.keep(url, copy, document)
 
 
@@ -70,8 +70,8 @@ def keep_empty_blocklist(state_url: str, now: float | None = None) -> None:
     with suppress(StateError, UnicodeError):
         state = State(state_url)
         try:
-            checked_at = time.time() if now is None else now
-            keep_blocklist(state, BLOCKLIST_URL, _EMPTY, checked_at)
+            requested_at = time.time() if now is None else now
+            keep_blocklist(state, BLOCKLIST_URL, _EMPTY, requested_at)
         finally:
             state.close()
 

@@ -128,7 +128,7 @@ def _audit_future(log: Log, now: float, findings: Findings) -> None:
     """Find rows of a moment that is further in the future than clocks differ."""
     future = TimeSpan(since=now + CLOCK_SKEW)
     for sent in log.rows(LoggedRequest, future):
-        finding = Finding.of(Kind.FUTURE, sent, sent.url, since=sent.sent_at)
+        finding = Finding.of(Kind.FUTURE, sent, sent.url, since=sent.requested_at)
         findings.decide("1", [finding])
     for _ in log.rows(EntryRow, future):
         findings.decide("679", lacking="was first seen in the future")

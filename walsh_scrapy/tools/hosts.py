@@ -144,7 +144,7 @@ class HostRow:
 def _last_override(row: HostRow) -> dict[str, Any] | None:
     if (last := row.override) is None:
         return None
-    return {"override": last.override, "at": rfc3339(last.at), "reason": last.reason}
+    return {"override": last.override, "made_at": rfc3339(last.made_at), "reason": last.reason}
 
 
 def _of_hold(name: str) -> Callable[[HostRow], Any]:
@@ -171,7 +171,7 @@ COLUMNS: Final[list[Column[HostRow]]] = [
     Column("refusals", _of_times("refusals"), shown=False),
     Column("server_errors", _of_times("server_errors"), shown=False),
     Column("unreachable", _of_times("unreachable"), shown=False),
-    Column("requested_at", lambda row: rfc3339(row.snapshot.times.ended), shown=False),
+    Column("requested_at", lambda row: rfc3339(row.snapshot.times.request_ended_at), shown=False),
     Column("last_override", _last_override),
 ]
 

@@ -83,7 +83,7 @@ def default_since(state: State, now: float) -> float | None:
     """
     number = state.entries.latest_run(now + CLOCK_SKEW)
     run = state.runs.find(number) if number is not None else None
-    return run.begun if run else None
+    return run.started_at if run else None
 
 
 def totals(items: list[Mapping[str, Any]], since: float, *, is_run: bool) -> str:

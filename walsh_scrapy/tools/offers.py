@@ -198,7 +198,7 @@ def as_dict(offer: SiteOffer) -> dict[str, Any]:
             {
                 "role": each.role,
                 "url": each.url,
-                "asked": each.requested,
+                "requested": each.requested,
                 "form": each.form,
                 "type": each.link.media_type if each.link else None,
                 "title": each.title,

@@ -42,8 +42,8 @@ class RunRow:
         """The problem of the run; "" if there was none, or none is known yet."""
         if self.was_killed:
             return f"did not end, last sign at {format_moment(self.last_sign)}"
-        if self.record.how in _ENDED_EARLY:
-            return self.record.how
+        if self.record.finish_reason in _ENDED_EARLY:
+            return self.record.finish_reason
         counts = ("failed", "fetched", "unchanged")
         failed, *read = (int(self.record.summary.get(name, 0)) for name in counts)
         return "no source was read" if failed and not any(read) else ""
@@ -59,9 +59,9 @@ COLUMNS: Final[list[Column[RunRow]]] = [
     Column("run", lambda row: row.record.id),
     Column("spider", lambda row: row.record.spider),
     Column("command", lambda row: f"scrapy {row.record.command}" if row.record.command else None),
-    Column("begun", lambda row: rfc3339(row.record.begun)),
-    Column("ended", lambda row: rfc3339(row.record.ended)),
-    Column("how", lambda row: row.record.how),
+    Column("started_at", lambda row: rfc3339(row.record.started_at)),
+    Column("ended_at", lambda row: rfc3339(row.record.ended_at)),
+    Column("finish_reason", lambda row: row.record.finish_reason),
     Column("problem", lambda row: row.problem or None),
     Column("https_signed_by", lambda row: row.record.settings.get("signing_key") or "none"),
     Column("versions", lambda row: [f"{name} {it}" for name, it in row.record.versions.items()]),
@@ -74,7 +74,7 @@ def build_overview(log: Log, runs: Iterable[RunRecord], now: float) -> list[RunR
 
 
 def _last_sign(log: Log, run: RunRecord, now: float) -> float:
-    if run.ended is not None:
-        return run.ended
+    if run.ended_at is not None:
+        return run.ended_at
     # Later requests were written by a wrong clock.
-    return max(run.begun, log.last_of(run.id, run.begun, now + CLOCK_SKEW) or 0.0)
+    return max(run.started_at, log.last_of(run.id, run.started_at, now + CLOCK_SKEW) or 0.0)

@@ -56,15 +56,15 @@ def the_list(at, run, status=200, **columns):
 def audited(*rows, begun=None, facts=FACTS):
     """Return the findings; runs begin a second before their first row, or as ``begun`` says."""
     first = {}
-    for each in sorted(rows, key=lambda row: row.sent_at):
-        first.setdefault(each.run, each.sent_at - 1.0)
+    for each in sorted(rows, key=lambda row: row.requested_at):
+        first.setdefault(each.run, each.requested_at - 1.0)
     runs = {run: RunTerms(at, None, facts) for run, at in (first | (begun or {})).items()}
-    since = min(each.sent_at for each in rows)
+    since = min(each.requested_at for each in rows)
     hosts = frozenset({"operator.example"})
     basis = Basis(runs, (), hosts, Documents(COPIES.get), since=since)
     findings = Findings()
     audit = ListOfRequests(findings, basis)
-    for each in sorted(rows, key=lambda row: row.sent_at):
+    for each in sorted(rows, key=lambda row: row.requested_at):
         audit.see(each)
     audit.end()
     return findings
@@ -238,7 +238,7 @@ def audited_of_robots(body, *urls):
     basis = Basis(runs, (), frozenset(), Documents({"copy": body}.get), since=1.0)
     audit = RobotsOfRequests(findings, basis)
     for url in urls:
-        audit.see(row_of_robots(LoggedRequest, url, sent_at=1.0, purpose="target"))
+        audit.see(row_of_robots(LoggedRequest, url, requested_at=1.0, purpose="target"))
     return findings
 
 

@@ -125,7 +125,7 @@ class Finding(NamedTuple):
         since: float | None = None,
     ) -> Self:
         """Return the finding that a request shows."""
-        return cls(kind, "requests", sent.id, sent.sent_at, what, badness, since)
+        return cls(kind, "requests", sent.id, sent.requested_at, what, badness, since)
 
 
 class RowVerdict(StrEnum):

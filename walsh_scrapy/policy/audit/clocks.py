@@ -35,15 +35,15 @@ class Timed(NamedTuple):
     """The clocks of a row of `requests`."""
 
     run: int | None
-    sent_at: float  #: when it was allowed to go out
-    seconds: float | None  #: None if its end is not known
+    requested_at: float  #: when it was allowed to go out
+    duration: float | None  #: seconds; None if its end is not known
     monotonic: float  #: at the end of its exchange
-    waited: float = 0.0  #: seconds from `sent_at` until it was sent
+    connect_duration: float = 0.0  #: seconds from `requested_at` until it was sent
 
     @property
     def ended(self) -> float:
         """When its exchange was over."""
-        return self.sent_at + self.waited + (self.seconds or 0.0)
+        return self.requested_at + self.connect_duration + (self.duration or 0.0)
 
     def agrees(self, other: Timed) -> bool:
         """Whether no clock was set between two requests of a run."""
@@ -53,7 +53,7 @@ class Timed(NamedTuple):
 
 class _Seen(NamedTuple):
     sent: Timed
-    latest: float  #: `sent_at` of the requests that were recorded before
+    latest: float  #: `requested_at` of the requests that were recorded before
 
 
 @dataclass(slots=True)
@@ -110,7 +110,7 @@ class _Finder:
 
     def see(self, sent: Timed) -> None:
         """Take note of one request. A request without an end has one clock."""
-        if sent.run is None or sent.seconds is None:
+        if sent.run is None or sent.duration is None:
             return
         run, seen = self._runs.setdefault(sent.run, _Run()), _Seen(sent, self._latest)
         before = run.unconfirmed
@@ -118,7 +118,7 @@ class _Finder:
             self._confirm(run, seen)
         elif before is not None and sent.agrees(before.sent):
             if run.last is None:
-                self.set_back += before.sent.sent_at < before.latest - _LONG
+                self.set_back += before.sent.requested_at < before.latest - _LONG
             else:
                 self._set(run.last, before.sent)
             self._confirm(run, before, seen)
@@ -127,12 +127,12 @@ class _Finder:
 
     def _confirm(self, run: _Run, *found: _Seen) -> None:
         for sent, latest in found:
-            if sent.sent_at < latest - _LATE:
-                self.spans.append((sent.sent_at, latest))
-            self._latest = max(self._latest, sent.sent_at)
+            if sent.requested_at < latest - _LATE:
+                self.spans.append((sent.requested_at, latest))
+            self._latest = max(self._latest, sent.requested_at)
             run.last, run.unconfirmed = sent, None
 
     def _set(self, last: Timed, first: Timed) -> None:
         """Note that a clock was set between two requests of a run."""
         self.set_back += first.ended - last.ended < first.monotonic - last.monotonic
-        self.spans.append((min(last.ended, first.sent_at), max(last.ended, first.ended)))
+        self.spans.append((min(last.ended, first.requested_at), max(last.ended, first.ended)))

@@ -78,7 +78,7 @@ class CheckedRequest(NamedTuple):
 
 def exchange_of(sent: LoggedRequest) -> Exchange:
     """Return a row as an exchange; one whose end is not known ends when it begins."""
-    return Exchange(sent.sent_at, sent.ended, sent.host, sent.url, sent.status or 0)
+    return Exchange(sent.requested_at, sent.ended, sent.host, sent.url, sent.status or 0)
 
 
 class _Host:
@@ -101,7 +101,7 @@ class GapCheck:
         self._basis = basis
         self._overrides: dict[tuple[str, str], list[float]] = {}
         for each in basis.overrides:
-            self._overrides.setdefault((each.override, each.host), []).append(each.at)
+            self._overrides.setdefault((each.override, each.host), []).append(each.made_at)
         self._name: str | None = None
         self._host = _Host()
 
@@ -141,7 +141,7 @@ class GapCheck:
     def _certain(self, gap: RequestGap, sent: LoggedRequest, last: LoggedRequest) -> RequestGap:
         """Return a gap without its uncertain parts: a clock was set, or an end is not known."""
         since = gap.in_hold.before.end if gap.in_hold else last.ended
-        if gap.is_broken and not self._basis.clocks.are_certain(since, sent.sent_at):
+        if gap.is_broken and not self._basis.clocks.are_certain(since, sent.requested_at):
             return RequestGap(None, gap.delay, gap.hold, doubt=CLOCK_SET)
         if last.is_open:
             return gap._replace(kept=None, is_overlap=False, is_short=False, doubt=AFTER_UNKNOWN)
@@ -150,10 +150,10 @@ class GapCheck:
     def _delay(self, sent: LoggedRequest, last: LoggedRequest | None) -> float:
         recorded = sent.delay
         # One that the operator set during the exchange did not count yet.
-        if self._overrides_between("delay", sent.host, sent.sent_at, sent.ended):
+        if self._overrides_between("delay", sent.host, sent.requested_at, sent.ended):
             recorded = 0.0
         by_robots = 0.0 if sent.purpose == "robots" else self._basis.robots_delay(sent)
-        slow = 0.0 if last is None else last.seconds or 0.0
+        slow = 0.0 if last is None else last.duration or 0.0
         delay = max(_LEAST, recorded, by_robots, slow)
         return min(delay, LONGEST_FOR_BLOCKLIST) if self._basis.is_for_list(sent) else delay
 
@@ -163,7 +163,7 @@ class GapCheck:
             return None
         since = hold.cause.end
         released_at = min(
-            self._overrides_between("release", sent.host, since, sent.sent_at), default=None
+            self._overrides_between("release", sent.host, since, sent.requested_at), default=None
         )
         if released_at is not None:
             hold.release(released_at)
@@ -396,13 +396,13 @@ class Frequency(Check):
         recent = {
             each: last
             for each, last in others.items()
-            if RECORD.is_before(sent.sent_at, last.at + DAY)
+            if RECORD.is_before(sent.requested_at, last.at + DAY)
         }
         findings, lacking = list[Finding](), ""
         if False in recent and not by_hand and not run.facts.force:
             at = recent[False].at
-            what = f"{sent.url} was requested again after {format_seconds(sent.sent_at - at)}"
-            findings.append(Finding.of(Kind.TOO_OFTEN, sent, what, at - sent.sent_at, at))
+            what = f"{sent.url} was requested again after {format_seconds(sent.requested_at - at)}"
+            findings.append(Finding.of(Kind.TOO_OFTEN, sent, what, at - sent.requested_at, at))
         elif recent:
             lacking = self.FORCED if run.facts.force else self.BY_HAND
         self._findings.decide("8", findings, lacking=lacking)
@@ -410,7 +410,7 @@ class Frequency(Check):
         is_answered = is_whole and sent.status not in RETRIED_STATUSES
         last = known[by_hand]
         if is_answered and (last is None or last.run != sent.run):
-            self._keep((sent.url, by_hand), _Visit(sent.sent_at, sent.run))
+            self._keep((sent.url, by_hand), _Visit(sent.requested_at, sent.run))
 
     def _keep(self, key: tuple[str, bool], visit: _Visit) -> None:
         if len(self._visits) >= self._most:

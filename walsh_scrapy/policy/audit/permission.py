@@ -64,7 +64,7 @@ class _Origin:
     def __init__(self) -> None:
         self.fetches: dict[float, str | None] = {}  #: the copy after each, by its moment
         self.copies: set[str] = set()  #: all that were in force
-        self.asked_at = -math.inf
+        self.requested_at = -math.inf
         self.failed_at = -math.inf  #: when it last gave no file
         self.redirects = False  #: whether that was a redirect
         self.is_answered = False  #: whether the log has an answer of it
@@ -77,7 +77,7 @@ class _Origin:
         elif sent.robots_at is not None and not _is_failure(sent.robots_status):
             self.is_answered, self.failing_since = True, None
         elif self.is_answered and self.failing_since is None:
-            self.failing_since = sent.sent_at
+            self.failing_since = sent.requested_at
 
 
 class RobotsFetches:
@@ -97,17 +97,17 @@ class RobotsFetches:
 
     def take(self, sent: LoggedRequest) -> Iterator[Finding]:
         """Take a request for robots.txt; yield a finding if its answer was not its copy."""
-        if sent.redirected_by is not None or sent.is_open:
+        if sent.redirected_from is not None or sent.is_open:
             return
         origin = self._of(sent)
-        if sent.sent_at - origin.asked_at > _REMEMBERED:
+        if sent.requested_at - origin.requested_at > _REMEMBERED:
             origin.copies.clear()
-        origin.asked_at = sent.sent_at
+        origin.requested_at = sent.requested_at
         status = sent.status or 599
         is_refused = _is_failure(status)
         is_redirect = 300 <= status < 400 and status != 304
         if is_refused or is_redirect:
-            origin.failed_at, origin.redirects = sent.sent_at, is_redirect
+            origin.failed_at, origin.redirects = sent.requested_at, is_redirect
         origin.note_failure(sent, is_redirect=is_redirect)
         if sent.robots_at is None:
             return
@@ -118,16 +118,16 @@ class RobotsFetches:
             may_be = sent.robots in origin.copies
         if not may_be:
             what = f"{sent.url} answered {sent.status}, and another copy was in force after that"
-            yield Finding.of(Kind.OTHER_COPY, sent, what, since=sent.sent_at)
+            yield Finding.of(Kind.OTHER_COPY, sent, what, since=sent.requested_at)
         if sent.robots is not None:
             origin.copies.add(sent.robots)
-        if -TOLERANCE <= sent.robots_at - sent.sent_at <= LONGEST_SETTLING + TOLERANCE:
+        if -TOLERANCE <= sent.robots_at - sent.requested_at <= LONGEST_SETTLING + TOLERANCE:
             origin.fetches[sent.robots_at] = sent.robots
 
-    def is_recorded(self, sent: LoggedRequest, asked_at: float) -> bool:
+    def is_recorded(self, sent: LoggedRequest, requested_at: float) -> bool:
         """Return True if the request for the robots.txt that a request names is recorded."""
         origin = self._of(sent)
-        return asked_at in origin.fetches or self._has_failed(origin, asked_at)
+        return requested_at in origin.fetches or self._has_failed(origin, requested_at)
 
     def lacking(self, sent: LoggedRequest) -> str:
         """Return the doubt about the robots.txt that a request names; "" if there is none."""
@@ -137,19 +137,19 @@ class RobotsFetches:
         is_known = at < self._basis.since or self.is_recorded(sent, at)
         return "" if is_known else NO_FETCH
 
-    def findings(self, sent: LoggedRequest, asked_at: float) -> Iterator[Finding]:
+    def findings(self, sent: LoggedRequest, requested_at: float) -> Iterator[Finding]:
         """Yield a finding if the logged request for robots.txt brought another copy."""
         origin, run = self._of(sent), self._basis.run(sent)
         is_phased = run is not None and run.facts.robots_unreachable == "phased"
         if sent.robots is None:  # WALSH_ROBOTS_UNREACHABLE decided
             is_that = is_phased or not origin.copies
-        elif asked_at in origin.fetches:
-            is_that = sent.robots == origin.fetches[asked_at]
+        elif requested_at in origin.fetches:
+            is_that = sent.robots == origin.fetches[requested_at]
         else:  # its last try was never sent
             is_that = origin.redirects or not origin.copies or sent.robots in origin.copies
         if not is_that:
             what = f"{sent.url} names another copy than its robots.txt was"
-            yield Finding.of(Kind.OTHER_COPY, sent, what, since=asked_at)
+            yield Finding.of(Kind.OTHER_COPY, sent, what, since=requested_at)
 
     def too_early(self, sent: LoggedRequest) -> str:
         """Return why "phased" deferred a request that was sent; "" if it may not have (12).
@@ -159,7 +159,7 @@ class RobotsFetches:
         if not _is_failure(sent.robots_status):
             return ""
         since = self._of(sent).failing_since
-        failing_for = math.inf if since is None else sent.sent_at - since
+        failing_for = math.inf if since is None else sent.requested_at - since
         if sent.robots is None and sent.robots_status is None:
             return "its robots.txt got no answer, and there is no copy"
         phase = PHASE_LAST_GOOD if sent.robots is None else PHASE_DEFERRED
@@ -168,9 +168,9 @@ class RobotsFetches:
         return ""
 
     @staticmethod
-    def _has_failed(origin: _Origin, asked_at: float) -> bool:
+    def _has_failed(origin: _Origin, requested_at: float) -> bool:
         """Return True if a fetch that failed had tries before the moment at which it ended."""
-        return 0.0 <= asked_at - origin.failed_at <= DAY
+        return 0.0 <= requested_at - origin.failed_at <= DAY
 
     def _of(self, sent: LoggedRequest) -> _Origin:
         if sent is not self._last:  # several checks read each
@@ -210,7 +210,7 @@ class RobotsOfRequests(Check):
         if sent.robots_at is None:
             yield Finding.of(Kind.NO_ROBOTS, sent, f"{sent.url} names no robots.txt")
             return
-        age = sent.sent_at - sent.robots_at
+        age = sent.requested_at - sent.robots_at
         if age < -TOLERANCE:
             what = f"the robots.txt for {sent.url} was requested {format_seconds(-age)} later"
             yield Finding.of(Kind.LATER_ROBOTS, sent, what, -age, sent.robots_at)
@@ -237,17 +237,17 @@ class RobotsOfRequests(Check):
             what = f"Protego denies {sent.url}, by the copy {sent.robots}"
             yield Finding.of(Kind.DENIED_BY_PROTEGO, sent, what)
 
-    def _origins(self, sent: LoggedRequest, asked_at: float) -> Iterator[Finding]:
+    def _origins(self, sent: LoggedRequest, requested_at: float) -> Iterator[Finding]:
         """Check the origin of the copy."""
         run = self._basis.run(sent)
-        if self.fetches.is_recorded(sent, asked_at):
-            yield from self.fetches.findings(sent, asked_at)
-        elif asked_at < self._basis.since:
+        if self.fetches.is_recorded(sent, requested_at):
+            yield from self.fetches.findings(sent, requested_at)
+        elif requested_at < self._basis.since:
             self._findings.count("2", robots_of_before_the_record=1)
         elif self._is_paced_alike:
             what = f"no request for the robots.txt of {origin_of(sent.url)} brought that"
             yield Finding.of(
-                Kind.UNASKED, sent, f"{sent.url} names a copy, and {what}", since=asked_at
+                Kind.UNASKED, sent, f"{sent.url} names a copy, and {what}", since=requested_at
             )
         policy = "" if run is None else run.facts.robots_unreachable
         if sent.robots is None and policy == "disallow":
@@ -320,7 +320,9 @@ class _Looks:
         elif not (status is not None and is_redirect(status)):
             self._failed.add(number)
             may_count = LONGEST_FOR_BLOCKLIST
-        self._found[facts.blocklist_url].append((sent.sent_at, sent.ended + may_count + LATENESS))
+        self._found[facts.blocklist_url].append(
+            (sent.requested_at, sent.ended + may_count + LATENESS)
+        )
 
     def has(self, url: str, at: float, number: int) -> bool:
         """Return True if the look that a run names, by its moment, is in the request log."""
@@ -350,7 +352,7 @@ class ListOfRequests(Check):
         self._named_by: set[int] = set()
         self._lists: set[str] = set()
         self._looks = _Looks()
-        self._sent_at: dict[int, float] = {}  # the last request of each run
+        self._requested_at: dict[int, float] = {}  # the last request of each run
         # By the address of the list: the one that was looked for last, after when that was.
         self._newest: dict[str, tuple[float, str]] = {}
 
@@ -396,11 +398,11 @@ class ListOfRequests(Check):
         """Find a request without a list, in a run that had one or began after one was in force."""
         url, number, findings = run.facts.blocklist_url, sent.run or 0, list[Finding]()
         if sent.blocklist is not None:
-            self._named_at.setdefault(url, sent.sent_at)
+            self._named_at.setdefault(url, sent.requested_at)
             self._named_by.add(number)
-        elif number in self._named_by or self._named_at.get(url, math.inf) < run.begun:
+        elif number in self._named_by or self._named_at.get(url, math.inf) < run.started_at:
             what = f"{sent.url} names no list, though one was in force before"
-            since = self._named_at.get(url, sent.sent_at)
+            since = self._named_at.get(url, sent.requested_at)
             findings.append(Finding.of(Kind.FORGOTTEN, sent, what, since=since))
         if url in self._named_at:
             self._findings.decide(("3b",), findings)
@@ -411,11 +413,11 @@ class ListOfRequests(Check):
         The newest list counts for it then too.
         """
         url, number, at = run.facts.blocklist_url, sent.run or 0, sent.blocklist_at
-        before = self._sent_at.get(number, run.begun)
-        self._sent_at[number] = sent.sent_at
+        before = self._requested_at.get(number, run.started_at)
+        self._requested_at[number] = sent.requested_at
         if not url or self._basis.is_for_list(sent):
             return []
-        overdue = min(before, sent.sent_at) - (at or 0.0) - self._refresh(sent) - LATENESS
+        overdue = min(before, sent.requested_at) - (at or 0.0) - self._refresh(sent) - LATENESS
         if at is None or overdue > 0:
             late = "" if at is None else f" {format_seconds(overdue)} before"
             what = f"run {number} should have requested its list{late}"
@@ -428,7 +430,7 @@ class ListOfRequests(Check):
             if sent.blocklist is not None:
                 self._newest[url] = max(self._newest.get(url, (at, "")), (at, sent.blocklist))
             return []
-        since = sent.sent_at - max(0.0, overdue)
+        since = sent.requested_at - max(0.0, overdue)
         findings = [Finding.of(Kind.STALE_LIST, sent, what, max(0.0, overdue), since)]
         newest = self._newest.get(url, (0.0, ""))[1]
         listed = self._basis.documents.blocklist(newest) if newest else None
@@ -448,7 +450,7 @@ class ListOfRequests(Check):
         if name in self._lists:
             return
         self._lists.add(name)
-        invalid = Finding(Kind.INVALID_LIST, "copies", name, sent.sent_at, listed.error)
+        invalid = Finding(Kind.INVALID_LIST, "copies", name, sent.requested_at, listed.error)
         self._findings.decide(("3c",), [invalid] if listed.error else ())
 
 

@@ -55,12 +55,12 @@ class LoggedRequest(NamedTuple):
     """A row of `requests`."""
 
     id: int
-    sent_at: float  #: when it was allowed to go out
+    requested_at: float  #: when it was allowed to go out
     host: str  #: or the domain, if domains are paced
     url: str
     gates: str
     status: int | None
-    seconds: float | None  #: None if its end is not known, or has not come
+    duration: float | None  #: seconds; None if its end is not known, or has not come
     monotonic: float  #: seconds of a clock that is never set, at the end of its exchange
     error: str
     run: int | None
@@ -76,26 +76,26 @@ class LoggedRequest(NamedTuple):
     blocklist: str | None
     blocklist_at: float | None
     robots_status: int | None
-    redirected_by: str | None
+    redirected_from: str | None
     source: str | None  #: the declared source that a target was for
-    waited: float = 0.0  #: seconds from `sent_at` until it was sent
+    connect_duration: float = 0.0  #: seconds from `requested_at` until it was sent
 
     @property
     def ended(self) -> float:
-        """When its exchange was over; `sent_at` if that is not known."""
-        return self.sent_at + (self.waited or 0.0) + (self.seconds or 0.0)
+        """When its exchange was over; `requested_at` if that is not known."""
+        return self.requested_at + (self.connect_duration or 0.0) + (self.duration or 0.0)
 
     @property
     def is_open(self) -> bool:
         """Whether its end is not known: it is out, or its run was killed, maybe before it went."""
-        return self.seconds is None
+        return self.duration is None
 
 
 class LoggedDenial(NamedTuple):
     """A row of `denials`."""
 
     id: int
-    at: float
+    denied_at: float
     host: str
     url: str
     gate: str
@@ -108,7 +108,7 @@ class LoggedDenial(NamedTuple):
     blocklist: str | None
     blocklist_at: float | None
     robots_status: int | None
-    redirected_by: str | None
+    redirected_from: str | None
 
 
 class EntryRow(NamedTuple):
@@ -130,7 +130,7 @@ class ReportedRun(NamedTuple):
     """The new entries of a run that has ended."""
 
     id: int
-    ended: float
+    ended_at: float
     reported: int  #: by its summary
     stored: int  #: rows of `entries` that it is the first run of
 
@@ -138,7 +138,7 @@ class ReportedRun(NamedTuple):
 class LoggedOverride(NamedTuple):
     """A row of `overrides`: an operator's change of a host (decision 31)."""
 
-    at: float
+    made_at: float
     host: str
     override: str
 
@@ -180,8 +180,8 @@ class RunFacts(NamedTuple):
 class RunTerms(NamedTuple):
     """One run: its time in epoch seconds, and its settings."""
 
-    begun: float
-    ended: float | None  #: None while it goes on, and permanently if it was killed
+    started_at: float
+    ended_at: float | None  #: None while it goes on, and permanently if it was killed
     facts: RunFacts
     command: str = ""  #: that requested a URL by hand; "" for a crawl
 

@@ -73,11 +73,11 @@ class Identity(Check):
         if not self._is_of(run.facts):
             what = f"run {sent.run} sent {run.facts.user_agent!r}"
             yield Finding.of(Kind.USER_AGENT, sent, what)
-        ended = math.inf if run.ended is None else run.ended
-        beyond = max(run.begun - sent.sent_at, sent.sent_at - ended)
+        ended = math.inf if run.ended_at is None else run.ended_at
+        beyond = max(run.started_at - sent.requested_at, sent.requested_at - ended)
         if beyond > CLOCK_SKEW:
             what = f"{sent.url} was sent {format_seconds(beyond)} outside of run {sent.run}"
-            yield Finding.of(Kind.OUTSIDE_RUN, sent, what, beyond, since=sent.sent_at)
+            yield Finding.of(Kind.OUTSIDE_RUN, sent, what, beyond, since=sent.requested_at)
 
     def _is_of(self, facts: RunFacts) -> bool:
         if self._bot.ua_token == UA_TOKEN:
@@ -115,7 +115,7 @@ class Targets(Check):
         if terms is None or sent.run is None:
             self._findings.decide("6", _forbidden(sent), lacking=NO_RUN)
             return
-        run = self._run(sent.run, sent.sent_at)
+        run = self._run(sent.run, sent.requested_at)
         if terms.command:
             self._findings.count("6", asked_by_hand=1)
             self._findings.decide("", _forbidden(sent))
@@ -125,14 +125,14 @@ class Targets(Check):
         if problem:
             what = f"{sent.url} {problem}"
             # The request that led here may have a later time.
-            findings.append(Finding.of(Kind.UNDECLARED, sent, what, since=sent.sent_at))
+            findings.append(Finding.of(Kind.UNDECLARED, sent, what, since=sent.requested_at))
         self._findings.decide("6", chain(_forbidden(sent), findings), lacking=lacking)
         if sent.status is not None and 300 <= sent.status < 400 and sent.status != 304:
             run.redirects.add(sent.url)
 
     def _check(self, sent: LoggedRequest, run: _Run, terms: RunTerms) -> tuple[str, str]:
         """Return the problem, and the doubt; "" for none."""
-        if sent.redirected_by is not None:
+        if sent.redirected_from is not None:
             return self._led_here(sent, run, terms)
         if sent.purpose == "robots":
             return ("" if sent.url.endswith("/robots.txt") else "is not a robots.txt"), ""
@@ -157,8 +157,8 @@ class Targets(Check):
 
     def _led_here(self, sent: LoggedRequest, run: _Run, terms: RunTerms) -> tuple[str, str]:
         """Check a request that a redirect led to."""
-        if sent.redirected_by not in run.redirects:
-            if terms.begun < self._basis.since:
+        if sent.redirected_from not in run.redirects:
+            if terms.started_at < self._basis.since:
                 return "", _BEFORE
             return "names a redirect that is not recorded", ""
         if is_private_host(host_of(sent.url)) and not _is_from_private(sent):
@@ -192,7 +192,7 @@ class Targets(Check):
     def _run(self, number: int, now: float) -> _Run:
         if number not in self._runs:
             for other in list(self._runs):
-                ended = self._basis.runs[other].ended
+                ended = self._basis.runs[other].ended_at
                 if ended is not None and ended < now - CLOCK_SKEW:
                     del self._runs[other]
             self._runs[number] = _Run()
@@ -280,4 +280,6 @@ class Reported(Check):
         again = run.reported - run.stored
         if again > 0:
             what = f"run {run.id} reported {run.reported} new entries, and {run.stored} were new"
-            self._findings.add(Finding(Kind.REPORTED_AGAIN, "runs", run.id, run.ended, what, again))
+            self._findings.add(
+                Finding(Kind.REPORTED_AGAIN, "runs", run.id, run.ended_at, what, again)
+            )

@@ -71,7 +71,7 @@ def access_result(status: int | None, hops: int, *, has_location: bool) -> Acces
 class RobotsCopy:
     """The robots.txt of one scheme, host and port: a row of the table `robots`."""
 
-    fetched_at: float  #: the last request for it, successful or not
+    requested_at: float  #: the last request for it, successful or not
     status: int | None  #: of the last response
     body: bytes | None = None  #: the last good copy; empty if the file was unavailable
     failing_since: float | None = None  #: the first failure after that copy
@@ -85,17 +85,17 @@ class RobotsCopy:
         ``ttl`` is the usual lifetime (`WALSH_ROBOTS_TTL`).
         """
         lifetime = ttl if self.failing_since is None else min(ttl, UNREACHABLE_TTL)
-        return -MOST_SKEW <= now - self.fetched_at < lifetime
+        return -MOST_SKEW <= now - self.requested_at < lifetime
 
-    def is_awaited(self, now: float, longest: float, asked_at: float | None) -> bool:
+    def is_awaited(self, now: float, longest: float, last_end: float | None) -> bool:
         """Return True if a copy still counts because no request has followed it.
 
-        It does so for ``longest`` seconds. ``asked_at`` is the end of the last exchange with its
-        host, in epoch seconds; None if there was none.
+        It does so for ``longest`` seconds. ``last_end`` is the end of the last request to
+        its host, in epoch seconds; None if there was none.
         """
         # The copy is kept a moment after its exchange has ended; the next one is one second later.
-        is_untouched = asked_at is None or asked_at < self.fetched_at + MOST_SKEW / 2
-        return is_untouched and -MOST_SKEW <= now - self.fetched_at < longest
+        is_untouched = last_end is None or last_end < self.requested_at + MOST_SKEW / 2
+        return is_untouched and -MOST_SKEW <= now - self.requested_at < longest
 
     def with_validators(
         self, url: str, etag: bytes | None, last_modified: bytes | None
@@ -114,12 +114,12 @@ class RobotsCopy:
         A file that defers its requests is requested again by the first run that begins an hour or
         more after the last try.
         """
-        return self.fetched_at <= now + MOST_SKEW and began < self.retried_from
+        return self.requested_at <= now + MOST_SKEW and began < self.retried_from
 
     @property
     def retried_from(self) -> float:
         """The first moment at which a run may begin that requests an unreachable file again."""
-        return self.fetched_at + UNREACHABLE_TTL
+        return self.requested_at + UNREACHABLE_TTL
 
     @property
     def problem(self) -> str:
@@ -158,15 +158,15 @@ def copy_after(
     answer keeps the known copy for another day. A kept body keeps its validators.
     """
     if known is not None and result == "unchanged":
-        return replace(known, fetched_at=now, status=status, failing_since=None)
+        return replace(known, requested_at=now, status=status, failing_since=None)
     if known is not None and known.body is not None and result == "meaningless":
-        return replace(known, fetched_at=now, status=status)
+        return replace(known, requested_at=now, status=status)
     if result == "unreachable":
         failed = RobotsCopy(now, status, failing_since=now)
         if known is None:
             return failed
         since = now if known.failing_since is None else known.failing_since
-        return replace(known, fetched_at=now, status=status, failing_since=since)
+        return replace(known, requested_at=now, status=status, failing_since=since)
     return RobotsCopy(now, status, body if result == "good" else ALLOW_ALL)
 
 

@@ -30,7 +30,7 @@ class RobotsAnswer:
     """The answer of a robots.txt about a URL; times are epoch seconds, durations seconds."""
 
     origin: str
-    fetched_at: float | None  #: None for a file given by the operator
+    requested_at: float | None  #: None for a file given by the operator
     status: int | None
     group: str | None  #: the User-agent value of our group
     group_lines: tuple[int, ...]
@@ -42,7 +42,7 @@ class RobotsAnswer:
     comments: tuple[str, ...]
     ignored: tuple[str, ...]  #: lines of our group that could not be understood
     protego: bool | None  #: Protego's answer, if it differs
-    why: str
+    reason: str
 
     def lines(self, now: float) -> Iterator[str]:
         """Yield the answer for operators: the file, our group, the rule, and the rest."""
@@ -54,7 +54,7 @@ class RobotsAnswer:
             yield f"{_INDENT}group {self.group!r} (line {numbers})"
         else:
             yield f"{_INDENT}no group applies"
-        yield f"{_INDENT}{self.why}"
+        yield f"{_INDENT}{self.reason}"
         if self.protego is not None:
             yield f"{_INDENT}Protego, the parser of Scrapy, would answer: {_VERDICTS[self.protego]}"
         for name, seconds in (
@@ -71,9 +71,9 @@ class RobotsAnswer:
             yield f"{_INDENT}{line}"
 
     def _file(self, now: float) -> str:
-        if self.fetched_at is None:
+        if self.requested_at is None:
             return "the file given"
-        age = format_seconds(now - self.fetched_at)
+        age = format_seconds(now - self.requested_at)
         return f"{self.origin}/robots.txt, {self.status or 'no response'}, {age} old"
 
 
@@ -88,7 +88,7 @@ class Answer:
     bot: str  #: by its name in robots.txt, or as the call names it
     allowed: bool | None  #: None if a gate cannot say
     gate: str | None  #: the gate that denies, or cannot say
-    why: str
+    reason: str
     allowed_from: float | None  #: when that is later than now
     robots: RobotsAnswer | None
     blocklist: str | None = None
@@ -102,7 +102,7 @@ class Answer:
         times = ("allowed_from", "hold_until", "next_request_at")
         told = asdict(self) | {name: rfc3339(getattr(self, name)) for name in times}
         if told["robots"]:
-            told["robots"]["fetched_at"] = rfc3339(told["robots"]["fetched_at"])
+            told["robots"]["requested_at"] = rfc3339(told["robots"]["requested_at"])
         return told
 
     @property
@@ -125,13 +125,13 @@ class Answer:
         yield f"{self.url}: {self.verdict}{f' by {self.gate}' if self.gate else ''}{held}"
         yield f"  blocklist  {self.blocklist}"
         if self.gate not in (None, "url", "blocklist", "robots"):
-            yield f"  {self.gate:<10} {self.why}"
+            yield f"  {self.gate:<10} {self.reason}"
         if self.robots is None:
-            yield f"  robots     {self.why if self.gate in ('url', 'robots') else 'not checked'}"
+            yield f"  robots     {self.reason if self.gate in ('url', 'robots') else 'not checked'}"
         else:
             yield from self.robots.lines(now)
-        if self.allowed_from and self.robots and self.robots.why != self.why:
-            yield f"  deferred   {self.why}"
+        if self.allowed_from and self.robots and self.robots.reason != self.reason:
+            yield f"  deferred   {self.reason}"
         yield f"  pacing     {self._pacing(self.delay, now)}"
 
     def _pacing(self, delay: float, now: float) -> str:
@@ -161,7 +161,7 @@ class Draft:
         """Return the answer of the file about a URL."""
         robots = robots_answer(self._file, url, self._user_agent, self._now)
         # A file of the operator is that of no host, and nobody has fetched it.
-        robots = replace(robots, fetched_at=None, status=None)
+        robots = replace(robots, requested_at=None, status=None)
         allowed = self._file.rules.verdict(url).allowed
         is_closed = allowed and robots.opens_in > 0
         return Answer(
@@ -169,7 +169,7 @@ class Draft:
             bot=self._bot,
             allowed=allowed,
             gate=None if allowed else "robots",
-            why=robots.why,
+            reason=robots.reason,
             allowed_from=self._now + robots.opens_in if is_closed else None,
             robots=robots,
         )
@@ -210,7 +210,7 @@ def robots_answer(file: RobotsFile, url: str, user_agent: str, now: float) -> Ro
     theirs = _second_reader(file.copy.body or b"").allows(url, user_agent) if real else None
     return RobotsAnswer(
         origin=origin_of(url),
-        fetched_at=file.copy.fetched_at,
+        requested_at=file.copy.requested_at,
         status=file.copy.status,
         group=file.rules.group if real else None,
         group_lines=file.rules.lines if real else (),
@@ -222,7 +222,7 @@ def robots_answer(file: RobotsFile, url: str, user_agent: str, now: float) -> Ro
         comments=file.rules.comments,
         ignored=tuple(f"line {line}: {what}" for line, what in file.rules.warnings),
         protego=theirs if real and theirs is not verdict.allowed else None,
-        why=file.why(verdict),
+        reason=file.why(verdict),
     )
 
 

@@ -131,7 +131,7 @@ class Explainer:
             bot=options.ua_token,
             allowed=allowed,
             gate=gate,
-            why=why,
+            reason=why,
             allowed_from=ready_at if allowed and opens_at > now else None,
             robots=robots_answer(file, url, options.ua_token, now) if file and is_shown else None,
             blocklist=self._blocklist(url),

@@ -99,7 +99,7 @@ class Period:
         """Return True if a request is a part of the report."""
         if self.span.run is not None:
             return record.run == self.span.run
-        return self.span.since <= record.sent_at <= self.span.until
+        return self.span.since <= record.requested_at <= self.span.until
 
 
 def choose_period(state: State, now: float, since: float | None = None) -> Period:
@@ -111,9 +111,9 @@ def choose_period(state: State, now: float, since: float | None = None) -> Perio
     last = next(iter(state.runs.latest(1, until=until, only_crawls=True)), None)
     if last is None:
         return Period(span=TimeSpan(since=now), runs=(), words="No crawl is recorded")
-    until = math.inf if last.ended is None else last.ended
-    span = TimeSpan(since=last.begun, until=until, run=last.id)
-    words = f"Run {last.id} of {last.spider}, {format_moment(last.begun)}"
+    until = math.inf if last.ended_at is None else last.ended_at
+    span = TimeSpan(since=last.started_at, until=until, run=last.id)
+    words = f"Run {last.id} of {last.spider}, {format_moment(last.started_at)}"
     return Period(span=span, runs=(last,), words=words)
 
 
@@ -138,7 +138,7 @@ class Report:
     @property
     def age(self) -> float | None:
         """Seconds since the newest run ended; None if none has ended."""
-        ends = [row.record.ended for row in self.runs if row.record.ended is not None]
+        ends = [row.record.ended_at for row in self.runs if row.record.ended_at is not None]
         return max(0.0, self.made_at - max(ends)) if ends else None
 
     @property
@@ -199,7 +199,7 @@ def _requests(log: Log, period: Period) -> tuple[list[LoggedRequest], bool]:
     is_cut = len(sent) == MOST_READ
     # The gap before the first request of a period counts too, unless that request is cut off.
     before = [] if is_cut else log.requests_before(period.span.since)
-    by_host = sorted([*before, *sent], key=lambda each: (each.host, each.sent_at, each.id))
+    by_host = sorted([*before, *sent], key=lambda each: (each.host, each.requested_at, each.id))
     return by_host, is_cut
 
 

@@ -196,7 +196,7 @@ def _to_change(row: SourceRow, taken: Collection[str]) -> tuple[str, str] | None
     ``taken`` are the canonical URLs that are declared.
     """
     record, move = row.record, row.record.move
-    last = f"last requested {format_moment(record.fetched_at or 0.0)}"
+    last = f"last requested {format_moment(record.visited_at or 0.0)}"
     if row.due.rule == "gone":
         return f"is gone ({record.detail or 'it answered 410'}, {last}): delete it", ""
     if record.failures and record.failed_for >= LONG_FAILING:

@@ -98,7 +98,7 @@ class SourceRow:
 
         That counts from its first visit if it never gave one.
         """
-        since = self.newest or self.record.visited_since
+        since = self.newest or self.record.first_visited_at
         return since is not None and since < moment
 
     @property
@@ -164,7 +164,7 @@ def problem_of(record: SourceRecord, rule: str) -> Problem | None:
 
     ``rule`` is that of its next visit.
     """
-    url, seen, move = record.url, record.fetched_at, record.move
+    url, seen, move = record.url, record.visited_at, record.move
     if rule == "gone":  # it was not requested since
         advice = "Remove it from the sources file. If it is reachable again:"
         command = f"scrapy sources resume {url}"
@@ -207,7 +207,7 @@ def _resent(record: SourceRecord) -> Problem:
         "resent",
         f"never 304: the same document came {times} in a row for its validators; {cause}",
         "Each visit costs the site a whole document. Its owner could have it answer 304: " + how,
-        seen=record.fetched_at,
+        seen=record.visited_at,
     )
 
 
@@ -360,7 +360,7 @@ def _of_problem(name: str) -> Callable[[SourceRow], Any]:
 COLUMNS: Final[list[Column[SourceRow]]] = [
     Column("url", lambda row: row.record.url),
     Column("outcome", lambda row: row.record.outcome),
-    *_of_record("status", "failures", "fetched_at", shown=True),
+    *_of_record("status", "failures", "visited_at", shown=True),
     Column("next_visit", lambda row: row.next_visit),
     Column("due_why", lambda row: row.due.why),
     Column("entries", lambda row: row.entries),
@@ -382,8 +382,15 @@ COLUMNS: Final[list[Column[SourceRow]]] = [
     Column("due_at", lambda row: rfc3339(row.due.at), shown=False),
     Column("due_rule", lambda row: row.due.rule, shown=False),
     *_of_record(
-        *("moved_to", "moved_since", "move_settled", "visited_since", "format", "asked_interval"),
-        *("wished_interval", "skip_hours", "skip_days", "validator_url", "etag", "last_modified"),
+        *(
+            "moved_to",
+            "moved_since",
+            "move_settled",
+            "first_visited_at",
+            "format",
+            "server_interval",
+        ),
+        *("feed_interval", "skip_hours", "skip_days", "validator_url", "etag", "last_modified"),
     ),
     Column("folder", lambda row: "/".join(row.declared("folders") or ()) or None, shown=False),
     Column("page", lambda row: row.declared("page"), shown=False),
@@ -442,22 +449,22 @@ def next_visit(
         is_rarer = source.revisit_interval(min_revisit) > min_revisit
         rule = "failing" if record.failures else "every" if is_rarer else "revisit"
     elif rule == "asked":
-        wished = max(record.asked_interval, record.wished_interval)
-        is_later = at > (record.fetched_at or 0.0) + wished
+        wished = max(record.server_interval, record.feed_interval)
+        is_later = at > (record.visited_at or 0.0) + wished
         if is_later and (record.skip_hours or record.skip_days):
             rule = "skip"
         else:
-            rule = "feed" if record.wished_interval == wished else "server"
+            rule = "feed" if record.feed_interval == wished else "server"
     moment = at if 0.0 < at < NEVER else None
     return NextVisit(moment, rule, _why(rule, record, at), is_due=at <= now)
 
 
 def _why(rule: str, record: SourceRecord, at: float) -> str:
-    span = format_seconds(at - (record.fetched_at or 0.0)) if 0.0 < at < NEVER else ""
+    span = format_seconds(at - (record.visited_at or 0.0)) if 0.0 < at < NEVER else ""
     skips = {"skipHours": record.skip_hours, "skipDays": record.skip_days}
     return {
         "new": f"refused ({record.status})" if record.is_refused else "not visited yet",
-        "clock": f"its last visit lies in the future, {format_moment(record.fetched_at or 0.0)}",
+        "clock": f"its last visit lies in the future, {format_moment(record.visited_at or 0.0)}",
         "gone": "when you resume it",
         "resumed": "you resumed it",
         "skip": f"the feed's {' and '.join(name for name, value in skips.items() if value)}",

@@ -77,8 +77,8 @@ def gather(state: State, options: Options, file: str | None) -> Facts:
     folder = _folder(options.state_url)
     return Facts(
         now=now,
-        first_run=latest[-1].begun if latest else None,
-        good_run=next((row.record.ended for row in ended if row.is_good), None),
+        first_run=latest[-1].started_at if latest else None,
+        good_run=next((row.record.ended_at for row in ended if row.is_good), None),
         bad_run=next((row for row in ended[:1] if not row.is_good), None),
         open_runs=tuple(row for row in rows if not row.record.is_over),
         list_error=_local_list_error(options),
@@ -102,7 +102,7 @@ def _blocklist(state: State, url: str) -> tuple[float | None, float]:
     copy = state.blocklist.find(url) if url else None
     if copy is None:
         return None, 0.0
-    return copy.checked_at, Blocklist.of_text(copy.adopted).refresh.total_seconds()
+    return copy.requested_at, Blocklist.of_text(copy.adopted).refresh.total_seconds()
 
 
 def _local_list_error(options: Options) -> str:

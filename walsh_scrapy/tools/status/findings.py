@@ -137,7 +137,7 @@ def _run(facts: Facts, limits: Limits) -> Finding:
         rows.insert(0, facts.bad_run)
     if facts.open_runs:
         newest = facts.open_runs[0].record
-        began = max(0.0, facts.now - newest.begun)
+        began = max(0.0, facts.now - newest.started_at)
         what += f"; {newest.spider} began {format_seconds(began)} ago"
     return Finding(status, "run", what, "look at its log" if status else "", _rows(rows, RUNS))
 
@@ -155,7 +155,7 @@ def _killed(facts: Facts) -> Finding:
     last = found[0]
     what = (
         f"{count_of(len(found), 'run')} did not end: {last.record.spider} began at "
-        f"{format_moment(last.record.begun)} and gave its last sign at "
+        f"{format_moment(last.record.started_at)} and gave its last sign at "
         f"{format_moment(last.last_sign)}"
     )
     advice = "was it killed, or out of memory?"

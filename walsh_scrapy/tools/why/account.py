@@ -100,8 +100,10 @@ class RobotsOfDay:
         """Return the object for ``--json``; times are RFC 3339 in UTC."""
         return {
             "origin": self.origin,
-            "hash": self.hash,
-            "asked": [each._asdict() | {"at": rfc3339(each.at)} for each in self.asked],
+            "sha256": self.hash,
+            "requests": [
+                {"requested_at": rfc3339(each.at), "status": each.status} for each in self.asked
+            ],
             "quoted": [line._asdict() for line in self.quoted],
         }
 
@@ -120,9 +122,9 @@ class Account:
     overrides: tuple[Override, ...]  #: of the host, on any day
     outlook: Outlook  #: as of now
 
-    def redirected_by(self, record: LoggedRequest | LoggedDenial) -> str | None:
+    def redirected_from(self, record: LoggedRequest | LoggedDenial) -> str | None:
         """Return the URL that redirected, if this site itself is there (decision 36)."""
-        by = record.redirected_by
+        by = record.redirected_from
         return by if by is not None and host_of(by) == self.host else None
 
 
@@ -326,7 +328,7 @@ class Outlook:
         return {
             "at": rfc3339(self.at),
             "hold_until": rfc3339(self.hold_until),
-            "hold_why": self.hold_why,
+            "hold_reason": self.hold_why,
             "not_before": rfc3339(self.ready_at),
             "delay": self.delay,
             "declared": self.is_declared,
@@ -334,7 +336,7 @@ class Outlook:
             "targets": [
                 {
                     "url": target.url,
-                    "why": target.words(self),
+                    "reason": target.words(self),
                     "outcome": target.record.outcome,
                     "due": target.due.is_due,
                     "due_at": rfc3339(target.due.at),

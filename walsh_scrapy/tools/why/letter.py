@@ -27,8 +27,8 @@ WIDTH: Final = 78
 _INDENT: Final = " " * 10
 #: Columns of requests and denials that JSON has as they are.
 _COLUMNS: Final = frozenset({
-    "url", "purpose", "gate", "status", "seconds", "hold", "gates", "run", "rule", "line", "robots",
-    "blocklist", "robots_status",
+    "url", "purpose", "gate", "status", "duration", "hold", "gates", "run", "rule", "line",
+    "robots", "blocklist", "robots_status",
 })  # fmt: skip
 
 
@@ -65,7 +65,7 @@ def _facts(account: Account) -> Iterator[str]:
         yield ""
         yield "Requests that we kept back"
     for denial in account.denials:
-        yield f"  {_time(denial.at)}{denial.url}"
+        yield f"  {_time(denial.denied_at)}{denial.url}"
         came = _came(denial, account)
         yield from _wrapped(f"kept back by {denial.gate}: {denial.reason}{came}")
     for robots in account.robots:
@@ -79,7 +79,7 @@ def _facts(account: Account) -> Iterator[str]:
 
 def _sent(sent: CheckedRequest, account: Account) -> Iterator[str]:
     record = sent.record
-    yield f"  {_time(record.sent_at)}{record.url}"
+    yield f"  {_time(record.requested_at)}{record.url}"
     yield from _wrapped(f"why: {_reason(record)}{_came(record, account)}")
     yield from _wrapped(f"gap: {_gap(sent.gap, account.outlook.domain)}")
     yield from _wrapped(f"answer: {answer_to(record, account.overrides)}")
@@ -87,33 +87,33 @@ def _sent(sent: CheckedRequest, account: Account) -> Iterator[str]:
 
 def answer_to(record: LoggedRequest, overrides: Sequence[Override] = ()) -> str:
     """Return the answer to a request, in words; ``overrides`` are those of its host."""
-    if record.seconds is None:
+    if record.duration is None:
         return "not known: the request is in flight, or the crawl was killed before its end"
     answer = "no answer" if record.status is None else str(record.status)
     answer = f"{answer}: {record.error}" if record.error else answer
     held = f"; then on hold for {format_seconds(record.hold)}" if record.hold else ""
     until = record.ended + record.hold
     ends = [
-        each.at
+        each.made_at
         for each in overrides
-        if each.override == "release" and record.ended <= each.at < until
+        if each.override == "release" and record.ended <= each.made_at < until
     ]
     if ends:
         held += f", which we ended by hand after {format_seconds(min(ends) - record.ended)}"
-    return f"{answer}, after {format_seconds(record.seconds)}{held}"
+    return f"{answer}, after {format_seconds(record.duration)}{held}"
 
 
 def _came(record: LoggedRequest | LoggedDenial, account: Account) -> str:
     """Say that a redirect led to a request. Another site that redirected here is not named."""
-    if record.redirected_by is None:
+    if record.redirected_from is None:
         return ""
-    by = account.redirected_by(record)
+    by = account.redirected_from(record)
     return f"; a redirect {f'of {by}' if by else 'of another host'} led here"
 
 
 def _reason(record: LoggedRequest) -> str:
     if record.purpose == "robots":
-        if record.redirected_by is not None:
+        if record.redirected_from is not None:
             return "it is read as the robots.txt of the host that redirected there"
         return "robots.txt is requested before anything else, and no rule of it can forbid that"
     listed = "" if record.blocklist is None else "; its host was not on our blocklist"
@@ -190,7 +190,7 @@ def _overrides(overrides: Sequence[Override]) -> Iterator[str]:
     if overrides:
         yield from ("", "Our changes by hand")
     for each in overrides:
-        yield from _wrapped(f"{format_moment(each.at)}  {_changed(each)}", "  ")
+        yield from _wrapped(f"{format_moment(each.made_at)}  {_changed(each)}", "  ")
 
 
 def _changed(made: Override) -> str:
@@ -255,7 +255,9 @@ def record_of(account: Account) -> dict[str, Any]:
         "requests": [_request(sent, account) for sent in account.requests],
         "denials": [_denial(denial, account) for denial in account.denials],
         "robots": [robots.as_dict() for robots in account.robots],
-        "overrides": [asdict(each) | {"at": rfc3339(each.at)} for each in account.overrides],
+        "overrides": [
+            asdict(each) | {"made_at": rfc3339(each.made_at)} for each in account.overrides
+        ],
         "outlook": account.outlook.as_dict(),
     }
     sender = asdict(account.sender) | {"opt_out": account.sender.opt_out}
@@ -273,16 +275,19 @@ def _for_others(value: Any) -> Any:  # noqa: ANN401 - of JSON
 def _request(sent: CheckedRequest, account: Account) -> dict[str, Any]:
     record, gap = sent.record, sent.gap
     return _columns(record, account) | {
-        "at": rfc3339(record.sent_at),
-        "why": _reason(record) + _came(record, account),
+        "requested_at": rfc3339(record.requested_at),
+        "reason": _reason(record) + _came(record, account),
         "gap": gap.kept,
-        "gap_asked": gap.least,
+        "required_gap": gap.least,
         "error": record.error or None,
     }
 
 
 def _denial(denial: LoggedDenial, account: Account) -> dict[str, Any]:
-    return _columns(denial, account) | {"at": rfc3339(denial.at), "why": denial.reason}
+    return _columns(denial, account) | {
+        "denied_at": rfc3339(denial.denied_at),
+        "reason": denial.reason,
+    }
 
 
 def _columns(record: LoggedRequest | LoggedDenial, account: Account) -> dict[str, Any]:
@@ -290,6 +295,6 @@ def _columns(record: LoggedRequest | LoggedDenial, account: Account) -> dict[str
     columns = {name: value for name, value in record._asdict().items() if name in _COLUMNS}
     return columns | {
         "robots_at": rfc3339(record.robots_at),
-        "is_redirected": record.redirected_by is not None,
-        "redirected_by": account.redirected_by(record),
+        "is_redirected": record.redirected_from is not None,
+        "redirected_from": account.redirected_from(record),
     }
