@@ -14,18 +14,9 @@ from walsh_scrapy.sources.files import UnreadableFile, read_within
 from walsh_scrapy.tools.call import CommandError, WrongCall
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Iterator
 
     from walsh_scrapy.tools.call import Call
-
-
-def add_output(parser: argparse.ArgumentParser) -> None:
-    """Add ``-o`` and ``-O``."""
-    new = "a new file, or - for standard output"
-    parser.add_argument("-o", "--output", metavar="FILE", help=new)
-    replaced = "the same, but an existing file is replaced"
-    parser.add_argument("-O", "--overwrite-output", metavar="FILE", help=replaced)
 
 
 class Output(NamedTuple):

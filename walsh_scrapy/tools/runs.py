@@ -58,7 +58,7 @@ class RunRow:
 COLUMNS: Final[list[Column[RunRow]]] = [
     Column("run", lambda row: row.record.id),
     Column("spider", lambda row: row.record.spider),
-    Column("command", lambda row: f"scrapy {row.record.command}" if row.record.command else None),
+    Column("command", lambda row: row.record.command or None),
     Column("begun", lambda row: rfc3339(row.record.begun)),
     Column("ended", lambda row: rfc3339(row.record.ended)),
     Column("how", lambda row: row.record.how),
