@@ -1,6 +1,5 @@
 """How messages name the program ``walsh``, so that a command can be copied from them."""
 
-import shutil
 import sys
 from functools import cache
 from pathlib import Path
@@ -19,6 +18,9 @@ def program_name() -> str:
     called = Path(sys.argv[0])
     if called.parts[-2:] == ("walsh_scrapy", "__main__.py"):
         return _MODULE
-    here = Path(sys.executable).parent
-    is_installed = called.stem == _INSTALLED or shutil.which(_INSTALLED)
-    return _INSTALLED if is_installed or shutil.which(_INSTALLED, path=here) else _MODULE
+    if called.stem == _INSTALLED:
+        return _INSTALLED
+    import shutil
+
+    beside = shutil.which(_INSTALLED, path=Path(sys.executable).parent)
+    return _INSTALLED if beside or shutil.which(_INSTALLED) else _MODULE

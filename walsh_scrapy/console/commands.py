@@ -11,7 +11,6 @@ import argparse
 import math
 import time
 from contextlib import suppress
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
@@ -106,9 +105,9 @@ def _add(parser: argparse.ArgumentParser) -> None:
 def _discover(parser: argparse.ArgumentParser) -> None:
     """Show the feeds of a site, as lines for the sources file.
 
-    Requests, as politely as a crawl, the page and at most three feeds that its head
-    or its headers declare; if none is a feed, also /llms.txt. The sources are printed
-    as TOML, and everything else as comments. No source is declared.
+    Requests, as politely as a crawl, the page and at most three feeds that its
+    headers or its head declare; if none is a feed, also /llms.txt. The sources are
+    printed as TOML, and everything else as comments. The file is not changed.
 
     examples:
       walsh discover https://docs.example/
@@ -246,7 +245,7 @@ def _sources(parser: argparse.ArgumentParser) -> None:
     """List the sources, with the last visit and the next one of each.
 
     Sources with problems come first. Without an option, lines to change in the
-    sources file follow: for sources that are gone (410), failing for long, or moved.
+    sources file follow, for sources that are gone (410), failing for long or moved.
 
     examples:
       walsh sources
@@ -339,9 +338,10 @@ def _sources_sync(parser: argparse.ArgumentParser) -> None:
 
 @_command(LOOK, "tools.hosts")
 def _hosts(parser: argparse.ArgumentParser) -> None:
-    """List the hosts that wait, until when and why; release or delay one.
+    """List the hosts that wait, and why; release or delay one.
 
-    Hosts on hold are listed, and those with a delay of yours, the longest wait first.
+    Hosts on hold are listed, and those with a delay of yours, the longest wait
+    first.
 
     examples:
       walsh hosts
@@ -414,10 +414,10 @@ def _new(parser: argparse.ArgumentParser) -> None:
 
 @_command(LOOK, "tools.report")
 def _report(parser: argparse.ArgumentParser) -> None:
-    """Write one HTML page about the last crawl, and the problems it found.
+    """Write an HTML page about the last crawl and its problems.
 
-    New entries by source and day, sources with problems and advice, hosts that wait,
-    delays and gaps, and responses. The page has no scripts and loads no other file.
+    New entries by source and day, sources with problems and advice, hosts that
+    wait, delays and gaps, and responses. The page has no scripts and loads nothing.
 
     examples:
       walsh report -o report.html
@@ -494,8 +494,8 @@ def _why(parser: argparse.ArgumentParser) -> None:
     """Show the requests to a host on one day, as a letter to its owner.
 
     For each request the line of robots.txt that allowed it, the gap before it and
-    the delay; the requests that were denied; the next request, who we are, and how to
-    keep us out. Without --on it is the last day in the state.
+    the delay; the requests that were denied; the next request, who we are, and how
+    to keep us out. Without --on it is the last day in the state.
 
     examples:
       walsh why blog.example
@@ -519,8 +519,8 @@ def _mayfetch(parser: argparse.ArgumentParser) -> None:
     """Show whether URLs may be fetched, and why.
 
     In a project, prints the answer of each gate. The URL itself is not requested;
-    robots.txt and the blocklist are, if the state has no current copy. With --robots
-    the answer is that of the file, for any bot, and no request is sent.
+    robots.txt and the blocklist are, if the state has no current copy. With
+    --robots the answer is that of the file, for any bot, and no request is sent.
 
     examples:
       walsh mayfetch https://blog.example/feed.xml --json
@@ -565,7 +565,7 @@ def _attest(parser: argparse.ArgumentParser) -> None:
 
 @_command(CRAWLERS, "tools.lint", needs_project=False, has_settings=False)
 def _lint(parser: argparse.ArgumentParser) -> None:
-    """Show lines of a robots.txt that mean nothing, or not what they seem.
+    """Show lines of a robots.txt that do not mean what they seem.
 
     Prints one line for each finding, an error or a note.
 
@@ -583,7 +583,7 @@ def _lint(parser: argparse.ArgumentParser) -> None:
 
 @_command(CRAWLERS, "testing.conformance.conformance", needs_project=False, has_settings=False)
 def _conformance(parser: argparse.ArgumentParser) -> None:
-    """Test how polite a crawler is, by the log of servers on this machine.
+    """Test how polite a crawler is, by the log of its servers.
 
     COMMAND is called up to five times, and gets less than five minutes in all. In
     it {seeds} is a file with one URL per line, {pages} the same for pages without a
@@ -750,6 +750,8 @@ def _read_delay(text: str) -> float:
 
 def _read_date(text: str) -> int:
     """Return the days since 1970 of a date."""
+    from datetime import UTC, datetime
+
     try:
         moment = datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC)
     except ValueError:

@@ -34,8 +34,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run one command and exit with its status."""
     open_closed_streams()
     with clean_exit():
-        parser = build_parser()
-        options = parse(parser, sys.argv[1:] if arguments is None else arguments)
+        words = sys.argv[1:] if arguments is None else arguments
+        parser = build_parser(words[0] if words else "")
+        options = parse(parser, words)
         if options.command is None:
             parser.print_help(sys.stderr)
             raise SystemExit(2)
@@ -70,8 +71,11 @@ class Parser(argparse.ArgumentParser):
         raise WrongCall(f"{printable(message)}; see {self.prog} --help")
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Return the parser of all commands."""
+def build_parser(name: str = "") -> argparse.ArgumentParser:
+    """Return the parser of one command and its actions; that of all if it is not a command.
+
+    All of them take a tenth of the time of `walsh lint`.
+    """
     parser = Parser(
         prog=program_name(),
         usage=_USAGE,
@@ -85,16 +89,18 @@ def build_parser() -> argparse.ArgumentParser:
     parsers: dict[str, argparse.ArgumentParser] = {"": parser}
     actions: dict[str, Any] = {}
     for command in COMMANDS.values():
-        parent, _, name = command.name.rpartition(" ")
+        if name in COMMANDS and command.name.split()[0] != name:
+            continue
+        parent, _, word = command.name.rpartition(" ")
         if parent not in actions:
             actions[parent] = parsers[parent].add_subparsers(
                 prog=parsers[parent].prog,
                 dest="action" if parent else "command",
                 metavar="ACTION" if parent else "COMMAND",
-                help=None if parent else argparse.SUPPRESS,
+                help="what to do, as `ACTION --help` tells" if parent else argparse.SUPPRESS,
             )
         listed = {"help": command.headline} if parent else {}
-        child = actions[parent].add_parser(name, **listed, **_help_of(command))
+        child = actions[parent].add_parser(word, **listed, **_help_of(command))
         parsers[command.name] = child
         command.add_arguments(child)
         if command.has_settings:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import sys
 from contextlib import contextmanager
 from pathlib import Path
@@ -98,6 +97,8 @@ def atomic_file(target: Path) -> Iterator[IO[bytes]]:
     created, as Scrapy does it for an export; a symbolic link is followed; a target that is no
     regular file (`/dev/null`, a pipe) is written to directly. Raises OSError.
     """
+    import secrets
+
     place = Path(os.path.realpath(target))  # which does not raise for a circle of links
     if place.exists() and not place.is_file():
         with place.open("wb") as file:
