@@ -19,6 +19,7 @@ from sqlalchemy.pool import NullPool
 
 from tests.helpers import LONGEST
 from tests.helpers.forkserver import ForkServer
+from walsh_scrapy.console.commands import COMMANDS
 
 pytest_plugins = ["walsh_scrapy.testing.plugin"]
 # No test is timed: on a busy machine any example may take its time. The gate draws the same
@@ -33,7 +34,7 @@ sys.dont_write_bytecode = False
 gc.disable()  # until all is collected: nothing of it is garbage, and there are thousands of tests
 
 #: Tests that use one of these run crawls or commands in processes of their own.
-PROCESSES = {"crawl", "simulated", "run_scrapy", "crawl_launcher", "installed", "demo"}
+PROCESSES = {"crawl", "simulated", "run_command", "crawl_launcher", "installed", "demo"}
 FORK_SERVER = pytest.StashKey[ForkServer]()
 
 
@@ -129,8 +130,8 @@ def simulated(tmp_path, pytestconfig, crawl_launcher):
 
 
 @pytest.fixture
-def run_scrapy(crawl_launcher, pytestconfig):
-    """Return a function that runs `scrapy ...` to its end, as `subprocess.run` would.
+def run_command(crawl_launcher, pytestconfig):
+    """Return a function that runs a command of `walsh` or `scrapy`, as `subprocess.run` would.
 
     Its working directory is the project's, unless `cwd` is given; `environment` comes on top of
     ours, `stdin` is a text and `stdout` a descriptor, in whose place nothing is captured. Settings
@@ -148,7 +149,8 @@ def run_scrapy(crawl_launcher, pytestconfig):
         encoding="utf-8",
     ):
         options = [f"--set={setting}={value}" for setting, value in (settings or {}).items()]
-        command = [sys.executable, "-m", "scrapy", name, *options, *map(str, arguments)]
+        program = "walsh_scrapy" if name in COMMANDS else "scrapy"
+        command = [sys.executable, "-m", program, name, *options, *map(str, arguments)]
         with TemporaryFile() as given, TemporaryFile() as out, TemporaryFile() as error:
             given.write(stdin.encode())
             given.seek(0)
@@ -176,31 +178,29 @@ def called(tmp_path, monkeypatch, capfd, pytestconfig):
 
     It returns the exit status, and what was printed: on standard output, and on standard error.
     """
-    from scrapy.cmdline import execute
-    from scrapy.utils.project import get_project_settings
+    from walsh_scrapy.console.program import main
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SCRAPY_SETTINGS_MODULE", "walsh_scrapy.settings")
     monkeypatch.syspath_prepend(pytestconfig.rootpath)
 
-    def call(name, *words, **given):
-        settings = get_project_settings()
-        settings.update(given, priority="project")
+    def call(name, *words, **settings):
+        options = [f"--set={setting}={value}" for setting, value in settings.items()]
         with pytest.raises(SystemExit) as ended:
-            execute(["scrapy", name, *map(str, words)], settings)
+            main([name, *options, *map(str, words)])
         return (ended.value.code or 0, *capfd.readouterr())
 
     return call
 
 
 @pytest.fixture
-def on_state(tmp_path, run_scrapy):
+def on_state(tmp_path, run_command):
     """Return a function that runs a command on the state that the crawls of a test share."""
     state = f"sqlite:///{tmp_path / 'crawl' / 'walsh.sqlite3'}"
 
     def run(*arguments, settings=None, **options):
         given = {"WALSH_STATE_URL": state, "WALSH_SOURCES": tmp_path / "sources.txt"}
-        return run_scrapy(*arguments, settings=given | (settings or {}), **options)
+        return run_command(*arguments, settings=given | (settings or {}), **options)
 
     return run
 

@@ -40,6 +40,7 @@ from walsh_scrapy.options import (
     proposed_identity,
 )
 from walsh_scrapy.policy.backoff import RETRIED_STATUSES
+from walsh_scrapy.programname import program_name
 from walsh_scrapy.spider import DeclaringSpider
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ ALLOWED_BY: Final = dict.fromkeys(
     "DOWNLOAD_HANDLERS": "a bot with another identity, WALSH_USER_AGENT and WALSH_UA_TOKEN, may",
 }
 _UNDECLARED: Final = (
-    "the spider %s declares no sources, so no request is allowed (R6); `scrapy mayfetch URL` shows "
+    "the spider %s declares no sources, so no request is allowed (R6); `%s mayfetch URL` shows "
     "whether a URL may be requested; a bot with another identity that follows links sets %s"
 )
 
@@ -210,7 +211,7 @@ class Addon:
         lines = ['WALSH_SCOPE = "any"']
         if options.is_walsh_research:
             lines = [*proposed_identity(settings), *lines]
-        raise BadSetting(_UNDECLARED % (spider.name, ", ".join(lines)))
+        raise BadSetting(_UNDECLARED % (spider.name, program_name(), ", ".join(lines)))
 
     @staticmethod
     def _musts(settings: Settings, options: Options) -> dict[str, Any]:

@@ -162,14 +162,14 @@ def test_an_export_that_cannot_be_opened_ends_the_run_with_1(loopback_web, crawl
     assert rows_of(crawl, "SELECT count(*) FROM entries") == [(posts,)]
 
 
-def test_a_reader_that_closes_its_pipe_ends_the_run_with_1(run_scrapy, loopback_web, tmp_path):
+def test_a_reader_that_closes_its_pipe_ends_the_run_with_1(run_command, loopback_web, tmp_path):
     web = loopback_web(site("blog.example", feed=feed(posts=[str(n) for n in range(4000)])))
     (tmp_path / "sources.txt").write_text("http://blog.example/feed\n")
     state = f"sqlite:///{tmp_path / 'state.sqlite3'}"
     keep_empty_blocklist(state)
     reader, writer = os.pipe()
     os.close(reader)
-    ended = run_scrapy(
+    ended = run_command(
         "crawl", "feeds", "-O", "-:jsonlines", "-s", f"WALSH_STATE_URL={state}",
         "-a", f"sources={tmp_path / 'sources.txt'}",
         environment=dict(web.environment), stdout=writer,
@@ -196,10 +196,10 @@ def test_a_log_on_a_full_disk_ends_the_run_with_one_line(direct_web, crawl):
     assert rows_of(crawl, "SELECT count(*) FROM entries") == [(len(result.items),)]
 
 
-def test_a_command_whose_output_is_on_a_full_disk_says_so_in_one_line(run_scrapy, tmp_path):
+def test_a_command_whose_output_is_on_a_full_disk_says_so_in_one_line(run_command, tmp_path):
     (tmp_path / "sources.txt").write_text("http://blog.example/feed\n")
     with open("/dev/full", "wb") as full:  # noqa: PTH123 - no file to be made
-        ended = run_scrapy(
+        ended = run_command(
             "sources", "-s", f"WALSH_SOURCES={tmp_path / 'sources.txt'}",
             "-s", f"WALSH_STATE_URL=sqlite:///{tmp_path / 'state'}", stdout=full.fileno(),
         )  # fmt: skip

@@ -97,22 +97,22 @@ def test_two_workers_share_their_hosts(pooler, direct_web, crawl):
     assert not any("is lost" in result.stderr for result in results)
 
 
-def test_every_command_works(pooler, direct_web, crawl, run_scrapy, tmp_path):
+def test_every_command_works(pooler, direct_web, crawl, run_command, tmp_path):
     web, file = direct_web(site("h0.example")), tmp_path / "sources.txt"
     file.write_text("http://h0.example/feed")
     settings = {"WALSH_STATE_URL": pooler.url, "WALSH_SOURCES": file}
     assert crawl(web, sources=file, settings=settings).exit_code == 0
     for name, (arguments, word) in COMMANDS.items():
-        ended = run_scrapy(name, *arguments, settings=settings)
+        ended = run_command(name, *arguments, settings=settings)
         assert word in ended.stdout, f"{name}: {ended.stdout}{ended.stderr}"
         assert "Traceback" not in ended.stderr, name
 
 
-def test_an_operator_changes_a_host(pooler, run_scrapy):
+def test_an_operator_changes_a_host(pooler, run_command):
     settings = {"WALSH_STATE_URL": pooler.url}
     with closing(State(pooler.url)) as state:
         exchange(state, "a.example", status=429, retry_after=600.0)
-    ended = run_scrapy("hosts", "release", "a.example", "--because", "asked", settings=settings)
+    ended = run_command("hosts", "release", "a.example", "--because", "asked", settings=settings)
     assert ended.returncode == 0, ended.stderr
     with closing(State(pooler.url)) as state:
         assert state.hosts.find("a.example").hold == 0.0

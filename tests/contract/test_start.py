@@ -81,18 +81,18 @@ PLAIN = "from scrapy import Spider\nclass P(Spider):\n    name = 'p'\n    start_
     "command", ["fetch {}", "shell --nolog -c 1 {}", "view {}", "runspider p.py"]
 )
 def test_without_the_gates_scrapy_names_itself_and_not_us(
-    loopback_web, run_scrapy, tmp_path, command
+    loopback_web, run_command, tmp_path, command
 ):
     (tmp_path / "p.py").write_text(PLAIN)
     words = command.format("http://h.example/").replace("p.py", str(tmp_path / "p.py")).split()
     web = loopback_web(site("h.example"))
     environment = dict(web.environment) | {"BROWSER": "true"}
     off = ("-s", "WALSH_ENABLED=False")
-    asked = run_scrapy(*words, *off, environment=environment)
+    asked = run_command(*words, *off, environment=environment)
     assert asked.returncode == 0, asked.stderr
     assert {hit.header("User-Agent").partition("/")[0] for hit in web.log} == {"Scrapy"}
     web.clear()
-    refused = run_scrapy(*words, *off, "-s", f"USER_AGENT={USER_AGENT}", environment=environment)
+    refused = run_command(*words, *off, "-s", f"USER_AGENT={USER_AGENT}", environment=environment)
     assert refused.returncode == 1
     assert refused.stderr.count("that name is not sent without the middlewares") == 1
     assert web.log == []
@@ -101,13 +101,13 @@ def test_without_the_gates_scrapy_names_itself_and_not_us(
 @pytest.mark.parametrize("command", ["fetch", "parse", "shell --nolog -c response"])
 @pytest.mark.parametrize("spider", ["", "--spider=feeds"])
 def test_what_no_source_declares_is_not_asked_for_by_hand(
-    loopback_web, run_scrapy, command, spider
+    loopback_web, run_command, command, spider
 ):
     """Scrapy's own commands are bound by the gates as a crawl is (R6)."""
     web = loopback_web(site("blog.example"))
     environment = dict(web.environment)
     words = (*command.split(), *spider.split(), "http://blog.example/")
-    asked = run_scrapy(*words, environment=environment)
+    asked = run_command(*words, environment=environment)
     assert not any(hit.host == "blog.example" for hit in web.log)
     told = "(R6); `scrapy mayfetch URL` shows whether a URL may be requested"
     assert command != "fetch" or told in asked.stderr

@@ -463,8 +463,8 @@ class Project:
         if arguments[0] == "keys":
             arguments += self._keys(new="new" in arguments)
         arguments += ["-s", f"WALSH_STATE_URL={self._url}"]
-        run_scrapy = self._request.getfixturevalue("run_scrapy")
-        done = run_scrapy(*arguments, cwd=self.folder, environment=environment)
+        run_command = self._request.getfixturevalue("run_command")
+        done = run_command(*arguments, cwd=self.folder, environment=environment)
         told = done.stdout + done.stderr
         told += "".join(log.read_text("utf-8") for log in self.folder.glob("*.log"))
         assert done.returncode == 0, told

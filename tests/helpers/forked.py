@@ -49,7 +49,7 @@ _MODULES: Final = (
     "sqlalchemy.dialects.postgresql.psycopg", "sqlalchemy.dialects.sqlite", "unittest",
     "xml.sax.expatreader",
 )  # fmt: skip
-_NOT_WARM: Final = ("walsh_scrapy.settings", "walsh_scrapy.testing")
+_NOT_WARM: Final = ("walsh_scrapy.__main__", "walsh_scrapy.settings", "walsh_scrapy.testing")
 _SIZE: Final = struct.Struct("!I")
 _NUMBER: Final = struct.Struct("!i")
 _DESCRIPTORS: Final = 4

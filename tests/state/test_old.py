@@ -92,16 +92,16 @@ def test_it_becomes_as_a_new_state_and_no_column_of_a_view_is_lost(old, new):
     assert columns <= views_of(old) == views_of(new)
 
 
-def test_every_command_reads_it(old, run_scrapy, tmp_path):
+def test_every_command_reads_it(old, run_command, tmp_path):
     file = write_sources(tmp_path / "sources.toml", oldstate.SOURCES)
     settings = oldstate.SETTINGS | {"WALSH_STATE_URL": old, "WALSH_SOURCES": file}
     for name, (arguments, status, told) in COMMANDS.items():
-        result = run_scrapy(name, *arguments, settings=settings)
+        result = run_command(name, *arguments, settings=settings)
         assert result.returncode == status, f"{name}: {result.stdout}{result.stderr}"
         assert told in result.stdout, name
 
 
-def test_crawls_go_on_with_it_and_its_record_holds(old, crawl_launcher, run_scrapy, tmp_path):
+def test_crawls_go_on_with_it_and_its_record_holds(old, crawl_launcher, run_command, tmp_path):
     options = {"later": True, "launcher": crawl_launcher}
     feeds, llms = oldstate.crawl(old, tmp_path / "crawl", START, **options)
     assert [item["title"] for item in feeds.items] == ["Three"], "no entry is new twice"
@@ -113,6 +113,6 @@ def test_crawls_go_on_with_it_and_its_record_holds(old, crawl_launcher, run_scra
     robots, page = (hit for hit in feeds.log if hit.host == "blog.example")
     assert page.started - robots.ended >= 60.0, "the delay that its operator gave it"
     settings = oldstate.SETTINGS | {"WALSH_STATE_URL": old}
-    attestation = json.loads(run_scrapy("attest", "--json", settings=settings).stdout)
+    attestation = json.loads(run_command("attest", "--json", settings=settings).stdout)
     assert [row["findings"] for row in attestation["checklist"] if row["findings"]] == []
     assert attestation["record"]["entries"] == 8

@@ -163,8 +163,8 @@ def test_this_project_passes(capfd, monkeypatch, pytestconfig):
         ),
     ],
 )
-def test_a_wrong_call_is_exit_status_2(run_scrapy, words, told):
-    done = run_scrapy("conformance", *words)
+def test_a_wrong_call_is_exit_status_2(run_command, words, told):
+    done = run_command("conformance", *words)
     assert done.returncode == 2
     assert told in done.stderr
     assert "Traceback" not in done.stderr

@@ -10,11 +10,11 @@ from urllib.parse import urlsplit
 
 import pytest
 from scrapy.settings import Settings
+from walsh_scrapy.commands.demo import Command
 
 from tests.helpers import execute
 from tests.helpers.sites import feed, site, write_project
 from walsh_scrapy.addon import Addon
-from walsh_scrapy.commands.demo import Command
 from walsh_scrapy.testing import politeness
 from walsh_scrapy.testing import simulated as module
 from walsh_scrapy.testing.crawl import (

@@ -1,99 +1,122 @@
 """What all commands have in common is in one class and in ``Call``, and in no command again."""
 
+import argparse
 import contextlib
 import io
 import json
 import os
 import pty
+import re
 import shlex
 import socket
 import subprocess
 import sys
 import termios
 import time
-from argparse import ArgumentParser
 from contextlib import suppress
-from importlib import import_module
 from pathlib import Path
-from pkgutil import iter_modules
 
 import pytest
 from rich.text import Text
-from scrapy.settings import Settings
+from walsh_scrapy.tools.call import Call
 
 from tests.helpers import cases, execute
 from tests.helpers.records import commit, hold
-from walsh_scrapy import __version__, commands
-from walsh_scrapy.console.program import main
+from walsh_scrapy import __version__
+from walsh_scrapy.console import program
+from walsh_scrapy.console.commands import COMMANDS, GROUPS
+from walsh_scrapy.console.program import build_parser, main, parse
+from walsh_scrapy.programname import program_name
 from walsh_scrapy.state import State
 from walsh_scrapy.state.records import SourceRecord
 from walsh_scrapy.testing.crawl import write_sources
 from walsh_scrapy.tools import hosts
-from walsh_scrapy.tools.command import ToolCommand
 from walsh_scrapy.tools.mayfetch.answer import Draft
 from walsh_scrapy.tools.output import Column, columns, fold, print_lines, show
 from walsh_scrapy.tools.sources import overview
 
-NAMES = sorted({module.name for module in iter_modules(commands.__path__)} - {"crawl"})
-LISTING = """
-import sys
-from importlib import import_module
-for name in sys.argv[1:]:
-    print(import_module(f"walsh_scrapy.commands.{name}").Command().short_desc())
-print(*sys.modules, file=sys.stderr)
-"""
+#: The line of each command and action in its help, as a user types it.
+PROMPT = f"  {program_name()} "
 
 
-def command_of(name):
-    command = import_module(f"walsh_scrapy.commands.{name}").Command()
-    command.settings = Settings()
-    return command
+def help_of(*names, columns=80):
+    """Return what `--help` prints in a terminal of so many columns."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COLUMNS", str(columns))
+        parser = build_parser()
+        for name in names:
+            (actions,) = (
+                each for each in parser._actions if hasattr(each, "choices") and each.choices
+            )
+            parser = actions.choices[name]
+        return parser, parser.format_help()
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_command_is_a_stub_of_its_tool(name):
-    kind = type(command_of(name))
-    assert issubclass(kind, ToolCommand)
-    assert {"run", "add_options", "short_desc", "long_desc"}.isdisjoint(vars(kind))
-    assert "Exit status" in command_of(name).long_desc()
-    assert "Example" in command_of(name).long_desc()
+@pytest.mark.parametrize("columns", [60, 80, 100])
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_help_can_be_read_in_any_terminal(name, columns):
+    parser, text = help_of(*name.split(), columns=columns)
+    assert "====" not in text
+    assert "\nexamples:\n" in text
+    assert "\nexit status:\n" in text
+    for action in parser._actions:
+        assert action.help, action.option_strings or action.metavar
+        assert not re.search(r":( |$)", action.help), action.help
+        assert action.help is not argparse.SUPPRESS
 
 
-def test_to_list_the_commands_imports_no_tool():
-    done = subprocess.run(
-        [sys.executable, "-c", LISTING, *NAMES], capture_output=True, text=True, check=True
-    )
-    headlines = done.stdout.splitlines()
-    assert len(headlines) == len(NAMES)
-    assert all(0 < len(line) < 80 for line in headlines)
-    ours = {name for name in done.stderr.split() if name.startswith("walsh_scrapy.")}
-    known = {"walsh_scrapy.commands", "walsh_scrapy.policy", "walsh_scrapy.policy.wording"}
-    known |= {"walsh_scrapy.tools", "walsh_scrapy.tools.call", "walsh_scrapy.tools.command"}
-    assert ours - known == {f"walsh_scrapy.commands.{name}" for name in NAMES}
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_lines_of_a_help_fit_a_terminal(name, monkeypatch):
+    monkeypatch.setattr(program, "program_name", lambda: "walsh")
+    for _, text in (help_of(), help_of(*name.split())):
+        assert max(map(len, text.splitlines())) <= 80
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_an_unknown_option_is_one_line_and_the_status_of_a_wrong_call(name, called):
-    words = {"keys": ["directory"], "why": ["a.example"]}.get(name, ["https://a.example/"])
-    words = words if name in ("keys", "why", "mayfetch", "discover") else []
-    status, _, error = called(name, *words, "--nope")
-    assert status == (3 if name == "status" else 2)
+@pytest.mark.parametrize("name", COMMANDS)
+def test_an_example_is_a_call_of_its_command(name):
+    _, text = help_of(*name.split())
+    examples = [line for line in text.splitlines() if PROMPT in line]
+    assert examples
+    for line in examples:
+        call = re.split(r" [|>]", line.rpartition(PROMPT.lstrip())[2])[0]
+        options = parse(build_parser(), shlex.split(call))
+        assert options.command == name.split()[0]
+        assert getattr(options, "action", None) in (None, *name.split()[1:]) or " " not in name
+
+
+def test_the_list_has_every_command():
+    _, text = help_of()
+    listed = re.findall(r"^  (\w+) +[A-Z]", text, re.MULTILINE)
+    assert sorted(listed) == sorted(name for name in COMMANDS if " " not in name)
+    assert [line for line in text.splitlines() if line.removesuffix(":") in GROUPS]
+
+
+def test_without_a_command_the_help_is_printed(walsh):
+    status, out, error = walsh()
+    assert (status, out) == (2, "")
+    assert "getting started" in error
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if " " not in name])
+def test_an_unknown_option_is_one_line_and_a_wrong_call(name, called):
+    words = {"init": ["new"], "keys": ["directory"], "why": ["a.example"], "lint": ["robots.txt"]}
+    urls = ["https://a.example/"] if name in ("add", "discover", "mayfetch") else []
+    status, _, error = called(name, *words.get(name, urls), "--nope")
     (line,) = error.splitlines()
-    assert line == f"walsh-scrapy: there is no option --nope; see scrapy {name} --help"
+    if name != "conformance":  # it takes any word
+        assert status == 2
+        assert line == f"walsh: there is no option --nope; see {program_name()} {name} --help"
 
 
 @pytest.mark.parametrize("before", [["-s", "A=1"], []])
 @pytest.mark.parametrize("after", [["-s", "B=2"], []])
 def test_a_setting_may_stand_before_and_behind_an_action(before, after):
-    command, parser = command_of("hosts"), ArgumentParser(conflict_handler="resolve")
-    command.add_options(parser)
-    words = [*before, "delay", "a.example", "2h", *after, "-L", "INFO"]
-    options, left = parser.parse_known_args(words)
-    command.process_options(left, options)
-    assert left == []
-    assert (options.host, options.seconds, options.loglevel) == ("a.example", 7200.0, "INFO")
+    words = ["hosts", *before, "delay", "a.example", "2h", *after]
+    options = parse(build_parser(), words)
+    assert (options.host, options.seconds) == ("a.example", 7200.0)
+    settings = Call(options).settings
     expected = {word.partition("=")[0] for word in (*before, *after) if "=" in word}
-    assert {name for name in "AB" if name in command.settings} == expected
+    assert {name for name in "AB" if name in settings} == expected
 
 
 def test_an_option_may_stand_between_two_urls(called, tmp_path):
@@ -115,7 +138,7 @@ def test_an_option_may_stand_between_two_urls(called, tmp_path):
 )
 def test_a_command_that_needs_a_state_says_the_same_without_one(name, words, tmp_path, called):
     status, out, error = called(name, *words, WALSH_STATE_URL=f"sqlite:///{tmp_path}/no.db")
-    assert (status, out) == (1, "")
+    assert (status, out) == (3, "")
     assert "there is no state at sqlite:////" in error
     assert "no crawl was run" in error
     assert not list(tmp_path.iterdir())
@@ -124,12 +147,12 @@ def test_a_command_that_needs_a_state_says_the_same_without_one(name, words, tmp
 @pytest.mark.parametrize(
     ("command", "status", "closed"),
     [
-        ("scrapy sources --sources s.txt", 0, ">&-"),
-        ("scrapy sources --sources s.txt", 0, "<&- >&- 2>&-"),
-        ("scrapy attest --since now", 2, "2>&-"),
-        ("scrapy attest --since now", 2, "<&- >&- 2>&-"),
-        ("walsh_scrapy.console lint -", 0, "<&-"),
-        ("walsh_scrapy.console lint -", 0, "<&- >&- 2>&-"),
+        ("walsh_scrapy sources --sources s.txt", 0, ">&-"),
+        ("walsh_scrapy sources --sources s.txt", 0, "<&- >&- 2>&-"),
+        ("walsh_scrapy attest --since now", 2, "2>&-"),
+        ("walsh_scrapy attest --since now", 2, "<&- >&- 2>&-"),
+        ("walsh_scrapy lint -", 0, "<&-"),
+        ("walsh_scrapy lint -", 0, "<&- >&- 2>&-"),
     ],
 )
 def test_a_command_whose_streams_are_closed_ends_as_ever(tmp_path, command, status, closed):
@@ -185,7 +208,7 @@ def test_a_damaged_state_is_one_line_and_stays_as_it_is(on_state, tmp_path, call
     file.write_bytes(b"no database" * 500)
     ended = on_state(*shlex.split(call))
     (line,) = ended.stderr.splitlines()
-    assert (ended.returncode, ended.stdout) == (1, "")
+    assert (ended.returncode, ended.stdout) == (3, "")
     assert "cannot be used as state" in line
     assert file.read_bytes() == b"no database" * 500
 
@@ -424,7 +447,7 @@ def test_conformance_is_called_with_its_arguments(walsh, monkeypatch):
 
     monkeypatch.setattr(trial, "run", tried)
     status, _, said = walsh("conformance", "--rules", "R1, R4", "--", "wget", "-q", "--json")
-    assert (status, said) == (2, "walsh-scrapy: it does not start\n")
+    assert (status, said) == (2, "walsh: it does not start\n")
     assert given == [(["wget", "-q", "--json"], ["R1", "R4"])]
     assert "conformance" in walsh("--help")[1]
 

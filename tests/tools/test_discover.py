@@ -77,7 +77,7 @@ class Discovery:
 
 
 @pytest.fixture
-def discover(tmp_path, run_scrapy):
+def discover(tmp_path, run_command):
     """Run `scrapy discover` in front of a web, on a new state, and judge the log."""
 
     def run(web, *arguments, blocked=(), **settings):
@@ -85,7 +85,7 @@ def discover(tmp_path, run_scrapy):
         given = {"WALSH_STATE_URL": url, "WALSH_BLOCKLIST_SCHEMA_URL": ""} | settings
         environment = {"PYTHONIOENCODING": "ascii"} | web.environment
         keep_empty_blocklist(url)
-        done = run_scrapy("discover", *arguments, settings=given, environment=environment)
+        done = run_command("discover", *arguments, settings=given, environment=environment)
         terms = {"crawl_delays": web.crawl_delays, "robots_exempt": [LIST_URL]}
         assert_polite(web.log, blocked=blocked, **terms)
         assert "Traceback" not in done.stderr

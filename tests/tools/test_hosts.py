@@ -133,14 +133,14 @@ GATES = json.dumps({f"{StaffGate.__module__}.StaffGate": 50})
 
 
 @pytest.fixture
-def ask(tmp_path, run_scrapy):
+def ask(tmp_path, run_command):
     """Run `scrapy mayfetch` in front of a web, with a state of its own."""
 
     def run(web, *arguments, **settings):
         url = f"sqlite:///{tmp_path / 'state.sqlite3'}"
         given = {"WALSH_STATE_URL": url, "WALSH_BLOCKLIST_SCHEMA_URL": ""} | settings
         keep_empty_blocklist(url)
-        return run_scrapy("mayfetch", *arguments, settings=given, environment=web.environment)
+        return run_command("mayfetch", *arguments, settings=given, environment=web.environment)
 
     return run
 

@@ -18,11 +18,11 @@ Request = namedtuple("Request", "method url headers")
 
 
 @pytest.fixture
-def keys(run_scrapy):
+def keys(run_command):
     """Run `scrapy keys`."""
 
     def run(*arguments, **settings):
-        done = run_scrapy("keys", *arguments, settings=settings)
+        done = run_command("keys", *arguments, settings=settings)
         assert done.returncode == 0, done.stderr
         return done
 

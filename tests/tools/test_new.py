@@ -226,7 +226,7 @@ def test_it_crawls_under_its_own_identity(crawl, direct_web, new):
     judge(web, user_agent=AGENT)
 
 
-def test_scrapy_finds_each_spider_once(new, run_scrapy):
-    listed = run_scrapy("list", cwd=new, environment={"PYTHONPATH": str(ROOT)})
+def test_scrapy_finds_each_spider_once(new, run_command):
+    listed = run_command("list", cwd=new, environment={"PYTHONPATH": str(ROOT)})
     assert listed.stdout.split() == ["feeds", "llms"], listed.stderr
-    assert run_scrapy("list").stdout.split() == ["feeds", "llms"]
+    assert run_command("list").stdout.split() == ["feeds", "llms"]

@@ -1,1 +1,1 @@
-"""The program ``walsh``: it needs no project, and sends no request."""
+"""The program ``walsh``: its command line."""

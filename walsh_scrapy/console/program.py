@@ -1,51 +1,136 @@
-"""``walsh``: init, mayfetch, lint and conformance, without a project.
+"""``walsh COMMAND``: one program for everything but ``scrapy crawl``.
 
-No command sends a request: a request must name its sender (R1), and without a project there is
-none. So robots.txt is a file or standard input here; ``scrapy mayfetch`` requests it.
+It takes the settings of a Scrapy project as Scrapy does: from `scrapy.cfg` in the folder or in a
+parent, `SCRAPY_SETTINGS_MODULE` and `SCRAPY_PROJECT`.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
 from importlib import import_module
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from walsh_scrapy import __version__
+from walsh_scrapy.console.commands import COMMANDS, GROUPS, add_settings
+from walsh_scrapy.policy.wording import printable
+from walsh_scrapy.programname import program_name
 from walsh_scrapy.tools import open_closed_streams
-from walsh_scrapy.tools.call import Call, Parser, run_tool
+from walsh_scrapy.tools.call import Call, WrongCall, clean_exit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_DESCRIPTION: Final = (
-    "Writes a new project, and shows how crawlers read a robots.txt. Example: walsh init my-feeds"
-)
-#: The module and the headline of each tool; only the one that is called is imported.
-_TOOLS: Final = {
-    "init": ("tools.init", "write a new project, with a crawler for feeds"),
-    "mayfetch": ("tools.mayfetch", "show the URLs that a robots.txt allows to any bots"),
-    "lint": ("tools.lint", "show lines of a robots.txt that mean nothing"),
-    "conformance": ("testing.conformance.conformance", "test how polite any crawler is"),
-}
+    from walsh_scrapy.console.commands import Command
+
+_DESCRIPTION: Final = "Looks after polite crawls, which `scrapy crawl` runs."
+_USAGE: Final = "%(prog)s [-h] [--version] COMMAND ..."
+_HINT: Final = "`walsh COMMAND --help` shows the options of a command."
+_WRONG_CALL: Final = "  2  the command was called in a wrong way"
+_UNUSABLE: Final = "  3  the settings or the state cannot be used, or there is no project"
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run one tool and exit with its status."""
+    """Run one command and exit with its status."""
     open_closed_streams()
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    parser = Parser(prog="walsh", description=_DESCRIPTION)
+    with clean_exit():
+        words = sys.argv[1:] if arguments is None else arguments
+        parser = build_parser(words[0] if words else "")
+        options = parse(parser, words)
+        if options.command is None:
+            parser.print_help(sys.stderr)
+            raise SystemExit(2)
+        command, call = COMMANDS[options.command], Call(options)
+        if command.needs_project:
+            call.check_project()
+        status = import_module(f"walsh_scrapy.{command.module}").run(call)
+    raise SystemExit(status)
+
+
+def parse(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.Namespace:
+    """Read the arguments; URLs may stand before and behind an option. Raises WrongCall."""
+    options, rest = parser.parse_known_args(words)
+    for word in rest:
+        is_option = word.startswith("-")
+        if is_option or not hasattr(options, "urls"):
+            problem = f"there is no option {word}" if is_option else f"{word} is one word too many"
+            raise WrongCall(f"{problem}; see {parser.prog} {options.command or ''} --help")
+        options.urls.append(word)
+    return options
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line, and whose help has its lines as they are written."""
+
+    def __init__(self, **options: Any) -> None:  # noqa: ANN401 - those of argparse
+        raw = argparse.RawDescriptionHelpFormatter
+        super().__init__(formatter_class=raw, allow_abbrev=False, **options)
+
+    def error(self, message: str) -> NoReturn:
+        """Raise WrongCall."""
+        raise WrongCall(f"{printable(message)}; see {self.prog} --help")
+
+
+def build_parser(name: str = "") -> argparse.ArgumentParser:
+    """Return the parser of one command and its actions; that of all if it is not a command.
+
+    All of them take a tenth of the time of `walsh lint`.
+    """
+    parser = Parser(
+        prog=program_name(),
+        usage=_USAGE,
+        description=_DESCRIPTION,
+        epilog=_list_of_commands(),
+    )
     version = f"walsh-scrapy {__version__}"
     parser.add_argument(
         "--version", action="version", version=version, help="print the version and exit"
     )
-    tools = parser.add_subparsers(required=True, metavar="COMMAND", dest="tool")
-    for name, (path, headline) in _TOOLS.items():
-        if given[:1] != [name]:
-            tools.add_parser(name, help=headline)
+    parsers: dict[str, argparse.ArgumentParser] = {"": parser}
+    actions: dict[str, Any] = {}
+    for command in COMMANDS.values():
+        if name in COMMANDS and command.name.split()[0] != name:
             continue
-        tool = import_module(f"walsh_scrapy.{path}")
-        help_text = " ".join((tool.__doc__ or "").partition("\n\n")[2].split())
-        tool.options(tools.add_parser(name, help=headline, description=help_text))
-    options = parser.parse_args(given)
-    tool = import_module(f"walsh_scrapy.{_TOOLS[options.tool][0]}")
-    raise SystemExit(run_tool(tool, Call(options)))
+        parent, _, word = command.name.rpartition(" ")
+        if parent not in actions:
+            actions[parent] = parsers[parent].add_subparsers(
+                prog=parsers[parent].prog,
+                dest="action" if parent else "command",
+                metavar="ACTION" if parent else "COMMAND",
+                help="what to do, as `ACTION --help` tells" if parent else argparse.SUPPRESS,
+            )
+        listed = {"help": command.headline} if parent else {}
+        child = actions[parent].add_parser(word, **listed, **_help_of(command))
+        parsers[command.name] = child
+        command.add_arguments(child)
+        if command.has_settings:
+            add_settings(child, is_action=bool(parent))
+    return parser
+
+
+def _list_of_commands() -> str:
+    """Return the commands by group, each with its headline."""
+    lines: list[str] = []
+    for group in GROUPS:
+        lines += ["", f"{group}:"]
+        lines += [
+            f"  {command.name:<12} {command.headline}"
+            for command in COMMANDS.values()
+            if command.group == group and " " not in command.name
+        ]
+    return _as_called("\n".join([*lines[1:], "", _HINT]))
+
+
+def _help_of(command: Command) -> dict[str, str]:
+    """Return the description, and the examples and exit statuses that stand below the options."""
+    description, _, rest = command.help_text.partition("\n\nexamples:\n")
+    ends = [_WRONG_CALL] + [_UNUSABLE] * command.has_settings
+    return {
+        "description": _as_called(description),
+        "epilog": "\n".join(["examples:", _as_called(rest.rstrip()), *ends]),
+    }
+
+
+def _as_called(text: str) -> str:
+    """Return a text with the commands as they have to be called here."""
+    return text.replace("walsh ", f"{program_name()} ")

@@ -62,6 +62,7 @@ from walsh_scrapy.policy.freshness import (
 )
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import ReasonGroups
+from walsh_scrapy.programname import program_name
 from walsh_scrapy.state.database import RefusedValues
 from walsh_scrapy.state.records import MOST_RESENT, REFUSED, LlmsTxtRecord, SourceRecord
 
@@ -84,9 +85,9 @@ logger = logging.getLogger(__name__)
 
 _RESENT: Final = (
     "%s came again as a whole and unchanged, %d times in a row, although its validators were sent: "
-    "its server seems not to use 304; `scrapy sources` shows more"
+    "its server seems not to use 304; `%s sources` shows more"
 )
-_GONE: Final = "%s is gone (410) and not requested again; `scrapy sources resume %s` resumes it"
+_GONE: Final = "%s is gone (410) and not requested again; `%s sources resume %s` resumes it"
 
 Record = TypeVar("Record", SourceRecord, LlmsTxtRecord)
 
@@ -280,7 +281,7 @@ class Outcomes:
             case _:
                 reason = reason_of(error, answer.url if answer is not None else request.url)
         if answer is not None and _is_gone(known, request, answer):
-            logger.warning(_GONE, known.url, known.url)
+            logger.warning(_GONE, known.url, program_name(), known.url)
             return Result("gone", reason, answer)
         logger.warning("%s failed: %s", known.url, reason)
         is_unconnected = isinstance(error, Unreachable) and not (
@@ -367,7 +368,7 @@ class Outcomes:
             visit, status = visit.passed(lifetime_of(answer, now)), answer.status
         record = record_after(known, request, result, now)
         if record.resent == MOST_RESENT > known.resent:
-            logger.warning(_RESENT, record.url, record.resent)
+            logger.warning(_RESENT, record.url, record.resent, program_name())
         llmstxt = None if result.is_shared else self._llmstxt_after(request, visit, result)
         wished = fresh_until(visit, record.address, now) - now
         if result.outcome == "unchanged" and answer is not None and llmstxt is None:

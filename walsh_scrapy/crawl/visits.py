@@ -151,7 +151,7 @@ class DueSources:
     """The sources that a run visits, in the order of their requests.
 
     ``force`` ignores the due times, but no gate (decision 20). A source that is gone (410) is not
-    visited until the operator resumes it (`scrapy sources resume`). Raises StateUnavailable if the
+    visited until the operator resumes it (`walsh sources resume`). Raises StateUnavailable if the
     state fails.
     """
 

@@ -14,6 +14,7 @@ from scrapy.utils.defer import ensure_awaitable
 
 from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.crawl.failures import words_of
+from walsh_scrapy.programname import program_name
 from walsh_scrapy.tools.files import atomic_file
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class FeedExporter(feedexport.FeedExporter):
         self._crawl.engine.end(
             "export_failed",
             f"the export {slot.uri} cannot be written: {words_of(error)}; the run ends, and due "
-            "sources stay due; `scrapy export` writes the entries that the state has",
+            f"sources stay due; `{program_name()} export` writes the entries that the state has",
         )
         if isinstance(slot.storage, FileFeedStorage):
             slot.storage.give_up(error)

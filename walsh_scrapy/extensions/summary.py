@@ -23,6 +23,7 @@ from walsh_scrapy.exceptions import StateUnavailable
 from walsh_scrapy.identity import SPEC_VERSION
 from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.policy.wording import and_more, count_of, shorten
+from walsh_scrapy.programname import program_name
 from walsh_scrapy.sources.source import declaration
 from walsh_scrapy.spider import DeclaringSpider
 from walsh_scrapy.state.runs import RunRecord
@@ -280,7 +281,7 @@ def summary_lines(stats: Mapping[str, Any], problems: Problems, how: str, now: f
         ("denied", denied, by_gate),
         ("deferred", counts.deferred, _deferred(problems.deferred)),
         *_failed(counts.failed, problems),
-        ("gone", counts.gone, "410: not visited again until `scrapy sources resume URL`"),
+        ("gone", counts.gone, f"410: no visit before `{program_name()} sources resume URL`"),
         ("not reached", counts.not_reached, "still due: the run ended before"),
         ("not due", counts.not_due, next_due and f"the next one at {next_due}"),
         ("stopped", counts.stopped, "gone (410) on an earlier visit"),
@@ -297,7 +298,8 @@ def next_steps(counts: SourceCounts, how: str, now: float) -> list[str]:
     """
     steps = []
     if counts.failed:
-        steps.append("`scrapy sources` shows the start of each failure, and the next visit")
+        shows = "shows the start of each failure, and the next visit"
+        steps.append(f"`{program_name()} sources` {shows}")
     still_due = counts.deferred + counts.not_reached
     if still_due:
         until = counts.deferred_until or 0.0

@@ -75,7 +75,7 @@ class PrivateKey:
 
     @classmethod
     def from_pem(cls, pem: bytes) -> PrivateKey:
-        """Read a key as ``scrapy keys new`` and ``openssl genpkey`` write it (RFC 8410).
+        """Read a key as ``walsh keys new`` and ``openssl genpkey`` write it (RFC 8410).
 
         Raises BadKey for anything else. Its message holds nothing of the key.
         """

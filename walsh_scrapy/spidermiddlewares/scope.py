@@ -25,6 +25,7 @@ from walsh_scrapy.crawl.ticket import (
 from walsh_scrapy.exceptions import Denied, StateUnavailable
 from walsh_scrapy.metadata.alternates import announced, is_dump
 from walsh_scrapy.policy.frontier import Rank
+from walsh_scrapy.programname import program_name
 from walsh_scrapy.sources.source import declared_urls
 from walsh_scrapy.spider import DeclaringSpider
 
@@ -143,9 +144,10 @@ class ScopeMiddleware(Component, Preparation):
         if not self._declared_only or self._declared_by(request):
             return True
         logger.warning(
-            "%s is dropped: it is not a declared target (R6); `scrapy mayfetch URL` shows whether "
+            "%s is dropped: it is not a declared target (R6); `%s mayfetch URL` shows whether "
             "a URL may be requested",
             request,
+            program_name(),
         )
         reason = f"{request.url} is not a declared target (R6)"
         try:

@@ -74,6 +74,7 @@ from walsh_scrapy.policy.pacing import (
     Hold,
     HostTimes,
 )
+from walsh_scrapy.programname import program_name
 from walsh_scrapy.state.database import StateError, Store
 from walsh_scrapy.state.records import upsert
 from walsh_scrapy.state.retention import OldRows
@@ -695,7 +696,8 @@ class HostStore(Store):
                 raise StateError(
                     f"{self._database} is paced by {found}, and {delayed[0]} has a delay of the "
                     f"operator's: a crawl with WALSH_PACE_BY = {unit!r} would not see that; end it "
-                    f"with `scrapy hosts delay {delayed[0]} 0`, or set WALSH_PACE_BY = {found!r}"
+                    f"with `{program_name()} hosts delay {delayed[0]} 0`, or set "
+                    f"WALSH_PACE_BY = {found!r}"
                 )
             if held := _waiting(connection):
                 last = max(each.times.ready_at() for each in held.values())

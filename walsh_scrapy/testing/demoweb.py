@@ -1,4 +1,4 @@
-"""The web of `scrapy demo`: hosts with different wishes to a crawler, and its tables.
+"""The web of `walsh demo`: hosts with different wishes to a crawler, and its tables.
 
 sites, sources = demo_web()
 with DirectWeb(*sites) as web:

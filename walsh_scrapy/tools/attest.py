@@ -1,10 +1,4 @@
-"""``scrapy attest``: the audit of the state by the contract's checklist.
-
-Checks every logged request and entry by each row of the contract's checklist: whether it holds, and
-the evidence. Nothing leaves this machine. Exit status: 0 if no MUST is broken, 1 if one is, or if
-it cannot be done, 2 for a wrong call. Examples: scrapy attest. scrapy attest --since 2026-11-01
---json > attestation.json
-"""
+"""``walsh attest``: the audit of the state by the contract's checklist."""
 
 from __future__ import annotations
 
@@ -24,11 +18,10 @@ from walsh_scrapy.policy.durations import rfc3339
 from walsh_scrapy.policy.freshness import CLOCK_SKEW
 from walsh_scrapy.policy.wording import count_of, for_others
 from walsh_scrapy.state.log import TimeSpan
-from walsh_scrapy.tools.call import CommandError, add_json, add_since
+from walsh_scrapy.tools.call import CommandError
 from walsh_scrapy.tools.output import columns, print_lines
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from walsh_scrapy.policy.audit.checklist import Row
@@ -67,12 +60,6 @@ _INDENT: Final = " " * 6
 WALSH_RESEARCH: Final = Bot(USER_AGENT, UA_TOKEN)
 #: The tables whose rows are checked and counted.
 _TABLES: Final = {LoggedRequest: "requests", EntryRow: "entries"}
-
-
-def options(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
-    add_since(parser, "audit the state as if it began then")
-    add_json(parser, "one JSON object")
 
 
 def run(call: Call) -> int:

@@ -1,10 +1,4 @@
-"""``scrapy backup``: a sound copy of the state while crawls run.
-
-Writes a copy of an SQLite state as it is at one moment, with its write-ahead log; no crawl waits. A
-state on PostgreSQL is copied by pg_dump. The signing key, the sources files and your settings are
-separate files: keep them too. Exit status: 0, 1 if it cannot be done, 2 for a wrong call. Example:
-scrapy backup -o walsh-backup.sqlite3
-"""
+"""``walsh backup``: a sound copy of the state while crawls run."""
 
 from __future__ import annotations
 
@@ -12,19 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from walsh_scrapy.tools.call import CommandError, WrongCall
-from walsh_scrapy.tools.files import Output, add_output
+from walsh_scrapy.tools.files import Output
 
 if TYPE_CHECKING:
-    import argparse
-
     from walsh_scrapy.tools.call import Call
-
-USAGE = "[options] -o FILE"
-
-
-def options(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
-    add_output(parser)
 
 
 def run(call: Call) -> int:

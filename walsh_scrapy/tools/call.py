@@ -1,29 +1,27 @@
-"""A call of a tool: its arguments, its state and output, and its errors.
+"""A call of a tool: its arguments, its settings, its state, and its errors.
 
-A tool is a module. Its docstring has the text of ``--help`` after its first line,
-``options(parser)`` adds its arguments, and ``run(call)`` does its work and returns the exit status.
-``scrapy X`` and ``walsh X`` call the same one. There are two ways to fail, each an exception with a
-sentence: ``WrongCall``, and ``CommandError`` for a failure. Their exit statuses are 2 and 1, unless
-the module sets others (``WRONG_CALL``, ``FAILED``).
+A tool is a module: ``run(call)`` does its work and returns the exit status. It fails with an
+exception whose message is one line: ``WrongCall`` (exit status 2), ``Unusable`` (3), or
+``CommandError`` (1). The arguments of a tool and its help are in ``walsh_scrapy.console.commands``.
 """
 
 from __future__ import annotations
 
-import argparse
 import errno
 import os
 import sys
-import time
 from contextlib import contextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from walsh_scrapy.policy.wording import printable
+from walsh_scrapy.programname import program_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    import argparse
+    from collections.abc import Iterator
     from contextlib import AbstractContextManager
-    from types import ModuleType
 
     from scrapy import Spider
     from scrapy.settings import Settings
@@ -46,7 +44,6 @@ _NO_OUTPUT: Final[dict[str, Any]] = {
     "JOBDIR": None,
     "HTTPCACHE_ENABLED": False,  # the answer is about a site's present answers
 }
-_WHEN: Final = "today, yesterday, 1d (a day ago), a date, an RFC 3339 time"
 
 
 class CommandError(Exception):
@@ -63,13 +60,53 @@ class WrongCall(CommandError):
     """A tool was called in a wrong way; the message has the right call."""
 
 
+class Unusable(CommandError):
+    """There is no project, or its settings cannot be read."""
+
+
 class Call:
     """One call of a tool: its arguments, and the settings of the project, if there is one."""
 
-    def __init__(self, arguments: argparse.Namespace, settings: Settings | None = None) -> None:
+    def __init__(self, arguments: argparse.Namespace) -> None:
         self.arguments = arguments
-        self.has_project = settings is not None
-        self.settings = cast("Settings", settings)  # no tool of ``walsh`` reads any
+
+    @cached_property
+    def has_project(self) -> bool:
+        """Whether Scrapy has settings here; to know that, Scrapy is not imported."""
+        here = Path.cwd()
+        is_project = any((folder / "scrapy.cfg").is_file() for folder in (here, *here.parents))
+        return is_project or "SCRAPY_SETTINGS_MODULE" in os.environ
+
+    def check_project(self) -> None:
+        """Raise Unusable outside a project."""
+        if not self.has_project:
+            raise Unusable(
+                "there is no Scrapy project here; go to the folder that has its scrapy.cfg, or "
+                f"begin one with `{program_name()} init FOLDER`"
+            )
+
+    @cached_property
+    def settings(self) -> Settings:
+        """The settings of the project, or else Scrapy's defaults; and those of ``-s``.
+
+        Raises Unusable if the settings cannot be read.
+        """
+        from scrapy.utils.project import get_project_settings
+
+        try:
+            settings = get_project_settings()
+        except Exception as error:  # a project's settings may raise anything
+            module = os.environ.get("SCRAPY_SETTINGS_MODULE")
+            problem = f"{type(error).__name__}: {error}"
+            raise Unusable(f"the settings {module} cannot be read: {problem}") from error
+        if self.has_project and "SCRAPY_SETTINGS_MODULE" not in os.environ:
+            name = os.environ.get("SCRAPY_PROJECT", "default")
+            raise Unusable(f"scrapy.cfg names no settings of the project {name!r}")
+        for where in ("settings", "action_settings"):
+            settings.setdict(dict(getattr(self.arguments, where, ())), priority="cmdline")
+        if level := getattr(self.arguments, "loglevel", None):
+            settings.setdict({"LOG_ENABLED": True, "LOG_LEVEL": level}, priority="cmdline")
+        return settings
 
     @cached_property
     def options(self) -> Options:
@@ -122,7 +159,7 @@ class Call:
         for name, value in _NO_OUTPUT.items():
             settings.set(name, value, priority="spider")
         settings.set("WALSH_MAX_WAIT", longest_wait, priority="command")
-        if self.arguments.loglevel is None:
+        if not self.arguments.loglevel:
             settings.set("LOG_LEVEL", "WARNING", priority="cmdline")
         self.check_gates()
         if sys.stderr.isatty():
@@ -136,42 +173,26 @@ class Call:
             crawl.result()  # raises the error of a start that was refused
 
 
-def status_of(verdicts: Iterable[bool | None]) -> int:
-    """Return 1 if any verdict is False, else 2 if any is None, else 0."""
-    given = set(verdicts)
-    return 1 if False in given else 2 if None in given else 0
-
-
-def run_tool(tool: ModuleType, call: Call) -> int:
-    """Run a tool and return its exit status; a failure is one line on standard error."""
-    with clean_exit(tool):
-        status: int = tool.run(call)
-        return status
-
-
 @contextmanager
-def clean_exit(tool: ModuleType | None = None) -> Iterator[None]:
+def clean_exit() -> Iterator[None]:
     """Exit with one line, not a traceback, for each error that an operator can mend.
 
     The status is 1 if the output cannot be written, or its reader has closed the pipe, which needs
-    no line; 130 after Ctrl-C; that of a wrong call if an extra of this package is not installed.
+    no line; 130 after Ctrl-C; 2 if an extra of this package is not installed.
     """
     for stream in (sys.stdout, sys.stderr):  # `\\xe9` for characters that a terminal does not have
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-    wrong = getattr(tool, "WRONG_CALL", 2)
     try:
         yield
         sys.stdout.flush()
     except BrokenPipeError:  # `head`, for example, has read enough
         _discard_output()
         raise SystemExit(1) from None
-    except WrongCall as error:
-        fail(str(error), wrong)
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
         if package not in _EXTRAS:
             raise
-        fail(f"this needs {package}: pip install 'walsh-scrapy[{_EXTRAS[package]}]'", wrong)
+        fail(f"this needs {package}: pip install 'walsh-scrapy[{_EXTRAS[package]}]'", 2)
     except KeyboardInterrupt:
         raise SystemExit(130) from None
     except OSError as error:
@@ -179,14 +200,14 @@ def clean_exit(tool: ModuleType | None = None) -> Iterator[None]:
             raise
         _discard_output()
         fail(f"the output cannot be written: {error.strerror}", 1)
+    except CommandError as error:
+        fail(str(error), {WrongCall: 2, Unusable: 3}.get(type(error), 1))
     except Exception as error:  # noqa: BLE001 - raised again if no operator can mend it
-        fail(_sentence(error), getattr(tool, "FAILED", 1))
+        fail(*_explain(error))
 
 
-def _sentence(error: Exception) -> str:
-    """Return the message of an error; raise it again if no operator can mend it."""
-    if isinstance(error, CommandError):
-        return str(error)
+def _explain(error: Exception) -> tuple[str, int]:
+    """Return the message and the exit status; raise the error again if no operator can mend it."""
     from sqlalchemy.exc import DBAPIError
 
     from walsh_scrapy.options import BadSetting
@@ -194,73 +215,25 @@ def _sentence(error: Exception) -> str:
     from walsh_scrapy.state import StateError
 
     if isinstance(error, DBAPIError):
-        return f"the state failed: {error.orig}"
-    if isinstance(error, BadSetting | SourcesError | StateError):
-        return str(error)
+        return f"the state failed: {error.orig}", 3
+    if isinstance(error, BadSetting | StateError):
+        return str(error), 3
+    if isinstance(error, SourcesError):
+        return str(error), 1
     raise error
+
+
+def warn(message: str) -> None:
+    """Print one line on standard error."""
+    print(f"walsh: {message}", file=sys.stderr)
 
 
 def fail(message: str, status: int) -> NoReturn:
     """Exit with one line on standard error."""
-    print(f"walsh-scrapy: {message}", file=sys.stderr)
+    warn(message)
     raise SystemExit(status)
 
 
 def _discard_output() -> None:
     """Let Python drop its unwritten output, or it would try again when it exits."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-# ---- arguments ----
-
-
-class Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line."""
-
-    def error(self, message: str) -> NoReturn:
-        """Exit with one line."""
-        fail(f"{printable(message)}; see {self.prog} --help", 2)
-
-
-def typed(read: Callable[[str], Any]) -> Callable[[str], Any]:
-    """Return a ``type`` for ``add_argument`` that shows the sentences of ValueErrors."""
-
-    def checked(text: str) -> Any:  # noqa: ANN401 - as ``read`` returns
-        try:
-            return read(text)
-        except ValueError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
-
-    return checked
-
-
-def add_actions(parser: argparse.ArgumentParser, *, required: bool = False) -> Any:  # noqa: ANN401
-    """Let the first argument choose the action; return the object for their parsers."""
-    return parser.add_subparsers(
-        dest="action", required=required, metavar="ACTION", parser_class=Parser, prog=parser.prog
-    )
-
-
-def add_json(parser: argparse.ArgumentParser, what: str = "one JSON array") -> None:
-    """Add ``--json``."""
-    parser.add_argument("--json", action="store_true", help=f"print {what}")
-
-
-def add_sources(parser: argparse.ArgumentParser) -> None:
-    """Add ``--sources``."""
-    parser.add_argument(
-        "--sources", metavar="FILE", help="sources file to use instead of WALSH_SOURCES"
-    )
-    parser.add_argument("-a", type=typed(_refuse_argument), help=argparse.SUPPRESS)
-
-
-def _refuse_argument(_: str) -> NoReturn:
-    raise ValueError("spiders take that; the sources file is --sources FILE here")
-
-
-def add_since(parser: argparse.ArgumentParser, what: str) -> None:
-    """Add ``--since``, in epoch seconds or None; ``what`` is its effect."""
-    from walsh_scrapy.policy.durations import parse_since
-
-    read = typed(lambda text: parse_since(text, time.time()))
-    parser.add_argument("--since", metavar="WHEN", type=read, help=f"{what}: {_WHEN}")

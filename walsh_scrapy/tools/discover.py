@@ -1,11 +1,8 @@
-"""``scrapy discover URL...``: the sources of a site, as lines for ``sources.toml``.
+"""``walsh discover URL...``: the sources of a site, as lines for ``sources.toml``.
 
-Requests from each site, through every middleware: robots.txt; the page, as markdown if the server
-has that; the feeds that its headers or its HTML head declare (link rel=alternate), at most three;
-and only if none is a feed, /llms.txt. Nothing else of the page is read. Prints the sources to
-declare as TOML, and all else as comments. Declares nothing. scrapy mayfetch shows the answer of
-each gate, and why. Exit status: 0 something found for every URL, 1 nothing for at least one, 2
-cannot say, or a wrong call. Example: scrapy discover https://docs.example/ >> sources.toml
+It requests from each site, through every middleware, robots.txt; the page, as markdown if the
+server has that; the feeds that its headers or its HTML head declare (link rel=alternate), at most
+three; and only if none is a feed, /llms.txt. Nothing else of the page is read.
 """
 
 from __future__ import annotations
@@ -42,7 +39,6 @@ from walsh_scrapy.metadata.llmstxt import parse_llms
 from walsh_scrapy.policy.wording import count_of
 from walsh_scrapy.sources.source import Source, SourcesError, target_url
 from walsh_scrapy.spider import DeclaringSpider
-from walsh_scrapy.tools.call import add_json, status_of
 from walsh_scrapy.tools.offers import (
     Candidate,
     Form,
@@ -55,7 +51,6 @@ from walsh_scrapy.tools.offers import (
 from walsh_scrapy.tools.output import json_array, print_lines
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import AsyncIterator, Iterable, Iterator
 
     from scrapy.http import Response
@@ -76,15 +71,7 @@ _ACCEPT: Final[dict[Role, str]] = {
 #: Most requests for feeds that one page declares.
 MOST_REQUESTED: Final = 3
 
-USAGE = "[options] URL [URL ...]"
-FAILED = 2  # 1 is an answer
 _LONGEST_WAIT = 60
-
-
-def options(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
-    parser.add_argument("urls", nargs="+", metavar="URL", help="such as https://docs.example/")
-    add_json(parser)
 
 
 def run(call: Call) -> int:
@@ -95,7 +82,7 @@ def run(call: Call) -> int:
         sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
     as_json = call.arguments.json
     print_lines(json_array(map(as_dict, offers)) if as_json else report_lines(offers))
-    return status_of(offer.is_usable for offer in offers)
+    return 0 if all(offer.is_usable for offer in offers) else 1
 
 
 class DiscoverSpider(DeclaringSpider):

@@ -1,11 +1,4 @@
-"""``scrapy export``: entries and sources of the state, in the formats of others (decision 18).
-
-Writes every entry in the state as the run that found it exported it, the first seen first. The
-ending of FILE chooses the format: .jsonl (or .jl), .json or .csv; with .opml the declared sources
-are written instead, and .atom is a feed of the newest 500 entries. The file is written whole or not
-at all. Exit status: 0, 1 if it cannot be done, 2 for a wrong call. Examples: scrapy export -o
-entries.jsonl. scrapy export -O week.csv --since P7D. scrapy export -o - | jq -r .url
-"""
+"""``walsh export``: entries and sources of the state, in the formats of others (decision 18)."""
 
 from __future__ import annotations
 
@@ -31,12 +24,11 @@ from walsh_scrapy.policy.wording import count_of, xml_text
 from walsh_scrapy.sources.loading import load_sources
 from walsh_scrapy.sources.opml import NAMESPACE, PREFIX
 from walsh_scrapy.state import StateError
-from walsh_scrapy.tools.call import WrongCall, add_since, add_sources
-from walsh_scrapy.tools.files import Output, add_output
+from walsh_scrapy.tools.call import WrongCall
+from walsh_scrapy.tools.files import Output
 from walsh_scrapy.tools.sources.changes import UnknownSource, find_sources
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from scrapy.settings import BaseSettings
@@ -53,32 +45,6 @@ FORMATS: Final = {
     ".jl": "jsonl",
 }
 _OF_ITEM: Final = frozenset(each.name for each in fields(EntryItem))
-
-USAGE = "[options] -o FILE"
-
-
-def options(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
-    add_output(parser)
-    add_since(parser, "only entries first seen since then")
-    add_sources(parser)
-    parser.add_argument(
-        "--format",
-        choices=tuple(dict.fromkeys(FORMATS.values())),
-        help="instead of the ending of FILE; jsonl for standard output unless given",
-    )
-    parser.add_argument(
-        "--source",
-        metavar="URL",
-        action="append",
-        default=[],
-        help="only entries of this source (may be repeated)",
-    )
-    parser.add_argument(
-        "--no-backfill",
-        action="store_true",
-        help="without the entries of the first reading of a source",
-    )
 
 
 def run(call: Call) -> int:

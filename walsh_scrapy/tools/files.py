@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import sys
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,18 +13,9 @@ from walsh_scrapy.sources.files import UnreadableFile, read_within
 from walsh_scrapy.tools.call import CommandError, WrongCall
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Iterator
 
     from walsh_scrapy.tools.call import Call
-
-
-def add_output(parser: argparse.ArgumentParser) -> None:
-    """Add ``-o`` and ``-O``."""
-    new = "a new file, or - for standard output"
-    parser.add_argument("-o", "--output", metavar="FILE", help=new)
-    replaced = "the same, but an existing file is replaced"
-    parser.add_argument("-O", "--overwrite-output", metavar="FILE", help=replaced)
 
 
 class Output(NamedTuple):
@@ -107,6 +97,8 @@ def atomic_file(target: Path) -> Iterator[IO[bytes]]:
     created, as Scrapy does it for an export; a symbolic link is followed; a target that is no
     regular file (`/dev/null`, a pipe) is written to directly. Raises OSError.
     """
+    import secrets
+
     place = Path(os.path.realpath(target))  # which does not raise for a circle of links
     if place.exists() and not place.is_file():
         with place.open("wb") as file:

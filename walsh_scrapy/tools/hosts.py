@@ -1,30 +1,20 @@
-"""``scrapy hosts``: which hosts wait, until when and why; release and delay (decision 31).
-
-Lists every host that may not be requested now, was unreachable or answered 500, 502 or 504 when it
-was requested last, or has a delay of yours. `release HOST --because TEXT` ends the hold of a host,
-and records the time and the reason. `delay HOST DURATION` (seconds, or 90min, 2h, PT2H) gives a
-host a delay of at least that between two requests, in all runs; `delay HOST 0` ends it. Exit
-status: 0, 1 if something cannot be done, 2 for a wrong call. Examples: scrapy hosts --json. scrapy
-hosts release blog.example --because "they wrote: go on". scrapy hosts delay blog.example 2h
-"""
+"""``walsh hosts``: which hosts wait, until when and why; release and delay (decision 31)."""
 
 from __future__ import annotations
 
 import difflib
-import math
-import sys
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from walsh_scrapy.policy.durations import format_moment, parse_typed_duration, rfc3339
+from walsh_scrapy.policy.durations import format_moment, rfc3339
 from walsh_scrapy.policy.pacing import HostTimes
 from walsh_scrapy.policy.wording import count_of, format_seconds, printable
-from walsh_scrapy.tools.call import CommandError, WrongCall, add_actions, add_json, typed
+from walsh_scrapy.programname import program_name
+from walsh_scrapy.tools.call import CommandError, WrongCall, warn
 from walsh_scrapy.tools.output import Column, show_rows
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Callable, Iterator, Sequence
 
     from walsh_scrapy.options import Options
@@ -32,44 +22,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.state.hosts import HostSnapshot, Override
     from walsh_scrapy.tools.call import Call
 
-USAGE = "[options] [release HOST --because TEXT | delay HOST DURATION]"
 _DAY: Final = 86_400.0
-
-
-def options(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
-    add_json(parser)
-    actions = add_actions(parser)
-    for name, told in (("release", "end a hold"), ("delay", "set a delay, or end it with 0")):
-        action = actions.add_parser(name, help=told)
-        action.add_argument("host", metavar="HOST", help="such as blog.example")
-        if name == "delay":
-            action.add_argument(
-                "seconds", metavar="DURATION", type=typed(_seconds), help="seconds, or such as 2h"
-            )
-        action.add_argument(
-            "--because",
-            metavar="TEXT",
-            type=typed(_reason),
-            required=name == "release",
-            help="why, one line: recorded with the override",
-        )
-
-
-def _reason(text: str) -> str:
-    if not text.strip() or any(ord(character) < 32 for character in text):
-        raise ValueError('it takes one line of text, such as "mail of 3 May: go on"')
-    return text.strip()
-
-
-def _seconds(text: str) -> float:
-    for read in (float, lambda typed: parse_typed_duration(typed).total_seconds()):
-        with suppress(ValueError):
-            if 0.0 <= (seconds := read(text.strip())) < math.inf:
-                return seconds
-    raise ValueError(
-        f"{text!r} is neither seconds nor a duration. Example: scrapy hosts delay blog.example 2h"
-    )
 
 
 def run(call: Call) -> int:
@@ -94,7 +47,7 @@ def run(call: Call) -> int:
     # Caution may be added before the first crawl, so this creates a state if there is none.
     with closing(State(call.options.state_url)) as state:
         if unknown := stranger(host, state, call.options):
-            print(f"walsh-scrapy: {unknown}", file=sys.stderr)
+            warn(unknown)
         print(set_delay(state, host, given.seconds, given.because or ""))
     return 0
 
@@ -230,7 +183,8 @@ def release(state: State | None, host: str, reason: str) -> str:
         waiting = state.hosts.waiting() if state else {}
         held = [name for name, found in waiting.items() if found.hold]
         near = difflib.get_close_matches(host, held, n=1)
-        hint = f"did you mean {near[0]}?" if near else "`scrapy hosts` lists the hosts that wait"
+        listing = f"`{program_name()} hosts` lists the hosts that wait"
+        hint = f"did you mean {near[0]}?" if near else listing
         raise CommandError(f"{host} is not on hold; {hint}")
     return printable(f"{host} may be requested again; {format_seconds(left)} of its hold were left")
 
@@ -266,7 +220,8 @@ def set_delay(state: State, host: str, seconds: float, reason: str) -> str:
     if seconds > LONGEST_DELAY.total_seconds():
         rare = "; over 12 h its robots.txt alone may be requested, which is obeyed for a day"
     return printable(
-        f"{host} gets one request every {every} at most, until `scrapy hosts delay {host} 0`{rare}"
+        f"{host} gets one request every {every} at most, until "
+        f"`{program_name()} hosts delay {host} 0`{rare}"
     )
 
 

@@ -1,9 +1,4 @@
-"""``walsh init``: a new project, with a crawler for feeds.
-
-Writes a Scrapy project: settings with the identity to fill in, a sources file with one feed, and
-the spiders feeds and llms. Overwrites nothing. Exit status: 0 it is written, 1 a file is there
-already, 2 it cannot be written. Example: walsh init my-feeds
-"""
+"""``walsh init``: a new project, with a crawler for feeds."""
 
 from __future__ import annotations
 
@@ -13,12 +8,11 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from walsh_scrapy.tools.call import CommandError, WrongCall
+from walsh_scrapy.programname import program_name
+from walsh_scrapy.tools.call import CommandError
 from walsh_scrapy.tools.output import print_lines
 
 if TYPE_CHECKING:
-    import argparse
-
     from walsh_scrapy.tools.call import Call
 
 #: The files of a project; each has this ending here.
@@ -28,28 +22,23 @@ _ENDING: Final = ".tmpl"
 _NAME: Final = "@NAME@"
 
 
-def options(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
-    parser.add_argument("folder", metavar="FOLDER", type=Path, help="the folder of the project")
-
-
 def run(call: Call) -> int:
     """Write the project, and print the commands that come next."""
-    folder = call.arguments.folder
+    folder = Path(call.arguments.folder)
     write_project(folder)
     settings = folder / "settings.py"
     told = f"""\
 {folder} is a project now. Set WALSH_USER_AGENT and WALSH_UA_TOKEN in {settings}. Then:
   cd {shlex.quote(str(folder))} && scrapy crawl feeds
-  scrapy export -o entries.csv"""
+  {program_name()} export -o entries.csv"""
     print_lines(told.splitlines())
     return 0
 
 
 def write_project(folder: Path) -> None:
-    """Write a new project; raise CommandError, and write nothing, if a file is there already.
+    """Write a new project; raise CommandError if a file cannot be written.
 
-    Raises WrongCall if a file cannot be written.
+    Nothing is written if one of the files exists already.
     """
     name_written = json.dumps(folder.resolve().name)
     files = {
@@ -70,4 +59,4 @@ def write_project(folder: Path) -> None:
                 file.write(text)
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or error
-            raise WrongCall(f"{path} cannot be written: {why}") from error
+            raise CommandError(f"{path} cannot be written: {why}") from error

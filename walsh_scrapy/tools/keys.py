@@ -1,11 +1,4 @@
-"""``scrapy keys``: a new key, and the directory to publish.
-
-`new FILE` writes a new private key (Ed25519) to a new file, which only you can read, and prints its
-id. `directory` prints the JSON Web Key Set to publish: the public parts of the keys in the files,
-or of WALSH_SIGNING_KEY. `directory --headers` prints the header fields to publish it with, signed
-by each key. Exit status: 0, 1 if something cannot be done, 2 for a wrong call. Examples: scrapy
-keys new key.pem. scrapy keys directory key.pem old.pem
-"""
+"""``walsh keys``: a new key, and the directory to publish."""
 
 from __future__ import annotations
 
@@ -20,42 +13,16 @@ from urllib.parse import urlsplit
 from walsh_scrapy.crawl.failures import words_of
 from walsh_scrapy.crawl.messages import UnusableKey, host_field, read_key
 from walsh_scrapy.policy.signing import PrivateKey, directory_body, directory_fields
-from walsh_scrapy.tools.call import CommandError, WrongCall, add_actions, typed
+from walsh_scrapy.programname import program_name
+from walsh_scrapy.tools.call import CommandError, WrongCall
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Iterable
 
     from walsh_scrapy.tools.call import Call
 
-USAGE = "[options] new FILE | directory [FILE ...]"
 _DAY: Final = 86_400
-_MOST_DAYS: Final = 400
 _MODE: Final = 0o600
-
-
-def options(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
-    actions = add_actions(parser, required=True)
-    new = actions.add_parser("new", help="make a key")
-    new.add_argument("file", metavar="FILE", help="a new file, such as key.pem")
-    directory = actions.add_parser("directory", help="print the file to publish")
-    directory.add_argument("files", nargs="*", metavar="FILE", help="keys")
-    directory.add_argument(
-        "--headers", action="store_true", help="print the header fields of the directory"
-    )
-    directory.add_argument(
-        "--days",
-        metavar="DAYS",
-        type=typed(_days),
-        help="with --headers: validity of the directory's signatures (default: 30)",
-    )
-
-
-def _days(text: str) -> int:
-    if not (text.isdecimal() and 1 <= int(text) <= _MOST_DAYS):
-        raise ValueError(f"{text} is not a number of days from 1 to {_MOST_DAYS}")
-    return int(text)
 
 
 def run(call: Call) -> int:
@@ -70,7 +37,8 @@ def run(call: Call) -> int:
     names = given.files or [name for name in [options.signing_key] if name]
     if not names:
         raise WrongCall(
-            "which key? Name its file, or set WALSH_SIGNING_KEY. Example: scrapy keys new key.pem"
+            "which key? Name its file, or set WALSH_SIGNING_KEY. Example: "
+            f"{program_name()} keys new key.pem"
         )
     keys = keys_of(names)
     body = directory_body([key.public for key in keys])

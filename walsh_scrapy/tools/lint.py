@@ -1,8 +1,4 @@
-"""``walsh lint``: lines of a robots.txt that mean nothing, or not what they seem.
-
-Prints lines of a robots.txt that mean nothing, or not what they seem. Exit status: 0 no error, 1 at
-least one, 2 wrong call.
-"""
+"""``walsh lint``: lines of a robots.txt that mean nothing, or not what they seem."""
 
 from __future__ import annotations
 
@@ -10,22 +6,14 @@ from typing import TYPE_CHECKING
 
 from walsh_scrapy.policy.robots.lint import lint
 from walsh_scrapy.policy.wording import count_of
-from walsh_scrapy.tools.call import add_json
 from walsh_scrapy.tools.files import read_file
 from walsh_scrapy.tools.output import json_array, print_lines
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Iterator, Sequence
 
     from walsh_scrapy.policy.robots.lint import Remark
     from walsh_scrapy.tools.call import Call
-
-
-def options(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
-    parser.add_argument("file", nargs="+", metavar="FILE", help="'-' for standard input")
-    add_json(parser)
 
 
 def run(call: Call) -> int:

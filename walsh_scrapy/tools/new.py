@@ -1,10 +1,4 @@
-"""``scrapy new``: the new entries, as a list to read.
-
-Lists new entries by source, the newest first: title, URL, and when they were published and seen.
-Without --since these are the entries since the start of the last run that found something. Exit
-status: 0, even if nothing is new; 1 if it cannot be done, 2 for a wrong call. Examples: scrapy new.
-scrapy new --since yesterday. scrapy new --since 7d --json
-"""
+"""``walsh new``: the new entries, as a list to read."""
 
 from __future__ import annotations
 
@@ -18,12 +12,10 @@ from walsh_scrapy.items import EntryItem
 from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.policy.freshness import CLOCK_SKEW
 from walsh_scrapy.policy.wording import count_of
-from walsh_scrapy.tools.call import add_json, add_since
 from walsh_scrapy.tools.export import item_of
 from walsh_scrapy.tools.output import Column, show_rows
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Mapping
 
     from walsh_scrapy.state import State
@@ -35,12 +27,6 @@ _NAMES: Final = dict.fromkeys((*_SHOWN, *(column.name for column in fields(Entry
 COLUMNS: Final[list[Column[Mapping[str, Any]]]] = [
     Column(name, methodcaller("get", name), shown=name in _SHOWN) for name in _NAMES
 ]
-
-
-def options(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
-    add_since(parser, "entries first seen since then")
-    add_json(parser)
 
 
 def run(call: Call) -> int:

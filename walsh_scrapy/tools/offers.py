@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from walsh_scrapy.metadata.alternates import is_llmstxt
 from walsh_scrapy.policy.urls import canonical_url
 from walsh_scrapy.policy.wording import count_of, printable
-from walsh_scrapy.sources.source import Source, declared_urls, target_url
+from walsh_scrapy.sources.source import Source, SourcesError, declared_urls, target_url
+from walsh_scrapy.tools.call import WrongCall
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -145,10 +146,14 @@ class SiteOffer:
 def offers_for(urls: Iterable[str]) -> tuple[SiteOffer, ...]:
     """Return an offer, with nothing requested yet, for each different URL.
 
-    Raises SourcesError for a URL that cannot be declared.
+    Raises WrongCall for a URL that cannot be declared.
     """
     llms_txts: dict[str, Candidate] = {}
-    return tuple(_offer(url, llms_txts) for url in dict.fromkeys(map(target_url, urls)))
+    try:
+        addresses = dict.fromkeys(target_url(url) for url in urls)
+    except SourcesError as error:
+        raise WrongCall(str(error)) from error
+    return tuple(_offer(url, llms_txts) for url in addresses)
 
 
 def _offer(url: str, llms_txts: dict[str, Candidate]) -> SiteOffer:

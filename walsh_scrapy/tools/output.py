@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import signal
-import subprocess
 import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -228,6 +226,9 @@ def _break(text: str, width: int) -> list[str]:
 
 def _page(text: str) -> bool:
     """Show a text in the pager; return False if there is none."""
+    import shlex
+    import subprocess
+
     command = shlex.split(os.environ.get("PAGER", "less"))
     if not command or command == ["cat"] or os.environ.get("TERM") == "dumb":
         return False

@@ -58,7 +58,7 @@ class RunRow:
 COLUMNS: Final[list[Column[RunRow]]] = [
     Column("run", lambda row: row.record.id),
     Column("spider", lambda row: row.record.spider),
-    Column("command", lambda row: f"scrapy {row.record.command}" if row.record.command else None),
+    Column("command", lambda row: row.record.command or None),
     Column("started_at", lambda row: rfc3339(row.record.started_at)),
     Column("ended_at", lambda row: rfc3339(row.record.ended_at)),
     Column("finish_reason", lambda row: row.record.finish_reason),

@@ -2,7 +2,7 @@
 
 `walsh_scrapy.checks` decides which gaps are too short, as for the log of a server. Here it gets the
 rows of the request log: the delay and the hold that counted for each, and why they are not known.
-`GapCheck` answers for every command; `scrapy attest` counts, `scrapy report` and `scrapy why` show
+`GapCheck` answers for every command; `walsh attest` counts, `walsh report` and `walsh why` show
 it.
 """
 

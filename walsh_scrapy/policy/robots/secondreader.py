@@ -1,6 +1,6 @@
 r"""Protego, Scrapy's parser, as a second reader of robots.txt (decision 35).
 
-`scrapy mayfetch` shows where its answer differs from that of `RobotsTxt`. The audit of the state
+`walsh mayfetch` shows where its answer differs from that of `RobotsTxt`. The audit of the state
 reads it too, because a reader cannot show its faults. Protego takes long for hostile files, selects
 groups in another way than RFC 9309, and counts some octets otherwise. So its answer breaks a rule
 only where a file and a URL leave both readers one reading (`SecondReader.can_compare`). Whether

@@ -1,28 +1,15 @@
-"""``scrapy conformance -- COMMAND...`` and ``walsh conformance``: a test for any crawler.
-
-Lets any command crawl a web on this machine, and checks by the log of its servers whether it kept
-the rules R1 to R9. In COMMAND {seeds} is a file with one URL per line, {pages} the same for pages
-without a feed. {folder} is a folder that is kept between the runs, {ca} the CA certificate to
-trust, {key} an Ed25519 key to sign requests with. {blocklist} is the URL of a list of opt-outs,
-{proxy} that of the proxy. CONFORMANCE_SEEDS and so on are the same in its environment. The command
-is called up to five times, and gets less than five minutes in all. Exit status: 0 no MUST failed, 1
-at least one failed, could not run, or was not shown though no crawler can avoid it, or nothing
-passed, 2 a wrong call, or a command that makes no request. Example: scrapy conformance --rules R1
--- wget -i {seeds}
-"""
+"""``walsh conformance -- COMMAND...``: a test for any crawler, and its scorecard."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
-from math import inf
 from typing import TYPE_CHECKING
 
 from walsh_scrapy.policy.wording import count_of
 from walsh_scrapy.testing.conformance import trial
 from walsh_scrapy.testing.conformance.scenario import Verdict
-from walsh_scrapy.tools.call import fail
+from walsh_scrapy.tools.call import WrongCall
 from walsh_scrapy.tools.output import columns, print_lines
 
 if TYPE_CHECKING:
@@ -31,49 +18,13 @@ if TYPE_CHECKING:
     from walsh_scrapy.testing.conformance.trial import Result, Scorecard
     from walsh_scrapy.tools.call import Call
 
-USAGE = "[options] -- COMMAND..."
-
-
-def options(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument(
-        "--rules",
-        metavar="RULES",
-        help="check these only, separated by commas: R1 to R9, or names of scenarios",
-    )
-    parser.add_argument(
-        "--user-agent", metavar="TEXT", help="the exact User-Agent that must be sent"
-    )
-    parser.add_argument(
-        "--patience",
-        metavar="N",
-        type=_at_least_one,
-        default=1.0,
-        help="give each run N times as long, for a crawler that needs more time",
-    )
-    parser.add_argument(
-        "--proxy",
-        action="store_true",
-        default=None,
-        help="give the hosts names behind a proxy, not addresses (the default except on Linux)",
-    )
-    parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
-
-
-def _at_least_one(text: str) -> float:
-    number = float(text)
-    if not 1 <= number < inf:
-        raise ValueError(text)
-    return number
-
 
 def run(call: Call) -> int:
     """Try the command, print its scorecard, and return the exit status."""
-    given, words = call.arguments, call.arguments.command
+    given, words = call.arguments, call.arguments.crawler
     command = list(words[1:] if words[:1] == ["--"] else words)
     if not command:
-        fail("name the command to try: conformance -- COMMAND...", 2)
+        raise WrongCall("name the command to try: conformance -- COMMAND...")
     rules = None if given.rules is None else [word.strip() for word in given.rules.split(",")]
     try:
         card = trial.run(
@@ -85,7 +36,7 @@ def run(call: Call) -> int:
             told=lambda sentence: print(f"{sentence} ...", file=sys.stderr, flush=True),
         )
     except (trial.TrialError, ValueError) as error:
-        fail(str(error), 2)
+        raise WrongCall(str(error)) from error
     if given.json:
         print(json.dumps(card.as_dict(), indent=1).replace("\x7f", "\\u007f"))
     else:

@@ -1,12 +1,4 @@
-"""``scrapy mayfetch`` and ``walsh mayfetch``: whether URLs may be fetched, and why.
-
-Prints for each URL the answer of every gate of the project, even of its other gates, and why. The
-URL itself is not fetched. Blocklist and robots.txt are, with the usual delays, if the state has no
-current copy. With --robots the answer is that of the file, for any bot; nothing is sent, and no
-project is needed (walsh mayfetch). Exit status: 0 all allowed, 1 at least one denied, 2 cannot say,
-or a wrong call. Examples: scrapy mayfetch https://blog.example/feed.xml --json. walsh mayfetch
---robots robots.txt --user-agent GPTBot https://blog.example/private/
-"""
+"""``walsh mayfetch``: whether URLs may be fetched, and why: by a project, or by one robots.txt."""
 
 from __future__ import annotations
 
@@ -15,41 +7,19 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from walsh_scrapy.identity import UA_TOKEN
-from walsh_scrapy.tools.call import WrongCall, status_of
+from walsh_scrapy.programname import program_name
+from walsh_scrapy.tools.call import Unusable, WrongCall
 from walsh_scrapy.tools.files import read_file
 from walsh_scrapy.tools.mayfetch.answer import COLUMNS, Draft, wrong_url
 from walsh_scrapy.tools.output import print_lines, table
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Sequence
 
     from walsh_scrapy.tools.call import Call
     from walsh_scrapy.tools.mayfetch.answer import Answer
 
-USAGE = "[options] URL [URL ...]"
-FAILED = 2  # 1 is an answer
 _LONGEST_WAIT: Final = 30
-_NO_FILE: Final = (
-    "which robots.txt? Give it with --robots FILE, or pipe it in: "
-    "curl -s https://blog.example/robots.txt | walsh mayfetch --robots - URL"
-)
-
-
-def options(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
-    parser.add_argument("urls", nargs="+", metavar="URL", help="a URL with its scheme")
-    parser.add_argument("--robots", metavar="FILE", help="a robots.txt, '-' for standard input")
-    parser.add_argument(
-        "--user-agent",
-        metavar="NAME",
-        action="append",
-        help="with --robots: a bot, by its name in robots.txt or its User-Agent; may be repeated",
-    )
-    parser.add_argument(
-        "--offline", action="store_true", help="answer from the state alone, send nothing"
-    )
-    parser.add_argument("--json", action="store_true", help="print one JSON object a line")
 
 
 def run(call: Call) -> int:
@@ -58,7 +28,10 @@ def run(call: Call) -> int:
     if given.robots is not None:
         answers = _of_file(call, now)
     elif not call.has_project:
-        raise WrongCall(_NO_FILE)
+        raise Unusable(
+            "there is no Scrapy project here; give a robots.txt with --robots FILE, or pipe it in: "
+            f"curl -s https://blog.example/robots.txt | {program_name()} mayfetch --robots - URL"
+        )
     elif given.user_agent:
         raise WrongCall("--user-agent goes with --robots FILE: a crawl has one name")
     else:
@@ -69,7 +42,7 @@ def run(call: Call) -> int:
         print_lines(table(answers, COLUMNS))
     else:
         print_lines(line for each in answers for line in each.lines(now))
-    return status_of(each.allowed for each in answers)
+    return 0 if all(each.allowed for each in answers) else 1
 
 
 def _of_file(call: Call, now: float) -> Sequence[Answer]:

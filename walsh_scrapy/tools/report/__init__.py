@@ -1,11 +1,4 @@
-"""``scrapy report``: one page about runs, and about problems for the operator.
-
-Writes one HTML page without scripts, which loads nothing: new entries by source and day, sources
-with problems and advice, hosts that wait, the delay and the gaps of each host, and responses.
-Without options it is about the last crawl. The file is written whole or not at all. Exit status: 0,
-1 if it cannot be done, 2 for a wrong call. Examples: scrapy report -o report.html. scrapy report -O
-week.html --since P7D
-"""
+"""``walsh report``: one page about runs, and about problems for the operator."""
 
 from __future__ import annotations
 
@@ -28,13 +21,11 @@ from walsh_scrapy.sources.loading import load_sources
 from walsh_scrapy.sources.source import SourcesError
 from walsh_scrapy.state.log import TimeSpan
 from walsh_scrapy.tools import hosts, runs
-from walsh_scrapy.tools.call import add_since, add_sources
-from walsh_scrapy.tools.files import Output, add_output
+from walsh_scrapy.tools.files import Output
 from walsh_scrapy.tools.sources import overview
 from walsh_scrapy.tools.status.findings import check_clock
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from walsh_scrapy.options import Options
@@ -61,15 +52,6 @@ MOST_READ: Final = 300_000
 MOST_RUNS: Final = 1000
 #: Sources with problems that the page lists; it counts the others.
 MOST_PROBLEMS: Final = 150
-
-USAGE = "[options] -o FILE.html"
-
-
-def options(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
-    add_output(parser)
-    add_since(parser, "all since then")
-    add_sources(parser)
 
 
 def run(call: Call) -> int:

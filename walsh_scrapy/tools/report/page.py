@@ -19,6 +19,7 @@ from markupsafe import Markup
 
 from walsh_scrapy.policy.durations import rfc3339
 from walsh_scrapy.policy.wording import count_of, cut, for_others, format_seconds, printable
+from walsh_scrapy.programname import program_name
 from walsh_scrapy.tools.hosts import COLUMNS as HOSTS
 from walsh_scrapy.tools.output import facts, minute, shown
 from walsh_scrapy.tools.report import KINDS, MOST_PROBLEMS, MOST_SOURCES
@@ -87,6 +88,7 @@ def render(report: Report) -> str:
     groups = list(counts.items())
     return environment.get_template("page.html").render(
         report=report,
+        program=program_name(),
         css=Markup(css),  # noqa: S704
         css_hash=base64.b64encode(sha256(css.encode()).digest()).decode(),
         groups=groups,

@@ -1,4 +1,4 @@
-"""The changes of ``scrapy sources``: sources are resumed, and added to the file.
+"""The changes of ``walsh sources`` and ``walsh add``: sources are resumed, and added to the file.
 
 All else in the file is the operator's; it prints the lines to change there.
 """
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.policy.urls import canonical_url, host_of
 from walsh_scrapy.policy.wording import printable
+from walsh_scrapy.programname import program_name
 from walsh_scrapy.sources.loading import Declaration, declared_in, open_sources
 from walsh_scrapy.sources.source import Source, SourcesError, declared_urls, target_url
 from walsh_scrapy.tools.call import CommandError
@@ -59,7 +60,7 @@ def find_sources(url: str, known: Collection[str]) -> list[str]:
     if same := [each for each in known if canonical_url(each) == canonical]:
         return same
     near = nearest(url, known)
-    hint = f"; did you mean {near}?" if near else "; `scrapy sources --all` lists all sources"
+    hint = f"; did you mean {near}?" if near else f"; `{program_name()} sources --all` lists all"
     raise UnknownSource(f"{url} is not a source, declared or in the state{hint}")
 
 

@@ -1,4 +1,4 @@
-"""The rows of ``scrapy sources``: each source, its facts in the state, and its next visit."""
+"""The rows of ``walsh sources``: each source, its facts in the state, and its next visit."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from walsh_scrapy.policy.freshness import NEVER
 from walsh_scrapy.policy.frontier import start_order
 from walsh_scrapy.policy.urls import host_of, url_key
 from walsh_scrapy.policy.wording import count_of, format_seconds
+from walsh_scrapy.programname import program_name
 from walsh_scrapy.sources.source import Kind, host_delays, with_delays
 from walsh_scrapy.state.records import SourceRecord
 from walsh_scrapy.state.sources import KnownSource
@@ -165,29 +166,31 @@ def problem_of(record: SourceRecord, rule: str) -> Problem | None:
     ``rule`` is that of its next visit.
     """
     url, seen, move = record.url, record.visited_at, record.move
+    program = program_name()
     if rule == "gone":  # it was not requested since
         advice = "Remove it from the sources file. If it is reachable again:"
-        command = f"scrapy sources resume {url}"
+        command = f"{program} sources resume {url}"
         return Problem("gone", "it answered 410: gone permanently", advice, command, seen, seen)
     if record.outcome.startswith("denied"):
         gate, why = record.outcome.removeprefix("denied by "), f"{record.outcome}: {record.detail}"
         if gate in ADVICE:
-            return Problem("denied", why, ADVICE[gate], f"scrapy mayfetch {url}", seen=seen)
+            return Problem("denied", why, ADVICE[gate], f"{program} mayfetch {url}", seen=seen)
         advice = f"{gate}, a middleware of this project, denies it. To see why:"
-        return Problem("denied", why, advice, f"scrapy why {url}", seen=seen)
+        return Problem("denied", why, advice, f"{program} why {url}", seen=seen)
     if record.is_refused:
         why, advice = (
             f"its site answers {record.status}",
             "The site wants a wait. To see its end and its reason:",
         )
-        return Problem("refused", why, advice, "scrapy hosts", record.refused_since, seen)
+        command = f"{program} hosts"
+        return Problem("refused", why, advice, command, record.refused_since, seen)
     if record.failures:
         times = count_of(record.failures, "time")
         why = f"{record.detail or 'it failed'} ({times} in a row)"
         return Problem("failing", why, *_of_failing(record), record.failing_since, seen)
     if move and move.is_settled and not move.is_doubted:
         why = f"permanent redirects lead to {record.moved_to}"
-        advice = "Write the new address into the sources file (scrapy sources has the line)."
+        advice = f"Write the new address into the sources file ({program} sources has it)."
         return Problem("moved", why, advice, "", record.moved_since, seen)
     return _resent(record) if record.ignores_validators else None
 
@@ -214,7 +217,7 @@ def _resent(record: SourceRecord) -> Problem:
 def _of_failing(record: SourceRecord) -> tuple[str, str]:
     """Return the advice for a source that fails, and the command for it."""
     status, lasting = record.status or 0, record.failures >= _MANY_FAILURES
-    look = f"scrapy discover {record.url}"
+    look = f"{program_name()} discover {record.url}"
     if status in (401, 402, 403):
         return "The site does not want this. Ask its owner, or remove it from the sources file.", ""
     if status in (404, 405, 451):

@@ -1,11 +1,4 @@
-"""``scrapy status``: is all well? For an operator, and for a monitor.
-
-Checks the last runs, the blocklist, the share of sources that fail, holds, the free disk and the
-clock. The first line is the whole, then comes one line per check, the worst first. Sends nothing.
-Exit status, as monitoring plugins have it: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN (the state or a
-setting cannot be read, or a wrong call). Examples: scrapy status. scrapy status --json. scrapy
-status --run-hours 3,6 --prometheus walsh.prom
-"""
+"""``walsh status``: is all well? For an operator, and for a monitor."""
 
 from __future__ import annotations
 
@@ -14,55 +7,12 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from walsh_scrapy.tools.call import WrongCall, add_json, add_sources, typed
+from walsh_scrapy.tools.call import WrongCall
 
 if TYPE_CHECKING:
-    import argparse
-
     from walsh_scrapy.tools.call import Call
     from walsh_scrapy.tools.status.facts import Facts
-    from walsh_scrapy.tools.status.findings import Finding, Limits
-
-WRONG_CALL = 3  # else a monitor takes a wrong call for CRITICAL
-
-
-def options(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
-    from walsh_scrapy.tools.status.findings import Thresholds
-
-    usual = Thresholds()
-    add_sources(parser)
-    add_json(parser, "one JSON object")
-    parser.add_argument(
-        "--quiet", action="store_true", help="print nothing if all is well (for cron)"
-    )
-    parser.add_argument(
-        "--prometheus", metavar="FILE", help="also write metrics to FILE, which ends in .prom"
-    )
-    for name, default, what in (
-        ("--run-hours", usual.run_hours, "hours since the last good run"),
-        ("--failing", usual.failing, "percent of the sources that fail"),
-    ):
-        parser.add_argument(
-            name,
-            metavar="W,C",
-            type=typed(_limits),
-            default=default,
-            help=f"WARNING and CRITICAL: {what} (default: {default[0]:g},{default[1]:g})",
-        )
-
-
-def _limits(text: str) -> Limits:
-    from walsh_scrapy.tools.status.findings import Limits
-
-    try:
-        warning, critical = map(float, text.split(","))
-        is_ordered = warning <= critical
-    except ValueError:
-        is_ordered = False
-    if not is_ordered:
-        raise ValueError(f"{text} is not two numbers with a comma, the second not smaller")
-    return Limits(warning, critical)
+    from walsh_scrapy.tools.status.findings import Finding
 
 
 def run(call: Call) -> int:
@@ -83,7 +33,7 @@ def run(call: Call) -> int:
             write_metrics(given.prometheus, findings, facts, now)
         except OSError as error:
             raise WrongCall(f"--prometheus {given.prometheus}: {error.strerror}") from None
-    return int(worst(findings))
+    return worst(findings).exit_status
 
 
 def _check(call: Call) -> tuple[Facts | None, list[Finding]]:
@@ -91,14 +41,15 @@ def _check(call: Call) -> tuple[Facts | None, list[Finding]]:
     from walsh_scrapy.options import BadSetting
     from walsh_scrapy.state import StateError
     from walsh_scrapy.tools.status.facts import gather
-    from walsh_scrapy.tools.status.findings import Finding, Status, Thresholds, find
+    from walsh_scrapy.tools.status.findings import Finding, Limits, Status, Thresholds, find
 
     given = call.arguments
     try:
         with call.state_if_any() as state:
             if state is not None:
                 facts = gather(state, call.options, given.sources)
-                return facts, find(facts, Thresholds(given.run_hours, given.failing))
+                limits = Thresholds(Limits(*given.run_hours), Limits(*given.failing))
+                return facts, find(facts, limits)
             why, advice = "there is none yet", "set WALSH_STATE_URL as the runs have it"
     except BadSetting as error:
         return None, [Finding(Status.UNKNOWN, "settings", str(error))]

@@ -1,4 +1,4 @@
-"""The facts that ``scrapy status`` checks, read from the state, the sources file and the disk."""
+"""The facts that ``walsh status`` checks, read from the state, the sources file and the disk."""
 
 from __future__ import annotations
 

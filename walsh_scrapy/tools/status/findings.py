@@ -11,6 +11,7 @@ from walsh_scrapy.policy.durations import format_moment, rfc3339
 from walsh_scrapy.policy.freshness import CLOCK_SKEW
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import and_more, count_of, format_seconds, printable
+from walsh_scrapy.programname import program_name
 from walsh_scrapy.tools.hosts import COLUMNS as HOSTS
 from walsh_scrapy.tools.output import Row, as_dict, columns
 from walsh_scrapy.tools.runs import COLUMNS as RUNS
@@ -39,12 +40,17 @@ MOST_ROWS: Final = 100
 
 
 class Status(IntEnum):
-    """The exit statuses of a monitoring plugin."""
+    """The statuses of a monitoring plugin; the exit statuses are those of every command."""
 
     OK = 0
     WARNING = 1
     CRITICAL = 2
     UNKNOWN = 3
+
+    @property
+    def exit_status(self) -> int:
+        """0 if all is well, 3 if that cannot be said, else 1."""
+        return int(self) if self in (Status.OK, Status.UNKNOWN) else 1
 
 
 class Finding(NamedTuple):
@@ -188,7 +194,7 @@ def _sources(facts: Facts, limits: Limits) -> Finding | None:
     status = limits.above(share)
     total = count_of(facts.sources, "source")
     what = f"{facts.failing} of {total} failing ({share:.0f} %)"
-    advice = "`scrapy sources` has them first" if status else ""
+    advice = f"`{program_name()} sources` has them first" if status else ""
     return Finding(status, "sources", what, advice, _rows(facts.failing_rows, SOURCES))
 
 
@@ -205,7 +211,7 @@ def _refused(facts: Facts) -> Finding | None:
         first.setdefault(host_of(row.record.address), row)
     listed = _listed([_refusal(host, row, facts) for host, row in first.items()])
     what = f"{count_of(len(long), 'source')} refused for over a day: {listed}"
-    advice = "`scrapy sources --failing` has them all"
+    advice = f"`{program_name()} sources --failing` has them all"
     return Finding(Status.WARNING, "refused", what, advice, _rows(long, SOURCES))
 
 
@@ -237,7 +243,8 @@ def _hosts(facts: Facts) -> Finding:
         [f"{row.host} until {format_moment(row.snapshot.times.hold_until)}" for row in found]
     )
     what = f"{count_of(len(found), 'host')} on hold for over a day: {listed}"
-    return Finding(Status.WARNING, "hosts", what, "`scrapy hosts` shows why", _rows(found, HOSTS))
+    advice = f"`{program_name()} hosts` shows why"
+    return Finding(Status.WARNING, "hosts", what, advice, _rows(found, HOSTS))
 
 
 def _rows(rows: Iterable[Row], columns: Iterable[Column[Row]]) -> tuple[dict[str, Any], ...]:
@@ -309,7 +316,7 @@ def status_json(findings: list[Finding], now: float) -> str:
         for each in findings
     ]
     return json.dumps(
-        {"status": status.name, "exit": int(status), "at": rfc3339(now), "findings": found}
+        {"status": status.name, "exit": status.exit_status, "at": rfc3339(now), "findings": found}
     )
 
 

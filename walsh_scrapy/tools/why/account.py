@@ -18,6 +18,7 @@ from walsh_scrapy.policy.pacing import LONGEST_FOR_BLOCKLIST, PaceBy
 from walsh_scrapy.policy.robots.copy import QuotedLine, RobotsFile, quote
 from walsh_scrapy.policy.urls import canonical_url, host_of, origin_of, robots_url
 from walsh_scrapy.policy.wording import format_day, format_seconds
+from walsh_scrapy.programname import program_name
 from walsh_scrapy.sources.source import host_delays
 from walsh_scrapy.state.log import TimeSpan
 from walsh_scrapy.tools.call import CommandError
@@ -165,8 +166,8 @@ def give_account(
     is_told = denied or any(canonical_url(each.record.url) == wanted for each in sent)
     if wanted and not is_told and not outlook.targets:
         raise CommandError(
-            f"nothing is known of {wanted} on {format_day(day)}; `scrapy why {host} --on "
-            f"{format_day(day)}` shows its host"
+            f"nothing is known of {wanted} on {format_day(day)}; "
+            f"`{program_name()} why {host} --on {format_day(day)}` shows its host"
         )
     numbers = {each.record.run for each in sent} | {each.run for each in denied}
     found = map(state.runs.find, sorted(filter(None, numbers), reverse=True))
@@ -226,7 +227,8 @@ def _nothing(
     sources: Sequence[Source] | None,
 ) -> str:
     if not host:
-        return "that is neither a host nor a URL of the web; for example: scrapy why blog.example"
+        example = f"{program_name()} why blog.example"
+        return f"that is neither a host nor a URL of the web; for example: {example}"
     when = "" if day is None else f" on {format_day(day)}"
     known = f"nothing is known of {host}{when}"
     if last is not None:

@@ -1,9 +1,4 @@
-"""``scrapy demo``: two crawls of a web on this machine, checked by the log of its servers.
-
-Serves sixteen hosts at addresses on this machine. Runs the real `scrapy crawl feeds` against them
-twice, and prints the wishes of each host and the requests in its log. Takes less than a minute and
-needs no network. Exit status: 0, or 1 if a rule was broken. Example: scrapy demo
-"""
+"""``walsh demo``: two crawls of a web on this machine, checked by the log of its servers."""
 
 from __future__ import annotations
 
@@ -12,13 +7,29 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rich.console import Console
+
+import walsh_scrapy
+from walsh_scrapy.extensions.summary import SourceCounts
+from walsh_scrapy.identity import UA_TOKEN, USER_AGENT
 from walsh_scrapy.policy.wording import count_of
+from walsh_scrapy.testing.crawl import run_crawl
+from walsh_scrapy.testing.demoweb import (
+    BLOCKLIST_SCHEMA_URL,
+    BLOCKLIST_URL,
+    DEMO_TERMS,
+    demo_table,
+    demo_web,
+    entries_table,
+)
+from walsh_scrapy.testing.directweb import DirectWeb
+from walsh_scrapy.testing.hit import most_open
+from walsh_scrapy.testing.politeness import violations
+from walsh_scrapy.testing.web import LoopbackWeb
+from walsh_scrapy.tools.init import write_project
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Sequence
-
-    from rich.console import Console
 
     from walsh_scrapy.testing.crawl import CrawlResult
     from walsh_scrapy.testing.politeness import Terms
@@ -26,22 +37,8 @@ if TYPE_CHECKING:
     from walsh_scrapy.tools.call import Call
 
 
-USAGE = ""
-
-
-def options(parser: argparse.ArgumentParser) -> None:
-    """Add no argument."""
-
-
 def run(call: Call) -> int:  # noqa: ARG001 - every tool takes one
     """Run both crawls, print the log, and check it."""
-    from rich.console import Console
-
-    from walsh_scrapy.testing.demoweb import DEMO_TERMS, demo_table, demo_web, entries_table
-    from walsh_scrapy.testing.directweb import DirectWeb
-    from walsh_scrapy.testing.politeness import violations
-    from walsh_scrapy.testing.web import LoopbackWeb
-
     console = Console(width=None if Console().is_terminal else 140)
     sites, sources = demo_web()
     # Elsewhere only 127.0.0.1 is this machine, so a proxy stands for all hosts.
@@ -63,9 +60,6 @@ def run(call: Call) -> int:  # noqa: ARG001 - every tool takes one
 
 def _project(folder: Path) -> Path:
     """Return the project of this clone; one as ``walsh init`` writes it if this is not a clone."""
-    import walsh_scrapy
-    from walsh_scrapy.tools.init import write_project
-
     clone = Path(walsh_scrapy.__file__).parents[1]
     if (clone / "scrapy.cfg").is_file():
         return clone
@@ -83,11 +77,6 @@ def _crawl(
     console: Console,
 ) -> CrawlResult:
     """Run the real `scrapy crawl feeds`; both runs share the state in ``folder``."""
-    from walsh_scrapy.identity import UA_TOKEN, USER_AGENT
-    from walsh_scrapy.testing.crawl import run_crawl
-    from walsh_scrapy.testing.demoweb import BLOCKLIST_SCHEMA_URL, BLOCKLIST_URL
-    from walsh_scrapy.testing.hit import most_open
-
     console.print(f"run {number} of 2: scrapy crawl feeds, {len(sources)} sources ...")
     result = run_crawl(
         web,
@@ -114,8 +103,6 @@ def _crawl(
 
 def _unfinished(run: CrawlResult, sources: int) -> list[str]:
     """Return the problems outside of a log: a run that failed, or sources without an outcome."""
-    from walsh_scrapy.extensions.summary import SourceCounts
-
     done = SourceCounts.of(run.stats).done
     problems = [f"a run ended with exit status {run.exit_code}"] if run.exit_code else []
     return problems + [f"{done} of {sources} sources had an outcome"] * (done != sources)
