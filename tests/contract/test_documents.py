@@ -300,9 +300,8 @@ def test_the_last_list_stays_if_a_project_keeps_it_back(run, crawl, is_unchanged
     ids=["answered", "stopped", "failed"],
 )
 def test_without_a_list_nothing_else_is_requested(run, acts, handler, document):
-    commands = {"COMMANDS_MODULE": "walsh_scrapy.commands"}
     acts = {"operator.example": acts}
-    result = run(acts, site("a.example"), site(LISTED), document=LIST, **commands, **handler)
+    result = run(acts, site("a.example"), site(LISTED), document=LIST, **handler)
     assert result.exit_code == 1
     assert {hit.host for hit in result.log} <= {"operator.example"}
     assert result.stats["finish_reason"] == "gate_failed"

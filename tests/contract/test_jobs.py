@@ -102,18 +102,29 @@ def reads(log):
 
 
 @pytest.mark.long
-def test_a_job_that_is_stopped_and_killed_reads_each_page(loopback_web, crawl, project):
+@pytest.mark.parametrize(
+    ("serial", "pages"),
+    [(True, (4, 6, 9, 12)), (False, (4, 7, 10, 13))],
+    ids=["serial", "parallel"],
+)
+def test_a_job_that_is_stopped_and_killed_reads_each_page(
+    loopback_web, crawl, project, serial, pages
+):
+    """The signals are sent after these numbers of requests."""
     web = loopback_web(*web_of_links())
-    settings = {"JOBDIR": project / "job", "WALSH_SERIAL": False, "DOWNLOAD_TIMEOUT": 1}
+    settings = {"JOBDIR": project / "job", "WALSH_SERIAL": serial, "DOWNLOAD_TIMEOUT": 1}
+    stops = [
+        [signal.SIGTERM],
+        [signal.SIGKILL],
+        [signal.SIGINT],
+        [signal.SIGTERM, signal.SIGTERM],
+    ]
     in_flight = set()
-    for pages, *sent in (
-        (4, signal.SIGTERM),
-        (7, signal.SIGKILL),
-        (10, signal.SIGINT),
-        (13, signal.SIGTERM, signal.SIGTERM),
-    ):
+    for count, sent in zip(pages, stops, strict=True):
         running = crawl.start(web, "links", project=project, settings=settings)
-        while running.running and not web.wait_for(lambda log, most=pages: len(log) >= most, 0.02):
+        while running.running and not web.wait_for(
+            lambda log, minimum=count: len(log) >= minimum, 0.02
+        ):
             pass
         for number in sent:
             os.kill(running.pid, number)
@@ -125,7 +136,7 @@ def test_a_job_that_is_stopped_and_killed_reads_each_page(loopback_web, crawl, p
     assert (result.exit_code, result.stats["finish_reason"]) == (0, "finished")
     found = reads(web.log)
     assert found.keys() >= READ
-    again = {page for page, count in found.items() if count > 1 and page in READ}
+    again = {page for page, times in found.items() if times > 1 and page in READ}
     assert again <= in_flight
 
 

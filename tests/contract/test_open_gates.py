@@ -330,7 +330,6 @@ def test_an_exception_of_our_own_ends_the_run(direct_web, run, crawl, broken):
         *(f"http://a.example{path}" for path in pages),
         EXTENSIONS={"theirs.middlewares.BrokenGate": 0},
         BROKEN=broken,
-        COMMANDS_MODULE="walsh_scrapy.commands",
     )
     assert result.exit_code == 1
     assert result.stats["finish_reason"] == "gate_failed"

@@ -231,6 +231,8 @@ def test_a_gate_that_a_project_switches_off_is_named(caplog):
 
 
 class ScrapysEngine:
+    running = True
+
     def __init__(self):
         self._slot = object()  # the spider is open
         self.reasons = []

@@ -134,6 +134,14 @@ class FullState(Extension):
         Crawl.of(self.crawler).context.state._database.read(fill)
 
 
+class StateWithoutRuns(Extension):
+    """The state fails when the run is recorded, while the spider is opened."""
+
+    def spider_opened(self):
+        state = Crawl.of(self.crawler).context.state
+        state.write(lambda connection: connection.execute(text("ALTER TABLE runs RENAME TO lost")))
+
+
 class StateDeletedAtTheEnd(Extension):
     """The file of the state is deleted once the spider has closed."""
 

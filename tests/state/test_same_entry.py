@@ -84,6 +84,14 @@ HISTORIES = {
         [1, 1, 0],
     ),
     "a corrected title without a guid": ([[item("A")], [item("B")]], [1, 0]),
+    "a corrected title of an item that is twice in its list": (
+        [[item("A")] * 2, [item("B")] * 2],
+        [1, 0],
+    ),
+    "another item beside one that is twice in its list": (
+        [[item("A")] * 2, [item("A"), item("B")]],
+        [1, 1],
+    ),
     "a corrected title with a guid": ([[item("A", guid="1")], [item("B", guid="1")]], [1, 0]),
     "a corrected title and date with a guid": (
         [[item("A", guid="1", date=DAYS[0])], [item("B", guid="1", date=DAYS[1])]],

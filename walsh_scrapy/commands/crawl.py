@@ -20,10 +20,9 @@ if TYPE_CHECKING:
 
 
 class Command(crawl.Command):
-    """Exits with 1 if the crawl ended early, or if sources failed and none was read.
+    """Exits with 1 if sources failed and none was read, and for the reasons of Scrapy's command.
 
-    A crawl ends early if its state, a middleware, an export or the machine fails. Its log has only
-    those of Scrapy's lines that an operator needs.
+    The log has only those of Scrapy's lines that an operator needs.
     """
 
     _created: Crawler | None = None
@@ -48,7 +47,6 @@ class Command(crawl.Command):
 
     def run(self, args: list[str], opts: argparse.Namespace) -> None:
         """Run a spider by name."""
-        from walsh_scrapy.crawl.crawl import Crawl
         from walsh_scrapy.extensions.summary import SourceCounts
 
         names = self.crawler_process.spider_loader.list() if self.crawler_process else []
@@ -58,9 +56,8 @@ class Command(crawl.Command):
             _refuse(f"there is no spider {args[0]!r}; {hint}", 2)
         super().run(args, opts)
         if self.exitcode or self._created is None:
-            return  # the crawl has not begun
-        counts = SourceCounts.of(self._created.stats.get_stats())
-        if counts.none_was_read or Crawl.ended_early(self._created):
+            return  # the crawl has not begun, or ended early
+        if SourceCounts.of(self._created.stats.get_stats()).none_was_read:
             self.exitcode = 1
 
     def _create_crawler(self, spidercls: type[Spider] | str) -> Crawler:

@@ -90,6 +90,7 @@ class Crawl:
             self.request_reached_downloader, signal=signals.request_reached_downloader
         )
         crawler.signals.connect(self.response_downloaded, signal=signals.response_downloaded)
+        crawler.signals.connect(self.engine.engine_stopped, signal=signals.engine_stopped)
         setattr(crawler, _CRAWL, self)
         _crawls.add(self)
 
@@ -103,12 +104,6 @@ class Crawl:
             warn_of_handlers(crawler.settings)
             crawl = cls(crawler)
         return crawl
-
-    @staticmethod
-    def ended_early(crawler: Crawler) -> bool:
-        """Return True if the crawl of a crawler was ended early; one without our parts was not."""
-        crawl: Crawl | None = getattr(crawler, _CRAWL, None)
-        return crawl is not None and crawl.engine.ended_early
 
     @property
     def stats(self) -> StatsCollector:

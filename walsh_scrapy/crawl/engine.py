@@ -62,11 +62,12 @@ class Engine:
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
+        self._end_reason = ""
         self._end: asyncio.Future[None] | None = None
         self.ended_early = False
 
     def end(self, reason: EarlyEnd, why: str = "") -> None:
-        """End the crawl early; ``scrapy crawl`` then exits with 1.
+        """End the crawl early; Scrapy's ``crawl`` and ``runspider`` then exit with 1.
 
         ``why`` is a sentence for the log (CRITICAL). Open files and exports are closed as usual,
         and due sources stay due. Only the first call counts and is logged: later ones mostly have
@@ -75,11 +76,23 @@ class Engine:
         if self.ended_early:
             return
         self.ended_early = True
+        self._end_reason = reason
         if why:
             logger.critical("%s", why)
-        if self._slot is not None:  # else only the exit status can change
-            end = self._crawler.engine.close_spider_async(reason=reason)
-            self._end = asyncio.ensure_future(end)
+        if self._crawler.engine.running:
+            self._close_spider()
+        else:  # Scrapy never stops an engine whose spider was closed before it started
+            self._crawler.signals.connect(self._close_spider, signal=signals.engine_started)
+
+    async def engine_stopped(self) -> None:
+        """Remove the spider from the crawler if the crawl was ended early.
+
+        Scrapy has no other way to say that a crawl failed: a runner sets ``bootstrap_failed`` if
+        the crawler has no spider at the end, and then the command that has the runner exits with 1.
+        """
+        await asyncio.sleep(0)  # other handlers may need the spider, or end the crawl early
+        if self.ended_early:
+            self._crawler.spider = None
 
     def machine_failed(self, what: str) -> None:
         """End the crawl because this machine cannot make connections (decision 29).
@@ -164,6 +177,11 @@ class Engine:
     def start_failed(self) -> bool:
         """Whether the spider's ``start`` raised, which Scrapy names as the reason of the end."""
         return self._crawler.engine._start_error  # noqa: SLF001 - Scrapy tells nobody else
+
+    def _close_spider(self) -> None:
+        if self._slot is not None:  # else only the exit status can change
+            end = self._crawler.engine.close_spider_async(reason=self._end_reason)
+            self._end = asyncio.ensure_future(end)
 
     @property
     def _slot(self) -> Any:  # noqa: ANN401 - Scrapy's own, with no public type
