@@ -83,7 +83,7 @@ def begin(folder, root):
         settings.write(f'WALSH_USER_AGENT = "{AGENT}"\nWALSH_UA_TOKEN = "Example-Bot"\n')
     (project / "sources.toml").write_text(f'[[source]]\nurl = "{root}/feed"\n', "utf-8")
     run(project, "scrapy", "crawl", "feeds")
-    assert '"One"' in run(project, "scrapy", "export", "-o", "-")
+    assert '"One"' in run(project, "walsh", "export", "-o", "-")
     assert Site.asked == [("/robots.txt", AGENT), ("/feed", AGENT)], Site.asked
     Site.asked.clear()
 

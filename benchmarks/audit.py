@@ -1,4 +1,4 @@
-"""The time of `scrapy attest` for a long request log, and its size: SQLite and PostgreSQL.
+"""The time of `walsh attest` for a long request log, and its size: SQLite and PostgreSQL.
 
     python -m benchmarks.audit [REQUESTS]
 
@@ -6,7 +6,7 @@ The log is that of 30 days: each host has a robots.txt with a Crawl-delay of 2 s
 requests it and nine feeds. Every tenth host is denied one feed more. For ten requests there is one
 entry. Two days of requests are made here, and the others from the second one by the database. The
 state is audited, and once more since its last day, each time in a separate process. Then the
-questions of `scrapy status` and of `scrapy why` about one host are answered, and the first day is
+questions of `walsh status` and of `walsh why` about one host are answered, and the first day is
 deleted. Goal: 1,000,000 requests in less than 60 s on one core, with less than 500 MiB; 300 bytes a
 request, with its indexes.
 """

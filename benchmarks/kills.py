@@ -168,7 +168,7 @@ def _rows(url: str) -> tuple[int, Counter[str], int]:
 
 
 def _findings_of(url: str) -> list[str]:
-    """Return the findings of `scrapy attest` about a MUST, once no killed crawl may go on.
+    """Return the findings of `walsh attest` about a MUST, once no killed crawl may go on.
 
     A document that is requested again within a day is none: if it took long, its answer was logged
     before its entries, and the crawl was killed in between.

@@ -2,7 +2,7 @@
 
     python -m benchmarks.scale [SOURCES] [DATABASE ...]
 
-`scrapy sources sync` reads the file into an empty state. Then all sources count as visited, one in
+`walsh sources sync` reads the file into an empty state. Then all sources count as visited, one in
 24 of them a day ago. The real `scrapy crawl` runs in a separate process until it has sent 2,000
 requests: the time of the first one, and the most memory. Then nothing is due, and the same crawl
 ends at once. CPU is that of our process, without the server's. Goals for 1,000,000
@@ -121,8 +121,8 @@ def _measure(folder: Path, url: str, sources: int) -> Mapping[str, float]:
 
 
 def _sync(file: Path, url: str) -> float:
-    """Run `scrapy sources sync`, and return its peak memory in MiB."""
-    command = [sys.executable, "-m", "scrapy", "sources", "sync", "--sources", str(file)]
+    """Run `walsh sources sync`, and return its peak memory in MiB."""
+    command = [sys.executable, "-m", "walsh_scrapy", "sources", "sync", "--sources", str(file)]
     command += ["-s", f"WALSH_STATE_URL={url}"]
     with subprocess.Popen(command, env=environment_of(PROJECT), cwd=PROJECT) as process:
         peak = 0.0

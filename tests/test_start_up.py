@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from tests.helpers import ROOT, execute
+from walsh_scrapy.console.commands import COMMANDS
 from walsh_scrapy.testing.crawl import keep_empty_blocklist, write_sources
 
 CALLING = """
@@ -30,17 +31,17 @@ LARGE = {"aiohttp", "cryptography", "lxml", "rich.console", "scrapy", "sqlalchem
 #: What only some documents, settings, states and commands need.
 RARE = {
     "feedparser",  # a feed
-    "jinja2",  # scrapy report
+    "jinja2",  # walsh report
     "jsonschema",  # an item or a blocklist that is not clearly valid
     "markdown_it",  # a document of markdown
-    "prometheus_client",  # scrapy status --prometheus
+    "prometheus_client",  # walsh status --prometheus
     "psycopg",  # a state in PostgreSQL
-    "pygal",  # scrapy report
+    "pygal",  # walsh report
     "pytest",  # walsh_scrapy.testing.plugin
     "requests",  # as tldextract
     "sqlalchemy.dialects.postgresql",  # a state in PostgreSQL
     "tldextract",  # WALSH_PACE_BY = "domain"
-    "trustme",  # scrapy conformance
+    "trustme",  # walsh conformance
     "walsh_scrapy.sources.opml",  # sources in OPML
 }
 #: What Scrapy imports in order to learn that it is switched off.
@@ -65,16 +66,20 @@ OURS = {
 #: What a command prints when it has done its work, and what it must not import.
 CALLS = {
     "walsh --version": ("walsh-scrapy", LARGE | RARE),
+    "walsh --help": ("getting started", LARGE | RARE),
+    "walsh status --help": ("exit status", LARGE | RARE),
+    "walsh export --help": ("exit status", LARGE | RARE),
+    "walsh conformance --help": ("exit status", LARGE | RARE),
     "walsh init project": ("scrapy crawl feeds", LARGE | RARE),
     "walsh lint robots.txt": ("0 errors", LARGE | RARE | {"protego"}),
     "walsh mayfetch --robots robots.txt https://a.example/x": ("denied", LARGE | RARE),
     "scrapy version": ("Scrapy ", RARE | SWITCHED_OFF | CRAWLING | OURS),
     "scrapy crawl feeds": ("run finished", RARE | SWITCHED_OFF),
     "scrapy crawl llms": ("run finished", RARE | SWITCHED_OFF),
-    "scrapy mayfetch --offline https://a.example/feed": ("robots", RARE | SWITCHED_OFF),
-    "scrapy status": ("blocklist", RARE | SWITCHED_OFF | CRAWLING | {"rich.console"}),
-    "scrapy sources": ("http://127.0.0.1:9/feed", RARE | SWITCHED_OFF | CRAWLING),
-    "scrapy why 127.0.0.1": ("Our requests", RARE | SWITCHED_OFF | CRAWLING | {"rich.console"}),
+    "walsh mayfetch --offline https://a.example/feed": ("robots", RARE | SWITCHED_OFF),
+    "walsh status": ("blocklist", RARE | SWITCHED_OFF | CRAWLING | {"rich.console"}),
+    "walsh sources": ("http://127.0.0.1:9/feed", RARE | SWITCHED_OFF | CRAWLING),
+    "walsh why 127.0.0.1": ("Our requests", RARE | SWITCHED_OFF | CRAWLING | {"rich.console"}),
 }
 
 
@@ -93,9 +98,14 @@ def imported_by(tmp_path_factory):
     settings = ["-s", f"WALSH_STATE_URL={state}", "-s", f"WALSH_SOURCES={sources}"]
 
     def run(call):
-        command = call.split() + settings * call.startswith("scrapy")
+        name = call.split()[1]
+        has_settings = name in COMMANDS and COMMANDS[name].has_settings and "--robots" not in call
+        in_project = has_settings or call.startswith("scrapy")
+        command = call.split() + settings * in_project
         written = folder / "imported"
-        environment = {"PYTHONPATH": str(ROOT), "SCRAPY_SETTINGS_MODULE": "walsh_scrapy.settings"}
+        environment = {"PYTHONPATH": str(ROOT)}
+        if in_project:
+            environment["SCRAPY_SETTINGS_MODULE"] = "walsh_scrapy.settings"
         done = execute(
             sys.executable, "-c", CALLING, written, *command, cwd=folder, env=environment
         )
@@ -120,8 +130,8 @@ def test_a_command_imports_nothing_that_it_does_not_need(imported_by, call):
 HIDING = """
 import sys
 sys.modules[sys.argv[1]] = None
-from scrapy.cmdline import execute
-execute(["scrapy", *sys.argv[2:]])
+from walsh_scrapy.console.program import main
+main(sys.argv[2:])
 """
 
 
@@ -130,18 +140,18 @@ execute(["scrapy", *sys.argv[2:]])
     [
         ("jinja2", "report", 2, ["report", "-o", "-"]),
         ("pygal", "report", 2, ["report", "-o", "-"]),
-        ("prometheus_client", "status", 3, ["status", "--quiet", "--prometheus", "x.prom"]),
+        ("prometheus_client", "status", 2, ["status", "--quiet", "--prometheus", "x.prom"]),
         ("trustme", "testing", 2, ["conformance", "--json"]),
-        ("psycopg", "postgres", 1, ["hosts"]),
+        ("psycopg", "postgres", 3, ["hosts"]),
     ],
 )
 def test_a_command_without_its_extra_says_the_line_that_installs_it(
     module, extra, status, arguments
 ):
     state = "postgresql+psycopg://u@127.0.0.1:9/x" if module == "psycopg" else "sqlite:////no/x"
-    rest = ["--", "true"] if arguments[0] == "conformance" else []
     settings = ["-s", f"WALSH_STATE_URL={state}", "-s", "WALSH_BLOCKLIST_URL=http://127.0.0.1:9/"]
-    command = [sys.executable, "-c", HIDING, module, *arguments, *rest, *settings]
+    rest = ["--", "true"] if arguments[0] == "conformance" else settings
+    command = [sys.executable, "-c", HIDING, module, *arguments, *rest]
     done = execute(*command, cwd=ROOT)
     assert done.returncode == status, done.stderr
     assert f"{module}: pip install 'walsh-scrapy[{extra}]'\n" in done.stderr

@@ -3,7 +3,7 @@
 It needs the programs of the drivers: wget, curl, feedparser and requests for this Python, and for
 the two of Node.js a `node_modules` in the current folder (`npm install rss-parser crawlee`). A cell
 has the scenarios that passed of those that passed or failed. `NAME-proxy` is tried behind the
-proxy. Each may take twice as long as `scrapy conformance` gives it. `--save FOLDER` as the first
+proxy. Each may take twice as long as `walsh conformance` gives it. `--save FOLDER` as the first
 words keeps the scorecards as JSON.
 """
 

@@ -7,7 +7,7 @@ kill: first, at once again, forced, and restarted after 50 minutes. `days` crawl
 days: a copy of robots.txt expires, a list of opt-outs is refreshed, changed and broken, a host
 refuses for longer than a run, a feed is gone. A page that is a function answers by the simulated
 time, in seconds since the first run. Each is judged by its scenarios or rules, by what the web saw,
-and then by `scrapy attest`, by the state. FOLDER gets the `Finding` objects of each, as JSON.
+and then by `walsh attest`, by the state. FOLDER gets the `Finding` objects of each, as JSON.
 """
 
 import json

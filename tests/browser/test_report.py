@@ -1,4 +1,4 @@
-"""The page of `scrapy report` in Chromium: quiet, quick, accessible, on a desk and on a phone.
+"""The page of `walsh report` in Chromium: quiet, quick, accessible, on a desk and on a phone.
 
 `make browser` installs what this needs, and runs it alone. Elsewhere these tests are skipped: they
 measure time, so no others may run beside them.

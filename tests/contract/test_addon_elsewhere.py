@@ -64,6 +64,9 @@ class Elsewhere:
     def scrapy(self, *arguments, cwd=None, web=None):
         return self.run(self.python, "-m", "scrapy", *arguments, cwd=cwd, web=web)
 
+    def walsh(self, *arguments, cwd=None, web=None):
+        return self.run(Path(self.python).with_name("walsh"), *arguments, cwd=cwd, web=web)
+
     def run(self, *command, cwd=None, web=None):
         kept = {
             name: text
@@ -118,10 +121,10 @@ def test_their_exports_and_our_commands_beside_each_other(elsewhere, loopback_we
     exported = elsewhere.project / "pages.jsonl"
     (item,) = map(json.loads, exported.read_text().splitlines())
     assert item == {"url": "http://a.example/1", "title": "A", "stamp": "theirs"}
-    asked = elsewhere.scrapy("mayfetch", "http://a.example/private/", web=web)
+    asked = elsewhere.walsh("mayfetch", "http://a.example/private/", web=web)
     assert asked.returncode == 1, asked.stderr
     assert "Disallow: /private/" in asked.stdout
-    found = elsewhere.scrapy("discover", "http://a.example/", web=web)
+    found = elsewhere.walsh("discover", "http://a.example/", web=web)
     assert "nothing" in found.stdout, found.stderr
     assert exported.read_text(), "a question replaces no export"
     assert paths(web.log).count("a.example/robots.txt") == 1, "one state for all of them"
@@ -135,12 +138,12 @@ def test_declared_sources_beside_spiders_that_follow_links(elsewhere, loopback_w
     assert crawled.returncode == 0, crawled.stderr
     assert "new entries       2" in crawled.stderr
     assert_polite(web.log, serial=False, user_agent=USER_AGENT)
-    listed = elsewhere.scrapy("sources", "--json", *given)
+    listed = elsewhere.walsh("sources", "--json", *given)
     (source,) = json.loads(listed.stdout)
     assert (source["outcome"], source["due"]) == ("fetched", False)
-    exported = elsewhere.scrapy("export", "-o", "-", *given)
+    exported = elsewhere.walsh("export", "-o", "-", *given)
     assert len(exported.stdout.splitlines()) == 2
-    attested = json.loads(elsewhere.scrapy("attest", "--json").stdout)
+    attested = json.loads(elsewhere.walsh("attest", "--json").stdout)
     verdicts = {row["row"]: row["verdict"] for row in attested["checklist"]}
     assert attested["holds"], "another name breaks nothing"
     assert verdicts["1"] == "holds"
@@ -148,7 +151,7 @@ def test_declared_sources_beside_spiders_that_follow_links(elsewhere, loopback_w
 
 
 def test_a_new_project_of_the_wheel_alone(elsewhere, loopback_web):
-    made = elsewhere.run(elsewhere.python, "-m", "walsh_scrapy.console", "init", "new")
+    made = elsewhere.walsh("init", "new")
     assert "cd new && scrapy crawl feeds" in made.stdout, made.stderr
     new = elsewhere.project / "new"
     web = loopback_web(site("new.example"))
@@ -161,17 +164,17 @@ def test_a_new_project_of_the_wheel_alone(elsewhere, loopback_web):
     crawled = elsewhere.scrapy("crawl", "feeds", *given, cwd=new, web=web)
     assert "new entries       2" in crawled.stderr
     assert_polite(web.log, user_agent=USER_AGENT)
-    exported = elsewhere.scrapy("export", "-o", "-", *given, cwd=new)
+    exported = elsewhere.walsh("export", "-o", "-", *given, cwd=new)
     assert len(exported.stdout.splitlines()) == 2
 
 
 def test_the_demo_needs_no_project(elsewhere):
-    shown = elsewhere.scrapy("demo", cwd=elsewhere.folder)
+    shown = elsewhere.walsh("demo", cwd=elsewhere.folder)
     assert "No rule was broken." in shown.stdout, shown.stdout + shown.stderr
 
 
 def test_outside_of_a_project_no_request_is_sent(elsewhere):
-    ended = elsewhere.scrapy("mayfetch", "http://a.example/", cwd=elsewhere.folder)
-    assert ended.returncode == 2
-    assert "walsh_scrapy.Addon" in ended.stderr
+    ended = elsewhere.walsh("mayfetch", "http://a.example/", cwd=elsewhere.folder)
+    assert ended.returncode == 3
+    assert "no Scrapy project" in ended.stderr
     assert not (elsewhere.folder / ".scrapy").exists()

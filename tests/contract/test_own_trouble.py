@@ -204,7 +204,7 @@ def test_a_command_whose_output_is_on_a_full_disk_says_so_in_one_line(run_comman
             "-s", f"WALSH_STATE_URL=sqlite:///{tmp_path / 'state'}", stdout=full.fileno(),
         )  # fmt: skip
     assert ended.returncode == 1
-    told = "walsh-scrapy: the output cannot be written: No space left on device\n"
+    told = "walsh: the output cannot be written: No space left on device\n"
     assert ended.stderr == told
 
 

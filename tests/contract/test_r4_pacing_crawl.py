@@ -136,7 +136,7 @@ def in_flight_until(host, crawl):
 
 
 def breaches(crawl):
-    """What `scrapy attest` finds in the record, by the times that the crawls wrote themselves."""
+    """What `walsh attest` finds in the record, by the times that the crawls wrote themselves."""
     with (
         closing(State(f"sqlite:///{crawl.folder / 'walsh.sqlite3'}")) as state,
         state.log() as record,

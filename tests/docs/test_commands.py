@@ -9,7 +9,6 @@ import shlex
 import shutil
 import sys
 import tomllib
-from argparse import ArgumentParser
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -17,9 +16,8 @@ from threading import Thread
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from scrapy.cmdline import ScrapyArgumentParser, execute
+from scrapy.cmdline import ScrapyArgumentParser
 from scrapy.settings import Settings
-from scrapy.utils.misc import load_object
 from scrapy.utils.project import get_project_settings
 from sqlalchemy import make_url
 
@@ -28,7 +26,9 @@ from tests.helpers import ROOT
 from tests.helpers import execute as run
 from tests.helpers.records import RECORD, commit, entry_of, hold, keep_robots, log_requests
 from tests.helpers.sites import BLOCKLIST
-from walsh_scrapy.console.program import main
+from walsh_scrapy.commands.crawl import Command
+from walsh_scrapy.console.commands import COMMANDS
+from walsh_scrapy.console.program import build_parser, main, parse
 from walsh_scrapy.items import EntryItem
 from walsh_scrapy.options import Options
 from walsh_scrapy.policy.robots.copy import RobotsCopy
@@ -38,23 +38,20 @@ from walsh_scrapy.state.documents import hash_of
 from walsh_scrapy.state.log import Evidence
 from walsh_scrapy.state.records import SourceRecord
 from walsh_scrapy.testing import Certificate, Reply, Site
-from walsh_scrapy.testing.conformance import conformance
 from walsh_scrapy.testing.crawl import write_sources
 from walsh_scrapy.testing.feeds import rss
+from walsh_scrapy.tools.call import Call, WrongCall
 
 #: Many of these lines are crawls and servers in processes of their own.
 pytestmark = pytest.mark.crawl
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 PAGE_OF_STATE = ROOT / "docs" / "state.md"
-#: Commands whose options are checked here, and what they do elsewhere: most of them ask servers.
-ASKING = ("crawl", "demo", "discover", "keys", "mayfetch")
 #: Commands that only read and write the state: they are run.
 STATE = ("sources", "hosts", "export", "backup", "new", "status", "report", "attest", "why")
-#: The one of them that asks servers too.
-SENDING = re.compile(r"\bsources add\b")
-#: The conformance test without a project.
-TRIAL = "walsh conformance "
+#: Commands that read files alone, and what else does.
+ALONE = ("init", "lint")
+ROBOTS = "--robots"
 #: Published keys, and the files of these keys in the project.
 BOT_KEYS = {name: PrivateKey.generate() for name in ("key.pem", "next.pem")}
 AGENT = "https://bot.example/.well-known/http-message-signatures-directory"
@@ -100,9 +97,10 @@ COMMANDS_OF = {
     "ini": re.compile(r"^Exec\w+=(.+)$", re.MULTILINE),
 }
 ENTRIES = {"cron": r"[^#\s]", "ini": r"Exec"}
-SCRAPY = re.compile(r"(?:SSL_CERT_FILE=\S+ )?(?:\S*/)?scrapy ")
-#: A line of the program that needs no project, and what is piped into it.
-WALSH = re.compile(r"(?:cat (\S+) \| )?walsh ")
+#: A line of `scrapy` or of our program, and the file that is piped into it.
+PROGRAM = re.compile(
+    r"(?:cat (\S+) \| )?(?:SSL_CERT_FILE=\S+ )?(?:\S*/)?(?:scrapy|walsh|python -m walsh_scrapy) "
+)
 OTHER_PROGRAMS = re.compile(
     r"`((?:python3?|pip|make|systemctl|journalctl|psql|pg_dump|sqlite3|grep|curl) [^`]+)`"
 )
@@ -111,7 +109,7 @@ SERVER_OF_DOCS = "postgresql://walsh@db.internal/walsh"
 ARGUMENTS = set(re.findall(r"^\| `(\w+)=", page_of("settings.md"), re.MULTILINE))
 SEEN_AT = "1970-01-01T00:00:01Z"
 FEEDS = ("https://blog.example/feed.xml", "https://other.example/feed.xml")
-#: What `scrapy why` is asked about: a request of 17 November 2026.
+#: What `walsh why` is asked about: a request of 17 November 2026.
 SENT = replace(RECORD, requested_at=1_794_909_600.0, host="blog.example", url=FEEDS[0])
 SENT = replace(SENT, evidence=Evidence(robots=hash_of(b""), robots_at=1_794_909_590.0))
 ADDED = "https://news.example/feed.xml"
@@ -146,18 +144,18 @@ def command_lines():
                 yield page.relative_to(ROOT), line
 
 
-def lines_of(*, scrapy):
-    """The command lines that call `scrapy`, or all others; each once."""
+def lines_of(*, programs):
+    """The command lines that call `scrapy` or `walsh`, or all others; each once."""
     pages = {line: name for name, line in command_lines()}
     for line, name in pages.items():
-        if bool(SCRAPY.match(line)) is scrapy:
+        if bool(PROGRAM.match(line)) is programs:
             yield pytest.param(line, id=f"{name}: {line[:60]}")
 
 
 def runs_of_lines():
-    """Each line that calls `scrapy`, on SQLite; one line of each command on PostgreSQL too."""
+    """Each line of a command, on SQLite; one line of each on PostgreSQL too."""
     commands = set()
-    for line in lines_of(scrapy=True):
+    for line in lines_of(programs=True):
         yield pytest.param(*line.values, "project", id=line.id)
         name = command_of(*line.values)
         if name in STATE and name not in commands:
@@ -166,43 +164,46 @@ def runs_of_lines():
 
 
 def command_of(line):
-    return SCRAPY.sub("", line).split(" ")[0]
+    return PROGRAM.sub("", line).split(" ")[0]
+
+
+def words_of(line):
+    """The command and its arguments, without the program and the pipes around it."""
+    return shlex.split(PROGRAM.sub("", line, count=1).partition(" | ")[0])
 
 
 def spoken_of():
-    """Every `scrapy ...` within a sentence."""
+    """Every `scrapy ...` and `walsh ...` within a sentence."""
     for page in PAGES:
         text = page.read_text("utf-8")
-        for line in sorted(set(re.findall(r"(?<!`)`(scrapy [^`]+)`", text))):
+        for line in sorted(set(re.findall(r"(?<!`)`((?:scrapy|walsh) [^`]+)`", text))):
             yield pytest.param(line, id=f"{page.relative_to(ROOT)}: {line[:60]}")
 
 
 @pytest.mark.parametrize(("line", "database"), list(runs_of_lines()))
-def test_a_line_with_scrapy_works(line, database, request):
+def test_a_line_with_a_command_works(line, database, request):
     name = command_of(line)
     if name == "demo":
         return  # tests/testing/test_crawl.py runs it
     if name == "conformance":
         check_trial(shlex.split(line.partition("conformance")[2]))
         return
-    check_call(shlex.split(line.partition(" | ")[0].partition("scrapy ")[2]))
+    check_call(words_of(line))
     project = request.getfixturevalue(database)
-    if name in STATE and not SENDING.search(line):
+    if name in ALONE or ROBOTS in line:
+        project.walsh(line)
+    elif name in STATE:
         project.run(line)
     else:
         project.ask(line)
 
 
-@pytest.mark.parametrize("line", list(lines_of(scrapy=False)))
+@pytest.mark.parametrize("line", list(lines_of(programs=False)))
 def test_a_command_line_is_one_that_works(line, request):
     program, *arguments = shlex.split(line)
     if program == "/usr/bin/curl":
         path, _ = sent_by(arguments, request.getfixturevalue("server"))
         assert path in ("/YOUR-UUID", "/YOUR-UUID/fail")
-    elif line.startswith(TRIAL):
-        check_trial(shlex.split(line.removeprefix(TRIAL)))
-    elif WALSH.match(line):
-        request.getfixturevalue("project").walsh(line)
     elif program == "curl":
         check_job(arguments, request.getfixturevalue("server"))
     elif program in ("psql", "pg_dump"):
@@ -233,10 +234,10 @@ WRONG += ["walsh nothing", "walsh lint --nosuch robots.txt"]
 @pytest.mark.parametrize("text", WRONG)
 def test_a_command_that_is_wrong_or_that_no_test_runs_fails(text, request):
     """The tests above are not satisfied by what they do not know."""
-    is_scrapy = SCRAPY.match(text)
-    test = test_a_line_with_scrapy_works if is_scrapy else test_a_command_line_is_one_that_works
-    with pytest.raises(AssertionError):
-        test(text, *["project"] * bool(is_scrapy), request)
+    is_ours = PROGRAM.match(text)
+    test = test_a_line_with_a_command_works if is_ours else test_a_command_line_is_one_that_works
+    with pytest.raises((AssertionError, WrongCall)):
+        test(text, *["project"] * bool(is_ours), request)
 
 
 def test_each_line_of_a_schedule_is_a_command():
@@ -250,6 +251,8 @@ def test_each_line_of_a_schedule_is_a_command():
 @pytest.mark.parametrize("line", list(spoken_of()))
 def test_a_command_within_a_sentence_is_one_that_works(line):
     words = shlex.split(re.split(r" \\?\| ", line)[0])[1:]
+    if words[0] == "COMMAND" or words[0].startswith("--"):
+        return  # of all commands
     if len(words) > 2 or "-" in line or words[0] == "crawl":
         check_call(words)
         return
@@ -262,7 +265,7 @@ def test_other_commands_within_a_sentence_are_known():
     for page in PAGES:
         text = page.read_text("utf-8")
         for line in OTHER_PROGRAMS.findall(text):
-            parts = r"benchmarks|tests|walsh_scrapy\.testing|walsh_scrapy"
+            parts = r"benchmarks|tests|walsh_scrapy\.testing"
             module = re.match(rf"python -m ({parts})\.(\w+)", line)
             target = re.match(r"make ([\w-]+)", line)
             if module:
@@ -295,14 +298,21 @@ def test_the_log_of_a_host_shows_two_requests_in_one_second(project, tmp_path):
 
 
 def check_call(arguments):
-    """Check a command's options as Scrapy would, and the values that are given with them."""
+    """Check the options of a command, and the values that are given with them."""
     name, *given = arguments
     if name == "conformance":
         check_trial(given)
-        return
-    assert name in (*STATE, *ASKING)
-    settings = get_project_settings()
-    command = load_object(f"walsh_scrapy.commands.{name}.Command")()
+    elif name == "crawl":
+        check_crawl(given)
+    else:
+        options = parse(build_parser(), arguments)
+        if COMMANDS[name].has_settings:
+            Options.from_settings(Call(options).settings)
+
+
+def check_crawl(given):
+    """Check the options of `scrapy crawl` as Scrapy would."""
+    settings, command = get_project_settings(), Command()
     command.settings = settings
     parser = ScrapyArgumentParser(conflict_handler="resolve")
     command.add_options(parser)
@@ -312,21 +322,19 @@ def check_call(arguments):
     assert [word for word in rest if word.startswith("-")] == []
     command.process_options(rest, options)
     Options.from_settings(settings)
-    if name == "crawl" and rest != ["SPIDER"]:
+    if rest != ["SPIDER"]:
         check_spider(rest[0] if rest else "feeds", **getattr(options, "spargs", {}))
 
 
 def check_trial(words):
     """Check a call of the conformance test; make it if it is about few scenarios."""
-    parser = ArgumentParser()
-    conformance.options(parser)
-    given = parser.parse_args(words)
-    program = (given.command[1:] or ["COMMAND"])[0]
+    given = parse(build_parser(), ["conformance", *words])
+    program = (given.crawler[1:] or ["COMMAND"])[0]
     if program == "wget" and not shutil.which(program):
         pytest.skip("wget is not on this machine")
     assert program.isupper() or program in ("wget", "python") or (ROOT / program).exists()
     if given.rules and not program.isupper():
-        done = run(sys.executable, "-m", "walsh_scrapy.console", "conformance", *words, cwd=ROOT)
+        done = run(sys.executable, "-m", "walsh_scrapy", "conformance", *words, cwd=ROOT)
         assert done.returncode in (0, 1), done.stderr
         assert re.search(r' scenarios?: |"conformant": ', done.stdout)
 
@@ -415,42 +423,41 @@ class Project:
             log_requests(state, SENT)
 
     def run(self, line):
-        """Run a `scrapy` command in this process, and what its output is piped into."""
+        """Run a command of `walsh` in this process, and what its output is piped into."""
         if "hosts release" in line:
             with contextlib.closing(State(self._url)) as state:
                 hold(state, "blog.example", 3600.0)
         command, _, filters = self._here(line).partition(" | ")
-        settings = get_project_settings()
-        settings.set("WALSH_STATE_URL", self._url)
+        name, *words = words_of(command)
         capfd = self._request.getfixturevalue("capfd")
         with pytest.raises(SystemExit) as ended:
-            execute(shlex.split(command), settings)
+            main([name, "-s", f"WALSH_STATE_URL={self._url}", *words])
         said = capfd.readouterr()
         # The state of these projects has failing sources and no run, which `status` says.
-        good = (1, 2) if "scrapy status" in command else (None, 0)
-        if "scrapy backup" in command and self._url.startswith("postgresql"):
+        good = int(name == "status")
+        if name == "backup" and self._url.startswith("postgresql"):
             assert (ended.value.code, said.err.count("\n")) == (1, 1)
             assert "pg_dump --format=custom" in said.err
             return
-        assert ended.value.code in good, said.err
+        assert ended.value.code == good, said.err
         if filters:
             self.shell(filters, given=said.out)
 
     def walsh(self, line):
-        """Run a line of `walsh` in this process."""
-        piped = WALSH.match(line)[1]
+        """Run a line that reads a file alone, in this process."""
+        piped = PROGRAM.match(line)[1]
         text = (self.folder / piped).read_bytes() if piped else b""
         reader = io.BufferedReader(io.BytesIO(text))
         patch, capfd = map(self._request.getfixturevalue, ("monkeypatch", "capfd"))
         patch.setattr("sys.stdin", io.TextIOWrapper(reader))
         with pytest.raises(SystemExit) as ended:
-            main(shlex.split(line.partition("walsh ")[2]))
+            main(words_of(line))
         said = capfd.readouterr()
         assert ended.value.code == 0, said.err
         assert said.out
 
     def ask(self, line):
-        """Run a `scrapy` command that asks servers, in front of a web that has the sources."""
+        """Run a command that asks servers, in front of a web that has the sources."""
         web = self._request.getfixturevalue("direct_web")(*WEB)
         environment = dict(web.environment)
         if line.startswith("SSL_CERT_FILE"):
@@ -459,7 +466,7 @@ class Project:
         paths = filter(None, (str(ROOT), environment.get("PYTHONPATH")))
         environment["PYTHONPATH"] = os.pathsep.join(paths)
         command, _, filters = self._here(line.partition(" > ")[0]).partition(" | ")
-        arguments = shlex.split(command.partition("scrapy ")[2])
+        arguments = words_of(command)
         if arguments[0] == "keys":
             arguments += self._keys(new="new" in arguments)
         arguments += ["-s", f"WALSH_STATE_URL={self._url}"]

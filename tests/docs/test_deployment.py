@@ -196,7 +196,10 @@ def test_a_line_of_the_docs_fits_the_files(line):
         told = output_of(["sh", "-c", line.partition(" | ")[2]], input=said)
         assert told == (0, "T m\n")
     elif arguments[0] != "build":
-        check_call(arguments[arguments.index(IMAGE) + 1 :] or of_image())
+        command = arguments[arguments.index(IMAGE) + 1 :] or of_image()
+        is_walsh = "--entrypoint walsh" in line
+        assert is_walsh is (command[0] != "crawl")
+        check_call(command)
 
 
 def test_the_role_and_the_database_of_the_docs_take_a_state(postgresql_url):
@@ -379,7 +382,7 @@ def shown(tmp_path):
         for line in lines:
             if line.startswith("sqlite3") and not shutil.which("sqlite3"):
                 pytest.skip("sqlite3 is not on this machine")
-            called = line.replace("walsh ", f"{sys.executable} -m walsh_scrapy.console ")
+            called = line.replace("walsh ", f"{sys.executable} -m walsh_scrapy ")
             done = execute("sh", "-c", called, cwd=tmp_path, env=environment)
             assert (done.returncode, done.stderr) == (0, "")
         return [text.split() for text in done.stdout.splitlines()]

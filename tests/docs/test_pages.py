@@ -20,6 +20,7 @@ from walsh_scrapy.crawl.startup import REPLACED, SPIDER_GATES, Gate
 from walsh_scrapy.identity import POLICY_URL
 from walsh_scrapy.items import EntryItem
 from walsh_scrapy.options import PREFIX, BadSetting, Options
+from walsh_scrapy.programname import program_name
 from walsh_scrapy.sources.loading import load_sources
 from walsh_scrapy.state import State
 from walsh_scrapy.state.tables import metadata as tables
@@ -58,7 +59,7 @@ import sys
 
 def keys(*arguments):  # a command of the wheel, which is not installed here
     environment = os.environ | {"SCRAPY_SETTINGS_MODULE": "walsh_scrapy.settings"}
-    command = [sys.executable, "-m", "scrapy", "keys", *arguments]
+    command = [sys.executable, "-m", "walsh_scrapy", "keys", *arguments]
     return subprocess.run(command, check=True, capture_output=True, env=environment).stdout
 
 
@@ -324,7 +325,8 @@ def test_the_log_of_the_demo_is_that_of_a_run(direct_web, crawl):
     settings = {f"WALSH_BLOCKLIST_{name}": url for name, url in places.items()}
     result = crawl(direct_web(*sites), sources=sources, settings=settings)
     (log,) = (text for _, text in blocks(DEMO, "text") if text.startswith("INFO"))
-    logged = {without_times(line) for line in result.stderr.splitlines()}
+    told = result.stderr.replace(program_name(), "walsh")
+    logged = {without_times(line) for line in told.splitlines()}
     assert [line for line in log.splitlines() if without_times(line) not in logged] == []
 
 

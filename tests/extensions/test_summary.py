@@ -24,6 +24,7 @@ from walsh_scrapy.extensions.progress import (
 )
 from walsh_scrapy.extensions.summary import SourceCounts, counts_of, is_by_source, summary_lines
 from walsh_scrapy.policy.frontier import NextHost
+from walsh_scrapy.programname import program_name
 
 SCHEMA = json.loads((files("walsh_scrapy") / "summary.schema.json").read_text("utf-8"))
 DAY = "1970-01-02 00:00:00 UTC"
@@ -111,7 +112,7 @@ def test_ten_thousand_failures_are_ten_lines():
             "h200.example, h201.example and 4798 more hosts"
         ),
         "new entries       0",
-        "next: `scrapy sources` shows the start of each failure, and the next visit",
+        f"next: `{program_name()} sources` shows the start of each failure, and the next visit",
         f"next: start the run again after {DAY}: 10000 sources still due",
     ]
     record = json.loads(json.dumps(RUN | counts_of(stats, problems, "finished", 2.0)))

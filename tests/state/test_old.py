@@ -30,7 +30,7 @@ COMMANDS = {
     "new": (("--since", "2026-01-01"), 0, "7 entries of 4 sources"),
     "report": (("-o", "-"), 0, "docs.example"),
     "sources": ((), 0, "gone.example answered 404"),
-    "status": ((), 2, "1 of 8 sources failing"),
+    "status": ((), 1, "1 of 8 sources failing"),
     "why": (("http://same.example/feed",), 0, "answer: 304"),
 }
 

@@ -22,10 +22,9 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from http_message_signatures import HTTPMessageSigner, HTTPSignatureKeyResolver, algorithms
-from scrapy.cmdline import execute
-from scrapy.utils.project import get_project_settings
 
 from tests.helpers import LONGEST, ROOT, cases
+from walsh_scrapy.console.program import main
 from walsh_scrapy.policy.signing import PrivateKey, RequestSigner
 from walsh_scrapy.testing.conformance import (
     RULES,
@@ -138,9 +137,9 @@ def test_this_project_passes(capfd, monkeypatch, pytestconfig):
     command += ["-s", "WALSH_BLOCKLIST_URL={blocklist}", "-s", "WALSH_BLOCKLIST_SCHEMA_URL="]
     command += ["-s", "WALSH_SIGNING_KEY={key}"]
     command += ["-s", "WALSH_SIGNATURE_AGENT=https://bot.example.org/keys"]
-    given = ["scrapy", "conformance", "--json", "--rules", ",".join(words), "--", *command]
+    given = ["conformance", "--json", "--rules", ",".join(words), "--", *command]
     with pytest.raises(SystemExit) as ended:
-        execute(given, get_project_settings())
+        main(given)
     told = capfd.readouterr()
     assert not ended.value.code, told
     document = json.loads(told.out)

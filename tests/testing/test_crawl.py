@@ -10,12 +10,11 @@ from urllib.parse import urlsplit
 
 import pytest
 from scrapy.settings import Settings
-from walsh_scrapy.commands.demo import Command
 
 from tests.helpers import execute
 from tests.helpers.sites import feed, site, write_project
 from walsh_scrapy.addon import Addon
-from walsh_scrapy.testing import politeness
+from walsh_scrapy.testing import demo as demo_module
 from walsh_scrapy.testing import simulated as module
 from walsh_scrapy.testing.crawl import (
     find_project,
@@ -298,7 +297,7 @@ def test_the_clock_starts_at_the_given_time():
     assert FakeClock(start).now() == start.timestamp() == FakeClock(start.timestamp()).now()
 
 
-# `scrapy demo` runs both crawls, fails if a rule is broken, and shows what its web serves.
+# `walsh demo` runs both crawls, fails if a rule is broken, and shows what its web serves.
 
 SITES, _ = demo_web()
 
@@ -313,7 +312,7 @@ def test_every_source_has_a_site_and_every_site_says_what_it_asks():
 
 @pytest.fixture(scope="module")
 def demo(pytestconfig):
-    return execute(sys.executable, "-m", "scrapy", "demo", cwd=pytestconfig.rootpath)
+    return execute(sys.executable, "-m", "walsh_scrapy", "demo", cwd=pytestconfig.rootpath)
 
 
 @pytest.mark.long
@@ -338,11 +337,9 @@ def test_the_demo_shows_the_requests_of_every_host(demo):
 @pytest.mark.crawl
 @pytest.mark.long
 def test_a_broken_rule_or_a_lost_source_is_exit_status_1(monkeypatch, capsys):
-    monkeypatch.setattr(politeness, "violations", lambda *_args, **_terms: ["R9: invented"])
+    monkeypatch.setattr(demo_module, "violations", lambda *_args, **_terms: ["R9: invented"])
     monkeypatch.setattr("walsh_scrapy.testing.demoweb.SOURCES", SOURCES[:1])
-    command = Command()
-    command.run([], None)
-    assert command.exitcode == 1
+    assert demo_module.run(None) == 1
     assert "R9: invented" in capsys.readouterr().out
 
 

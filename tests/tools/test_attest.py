@@ -1,4 +1,4 @@
-"""`scrapy attest`: a clean record holds, and one breach of each kind is found (section 8)."""
+"""`walsh attest`: a clean record holds, and one breach of each kind is found (section 8)."""
 
 import contextlib
 import hashlib
@@ -375,7 +375,7 @@ def test_a_case_is_told_without_addresses_and_credentials():
     assert told == "http://a.example/?token=… is denied, says …"
 
 
-# `scrapy attest` accuses nobody because of a clock that was set, a restored backup, or pruning.
+# `walsh attest` accuses nobody because of a clock that was set, a restored backup, or pruning.
 #
 # Crawls are real, most of them in simulated time.
 
@@ -517,7 +517,7 @@ def test_two_machines_whose_clocks_differ_share_a_state(direct_web, crawl, postg
         assert sent == [hit.url for hit in web.log if hit.host == host]
 
 
-# `scrapy attest` finds nothing in records of polite crawls, and breaches in those of broken ones.
+# `walsh attest` finds nothing in records of polite crawls, and breaches in those of broken ones.
 
 #: Two and a half hours after the first run begins.
 DATE = formatdate(BEGIN + 9000.0, usegmt=True)
@@ -578,7 +578,7 @@ def test_a_broken_crawler_is_found_by_its_own_record(crawled, mutant, more, foun
         assert verdict == "not shown", "what was not logged was sent at some time"
 
 
-# `scrapy attest` of another bot: a page about its own name, by what binds every bot.
+# `walsh attest` of another bot: a page about its own name, by what binds every bot.
 
 OTHER = {
     "WALSH_USER_AGENT": "Mozilla/5.0 (compatible; Example-Bot/1.0; +https://bot.example/)",

@@ -18,9 +18,8 @@ from pathlib import Path
 
 import pytest
 from rich.text import Text
-from walsh_scrapy.tools.call import Call
 
-from tests.helpers import cases, execute
+from tests.helpers import ROOT, cases, execute
 from tests.helpers.records import commit, hold
 from walsh_scrapy import __version__
 from walsh_scrapy.console import program
@@ -31,6 +30,7 @@ from walsh_scrapy.state import State
 from walsh_scrapy.state.records import SourceRecord
 from walsh_scrapy.testing.crawl import write_sources
 from walsh_scrapy.tools import hosts
+from walsh_scrapy.tools.call import Call
 from walsh_scrapy.tools.mayfetch.answer import Draft
 from walsh_scrapy.tools.output import Column, columns, fold, print_lines, show
 from walsh_scrapy.tools.sources import overview
@@ -462,3 +462,117 @@ def test_the_time_of_now_decides_where_none_is_given(walsh, monkeypatch, tmp_pat
 
 def test_the_version_is_that_of_the_code_installed_or_not(walsh):
     assert walsh("--version") == (0, f"walsh-scrapy {__version__}\n", "")
+
+
+# The project whose settings a command takes: as Scrapy finds them, or none.
+
+
+def in_folder(folder, *words, **environment):
+    """Run the program in a folder, as `subprocess.run` would."""
+    path = os.pathsep.join([str(ROOT), *sys.path])
+    clean = {key: text for key, text in os.environ.items() if not key.startswith("SCRAPY_")}
+    environment = clean | {"PYTHONPATH": path} | environment
+    return execute(sys.executable, "-m", "walsh_scrapy", *words, cwd=folder, env=environment)
+
+
+@pytest.fixture
+def shop(tmp_path):
+    """A project as `scrapy startproject` writes it, with the line of the add-on."""
+    execute(sys.executable, "-m", "scrapy", "startproject", "shop", cwd=tmp_path)
+    settings = tmp_path / "shop" / "shop" / "settings.py"
+    with settings.open("a", encoding="utf-8") as file:
+        file.write('\nADDONS = {"walsh_scrapy.Addon": 500}\n')
+        file.write(f'WALSH_STATE_URL = "sqlite:///{tmp_path}/state.sqlite3"\n')
+    return tmp_path / "shop"
+
+
+def test_in_another_project_scrapy_lists_no_command_of_ours(shop):
+    listed = execute(sys.executable, "-m", "scrapy", cwd=shop).stdout
+    assert " crawl " in listed
+    assert [name for name in COMMANDS if re.search(rf"^  {name} ", listed, re.MULTILINE)] == []
+
+
+def test_in_another_project_its_settings_are_taken(shop, tmp_path):
+    done = in_folder(shop / "shop", "status")
+    assert (done.returncode, done.stderr) == (3, "")
+    assert "UNKNOWN" in done.stdout
+    with contextlib.closing(State(f"sqlite:///{tmp_path}/state.sqlite3")):
+        pass
+    done = in_folder(shop / "shop", "status", "--json")
+    assert done.returncode == 1
+    checks = {each["check"]: each["status"] for each in json.loads(done.stdout)["findings"]}
+    assert checks["run"] == "WARNING"
+
+
+def test_the_settings_module_of_the_environment_comes_first(shop, tmp_path):
+    (tmp_path / "other.py").write_text("WALSH_STATE_URL = 'nonsense'\n")
+    path = os.pathsep.join(map(str, (ROOT, tmp_path)))
+    done = in_folder(shop, "hosts", PYTHONPATH=path, SCRAPY_SETTINGS_MODULE="other")
+    assert done.returncode == 3
+    assert "'nonsense'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "environment", "word"),
+    [
+        ("WALSH_X = (", {}, "SyntaxError"),
+        ("import nosuchmodule", {}, "nosuchmodule"),
+        ("raise RuntimeError('not today')", {}, "not today"),
+        ("", {"SCRAPY_PROJECT": "nosuch"}, "nosuch"),
+        ("", {"SCRAPY_SETTINGS_MODULE": "nosuch.settings"}, "nosuch.settings"),
+    ],
+)
+def test_settings_that_cannot_be_read_are_one_line(shop, text, environment, word):
+    (shop / "shop" / "settings.py").write_text(text)
+    done = in_folder(shop, "hosts", **environment)
+    (line,) = done.stderr.splitlines()
+    assert (done.returncode, done.stdout) == (3, "")
+    assert word in line
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if " " not in name])
+def test_without_a_project_a_command_works_or_says_what_to_do(name, tmp_path):
+    words = {
+        "conformance": ["--", "nosuchprogram"],
+        "init": ["new"],
+        "keys": ["new", "key.pem"],
+        "lint": ["robots.txt"],
+        "mayfetch": ["--robots", "robots.txt", "https://a.example/"],
+    }
+    (tmp_path / "robots.txt").write_text("User-agent: *\nDisallow:\n")
+    if name == "demo":
+        return  # tests/testing/test_crawl.py runs it
+    needed = {"why": ["a.example"], "add": ["http://a.example/"], "discover": ["http://a.example/"]}
+    done = in_folder(tmp_path, name, *words.get(name, needed.get(name, [])))
+    if name in words:
+        assert done.returncode == (2 if name == "conformance" else 0), done.stderr
+    else:
+        (line,) = done.stderr.splitlines()
+        assert (done.returncode, done.stdout) == (3, "")
+        assert "init FOLDER" in line
+
+
+# The program is named as it was called; in a crawl, as it can be called.
+
+
+@pytest.mark.parametrize(
+    ("called_as", "name"),
+    [
+        ("/srv/bin/walsh", "walsh"),
+        ("/srv/walsh_scrapy/__main__.py", "python -m walsh_scrapy"),
+        ("/srv/bin/scrapy", "walsh"),
+    ],
+)
+def test_messages_name_the_program_as_it_was_called(monkeypatch, tmp_path, called_as, name):
+    installed = tmp_path / "walsh"
+    installed.touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(sys, "argv", [called_as])
+    assert program_name.__wrapped__() == name
+
+
+def test_a_crawl_names_the_module_if_the_program_is_not_installed(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setattr(sys, "argv", ["/srv/bin/scrapy"])
+    assert program_name.__wrapped__() == "python -m walsh_scrapy"

@@ -40,7 +40,7 @@ def test_a_table_is_read_back_by_the_reader_of_sources(tmp_path):
     assert load_sources(file) == sources
 
 
-# `scrapy discover`: what a site offers a crawl, by the gates of a crawl, and ready to declare.
+# `walsh discover`: what a site offers a crawl, by the gates of a crawl, and ready to declare.
 
 URL = "http://docs.example/"
 PAGE = "# Docs\n\n- [Start](/start): how to begin\n- [More](/more)\n"
@@ -78,7 +78,7 @@ class Discovery:
 
 @pytest.fixture
 def discover(tmp_path, run_command):
-    """Run `scrapy discover` in front of a web, on a new state, and judge the log."""
+    """Run `walsh discover` in front of a web, on a new state, and judge the log."""
 
     def run(web, *arguments, blocked=(), **settings):
         url = f"sqlite:///{tmp_path / 'walsh.sqlite3'}"
@@ -320,7 +320,7 @@ def test_after_a_failed_request_a_site_gets_no_other(loopback_web, discover):
     for host, (robots, page, _) in cases.items():
         web.add(Site(host, robots, {"/": page} | others))
     found = discover(web, *(f"http://{host}/" for host in cases))
-    assert found.code == 2
+    assert found.code == 1
     told = found.stdout.split("\n\n")
     for (host, (*_, words)), said in zip(cases.items(), told, strict=True):
         assert host in said

@@ -183,7 +183,7 @@ def test_a_source_with_a_new_spelling_has_one_url_in_an_export(url):
         assert {each["source"] for each in exported(state)} == {spelled}
 
 
-# `scrapy export -o new.atom`: a feed by RFC 4287, of what is new.
+# `walsh export -o new.atom`: a feed by RFC 4287, of what is new.
 
 READ = SourceRecord(url=URL, kind="feed", outcome="fetched", format="rss20")
 HOSTILE = "<b>&amp; ]]> \x00\x1b[2J\u202emoc\ud800 \"'</title>"
@@ -286,7 +286,7 @@ def test_a_feed_of_nothing_is_a_feed(exported_feed):
     assert exported_feed().feed.title == "Walsh-Research: new"
 
 
-# `scrapy export`: what runs exported, whole or not at all, also beside a crawl.
+# `walsh export`: what runs exported, whole or not at all, also beside a crawl.
 
 POSTS = ["Plain", 'Quoted "x", and; comma', "ü \U0001f600 <b>&amp;</b>", "=1+1", "\u2028 line"]
 SOURCES = [
@@ -298,7 +298,7 @@ FORMATS = ("jsonl", "json", "csv")
 
 @pytest.fixture
 def export(tmp_path, on_state):
-    """Run `scrapy export` on the state that the crawls of this test share."""
+    """Run `walsh export` on the state that the crawls of this test share."""
 
     def run(*arguments, **settings):
         file = tmp_path / "sources.json"
@@ -415,14 +415,14 @@ def test_an_existing_file_is_replaced_only_on_request_and_only_whole(web, crawl,
     file.chmod(0o600)
     refused = export("-o", file)
     assert refused.returncode == 1
-    assert refused.stderr == f"walsh-scrapy: {file} exists already; -O replaces it\n".encode()
+    assert refused.stderr == f"walsh: {file} exists already; -O replaces it\n".encode()
     assert file.read_text() == "old"
     state = tmp_path / "crawl" / "walsh.sqlite3"
     with sqlite3.connect(state) as database:
         database.execute("UPDATE entries SET item = 'broken' WHERE source LIKE '%other%'")
     database.close()
     broken = export("-O", file)
-    assert broken.returncode == 1
+    assert broken.returncode == 3
     assert b"in the state cannot be read" in broken.stderr
     assert len(broken.stderr.splitlines()) == 1
     assert file.read_text() == "old"

@@ -1,4 +1,4 @@
-"""`scrapy hosts`: which hosts wait, until when and why; every command says the same of it."""
+"""`walsh hosts`: which hosts wait, until when and why; every command says the same of it."""
 
 import contextlib
 import json
@@ -7,7 +7,6 @@ import pytest
 
 from tests.helpers.sites import LIST_URL, blocklist, feed, paths, rows_of, site
 from walsh_scrapy import Denied, RequestDeferred
-from walsh_scrapy.console.program import main
 from walsh_scrapy.state import State
 from walsh_scrapy.state.log import TimeSpan
 from walsh_scrapy.testing.crawl import keep_empty_blocklist
@@ -61,10 +60,8 @@ def test_an_operators_delay_outlasts_runs_and_needs_no_crawl_before_it(on_state)
     assert "is at blog.example, and no crawl requested anything there" in set_to.stderr
     assert on_state("hosts", "delay", "blog.example", "2h").stderr == "", "it is known by now"
     assert on_state("hosts", "delay", "blog.example", "7200").stdout == set_to.stdout
-    assert set_to.stdout == (
-        "blog.example gets one request every 2 h at most, until `scrapy hosts delay blog.example "
-        "0`\n"
-    )
+    assert set_to.stdout.startswith("blog.example gets one request every 2 h at most")
+    assert "hosts delay blog.example 0`" in set_to.stdout
     *_, row, total = on_state("hosts").stdout.splitlines()
     assert "you gave it a delay of 2 h" in row
     assert total == "0 hosts may not be requested now, 0 of them on hold"
@@ -77,7 +74,7 @@ def test_an_operators_delay_outlasts_runs_and_needs_no_crawl_before_it(on_state)
     assert json.loads(on_state("hosts", "--json").stdout) == []
 
 
-# `scrapy backup`: a copy of the state in a new file, from which a crawl goes on.
+# `walsh backup`: a copy of the state in a new file, from which a crawl goes on.
 
 
 def test_a_crawl_from_a_copy_asks_nothing_twice_and_says_what_it_is(
@@ -100,7 +97,7 @@ def test_a_crawl_from_a_copy_asks_nothing_twice_and_says_what_it_is(
     assert "another file" not in forced.stderr
 
 
-# `scrapy mayfetch`: every gate's answer and why, by the same gates and slots as a crawl.
+# `walsh mayfetch`: every gate's answer and why, by the same gates and slots as a crawl.
 
 ROBOTS = "User-agent: *\nDisallow: /private/ # ours\nAllow: /private/open\nCrawl-delay: 2\n"
 
@@ -134,7 +131,7 @@ GATES = json.dumps({f"{StaffGate.__module__}.StaffGate": 50})
 
 @pytest.fixture
 def ask(tmp_path, run_command):
-    """Run `scrapy mayfetch` in front of a web, with a state of its own."""
+    """Run `walsh mayfetch` in front of a web, with a state of its own."""
 
     def run(web, *arguments, **settings):
         url = f"sqlite:///{tmp_path / 'state.sqlite3'}"
@@ -181,7 +178,7 @@ def test_the_answer_names_the_deciding_line_and_only_robots_txt_is_fetched(loopb
 def test_offline_it_answers_from_the_state_or_not_at_all(loopback_web, ask):
     web = loopback_web(site("blog.example", ROBOTS))
     unknown = ask(web, "--offline", "http://blog.example/feed")
-    assert unknown.returncode == 2
+    assert unknown.returncode == 1
     assert "cannot say" in unknown.stdout
     for _ in range(2):
         assert ask(web, "http://blog.example/feed").returncode == 0
@@ -208,7 +205,7 @@ def test_a_host_on_hold_is_not_waited_for(loopback_web, ask):
     busy = Reply(status=429, headers={"Retry-After": "3600"})
     web = loopback_web(site("busy.example", busy))
     result = ask(web, "http://busy.example/feed")
-    assert result.returncode == 2
+    assert result.returncode == 1
     assert "on hold until 20" in result.stdout
 
 
@@ -218,7 +215,7 @@ def test_an_argument_that_is_no_url_gives_an_answer(loopback_web, ask, online):
     given = ["mailto:me@example.com", "http://[bad", "//x", "blog.example/feed", "ftp://x.example/"]
     web = loopback_web()
     result = ask(web, *options, *given)
-    assert (result.returncode, web.log) == (2, [])
+    assert (result.returncode, web.log) == (1, [])
     assert result.stdout.count("cannot say") == 5
     assert result.stdout.count("write https://blog.example/feed") == 1
     assert "Traceback" not in result.stderr
@@ -270,12 +267,3 @@ def test_a_gate_of_the_project_is_asked_and_no_probe_is_recorded(loopback_web, a
     assert told.stdout.startswith(f"{urls[0]}: denied by office\n")
     assert "  office     library.example wants no robot on its staff pages\n" in told.stdout
     assert f"{urls[1]}: allowed from 2100-01-01 00:00:00 UTC\n" in told.stdout
-
-
-def test_both_programs_say_the_same_of_a_file(called, tmp_path, capfd):
-    (tmp_path / "robots.txt").write_text(ROBOTS)
-    given = ["--robots", "robots.txt", "--user-agent", "Some-Bot", "https://blog.example/private/"]
-    status, said, _ = called("mayfetch", *given)
-    with pytest.raises(SystemExit) as ended:
-        main(["mayfetch", *given])
-    assert (ended.value.code, capfd.readouterr().out) == (status, said)

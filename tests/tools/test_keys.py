@@ -1,4 +1,4 @@
-"""`scrapy keys`: from a new key to a directory that a verifier accepts."""
+"""`walsh keys`: from a new key to a directory that a verifier accepts."""
 
 import json
 import stat
@@ -19,7 +19,7 @@ Request = namedtuple("Request", "method url headers")
 
 @pytest.fixture
 def keys(run_command):
-    """Run `scrapy keys`."""
+    """Run `walsh keys`."""
 
     def run(*arguments, **settings):
         done = run_command("keys", *arguments, settings=settings)

@@ -1,4 +1,4 @@
-"""`scrapy why` on odd days: each sentence of each letter is true by the logs of the servers.
+"""`walsh why` on odd days: each sentence of each letter is true by the logs of the servers.
 
 A hold that the operator ended, hosts that opt out, killed runs, redirects across hosts, a removed
 source, a domain that is paced as one.
@@ -160,7 +160,7 @@ def test_a_domain_that_is_paced_as_one_on_odd_days(simulated, tmp_path):
 
 # Odd days, and letters about them: each sentence of a letter is judged by the servers' logs.
 #
-# Whatever `scrapy why` says of what a server saw, or will see, has a judge in `Letter`. A sentence
+# Whatever `walsh why` says of what a server saw, or will see, has a judge in `Letter`. A sentence
 # that has none fails.
 
 #: When the simulated runs begin: 2026-01-01.

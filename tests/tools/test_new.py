@@ -1,4 +1,4 @@
-"""`scrapy new`: what is new, as a list to read."""
+"""`walsh new`: what is new, as a list to read."""
 
 import contextlib
 import json
@@ -12,6 +12,7 @@ from tests.helpers.records import commit, entry_of
 from tests.helpers.sites import AGENT, judge, refusal, site
 from walsh_scrapy import settings as ours
 from walsh_scrapy.console.program import main
+from walsh_scrapy.programname import program_name
 from walsh_scrapy.state import State, StateError
 from walsh_scrapy.state.records import SourceRecord
 from walsh_scrapy.state.runs import RunRecord
@@ -121,6 +122,7 @@ def test_without_a_state_nothing_is_new_and_none_is_made(called, tmp_path):
 SOURCES = ["http://blog.example/feed"]
 #: What a new project has otherwise than this one.
 OWN = {"BOT_NAME", "WALSH_USER_AGENT", "WALSH_UA_TOKEN", "WALSH_BLOCKLIST_URL"}
+EXPORT = f"{program_name()} export -o entries.csv"
 IDENTITY = {"WALSH_USER_AGENT": AGENT, "WALSH_UA_TOKEN": "Example-Bot"}
 
 
@@ -154,7 +156,7 @@ def test_it_writes_the_project_and_says_the_next_two_commands(walsh_init, tmp_pa
     assert (status, err) == (0, "")
     first, *commands = out.splitlines()
     assert first.endswith("Set WALSH_USER_AGENT and WALSH_UA_TOKEN in my feeds/settings.py. Then:")
-    assert commands == ["  cd 'my feeds' && scrapy crawl feeds", "  scrapy export -o entries.csv"]
+    assert commands == ["  cd 'my feeds' && scrapy crawl feeds", f"  {EXPORT}"]
     assert set(files_of(tmp_path / "my feeds")) == {
         "scrapy.cfg", "settings.py", "sources.toml",
         "spiders/__init__.py", "spiders/feeds.py", "spiders/llms.py",
@@ -182,15 +184,15 @@ def test_it_overwrites_nothing_and_then_writes_nothing(walsh_init, tmp_path):
     status, out, err = walsh_init(".")
     assert (status, out) == (1, "")
     said = "spiders/feeds.py exists already, so nothing was written; name another folder"
-    assert err == f"walsh-scrapy: {said}\n"
+    assert err == f"walsh: {said}\n"
     assert files_of(tmp_path) == {}
 
 
 def test_a_folder_that_cannot_be_written_is_one_line(walsh_init, tmp_path):
     (tmp_path / "file").touch()
     status, _, err = walsh_init("file")
-    assert status == 2
-    assert err.startswith("walsh-scrapy: file/scrapy.cfg cannot be written: ")
+    assert status == 1
+    assert err.startswith("walsh: file/scrapy.cfg cannot be written: ")
     assert err.count("\n") == 1
 
 

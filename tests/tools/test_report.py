@@ -1,4 +1,4 @@
-"""`scrapy report`: the gaps it compares, what it says of sources, and a page that is safe."""
+"""`walsh report`: the gaps it compares, what it says of sources, and a page that is safe."""
 
 import json
 import re
@@ -387,7 +387,7 @@ def test_addresses_and_credentials_are_in_no_report(tmp_path):
     assert "by …" in text
 
 
-# `scrapy report`: a page about real runs, whole or not at all, and one line about it.
+# `walsh report`: a page about real runs, whole or not at all, and one line about it.
 
 SOURCES = ["http://blog.example/feed", "http://slow.example/feed", "http://lost.example/feed"]
 
@@ -422,7 +422,7 @@ def test_the_report_of_a_run_compares_the_gaps_that_servers_saw(
     text = page.read_text("utf-8")
     assert "R&amp;D</bdi>" in text
     assert "1 source with problems: 1 failing" in text
-    assert "scrapy discover http://lost.example/feed" in text
+    assert "discover http://lost.example/feed" in text
     assert 'class="short"' not in text
     rows = {row[0]: row[1:] for row in re.findall(PAUSES, text)}
     assert rows.keys() == {"blog.example", "slow.example", "lost.example"}

@@ -1,4 +1,4 @@
-"""The rows of `scrapy sources`: when each source is due and why, their order and their words."""
+"""The rows of `walsh sources`: when each source is due and why, their order and their words."""
 
 import contextlib
 import io
@@ -17,6 +17,7 @@ from tests.helpers import ROOT, cases
 from tests.helpers.records import commit, entry_of, known_of
 from tests.helpers.sites import LIST_URL, feed, paths, site
 from walsh_scrapy.options import Options
+from walsh_scrapy.programname import program_name
 from walsh_scrapy.sources.source import Source
 from walsh_scrapy.state import State
 from walsh_scrapy.state.records import SourceRecord
@@ -259,7 +260,7 @@ def test_a_url_means_itself_or_another_spelling_or_nothing():
     assert find_sources("http://A.example/feed", known) == known[:2]
     with pytest.raises(UnknownSource, match=r"did you mean http://b\.example/x\?"):
         find_sources("http://b.example/y", known)
-    with pytest.raises(UnknownSource, match="scrapy sources --all"):
+    with pytest.raises(UnknownSource, match="sources --all"):
         find_sources("\x1b", known)
 
 
@@ -274,7 +275,7 @@ def test_the_fields_of_json_and_their_rules_are_those_of_the_docs():
     assert len(set(named)) == len(named) == 11
 
 
-# `scrapy sources`: the outcome of each source, which are due and why; resume.
+# `walsh sources`: the outcome of each source, which are due and why; resume.
 
 RSS = "application/rss+xml"
 MOMENT = re.compile(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ")
@@ -282,19 +283,20 @@ MOMENT = re.compile(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
 @pytest.fixture
 def scrapy_sources(tmp_path, on_state):
-    """Run `scrapy sources` on the state that the crawls of this test share."""
+    """Run `walsh sources` on the state that the crawls of this test share."""
 
     def run(*arguments, sources=None, environment=None, **settings):
         if sources is not None:
             write_sources(tmp_path / "sources.txt", sources)
-        return on_state("sources", *arguments, settings=settings, environment=environment)
+        words = arguments if arguments[:1] == ("add",) else ("sources", *arguments)
+        return on_state(*words, settings=settings, environment=environment)
 
     return run
 
 
 @pytest.fixture
 def listed(scrapy_sources):
-    """What `scrapy sources --json` says, by URL, in its order."""
+    """What `walsh sources --json` says, by URL, in its order."""
 
     def run(*arguments, **options):
         result = scrapy_sources("--json", *arguments, **options)
@@ -464,7 +466,7 @@ def test_add_asks_what_is_there_and_declares_it(loopback_web, scrapy_sources, tm
         f"{blog} is declared in {file}",
         f"http://page.example/posts.xml is declared in {file}",
     ]
-    told = done.stderr.replace("walsh-scrapy: ", "").splitlines()
+    told = done.stderr.replace("walsh: ", "").splitlines()
     assert told[0] == "http://page.example/ declares these feeds too, which were not added:"
     assert told[2] == f"http://none.example/: nothing to declare was found there; {TRY}"
     asked = [path.partition("/")[2] for path in paths(web.log) if path.startswith("page.")]
@@ -483,7 +485,7 @@ def test_it_runs_beside_a_crawl(loopback_web, crawl, listed):
     assert during["host_waits"] == "in flight"
 
 
-# `scrapy sources show`: all that the record has of one source, on both databases.
+# `walsh sources show`: all that the record has of one source, on both databases.
 
 THERE = "http://b.example/feed"
 PLACE = {"name": "A", "tags": ("x",), "folders": ("F",)}
@@ -550,8 +552,8 @@ def row_of(**fields):
     more=[
         (WEAK, "resent", "nginx: no gzip", ""),
         (STRONG, "resent", "compare If-None-Match", ""),
-        ({"failures": 1, **BUSY}, "refused", "wants a wait", "scrapy hosts"),
-        ({"visited_at": None, **BUSY}, "refused", "wants a wait", "scrapy hosts"),
+        ({"failures": 1, **BUSY}, "refused", "wants a wait", f"{program_name()} hosts"),
+        ({"visited_at": None, **BUSY}, "refused", "wants a wait", f"{program_name()} hosts"),
     ],
 )
 def test_each_trouble_says_what_to_do(fields, what, advice, command):

@@ -1,4 +1,4 @@
-"""`scrapy sources`: what is added to the sources file, and what an operator is told to change."""
+"""`walsh sources`: what is added to the sources file, and what an operator is told to change."""
 
 import math
 

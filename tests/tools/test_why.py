@@ -1,4 +1,4 @@
-"""`scrapy why`: what the letter says of a day, on both databases (decision 33)."""
+"""`walsh why`: what the letter says of a day, on both databases (decision 33)."""
 
 import contextlib
 import json
@@ -366,7 +366,7 @@ def test_with_a_url_only_its_own_requests_and_robots_txt_are_told(state, log):
     assert account.denials == ()
     denied = give_account(state, options(), DENIAL.url, None)
     assert [each.url for each in denied.denials] == [DENIAL.url]
-    with pytest.raises(CommandError, match=r"scrapy why a\.example --on 2024-10-04"):
+    with pytest.raises(CommandError, match=r"why a\.example --on 2024-10-04"):
         give_account(state, options(), "http://a.example/nothing", None)
     assert give_account(state, options(), ROBOTS.url, None).requests[0].record.url == ROBOTS.url
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from walsh_scrapy.policy.wording import count_of
 from walsh_scrapy.testing.conformance import trial
 from walsh_scrapy.testing.conformance.scenario import Verdict
-from walsh_scrapy.tools.call import WrongCall
+from walsh_scrapy.tools.call import WrongCall, fail
 from walsh_scrapy.tools.output import columns, print_lines
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def run(call: Call) -> int:
             told=lambda sentence: print(f"{sentence} ...", file=sys.stderr, flush=True),
         )
     except (trial.TrialError, ValueError) as error:
-        raise WrongCall(str(error)) from error
+        fail(str(error), 2)  # the message may have lines of the crawler
     if given.json:
         print(json.dumps(card.as_dict(), indent=1).replace("\x7f", "\\u007f"))
     else:

@@ -7,7 +7,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from walsh_scrapy.tools.call import WrongCall
+from walsh_scrapy.tools.call import Unusable
 
 if TYPE_CHECKING:
     from walsh_scrapy.tools.call import Call
@@ -32,7 +32,7 @@ def run(call: Call) -> int:
         try:
             write_metrics(given.prometheus, findings, facts, now)
         except OSError as error:
-            raise WrongCall(f"--prometheus {given.prometheus}: {error.strerror}") from None
+            raise Unusable(f"--prometheus {given.prometheus}: {error.strerror}") from None
     return worst(findings).exit_status
 
 
