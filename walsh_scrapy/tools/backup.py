@@ -8,6 +8,7 @@ scrapy backup -o walsh-backup.sqlite3
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,14 +25,14 @@ USAGE = "[options] -o FILE"
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    add_output(parser)
+    add_output(parser, takes_stdout=False)
 
 
 def run(call: Call) -> int:
     """Write the copy."""
     output = Output.of(call)
     if output.target == "-":
-        raise WrongCall("a copy of the state is a database, which needs a file: -o FILE")
+        raise WrongCall("a copy of the state is a database, so it needs a file: -o FILE")
     with call.state() as state:
         if not state.backups.is_file:
             raise CommandError(
@@ -40,5 +41,5 @@ def run(call: Call) -> int:
             )
         with output.open() as file:
             state.backups.copy(Path(file.name))
-    output.say("the state")
+    print(f"backed up the state to {output.name}", file=sys.stderr)
     return 0

@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 from walsh_scrapy.crawl.failures import words_of
 from walsh_scrapy.crawl.messages import UnusableKey, host_field, read_key
 from walsh_scrapy.policy.signing import PrivateKey, directory_body, directory_fields
+from walsh_scrapy.policy.wording import printable
 from walsh_scrapy.tools.call import CommandError, WrongCall, add_actions, typed
 
 if TYPE_CHECKING:
@@ -62,7 +63,8 @@ def run(call: Call) -> int:
     """Make a key, or print the directory of keys, or its header fields."""
     given = call.arguments
     if given.action == "new":
-        print(new_key(given.file))
+        thumbprint = new_key(given.file)
+        print(f"wrote {printable(given.file)} (id {thumbprint})")
         return 0
     if given.days and not given.headers:
         raise WrongCall("--days goes with --headers")
@@ -70,7 +72,7 @@ def run(call: Call) -> int:
     names = given.files or [name for name in [options.signing_key] if name]
     if not names:
         raise WrongCall(
-            "which key? Name its file, or set WALSH_SIGNING_KEY. Example: scrapy keys new key.pem"
+            "no key given: name its file (scrapy keys directory key.pem), or set WALSH_SIGNING_KEY"
         )
     keys = keys_of(names)
     body = directory_body([key.public for key in keys])
@@ -78,7 +80,7 @@ def run(call: Call) -> int:
         sys.stdout.write(body.decode("ascii"))
         return 0
     if not options.signature_agent:
-        raise WrongCall("which host? Set WALSH_SIGNATURE_AGENT to the URL of the directory")
+        raise WrongCall("no host given: set WALSH_SIGNATURE_AGENT to the URL of the directory")
     host = host_field(urlsplit(options.signature_agent).netloc)
     lifetime = (given.days or 30) * _DAY
     for name, value in directory_fields(keys, host, body, time.time(), lifetime).items():
