@@ -40,8 +40,8 @@ SignatureForm: TypeAlias = Literal["dictionary", "string"]
 DAY_SECONDS: Final = 86_400
 _UNRECORDED: Final = ("state_url", "signing_key")
 _OTHERS_MAY_CHOOSE: Final = (
-    f"under the Walsh-Research identity; a bot with another {PREFIX}USER_AGENT and "
-    f"{PREFIX}UA_TOKEN may choose"
+    f"under the Walsh-Research identity; set your own {PREFIX}USER_AGENT and {PREFIX}UA_TOKEN to "
+    "choose"
 )
 #: A bot with its own identity has no blocklist unless it names one, and obeys RFC 9309 2.3.1.4.
 _DEFAULTS_OF_OTHERS: Final = {
@@ -328,7 +328,7 @@ def proposed_identity(settings: BaseSettings) -> list[str]:
     token = settings["WALSH_UA_TOKEN"] or token_of(agent)
     if not token or token not in agent or identity.UA_TOKEN.lower() in agent.lower():
         token = token or re.sub(r"[^A-Za-z_-]", "", str(settings["BOT_NAME"])) or "Your-Bot"
-        agent = f"{token}/1.0 (+the URL of a page of its operator)"
+        agent = f"{token}/1.0 (+https://your.page.example/)"
     return [f'WALSH_USER_AGENT = "{agent}"', f'WALSH_UA_TOKEN = "{token}"']
 
 
