@@ -160,6 +160,12 @@ BASIC = f"Basic {base64.b64encode(b'me:secret').decode()}"
 SETTINGS = {"RETRY_TIMES": 0, "WALSH_MAX_RETRIES": 1, "WALSH_BACKOFF_BASE": 0.5}
 
 
+def test_a_host_with_an_underscore_is_read_over_https(direct_web, crawl):
+    url = "https://my_shop.example/feed"
+    result = crawl(direct_web(secure("my_shop.example")), sources=[url])
+    assert url in {hit.url for hit in result.log}
+
+
 def behind(port, name="proxy.example", **more):
     """The environment of a user whose proxy listens on a port, and wants his name."""
     url = f"http://me:secret@{name}:{port}"
