@@ -304,11 +304,11 @@ SITES, _ = demo_web()
 
 
 @pytest.mark.long
-def test_every_source_has_a_site_and_every_site_says_what_it_asks():
+def test_every_source_has_a_site_with_a_description():
     hosts = {site.host for site in SITES}
     assert len(hosts) == len(SITES) == 16
     assert {urlsplit(source).hostname for source in SOURCES} <= hosts
-    assert all(site.asks for site in SITES)
+    assert all(site.description for site in SITES)
 
 
 @pytest.fixture(scope="module")
