@@ -109,6 +109,30 @@ def linear():
     signal.alarm(0)
 
 
+# Short names for our own tests. Those of the package have a prefix, because a project may have
+# fixtures of these names.
+
+
+@pytest.fixture
+def loopback_web(walsh_loopback_web):
+    return walsh_loopback_web
+
+
+@pytest.fixture
+def direct_web(walsh_direct_web):
+    return walsh_direct_web
+
+
+@pytest.fixture
+def crawl(walsh_crawl):
+    return walsh_crawl
+
+
+@pytest.fixture(scope="session")
+def walsh_crawl_launcher(crawl_launcher):
+    return crawl_launcher
+
+
 @pytest.fixture(scope="session")
 def crawl_launcher(pytestconfig):
     """Start crawls and commands from one warm process, which ends with the tests."""

@@ -24,7 +24,7 @@ from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.crawl.startup import check_gates
 from walsh_scrapy.crawl.ticket import Visit, visit_of
 from walsh_scrapy.exceptions import Denied, RequestDeferred
-from walsh_scrapy.options import PREFIX, BadSetting, Options
+from walsh_scrapy.options import PREFIX, BadSetting, Options, WrongArgument
 from walsh_scrapy.sources.source import Source
 from walsh_scrapy.spider import DeclaringSpider, SourcesSpider
 
@@ -99,24 +99,38 @@ def test_the_arguments_of_a_subclass_and_of_scrapyd_are_known():
             spider._check_arguments([name])
 
 
-@pytest.mark.parametrize(("only", "lines"), [("BLOG", 0), ("blgo", 1)])
-def test_a_text_that_chooses_no_source_is_a_warning(tmp_path, monkeypatch, caplog, only, lines):
+@pytest.fixture
+def own_crawl(tmp_path, monkeypatch):
+    """Return a function that makes the crawl of a spider with one source, and its arguments."""
     monkeypatch.chdir(tmp_path)
     Path("sources.txt").write_text(SOURCE.url)
     state = f"sqlite:///{tmp_path}/state.sqlite3"
     crawler = Crawler(OwnSpider, {"ADDONS": {Addon: 500}, "WALSH_STATE_URL": state})
     crawler.stats = MemoryStatsCollector(crawler)
-    spider = crawler.spider = OwnSpider.from_crawler(crawler, sources="sources.txt", only=only)
-    crawl = Crawl(crawler)
-    assert [*spider.sources] == [SOURCE] * (1 - lines)
+    crawls = []
+
+    def make(**arguments):
+        crawler.spider = OwnSpider.from_crawler(crawler, sources="sources.txt", **arguments)
+        crawls.append(Crawl(crawler))
+        return crawls[-1]
+
+    yield make
+    crawls[-1].close()
+
+
+def test_a_text_chooses_sources_in_any_case(own_crawl):
+    spider = own_crawl(only="BLOG").crawler.spider
 
     async def started():
         return [request.url async for request in spider.start()]
 
-    assert asyncio.run(started()) == [SOURCE.url] * (1 - lines)
-    crawl.close()
-    warnings = [record.getMessage() for record in caplog.records if record.name == "own"]
-    assert warnings == [f"sources.txt: no source of kind feed has '{only}'"] * lines
+    assert [*spider.sources] == [SOURCE]
+    assert asyncio.run(started()) == [SOURCE.url]
+
+
+def test_a_text_that_chooses_no_source_refuses_the_start(own_crawl):
+    with pytest.raises(WrongArgument, match=r"blog\.example"):
+        _ = own_crawl(only="blgo.example").sources_file
 
 
 @pytest.mark.parametrize(

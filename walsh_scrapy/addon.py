@@ -114,22 +114,43 @@ HTTP_CACHE: Final = {"scrapy.downloadermiddlewares.httpcache.HttpCacheMiddleware
 #: Tables whose keys are components; those of ``DOWNLOAD_HANDLERS`` are schemes.
 _COMPONENTS: Final = ("DOWNLOADER_MIDDLEWARES", "SPIDER_MIDDLEWARES", "EXTENSIONS")
 _CHAIN: Final = {gate.path: gate.order for gate in Gate} | dict.fromkeys(REPLACED)
-#: The settings with which an operator may choose otherwise (decision 24).
-ALLOWED_BY: Final = dict.fromkeys(
-    SERIAL, "a bot with another identity may set WALSH_SERIAL = False"
-) | {
-    "CONCURRENT_REQUESTS_PER_DOMAIN": "a host gets one request at a time anyway",
-    "USER_AGENT": "WALSH_USER_AGENT and WALSH_UA_TOKEN set it",
-    "DOWNLOAD_HANDLERS": "a bot with another identity, WALSH_USER_AGENT and WALSH_UA_TOKEN, may",
+#: Why the values that a project sets are ignored.
+REASONS: Final = {
+    "USER_AGENT": "WALSH_USER_AGENT names your bot",
+    "SCHEDULER": "this add-on's scheduler waits until a host may be requested",
+    "DOWNLOADER": "this add-on's middlewares need Scrapy's downloader",
+    "ROBOTSTXT_OBEY": "this add-on always obeys robots.txt",
+    "COMPRESSION_ENABLED": "this add-on reads compressed documents",
+    "COOKIES_ENABLED": "this add-on never sends cookies",
+    "REFERER_ENABLED": "this add-on never sends a Referer",
+    "METAREFRESH_ENABLED": "this add-on does not follow the refresh of a page",
+    "HTTPCACHE_ENABLED": "Walsh-Research keeps no pages",
+    "TELNETCONSOLE_ENABLED": "nobody may control a crawl from outside",
+    "REMOTE_CONTROL_ENABLED": "nobody may control a crawl from outside",
+    "CONCURRENT_REQUESTS": "requests are sent one at a time",
+    "CONCURRENT_REQUESTS_PER_DOMAIN": "a host gets one request at a time",
+    "DOWNLOAD_VERIFY_CERTIFICATES": "this add-on checks every certificate",
+    "RETRY_HTTP_CODES": "BackoffMiddleware retries 429 and 503, after the waits of their hosts",
+    "DOWNLOAD_HANDLERS": "Walsh-Research sends its requests by the handler of this add-on",
+    **dict.fromkeys(CEILINGS, "that is the maximum"),
+}
+#: What a project with its own identity sets to choose otherwise (decision 24).
+REMEDIES: Final = {
+    "CONCURRENT_REQUESTS": "set WALSH_SERIAL = False to crawl several hosts at once",
+}
+_OWN_IDENTITY: Final = "your own WALSH_USER_AGENT and WALSH_UA_TOKEN"
+REMEDIES_OF_WALSH_RESEARCH: Final = {
+    "CONCURRENT_REQUESTS": f"with {_OWN_IDENTITY} you can set WALSH_SERIAL = False",
+    "HTTPCACHE_ENABLED": f"set {_OWN_IDENTITY} to use the HTTP cache",
+    "DOWNLOAD_HANDLERS": f"set {_OWN_IDENTITY} to use another handler",
 }
 _UNDECLARED: Final = (
-    "the spider %s declares no sources, so no request is allowed (R6); `%s mayfetch URL` shows "
-    "whether a URL may be requested; a bot with another identity that follows links sets %s"
+    "spider %r has no declared sources, so it may request nothing; to let it follow links, set %s"
 )
 
 
 class Addon:
-    """Makes a Scrapy project keep the contract, whatever its settings or command line are."""
+    """Makes a Scrapy project polite, whatever its other settings or its command line are."""
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
@@ -169,11 +190,11 @@ class Addon:
         except BadSetting as error:
             refuse_to_start(error, log_file=settings["LOG_FILE"])
         if not options.enabled:
-            raise NotConfigured("WALSH_ENABLED is False: no middleware of the contract is in force")
+            raise NotConfigured("WALSH_ENABLED is False, so this add-on does nothing")
         for name, value in DELAYS.items():
             _take_over(settings, name, value)
         for name, value in musts.items():
-            _force(settings, name, value)
+            _force(settings, name, value, _reason(name, options))
         for name, paths in SWITCHED_OFF.items():
             for path in paths:
                 settings[name].pop(path, None)
@@ -189,7 +210,7 @@ class Addon:
         ):
             _force_components(settings, name, components)
         if handlers:
-            _keep_handlers(settings)
+            _keep_handlers(settings, _reason("DOWNLOAD_HANDLERS", options))
         else:
             _give_handlers(settings)
 
@@ -222,7 +243,7 @@ class Addon:
 
 
 def _check_identity(settings: BaseSettings, options: Options) -> None:
-    """Refuse to send the contract's identity where no middleware is in force (R1)."""
+    """Refuse to send the identity of Walsh-Research without the middlewares (R1)."""
     if not options.enabled and identity.UA_TOKEN.lower() in str(settings["USER_AGENT"]).lower():
         raise BadSetting(
             f"USER_AGENT names {identity.UA_TOKEN}, and WALSH_ENABLED is False: that name is not "
@@ -244,7 +265,7 @@ def _at_most(settings: Settings, name: str, most: float) -> float:
 
 
 def _kept(settings: Settings) -> dict[str, Any]:
-    """Return the settings of retries and HTTP cache that a bot with another identity keeps.
+    """Return the settings of retries and HTTP cache that a bot with its own identity keeps.
 
     A refusal is neither retried by Scrapy nor kept: it is about the time of the next request, not
     about the page (R5).
@@ -263,25 +284,31 @@ def _kept(settings: Settings) -> dict[str, Any]:
 class _Kept(ForcedSetting):
     """A forced value, which names each value that an add-on after ours sets in vain."""
 
-    def __init__(self, name: str, value: object) -> None:
+    def __init__(self, name: str, value: object, reason: str) -> None:
         super().__init__(value, FORCED)
         self._name = name
+        self._reason = reason
 
     def set(self, value: Any, priority: int) -> None:  # noqa: ANN401 - as Scrapy has it
         """Keep the forced value."""
         if priority < self.priority and not _is_same(value, self.value):
-            words = ["an add-on after walsh_scrapy.Addon sets it", ALLOWED_BY.get(self._name, "")]
-            reason = "; ".join(filter(None, words))
-            _say("%s = %s is set aside: %s", self._name, _readable(value), reason)
+            late = "which an add-on after walsh_scrapy.Addon sets, is ignored"
+            _say("%s = %s, %s: %s", self._name, _readable(value), late, self._reason)
         super().set(value, priority)
 
 
-def _keep_handlers(settings: Settings) -> None:
+def _reason(name: str, options: Options) -> str:
+    """Return why a value of this setting is ignored, and what to set instead."""
+    remedies = REMEDIES_OF_WALSH_RESEARCH if options.is_walsh_research else REMEDIES
+    return "; ".join([REASONS[name], *([remedies[name]] if name in remedies else [])])
+
+
+def _keep_handlers(settings: Settings, reason: str) -> None:
     """Name the handlers that an add-on after this one sets, as a table or one by one."""
     table: BaseSettings = settings["DOWNLOAD_HANDLERS"]
     for scheme in SCHEMES:
-        table.attributes[scheme] = _Kept("DOWNLOAD_HANDLERS", HANDLER)
-    settings.attributes["DOWNLOAD_HANDLERS"] = _Kept("DOWNLOAD_HANDLERS", table)
+        table.attributes[scheme] = _Kept("DOWNLOAD_HANDLERS", HANDLER, reason)
+    settings.attributes["DOWNLOAD_HANDLERS"] = _Kept("DOWNLOAD_HANDLERS", table, reason)
 
 
 def _give_handlers(settings: Settings) -> None:
@@ -302,13 +329,13 @@ def _take_over(settings: Settings, name: str, value: object) -> None:
     settings.attributes[name] = forced
 
 
-def _force(settings: Settings, name: str, value: object) -> None:
+def _force(settings: Settings, name: str, value: object, reason: str) -> None:
     given, priority = settings.get(name), settings.getpriority(name) or 0
     if priority > 0 and not _is_same(given, value):
-        words = [f"the contract demands {_readable(value)}", ALLOWED_BY.get(name, "")]
-        _say("%s = %s is set aside: %s", name, _readable(given), "; ".join(filter(None, words)))
+        words = (name, _readable(given), _readable(value), reason)
+        _say("%s = %s is ignored and %s is used: %s", *words)
     settings.set(name, value, priority=FORCED)
-    settings.attributes[name] = _Kept(name, settings[name])
+    settings.attributes[name] = _Kept(name, settings[name], reason)
 
 
 def _force_components(
@@ -322,10 +349,12 @@ def _force_components(
     for component, order in components.items():
         given = theirs.get(component, order)
         if given != order:
-            changed.append(f"{component} = {_readable(given)} (instead: {_readable(order)})")
+            changed.append(f"{component} = {_readable(given)} (instead of {_readable(order)})")
         chain.set(component, order, priority=FORCED)
     if changed:
-        _say("%s: set aside, because the contract demands another: %s", name, ", ".join(changed))
+        _say(
+            "%s: this add-on sets some components itself, and ignores %s", name, ", ".join(changed)
+        )
 
 
 def _remove_other_names(settings: BaseSettings, name: str, paths: Collection[str]) -> None:

@@ -40,8 +40,8 @@ SignatureForm: TypeAlias = Literal["dictionary", "string"]
 DAY_SECONDS: Final = 86_400
 _UNRECORDED: Final = ("state_url", "signing_key")
 _OTHERS_MAY_CHOOSE: Final = (
-    f"under the Walsh-Research identity; a bot with another {PREFIX}USER_AGENT and "
-    f"{PREFIX}UA_TOKEN may choose"
+    f"under the Walsh-Research identity; set your own {PREFIX}USER_AGENT and {PREFIX}UA_TOKEN to "
+    "choose"
 )
 #: A bot with its own identity has no blocklist unless it names one, and obeys RFC 9309 2.3.1.4.
 _DEFAULTS_OF_OTHERS: Final = {
@@ -52,10 +52,12 @@ _DEFAULTS_OF_OTHERS: Final = {
 _WHERE_KEYS_ARE: Final = (
     f"the https URL at which your keys are published, because {PREFIX}SIGNING_KEY is set"
 )
-_PRODUCT: Final = "a product token of letters, '_' and '-' (RFC 9309 2.2.1)"
 _NOBODY: Final = (
     "the project has no identity, and no request is sent without one; set {} in its settings"
 )
+_DIGITS: Final = (
+    "Zero", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine",
+)  # fmt: skip
 _DECIMAL: Final = re.compile(
     r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]{1,3})?|inf", re.IGNORECASE
 )
@@ -67,6 +69,10 @@ _FALSE: Final = ("0", "false", "no", "off")
 
 class BadSetting(ValueError):
     """A setting has a value that is refused; the message has the right value."""
+
+
+class WrongArgument(BadSetting):
+    """An argument of a spider (``-a NAME=VALUE``) is refused; the message has the right one."""
 
 
 def bad_setting(name: str, value: object, wanted: str) -> BadSetting:
@@ -322,7 +328,7 @@ def proposed_identity(settings: BaseSettings) -> list[str]:
     token = settings["WALSH_UA_TOKEN"] or token_of(agent)
     if not token or token not in agent or identity.UA_TOKEN.lower() in agent.lower():
         token = token or re.sub(r"[^A-Za-z_-]", "", str(settings["BOT_NAME"])) or "Your-Bot"
-        agent = f"{token}/1.0 (+the URL of a page of its operator)"
+        agent = f"{token}/1.0 (+https://your.page.example/)"
     return [f'WALSH_USER_AGENT = "{agent}"', f'WALSH_UA_TOKEN = "{token}"']
 
 
@@ -356,11 +362,16 @@ def _is_ours(user_agent: str, ua_token: str) -> bool:
     """
     if (user_agent, ua_token) == (identity.USER_AGENT, identity.UA_TOKEN):
         return True
+    if wrong := re.search(r"[^A-Za-z_-]", ua_token):
+        raise BadSetting(
+            f"{PREFIX}UA_TOKEN is {ua_token!r:.300}, but {wrong[0]!r} is not allowed: a name in "
+            "robots.txt has letters, '_' and '-' only (RFC 9309 2.2.1); use for example "
+            f"{_spelled(ua_token)!r}, also in {PREFIX}USER_AGENT"
+        )
     token, agent, ours = ua_token.lower(), user_agent.lower(), identity.UA_TOKEN.lower()
     is_line = user_agent.isascii() and user_agent.isprintable()
     is_named = ua_token in user_agent and ours not in agent
     for name, value, holds, wanted in (
-        ("UA_TOKEN", ua_token, re.fullmatch(r"[A-Za-z_-]+", ua_token), _PRODUCT),
         ("USER_AGENT", user_agent, is_line, "a line of printable ASCII characters (RFC 9110 5.5)"),
         ("USER_AGENT", user_agent, token != ours, f"exactly {identity.USER_AGENT!r} (R1)"),
         ("USER_AGENT", user_agent, is_named, f"a line that holds your own token {ua_token!r}"),
@@ -370,10 +381,23 @@ def _is_ours(user_agent: str, ua_token: str) -> bool:
     return False
 
 
+def _spelled(token: str) -> str:
+    """Return a token with its digits in words, and without other characters that it cannot have.
+
+    >>> _spelled("H5-Bot/2.0")
+    'HFive-Bot'
+    """
+    name = token.partition("/")[0]
+    words = re.sub("[0-9]", lambda digit: _DIGITS[int(digit[0])], name)
+    return re.sub(r"[^A-Za-z_-]", "", words) or "Your-Bot"
+
+
 def _refuse_unknown_names(settings: BaseSettings) -> None:
-    known = [PREFIX + name.upper() for name in _FIELDS]
-    for name in settings:
-        if str(name).startswith(PREFIX) and name not in known and settings.get(name):
-            close = difflib.get_close_matches(str(name), known, n=1)
-            hint = f"; did you mean {close[0]}?" if close else "; see docs/settings.md"
-            raise BadSetting(f"{name} is not a setting of walsh-scrapy{hint}")
+    names = [name.upper() for name in _FIELDS]
+    for full_name in map(str, settings):
+        name = full_name.removeprefix(PREFIX)
+        if name == full_name or name in names or not settings.get(full_name):
+            continue
+        near = difflib.get_close_matches(name, names, n=1)  # PREFIX is common to all
+        hint = f"; did you mean {PREFIX}{near[0]}?" if near else "; see docs/settings.md"
+        raise BadSetting(f"{full_name} is not a setting of walsh-scrapy{hint}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from scrapy import Request, Spider
@@ -14,7 +15,8 @@ from walsh_scrapy.crawl.startup import check_gates
 from walsh_scrapy.crawl.ticket import Visit, set_visit, visit_of
 from walsh_scrapy.crawl.visits import DueSources
 from walsh_scrapy.exceptions import StateUnavailable
-from walsh_scrapy.options import BadSetting, Options
+from walsh_scrapy.options import BadSetting, Options, WrongArgument
+from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.state.sources import DeclaredSources, Selection
 
 if TYPE_CHECKING:
@@ -26,11 +28,13 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.metadata.document import Document
     from walsh_scrapy.sources.source import Kind, Source
-    from walsh_scrapy.state.sources import Counts
+    from walsh_scrapy.state.sources import SourceStore
 
 
 #: Spider arguments of every SourcesSpider; docs/settings.md describes them.
 ARGUMENTS: Final = ("sources", "force", "only")
+#: Sources whose texts are compared with one that selects none: it takes 0.1 s at most.
+_MAX_COMPARED: Final = 2_000
 
 
 class DeclaringSpider(Spider):
@@ -105,7 +109,7 @@ class SourcesSpider(DeclaringSpider):
                 close = difflib.get_close_matches(name, ARGUMENTS, n=1)
                 hint = f"; did you mean {close[0]}?" if close else ""
                 known = ", ".join(ARGUMENTS)
-                raise BadSetting(f"{name} is not an argument of {cls.name}: {known}{hint}")
+                raise WrongArgument(f"{name} is not an argument of {cls.name}: {known}{hint}")
 
     async def start(self) -> AsyncIterator[Any]:
         """Yield the first request of each source that is due."""
@@ -114,7 +118,6 @@ class SourcesSpider(DeclaringSpider):
         try:
             due = DueSources(crawl.visits, declared.chosen, force=self.force)
             due.report(crawl.stats)
-            self._warn_of_none(due.counts, declared.chosen)
             async for source, url in due.each():
                 yield self.first_request(source, url)
             # Sources that other workers visited were due as well.
@@ -122,14 +125,20 @@ class SourcesSpider(DeclaringSpider):
         except StateUnavailable as error:
             crawl.engine.end("state_failed", str(error))
 
-    def _warn_of_none(self, counts: Counts, chosen: Selection) -> None:
-        """Warn of a text that chooses no source."""
-        if not self.only or counts.due or counts.later or counts.gone:
+    def check_choice(self, store: SourceStore, file: int) -> None:
+        """Raise WrongArgument if ``only`` selects no source of the file with this number."""
+        if not self.only or any(store.each(Selection(file, self.kind, self.only))):
             return
-        store = Crawl.of(self.crawler).context.state.sources
-        if not store.count(chosen):
-            file = self.sources_file
-            self.logger.warning("%s: no source of kind %s has %r", file, self.kind, self.only)
+        texts: dict[str, None] = {}
+        for source in islice(store.each(Selection(file, self.kind)), _MAX_COMPARED):
+            texts |= dict.fromkeys((host_of(source.url), source.name or "", *source.tags))
+        spellings = {text.casefold(): text for text in texts}
+        near = difflib.get_close_matches(self.only.casefold(), spellings, n=3)
+        hint = f"; did you mean {' or '.join(repr(spellings[text]) for text in near)}?"
+        raise WrongArgument(
+            f"{self.sources_file}: no {self.kind} source has {self.only!r} in its URL, name or tags"
+            f"{hint if near else ''}"
+        )
 
     def first_request(self, source: Source, url: str) -> Request:
         """Return the first request of a visit; ``url`` is the current address of the source."""

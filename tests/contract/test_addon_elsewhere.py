@@ -41,6 +41,8 @@ class Elsewhere:
         shutil.copy(root / "spiders" / "feeds.py", package / "spiders")
         (self.project / "tests").mkdir()
         shutil.copy(THEIRS / "their_tests.py", self.project / "tests" / "test_pages.py")
+        plugins = 'pytest_plugins = ["walsh_scrapy.testing.plugin"]\n'
+        (self.project / "tests" / "conftest.py").write_text(plugins)
 
     def _built(self, root):
         folder = self.folder / "wheel"
@@ -103,6 +105,12 @@ def test_the_wheel_holds_the_package_and_its_data(elsewhere):
     }
     assert data <= set(names)
     assert not [name for name in names if "/test_" in name or "/tests/" in name]
+
+
+def test_pytest_gets_nothing_unless_a_project_asks(elsewhere):
+    with zipfile.ZipFile(elsewhere.wheel) as wheel:
+        entry_points = wheel.read("walsh_scrapy-0.1.0.dist-info/entry_points.txt").decode()
+    assert "pytest" not in entry_points
 
 
 def test_their_own_tests_judge_their_own_crawl(elsewhere):

@@ -8,6 +8,7 @@ from scrapy.utils.project import get_project_settings
 
 from tests.helpers.sites import refusal, site
 from walsh_scrapy.identity import USER_AGENT
+from walsh_scrapy.testing.crawl import write_sources
 
 SOURCES = ["http://blog.example/feed"]
 
@@ -44,6 +45,12 @@ def test_a_wrong_sources_file(loopback_web, crawl, tmp_path, name, text, words):
         ("WALSH_ROBOTS_UNREACHABLE", "ignore", ['"allow"', "ignore"]),
         ("WALSH_ROBOTS_TTL", "604800", ["86400"]),
         ("WALSH_MIN_INTERVALL", "2", ["did you mean WALSH_MIN_INTERVAL?"]),
+        ("WALSH_NONSENSE", "1", ["settings.md"]),
+        ("WALSH_UA_TOKEN", "H5-Bot", ["'5'", "'HFive-Bot'"]),
+        ("WALSH_UA_TOKEN", "Example Bot", ["' '", "'ExampleBot'"]),
+        ("WALSH_UA_TOKEN", "Bot/1.0", ["'/'", "'Bot'"]),
+        ("WALSH_UA_TOKEN", "7", ["'7'", "'Seven'"]),
+        ("WALSH_UA_TOKEN", "é", ["'é'", "'Your-Bot'"]),
         ("WALSH_SCOPE", "any", ["Walsh-Research identity"]),
         ("WALSH_SERIAL", "False", ["Walsh-Research identity"]),
         ("WALSH_USER_AGENT", "Mozilla/5.0", ["exactly", "R1"]),
@@ -109,8 +116,7 @@ def test_what_no_source_declares_is_not_asked_for_by_hand(
     words = (*command.split(), *spider.split(), "http://blog.example/")
     asked = run_command(*words, environment=environment)
     assert not any(hit.host == "blog.example" for hit in web.log)
-    told = "mayfetch URL` shows whether a URL may be requested"
-    assert command != "fetch" or told in asked.stderr
+    assert command != "fetch" or "declared" in asked.stderr
 
 
 def test_a_user_agent_that_no_header_can_hold(loopback_web, crawl):
@@ -133,11 +139,22 @@ def test_the_lowest_log_level(loopback_web, crawl):
     [
         ({"shard": "1/2"}, ["shard is not an argument of feeds: sources, force, only"]),
         ({"onyl": "blog", "_job": "7"}, ["onyl", "feeds", "did you mean only?", "force"]),
+        ({"only": "nosuch"}, ["'nosuch'"]),
+        ({"only": "blog.exmaple"}, ["did you mean 'blog.example'?"]),
     ],
 )
-def test_a_bad_argument(loopback_web, crawl, arguments, words):
+@pytest.mark.parametrize("process", ["asyncio", "twisted"])
+def test_a_wrong_argument_refuses_the_start(
+    loopback_web, on_state, tmp_path, arguments, words, process
+):
     web = loopback_web(site("blog.example"))
-    line = refusal(crawl(web, sources=SOURCES, arguments=arguments))
+    write_sources(tmp_path / "sources.txt", SOURCES)
+    given = (f"-a{name}={value}" for name, value in arguments.items())
+    settings = {"FORCE_CRAWLER_PROCESS": process == "twisted"}
+    environment = dict(web.environment)
+    ended = on_state("crawl", "feeds", *given, settings=settings, environment=environment)
+    assert (ended.returncode, web.log) == (2, [])
+    _, line = ended.stderr.split("walsh-scrapy: ")
     assert [word for word in words if word not in line] == []
     assert "_job" not in line
 

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
+from scrapy.settings import Settings
 
 from tests.helpers.relay import Relay
 from tests.helpers.sites import (
@@ -21,6 +22,7 @@ from tests.helpers.sites import (
     site,
     trouble,
 )
+from walsh_scrapy.crawl.network import proxies_of
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.site import REFUSED, UNKNOWN, Answer, Down
 from walsh_scrapy.testing.web import Certificate, Site, redirect
@@ -158,6 +160,12 @@ BASIC = f"Basic {base64.b64encode(b'me:secret').decode()}"
 SETTINGS = {"RETRY_TIMES": 0, "WALSH_MAX_RETRIES": 1, "WALSH_BACKOFF_BASE": 0.5}
 
 
+def test_a_host_with_an_underscore_is_read_over_https(direct_web, crawl):
+    url = "https://my_shop.example/feed"
+    result = crawl(direct_web(secure("my_shop.example")), sources=[url])
+    assert url in {hit.url for hit in result.log}
+
+
 def behind(port, name="proxy.example", **more):
     """The environment of a user whose proxy listens on a port, and wants his name."""
     url = f"http://me:secret@{name}:{port}"
@@ -231,6 +239,45 @@ def test_a_crawl_through_a_proxy(loopback_web, direct_web, crawl):
         assert ends[url] == ("fetched", "")
     assert ends["https://secure.example/feed"] == ("fetched", "")
     assert rows_of(result, "SELECT host FROM hosts WHERE unreachable") == []
+
+
+def proxy_settings(**environment):
+    """The proxy that each scheme has in an environment: host, port, credentials."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "REQUEST_METHOD"):
+            patch.delenv(name, raising=False)
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        return {scheme: proxy for scheme, (_, proxy) in proxies_of(Settings()).items()}
+
+
+@pytest.mark.parametrize(
+    ("value", "host", "port", "credentials"),
+    [
+        ("127.0.0.1:3128", "127.0.0.1", 3128, None),
+        ("proxy.example", "proxy.example", 80, None),
+        ("localhost:3128/", "localhost", 3128, None),
+        ("//127.0.0.1:3128", "127.0.0.1", 3128, None),
+        ("[::1]:3128", "::1", 3128, None),
+        ("me:secret@127.0.0.1:3128", "127.0.0.1", 3128, BASIC.encode()),
+        ("me:secret@[::1]:3128", "::1", 3128, BASIC.encode()),
+        ("http://me:secret@[::1]:3128", "::1", 3128, BASIC.encode()),
+        ("HTTP://127.0.0.1:3128", "127.0.0.1", 3128, None),
+    ],
+)
+@pytest.mark.parametrize("name", ["http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"])
+def test_a_proxy_without_a_scheme_is_reached_by_http(name, value, host, port, credentials):
+    (proxy,) = proxy_settings(**{name: value}).values()
+    assert proxy == (host, port, credentials)
+
+
+def test_a_crawl_through_a_proxy_without_a_scheme(loopback_web, crawl):
+    proxy = loopback_web(replace(site("secure.example"), tls=Certificate.GOOD))
+    address = proxy.environment["http_proxy"].removeprefix("http://")
+    environment = dict(proxy.environment) | {"https_proxy": address}
+    result = crawl(proxy, sources=["https://secure.example/feed"], environment=environment)
+    assert result.exit_code == 0
+    assert "https://secure.example/feed" in {hit.url for hit in proxy.log}
 
 
 @pytest.mark.parametrize("url", ["https://127.0.0.1:3128", "socks5://127.0.0.1", "http://:3128"])

@@ -290,11 +290,13 @@ def test_the_tests_of_another_project_pass_as_they_are_written(tmp_path):
     (place,) = re.findall(r"`(DOWNLOADER_MIDDLEWARES = [^`]+)`", page_of("reuse.md"))
     environment = write_project(tmp_path, settings + place)
     tests = [text for text in python_of(REUSE) if "def test_" in text]
-    (tmp_path / "conftest.py").write_text("import pytest\n" + KEY, "utf-8")
+    (plugins,) = (text for text in python_of(REUSE) if "pytest_plugins" in text)
+    (tmp_path / "conftest.py").write_text(f"import pytest\n{plugins}{KEY}", "utf-8")
     for number, text in enumerate(tests):
         (tmp_path / f"test_{number}.py").write_text(text, "utf-8")
-    plugin = ("-p", "walsh_scrapy.testing.plugin", "-p", "no:cacheprovider")
-    ran = execute(sys.executable, "-m", "pytest", *plugin, cwd=tmp_path, env=environment)
+    ran = execute(
+        *(sys.executable, "-m", "pytest", "-p", "no:cacheprovider"), cwd=tmp_path, env=environment
+    )
     assert ran.returncode == 0, ran.stdout
     assert f"{len(tests)} passed" in ran.stdout
     assert len(tests) == 5

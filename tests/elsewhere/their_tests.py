@@ -22,18 +22,18 @@ def blocklist(domain):
     return json.dumps({"contract": "walsh-research-blocklist/v1", "blocked": blocked})
 
 
-def test_a_crawl_that_follows_links_over_many_hosts_at_once(loopback_web, crawl):
+def test_a_crawl_that_follows_links_over_many_hosts_at_once(walsh_loopback_web, walsh_crawl):
     assert walsh_scrapy.__file__.startswith(sys.prefix), "the wheel's own copy"
     others = [f"http://{host}.example/" for host in ("b", "c", "www.listed")]
     links = ("/1", "/private/x", "/missing", *others)
-    web = loopback_web(
+    web = walsh_loopback_web(
         Site("a.example", ROBOTS, {"/": page(*links), "/1": page()}),
         Site("b.example", Reply("User-agent: *\nCrawl-delay: 2\n", delay=0.5), {"/": page()}),
         Site("c.example", Reply("", delay=0.5), {"/": page()}),
         Site("www.listed.example", "", {"/": page()}),
         Site("bot.example", "", {"/blocklist.json": blocklist("listed.example")}),
     )
-    result = crawl(web, "pages", settings={"WALSH_BLOCKLIST_URL": LIST})
+    result = walsh_crawl(web, "pages", settings={"WALSH_BLOCKLIST_URL": LIST})
     assert result.exit_code == 0, result.stderr
     assert "Traceback" not in result.stderr
     assert_polite(
@@ -63,5 +63,5 @@ def test_a_crawl_that_follows_links_over_many_hosts_at_once(loopback_web, crawl)
         assert line in result.stderr
 
 
-def test_a_clock_of_ones_own(fake_clock):
-    assert fake_clock.advance(5) == fake_clock.now()
+def test_a_clock_of_ones_own(walsh_fake_clock):
+    assert walsh_fake_clock.advance(5) == walsh_fake_clock.now()

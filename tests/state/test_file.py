@@ -79,7 +79,7 @@ def test_the_default_is_in_the_folder_of_the_project_whatever_its_name(folder, m
 def test_a_new_state_is_told_and_an_old_one_is_not(folder, caplog):
     caplog.set_level(logging.INFO)
     make_state("sqlite:///state.sqlite3")
-    assert f"{folder}/state.sqlite3 is a new state" in caplog.text
+    assert f"created the state database sqlite:///{folder}/state.sqlite3" in caplog.text
     caplog.clear()
     make_state("sqlite:///state.sqlite3")
     assert caplog.text == ""

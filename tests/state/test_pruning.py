@@ -489,32 +489,32 @@ def settings(tmp_path):
 
 
 @pytest.fixture
-def pruned(monkeypatch, fake_clock):
+def pruned(monkeypatch, walsh_fake_clock):
     """Return a list with the seconds of each pruning, on a state with too many old rows."""
     took = []
 
     def prune(self, now, log_seconds, goes_on):
-        began = fake_clock.at
-        while goes_on() and fake_clock.at < began + 100.0:
-            fake_clock.at += 1.0
-        took.append(fake_clock.at - began)
+        began = walsh_fake_clock.at
+        while goes_on() and walsh_fake_clock.at < began + 100.0:
+            walsh_fake_clock.at += 1.0
+        took.append(walsh_fake_clock.at - began)
         return False
 
     monkeypatch.setattr(State, "prune", prune)
     return took
 
 
-def run(settings, fake_clock):
-    crawl = Crawl(get_crawler(settings_dict=settings), fake_clock)
+def run(settings, walsh_fake_clock):
+    crawl = Crawl(get_crawler(settings_dict=settings), walsh_fake_clock)
     assert crawl.context
     crawl.close()
 
 
 def test_a_run_deletes_old_rows_for_2_s_before_its_first_request_and_for_60_s_at_its_end(
-    settings, fake_clock, pruned, caplog
+    settings, walsh_fake_clock, pruned, caplog
 ):
     with caplog.at_level("INFO"):
-        run(settings, fake_clock)
+        run(settings, walsh_fake_clock)
     assert pruned == [2.0, 60.0]
     told = [line for line in caplog.messages if "old rows" in line]
     assert len(told) == 2
@@ -522,19 +522,19 @@ def test_a_run_deletes_old_rows_for_2_s_before_its_first_request_and_for_60_s_at
 
 
 def test_other_crawls_of_the_process_do_not_wait_for_long(
-    settings, fake_clock, pruned, monkeypatch
+    settings, walsh_fake_clock, pruned, monkeypatch
 ):
-    other = Crawl(get_crawler(settings_dict=settings), fake_clock)
+    other = Crawl(get_crawler(settings_dict=settings), walsh_fake_clock)
     monkeypatch.setattr(Engine, "is_open", property(lambda engine: engine is other.engine))
-    run(settings, fake_clock)
+    run(settings, walsh_fake_clock)
     assert pruned == [2.0, 2.0]
 
 
 def test_a_run_that_is_stopped_leaves_its_old_rows(
-    settings, fake_clock, pruned, monkeypatch, caplog
+    settings, walsh_fake_clock, pruned, monkeypatch, caplog
 ):
     monkeypatch.setattr(module, "is_stopping", lambda: True)
     with caplog.at_level("INFO"):
-        run(settings, fake_clock)
+        run(settings, walsh_fake_clock)
     assert pruned == [0.0, 0.0]
     assert not any("old rows" in line for line in caplog.messages)

@@ -118,6 +118,10 @@ def test_the_scorecard_as_text(bad, capsys):
     text = capsys.readouterr().out
     assert text.startswith("rule  pass  fail  not applicable  could not run\nR1    0     7 ")
     assert "\nfail: R1 one-user-agent (MUST): Every request has" in text
+    shown = re.findall(r"^(fail|pass|not applicable|could not run): ", text, re.MULTILINE)
+    assert set(shown[: shown.count("fail")]) == {"fail"}
+    reasons = [finding.reason for finding in findings(bad).values() if finding.verdict == "fail"]
+    assert any(f"    I{reason[1:]}.\n" in text for reason in reasons if reason.startswith("it "))
     assert text.endswith(f"{verdict_of(bad)}\n")
     show(replace(bad, results=(), user_agents=("\x1b[31m",)))
     told = capsys.readouterr().out
@@ -160,6 +164,7 @@ def test_this_project_passes(capfd, monkeypatch, pytestconfig):
             ["--rules", "R9", "--", sys.executable, "-c", "print('lost')"],
             "no request. It wrote:\nlo",
         ),
+        (["--rules", "R9", "--", "true"], "no request. It wrote nothing."),
     ],
 )
 def test_a_wrong_call_is_exit_status_2(run_command, words, told):

@@ -282,14 +282,14 @@ def test_a_run_may_begin_years_later(simulated):
     assert [hit.status for hit in result.log] == [200, 200]
 
 
-def test_the_clock_moves_only_by_advance(fake_clock):
-    assert fake_clock.now() == fake_clock.now()
-    assert fake_clock.datetime() == datetime(2026, 1, 1, tzinfo=UTC)
-    assert fake_clock.advance(1.5) == fake_clock.now()
-    fake_clock.advance(timedelta(days=1))
-    assert fake_clock.datetime() == datetime(2026, 1, 2, 0, 0, 1, 500_000, tzinfo=UTC)
+def test_the_clock_moves_only_by_advance(walsh_fake_clock):
+    assert walsh_fake_clock.now() == walsh_fake_clock.now()
+    assert walsh_fake_clock.datetime() == datetime(2026, 1, 1, tzinfo=UTC)
+    assert walsh_fake_clock.advance(1.5) == walsh_fake_clock.now()
+    walsh_fake_clock.advance(timedelta(days=1))
+    assert walsh_fake_clock.datetime() == datetime(2026, 1, 2, 0, 0, 1, 500_000, tzinfo=UTC)
     with pytest.raises(ValueError, match="does not go back"):
-        fake_clock.advance(-1)
+        walsh_fake_clock.advance(-1)
 
 
 def test_the_clock_starts_at_the_given_time():
@@ -303,11 +303,11 @@ SITES, _ = demo_web()
 
 
 @pytest.mark.long
-def test_every_source_has_a_site_and_every_site_says_what_it_asks():
+def test_every_source_has_a_site_with_a_description():
     hosts = {site.host for site in SITES}
     assert len(hosts) == len(SITES) == 16
     assert {urlsplit(source).hostname for source in SOURCES} <= hosts
-    assert all(site.asks for site in SITES)
+    assert all(site.description for site in SITES)
 
 
 @pytest.fixture(scope="module")

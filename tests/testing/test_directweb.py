@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 
-import idna
 import pytest
 
 from tests.helpers import LONGEST
@@ -25,6 +24,7 @@ from walsh_scrapy.testing import (
     Site,
     silent,
 )
+from walsh_scrapy.testing.authority import CertificateAuthority
 from walsh_scrapy.testing.site import DEAD, NO_RESOLVER, OWN, REFUSED, UNKNOWN
 
 SCHEMES = ["http", "https"]
@@ -258,12 +258,13 @@ class TestTls:
             Client(web).open("plain.example", "https")
         assert [each.handshake for each in all_closed(web, 1)] == ["failed"]
 
-    def test_a_name_that_no_certificate_can_have(self):
-        web = DirectWeb(site("under_score.example")).start()
-        opened = Client(web).tcp("under_score.example", "https")
+    def test_an_error_of_the_web_itself_is_raised_as_it_closes(self, monkeypatch):
+        monkeypatch.setattr(CertificateAuthority, "context", lambda *_: 1 / 0)
+        web = DirectWeb(site("a.example")).start()
+        opened = Client(web).tcp("a.example", "https")
         assert opened.recv(1) == b""
         opened.close()
-        with pytest.raises(idna.IDNAError):
+        with pytest.raises(ZeroDivisionError):
             web.close()
 
     def test_the_web_closes_amid_a_handshake(self):

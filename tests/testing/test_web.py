@@ -1,5 +1,6 @@
 """The loopback web answers as described, over real sockets, and logs every request."""
 
+import contextlib
 import gzip
 import http.client
 import io
@@ -18,6 +19,7 @@ import feedparser
 import pytest
 
 from tests.helpers import LONGEST, cases
+from walsh_scrapy.testing.authority import CertificateAuthority
 from walsh_scrapy.testing.feeds import Post, atom, json_feed, rss
 from walsh_scrapy.testing.politeness import violations
 from walsh_scrapy.testing.web import Certificate, Fault, LoopbackWeb, Reply, Site
@@ -442,6 +444,37 @@ def test_a_tunnel_of_its_own_for_each_request_is_no_second_visit(loopback_web):
         connection.close()
     log = all_ended(web, 4)
     assert violations(log, user_agent="me", interval=0, revisit=3600) == []
+
+
+HOSTS = {
+    "my_shop.example": "my_shop.example",
+    "_dmarc.my_shop.example": "_dmarc.my_shop.example",
+    "-a.example": "-a.example",
+    "ab--c.example": "ab--c.example",
+    "*.wild.example": "any.wild.example",
+    "bücher.example": "xn--bcher-kva.example",
+    "xn--bcher-kva.example": "xn--bcher-kva.example",
+    "my_bücher.example": "xn--my_bcher-95a.example",
+    f"{'a' * 63}.{'b' * 63}.example": f"{'a' * 63}.{'b' * 63}.example",
+    "a.example.": "a.example",
+    "127.0.0.1": "127.0.0.1",
+    "[::1]": "::1",
+}
+
+
+@pytest.mark.parametrize(("host", "name"), HOSTS.items())
+def test_a_certificate_is_for_any_host(host, name):
+    authority = CertificateAuthority()
+    sides = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = ssl.create_default_context(cafile=authority.file).wrap_bio(
+        *sides, server_hostname=name
+    )
+    server = authority.context(host, Certificate.GOOD).wrap_bio(*sides[::-1], server_side=True)
+    for side in (client, server, client):
+        with contextlib.suppress(ssl.SSLWantReadError):
+            side.do_handshake()
+    assert client.getpeercert()["notBefore"].endswith("2020 GMT")
+    authority.close()
 
 
 def test_a_client_that_leaves_before_tls(loopback_web):

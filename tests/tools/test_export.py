@@ -213,9 +213,9 @@ def exported_feed(new_state, tmp_path):
     (tmp_path / "sources.json").write_text(json.dumps([{"url": URL, "name": "A"}, OTHER]))
     export = replace(EXPORT, sources_file=str(tmp_path / "sources.json"))
 
-    def written():
+    def written(**options):
         file = io.BytesIO()
-        count = export.write_entries(file, "atom", new_state)
+        count = replace(export, **options).write_entries(file, "atom", new_state)
         body = file.getvalue()
         root = ET.fromstring(body)
         assert root.tag == f"{ATOM}feed"
@@ -238,9 +238,7 @@ def exported_feed(new_state, tmp_path):
     return written
 
 
-def test_what_is_new_comes_first_and_what_was_there_before_is_not_in_it(
-    new_state, exported_feed, monkeypatch
-):
+def test_the_newest_entries_come_first_in_a_feed(new_state, exported_feed, monkeypatch):
     monkeypatch.setattr("walsh_scrapy.tools.export.MOST", 3)
     dated = {"published": "2026-05-20T00:00:00Z", "authors": ["Jo"], "tags": ["x & y"]}
     commit(new_state, READ, [new_entry(number) for number in range(2, 5)])
@@ -273,7 +271,7 @@ def test_texts_of_strangers_stay_texts(new_state, exported_feed):
     odd = {"title": HOSTILE, "url": None, "tags": [HOSTILE], "authors": [HOSTILE]}
     commit(new_state, READ, [new_entry(2, **odd), new_entry(3, title=None)])
     feed = exported_feed()
-    titled, hostile = feed.entries
+    titled, hostile, _ = feed.entries
     assert titled.title == "http://a.example/3"
     assert hostile.link == URL
     assert hostile.title_detail.type == "text/plain"
@@ -282,8 +280,17 @@ def test_texts_of_strangers_stay_texts(new_state, exported_feed):
         assert text.endswith("\"'</title>")
 
 
-def test_a_feed_of_nothing_is_a_feed(exported_feed):
-    assert exported_feed().feed.title == "Walsh-Research: new"
+def test_entries_of_a_first_visit_are_in_a_feed(new_state, exported_feed):
+    commit(new_state, READ, [new_entry(2)])
+    assert [each.title for each in exported_feed().entries] == ["Title 2", "there before"]
+    assert [each.title for each in exported_feed(has_backfill=False).entries] == ["Title 2"]
+
+
+def test_a_feed_without_an_entry_has_the_moment_of_its_export(exported_feed):
+    before = datetime.now(UTC).replace(microsecond=0)
+    empty = exported_feed(has_backfill=False).feed
+    assert empty.title == "Walsh-Research: new"
+    assert before <= datetime.fromisoformat(empty.updated) <= datetime.now(UTC)
 
 
 # `walsh export`: what runs exported, whole or not at all, also beside a crawl.

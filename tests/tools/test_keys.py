@@ -1,6 +1,7 @@
 """`walsh keys`: from a new key to a directory that a verifier accepts."""
 
 import json
+import re
 import stat
 from collections import namedtuple
 from types import SimpleNamespace
@@ -33,7 +34,8 @@ def test_from_a_new_key_to_a_directory_that_verifies(keys, tmp_path):
     """Two keys, as during a rotation: the old one is published with the new one."""
     files = [tmp_path / "new.pem", tmp_path / "old.pem"]
     made = [keys("new", file) for file in files]
-    thumbprints = [done.stdout.strip() for done in made]
+    thumbprints = [re.search(r"id ([\w-]+)", done.stdout)[1] for done in made]
+    assert [str(file) in done.stdout for file, done in zip(files, made, strict=True)] == [True] * 2
     assert [stat.S_IMODE(file.stat().st_mode) for file in files] == [0o600, 0o600]
     settings = {"WALSH_SIGNING_KEY": files[0], "WALSH_SIGNATURE_AGENT": AGENT}
     body = keys("directory", *files, **settings).stdout
@@ -55,6 +57,12 @@ def test_from_a_new_key_to_a_directory_that_verifies(keys, tmp_path):
     assert [proof.parameters["keyid"] for proof in proofs] == thumbprints
     lasting = {proof.parameters["expires"] - proof.parameters["created"] for proof in proofs}
     assert lasting == {7 * 86_400}
+
+
+def test_a_directory_without_a_key_says_that_none_was_given(run_scrapy):
+    done = run_scrapy("keys", "directory")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "no key given" in done.stderr
 
 
 def test_no_file_is_overwritten(tmp_path):

@@ -115,7 +115,7 @@ def test_each_sentence_of_a_letter_is_true_on_odd_days(simulated, tmp_path):
     text = "\n".join(each.text for each in told)
     for said in (
         "then on hold for 2 h, which we ended by hand after 38 s",
-        "1 s had to pass, as we had ended a hold by hand at 2026-01-01 00:00:40 UTC",
+        "(required: 1 s), as we had ended a hold by hand at 2026-01-01 00:00:40 UTC",
         "it is read as the robots.txt of the host that redirected there; a redirect of another",
         "on our blocklist, so nothing is requested while it is listed",
         "no longer a source",
@@ -393,7 +393,7 @@ class Letter:
     def is_nothing(self):
         return not self.day
 
-    @says(r"why: robots\.txt is requested before anything else, .*")
+    @says(r"why: robots\.txt is always fetched first")
     def is_its_own_robots_txt(self):
         return self.seen.hit.path == "/robots.txt" and not self.led
 
@@ -432,7 +432,7 @@ class Letter:
     def is_led_from(self, url):
         return url in {each.hit.url for each in self.led}
 
-    @says(r"gap: our request log has no request before it(?: to (\S+))?")
+    @says(r"gap: our request log has no previous request(?: to (\S+))?")
     def is_first(self, unit):
         return not self.before and self._is_unit(unit)
 
@@ -440,18 +440,18 @@ class Letter:
         unit_of = self.world.unit(self.host)
         return unit == unit_of if unit else {self.host} >= {e.hit.host for e in self.before}
 
-    @says(r"gap: not known, because the end of the request before it is not known")
+    @says(r"gap: not known, because the end of the previous request is not known")
     def is_after_a_killed_one(self):
         return self.before[-1].end is None
 
-    @says(r"gap: SECONDS after the end of the request before it(?: to (\S+))?")
-    def is_after(self, kept, unit):
-        waited = self.seen.hit.wall - self.before[-1].end
-        return self._is_unit(unit) and is_near(kept, waited)
-
-    @says(r"SECONDS had to pass(?:, as we had ended a hold by hand at MOMENT)?")
-    def is_kept(self, asked, ended_at):
+    @says(
+        r"gap: SECONDS after the previous request(?: to (\S+))? \(required: SECONDS\)"
+        r"(?:, as we had ended a hold by hand at MOMENT)?"
+    )
+    def is_kept(self, kept, unit, asked, ended_at):
         last = self.before[-1]
+        if not (self._is_unit(unit) and is_near(kept, self.seen.hit.wall - last.end)):
+            return False
         ends = [
             at
             for unit, at in self.world.releases
@@ -505,11 +505,11 @@ class Letter:
 
     # What it says of robots.txt, and of what was done by hand.
 
-    @says(r"(http://\S+):80/robots\.txt")
+    @says(r"(http://\S+)/robots\.txt")
     def is_an_origin(self, origin):
         return origin == f"http://{self.host}"
 
-    @says(r"requested until MOMENT: the answer was (\d+)(?:, (?:and|so) (.*))?")
+    @says(r"fetched MOMENT: (\d+)(?:, (?:and|so) (.*))?")
     def is_asked_until(self, until, status, means):
         answers = {
             e.hit.status for e in self.world.seen if e.end and abs(e.end - moment(until)) < 1.5

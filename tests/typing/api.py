@@ -65,9 +65,11 @@ class PagesSpider(SourcesSpider):
 
 
 def test_pages(
-    loopback_web: Callable[..., LoopbackWeb], crawl: Callable[..., CrawlResult], tmp_path: Path
+    walsh_loopback_web: Callable[..., LoopbackWeb],
+    walsh_crawl: Callable[..., CrawlResult],
+    tmp_path: Path,
 ) -> None:
-    web = loopback_web(Site("blog.example", "", {"/": Reply("a page")}))
-    result = crawl(web, "pages", sources=["http://blog.example/"], folder=tmp_path)
+    web = walsh_loopback_web(Site("blog.example", "", {"/": Reply("a page")}))
+    result = walsh_crawl(web, "pages", sources=["http://blog.example/"], folder=tmp_path)
     assert_polite(result.log, serial=False)
     assert result.exit_code == 0

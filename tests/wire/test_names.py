@@ -54,19 +54,19 @@ def system(monkeypatch):
     return answers, asked
 
 
-def test_a_name_is_looked_up_once_while_it_is_young(system, monkeypatch, fake_clock):
+def test_a_name_is_looked_up_once_while_it_is_young(system, monkeypatch, walsh_fake_clock):
     answers, asked = system
     answers["a.example"] = ["192.0.2.1", "2001:db8::1"]
-    monkeypatch.setattr(module.time, "monotonic", fake_clock.now)
+    monkeypatch.setattr(module.time, "monotonic", walsh_fake_clock.now)
 
     async def run():
         names = Names()
         both = await asyncio.gather(names.find("a.example", 80), names.find("a.example", 80))
         assert both[0].hosts == both[1].hosts == ("192.0.2.1", "2001:db8::1")
-        fake_clock.advance(module.NAME_AGE - 1)
+        walsh_fake_clock.advance(module.NAME_AGE - 1)
         await names.find("a.example", 80)
         assert asked == ["a.example"]
-        fake_clock.advance(2)
+        walsh_fake_clock.advance(2)
         await names.find("a.example", 80)
         assert asked == ["a.example"] * 2
 

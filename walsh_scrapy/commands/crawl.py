@@ -47,16 +47,18 @@ class Command(crawl.Command):
 
     def run(self, args: list[str], opts: argparse.Namespace) -> None:
         """Run a spider by name."""
+        from walsh_scrapy.crawl.refusal import exit_status
         from walsh_scrapy.extensions.summary import SourceCounts
 
         names = self.crawler_process.spider_loader.list() if self.crawler_process else []
         if len(args) == 1 and args[0] not in names:
             near = get_close_matches(args[0], names, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"there is {', '.join(sorted(names))}"
-            _refuse(f"there is no spider {args[0]!r}; {hint}", 2)
+            hint = f"did you mean {near[0]}?" if near else f"available: {', '.join(sorted(names))}"
+            _refuse(f"no spider named {args[0]!r}; {hint}", 2)
         super().run(args, opts)
-        if self.exitcode or self._created is None:
-            return  # the crawl has not begun, or ended early
+        if self.exitcode or self._created is None:  # it has not begun, or ended early
+            self.exitcode = exit_status()
+            return
         if SourceCounts.of(self._created.stats.get_stats()).none_was_read:
             self.exitcode = 1
 

@@ -486,7 +486,7 @@ def _backup(parser: argparse.ArgumentParser) -> None:
       0  the copy is written
       1  the file exists or cannot be written, or the state is on PostgreSQL
     """
-    _add_output(parser)
+    _add_output(parser, takes_stdout=False)
 
 
 @_command(SITES, "tools.why")
@@ -684,10 +684,10 @@ def _add_since(parser: argparse.ArgumentParser, what: str) -> None:
     )
 
 
-def _add_output(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "-o", "--output", metavar="FILE", help="a new file, or - for standard output"
-    )
+def _add_output(parser: argparse.ArgumentParser, *, takes_stdout: bool = True) -> None:
+    """Add ``-o`` and ``-O``; a file that cannot be a stream is not written to standard output."""
+    new = "a new file, or - for standard output" if takes_stdout else "a new file"
+    parser.add_argument("-o", "--output", metavar="FILE", help=new)
     parser.add_argument(
         "-O",
         "--overwrite-output",

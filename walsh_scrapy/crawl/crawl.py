@@ -10,7 +10,7 @@ import logging
 from dataclasses import replace
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 from weakref import WeakSet
 
 from scrapy import signals
@@ -34,7 +34,7 @@ from walsh_scrapy.crawl.startup import check_start
 from walsh_scrapy.crawl.ticket import end_ticket, note
 from walsh_scrapy.crawl.visits import Visits
 from walsh_scrapy.exceptions import MachineTrouble, StateUnavailable
-from walsh_scrapy.options import BadSetting, Options
+from walsh_scrapy.options import BadSetting, Options, WrongArgument
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import format_seconds
 from walsh_scrapy.sources.source import SourcesError, host_delays
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.crawl.context import Clock
     from walsh_scrapy.crawl.messages import Signer
+    from walsh_scrapy.state.sources import SourceStore
     from walsh_scrapy.state.sync import SyncedFile
 
 logger = logging.getLogger(__name__)
@@ -69,6 +70,16 @@ _NO_PROJECT = (
 #: crawler of the process in memory, because a crawl refers to its crawler.
 _CRAWL: Final = "_walsh_crawl"
 _crawls: Final[WeakSet[Crawl]] = WeakSet()
+
+
+@runtime_checkable
+class ChoosesSources(Protocol):
+    """A spider over the sources of a file."""
+
+    sources_file: str | None
+
+    def check_choice(self, store: SourceStore, file: int) -> None:
+        """Raise WrongArgument if the arguments select no source of the file with this number."""
 
 
 class Crawl:
@@ -160,13 +171,19 @@ class Crawl:
     def sources_file(self) -> SyncedFile | None:
         """The sources file of the spider, in the state as it is now; None if it has none.
 
-        A wrong file ends the process with one line.
+        A wrong file, or one in which the spider's arguments select nothing, ends the process with
+        one line.
         """
-        file = getattr(self.crawler.spider, "sources_file", None)
+        spider: object = self.crawler.spider
+        state = self.context.state
+        if not isinstance(spider, ChoosesSources) or spider.sources_file is None:
+            return None
         try:
-            return None if file is None else self.context.state.sync(file, self.context.clock.now())
-        except SourcesError as error:
+            file = state.sync(spider.sources_file, self.context.clock.now())
+            spider.check_choice(state.sources, file.id)
+        except (SourcesError, WrongArgument) as error:
             refuse_to_start(error, log_file=self.settings["LOG_FILE"])
+        return file
 
     @cached_property
     def hosts(self) -> Hosts:

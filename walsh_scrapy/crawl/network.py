@@ -13,11 +13,12 @@ from functools import cached_property, lru_cache
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
-from urllib.request import proxy_bypass
+from urllib.request import getproxies, proxy_bypass
 
 from scrapy import Request
 from scrapy.downloadermiddlewares.httpproxy import HttpProxyMiddleware
 from scrapy.exceptions import DownloadFailedError, UnsupportedURLSchemeError
+from w3lib.url import add_http_if_no_scheme
 
 from walsh_scrapy.crawl.engine import PerLoop
 from walsh_scrapy.crawl.messages import server_of
@@ -357,15 +358,20 @@ def proxies_of(settings: BaseSettings) -> dict[str, tuple[str, Proxy]]:
     """
     if not settings.getbool("HTTPPROXY_ENABLED"):
         return {}
-    given = HttpProxyMiddleware(settings["HTTPPROXY_AUTH_ENCODING"]).proxies
-    found = dict[str, tuple[str, Proxy]]()
+    values = getproxies()
+    parsed = HttpProxyMiddleware(settings["HTTPPROXY_AUTH_ENCODING"]).proxies
+    proxies: dict[str, tuple[str, Proxy]] = {}
     for scheme in SCHEMES:
-        if scheme in given:
-            credentials, url = given[scheme]
-            try:
-                proxy = Proxy.parse(url, credentials and b"Basic " + credentials)
-            except ValueError:
-                expected = "an http:// URL: no other way to a proxy is known here"
-                raise bad_setting(f"{scheme}_proxy", url, expected) from None
-            found[scheme] = url, proxy
-    return found
+        if scheme not in parsed:
+            continue
+        credentials, url = parsed[scheme]
+        # Scrapy adds the scheme of the requests to `https_proxy=127.0.0.1:3128`, others add http.
+        has_scheme = add_http_if_no_scheme(values[scheme]) == values[scheme]
+        address = url if has_scheme else url.partition("://")[2]
+        try:
+            proxy = Proxy.parse(address, credentials and b"Basic " + credentials)
+        except ValueError:
+            expected = "an http:// URL: no other way to a proxy is known here"
+            raise bad_setting(f"{scheme}_proxy", address, expected) from None
+        proxies[scheme] = url, proxy
+    return proxies

@@ -16,12 +16,16 @@ from typing import Final, NoReturn
 from scrapy.utils.log import get_scrapy_root_handler
 from twisted.logger import globalLogBeginner
 
+from walsh_scrapy.options import WrongArgument
+
 #: The loggers of exceptions that nobody has awaited.
 _REPORTERS: Final = ("asyncio", "twisted")
 #: The line that Twisted logs before such an exception.
 _HEADLINE: Final = "Unhandled error in Deferred:"
 #: The attribute of a refusal that has the ``LOG_FILE`` of its crawl.
 _LOG_FILE: Final = "_walsh_log_file"
+#: For each refusal of this process: Scrapy's command does not know why its crawl did not start.
+_exit_statuses: list[int] = []
 
 
 def refuse_to_start(error: Exception, *, log_file: str | None) -> NoReturn:
@@ -30,6 +34,7 @@ def refuse_to_start(error: Exception, *, log_file: str | None) -> NoReturn:
     Where no event loop runs, what is raised is a SystemExit too, so that Python shows one line. In
     a loop that would end the whole program, which may catch the error.
     """
+    _exit_statuses.append(2 if isinstance(error, WrongArgument) else 1)
     refusal = error if _is_in_loop() else _ending(error)
     setattr(refusal, _LOG_FILE, log_file)
     for name in _REPORTERS:
@@ -38,6 +43,11 @@ def refuse_to_start(error: Exception, *, log_file: str | None) -> NoReturn:
         _keep_twisted_from_printing()
         _log(refusal)
     raise refusal from None
+
+
+def exit_status() -> int:
+    """Return 2 for a command whose start was refused for a wrong argument, else 1."""
+    return max(_exit_statuses, default=1)
 
 
 @cache

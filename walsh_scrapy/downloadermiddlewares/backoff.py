@@ -113,7 +113,7 @@ class BackoffMiddleware(Component):
             self._ignored = True
             logger.warning(
                 "%s is ignored: after 429 and 503 a request is sent again, up to %d times "
-                "(WALSH_MAX_RETRIES), because R5 demands that of Walsh-Research",
+                "(WALSH_MAX_RETRIES), as Walsh-Research always does (R5)",
                 chosen.by,
                 self._context.options.max_retries,
             )

@@ -51,5 +51,7 @@ class IdentityMiddleware(Component):
             brought.add("User-Agent")
         for name in sorted(brought - self._told):
             self._told.add(name)
-            what = "WALSH_USER_AGENT is sent instead" if name == "User-Agent" else "it is not sent"
-            logger.warning("%s has another %s: %s (R1)", for_others(request.url), name, what)
+            reason = "this add-on never sends it"
+            if name == "User-Agent":
+                reason = "WALSH_USER_AGENT is sent instead"
+            logger.warning("dropped the %s header of %s: %s", name, for_others(request.url), reason)

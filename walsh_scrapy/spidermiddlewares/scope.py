@@ -50,7 +50,7 @@ class ScopeMiddleware(Component, Preparation):
 
     As a spider middleware it drops them with a log line. As a downloader middleware it denies
     requests that did not come from the spider (``engine.crawl``, ``engine.download_async``). A bot
-    of another identity may follow links, with ``WALSH_SCOPE = "any"`` (decision 24).
+    with its own identity may follow links, with ``WALSH_SCOPE = "any"`` (decision 24).
     """
 
     def __init__(self, crawl: Crawl) -> None:
@@ -116,8 +116,8 @@ class ScopeMiddleware(Component, Preparation):
         sources = spider.sources if isinstance(spider, DeclaringSpider) else ()
         if not self._options.is_walsh_research and not sources:
             logger.warning(
-                "%s declares no sources, so no request is allowed (R6); "
-                'a bot with another identity that follows links sets WALSH_SCOPE = "any"',
+                "%s has no declared sources, so it may request nothing; "
+                'to let it follow links, set WALSH_SCOPE = "any"',
                 spider,
             )
         return self._visits

@@ -246,7 +246,7 @@ class Database:
         """Create the tables if there are none, check their version, and bring views up to date."""
         self._check_encoding()
         if not self.read(has_schema) and self.write(create):  # else no lock is waited for
-            logger.info("%s is a new state: no source was visited, and no host is on hold", self)
+            logger.info("created the state database %s", self)
         if (found := self.read(versions)) != [VERSION]:
             raise StateError(
                 f"{self} has schema version {found}, this walsh-scrapy knows {VERSION}; "

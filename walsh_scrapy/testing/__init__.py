@@ -1,7 +1,6 @@
 """A loopback web, and tools of tests that check a crawl by its server's log.
 
-Each name is imported at its first use: pytest loads the plugin of this package at every start, in
-projects that do not use it too.
+Each name is imported at its first use, because few tests use all of them.
 """
 
 from importlib import import_module

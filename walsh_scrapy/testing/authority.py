@@ -1,21 +1,35 @@
 """The private CA of a loopback web, and the certificates that its https sites show.
 
-trustme makes the CA and the certificates. No program trusts the CA unless it is configured to.
+No program trusts the CA unless it is configured to. trustme makes the CA. The certificates of hosts
+are made here, because trustme refuses names that the DNS allows, such as `my_shop.example`.
 """
 
 import ssl
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import Final, cast
 
-from trustme import CA, LeafCert
+import idna
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from trustme import CA
 
 from walsh_scrapy.testing.site import EXPIRED_ON, OTHER_HOST, Certificate
 
 _VALID_FROM: Final = datetime(2020, 1, 1, tzinfo=UTC)  # fixed: messages about it are tested
+_VALIDITY: Final = timedelta(days=36_500)
 _VERSIONS: Final = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
-_LONGEST_COMMON_NAME: Final = 64  # characters (RFC 5280, appendix A.1)
+_MAX_COMMON_NAME: Final = 64  # characters (RFC 5280, appendix A.1)
 
 
 class CertificateAuthority:
@@ -37,7 +51,6 @@ class CertificateAuthority:
         """Return the TLS context of a server for that host, made once for each host and kind.
 
         With a `version`, for example "1.2", it speaks no other. Sessions are resumed by tickets.
-        Raises idna.IDNAError for a name that IDNA 2008 forbids, for example with an underscore.
         """
         key = host, kind, version
         if key not in self._contexts:
@@ -55,23 +68,13 @@ class CertificateAuthority:
         if kind is Certificate.SELF_SIGNED:
             root = CA(organization_name=host)
             return root.private_key_pem.bytes() + root.cert_pem.bytes()
-        leaf = self._issue(host, kind)
-        if kind is Certificate.INCOMPLETE:
-            return leaf.private_key_pem.bytes() + leaf.cert_chain_pems[0].bytes()
-        return leaf.private_key_and_cert_chain_pem.bytes()
+        names = {Certificate.WRONG_NAME: [OTHER_HOST], Certificate.NAMELESS: []}
+        end = EXPIRED_ON if kind is Certificate.EXPIRED else _VALID_FROM + _VALIDITY
+        return _issue(self._signer(kind), host, names.get(kind, [host]), end)
 
     def close(self) -> None:
         """Remove the files."""
         self._folder.cleanup()
-
-    def _issue(self, host: str, kind: Certificate) -> LeafCert:
-        names = {Certificate.WRONG_NAME: [OTHER_HOST], Certificate.NAMELESS: []}
-        return self._signer(kind).issue_cert(
-            *names.get(kind, [host.strip("[]")]),
-            common_name=host[:_LONGEST_COMMON_NAME],
-            not_before=_VALID_FROM,
-            not_after=EXPIRED_ON if kind is Certificate.EXPIRED else None,
-        )
 
     def _signer(self, kind: Certificate) -> CA:
         match kind:
@@ -80,3 +83,49 @@ class CertificateAuthority:
             case Certificate.INCOMPLETE:
                 return self._ca.create_child_ca()
         return self._ca
+
+
+def _issue(ca: CA, subject: str, hosts: list[str], end: datetime) -> bytes:
+    """Return a new private key, and a certificate that the CA signs for these hosts, as PEM."""
+    issuer = x509.load_pem_x509_certificate(ca.cert_pem.bytes())
+    pem = ca.private_key_pem.bytes()
+    issuer_key = cast("ec.EllipticCurvePrivateKey", load_pem_private_key(pem, password=None))
+    identifier = issuer.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
+    authority = x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier)
+    usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
+    name = x509.NameAttribute(NameOID.COMMON_NAME, subject[:_MAX_COMMON_NAME])
+    key = ec.generate_private_key(ec.SECP256R1())
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([name]))
+        .issuer_name(issuer.subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(_VALID_FROM)
+        .not_valid_after(end)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(authority, critical=False)
+        .add_extension(x509.SubjectAlternativeName(map(_general_name, hosts)), critical=True)
+        .add_extension(usage, critical=False)
+        .sign(issuer_key, SHA256())
+    )
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return private + certificate.public_bytes(Encoding.PEM)
+
+
+def _general_name(host: str) -> x509.GeneralName:
+    """Return a host as a certificate has it: an address, or a name in ASCII without a last dot."""
+    try:
+        return x509.IPAddress(ip_address(host.strip("[]")))
+    except ValueError:
+        labels = host.removesuffix(".").split(".")
+    return x509.DNSName(".".join(map(_ascii_label, labels)))
+
+
+def _ascii_label(label: str) -> str:
+    if label.isascii():
+        return label
+    try:
+        return idna.encode(label, uts46=True).decode("ascii")
+    except idna.IDNAError:  # `my_bücher` and `☃`, which clients request nevertheless
+        return f"xn--{label.lower().encode('punycode').decode('ascii')}"

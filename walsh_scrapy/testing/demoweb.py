@@ -1,4 +1,4 @@
-"""The web of `walsh demo`: hosts with different wishes to a crawler, and its tables.
+"""The web of `walsh demo`: hosts that differ in what they ask of a crawler, and its tables.
 
 sites, sources = demo_web()
 with DirectWeb(*sites) as web:
@@ -69,7 +69,7 @@ _OPEN: Final = "User-agent: *\nDisallow: /private/\n"
 
 
 def demo_web() -> tuple[list[Site], list[str]]:
-    """Return the sites and the sources to declare; `Site.asks` has the wish of each server."""
+    """Return the sites, each with a description, and the sources to declare."""
     sites = [_operator(), *_feeds(), *_paced(), *_redirects(), *_groups(), *_left_alone()]
     return sites, list(SOURCES)
 
@@ -86,7 +86,7 @@ def _operator() -> Site:
         "/blocklist.json": Reply(json.dumps(blocklist), content_type="application/json"),
         "/blocklist.schema.json": Reply(schema, content_type="application/schema+json"),
     }
-    return Site("operator.example", pages=pages, asks="to be read first: its blocklist")
+    return Site("operator.example", pages=pages, description="publishes the list of opt-outs")
 
 
 def _feeds() -> list[Site]:
@@ -97,19 +97,19 @@ def _feeds() -> list[Site]:
     listed = json_feed("JSON", _POSTS, "http://json.example/")
     steady = _rss("steady.example", "Steady", _POSTS, '"v1"', "Thu, 01 Jan 2026 12:00:00 GMT")
     return [
-        Site("blog.example", _OPEN, blog, "nothing: two RSS feeds, a new post on the second run"),
+        Site("blog.example", _OPEN, blog, "two RSS feeds, with a new post in the second run"),
         Site(
             "atom.example",
             pages={"/feed.atom": Reply(document, content_type="application/atom+xml")},
-            asks="nothing, not even by a robots.txt (404): an Atom feed, no validators",
+            description="no robots.txt (404); an Atom feed without ETag and Last-Modified",
         ),
         Site(
             "json.example",
             _OPEN,
             {"/feed.json": Reply(listed, content_type="application/feed+json", gzip=True)},
-            "nothing: a JSON Feed, compressed",
+            "a compressed JSON Feed",
         ),
-        _site("steady", "ETag and Last-Modified to be echoed", steady),
+        _site("steady", "an RSS feed with ETag and Last-Modified", steady),
     ]
 
 
@@ -117,9 +117,9 @@ def _paced() -> list[Site]:
     busy = Reply("Too many requests.\n", 429, headers={"Retry-After": "3"})
     tired = Reply("Back soon.\n", 503)
     return [
-        _site("slow", "Crawl-delay: 2", robots=f"{_OPEN}Crawl-delay: 2\n"),
-        _site("busy", "429 with Retry-After: 3, once", [busy, _feed("busy")]),
-        _site("tired", "503 without Retry-After, once: back off", [tired, _feed("tired")]),
+        _site("slow", "robots.txt with Crawl-delay: 2", robots=f"{_OPEN}Crawl-delay: 2\n"),
+        _site("busy", "answers 429 with Retry-After: 3, once", [busy, _feed("busy")]),
+        _site("tired", "answers 503 without Retry-After, once", [tired, _feed("tired")]),
     ]
 
 
@@ -127,17 +127,17 @@ def _redirects() -> list[Site]:
     old = {"/rss": redirect("/feed.xml"), "/feed.xml": _feed("old")}
     moved = redirect("http://home.example/feed.xml", 302)
     return [
-        Site("old.example", _OPEN, old, "301 to another path of the same host"),
-        _site("moved", "302 to home.example", moved),
-        _site("home", "its robots.txt to be read, before a redirect too"),
+        Site("old.example", _OPEN, old, "redirects (301) to another path of the same host"),
+        _site("moved", "redirects (302) to home.example", moved),
+        _site("home", "the target of that redirect, with a robots.txt of its own"),
     ]
 
 
 def _groups() -> list[Site]:
-    asks = "all crawlers to stay out, but a group with our name allows us"
-    noentry = "nothing of anybody, but a group with our name keeps us out"
+    guest = "`Disallow: /` for *, everything allowed for our name"
+    noentry = "`Disallow: /` for our name, everything allowed for *"
     return [
-        _site("guest", asks, robots=_GUESTS_ONLY),
+        _site("guest", guest, robots=_GUESTS_ONLY),
         _site("noentry", noentry, _rss("noentry.example", "No entry", _POSTS), _NOT_US),
     ]
 
@@ -146,15 +146,15 @@ def _left_alone() -> list[Site]:
     page = Reply("<!DOCTYPE html><title>Page</title>", content_type="text/html; charset=utf-8")
     feed = _rss("optedout.example", "Opted out", _POSTS)
     return [
-        _site("optedout", "by mail: no request at all", feed),
-        _site("www.optedout", "the same, as its subdomain", feed),
-        _site("page", "nothing: an HTML page, no feed", page),
+        _site("optedout", "on the list of opt-outs", feed),
+        _site("www.optedout", "a subdomain of a host on that list", feed),
+        _site("page", "an HTML page where a feed should be", page),
     ]
 
 
-def _site(name: str, asks: str, page: Page | None = None, robots: str = _OPEN) -> Site:
+def _site(name: str, description: str, page: Page | None = None, robots: str = _OPEN) -> Site:
     """Return a site with one page, which is its feed unless another one is given."""
-    return Site(f"{name}.example", robots, {"/feed.xml": page or _feed(name)}, asks)
+    return Site(f"{name}.example", robots, {"/feed.xml": page or _feed(name)}, description)
 
 
 def _feed(name: str) -> Reply:
@@ -173,15 +173,15 @@ def _rss(
 
 
 def demo_table(sites: Iterable[Site], runs: Sequence[Sequence[Hit]]) -> Table:
-    """Return a row for each host: its wish, and its requests in each run."""
-    table = Table(title="Each server's wish, and its log", title_justify="left")
+    """Return a row for each host: what it does, and its requests in each run."""
+    table = Table(title="Each server, and its log", title_justify="left")
     table.add_column("host", no_wrap=True)
-    table.add_column("wish", ratio=2)
+    table.add_column("server", ratio=2)
     for number in range(1, len(runs) + 1):
         table.add_column(f"requests in run {number}", ratio=2)
     for site in sites:
         cells = (timeline([hit for hit in log if hit.host == site.host]) for log in runs)
-        table.add_row(site.host, site.asks, *cells)
+        table.add_row(site.host, site.description, *cells)
     return table
 
 

@@ -1,12 +1,14 @@
 """pytest fixtures: a web with or without a proxy, a crawl of it, a clock that stands still.
 
-def test_blog(loopback_web, crawl):
-    web = loopback_web(Site("blog.example", pages={"/feed.xml": rss("Blog", [Post("One")])}))
-    result = crawl(web, sources=["http://blog.example/feed.xml"])
-    assert_polite(result.log)
+A project asks for them in the conftest.py of its tests:
 
-Where the package is installed pytest loads this module at each start: the modules of a fixture are
-imported when a test uses it.
+    pytest_plugins = ["walsh_scrapy.testing.plugin"]
+
+    def test_blog(walsh_loopback_web, walsh_crawl):
+        feed = rss("Blog", [Post("One")])
+        web = walsh_loopback_web(Site("blog.example", pages={"/feed.xml": feed}))
+        result = walsh_crawl(web, sources=["http://blog.example/feed.xml"])
+        assert_polite(result.log)
 """
 
 from __future__ import annotations
@@ -17,14 +19,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
+from walsh_scrapy.testing.crawl import run_crawl, start_crawl
+from walsh_scrapy.testing.directweb import DirectWeb
+from walsh_scrapy.testing.simulation import FakeClock
+from walsh_scrapy.testing.web import LoopbackWeb
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from walsh_scrapy.testing.crawl import Crawl, CrawlResult, Launcher
-    from walsh_scrapy.testing.directweb import DirectWeb
-    from walsh_scrapy.testing.simulation import FakeClock
-    from walsh_scrapy.testing.web import LoopbackWeb, Site, Web
+    from walsh_scrapy.testing.web import Site, Web
 
 AnyWeb = TypeVar("AnyWeb", bound="Web")
 
@@ -39,31 +44,23 @@ class CrawlFactory:
 
     def __call__(self, web: Web, spider: str = "feeds", **options: Any) -> CrawlResult:  # noqa: ANN401
         """Run a crawl to its end: `walsh_scrapy.testing.crawl.run_crawl`."""
-        from walsh_scrapy.testing.crawl import run_crawl
-
         return run_crawl(web, spider, **self._defaults | options)
 
     def start(self, web: Web, spider: str = "feeds", **options: Any) -> Crawl:  # noqa: ANN401
         """Start a crawl, which is killed at the end of the test at the latest."""
-        from walsh_scrapy.testing.crawl import start_crawl
-
         crawl = start_crawl(web, spider, **self._defaults | options)
         return self._running.enter_context(crawl)
 
 
 @pytest.fixture
-def loopback_web() -> Iterator[Callable[..., LoopbackWeb]]:
+def walsh_loopback_web() -> Iterator[Callable[..., LoopbackWeb]]:
     """Return a function from sites to a web that serves them until the end of the test."""
-    from walsh_scrapy.testing.web import LoopbackWeb
-
     yield from _served(LoopbackWeb)
 
 
 @pytest.fixture
-def direct_web() -> Iterator[Callable[..., DirectWeb]]:
-    """Return a function like that of `loopback_web`, to a web without a proxy."""
-    from walsh_scrapy.testing.directweb import DirectWeb
-
+def walsh_direct_web() -> Iterator[Callable[..., DirectWeb]]:
+    """Return a function like that of `walsh_loopback_web`, to a web without a proxy."""
     yield from _served(DirectWeb)
 
 
@@ -79,24 +76,22 @@ def _served(kind: Callable[..., AnyWeb]) -> Iterator[Callable[..., AnyWeb]]:
 
 
 @pytest.fixture(scope="session")
-def crawl_launcher() -> Launcher:
+def walsh_crawl_launcher() -> Launcher:
     """Return the function that starts the process of a crawl; override it for another launcher."""
     return subprocess.Popen
 
 
 @pytest.fixture
-def crawl(
-    tmp_path: Path, pytestconfig: pytest.Config, crawl_launcher: Launcher
+def walsh_crawl(
+    tmp_path: Path, pytestconfig: pytest.Config, walsh_crawl_launcher: Launcher
 ) -> Iterator[CrawlFactory]:
     """Return a function that runs `scrapy crawl` of the project under test, state in tmp_path."""
     with ExitStack() as stack:
-        given = {"project": pytestconfig.rootpath, "launcher": crawl_launcher}
+        given = {"project": pytestconfig.rootpath, "launcher": walsh_crawl_launcher}
         yield CrawlFactory(tmp_path / "crawl", stack, **given)
 
 
 @pytest.fixture
-def fake_clock() -> FakeClock:
+def walsh_fake_clock() -> FakeClock:
     """Return a clock that stands at the beginning of 2026 until it is moved."""
-    from walsh_scrapy.testing.simulation import FakeClock
-
     return FakeClock()

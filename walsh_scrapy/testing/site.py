@@ -221,7 +221,7 @@ class Site:
     name: str
     robots: Page | None = None
     pages: Mapping[str, Page] = field(default_factory=dict)
-    asks: str = ""  #: the wish of this server, in one line for `walsh demo`
+    description: str = ""  #: what this server does, in one line for `walsh demo`
     tls: Certificate | None = None  #: answers https URLs too, with this kind of certificate
     tls_version: Literal["1.2", "1.3"] | None = None  #: the only one that it speaks
     down: Down | None = None  #: ignored by `LoopbackWeb`, as `dns` is

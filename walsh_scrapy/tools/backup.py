@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ def run(call: Call) -> int:
     """Write the copy."""
     output = Output.of(call)
     if output.target == "-":
-        raise WrongCall("a copy of the state is a database, which needs a file: -o FILE")
+        raise WrongCall("a copy of the state is a database, so it needs a file: -o FILE")
     with call.state() as state:
         if not state.backups.is_file:
             raise CommandError(
@@ -25,5 +26,5 @@ def run(call: Call) -> int:
             )
         with output.open() as file:
             state.backups.copy(Path(file.name))
-    output.say("the state")
+    print(f"backed up the state to {output.name}", file=sys.stderr)
     return 0

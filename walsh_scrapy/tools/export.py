@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, fields
+from datetime import UTC, datetime
 from functools import cache, cached_property
 from itertools import islice
 from pathlib import Path
@@ -142,7 +143,7 @@ class Export:
                 for stored in entries.matching(
                     since=self.since,
                     sources=urls,
-                    has_backfill=self.has_backfill and not is_feed,
+                    has_backfill=self.has_backfill,
                     newest_first=is_feed,
                 )
             )
@@ -202,21 +203,19 @@ class Export:
 MOST: Final = 500
 #: Ids are made in this space of names, so that the same entry has the same id in every export.
 _IDS: Final = UUID("5f6a7c0e-2d1b-5c43-9a37-6d0f0c8f2b11")
-#: When a feed without an entry was last updated: RFC 4287 wants a moment.
-_NEVER: Final = "1970-01-01T00:00:00Z"
 
 
 def write_atom(entries: Iterable[ExportedEntry], file: IO[bytes], *, name: str, author: str) -> int:
     """Write a feed of the first `MOST` entries, which come newest first; return their number.
 
     No more are read. The id of the feed is made of ``name``; ``author`` counts for entries that
-    name none.
+    name none. A feed without an entry was updated now, since RFC 4287 wants a moment.
     """
     newest = list(islice(entries, MOST))
     feed = Element("feed", xmlns="http://www.w3.org/2005/Atom")
     _add(feed, "id", _id(name))
     _add(feed, "title", f"{author}: new")
-    _add(feed, "updated", max((_seen(entry) for entry in newest), default=_NEVER))
+    _add(feed, "updated", max(map(_first_seen, newest), default=_now()))
     _add(_add(feed, "author"), "name", author)
     for entry in newest:
         _add_entry(feed, entry)
@@ -231,7 +230,7 @@ def _add_entry(feed: Element, entry: ExportedEntry) -> None:
     element = _add(feed, "entry")
     _add(element, "id", _id(entry.stored.key))
     _add(element, "title", item.title or item.url or item.id or "without a title")
-    _add(element, "updated", _seen(entry))
+    _add(element, "updated", _first_seen(entry))
     if item.published:
         _add(element, "published", item.published)
     _add(element, "link", rel="alternate", href=item.url or item.source)
@@ -243,12 +242,16 @@ def _add_entry(feed: Element, entry: ExportedEntry) -> None:
     source = _add(element, "source")
     _add(source, "id", item.source)
     _add(source, "title", name or item.source_title or item.source)
-    _add(source, "updated", _seen(entry))
+    _add(source, "updated", _first_seen(entry))
     _add(source, "link", rel="self", href=item.source)
 
 
-def _seen(entry: ExportedEntry) -> str:
-    return entry.item.first_seen or _NEVER
+def _first_seen(entry: ExportedEntry) -> str:
+    return entry.item.first_seen or _now()
+
+
+def _now() -> str:
+    return f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _add(parent: Element, tag: str, text: str = "", **attributes: str) -> Element:

@@ -35,9 +35,7 @@ class Output(NamedTuple):
         given = call.arguments.output, call.arguments.overwrite_output
         named = [name for name in given if name]
         if len(named) != 1:
-            raise WrongCall(
-                "give one file: -o FILE, or -O FILE to replace it; `-o -` is standard output"
-            )
+            raise WrongCall("name one file: -o FILE, or -O FILE to replace one that exists")
         target, options = str(named[0]), call.options
         own = [options.sources, getattr(call.arguments, "sources", None), options.blocklist_file]
         places = [*files_of(options.state_url), *map(Path, filter(None, own))]
@@ -67,10 +65,14 @@ class Output(NamedTuple):
                 f"{self.target} cannot be written: {error.strerror or error}"
             ) from error
 
+    @property
+    def name(self) -> str:
+        """The name of the file for people."""
+        return "standard output" if self.target == "-" else printable(self.target)
+
     def say(self, what: str) -> None:
         """Print a line about the written file on standard error."""
-        where = "standard output" if self.target == "-" else printable(self.target)
-        print(f"{what} written to {where}", file=sys.stderr)
+        print(f"{what} written to {self.name}", file=sys.stderr)
 
 
 def read_file(name: str) -> bytes:

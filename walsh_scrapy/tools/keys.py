@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from walsh_scrapy.crawl.failures import words_of
 from walsh_scrapy.crawl.messages import UnusableKey, host_field, read_key
 from walsh_scrapy.policy.signing import PrivateKey, directory_body, directory_fields
+from walsh_scrapy.policy.wording import printable
 from walsh_scrapy.programname import program_name
 from walsh_scrapy.tools.call import CommandError, WrongCall
 
@@ -29,7 +30,8 @@ def run(call: Call) -> int:
     """Make a key, or print the directory of keys, or its header fields."""
     given = call.arguments
     if given.action == "new":
-        print(new_key(given.file))
+        thumbprint = new_key(given.file)
+        print(f"wrote {printable(given.file)} (id {thumbprint})")
         return 0
     if given.days and not given.headers:
         raise WrongCall("--days goes with --headers")
@@ -37,8 +39,8 @@ def run(call: Call) -> int:
     names = given.files or [name for name in [options.signing_key] if name]
     if not names:
         raise WrongCall(
-            "which key? Name its file, or set WALSH_SIGNING_KEY. Example: "
-            f"{program_name()} keys new key.pem"
+            f"no key given: name its file ({program_name()} keys directory key.pem), "
+            "or set WALSH_SIGNING_KEY"
         )
     keys = keys_of(names)
     body = directory_body([key.public for key in keys])
@@ -46,7 +48,7 @@ def run(call: Call) -> int:
         sys.stdout.write(body.decode("ascii"))
         return 0
     if not options.signature_agent:
-        raise WrongCall("which host? Set WALSH_SIGNATURE_AGENT to the URL of the directory")
+        raise WrongCall("no host given: set WALSH_SIGNATURE_AGENT to the URL of the directory")
     host = host_field(urlsplit(options.signature_agent).netloc)
     lifetime = (given.days or 30) * _DAY
     for name, value in directory_fields(keys, host, body, time.time(), lifetime).items():

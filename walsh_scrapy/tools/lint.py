@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from walsh_scrapy.policy.robots.lint import lint
@@ -12,26 +13,26 @@ from walsh_scrapy.tools.output import json_array, print_lines
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from walsh_scrapy.policy.robots.lint import Remark
+    from walsh_scrapy.policy.robots.lint import Finding
     from walsh_scrapy.tools.call import Call
 
 
 def run(call: Call) -> int:
     """Print the findings; return 1 if one is an error."""
-    found = [(name, lint(read_file(name))) for name in call.arguments.file]
+    files = [(name, lint(read_file(name))) for name in call.arguments.file]
     if call.arguments.json:
-        rows = ({"file": name, **each._asdict()} for name, findings in found for each in findings)
+        rows = ({"file": name, **asdict(finding)} for name, found in files for finding in found)
         print_lines(json_array(rows))
     else:
-        print_lines(line for name, findings in found for line in report(name, findings))
-    levels = {each.level for _, findings in found for each in findings}
-    return 1 if "error" in levels else 0
+        print_lines(line for name, found in files for line in report(name, found))
+    severities = {finding.severity for _, found in files for finding in found}
+    return 1 if "error" in severities else 0
 
 
-def report(name: str, findings: Sequence[Remark]) -> Iterator[str]:
+def report(name: str, findings: Sequence[Finding]) -> Iterator[str]:
     """Yield a line for each finding in the file ``name``, and last their number."""
     for finding in findings:
         where = name if finding.line is None else f"{name}:{finding.line}"
-        yield f"{where}: {finding.level}: {finding.text}"
-    errors = sum(finding.level == "error" for finding in findings)
+        yield f"{where}: {finding.severity}: {finding.text}"
+    errors = sum(finding.severity == "error" for finding in findings)
     yield f"{name}: {count_of(errors, 'error')}, {count_of(len(findings) - errors, 'note')}"

@@ -1,16 +1,17 @@
-"""Remarks on a robots.txt, for its author: lines that mean nothing, or not what they seem.
+"""What the author of a robots.txt should know: lines without a meaning, or with a surprising one.
 
-    body -> findings about the file, its lines, its groups
+    body -> findings about the file, its lines and its groups
 
-A remark never changes the reading of a file: this module calls `robotstxt` for it. So a remark
-about a record is right for a crawl.
+The linter never changes how a file is read: it calls `robotstxt`, so a finding about a line is
+right for a crawl too.
 """
 
 import difflib
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 from walsh_scrapy.policy.robots.extended import is_malformed
 from walsh_scrapy.policy.robots.robotstxt import (
@@ -18,6 +19,7 @@ from walsh_scrapy.policy.robots.robotstxt import (
     MAX_OCTETS,
     OTHER,
     RULE,
+    SITEMAP,
     USER_AGENT,
     decode,
     line_numbers,
@@ -26,65 +28,76 @@ from walsh_scrapy.policy.robots.robotstxt import (
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import cut
 
-#: An "error" means nothing or not what it seems; a "note" is as it should be, but easily overseen.
-Level = Literal["error", "note"]
+#: An "error" is ignored or misread by some crawler; a "note" is right, but easily overlooked.
+Severity = Literal["error", "note"]
 
 _HTML: Final = re.compile(rb"\s*+<(?:!doctype|!--|html|head|body|\?xml)", re.IGNORECASE)
-_BLANK: Final = re.compile(f"[{BLANKS}]")
+_BLANKS: Final = re.compile(f"[{BLANKS}]+")
+_NO_LETTER: Final = re.compile("[^a-z]+")
 _UTF16: Final = (b"\xff\xfe", b"\xfe\xff")
 _UTF8_BOM: Final = b"\xef\xbb\xbf"
-#: The keys that count, in lower case, as they are spelled in their documents.
-_KEYS: Final = (
-    "user-agent", "allow", "disallow", "sitemap", "crawl-delay", "request-rate", "visit-time",
-    "robot-version", "comment",
-)  # fmt: skip
-_SITEMAPS: Final = ("sitemap", "sitemaps", "site-map")
-#: Keys that some crawler reads or once read.
+#: The known fields by their letters, as their documents spell them.
+_FIELDS: Final = {
+    _NO_LETTER.sub("", name.lower()): name
+    for name in (
+        "User-agent", "Allow", "Disallow", "Sitemap", "Crawl-delay", "Request-rate", "Visit-time",
+        "Robot-version", "Comment",
+    )
+}  # fmt: skip
+#: How alike two names are that may be one (`difflib`): `Disalow`, but not `Deny`.
+_MIN_LIKENESS: Final = 0.75
+#: A field; the colon of a URL is not the one after a field.
+_FIELD: Final = re.compile(r"([^:]*):(?!//)")
+#: Google reads these fields in other spellings and without a colon, and so does this tool.
+_FIELDS_OF_GOOGLE: Final = ("User-agent", "Allow", "Disallow", "Sitemap")
+_ACCEPTED: Final = "Google and this tool accept it, others may not"
+#: Fields that some crawler reads or once read.
 _FOREIGN: Final = {
     "noindex": "no search engine reads it in robots.txt; use a robots meta tag or X-Robots-Tag",
     "nofollow": "no search engine reads it in robots.txt; use a robots meta tag or X-Robots-Tag",
     "host": "no crawler reads it any more; redirect to the host that you prefer",
     "clean-param": "only Yandex reads it",
 }
-#: For a key that is not misspelled: other records are allowed (RFC 9309 2.2.4).
-_UNKNOWN: Final = "is not of RFC 9309; a crawler may ignore it"
-_SOUND_VALUES: Final = {
-    "crawl-delay": "a number of seconds, such as 10",
-    "request-rate": "documents per time, such as 1/10s",
-    "visit-time": "two times of day in UTC, such as 0600-0845",
+_VALUE_FORMATS: Final = {
+    "Crawl-delay": "a number of seconds, such as 10",
+    "Request-rate": "documents per time, such as 1/10s",
+    "Visit-time": "two times of day in UTC, such as 0600-0845",
 }
 _ROBOT_VERSION: Final = re.compile(r"[12](?:\.[0-9]+)*")
-_SHOWN: Final = 60
+_MAX_QUOTED: Final = 60  # characters
 
 
-class Remark(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Finding:
     """One thing that the author of a robots.txt should know."""
 
     line: int | None  #: from 1; None for the whole file
-    level: Level
+    severity: Severity
     text: str  #: a sentence, printable
 
 
-def lint(body: bytes) -> tuple[Remark, ...]:
-    """Return the remarks about a file, by line. Never raises.
+def lint(body: bytes) -> tuple[Finding, ...]:
+    """Return the findings about a file, by line. Never raises.
 
-    A file that is not text gets one remark, about that.
+    A file that is not text gets one finding, about that.
     """
     if body.startswith(_UTF16):
-        return (Remark(None, "error", "the file is UTF-16; crawlers read UTF-8 and find nothing"),)
-    if _HTML.match(body.removeprefix(_UTF8_BOM)):
-        return (Remark(None, "error", "this is a page of HTML or XML, no robots.txt"),)
+        text = "the file is UTF-16; crawlers read UTF-8 and see no rule in it"
+        return (Finding(None, "error", text),)
+    if page := _HTML.match(body.removeprefix(_UTF8_BOM)):
+        kind = "an XML document" if page[0].endswith(b"?xml") else "an HTML page"
+        return (Finding(None, "error", f"this is {kind}, not a robots.txt"),)
     text = decode(body)
-    found = [*_of_file(body, text), *_of_lines(text), *_of_groups(text)]
-    return tuple(sorted(found, key=lambda finding: finding.line or 0))
+    findings = [*_check_file(body, text), *_check_lines(text), *_check_groups(text)]
+    return tuple(sorted(findings, key=lambda finding: finding.line or 0))
 
 
-def _of_file(body: bytes, text: str) -> Iterator[Remark]:
+def _check_file(body: bytes, text: str) -> Iterator[Finding]:
     if not text.strip(f"{BLANKS}\n"):
-        yield Remark(None, "note", "the file is empty: everything is allowed")
+        yield Finding(None, "note", "the file is empty: everything is allowed")
     if len(body) > MAX_OCTETS:
         last = text.count("\n")
-        yield Remark(
+        yield Finding(
             None,
             "error",
             f"of {len(body):,} bytes only 500 KiB are read, which end with line {last}",
@@ -93,110 +106,146 @@ def _of_file(body: bytes, text: str) -> Iterator[Remark]:
         text.encode("latin-1").decode("utf-8")
     except UnicodeDecodeError as error:
         line = next(line_numbers(text, [error.start]))
-        yield Remark(line, "error", "this is not UTF-8, so a path with it matches other URLs")
+        yield Finding(line, "error", "this is not UTF-8, so a path with it matches other URLs")
 
 
-def _of_lines(text: str) -> Iterator[Remark]:
+@dataclass(frozen=True, slots=True)
+class _Line:
+    number: int
+    content: str  #: without comment and blanks around it
+    in_group: bool  #: a User-agent line stands above
+
+    def error(self, text: str) -> Finding:
+        return Finding(self.number, "error", text)
+
+    def note(self, text: str) -> Finding:
+        return Finding(self.number, "note", text)
+
+
+def _check_lines(text: str) -> Iterator[Finding]:
     in_group = False
-    for number, line in enumerate(text[1:].split("\n"), 1):
-        content = line.partition("#")[0].strip(BLANKS)
+    for number, raw in enumerate(text[1:].split("\n"), 1):
+        content = raw.partition("#")[0].strip(BLANKS)
         if not content:
             continue
-        found = f"\n{content}"
-        if agent := USER_AGENT.match(found):
+        line, record = _Line(number, content, in_group), f"\n{content}"
+        if agent := USER_AGENT.match(record):
             in_group = True
-            sentences = _of_user_agent(agent[1], content, agent.start(1) - 1)
-        elif rule := RULE.match(found):
-            sentences = _of_rule(rule[2], content, rule.start(2) - 1, in_group=in_group)
-        elif other := OTHER.match(found):
-            sentences = _of_other(other[1], other[2], content, in_group=in_group)
+            yield from _check_user_agent(line, agent[1], agent.start(1) - 1)
+        elif rule := RULE.match(record):
+            yield from _check_rule(line, rule[2], rule.start(2) - 1)
+        elif other := OTHER.match(record):
+            yield from _check_other(line, other[2], other.start(2) - 1)
+        elif sitemap := SITEMAP.match(record):
+            yield from _check_sitemap(line, sitemap[1], sitemap.start(1) - 1)
         else:
-            sentences = _of_unknown(content)
-        for sentence in sentences:
-            yield Remark(number, "note" if sentence.endswith(_UNKNOWN) else "error", sentence)
+            yield from _check_rest(line)
 
 
-def _of_user_agent(name: str, content: str, start: int) -> Iterator[str]:
-    yield from _of_key(content[:start], "user-agent")
-    value = content[start:].strip(BLANKS)
+def _check_user_agent(line: _Line, name: str, start: int) -> Iterator[Finding]:
+    yield from _check_field(line, start, "User-agent")
+    value = line.content[start:].strip(BLANKS)
     if not name:
-        yield f"{_quote(value)} names no bot; a name has letters, '-' and '_', or is '*' alone"
+        yield line.error(
+            f"{_quote(value)} names no bot; a name has letters, '-' and '_', or is '*' alone"
+        )
     elif name != value and value[len(name)] != "/":  # a version has no meaning
-        yield (
+        yield line.error(
             f"{_quote(value)} is read as {_quote(name)} by RFC 9309, where a name has letters, '-' "
             "and '_' only; the bot itself may read all of it"
         )
 
 
-def _of_rule(path: str, content: str, start: int, *, in_group: bool) -> Iterator[str]:
-    key = _key(content[:start])
-    yield from _of_key(content[:start], "allow" if key.startswith("a") else "disallow")
-    if not in_group:
-        yield f"{_quote(content)} stands before any User-agent line, so it counts for nobody"
+def _check_rule(line: _Line, path: str, start: int) -> Iterator[Finding]:
+    yield from _check_field(line, start, "Allow" if line.content[0] in "aA" else "Disallow")
+    yield from _check_place(line)
     path = path.strip(BLANKS)
     if host_of(path) and "://" in path:
-        yield f"{_quote(path)} is a URL; a rule takes a path, which begins with '/'"
+        yield line.error(f"{_quote(path)} is a URL; a rule takes a path, which begins with '/'")
     elif path and path[0] not in "/*":
-        yield f"{_quote(path)} does not begin with '/' or '*', so it matches nothing"
+        yield line.error(f"{_quote(path)} does not begin with '/' or '*', so it matches nothing")
 
 
-def _of_other(key: str, value: str, content: str, *, in_group: bool) -> Iterator[str]:
-    name = key.lower().replace(" ", "-")
-    name = next((each for each in _KEYS if each.replace("-", "") == name.replace("-", "")), name)
+def _check_other(line: _Line, value: str, start: int) -> Iterator[Finding]:
+    letters = _letters(line.content[:start])
+    field = _FIELDS[letters]
+    yield from _check_field(line, start, field)
+    yield from _check_place(line)
     value = value.strip(BLANKS)
-    if not in_group:
-        yield f"{_quote(content)} stands before any User-agent line, so it counts for nobody"
-    if is_malformed(name.replace("-", ""), value):
-        yield f"the value {_quote(value)} is ignored; {name} takes {_SOUND_VALUES[name]}"
-    if name == "robot-version" and not _ROBOT_VERSION.fullmatch(value):
-        yield f"the value {_quote(value)} is ignored; there are Robot-version 1.0 and 2.0"
+    if is_malformed(letters, value):
+        text = f"the value {_quote(value)} is ignored; {field} takes {_VALUE_FORMATS[field]}"
+        yield line.error(text)
+    if field == "Robot-version" and not _ROBOT_VERSION.fullmatch(value):
+        yield line.error(f"the value {_quote(value)} is ignored; use Robot-version 1.0 or 2.0")
 
 
-def _of_unknown(content: str) -> Iterator[str]:
-    key, colon, value = content.partition(":")
-    name = key.strip(BLANKS).lower()
-    value = value.strip(BLANKS)
-    if not colon:
-        yield f"{_quote(content)} has no colon, so it is not a record{_hint(_BLANK.split(name)[0])}"
-    elif name in _SITEMAPS:
-        if not (value.lower().startswith(("http://", "https://")) and host_of(value)):
-            yield f"{_quote(value)} is not a full URL, which a sitemap needs"
-    elif name in _FOREIGN:
-        yield f"{_quote(key)} is not of RFC 9309: {_FOREIGN[name]}"
-    elif name not in _KEYS:
-        yield f"{_quote(key)} {_UNKNOWN}{_hint(name)}"
+def _check_sitemap(line: _Line, value: str, start: int) -> Iterator[Finding]:
+    yield from _check_field(line, start, "Sitemap")
+    url = value.strip(BLANKS)
+    if not (url.lower().startswith(("http://", "https://")) and host_of(url)):
+        yield line.error(f"{_quote(url)} is not a full URL, which a sitemap needs")
+
+
+def _check_rest(line: _Line) -> Iterator[Finding]:
+    """Check a line that this tool does not read."""
+    record = _FIELD.match(line.content)
+    if record is None:
+        words = _BLANKS.split(line.content)
+        near = _nearest_field("".join(words[:2])) or _nearest_field(words[0])
+        hint = f"; did you mean '{near}:'?" if near else ""
+        yield line.error(f"{_quote(line.content)} has no colon, so it is not a record{hint}")
+        return
+    field = record[1].strip(BLANKS)
+    name = field.lower()
+    if name in _FOREIGN:
+        yield line.error(f"{_quote(field)} is not an RFC 9309 field: {_FOREIGN[name]}")
+    elif near := _nearest_field(name):
+        yield line.error(f"unknown field {_quote(field)}; did you mean {near}?")
+    else:  # RFC 9309 2.2.4 allows other records
+        yield line.note(f"{_quote(field)} is not an RFC 9309 field; crawlers may ignore it")
+
+
+def _check_field(line: _Line, start: int, field: str) -> Iterator[Finding]:
+    """Check the part of a line before its value, which this tool reads as a known field."""
+    written = line.content[:start]
+    name = written.rstrip(f"{BLANKS}:")
+    remark = f" ({_ACCEPTED})" if field in _FIELDS_OF_GOOGLE else ""
+    if name.lower() != field.lower():
+        yield line.error(f"unknown field {_quote(name)}; did you mean {field}?{remark}")
+    if ":" not in written:
+        yield line.error(f"missing ':' after {_quote(name)}{remark}")
+
+
+def _check_place(line: _Line) -> Iterator[Finding]:
+    if not line.in_group:
+        yield line.error(
+            f"{_quote(line.content)} stands before any User-agent line, so it applies to no bot"
+        )
+
+
+def _letters(name: str) -> str:
+    return _NO_LETTER.sub("", name.lower())
 
 
 @lru_cache(maxsize=256)
-def _hint(key: str) -> str:
-    near = difflib.get_close_matches(key[:_SHOWN], _KEYS, n=1, cutoff=0.75)
-    return f"; did you mean '{near[0]}:'?" if near else ""
+def _nearest_field(name: str) -> str | None:
+    """Return the known field that a name is or nearly is, whatever stands between its letters."""
+    letters = _letters(name[:_MAX_QUOTED])
+    near = difflib.get_close_matches(letters, _FIELDS, n=1, cutoff=_MIN_LIKENESS)
+    return _FIELDS[near[0]] if near else None
 
 
-def _of_key(written: str, meant: str) -> Iterator[str]:
-    """Yield the problems of the part of a line before its value."""
-    key = _key(written)
-    if key != meant:
-        yield f"{_quote(key)} is read as {meant!r} by us and by Google; other bots ignore it"
-    if ":" not in written:
-        yield f"the colon after {_quote(key)} is missing; we and Google read it, other bots may not"
-
-
-def _key(written: str) -> str:
-    return written.rstrip(f"{BLANKS}:").lower()
-
-
-def _of_groups(text: str) -> Iterator[Remark]:
+def _check_groups(text: str) -> Iterator[Finding]:
     agents = user_agent_lines(text)
     numbers = line_numbers(text, [agent.offset for agent in agents])
     for number, agent in zip(numbers, agents, strict=True):
-        # many a generator writes an empty group of all for "everything is allowed"
+        # Many generators write an empty group of all bots for "everything is allowed".
         if agent.name not in ("", "*") and not agent.rules[1] and not agent.others[1]:
-            yield Remark(
+            yield Finding(
                 number, "error", f"no rule follows, so {_quote(agent.name)} may fetch everything"
             )
 
 
 def _quote(text: str) -> str:
     """Return a part of a line as its author wrote it; a control character is escaped."""
-    return repr(cut(text.strip(BLANKS).encode("latin-1").decode("utf-8", "replace"), _SHOWN))
+    return repr(cut(text.strip(BLANKS).encode("latin-1").decode("utf-8", "replace"), _MAX_QUOTED))

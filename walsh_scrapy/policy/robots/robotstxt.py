@@ -89,7 +89,8 @@ USER_AGENT: Final = _record("user[- ]?agent[a-z]*+", r"(\*(?![^ \t\v\f#\n])|[a-z
 RULE: Final = _record(f"(?:(allow)|(?=d)(?:{_DISALLOW}))[a-z]*+", _VALUE)
 #: Another record of a group (RFC 9309 2.2.4): its key and its value.
 OTHER: Final = _record(_OTHERS, _VALUE)
-_SITEMAP: Final = _record("(?:sitemaps?|site-map)", _VALUE)
+#: A Sitemap record, which belongs to no group: its value.
+SITEMAP: Final = _record("(?:sitemaps?|site-map)", _VALUE)
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 
 
@@ -140,7 +141,7 @@ def _key(written: str) -> str:
 
 def _sitemap_values(text: str) -> tuple[str, ...]:
     """Return the values of the Sitemap records, which belong to no group (RFC 9309 2.2.4)."""
-    return tuple(filter(None, map(_readable, _SITEMAP.findall(text))))
+    return tuple(filter(None, map(_readable, SITEMAP.findall(text))))
 
 
 def _readable(value: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from typing import TYPE_CHECKING
 
@@ -57,8 +58,8 @@ def _rows(card: Scorecard) -> Iterator[tuple[str, ...]]:
 
 
 def _details(card: Scorecard) -> Iterator[str]:
-    """Yield the findings, failures last: a terminal shows the end."""
-    for verdict in (Verdict.PASS, Verdict.NOT_RUN, Verdict.NOT_APPLICABLE, Verdict.FAIL):
+    """Yield the findings, failures first."""
+    for verdict in (Verdict.FAIL, Verdict.NOT_RUN, Verdict.PASS, Verdict.NOT_APPLICABLE):
         if found := card.having(verdict):
             yield ""
         for each in found:
@@ -101,6 +102,13 @@ def _result(result: Result) -> Iterator[str]:
     head = f"{finding.verdict}: {scenario.rule} {scenario.name}"
     yield f"{head} ({scenario.level}): {scenario.asks}."
     if finding.verdict is not Verdict.PASS:
-        yield f"    {finding.reason}."
+        yield f"    {_sentence(finding.reason)}"
     if finding.verdict is Verdict.FAIL:
         yield from (f"    {line}" for line in finding.lines)
+
+
+def _sentence(reason: str) -> str:
+    """Return a reason with a capital and a full stop; a name such as `robots.txt` stays."""
+    is_word = re.match(r"[a-z]+(?![\w./:-])", reason)
+    begin = reason[:1].upper() if is_word else reason[:1]
+    return f"{begin}{reason[1:]}."

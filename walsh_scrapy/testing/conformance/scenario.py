@@ -1,4 +1,4 @@
-"""A scenario: hosts with a wish to a crawler, their log, and the check of that.
+"""A scenario: simulated hosts with a requirement, and the check of their log.
 
 The hosts have names under `.example`. In front of a web without names the same scenarios have
 addresses in their place: see `walsh_scrapy.testing.conformance.crawler`.

@@ -241,7 +241,9 @@ class _Trial:
         requests = len(self.web.log) - before
         self.calls.append(replace(ended, requests=requests))
         if not self.web.log:
-            raise TrialError(f"the command made no request. It wrote:\n{self.output.tail}")
+            output = self.output.tail.strip()
+            wrote = f"It wrote:\n{output}" if output else "It wrote nothing."
+            raise TrialError(f"the command made no request. {wrote}")
 
     def scorecard(self, user_agent: str | None) -> Scorecard:
         """Check the log of the servers."""

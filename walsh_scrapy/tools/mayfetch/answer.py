@@ -10,7 +10,7 @@ from walsh_scrapy.policy.durations import format_moment, rfc3339
 from walsh_scrapy.policy.robots.copy import RobotsCopy, RobotsFile
 from walsh_scrapy.policy.robots.robotstxt import token_of
 from walsh_scrapy.policy.robots.secondreader import SecondReader
-from walsh_scrapy.policy.urls import origin_of
+from walsh_scrapy.policy.urls import origin_of, robots_url
 from walsh_scrapy.policy.wording import and_more, format_seconds
 from walsh_scrapy.tools.call import WrongCall
 from walsh_scrapy.tools.hosts import on_hold
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 #: Line numbers of a group that are shown.
 MOST_LINES = 10
 _INDENT = " " * 13
-_VERDICTS: Final = {True: "allowed", False: "denied", None: "cannot say"}
+_VERDICTS: Final = {True: "allowed", False: "denied", None: "undecided"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class RobotsAnswer:
         if self.requested_at is None:
             return "the file given"
         age = format_seconds(now - self.requested_at)
-        return f"{self.origin}/robots.txt, {self.status or 'no response'}, {age} old"
+        return f"{robots_url(self.origin)}, {self.status or 'no response'}, {age} old"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,8 +86,8 @@ class Answer:
 
     url: str
     bot: str  #: by its name in robots.txt, or as the call names it
-    allowed: bool | None  #: None if a gate cannot say
-    gate: str | None  #: the gate that denies, or cannot say
+    allowed: bool | None  #: None if a gate cannot decide
+    gate: str | None  #: the gate that denies, or cannot decide
     reason: str
     allowed_from: float | None  #: when that is later than now
     robots: RobotsAnswer | None
@@ -122,12 +122,16 @@ class Answer:
         # A denial and an opening matter more than the hold.
         if self.hold_until is not None and self.allowed is not False and not self.allowed_from:
             held = f", but {on_hold(self.host, self.hold_until)}"
-        yield f"{self.url}: {self.verdict}{f' by {self.gate}' if self.gate else ''}{held}"
+        if self.allowed is None:
+            yield f"{self.url}: {self.verdict}: {self.reason}{held}"
+        else:
+            yield f"{self.url}: {self.verdict}{f' by {self.gate}' if self.gate else ''}{held}"
         yield f"  blocklist  {self.blocklist}"
         if self.gate not in (None, "url", "blocklist", "robots"):
             yield f"  {self.gate:<10} {self.reason}"
         if self.robots is None:
-            yield f"  robots     {self.reason if self.gate in ('url', 'robots') else 'not checked'}"
+            is_denied = self.gate == "robots" and self.allowed is not None
+            yield f"  robots     {self.reason if is_denied else 'not checked'}"
         else:
             yield from self.robots.lines(now)
         if self.allowed_from and self.robots and self.robots.reason != self.reason:

@@ -17,7 +17,7 @@ from walsh_scrapy.exceptions import Denied, RequestDeferred, StillDue
 from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.pacing import delay_after
-from walsh_scrapy.policy.urls import origin_of, wire_url
+from walsh_scrapy.policy.urls import origin_of, robots_url, wire_url
 from walsh_scrapy.sources.source import Source
 from walsh_scrapy.spider import DeclaringSpider
 from walsh_scrapy.tools.mayfetch.answer import Answer, robots_answer, wrong_url
@@ -114,13 +114,14 @@ class Explainer:
         self._list = BlocklistCache(context)
         self._files = RobotsCache(context)
         self._needs_list = self._list.is_due and offline
+        self._remedy = " (call it without --offline to fetch one)" if offline else ""
 
     def explain(self, url: str) -> Answer:
         """Return the answer of the gates about a URL now."""
         now, options = self._context.clock.now(), self._context.options
-        origin, host = origin_of(url), self._context.host(url)
-        file = self._files.find(origin, url)
-        allowed, gate, why, opens_at = self._decide(url, origin, file, now)
+        host = self._context.host(url)
+        file = self._files.find(origin_of(url), url)
+        allowed, gate, why, opens_at = self._decide(url, file, now)
         times = self._context.state.hosts.find(host).times
         least = max(options.min_interval, self._context.project_delays.delay_of(host))
         delay = times.delay_with(delay_after(least, file.interval(now) if file else 0.0))
@@ -142,7 +143,7 @@ class Explainer:
         )
 
     def _decide(
-        self, url: str, origin: str, file: RobotsFile | None, now: float
+        self, url: str, file: RobotsFile | None, now: float
     ) -> tuple[bool | None, str | None, str, float]:
         """Return whether a URL is allowed, the gate that keeps it back, why, and the end."""
         if wrong := wrong_url(url):
@@ -161,8 +162,8 @@ class Explainer:
         if file is None and isinstance(error, Denied):
             return False, "robots", error.reason, 0.0
         if file is None:
-            why = f"there is no current copy of the robots.txt of {origin}"
-            return None, "robots", f"{why}: {error}" if is_deferred else why, 0.0
+            reason = f": {error}" if is_deferred else self._remedy
+            return None, "robots", f"no current copy of {robots_url(url)}{reason}", 0.0
         verdict = file.rules.verdict(url)
         if not file.allows(url):
             return None if file.is_deferred else False, "robots", file.why(verdict), 0.0
@@ -180,7 +181,7 @@ class Explainer:
         if not self._list.is_due:
             return "not listed"
         return (
-            "the copy of the list is out of date"
+            f"the copy of the list is out of date{self._remedy}"
             if self._needs_list
             else "not in the last copy of the list"
         )

@@ -150,7 +150,7 @@ def give_account(
     overrides = state.hosts.overrides_of({paced})
     is_known = bool(outlook.targets or outlook.hold_until or overrides)
     if last is None and not is_known:
-        raise CommandError(_nothing(log, host, day, last, sources))
+        raise CommandError(_nothing(log, host, day, last, sources, options.log_days))
     is_given = day is not None
     if day is None:
         day = int(outlook.at // DAY) if last is None else last
@@ -160,13 +160,13 @@ def give_account(
     ]
     denials = list(log.denials(span, host))
     if is_given and not (checked or denials):
-        raise CommandError(_nothing(log, host, day, last, sources))
+        raise CommandError(_nothing(log, host, day, last, sources, options.log_days))
     sent = [each for each in checked if _is_about(each.record, wanted)]
     denied = [each for each in denials if wanted in (None, canonical_url(each.url))]
     is_told = denied or any(canonical_url(each.record.url) == wanted for each in sent)
     if wanted and not is_told and not outlook.targets:
         raise CommandError(
-            f"nothing is known of {wanted} on {format_day(day)}; "
+            f"no request to {wanted} on {format_day(day)}; "
             f"`{program_name()} why {host} --on {format_day(day)}` shows its host"
         )
     numbers = {each.record.run for each in sent} | {each.run for each in denied}
@@ -225,21 +225,19 @@ def _nothing(
     day: int | None,
     last: int | None,
     sources: Sequence[Source] | None,
+    days: int,
 ) -> str:
     if not host:
         example = f"{program_name()} why blog.example"
         return f"that is neither a host nor a URL of the web; for example: {example}"
-    when = "" if day is None else f" on {format_day(day)}"
-    known = f"nothing is known of {host}{when}"
+    when = f"in the last {days} days" if day is None else f"on {format_day(day)}"
+    none = f"no request to {host} {when}"
     if last is not None:
-        return f"{known}; the last day on which the state has it is {format_day(last)} (UTC)"
+        return f"{none}; the last one was on {format_day(last)} (UTC)"
     if below := log.subdomains(host):
-        return f"{known}; the state has {', '.join(below)}"
-    declared = "no source is declared there, and " if sources is not None else ""
-    return (
-        f"{known}; {declared}the log goes back WALSH_LOG_DAYS, and a host has its name without "
-        "a port"
-    )
+        return f"{none}, but to {', '.join(below)}"
+    declared = ", and no source there" if sources is not None else ""
+    return f"{none}{declared}. (Give the host without its port.)"
 
 
 @dataclass(frozen=True, slots=True)

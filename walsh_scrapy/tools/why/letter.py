@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from walsh_scrapy.policy.audit.clocks import CLOCK_SET
 from walsh_scrapy.policy.durations import format_moment, rfc3339
+from walsh_scrapy.policy.urls import robots_url
 from walsh_scrapy.policy.wording import for_others, format_seconds, printable
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ def _reason(record: LoggedRequest) -> str:
     if record.purpose == "robots":
         if record.redirected_from is not None:
             return "it is read as the robots.txt of the host that redirected there"
-        return "robots.txt is requested before anything else, and no rule of it can forbid that"
+        return "robots.txt is always fetched first"
     listed = "" if record.blocklist is None else "; its host was not on our blocklist"
     if record.purpose == "blocklist":
         return "our blocklist, or its schema, is published there"
@@ -134,7 +135,7 @@ def _reason(record: LoggedRequest) -> str:
 
 
 def _gap(gap: RequestGap, domain: str | None) -> str:
-    before = f"request before it{f' to {domain}' if domain else ''}"
+    before = f"previous request{f' to {domain}' if domain else ''}"
     if gap.doubt == CLOCK_SET:
         return "not known, because a clock was set in between"
     if gap.doubt:
@@ -143,20 +144,20 @@ def _gap(gap: RequestGap, domain: str | None) -> str:
         return f"our request log has no {before}"
     kept = f"none, the {before} had not ended"
     if not gap.is_overlap:
-        kept = f"{format_seconds(max(0.0, gap.kept))} after the end of the {before}"
+        kept = f"{format_seconds(max(0.0, gap.kept))} after the {before}"
     too_short = ", so it was too short" if gap.is_broken else ""
     after_all = ""
     if gap.released_at is not None:
         after_all = f", as we had ended a hold by hand at {format_moment(gap.released_at)}"
-    return f"{kept}; {format_seconds(gap.least)} had to pass{after_all}{too_short}"
+    return f"{kept} (required: {format_seconds(gap.least)}){after_all}{too_short}"
 
 
 def _robots(robots: RobotsOfDay) -> Iterator[str]:
     yield "The robots.txt"
-    yield f"  {robots.origin}/robots.txt"
+    yield f"  {robots_url(robots.origin)}"
     for at, status in robots.asked:
-        answer = "no answer" if status is None else f"the answer was {status}"
-        fetch = f"requested until {format_moment(at)}: {answer}{_means(robots, status)}"
+        answer = "no answer" if status is None else status
+        fetch = f"fetched {format_moment(at)}: {answer}{_means(robots, status)}"
         yield from _wrapped(fetch, "  ")
     if robots.hash is None:
         return
