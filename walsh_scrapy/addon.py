@@ -124,7 +124,7 @@ REASONS: Final = {
     "COOKIES_ENABLED": "this add-on never sends cookies",
     "REFERER_ENABLED": "this add-on never sends a Referer",
     "METAREFRESH_ENABLED": "this add-on does not follow the refresh of a page",
-    "HTTPCACHE_ENABLED": "Walsh-Research keeps no pages",
+    "HTTPCACHE_ENABLED": "this add-on decides whether a cache may answer",
     "TELNETCONSOLE_ENABLED": "nobody may control a crawl from outside",
     "REMOTE_CONTROL_ENABLED": "nobody may control a crawl from outside",
     "CONCURRENT_REQUESTS": "requests are sent one at a time",
