@@ -48,7 +48,7 @@ pytestmark = pytest.mark.crawl
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 PAGE_OF_STATE = ROOT / "docs" / "state.md"
 #: Commands that only read and write the state: they are run.
-STATE = ("sources", "hosts", "export", "backup", "new", "status", "report", "attest", "why")
+STATE = ("sources", "hosts", "runs", "export", "backup", "new", "status", "report", "attest", "why")
 #: Commands that read files alone, and what else does.
 ALONE = ("init", "lint")
 ROBOTS = "--robots"

@@ -412,6 +412,24 @@ def _new(parser: argparse.ArgumentParser) -> None:
     _add_json(parser)
 
 
+@_command(LOOK, "tools.runs")
+def _runs(parser: argparse.ArgumentParser) -> None:
+    """List the runs, the newest first, and how each ended.
+
+    A run is a crawl, or a command that requests a URL by hand.
+
+    examples:
+      walsh runs
+      walsh runs --since 7d --json
+
+    exit status:
+      0  done
+      1  the output cannot be written
+    """
+    _add_since(parser, "list the runs")
+    _add_json(parser)
+
+
 @_command(LOOK, "tools.report")
 def _report(parser: argparse.ArgumentParser) -> None:
     """Write an HTML page about the last crawl and its problems.

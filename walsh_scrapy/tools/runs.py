@@ -1,4 +1,4 @@
-"""Runs as commands show them: how each one ended, and which was killed (decision 39)."""
+"""``walsh runs``: how each run ended, and which was killed (decision 39)."""
 
 from __future__ import annotations
 
@@ -8,19 +8,21 @@ from typing import TYPE_CHECKING, Final, get_args
 from walsh_scrapy.crawl.engine import EarlyEnd
 from walsh_scrapy.policy.durations import format_moment, rfc3339
 from walsh_scrapy.policy.freshness import CLOCK_SKEW
-from walsh_scrapy.tools.output import Column
+from walsh_scrapy.tools.output import Column, show_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from walsh_scrapy.state.log import Log
     from walsh_scrapy.state.runs import RunRecord
+    from walsh_scrapy.tools.call import Call
 
 #: The ends of runs that could not go on (decision 29).
 _ENDED_EARLY: Final[frozenset[str]] = frozenset(get_args(EarlyEnd))
 _DAY: Final = 86_400.0
 #: Seconds that a run may need in addition to its waits: for a document, or for a slow host.
 _MARGIN: Final = 900.0
+_MAX_RUNS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,18 @@ COLUMNS: Final[list[Column[RunRow]]] = [
     Column("https_signed_by", lambda row: row.record.settings.get("signing_key") or "none"),
     Column("versions", lambda row: [f"{name} {it}" for name, it in row.record.versions.items()]),
 ]
+
+
+def run(call: Call) -> int:
+    """List the runs, the newest first."""
+    rows: list[RunRow] = []
+    with call.state_if_any() as state:
+        if state is not None:
+            with state.log() as log:
+                records = state.runs.latest(_MAX_RUNS, call.arguments.since)
+                rows = build_overview(log, records, state.now())
+    show_rows(rows, COLUMNS, as_json=call.arguments.json)
+    return 0
 
 
 def build_overview(log: Log, runs: Iterable[RunRecord], now: float) -> list[RunRow]:
