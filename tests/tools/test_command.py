@@ -571,7 +571,7 @@ def test_messages_name_the_program_as_it_was_called(monkeypatch, tmp_path, calle
     assert program_name.__wrapped__() == name
 
 
-def test_a_crawl_names_the_module_if_the_program_is_not_installed(monkeypatch, tmp_path):
+def test_a_crawl_names_the_module_without_the_program(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     monkeypatch.setattr(sys, "argv", ["/srv/bin/scrapy"])

@@ -11,10 +11,12 @@ import argparse
 import math
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+Parser: TypeAlias = argparse.ArgumentParser
 
 #: In the order of the list of commands.
 GROUPS: Final = (
@@ -36,7 +38,7 @@ class Command(NamedTuple):
     module: str  #: has the function ``run``, below ``walsh_scrapy``
     needs_project: bool
     has_settings: bool  #: whether it takes ``-s``
-    add_arguments: Callable[[argparse.ArgumentParser], None]
+    add_arguments: Callable[[Parser], None]
 
     @property
     def help_text(self) -> str:
@@ -55,10 +57,10 @@ COMMANDS: Final[dict[str, Command]] = {}
 
 def _command(
     group: str, module: str, *, needs_project: bool = True, has_settings: bool = True
-) -> Callable[[Callable[[argparse.ArgumentParser], None]], None]:
+) -> Callable[[Callable[[Parser], None]], None]:
     """Make a command of a function; ``hosts_release`` is the action `release` of `hosts`."""
 
-    def register(add_arguments: Callable[[argparse.ArgumentParser], None]) -> None:
+    def register(add_arguments: Callable[[Parser], None]) -> None:
         name = add_arguments.__name__.strip("_").replace("_", " ")
         COMMANDS[name] = Command(name, group, module, needs_project, has_settings, add_arguments)
 
@@ -66,7 +68,7 @@ def _command(
 
 
 @_command(START, "tools.init", needs_project=False, has_settings=False)
-def _init(parser: argparse.ArgumentParser) -> None:
+def _init(parser: Parser) -> None:
     """Write a new project, with a crawler for feeds.
 
     Writes a Scrapy project: settings with the identity to fill in, a sources file
@@ -79,11 +81,11 @@ def _init(parser: argparse.ArgumentParser) -> None:
       0  the project is written
       1  one of its files exists already, or cannot be written
     """
-    parser.add_argument("folder", metavar="FOLDER", help="the folder of the project")
+    _value(parser, "folder", "FOLDER", "the folder of the project")
 
 
 @_command(START, "tools.add")
-def _add(parser: argparse.ArgumentParser) -> None:
+def _add(parser: Parser) -> None:
     """Look for a feed at a URL, and add it to the sources file.
 
     Requests the URL as `walsh discover` does, and declares the source that it finds
@@ -102,7 +104,7 @@ def _add(parser: argparse.ArgumentParser) -> None:
 
 
 @_command(START, "tools.discover")
-def _discover(parser: argparse.ArgumentParser) -> None:
+def _discover(parser: Parser) -> None:
     """Show the feeds of a site, as lines for the sources file.
 
     Requests, as politely as a crawl, the page and at most three feeds that its
@@ -123,7 +125,7 @@ def _discover(parser: argparse.ArgumentParser) -> None:
 
 
 @_command(START, "tools.keys", needs_project=False)
-def _keys(_: argparse.ArgumentParser) -> None:
+def _keys(_: Parser) -> None:
     """Make a key that signs requests, and the directory to publish.
 
     A site can verify by a signature that a request comes from your bot.
@@ -139,7 +141,7 @@ def _keys(_: argparse.ArgumentParser) -> None:
 
 
 @_command(START, "tools.keys", needs_project=False)
-def _keys_new(parser: argparse.ArgumentParser) -> None:
+def _keys_new(parser: Parser) -> None:
     """Write a new private key, and print its id.
 
     The file is new, and only you can read it. The key is for Ed25519.
@@ -151,11 +153,11 @@ def _keys_new(parser: argparse.ArgumentParser) -> None:
       0  the key is written
       1  the file exists, or cannot be written
     """
-    parser.add_argument("file", metavar="FILE", help="a new file, such as key.pem")
+    _value(parser, "file", "FILE", "a new file, such as key.pem")
 
 
 @_command(START, "tools.keys", needs_project=False)
-def _keys_directory(parser: argparse.ArgumentParser) -> None:
+def _keys_directory(parser: Parser) -> None:
     """Print the public keys to publish, as a JSON Web Key Set.
 
     The keys are those in the files, or that of WALSH_SIGNING_KEY.
@@ -168,22 +170,14 @@ def _keys_directory(parser: argparse.ArgumentParser) -> None:
       0  printed
       1  a key cannot be read
     """
-    parser.add_argument("files", nargs="*", metavar="FILE", help="a private key")
-    parser.add_argument(
-        "--headers",
-        action="store_true",
-        help="print the header fields to publish the directory with, signed by each key",
-    )
-    parser.add_argument(
-        "--days",
-        metavar="DAYS",
-        type=_typed(_read_days),
-        help="with --headers, how long the signatures are valid (default 30)",
-    )
+    _value(parser, "files", "FILE", "a private key", nargs="*")
+    _flag(parser, "--headers", "print the header fields to publish it with, signed by each key")
+    valid = "with --headers, how long the signatures are valid (default 30)"
+    _value(parser, "--days", "DAYS", valid, _read_days)
 
 
 @_command(START, "testing.demo", needs_project=False, has_settings=False)
-def _demo(_: argparse.ArgumentParser) -> None:
+def _demo(_: Parser) -> None:
     """Crawl a web on this machine twice, and check the crawls.
 
     Serves sixteen hosts on this machine, runs the real `scrapy crawl feeds` against
@@ -200,7 +194,7 @@ def _demo(_: argparse.ArgumentParser) -> None:
 
 
 @_command(LOOK, "tools.status")
-def _status(parser: argparse.ArgumentParser) -> None:
+def _status(parser: Parser) -> None:
     """Say whether all is well, for you and for a monitor.
 
     Checks the last runs, the blocklist, the share of sources that fail, hosts on
@@ -218,30 +212,16 @@ def _status(parser: argparse.ArgumentParser) -> None:
     """
     _add_sources(parser)
     _add_json(parser, "one JSON object")
-    parser.add_argument(
-        "--quiet", action="store_true", help="print nothing if all is well (for cron)"
-    )
-    parser.add_argument(
-        "--prometheus", metavar="FILE", help="also write metrics to FILE, which ends in .prom"
-    )
-    parser.add_argument(
-        "--run-hours",
-        metavar="W,C",
-        type=_typed(_read_limits),
-        default=(26.0, 50.0),
-        help="hours since the last good run that are a WARNING and CRITICAL (default 26,50)",
-    )
-    parser.add_argument(
-        "--failing",
-        metavar="W,C",
-        type=_typed(_read_limits),
-        default=(25.0, 50.0),
-        help="percent of failing sources that are a WARNING and CRITICAL (default 25,50)",
-    )
+    _flag(parser, "--quiet", "print nothing if all is well (for cron)")
+    _value(parser, "--prometheus", "FILE", "also write metrics to FILE, which ends in .prom")
+    hours = "hours since the last good run that are a WARNING and CRITICAL (default 26,50)"
+    _value(parser, "--run-hours", "W,C", hours, _read_limits, default=(26.0, 50.0))
+    percent = "percent of failing sources that are a WARNING and CRITICAL (default 25,50)"
+    _value(parser, "--failing", "W,C", percent, _read_limits, default=(25.0, 50.0))
 
 
 @_command(LOOK, "tools.sources")
-def _sources(parser: argparse.ArgumentParser) -> None:
+def _sources(parser: Parser) -> None:
     """List the sources, with the last visit and the next one of each.
 
     Sources with problems come first. Without an option, lines to change in the
@@ -259,33 +239,19 @@ def _sources(parser: argparse.ArgumentParser) -> None:
     """
     _add_sources(parser)
     _add_json(parser)
-    parser.add_argument(
-        "--due",
-        action="store_true",
-        help="only sources that a run would visit now, in its order",
+    _flag(parser, "--due", "only sources that a run would visit now, in its order")
+    failing = (
+        "only sources that are gone, failing, refused or denied; with a duration such as 60d, "
+        "only those that have failed for that long"
     )
-    parser.add_argument(
-        "--failing",
-        metavar="DURATION",
-        nargs="?",
-        type=_typed(_read_duration),
-        const=0.0,
-        help="only sources that are gone, failing, refused or denied; with a duration "
-        "such as 60d, only those that have failed for that long",
-    )
-    parser.add_argument(
-        "--stale",
-        metavar="DURATION",
-        type=_typed(_read_duration),
-        help="only sources without a new entry for that long, such as 90d or 12w",
-    )
-    parser.add_argument(
-        "--all", action="store_true", help="also sources that are no longer declared"
-    )
+    _value(parser, "--failing", "DURATION", failing, _read_duration, nargs="?", const=0.0)
+    stale = "only sources without a new entry for that long, such as 90d or 12w"
+    _value(parser, "--stale", "DURATION", stale, _read_duration)
+    _flag(parser, "--all", "also sources that are no longer declared")
 
 
 @_command(LOOK, "tools.sources")
-def _sources_show(parser: argparse.ArgumentParser) -> None:
+def _sources_show(parser: Parser) -> None:
     """Show everything that is known about a source.
 
     The outcome of its last visit, when it is due and why, its validators, where it
@@ -304,7 +270,7 @@ def _sources_show(parser: argparse.ArgumentParser) -> None:
 
 
 @_command(LOOK, "tools.sources")
-def _sources_resume(parser: argparse.ArgumentParser) -> None:
+def _sources_resume(parser: Parser) -> None:
     """Make a source due again that is gone or failing.
 
     Its failures are counted from 0, and the next visit reads it as a whole.
@@ -321,7 +287,7 @@ def _sources_resume(parser: argparse.ArgumentParser) -> None:
 
 
 @_command(LOOK, "tools.sources")
-def _sources_sync(parser: argparse.ArgumentParser) -> None:
+def _sources_sync(parser: Parser) -> None:
     """Read a changed sources file into the state.
 
     The next crawl does this by itself; for a million sources it takes a minute.
@@ -337,7 +303,7 @@ def _sources_sync(parser: argparse.ArgumentParser) -> None:
 
 
 @_command(LOOK, "tools.hosts")
-def _hosts(parser: argparse.ArgumentParser) -> None:
+def _hosts(parser: Parser) -> None:
     """List the hosts that wait, and why; release or delay one.
 
     Hosts on hold are listed, and those with a delay of yours, the longest wait
@@ -357,7 +323,7 @@ def _hosts(parser: argparse.ArgumentParser) -> None:
 
 
 @_command(LOOK, "tools.hosts")
-def _hosts_release(parser: argparse.ArgumentParser) -> None:
+def _hosts_release(parser: Parser) -> None:
     """End the hold of a host, for a reason that is recorded.
 
     The host may be requested again at once.
@@ -373,7 +339,7 @@ def _hosts_release(parser: argparse.ArgumentParser) -> None:
 
 
 @_command(LOOK, "tools.hosts")
-def _hosts_delay(parser: argparse.ArgumentParser) -> None:
+def _hosts_delay(parser: Parser) -> None:
     """Set the shortest time between two requests to a host.
 
     A longer delay that the host asks for stays. 0 ends a delay of yours.
@@ -387,13 +353,11 @@ def _hosts_delay(parser: argparse.ArgumentParser) -> None:
       1  the delay cannot be recorded
     """
     _add_host(parser, is_required=False)
-    parser.add_argument(
-        "seconds", metavar="DURATION", type=_typed(_read_delay), help="seconds, or such as 2h"
-    )
+    _value(parser, "seconds", "DURATION", "seconds, or such as 2h", _read_delay)
 
 
 @_command(LOOK, "tools.new")
-def _new(parser: argparse.ArgumentParser) -> None:
+def _new(parser: Parser) -> None:
     """List the new entries by source, the newest first.
 
     Without --since these are the entries since the start of the last run that found
@@ -413,7 +377,7 @@ def _new(parser: argparse.ArgumentParser) -> None:
 
 
 @_command(LOOK, "tools.runs")
-def _runs(parser: argparse.ArgumentParser) -> None:
+def _runs(parser: Parser) -> None:
     """List the runs, the newest first, and how each ended.
 
     A run is a crawl, or a command that requests a URL by hand.
@@ -431,7 +395,7 @@ def _runs(parser: argparse.ArgumentParser) -> None:
 
 
 @_command(LOOK, "tools.report")
-def _report(parser: argparse.ArgumentParser) -> None:
+def _report(parser: Parser) -> None:
     """Write an HTML page about the last crawl and its problems.
 
     New entries by source and day, sources with problems and advice, hosts that
@@ -451,7 +415,7 @@ def _report(parser: argparse.ArgumentParser) -> None:
 
 
 @_command(DATA, "tools.export")
-def _export(parser: argparse.ArgumentParser) -> None:
+def _export(parser: Parser) -> None:
     """Export the entries that any run found, or the sources as OPML.
 
     The ending of FILE chooses the format: .jsonl (or .jl), .json or .csv; .opml has
@@ -475,22 +439,13 @@ def _export(parser: argparse.ArgumentParser) -> None:
         choices=("jsonl", "json", "csv", "opml", "atom"),
         help="instead of the ending of FILE; standard output gets jsonl by default",
     )
-    parser.add_argument(
-        "--source",
-        metavar="URL",
-        action="append",
-        default=[],
-        help="only entries of this source (may be repeated)",
-    )
-    parser.add_argument(
-        "--no-backfill",
-        action="store_true",
-        help="without the entries of the first reading of a source",
-    )
+    source = "only entries of this source (may be repeated)"
+    _value(parser, "--source", "URL", source, action="append", default=[])
+    _flag(parser, "--no-backfill", "without the entries of the first reading of a source")
 
 
 @_command(DATA, "tools.backup")
-def _backup(parser: argparse.ArgumentParser) -> None:
+def _backup(parser: Parser) -> None:
     """Copy the state into one file, while crawls run.
 
     Copies an SQLite state as it is at one moment; no crawl waits. A state on
@@ -508,7 +463,7 @@ def _backup(parser: argparse.ArgumentParser) -> None:
 
 
 @_command(SITES, "tools.why")
-def _why(parser: argparse.ArgumentParser) -> None:
+def _why(parser: Parser) -> None:
     """Show the requests to a host on one day, as a letter to its owner.
 
     For each request the line of robots.txt that allowed it, the gap before it and
@@ -524,16 +479,14 @@ def _why(parser: argparse.ArgumentParser) -> None:
       0  printed
       1  nothing is known of the host
     """
-    parser.add_argument("subject", metavar="URL|HOST", help="such as blog.example")
-    parser.add_argument(
-        "--on", metavar="DATE", type=_typed(_read_date), help="a day in UTC, such as 2026-11-17"
-    )
+    _value(parser, "subject", "URL|HOST", "such as blog.example")
+    _value(parser, "--on", "DATE", "a day in UTC, such as 2026-11-17", _read_date)
     _add_sources(parser)
     _add_json(parser, "one JSON object")
 
 
 @_command(SITES, "tools.mayfetch", needs_project=False)
-def _mayfetch(parser: argparse.ArgumentParser) -> None:
+def _mayfetch(parser: Parser) -> None:
     """Show whether URLs may be fetched, and why.
 
     In a project, prints the answer of each gate. The URL itself is not requested;
@@ -549,22 +502,16 @@ def _mayfetch(parser: argparse.ArgumentParser) -> None:
       1  a URL is denied, or a gate cannot say; the line says which
     """
     _add_urls(parser, "a URL with its scheme")
-    parser.add_argument("--robots", metavar="FILE", help="a robots.txt, or - for standard input")
-    parser.add_argument(
-        "--user-agent",
-        metavar="NAME",
-        action="append",
-        help="with --robots, a bot by its name in robots.txt or its User-Agent (may be repeated)",
-    )
-    parser.add_argument(
-        "--offline", action="store_true", help="answer from the state alone, and send no request"
-    )
+    _value(parser, "--robots", "FILE", "a robots.txt, or - for standard input")
+    bot = "with --robots, a bot by its name there or its User-Agent (may be repeated)"
+    _value(parser, "--user-agent", "NAME", bot, action="append")
+    _flag(parser, "--offline", "answer from the state alone, and send no request")
     _add_json(parser, "one JSON object per line")
     _add_log_level(parser)
 
 
 @_command(SITES, "tools.attest")
-def _attest(parser: argparse.ArgumentParser) -> None:
+def _attest(parser: Parser) -> None:
     """Audit all requests and entries in the state by a checklist.
 
     Says of each row of the checklist whether it holds, with the evidence.
@@ -582,7 +529,7 @@ def _attest(parser: argparse.ArgumentParser) -> None:
 
 
 @_command(CRAWLERS, "tools.lint", needs_project=False, has_settings=False)
-def _lint(parser: argparse.ArgumentParser) -> None:
+def _lint(parser: Parser) -> None:
     """Show lines of a robots.txt that do not mean what they seem.
 
     Prints one line for each finding, an error or a note.
@@ -595,12 +542,12 @@ def _lint(parser: argparse.ArgumentParser) -> None:
       0  there is no error; notes do not count
       1  there is at least one error
     """
-    parser.add_argument("file", nargs="+", metavar="FILE", help="or - for standard input")
+    _value(parser, "file", "FILE", "or - for standard input", nargs="+")
     _add_json(parser)
 
 
 @_command(CRAWLERS, "testing.conformance.conformance", needs_project=False, has_settings=False)
-def _conformance(parser: argparse.ArgumentParser) -> None:
+def _conformance(parser: Parser) -> None:
     """Test how polite a crawler is, by the log of its servers.
 
     COMMAND is called up to five times, and gets less than five minutes in all. In
@@ -618,43 +565,24 @@ def _conformance(parser: argparse.ArgumentParser) -> None:
       1  a MUST failed or is not shown, or nothing passed
     """
     _add_json(parser, "one JSON object")
-    parser.add_argument(
-        "--rules",
-        metavar="RULES",
-        help="check these only, separated by commas (R1 to R9, or names of scenarios)",
-    )
-    parser.add_argument(
-        "--user-agent", metavar="TEXT", help="the exact User-Agent that must be sent"
-    )
-    parser.add_argument(
-        "--patience",
-        metavar="N",
-        type=_typed(_read_patience),
-        default=1.0,
-        help="give each run N times as long, for a crawler that needs more time",
-    )
-    parser.add_argument(
-        "--proxy",
-        action="store_true",
-        default=None,
-        help="give the hosts names behind a proxy, not addresses (the default except on Linux)",
-    )
-    parser.add_argument(
-        "crawler",
-        nargs=argparse.REMAINDER,
-        metavar="COMMAND",
-        help="after --, the command that crawls",
-    )
+    rules = "check these only, separated by commas (R1 to R9, or names of scenarios)"
+    _value(parser, "--rules", "RULES", rules)
+    _value(parser, "--user-agent", "TEXT", "the exact User-Agent that must be sent")
+    patience = "give each run N times as long, for a crawler that needs more time"
+    _value(parser, "--patience", "N", patience, _read_patience, default=1.0)
+    proxy = "give the hosts names behind a proxy, not addresses (the default except on Linux)"
+    _flag(parser, "--proxy", proxy, default=None)
+    crawler = "after --, the command that crawls"
+    _value(parser, "crawler", "COMMAND", crawler, nargs=argparse.REMAINDER)
 
 
 # ---- arguments of several commands ----
 
 
-def add_settings(parser: argparse.ArgumentParser, *, is_action: bool) -> None:
+def add_settings(parser: Parser, *, is_action: bool) -> None:
     """Add ``-s``, which may stand before and behind the name of an action."""
     parser.add_argument(
-        "-s",
-        "--set",
+        *("-s", "--set"),
         metavar="NAME=VALUE",
         action="append",
         type=_typed(_read_setting),
@@ -664,60 +592,55 @@ def add_settings(parser: argparse.ArgumentParser, *, is_action: bool) -> None:
     )
 
 
-def _add_urls(parser: argparse.ArgumentParser, what: str) -> None:
-    parser.add_argument("urls", nargs="+", metavar="URL", help=what)
+def _flag(parser: Parser, name: str, text: str, **options: Any) -> None:  # noqa: ANN401
+    parser.add_argument(name, action="store_true", help=text, **options)
 
 
-def _add_host(parser: argparse.ArgumentParser, *, is_required: bool) -> None:
-    parser.add_argument("host", metavar="HOST", help="such as blog.example")
-    parser.add_argument(
-        "--because",
-        metavar="TEXT",
-        type=_typed(_read_reason),
-        required=is_required,
-        help="the reason in one line, which is recorded",
-    )
-
-
-def _add_json(
-    parser: argparse.ArgumentParser,
-    what: str = "one JSON array",
-    **options: Any,  # noqa: ANN401
+def _value(
+    parser: Parser,
+    name: str,
+    metavar: str,
+    text: str,
+    read: Callable[[str], Any] = str,
+    **options: Any,  # noqa: ANN401 - those of argparse
 ) -> None:
-    parser.add_argument("--json", action="store_true", help=f"print {what}", **options)
+    parser.add_argument(name, metavar=metavar, type=_typed(read), help=text, **options)
 
 
-def _add_sources(parser: argparse.ArgumentParser, **options: Any) -> None:  # noqa: ANN401
-    parser.add_argument(
-        "--sources", metavar="FILE", help="the sources file, instead of WALSH_SOURCES", **options
-    )
+def _add_urls(parser: Parser, text: str) -> None:
+    _value(parser, "urls", "URL", text, nargs="+")
 
 
-def _add_since(parser: argparse.ArgumentParser, what: str) -> None:
-    parser.add_argument(
-        "--since",
-        metavar="WHEN",
-        type=_typed(_read_moment),
-        help=f"{what} since today, yesterday, 1d (a day ago), a date or an RFC 3339 time",
-    )
+def _add_host(parser: Parser, *, is_required: bool) -> None:
+    _value(parser, "host", "HOST", "such as blog.example")
+    reason = "the reason in one line, which is recorded"
+    _value(parser, "--because", "TEXT", reason, _read_reason, required=is_required)
 
 
-def _add_output(parser: argparse.ArgumentParser, *, takes_stdout: bool = True) -> None:
+def _add_json(parser: Parser, what: str = "one JSON array", **options: Any) -> None:  # noqa: ANN401
+    _flag(parser, "--json", f"print {what}", **options)
+
+
+def _add_sources(parser: Parser, **options: Any) -> None:  # noqa: ANN401
+    _value(parser, "--sources", "FILE", "the sources file, instead of WALSH_SOURCES", **options)
+
+
+def _add_since(parser: Parser, what: str) -> None:
+    text = f"{what} since today, yesterday, 1d (a day ago), a date or an RFC 3339 time"
+    _value(parser, "--since", "WHEN", text, _read_moment)
+
+
+def _add_output(parser: Parser, *, takes_stdout: bool = True) -> None:
     """Add ``-o`` and ``-O``; a file that cannot be a stream is not written to standard output."""
     new = "a new file, or - for standard output" if takes_stdout else "a new file"
     parser.add_argument("-o", "--output", metavar="FILE", help=new)
-    parser.add_argument(
-        "-O",
-        "--overwrite-output",
-        metavar="FILE",
-        help="the same, but an existing file is replaced",
-    )
+    again = "the same, but an existing file is replaced"
+    parser.add_argument("-O", "--overwrite-output", metavar="FILE", help=again)
 
 
-def _add_log_level(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "-L", "--loglevel", metavar="LEVEL", help="log level of the requests (default WARNING)"
-    )
+def _add_log_level(parser: Parser) -> None:
+    text = "log level of the requests (default WARNING)"
+    parser.add_argument("-L", "--loglevel", metavar="LEVEL", help=text)
 
 
 # ---- values ----
