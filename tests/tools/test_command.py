@@ -18,7 +18,6 @@ from pathlib import Path
 
 import pytest
 from rich.text import Text
-from walsh_scrapy.tools.call import Call
 
 from tests.helpers import cases, execute
 from tests.helpers.records import commit, hold
@@ -31,6 +30,7 @@ from walsh_scrapy.state import State
 from walsh_scrapy.state.records import SourceRecord
 from walsh_scrapy.testing.crawl import write_sources
 from walsh_scrapy.tools import hosts
+from walsh_scrapy.tools.call import Call
 from walsh_scrapy.tools.mayfetch.answer import Draft
 from walsh_scrapy.tools.output import Column, columns, fold, print_lines, show
 from walsh_scrapy.tools.sources import overview
