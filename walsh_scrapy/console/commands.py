@@ -541,7 +541,7 @@ def _mayfetch(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--offline", action="store_true", help="answer from the state alone, and send no request"
     )
-    _add_json(parser, "one JSON object per line")
+    _add_json(parser)
     _add_log_level(parser)
 
 
@@ -663,7 +663,7 @@ def _add_host(parser: argparse.ArgumentParser, *, is_required: bool) -> None:
 
 def _add_json(
     parser: argparse.ArgumentParser,
-    what: str = "one JSON array",
+    what: str = "one JSON object per line",
     **options: Any,  # noqa: ANN401
 ) -> None:
     parser.add_argument("--json", action="store_true", help=f"print {what}", **options)

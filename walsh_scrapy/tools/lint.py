@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from walsh_scrapy.policy.robots.lint import lint
 from walsh_scrapy.policy.wording import count_of
 from walsh_scrapy.tools.files import read_file
-from walsh_scrapy.tools.output import json_array, print_lines
+from walsh_scrapy.tools.show import print_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -21,7 +22,7 @@ def run(call: Call) -> int:
     found = [(name, lint(read_file(name))) for name in call.arguments.file]
     if call.arguments.json:
         rows = ({"file": name, **each._asdict()} for name, findings in found for each in findings)
-        print_lines(json_array(rows))
+        print_lines(map(json.dumps, rows))
     else:
         print_lines(line for name, findings in found for line in report(name, findings))
     levels = {each.level for _, findings in found for each in findings}

@@ -30,6 +30,8 @@ _LAST_WIDTH: Final = 32
 _MIN_WIDTH: Final = 16
 #: Rows that are measured, so that a list of any length needs no memory; others are cut to fit.
 _MEASURED_ROWS: Final = 1000
+#: Terminal cells that aligned cells are padded to at most.
+_MAX_PADDING: Final = 60
 _GAP: Final = "  "
 _YELLOW: Final = "\x1b[33m"
 _RED: Final = "\x1b[31m"
@@ -79,6 +81,26 @@ def show_facts(row: Mapping[str, Any], groups: Mapping[str, Sequence[str]]) -> N
         for name, cell in cells.items():
             if cell:
                 print(f"  {_heading(name):{width}}  {cell}")
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Print lines to standard output, each safe for a terminal."""
+    for line in lines:
+        print(printable(line))
+
+
+def align(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield a line for each row, with the cells of a column aligned, and made printable.
+
+    Nothing is cut, so a very long cell moves the rest of its line to the right.
+    """
+    printed = [[printable(cell) for cell in row] for row in rows]
+    columns = zip(*printed, strict=True)
+    widths = [min(max(map(cell_len, cells)), _MAX_PADDING) for cells in columns]
+    for row in printed:
+        cells = zip(row, widths, strict=True)
+        padded = [cell + " " * (width - cell_len(cell)) for cell, width in cells]
+        yield _GAP.join(padded).rstrip()
 
 
 def _name_program(row: Mapping[str, Any]) -> dict[str, Any]:
