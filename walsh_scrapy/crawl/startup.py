@@ -40,12 +40,6 @@ Problems: TypeAlias = "Iterator[BadSetting]"
 
 _SCRAPYS: Final = "scrapy.downloadermiddlewares"
 _SCOPE: Final = "walsh_scrapy.spidermiddlewares.scope.ScopeMiddleware"
-_SCOPE_ADVICE: Final = "No source may be that. Remove it. To see why:"
-_PUBLIC_ADVICE: Final = "Its address is not public. Correct it, or remove it."
-_LIST_ADVICE: Final = "It is on a blocklist. Remove it from the sources file. To see on which:"
-_ROBOTS_ADVICE: Final = (
-    "Its robots.txt does not allow it. Ask its owner, or remove it. To see the rule:"
-)
 _RETRY: Final = f"{_SCRAPYS}.retry.RetryMiddleware"
 _REDIRECTS: Final = f"{_SCRAPYS}.redirect.BaseRedirectMiddleware"
 _COOKIES: Final = f"{_SCRAPYS}.cookies.CookiesMiddleware"
@@ -58,36 +52,33 @@ _IDENTIFYING: Final = (
 class Gate(Enum):
     """A middleware of ours: its order in ``DOWNLOADER_MIDDLEWARES``, and its class there.
 
-    ``advice`` is for an operator when the gate denies a source; None if it denies nothing.
-    ``replaces`` is the middleware of Scrapy that it replaces. A class without a path is in
-    ``walsh_scrapy.downloadermiddlewares``.
+    ``denies`` is True if the gate may deny a source. ``replaces`` is the middleware of Scrapy that
+    it replaces. A class without a path is in ``walsh_scrapy.downloadermiddlewares``.
     """
 
     ADDRESS = 1, "addresses.AddressMiddleware"
     DENIALS = 5, "denials.DenialsMiddleware"
-    BLOCKLIST = 10, "blocklist.BlocklistMiddleware", _LIST_ADVICE
-    SCOPE = 15, _SCOPE, _SCOPE_ADVICE
-    PRIVATEHOSTS = 20, "privatehosts.PrivateHostsMiddleware", _PUBLIC_ADVICE
-    ROBOTS = 100, "robots.RobotsMiddleware", _ROBOTS_ADVICE, "robotstxt.RobotsTxtMiddleware"
+    BLOCKLIST = 10, "blocklist.BlocklistMiddleware", True
+    SCOPE = 15, _SCOPE, True
+    PRIVATEHOSTS = 20, "privatehosts.PrivateHostsMiddleware", True
+    ROBOTS = 100, "robots.RobotsMiddleware", True, "robotstxt.RobotsTxtMiddleware"
     BACKOFF = 549, "backoff.BackoffMiddleware"
     CONDITIONAL = 560, "conditional.ConditionalMiddleware"
     COMPRESSION = (
         590,
         "compression.CompressionMiddleware",
-        None,
+        False,
         "httpcompression.HttpCompressionMiddleware",
     )
-    REDIRECT = 600, "redirect.RedirectMiddleware", None, "redirect.RedirectMiddleware"
+    REDIRECT = 600, "redirect.RedirectMiddleware", False, "redirect.RedirectMiddleware"
     IDENTITY = 860, "identity.IdentityMiddleware"
     PACING = 890, "pacing.PacingMiddleware"
 
-    def __init__(
-        self, order: int, path: str, advice: str | None = None, replaces: str = ""
-    ) -> None:
+    def __init__(self, order: int, path: str, denies: bool = False, replaces: str = "") -> None:
         is_whole = path.startswith("walsh_scrapy.")
         self.order = order
         self.path = path if is_whole else f"walsh_scrapy.downloadermiddlewares.{path}"
-        self.advice = advice
+        self.denies = denies
         self.replaces = replaces and f"{_SCRAPYS}.{replaces}"
 
     @property
@@ -103,13 +94,13 @@ SPIDER_GATES: Final = {
     Gate.SCOPE.path: 20,
     "walsh_scrapy.spidermiddlewares.firstseen.FirstSeenMiddleware": 30,
 }
-#: The advice to an operator when a gate denies a source, by the gate's name in the stats.
-ADVICE: Final = {gate.label: gate.advice for gate in Gate if gate.advice is not None}
+#: The gates that may deny a source, by their names in the stats.
+DENYING_GATES: Final = tuple(gate.label for gate in Gate if gate.denies)
 
 
 def gate_names(found: Iterable[str]) -> list[str]:
     """Return the names of the gates that deny, then those that are found of other gates."""
-    return [*ADVICE, *sorted(set(found) - ADVICE.keys())]
+    return [*DENYING_GATES, *sorted(set(found).difference(DENYING_GATES))]
 
 
 # ---- the middlewares in force ----

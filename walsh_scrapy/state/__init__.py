@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from walsh_scrapy.state.database import Database, StateError, exists
 from walsh_scrapy.state.documents import BlocklistStore, LlmsTxtStore, RobotsStore
@@ -16,7 +16,7 @@ from walsh_scrapy.state.sources import SourceStore
 from walsh_scrapy.state.sync import DeclarationCopies, OldFiles, Sync, SyncedFile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from walsh_scrapy.state.retention import Old
@@ -66,6 +66,23 @@ class State:
     def declaration(self, synced: SyncedFile, now: float) -> str:
         """Return the name of the copy of a file's declaration that is in force at ``now``."""
         return DeclarationCopies(self._database, synced.id, now).in_force(synced.copy)
+
+    def rows(
+        self,
+        view: str,
+        *,
+        where: str = "",
+        order_by: str = "",
+        params: Mapping[str, Any] | None = None,
+    ) -> Iterator[dict[str, Any]]:
+        """Yield the rows of a view (``readable_sources``, ...) as dictionaries, one by one.
+
+        ``where`` and ``order_by`` are SQL about its columns, with ``:name`` for each of ``params``.
+        Booleans are ``bool``, times RFC 3339 texts, missing values None. The rows are those of the
+        moment at which the first one is read. The clock of this state counts. The database is only
+        read, and need not have the stored views. Raises StateError if it fails.
+        """
+        return self._database.rows(view, where, order_by, params or {})
 
     @contextmanager
     def log(self) -> Iterator[Log]:

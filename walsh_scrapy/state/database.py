@@ -30,10 +30,11 @@ from sqlalchemy.exc import (
 from sqlalchemy.pool import NullPool
 
 from walsh_scrapy.state.records import by_key, record_of
-from walsh_scrapy.state.tables import VERSION, create, create_views, has_schema, has_views, versions
+from walsh_scrapy.state.tables import VERSION, create, has_schema, versions
+from walsh_scrapy.state.views import create_views, has_views, read_view
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
     from typing import Self
 
     from _typeshed import DataclassInstance
@@ -220,6 +221,14 @@ class Database:
         finally:
             engine.dispose()
 
+    def rows(
+        self, view: str, where: str, order_by: str, params: Mapping[str, Any]
+    ) -> Iterator[dict[str, Any]]:
+        """Yield the rows of a view; see `State.rows`."""
+        now = self._given_clock() if self._given_clock else None
+        with self.snapshot() as connection:
+            yield from read_view(connection, view, where, order_by, params, now)
+
     def now(self) -> float:
         """Return epoch seconds by a clock that all processes on the database share.
 
@@ -245,7 +254,7 @@ class Database:
     def _prepare(self) -> None:
         """Create the tables if there are none, check their version, and bring views up to date."""
         self._check_encoding()
-        if not self.read(has_schema) and self.write(create):  # else no lock is waited for
+        if not self.read(has_schema) and self.write(_create):  # else no lock is waited for
             logger.info("%s is a new state: no source was visited, and no host is on hold", self)
         if (found := self.read(versions)) != [VERSION]:
             raise StateError(
@@ -335,6 +344,14 @@ class Database:
             self.file.check_same()
         except StateError as error:
             raise self._failed(error) from error
+
+
+def _create(connection: Connection) -> bool:
+    """Create tables and views, if there are no tables, and return True if there were none."""
+    is_new = create(connection)
+    if is_new:
+        create_views(connection)
+    return is_new
 
 
 class Store:

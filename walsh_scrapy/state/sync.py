@@ -117,7 +117,7 @@ class Sync:
         pace_by = PaceBy(self._database.scalar(_UNIT) or PaceBy.HOST)
         self._unit = pace_by.unit
         known, changes = self._row(), None
-        if known is not None and known.read_at < self._now - _NOTED:
+        if known is not None and self._is_to_be_noted(known):
             # That comes first: a file is not forgotten by another process once it was trusted.
             self._update(read_at=self._now)
             known = self._row()
@@ -259,6 +259,12 @@ class Sync:
         if time.monotonic() >= self._next_line:
             self._tell_operator(f"{self._file}: {count_of(done, 'source')} read so far")
             self._next_line = time.monotonic() + _LINE_SECONDS
+
+    def _is_to_be_noted(self, known: Row[Any]) -> bool:
+        """Whether the last reading was long ago, or another file was read since."""
+        newest = select(files.c.id).order_by(files.c.read_at.desc(), files.c.id.desc()).limit(1)
+        is_newest = bool(self._database.scalar(newest) == known.id)
+        return not is_newest or known.read_at < self._now - _NOTED
 
     def _row(self) -> Row[Any] | None:
         return self._database.first(select(files).where(self._is_this))

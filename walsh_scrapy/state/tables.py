@@ -1,14 +1,8 @@
-"""The tables of the state, and views of them for people. Times are epoch seconds, lengths seconds.
-
-In the views times are texts in UTC (`2026-05-23 06:00:00`), the same on SQLite and PostgreSQL,
-which sort as times do, and empty for none. Columns that end in `days_ago` are numbers, so that a
-question about the last week needs no clock.
-"""
+"""The tables of the state. Times are epoch seconds, lengths seconds."""
 
 from __future__ import annotations
 
-from dataclasses import MISSING, dataclass, fields
-from hashlib import sha256
+from dataclasses import MISSING, fields
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sqlalchemy import (
@@ -40,21 +34,21 @@ from sqlalchemy.sql.functions import GenericFunction
 from walsh_scrapy.policy.freshness import CLOCK_SKEW, LONGEST_REVISIT
 from walsh_scrapy.policy.pacing import HostTimes
 from walsh_scrapy.policy.robots.copy import RobotsCopy
-from walsh_scrapy.state.records import BlocklistCopy, LlmsTxtRecord, SourceRecord, upsert
+from walsh_scrapy.state.records import BlocklistCopy, LlmsTxtRecord, SourceRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from typing import Self
 
     from _typeshed import DataclassInstance
-    from sqlalchemy import ColumnElement, Connection, Dialect, FromClause
+    from sqlalchemy import ColumnElement, Connection, FromClause
     from sqlalchemy.sql.compiler import SQLCompiler
     from sqlalchemy.types import TypeEngine
 
 #: The version of the schema that this code reads and writes.
 VERSION: Final = 4
 #: Number of the PostgreSQL advisory lock under which tables are created.
-_LOCK_NUMBER = 9309
+LOCK_NUMBER: Final = 9309
 metadata = MetaData()
 
 #: The types of columns by those of the fields of records; a text, if it is none of these.
@@ -404,7 +398,7 @@ def _in_dialect(_metadata: MetaData, connection: Connection, **_options: object)
 
 
 #: The first second of the year 10000: a due time then or later (`NEVER`) has no readable time.
-_LAST: Final = 253_402_300_800
+LAST_MOMENT: Final = 253_402_300_800
 
 
 class Due(NamedTuple):
@@ -430,7 +424,7 @@ class Due(NamedTuple):
         """
         at, asked, failures = known.c.visited_at, known.c.not_before, known.c.failures
         at_once, latest = literal_column("0.0", Double), now + literal_column(str(CLOCK_SKEW))
-        is_gone = asked >= literal_column(str(_LAST))
+        is_gone = asked >= literal_column(str(LAST_MOMENT))
         least = _Greatest(min_revisit, every)
         doubled = case((failures > 41, 40), (failures > 1, failures - 1), else_=0)
         grown = least * literal_column("1").cast(BigInteger).bitwise_lshift(doubled)
@@ -490,157 +484,9 @@ def create(connection: Connection) -> bool:
     SQLite, and for the one that is taken here on PostgreSQL.
     """
     if connection.dialect.name != "sqlite":
-        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK_NUMBER})")
+        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({LOCK_NUMBER})")
     if has_schema(connection):
         return False
     metadata.create_all(connection)
-    create_views(connection)
     connection.execute(insert(schema_version), {"version": VERSION})
     return True
-
-
-def has_views(connection: Connection) -> bool:
-    """Return True if the views are those of this version."""
-    return not _other_views(connection)
-
-
-def create_views(connection: Connection) -> None:
-    """Create the views that another version defined otherwise, or not at all.
-
-    The others stay, with the operator's grants on them.
-    """
-    if connection.dialect.name != "sqlite":
-        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK_NUMBER})")
-    for name, definition in _other_views(connection).items():
-        connection.exec_driver_sql(f"DROP VIEW IF EXISTS {name}")
-        connection.exec_driver_sql(f"CREATE VIEW {name} AS {definition}")
-        upsert(connection, choices, {"name": name, "value": _digest(definition)})
-
-
-def _other_views(connection: Connection) -> dict[str, str]:
-    """Return the views whose definition is not the one that made them, with that of this version.
-
-    A database changes the text of a view, so the SHA-256 of it is in `choices`.
-    """
-    made = {row.name: row.value for row in connection.execute(select(choices))}
-    views = view_definitions(connection.dialect)
-    return {name: text for name, text in views.items() if made.get(name) != _digest(text)}
-
-
-def _digest(definition: str) -> str:
-    return sha256(definition.encode()).hexdigest()
-
-
-#: The shortest that a file declares of a source; WALSH_MIN_REVISIT of the last crawl.
-_EVERY: Final = (
-    "coalesce((SELECT min(every) FROM declared WHERE declared.url_key = sources.url_key), 0.0)"
-)
-_REVISIT: Final = (
-    "coalesce((SELECT CAST({} AS DOUBLE PRECISION) FROM runs WHERE command = '' "
-    "ORDER BY id DESC LIMIT 1), 86400.0)"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class _Dialect:
-    """Expressions that each database writes differently, with `{}` for a column."""
-
-    moment: str  #: epoch seconds as text
-    now: str  #: epoch seconds of its clock
-    field: str  #: a field of JSON, of a column and a name
-    text: str  #: bytes as text
-
-    def time(self, moment: str) -> str:
-        """Return epoch seconds as a text; NULL for none, and for times that no calendar has."""
-        known = f"{moment} > 0 AND {moment} < {_LAST}"
-        return f"CASE WHEN {known} THEN {self.moment.format(moment)} END"
-
-    def days_ago(self, moment: str) -> str:
-        """Return the days since a moment."""
-        return f"({self.now} - {moment}) / 86400.0"
-
-
-_SQLITE: Final = _Dialect(
-    moment="datetime({}, 'unixepoch')",
-    now="((julianday('now') - 2440587.5) * 86400.0)",
-    field="json_extract({}, '$.{}')",
-    text="CAST({} AS TEXT)",
-)
-_POSTGRESQL: Final = _Dialect(
-    moment="to_char(to_timestamp({}) AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS')",
-    now="extract(epoch FROM now())::double precision",
-    field="({}::json ->> '{}')",
-    text="encode({}, 'escape')",
-)
-
-
-_EVIDENCE: Final = "rule line robots robots_at blocklist blocklist_at robots_status redirected_from"
-#: The columns of each view, `readable_` before the name of its table.
-_VIEWS: Final = {
-    "requests": "id requested_at days_ago host url gates status error duration connect_duration "
-    f"monotonic run purpose delay hold retry_after {_EVIDENCE} source",
-    "denials": f"id denied_at days_ago host url gate reason run {_EVIDENCE}",
-    "copies": "sha256 kind first_used_at last_used_at body",
-    "sources": "url kind visited_at outcome status detail failures failing_since refused_since "
-    "due_at is_due moved_to moved_since move_settled entries newest_days_ago",
-    "entries": "first_seen days_ago kind source source_title title url id published updated "
-    "authors tags section note language backfill run key",
-    "hosts": "host owner in_flight_until is_in_flight request_ended_at delay operator_delay "
-    "hold_since hold_until is_on_hold hold_by hold_status refusals server_errors unreachable "
-    "deferred_at",
-    "robots": "origin requested_at status failing_since body",
-    "blocklist": "url requested_at days_ago bytes",
-    "overrides": "id made_at host override seconds reason",
-    "runs": "id spider command started_at days_ago ended_at duration finish_reason summary",
-}
-#: The columns of tables that are moments.
-_MOMENTS: Final = {
-    "requested_at", "robots_at", "blocklist_at", "made_at", "denied_at", "first_seen",
-    "first_used_at", "last_used_at", "visited_at", "failing_since", "started_at", "ended_at",
-    "refused_since", "moved_since", "in_flight_until", "request_ended_at", "hold_since",
-    "hold_until", "deferred_at",
-}  # fmt: skip
-
-
-def view_definitions(dialect: Dialect) -> dict[str, str]:
-    """Return the views by their names, each as a SELECT of the dialect."""
-    sql = _SQLITE if dialect.name == "sqlite" else _POSTGRESQL
-    revisit = _REVISIT.format(sql.field.format("settings", "min_revisit"))
-    due = Due.of(sources, *(literal_column(each) for each in (_EVERY, revisit, sql.now))).at
-    literal = {"literal_binds": True}
-    due_at = f"({due.compile(dialect=dialect, compile_kwargs=literal)})"
-    of_source = "FROM entries WHERE entries.source = sources.url"
-    computed = {
-        ("requests", "source"): "CASE source WHEN '' THEN url ELSE source END",
-        ("sources", "due_at"): sql.time(due_at),
-        ("sources", "is_due"): f"{due_at} <= {sql.now}",
-        ("sources", "entries"): f"(SELECT count(*) {of_source})",
-        ("sources", "newest_days_ago"): f"(SELECT {sql.days_ago('max(first_seen)')} {of_source})",
-        ("hosts", "is_in_flight"): f"in_flight_until > {sql.now}",
-        ("hosts", "is_on_hold"): f"hold_until > {sql.now}",
-        ("blocklist", "bytes"): "(SELECT length(body) FROM copies WHERE copies.sha256 = copy)",
-        ("runs", "duration"): "ended_at - started_at",
-    }
-    views = {}
-    for table, names in _VIEWS.items():
-        moment = next((name for name in names.split() if name in _MOMENTS), "")
-        shown = {
-            name: computed.get((table, name)) or _shown(sql, table, name, moment)
-            for name in names.split()
-        }
-        columns = ", ".join(f"{value} AS {name}" for name, value in shown.items())
-        views[f"readable_{table}"] = f"SELECT {columns} FROM {table}"  # noqa: S608 - all is ours
-    return views
-
-
-def _shown(sql: _Dialect, table: str, name: str, moment: str) -> str:
-    """Return a column of a view as an expression; ``moment`` is the one that its rows are about."""
-    if name == "days_ago":
-        return sql.days_ago(moment)
-    if name in COPIED:  # the number of a copy is its name
-        return f"(SELECT sha256 FROM copies WHERE copies.id = {name})"  # noqa: S608 - as above
-    if name == "body":
-        return sql.text.format(name)
-    if name in _MOMENTS:
-        return sql.time(name)
-    return name if name in metadata.tables[table].c else sql.field.format("item", name)

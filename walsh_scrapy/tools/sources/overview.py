@@ -9,7 +9,6 @@ from functools import cached_property
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_args
 
-from walsh_scrapy.crawl.startup import ADVICE
 from walsh_scrapy.policy.durations import format_moment, rfc3339
 from walsh_scrapy.policy.freshness import NEVER
 from walsh_scrapy.policy.frontier import start_order
@@ -19,6 +18,7 @@ from walsh_scrapy.programname import program_name
 from walsh_scrapy.sources.source import Kind, host_delays, with_delays
 from walsh_scrapy.state.records import SourceRecord
 from walsh_scrapy.state.sources import KnownSource
+from walsh_scrapy.state.views import DENIAL_ADVICE
 from walsh_scrapy.tools.hosts import on_hold
 from walsh_scrapy.tools.output import Column
 
@@ -173,8 +173,10 @@ def problem_of(record: SourceRecord, rule: str) -> Problem | None:
         return Problem("gone", "it answered 410: gone permanently", advice, command, seen, seen)
     if record.outcome.startswith("denied"):
         gate, why = record.outcome.removeprefix("denied by "), f"{record.outcome}: {record.detail}"
-        if gate in ADVICE:
-            return Problem("denied", why, ADVICE[gate], f"{program} mayfetch {url}", seen=seen)
+        if gate in DENIAL_ADVICE:
+            return Problem(
+                "denied", why, DENIAL_ADVICE[gate], f"{program} mayfetch {url}", seen=seen
+            )
         advice = f"{gate}, a middleware of this project, denies it. To see why:"
         return Problem("denied", why, advice, f"{program} why {url}", seen=seen)
     if record.is_refused:

@@ -1,0 +1,739 @@
+"""The stored views of the state: the lists that commands print, as plain SQL for both databases.
+
+A view decides once what is wrong with a row (`problem`), what to do about it (`advice`), and which
+rows come first (`rank`). Its times are RFC 3339 texts in UTC (`2026-05-23T06:00:00Z`), which sort
+as times do. Lengths are seconds. A missing value is NULL. Columns that end in `days_ago` are
+numbers, so that a question about the last week needs no clock. docs/state.md has all columns.
+
+A stored view reads the clock of the database. ``rows`` runs the same SELECT with another clock for
+a simulated state, and for a state whose stored views are those of another version.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Final
+
+from sqlalchemy import Double, literal_column, select, text
+
+from walsh_scrapy.policy.freshness import CLOCK_SKEW
+from walsh_scrapy.policy.pacing import LONGEST_EXCHANGE
+from walsh_scrapy.state.records import MOST_RESENT, REFUSED, upsert
+from walsh_scrapy.state.tables import LAST_MOMENT, LOCK_NUMBER, Due, choices, declared
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from typing import Self
+
+    from sqlalchemy import Connection, Dialect
+
+#: The advice for a source that a gate denies, by the name of the gate. A command follows it.
+DENIAL_ADVICE: Final = {
+    "scope": "No source may be that. Remove it. To see why:",
+    "privatehosts": "Its address is not public. Correct it, or remove it. To see why:",
+    "blocklist": "It is on a blocklist. Remove it from the sources file. To see on which:",
+    "robots": "Its robots.txt does not allow it. Ask its owner, or remove it. To see the rule:",
+}
+#: Columns that are booleans on PostgreSQL, and 0 or 1 on SQLite.
+BOOLEANS: Final = frozenset(
+    {
+        "is_declared", "is_due", "move_settled", "is_on_hold", "is_long_hold", "is_in_flight",
+        "backfill",
+    }
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Sql:
+    """The expressions that each database writes differently; ``now`` is the clock."""
+
+    dialect: Dialect
+    now: str  #: epoch seconds
+
+    @classmethod
+    def of(cls, dialect: Dialect, now: float | None = None) -> Self:
+        """Return the expressions of a dialect; without ``now`` the database's clock counts."""
+        if now is not None:
+            return cls(dialect, repr(float(now)))
+        if dialect.name == "sqlite":
+            return cls(dialect, "((julianday('now') - 2440587.5) * 86400.0)")
+        return cls(dialect, "extract(epoch FROM now())::double precision")
+
+    @property
+    def is_sqlite(self) -> bool:
+        """Whether the database is SQLite; else it is PostgreSQL."""
+        return self.dialect.name == "sqlite"
+
+    def time(self, moment: str) -> str:
+        """Return epoch seconds as RFC 3339; NULL for none, and for times that no calendar has."""
+        shown = (
+            f"to_char(to_timestamp({moment}) AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"')"
+        )
+        if self.is_sqlite:
+            shown = f"strftime('%Y-%m-%dT%H:%M:%SZ', {moment}, 'unixepoch')"
+        return f"CASE WHEN {moment} > 0 AND {moment} < {LAST_MOMENT} THEN {shown} END"
+
+    def days_ago(self, moment: str) -> str:
+        """Return the days since a moment."""
+        return f"({self.now} - {moment}) / 86400.0"
+
+    def field(self, column: str, name: str | int) -> str:
+        """Return a field of a JSON object, or an element of a JSON array, as text or number."""
+        if self.is_sqlite:
+            path = f"$[{name}]" if isinstance(name, int) else f"$.{name}"
+            return f"json_extract({column}, '{path}')"
+        return f"({column}::json ->> {name if isinstance(name, int) else repr(name)})"
+
+    def number(self, column: str, name: str) -> str:
+        """Return a field of a JSON object that is a whole number."""
+        return f"CAST({self.field(column, name)} AS BIGINT)"
+
+    def joined(self, column: str, element: int, separator: str) -> str:
+        """Return the texts of an array within a JSON array as one text."""
+        if self.is_sqlite:
+            rows = f"json_each({column}, '$[{element}]')"
+            return f"(SELECT group_concat(value, '{separator}') FROM {rows})"
+        rows = f"json_array_elements_text({column}::json -> {element}) AS value"
+        return f"(SELECT string_agg(value, '{separator}') FROM {rows})"
+
+    def text(self, column: str) -> str:
+        """Return bytes as text."""
+        return f"CAST({column} AS TEXT)" if self.is_sqlite else f"encode({column}, 'escape')"
+
+    def header(self, column: str) -> str:
+        """Return the bytes of a header as text, in hexadecimal digits if they are not ASCII."""
+        if self.is_sqlite:
+            value = f"CAST({column} AS TEXT)"
+            return f"CASE WHEN {value} GLOB '*[^ -~]*' THEN hex({column}) ELSE {value} END"
+        value = f"encode({column}, 'escape')"
+        shown = rf"replace({value}, '\\', '\')"
+        digits = f"upper(encode({column}, 'hex'))"
+        return rf"CASE WHEN {value} ~ '\\[0-7]{{3}}' THEN {digits} ELSE {shown} END"
+
+    def greatest(self, *values: str) -> str:
+        """Return the largest of values that are not NULL."""
+        return f"{'max' if self.is_sqlite else 'greatest'}({', '.join(values)})"
+
+    def least(self, *values: str) -> str:
+        """Return the smallest of values that are not NULL."""
+        return f"{'min' if self.is_sqlite else 'least'}({', '.join(values)})"
+
+    def first_line(self, column: str) -> str:
+        """Return the first line of a text."""
+        if self.is_sqlite:
+            return f"substr({column}, 1, instr({column} || char(10), char(10)) - 1)"
+        return f"split_part({column}, chr(10), 1)"
+
+
+def whole(seconds: str) -> str:
+    """Return seconds as a whole number."""
+    return f"CAST(round({seconds}) AS BIGINT)"
+
+
+def length(seconds: str) -> str:
+    """Return whole seconds as people say them, in the two largest units: `2 h 5 min`."""
+
+    def two(large: int, name: str, small: int, name_of_rest: str) -> str:
+        rest = f"(({seconds} - {seconds} / {large} * {large}) / {small})"
+        tail = f"CASE WHEN {rest} > 0 THEN ' ' || {rest} || ' {name_of_rest}' ELSE '' END"
+        return f"({seconds} / {large}) || ' {name}' || {tail}"
+
+    return (
+        f"CASE WHEN {seconds} < 60 THEN {seconds} || ' s' "
+        f"WHEN {seconds} < 3600 THEN {two(60, 'min', 1, 's')} "
+        f"WHEN {seconds} < 86400 THEN {two(3600, 'h', 60, 'min')} "
+        f"ELSE {two(86400, 'd', 3600, 'h')} END"
+    )
+
+
+def times(number: str) -> str:
+    """Return how many times something was so in a row: `1 time in a row`."""
+    return f"{number} || CASE WHEN {number} = 1 THEN ' time in a row' ELSE ' times in a row' END"
+
+
+#: The sources file that a crawl or `walsh sources sync` read last.
+NEWEST_FILE: Final = "(SELECT id FROM files ORDER BY read_at DESC, id DESC LIMIT 1)"
+#: A status with its reason.
+STATUS: Final = """status || CASE status
+    WHEN 400 THEN ' Bad Request' WHEN 401 THEN ' Unauthorized' WHEN 402 THEN ' Payment Required'
+    WHEN 403 THEN ' Forbidden' WHEN 404 THEN ' Not Found' WHEN 405 THEN ' Method Not Allowed'
+    WHEN 406 THEN ' Not Acceptable' WHEN 410 THEN ' Gone' WHEN 429 THEN ' Too Many Requests'
+    WHEN 451 THEN ' Unavailable For Legal Reasons' WHEN 500 THEN ' Internal Server Error'
+    WHEN 502 THEN ' Bad Gateway' WHEN 503 THEN ' Service Unavailable'
+    WHEN 504 THEN ' Gateway Timeout' ELSE '' END"""
+
+
+def _last_setting(sql: Sql, name: str) -> str:
+    """Return a setting of the last crawl; NULL if there was none."""
+    last = "FROM runs WHERE command = '' ORDER BY id DESC LIMIT 1"
+    return f"(SELECT {sql.field('settings', name)} {last})"
+
+
+def _sources(sql: Sql) -> str:
+    revisit = f"CAST({_last_setting(sql, 'min_revisit')} AS DOUBLE PRECISION)"
+    known = declared.alias("known")
+    every, min_revisit = known.c.every, literal_column(f"coalesce({revisit}, 86400.0)", Double)
+    due = Due.of(known, every, min_revisit, literal_column(sql.now))
+    literal = {"literal_binds": True}
+    due_at, rule = (
+        str(value.compile(dialect=sql.dialect, compile_kwargs=literal)) for value in due
+    )
+    denials = "\n".join(
+        f"            WHEN outcome = 'denied by {gate}' THEN '{advice} walsh mayfetch ' || url"
+        for gate, advice in DENIAL_ADVICE.items()
+    )
+    return f"""
+WITH known AS (
+    SELECT url_key, url, kind, every, delay, details, host, visited_at, not_before, failures,
+        unconnected, true AS is_declared
+    FROM declared WHERE file = {NEWEST_FILE}
+    UNION ALL
+    SELECT url_key, url, kind, NULL, NULL, '', NULL, visited_at, not_before, failures,
+        unconnected, false
+    FROM sources WHERE NOT EXISTS (
+        SELECT 1 FROM declared
+        WHERE declared.url_key = sources.url_key AND declared.file = {NEWEST_FILE})
+), facts AS (
+    SELECT known.url, known.kind, known.every, known.delay, known.details, known.host,
+        known.is_declared, s.url AS source_url, s.outcome, s.status, nullif(s.detail, '') AS detail,
+        coalesce(s.failures, 0) AS failures, s.failing_since, s.refused_since, s.visited_at,
+        s.first_visited_at, CASE WHEN s.moved_to <> known.url THEN s.moved_to END AS moved_to,
+        s.moved_since, s.move_settled, s.move_failing_since, s.onward_to, s.onward_since,
+        s.server_interval, s.feed_interval, s.skip_hours, s.skip_days, s.format, s.resent, s.etag,
+        s.last_modified, s.validator_url,
+        CASE WHEN h.hold_until > {sql.now} THEN h.hold_until END AS hold_until,
+        CASE WHEN known.is_declared THEN {due_at} END AS due,
+        CASE WHEN known.is_declared THEN {rule} END AS rule,
+        CASE WHEN NOT known.is_declared THEN NULL
+            WHEN known.not_before >= {LAST_MOMENT} THEN 'gone'
+            WHEN s.outcome LIKE 'denied%' THEN 'denied'
+            WHEN s.outcome = '{REFUSED}' THEN 'refused'
+            WHEN s.failures > 0 THEN 'failing'
+            WHEN s.moved_to <> known.url AND s.move_settled THEN 'moved'
+            WHEN s.resent >= {MOST_RESENT} THEN 'resent' END AS problem
+    FROM known LEFT JOIN sources s ON s.url_key = known.url_key
+    LEFT JOIN hosts h ON h.host = known.host
+), judged AS (
+    SELECT facts.*,
+        CASE WHEN due IS NOT NULL THEN {sql.greatest("due", "coalesce(hold_until, 0.0)")} END
+            AS visit_at,
+        CASE WHEN due > 0 AND due < {LAST_MOMENT} THEN {whole("due - visited_at")} END AS wait,
+        {sql.greatest("coalesce(server_interval, 0.0)", "coalesce(feed_interval, 0.0)")} AS asked
+    FROM facts
+)
+SELECT problem,
+    CASE problem
+        WHEN 'gone' THEN 'Remove it from the sources file. If it is reachable again: '
+            || 'walsh sources resume ' || url
+        WHEN 'denied' THEN CASE
+{denials}
+            ELSE substr(outcome, 11) || ', a middleware of this project, denies it. To see why: '
+                || 'walsh why ' || url END
+        WHEN 'refused' THEN 'The site wants a wait. To see its end and its reason: walsh hosts'
+        WHEN 'failing' THEN CASE
+            WHEN status IN (401, 402, 403) THEN
+                'The site does not want this. Ask its owner, or remove it from the sources file.'
+            WHEN status IN (404, 405, 451) THEN
+                'Nothing is at this address. Look where it is now: walsh discover ' || url
+            WHEN status < 300 THEN 'The document could not be read as a feed. '
+                || 'Look for others of the site: walsh discover ' || url
+            WHEN status >= 500 AND failures >= 5 THEN
+                'Its server keeps failing. Write to its owner, or remove it.'
+            WHEN failures >= 5 THEN 'It has not answered for long. '
+                || 'Check its address, or remove it: walsh discover ' || url
+            WHEN status >= 500 THEN
+                'Its server failed. Nothing to do yet: it is tried again by itself.'
+            ELSE 'It did not answer. Nothing to do yet: it is tried again by itself.' END
+        WHEN 'moved' THEN 'Write the new address into the sources file: ' || moved_to
+        WHEN 'resent' THEN 'The same document came ' || {times("resent")}
+            || ' instead of 304 Not Modified, so each visit costs the site a whole document. '
+            || CASE WHEN {sql.header("etag")} LIKE 'W/%'
+                OR {sql.header("etag")} LIKE '572F%' THEN
+                'Its ETag is weak: a proxy such as nginx with gzip may have weakened it. Its owner '
+                || 'could compare If-None-Match with and without W/, or use no gzip for feeds.'
+            ELSE 'Its owner could compare If-None-Match and If-Modified-Since with its last answer.'
+            END
+    END AS advice,
+    CASE WHEN NOT is_declared THEN 700 ELSE CASE problem
+        WHEN 'gone' THEN 0
+        WHEN 'failing' THEN 100 - CASE WHEN failures > 90 THEN 90 ELSE failures END
+        WHEN 'refused' THEN 200 WHEN 'denied' THEN 300 WHEN 'moved' THEN 400 WHEN 'resent' THEN 500
+        ELSE CASE WHEN rule = 'new' THEN 550 ELSE 600 END END END AS rank,
+    url, kind,
+    CASE WHEN details <> '' THEN {sql.field("details", 0)} END AS name,
+    CASE WHEN details <> '' THEN {sql.joined("details", 1, ",")} END AS tags,
+    CASE WHEN details <> '' THEN {sql.joined("details", 3, "/")} END AS folder,
+    CASE WHEN details <> '' THEN {sql.field("details", 2)} END AS page,
+    nullif(every, 0) AS every, delay, is_declared, host,
+    CASE WHEN outcome IS NULL OR outcome = 'new' THEN 'not visited yet'
+        WHEN outcome IN ('failed', 'gone', '{REFUSED}') AND status >= 300 THEN {STATUS}
+        WHEN outcome = 'failed' THEN coalesce(detail, outcome)
+        ELSE outcome END AS outcome,
+    status, detail, failures,
+    {sql.time("failing_since")} AS failing_since,
+    {sql.time("refused_since")} AS refused_since,
+    {sql.time("visited_at")} AS visited_at,
+    {sql.time("first_visited_at")} AS first_visited_at,
+    CASE problem WHEN 'gone' THEN {sql.time("visited_at")}
+        WHEN 'failing' THEN {sql.time("failing_since")}
+        WHEN 'refused' THEN {sql.time("refused_since")}
+        WHEN 'moved' THEN {sql.time("moved_since")} END AS since,
+    {sql.time("due")} AS due_at,
+    coalesce(due <= {sql.now}, false) AS is_due,
+    CASE WHEN due <= {sql.now} AND hold_until IS NOT NULL
+        THEN 'due, but ' || host || ' is on hold until ' || {sql.time("hold_until")}
+        ELSE CASE rule
+            WHEN 'gone' THEN 'when you resume it'
+            WHEN 'new' THEN CASE WHEN outcome = '{REFUSED}' THEN
+                'refused' || coalesce(' (' || status || ')', '') ELSE 'not visited yet' END
+            WHEN 'clock' THEN 'its last visit lies in the future, ' || {sql.time("visited_at")}
+            WHEN 'resumed' THEN 'you resumed it'
+            WHEN 'asked' THEN CASE
+                WHEN due > visited_at + asked AND skip_hours <> '' AND skip_days <> ''
+                    THEN 'the feed''s skipHours and skipDays'
+                WHEN due > visited_at + asked AND skip_hours <> '' THEN 'the feed''s skipHours'
+                WHEN due > visited_at + asked AND skip_days <> '' THEN 'the feed''s skipDays'
+                WHEN feed_interval = asked THEN 'the feed asks for ' || {length("wait")}
+                ELSE 'the server asks for ' || {length("wait")} END
+            WHEN 'operator' THEN CASE
+                WHEN failures > 1 THEN 'failing, doubled to ' || {length("wait")}
+                WHEN failures = 1 THEN 'failing, again after ' || {length("wait")}
+                WHEN every > coalesce({revisit}, 86400.0)
+                    THEN 'every ' || {length("wait")} || ', as declared'
+                ELSE 'every ' || {length("wait")} END
+            ELSE 'no longer declared' END
+        END AS due_reason,
+    CASE WHEN visit_at <= {sql.now} THEN 'now' WHEN visit_at < {LAST_MOMENT} THEN
+        {sql.time("visit_at")} ELSE 'never' END AS next_visit,
+    {sql.time("hold_until")} AS hold_until,
+    CASE WHEN outcome = '{REFUSED}' THEN {sql.time("visit_at")} END AS refused_until,
+    (SELECT count(*) FROM entries WHERE entries.source = source_url) AS entries,
+    (SELECT {sql.time("max(first_seen)")} FROM entries WHERE entries.source = source_url)
+        AS newest_entry_at,
+    (SELECT {sql.days_ago("max(first_seen)")} FROM entries WHERE entries.source = source_url)
+        AS newest_days_ago,
+    moved_to,
+    CASE WHEN moved_to IS NOT NULL THEN {sql.time("moved_since")} END AS moved_since,
+    moved_to IS NOT NULL AND move_settled AS move_settled,
+    CASE WHEN moved_to IS NOT NULL THEN {sql.time("move_failing_since")} END AS move_failing_since,
+    CASE WHEN moved_to IS NOT NULL THEN onward_to END AS onward_to,
+    CASE WHEN moved_to IS NOT NULL THEN {sql.time("onward_since")} END AS onward_since,
+    nullif(server_interval, 0) AS server_interval, nullif(feed_interval, 0) AS feed_interval,
+    nullif(skip_hours, '') AS skip_hours, nullif(skip_days, '') AS skip_days,
+    nullif(format, '') AS format, coalesce(resent, 0) AS resent, {sql.header("etag")} AS etag,
+    {sql.header("last_modified")} AS last_modified, validator_url
+FROM judged"""
+
+
+def _hosts(sql: Sql) -> str:
+    answer = """CASE WHEN hold_status > 0 THEN 'it answered ' || hold_status
+        ELSE 'there was no answer' END"""
+    unreachable = f"'it was unreachable ' || {times('unreachable')}"
+    # A moment after now was written by a clock that was set back since: it counts as now.
+    ahead = sql.greatest("0.0", f"hold_since - {sql.now}")
+    return f"""
+WITH moments AS (
+    SELECT host, delay, operator_delay, hold_since - {ahead} AS hold_since,
+        CASE WHEN hold_until > 0 THEN hold_until - {ahead} ELSE 0.0 END AS hold_until,
+        nullif(hold_by, '') AS hold_by, hold_status, refusals, server_errors, unreachable,
+        {sql.least("in_flight_until", f"{sql.now} + {LONGEST_EXCHANGE}")} AS in_flight_until,
+        CASE WHEN request_ended_at > {sql.now} THEN {sql.now} ELSE request_ended_at END
+            AS request_ended_at, deferred_at, owner,
+        {sql.greatest("delay", "operator_delay")} AS required_delay
+    FROM hosts
+), waits AS (
+    SELECT moments.*,
+        {
+        sql.greatest(
+            "hold_until",
+            "in_flight_until",
+            f"CASE WHEN request_ended_at IS NULL AND in_flight_until = 0 THEN 0.0 ELSE "
+            f"{sql.greatest('in_flight_until', 'coalesce(request_ended_at, 0.0)')} "
+            "+ required_delay END",
+        )
+    } AS ready_at,
+        hold_until > {sql.now} AS is_on_hold, in_flight_until > {sql.now} AS is_in_flight
+    FROM moments
+), judged AS (
+    SELECT waits.*,
+        CASE WHEN is_on_hold THEN 'hold' WHEN unreachable > 0 THEN 'unreachable'
+            WHEN server_errors > 0 THEN 'server errors' END AS problem,
+        CASE WHEN ready_at <= {sql.now} THEN NULL WHEN hold_until >= ready_at THEN 'hold'
+            WHEN is_in_flight THEN 'in flight' ELSE 'delay' END AS waits_for,
+        {whole("hold_until - hold_since")} AS held_for
+    FROM waits
+)
+SELECT problem,
+    CASE problem
+        WHEN 'hold' THEN CASE hold_by
+            WHEN 'unreachable' THEN 'Check its name and address. To try again now: '
+            ELSE 'Wait until then. To request it earlier, with a reason: ' END
+            || 'walsh hosts release ' || judged.host || ' --because REASON'
+        WHEN 'unreachable' THEN
+            'It comes last in the next run. If it stays away: check its name and address.'
+        WHEN 'server errors' THEN
+            'Nothing to do yet: it gets fewer requests until it answers well again.'
+    END AS advice,
+    CASE problem WHEN 'hold' THEN 0 WHEN 'unreachable' THEN 1 WHEN 'server errors' THEN 2
+        ELSE CASE WHEN waits_for IS NOT NULL THEN 3 WHEN operator_delay > 0 THEN 4 ELSE 5 END
+        END AS rank,
+    judged.host AS host, waits_for,
+    CASE WHEN waits_for IS NOT NULL THEN {sql.time("ready_at")} END AS waits_until,
+    nullif(substr(
+        CASE WHEN is_on_hold THEN '; on hold: ' || CASE hold_by
+            WHEN 'retry-after' THEN {answer} || ' and asked for ' || {length("held_for")}
+                || ' (Retry-After)'
+            WHEN 'visit-time' THEN 'its robots.txt demands that (Visit-time)'
+            WHEN 'unreachable' THEN {unreachable}
+            WHEN 'backoff' THEN {answer} || CASE WHEN refusals > 1
+                THEN ', ' || {times("refusals")} ELSE '' END || ' (our backoff)'
+            ELSE 'its cause is not recorded' END
+            WHEN unreachable > 0 THEN '; ' || {unreachable} || ', so it comes last in a run'
+            ELSE '' END
+        || CASE waits_for WHEN 'in flight' THEN '; a request is in flight'
+            WHEN 'delay' THEN '; one request every ' || {length(whole("required_delay"))}
+            ELSE '' END
+        || CASE WHEN server_errors > 0 THEN '; it answered 500, 502 or 504 '
+            || {times("server_errors")} || ', which slows it down' ELSE '' END
+        || CASE WHEN operator_delay > 0 THEN '; you gave it a delay of '
+            || {length(whole("operator_delay"))} ELSE '' END, 3), '') AS reason,
+    {sql.time("hold_since")} AS hold_since,
+    {sql.time("hold_until")} AS hold_until,
+    hold_by, nullif(hold_status, 0) AS hold_status, is_on_hold,
+    is_on_hold AND held_for > 86400 AND coalesce(hold_by, '') <> 'unreachable' AS is_long_hold,
+    is_in_flight,
+    {sql.time("in_flight_until")} AS in_flight_until,
+    delay, nullif(operator_delay, 0) AS operator_delay, refusals, server_errors, unreachable,
+    {sql.time("request_ended_at")} AS request_ended_at,
+    {sql.time("deferred_at")} AS deferred_at, nullif(owner, '') AS owner,
+    o.override AS last_override,
+    {sql.time("o.made_at")} AS last_override_at,
+    nullif(o.reason, '') AS last_override_reason
+FROM judged LEFT JOIN overrides o
+    ON o.id = (SELECT max(id) FROM overrides WHERE overrides.host = judged.host)"""
+
+
+def _entries(sql: Sql) -> str:
+    names = [
+        "title",
+        "url",
+        "id",
+        "published",
+        "updated",
+        "authors",
+        "tags",
+        "section",
+        "note",
+        "language",
+    ]
+    fields = ", ".join(f"{sql.field('item', name)} AS {name}" for name in names)
+    return f"""
+SELECT {sql.time("first_seen")} AS first_seen, {sql.days_ago("first_seen")} AS days_ago, kind,
+    source, {sql.field("item", "source_title")} AS source_title, {fields}, backfill, run, key
+FROM entries"""
+
+
+def _judged_runs(sql: Sql) -> str:
+    """Return the runs with their problems; times are epoch seconds."""
+    is_open = "SELECT id FROM runs WHERE ended_at IS NULL"
+    max_wait = sql.field("settings", "max_wait")
+    return f"""
+SELECT seen.*,
+    CASE WHEN is_killed THEN 'killed' WHEN ended_at IS NULL THEN 'running' ELSE 'ended' END
+        AS state,
+    CASE WHEN is_killed THEN 'killed'
+        WHEN finish_reason IN ('export_failed', 'gate_failed', 'log_failed', 'machine_trouble',
+            'state_failed') THEN finish_reason
+        WHEN failed > 0 AND coalesce(fetched, 0) + coalesce(unchanged, 0) = 0
+            THEN 'no source was read' END AS problem
+FROM (
+    SELECT signs.*, ended_at IS NULL AND hosts_owned IS NULL
+        AND {sql.now} - last_sign_at > longest_wait + 900.0 AS is_killed
+    FROM (
+        SELECT runs.*,
+            {sql.number("summary", "failed")} AS failed,
+            {sql.number("summary", "fetched")} AS fetched,
+            {sql.number("summary", "unchanged")} AS unchanged,
+            coalesce(ended_at, {sql.greatest("started_at", "coalesce(q.at, 0.0)")}) AS last_sign_at,
+            CASE WHEN {max_wait} IS NULL THEN 0.0 WHEN CAST({max_wait} AS TEXT) = 'inf' THEN 86400.0
+                ELSE {sql.least(f"CAST({max_wait} AS DOUBLE PRECISION)", "86400.0")} END
+                AS longest_wait,
+            w.hosts_owned
+        FROM runs LEFT JOIN (
+            SELECT run, max(requested_at) AS at FROM requests
+            WHERE run IN ({is_open}) AND requested_at <= {sql.now} + {CLOCK_SKEW}
+                AND requested_at >= (SELECT min(started_at) FROM runs WHERE ended_at IS NULL)
+            GROUP BY run
+        ) q ON q.run = runs.id LEFT JOIN (
+            SELECT workers.run, count(hosts.host) AS hosts_owned FROM workers
+            LEFT JOIN hosts ON hosts.owner = workers.id
+            WHERE workers.expires_at > {sql.now} GROUP BY workers.run
+        ) w ON w.run = runs.id
+    ) signs
+) seen"""
+
+
+def _runs(sql: Sql) -> str:
+    denied = sql.field("summary", "denied")
+    each = f"json_each({denied})" if sql.is_sqlite else f"json_each_text({denied}::json)"
+    counts = ", ".join(
+        f"{sql.number('summary', name)} AS {name}"
+        for name in ("new_entries", "fetched", "unchanged", "failed", "deferred")
+    )
+    return f"""
+SELECT id AS run, problem,
+    CASE WHEN problem = 'killed' THEN 'Was it killed, or out of memory? '
+            || 'The next crawl goes on with the sources that are still due.'
+        WHEN problem = 'no source was read' THEN
+            'See why, and whether the network works: walsh sources --failing'
+        WHEN problem IS NOT NULL THEN 'Its log says why it could not go on.' END AS advice,
+    CASE WHEN problem IS NOT NULL AND last_sign_at > {sql.now} - 172800.0 THEN 0
+        WHEN state = 'running' THEN 1 ELSE 2 END AS rank,
+    spider, nullif(command, '') AS command, state,
+    {sql.time("started_at")} AS started_at, {sql.days_ago("started_at")} AS days_ago,
+    {sql.time("ended_at")} AS ended_at, ended_at - started_at AS duration,
+    nullif(finish_reason, '') AS finish_reason,
+    logged.requests,
+    {counts},
+    CASE WHEN {denied} IS NOT NULL THEN
+        (SELECT sum(CAST(value AS INTEGER)) FROM {each}) END AS denied,
+    hosts_owned,
+    {sql.time("last_sign_at")} AS last_sign_at,
+    nullif({sql.field("settings", "signing_key")}, '') AS https_signed_by, versions, summary
+FROM ({_judged_runs(sql)}) judged
+    LEFT JOIN (SELECT run, count(*) AS requests FROM requests GROUP BY run) logged
+    ON logged.run = judged.id"""
+
+
+def _problems(sql: Sql) -> str:
+    now = sql.now
+    list_url = _last_setting(sql, "blocklist_url")
+    refresh = sql.field(sql.first_line("adopted"), 0)
+    latest = "\n    UNION ALL ".join(
+        f"SELECT '{table}' AS name, max({column}) AS at FROM {table}"
+        for table, column in (
+            ("runs", f"{sql.greatest('started_at', 'coalesce(ended_at, 0.0)')}"),
+            ("requests", "requested_at"),
+            ("entries", "first_seen"),
+            ("sources", "visited_at"),
+            ("hosts", f"{sql.greatest('coalesce(request_ended_at, 0.0)', 'hold_since')}"),
+            ("robots", "requested_at"),
+            ("blocklist", "requested_at"),
+        )
+    )
+    return f"""
+WITH crawls AS (
+    SELECT * FROM ({_judged_runs(sql)}) judged
+    WHERE command = '' AND started_at > {now} - 2592000.0 AND started_at <= {now} + {CLOCK_SKEW}
+        AND coalesce(ended_at, 0.0) <= {now} + {CLOCK_SKEW}
+), good AS (
+    SELECT max(CASE WHEN state = 'ended' AND problem IS NULL THEN ended_at END) AS ended_at,
+        min(started_at) AS first_at
+    FROM crawls
+), blocklists AS (
+    SELECT wanted.url, requested_at, coalesce(CAST({refresh} AS DOUBLE PRECISION), 0.0) AS refresh
+    FROM (SELECT {list_url} AS url) wanted LEFT JOIN blocklist ON blocklist.url = wanted.url
+    WHERE wanted.url <> ''
+), counted AS (
+    SELECT count(*) AS sources, sum(CASE WHEN failures > 0 THEN 1 ELSE 0 END) AS failing
+    FROM declared WHERE file = {NEWEST_FILE}
+), refusals AS (
+    SELECT declared.host, count(*) AS sources, min(sources.refused_since) AS since
+    FROM sources JOIN declared ON declared.url_key = sources.url_key
+    WHERE sources.outcome = '{REFUSED}' AND sources.refused_since < {now} - 86400.0
+        AND declared.file = {NEWEST_FILE}
+    GROUP BY declared.host
+), latest AS (
+    {latest}
+), found AS (
+    SELECT 'warning' AS severity, 'no crawl is recorded' AS problem, CAST(NULL AS TEXT) AS subject,
+        CAST(NULL AS DOUBLE PRECISION) AS since, 'Start one.' AS advice,
+        'scrapy crawl feeds' AS command
+    FROM good WHERE first_at IS NULL
+    UNION ALL SELECT
+        CASE WHEN {now} - coalesce(ended_at, first_at) > 180000.0 THEN 'critical'
+            ELSE 'warning' END,
+        CASE WHEN ended_at IS NULL THEN 'no crawl has ended well'
+            ELSE 'no crawl has ended well since' END,
+        NULL, coalesce(ended_at, first_at), 'Look at the log of the last one.', 'walsh runs'
+    FROM good WHERE {now} - coalesce(ended_at, first_at) > 93600.0
+    UNION ALL SELECT 'warning', 'the last crawl went wrong: ' || problem, 'run ' || id, started_at,
+        'Look at its log.', 'walsh runs'
+    FROM crawls WHERE problem IS NOT NULL AND id = (
+        SELECT id FROM crawls WHERE state = 'ended' ORDER BY started_at DESC, id DESC LIMIT 1)
+    UNION ALL SELECT 'warning', 'a crawl did not end', 'run ' || id, last_sign_at,
+        'Was it killed, or out of memory?', 'walsh runs'
+    FROM crawls WHERE state = 'killed' AND last_sign_at >= {now} - 172800.0
+    UNION ALL SELECT 'warning', 'no blocklist was adopted yet', url, NULL, 'Look at the log.', NULL
+    FROM blocklists WHERE requested_at IS NULL
+    UNION ALL SELECT
+        CASE WHEN {now} - requested_at - refresh > 604800.0 THEN 'critical' ELSE 'warning' END,
+        'the copy of the blocklist is old', url, requested_at, 'Its server does not answer.', NULL
+    FROM blocklists WHERE {now} - requested_at - refresh > 93600.0
+    UNION ALL SELECT CASE WHEN 2 * failing > sources THEN 'critical' ELSE 'warning' END,
+        failing || ' of ' || sources || ' sources are failing', NULL, NULL,
+        'They come first in the list of sources.', 'walsh sources --failing'
+    FROM counted WHERE 4 * failing > sources
+    UNION ALL SELECT 'warning',
+        CASE WHEN sources = 1 THEN '1 source is' ELSE sources || ' sources are' END
+            || ' refused (429, 503) for over a day',
+        host, since, 'The site wants a wait.', 'walsh sources --failing'
+    FROM refusals
+    UNION ALL SELECT 'warning',
+        'a host is on hold for over a day, until ' || {sql.time("hold_until")},
+        host, hold_since, 'The list of hosts says why.', 'walsh hosts'
+    FROM hosts WHERE hold_until > {now} AND hold_until - hold_since > 86400.0
+        AND hold_by <> 'unreachable'
+    UNION ALL SELECT 'warning', 'times lie in the future, and do not count', name, at,
+        'Is the clock of this machine right? Then another one wrote them: crawls replace those of '
+        || 'sources, hosts and lists, and those of runs, requests and entries stay until they are '
+        || 'past.', NULL
+    FROM latest WHERE at > {now} + {CLOCK_SKEW}
+)
+SELECT severity, problem, subject,
+    {sql.time("since")} AS since,
+    advice, command, CASE severity WHEN 'critical' THEN 0 ELSE 1 END AS rank
+FROM found"""
+
+
+def _evidence() -> str:
+    def name_of(column: str) -> str:  # the number of a copy is its name
+        return f"(SELECT sha256 FROM copies WHERE copies.id = {column}) AS {column}"
+
+    return f"""rule, line, {name_of("robots")}, {{robots_at}} AS robots_at,
+    {name_of("blocklist")}, {{blocklist_at}} AS blocklist_at, robots_status, redirected_from"""
+
+
+def _requests(sql: Sql) -> str:
+    evidence = _evidence().format(
+        robots_at=sql.time("robots_at"), blocklist_at=sql.time("blocklist_at")
+    )
+    return f"""
+SELECT id, {sql.time("requested_at")} AS requested_at, {sql.days_ago("requested_at")} AS days_ago,
+    host, url, gates, status, nullif(error, '') AS error, duration, connect_duration, monotonic,
+    run, purpose, delay, hold, retry_after, {evidence},
+    CASE source WHEN '' THEN url ELSE source END AS source
+FROM requests"""
+
+
+def _denials(sql: Sql) -> str:
+    evidence = _evidence().format(
+        robots_at=sql.time("robots_at"), blocklist_at=sql.time("blocklist_at")
+    )
+    return f"""
+SELECT id, {sql.time("denied_at")} AS denied_at, {sql.days_ago("denied_at")} AS days_ago, host, url,
+    gate, reason, run, {evidence}
+FROM denials"""
+
+
+def _copies(sql: Sql) -> str:
+    return f"""
+SELECT sha256, kind, {sql.time("first_used_at")} AS first_used_at,
+    {sql.time("last_used_at")} AS last_used_at, {sql.text("body")} AS body
+FROM copies"""
+
+
+def _robots(sql: Sql) -> str:
+    return f"""
+SELECT origin, {sql.time("requested_at")} AS requested_at, status,
+    {sql.time("failing_since")} AS failing_since, {sql.text("body")} AS body
+FROM robots"""
+
+
+def _blocklist(sql: Sql) -> str:
+    return f"""
+SELECT url, {sql.time("requested_at")} AS requested_at, {sql.days_ago("requested_at")} AS days_ago,
+    (SELECT length(body) FROM copies WHERE copies.sha256 = copy) AS bytes
+FROM blocklist"""
+
+
+def _overrides(sql: Sql) -> str:
+    return f"""
+SELECT id, {sql.time("made_at")} AS made_at, host, override, seconds, nullif(reason, '') AS reason
+FROM overrides"""
+
+
+#: The views by name, each as a function that writes its SELECT.
+VIEWS: Final[dict[str, Callable[[Sql], str]]] = {
+    "readable_sources": _sources,
+    "readable_hosts": _hosts,
+    "readable_entries": _entries,
+    "readable_runs": _runs,
+    "readable_problems": _problems,
+    "readable_requests": _requests,
+    "readable_denials": _denials,
+    "readable_copies": _copies,
+    "readable_robots": _robots,
+    "readable_blocklist": _blocklist,
+    "readable_overrides": _overrides,
+}
+
+
+def view_select(view: str, dialect: Dialect, now: float | None = None) -> str:
+    """Return the SELECT of a view; ``now`` (epoch seconds) replaces the database's clock."""
+    return VIEWS[view](Sql.of(dialect, now)).strip()
+
+
+def has_views(connection: Connection) -> bool:
+    """Return True if all stored views are those of this version."""
+    return not _outdated_views(connection)
+
+
+def create_views(connection: Connection) -> None:
+    """Create the views that another version defined otherwise, or not at all.
+
+    The others stay, with the operator's grants on them.
+    """
+    if connection.dialect.name != "sqlite":
+        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({LOCK_NUMBER})")
+    for view, definition in _outdated_views(connection).items():
+        connection.exec_driver_sql(f"DROP VIEW IF EXISTS {view}")
+        connection.execute(text(f"CREATE VIEW {view} AS {definition}"))
+        upsert(connection, choices, {"name": view, "value": _digest(definition)})
+
+
+def read_view(
+    connection: Connection,
+    view: str,
+    where: str,
+    order_by: str,
+    params: Mapping[str, Any],
+    now: float | None,
+) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a view; ``now`` (epoch seconds) replaces the database's clock.
+
+    Without it the stored view is read, if it is that of this version.
+    """
+    definition = view_select(view, connection.dialect, now)
+    stored = connection.scalar(select(choices.c.value).where(choices.c.name == view))
+    if now is not None or stored != _digest(definition):
+        view = f"({definition}) AS {view}"
+    condition = f" WHERE {where}" if where else ""
+    order = f" ORDER BY {order_by}" if order_by else ""
+    result = connection.execute(text(f"SELECT * FROM {view}{condition}{order}"), params)
+    names = tuple(result.keys())
+    booleans = [name for name in names if name in BOOLEANS]
+    for values in result:
+        row = dict(zip(names, values, strict=True))
+        for name in booleans:
+            row[name] = bool(row[name])
+        yield row
+
+
+def _outdated_views(connection: Connection) -> dict[str, str]:
+    """Return the definitions of this version, of the views that another one made.
+
+    A database changes the text of a view, so the SHA-256 of it is in `choices`.
+    """
+    stored = {row.name: row.value for row in connection.execute(select(choices))}
+    definitions = {view: view_select(view, connection.dialect) for view in VIEWS}
+    return {
+        view: definition
+        for view, definition in definitions.items()
+        if stored.get(view) != _digest(definition)
+    }
+
+
+def _digest(definition: str) -> str:
+    return sha256(definition.encode()).hexdigest()
