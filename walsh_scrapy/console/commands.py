@@ -201,42 +201,29 @@ def _demo(_: argparse.ArgumentParser) -> None:
 
 @_command(LOOK, "tools.status")
 def _status(parser: argparse.ArgumentParser) -> None:
-    """Say whether all is well, for you and for a monitor.
+    """List the problems, for you and for a monitor.
 
-    Checks the last runs, the blocklist, the share of sources that fail, hosts on
-    hold, the free disk and the clock. The first line is the result, and then comes
-    one line per check, the worst first. No request is sent.
+    Looks at the last crawls, the blocklist, the share of sources that fail, hosts
+    on hold for long, the sources file, the free disk and the clock. The most urgent
+    problem comes first. No request is sent.
 
     examples:
       walsh status
       walsh status --quiet
-      walsh status --run-hours 3,6 --prometheus walsh.prom
+      walsh status --json
+      walsh status --prometheus walsh.prom
 
     exit status:
-      0  all is well
-      1  at least one check has a WARNING or is CRITICAL
+      0  there is no problem
+      1  there is at least one
     """
     _add_sources(parser)
-    _add_json(parser, "one JSON object")
+    _add_json(parser)
     parser.add_argument(
-        "--quiet", action="store_true", help="print nothing if all is well (for cron)"
+        "--quiet", action="store_true", help="print nothing if there is no problem (for cron)"
     )
     parser.add_argument(
         "--prometheus", metavar="FILE", help="also write metrics to FILE, which ends in .prom"
-    )
-    parser.add_argument(
-        "--run-hours",
-        metavar="W,C",
-        type=_typed(_read_limits),
-        default=(26.0, 50.0),
-        help="hours since the last good run that are a WARNING and CRITICAL (default 26,50)",
-    )
-    parser.add_argument(
-        "--failing",
-        metavar="W,C",
-        type=_typed(_read_limits),
-        default=(25.0, 50.0),
-        help="percent of failing sources that are a WARNING and CRITICAL (default 25,50)",
     )
 
 
@@ -244,14 +231,14 @@ def _status(parser: argparse.ArgumentParser) -> None:
 def _sources(parser: argparse.ArgumentParser) -> None:
     """List the sources, with the last visit and the next one of each.
 
-    Sources with problems come first. Without an option, lines to change in the
-    sources file follow, for sources that are gone (410), failing for long or moved.
+    Sources with problems come first. `walsh sources URL` shows all facts of one
+    source, and what to do about its problem.
 
     examples:
       walsh sources
       walsh sources --due
       walsh sources --failing 60d
-      walsh sources show https://news.example/feed.xml
+      walsh sources https://news.example/feed.xml
 
     exit status:
       0  done
@@ -262,7 +249,7 @@ def _sources(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--due",
         action="store_true",
-        help="only sources that a run would visit now, in its order",
+        help="only sources that a crawl would visit now, or once their hosts are free",
     )
     parser.add_argument(
         "--failing",
@@ -286,13 +273,13 @@ def _sources(parser: argparse.ArgumentParser) -> None:
 
 @_command(LOOK, "tools.sources")
 def _sources_show(parser: argparse.ArgumentParser) -> None:
-    """Show everything that is known about a source.
+    """Show all facts of a source; the word `show` may be left out.
 
-    The outcome of its last visit, when it is due and why, its validators, where it
-    moved, and its host. `walsh why URL` shows its requests.
+    What to do about its problem, when it is due and why, the outcome of its last
+    visit, its validators, and its host. `walsh why URL` shows its requests.
 
     examples:
-      walsh sources show https://news.example/feed.xml
+      walsh sources https://news.example/feed.xml
 
     exit status:
       0  printed
@@ -340,8 +327,8 @@ def _sources_sync(parser: argparse.ArgumentParser) -> None:
 def _hosts(parser: argparse.ArgumentParser) -> None:
     """List the hosts that wait, and why; release or delay one.
 
-    Hosts on hold are listed, and those with a delay of yours, the longest wait
-    first.
+    Hosts on hold come first. Hosts that were unreachable or answered an error to
+    the last request are listed too, and those with a delay of yours.
 
     examples:
       walsh hosts
@@ -409,6 +396,23 @@ def _new(parser: argparse.ArgumentParser) -> None:
       1  an entry cannot be read
     """
     _add_since(parser, "list the entries first seen")
+    _add_json(parser)
+
+
+@_command(LOOK, "tools.runs")
+def _runs(parser: argparse.ArgumentParser) -> None:
+    """List the crawls, those at work first, and how each ended.
+
+    Runs that had a problem in the last two days come before all others. A run is
+    killed if it has no end and gave no sign of life for longer than it may wait.
+
+    examples:
+      walsh runs
+      walsh runs --json
+
+    exit status:
+      0  done
+    """
     _add_json(parser)
 
 
@@ -763,17 +767,6 @@ def _read_reason(text: str) -> str:
     if not text.strip() or any(ord(character) < 32 for character in text):
         raise ValueError('it takes one line of text, such as "mail of 3 May: go on"')
     return text.strip()
-
-
-def _read_limits(text: str) -> tuple[float, float]:
-    try:
-        warning, critical = map(float, text.split(","))
-        is_ordered = warning <= critical
-    except ValueError:
-        is_ordered = False
-    if not is_ordered:
-        raise ValueError(f"{text} is not two numbers with a comma, the second not smaller")
-    return warning, critical
 
 
 def _read_days(text: str) -> int:

@@ -12,7 +12,7 @@ import re
 import shutil
 import sys
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 
@@ -22,10 +22,12 @@ from walsh_scrapy.programname import program_name
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from walsh_scrapy.state import State
+
 #: Terminal cells of a line; the last column may be longer, because no URL is cut.
 MAX_WIDTH: Final = 100
 #: Cells that are kept for the last column if it needs them, while others are cut to MIN_WIDTH.
-_LAST_WIDTH: Final = 32
+_LAST_WIDTH: Final = 20
 #: Cells of a column that are only cut at a narrow terminal: the length of a time.
 _MIN_WIDTH: Final = 16
 #: Rows that are measured, so that a list of any length needs no memory; others are cut to fit.
@@ -81,6 +83,29 @@ def show_facts(row: Mapping[str, Any], groups: Mapping[str, Sequence[str]]) -> N
         for name, cell in cells.items():
             if cell:
                 print(f"  {_heading(name):{width}}  {cell}")
+
+
+class ViewList(NamedTuple):
+    """A view of the state as a command lists it."""
+
+    view: str
+    columns: Sequence[str]  #: of a table and of a pipe
+    order_by: str
+    empty: str  #: the sentence for no rows
+
+    def show(
+        self,
+        state: State | None,
+        *,
+        as_json: bool,
+        where: str = "",
+        params: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Print the rows that match a condition in SQL; none if there is no state."""
+        rows: Iterable[dict[str, Any]] = ()
+        if state is not None:
+            rows = state.rows(self.view, where=where, order_by=self.order_by, params=params)
+        show(rows, self.columns, as_json=as_json, empty=self.empty)
 
 
 def print_lines(lines: Iterable[str]) -> None:

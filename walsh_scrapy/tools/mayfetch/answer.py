@@ -13,7 +13,6 @@ from walsh_scrapy.policy.robots.secondreader import SecondReader
 from walsh_scrapy.policy.urls import origin_of
 from walsh_scrapy.policy.wording import and_more, format_seconds
 from walsh_scrapy.tools.call import WrongCall
-from walsh_scrapy.tools.hosts import on_hold
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -127,7 +126,7 @@ class Answer:
         held = ""
         # A denial and an opening matter more than the hold.
         if self.hold_until is not None and self.allowed is not False and not self.allowed_from:
-            held = f", but {on_hold(self.host, self.hold_until)}"
+            held = f", but {self.host} is on hold until {format_moment(self.hold_until)}"
         yield f"{self.url}: {self.verdict}{f' by {self.gate}' if self.gate else ''}{held}"
         yield f"  blocklist  {self.blocklist}"
         if self.gate not in (None, "url", "blocklist", "robots"):
