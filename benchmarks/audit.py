@@ -12,7 +12,6 @@ request, with its indexes.
 """
 
 import json
-import os
 import resource
 import time
 from collections.abc import Callable, Iterator
@@ -43,7 +42,6 @@ from walsh_scrapy.state.tables import (
     sources,
 )
 from walsh_scrapy.tools.attest import attest
-from walsh_scrapy.tools.status.facts import gather
 from walsh_scrapy.tools.why.account import give_account
 
 BEGIN = 1_767_225_600.0
@@ -154,7 +152,7 @@ def _audit(url: str, since: float) -> _Measured:
 
 def _status(url: str) -> _Answered:
     with closing(State(url)) as state:
-        return _timed(lambda: gather(state, _options(url), os.devnull))
+        return _timed(lambda: list(state.rows("readable_problems")))
 
 
 def _why(url: str) -> _Answered:

@@ -1,6 +1,5 @@
 """ISO-8601 durations, durations as text for operators, and times as operators write them."""
 
-import json
 import math
 from datetime import UTC, datetime, timedelta
 
@@ -19,7 +18,7 @@ from walsh_scrapy.policy.wording import (
     printable,
     shorten,
 )
-from walsh_scrapy.tools.output import columns, json_array
+from walsh_scrapy.tools.show import align
 
 
 @cases("text", "seconds")
@@ -73,17 +72,12 @@ def test_a_time_after_the_year_9999_has_no_text(beyond):
 
 
 def test_cells_are_aligned_by_their_width_on_a_terminal():
-    assert list(columns([["a", "日本"], ["bbb", "c"]])) == ["a    日本", "bbb  c"]
+    assert list(align([["a", "日本"], ["bbb", "c"]])) == ["a    日本", "bbb  c"]
 
 
 def test_printable_text_is_unchanged():
     text = "na\u00efve \U0001f469\u200d\U0001f52c"
     assert printable(text) == text
-
-
-def test_a_json_array_has_an_object_a_line():
-    assert list(json_array([])) == ["[]"]
-    assert json.loads("".join(json_array([{"a": "\x7f"}, {}]))) == [{"a": "\x7f"}, {}]
 
 
 def test_nouns_follow_their_number():

@@ -8,18 +8,15 @@ from dataclasses import replace
 from threading import Event
 
 import pytest
-from scrapy.settings import Settings
 from sqlalchemy import text
 
 from tests.helpers.records import commit, entry_of, exchange
-from walsh_scrapy.options import Options
 from walsh_scrapy.state import State, StateError
 from walsh_scrapy.state import entries as state_entries
 from walsh_scrapy.state.database import ROWS_AT_ONCE, Database, exists
 from walsh_scrapy.state.entries import insert_unseen
 from walsh_scrapy.state.records import LlmsTxtRecord, SourceRecord
-from walsh_scrapy.tools.sources.changes import resume
-from walsh_scrapy.tools.sources.overview import build_overview
+from walsh_scrapy.tools.sources import resume
 
 FEED, OTHER = "http://a.example/feed", "http://b.example/"
 
@@ -231,6 +228,5 @@ def test_resuming_a_page_forgets_every_llms_txt_of_it(state):
     urls = [f"http://{host}.example/llms.txt" for host in ("old", "new")] + [new]
     for url in urls:
         commit(state, record, llmstxt=LlmsTxtRecord(url=url, due_at=9e9, problem="none"))
-    (row,) = build_overview((), state, Options.from_settings(Settings()), 9.0).undeclared
-    assert resume(state, row)
+    assert resume(state, old)
     assert [state.llmstxt.find(url) for url in urls] == [None, None, None]

@@ -1,39 +1,31 @@
 """What all commands have in common is in one class and in ``Call``, and in no command again."""
 
 import argparse
-import contextlib
 import io
 import json
 import os
-import pty
 import re
 import shlex
 import socket
 import subprocess
 import sys
-import termios
 import time
-from contextlib import suppress
+from contextlib import closing
 from pathlib import Path
 
 import pytest
-from rich.text import Text
 
 from tests.helpers import ROOT, cases, execute
-from tests.helpers.records import commit, hold
 from walsh_scrapy import __version__
 from walsh_scrapy.console import program
 from walsh_scrapy.console.commands import COMMANDS, GROUPS
 from walsh_scrapy.console.program import build_parser, main, parse
 from walsh_scrapy.programname import program_name
 from walsh_scrapy.state import State
-from walsh_scrapy.state.records import SourceRecord
 from walsh_scrapy.testing.crawl import write_sources
-from walsh_scrapy.tools import hosts
 from walsh_scrapy.tools.call import Call
 from walsh_scrapy.tools.mayfetch.answer import Draft
-from walsh_scrapy.tools.output import Column, columns, fold, print_lines, show
-from walsh_scrapy.tools.sources import overview
+from walsh_scrapy.tools.show import align, print_lines
 
 #: The line of each command and action in its help, as a user types it.
 PROMPT = f"  {program_name()} "
@@ -213,110 +205,9 @@ def test_a_damaged_state_is_one_line_and_stays_as_it_is(on_state, tmp_path, call
     assert file.read_bytes() == b"no database" * 500
 
 
-# A new column of a source or a host appears in text, JSON, `status` and the page alike.
-
-URL = "http://a.example/feed"
-DAY = 86_400.0
-
-
-@pytest.fixture
-def told_by(tmp_path, called):
-    """Return a function that runs a command on a state with a failing source and a held host."""
-    (tmp_path / "sources.txt").write_text(f"{URL}\n")
-    url = f"sqlite:///{tmp_path / 'walsh.sqlite3'}"
-    with contextlib.closing(State(url)) as state:
-        failed = {"outcome": "failed", "failures": 9, "failing_since": 1.0}
-        commit(state, SourceRecord(url=URL, kind="feed", visited_at=1.0, **failed))
-        hold(state, "a.example", 9 * DAY, "backoff", 503)
-    return lambda *words: called(*words, WALSH_STATE_URL=url, WALSH_SOURCES="sources.txt")[1]
-
-
-@pytest.mark.parametrize(
-    ("columns", "name"), [(overview.COLUMNS, "sources"), (hosts.COLUMNS, "hosts")]
-)
-def test_a_new_column_is_shown_everywhere(told_by, columns, name):
-    added = [Column("shoe_size", lambda row: "44½"), Column("hidden", lambda row: 7, shown=False)]
-    columns.extend(added)
-    try:
-        (row,) = json.loads(told_by(name, "--json"))
-        assert (row["shoe_size"], row["hidden"]) == ("44½", 7)
-        heading, line, *_ = told_by(name).splitlines()
-        assert "shoe size" in heading
-        assert "hidden" not in heading
-        assert "44½" in line
-        findings = json.loads(told_by("status", "--json"))["findings"]
-        (rows,) = [each["rows"] for each in findings if each["check"] == name]
-        assert [each["shoe_size"] for each in rows] == ["44½"]
-        page = told_by("report", "-o", "-")
-        assert "shoe size" in page.lower()
-        assert "44½" in page
-    finally:
-        del columns[-2:]
-
-
-# Lists at a terminal: the pager for what is longer than the screen, links, colours, no cuts.
-
-URL_OUTPUT = "http://a.example/" + "x" * 100
-#: Shows a number of long lines, as a command does.
-PROGRAM = f"""
-import sys
-from rich.text import Text
-from walsh_scrapy.tools.output import show
-show(Text({URL_OUTPUT!r}, "red link {URL_OUTPUT}") for _ in range(int(sys.argv[1])))
-"""
-
-
-def shown(count, **environment):
-    """What a terminal of 80 columns and 24 rows gets to see."""
-    master, slave = pty.openpty()
-    termios.tcsetwinsize(slave, (24, 80))
-    known = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "LESS")}
-    process = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, str(count)],
-        stdin=slave, stdout=slave, stderr=slave, env=known | {"TERM": "xterm"} | environment,
-    )  # fmt: skip
-    os.close(slave)
-    told = b""
-    with suppress(OSError):  # at its end
-        while part := os.read(master, 65_536):
-            told += part
-    os.close(master)
-    assert process.wait() == 0, told
-    return told.decode()
-
-
-def test_what_is_longer_than_the_screen_is_paged():
-    """Each line takes two rows of the terminal."""
-    pager = {
-        "PAGER": f"{sys.executable} -c \"import sys; print('paged', len(sys.stdin.readlines()))\""
-    }
-    assert shown(12, **pager).split() == ["paged", "12"]
-    assert shown(11, **pager).count(URL_OUTPUT) == 22, "each as link and as text"
-    assert shown(0, **pager) == ""
-    for without in ({"PAGER": "cat"}, {"PAGER": ""}, {"PAGER": "/nowhere/pager"}, {"TERM": "dumb"}):
-        assert shown(30, **(pager | without)).count(URL_OUTPUT) >= 30, without
-
-
-def test_colours_and_links_are_for_terminals(capsys):
-    coloured = shown(1, NO_COLOR="")
-    assert "\x1b[31m" in coloured
-    assert f";{URL_OUTPUT}\x1b" in coloured
-    assert "\x1b[31m" not in shown(1, NO_COLOR="1")
-    show([Text(URL_OUTPUT, f"red link {URL_OUTPUT}")])
-    assert capsys.readouterr().out == f"{URL_OUTPUT}\n"
-
-
 def test_what_strangers_write_cannot_command_a_terminal(capsys):
-    print_lines(["a\x1b[2J\nb", *columns([["\x1b[2J", "c"], ["dd", "e"]])])
+    print_lines(["a\x1b[2J\nb", *align([["\x1b[2J", "c"], ["dd", "e"]])])
     assert capsys.readouterr().out.splitlines() == ["a\\x1b[2J\\nb", "\\x1b[2J  c", "dd       e"]
-
-
-def test_parts_are_folded_and_long_words_stay_whole():
-    assert list(fold(["ab", "cd", "ef"], 7)) == ["ab · cd", "ef"]
-    assert list(fold(["a b c d", "e"], 3)) == ["a b", "c d", "e"]
-    assert list(fold(["to http://a.example/x now"], 6)) == ["to", "http://a.example/x", "now"]
-    assert list(fold(["日本", "語"], 7)) == ["日本", "語"]
-    assert list(fold([], 5)) == []
 
 
 # `walsh`: what site owners run, without a project, a state or a request.
@@ -372,11 +263,11 @@ def test_several_bots_are_a_table_of_a_draft_on_standard_input(walsh):
     named = [part for bot in bots for part in ("--user-agent", bot)]
     status, out, _ = walsh("mayfetch", "--robots", "-", *named, OPEN, DOLLAR, stdin=ROBOTS.encode())
     assert status == 1
-    head, *rows = [line.split() for line in out.splitlines()]
-    assert head == ["bot", "verdict", "group", "line", "rule", "delay", "Protego", "URL"]
-    assert rows[0] == ["GPTBot", "denied", "gptbot", "9", "Disallow:", "/", "-", "-", OPEN]
-    assert rows[1] == ["CCBot", "allowed", "*", "-", "-", "2", "s", "-", OPEN]
-    assert rows[5] == ["*", "denied", "*", "4", "Disallow:", "/a", "2", "s", "allowed", DOLLAR]
+    head, *rows = [line.split("\t") for line in out.splitlines()]
+    assert head == ["bot", "verdict", "group", "line", "rule", "url"]
+    assert rows[0] == ["GPTBot", "denied", "gptbot", "9", "Disallow: /", OPEN]
+    assert rows[1] == ["CCBot", "allowed", "*", "", "", OPEN]
+    assert rows[5] == ["*", "denied", "*", "4", "Disallow: /a", DOLLAR]
     status, out, _ = walsh("mayfetch", "--robots", "robots.txt", "--json", *named, OPEN)
     answers = [json.loads(line) for line in out.splitlines()]
     assert [(each["bot"], each["allowed"]) for each in answers] == [
@@ -422,8 +313,9 @@ def test_lint_names_file_and_line_and_fails_only_for_errors(walsh, tmp_path):
     assert out.splitlines()[0] == "sound.txt: 0 errors, 0 notes"
     assert out.splitlines()[-1] == "-: 2 errors, 0 notes"
     status, out, _ = walsh("lint", "--json", "sound.txt", "-", stdin=b"Disalow: /")
-    assert [(each["file"], each["line"]) for each in json.loads(out)] == [("-", 1), ("-", 1)]
-    assert json.loads(walsh("lint", "--json", "sound.txt")[1]) == []
+    findings = [json.loads(line) for line in out.splitlines()]
+    assert [(each["file"], each["line"]) for each in findings] == [("-", 1), ("-", 1)]
+    assert walsh("lint", "--json", "sound.txt")[1] == ""
 
 
 @pytest.mark.parametrize("call", [("lint", "{}"), ("mayfetch", "--robots", "{}", OPEN)])
@@ -494,14 +386,15 @@ def test_in_another_project_scrapy_lists_no_command_of_ours(shop):
 
 def test_in_another_project_its_settings_are_taken(shop, tmp_path):
     done = in_folder(shop / "shop", "status")
-    assert (done.returncode, done.stderr) == (3, "")
-    assert "UNKNOWN" in done.stdout
-    with contextlib.closing(State(f"sqlite:///{tmp_path}/state.sqlite3")):
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "there is no state yet" in done.stdout
+    with closing(State(f"sqlite:///{tmp_path}/state.sqlite3")):
         pass
     done = in_folder(shop / "shop", "status", "--json")
     assert done.returncode == 1
-    checks = {each["check"]: each["status"] for each in json.loads(done.stdout)["findings"]}
-    assert checks["run"] == "WARNING"
+    assert [json.loads(line)["problem"] for line in done.stdout.splitlines()] == [
+        "no crawl is recorded"
+    ]
 
 
 def test_the_settings_module_of_the_environment_comes_first(shop, tmp_path):

@@ -287,7 +287,7 @@ def test_while_one_host_waits_the_others_are_asked(loopback_web, discover):
     order = paths(found.log)
     assert order.index("blog.example/feed") < order.index("slow.example/a")
     assert order.index("none.example/llms.txt") < order.index("slow.example/llms.txt")
-    slow, blog, none = json.loads(found.stdout)
+    slow, blog, none = map(json.loads, found.stdout.splitlines())
     assert [each["usable"] for each in (slow, blog, none)] == [True, True, False]
     assert slow["source"] == {"url": urls[0], "kind": "llms", "name": "Index"}
     assert [each["role"] for each in slow["documents"]] == ["page", "llms.txt"]

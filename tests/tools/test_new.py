@@ -1,4 +1,4 @@
-"""`walsh new`: what is new, as a list to read."""
+"""`walsh new` and `walsh runs`; `walsh init`."""
 
 import contextlib
 import json
@@ -13,16 +13,14 @@ from tests.helpers.sites import AGENT, judge, refusal, site
 from walsh_scrapy import settings as ours
 from walsh_scrapy.console.program import main
 from walsh_scrapy.programname import program_name
-from walsh_scrapy.state import State, StateError
+from walsh_scrapy.state import State
 from walsh_scrapy.state.records import SourceRecord
 from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.testing.crawl import write_sources
-from walsh_scrapy.tools.new import COLUMNS, default_since, new_items, totals
-from walsh_scrapy.tools.output import screen, table
+from walsh_scrapy.tools.new import find_last_start
 
 A, B = "http://a.example/feed", "http://b.example/feed"
 AT = 1779516000.0
-HOSTILE = "\x1b]8;;http://evil.example/\x07[bold]x[/] \u202emoc"
 
 
 def entry(key, source=A, *, at=AT, run=1, **fields):
@@ -45,76 +43,64 @@ def state(url):
         yield state
 
 
-def test_by_default_it_is_what_the_last_run_that_found_something_found(state):
-    since = default_since(state, AT)
-    assert since == AT - 60
-    found = new_items(state, since)
-    seen = "first seen 2026-05-23T06:00:00Z"
-    assert [line.plain for line in screen(found, COLUMNS, 200)] == [
-        "New",
-        f"  url http://b.example/3 · {seen} · source title The B · source {B}",
-        "Old",
-        f"  url http://b.example/2 · published 2026-05-01T09:30:00Z · {seen} · source {B}",
-    ]
-    assert len(list(table(found, COLUMNS))) == 3
-    assert totals(found, since, is_run=True) == (
-        "2 entries of 1 source, new since 2026-05-23 05:59:00 UTC, "
-        "the last run that found something"
-    )
-    assert len(list(new_items(state, 0.0))) == 3
-    unnamed = entry("8", at=AT + 90_000, run=None)
-    commit(state, SourceRecord(url=A, kind="feed"), [unnamed])
-    assert default_since(state, AT + 90_000) == AT - 60, "an entry that names no run"
-    ahead = state.runs.begin(RunRecord(spider="feeds", started_at=AT + 90_000))
-    commit(state, SourceRecord(url=A, kind="feed"), [entry("9", at=AT + 90_000, run=ahead)])
-    assert default_since(state, AT) == AT - 60, "a wrong clock wrote what lies in the future"
-    assert totals([], AT, is_run=False) == "nothing is new since 2026-05-23 06:00:00 UTC"
+@pytest.fixture
+def new(url, called):
+    """Run `walsh new` on the state."""
+    return partial(called, "new", WALSH_STATE_URL=url)
 
 
-def test_without_a_run_nothing_is_new():
-    state = State("sqlite://")
-    assert default_since(state, AT) is None
-    commit(state, SourceRecord(url=A, kind="feed"), [entry("1", run=None)])
-    assert default_since(state, AT) is None
-    state.close()
+def titles(out):
+    return [json.loads(line)["title"] for line in out.splitlines()]
 
 
-def test_an_entry_that_cannot_be_read_is_named(state):
-    commit(state, SourceRecord(url=A, kind="feed"), [entry_of(A, "4", item="[]")])
-    with pytest.raises(StateError, match="the entry 4 in the state cannot be read"):
-        list(new_items(state, 0.0))
-
-
-def test_an_entry_without_a_title_is_named_by_its_url_and_strangers_text_is_shown():
-    items = [
-        {"source": A, "title": HOSTILE, "url": "http://a.example/\x1b"},
-        {"source": A, "title": None, "url": None, "id": "urn:1"},
-        {"source": A, "title": None, "url": "http://a.example/untitled"},
-    ]
-    told = "\n".join(line.plain for line in screen(items, COLUMNS, 80))
-    assert not set(told) & set("\x1b\x07\u202e")
-    assert "[bold]x[/]" in told
-    assert told.count("http://a.example/untitled") == 1
-
-
-def test_the_command_prints_a_list_or_json(state, url, called):
-    new = partial(called, "new", WALSH_STATE_URL=url)
-    last = "2 entries of 1 source, new since 2026-05-23 00:00:00 UTC"
-    status, out, _ = new("--since", "2026-05-23")
-    assert (status, out.splitlines()[-1]) == (0, last)
+def test_by_default_it_lists_the_finds_of_the_last_run_with_any(state, new):
     status, out, _ = new("--json")
-    assert {item["title"] for item in json.loads(out)} == {"Old", "New"}
-    nothing = "nothing is new since 2026-06-01 00:00:00 UTC\n"
-    assert new("--since", "2026-06-01") == (0, nothing, "")
-    assert new("--since", "2026-06-01", "--json") == (0, "[]\n", "")
+    assert status == 0
+    assert titles(out) == ["New", "Old"]
+
+
+def test_entries_of_no_run_or_of_the_future_are_not_the_last_finds(state):
+    unnamed = entry("8", at=AT + 90_000, run=None)
+    ahead = state.runs.begin(RunRecord(spider="feeds", started_at=AT * 2))
+    future = entry("9", at=AT * 2, run=ahead)
+    commit(state, SourceRecord(url=A, kind="feed"), [unnamed, future])
+    assert find_last_start(state) == AT - 60
+
+
+def test_entries_since_a_moment_come_by_source(state, new):
+    _, out, _ = new("--since", "2026-05-20")
+    assert [line.split("\t")[3:] for line in out.splitlines()] == [
+        ["title", "url"], ["", ""], ["New", "http://b.example/3"], ["Old", "http://b.example/2"]
+    ]  # fmt: skip
+
+
+def test_nothing_new_is_a_sentence_and_no_failure(state, new):
+    status, out, error = new("--since", "2026-06-01")
+    assert (status, out.count("\n")) == (0, 1)
+    assert "since 2026-06-01 00:00:00" in error
+    assert new("--since", "2026-06-01", "--json") == (0, "", "")
 
 
 def test_without_a_state_nothing_is_new_and_none_is_made(called, tmp_path):
-    new = partial(called, "new", WALSH_STATE_URL=f"sqlite:///{tmp_path / 'none.sqlite3'}")
-    nothing = "no recorded run has found anything; --since WHEN lists by time\n"
-    assert new() == (0, nothing, "")
-    assert new("--json") == (0, "[]\n", nothing)
+    none = f"sqlite:///{tmp_path / 'none.sqlite3'}"
+    assert called("new", "--json", WALSH_STATE_URL=none) == (0, "", "")
     assert not (tmp_path / "none.sqlite3").exists()
+
+
+# `walsh runs`: how each run ended.
+
+
+def test_every_run_is_listed_with_its_state(url, called):
+    with contextlib.closing(State(url)) as state:
+        for begun in (state.now() - 900_000, state.now() - 9000, state.now() - 60):
+            last = state.runs.begin(RunRecord(spider="feeds", started_at=begun))
+        state.runs.end(last - 2, state.now() - 899_000, "finished", {"new_entries": 3})
+    status, out, _ = called("runs", "--json", WALSH_STATE_URL=url)
+    rows = [json.loads(line) for line in out.splitlines()]
+    assert status == 0
+    assert [(row["problem"], row["state"], row["new_entries"]) for row in rows] == [
+        ("killed", "killed", None), (None, "running", None), (None, "ended", 3)
+    ]  # fmt: skip
 
 
 # `walsh init`: the project that it writes, and that it is the one of this repository.
@@ -142,7 +128,7 @@ def walsh_init(capsys, monkeypatch, tmp_path):
 
 
 @pytest.fixture
-def new(walsh_init, tmp_path):
+def project(walsh_init, tmp_path):
     assert walsh_init("new")[0] == 0
     return tmp_path / "new"
 
@@ -163,8 +149,8 @@ def test_it_writes_the_project_and_says_the_next_two_commands(walsh_init, tmp_pa
     }  # fmt: skip
 
 
-def test_it_has_the_spiders_sources_and_settings_of_this_repository(new):
-    files = files_of(new)
+def test_it_has_the_spiders_sources_and_settings_of_this_repository(project):
+    files = files_of(project)
     for path in (ROOT / "spiders").glob("*.py"):
         assert files[f"spiders/{path.name}"].read_text() == path.read_text()
     assert (ROOT / "sources.toml").read_text().startswith(files["sources.toml"].read_text())
@@ -204,31 +190,31 @@ def test_a_folder_that_cannot_be_written_is_one_line(walsh_init, tmp_path):
         ({"WALSH_USER_AGENT": AGENT}, [f'"{AGENT}"', 'WALSH_UA_TOKEN = "Example-Bot"']),
     ],
 )
-def test_without_an_identity_it_refuses_to_crawl(crawl, loopback_web, new, settings, lines):
+def test_without_an_identity_it_refuses_to_crawl(crawl, loopback_web, project, settings, lines):
     web = loopback_web(site("blog.example"))
-    result = crawl(web, project=new, sources=SOURCES, settings=settings)
+    result = crawl(web, project=project, sources=SOURCES, settings=settings)
     assert result.exit_code == 1
     line = refusal(result)
     assert "the project has no identity, and no request is sent without one; set" in line
     assert [each for each in lines if each not in line] == []
 
 
-def test_it_crawls_under_its_own_identity(crawl, direct_web, new):
+def test_it_crawls_under_its_own_identity(crawl, direct_web, project):
     web = direct_web(site("blog.example"))
-    settings = new / "settings.py"
+    settings = project / "settings.py"
     filled = settings.read_text()
     for name, value in IDENTITY.items():
         assert filled.count(f'\n{name} = ""\n') == 1
         filled = filled.replace(f'\n{name} = ""\n', f'\n{name} = "{value}"\n')
     settings.write_text(filled)
-    write_sources(new / "sources.toml", SOURCES)
-    result = crawl(web, project=new, settings={"WALSH_SOURCES": new / "sources.toml"})
+    write_sources(project / "sources.toml", SOURCES)
+    result = crawl(web, project=project, settings={"WALSH_SOURCES": project / "sources.toml"})
     assert result.exit_code == 0, result.stderr
     assert sorted(item["title"] for item in result.items) == ["One", "Two"]
     judge(web, user_agent=AGENT)
 
 
-def test_scrapy_finds_each_spider_once(new, run_command):
-    listed = run_command("list", cwd=new, environment={"PYTHONPATH": str(ROOT)})
+def test_scrapy_finds_each_spider_once(project, run_command):
+    listed = run_command("list", cwd=project, environment={"PYTHONPATH": str(ROOT)})
     assert listed.stdout.split() == ["feeds", "llms"], listed.stderr
     assert run_command("list").stdout.split() == ["feeds", "llms"]

@@ -39,8 +39,6 @@ from walsh_scrapy.state.tables import requests
 from walsh_scrapy.testing.crawl import write_sources
 from walsh_scrapy.testing.web import Reply
 from walsh_scrapy.tools import report
-from walsh_scrapy.tools.hosts import COLUMNS, HostRow
-from walsh_scrapy.tools.output import as_dict
 from walsh_scrapy.tools.report import (
     answers,
     build_news,
@@ -50,8 +48,10 @@ from walsh_scrapy.tools.report import (
     host_lines,
     kind_of,
 )
-from walsh_scrapy.tools.runs import RunRow
-from walsh_scrapy.tools.status.findings import check_clock
+from walsh_scrapy.tools.report.findings import check_clock
+from walsh_scrapy.tools.report.hostrows import COLUMNS, HostRow
+from walsh_scrapy.tools.report.output import as_dict
+from walsh_scrapy.tools.report.runrows import RunRow
 
 URL = "http://a.example/feed"
 

@@ -195,43 +195,40 @@ def _demo(_: Parser) -> None:
 
 @_command(LOOK, "tools.status")
 def _status(parser: Parser) -> None:
-    """Say whether all is well, for you and for a monitor.
+    """List the problems, for you and for a monitor.
 
-    Checks the last runs, the blocklist, the share of sources that fail, hosts on
-    hold, the free disk and the clock. The first line is the result, and then comes
-    one line per check, the worst first. No request is sent.
+    Looks at the last crawls, the blocklist, the share of sources that fail, hosts
+    on hold for long, the sources file, the free disk and the clock. The most urgent
+    problem comes first. No request is sent.
 
     examples:
       walsh status
       walsh status --quiet
-      walsh status --run-hours 3,6 --prometheus walsh.prom
+      walsh status --json
+      walsh status --prometheus walsh.prom
 
     exit status:
-      0  all is well
-      1  at least one check has a WARNING or is CRITICAL
+      0  there is no problem
+      1  there is at least one
     """
     _add_sources(parser)
-    _add_json(parser, "one JSON object")
-    _flag(parser, "--quiet", "print nothing if all is well (for cron)")
+    _add_json(parser)
+    _flag(parser, "--quiet", "print nothing if there is no problem (for cron)")
     _value(parser, "--prometheus", "FILE", "also write metrics to FILE, which ends in .prom")
-    hours = "hours since the last good run that are a WARNING and CRITICAL (default 26,50)"
-    _value(parser, "--run-hours", "W,C", hours, _read_limits, default=(26.0, 50.0))
-    percent = "percent of failing sources that are a WARNING and CRITICAL (default 25,50)"
-    _value(parser, "--failing", "W,C", percent, _read_limits, default=(25.0, 50.0))
 
 
 @_command(LOOK, "tools.sources")
 def _sources(parser: Parser) -> None:
     """List the sources, with the last visit and the next one of each.
 
-    Sources with problems come first. Without an option, lines to change in the
-    sources file follow, for sources that are gone (410), failing for long or moved.
+    Sources with problems come first. `walsh sources URL` shows all facts of one
+    source, and what to do about its problem.
 
     examples:
       walsh sources
       walsh sources --due
       walsh sources --failing 60d
-      walsh sources show https://news.example/feed.xml
+      walsh sources https://news.example/feed.xml
 
     exit status:
       0  done
@@ -239,10 +236,11 @@ def _sources(parser: Parser) -> None:
     """
     _add_sources(parser)
     _add_json(parser)
-    _flag(parser, "--due", "only sources that a run would visit now, in its order")
+    due = "only sources that a crawl would visit now, or once their hosts are free"
+    _flag(parser, "--due", due)
     failing = (
         "only sources that are gone, failing, refused or denied; with a duration such as 60d, "
-        "only those that have failed for that long"
+        "only those that have failed for at least so long"
     )
     _value(parser, "--failing", "DURATION", failing, _read_duration, nargs="?", const=0.0)
     stale = "only sources without a new entry for that long, such as 90d or 12w"
@@ -252,13 +250,13 @@ def _sources(parser: Parser) -> None:
 
 @_command(LOOK, "tools.sources")
 def _sources_show(parser: Parser) -> None:
-    """Show everything that is known about a source.
+    """Show all facts of a source; the word `show` may be left out.
 
-    The outcome of its last visit, when it is due and why, its validators, where it
-    moved, and its host. `walsh why URL` shows its requests.
+    What to do about its problem, when it is due and why, the outcome of its last
+    visit, its validators, and its host. `walsh why URL` shows its requests.
 
     examples:
-      walsh sources show https://news.example/feed.xml
+      walsh sources https://news.example/feed.xml
 
     exit status:
       0  printed
@@ -306,8 +304,8 @@ def _sources_sync(parser: Parser) -> None:
 def _hosts(parser: Parser) -> None:
     """List the hosts that wait, and why; release or delay one.
 
-    Hosts on hold are listed, and those with a delay of yours, the longest wait
-    first.
+    Hosts on hold come first. Hosts that were unreachable or answered an error to
+    the last request are listed too, and those with a delay of yours.
 
     examples:
       walsh hosts
@@ -378,19 +376,18 @@ def _new(parser: Parser) -> None:
 
 @_command(LOOK, "tools.runs")
 def _runs(parser: Parser) -> None:
-    """List the runs, the newest first, and how each ended.
+    """List the crawls, those at work first, and how each ended.
 
-    A run is a crawl, or a command that requests a URL by hand.
+    Runs that had a problem in the last two days come before all others. A run is
+    killed if it has no end and gave no sign of life for longer than it may wait.
 
     examples:
       walsh runs
-      walsh runs --since 7d --json
+      walsh runs --json
 
     exit status:
       0  done
-      1  the output cannot be written
     """
-    _add_since(parser, "list the runs")
     _add_json(parser)
 
 
@@ -506,7 +503,7 @@ def _mayfetch(parser: Parser) -> None:
     bot = "with --robots, a bot by its name there or its User-Agent (may be repeated)"
     _value(parser, "--user-agent", "NAME", bot, action="append")
     _flag(parser, "--offline", "answer from the state alone, and send no request")
-    _add_json(parser, "one JSON object per line")
+    _add_json(parser)
     _add_log_level(parser)
 
 
@@ -617,8 +614,8 @@ def _add_host(parser: Parser, *, is_required: bool) -> None:
     _value(parser, "--because", "TEXT", reason, _read_reason, required=is_required)
 
 
-def _add_json(parser: Parser, what: str = "one JSON array", **options: Any) -> None:  # noqa: ANN401
-    _flag(parser, "--json", f"print {what}", **options)
+def _add_json(parser: Parser, text: str = "one JSON object per line", **options: Any) -> None:  # noqa: ANN401
+    _flag(parser, "--json", f"print {text}", **options)
 
 
 def _add_sources(parser: Parser, **options: Any) -> None:  # noqa: ANN401
@@ -704,17 +701,6 @@ def _read_reason(text: str) -> str:
     if not text.strip() or any(ord(character) < 32 for character in text):
         raise ValueError('it takes one line of text, such as "mail of 3 May: go on"')
     return text.strip()
-
-
-def _read_limits(text: str) -> tuple[float, float]:
-    try:
-        warning, critical = map(float, text.split(","))
-        is_ordered = warning <= critical
-    except ValueError:
-        is_ordered = False
-    if not is_ordered:
-        raise ValueError(f"{text} is not two numbers with a comma, the second not smaller")
-    return warning, critical
 
 
 def _read_days(text: str) -> int:

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 
 _DESCRIPTION: Final = "Looks after polite crawls, which `scrapy crawl` runs."
 _USAGE: Final = "%(prog)s [-h] [--version] COMMAND ..."
+#: The actions of `sources`.
+_ACTIONS: Final = frozenset(
+    name.partition(" ")[2] for name in COMMANDS if name.startswith("sources ")
+)
 _HINT: Final = "`walsh COMMAND --help` shows the options of a command."
 _WRONG_CALL: Final = "  2  the command was called in a wrong way"
 _UNUSABLE: Final = "  3  the settings or the state cannot be used, or there is no project"
@@ -49,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def parse(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.Namespace:
     """Read the arguments; URLs may stand before and behind an option. Raises WrongCall."""
-    options, rest = parser.parse_known_args(words)
+    options, rest = parser.parse_known_args(_name_action(words))
     for word in rest:
         is_option = word.startswith("-")
         if is_option or not hasattr(options, "urls"):
@@ -57,6 +61,16 @@ def parse(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.Nam
             raise WrongCall(f"{problem}; see {parser.prog} {options.command or ''} --help")
         options.urls.append(word)
     return options
+
+
+def _name_action(words: Sequence[str]) -> Sequence[str]:
+    """Return the words of a call, in which `sources URL` is `sources show URL`."""
+    if words[:1] != ["sources"] or not _ACTIONS.isdisjoint(words):
+        return words
+    for place, word in enumerate(words):
+        if word.lower().startswith(("http://", "https://")):
+            return [*words[:place], "show", *words[place:]]
+    return words
 
 
 class Parser(argparse.ArgumentParser):

@@ -31,7 +31,7 @@ from sqlalchemy.pool import NullPool
 
 from walsh_scrapy.state.records import by_key, record_of
 from walsh_scrapy.state.tables import VERSION, create, has_schema, versions
-from walsh_scrapy.state.views import create_views, has_views, read_view
+from walsh_scrapy.state.views import ViewQuery, create_views, has_views, read_view
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -211,7 +211,7 @@ class Database:
         At most a thousand rows of a statement are in memory at once. Raises StateError if the
         database fails meanwhile.
         """
-        engine = _engine_of(self._engine.url, poolclass=NullPool)
+        engine = self._snapshot_engine()
         try:
             with engine.connect() as connection:
                 connection.exec_driver_sql("BEGIN" if self.is_sqlite else _BEGIN_SNAPSHOT)
@@ -221,13 +221,21 @@ class Database:
         finally:
             engine.dispose()
 
-    def rows(
-        self, view: str, where: str, order_by: str, params: Mapping[str, Any]
-    ) -> Iterator[dict[str, Any]]:
+    def _snapshot_engine(self) -> Engine:
+        """Return an engine for a separate connection; of a state in memory it reads a copy."""
+        if not self.is_sqlite or self.file is not None:
+            return _engine_of(self._engine.url, poolclass=NullPool)
+        copy = sqlite3.connect(":memory:", isolation_level=None)
+        with self._engine.connect() as connection:
+            driver_connection: Any = connection.connection.driver_connection
+            driver_connection.backup(copy)
+        return create_engine("sqlite://", creator=lambda: copy, poolclass=NullPool)
+
+    def rows(self, query: ViewQuery, params: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         """Yield the rows of a view; see `State.rows`."""
         now = self._given_clock() if self._given_clock else None
         with self.snapshot() as connection:
-            yield from read_view(connection, view, where, order_by, params, now)
+            yield from read_view(connection, query, params, now)
 
     def now(self) -> float:
         """Return epoch seconds by a clock that all processes on the database share.

@@ -31,6 +31,7 @@ from sqlalchemy import (
     or_,
     select,
     tuple_,
+    union,
     union_all,
     update,
 )
@@ -184,6 +185,10 @@ class SourceStore(Store):
     def urls(self) -> dict[str, None]:
         """Return the URL of every source ever visited, whether it is still declared or not."""
         return dict.fromkeys(url for (url,) in self._all(select(_S.url)))
+
+    def known_urls(self) -> dict[str, None]:
+        """Return the URL of every source that is declared or was ever visited."""
+        return dict.fromkeys(url for (url,) in self._all(union(select(_C.url), select(_S.url))))
 
     def due(self, url: str, least: float, now: float) -> KnownSource | None:
         """Return the row of a source, and when it is due; ``least`` is in seconds."""

@@ -128,6 +128,11 @@ class Sync:
         warn(self._file, json.loads(known.warnings))
         return SyncedFile(known.id, json.loads(known.delays), known.copy, changes)
 
+    def is_current(self) -> bool:
+        """Return True if the state has the sources of the file as it is now; nothing is written."""
+        row = self._row()
+        return row is not None and row.sha256 == self._digest()
+
     def _compared(
         self, known: Row[Any] | None, stat: stat_result, pace_by: str
     ) -> tuple[Row[Any], Changes | None]:

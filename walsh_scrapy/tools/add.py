@@ -8,8 +8,8 @@ from walsh_scrapy.policy.wording import count_of, printable
 from walsh_scrapy.tools.call import warn
 from walsh_scrapy.tools.discover import DiscoverSpider
 from walsh_scrapy.tools.offers import choose, offers_for
-from walsh_scrapy.tools.output import print_lines
-from walsh_scrapy.tools.sources.changes import SourcesFile
+from walsh_scrapy.tools.show import print_lines
+from walsh_scrapy.tools.sourcesfile import SourcesFile
 
 if TYPE_CHECKING:
     from walsh_scrapy.tools.call import Call

@@ -19,7 +19,7 @@ from walsh_scrapy.policy.freshness import CLOCK_SKEW
 from walsh_scrapy.policy.wording import count_of, for_others
 from walsh_scrapy.state.log import TimeSpan
 from walsh_scrapy.tools.call import CommandError
-from walsh_scrapy.tools.output import columns, print_lines
+from walsh_scrapy.tools.show import align, print_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -219,7 +219,7 @@ def attestation_text(attestation: Mapping[str, Any]) -> Iterator[str]:
     yield from _group_lines("settings", attestation["settings"])
     yield ""
     rows = attestation["checklist"]
-    heads = columns([[row[name] for name in _CELLS] for row in rows])
+    heads = align([[row[name] for name in _CELLS] for row in rows])
     for row, head in zip(rows, heads, strict=True):
         yield head
         for line in _row_lines(row):

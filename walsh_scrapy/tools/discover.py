@@ -7,6 +7,7 @@ three; and only if none is a feed, /llms.txt. Nothing else of the page is read.
 
 from __future__ import annotations
 
+import json
 import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
@@ -48,7 +49,7 @@ from walsh_scrapy.tools.offers import (
     offers_for,
     report_lines,
 )
-from walsh_scrapy.tools.output import json_array, print_lines
+from walsh_scrapy.tools.show import print_lines
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator
@@ -80,8 +81,10 @@ def run(call: Call) -> int:
     call.crawl(DiscoverSpider, _LONGEST_WAIT, offers=offers)
     if not sys.stdout.isatty():  # TOML is UTF-8, whatever the locale is
         sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
-    as_json = call.arguments.json
-    print_lines(json_array(map(as_dict, offers)) if as_json else report_lines(offers))
+    if call.arguments.json:
+        print_lines(json.dumps(as_dict(offer)) for offer in offers)
+    else:
+        print_lines(report_lines(offers))
     return 0 if all(offer.is_usable for offer in offers) else 1
 
 

@@ -27,7 +27,7 @@ from walsh_scrapy.sources.opml import NAMESPACE, PREFIX
 from walsh_scrapy.state import StateError
 from walsh_scrapy.tools.call import WrongCall
 from walsh_scrapy.tools.files import Output
-from walsh_scrapy.tools.sources.changes import UnknownSource, find_sources
+from walsh_scrapy.tools.sourcesfile import UnknownSource, find_sources
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from walsh_scrapy.programname import program_name
 from walsh_scrapy.tools.call import CommandError
-from walsh_scrapy.tools.output import print_lines
+from walsh_scrapy.tools.show import print_lines
 
 if TYPE_CHECKING:
     from walsh_scrapy.tools.call import Call

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from walsh_scrapy.policy.robots.lint import lint
 from walsh_scrapy.policy.wording import count_of
 from walsh_scrapy.tools.files import read_file
-from walsh_scrapy.tools.output import json_array, print_lines
+from walsh_scrapy.tools.show import print_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -22,7 +23,7 @@ def run(call: Call) -> int:
     files = [(name, lint(read_file(name))) for name in call.arguments.file]
     if call.arguments.json:
         rows = ({"file": name, **asdict(finding)} for name, found in files for finding in found)
-        print_lines(json_array(rows))
+        print_lines(map(json.dumps, rows))
     else:
         print_lines(line for name, found in files for line in report(name, found))
     severities = {finding.severity for _, found in files for finding in found}

@@ -11,7 +11,7 @@ from walsh_scrapy.policy.wording import count_of
 from walsh_scrapy.testing.conformance import trial
 from walsh_scrapy.testing.conformance.scenario import Verdict
 from walsh_scrapy.tools.call import WrongCall, fail
-from walsh_scrapy.tools.output import columns, print_lines
+from walsh_scrapy.tools.show import align, print_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -47,7 +47,7 @@ def run(call: Call) -> int:
 
 def show(card: Scorecard) -> None:
     """Print a scorecard by rule in columns, then the findings and their log."""
-    print_lines(columns([("rule", *Verdict), *_rows(card)]))
+    print_lines(align([("rule", *Verdict), *_rows(card)]))
     print_lines(_details(card))
 
 

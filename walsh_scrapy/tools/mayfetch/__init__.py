@@ -10,8 +10,8 @@ from walsh_scrapy.identity import UA_TOKEN
 from walsh_scrapy.programname import program_name
 from walsh_scrapy.tools.call import Unusable, WrongCall
 from walsh_scrapy.tools.files import read_file
-from walsh_scrapy.tools.mayfetch.answer import COLUMNS, Draft, wrong_url
-from walsh_scrapy.tools.output import print_lines, table
+from walsh_scrapy.tools.mayfetch.answer import Draft, wrong_url
+from walsh_scrapy.tools.show import print_lines, show
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from walsh_scrapy.tools.mayfetch.answer import Answer
 
 _LONGEST_WAIT: Final = 30
+#: The columns of a table of several bots.
+_COLUMNS: Final = ("bot", "verdict", "group", "line", "rule", "url")
 
 
 def run(call: Call) -> int:
@@ -37,9 +39,9 @@ def run(call: Call) -> int:
     else:
         answers = _of_gates(call)
     if given.json:
-        print_lines(json.dumps(each.as_dict()) for each in answers)
+        print_lines(json.dumps(answer.as_dict()) for answer in answers)
     elif given.user_agent and len(given.user_agent) > 1:
-        print_lines(table(answers, COLUMNS))
+        show((answer.as_row() for answer in answers), _COLUMNS, as_json=False, empty="")
     else:
         print_lines(line for each in answers for line in each.lines(now))
     return 0 if all(each.allowed for each in answers) else 1

@@ -13,11 +13,9 @@ from walsh_scrapy.policy.robots.secondreader import SecondReader
 from walsh_scrapy.policy.urls import origin_of, robots_url
 from walsh_scrapy.policy.wording import and_more, format_seconds
 from walsh_scrapy.tools.call import WrongCall
-from walsh_scrapy.tools.hosts import on_hold
-from walsh_scrapy.tools.output import Column
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 #: Line numbers of a group that are shown.
 MOST_LINES = 10
@@ -105,6 +103,13 @@ class Answer:
             told["robots"]["requested_at"] = rfc3339(told["robots"]["requested_at"])
         return told
 
+    def as_row(self) -> dict[str, Any]:
+        """Return the answer of a robots.txt as a row of a table."""
+        robots = self.robots
+        row = {"bot": self.bot, "verdict": self.verdict, "url": self.url}
+        names = ("group", "line", "rule")
+        return row | {name: getattr(robots, name) if robots else None for name in names}
+
     @property
     def verdict(self) -> str:
         """The verdict in words."""
@@ -121,7 +126,7 @@ class Answer:
         held = ""
         # A denial and an opening matter more than the hold.
         if self.hold_until is not None and self.allowed is not False and not self.allowed_from:
-            held = f", but {on_hold(self.host, self.hold_until)}"
+            held = f", but {self.host} is on hold until {format_moment(self.hold_until)}"
         if self.allowed is None:
             yield f"{self.url}: {self.verdict}: {self.reason}{held}"
         else:
@@ -177,34 +182,6 @@ class Draft:
             allowed_from=self._now + robots.opens_in if is_closed else None,
             robots=robots,
         )
-
-
-def _of_robots(name: str) -> Callable[[Answer], Any]:
-    return lambda answer: getattr(answer.robots, name) if answer.robots else None
-
-
-def _delay(answer: Answer) -> str | None:
-    robots = answer.robots
-    delay = max(robots.crawl_delay or 0.0, robots.request_rate or 0.0) if robots else 0.0
-    return format_seconds(delay) if delay else None
-
-
-def _protego(answer: Answer) -> str | None:
-    theirs = answer.robots.protego if answer.robots else None
-    return None if theirs is None else _VERDICTS[theirs]
-
-
-#: The columns of a table of several bots.
-COLUMNS: Final[list[Column[Answer]]] = [
-    Column("bot", lambda answer: answer.bot),
-    Column("verdict", lambda answer: answer.verdict),
-    Column("group", _of_robots("group")),
-    Column("line", _of_robots("line")),
-    Column("rule", _of_robots("rule")),
-    Column("delay", _delay),
-    Column("Protego", _protego),
-    Column("URL", lambda answer: answer.url),
-]
 
 
 def robots_answer(file: RobotsFile, url: str, user_agent: str, now: float) -> RobotsAnswer:

@@ -20,10 +20,9 @@ from walsh_scrapy.policy.wording import count_of, cut
 from walsh_scrapy.sources.loading import load_sources
 from walsh_scrapy.sources.source import SourcesError
 from walsh_scrapy.state.log import TimeSpan
-from walsh_scrapy.tools import hosts, runs
 from walsh_scrapy.tools.files import Output
-from walsh_scrapy.tools.sources import overview
-from walsh_scrapy.tools.status.findings import check_clock
+from walsh_scrapy.tools.report import hostrows, overview, runrows
+from walsh_scrapy.tools.report.findings import check_clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -35,10 +34,10 @@ if TYPE_CHECKING:
     from walsh_scrapy.state.log import Log, SeenEntry
     from walsh_scrapy.state.runs import RunRecord
     from walsh_scrapy.tools.call import Call
-    from walsh_scrapy.tools.hosts import HostRow
-    from walsh_scrapy.tools.runs import RunRow
-    from walsh_scrapy.tools.sources.overview import SourceRow
-    from walsh_scrapy.tools.status.findings import Finding
+    from walsh_scrapy.tools.report.findings import Finding
+    from walsh_scrapy.tools.report.hostrows import HostRow
+    from walsh_scrapy.tools.report.overview import SourceRow
+    from walsh_scrapy.tools.report.runrows import RunRow
 
 #: Headlines of one source, and of all sources together.
 OF_EACH: Final = 8
@@ -148,7 +147,7 @@ def build_report(
         sources, unread = (), str(error)
     rows = list(overview.build_overview(sources, state, options, now).by_urgency())
     with state.log() as log:
-        run_rows = runs.build_overview(log, period.runs, now)
+        run_rows = runrows.build_overview(log, period.runs, now)
         records, is_cut = _requests(log, period)
         gaps = GapCheck(log.basis(log.bounds(now)))
         lines = host_lines(records, gaps, period.includes)
@@ -157,7 +156,7 @@ def build_report(
         news = build_news(log.first_seen(period.span), newest, names)
     problems = [row for row in rows if row.problem]
     included = [record for record in records if period.includes(record)]
-    waiting, clock = hosts.build_overview(state), check_clock(state.runs.moments(), now)
+    waiting, clock = hostrows.build_overview(state), check_clock(state.runs.moments(), now)
     return Report(
         made_at=now,
         period=period,

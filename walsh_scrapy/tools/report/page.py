@@ -20,11 +20,11 @@ from markupsafe import Markup
 from walsh_scrapy.policy.durations import rfc3339
 from walsh_scrapy.policy.wording import count_of, cut, for_others, format_seconds, printable
 from walsh_scrapy.programname import program_name
-from walsh_scrapy.tools.hosts import COLUMNS as HOSTS
-from walsh_scrapy.tools.output import facts, minute, shown
 from walsh_scrapy.tools.report import KINDS, MOST_PROBLEMS, MOST_SOURCES
-from walsh_scrapy.tools.runs import COLUMNS as RUNS
-from walsh_scrapy.tools.sources.overview import COLUMNS as SOURCES
+from walsh_scrapy.tools.report.hostrows import COLUMNS as HOSTS
+from walsh_scrapy.tools.report.output import facts, minute, shown
+from walsh_scrapy.tools.report.overview import COLUMNS as SOURCES
+from walsh_scrapy.tools.report.runrows import COLUMNS as RUNS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

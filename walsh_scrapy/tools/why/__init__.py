@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def run(call: Call) -> int:
     """Read the state and print the letter."""
-    from walsh_scrapy.tools.output import print_lines
+    from walsh_scrapy.tools.show import print_lines
     from walsh_scrapy.tools.why.account import give_account
     from walsh_scrapy.tools.why.letter import letter, record_of
 

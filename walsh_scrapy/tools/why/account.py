@@ -17,18 +17,13 @@ from walsh_scrapy.policy.durations import format_moment, rfc3339
 from walsh_scrapy.policy.pacing import LONGEST_FOR_BLOCKLIST, PaceBy
 from walsh_scrapy.policy.robots.copy import QuotedLine, RobotsFile, quote
 from walsh_scrapy.policy.urls import canonical_url, host_of, origin_of, robots_url
-from walsh_scrapy.policy.wording import format_day, format_seconds
+from walsh_scrapy.policy.wording import count_of, format_day, format_seconds
 from walsh_scrapy.programname import program_name
 from walsh_scrapy.sources.source import host_delays
 from walsh_scrapy.state.log import TimeSpan
 from walsh_scrapy.tools.call import CommandError
-from walsh_scrapy.tools.hosts import hold_why, url_of
-from walsh_scrapy.tools.sources.overview import (
-    declared_source,
-    known_sources,
-    next_visit,
-    undeclared,
-)
+from walsh_scrapy.tools.hosts import url_of
+from walsh_scrapy.tools.why.nextvisit import declared_source, next_visit, undeclared
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -43,7 +38,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.state.log import Log
     from walsh_scrapy.state.records import SourceRecord
     from walsh_scrapy.state.runs import RunRecord
-    from walsh_scrapy.tools.sources.overview import NextVisit
+    from walsh_scrapy.tools.why.nextvisit import NextVisit
 
 _PAGE: Final = re.compile(r"https?://[^\s;,)]+")
 _MAIL: Final = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
@@ -321,7 +316,8 @@ class Outlook:
         if self.hold_until is None:
             return None
         shared = f"{self.domain} is paced as one, and " if self.domain else ""
-        return f"{shared}{hold_why(self.times)}; it began at {format_moment(self.times.hold_since)}"
+        since = format_moment(self.times.hold_since)
+        return f"{shared}{_hold_reason(self.times)}; it began at {since}"
 
     def as_dict(self) -> dict[str, Any]:
         """Return the outlook for ``--json``: times as RFC 3339 in UTC, durations in seconds."""
@@ -395,7 +391,7 @@ def _targets(
     state: State, log: Log, options: Options, host: str, sources: Sequence[Source], now: float
 ) -> Iterator[HostTarget]:
     """Yield the documents at a host: those of declared sources, then those of earlier ones."""
-    known = known_sources(state, sources, options, now)
+    known = state.sources.known(options.min_revisit, now, sources)
     denials = {canonical_url(each.url): each for each in log.denials(TimeSpan(until=now), host)}
     found = [(each, declared_source(each, known)) for each in sources]
     others = [(None, each) for each in undeclared(sources, known)]
@@ -419,3 +415,21 @@ def _is_disallowed(state: State, options: Options, url: str, now: float) -> bool
         return False
     file = RobotsFile.read(copy, options.ua_token, options.robots_unreachable, now)
     return not file.allows(url)
+
+
+def _hold_reason(times: HostTimes) -> str:
+    """Return the cause of a hold, as a clause about the host."""
+    answer = f"it answered {times.hold_status}" if times.hold_status else "there was no answer"
+    match times.hold_by:
+        case "retry-after":
+            wait = format_seconds(times.hold_until - times.hold_since)
+            return f"{answer} and asked for {wait} (Retry-After)"
+        case "visit-time":
+            return "its robots.txt demands that (Visit-time)"
+        case "unreachable":
+            return f"it was unreachable {count_of(times.unreachable, 'time')} in a row"
+        case "":
+            return "its cause is not recorded"
+        case "backoff":
+            count = f", {count_of(times.refusals, 'time')} in a row" if times.refusals > 1 else ""
+            return f"{answer}{count} (our backoff, R5)"

@@ -19,8 +19,8 @@ from walsh_scrapy.sources.source import Kind, host_delays, with_delays
 from walsh_scrapy.state.records import SourceRecord
 from walsh_scrapy.state.sources import KnownSource
 from walsh_scrapy.state.views import DENIAL_ADVICE
-from walsh_scrapy.tools.hosts import on_hold
-from walsh_scrapy.tools.output import Column
+from walsh_scrapy.tools.report.hostrows import on_hold
+from walsh_scrapy.tools.report.output import Column
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,25 +1,15 @@
-"""`walsh sources`: what is added to the sources file, and what an operator is told to change."""
-
-import math
+"""The sources file: what `walsh add` adds at its end, and what a URL stands for."""
 
 import pytest
-from scrapy.settings import Settings
 
-from tests.helpers.records import commit
 from walsh_scrapy.metadata.alternates import FeedLink
-from walsh_scrapy.options import Options
-from walsh_scrapy.policy.freshness import Move
 from walsh_scrapy.sources.loading import load_sources
 from walsh_scrapy.sources.source import Source, SourcesError
-from walsh_scrapy.state import State
-from walsh_scrapy.state.records import SourceRecord
 from walsh_scrapy.tools.call import CommandError
 from walsh_scrapy.tools.offers import Candidate, choose, offers_for
-from walsh_scrapy.tools.sources.changes import SourcesFile
-from walsh_scrapy.tools.sources.overview import build_overview
+from walsh_scrapy.tools.sourcesfile import SourcesFile
 
-A, B, C = (f"https://{name}.example/feed" for name in "abc")
-DAY = 86_400.0
+A, B = (f"https://{name}.example/feed" for name in "ab")
 NEW = "https://new.example/feed"
 LLMS = Source("https://docs.example/", kind="llms")
 TOML = f"""# Ours.
@@ -31,73 +21,7 @@ name = 'A "x"'
 [[source]]
 url = "{B}"
 # the end"""
-OPML = f'<opml><body><outline text="A" xmlUrl="{A}"/></body></opml>'
 LIST = f"# ours\n{A}   # one\n\n  {B}"
-
-
-def told(tmp_path, records, name="sources.txt", body=f"# ours\n{A}\n{B} # two\n{C}\n"):
-    """What an operator is told to change, where a file declares A, B and C."""
-    file = tmp_path / name
-    file.write_text(body)
-    state = State("sqlite://")
-    for record in records:
-        commit(state, record)
-    rows = build_overview(load_sources(file), state, Options.from_settings(Settings()), 100 * DAY)
-    state.close()
-    found = list(SourcesFile(str(file)).lines_to_change(rows.declared))
-    assert file.read_text() == body
-    return found
-
-
-def moved(url, to, *, is_settled=True, failing_since=None):
-    move = Move(to, 1.0, is_settled, failing_since=failing_since)
-    return SourceRecord(url=url, kind="feed", visited_at=5.0).with_move(move)
-
-
-def test_what_is_gone_or_fails_for_long_is_to_be_deleted(tmp_path):
-    failed = {"kind": "feed", "failures": 9, "failing_since": DAY, "outcome": "failed"}
-    at_410 = {"outcome": "gone", "detail": "answered 410", "not_before": math.inf}
-    gone = SourceRecord(url=B, kind="feed", visited_at=9.0, **at_410)
-    for last in (61 * DAY, 61 * DAY - 1):
-        records = [gone, SourceRecord(url=A, visited_at=last, detail="no name", **failed)]
-        denied = failed | {"outcome": "denied by blocklist"}
-        records.append(SourceRecord(url=C, visited_at=90 * DAY, **denied))
-        head, *lines = told(tmp_path, records)
-        assert head == f"to change in {tmp_path / 'sources.txt'}:"
-        assert lines[-1] == (
-            f"  {B} (line 3) is gone (answered 410, last requested "
-            "1970-01-01 00:00:09 UTC): delete it"
-        )
-        fails = f"  {A} (line 2) fails since 1970-01-02 00:00:00 UTC (no name, last requested "
-        assert lines[:-1] == [f"{fails}1970-03-03 00:00:00 UTC): delete it"] * (last == 61 * DAY)
-    assert told(tmp_path, []) == []
-
-
-@pytest.mark.parametrize(
-    ("name", "body", "place", "line"),
-    [
-        ("s.toml", f'[[source]]\nurl = "{A}"\n', "entry 1", f'url = "{NEW}?a&b"'),
-        ("s.txt", f"# ours\n{A}/\n{A}\n", "line 2, line 3", f"{NEW}?a&b"),
-        ("s.json", f'["{A}"]', "entry 1", f'"{NEW}?a&b"'),
-        ("s.opml", OPML, "outline 1 ('A')", f'xmlUrl="{NEW}?a&amp;b"'),
-    ],
-)
-def test_a_move_for_good_is_a_line_to_paste(tmp_path, name, body, place, line):
-    _, why, paste = told(tmp_path, [moved(A, f"{NEW}?a&b")], name, body)
-    assert why.removeprefix("  ").replace("feed/ ", "feed ") == (
-        f"{A} ({place}) moved permanently; write:"
-    )
-    assert paste == f"    {line}"
-
-
-def test_a_move_that_is_not_settled_fails_or_leads_to_a_declared_source(tmp_path):
-    records = [
-        moved(A, f"{C}/"),
-        moved(B, "https://unsettled.example/", is_settled=False),
-        moved(C, "https://ill.example/", failing_since=9.0),
-    ]
-    (_, line) = told(tmp_path, records)
-    assert line == f"  {A} (line 2) moved to {C}/, which is declared too: delete it"
 
 
 @pytest.mark.parametrize(

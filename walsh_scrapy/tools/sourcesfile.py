@@ -1,48 +1,22 @@
-"""The changes of ``walsh sources`` and ``walsh add``: sources are resumed, and added to the file.
-
-All else in the file is the operator's; it prints the lines to change there.
-"""
+"""The sources file: which source a URL means, and sources added at its end."""
 
 from __future__ import annotations
 
 import difflib
-import json
-from collections import defaultdict
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.policy.urls import canonical_url, host_of
-from walsh_scrapy.policy.wording import printable
 from walsh_scrapy.programname import program_name
 from walsh_scrapy.sources.loading import Declaration, declared_in, open_sources
-from walsh_scrapy.sources.source import Source, SourcesError, declared_urls, target_url
+from walsh_scrapy.sources.source import Source, SourcesError
 from walsh_scrapy.tools.call import CommandError
 from walsh_scrapy.tools.files import Output
-from walsh_scrapy.tools.offers import source_table, toml_string
+from walsh_scrapy.tools.offers import source_table
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
-
-    from walsh_scrapy.state import State
-    from walsh_scrapy.tools.sources.overview import SourceRow
-
-#: Seconds of failures in a row after which a source is probably gone.
-LONG_FAILING: Final = 60 * 86_400.0
-
-
-def resume(state: State, row: SourceRow) -> bool:
-    """Make a source due that is gone or failing; return False for any other, which stays as it is.
-
-    The next visit reads any source as a whole, and requests the llms.txt too, where it is declared
-    and where it moved. The source may be an llms.txt itself.
-    """
-    record = row.record
-    for address in {record.url, record.address} if row.kind == "llms" else ():
-        for llms_txt in declared_urls(Source(address, "llms")):
-            state.llmstxt.forget(llms_txt)
-    return state.sources.resume(record.url)
 
 
 class UnknownSource(CommandError):
@@ -75,7 +49,7 @@ def nearest(url: str, known: Collection[str]) -> str | None:
 
 
 class SourcesFile:
-    """The sources file as an operator has it: the lines to change, and sources to add at its end.
+    """The sources file: sources are added at its end, and all else in it stays as it is.
 
     Methods raise SourcesError for a file that cannot be read, CommandError for one that cannot be
     written.
@@ -111,27 +85,6 @@ class SourcesFile:
             how = "is declared" if source in new else "was declared before"
             yield f"{source.url}{kind} {how} in {self._file}"
 
-    def lines_to_change(self, rows: Iterable[SourceRow]) -> Iterator[str]:
-        """Yield the possible changes: sources to delete, and lines to write for others.
-
-        These are gone (410), failing for long, or moved permanently. ``rows`` are those of the
-        file.
-        """
-        rows = list(rows)
-        taken = {canonical_url(row.record.url) for row in rows}
-        found = {row.record.url: told for row in rows if (told := _to_change(row, taken))}
-        if not found:
-            return
-        places = defaultdict[str, list[str]](list)
-        for place, source in self._declared(self._body):
-            places[canonical_url(source.url)].append(place)
-        yield f"to change in {self._file}:"
-        for url, (why, to) in found.items():
-            where = ", ".join(places[canonical_url(url)])
-            yield printable(f"  {url} ({where}) {why}")
-            if to:
-                yield f"    {self._as_declared(to)}"
-
     @property
     def _body(self) -> bytes:
         if not self._file.exists():
@@ -146,14 +99,6 @@ class SourcesFile:
     @property
     def _ending(self) -> str:
         return self._file.suffix.lower()
-
-    def _as_declared(self, url: str) -> str:
-        """Return a URL as a line of the file has it."""
-        if self._ending == ".toml":
-            return f"url = {toml_string(url)}"
-        if self._ending == ".json":
-            return json.dumps(url)
-        return url if self._ending == ".txt" else f'xmlUrl="{url.replace("&", "&amp;")}"'
 
     def _append(self, sources: Sequence[Source]) -> None:
         """Write sources behind all that is in the file, which stays to the byte."""
@@ -189,26 +134,3 @@ class SourcesFile:
             raise CommandError(f"{file}: the new sources cannot be added at its end: {add}")
         with Output(str(file), replaces=True).open() as opened:
             opened.write(written.encode())
-
-
-def _to_change(row: SourceRow, taken: Collection[str]) -> tuple[str, str] | None:
-    """Return why a source is to be changed in the file, and its new URL if it is not to go.
-
-    ``taken`` are the canonical URLs that are declared.
-    """
-    record, move = row.record, row.record.move
-    last = f"last requested {format_moment(record.visited_at or 0.0)}"
-    if row.due.rule == "gone":
-        return f"is gone ({record.detail or 'it answered 410'}, {last}): delete it", ""
-    if record.failures and record.failed_for >= LONG_FAILING:
-        since = format_moment(record.failing_since or 0.0)
-        return f"fails since {since} ({record.detail}, {last}): delete it", ""
-    if move is None or not move.is_settled or move.failing_since is not None:
-        return None
-    try:
-        to = target_url(move.to)
-    except SourcesError:
-        return None
-    if canonical_url(to) in taken and canonical_url(to) != canonical_url(record.url):
-        return f"moved to {to}, which is declared too: delete it", ""
-    return "moved permanently; write:", to

@@ -1,0 +1,158 @@
+"""``walsh status``: the problems of crawls and of this machine, for you and for a monitor."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from walsh_scrapy.policy.durations import format_moment
+from walsh_scrapy.tools.call import WrongCall
+from walsh_scrapy.tools.show import show
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from walsh_scrapy.options import Options
+    from walsh_scrapy.state import State
+    from walsh_scrapy.tools.call import Call
+
+_COLUMNS: Final = ("severity", "since", "subject", "command", "problem")
+_MIB: Final = 1024 * 1024
+#: Free MiB where the state is.
+MIN_DISK_MIB: Final = 1024
+CRITICAL_DISK_MIB: Final = 128
+#: What is counted for a monitor: the views, a column of each, and which rows.
+_COUNTED: Final = (
+    ("sources", "problem", "is_declared"),
+    ("hosts", "problem", ""),
+    ("runs", "state", ""),
+)
+
+
+def run(call: Call) -> int:
+    """Print the problems, and write the metrics; return 1 if there is a problem."""
+    from walsh_scrapy.options import BadSetting
+    from walsh_scrapy.state import StateError
+
+    given = call.arguments
+    try:
+        with call.state_if_any() as state:
+            problems = list(_find_problems(call, state))
+            empty = f"no problem; {_last_end(state)}"
+            counts = _count(state) if given.prometheus and state else {}
+    except (BadSetting, StateError):
+        if given.prometheus:  # else a monitor would see the numbers of an earlier moment
+            _write_metrics(given.prometheus, [_problem("critical", "")], {})
+        raise
+    if problems or not given.quiet:
+        show(problems, _COLUMNS, as_json=given.json, empty=empty)
+    if given.prometheus:
+        _write_metrics(given.prometheus, problems, counts)
+    return 1 if problems else 0
+
+
+def _find_problems(call: Call, state: State | None) -> Iterator[Mapping[str, Any]]:
+    """Yield the problems that no database knows, and then those of the state."""
+    options = call.options
+    yield from _check_files(call, state)
+    yield from _check_disk(options)
+    if state is None:
+        problem = "there is no state yet, or crawls have another WALSH_STATE_URL"
+        yield _problem("warning", problem, command="scrapy crawl feeds")
+        return
+    yield from state.rows("readable_problems", order_by="rank, since, problem, subject")
+
+
+def _problem(severity: str, problem: str, **columns: str) -> Mapping[str, Any]:
+    """Return a row with the columns of the view of problems."""
+    names = ("subject", "since", "advice", "command")
+    rank = 0 if severity == "critical" else 1
+    row = {"severity": severity, "problem": problem, "rank": rank}
+    return row | {name: columns.get(name) for name in names}
+
+
+def _check_files(call: Call, state: State | None) -> Iterator[Mapping[str, Any]]:
+    """Yield the errors of files without which no crawl starts."""
+    from walsh_scrapy.crawl.blocklist import load_local_list
+    from walsh_scrapy.options import BadSetting
+    from walsh_scrapy.sources.loading import declarations
+    from walsh_scrapy.sources.source import SourcesError
+
+    advice = "No crawl can start."
+    try:
+        load_local_list(call.options.blocklist_file)
+    except BadSetting as error:
+        subject = str(call.options.blocklist_file)
+        yield _problem("critical", str(error), subject=subject, advice=advice)
+    file = Path(call.sources_file)
+    has_sources = state is not None and any(
+        state.rows("readable_sources", columns="url", where="is_declared", limit=1)
+    )
+    if not (file.exists() or call.arguments.sources or has_sources):
+        return  # the spiders of this project need no file
+    try:
+        if state is None or not state.has_synced(file):
+            for _ in declarations(file, []):
+                pass
+    except SourcesError as error:
+        yield _problem("critical", str(error), subject=str(file), advice=advice)
+
+
+def _check_disk(options: Options) -> Iterator[Mapping[str, Any]]:
+    """Yield a problem if the disk of an SQLite state is nearly full."""
+    from walsh_scrapy.state.database import files_of
+
+    for file in files_of(options.state_url)[:1]:
+        folder = next(folder for folder in file.parents if folder.exists())
+        free = shutil.disk_usage(folder).free / _MIB
+        if free < MIN_DISK_MIB:
+            severity = "critical" if free < CRITICAL_DISK_MIB else "warning"
+            problem = f"{free:,.0f} MiB are free; a full disk ends each crawl"
+            yield _problem(severity, problem, subject=str(folder), advice="Free some space.")
+
+
+def _last_end(state: State | None) -> str:
+    """Return when the last crawl ended, as a clause."""
+    crawls = state.runs.latest(100, only_crawls=True) if state else []
+    ends = [crawl.ended_at for crawl in crawls if crawl.ended_at is not None]
+    return f"the last crawl ended at {format_moment(max(ends))}" if ends else "no crawl has ended"
+
+
+def _count(state: State) -> Mapping[str, Mapping[str | None, int]]:
+    """Return the numbers of rows of each view by the values of its column."""
+    counts: dict[str, Mapping[str | None, int]] = {}
+    for name, column, where in _COUNTED:
+        columns = f"{column} AS value, count(*) AS number"
+        rows = state.rows(f"readable_{name}", columns=columns, where=where, group_by=column)
+        counts[f"{name}_by_{column}"] = {row["value"]: row["number"] for row in rows}
+    return counts
+
+
+def _write_metrics(
+    path: str,
+    problems: Sequence[Mapping[str, Any]],
+    counts: Mapping[str, Mapping[str | None, int]],
+) -> None:
+    """Write metrics of Prometheus for the textfile collector of its node exporter.
+
+    The file is replaced as a whole. Raises WrongCall if it cannot be written.
+    """
+    from prometheus_client import CollectorRegistry, Gauge
+    from prometheus_client.exposition import write_to_textfile
+
+    registry = CollectorRegistry()
+    severities = Counter(row["severity"] for row in problems)
+    zeros = {"critical": 0, "warning": 0}
+    for name, values in {"problems_by_severity": zeros | severities, **counts}.items():
+        metric, _, label = name.partition("_by_")
+        gauge = Gauge(f"walsh_{metric}", f"{metric} by {label}.", [label], registry=registry)
+        for value, count in values.items():
+            gauge.labels(value or "none").set(count)
+    now = Gauge("walsh_status_timestamp_seconds", "Time of the status.", registry=registry)
+    now.set_to_current_time()
+    try:
+        write_to_textfile(path, registry)
+    except OSError as error:
+        raise WrongCall(f"--prometheus {path}: {error.strerror}") from None
