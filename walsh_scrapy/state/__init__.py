@@ -14,6 +14,7 @@ from walsh_scrapy.state.retention import BackupStore, delete_in_turn
 from walsh_scrapy.state.runs import RunStore
 from walsh_scrapy.state.sources import SourceStore
 from walsh_scrapy.state.sync import DeclarationCopies, OldFiles, Sync, SyncedFile
+from walsh_scrapy.state.views import ViewQuery
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -71,18 +72,23 @@ class State:
         self,
         view: str,
         *,
+        columns: str = "*",
         where: str = "",
+        group_by: str = "",
         order_by: str = "",
+        limit: int | None = None,
         params: Mapping[str, Any] | None = None,
     ) -> Iterator[dict[str, Any]]:
         """Yield the rows of a view (``readable_sources``, ...) as dictionaries, one by one.
 
-        ``where`` and ``order_by`` are SQL about its columns, with ``:name`` for each of ``params``.
+        ``columns``, ``where``, ``group_by`` and ``order_by`` are SQL about the columns of the view,
+        with ``:name`` for each of ``params``.
         Booleans are ``bool``, times RFC 3339 texts, missing values None. The rows are those of the
         moment at which the first one is read. The clock of this state counts. The database is only
         read, and need not have the stored views. Raises StateError if it fails.
         """
-        return self._database.rows(view, where, order_by, params or {})
+        query = ViewQuery(view, columns, where, group_by, order_by, limit)
+        return self._database.rows(query, params or {})
 
     @contextmanager
     def log(self) -> Iterator[Log]:

@@ -31,7 +31,7 @@ from sqlalchemy.pool import NullPool
 
 from walsh_scrapy.state.records import by_key, record_of
 from walsh_scrapy.state.tables import VERSION, create, has_schema, versions
-from walsh_scrapy.state.views import create_views, has_views, read_view
+from walsh_scrapy.state.views import ViewQuery, create_views, has_views, read_view
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -221,13 +221,11 @@ class Database:
         finally:
             engine.dispose()
 
-    def rows(
-        self, view: str, where: str, order_by: str, params: Mapping[str, Any]
-    ) -> Iterator[dict[str, Any]]:
+    def rows(self, query: ViewQuery, params: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         """Yield the rows of a view; see `State.rows`."""
         now = self._given_clock() if self._given_clock else None
         with self.snapshot() as connection:
-            yield from read_view(connection, view, where, order_by, params, now)
+            yield from read_view(connection, query, params, now)
 
     def now(self) -> float:
         """Return epoch seconds by a clock that all processes on the database share.

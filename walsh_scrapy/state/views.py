@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sqlalchemy import Double, literal_column, select, text
 
@@ -693,25 +693,40 @@ def create_views(connection: Connection) -> None:
         upsert(connection, choices, {"name": view, "value": _digest(definition)})
 
 
+class ViewQuery(NamedTuple):
+    """A question about a view; its parts are SQL, empty for none."""
+
+    view: str
+    columns: str
+    where: str
+    group_by: str
+    order_by: str
+    limit: int | None
+
+    def select_from(self, table: str) -> str:
+        """Return the SELECT from a view, or from the SELECT of one."""
+        clauses = {"WHERE": self.where, "GROUP BY": self.group_by, "ORDER BY": self.order_by}
+        parts = [f"SELECT {self.columns} FROM {table}"]
+        parts += [f"{clause} {sql}" for clause, sql in clauses.items() if sql]
+        if self.limit is not None:
+            parts.append(f"LIMIT {self.limit}")
+        return " ".join(parts)
+
+
 def read_view(
-    connection: Connection,
-    view: str,
-    where: str,
-    order_by: str,
-    params: Mapping[str, Any],
-    now: float | None,
+    connection: Connection, query: ViewQuery, params: Mapping[str, Any], now: float | None
 ) -> Iterator[dict[str, Any]]:
     """Yield the rows of a view; ``now`` (epoch seconds) replaces the database's clock.
 
     Without it the stored view is read, if it is that of this version.
     """
+    view = query.view
     definition = view_select(view, connection.dialect, now)
     stored = connection.scalar(select(choices.c.value).where(choices.c.name == view))
+    table = view
     if now is not None or stored != _digest(definition):
-        view = f"({definition}) AS {view}"
-    condition = f" WHERE {where}" if where else ""
-    order = f" ORDER BY {order_by}" if order_by else ""
-    result = connection.execute(text(f"SELECT * FROM {view}{condition}{order}"), params)
+        table = f"({definition}) AS {view}"
+    result = connection.execute(text(query.select_from(table)), params)
     names = tuple(result.keys())
     booleans = [name for name in names if name in BOOLEANS]
     for values in result:
