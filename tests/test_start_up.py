@@ -35,7 +35,6 @@ RARE = {
     "markdown_it",  # a document of markdown
     "prometheus_client",  # scrapy status --prometheus
     "psycopg",  # a state in PostgreSQL
-    "pygal",  # scrapy report
     "pytest",  # walsh_scrapy.testing.plugin
     "requests",  # as tldextract
     "sqlalchemy.dialects.postgresql",  # a state in PostgreSQL
@@ -129,7 +128,6 @@ execute(["scrapy", *sys.argv[2:]])
     ("module", "extra", "status", "arguments"),
     [
         ("jinja2", "report", 2, ["report", "-o", "-"]),
-        ("pygal", "report", 2, ["report", "-o", "-"]),
         ("prometheus_client", "status", 3, ["status", "--quiet", "--prometheus", "x.prom"]),
         ("trustme", "testing", 2, ["conformance", "--json"]),
         ("psycopg", "postgres", 1, ["hosts"]),

@@ -64,6 +64,10 @@ class State:
         """
         return Sync(self._database, path, now, **tell).run()
 
+    def has_read(self, path: str | Path) -> bool:
+        """Return True if a sync has read a sources file as it is now. Raises SourcesError."""
+        return Sync(self._database, path, 0.0).is_current()
+
     def declaration(self, synced: SyncedFile, now: float) -> str:
         """Return the name of the copy of a file's declaration that is in force at ``now``."""
         return DeclarationCopies(self._database, synced.id, now).in_force(synced.copy)

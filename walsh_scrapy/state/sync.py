@@ -128,6 +128,15 @@ class Sync:
         warn(self._file, json.loads(known.warnings))
         return SyncedFile(known.id, json.loads(known.delays), known.copy, changes)
 
+    def is_current(self) -> bool:
+        """Return True if the state has the sources of the file, by its size and time."""
+        with open_sources(self._file) as opened:
+            stat = os.fstat(opened.fileno())
+        row = self._row()
+        if row is None or not row.sha256:
+            return False
+        return bool((row.mtime_ns, row.size) == (stat.st_mtime_ns, stat.st_size))
+
     def _compared(
         self, known: Row[Any] | None, stat: stat_result, pace_by: str
     ) -> tuple[Row[Any], Changes | None]:
