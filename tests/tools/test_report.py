@@ -272,7 +272,7 @@ def test_runs_that_went_wrong_are_named_and_come_first(tmp_path):
             state.runs.end(run, NOW - day * DAY + 60.0, reason, {})
     report = report_of(url, since=NOW - 9 * DAY)
     assert [row["run"] for row in report.runs.rows] == [2, 3, 1]
-    (need,) = [row for row in report.problems if row.get("section") == "runs"]
+    (need,) = [row for row in report.problems.rows if row.get("section") == "runs"]
     assert need["subject"] == "1 run, the last one: state_failed"
 
 
@@ -299,7 +299,7 @@ def write_earlier(url, hold):
 
 def need_of(report, section):
     """Return the subject of a problem that the page itself finds, or None."""
-    rows = [row for row in report.problems if row.get("section") == section]
+    rows = [row for row in report.problems.rows if row.get("section") == section]
     return rows[0]["subject"] if rows else None
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.options import Options
     from walsh_scrapy.state import State
 
+MAX_PROBLEMS: Final = 30
 MAX_SOURCES: Final = 150
 MAX_HOSTS: Final = 300
 MAX_RUNS: Final = 50
@@ -98,7 +99,7 @@ class Report:
     words: str
     made_at: str
     age: float | None  #: seconds since the newest run ended; None if no run has ended
-    problems: Sequence[Row]
+    problems: Listing  #: with those that the state does not know
     declared: int  #: sources
     failing: Listing  #: sources with a problem
     waiting: Listing  #: hosts
@@ -148,8 +149,8 @@ def gather(state: State, options: Options, sources_file: str, period: Period, no
         order_by="rank, url",
         limit=MAX_SOURCES,
     )
-    problems = [
-        *state.rows("readable_problems", order_by="rank"),
+    known_problems = _list(state, "readable_problems", "", "rank", MAX_PROBLEMS)
+    other_problems = [
         *_check_sources_file(state, sources_file, has_sources=kinds.total() > 0),
         *_check_gaps(paces),
         *_check_sources(kinds),
@@ -159,7 +160,9 @@ def gather(state: State, options: Options, sources_file: str, period: Period, no
         words=period.words,
         made_at=rfc3339(now) or "",
         age=max(0.0, now - max(ends).timestamp()) if ends else None,
-        problems=problems,
+        problems=Listing(
+            [*other_problems, *known_problems.rows], len(other_problems) + known_problems.count
+        ),
         declared=kinds.total(),
         failing=Listing(list(failing), kinds.total() - kinds[None]),
         waiting=_list(state, "readable_hosts", _WAITS, "rank, waits_until DESC, host", MAX_HOSTS),

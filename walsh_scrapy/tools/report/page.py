@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _MAX_TEXT_LENGTH: Final = 600
 #: Where bars begin and end, in percent of a picture. Labels are before, and numbers after them.
-_LEFT: Final = 24.0
+_LEFT: Final = 28.0
 _RIGHT: Final = 88.0
 #: The width of a part that is much smaller than others, in percent too.
 _MIN_WIDTH: Final = 0.5
@@ -44,7 +44,7 @@ def render(report: Report) -> str:
     )
     environment.filters |= {
         "command": _name_program,
-        "count_of": count_of,
+        "count_of": _count,
         "cut": cut,
         "duration": format_seconds,
         "number": "{:,}".format,
@@ -95,6 +95,12 @@ def _make_safe(value: Any) -> Any:  # noqa: ANN401 - whatever the template names
 def _is_link(url: str | None) -> bool:
     """Return True for an http or https URL without credentials, which would lose them."""
     return url is not None and url.startswith(("http://", "https://")) and url == for_others(url)
+
+
+def _count(number: int, singular: str, plural: str | None = None) -> str:
+    """Return a number with its noun, as in 1,234 sources."""
+    noun = count_of(number, singular, plural).partition(" ")[2]
+    return f"{number:,} {noun}"
 
 
 def _name_program(text: str) -> str:
