@@ -17,7 +17,7 @@ from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.state.tables import copies, overrides
 from walsh_scrapy.tools.attest import attest
 from walsh_scrapy.tools.report.facts import choose_period
-from walsh_scrapy.tools.report.pace import read_paces
+from walsh_scrapy.tools.report.pace import read_gaps
 from walsh_scrapy.tools.why.account import give_account
 from walsh_scrapy.tools.why.letter import letter
 
@@ -81,7 +81,11 @@ def test_all_commands_find_the_same(tmp_path, case, requests, overridden, found)
             accounts = [give_account(state, log, options, *each) for each in sorted(asked)]
             days = sorted({day for _, day in asked})
             told = {
-                day: set(read_paces(log, choose_period(state, now, day * DAY).span, now).too_soon)
+                day: {
+                    row["requested_at"]
+                    for row in read_gaps(log, choose_period(state, now, day * DAY).span, now)
+                    if row["is_short"]
+                }
                 for day in days
             }
     kinds = {each["kind"] for row in attestation["checklist"] for each in row["findings"]}

@@ -27,7 +27,6 @@ from tests.helpers.records import (
     write_state,
 )
 from tests.helpers.sites import feed, site
-from walsh_scrapy.policy.audit.pace import GapCheck
 from walsh_scrapy.policy.audit.record import Basis, Documents
 from walsh_scrapy.state import State
 from walsh_scrapy.state.log import TimeSpan
@@ -38,7 +37,7 @@ from walsh_scrapy.testing.crawl import write_sources
 from walsh_scrapy.testing.web import Reply
 from walsh_scrapy.tools.report import facts, pace
 from walsh_scrapy.tools.report.facts import choose_period, group_days, name_answer
-from walsh_scrapy.tools.report.pace import compare
+from walsh_scrapy.tools.report.pace import compare, read_gaps
 from walsh_scrapy.tools.report.page import draw_bars
 
 URL = "http://a.example/feed"
@@ -49,30 +48,50 @@ def sent(at, seconds=0.5, host="a.example", **fields):
     return records.sent(at, f"http://{host}/feed", host, **given | fields)
 
 
-def paces_of(records):
-    check = GapCheck(Basis({}, (), frozenset(), Documents({}.get)))
-    return compare(records, check, lambda record: record.run == 1)
+class Requests:
+    """A log that has only these requests, of which the earlier runs are before the period."""
+
+    def __init__(self, *records):
+        self._records = sorted(records, key=lambda record: (record.host, record.requested_at))
+
+    def requests(self, span, most):
+        return [record for record in self._records if record.requested_at >= span.since][-most:]
+
+    def requests_before(self, moment):
+        return [record for record in self._records if record.requested_at < moment]
+
+    def bounds(self, now):
+        return TimeSpan(until=now)
+
+    def basis(self, bounds):
+        return Basis({}, (), frozenset(), Documents({}.get))
+
+
+def compare_gaps(*records, since=0.0):
+    return compare(read_gaps(Requests(*records), TimeSpan(since=since, run=1), NOW))
 
 
 def test_a_gap_begins_at_the_end_of_the_exchange_before_it():
-    paces = paces_of([sent(100.0, 1.0), sent(102.5), sent(109.0)])
-    (row,) = paces.hosts
-    assert (row["shortest"], row["required"], row["longest_required"]) == (1.5, 1.0, 1.0)
-    assert paces.gaps == {"x15": 1, "x5": 1}
+    (host,), gaps = compare_gaps(sent(100.0, 1.0), sent(102.5), sent(109.0))
+    assert (host["shortest"]["gap"], host["shortest"]["required"]) == (1.5, 1.0)
+    assert host["longest"]["required"] == 1.0
+    assert gaps == {"x15": 1, "x5": 1}
 
 
 def test_hosts_with_short_gaps_come_first_then_those_with_most_requests():
     many = [sent(number * 10.0, host="many.example") for number in range(5)]
     few = [sent(1.0, host="few.example"), sent(2.4, host="few.example")]
-    paces = paces_of([*many, *few, sent(7.0)])
-    assert [row["host"] for row in paces.hosts] == ["few.example", "many.example", "a.example"]
-    assert paces.too_soon == [2.4]
-    assert paces.gaps["short"] == 1
+    hosts, gaps = compare_gaps(*many, *few, sent(7.0))
+    assert [row["host"] for row in hosts] == ["few.example", "many.example", "a.example"]
+    assert [row["too_short"] for row in hosts] == [1, 0, 0]
+    assert gaps["short"] == 1
 
 
 def test_a_gap_after_another_run_counts_and_its_request_does_not():
-    paces = paces_of([sent(0.0, run=2), sent(3.5)])
-    assert [(row["requests"], row["shortest"]) for row in paces.hosts] == [(1, 3.0)]
+    (host,), _ = compare_gaps(sent(1.0, run=2), sent(4.5))
+    assert (host["requests"], host["shortest"]["gap"]) == (1, 3.0)
+    (host,), _ = compare_gaps(sent(1.0), sent(4.5), since=2.0)
+    assert (host["requests"], host["shortest"]["gap"]) == (1, 3.0)
 
 
 @pytest.fixture
@@ -229,9 +248,9 @@ def test_what_needs_attention_comes_first_with_its_section(filled):
 def test_sources_with_a_problem_come_first_with_their_advice(filled):
     url, file = filled(240, 6)
     report = report_of(url, file)
-    problems = [row["problem"] for row in report.failing.rows]
+    problems = [row["problem"] for row in report["failing"].rows]
     assert problems == ["gone", "failing", "denied", "moved"]
-    assert (report.failing.count, report.declared) == (4, 6)
+    assert (report["failing"].count, report["sources"]) == (4, 6)
     text = page_of(url, file)
     (card, *_) = re.findall(r'<section class="card".*?</section>', text, re.DOTALL)
     assert card.index("<h3") < card.index("410 Gone") < card.index("sources resume")
@@ -271,8 +290,8 @@ def test_runs_that_went_wrong_are_named_and_come_first(tmp_path):
             run = state.runs.begin(RunRecord(spider="feeds", started_at=NOW - day * DAY))
             state.runs.end(run, NOW - day * DAY + 60.0, reason, {})
     report = report_of(url, since=NOW - 9 * DAY)
-    assert [row["run"] for row in report.runs.rows] == [2, 3, 1]
-    (need,) = [row for row in report.problems.rows if row.get("section") == "runs"]
+    assert [row["run"] for row in report["runs"].rows] == [2, 3, 1]
+    (need,) = [row for row in report["problems"].rows if row.get("section") == "runs"]
     assert need["subject"] == "1 run, the last one: state_failed"
 
 
@@ -299,7 +318,7 @@ def write_earlier(url, hold):
 
 def need_of(report, section):
     """Return the subject of a problem that the page itself finds, or None."""
-    rows = [row for row in report.problems.rows if row.get("section") == section]
+    rows = [row for row in report["problems"].rows if row.get("section") == section]
     return rows[0]["subject"] if rows else None
 
 
@@ -329,12 +348,12 @@ def test_a_long_log_is_cut_and_the_page_says_so(filled, monkeypatch):
     text = page_of(url, file)
     assert "<dd>30</dd>" in text
     assert "This section has the last" not in text
-    assert report_of(url, file).paces.gaps.total() == 30
+    assert report_of(url, file)["gaps"].total() == 30
     monkeypatch.setattr(pace, "MAX_REQUESTS", 20)
     text = page_of(url, file)
     assert "<dd>30</dd>" in text
     assert "This section has the last 20 requests" in text
-    assert report_of(url, file).paces.gaps.total() == 19, "the first of them has no known gap"
+    assert report_of(url, file)["gaps"].total() == 19, "the first of them has no known gap"
 
 
 def test_a_gap_since_an_earlier_run_is_compared_too(filled):
@@ -342,8 +361,9 @@ def test_a_gap_since_an_earlier_run_is_compared_too(filled):
     write_earlier(url, hold=3 * DAY)
     report = report_of(url, file)
     assert need_of(report, "gaps") == "1 gap at 1 host"
-    (row,) = report.paces.hosts
-    assert (row["requests"], row["required"], row["by_hold"]) == (1, 3 * DAY, True)
+    (row,) = report["hosts"].rows
+    assert (row["requests"], row["shortest"]["required"]) == (1, 3 * DAY)
+    assert row["shortest"]["by_hold"]
 
 
 def test_a_sources_file_that_cannot_be_read_is_told_in_the_page(filled):
@@ -377,16 +397,21 @@ def test_the_history_is_the_same_on_both_databases(url, tmp_path):
         assert [each.requested_at - BEGUN for each in before] == [120.0, 70, 80, 90, 100, 110]
         assert log.requests_before(BEGUN + 125.0, "blog1.example") == before[1:2]
     report = report_of(url, file)
-    assert (report.requests, report.answers["unchanged"]) == (240, 54)
-    assert {day: counts["new_entries"] for day, counts in report.days.items()} == {
+    assert (report["requests"], report["answers"]["unchanged"]) == (240, 54)
+    assert {day: counts["new_entries"] for day, counts in report["days"].items()} == {
         "2026-05-20": 8,
         "2026-05-21": 8,
         "2026-05-22": 8,
     }
-    assert (report.entries, report.news.count) == (24, 6)
-    assert [len(row["newest"]) for row in report.news.rows] == [4] * 6
-    assert [row["problem"] for row in report.failing.rows] == ["gone", "failing", "denied", "moved"]
-    assert report_of(url, file, since=BEGUN + DAY).entries == 16
+    assert (report["entries"], report["news"].count) == (24, 6)
+    assert [len(row["newest"]) for row in report["news"].rows] == [4] * 6
+    assert [row["problem"] for row in report["failing"].rows] == [
+        "gone",
+        "failing",
+        "denied",
+        "moved",
+    ]
+    assert report_of(url, file, since=BEGUN + DAY)["entries"] == 16
 
 
 def test_the_headlines_of_a_source_are_its_newest(tmp_path, monkeypatch):
@@ -398,7 +423,7 @@ def test_the_headlines_of_a_source_are_its_newest(tmp_path, monkeypatch):
             for number in range(5)
         ]
         commit(state, SourceRecord(url=URL, kind="feed", visited_at=NOW - 60), found)
-    (row,) = report_of(url, since=NOW - 3600).news.rows
+    (row,) = report_of(url, since=NOW - 3600)["news"].rows
     assert ([entry["title"] for entry in row["newest"]], row["entries"]) == (["T0", "T1"], 5)
     assert "2 of 5 entries shown" in page_of(url, since=NOW - 3600)
 

@@ -19,8 +19,8 @@ def run(call: Call) -> int:
     output, now = Output.of(call), time.time()
     with call.state() as state:
         period = choose_period(state, now, call.arguments.since)
-        report = gather(state, call.options, call.sources_file, period, now)
-    page = render(report).encode()
+        facts = gather(state, call.options, call.sources_file, period, now)
+    page = render(facts).encode()
     with output.open() as file:
         file.write(page)
     output.say(f"{period.words}: {len(page) / 1024:,.0f} KiB")

@@ -16,7 +16,7 @@ from walsh_scrapy.policy.wording import count_of
 from walsh_scrapy.sources.loading import declarations
 from walsh_scrapy.sources.source import SourcesError
 from walsh_scrapy.state.log import TimeSpan
-from walsh_scrapy.tools.report.pace import Paces, read_paces
+from walsh_scrapy.tools.report.pace import compare, read_gaps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -92,93 +92,67 @@ class Listing:
     count: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """The facts of the page; times are as in the views."""
+def gather(state: State, options: Options, sources_file: str, period: Period, now: float) -> Row:
+    """Return the facts of a period by the names that the template uses.
 
-    words: str
-    made_at: str
-    age: float | None  #: seconds since the newest run ended; None if no run has ended
-    problems: Listing  #: with those that the state does not know
-    declared: int  #: sources
-    failing: Listing  #: sources with a problem
-    waiting: Listing  #: hosts
-    entries: int
-    news: Listing  #: a row for each source, with its newest entries
-    paces: Paces
-    answers: Mapping[str, int]  #: by the keys of ANSWERS
-    unit: str  #: `day` or `month`, of `days`
-    days: Mapping[str, Mapping[str, int]]  #: by the keys of ANSWERS, and `new_entries`
-    runs: Listing
-    log_days: int  #: for which requests and denials are kept
-
-    @property
-    def requests(self) -> int:
-        """The number of requests."""
-        return sum(self.answers.values())
-
-    @property
-    def success(self) -> float | None:
-        """The share of requests that got a document, a 304 or a redirect; None without a request.
-
-        A request whose end is unknown does not count.
-        """
-        ended = self.requests - self.answers.get("open", 0)
-        good = sum(self.answers.get(name, 0) for name in ("full", "unchanged", "redirect"))
-        return good / ended if ended else None
-
-
-def gather(state: State, options: Options, sources_file: str, period: Period, now: float) -> Report:
-    """Read the facts of a period; ``now`` is in epoch seconds. Raises StateError."""
+    ``now`` is in epoch seconds; times are as in the views. Raises StateError.
+    """
     with state.log() as log:
-        paces = read_paces(log, period.span, now)
+        hosts, gaps = compare(read_gaps(log, period.span, now))
     days = _count_days(state, period)
     totals = Counter[str]()
     for counts in days.values():
         totals.update(counts)
+    answers = {name: totals[name] for name in ANSWERS if totals[name]}
     unit, groups = group_days(days)
     started = period.has("started_at")
     runs = _list(state, "readable_runs", started, _RUN_ORDER, MAX_RUNS, period.params)
     for row in runs.rows:
         row["versions"] = json.loads(row["versions"])
     ends = [datetime.fromisoformat(row["ended_at"]) for row in runs.rows if row["ended_at"]]
-    kinds = _count_problems(state)
-    failing = state.rows(
-        "readable_sources",
-        where="problem IS NOT NULL AND is_declared",
-        order_by="rank, url",
-        limit=MAX_SOURCES,
-    )
-    known_problems = _list(state, "readable_problems", "", "rank", MAX_PROBLEMS)
-    other_problems = [
-        *_check_sources_file(state, sources_file, has_sources=kinds.total() > 0),
-        *_check_gaps(paces),
-        *_check_sources(kinds),
-        *_check_runs(runs.rows),
+    sources = _count_sources(state)
+    has_problem = "problem IS NOT NULL AND is_declared"
+    problems = _list(state, "readable_problems", "", "rank", MAX_PROBLEMS)
+    found = [
+        *_check_sources_file(state, sources_file, has_sources=sources.total() > 0),
+        *_find_problems(hosts, sources, runs.rows),
     ]
-    return Report(
-        words=period.words,
-        made_at=rfc3339(now) or "",
-        age=max(0.0, now - max(ends).timestamp()) if ends else None,
-        problems=Listing(
-            [*other_problems, *known_problems.rows], len(other_problems) + known_problems.count
-        ),
-        declared=kinds.total(),
-        failing=Listing(list(failing), kinds.total() - kinds[None]),
-        waiting=_list(state, "readable_hosts", _WAITS, "rank, waits_until DESC, host", MAX_HOSTS),
-        entries=totals["new_entries"],
-        news=_read_news(state, period),
-        paces=paces,
-        answers={name: totals[name] for name in ANSWERS if totals[name]},
-        unit=unit,
-        days=groups,
-        runs=runs,
-        log_days=options.log_days,
-    )
+    return {
+        "words": period.words,
+        "made_at": rfc3339(now),
+        "age": max(0.0, now - max(ends).timestamp()) if ends else None,
+        "problems": Listing([*found, *problems.rows], len(found) + problems.count),
+        "sources": sources.total(),
+        "failing": _list(state, "readable_sources", has_problem, "rank, url", MAX_SOURCES),
+        "waiting": _list(state, "readable_hosts", _WAITS, _HOST_ORDER, MAX_HOSTS),
+        "entries": totals["new_entries"],
+        "news": _read_news(state, period),
+        "hosts": Listing(hosts[:MAX_HOSTS], len(hosts)),
+        "gaps": gaps,
+        "gap_requests": sum(row["requests"] for row in hosts),
+        "requests": sum(answers.values()),
+        "answers": answers,
+        "success": measure_success(answers),
+        "unit": unit,
+        "days": groups,
+        "runs": runs,
+        "log_days": options.log_days,
+    }
+
+
+def measure_success(answers: Mapping[str, int]) -> float | None:
+    """Return the share of requests that got a document, a 304 or a redirect.
+
+    A request whose end is unknown does not count. None without a request.
+    """
+    ended = sum(answers.values()) - answers.get("open", 0)
+    good = sum(answers.get(name, 0) for name in ("full", "unchanged", "redirect"))
+    return good / ended if ended else None
 
 
 #: The hosts that `walsh hosts` lists.
 _WAITS: Final = "waits_for IS NOT NULL OR problem IS NOT NULL OR operator_delay > 0"
+_HOST_ORDER: Final = "rank, waits_until DESC, host"
 _RUN_ORDER: Final = "CASE WHEN problem IS NULL THEN 1 ELSE 0 END, started_at DESC, run DESC"
 
 
@@ -198,7 +172,7 @@ def _list(
     return Listing(rows, counted["number"])
 
 
-def _count_problems(state: State) -> Counter[str | None]:
+def _count_sources(state: State) -> Counter[str | None]:
     """Return the number of declared sources by their problem, None for those without any."""
     columns = "problem, count(*) AS number"
     where, group_by = "is_declared", "problem"
@@ -222,21 +196,18 @@ def _check_sources_file(state: State, file: str, *, has_sources: bool) -> Iterat
         yield _problem("critical", problem, str(error), command="walsh sources")
 
 
-def _check_gaps(paces: Paces) -> Iterator[Row]:
-    if count := len(paces.too_soon):
-        hosts = sum(row["too_short"] > 0 for row in paces.hosts)
-        where = f"{count_of(count, 'gap')} at {count_of(hosts, 'host')}"
-        yield _problem("critical", "gaps shorter than required", where, section="gaps")
-
-
-def _check_sources(kinds: Counter[str | None]) -> Iterator[Row]:
-    numbers = [f"{number:,} {problem}" for problem, number in kinds.most_common() if problem]
-    if numbers:
-        yield _problem("warning", "sources with a problem", ", ".join(numbers), section="failing")
-
-
-def _check_runs(rows: Sequence[Row]) -> Iterator[Row]:
-    wrong = [row["problem"] for row in rows if row["problem"] and not row["command"]]
+def _find_problems(
+    hosts: Sequence[Row], sources: Counter[str | None], runs: Sequence[Row]
+) -> Iterator[Row]:
+    """Yield what the sections of the page show, as problems."""
+    short = [row["too_short"] for row in hosts if row["too_short"]]
+    if short:
+        subject = f"{count_of(sum(short), 'gap')} at {count_of(len(short), 'host')}"
+        yield _problem("critical", "gaps shorter than required", subject, section="gaps")
+    kinds = [f"{number:,} {problem}" for problem, number in sources.most_common() if problem]
+    if kinds:
+        yield _problem("warning", "sources with a problem", ", ".join(kinds), section="failing")
+    wrong = [row["problem"] for row in runs if row["problem"] and not row["command"]]
     if wrong:
         subject = f"{count_of(len(wrong), 'run')}, the last one: {wrong[0]}"
         yield _problem("warning", "runs that went wrong", subject, section="runs")

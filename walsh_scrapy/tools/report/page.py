@@ -16,13 +16,11 @@ from markupsafe import Markup
 
 from walsh_scrapy.policy.wording import count_of, cut, for_others, format_seconds, printable
 from walsh_scrapy.programname import program_name
-from walsh_scrapy.tools.report.facts import ANSWERS, MAX_HOSTS, Listing
+from walsh_scrapy.tools.report.facts import ANSWERS
 from walsh_scrapy.tools.report.pace import GAPS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-
-    from walsh_scrapy.tools.report.facts import Report
 
 _MAX_TEXT_LENGTH: Final = 600
 #: Where bars begin and end, in percent of a picture. Labels are before, and numbers after them.
@@ -32,8 +30,8 @@ _RIGHT: Final = 88.0
 _MIN_WIDTH: Final = 0.5
 
 
-def render(report: Report) -> str:
-    """Return the page."""
+def render(facts: Mapping[str, Any]) -> str:
+    """Return the page about the facts that `gather` returns."""
     environment = Environment(
         loader=PackageLoader("walsh_scrapy.tools.report"),
         autoescape=True,
@@ -54,33 +52,18 @@ def render(report: Report) -> str:
     environment.tests["link"] = _is_link
     # The style sheet has no text of strangers, and the page's policy names its hash.
     css = environment.get_template("page.css").render()
-    hosts = report.paces.hosts
-    gaps = {label: {name: report.paces.gaps[name]} for name, label in GAPS.items()}
+    by_answer = {
+        day: {name: counts[name] for name in ANSWERS} for day, counts in facts["days"].items()
+    }
+    by_length = {label: {name: facts["gaps"][name]} for name, label in GAPS.items()}
     return environment.get_template("page.html").render(
-        report=report,
-        hosts=Listing(hosts[:MAX_HOSTS], len(hosts)),
-        sections=_list_sections(report),
+        report=facts,
         answers=ANSWERS,
-        answer_bars=draw_bars(
-            {day: {name: counts[name] for name in ANSWERS} for day, counts in report.days.items()}
-        ),
-        gap_bars=draw_bars(gaps) if report.paces.gaps else [],
+        answer_bars=draw_bars(by_answer),
+        gap_bars=draw_bars(by_length) if facts["gaps"] else [],
         css=Markup(css),  # noqa: S704
         css_hash=base64.b64encode(sha256(css.encode()).digest()).decode(),
     )
-
-
-def _list_sections(report: Report) -> list[tuple[str, str]]:
-    """Return the sections that have something to show, in the order of the page."""
-    sections = [
-        ("failing", "Sources with a problem", report.failing.rows),
-        ("waiting", "Hosts that wait", report.waiting.rows),
-        ("new", "New entries", report.news.rows),
-        ("gaps", "Gaps between requests", report.paces.hosts),
-        ("requests", "Requests", report.answers),
-        ("runs", "Runs", report.runs.rows),
-    ]
-    return [(name, heading) for name, heading, content in sections if content]
 
 
 def _make_safe(value: Any) -> Any:  # noqa: ANN401 - whatever the template names
