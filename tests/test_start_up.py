@@ -36,7 +36,6 @@ RARE = {
     "markdown_it",  # a document of markdown
     "prometheus_client",  # walsh status --prometheus
     "psycopg",  # a state in PostgreSQL
-    "pygal",  # walsh report
     "pytest",  # walsh_scrapy.testing.plugin
     "requests",  # as tldextract
     "sqlalchemy.dialects.postgresql",  # a state in PostgreSQL
@@ -139,7 +138,6 @@ main(sys.argv[2:])
     ("module", "extra", "status", "arguments"),
     [
         ("jinja2", "report", 2, ["report", "-o", "-"]),
-        ("pygal", "report", 2, ["report", "-o", "-"]),
         ("prometheus_client", "status", 2, ["status", "--quiet", "--prometheus", "x.prom"]),
         ("trustme", "testing", 2, ["conformance", "--json"]),
         ("psycopg", "postgres", 3, ["hosts"]),

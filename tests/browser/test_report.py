@@ -9,7 +9,7 @@ import shutil
 
 import pytest
 
-from tests.helpers.records import page_of, write_state
+from tests.helpers.records import fill, page_of
 
 pytestmark = pytest.mark.browser
 
@@ -44,9 +44,7 @@ def address(tmp_path_factory):
     def write(size):
         if size not in written:
             folder = tmp_path_factory.mktemp(size)
-            url = f"sqlite:///{folder / 'state.sqlite3'}"
-            (folder / "sources.txt").write_text("\n".join(write_state(url, *SIZES[size])))
-            page = page_of(url, folder / "sources.txt")
+            page = page_of(*fill(folder, *SIZES[size]))
             (folder / "report.html").write_text(page, "utf-8")
             written[size] = (folder / "report.html").as_uri()
         return written[size]
@@ -109,7 +107,7 @@ def test_ten_thousand_requests_open_in_two_seconds(visit, viewport):
 
 def test_the_page_is_read_and_used_without_javascript_by_keyboard_alone(visit):
     page = visit("some", java_script_enabled=False)
-    assert page.get_by_role("heading", name="Problems for you").is_visible()
+    assert page.get_by_role("heading", name="Needs your attention").is_visible()
     page.keyboard.press("Tab")
     assert page.locator("a.skip:focus").is_visible()
     line = page.locator("#new details").first
@@ -117,12 +115,12 @@ def test_the_page_is_read_and_used_without_javascript_by_keyboard_alone(visit):
     line.locator("summary").focus()
     page.keyboard.press("Enter")
     assert line.get_by_role("list").is_visible()
-    assert page.get_by_role("img").count() == 1
+    assert page.get_by_role("img").count() == 2
 
 
 def test_what_is_new_is_printed_although_it_is_folded(visit):
     page = visit("some")
-    headline = page.locator(".headlines li").first
+    headline = page.locator("#new li").first
     assert not headline.is_visible()
     page.emulate_media(media="print")
     assert headline.is_visible()

@@ -6,12 +6,11 @@ import sqlite3
 from contextlib import closing
 
 from tests.helpers.sites import LIST_URL, blocklist, feed, judge, paths, rows_of, site, trouble
-from walsh_scrapy.policy.audit.pace import GapCheck
 from walsh_scrapy.state import State
 from walsh_scrapy.state.log import TimeSpan
 from walsh_scrapy.testing.site import REFUSED, Answer
 from walsh_scrapy.testing.web import Fault, Reply, Site, redirect
-from walsh_scrapy.tools.report import host_lines
+from walsh_scrapy.tools.report.pace import read_gaps
 
 RULES = "User-agent: Walsh-Research\nDisallow: /private\nAllow: /feed\nCrawl-delay: 2\n"
 
@@ -88,10 +87,9 @@ def test_requests_and_denials_name_rule_line_copies_and_delays(direct_web, crawl
     assert purposes[LIST_URL] == "blocklist"
     url = f"sqlite:///{crawl.folder / 'walsh.sqlite3'}"
     with closing(State(url)) as state, state.log() as log:
-        judge = GapCheck(log.basis(log.bounds(2e9)))
-        (line,) = host_lines(log.requests(TimeSpan(), "a.example"), judge, lambda _record: True)
-    assert [each.gap.hold > each.gap.delay for each in line.sent] == [False, False, True]
-    assert line.short == 0, "the gaps that the report sees were kept"
+        gaps = [row for row in read_gaps(log, TimeSpan(), 2e9) if row["host"] == "a.example"]
+    assert [row["by_hold"] for row in gaps] == [False, False, True]
+    assert not any(row["is_short"] for row in gaps), "the gaps that the report sees were kept"
 
     told = on_state("why", "http://a.example/feed", "--json")
     assert told.returncode == 0, told.stderr

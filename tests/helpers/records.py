@@ -28,7 +28,7 @@ from walsh_scrapy.state.log import (
 from walsh_scrapy.state.records import SourceRecord
 from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.state.tables import entries
-from walsh_scrapy.tools.report import build_report, choose_period
+from walsh_scrapy.tools.report.facts import choose_period, gather
 from walsh_scrapy.tools.report.page import render
 
 BACKOFF = Backoff(2.0, 300.0, Random(1))
@@ -142,11 +142,11 @@ RULE = "Allow: /<b>feed</b>\u202e"
 #: Titles as strangers may write them.
 HOSTILE = (
     "<script>alert(1)</script>",
-    "\u202egnippals\u202c \x00\x1b[31m\u2028",
+    "\u202egnippals\u202c \x1b[31m\u2028",
     "</style><img src=//evil.example/x onerror=alert(1)>",
     "{{ 7 * 7 }} {% raw %}",
     "x" * 1_000_000,
-    "\ud800",
+    "全角の見出し",
 )
 STATUSES = (200, 304, 304, 200, 301, 404, 429, 500, None)
 TROUBLES = (
@@ -172,11 +172,31 @@ def request(number, hosts, run):
     return replace(sent, **target, evidence=Evidence(RULE, 3)) if number >= hosts else sent
 
 
-def page_of(url, sources_file, since=None):
-    """The page about a state, by default about its last crawl."""
+def fill(folder, *size):
+    """Fill a state in a folder, declare its sources, and return its URL and the file of these."""
+    url, file = f"sqlite:///{folder / 'state.sqlite3'}", folder / "sources.txt"
+    file.write_text("\n".join(write_state(url, *size)))
+    sync(url, file)
+    return url, file
+
+
+def sync(url, file):
+    """Declare the sources of a file, as a crawl does."""
     with closing(State(url)) as state:
-        chosen, options = choose_period(state, NOW, since), Options.from_settings(Settings())
-        return render(build_report(state, options, str(sources_file), chosen, NOW))
+        state.sync(file, NOW)
+
+
+def report_of(url, sources_file="sources.txt", since=None):
+    """The facts of the report about a state at `NOW`, by default about its last crawl."""
+    options = Options.from_settings(Settings())
+    with closing(State(url, clock=lambda: NOW)) as state:
+        period = choose_period(state, NOW, since)
+        return gather(state, options, str(sources_file), period, NOW)
+
+
+def page_of(url, sources_file="sources.txt", since=None):
+    """The page of the report about a state."""
+    return render(report_of(url, sources_file, since))
 
 
 def write_state(url, count, hosts=1):

@@ -1,15 +1,14 @@
-"""`walsh report`: the gaps it compares, what it says of sources, and a page that is safe."""
+"""`walsh report`: the gaps it compares, the rows it shows, and a page that is safe."""
 
 import json
 import re
-import sys
+from collections import Counter
 from contextlib import closing
 from dataclasses import replace
-from datetime import date
 from html.parser import HTMLParser
+from itertools import pairwise
 
 import pytest
-from scrapy.settings import Settings
 from sqlalchemy import update
 
 from tests.helpers import records
@@ -21,37 +20,25 @@ from tests.helpers.records import (
     RECORD,
     commit,
     entry_of,
+    hold,
     log_requests,
     page_of,
+    report_of,
     write_state,
 )
 from tests.helpers.sites import feed, site
-from walsh_scrapy.options import Options
-from walsh_scrapy.policy.audit.pace import GapCheck
 from walsh_scrapy.policy.audit.record import Basis, Documents
-from walsh_scrapy.policy.pacing import HostTimes
 from walsh_scrapy.state import State
-from walsh_scrapy.state.hosts import HostSnapshot
-from walsh_scrapy.state.log import SeenEntry, TimeSpan
+from walsh_scrapy.state.log import TimeSpan
 from walsh_scrapy.state.records import SourceRecord
 from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.state.tables import requests
 from walsh_scrapy.testing.crawl import write_sources
 from walsh_scrapy.testing.web import Reply
-from walsh_scrapy.tools import report
-from walsh_scrapy.tools.report import (
-    answers,
-    build_news,
-    build_report,
-    choose_period,
-    find_needs,
-    host_lines,
-    kind_of,
-)
-from walsh_scrapy.tools.report.findings import check_clock
-from walsh_scrapy.tools.report.hostrows import COLUMNS, HostRow
-from walsh_scrapy.tools.report.output import as_dict
-from walsh_scrapy.tools.report.runrows import RunRow
+from walsh_scrapy.tools.report import facts, pace
+from walsh_scrapy.tools.report.facts import choose_period, group_days, name_answer
+from walsh_scrapy.tools.report.pace import compare, read_gaps
+from walsh_scrapy.tools.report.page import draw_bars
 
 URL = "http://a.example/feed"
 
@@ -61,22 +48,50 @@ def sent(at, seconds=0.5, host="a.example", **fields):
     return records.sent(at, f"http://{host}/feed", host, **given | fields)
 
 
-def lines_of(records):
-    judge = GapCheck(Basis({}, (), frozenset(), Documents({}.get)))
-    return host_lines(records, judge, lambda record: record.run == 1)
+class Requests:
+    """A log that has only these requests, of which the earlier runs are before the period."""
+
+    def __init__(self, *records):
+        self._records = sorted(records, key=lambda record: (record.host, record.requested_at))
+
+    def requests(self, span, most):
+        return [record for record in self._records if record.requested_at >= span.since][-most:]
+
+    def requests_before(self, moment):
+        return [record for record in self._records if record.requested_at < moment]
+
+    def bounds(self, now):
+        return TimeSpan(until=now)
+
+    def basis(self, bounds):
+        return Basis({}, (), frozenset(), Documents({}.get))
+
+
+def compare_gaps(*records, since=0.0):
+    return compare(read_gaps(Requests(*records), TimeSpan(since=since, run=1), NOW))
 
 
 def test_a_gap_begins_at_the_end_of_the_exchange_before_it():
-    (line,) = lines_of([sent(100.0, 1.0), sent(102.5), sent(109.0)])
-    assert [each.gap.kept for each in line.sent] == [None, 1.5, 6.0]
-    assert (line.smallest.kept, line.longest.least, line.short) == (1.5, 1.0, 0)
+    (host,), gaps = compare_gaps(sent(100.0, 1.0), sent(102.5), sent(109.0))
+    assert (host["shortest"]["gap"], host["shortest"]["required"]) == (1.5, 1.0)
+    assert host["longest"]["required"] == 1.0
+    assert gaps == {"x15": 1, "x5": 1}
 
 
 def test_hosts_with_short_gaps_come_first_then_those_with_most_requests():
     many = [sent(number * 10.0, host="many.example") for number in range(5)]
     few = [sent(1.0, host="few.example"), sent(2.4, host="few.example")]
-    lines = lines_of([*many, *few, sent(7.0)])
-    assert [line.host for line in lines] == ["few.example", "many.example", "a.example"]
+    hosts, gaps = compare_gaps(*many, *few, sent(7.0))
+    assert [row["host"] for row in hosts] == ["few.example", "many.example", "a.example"]
+    assert [row["too_short"] for row in hosts] == [1, 0, 0]
+    assert gaps["short"] == 1
+
+
+def test_a_gap_after_another_run_counts_and_its_request_does_not():
+    (host,), _ = compare_gaps(sent(1.0, run=2), sent(4.5))
+    assert (host["requests"], host["shortest"]["gap"]) == (1, 3.0)
+    (host,), _ = compare_gaps(sent(1.0), sent(4.5), since=2.0)
+    assert (host["requests"], host["shortest"]["gap"]) == (1, 3.0)
 
 
 @pytest.fixture
@@ -86,8 +101,7 @@ def state(tmp_path):
 
 
 def test_the_period_is_the_last_crawl_unless_another_is_asked_for(state):
-    nothing = choose_period(state, NOW)
-    assert (nothing.runs, nothing.words) == ((), "No crawl is recorded")
+    assert choose_period(state, NOW).words == "No crawl is recorded"
     for begun in (NOW - 5 * DAY, NOW - DAY):
         run = state.runs.begin(RunRecord(spider="feeds", started_at=begun))
         state.runs.end(run, begun + 60.0, "finished", {})
@@ -99,102 +113,37 @@ def test_the_period_is_the_last_crawl_unless_another_is_asked_for(state):
     assert choose_period(state, NOW).span == TimeSpan(
         since=NOW - DAY, until=NOW - DAY + 60.0, run=2
     )
-    assert [run.id for run in choose_period(state, NOW, NOW - 9 * DAY).runs] == [3, 2, 1]
+    assert choose_period(state, NOW, NOW - 9 * DAY).span.since == NOW - 9 * DAY
 
 
-def test_responses_are_counted_by_kind():
+def test_each_status_has_its_kind_of_answer():
     statuses = (200, 304, 302, 429, 503, 404, 500, None)
-    assert [kind_of(sent(0.0, status=status)) for status in statuses] == [
+    assert [name_answer(status, is_open=False) for status in statuses] == [
         *("full", "unchanged", "redirect", "refused", "refused", "client", "server", "none")
     ]
-    assert kind_of(sent(0.0, duration=None, status=None)) == "open"
-    found = answers([sent(0.0, status=None), sent(1.0, status=304), sent(2.0, status=304)])
-    assert list(found.items()) == [("unchanged", 2), ("none", 1)]
-    assert answers([]) == {}
+    assert name_answer(None, is_open=True) == "open"
 
 
-def test_news_are_grouped_by_source_and_by_day_without_gaps():
-    entry = '{"title": " A\\n title ", "url": "http://a.example/1", "source_title": "A"}'
-    moments = {URL: [0.0, 1.0, 2 * DAY], "http://b.example/": [5.0]}
-    news = build_news(moments, [SeenEntry(URL, 0.0, entry)], {"http://b.example/": "Bee"})
-    assert news.days == [(date(1970, 1, 1), 3), (date(1970, 1, 2), 0), (date(1970, 1, 3), 1)]
-    assert [(each.title, each.count) for each in news.sources] == [("A", 3), ("Bee", 1)]
-    assert news.sources[0].headlines[0].title == "A title"
+def test_days_without_requests_are_shown_and_many_days_are_months():
+    near = {"2026-05-20": Counter(full=2), "2026-05-22": Counter(none=1)}
+    unit, groups = group_days(near)
+    assert (unit, list(groups)) == ("day", ["2026-05-20", "2026-05-21", "2026-05-22"])
+    unit, groups = group_days(near | {"2025-01-31": Counter(full=1), "2026-05-01": Counter(full=5)})
+    assert unit == "month"
+    assert groups == {"2025-01": Counter(full=1), "2026-05": Counter(full=7, none=1)}
+    assert group_days({}) == ("day", {})
 
 
-@pytest.mark.parametrize("item", ["no JSON", "[]", '{"title": 7}', '{"url": "javascript:x"}'])
-def test_an_item_that_is_odd_hides_no_other(item):
-    news = build_news({URL: [0.0]}, [SeenEntry(URL, 0.0, item)], {})
-    assert news.sources[0].headlines[0].url == ""
-
-
-CLOCK = check_clock({}, NOW)
-
-
-def row_of(begun, last_sign=None, **record):
-    run = RunRecord(spider="feeds", started_at=begun, **record)
-    return RunRow(run, begun if last_sign is None else last_sign, NOW)
-
-
-def test_what_needs_the_operator_names_runs_gaps_and_files():
-    runs = [
-        row_of(NOW - 600),  # it may still go on
-        row_of(NOW - DAY, ended_at=NOW - DAY, finish_reason="state_failed"),
-        row_of(NOW - 2 * DAY),
-        row_of(NOW - 3 * DAY, ended_at=NOW - 3 * DAY, finish_reason="closespider_timeout"),
-        row_of(NOW - 4 * DAY, ended_at=NOW - 4 * DAY, summary={"failed": 3}),
-    ]
-    killed = "did not end, last sign at 2026-05-21 06:00:00 UTC"
-    problems = ["", "state_failed", killed, "", "no source was read"]
-    assert [row.problem for row in runs] == problems
-    lines = lines_of([sent(0.0), sent(1.0)])
-    assert [need.text for need in find_needs(runs, lines, [], [], "line 3: no URL", CLOCK)] == [
-        "3 runs went wrong, the last one: state_failed",
-        "1 gap at 1 host shorter than the delay",
-        "The sources file was not read: line 3: no URL",
-    ]
-    assert not [*find_needs(runs[:1], lines_of([sent(0.0), sent(9.0)]), [], [], "", CLOCK)]
-
-
-def test_commands_and_a_wrong_clock_in_what_needs_the_operator():
-    assert not [*find_needs([row_of(3.0, command="shell")], [], [], [], "", CLOCK)]
-    (need,) = find_needs([], [], [], [], "", check_clock({"runs": NOW + 9 * DAY}, NOW))
-    assert need.section == "runs"
-    assert "times of runs until 2026-06-01 06:00:00 UTC lie in the future" in need.text
-    assert "clock right?" in need.text
-
-
-@pytest.mark.parametrize(
-    ("fields", "needs"),
-    [
-        ({"hold_since": NOW - 2 * DAY, "hold_until": NOW + 60}, 1),
-        ({"hold_since": NOW - 60, "hold_until": NOW + DAY - 120}, 0),
-        ({"hold_since": NOW - 2 * DAY, "hold_until": NOW - 60}, 0),
-        ({"hold_since": NOW, "hold_until": NOW + 2 * DAY, "hold_by": "unreachable"}, 0),
-    ],
-)
-def test_a_hold_is_long_as_status_counts_it(fields, needs):
-    row = HostRow("a.example", HostSnapshot(HostTimes(**fields), NOW), None)
-    assert len([*find_needs([], [], [], [row], "", CLOCK)]) == needs
-
-
-def test_a_host_in_trouble_is_named_with_its_delay():
-    times = HostTimes(request_ended_at=NOW - 1.0, delay=8.0, server_errors=3)
-    row = HostRow("ill.example", HostSnapshot(times, NOW), None)
-    assert row.why == (
-        "one request every 8 s; it answered 500, 502 or 504 3 times in a row, which slows it down"
-    )
-    assert as_dict(row, COLUMNS)["server_errors"] == 3
-    later = HostRow("ill.example", HostSnapshot(times, NOW + 60.0), None)
-    assert (later.until, later.why) == (None, row.why.partition("; ")[2])
-
-
-def test_the_chart_library_leaves_the_imports_of_the_process_as_they_were():
-    assert [finder for finder in sys.meta_path if type(finder).__module__ == "pygal"] == []
+def test_the_longest_bar_fills_the_picture_and_none_is_invisible():
+    long, short, empty = draw_bars({"a": {"full": 9_000, "none": 999}, "b": {"full": 1}, "c": {}})
+    assert (long.total, long.end) == (9_999, 88.0)
+    assert [name for name, _, _ in long.parts] == ["full", "none"]
+    assert short.parts[0][2] == 0.5
+    assert (empty.parts, empty.total) == ([], 0)
 
 
 class Page(HTMLParser):
-    """What matters of a page: its elements, their attributes, the texts of its links."""
+    """What matters of a page: its elements, their attributes, the levels of its headings."""
 
     def __init__(self, text):
         super().__init__()
@@ -219,23 +168,33 @@ class Page(HTMLParser):
 
 @pytest.fixture
 def filled(tmp_path):
-    """Return a function that fills a state and declares its sources; it returns the state's URL."""
+    """Return a function that fills a state, and returns its URL and the file of its sources."""
 
     def fill(*size):
-        url = f"sqlite:///{tmp_path / 'state.sqlite3'}"
-        (tmp_path / "sources.txt").write_text("\n".join(write_state(url, *size)))
-        return url
+        url, file = f"sqlite:///{tmp_path / 'state.sqlite3'}", tmp_path / "sources.txt"
+        file.write_text("\n".join(write_state(url, *size)))
+        sync(url, file)
+        return url, file
 
     return fill
 
 
-@pytest.mark.parametrize(("requests", "hosts"), [(0, 1), (1, 1), (240, 6), (10_000, 206)])
-def test_the_page_is_whole_and_loads_nothing(filled, tmp_path, requests, hosts):
-    url = filled(requests, hosts)
-    text = page_of(url, tmp_path / "sources.txt")
+def sync(url, file):
+    with closing(State(url)) as state:
+        state.sync(file, NOW)
+
+
+SIZES = pytest.mark.parametrize(
+    ("requests", "hosts"), [(0, 1), (1, 1), (240, 6), (10_000, 206)], ids=str
+)
+
+
+@SIZES
+def test_the_page_is_whole_and_loads_nothing(filled, requests, hosts):
+    text = page_of(*filled(requests, hosts))
     page = Page(text)
     assert page.opened == []
-    assert len(text.encode()) < 3_000_000
+    assert len(text.encode()) < 1_000_000
     assert not any(page.all(tag) for tag in ("script", "img", "link", "iframe", "object", "form"))
     for _, attributes in page.elements:
         assert not any(name.startswith("on") or name in ("style", "src") for name in attributes)
@@ -244,19 +203,66 @@ def test_the_page_is_whole_and_loads_nothing(filled, tmp_path, requests, hosts):
     assert "@import" not in text
     (policy,) = (each["content"] for each in page.all("meta") if "http-equiv" in each)
     assert policy.startswith("default-src 'none'; style-src 'sha256-")
+
+
+@SIZES
+def test_a_screen_reader_gets_headings_captions_and_titles(filled, requests, hosts):
+    page = Page(page_of(*filled(requests, hosts)))
     ids = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
     assert len(ids) == len(set(ids))
-    assert len(page.all("h1")) == 1
-    assert len(page.all("table")) == text.count("<caption>")
-    for svg in page.all("svg"):
-        assert svg["role"] == "img"
-        assert set(svg["aria-labelledby"].split()) <= set(ids)
-    if requests >= 240:
-        assert page.all("svg")
-        assert "Problems for you" in text
-    if requests == 0:
-        assert "Nothing needs you" in text
-        assert not re.search('id="(?:gaps|responses|waiting)"', text)
+    assert {
+        attributes["href"][1:] for attributes in page.all("a") if attributes["href"][0] == "#"
+    } <= {*ids}
+    levels = [int(tag[1]) for tag, _ in page.elements if tag in ("h1", "h2", "h3")]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(after - before <= 1 for before, after in pairwise(levels))
+    assert len(page.all("table")) == len(page.all("caption"))
+    assert all(attributes["scope"] in ("col", "row") for attributes in page.all("th"))
+    pictures = [attributes for attributes in page.all("svg") if "aria-hidden" not in attributes]
+    assert len(pictures) == min(requests, 2)
+    for attributes in pictures:
+        assert attributes["role"] == "img"
+        assert set(attributes["aria-labelledby"].split()) <= set(ids)
+
+
+def test_a_page_about_nothing_has_no_empty_section(filled):
+    text = page_of(*filled(0))
+    assert "Nothing needs your attention" in text
+    assert not re.search('id="(?:gaps|requests|waiting|new)"', text)
+
+
+def test_what_needs_attention_comes_first_with_its_section(filled):
+    url, file = filled(240, 6)
+    with closing(State(url, clock=lambda: NOW)) as state:
+        hold(state, "blog1.example", 2 * DAY, "retry-after", 429)
+    text = page_of(url, file)
+    (first, *_) = re.findall(r'<h2 id="[^"]+">(.+?)</h2>', text)
+    assert first == "Needs your attention"
+    (needs,) = re.findall(r'<section class="needs".*?</section>', text, re.DOTALL)
+    assert "blog1.example" in needs
+    assert 'href="#failing"' in needs
+    assert text.index('id="failing"') < text.index('id="waiting"') < text.index('id="new"')
+
+
+def test_sources_with_a_problem_come_first_with_their_advice(filled):
+    url, file = filled(240, 6)
+    report = report_of(url, file)
+    problems = [row["problem"] for row in report["failing"].rows]
+    assert problems == ["gone", "failing", "denied", "moved"]
+    assert (report["failing"].count, report["sources"]) == (4, 6)
+    text = page_of(url, file)
+    (card, *_) = re.findall(r'<section class="card".*?</section>', text, re.DOTALL)
+    assert card.index("<h3") < card.index("410 Gone") < card.index("sources resume")
+
+
+def test_a_long_list_is_limited_and_counted(filled, monkeypatch):
+    url, file = filled(240, 6)
+    monkeypatch.setattr(facts, "MAX_SOURCES", 2)
+    text = page_of(url, file)
+    assert "2 of 4 sources with a problem shown" in text
+    assert "2 of 6 sources shown" in text, "with new entries"
+    assert text.count('<section class="card"') == 2
 
 
 def test_each_run_says_whether_it_signed_and_by_which_key(tmp_path):
@@ -264,15 +270,33 @@ def test_each_run_says_whether_it_signed_and_by_which_key(tmp_path):
     with closing(State(url)) as state:
         for begun, settings in enumerate(({"signing_key": ""}, {"signing_key": "kQ-7<b>"})):
             state.runs.begin(RunRecord(spider="feeds", started_at=NOW + begun, settings=settings))
-    text = page_of(url, tmp_path / "sources.txt", since=NOW)
+    text = page_of(url, since=NOW)
     (runs,) = re.findall(r'<section id="runs".*?</section>', text, re.DOTALL)
-    assert ">Https signed by<" in runs
-    assert re.findall("<bdi>(kQ-7.*?|none)</bdi>", runs) == ["kQ-7&lt;b&gt;", "none"]
+    assert re.findall("signed by <bdi>(.+?)</bdi>", runs) == ["kQ-7&lt;b&gt;", "no key"]
 
 
-def test_texts_of_strangers_are_shown_and_not_obeyed(filled, tmp_path):
-    url = filled(240, 6)
-    text = page_of(url, tmp_path / "sources.txt")
+def test_the_versions_of_a_run_are_folded(filled):
+    text = page_of(*filled(1))
+    (folded,) = re.findall(
+        r"<td[^>]*>[^<]*<bdi>finished.*?(<details>.*?</details>)", text, re.DOTALL
+    )
+    assert "scrapy 2.19.0" in folded
+
+
+def test_runs_that_went_wrong_are_named_and_come_first(tmp_path):
+    url = f"sqlite:///{tmp_path / 'state.sqlite3'}"
+    with closing(State(url)) as state:
+        for day, reason in ((3, "finished"), (2, "state_failed"), (1, "finished")):
+            run = state.runs.begin(RunRecord(spider="feeds", started_at=NOW - day * DAY))
+            state.runs.end(run, NOW - day * DAY + 60.0, reason, {})
+    report = report_of(url, since=NOW - 9 * DAY)
+    assert [row["run"] for row in report["runs"].rows] == [2, 3, 1]
+    (need,) = [row for row in report["problems"].rows if row.get("section") == "runs"]
+    assert need["subject"] == "1 run, the last one: state_failed"
+
+
+def test_texts_of_strangers_are_shown_and_not_obeyed(filled):
+    text = page_of(*filled(240, 6))
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
     assert "\\u202egnippals" in text
     assert "{{ 7 * 7 }}" in text
@@ -292,65 +316,75 @@ def write_earlier(url, hold):
         log_requests(state, replace(RECORD, requested_at=BEGUN - 2 * DAY, **asked, **answered))
 
 
-def test_a_gap_that_was_too_short_is_told_wherever_it_counts(filled, tmp_path):
-    url = filled(30)
+def need_of(report, section):
+    """Return the subject of a problem that the page itself finds, or None."""
+    rows = [row for row in report["problems"].rows if row.get("section") == section]
+    return rows[0]["subject"] if rows else None
+
+
+def test_a_gap_that_was_too_short_is_told_wherever_it_counts(filled):
+    url, file = filled(30)
+    assert need_of(report_of(url, file), "gaps") is None
     with closing(State(url)) as state:
         moment = BEGUN + 70.0
         moved = update(requests).where(requests.c.requested_at == moment)
         moved = moved.values(requested_at=moment - 9.253)
         state._database.write(lambda connection: connection.execute(moved))
-    text = page_of(url, tmp_path / "sources.txt")
-    assert '<a href="#gaps">1 gap at 1 host shorter than the delay</a>' in text
-    assert '<td class="number">0.49 s <span class="short">1 too short</span></td>' in text
-    assert "no gap was shorter" not in text
+    assert need_of(report_of(url, file), "gaps") == "1 gap at 1 host"
+    text = page_of(url, file)
+    assert '0.49 s<br><strong class="bad">1 too short</strong>' in text
+    assert '<rect class="short"' in text
 
 
-def test_a_page_names_its_age_its_success_and_a_problem_with_its_source_first(filled, tmp_path):
-    text = page_of(filled(240, 6), tmp_path / "sources.txt")
-    assert re.search(r"As of <time [^>]+>.+?</time>, .+ after the last run ended\.", text)
+def test_a_page_names_its_age_and_its_success(filled):
+    text = page_of(*filled(240, 6))
+    assert re.search(r"Made <time [^>]+>.+?</time>, .+ after the last run ended\.", text)
     assert re.search(r"succeeded \(2xx, 304, redirects\)</dt><dd>\d+\.\d%</dd>", text)
-    (card, *_) = re.findall(r'<section class="card".*?</section>', text, re.DOTALL)
-    source, advice = card.index("<h3"), card.index("<p>")
-    assert source < advice < card.index('<p class="command"><code>')
 
 
-def first_gap(url):
-    with closing(State(url)) as state:
-        options = Options.from_settings(Settings())
-        (line,) = build_report(state, options, "none.txt", choose_period(state, NOW), NOW).lines
-    return line.sent[0].gap.kept
-
-
-def test_a_long_log_is_cut_and_the_page_says_so(filled, tmp_path, monkeypatch):
-    url = filled(30)
+def test_a_long_log_is_cut_and_the_page_says_so(filled, monkeypatch):
+    url, file = filled(30)
     write_earlier(url, hold=0.0)
-    text = page_of(url, tmp_path / "sources.txt")
-    assert "The log has more requests" not in text
-    assert first_gap(url) == 2 * DAY
-    monkeypatch.setattr(report, "MOST_READ", 20)
-    text = page_of(url, tmp_path / "sources.txt")
-    assert "The log has more requests" in text
-    assert "<dd>20</dd>" in text
-    assert first_gap(url) is None, "what was cut off came between"
+    text = page_of(url, file)
+    assert "<dd>30</dd>" in text
+    assert "This section has the last" not in text
+    assert report_of(url, file)["gaps"].total() == 30
+    monkeypatch.setattr(pace, "MAX_REQUESTS", 20)
+    text = page_of(url, file)
+    assert "<dd>30</dd>" in text
+    assert "This section has the last 20 requests" in text
+    assert report_of(url, file)["gaps"].total() == 19, "the first of them has no known gap"
 
 
-def test_a_gap_since_an_earlier_run_is_compared_too(filled, tmp_path):
-    url = filled(1)
+def test_a_gap_since_an_earlier_run_is_compared_too(filled):
+    url, file = filled(1)
     write_earlier(url, hold=3 * DAY)
-    text = page_of(url, tmp_path / "sources.txt")
-    assert "1 gap at 1 host shorter than the delay" in text
-    assert '<td class="number">3 d (hold)</td>' in text
-    assert "request to 1 host</dt><dd>1</dd>" in text
+    report = report_of(url, file)
+    assert need_of(report, "gaps") == "1 gap at 1 host"
+    (row,) = report["hosts"].rows
+    assert (row["requests"], row["shortest"]["required"]) == (1, 3 * DAY)
+    assert row["shortest"]["by_hold"]
 
 
-def test_a_sources_file_that_cannot_be_read_is_told_in_the_page(tmp_path):
+def test_a_sources_file_that_cannot_be_read_is_told_in_the_page(filled):
+    url, file = filled(1)
+    file.write_text("no URL")
+    text = page_of(url, file)
+    assert "the sources file cannot be read" in text
+    file.unlink()
+    assert "the sources file cannot be read" in page_of(url, file)
+
+
+def test_a_project_without_a_sources_file_needs_none(tmp_path):
     url = f"sqlite:///{tmp_path / 'state.sqlite3'}"
     write_state(url, 1)
-    assert "The sources file was not read: " in page_of(url, tmp_path / "none.toml")
+    assert "sources file" not in page_of(url, tmp_path / "none.toml")
 
 
-def test_the_history_is_the_same_on_both_databases(url):
-    write_state(url, 240, 6)
+def test_the_history_is_the_same_on_both_databases(url, tmp_path):
+    file = tmp_path / "sources.txt"
+    file.write_text("\n".join(write_state(url, 240, 6)))
+    sync(url, file)
     with closing(State(url)) as state, state.log() as log:
         records = log.requests(TimeSpan(since=BEGUN + 100.0, until=BEGUN + 500.0), "blog1.example")
         assert {record.host for record in records} == {"blog1.example"}
@@ -362,13 +396,36 @@ def test_the_history_is_the_same_on_both_databases(url):
         before = log.requests_before(BEGUN + 125.0, None)
         assert [each.requested_at - BEGUN for each in before] == [120.0, 70, 80, 90, 100, 110]
         assert log.requests_before(BEGUN + 125.0, "blog1.example") == before[1:2]
-        span = TimeSpan(since=BEGUN, run=1)
-        assert sum(map(len, log.first_seen(span).values())) == 24
-        assert log.first_seen(TimeSpan(since=BEGUN, run=2)) == {}
-        at_once = log.first_seen(TimeSpan(since=BEGUN, until=BEGUN))
-        assert at_once.keys() <= log.first_seen(span).keys()
-        assert len(log.newest(span, 2, 100)) == 12
-        assert len(log.newest(span, 2, 5)) == 5
+    report = report_of(url, file)
+    assert (report["requests"], report["answers"]["unchanged"]) == (240, 54)
+    assert {day: counts["new_entries"] for day, counts in report["days"].items()} == {
+        "2026-05-20": 8,
+        "2026-05-21": 8,
+        "2026-05-22": 8,
+    }
+    assert (report["entries"], report["news"].count) == (24, 6)
+    assert [len(row["newest"]) for row in report["news"].rows] == [4] * 6
+    assert [row["problem"] for row in report["failing"].rows] == [
+        "gone",
+        "failing",
+        "denied",
+        "moved",
+    ]
+    assert report_of(url, file, since=BEGUN + DAY)["entries"] == 16
+
+
+def test_the_headlines_of_a_source_are_its_newest(tmp_path, monkeypatch):
+    monkeypatch.setattr(facts, "MAX_HEADLINES_OF_SOURCE", 2)
+    url = f"sqlite:///{tmp_path / 'state.sqlite3'}"
+    with closing(State(url)) as state:
+        found = [
+            entry_of(URL, str(number), at=NOW - number, item=json.dumps({"title": f"T{number}"}))
+            for number in range(5)
+        ]
+        commit(state, SourceRecord(url=URL, kind="feed", visited_at=NOW - 60), found)
+    (row,) = report_of(url, since=NOW - 3600)["news"].rows
+    assert ([entry["title"] for entry in row["newest"]], row["entries"]) == (["T0", "T1"], 5)
+    assert "2 of 5 entries shown" in page_of(url, since=NOW - 3600)
 
 
 def test_addresses_and_credentials_are_in_no_report(tmp_path):
@@ -376,11 +433,14 @@ def test_addresses_and_credentials_are_in_no_report(tmp_path):
     source = "http://a.example/feed?token=s3cr3t&page=2"
     (tmp_path / "sources.txt").write_text(source)
     item = {"title": "by jo@a.example", "url": source, "source_title": "jo@a.example's"}
+    sync(url, tmp_path / "sources.txt")
     with closing(State(url)) as state:
         entry = entry_of(source, "1", at=NOW - 60, item=json.dumps(item))
         commit(state, SourceRecord(url=source, kind="feed", visited_at=NOW - 60), [entry])
-        commit(state, SourceRecord(url=source, kind="feed", outcome="failed", failures=3))
+        failed = {"outcome": "failed", "failures": 3, "status": 404, "visited_at": NOW - 60}
+        commit(state, SourceRecord(url=source, kind="feed", **failed))
     text = page_of(url, tmp_path / "sources.txt", since=NOW - 3600)
+    assert 'class="card"' in text
     assert "s3cr3t" not in text
     assert "jo@" not in text
     assert "token=…&amp;page=2" in text
@@ -392,9 +452,9 @@ def test_addresses_and_credentials_are_in_no_report(tmp_path):
 SOURCES = ["http://blog.example/feed", "http://slow.example/feed", "http://lost.example/feed"]
 
 
-#: Host, smallest gap, delay asked for and by what, of a row in the page.
-PAUSES = re.compile(
-    r'<bdi>([\w.]+)</bdi></th>\n<td class="number">([\d.]+) s</td>'
+#: Host, requests, shortest gap, required gap and longest required gap of a row in the page.
+GAPS = re.compile(
+    r'<bdi>([\w.]+)</bdi>.*?</th><td class="number">(\d+)</td>\n<td class="number">([\d.]+) s</td>'
     r'<td class="number">([\d.]+) s</td><td class="number">([\d.]+) s</td>'
 )
 
@@ -421,10 +481,10 @@ def test_the_report_of_a_run_compares_the_gaps_that_servers_saw(
     assert result.stdout == ""
     text = page.read_text("utf-8")
     assert "R&amp;D</bdi>" in text
-    assert "1 source with problems: 1 failing" in text
+    assert "1 failing" in text
     assert "discover http://lost.example/feed" in text
     assert 'class="short"' not in text
-    rows = {row[0]: row[1:] for row in re.findall(PAUSES, text)}
+    rows = {row[0]: row[2:] for row in re.findall(GAPS, text)}
     assert rows.keys() == {"blog.example", "slow.example", "lost.example"}
     kept, asked, longest = rows["slow.example"]
     assert (asked, longest) == ("2.00", "2.00")

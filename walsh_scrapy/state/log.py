@@ -312,14 +312,6 @@ class TimeSpan:
         return and_(at >= self.since, at <= self.until, is_its_run)
 
 
-class SeenEntry(NamedTuple):
-    """An entry as the state has it: ``first_seen`` in epoch seconds, ``item`` as JSON."""
-
-    source: str
-    first_seen: float
-    item: str
-
-
 class Log:
     """The request log as of one moment: of all, a span of time, a run, a URL or a host.
 
@@ -490,29 +482,6 @@ class Log:
         counts = or_(is_newest, _ENDED + requests.c.hold > moment)
         found = rows_of(LoggedRequest, requests).join(newest, requests.c.host == newest.c.host)
         return list(self.each(LoggedRequest, found.where(wanted, counts).order_by(*BY_HOST)))
-
-    def first_seen(self, span: TimeSpan) -> dict[str, list[float]]:
-        """Return when the entries of a span were first seen, by their sources."""
-        found = select(entries.c.source, entries.c.first_seen).order_by(entries.c.first_seen)
-        found = found.where(span.has(entries.c.first_seen, entries.c.run))
-        seen: dict[str, list[float]] = {}
-        for source, first_seen in self._connection.execute(found):
-            seen.setdefault(source, []).append(first_seen)
-        return seen
-
-    def newest(self, span: TimeSpan, of_each: int, most: int) -> list[SeenEntry]:
-        """Return the newest entries of a span: some of each source, and at most ``most``."""
-        seen_then = span.has(entries.c.first_seen, entries.c.run)
-        order = (entries.c.first_seen.desc(), entries.c.key)
-        place = func.row_number().over(partition_by=entries.c.source, order_by=order)
-        ranked = select(entries.c.key, place.label("place")).where(seen_then).subquery()
-        chosen = (
-            select(entries.c.source, entries.c.first_seen, entries.c.item)
-            .join(ranked, and_(ranked.c.key == entries.c.key, ranked.c.place <= of_each))
-            .order_by(ranked.c.place, *order)
-            .limit(most)
-        )
-        return list(self.each(SeenEntry, chosen))
 
     def last_of(self, run: int, begun: float, until: float) -> float | None:
         """Return when a run sent its last request until a moment; None if it sent none.

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 _EXTRAS: Final = {
     "jinja2": "report",
     "prometheus_client": "status",
-    "pygal": "report",
     "pytest": "testing",
     "trustme": "testing",
 }

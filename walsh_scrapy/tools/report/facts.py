@@ -1,0 +1,327 @@
+"""The facts of the report: rows of the views that the lists print, with limits and counts."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from walsh_scrapy.policy.durations import format_moment, rfc3339
+from walsh_scrapy.policy.freshness import CLOCK_SKEW
+from walsh_scrapy.policy.wording import count_of
+from walsh_scrapy.sources.loading import declarations
+from walsh_scrapy.sources.source import SourcesError
+from walsh_scrapy.state.log import TimeSpan
+from walsh_scrapy.tools.report.pace import compare, read_gaps
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from walsh_scrapy.options import Options
+    from walsh_scrapy.state import State
+
+MAX_PROBLEMS: Final = 30
+MAX_SOURCES: Final = 150
+MAX_HOSTS: Final = 300
+MAX_RUNS: Final = 50
+#: Headlines of one source, and of all sources together.
+MAX_HEADLINES_OF_SOURCE: Final = 8
+MAX_HEADLINES: Final = 400
+#: Days that are counted; more days are counted by month.
+MAX_DAYS: Final = 31
+
+#: The answers to requests, in the order of the page.
+ANSWERS: Final = {
+    "full": "2xx: documents",
+    "unchanged": "304: unchanged",
+    "redirect": "3xx: redirects",
+    "refused": "429 or 503: wait",
+    "client": "4xx: client errors",
+    "server": "5xx: server errors",
+    "none": "no response",
+    "open": "end unknown",
+}
+_BY_CLASS: Final = {2: "full", 3: "redirect", 4: "client", 5: "server"}
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Period:
+    """The part of the state that a report is about; ``words`` are for the page's heading."""
+
+    span: TimeSpan
+    words: str
+
+    @property
+    def params(self) -> dict[str, object]:
+        """The parameters of the condition."""
+        until = rfc3339(self.span.until) or "9999"
+        return {"since": rfc3339(self.span.since), "until": until, "run": self.span.run or 0}
+
+    def has(self, moment: str) -> str:
+        """Return the SQL condition for rows of a view whose column ``moment`` is in the period."""
+        in_span = f"{moment} >= :since AND {moment} <= :until"
+        return in_span if self.span.run is None else f"{in_span} AND run = :run"
+
+
+def choose_period(state: State, now: float, since: float | None = None) -> Period:
+    """Return the time since a moment, or that of the last crawl; times are in epoch seconds."""
+    until = now + CLOCK_SKEW  # later times were written by a wrong clock
+    if since is not None:
+        span = TimeSpan(since=since, until=until)
+        return Period(span=span, words=f"Since {format_moment(since)}")
+    last = next(iter(state.runs.latest(1, until=until, only_crawls=True)), None)
+    if last is None:
+        return Period(span=TimeSpan(since=now, until=until), words="No crawl is recorded")
+    end = math.inf if last.ended_at is None else last.ended_at
+    span = TimeSpan(since=last.started_at, until=end, run=last.id)
+    words = f"Run {last.id} of {last.spider}, {format_moment(last.started_at)}"
+    return Period(span=span, words=words)
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The first rows of a list, and the number of all its rows."""
+
+    rows: Sequence[Row]
+    count: int
+
+
+def gather(state: State, options: Options, sources_file: str, period: Period, now: float) -> Row:
+    """Return the facts of a period by the names that the template uses.
+
+    ``now`` is in epoch seconds; times are as in the views. Raises StateError.
+    """
+    with state.log() as log:
+        hosts, gaps = compare(read_gaps(log, period.span, now))
+    days = _count_days(state, period)
+    totals = Counter[str]()
+    for counts in days.values():
+        totals.update(counts)
+    answers = {name: totals[name] for name in ANSWERS if totals[name]}
+    unit, groups = group_days(days)
+    started = period.has("started_at")
+    runs = _list(state, "readable_runs", started, _RUN_ORDER, MAX_RUNS, period.params)
+    for row in runs.rows:
+        row["versions"] = json.loads(row["versions"])
+    ends = [datetime.fromisoformat(row["ended_at"]) for row in runs.rows if row["ended_at"]]
+    sources = _count_sources(state)
+    has_problem = "problem IS NOT NULL AND is_declared"
+    problems = _list(state, "readable_problems", "", "rank", MAX_PROBLEMS)
+    found = [
+        *_check_sources_file(state, sources_file, has_sources=sources.total() > 0),
+        *_find_problems(hosts, sources, runs.rows),
+    ]
+    return {
+        "words": period.words,
+        "made_at": rfc3339(now),
+        "age": max(0.0, now - max(ends).timestamp()) if ends else None,
+        "problems": Listing([*found, *problems.rows], len(found) + problems.count),
+        "sources": sources.total(),
+        "failing": _list(state, "readable_sources", has_problem, "rank, url", MAX_SOURCES),
+        "waiting": _list(state, "readable_hosts", _WAITS, _HOST_ORDER, MAX_HOSTS),
+        "entries": totals["new_entries"],
+        "news": _read_news(state, period),
+        "hosts": Listing(hosts[:MAX_HOSTS], len(hosts)),
+        "gaps": gaps,
+        "gap_requests": sum(row["requests"] for row in hosts),
+        "requests": sum(answers.values()),
+        "answers": answers,
+        "success": measure_success(answers),
+        "unit": unit,
+        "days": groups,
+        "runs": runs,
+        "log_days": options.log_days,
+    }
+
+
+def measure_success(answers: Mapping[str, int]) -> float | None:
+    """Return the share of requests that got a document, a 304 or a redirect.
+
+    A request whose end is unknown does not count. None without a request.
+    """
+    ended = sum(answers.values()) - answers.get("open", 0)
+    good = sum(answers.get(name, 0) for name in ("full", "unchanged", "redirect"))
+    return good / ended if ended else None
+
+
+#: The hosts that `walsh hosts` lists.
+_WAITS: Final = "waits_for IS NOT NULL OR problem IS NOT NULL OR operator_delay > 0"
+_HOST_ORDER: Final = "rank, waits_until DESC, host"
+_RUN_ORDER: Final = "CASE WHEN problem IS NULL THEN 1 ELSE 0 END, started_at DESC, run DESC"
+
+
+def _list(
+    state: State,
+    view: str,
+    where: str,
+    order_by: str,
+    limit: int,
+    params: Mapping[str, Any] | None = None,
+) -> Listing:
+    """Return the first rows of a view, and the number of all."""
+    rows = list(state.rows(view, where=where, order_by=order_by, limit=limit, params=params))
+    if len(rows) < limit:
+        return Listing(rows, len(rows))
+    (counted,) = state.rows(view, columns="count(*) AS number", where=where, params=params)
+    return Listing(rows, counted["number"])
+
+
+def _count_sources(state: State) -> Counter[str | None]:
+    """Return the number of declared sources by their problem, None for those without any."""
+    columns = "problem, count(*) AS number"
+    where, group_by = "is_declared", "problem"
+    rows = state.rows("readable_sources", columns=columns, where=where, group_by=group_by)
+    return Counter({row["problem"]: row["number"] for row in rows})
+
+
+# ---- problems that the state does not know ----
+
+
+def _check_sources_file(state: State, file: str, *, has_sources: bool) -> Iterator[Row]:
+    """Yield the error of a sources file. A project whose spiders declare none needs no file."""
+    if not has_sources and not Path(file).exists():
+        return
+    try:
+        if not state.has_synced(file):
+            for _ in declarations(Path(file), []):
+                pass
+    except SourcesError as error:
+        problem = "the sources file cannot be read, so no run can start"
+        yield _problem("critical", problem, str(error), command="walsh sources")
+
+
+def _find_problems(
+    hosts: Sequence[Row], sources: Counter[str | None], runs: Sequence[Row]
+) -> Iterator[Row]:
+    """Yield what the sections of the page show, as problems."""
+    short = [row["too_short"] for row in hosts if row["too_short"]]
+    if short:
+        subject = f"{count_of(sum(short), 'gap')} at {count_of(len(short), 'host')}"
+        yield _problem("critical", "gaps shorter than required", subject, section="gaps")
+    kinds = [f"{number:,} {problem}" for problem, number in sources.most_common() if problem]
+    if kinds:
+        yield _problem("warning", "sources with a problem", ", ".join(kinds), section="failing")
+    wrong = [row["problem"] for row in runs if row["problem"] and not row["command"]]
+    if wrong:
+        subject = f"{count_of(len(wrong), 'run')}, the last one: {wrong[0]}"
+        yield _problem("warning", "runs that went wrong", subject, section="runs")
+
+
+def _problem(severity: str, problem: str, subject: str, **more: str) -> Row:
+    """Return a row like those of `readable_problems`; ``section`` is a part of the page."""
+    row = {"severity": severity, "problem": problem, "subject": subject}
+    return dict.fromkeys(("since", "advice", "command", "section")) | row | more
+
+
+# ---- requests and new entries by day ----
+
+
+def _count_days(state: State, period: Period) -> dict[str, Counter[str]]:
+    """Return the numbers of requests, by answer, and of new entries for each day that has any."""
+    days = defaultdict[str, Counter[str]](Counter)
+    requests = state.rows(
+        "readable_requests",
+        columns="substr(requested_at, 1, 10) AS day, status, duration IS NULL AS is_open, "
+        "count(*) AS requests",
+        where=period.has("requested_at"),
+        group_by="1, 2, 3",
+        params=period.params,
+    )
+    for row in requests:
+        answer = name_answer(row["status"], is_open=row["is_open"])
+        days[row["day"]][answer] += row["requests"]
+    entries = state.rows(
+        "readable_entries",
+        columns="substr(first_seen, 1, 10) AS day, count(*) AS entries",
+        where=period.has("first_seen"),
+        group_by="1",
+        params=period.params,
+    )
+    for row in entries:
+        days[row["day"]]["new_entries"] = row["entries"]
+    return days
+
+
+def name_answer(status: int | None, *, is_open: bool) -> str:
+    """Return the kind of the answer to a request, a key of ANSWERS."""
+    if status is None:
+        return "open" if is_open else "none"
+    if status in (429, 503):
+        return "refused"
+    if status == 304:
+        return "unchanged"
+    return _BY_CLASS.get(status // 100, "none")
+
+
+def group_days(days: Mapping[str, Counter[str]]) -> tuple[str, dict[str, Counter[str]]]:
+    """Return the unit of a picture, and counts by it: each day, or the last months with any."""
+    if not days:
+        return "day", {}
+    first, last = date.fromisoformat(min(days)), date.fromisoformat(max(days))
+    length = (last - first).days + 1
+    if length <= MAX_DAYS:
+        labels = [str(first + timedelta(days=number)) for number in range(length)]
+        return "day", {label: days.get(label, Counter()) for label in labels}
+    months = defaultdict[str, Counter[str]](Counter)
+    for day in sorted(days):
+        months[day[:7]].update(days[day])
+    return "month", dict(list(months.items())[-MAX_DAYS:])
+
+
+# ---- new entries by source ----
+
+
+def _read_news(state: State, period: Period) -> Listing:
+    """Return the sources with most new entries, and the newest entries of each."""
+    rows = list(
+        state.rows(
+            "readable_entries",
+            columns="source, count(*) AS entries, count(*) OVER () AS sources, "
+            "substr(min(first_seen), 1, 10) AS first_day, "
+            "substr(max(first_seen), 1, 10) AS last_day",
+            where=period.has("first_seen"),
+            group_by="source",
+            order_by="entries DESC, source",
+            limit=MAX_SOURCES,
+            params=period.params,
+        )
+    )
+    newest = defaultdict[str, list[Row]](list)
+    for entry in _read_headlines(state, period, [row["source"] for row in rows]):
+        newest[entry["source"]].append(entry)
+    for row in rows:
+        row["newest"] = newest[row["source"]]
+        row["title"] = row["newest"][0]["source_title"]
+    return Listing(rows, rows[0]["sources"] if rows else 0)
+
+
+#: The keys of the newest entries of each source. The table is read, because it has indexes.
+_NEWEST: Final = """key IN (
+    SELECT key FROM (
+        SELECT key, row_number() OVER (PARTITION BY source ORDER BY first_seen DESC, key) AS place
+        FROM entries WHERE source IN ({sources}) AND first_seen BETWEEN :first AND :last {in_run}
+    ) AS ranked WHERE place <= :number)"""
+
+
+def _read_headlines(state: State, period: Period, sources: Sequence[str]) -> Iterator[Row]:
+    """Yield the newest entries of each source, the newest first."""
+    span = period.span
+    names = {f"source{number}": url for number, url in enumerate(sources)}
+    number = min(MAX_HEADLINES_OF_SOURCE, MAX_HEADLINES // max(len(sources), 1))
+    where = _NEWEST.format(
+        sources=", ".join(f":{name}" for name in names) or "NULL",
+        in_run="" if span.run is None else "AND run = :run",
+    )
+    params = {"first": span.since, "last": span.until, "number": number, "run": span.run}
+    return state.rows(
+        "readable_entries",
+        where=where,
+        order_by="first_seen DESC, key",
+        params=params | names,
+    )
