@@ -222,12 +222,17 @@ class Database:
             engine.dispose()
 
     def rows(
-        self, view: str, where: str, order_by: str, params: Mapping[str, Any]
+        self,
+        view: str,
+        columns: Sequence[str],
+        where: str,
+        order_by: str,
+        params: Mapping[str, Any],
     ) -> Iterator[dict[str, Any]]:
         """Yield the rows of a view; see `State.rows`."""
         now = self._given_clock() if self._given_clock else None
         with self.snapshot() as connection:
-            yield from read_view(connection, view, where, order_by, params, now)
+            yield from read_view(connection, view, columns, where, order_by, params, now)
 
     def now(self) -> float:
         """Return epoch seconds by a clock that all processes on the database share.
@@ -712,9 +717,10 @@ def _begin(address: URL) -> str:
     return f"{begin};{_limits('SET LOCAL', IDLE_SECONDS)}" if _is_pooled(address) else begin
 
 
-#: The reader of a snapshot may take long.
+#: The reader of a snapshot may take long. Compiling a view would take longer than running it.
 _BEGIN_SNAPSHOT: Final = (
-    f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;{_limits('SET LOCAL', 0.0)}"
+    f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;{_limits('SET LOCAL', 0.0)};"
+    "SET LOCAL jit = off"
 )
 
 
