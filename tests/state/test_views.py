@@ -163,7 +163,7 @@ def test_rows_are_selected_and_ordered(state, clock):
     state.hosts.delay("b.example", 30.0, "100 % sure")
     rows = state.rows(
         "readable_overrides",
-        columns=["host"],
+        columns="host",
         where="host <> :host AND reason LIKE '%'",
         order_by="id DESC",
         params={"host": "a.example"},
