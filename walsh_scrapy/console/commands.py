@@ -401,18 +401,19 @@ def _new(parser: argparse.ArgumentParser) -> None:
 
 @_command(LOOK, "tools.runs")
 def _runs(parser: argparse.ArgumentParser) -> None:
-    """List the crawls, those at work first, and how each ended.
+    """List the runs, those at work first, and how each ended.
 
     Runs that had a problem in the last two days come before all others. A run is
     killed if it has no end and gave no sign of life for longer than it may wait.
 
     examples:
       walsh runs
-      walsh runs --json
+      walsh runs --since 7d --json
 
     exit status:
       0  done
     """
+    _add_since(parser, "list the runs that began")
     _add_json(parser)
 
 
