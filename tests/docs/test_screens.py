@@ -7,7 +7,6 @@ import sys
 
 import pytest
 
-from tests.docs.test_pages import blocks
 from tests.helpers import ROOT
 from tests.helpers.records import hold
 from walsh_scrapy.console.program import main
@@ -18,7 +17,12 @@ from walsh_scrapy.testing.demoweb import BLOCKLIST_SCHEMA_URL, BLOCKLIST_URL, de
 from walsh_scrapy.testing.simulation import DAY, EPOCH, simulate
 
 PAGE = ROOT / "docs" / "commands.md"
-SCREENS = [text for _, text in blocks(PAGE, "text") if text.startswith("$ walsh ")]
+#: Commands, and the lines of their screens below them.
+SCREENS = re.findall(
+    r"^```sh\n(walsh \w+)\n```\n\n```text\n(.+?)```",
+    PAGE.read_text("utf-8"),
+    re.MULTILINE | re.DOTALL,
+)
 #: An hour after the second crawl, in epoch seconds; and when the next one is late.
 NOW = EPOCH + 1.5 * DAY + 3600.0
 LATE = NOW + 1.25 * DAY
@@ -87,14 +91,12 @@ def plain(line):
     return " ".join(re.sub(r":\d\d UTC", " UTC", line).split())
 
 
-@pytest.mark.parametrize("text", SCREENS, ids=[text.splitlines()[0] for text in SCREENS])
-def test_a_screen_has_lines_that_the_command_prints(screen, text):
-    command, *lines = text.splitlines()
-    printed = {plain(line) for line in screen(command.removeprefix("$ ")).splitlines()}
-    assert lines
-    assert [line for line in lines if plain(line) not in printed] == []
+@pytest.mark.parametrize(("command", "text"), SCREENS)
+def test_a_screen_has_lines_that_the_command_prints(screen, command, text):
+    printed = {plain(line) for line in screen(command).splitlines()}
+    assert [line for line in text.splitlines() if plain(line) not in printed] == []
 
 
 def test_the_commonest_lists_have_a_screen():
-    commands = {text.split()[2] for text in SCREENS}
-    assert commands == {"status", "sources", "hosts", "new", "runs"}
+    names = {command.split()[1] for command, _ in SCREENS}
+    assert names == {"status", "sources", "hosts", "new", "runs"}

@@ -258,13 +258,13 @@ def _sources(parser: argparse.ArgumentParser) -> None:
         type=_typed(_read_duration),
         const=0.0,
         help="only sources that are gone, failing, refused or denied; with a duration "
-        "such as 60d, only those that have failed for at least so long",
+        "such as 60d, only those that began to fail at least this time ago",
     )
     parser.add_argument(
         "--stale",
         metavar="DURATION",
         type=_typed(_read_duration),
-        help="only sources without a new entry for at least so long, such as 90d or 12w",
+        help="only sources without a new entry for at least this time, such as 90d or 12w",
     )
     parser.add_argument(
         "--all", action="store_true", help="also sources that are no longer declared"

@@ -1,4 +1,4 @@
-"""The rows of a view: a table at a terminal, tab-separated in a pipe, or JSON, an object a line.
+"""The rows of a view: a table at a terminal, tab-separated in a pipe, or one JSON object per line.
 
 Texts in the rows may be those of strangers. The lines of a terminal and of a pipe have no control
 characters; JSON has only ASCII.
