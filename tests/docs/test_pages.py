@@ -202,7 +202,7 @@ def test_the_components_that_are_switched_off_are_named():
 
 def test_the_tables_of_the_state_are_named_with_their_columns():
     described = sections(page_of("state.md"))
-    assert set(described) == set(tables.tables)
+    assert {name for name in described if not name.startswith("readable_")} == set(tables.tables)
     for name, table in tables.tables.items():
         columns = [column.name for column in table.columns]
         assert [each for each in columns if f"`{each}`" not in described[name]] == [], name

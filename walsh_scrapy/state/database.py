@@ -720,9 +720,10 @@ def _begin(address: URL) -> str:
     return f"{begin};{_limits('SET LOCAL', IDLE_SECONDS)}" if _is_pooled(address) else begin
 
 
-#: The reader of a snapshot may take long.
+#: The reader of a snapshot may take long. Compiling a view would take longer than running it.
 _BEGIN_SNAPSHOT: Final = (
-    f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;{_limits('SET LOCAL', 0.0)}"
+    f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;{_limits('SET LOCAL', 0.0)};"
+    "SET LOCAL jit = off"
 )
 
 

@@ -20,7 +20,7 @@ from sqlalchemy import Double, literal_column, select, text
 from walsh_scrapy.policy.freshness import CLOCK_SKEW
 from walsh_scrapy.policy.pacing import LONGEST_EXCHANGE
 from walsh_scrapy.state.records import MOST_RESENT, REFUSED, upsert
-from walsh_scrapy.state.tables import LAST_MOMENT, LOCK_NUMBER, Due, choices, declared
+from walsh_scrapy.state.tables import LAST_MOMENT, LOCK_NUMBER, Due, choices, sources
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -172,54 +172,58 @@ def _last_setting(sql: Sql, name: str) -> str:
 
 def _sources(sql: Sql) -> str:
     revisit = f"CAST({_last_setting(sql, 'min_revisit')} AS DOUBLE PRECISION)"
-    known = declared.alias("known")
-    every, min_revisit = known.c.every, literal_column(f"coalesce({revisit}, 86400.0)", Double)
-    due = Due.of(known, every, min_revisit, literal_column(sql.now))
+    now = literal_column(sql.now, Double)
+    least = literal_column(f"coalesce({revisit}, 86400.0)", Double)
+    # Every query needs the moment, but the reason only one that shows it.
+    moment = Due.of(sources.alias("s"), literal_column("d.every", Double), least, now).at
+    rule = Due.of(sources.alias("judged"), literal_column("judged.every", Double), least, now).rule
     literal = {"literal_binds": True}
-    due_at, rule = (
-        str(value.compile(dialect=sql.dialect, compile_kwargs=literal)) for value in due
+    due_at, due_rule = (
+        value.compile(dialect=sql.dialect, compile_kwargs=literal) for value in (moment, rule)
     )
+    held = sql.time("hold_until")
+    until = f"' is on hold until ' || {held}"
+
+    def of_hold(value: str, condition: str) -> str:
+        """Return a value of the hold of its host; NULL if there is none, or none like that."""
+        return f"""(SELECT {value} FROM hosts WHERE hosts.host = judged.host
+            AND hold_until > {sql.now} AND {condition})"""
+
     denials = "\n".join(
         f"            WHEN outcome = 'denied by {gate}' THEN '{advice} walsh mayfetch ' || url"
         for gate, advice in DENIAL_ADVICE.items()
     )
     return f"""
-WITH known AS (
-    SELECT url_key, url, kind, every, delay, details, host, visited_at, not_before, failures,
-        unconnected, true AS is_declared
-    FROM declared WHERE file = {NEWEST_FILE}
-    UNION ALL
-    SELECT url_key, url, kind, NULL, NULL, '', NULL, visited_at, not_before, failures,
-        unconnected, false
-    FROM sources WHERE NOT EXISTS (
-        SELECT 1 FROM declared
-        WHERE declared.url_key = sources.url_key AND declared.file = {NEWEST_FILE})
-), facts AS (
-    SELECT known.url, known.kind, known.every, known.delay, known.details, known.host,
-        known.is_declared, s.url AS source_url, s.outcome, s.status, nullif(s.detail, '') AS detail,
-        coalesce(s.failures, 0) AS failures, s.failing_since, s.refused_since, s.visited_at,
-        s.first_visited_at, CASE WHEN s.moved_to <> known.url THEN s.moved_to END AS moved_to,
+WITH facts AS (
+    SELECT coalesce(d.url, s.url) AS url, coalesce(d.kind, s.kind) AS kind, d.every, d.delay,
+        d.details, d.host, d.file IS NOT NULL AS is_declared, s.url AS source_url, s.outcome,
+        s.status, nullif(s.detail, '') AS detail, s.failures, s.failing_since, s.refused_since,
+        s.visited_at, s.first_visited_at,
+        CASE WHEN s.moved_to <> coalesce(d.url, s.url) THEN s.moved_to END AS moved_to,
         s.moved_since, s.move_settled, s.move_failing_since, s.onward_to, s.onward_since,
         s.server_interval, s.feed_interval, s.skip_hours, s.skip_days, s.format, s.resent, s.etag,
         s.last_modified, s.validator_url,
-        CASE WHEN h.hold_until > {sql.now} THEN h.hold_until END AS hold_until,
-        CASE WHEN known.is_declared THEN {due_at} END AS due,
-        CASE WHEN known.is_declared THEN {rule} END AS rule,
-        CASE WHEN NOT known.is_declared THEN NULL
-            WHEN known.not_before >= {LAST_MOMENT} THEN 'gone'
+        CASE WHEN d.file IS NOT NULL THEN {due_at} END AS due,
+        s.not_before, s.unconnected,
+        CASE WHEN d.file IS NULL THEN NULL
+            WHEN s.not_before >= {LAST_MOMENT} THEN 'gone'
             WHEN s.outcome LIKE 'denied%' THEN 'denied'
             WHEN s.outcome = '{REFUSED}' THEN 'refused'
             WHEN s.failures > 0 THEN 'failing'
-            WHEN s.moved_to <> known.url AND s.move_settled THEN 'moved'
+            WHEN s.moved_to <> d.url AND s.move_settled THEN 'moved'
             WHEN s.resent >= {MOST_RESENT} THEN 'resent' END AS problem
-    FROM known LEFT JOIN sources s ON s.url_key = known.url_key
-    LEFT JOIN hosts h ON h.host = known.host
+    FROM sources s
+    LEFT JOIN declared d ON d.url_key = s.url_key AND d.file = {NEWEST_FILE}
+    UNION ALL
+    SELECT url, kind, every, delay, details, host, true, NULL, 'new',
+        NULL, NULL, 0, NULL, NULL, NULL, NULL, NULL, NULL, false, NULL, NULL, NULL,
+        0.0, 0.0, '', '', '', 0, NULL, NULL, NULL, 0.0, 0.0, false, NULL
+    FROM declared WHERE +file = {NEWEST_FILE}
+        AND NOT EXISTS (SELECT 1 FROM sources WHERE sources.url_key = declared.url_key)
 ), judged AS (
     SELECT facts.*,
-        CASE WHEN due IS NOT NULL THEN {sql.greatest("due", "coalesce(hold_until, 0.0)")} END
-            AS visit_at,
         CASE WHEN due > 0 AND due < {LAST_MOMENT} THEN {whole("due - visited_at")} END AS wait,
-        {sql.greatest("coalesce(server_interval, 0.0)", "coalesce(feed_interval, 0.0)")} AS asked
+        {sql.greatest("server_interval", "feed_interval")} AS asked
     FROM facts
 )
 SELECT problem,
@@ -259,14 +263,14 @@ SELECT problem,
         WHEN 'gone' THEN 0
         WHEN 'failing' THEN 100 - CASE WHEN failures > 90 THEN 90 ELSE failures END
         WHEN 'refused' THEN 200 WHEN 'denied' THEN 300 WHEN 'moved' THEN 400 WHEN 'resent' THEN 500
-        ELSE CASE WHEN rule = 'new' THEN 550 ELSE 600 END END END AS rank,
+        ELSE CASE WHEN visited_at IS NULL THEN 550 ELSE 600 END END END AS rank,
     url, kind,
     CASE WHEN details <> '' THEN {sql.field("details", 0)} END AS name,
     CASE WHEN details <> '' THEN {sql.joined("details", 1, ",")} END AS tags,
     CASE WHEN details <> '' THEN {sql.joined("details", 3, "/")} END AS folder,
     CASE WHEN details <> '' THEN {sql.field("details", 2)} END AS page,
     nullif(every, 0) AS every, delay, is_declared, host,
-    CASE WHEN outcome IS NULL OR outcome = 'new' THEN 'not visited yet'
+    CASE WHEN outcome = 'new' THEN 'not visited yet'
         WHEN outcome IN ('failed', 'gone', '{REFUSED}') AND status >= 300 THEN {STATUS}
         WHEN outcome = 'failed' THEN coalesce(detail, outcome)
         ELSE outcome END AS outcome,
@@ -281,9 +285,8 @@ SELECT problem,
         WHEN 'moved' THEN {sql.time("moved_since")} END AS since,
     {sql.time("due")} AS due_at,
     coalesce(due <= {sql.now}, false) AS is_due,
-    CASE WHEN due <= {sql.now} AND hold_until IS NOT NULL
-        THEN 'due, but ' || host || ' is on hold until ' || {sql.time("hold_until")}
-        ELSE CASE rule
+    coalesce({of_hold(f"'due, but ' || hosts.host || {until}", f"due <= {sql.now}")},
+        CASE CASE WHEN is_declared THEN {due_rule} END
             WHEN 'gone' THEN 'when you resume it'
             WHEN 'new' THEN CASE WHEN outcome = '{REFUSED}' THEN
                 'refused' || coalesce(' (' || status || ')', '') ELSE 'not visited yet' END
@@ -302,12 +305,12 @@ SELECT problem,
                 WHEN every > coalesce({revisit}, 86400.0)
                     THEN 'every ' || {length("wait")} || ', as declared'
                 ELSE 'every ' || {length("wait")} END
-            ELSE 'no longer declared' END
-        END AS due_reason,
-    CASE WHEN visit_at <= {sql.now} THEN 'now' WHEN visit_at < {LAST_MOMENT} THEN
-        {sql.time("visit_at")} ELSE 'never' END AS next_visit,
-    {sql.time("hold_until")} AS hold_until,
-    CASE WHEN outcome = '{REFUSED}' THEN {sql.time("visit_at")} END AS refused_until,
+            ELSE 'no longer declared' END) AS due_reason,
+    coalesce({of_hold(held, "hold_until > due")},
+        CASE WHEN due <= {sql.now} THEN 'now' ELSE {sql.time("due")} END, 'never') AS next_visit,
+    {of_hold(held, "true")} AS hold_until,
+    CASE WHEN outcome = '{REFUSED}' THEN
+        coalesce({of_hold(held, "hold_until > due")}, {sql.time("due")}) END AS refused_until,
     (SELECT count(*) FROM entries WHERE entries.source = source_url) AS entries,
     (SELECT {sql.time("max(first_seen)")} FROM entries WHERE entries.source = source_url)
         AS newest_entry_at,
@@ -321,7 +324,7 @@ SELECT problem,
     CASE WHEN moved_to IS NOT NULL THEN {sql.time("onward_since")} END AS onward_since,
     nullif(server_interval, 0) AS server_interval, nullif(feed_interval, 0) AS feed_interval,
     nullif(skip_hours, '') AS skip_hours, nullif(skip_days, '') AS skip_days,
-    nullif(format, '') AS format, coalesce(resent, 0) AS resent, {sql.header("etag")} AS etag,
+    nullif(format, '') AS format, resent, {sql.header("etag")} AS etag,
     {sql.header("last_modified")} AS last_modified, validator_url
 FROM judged"""
 
