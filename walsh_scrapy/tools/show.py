@@ -104,7 +104,11 @@ class ViewList(NamedTuple):
         """Print the rows that match a condition in SQL; none if there is no state."""
         rows: Iterable[dict[str, Any]] = ()
         if state is not None:
-            rows = state.rows(self.view, where=where, order_by=self.order_by, params=params)
+            # A few columns of a million rows are read much faster than all of them.
+            columns = "*" if as_json else ", ".join(self.columns)
+            rows = state.rows(
+                self.view, columns=columns, where=where, order_by=self.order_by, params=params
+            )
         show(rows, self.columns, as_json=as_json, empty=self.empty)
 
 
