@@ -240,7 +240,7 @@ def _sources(parser: Parser) -> None:
     _flag(parser, "--due", due)
     failing = (
         "only sources that are gone, failing, refused or denied; with a duration such as 60d, "
-        "only those that have failed for at least so long"
+        "only those that began to fail at least this time ago"
     )
     _value(parser, "--failing", "DURATION", failing, _read_duration, nargs="?", const=0.0)
     stale = "only sources without a new entry for that long, such as 90d or 12w"
@@ -376,18 +376,19 @@ def _new(parser: Parser) -> None:
 
 @_command(LOOK, "tools.runs")
 def _runs(parser: Parser) -> None:
-    """List the crawls, those at work first, and how each ended.
+    """List the runs, those at work first, and how each ended.
 
     Runs that had a problem in the last two days come before all others. A run is
     killed if it has no end and gave no sign of life for longer than it may wait.
 
     examples:
       walsh runs
-      walsh runs --json
+      walsh runs --since 7d --json
 
     exit status:
       0  done
     """
+    _add_since(parser, "list the runs that began")
     _add_json(parser)
 
 

@@ -64,11 +64,8 @@ class State:
         """
         return Sync(self._database, path, now, **tell).run()
 
-    def has_synced(self, path: str | Path) -> bool:
-        """Return True if the declared sources are those of a file as it is now; write nothing.
-
-        Raises SourcesError if there is no such file.
-        """
+    def has_read(self, path: str | Path) -> bool:
+        """Return True if a sync has read a sources file as it is now. Raises SourcesError."""
         return Sync(self._database, path, 0.0).is_current()
 
     def declaration(self, synced: SyncedFile, now: float) -> str:

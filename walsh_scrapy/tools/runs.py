@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from walsh_scrapy.policy.durations import rfc3339
 from walsh_scrapy.tools.show import ViewList
 
 if TYPE_CHECKING:
@@ -19,6 +20,9 @@ _LIST: Final = ViewList(
 
 def run(call: Call) -> int:
     """List the runs."""
+    since = call.arguments.since
+    condition = "" if since is None else "started_at >= :since"
+    params = {} if since is None else {"since": rfc3339(since)}
     with call.state_if_any() as state:
-        _LIST.show(state, as_json=call.arguments.json)
+        _LIST.show(state, as_json=call.arguments.json, where=condition, params=params)
     return 0

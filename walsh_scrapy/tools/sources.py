@@ -180,7 +180,7 @@ def _synced_state(call: Call) -> Iterator[State]:
             try:
                 state.sync(file, time.time(), tell=tell)
             except StateError:
-                if not state.has_synced(file):
+                if not state.has_read(file):
                     warn(f"{file} has changed since the last crawl, and the state may only be read")
             yield state
             return

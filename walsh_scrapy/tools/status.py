@@ -93,7 +93,7 @@ def _check_files(call: Call, state: State | None) -> Iterator[Mapping[str, Any]]
     if not (file.exists() or call.arguments.sources or has_sources):
         return  # the spiders of this project need no file
     try:
-        if state is None or not state.has_synced(file):
+        if state is None or not state.has_read(file):
             for _ in declarations(file, []):
                 pass
     except SourcesError as error:

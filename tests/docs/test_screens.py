@@ -1,0 +1,102 @@
+"""The screens in docs/commands.md are those of the demo's web after two crawls."""
+
+import contextlib
+import re
+import shlex
+import sys
+
+import pytest
+
+from tests.helpers import ROOT
+from tests.helpers.records import hold
+from walsh_scrapy.console.program import main
+from walsh_scrapy.programname import program_name
+from walsh_scrapy.state import State
+from walsh_scrapy.state.database import Database
+from walsh_scrapy.testing.demoweb import BLOCKLIST_SCHEMA_URL, BLOCKLIST_URL, demo_web
+from walsh_scrapy.testing.simulation import DAY, EPOCH, simulate
+
+PAGE = ROOT / "docs" / "commands.md"
+#: Commands, and the lines of their screens below them.
+SCREENS = re.findall(
+    r"^```sh\n(walsh \w+)\n```\n\n```text\n(.+?)```",
+    PAGE.read_text("utf-8"),
+    re.MULTILINE | re.DOTALL,
+)
+#: An hour after the second crawl, in epoch seconds; and when the next one is late.
+NOW = EPOCH + 1.5 * DAY + 3600.0
+LATE = NOW + 1.25 * DAY
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, crawl_launcher, pytestconfig):
+    """The state and the sources file of two crawls of the demo's web."""
+    path = tmp_path_factory.mktemp("demo")
+    sites, sources = demo_web()
+    simulate(
+        *sites,
+        starts=[0.0, 1.5 * DAY],
+        sources=sources,
+        folder=path,
+        settings={
+            "WALSH_BLOCKLIST_URL": BLOCKLIST_URL,
+            "WALSH_BLOCKLIST_SCHEMA_URL": BLOCKLIST_SCHEMA_URL,
+        },
+        project=pytestconfig.rootpath,
+        launcher=crawl_launcher,
+    )
+    (path / "sources.txt").write_text("".join(f"{url}\n" for url in sources))
+    with contextlib.closing(State(f"sqlite:///{path / 'walsh.sqlite3'}", lambda: NOW)) as state:
+        state.hosts.delay("blog.example", 7200.0, "they asked")
+        hold(state, "steady.example", 2 * DAY, "retry-after", 429)
+    return path
+
+
+@pytest.fixture
+def screen(folder, monkeypatch, capsys, pytestconfig):
+    """Return a function that runs a command at a terminal, an hour after the second crawl."""
+    original = Database.__init__
+    moments = [NOW]
+
+    def with_clock(self, url, *arguments):
+        original(self, url, *arguments)
+        self._given_clock = lambda: moments[-1]
+
+    monkeypatch.setattr(Database, "__init__", with_clock)
+    monkeypatch.setattr("time.time", lambda: moments[-1])
+    monkeypatch.setattr("walsh_scrapy.tools.status.MIN_DISK_MIB", 0)
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("SCRAPY_SETTINGS_MODULE", "walsh_scrapy.settings")
+    monkeypatch.syspath_prepend(pytestconfig.rootpath)
+    monkeypatch.chdir(folder)
+    settings = [
+        f"--set=WALSH_STATE_URL=sqlite:///{folder / 'walsh.sqlite3'}",
+        "--set=WALSH_SOURCES=sources.txt",
+    ]
+
+    def run(line):
+        moments.append(LATE if "status" in line else NOW)
+        monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+        with pytest.raises(SystemExit):
+            main([*shlex.split(line)[1:], *settings])
+        return capsys.readouterr().out.replace(program_name(), "walsh")
+
+    return run
+
+
+def plain(line):
+    """Return a line without the lengths of time and the padding, which chance changes."""
+    line = re.sub(r"\b[\d.]+ s\b", "some s", line)
+    return " ".join(re.sub(r":\d\d UTC", " UTC", line).split())
+
+
+@pytest.mark.parametrize(("command", "text"), SCREENS)
+def test_a_screen_has_lines_that_the_command_prints(screen, command, text):
+    printed = {plain(line) for line in screen(command).splitlines()}
+    assert [line for line in text.splitlines() if plain(line) not in printed] == []
+
+
+def test_the_commonest_lists_have_a_screen():
+    names = {command.split()[1] for command, _ in SCREENS}
+    assert names == {"status", "sources", "hosts", "new", "runs"}
