@@ -336,6 +336,16 @@ def test_a_gap_that_was_too_short_is_told_wherever_it_counts(filled):
     assert '<rect class="short"' in text
 
 
+def test_critical_problems_come_before_warnings(filled):
+    url, file = filled(1, 2)
+    write_earlier(url, hold=3 * DAY)
+    file.write_text("no URL")
+    severities = [row["severity"] for row in report_of(url, file)["problems"].rows]
+    assert severities.count("critical") >= 2
+    assert severities == sorted(severities)
+    assert severities[-1] == "warning"
+
+
 def test_a_page_names_its_age_and_its_success(filled):
     text = page_of(*filled(240, 6))
     assert re.search(r"Made <time [^>]+>.+?</time>, .+ after the last run ended\.", text)

@@ -7,6 +7,7 @@ import math
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -111,7 +112,12 @@ def gather(state: State, options: Options, sources_file: str, period: Period, no
         row["versions"] = json.loads(row["versions"])
     ends = [datetime.fromisoformat(row["ended_at"]) for row in runs.rows if row["ended_at"]]
     sources = _count_sources(state)
-    has_problem = "problem IS NOT NULL AND is_declared"
+    failing = state.rows(
+        "readable_sources",
+        where="problem IS NOT NULL AND is_declared",
+        order_by="rank, url",
+        limit=MAX_SOURCES,
+    )
     problems = _list(state, "readable_problems", "", "rank", MAX_PROBLEMS)
     found = [
         *_check_sources_file(state, sources_file, has_sources=sources.total() > 0),
@@ -121,9 +127,12 @@ def gather(state: State, options: Options, sources_file: str, period: Period, no
         "words": period.words,
         "made_at": rfc3339(now),
         "age": max(0.0, now - max(ends).timestamp()) if ends else None,
-        "problems": Listing([*found, *problems.rows], len(found) + problems.count),
+        "problems": Listing(
+            sorted([*found, *problems.rows], key=itemgetter("severity")),
+            len(found) + problems.count,
+        ),
         "sources": sources.total(),
-        "failing": _list(state, "readable_sources", has_problem, "rank, url", MAX_SOURCES),
+        "failing": Listing(list(failing), sources.total() - sources[None]),
         "waiting": _list(state, "readable_hosts", _WAITS, _HOST_ORDER, MAX_HOSTS),
         "entries": totals["new_entries"],
         "news": _read_news(state, period),
