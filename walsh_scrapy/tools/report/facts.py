@@ -197,7 +197,7 @@ def _check_sources_file(state: State, file: str, *, has_sources: bool) -> Iterat
     if not has_sources and not Path(file).exists():
         return
     try:
-        if not state.has_synced(file):
+        if not state.has_read(file):
             for _ in declarations(Path(file), []):
                 pass
     except SourcesError as error:
