@@ -14,7 +14,7 @@ _COPY: Final = "walsh_scrapy/policy/robots/copy.py"
 _LIST: Final = "walsh_scrapy/crawl/blocklist.py"
 _LIST_GATE: Final = "walsh_scrapy/downloadermiddlewares/blocklist.py"
 _GATES: Final = "walsh_scrapy/crawl/startup.py"
-_LIST_ORDER: Final = '    BLOCKLIST = {}, "blocklist.BlocklistMiddleware", _LIST_ADVICE\n'
+_LIST_ORDER: Final = '    BLOCKLIST = {}, "blocklist.BlocklistMiddleware", True\n'
 
 
 def _of_key(name: str, what: str, key: str) -> Mutant:

@@ -214,7 +214,8 @@ def test_a_state_is_opened_while_another_process_writes(tmp_path):
 
 def test_a_failure_within_a_snapshot_is_described_in_one_sentence(database, state):
     with database._engine.begin() as connection:
-        for name in ("VIEW readable_sources", "VIEW readable_entries", "TABLE entries"):
+        views = ("VIEW readable_sources", "VIEW readable_entries", "VIEW readable_problems")
+        for name in (*views, "TABLE entries"):
             connection.execute(text(f"DROP {name}"))
     with pytest.raises(StateError, match="cannot be used as state"):
         keys(state)

@@ -720,10 +720,11 @@ def _begin(address: URL) -> str:
     return f"{begin};{_limits('SET LOCAL', IDLE_SECONDS)}" if _is_pooled(address) else begin
 
 
-#: The reader of a snapshot may take long. Compiling a view would take longer than running it.
+#: The reader of a snapshot may take long. Compiling a view would take longer than running it; and a
+#: cursor is read to its end, so a plan must not favour its first rows.
 _BEGIN_SNAPSHOT: Final = (
     f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;{_limits('SET LOCAL', 0.0)};"
-    "SET LOCAL jit = off"
+    "SET LOCAL jit = off;SET LOCAL cursor_tuple_fraction = 1"
 )
 
 
