@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.helpers.sites import feed, site
 from walsh_scrapy.crawl.queue import ENOUGH
 from walsh_scrapy.policy import frontier
-from walsh_scrapy.policy.frontier import LONG, Frontier, Rank, start_order
+from walsh_scrapy.policy.frontier import LONG, Frontier, HostWork, Rank, in_order
 from walsh_scrapy.policy.urls import url_key
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.site import Site
@@ -231,6 +231,15 @@ def test_a_restriction_is_kept_while_the_host_has_no_requests():
     assert frontier.pop(5.0) is None
     frontier.push("a.example", "target")
     assert frontier.pop(5.0) is None
+
+
+def start_order(waiting, delays, late=()):
+    """Items of (host, due time, item) in the order of a run: of a host the longest due first."""
+    items = {}
+    for host, since, item in sorted(waiting, key=itemgetter(1)):
+        items.setdefault(host, []).append((since, item))
+    hosts = [HostWork(host, len(queue), queue[0][0]) for host, queue in items.items()]
+    return [item for work in in_order(hosts, delays, late) for _, item in items[work.host]]
 
 
 def test_a_run_begins_with_the_most_work_then_with_the_longest_due():

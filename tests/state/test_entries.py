@@ -133,13 +133,19 @@ def test_the_newest_entry_of_a_source(state):
         assert entries.newest(OTHER) is None
 
 
+def totals(state):
+    """The number of entries of each source, and when the newest was first seen."""
+    rows = state.rows("readable_sources")
+    return {row["url"]: (row["entries"], row["newest_entry_at"]) for row in rows}
+
+
 def test_an_entry_counts_for_each_source_that_has_it(state):
     """A source whose articles all are in another one too has not fallen silent."""
     commit(state, source(), [entry("a", first_seen=100.0), entry("b", first_seen=200.0)])
     commit(state, source(OTHER), [entry("b", OTHER, 300.0)])
-    assert state.sources.entry_totals() == {FEED: (2, 200.0), OTHER: (1, 200.0)}
+    assert totals(state) == {FEED: (2, "1970-01-01T00:03:20Z"), OTHER: (1, "1970-01-01T00:03:20Z")}
     commit(state, source(OTHER), [entry("b", OTHER, 400.0), entry("c", OTHER, 400.0)])
-    assert state.sources.entry_totals() == {FEED: (2, 200.0), OTHER: (2, 400.0)}
+    assert totals(state) == {FEED: (2, "1970-01-01T00:03:20Z"), OTHER: (2, "1970-01-01T00:06:40Z")}
 
 
 def test_what_its_own_source_had_is_not_new_elsewhere_but_the_other_way_round(state):

@@ -210,9 +210,7 @@ def test_workers_live_while_they_beat(engine, now, store):
     assert run(engine, beat, THEM) == (now[0], 1)
     run(engine, take, HOST, US)
     assert run(engine, owns, HOST, US)
-    assert [row.hosts for row in store.workers()] == [1, 0]
     now[0] += 20.0
-    assert store.workers() == []
     assert not run(engine, owns, HOST, US)
     assert run(engine, take, HOST, THEM) is None, "who has not watched does not judge"
     run(engine, leave, US)
@@ -259,20 +257,20 @@ def test_a_hold_is_lifted_once_and_the_reason_is_kept(engine, now, store):
     assert run(engine, release_hold, HOST, "once more") == 0.0
     assert run(engine, release_hold, "unknown.example", "typo") == 0.0
     last = Override(now[0], HOST, "release", 31_536_000.0 - 10.0, "they wrote: go on")
-    assert store.last_overrides() == {HOST: last}
+    assert store.overrides_of([HOST]) == [last]
     assert run(engine, find, HOST).times.refusals == 1, "the next hold is as long as it would be"
 
 
 @pytest.mark.empty
-def test_hosts_that_are_marked_are_found(engine, now, store):
+def test_hosts_that_wait_are_found(engine, now, store):
     exchange(engine, now, status=0, unreachable=True)
     run(engine, set_operator_delay, "delayed.example", 60.0, "")
     run(engine, take, "held.example", US)
     run(engine, caution, "held.example", hold=Hold(500.0))
     run(engine, take, "well.example", US)
     now[0] += 10.0
-    found = {host: snapshot.reason for host, snapshot in store.marked().items()}
-    assert found == {HOST: None, "delayed.example": None, "held.example": "hold"}
+    waiting = {host: snapshot.reason for host, snapshot in store.waiting().items()}
+    assert waiting == {"held.example": "hold"}
     assert store.unreachable() == {HOST}
 
 

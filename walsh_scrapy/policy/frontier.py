@@ -11,7 +11,6 @@ import math
 from dataclasses import dataclass, field
 from enum import IntEnum
 from itertools import count
-from operator import itemgetter
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
@@ -400,20 +399,3 @@ def in_order(
         return work.host in late, -paced, work.since
 
     return sorted(hosts, key=order)
-
-
-def start_order(
-    waiting: Iterable[tuple[str, float, T]],
-    delays: Mapping[str, float],
-    late: Collection[str] = (),
-) -> list[T]:
-    """Return the items of a run in the order in which they are requested, host by host.
-
-    ``waiting`` has tuples of host, due time and item. Within a host, the item that is due longest
-    goes first. So each source gets its turn, even on a host that allows one request per day.
-    """
-    items: dict[str, list[tuple[str, float, T]]] = {}
-    for each in sorted(waiting, key=itemgetter(1)):
-        items.setdefault(each[0], []).append(each)
-    hosts = [HostWork(host, len(queue), queue[0][1]) for host, queue in items.items()]
-    return [item for work in in_order(hosts, delays, late) for *_, item in items[work.host]]

@@ -186,11 +186,6 @@ class HostTimes:
         return self.hold_status if self.hold_status in RETRIED_STATUSES else None
 
     @property
-    def is_marked(self) -> bool:
-        """Whether the host was not well when it was requested last, or has an operator's delay."""
-        return bool(self.unreachable or self.server_errors or self.operator_delay)
-
-    @property
     def last_end(self) -> float | None:
         """When the last exchange ended, or ends at the latest; None if there was none."""
         return max(self.in_flight_until, self.request_ended_at or 0.0) or self.request_ended_at

@@ -156,14 +156,6 @@ class Beat(NamedTuple):
     others: int  #: other workers that live
 
 
-class WorkerRow(NamedTuple):
-    """A worker that lives. ``started_at`` is in epoch seconds."""
-
-    run: int | None
-    started_at: float
-    hosts: int  #: that it owns
-
-
 class OwnedByOther(NamedTuple):
     """A host of another worker."""
 
@@ -562,17 +554,6 @@ _WAITS: Final = or_(
     _LAST_END + hosts.c.delay > NOW,
     _LAST_END + hosts.c.operator_delay > NOW,
 )
-_MARKED: Final = or_(
-    _WAITS,
-    *(hosts.c[name] > 0 for name in ("unreachable", "server_errors", "operator_delay")),
-)
-_LIVING: Final = (
-    select(workers.c.run, workers.c.started_at, func.count(hosts.c.host))
-    .outerjoin(hosts, hosts.c.owner == workers.c.id)
-    .where(_LIVES)
-    .group_by(workers.c.id, workers.c.run, workers.c.started_at)
-    .order_by(workers.c.started_at)
-)
 _UNIT: Final = select(choices.c.value).where(choices.c.name == "pace_by")
 _OVERRIDES: Final = select(*(overrides.c[field.name] for field in fields(Override)))
 
@@ -626,15 +607,6 @@ class HostStore(Store):
         """Return the hosts that may not be requested now."""
         return self._database.read(_waiting)
 
-    def marked(self) -> dict[str, HostSnapshot]:
-        """Return those that wait, were not well lately, or have an operator's delay."""
-        found = self._database.read(lambda connection: _found(connection, _MARKED))
-        return {
-            host: snapshot
-            for host, snapshot in found.items()
-            if snapshot.wait > 0 or snapshot.times.is_marked
-        }
-
     def delays(self, above: float) -> dict[str, float]:
         """Return the delay, in seconds, of each host where it is more than ``above``."""
         longer = or_(hosts.c.delay > above, hosts.c.operator_delay > above)
@@ -645,11 +617,6 @@ class HostStore(Store):
         """Return the hosts that were unreachable when they were requested last (decision 28)."""
         found = select(hosts.c.host).where(hosts.c.unreachable > 0)
         return frozenset(host for (host,) in self._all(found))
-
-    def workers(self) -> list[WorkerRow]:
-        """Return the workers that live, the one that began first comes first."""
-        found = self._database.read(lambda each: each.execute(_LIVING, clock_of(each)).all())
-        return [WorkerRow(*row) for row in found]
 
     def of_others(self, worker: Worker) -> dict[str, OwnedByOther]:
         """Return the hosts that other workers own."""
@@ -672,12 +639,6 @@ class HostStore(Store):
         """Return all overrides of these hosts, the first one first."""
         found = _OVERRIDES.where(overrides.c.host.in_(names)).order_by(overrides.c.id)
         return [Override(*row) for row in self._all(found)]
-
-    def last_overrides(self) -> dict[str, Override]:
-        """Return the last override of each host that has one."""
-        newest = select(func.max(overrides.c.id)).group_by(overrides.c.host)
-        found = self._all(_OVERRIDES.where(overrides.c.id.in_(newest)))
-        return {override.host: override for override in (Override(*row) for row in found)}
 
     def pace_by(self, unit: str) -> None:
         """Pace by "host" or "domain" from now on.

@@ -483,17 +483,6 @@ class Log:
         found = rows_of(LoggedRequest, requests).join(newest, requests.c.host == newest.c.host)
         return list(self.each(LoggedRequest, found.where(wanted, counts).order_by(*BY_HOST)))
 
-    def last_of(self, run: int, begun: float, until: float) -> float | None:
-        """Return when a run sent its last request until a moment; None if it sent none.
-
-        Times are in epoch seconds. ``begun`` is its start: earlier requests are not searched.
-        """
-        sent = select(func.max(requests.c.requested_at)).where(
-            requests.c.requested_at.between(begun, until), requests.c.run == run
-        )
-        last: float | None = self._connection.scalar(sent)
-        return last
-
     def last_day(self, host: str, paced: str) -> int | None:
         """Return the last day with a request or a denial of a host, in days since 1970."""
         at, url = requests.c.requested_at, requests.c.url

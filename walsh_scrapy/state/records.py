@@ -79,21 +79,6 @@ class SourceRecord:
         return self.outcome == REFUSED
 
     @property
-    def failed_for(self) -> float:
-        """Seconds from the first of its failures in a row to the last one; 0 if it is denied now.
-
-        Nothing is known of the time after its last visit.
-        """
-        if self.outcome.startswith("denied") or None in (self.failing_since, self.visited_at):
-            return 0.0
-        return (self.visited_at or 0.0) - (self.failing_since or 0.0)
-
-    @property
-    def ignores_validators(self) -> bool:
-        """Whether its server seems never to answer 304 (R7)."""
-        return self.resent >= MOST_RESENT
-
-    @property
     def address(self) -> str:
         """The URL at which the source is requested: as declared, or where its move settled."""
         return self.moved_to if self.moved_to and self.move_settled else self.url

@@ -32,7 +32,6 @@ from sqlalchemy import (
     select,
     tuple_,
     union,
-    union_all,
     update,
 )
 
@@ -52,7 +51,7 @@ from walsh_scrapy.state.records import (
     row_of,
     upsert,
 )
-from walsh_scrapy.state.tables import Due, declared, entries, indexes, sightings, sources
+from walsh_scrapy.state.tables import Due, declared, indexes, sources
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -157,15 +156,6 @@ _NO_VALIDATORS: Final[dict[str, Any]] = {
 _FIND_DECLARED: Final = select(*SOURCE).where(
     _C.url_key == bindparam("of"), _C.file == bindparam("within")
 )
-_SHARED: Final = (
-    select(sightings.c.source, entries.c.first_seen)
-    .join(entries, entries.c.key == sightings.c.key)
-    .where(sightings.c.source != entries.c.source)
-)
-_FOUND: Final = union_all(select(entries.c.source, entries.c.first_seen), _SHARED).subquery()
-_TOTALS: Final = select(_FOUND.c.source, func.count(), func.max(_FOUND.c.first_seen)).group_by(
-    _FOUND.c.source
-)
 
 
 class SourceStore(Store):
@@ -235,20 +225,6 @@ class SourceStore(Store):
         found = select(*_COLUMNS, *due).where(*conditions)
         for *row, at, rule in self._all(found, **_given(least, now)):
             yield KnownSource(_record(row), at, rule)
-
-    def entry_totals(self, urls: Collection[str] | None = None) -> dict[str, tuple[int, float]]:
-        """Return number and last time of the entries of sources with any, by source URL.
-
-        ``urls`` are those of some sources; None for all.
-
-        Those that another source had first are among them: a source is still alive while its
-        articles are in another one too.
-        """
-        wanted = [_TOTALS]
-        if urls is not None:
-            wanted = [_TOTALS.where(_FOUND.c.source.in_(some)) for some in in_parts(urls)]
-        rows = (row for each in wanted for row in self._all(each))
-        return {source: (count, newest) for source, count, newest in rows}
 
     # ---- visits and the operator ----
 

@@ -154,6 +154,14 @@ def times(number: str) -> str:
 
 #: The sources file that a crawl or `walsh sources sync` read last.
 NEWEST_FILE: Final = "(SELECT id FROM files ORDER BY read_at DESC, id DESC LIMIT 1)"
+#: The entries of a source, also those that another source had first: a source is still alive while
+#: its articles are in another one too.
+ENTRIES_OF_SOURCE: Final = """(
+        SELECT first_seen FROM entries WHERE entries.source = source_url
+        UNION ALL
+        SELECT entries.first_seen FROM sightings JOIN entries ON entries.key = sightings.key
+        WHERE sightings.source = source_url AND entries.source <> source_url
+    ) AS given"""
 #: A status with its reason.
 STATUS: Final = """status || CASE status
     WHEN 400 THEN ' Bad Request' WHEN 401 THEN ' Unauthorized' WHEN 402 THEN ' Payment Required'
@@ -311,11 +319,9 @@ SELECT problem,
     {of_hold(held, "true")} AS hold_until,
     CASE WHEN outcome = '{REFUSED}' THEN
         coalesce({of_hold(held, "hold_until > due")}, {sql.time("due")}) END AS refused_until,
-    (SELECT count(*) FROM entries WHERE entries.source = source_url) AS entries,
-    (SELECT {sql.time("max(first_seen)")} FROM entries WHERE entries.source = source_url)
-        AS newest_entry_at,
-    (SELECT {sql.days_ago("max(first_seen)")} FROM entries WHERE entries.source = source_url)
-        AS newest_days_ago,
+    (SELECT count(*) FROM {ENTRIES_OF_SOURCE}) AS entries,
+    (SELECT {sql.time("max(first_seen)")} FROM {ENTRIES_OF_SOURCE}) AS newest_entry_at,
+    (SELECT {sql.days_ago("max(first_seen)")} FROM {ENTRIES_OF_SOURCE}) AS newest_days_ago,
     moved_to,
     CASE WHEN moved_to IS NOT NULL THEN {sql.time("moved_since")} END AS moved_since,
     moved_to IS NOT NULL AND move_settled AS move_settled,
