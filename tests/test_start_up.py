@@ -76,7 +76,7 @@ CALLS = {
     "scrapy crawl feeds": ("run finished", RARE | SWITCHED_OFF),
     "scrapy crawl llms": ("run finished", RARE | SWITCHED_OFF),
     "walsh mayfetch --offline https://a.example/feed": ("robots", RARE | SWITCHED_OFF),
-    "walsh status": ("blocklist", RARE | SWITCHED_OFF | CRAWLING | {"rich.console"}),
+    "walsh status": ("severity", RARE | SWITCHED_OFF | CRAWLING | {"rich.console"}),
     "walsh sources": ("http://127.0.0.1:9/feed", RARE | SWITCHED_OFF | CRAWLING),
     "walsh why 127.0.0.1": ("Our requests", RARE | SWITCHED_OFF | CRAWLING | {"rich.console"}),
 }

@@ -40,7 +40,6 @@ from walsh_scrapy.options import (
     proposed_identity,
 )
 from walsh_scrapy.policy.backoff import RETRIED_STATUSES
-from walsh_scrapy.programname import program_name
 from walsh_scrapy.spider import DeclaringSpider
 
 if TYPE_CHECKING:
@@ -232,7 +231,7 @@ class Addon:
         lines = ['WALSH_SCOPE = "any"']
         if options.is_walsh_research:
             lines = [*proposed_identity(settings), *lines]
-        raise BadSetting(_UNDECLARED % (spider.name, program_name(), ", ".join(lines)))
+        raise BadSetting(_UNDECLARED % (spider.name, ", ".join(lines)))
 
     @staticmethod
     def _musts(settings: Settings, options: Options) -> dict[str, Any]:

@@ -147,8 +147,8 @@ def test_declared_sources_beside_spiders_that_follow_links(elsewhere, loopback_w
     assert "new entries       2" in crawled.stderr
     assert_polite(web.log, serial=False, user_agent=USER_AGENT)
     listed = elsewhere.walsh("sources", "--json", *given)
-    (source,) = json.loads(listed.stdout)
-    assert (source["outcome"], source["due"]) == ("fetched", False)
+    (source,) = map(json.loads, listed.stdout.splitlines())
+    assert (source["outcome"], source["is_due"]) == ("fetched", False)
     exported = elsewhere.walsh("export", "-o", "-", *given)
     assert len(exported.stdout.splitlines()) == 2
     attested = json.loads(elsewhere.walsh("attest", "--json").stdout)

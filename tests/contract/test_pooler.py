@@ -18,11 +18,11 @@ COMMANDS = {
     "attest": ((), "no MUST is broken"),
     "export": (("-o", "-", "--format", "csv"), "http://h0.example/feed"),
     "backup": (("-o", "copy"), ""),
-    "hosts": ((), "0 of them on hold"),
+    "hosts": ((), "waits_until"),
     "new": (("--since", "2026-01-01"), "h0.example"),
     "report": (("-o", "-"), "h0.example"),
     "sources": ((), "h0.example"),
-    "status": ((), "all is well"),
+    "status": ((), "severity"),
     "why": (("http://h0.example/feed",), "answer: 200"),
 }
 

@@ -158,7 +158,7 @@ def read_slowly(direct_web, crawl, project_with):
 
 def assert_no_exchange_seems_longer(crawl):
     """Reading makes no exchange longer: neither in the record, nor in the delay after it."""
-    rows = rows_of(crawl, "SELECT max(seconds), max(delay) FROM requests WHERE purpose = 'target'")
+    rows = rows_of(crawl, "SELECT max(duration), max(delay) FROM requests WHERE purpose = 'target'")
     assert max(rows[0]) < AFTER
 
 

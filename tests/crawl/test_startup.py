@@ -117,7 +117,7 @@ from scrapy.settings import Settings
 from scrapy.utils.conf import build_component_list
 
 from walsh_scrapy.addon import FORCED, Addon
-from walsh_scrapy.crawl.startup import ADVICE, component_problems
+from walsh_scrapy.crawl.startup import component_problems
 from walsh_scrapy.extensions.summary import request_counts
 
 settings = Settings({"ADDONS": {"walsh_scrapy.Addon": 500}})
@@ -128,7 +128,6 @@ at = paths.index("walsh_scrapy.downloadermiddlewares.night.NightMiddleware")
 print(chain[paths[at]], paths[at - 1].rpartition(".")[2], paths[at + 1].rpartition(".")[2])
 print(*component_problems(settings))
 print(*request_counts({"walsh/night/denied": 2, "walsh/own/denied": 1})['denied'].items())
-print(ADVICE["night"])
 """
 
 
@@ -137,18 +136,17 @@ def test_a_gate_is_one_file_and_one_line(tmp_path):
     shutil.copytree(ROOT / "walsh_scrapy", package, ignore=shutil.ignore_patterns("__pycache__"))
     (package / "downloadermiddlewares" / "night.py").write_text(GATE)
     gates = package / "crawl" / "startup.py"
-    line = '    NIGHT = 30, "night.NightMiddleware", "Wait until it is day."\n'
+    line = '    NIGHT = 30, "night.NightMiddleware", True\n'
     text = gates.read_text()
     gates.write_text(text.replace("    ROBOTS = ", f"{line}    ROBOTS = "))
     answer = subprocess.run(
         [sys.executable, "-c", ASKED], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert answer.stderr == ""
-    chain, problems, counts, advice = answer.stdout.splitlines()
+    chain, problems, counts = answer.stdout.splitlines()
     assert chain == "30 PrivateHostsMiddleware RobotsMiddleware"
     assert problems == ""
     assert counts.endswith("('privatehosts', 0) ('night', 2) ('robots', 0) ('own', 1)")
-    assert advice == "Wait until it is day."
 
 
 ADDON = {"walsh_scrapy.Addon": 500}

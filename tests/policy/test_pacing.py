@@ -34,7 +34,7 @@ moments = st.floats(min_value=1e6, max_value=2e6)
 host_times = st.builds(
     HostTimes,
     in_flight_until=st.just(0.0) | moments,
-    ended=st.none() | moments,
+    request_ended_at=st.none() | moments,
     delay=seconds,
     hold_since=moments,
     hold_until=moments,

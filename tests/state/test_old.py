@@ -26,11 +26,11 @@ If it is: raise VERSION in state/tables.py, and bring the tables of older versio
 COMMANDS = {
     "attest": ((), 0, "no MUST is broken"),
     "export": (("-o", "-", "--format", "csv"), 0, "http://docs.example/start"),
-    "hosts": ((), 0, "its owner asked for it"),
-    "new": (("--since", "2026-01-01"), 0, "7 entries of 4 sources"),
+    "hosts": (("--json",), 0, "its owner asked for it"),
+    "new": (("--since", "2026-01-01"), 0, "docs.example"),
     "report": (("-o", "-"), 0, "docs.example"),
-    "sources": ((), 0, "gone.example answered 404"),
-    "status": ((), 1, "1 of 8 sources failing"),
+    "sources": ((), 0, "gone.example"),
+    "status": ((), 1, "blocklist is old"),
     "why": (("http://same.example/feed",), 0, "answer: 304"),
 }
 

@@ -59,8 +59,8 @@ def test_from_a_new_key_to_a_directory_that_verifies(keys, tmp_path):
     assert lasting == {7 * 86_400}
 
 
-def test_a_directory_without_a_key_says_that_none_was_given(run_scrapy):
-    done = run_scrapy("keys", "directory")
+def test_a_directory_without_a_key_says_that_none_was_given(run_command):
+    done = run_command("keys", "directory")
     assert (done.returncode, done.stdout) == (2, "")
     assert "no key given" in done.stderr
 
