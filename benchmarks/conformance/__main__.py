@@ -25,7 +25,7 @@ _IDENTITY = (
 )
 CRAWLERS = {
     "ours": [sys.executable, "-m", "walsh_scrapy.testing.owncrawl", *_IDENTITY],
-    "polite": [sys.executable, f"{_HERE}/polite.py", "{seeds}", "{folder}"],
+    "honest": [sys.executable, f"{_HERE.parents[1]}/tests/helpers/honest.py"],
     "scrapy": [sys.executable, f"{_HERE}/scrapy_spider.py"],
     "scrapy-polite": [sys.executable, f"{_HERE}/scrapy_spider.py", "polite"],
     "wget": _WGET.split(),

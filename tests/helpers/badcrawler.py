@@ -38,6 +38,7 @@ def crawl(url):
         for _ in range(MOST_TRIES):
             if ask(each) not in (429, 500, 503):
                 break
+    ask(os.environ["CONFORMANCE_BLOCKLIST"])
     ask(url)
     ask(urljoin(url, "/robots.txt"))
     ask(url, data=b"posted")

@@ -43,7 +43,7 @@ class Places:
         self._addresses = {name: str(_FIRST + place) for place, name in enumerate(given)}
         self._names = {address: name for name, address in self._addresses.items()}
         literals = "|".join(re.escape(address) for address in self._names)
-        self._address = re.compile(rf"({literals})(?::\d+)?(?![\d.])") if literals else None
+        self._address = re.compile(rf"({literals})(?::(\d+))?(?![\d.])") if literals else None
 
     def text(self, text: str) -> str:
         """Return a text with addresses in the place of names."""
@@ -89,7 +89,11 @@ class Places:
     def _named(self, text: str) -> str:
         if self._address is None:
             return text
-        return self._address.sub(lambda found: self._names[found[1]], text)
+        return self._address.sub(self._name_of, text)
+
+    def _name_of(self, found: re.Match[str]) -> str:
+        is_other = found[2] == str(self._ports[SECOND])
+        return f"{self._names[found[1]]}:{_OTHER_PORT}" if is_other else self._names[found[1]]
 
     def _page(self, page: Page) -> Page:
         match page:
@@ -112,13 +116,13 @@ def _pairs(reply: Reply) -> list[tuple[str, str]]:
     return list(headers.items() if hasattr(headers, "items") else headers)
 
 
-#: Seconds that each run may take. All together stay under five minutes.
+#: Seconds that each run may take. All together are five minutes.
 LONGEST: Final = {
     Run.FIRST: 165.0,
     Run.AGAIN: 25.0,
     Run.FORCED: 45.0,
     Run.KILLED: 15.0,
-    Run.RESTARTED: 30.0,
+    Run.RESTARTED: 50.0,
 }
 _POLL_SECONDS: Final = 0.05
 _GRACE_SECONDS: Final = 2.0

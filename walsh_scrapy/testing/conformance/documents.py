@@ -47,6 +47,17 @@ _ENCLOSURE: Final = (
     "</channel></rss>"
 )
 
+_ATOM: Final = (
+    '<?xml version="1.0"?><?xml-stylesheet type="text/xsl" href="/style.xsl"?>'
+    '<feed xmlns="http://www.w3.org/2005/Atom"><title>Feed</title><id>tag:atom.example,2026:1</id>'
+    "<updated>2026-01-01T00:00:00Z</updated><icon>/icon.png</icon><logo>/logo.png</logo>"
+    '<link rel="next" href="/page2.xml"/><link rel="alternate" href="/home.html"/>'
+    "<entry><title>One</title><id>tag:atom.example,2026:2</id>"
+    "<updated>2026-01-01T00:00:00Z</updated>"
+    '<link rel="enclosure" href="/sound.mp3"/><content type="text/html" src="/one.html"/></entry>'
+    "</feed>"
+)
+
 
 def _nothing_but(site: Site) -> Callable[[TrialLog], Conclusion]:
     """Return a check that fails if more than the pages of a site, or llms.txt, was requested."""
@@ -83,6 +94,9 @@ _PARTS: Final = Site(
         "/feed.xml": Reply(_ENCLOSURE, content_type="application/rss+xml"),
         "/page.html": Reply(_HTML, content_type="text/html; charset=utf-8"),
     },
+)
+_ATOM_PARTS: Final = Site(
+    "atom-parts.example", "", {"/feed.xml": Reply(_ATOM, content_type="application/atom+xml")}
 )
 
 
@@ -206,6 +220,11 @@ SCENARIOS: Final = (
         "R6", "no-sub-resources",
         "Images, scripts, styles, frames, enclosures and links of a page are not requested",
         _nothing_but(_PARTS), _PARTS,
+    ),
+    scenario(
+        "R6", "no-parts-of-atom",
+        "Icon, logo, stylesheet, next page and contents of an Atom feed are not requested",
+        _nothing_but(_ATOM_PARTS), _ATOM_PARTS,
     ),
     scenario(
         "R6", "nothing-undeclared",

@@ -10,6 +10,7 @@ import json
 from typing import TYPE_CHECKING, Final
 
 from walsh_scrapy.testing.conformance.scenario import (
+    HOPS,
     Run,
     failed_by,
     feed,
@@ -18,96 +19,144 @@ from walsh_scrapy.testing.conformance.scenario import (
     scenario,
 )
 from walsh_scrapy.testing.politeness import blocklist_kept
-from walsh_scrapy.testing.site import Reply, Site, redirect
+from walsh_scrapy.testing.site import Certificate, Reply, Site, redirect
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from walsh_scrapy.testing.conformance.scenario import Conclusion, TrialLog
+    from walsh_scrapy.testing.conformance.scenario import Conclusion, Seen, TrialLog
 
 BLOCKLIST_URL: Final = "http://operator.example/blocklist.json"
-_LIST: Final = {
-    "contract": "walsh-research-blocklist/v1",
-    "updated": "2026-01-01T00:00:00Z",
-    "operator": "the conformance test",
-    "contact": "test@operator.example.org",
-    "policy": "https://operator.example.org/bot/",
-    "refresh": "PT1S",
-    "blocked": [{"domain": "optedout.example", "added": "2026-01-01", "reason": "by mail"}],
+_FORMAT: Final = "walsh-research-blocklist/v1"
+#: A domain whose seeds are at addresses has no upper case: only names show that.
+_IN_OTHER_CASE: Final = "Opted-In-Other-Case.EXAMPLE"
+_DOMAINS: Final = ("optedout.example", _IN_OTHER_CASE)
+#: Listed by the second answer.
+_SOON: Final = "optedsoon.example"
+_LATER: Final = "optedlater.example"
+
+
+def _list(*domains: str, contract: str = _FORMAT) -> Reply:
+    blocked = [{"domain": name, "added": "2026-01-01", "reason": "by mail"} for name in domains]
+    return _json(
+        {
+            "contract": contract,
+            "updated": "2026-01-01T00:00:00Z",
+            "operator": "the conformance test",
+            "contact": "test@operator.example.org",
+            "policy": "https://operator.example.org/bot/",
+            "refresh": "PT1S",
+            "blocked": blocked,
+        }
+    )
+
+
+def _json(document: object) -> Reply:
+    return Reply(json.dumps(document), content_type="application/json")
+
+
+#: The answers of the list. A document of another contract and one without `blocked` must not be
+#: adopted. A polite crawler requests a host with server errors (500) less and less often, and would
+#: never see another answer.
+_ANSWERS: Final = {
+    "first": _list(*_DOMAINS),
+    "changed": _list(*_DOMAINS, _SOON, _LATER),
+    "foreign": _list(contract="other-blocklist/v1"),
+    "invalid": _json({"contract": _FORMAT, "refresh": "PT1S"}),
+    "missing": Reply("Not here.\n", 404),
 }
-#: The later answers of the list: a document that must not be adopted (no `blocked`), then none, and
-#: last one with another domain. A polite crawler requests a host with server errors (500) less and
-#: less often, and would never see another answer.
-_BAD_LIST: Final = json.dumps({"contract": "walsh-research-blocklist/v1", "refresh": "PT1S"})
-_LATER_DOMAIN: Final = {"domain": "optedlater.example", "added": "2026-01-02", "reason": "by mail"}
-_LATER_LIST: Final = _LIST | {"blocked": [*_LIST["blocked"], _LATER_DOMAIN]}
-#: Requests for the list of which the last gets the invalid one.
-_WITH_BAD: Final = 2
-#: The one that gets the list with another domain.
-_WITH_LATER: Final = 4
-_JSON: Final = "application/json"
-_OPERATOR: Final = Site(
-    "operator.example",
-    "",
-    {
-        "/blocklist.json": [
-            Reply(json.dumps(_LIST), content_type=_JSON),
-            Reply(_BAD_LIST, content_type=_JSON),
-            Reply("Not here.\n", 404),
-            Reply(json.dumps(_LATER_LIST), content_type=_JSON),
-        ]
-    },
-)
-_OUT: Final = Site("optedout.example", "", {"/feed.xml": feed()})
-_OUT_LATER: Final = Site("optedlater.example", "", {"/feed.xml": feed()})
+_OPERATOR: Final = Site("operator.example", "", {"/blocklist.json": list(_ANSWERS.values())})
+_OUT: Final = Site("optedout.example", "", {"/feed.xml": feed()}, tls=Certificate.GOOD)
+_OTHER_CASE: Final = Site(_IN_OTHER_CASE.lower(), "", {"/feed.xml": feed()})
 _SUBDOMAIN: Final = Site("www.optedout.example", "", {"/feed.xml": feed()})
-_HOP: Final = Site("to-optedout.example", "", {"/a.xml": redirect("http://optedout.example/b.xml")})
+_OUT_LATER: Final = Site(_LATER, "", {"/feed.xml": feed()})
+#: So slow that its last pages are due when a list is a minute old.
+_OUT_SOON: Final = Site(
+    _SOON,
+    "User-agent: *\nCrawl-delay: 13\n",
+    {f"/{number}.xml": feed() for number in range(5)},
+)
+#: The origins to which redirects and second hops lead.
+_ORIGINS: Final = {
+    "host": f"http://{_OUT.host}/",
+    "scheme": f"https://{_OUT.host}/",
+    "port": f"http://{_OUT.host}:8080/",
+}
+_HOP: Final = Site(
+    "to-optedout.example",
+    "",
+    {"/a.xml": redirect(f"http://{_OUT.host}/b.xml")}
+    | {f"/1/{kind}": redirect(f"/2/{kind}") for kind in HOPS}
+    | {f"/2/{kind}": redirect(f"{_ORIGINS[kind]}b.xml") for kind in HOPS},
+)
 
 
-def _left_alone(after: str | None = None, *, bad: bool = False) -> Callable[[TrialLog], Conclusion]:
-    """Return a check that fails if a listed host was contacted in any run, for robots.txt too.
+def _lists(evidence: TrialLog) -> list[Seen]:
+    return evidence.pages(host=_OPERATOR.host)
 
-    With `bad` the list must be fetched when it is invalid, and later requests are checked.
+
+def _left_alone(
+    domain: str = _OUT.host, after: str = "", origin: str = ""
+) -> Callable[[TrialLog], Conclusion]:
+    """Return a check that fails if a listed domain was contacted in any run, for robots.txt too.
+
+    The path `after`, which leads there, must have been requested. With an origin only the contacts
+    with that origin count.
     """
 
     def check(evidence: TrialLog) -> Conclusion:
-        lists = evidence.pages(host=_OPERATOR.host)
+        lists = _lists(evidence)
         if not lists:
             return not_applicable(f"it never requested the list of opt-outs ({BLOCKLIST_URL})")
-        seen, reason = evidence.contacts_here(), "it requested from a host that has opted out"
-        seen = [each for each in seen if not bad or each.run not in (Run.FIRST, Run.AGAIN)]
-        if fault := failed_by(blocklist_kept, seen, reason, lists[:1], blocked=[_OUT.host]):
+        seen = [each for each in evidence.contacts_here() if each.hit.url.startswith(origin)]
+        reason = "it requested from a host that has opted out"
+        if fault := failed_by(blocklist_kept, seen, reason, lists[:1], blocked=[domain]):
             return fault
-        if bad and len(lists) < _WITH_BAD:
-            return not_applicable("it never requested the list again, which is invalid then")
-        if after and not evidence.pages(host=after):
+        if after and all(each.hit.path != after for each in evidence.pages(host=_HOP.host)):
             return not_applicable(f"it never requested {after}, which redirects there")
         return passed("no request reached a listed domain", lists)
 
     return check
 
 
-def _refreshed(evidence: TrialLog) -> Conclusion:
-    """Check the requests after the answer that has another domain."""
-    lists = evidence.pages(host=_OPERATOR.host)[_WITH_LATER - 1 :]
-    requested = [each for each in evidence.contacts_here() if each.hit.host == _OUT_LATER.host]
-    if not lists:
-        return not_applicable("it did not request the list once more in a later run")
-    adopted = lists[0].hit.ended
-    after = [each for each in requested if each.hit.started > adopted]
-    reason = "it requested from a host that had opted out meanwhile"
-    if fault := failed_by(blocklist_kept, after, reason, lists[:1], blocked=[_OUT_LATER.host]):
-        return fault
-    if not requested:
-        return not_applicable(f"it never requested {_OUT_LATER.host}, even before it was listed")
-    return passed("no request reached the domain once it was listed", [*requested, *lists[:1]])
+def _left_alone_since(
+    answer: str, domain: str, *runs: Run, was_open: bool = False
+) -> Callable[[TrialLog], Conclusion]:
+    """Return a check that fails if a domain was contacted after that answer of the list.
+
+    The answer must have come in one of these runs (default: any). With `was_open` the domain must
+    have been requested before: the answer is the first to list it.
+    """
+    number = [*_ANSWERS].index(answer)
+
+    def check(evidence: TrialLog) -> Conclusion:
+        lists = _lists(evidence)[number:]
+        if not lists or (runs and lists[0].run not in runs):
+            return not_applicable(f"it did not request the list of opt-outs {number + 1} times")
+        contacts = [each for each in evidence.contacts_here() if each.hit.host == domain]
+        later = [each for each in contacts if each.hit.started > lists[0].hit.ended]
+        reason = "it requested from a host that had opted out"
+        if fault := failed_by(blocklist_kept, later, reason, lists[:1], blocked=[domain]):
+            return fault
+        if was_open and not contacts:
+            return not_applicable(f"it never requested {domain}, even before it was listed")
+        return passed("no request reached the domain after that list", [*contacts, *lists[:1]])
+
+    return check
 
 
-def _subdomain_left_alone(evidence: TrialLog) -> Conclusion:
-    if not evidence.has_proxy:
-        return not_applicable("the hosts are addresses, which have no subdomains: try --proxy")
-    return _left_alone()(evidence)
+def _with_names(check: Callable[[TrialLog], Conclusion]) -> Callable[[TrialLog], Conclusion]:
+    """Return a check that applies only where the hosts have names."""
 
+    def check_names(evidence: TrialLog) -> Conclusion:
+        if not evidence.has_proxy:
+            return not_applicable("the hosts are addresses and have no names: try --proxy")
+        return check(evidence)
+
+    return check_names
+
+
+_ALL_RUNS: Final = (Run.FIRST, Run.AGAIN, Run.FORCED, Run.RESTARTED)
 
 SCENARIOS: Final = (
     scenario(
@@ -116,20 +165,36 @@ SCENARIOS: Final = (
     ),
     scenario(
         "R3", "opted-out-subdomain", "No request goes to a subdomain of a listed domain",
-        _subdomain_left_alone, _SUBDOMAIN, _OPERATOR,
+        _with_names(_left_alone()), _SUBDOMAIN, _OPERATOR,
+    ),
+    scenario(
+        "R3", "opted-out-case", "A listed domain is the same in any case",
+        _with_names(_left_alone(_OTHER_CASE.host)), _OTHER_CASE, _OPERATOR,
     ),
     scenario(
         "R3", "redirect-to-opted-out", "No redirect is followed to a listed domain",
-        _left_alone(_HOP.host), _HOP, _OUT, _OPERATOR,
+        _left_alone(after="/a.xml"), _HOP, _OUT, _OPERATOR, paths=["/a.xml"],
+    ),
+    *(
+        scenario(
+            "R3", f"opted-out-hop-{kind}",
+            f"The second hop of a redirect, to another {kind}, is not followed to a listed domain",
+            _left_alone(after=f"/2/{kind}", origin=_ORIGINS[kind]),
+            _HOP, _OUT, _OPERATOR, paths=[f"/1/{kind}"],
+        )
+        for kind in HOPS
+    ),
+    scenario(
+        "R3", "list-changed", "A domain that is listed during a run gets no request from then on",
+        _left_alone_since("changed", _SOON, Run.FIRST, was_open=True), _OUT_SOON, _OPERATOR,
     ),
     scenario(
         "R3", "list-retained",
-        "The last good list stays in force while the list is invalid or cannot be fetched",
-        _left_alone(bad=True), _OUT, _OPERATOR, runs=(Run.FIRST, Run.FORCED),
+        "The last good list stays while the list is of another contract, invalid or missing",
+        _left_alone_since("foreign", _OUT.host), _OUT, _OPERATOR, runs=_ALL_RUNS,
     ),
     scenario(
-        "R3", "list-refreshed", "A domain gets no request once the list has it",
-        _refreshed, _OUT_LATER, _OPERATOR,
-        runs=(Run.FIRST, Run.AGAIN, Run.FORCED, Run.RESTARTED),
+        "R3", "list-refreshed", "A domain that is listed later gets no request in later runs",
+        _left_alone_since("changed", _LATER, was_open=True), _OUT_LATER, _OPERATOR, runs=_ALL_RUNS,
     ),
 )  # fmt: skip

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from itertools import pairwise, zip_longest
-from math import ceil, log, sqrt
-from statistics import fmean, variance
+from math import ceil, inf, log, sqrt
+from statistics import fmean, median, variance
 from typing import TYPE_CHECKING, Final
 
-from walsh_scrapy.checks import TRIAL, FirstRequests
+from walsh_scrapy.checks import BUSY, TRIAL, FirstRequests
 from walsh_scrapy.testing.conformance.scenario import (
+    HOPS,
     Level,
     Run,
     Scenario,
@@ -32,6 +33,7 @@ from walsh_scrapy.testing.conformance.scenario import (
     passed,
     robots,
     scenario,
+    second_hop,
 )
 from walsh_scrapy.testing.politeness import (
     Manners,
@@ -43,12 +45,12 @@ from walsh_scrapy.testing.politeness import (
     retry_after,
     spaced,
 )
-from walsh_scrapy.testing.site import Fault, Reply, Site, redirect
+from walsh_scrapy.testing.site import Certificate, Fault, Reply, Site, redirect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from walsh_scrapy.testing.conformance.scenario import Conclusion
+    from walsh_scrapy.testing.conformance.scenario import Conclusion, Seen
     from walsh_scrapy.testing.hit import Hit
     from walsh_scrapy.testing.site import Page
 
@@ -61,17 +63,18 @@ def _one_a_second(evidence: TrialLog) -> Conclusion:
     return passed(f"one second between {len(evidence.contacts)} requests, host by host", seen)
 
 
-def _delayed(seconds: float) -> Callable[[TrialLog], Conclusion]:
+def _delayed(seconds: float, origin: str = "") -> Callable[[TrialLog], Conclusion]:
     """Return a check of the delays of a host; before a page they are `seconds`.
 
-    A crawler cannot know a Crawl-delay before it has read it, so a robots.txt comes after 1 s.
+    A crawler cannot know a Crawl-delay before it has read it, so a robots.txt comes after 1 s. With
+    an origin only the requests to that origin count.
     """
 
     def check(evidence: TrialLog) -> Conclusion:
-        seen = evidence.contacts_here()
+        seen = [each for each in evidence.contacts_here() if each.hit.origin.startswith(origin)]
         if fault := failed_by(spaced, seen, crawl_delays=dict.fromkeys(evidence.hosts, seconds)):
             return fault
-        if len(seen) < 2 or not evidence.pages():
+        if len(seen) < 2 or all(each.is_robots for each in seen):
             return not_applicable("it made fewer than two requests, or requested no page")
         if seconds > 1 and not any(each.is_robots for each in seen):
             return not_applicable("it never requested robots.txt, and was slow by itself")
@@ -143,26 +146,41 @@ def _feeds(host: str, paths: Iterable[str], robots_txt: str = "", delay: float =
     return Site(host, robots(robots_txt), dict(pages))
 
 
+def _slow(
+    name: str,
+    asks: str,
+    text: str,
+    seconds: float,
+    *,
+    runs: tuple[Run, ...] = (Run.FIRST,),
+    level: Level = Level.MUST,
+) -> Scenario:
+    """Return the scenario of a robots.txt that asks for so many seconds before each page."""
+    site = _feeds(f"{name}.example", _TWO, text)
+    return scenario("R4", name, asks, _delayed(seconds), site, runs=runs, level=level)
+
+
+def _slow_at_hop(kind: str) -> Scenario:
+    """Return the scenario of a redirect whose second hop has a Crawl-delay at its origin."""
+    text = f"User-agent: *\nCrawl-delay: {_HOP_DELAY:g}\n"
+    origin, sites = second_hop("slow-hop", kind, text, "/slow.xml")
+    return scenario(
+        "R4", f"crawl-delay-hop-{kind}",
+        f"The second hop of a redirect, to another {kind}, waits for the Crawl-delay there",
+        _delayed(_HOP_DELAY, origin), *sites, paths=["/1"],
+    )  # fmt: skip
+
+
 _NO_SLOW_PAGES: Final = "it requested fewer than two slow pages"
 #: Requests to the host of `one-a-second`, and first requests to hosts, that show enough.
 _FEW: Final = 3
 _ENOUGH: Final = 8
 _RESTART_DELAY: Final = 7.0
-_THREE: Final = ("/a.xml", "/b.xml", "/c.xml")
+_HOP_DELAY: Final = 3.0
+_TWO: Final = ("/a.xml", "/b.xml")
+_THREE: Final = (*_TWO, "/c.xml")
 _QUICK: Final = _feeds("quick.example", (*_THREE, "/d.xml"))
-_SLOW: Final = _feeds("slow.example", ("/a.xml", "/b.xml"), delay=1.5)
-_DELAY: Final = _feeds("crawl-delay.example", _THREE, "User-agent: *\nCrawl-delay: 3\n")
-_LONG_DELAY: Final = _feeds(
-    "long-crawl-delay.example", _THREE[:2], "User-agent: *\nCrawl-delay: 20\n"
-)
-_OWN_DELAY: Final = _feeds(
-    "own-crawl-delay.example",
-    ("/a.xml", "/b.xml"),
-    "User-agent: *\nCrawl-delay: 1\n\nUser-agent: {token}\nCrawl-delay: 2.5\n",
-)
-_RATE: Final = _feeds(
-    "request-rate.example", ("/a.xml", "/b.xml"), "User-agent: *\nRequest-rate: 1/3\n"
-)
+_SLOW: Final = _feeds("slow.example", _TWO, delay=1.5)
 _HOPS: Final = Site("hops.example", "", {"/old.xml": redirect("/new.xml"), "/new.xml": feed()})
 _NO_ANSWER: Final = Site(
     "no-answer.example",
@@ -174,14 +192,14 @@ _NO_ANSWER: Final = Site(
     },
 )
 RESTARTED: Final = _feeds(
-    "restarted.example", _THREE[:2], f"User-agent: *\nCrawl-delay: {_RESTART_DELAY:g}\n"
+    "restarted.example", _TWO, f"User-agent: *\nCrawl-delay: {_RESTART_DELAY:g}\n"
 )
 
 
-#: Seconds of a server's Retry-After.
-_WAIT: Final = 4
+#: Seconds of a server's Retry-After: more than a crawler needs for a round of the other hosts.
+_WAIT: Final = 8
 _HOLD: Final = 8
-_MOST_RETRIES: Final = 9
+_MAX_RETRIES: Final = 9
 _HOSTS: Final = 8
 #: Hosts with repeated requests that show growth and chance.
 _ENOUGH_HOSTS: Final = 5
@@ -189,12 +207,23 @@ _ENOUGH_HOSTS: Final = 5
 _LONG_ROW: Final = 4
 #: Standard errors between the log and the effects of chance.
 _CERTAIN: Final = 6.0
-#: The growth from gap to gap of a crawler whose gaps do not stay at their longest.
+#: The growth from wait to wait of a crawler whose waits do not stay at their longest.
 _GROWS: Final = 1.1
+#: The least growth over two waits or more; a factor of 1.5 from wait to wait gives 2.25.
+_GROWTH: Final = 1.25
 #: Seconds: the least difference that a server can see.
 _ALIKE: Final = 0.05
+#: Seconds: no wait is shorter, as a server sees it.
+_SHORTEST: Final = 1.0 + _ALIKE
+#: Seconds by which each host of `always-503` answers later than the one before it.
+_SLOWER: Final = 0.02
+#: Seconds: the least silence that shows a crawler which waits.
+_SILENCE: Final = 0.01
 _HOUR: Final = 3600
-LONG_HOLD: Final = "long-hold"
+_LONG_HOLDS: Final = {"long-hold": 429, "long-hold-503": 503}
+#: The scenarios whose seeds come last: a crawler that sleeps for an hour has then requested all
+#: others, and one that makes its requests in their order has not lost time before a hold ends.
+LAST: Final = ("always-503", *_LONG_HOLDS)
 _IMF: Final = "%a, %d %b %Y %H:%M:%S GMT"
 _RFC850: Final = "%A, %d-%b-%y %H:%M:%S GMT"
 _ASCTIME: Final = "%a %b %e %H:%M:%S %Y"
@@ -214,54 +243,95 @@ def _held(evidence: TrialLog) -> Conclusion:
 
 
 def _grows(evidence: TrialLog) -> Conclusion:
-    """Check the gaps after answers without Retry-After, over hosts that always refuse.
+    """Check the waits after answers without Retry-After, over hosts that always refuse.
 
-    Chance may make a single gap shorter than the one before it (full jitter). Over eight hosts the
-    last gaps are longer than the first ones all the same, and no two are alike.
+    Chance may make a single wait shorter than the one before it (full jitter). Over eight hosts the
+    last waits are longer than the first ones all the same, and no two are alike.
     """
     tries = [evidence.pages(host=host) for host in sorted(evidence.hosts)]
     if not any(tries):
         return not_applicable("it never requested the page")
     for each in tries:
-        if fault := failed_by(backed_off, each, max_retries=_MOST_RETRIES):
+        if fault := failed_by(backed_off, each, max_retries=_MAX_RETRIES):
             return fault
         if fault := failed_by(spaced, each):
             return fault
-    gaps = [[b.hit.started - a.hit.started for a, b in pairwise(each)] for each in tries]
-    steps = [[p for p in step if p is not None] for step in zip_longest(*gaps)]
-    # At the least gap of one second all are alike, by chance or not.
-    steps = [step for step in steps if len(step) >= _ENOUGH_HOSTS and max(step) > 1 + _ALIKE]
+    known = _after_silence(evidence)
+    gaps = [[b.hit.started - a.hit.ended for a, b in pairwise(each)] for each in tries]
+    waits = [
+        [gap if later in known else None for gap, later in zip(row, each[1:], strict=True)]
+        for row, each in zip(gaps, tries, strict=True)
+    ]
+    # The waits of all hosts after their first refusal, after their second one, and so on.
+    steps = [[wait for wait in step if wait is not None] for step in zip_longest(*waits)]
+    steps = [step if len(step) >= _ENOUGH_HOSTS else [] for step in steps]
+    # At the shortest wait of one second all are alike, by chance or not.
+    long = [step for step in steps if step and max(step) > _SHORTEST]
     proof = [each for of_host in tries for each in of_host]
-    told = "; ".join(", ".join(f"{gap:.1f} s" for gap in each) or "none" for each in gaps)
-    if _shrinks([each for each in gaps if len(each) > 1]):
-        return failed(f"the gaps did not grow: {told}", proof)
-    if steps and all(max(step) - min(step) < _ALIKE for step in steps):
-        return failed(f"the gaps of all hosts are alike, without chance: {told}", proof)
-    if _is_linear([each for each in gaps if len(each) >= _LONG_ROW]):
-        return failed(f"the gaps grow linearly, and not by a factor: {told}", proof)
-    return passed(f"the gaps were {told}", proof)
+    told = "; ".join(_in_words(each) for each in waits)
+    if _shrinks(gaps, waits):
+        return failed(f"the waits did not grow: {told}", proof)
+    if long and all(max(step) - min(step) < _ALIKE for step in long):
+        return failed(f"the waits of all hosts are alike, without chance: {told}", proof)
+    if len(steps) >= _LONG_ROW and all(steps[:_LONG_ROW]) and _is_linear(steps[:_LONG_ROW]):
+        return failed(f"the waits grow linearly, and not by a factor: {told}", proof)
+    return passed(f"the waits were {told}", proof)
 
 
-def _shrinks(gaps: Sequence[Sequence[float]]) -> bool:
-    """Return whether the gaps of hosts, two or more each, certainly do not grow."""
-    if len(gaps) < _ENOUGH_HOSTS:
-        return False
-    if all(each[-1] <= each[0] for each in gaps):
-        return True
-    # Two gaps by chance may be in any order; the third is four times the first on the average.
-    long = [each for each in gaps if len(each) > 2]
-    return len(long) >= _ENOUGH_HOSTS and sum(e[-1] for e in long) <= sum(e[0] for e in long)
+def _in_words(waits: Sequence[float | None]) -> str:
+    shown = ("in a queue" if wait is None else f"{wait:.1f} s" for wait in waits)
+    return ", ".join(shown) or "none"
 
 
-def _is_linear(gaps: Sequence[Sequence[float]]) -> bool:
-    """Return whether the gaps of hosts, four each, certainly grow by ever smaller factors.
+def _after_silence(evidence: TrialLog) -> frozenset[Seen]:
+    """Return the requests before which the crawler was idle.
 
-    Exponential gaps grow by one factor, until they stay at their longest. With much chance in the
-    gaps (full jitter) nothing is certain.
+    A request that came directly after another one may have waited for its turn, so its gap does not
+    show how long the crawler wanted to wait. Some crawlers are slow between any two requests: the
+    silence before the first requests to hosts, which need no wait, shows that.
     """
-    if len(gaps) < _ENOUGH_HOSTS:
+    silences: dict[Seen, float] = {}
+    before_first, hosts, end = list[float](), set[str](), -inf
+    for each in evidence.everything:
+        silences[each] = each.hit.started - end
+        if hosts and each.hit.host not in hosts:
+            before_first.append(silences[each])
+        hosts.add(each.hit.host)
+        end = max(end, each.hit.ended)
+    usual = max(0.0, median(before_first)) if before_first else 0.0
+    return frozenset(each for each, silence in silences.items() if silence > usual + _SILENCE)
+
+
+def _shrinks(gaps: Sequence[Sequence[float]], waits: Sequence[Sequence[float | None]]) -> bool:
+    """Return whether the waits of hosts certainly do not grow from the first to the last one.
+
+    A gap is at least as long as the wait in it, so the last one may be of a request that had to
+    wait for its turn.
+    """
+    ends: list[tuple[int, float, float]] = []  # refusals between the two waits, and both of them
+    for row, known in zip(gaps, waits, strict=True):
+        first = next((place for place, wait in enumerate(known[:-1]) if wait is not None), None)
+        if first is not None:
+            ends.append((len(row) - 1 - first, row[first], row[-1]))
+        elif len(row) > 1:
+            ends.append((0, _SHORTEST, row[-1]))  # no wait is shorter
+    if len(ends) >= _ENOUGH_HOSTS and all(last <= first for _, first, last in ends):
+        return True
+    # Two waits by chance may be in any order; the third is four times the first on the average.
+    firsts = [first for number, first, _ in ends if number > 1]
+    lasts = [last for number, _, last in ends if number > 1]
+    if len(firsts) < _ENOUGH_HOSTS:
         return False
-    steps = list(zip(*(each[:_LONG_ROW] for each in gaps), strict=True))
+    # A median ignores the crawler's pauses for other reasons, and a mean has more certainty.
+    return all(average(lasts) < _GROWTH * average(firsts) for average in (fmean, median))
+
+
+def _is_linear(steps: Sequence[Sequence[float]]) -> bool:
+    """Return whether waits, those of many hosts for each step, certainly grow by smaller factors.
+
+    Exponential waits grow by one factor, until they stay at their longest. With much chance in the
+    waits (full jitter) nothing is certain.
+    """
     means = [fmean(step) for step in steps]
     errors = [variance(step) / len(step) / fmean(step) ** 2 for step in steps]
 
@@ -297,25 +367,63 @@ def _busy(status: int, wait: str) -> Reply:
     return Reply("Not now.\n", status, headers={"Retry-After": wait})
 
 
+_REFUSALS: Final = {f"{status}": _busy(status, str(_WAIT)) for status in sorted(BUSY)}
+
+
 def _once(name: str, asks: str, refusal: Page) -> Scenario:
     """Return the scenario of a host that refuses the first request of each of two pages.
 
     So whichever a crawler requests first, the other one must wait too.
     """
-    pages: dict[str, Page] = {"/a.xml": [refusal, feed()], "/b.xml": [refusal, feed()]}
+    pages: dict[str, Page] = {path: [refusal, feed()] for path in _TWO}
     return scenario("R5", name, asks, _held, Site(f"{name}.example", "", pages))
 
 
+def _once_behind_redirect(status: str) -> Scenario:
+    """Return the same for a host to which another one redirects."""
+    name, refusal = f"{status}-behind-redirect", _REFUSALS[status]
+    there = Site(f"{name}-there.example", "", {path: [refusal, feed()] for path in _TWO})
+    hops = {path: redirect(f"http://{there.host}{path}") for path in _TWO}
+    asks = f"After {status} behind a redirect the host that refused gets no request for Retry-After"
+    return scenario("R5", name, asks, _held, Site(f"{name}.example", "", hops), there)
+
+
+def _once_at_two_origins(kind: str, origin: str) -> Scenario:
+    """Return the same for a host that has another scheme or port, where the second page is."""
+    name = f"hold-of-{kind}"
+    host = f"{name}.example"
+    site = Site(host, "", {path: [_REFUSALS["429"], feed()] for path in _TWO}, tls=Certificate.GOOD)
+    seeds = (f"http://{host}{_TWO[0]}", f"{origin.format(host)}{_TWO[1]}")
+    asks = f"A hold is for the whole host, at another {kind} too"
+    return Scenario(name, "R5", asks, _held, (site,), seeds)
+
+
+def _refused_for_hours(name: str, status: int) -> Scenario:
+    """Return the scenario of a host that refuses for longer than a run."""
+    asks = f"The Retry-After of one hour of a {status} is not cut short, even in a later run"
+    site = Site(f"{name}.example", "", {"/feed.xml": _busy(status, str(_HOUR))})
+    return scenario("R5", name, asks, _held, site, runs=(Run.FIRST, Run.RESTARTED))
+
+
+def _robots_refused(status: str) -> Scenario:
+    """Return the scenario of a robots.txt that is refused at first."""
+    name = f"robots-{status}"
+    text = "User-agent: *\nDisallow: /no/\n"
+    site = Site(f"{name}.example", [_REFUSALS[status], text], {"/feed.xml": feed()})
+    asks = f"The Retry-After of a {status} for robots.txt binds as that of any page"
+    return scenario("R5", name, asks, _held, site)
+
+
+#: They answer more and more slowly. So the retries of a crawler that always waits equally long
+#: do not become ready at the same moment.
 _ALWAYS: Final = [
-    Site(f"always-503-{number}.example", "", {"/feed.xml": Reply("Not now.\n", 503)})
+    Site(
+        f"always-503-{number}.example",
+        "",
+        {"/feed.xml": Reply("Not now.\n", 503, delay=number * _SLOWER)},
+    )
     for number in range(_HOSTS)
 ]
-_ROBOTS: Final = Site(
-    "robots-503.example",
-    [_busy(503, str(_WAIT)), "User-agent: *\nDisallow: /no/\n"],
-    {"/feed.xml": feed()},
-)
-_LONG: Final = Site("held-an-hour.example", "", {"/feed.xml": _busy(429, str(_HOUR))})
 HELD: Final = Site("held.example", "", {"/feed.xml": [_busy(429, str(_HOLD)), feed()]})
 
 SCENARIOS: Final = (
@@ -323,24 +431,38 @@ SCENARIOS: Final = (
         "R4", "one-a-second", "At most one request per second goes to a host, robots.txt included",
         _one_a_second, _QUICK, runs=(Run.FIRST, Run.FORCED),
     ),
-    scenario(
-        "R4", "crawl-delay", "Crawl-delay passes before each page", _delayed(3.0), _DELAY,
-        runs=(Run.FIRST, Run.FORCED),
+    _slow(
+        "crawl-delay", "Crawl-delay passes before each page",
+        "User-agent: *\nCrawl-delay: 3\n", 3.0, runs=(Run.FIRST, Run.FORCED),
     ),
-    scenario(
-        "R4", "long-crawl-delay", "A Crawl-delay of 20 s is not cut short",
-        _delayed(20.0), _LONG_DELAY,
+    _slow(
+        "long-crawl-delay", "A Crawl-delay of 20 s is not cut short",
+        "User-agent: *\nCrawl-delay: 20\n", 20.0,
     ),
-    scenario(
-        "R4", "crawl-delay-of-group",
+    _slow(
+        "crawl-delay-of-group",
         "The Crawl-delay of the group that names the crawler counts, with its decimals",
-        _delayed(2.5), _OWN_DELAY,
+        "User-agent: *\nCrawl-delay: 1\n\nUser-agent: {token}\nCrawl-delay: 2.5\n", 2.5,
     ),
-    scenario(
-        "R4", "request-rate",
-        "Extended standard 2.0: Request-rate 1/3 is one request in three seconds",
-        _delayed(3.0), _RATE, level=Level.MAY,
+    _slow(
+        "crawl-delay-comment", "A Crawl-delay counts with a comment after it",
+        "User-agent: *\nCrawl-delay: 3 # seconds\n", 3.0,
     ),
+    _slow(
+        "crawl-delay-case", "Crawl-delay counts in any case, with spaces around it",
+        "User-agent: *\ncRAWL-dELAY :3\n", 3.0,
+    ),
+    _slow(
+        "crawl-delay-largest", "Of several Crawl-delays for the crawler the largest counts",
+        "User-agent: {token}\nCrawl-delay: 2\nCrawl-delay: 4\n\n"
+        "User-agent: *\nCrawl-delay: 1\n\nUser-agent: {token}\nCrawl-delay: 1\n",
+        4.0, level=Level.SHOULD,
+    ),
+    _slow(
+        "request-rate", "Extended standard 2.0: Request-rate 1/3 is one request in three seconds",
+        "User-agent: *\nRequest-rate: 1/3\n", 3.0, level=Level.MAY,
+    ),
+    *(_slow_at_hop(kind) for kind in HOPS),
     scenario(
         "R4", "redirect-paced", "A redirect on the same host waits as any other request",
         _delayed(1.0), _HOPS, paths=["/old.xml"],
@@ -375,15 +497,12 @@ SCENARIOS: Final = (
         "Crawl-delay is kept by a crawler that was killed and started again",
         _after_kill, RESTARTED, runs=(Run.KILLED, Run.RESTARTED),
     ),
-    _once(
-        "429-seconds",
-        "After 429 the whole host gets no request for Retry-After, in seconds",
-        _busy(429, str(_WAIT)),
-    ),
-    _once(
-        "503-seconds",
-        "After 503 the whole host gets no request for Retry-After, in seconds",
-        _busy(503, str(_WAIT)),
+    *(
+        _once(
+            f"{status}-seconds",
+            f"After {status} the whole host gets no request for Retry-After, in seconds", refusal,
+        )
+        for status, refusal in _REFUSALS.items()
     ),
     _once("429-imf-date", "Retry-After may be a date as in RFC 9110", _date(_IMF)),
     _once("429-rfc850-date", "Retry-After may be a date as in RFC 850", _date(_RFC850)),
@@ -392,17 +511,16 @@ SCENARIOS: Final = (
         "always-503", "R5",
         "After 503 without Retry-After the gaps grow, by chance too, and the tries end",
         _grows, tuple(_ALWAYS), tuple(f"http://{each.host}/feed.xml" for each in _ALWAYS),
+        runs=(Run.RESTARTED,),  # when few other hosts are requested
     ),
-    scenario(
-        "R5", "robots-503", "A Retry-After of robots.txt binds as that of any page", _held, _ROBOTS
-    ),
+    *(_robots_refused(status) for status in _REFUSALS),
+    *(_once_behind_redirect(status) for status in _REFUSALS),
+    _once_at_two_origins("scheme", "https://{}"),
+    _once_at_two_origins("port", "http://{}:8080"),
     scenario(
         "R5", "hold-after-restart",
         "Retry-After is kept by a crawler that was killed and started again",
         _kept_over_restart, HELD, runs=(Run.KILLED, Run.RESTARTED),
     ),
-    scenario(
-        "R5", LONG_HOLD, "A Retry-After of one hour is not cut short, even in a later run",
-        _held, _LONG, runs=(Run.FIRST, Run.RESTARTED),
-    ),
+    *(_refused_for_hours(name, status) for name, status in _LONG_HOLDS.items()),
 )  # fmt: skip

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
 from walsh_scrapy.testing.conformance.scenario import (
+    HOPS,
     Level,
     Run,
     Scenario,
@@ -24,6 +25,7 @@ from walsh_scrapy.testing.conformance.scenario import (
     passed,
     robots,
     scenario,
+    second_hop,
     token_of,
 )
 from walsh_scrapy.testing.hit import DEFAULT_PORTS
@@ -197,6 +199,26 @@ _DENYING: Final = Site(
 _FAILS: Final = Site("robots-fails.example", Reply("Broken.\n", 500), {"/feed.xml": feed()})
 _RESETS: Final = Site("robots-resets.example", Reply(fault=Fault.RESET), {"/feed.xml": feed()})
 
+
+def _denied_at_hop(kind: str) -> Scenario:
+    """Return the scenario of a redirect whose second hop the robots.txt of its origin denies."""
+    origin, sites = second_hop("denied-hop", kind, _DENIES, "/no/feed.xml")
+    return scenario(
+        "R2", f"second-hop-{kind}",
+        f"The second hop of a redirect, to another {kind}, needs leave of the robots.txt there",
+        kept(
+            robots_obeyed, "the second hop was not followed", of=TrialLog.seen,
+            needs=lambda evidence: (
+                "" if any(each.hit.path == "/2" for each in evidence.pages())
+                else "it never followed the first redirect"
+            ),
+            why="it followed a redirect to a URL that robots.txt denies", shows=TrialLog.seen,
+            denied=[f"{origin}/no/"],
+        ),
+        *sites, paths=["/1"],
+    )  # fmt: skip
+
+
 SCENARIOS: Final = (
     scenario(
         "R2", "robots-first", "The first request to a scheme, host and port is for its robots.txt",
@@ -276,6 +298,7 @@ SCENARIOS: Final = (
         "A redirect to another host is followed only if the robots.txt of that host allows it",
         obeys(["/feed.xml"], ["/old.xml"]), _TO_HOST, _DENYING,
     ),
+    *(_denied_at_hop(kind) for kind in HOPS),
     scenario(
         "R2", "opt-out-later", "A crawler that requests robots.txt anew obeys its new lines",
         _obeys_new_copy, _LATER, runs=(Run.FIRST, Run.FORCED),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Unpack
 from walsh_scrapy.checks import TRIAL
 from walsh_scrapy.testing.feeds import Post, rss
 from walsh_scrapy.testing.politeness import Manners
-from walsh_scrapy.testing.site import Reply
+from walsh_scrapy.testing.site import Certificate, Reply, Site, redirect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.testing.hit import ConnectionRecord, Hit
     from walsh_scrapy.testing.politeness import Rule, Terms
-    from walsh_scrapy.testing.site import Page, Site
+    from walsh_scrapy.testing.site import Page
 
 #: The manners of every crawler. It may measure its delays from the start of one request to the
 #: start of the next, and they may look a little shorter to a server than they were.
@@ -266,6 +266,33 @@ def scenario(
     given = sites[0].pages if paths is None else paths
     seeds = tuple(f"http://{sites[0].host}{path}" for path in given)
     return Scenario(name, rule, asks, check, sites, seeds, (), runs, level)
+
+
+#: The differences between the origin of a page and the origin to which its redirect leads.
+HOPS: Final = ("host", "scheme", "port")
+
+
+def second_hop(name: str, kind: str, text: str, path: str) -> tuple[str, tuple[Site, ...]]:
+    """Return an origin with this robots.txt and a feed, and its sites.
+
+    The path `/1` of the first site leads to the feed in two redirects: the first one stays at its
+    origin, the second one changes the host, the scheme or the port.
+    """
+    host = f"{name}-{kind}.example"
+    origins = {
+        "host": f"http://{name}-there.example",
+        "scheme": f"https://{host}",
+        "port": f"http://{host}:8080",
+    }
+    origin, rules, feeds = origins[kind], robots(text), {path: feed()}
+    hops = {"/1": redirect("/2"), "/2": redirect(f"{origin}{path}")}
+    if kind == "scheme":
+
+        def by_scheme(hit: Hit) -> Page:
+            return rules if hit.scheme == "https" else ""
+
+        return origin, (Site(host, by_scheme, hops | feeds, tls=Certificate.GOOD),)
+    return origin, (Site(host, "", hops), Site(origin.removeprefix("http://"), rules, feeds))
 
 
 def feed(body: str = _FEED, *, etag: str | None = None, modified: str | None = None) -> Reply:

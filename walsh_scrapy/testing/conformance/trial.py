@@ -18,7 +18,7 @@ from walsh_scrapy.checks import BUSY
 from walsh_scrapy.testing.conformance import documents, identity, optouts, pace, robots
 from walsh_scrapy.testing.conformance.crawler import LONGEST, CallOfRun, Given, Output, Places, call
 from walsh_scrapy.testing.conformance.optouts import BLOCKLIST_URL
-from walsh_scrapy.testing.conformance.pace import HELD, LONG_HOLD, RESTARTED
+from walsh_scrapy.testing.conformance.pace import HELD, LAST, RESTARTED
 from walsh_scrapy.testing.conformance.scenario import (
     Conclusion,
     Level,
@@ -305,10 +305,9 @@ class _Trial:
         return [run for run, began in self.begun if began <= moment][-1]
 
     def _given(self, run: Run) -> Given:
-        # A crawler that sleeps for the hour in this run has then requested all others.
         mine = sorted(
             (each for each in self.scenarios if run in each.runs),
-            key=lambda each: each.name == LONG_HOLD,
+            key=lambda each: LAST.index(each.name) if each.name in LAST else -1,
         )
         seeds = self._file("seeds", [url for each in mine for url in each.seeds])
         pages = self._file("pages", [url for each in mine for url in each.pages])
