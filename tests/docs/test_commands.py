@@ -413,7 +413,7 @@ class Project:
         (folder / "directory.json").write_bytes(published)
         log = "".join(map(LOG_LINE.format, (1, 11, 21)))
         (folder / "access.log").write_text(log, "utf-8")
-        (folder / "robots.txt").write_text("User-agent: *\nDisallow: /private\n", "utf-8")
+        (folder / "robots.txt").write_text("User-agent: *\nDisallow: /private\nHost: a.example\n", "utf-8")
         with contextlib.closing(State(url)) as state:
             for source in FEEDS:
                 failed = {"visited_at": 1.0, "outcome": "failed", "failures": 3}
