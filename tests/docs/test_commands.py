@@ -413,7 +413,7 @@ class Project:
         (folder / "directory.json").write_bytes(published)
         log = "".join(map(LOG_LINE.format, (1, 11, 21)))
         (folder / "access.log").write_text(log, "utf-8")
-        (folder / "robots.txt").write_text("User-agent: *\nDisallow: /private\nHost: a.example\n", "utf-8")
+        (folder / "robots.txt").write_text("User-agent: *\nDisallow: /private\n", "utf-8")
         with contextlib.closing(State(url)) as state:
             for source in FEEDS:
                 failed = {"visited_at": 1.0, "outcome": "failed", "failures": 3}
@@ -454,7 +454,7 @@ class Project:
             main(words_of(line))
         said = capfd.readouterr()
         assert ended.value.code == 0, said.err
-        assert said.out
+        assert said.out or "--json" in line, "a clean file has no findings"
 
     def ask(self, line):
         """Run a command that asks servers, in front of a web that has the sources."""
