@@ -17,13 +17,15 @@ if TYPE_CHECKING:
     from walsh_scrapy.state import State
     from walsh_scrapy.tools.call import Call
 
+HOST_ORDER: Final = "rank, coalesce(waits_until, '') DESC, host"
 _LIST: Final = ViewList(
     view="readable_hosts",
     columns=("problem", "waits_until", "delay", "operator_delay", "host", "reason"),
-    order_by="rank, coalesce(waits_until, '') DESC, host",
+    order_by=HOST_ORDER,
     empty="no host waits",
 )
-_IS_LISTED: Final = "problem IS NOT NULL OR waits_for IS NOT NULL OR operator_delay > 0"
+#: The condition for a host in the list: it waits, had a problem, or has a delay of yours.
+IS_LISTED: Final = "problem IS NOT NULL OR waits_for IS NOT NULL OR operator_delay > 0"
 
 
 def run(call: Call) -> int:
@@ -31,7 +33,7 @@ def run(call: Call) -> int:
     given = call.arguments
     if given.action is None:
         with call.state_if_any() as state:
-            _LIST.show(state, as_json=given.json, where=_IS_LISTED)
+            _LIST.show(state, as_json=given.json, where=IS_LISTED)
         return 0
     host = call.options.pace_by.unit(url_of(given.host))
     if not host:

@@ -54,7 +54,7 @@ def show(
     ``columns`` are those of a table and of a pipe. ``empty`` is the sentence for no rows: a pipe
     gets it on standard error, and JSON not at all.
     """
-    named_rows = map(_name_program, rows)
+    named_rows = map(_name_row, rows)
     if as_json:
         for row in named_rows:
             print(json.dumps(row))
@@ -74,7 +74,7 @@ def show(
 
 def show_facts(row: Mapping[str, Any], groups: Mapping[str, Sequence[str]]) -> None:
     """Print columns of one row below the headings of their groups; no value is cut."""
-    named_row = _name_program(row)
+    named_row = _name_row(row)
     width = max(len(name) for names in groups.values() for name in names)
     for heading, names in groups.items():
         cells = {name: _readable(named_row[name]) for name in names}
@@ -132,12 +132,17 @@ def align(rows: Sequence[Sequence[str]]) -> Iterator[str]:
         yield _GAP.join(padded).rstrip()
 
 
-def _name_program(row: Mapping[str, Any]) -> dict[str, Any]:
+def name_program(text: str) -> str:
+    """Return a text with its commands, `walsh COMMAND`, as they have to be called here."""
+    return re.sub(r"\bwalsh (?=[a-z])", f"{program_name()} ", text)
+
+
+def _name_row(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return the row with its commands as they have to be called here."""
     named_row = dict(row)
     for column in _WITH_COMMANDS:
         if named_row.get(column):
-            named_row[column] = re.sub(r"\bwalsh (?=[a-z])", f"{program_name()} ", row[column])
+            named_row[column] = name_program(row[column])
     return named_row
 
 

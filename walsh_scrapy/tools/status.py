@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.tools.call import WrongCall
+from walsh_scrapy.tools.problems import check_sources_file, problem_row
 from walsh_scrapy.tools.show import show
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def run(call: Call) -> int:
             counts = _count(state) if given.prometheus and state else {}
     except (BadSetting, StateError):
         if given.prometheus:  # else a monitor would see the numbers of an earlier moment
-            _write_metrics(given.prometheus, [_problem("critical", "")], {})
+            _write_metrics(given.prometheus, [problem_row("critical", "")], {})
         raise
     if problems or not given.quiet:
         show(problems, _COLUMNS, as_json=given.json, empty=empty)
@@ -60,44 +60,26 @@ def _find_problems(call: Call, state: State | None) -> Iterator[Mapping[str, Any
     yield from _check_disk(options)
     if state is None:
         problem = "there is no state yet, or crawls have another WALSH_STATE_URL"
-        yield _problem("warning", problem, command="scrapy crawl feeds")
+        yield problem_row("warning", problem, command="scrapy crawl feeds")
         return
     yield from state.rows("readable_problems", order_by="rank, since, problem, subject")
-
-
-def _problem(severity: str, problem: str, **columns: str) -> Mapping[str, Any]:
-    """Return a row with the columns of the view of problems."""
-    names = ("subject", "since", "advice", "command")
-    rank = 0 if severity == "critical" else 1
-    row = {"severity": severity, "problem": problem, "rank": rank}
-    return row | {name: columns.get(name) for name in names}
 
 
 def _check_files(call: Call, state: State | None) -> Iterator[Mapping[str, Any]]:
     """Yield the errors of files without which no crawl starts."""
     from walsh_scrapy.crawl.blocklist import load_local_list
     from walsh_scrapy.options import BadSetting
-    from walsh_scrapy.sources.loading import declarations
-    from walsh_scrapy.sources.source import SourcesError
 
-    advice = "No crawl can start."
     try:
         load_local_list(call.options.blocklist_file)
     except BadSetting as error:
         subject = str(call.options.blocklist_file)
-        yield _problem("critical", str(error), subject=subject, advice=advice)
-    file = Path(call.sources_file)
+        yield problem_row("critical", str(error), subject=subject, advice="No crawl can start.")
     has_sources = state is not None and any(
         state.rows("readable_sources", columns="url", where="is_declared", limit=1)
     )
-    if not (file.exists() or call.arguments.sources or has_sources):
-        return  # the spiders of this project need no file
-    try:
-        if state is None or not state.has_read(file):
-            for _ in declarations(file, []):
-                pass
-    except SourcesError as error:
-        yield _problem("critical", str(error), subject=str(file), advice=advice)
+    is_needed = has_sources or bool(call.arguments.sources)
+    yield from check_sources_file(state, call.sources_file, is_needed=is_needed)
 
 
 def _check_disk(options: Options) -> Iterator[Mapping[str, Any]]:
@@ -110,7 +92,7 @@ def _check_disk(options: Options) -> Iterator[Mapping[str, Any]]:
         if free < MIN_DISK_MIB:
             severity = "critical" if free < CRITICAL_DISK_MIB else "warning"
             problem = f"{free:,.0f} MiB are free; a full disk ends each crawl"
-            yield _problem(severity, problem, subject=str(folder), advice="Free some space.")
+            yield problem_row(severity, problem, subject=str(folder), advice="Free some space.")
 
 
 def _last_end(state: State | None) -> str:

@@ -8,15 +8,14 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from operator import itemgetter
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from walsh_scrapy.policy.durations import format_moment, rfc3339
 from walsh_scrapy.policy.freshness import CLOCK_SKEW
 from walsh_scrapy.policy.wording import count_of
-from walsh_scrapy.sources.loading import declarations
-from walsh_scrapy.sources.source import SourcesError
 from walsh_scrapy.state.log import TimeSpan
+from walsh_scrapy.tools.hosts import HOST_ORDER, IS_LISTED
+from walsh_scrapy.tools.problems import check_sources_file, problem_row
 from walsh_scrapy.tools.report.pace import compare, read_gaps
 
 if TYPE_CHECKING:
@@ -120,7 +119,7 @@ def gather(state: State, options: Options, sources_file: str, period: Period, no
     )
     problems = _list(state, "readable_problems", "", "rank", MAX_PROBLEMS)
     found = [
-        *_check_sources_file(state, sources_file, has_sources=sources.total() > 0),
+        *check_sources_file(state, sources_file, is_needed=sources.total() > 0),
         *_find_problems(hosts, sources, runs.rows),
     ]
     return {
@@ -133,7 +132,7 @@ def gather(state: State, options: Options, sources_file: str, period: Period, no
         ),
         "sources": sources.total(),
         "failing": Listing(list(failing), sources.total() - sources[None]),
-        "waiting": _list(state, "readable_hosts", _WAITS, _HOST_ORDER, MAX_HOSTS),
+        "waiting": _list(state, "readable_hosts", IS_LISTED, HOST_ORDER, MAX_HOSTS),
         "entries": totals["new_entries"],
         "news": _read_news(state, period),
         "hosts": Listing(hosts[:MAX_HOSTS], len(hosts)),
@@ -159,9 +158,6 @@ def measure_success(answers: Mapping[str, int]) -> float | None:
     return good / ended if ended else None
 
 
-#: The hosts that `walsh hosts` lists.
-_WAITS: Final = "waits_for IS NOT NULL OR problem IS NOT NULL OR operator_delay > 0"
-_HOST_ORDER: Final = "rank, waits_until DESC, host"
 _RUN_ORDER: Final = "CASE WHEN problem IS NULL THEN 1 ELSE 0 END, started_at DESC, run DESC"
 
 
@@ -192,19 +188,6 @@ def _count_sources(state: State) -> Counter[str | None]:
 # ---- problems that the state does not know ----
 
 
-def _check_sources_file(state: State, file: str, *, has_sources: bool) -> Iterator[Row]:
-    """Yield the error of a sources file. A project whose spiders declare none needs no file."""
-    if not has_sources and not Path(file).exists():
-        return
-    try:
-        if not state.has_read(file):
-            for _ in declarations(Path(file), []):
-                pass
-    except SourcesError as error:
-        problem = "the sources file cannot be read, so no run can start"
-        yield _problem("critical", problem, str(error), command="walsh sources")
-
-
 def _find_problems(
     hosts: Sequence[Row], sources: Counter[str | None], runs: Sequence[Row]
 ) -> Iterator[Row]:
@@ -212,20 +195,16 @@ def _find_problems(
     short = [row["too_short"] for row in hosts if row["too_short"]]
     if short:
         subject = f"{count_of(sum(short), 'gap')} at {count_of(len(short), 'host')}"
-        yield _problem("critical", "gaps shorter than required", subject, section="gaps")
+        yield problem_row("critical", "gaps shorter than required", subject=subject, section="gaps")
     kinds = [f"{number:,} {problem}" for problem, number in sources.most_common() if problem]
     if kinds:
-        yield _problem("warning", "sources with a problem", ", ".join(kinds), section="failing")
+        yield problem_row(
+            "warning", "sources with a problem", subject=", ".join(kinds), section="failing"
+        )
     wrong = [row["problem"] for row in runs if row["problem"] and not row["command"]]
     if wrong:
         subject = f"{count_of(len(wrong), 'run')}, the last one: {wrong[0]}"
-        yield _problem("warning", "runs that went wrong", subject, section="runs")
-
-
-def _problem(severity: str, problem: str, subject: str, **more: str) -> Row:
-    """Return a row like those of `readable_problems`; ``section`` is a part of the page."""
-    row = {"severity": severity, "problem": problem, "subject": subject}
-    return dict.fromkeys(("since", "advice", "command", "section")) | row | more
+        yield problem_row("warning", "runs that went wrong", subject=subject, section="runs")
 
 
 # ---- requests and new entries by day ----

@@ -15,9 +15,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from walsh_scrapy.policy.wording import count_of, cut, for_others, format_seconds, printable
-from walsh_scrapy.programname import program_name
 from walsh_scrapy.tools.report.facts import ANSWERS
 from walsh_scrapy.tools.report.pace import GAPS
+from walsh_scrapy.tools.show import name_program
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -41,7 +41,7 @@ def render(facts: Mapping[str, Any]) -> str:
         lstrip_blocks=True,
     )
     environment.filters |= {
-        "command": _name_program,
+        "command": name_program,
         "count_of": _count,
         "cut": cut,
         "duration": format_seconds,
@@ -84,11 +84,6 @@ def _count(number: int, singular: str, plural: str | None = None) -> str:
     """Return a number with its noun, as in 1,234 sources."""
     noun = count_of(number, singular, plural).partition(" ")[2]
     return f"{number:,} {noun}"
-
-
-def _name_program(text: str) -> str:
-    """Return a command or an advice with the name under which this program runs."""
-    return text.replace("walsh ", f"{program_name()} ")
 
 
 def _format_gap(seconds: float) -> str:
