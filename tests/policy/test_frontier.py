@@ -165,7 +165,7 @@ def test_if_links_are_followed_an_unexplored_host_goes_first():
     assert drain(frontier) == ["robots", "new", "many0", "many1", "many2"]
 
 
-def test_a_host_is_in_flight_until_its_request_has_ended_and_delays_no_other():
+def test_a_host_is_in_flight_until_its_request_has_ended():
     frontier = Frontier()
     push(frontier, "a.example", "a1", "a2")
     frontier.push("b.example", "b1")

@@ -194,7 +194,7 @@ def changed_view(monkeypatch):
 
 
 @pytest.mark.parametrize("view", VIEWS)
-def test_a_stored_view_has_the_columns_of_its_page_in_their_order(url, view):
+def test_a_stored_view_has_the_columns_of_its_page(url, view):
     with contextlib.closing(State(url)):
         engine = create_engine(url, poolclass=NullPool)
         with engine.connect() as connection:
@@ -213,9 +213,7 @@ def test_a_view_of_another_version_is_created_again(url, database, changed_view)
         assert opened.read(has_views)
 
 
-def test_a_role_that_may_only_read_gets_the_rows_of_its_own_version(
-    postgresql_url, changed_view, caplog
-):
+def test_a_role_that_may_only_read_gets_the_rows(postgresql_url, changed_view, caplog):
     with contextlib.closing(State(postgresql_url)) as state:
         state.hosts.delay("a.example", 60.0, "they asked")
     changed_view()
@@ -225,9 +223,7 @@ def test_a_role_that_may_only_read_gets_the_rows_of_its_own_version(
     assert "the views stay as another version made them" in caplog.text
 
 
-def test_a_file_that_may_only_be_read_gets_the_rows_of_its_own_version(
-    tmp_path, changed_view, monkeypatch, caplog
-):
+def test_a_file_that_may_only_be_read_gives_the_rows(tmp_path, changed_view, monkeypatch, caplog):
     path = tmp_path / "state.sqlite3"
     with contextlib.closing(State(f"sqlite:///{path}")) as state:
         state.hosts.delay("a.example", 60.0, "they asked")

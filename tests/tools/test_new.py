@@ -59,7 +59,7 @@ def test_by_default_it_lists_the_finds_of_the_last_run_with_any(state, new):
     assert titles(out) == ["New", "Old"]
 
 
-def test_entries_of_no_run_or_of_the_future_are_not_the_last_finds(state):
+def test_entries_of_no_run_or_of_the_future_are_not_new(state):
     unnamed = entry("8", at=AT + 90_000, run=None)
     ahead = state.runs.begin(RunRecord(spider="feeds", started_at=AT * 2))
     future = entry("9", at=AT * 2, run=ahead)

@@ -124,7 +124,7 @@ def test_each_status_has_its_kind_of_answer():
     assert name_answer(None, is_open=True) == "open"
 
 
-def test_days_without_requests_are_shown_and_many_days_are_months():
+def test_days_without_requests_count_and_many_are_months():
     near = {"2026-05-20": Counter(full=2), "2026-05-22": Counter(none=1)}
     unit, groups = group_days(near)
     assert (unit, list(groups)) == ("day", ["2026-05-20", "2026-05-21", "2026-05-22"])

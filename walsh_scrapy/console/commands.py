@@ -18,14 +18,13 @@ if TYPE_CHECKING:
 
 Parser: TypeAlias = argparse.ArgumentParser
 
+START: Final = "getting started"
+LOOK: Final = "looking at crawls"
+DATA: Final = "taking data out"
+SITES: Final = "for site owners and audits"
+CRAWLERS: Final = "for checking any crawler"
 #: In the order of the list of commands.
-GROUPS: Final = (
-    START := "getting started",
-    LOOK := "looking at crawls",
-    DATA := "taking data out",
-    SITES := "for site owners and audits",
-    CRAWLERS := "for checking any crawler",
-)
+GROUPS: Final = (START, LOOK, DATA, SITES, CRAWLERS)
 _MAX_DAYS: Final = 400
 _DAY: Final = 86_400
 

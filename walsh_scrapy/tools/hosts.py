@@ -94,7 +94,7 @@ def set_delay(state: State, host: str, seconds: float, reason: str) -> str:
 
     every = format_seconds(state.hosts.delay(host, seconds, reason))
     if not seconds:
-        return printable(f"{host} has no delay of yours")
+        return printable(f"removed your delay for {host}")
     rare = ""
     if seconds > LONGEST_DELAY.total_seconds():
         rare = "; over 12 h its robots.txt alone may be requested, which is obeyed for a day"

@@ -108,11 +108,13 @@ def _left_alone(
         lists = _lists(evidence)
         if not lists:
             return not_applicable(f"it never requested the list of opt-outs ({BLOCKLIST_URL})")
-        seen = [each for each in evidence.contacts_here() if each.hit.url.startswith(origin)]
+        seen = [
+            contact for contact in evidence.contacts_here() if contact.hit.url.startswith(origin)
+        ]
         reason = "it requested from a host that has opted out"
         if fault := failed_by(blocklist_kept, seen, reason, lists[:1], blocked=[domain]):
             return fault
-        if after and all(each.hit.path != after for each in evidence.pages(host=_HOP.host)):
+        if after and all(page.hit.path != after for page in evidence.pages(host=_HOP.host)):
             return not_applicable(f"it never requested {after}, which redirects there")
         return passed("no request reached a listed domain", lists)
 
@@ -133,8 +135,8 @@ def _left_alone_since(
         lists = _lists(evidence)[number:]
         if not lists or (runs and lists[0].run not in runs):
             return not_applicable(f"it did not request the list of opt-outs {number + 1} times")
-        contacts = [each for each in evidence.contacts_here() if each.hit.host == domain]
-        later = [each for each in contacts if each.hit.started > lists[0].hit.ended]
+        contacts = [contact for contact in evidence.contacts_here() if contact.hit.host == domain]
+        later = [contact for contact in contacts if contact.hit.started > lists[0].hit.ended]
         reason = "it requested from a host that had opted out"
         if fault := failed_by(blocklist_kept, later, reason, lists[:1], blocked=[domain]):
             return fault

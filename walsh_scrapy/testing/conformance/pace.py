@@ -71,10 +71,12 @@ def _delayed(seconds: float, origin: str = "") -> Callable[[TrialLog], Conclusio
     """
 
     def check(evidence: TrialLog) -> Conclusion:
-        seen = [each for each in evidence.contacts_here() if each.hit.origin.startswith(origin)]
+        seen = [
+            contact for contact in evidence.contacts_here() if contact.hit.origin.startswith(origin)
+        ]
         if fault := failed_by(spaced, seen, crawl_delays=dict.fromkeys(evidence.hosts, seconds)):
             return fault
-        if len(seen) < 2 or all(each.is_robots for each in seen):
+        if len(seen) < 2 or all(contact.is_robots for contact in seen):
             return not_applicable("it made fewer than two requests, or requested no page")
         if seconds > 1 and not any(each.is_robots for each in seen):
             return not_applicable("it never requested robots.txt, and was slow by itself")
@@ -268,7 +270,7 @@ def _grows(evidence: TrialLog) -> Conclusion:
     # At the shortest wait of one second all are alike, by chance or not.
     long = [step for step in steps if step and max(step) > _SHORTEST]
     proof = [each for of_host in tries for each in of_host]
-    told = "; ".join(_in_words(each) for each in waits)
+    told = "; ".join(_in_words(wait) for wait in waits)
     if _shrinks(gaps, waits):
         return failed(f"the waits did not grow: {told}", proof)
     if long and all(max(step) - min(step) < _ALIKE for step in long):

@@ -209,7 +209,7 @@ def _denied_at_hop(kind: str) -> Scenario:
         kept(
             robots_obeyed, "the second hop was not followed", of=TrialLog.seen,
             needs=lambda evidence: (
-                "" if any(each.hit.path == "/2" for each in evidence.pages())
+                "" if any(page.hit.path == "/2" for page in evidence.pages())
                 else "it never followed the first redirect"
             ),
             why="it followed a redirect to a URL that robots.txt denies", shows=TrialLog.seen,
