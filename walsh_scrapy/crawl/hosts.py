@@ -369,7 +369,7 @@ class Hosts:
         exchange = exchange.in_run(before, self._worker.started_at)
         times = before.after(exchange, self._context.backoff, now)
         ended = self._context.moment()
-        ended_record = replace(record, hold=max(0.0, times.hold_until - now))
+        ended_record = replace(record, hold=times.last_hold.seconds)
 
         def write(connection: Connection) -> bool:
             age = self._context.moment() - ended

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from sqlalchemy import Double, literal_column, select, text
 
 from walsh_scrapy.policy.freshness import CLOCK_SKEW
-from walsh_scrapy.policy.pacing import LONGEST_EXCHANGE
+from walsh_scrapy.policy.pacing import LONGEST_EXCHANGE, LONGEST_FOR_BLOCKLIST
 from walsh_scrapy.state.records import MOST_RESENT, REFUSED, upsert
 from walsh_scrapy.state.tables import LAST_MOMENT, LOCK_NUMBER, Due, choices, sources
 
@@ -35,6 +35,12 @@ DENIAL_ADVICE: Final = {
     "blocklist": "It is on a blocklist. Remove it from the sources file. To see on which:",
     "robots": "Its robots.txt does not allow it. Ask its owner, or remove it. To see the rule:",
 }
+#: Seconds that a recorded time may differ from the real one (decision 35).
+GAP_TOLERANCE: Final = 0.05
+#: Seconds by which two clocks may drift apart per second, while the time of day is adjusted slowly.
+CLOCK_DRIFT: Final = 0.001
+#: Seconds that a row may be written late, because it waited for the database.
+MAX_LATE_SECONDS: Final = 1.0
 #: Columns that are booleans on PostgreSQL, and 0 or 1 on SQLite.
 BOOLEANS: Final = frozenset(
     {
@@ -118,6 +124,16 @@ class Sql:
     def least(self, *values: str) -> str:
         """Return the smallest of values that are not NULL."""
         return f"{'min' if self.is_sqlite else 'least'}({', '.join(values)})"
+
+    def digits(self, number: str, count: int) -> str:
+        """Return a number, not negative, as a text of this many digits, without its fraction."""
+        if self.is_sqlite:
+            return f"printf('%0{count}d', CAST({number} AS INTEGER))"
+        return f"lpad(CAST(CAST(floor({number}) AS BIGINT) AS TEXT), {count}, '0')"
+
+    def position(self, part: str, column: str) -> str:
+        """Return where a text has a part, counted from 1; 0 if it has not."""
+        return f"instr({column}, {part})" if self.is_sqlite else f"strpos({column}, {part})"
 
     def first_line(self, column: str) -> str:
         """Return the first line of a text."""
@@ -626,6 +642,129 @@ SELECT id, {sql.time("requested_at")} AS requested_at, {sql.days_ago("requested_
 FROM requests"""
 
 
+def _ended_at(row: str = "requests") -> str:
+    """Return when an exchange was over; the begin of its request if that is not known."""
+    return f"{row}.requested_at + {row}.connect_duration + coalesce({row}.duration, 0.0)"
+
+
+def clock_steps(sql: Sql) -> str:
+    """Return the SELECT of the spans in which a clock was set: `since` and `until`, epoch seconds.
+
+    A row of `requests` has the time of day and the machine's monotonic clock at its end. Between
+    two requests of a run both advance alike, unless a clock was set or the machine was suspended.
+    A request that was written later than others, and has an earlier time, came after a clock was
+    set back. Each run has at most one span, from its first step to its last one.
+    """
+    ended_at = _ended_at()
+    by_run = "OVER (PARTITION BY run ORDER BY id)"
+    return f"""
+SELECT min({sql.least("requested_at", "ended_before")}) AS since,
+    max({sql.greatest("ended_at", "ended_before", "latest")}) AS until
+FROM (
+    SELECT run, requested_at, {ended_at} AS ended_at,
+        coalesce(lag({ended_at}) {by_run}, requested_at) AS ended_before,
+        {ended_at} - monotonic - lag({ended_at} - monotonic) {by_run} AS step,
+        coalesce(max(requested_at) OVER (
+            ORDER BY id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), requested_at) AS latest
+    FROM requests WHERE run IS NOT NULL AND duration IS NOT NULL
+) stamped
+WHERE abs(step) > {GAP_TOLERANCE} + {CLOCK_DRIFT} * abs(ended_at - ended_before)
+    OR requested_at < latest - {MAX_LATE_SECONDS}
+GROUP BY run"""
+
+
+def gaps(sql: Sql) -> str:
+    """Return the SELECT of the gap before each request; times are epoch seconds.
+
+    The requests of a host count in the order of their times, whichever run sent them. The exchange
+    that ended last is the one that a request had to wait for. The hold that ends last is the one
+    that counts; a release by the operator ends it.
+    """
+    ended_at = _ended_at()
+    by_time = "PARTITION BY host ORDER BY requested_at, id"
+    before = f"OVER ({by_time} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
+    release = f"""(SELECT min(made_at) FROM overrides WHERE overrides.host = requests.host
+            AND override = 'release' AND made_at >= {ended_at} - {GAP_TOLERANCE}
+            AND made_at < {ended_at} + hold)"""
+    # The end of a hold in milliseconds, and the number of the request that caused it, as one text
+    # of digits: so one maximum finds both.
+    hold_end = f"""CASE WHEN hold > 0.0 THEN
+            {sql.digits(f"({sql.least(f'{ended_at} + hold', f'coalesce({release}, {LAST_MOMENT})')}) * 1000", 15)}
+            || {sql.digits("id", 19)} END"""
+    list_urls = " || ".join(
+        f"coalesce({sql.field('settings', name)}, '')"
+        for name in ("blocklist_url", "blocklist_schema_url")
+    )
+    # Delays and holds longer than a day count for a day only where the blocklist is fetched, and
+    # the robots.txt that it needs.
+    is_for_list = f"""(purpose = 'blocklist' OR purpose = 'robots' AND EXISTS (
+            SELECT 1 FROM runs WHERE runs.id = run AND {sql.position("host", list_urls)} > 0))"""
+    longest = LONGEST_FOR_BLOCKLIST
+
+    def is_uncertain(since: str) -> str:
+        """Return the condition that a clock was set between a moment and the request."""
+        return f"""EXISTS (SELECT 1 FROM clock_steps
+            WHERE clock_steps.since <= {sql.greatest(since, "requested_at")} + {GAP_TOLERANCE}
+            AND clock_steps.until >= {sql.least(since, "requested_at")} - {GAP_TOLERANCE})"""
+
+    return f"""
+WITH clock_steps AS MATERIALIZED ({clock_steps(sql)}
+), ordered AS (
+    SELECT id, host, run, url, purpose, requested_at, delay AS recorded_delay,
+        lag(id) OVER ({by_time}) AS previous, lag(duration) OVER ({by_time}) AS duration_before,
+        row_number() OVER ({by_time}) - row_number() OVER (PARTITION BY host ORDER BY id)
+            AS displacement,
+        max({ended_at}) {before} AS previous_ended_at, max({hold_end}) {before} AS hold_end
+    FROM requests
+), waits AS (
+    SELECT ordered.*, cause.id AS hold_request, {_ended_at("cause")} AS hold_since,
+        {_ended_at("cause")} + cause.hold AS hold_until,
+        CAST(substr(hold_end, 1, 15) AS DOUBLE PRECISION) / 1000.0 AS hold_ended_at,
+        {sql.greatest("1.0", "recorded_delay", "coalesce(duration_before, 0.0)")} AS long_delay
+    FROM ordered LEFT JOIN requests cause ON cause.id = CAST(substr(hold_end, 16) AS BIGINT)
+), judged AS (
+    SELECT waits.*,
+        CASE WHEN long_delay > {longest} AND {is_for_list} THEN {longest} ELSE long_delay END
+            AS delay,
+        CASE WHEN hold_ended_at > hold_since + {longest} AND {is_for_list}
+            THEN hold_since + {longest} ELSE hold_ended_at END AS hold_counts_until,
+        CASE WHEN previous IS NULL THEN 'no earlier request'
+            WHEN displacement <> 0 OR previous > id OR {is_uncertain("previous_ended_at")}
+                THEN 'a clock was set'
+            WHEN duration_before IS NULL THEN 'end of the previous request unknown' END
+            AS gap_unknown
+    FROM waits
+)
+SELECT id, host, run, url, requested_at, previous_ended_at,
+    CASE WHEN gap_unknown IS NULL THEN requested_at - previous_ended_at END AS gap, gap_unknown,
+    delay,
+    CASE WHEN hold_until > previous_ended_at THEN hold_request END AS hold_request,
+    CASE WHEN hold_until > previous_ended_at THEN hold_until END AS hold_until,
+    CASE WHEN hold_until > previous_ended_at AND hold_ended_at < hold_until - 0.001
+        THEN hold_ended_at END AS released_at,
+    hold_counts_until,
+    {sql.greatest("delay", "coalesce(hold_counts_until - previous_ended_at, 0.0)")} AS required_gap,
+    CASE WHEN gap_unknown = 'a clock was set' THEN NULL
+        WHEN requested_at < hold_counts_until - {GAP_TOLERANCE} THEN
+            CASE WHEN {is_uncertain("hold_since")} THEN NULL ELSE 'on hold' END
+        WHEN gap_unknown IS NOT NULL THEN NULL
+        WHEN requested_at < previous_ended_at - {GAP_TOLERANCE} THEN 'at once'
+        WHEN requested_at < previous_ended_at + delay - {GAP_TOLERANCE} THEN 'too short' END
+        AS problem
+FROM judged"""
+
+
+def _gaps(sql: Sql) -> str:
+    times = ", ".join(
+        f"{sql.time(name)} AS {name}" for name in ("previous_ended_at", "hold_until", "released_at")
+    )
+    return f"""
+SELECT id, host, run, url, {sql.time("requested_at")} AS requested_at,
+    {sql.days_ago("requested_at")} AS days_ago, gap, required_gap, problem, gap_unknown, delay,
+    hold_request, {times}
+FROM ({gaps(sql)}) gaps"""
+
+
 def _denials(sql: Sql) -> str:
     evidence = _evidence().format(
         robots_at=sql.time("robots_at"), blocklist_at=sql.time("blocklist_at")
@@ -676,6 +815,7 @@ VIEWS: Final[dict[str, Callable[[Sql], str]]] = {
     "readable_robots": _robots,
     "readable_blocklist": _blocklist,
     "readable_overrides": _overrides,
+    "request_gaps": _gaps,
 }
 
 
