@@ -116,7 +116,7 @@ def test_of_a_host_that_was_lost_no_further_source_is_visited(worker, visit, rea
 
 @pytest.mark.parametrize(
     ("is_dead", "is_other", "seconds"),
-    [(False, False, 15.0), (True, False, 30.0), (True, True, 30.0), (False, True, 50.0)],
+    [(False, False, 15.0), (True, False, 55.0), (True, True, 55.0), (False, True, 50.0)],
 )
 def test_a_run_ends_without_the_hosts_of_workers_that_beat_and_visit_the_same(
     worker, clock, sleeps, visit, is_dead, is_other, seconds

@@ -39,8 +39,9 @@ LONGEST_EXCHANGE: Final = 3600.0
 BEAT_SECONDS: Final = 5.0
 #: Seconds between two looks at a host that another worker owns.
 RECHECK_SECONDS: Final = 1.0
-#: Seconds for which a worker counts as living after a beat.
-WORKER_SECONDS: Final = 20.0
+#: Seconds for which a worker counts as living after a beat. They outlast a slow commit: with 20 s a
+#: model of slow databases lost hosts of living workers.
+WORKER_SECONDS: Final = 45.0
 #: Seconds without a 429 or 503 after which the backoff of a host starts again at its base.
 QUIET_SECONDS: Final = 1800.0
 #: The longest hold of an unreachable host: 30 days, as for a source that fails (decision 20).

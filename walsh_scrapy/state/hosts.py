@@ -9,7 +9,7 @@ changed nothing but caution; then the caller forgets the host.
 ========== ======================================== ===========================================
 function   when                                     writes
 ========== ======================================== ===========================================
-beat       a crawl of sources: at the start, then   ``workers.expires_at``, 20 s from now. It costs
+beat       a crawl of sources: at the start, then   ``workers.expires_at``, 45 s from now. It costs
            every 5 s                                the same however many hosts are owned.
 take       before the first request to a host       ``owner``, where the host is free and was
                                                     not deferred since the worker's run began.
@@ -369,7 +369,7 @@ def _upsert_worker(dialect: str) -> Any:  # noqa: ANN401 - an Insert of the dial
 
 
 def beat(connection: Connection, worker: Worker) -> Beat:
-    """Say that a worker lives; it owns its hosts for 20 s more.
+    """Say that a worker lives; it owns its hosts for 45 s more.
 
     Workers that have not beaten for a day are forgotten.
     """
