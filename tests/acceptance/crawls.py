@@ -398,7 +398,9 @@ async def trial(folder: Path, clock: SimulatedTime) -> list[Finding]:
 async def days(folder: Path, clock: SimulatedTime) -> list[Finding]:
     """Crawl and judge the web of days."""
     simulation = Simulation(sites(), clock)
-    acceptance, seen, begun = Acceptance(simulation, folder), list[Hit](), clock.at
+    acceptance = Acceptance(simulation, folder)
+    seen: list[Hit] = []
+    begun = clock.at
     for start in STARTS:
         clock.at = max(clock.at, start)
         every = {"every": "P3D"} if start > DAY else {}
@@ -421,14 +423,14 @@ async def days(folder: Path, clock: SimulatedTime) -> list[Finding]:
         crawl_delays=dict.fromkeys(BOT_HOSTS, BOT_DELAY),
         pace_by=lambda host: ".".join(host.split(".")[-2:]),
     )
-    rules = {f"R{number}": list[str]() for number in range(1, 9)}
+    sentences = {f"R{number}": list[str]() for number in range(1, 9)}
     for sentence in broken:
-        rules[sentence[:2]].append(sentence)
-    found = [
-        Finding(rule, "fail" if said else "pass", reason=said[0] if said else "")
-        for rule, said in rules.items()
+        sentences[sentence[:2]].append(sentence)
+    findings = [
+        Finding(rule, "fail" if reasons else "pass", reason=reasons[0] if reasons else "")
+        for rule, reasons in sentences.items()
     ]
-    return [*found, *acceptance.audited(), *_crashes(acceptance), *_crashes(bot)]
+    return [*findings, *acceptance.audited(), *_crashes(acceptance), *_crashes(bot)]
 
 
 def _contract_faults(seen: Sequence[Hit]) -> Iterator[str]:
