@@ -78,6 +78,15 @@ self._network.check_route(request)
         Patch(_CONNECTIONS, "IdleConnections.take", "if self._alone:", "if False:"),
         Patch(_CONNECTIONS, "IdleConnections.keep", "> self._most", "> 100"),
     ), (_ONE_CONNECTION,)),
+    Mutant("many-idle", "R4", "another bot keeps any number of idle connections, for 15 minutes", (
+        Patch("walsh_scrapy/crawl/network.py", "Network.idle", "IdleConnections(_MOST_IDLE,",
+              "IdleConnections(100_000,"),
+        Patch(_CONNECTIONS, "IdleConnections.keep", "call_later(MOST_AGE,", "call_later(900.0,"),
+    ), ("tests/crawl/test_network.py::test_idle_connections_are_few_and_young",)),
+    Mutant("domain-delay", "R4", "by domain, the `delay` of a source counts for its host only", (
+        Patch("walsh_scrapy/crawl/context.py", "DeclaredDelays.__init__",
+              "unit = context.options.pace_by.unit_of(host)", "unit = host"),
+    )),
     Mutant("no-owner", "R4", "two processes share a state, and neither owns a host", (
         Patch(_STATE, "_take", """\
         .where(_HOST, hosts.c.in_flight_until <= NOW, ~is_deferred, is_free)
@@ -157,6 +166,9 @@ exchange = self._exchange(request, response, latency, error)
 forgotten = update(hosts).values(hold_until=0.0)
         self._database.write(lambda connection: connection.execute(forgotten))
         if self._database.read("""),
+    )),
+    Mutant("row-forgotten", "R5", "a row of refusals ends with the run", (
+        Patch(_STATE, "_take", "in_flight_until=0.0)", "in_flight_until=0.0, refusals=0)"),
     )),
     Mutant("endless", "R5", "tries fifty times", (
         Patch("walsh_scrapy/downloadermiddlewares/backoff.py", "BackoffMiddleware.next_attempt",

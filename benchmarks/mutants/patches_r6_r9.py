@@ -48,6 +48,15 @@ OF_R6_TO_R9: Final = (
         Patch("walsh_scrapy/downloadermiddlewares/privatehosts.py",
               "PrivateHostsMiddleware._reason_against", "if not hops:", "if True:"),
     )),
+    Mutant("hops-over-hosts", "R6", "counts only redirects within a host", (
+        Patch("walsh_scrapy/downloadermiddlewares/redirect.py",
+              "RedirectMiddleware.process_response",
+              'request.meta["redirect_times"] = len(hops)', """\
+hosts = [url.split("/")[2] for url in (*(hop.url for hop in hops), request.url)]
+        within = sum(host == following for host, following in zip(hosts, hosts[1:]))
+        request.meta["redirect_times"] = within
+        request.meta["redirect_ttl"] = self.max_redirect_times - within"""),
+    )),
     Mutant("unconditional", "R7", "sends no validators", (
         Patch(_MESSAGES, "conditions_of", _OF_URL, "is_of_url = False"),
     )),
@@ -57,6 +66,11 @@ OF_R6_TO_R9: Final = (
     Mutant("strong-etag", "R7", "sends a weak ETag as a strong one", (
         Patch(_MESSAGES, "conditions_of", "known.etag if known and is_of_url",
               'known.etag.removeprefix(b"W/") if known and known.etag and is_of_url'),
+    )),
+    Mutant("error-validators", "R7", "the ETag of a 404 replaces that of the feed", (
+        Patch("walsh_scrapy/crawl/outcome.py", "record_after",
+              "record = replace(record, failures=known.failures + 1)",
+              "record = _with_validators(replace(record, failures=known.failures + 1), result)"),
     )),
     Mutant("reported-again", "R7", "entries are stored and reported again in each run", (
         Patch("walsh_scrapy/state/sources.py", "SourceStore.outcome.write",
@@ -72,6 +86,13 @@ from dataclasses import replace
     Mutant("hourly", "R8", "visits a source once per hour", (
         Patch("walsh_scrapy/state/sources.py", "_given", "min(least, LONGEST_SECONDS)",
               "min(least, 3600.0)"),
+    )),
+    Mutant("every-unseen", "R8", "does not see a changed `every` if nothing else changed", (
+        Patch("walsh_scrapy/state/sync.py", "Sync._read",
+              "if anew or known.get(key) != each}", """\
+if anew or key not in known
+                or {**row_of_source(key, known[key]), "every": 0}
+                != {**row_of_source(key, each), "every": 0}}"""),
     )),
     Mutant("gone", "R8", "requests a source again that is gone (410)", (
         Patch("walsh_scrapy/crawl/outcome.py", "Outcomes._commit_end", "NEVER if is_gone else ",

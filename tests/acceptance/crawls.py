@@ -4,18 +4,22 @@
 
 `trial` crawls the scenarios of `walsh_scrapy.testing.conformance` as its command would, without a
 kill: first, at once again, forced, and restarted after 50 minutes. `days` crawls a web of twelve
-days: a copy of robots.txt expires, a list of opt-outs is refreshed, changed and broken, a host
-refuses for longer than a run, a feed is gone. A page that is a function answers by the simulated
-time, in seconds since the first run. Each is judged by its scenarios or rules, by what the web saw,
-and then by `walsh attest`, by the state. FOLDER gets the `Finding` objects of each, as JSON.
+days: a copy of robots.txt expires, a list of opt-outs is refreshed, changed and broken, hosts
+refuse over several runs, a feed fails or is gone, the sources file is edited. Then another bot
+crawls, paced by domain. A page that is a function answers by the simulated time, in seconds since
+the first run. Each is judged by its scenarios or rules, by what the web saw; the days also by their
+items and the rows of their state. Then `walsh attest` judges the state. FOLDER gets the `Finding`
+objects of each, as JSON.
 """
 
 import json
+import sqlite3
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields, replace
 from email.utils import formatdate
 from functools import partial
 from pathlib import Path
@@ -24,6 +28,7 @@ from typing import Any, Final
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+from walsh_scrapy.items import EntryItem
 from walsh_scrapy.state import State
 from walsh_scrapy.testing.conformance import SCENARIOS, Run, Seen, TrialLog
 from walsh_scrapy.testing.conformance.optouts import BLOCKLIST_URL
@@ -31,7 +36,14 @@ from walsh_scrapy.testing.conformance.trial import declared_by
 from walsh_scrapy.testing.crawl import SourceLike, write_sources
 from walsh_scrapy.testing.feeds import Post, atom, json_feed, rss
 from walsh_scrapy.testing.hit import Hit
-from walsh_scrapy.testing.politeness import violations
+from walsh_scrapy.testing.politeness import (
+    Manners,
+    Rule,
+    backed_off,
+    not_too_often,
+    robots_obeyed,
+    violations,
+)
 from walsh_scrapy.testing.simulated import Simulation, simulate_here
 from walsh_scrapy.testing.simulation import SimulatedTime
 from walsh_scrapy.testing.site import Page, Reply, Site, redirect
@@ -42,13 +54,23 @@ DAY: Final = 86_400.0
 LIST_URL: Final = "http://operator.example/blocklist.json"
 #: It answers 410.
 GONE: Final = "http://gone.example/feed"
-#: The runs of the feeds. Some come hours after another one, when little is due.
+#: Its interval becomes longer before the run of the second day; nothing else is edited.
+EDITED: Final = "http://edited.example/feed"
+EDITED_EVERY: Final = 3 * DAY
+#: The runs of the feeds. The second one comes before a row of refusals has ended, others come
+#: hours after another one, when little is due.
 STARTS: Final = tuple(
     day * DAY + hour * HOUR
     for day, hour in (
-        (0, 0), (0, 2), (0, 8), (1, 1), (1, 9), (2, 2), (3, 3), (4, 4), (5, 5), (7, 7)
+        (0, 0), (0, 0.25), (0, 2), (0, 8), (1, 1), (1, 9), (2, 2), (3, 3), (4, 4), (5, 5), (7, 7)
     )
 )  # fmt: skip
+#: Seconds without a refusal that end a row of them.
+QUIET: Final = HOUR / 2
+#: Its robots.txt denies it from the second day on. On the third one, no older copy counts.
+CLOSED: Final = "http://later.example/feed"
+#: Where redirects lead: to a private address, and for the sixth time from host to host.
+NEVER_FOLLOWED: Final = ("http://10.1.2.3/feed", "http://ping.example/6")
 #: The runs of the feed-less sites, after those.
 PAGE_STARTS: Final = (10 * DAY, 10 * DAY + 2 * HOUR, 11 * DAY + HOUR)
 
@@ -78,14 +100,34 @@ SOURCES: Final = (
     )),
     *(f"http://busy{number}.example/{name}" for number in range(3) for name in ("feed", "more")),
     *(f"http://tired{number}.example/{name}" for number in range(8) for name in ("feed", "more")),
-    *(f"http://never{number}.example/feed" for number in range(3)),
+    *(f"http://never{number}.example/{name}" for number in range(3) for name in ("feed", "more")),
     *(f"http://dated.example/{name}" for name in ("feed", "more")),
     *(f"http://restart.example/{name}" for name in ("feed", "more")),
     *(f"http://hops.example/{name}" for name in ("here", "there", "denied", "out", "private")),
-    *(f"http://{name}.example/feed" for name in ("out", "www.out", "leaver", "gone", "page")),
+    "http://ping.example/0",
+    *(f"http://{name}.example/feed" for name in (
+        "out", "www.out", "leaver", "gone", "page", "moody"
+    )),
 )  # fmt: skip
 PAGES: Final = tuple(
     {"url": f"http://{name}.example/", "kind": "llms"} for name in ("text", "markdown")
+)
+DECLARED: Final = frozenset({
+    *SOURCES, EDITED, *(f"{page['url']}{path}" for page in PAGES for path in ("", "llms.txt"))
+})  # fmt: skip
+#: Another bot, the hosts of its domain, and the delay that one source of them asks for.
+BOT: Final = {
+    "WALSH_USER_AGENT": "Example-Bot/1.0 (+https://bot.example/)",
+    "WALSH_UA_TOKEN": "Example-Bot",
+    "WALSH_BLOCKLIST_URL": "",
+    "WALSH_SERIAL": False,
+    "WALSH_PACE_BY": "domain",
+}
+BOT_HOSTS: Final = ("a.example.com", "b.example.com")
+BOT_DELAY: Final = 9.0
+BOT_SOURCES: Final = (
+    {"url": f"http://{BOT_HOSTS[0]}/feed", "delay": "PT9S"},
+    *(f"http://{BOT_HOSTS[1]}/{name}" for name in ("feed", "more")),
 )
 
 
@@ -120,8 +162,8 @@ def blocklist(hit: Hit) -> Page:
 
 
 def closing_later(hit: Hit) -> Page:
-    """Return a robots.txt that denies a path from the fourth day on."""
-    return "User-agent: *\nDisallow: /feed\n" if hit.started > 3 * DAY else _OPEN
+    """Return a robots.txt that denies a path from the second day on."""
+    return "User-agent: *\nDisallow: /feed\n" if hit.started > DAY else _OPEN
 
 
 def failing(hit: Hit) -> Page:
@@ -172,6 +214,11 @@ def _feeds() -> list[Site]:
         _site("steady", _OPEN, strong=_feed("steady", etag='"v1"'),
               weak=_feed("steady", etag='W/"v1"'), modified=_feed("steady", last_modified=dated),
               bare=_feed("steady"), there=_feed("steady")),
+        _site("edited", _OPEN, "feed"),
+        _site("moody", _OPEN, feed=[
+            _feed("moody", etag='"v1"'), Reply("No feed.\n", 404, headers={"ETag": '"error"'}),
+            _feed("moody", etag='"v2"'),
+        ]),
         Site("gone.example", _OPEN, {"/feed": Reply("Gone.\n", 410)}),
         Site("page.example", _OPEN, {"/feed": Reply(_PAGE, content_type="text/html")}),
     ]  # fmt: skip
@@ -200,8 +247,10 @@ def _paced() -> list[Site]:
     return [
         _site("delay", _DELAYS, *numbers),
         _site("rate", "User-agent: *\nRequest-rate: 1/7\n", *numbers),
-        _site("slow", _OPEN, **{number: _feed("slow", delay=5.0) for number in numbers}),
-    ]
+        _site("slow", Reply(_OPEN, delay=5.0),
+              **{number: _feed("slow", delay=5.0) for number in numbers}),
+        *(Site(host, _OPEN, dict.fromkeys(("/feed", "/more"), _feed("bot"))) for host in BOT_HOSTS),
+    ]  # fmt: skip
 
 
 def _refusing() -> list[Site]:
@@ -211,7 +260,7 @@ def _refusing() -> list[Site]:
     return [
         *(_site(f"busy{n}", _OPEN, "more", feed=[hour, _feed(f"busy{n}")]) for n in range(3)),
         *(_site(f"tired{n}", _OPEN, "more", feed=[*[tired] * 3, _feed("tired")]) for n in range(8)),
-        *(_site(f"never{n}", _OPEN, feed=tired) for n in range(3)),
+        *(_site(f"never{n}", _OPEN, feed=tired, more=tired) for n in range(3)),
         _site("dated", _OPEN, "more", feed=[until_date, _feed("dated")]),
         _site("restart", _OPEN, "more", feed=[later, _feed("restart")]),
     ]
@@ -226,6 +275,11 @@ def _hops() -> list[Site]:
               out=redirect("http://www.out.example/feed", 302),
               private=redirect("http://10.1.2.3/feed", 302)),
         Site("10.1.2.3", _OPEN, {"/feed": _feed("intranet")}),
+        *(
+            _site(name, _OPEN, **{f"{number}": redirect(f"http://{other}.example/{number + 1}", 302)
+                                  for number in range(12)})
+            for name, other in (("ping", "pong"), ("pong", "ping"))
+        ),
     ]  # fmt: skip
 
 
@@ -264,8 +318,10 @@ class Acceptance:
     def __init__(self, simulation: Simulation, folder: Path) -> None:
         self._simulation = simulation
         self._folder = folder
+        folder.mkdir(exist_ok=True)
         self._state = f"sqlite:///{folder}/walsh.sqlite3"
         self.errors: list[str] = []  #: each traceback in a log
+        self.items = Counter[tuple[str, ...]]()  #: how often each source gave each entry
 
     async def crawl(
         self, spider: str, sources: Iterable[SourceLike], settings: Mapping[str, object],
@@ -273,7 +329,8 @@ class Acceptance:
     ) -> list[Hit]:  # fmt: skip
         """Run one crawl of these sources, and return what the web saw."""
         place = Path(tempfile.mkdtemp(prefix="run-", dir=self._folder))
-        declared = write_sources(place / "sources.toml", sources)
+        # One file for all runs, so that the state sees an edit of it.
+        declared = write_sources(self._folder / f"{spider}.toml", sources)
         given = {
             "WALSH_SOURCES": str(declared),
             "WALSH_STATE_URL": self._state,
@@ -282,7 +339,13 @@ class Acceptance:
         result = await self._simulation.crawl(spider, given | dict(settings), arguments, place)
         _, found, trace = result.stderr.partition("Traceback (most recent call last)")
         self.errors += [trace[-400:]] if found else []
+        self.items.update((item["source"], item["id"], item["url"]) for item in result.items)
         return result.log
+
+    def column(self, query: str) -> list[str]:
+        """Return the first column of a query to the state."""
+        with closing(sqlite3.connect(self._folder / "walsh.sqlite3")) as connection:
+            return [row[0] for row in connection.execute(query)]
 
     def audited(self) -> Iterator[Finding]:
         """Yield what the audit of the state says of each row of the checklist."""
@@ -334,35 +397,106 @@ async def trial(folder: Path, clock: SimulatedTime) -> list[Finding]:
 
 async def days(folder: Path, clock: SimulatedTime) -> list[Finding]:
     """Crawl and judge the web of days."""
-    acceptance = Acceptance(Simulation(sites(), clock), folder)
-    settings, seen, begun = {"WALSH_BLOCKLIST_URL": LIST_URL}, list[Hit](), clock.at
-    for spider, starts, sources in (("feeds", STARTS, SOURCES), ("llms", PAGE_STARTS, PAGES)):
-        for start in starts:
-            clock.at = max(clock.at, start)
-            seen += await acceptance.crawl(spider, sources, settings)
-    broken = violations(
+    simulation = Simulation(sites(), clock)
+    acceptance = Acceptance(simulation, folder)
+    seen: list[Hit] = []
+    begun = clock.at
+    for start in STARTS:
+        clock.at = max(clock.at, start)
+        every = {"every": "P3D"} if start > DAY else {}
+        sources = [*SOURCES, {"url": EDITED, **every}]
+        seen += await acceptance.crawl("feeds", sources, {"WALSH_BLOCKLIST_URL": LIST_URL})
+    for start in PAGE_STARTS:
+        clock.at = max(clock.at, start)
+        seen += await acceptance.crawl("llms", PAGES, {"WALSH_BLOCKLIST_URL": LIST_URL})
+    bot = Acceptance(simulation, folder / "bot")
+    bot_hits = await bot.crawl("feeds", BOT_SOURCES, BOT)
+    broken = [
+        *_contract_faults(seen),
+        *_project_faults(seen, begun),
+        *_state_faults(acceptance, seen),
+    ]
+    broken += violations(
+        bot_hits,
+        user_agent=BOT["WALSH_USER_AGENT"],
+        serial=False,
+        crawl_delays=dict.fromkeys(BOT_HOSTS, BOT_DELAY),
+        pace_by=lambda host: ".".join(host.split(".")[-2:]),
+    )
+    sentences = {f"R{number}": list[str]() for number in range(1, 9)}
+    for sentence in broken:
+        sentences[sentence[:2]].append(sentence)
+    findings = [
+        Finding(rule, "fail" if reasons else "pass", reason=reasons[0] if reasons else "")
+        for rule, reasons in sentences.items()
+    ]
+    return [*findings, *acceptance.audited(), *_crashes(acceptance), *_crashes(bot)]
+
+
+def _contract_faults(seen: Sequence[Hit]) -> Iterator[str]:
+    """Yield a sentence for each violation of the contract that the log of the web shows."""
+    yield from violations(
         seen,
-        crawl_delays={"delay.example": 12.0},
+        crawl_delays={"delay.example": 12.0, "slow.example": 5.0},
         blocked=["out.example"],
         denied=["http://unchanged.example/no$", "http://broken.example/no$"],
+        declared=DECLARED,
         robots_exempt=[LIST_URL],
         robots_ttl=DAY,
         documents_ttl=6 * HOUR,
+        conditional=True,
     )
-    broken += violations([hit for hit in seen if hit.url != LIST_URL], revisit=DAY)
-    # What this project promises beyond the contract.
-    if seen[0].started - begun >= 1.0:
-        broken.append("R4: the first request to a host is held back")
-    if sum(hit.url == GONE for hit in seen) > 1:
-        broken.append(f"R8: {GONE} is asked for again, although it is gone (410)")
-    rules = {f"R{number}": list[str]() for number in range(1, 9)}
-    for sentence in broken:
-        rules[sentence[:2]].append(sentence)
-    found = [
-        Finding(rule, "fail" if said else "pass", reason=said[0] if said else "")
-        for rule, said in rules.items()
+    pages = [hit for hit in seen if hit.url != LIST_URL]
+    of_edited = [hit for hit in seen if hit.url == EDITED]
+    later = [hit for hit in seen if hit.started > 2 * DAY]
+    checks: list[tuple[Rule, Sequence[Hit], Manners]] = [
+        (not_too_often, pages, Manners(revisit=DAY)),
+        (not_too_often, of_edited, Manners(revisit=EDITED_EVERY)),
+        (robots_obeyed, later, Manners(denied=[CLOSED])),
+        *((backed_off, row, Manners(backoff=2.0)) for row in _rows(seen)),
     ]
-    return [*found, *acceptance.audited(), *_crashes(acceptance)]
+    for rule, hits, manners in checks:
+        yield from (violation.sentence for violation in rule(hits, manners))
+
+
+def _rows(seen: Iterable[Hit]) -> list[list[Hit]]:
+    """Return the log in parts. Between them no request came until a row of refusals had ended.
+
+    A host counts as one URL in them, because whatever it refuses belongs to its row.
+    """
+    rows: list[list[Hit]] = [[]]
+    for hit in seen:
+        if rows[-1] and hit.started - rows[-1][-1].ended > QUIET:
+            rows.append([])
+        rows[-1].append(replace(hit, path="/"))
+    return rows
+
+
+def _project_faults(seen: Sequence[Hit], begun: float) -> Iterator[str]:
+    """Yield a sentence for each promise of this project, beyond the contract, that is broken."""
+    urls = Counter(hit.url for hit in seen)
+    if seen[0].started - begun >= 1.0:
+        yield "R4: the first request to a host is held back"
+    if urls[GONE] > 1:
+        yield f"R8: {GONE} is requested again, although it is gone (410)"
+    for url in NEVER_FOLLOWED:
+        if urls[url]:
+            yield f"R6: a redirect is followed to {url}"
+
+
+def _state_faults(acceptance: Acceptance, seen: Iterable[Hit]) -> Iterator[str]:
+    """Yield a sentence for each row that is missing, or has too much, and for repeated items."""
+    logged = Counter(acceptance.column("SELECT url FROM requests"))
+    for url in Counter(hit.url for hit in seen) - logged:
+        yield f"R4: the request log has not all requests of {url}"
+    columns = {
+        name for item in acceptance.column("SELECT item FROM entries") for name in json.loads(item)
+    }
+    for name in columns - {field.name for field in fields(EntryItem)}:
+        yield f"R6: entries have {name}"
+    for (source, *_), count in acceptance.items.items():
+        if count > 1:
+            yield f"R7: an entry of {source} is reported {count} times"
 
 
 def _crashes(acceptance: Acceptance) -> list[Finding]:
