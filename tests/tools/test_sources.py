@@ -242,6 +242,16 @@ def test_sources_that_fail_for_long_are_chosen(walsh, declare, state_url):
     assert [row["url"] for row in rows] == [A]
 
 
+@pytest.mark.parametrize(
+    ("option", "sentence"), [("--failing", "is failing"), ("--stale=1d", "newer entries")]
+)
+def test_an_empty_list_says_what_it_was_about(walsh, declare, option, sentence):
+    declare(A)
+    status, _, err = walsh("sources", option)
+    assert status == 0
+    assert sentence in err
+
+
 def test_all_facts_of_a_source_are_in_groups(walsh, declare, state_url):
     declare(A)
     with contextlib.closing(State(state_url)) as state:
@@ -249,7 +259,7 @@ def test_all_facts_of_a_source_are_in_groups(walsh, declare, state_url):
     status, out, _ = walsh("sources", "HTTP://A.example:80/feed/")
     headings = [line for line in out.splitlines() if not line.startswith(" ")]
     assert status == 0
-    assert headings == ["Source", "Schedule", "Last visit", "Validators", "Host"]
+    assert headings == ["Source", "Schedule", "Last visit", "Host"]
     facts = dict(line.split(maxsplit=1) for line in out.splitlines() if line.startswith(" "))
     assert facts["outcome"] == "404 Not Found"
     assert f"discover {A}" in facts["advice"]

@@ -410,7 +410,8 @@ SELECT problem,
             WHEN 'retry-after' THEN {answer} || ' and asked for ' || {length("held_for")}
                 || ' (Retry-After)'
             WHEN 'visit-time' THEN 'its robots.txt demands that (Visit-time)'
-            WHEN 'unreachable' THEN {unreachable}
+            WHEN 'unreachable' THEN
+                CASE WHEN unreachable > 0 THEN {unreachable} ELSE 'it was unreachable' END
             WHEN 'backoff' THEN {answer} || CASE WHEN refusals > 1
                 THEN ', ' || {times("refusals")} ELSE '' END || ' (our backoff)'
             ELSE 'its cause is not recorded' END

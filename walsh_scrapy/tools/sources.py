@@ -34,6 +34,12 @@ _CONDITIONS: Final = {
     "stale": "coalesce(newest_entry_at, first_visited_at) < :stale",
 }
 _FAILING_FOR: Final = "failing_since <= :failing"
+#: The sentence for no rows, by the option that none matched.
+_NONE_MATCH: Final = {
+    "due": "no source is due",
+    "failing": "no source is failing, denied or gone",
+    "stale": "every source has newer entries",
+}
 #: The columns of one source by group. Those of its host are in the view of hosts.
 _OF_HOST: Final = ("waits_for", "waits_until", "reason")
 _FACTS: Final = {
@@ -48,7 +54,7 @@ _FACTS: Final = {
     "Last visit": (
         *("outcome", "status", "detail", "visited_at", "first_visited_at", "format"),
         *("failures", "failing_since", "refused_since", "refused_until"),
-        *("moved_to", "moved_since", "move_settled", "move_failing_since"),
+        *("moved_to", "moved_since", "move_failing_since"),
         *("onward_to", "onward_since"),
     ),
     "Validators": ("validator_url", "etag", "last_modified", "resent"),
@@ -72,11 +78,13 @@ def _list(call: Call) -> int:
     given, now = call.arguments, time.time()
     conditions = [] if given.all else ["is_declared"]
     params = {}
+    empty = _LIST.empty
     for name, condition in _CONDITIONS.items():
         value = getattr(given, name)
         if value is None or value is False:
             continue
         conditions.append(condition)
+        empty = _NONE_MATCH[name]
         if name != "due":
             params[name] = rfc3339(now - value)
     if given.failing:
@@ -84,7 +92,8 @@ def _list(call: Call) -> int:
     else:
         params.pop("failing", None)
     with _synced_state(call) as state:
-        _LIST.show(state, as_json=given.json, where=" AND ".join(conditions), params=params)
+        sources = _LIST._replace(empty=empty)
+        sources.show(state, as_json=given.json, where=" AND ".join(conditions), params=params)
     return 0
 
 
@@ -99,7 +108,8 @@ def _show(call: Call) -> int:
             params = {"host": row["host"]}
             hosts = state.rows("readable_hosts", where="host = :host", params=params)
             host = next(hosts, {})
-            show_facts(row | {name: host.get(name) for name in _OF_HOST}, _FACTS)
+            facts = row | {name: host.get(name) for name in _OF_HOST}
+            show_facts(facts | {"resent": row["resent"] or None}, _FACTS)
     return 0
 
 
