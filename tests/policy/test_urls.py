@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scrapy import Request
-from tldextract import tldextract
 from w3lib.url import safe_url_string
 
 from tests.helpers import cases
@@ -124,14 +123,6 @@ def test_a_url_without_dot_segments_stays_as_it_is(path):
 @cases("host", "domain")
 def test_registrable_domain(host, domain):
     assert registrable_domain(host) == domain
-
-
-def test_the_suffix_list_is_the_bundled_one_and_no_cache_is_written():
-    suffixes = urls._suffixes()
-    assert isinstance(suffixes, tldextract.TLDExtract)
-    assert suffixes.suffix_list_urls == ()
-    assert suffixes.fallback_to_snapshot
-    assert not suffixes._cache.enabled
 
 
 PIECES = ["a", "b.c", "xn--x", "0x7f", "127", "a" * 64, ".", "..", "/", "//", "/.", "/..", "/a.b"]
