@@ -37,9 +37,8 @@ RARE = {
     "prometheus_client",  # walsh status --prometheus
     "psycopg",  # a state in PostgreSQL
     "pytest",  # walsh_scrapy.testing.plugin
-    "requests",  # as tldextract
+    "publicsuffixlist",  # WALSH_PACE_BY = "domain"
     "sqlalchemy.dialects.postgresql",  # a state in PostgreSQL
-    "tldextract",  # WALSH_PACE_BY = "domain"
     "trustme",  # walsh conformance
     "walsh_scrapy.sources.opml",  # sources in OPML
 }

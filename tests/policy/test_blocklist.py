@@ -285,7 +285,13 @@ def test_a_plain_domain_is_read_as_any_other():
             found = Blocklist.parse(document(blocked=[{"domain": domain}])).entries
         except InvalidBlocklist:
             continue
-        assert list(found) == [host_of(f"http://{domain}/")]
+        assert list(found) == [host_of(f"http://{domain}/") or domain.lower()]
+
+
+@pytest.mark.parametrize("name", ["a.123", "256.256.256.256", "a.0x7F."])
+def test_a_name_that_nobody_can_ask_does_not_refuse_a_list(name):
+    entries = [{"domain": name}, {"domain": "b.example"}]
+    assert Blocklist.parse(document(blocked=entries)).blocks("http://b.example/")
 
 
 TEXT = b"""\xef\xbb\xbf# our own

@@ -418,7 +418,7 @@ def test_what_is_not_known_is_said_with_what_is(state, log):
         ("example", None, "a.example"),
         ("a.example", 7, "2024-10-04"),
         ("http://[", None, "neither a host nor a URL"),
-        ("%_.example", None, "no request to %_.example"),
+        ("_.example", None, "no request to _.example"),
     ):
         with pytest.raises(CommandError) as error:
             give_account(state, options(), subject, day)

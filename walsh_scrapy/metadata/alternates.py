@@ -19,7 +19,6 @@ from walsh_scrapy.policy.urls import (
     MOST_ANNOUNCED,
     canonical_url,
     resolve_reference,
-    strip_controls,
     wire_url,
 )
 from walsh_scrapy.policy.wording import cut
@@ -210,7 +209,7 @@ def is_dump(url: str) -> bool:
     All spellings count, because servers decode percent signs and ignore case, trailing slashes
     and parameters.
     """
-    if _DUMP not in unquote(strip_controls(url)).lower():
+    if _DUMP not in unquote(url).lower():
         return False
     names = unquote(urlsplit(url).path).lower().replace("\\", "/").split("/")
     return any(name.partition(";")[0].strip(" .") == _DUMP for name in names)

@@ -253,8 +253,10 @@ def _entry_of(item: dict[str, Any]) -> Entry | None:
     added, reason = _display(item.get("added")), _display(item.get("reason"))
     if _PLAIN_DOMAIN.fullmatch(domain) and len(domain) <= 253:
         return Entry(domain, added, reason)
-    netloc = f"[{domain.strip('[]')}]" if ":" in domain else domain
-    host = host_of(f"http://{netloc}/")
+    if ":" in domain:
+        host = host_of(f"http://[{domain.strip('[]')}]/")
+    else:  # a name that no request can go to blocks nothing, and is no reason to refuse the list
+        host = host_of(f"http://{domain}/") or domain.lower().removesuffix(".")
     if not _HOST.fullmatch(host):
         return None
     return Entry(_mapped_ipv4(host) or host, added, reason)

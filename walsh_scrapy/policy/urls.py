@@ -1,9 +1,12 @@
-"""URLs and hosts, read as browsers read them (WHATWG URL; R6, R7; decisions 5, 16, 19 and 32).
+"""URLs and hosts, as browsers read them (WHATWG URL; R6, R7; decisions 5, 16, 19 and 32).
 
 Every middleware gets the host of a URL from here. So no spelling of a URL (case, user info,
 backslashes, percent signs, soft hyphens, `0x7f.1`) can evade a blocklist entry or get a second slot
-of a host. Host names are compared as A-labels in lower case (IDNA 2008 after UTS 46), IPv4
-addresses in dotted decimals, IPv6 addresses compressed and without a zone.
+of a host. Host names are compared as A-labels in lower case (UTS 46), IPv4 addresses in dotted
+decimals, IPv6 addresses compressed. A text that no request can go to has no host.
+
+The parser is Ada, which Node uses too. Scrapy's `Request` percent-encodes some characters that the
+standard leaves. They are encoded here as well, so a URL is judged, sent and remembered in one form.
 
 A public host may not redirect to a private one. Nothing is resolved here: callers resolve names
 themselves, and pass the addresses to `is_public`.
@@ -16,21 +19,15 @@ from functools import lru_cache
 from hashlib import sha256
 from ipaddress import IPv4Address, IPv6Address, ip_network
 from typing import TYPE_CHECKING, Final, NamedTuple
-from urllib.parse import unquote, urljoin
 
-import idna
+from ada_url import join_url, normalize_url
 
 if TYPE_CHECKING:
-    from tldextract import TLDExtract
+    from publicsuffixlist import PublicSuffixList
 
-_LONGEST_HOST: Final = 253  # characters; the DNS has no longer names (RFC 1035 2.3.4)
+_MAX_HOST: Final = 253  # characters; the DNS has no longer names (RFC 1035 2.3.4)
 # Schemes whose URLs have a host, and their default ports.
-_DEFAULT_PORTS: Final = {"http": 80, "https": 443, "ws": 80, "wss": 443, "ftp": 21}
-
-_PORT: Final = re.compile(r":0*([0-9]{1,5})")
-_BAD_PORT: Final = 65536
-_FORBIDDEN: Final = re.compile(r"[\x00-\x20\"#%/:<>?@\[\\\]^`{|}\x7f]")  # in every host
-_ASCII_LOWER: Final = str.maketrans({chr(65 + n): chr(97 + n) for n in range(26)})
+_DEFAULT_PORTS: Final = {"http": "80", "https": "443", "ws": "80", "wss": "443", "ftp": "21"}
 
 #: Characters that the URL of a source may have: it is a key of the state, and those of PostgreSQL
 #: are limited.
@@ -40,99 +37,62 @@ LONGEST_FOLLOWED: Final = 4096
 #: URLs that are tried of those that a page announces, until one answers as markdown.
 MOST_ANNOUNCED: Final = 3
 
-_STRIPPED: Final = "".join(map(chr, range(0x21)))  # C0 controls and the space, at both ends
-_REMOVED: Final = str.maketrans("", "", "\t\n\r")  # everywhere
-_SCHEME: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:|(?=//)", re.ASCII)
+# Removed by browsers: at both ends, and everywhere.
+_STRIPPED: Final = "".join(map(chr, range(0x21)))  # C0 controls and the space
+_REMOVED: Final = str.maketrans("", "", "\t\n\r")
+# What Scrapy's Request encodes of the characters that the standard leaves in path or query.
+_ENCODED: Final = str.maketrans({char: f"%{ord(char):02X}" for char in r"[\]^`{|}"})
 _USER_INFO: Final = re.compile(r"[^:/\\?#]*:[/\\]*[^/\\?#]*@")
 _BEYOND_ASCII: Final = re.compile(rb"[\x80-\xff]")
-_AFTER_PATH: Final = re.compile(r"[?#]")
-_AFTER_AUTHORITY: Final = re.compile(r"[/?#]")
-# Each dot of a dot segment may be percent-encoded (RFC 3986 6.2.2.3).
-_DOT: Final = r"(?:\.|%2e)"
-_HAS_DOT_SEGMENT: Final = re.compile(rf"/{_DOT}{{1,2}}(?:/|\Z)", re.IGNORECASE)
-_ONE_DOT: Final = re.compile(_DOT, re.IGNORECASE)
-_TWO_DOTS: Final = re.compile(_DOT * 2, re.IGNORECASE)
-# Most URLs are simple. For them this finds the host without a full parse.
-_NAME: Final = r"((?:[a-z0-9_-]+\.)*[a-z][a-z0-9_-]*)"
-_SIMPLE: Final = re.compile(rf"https?://{_NAME}(?=(?::[0-9]*)?(?:[/?#]|\Z))", re.ASCII)
-# Many are plain, which is read off them in a tenth of the time of a full parse.
-_SAFE: Final = r"\-A-Za-z0-9_~!$&()*+,;=:@"
-_PLAIN: Final = re.compile(
-    rf"(https?)://(?=[^/]{{1,{_LONGEST_HOST}}}/){_NAME}"
-    rf"((?:/(?:[{_SAFE}][{_SAFE}.]*)?)+(?:\?[{_SAFE}./]+)?)",
-    re.ASCII,
+# The parts of a URL as the parser writes it, without user info and fragment.
+_NORMALIZED: Final = re.compile(
+    r"(https?|wss?|ftp)://(?:[^/@]*@)?(\[.*?\]|[^/:]+)(?::([0-9]+))?(/[^?#]*)(\?[^#]+)?"
 )
-
-
-class _Authority(NamedTuple):
-    """The host and port of a URL."""
-
-    host: str  #: without brackets
-    netloc: str  #: host, and port unless it is the default; "" if no request can go there
-    port: int | None  #: the port in effect; None for schemes without a default
-
-    @property
-    def host_and_port(self) -> str:
-        """The host, and the port in effect if there is one."""
-        return _with_brackets(self.host) + ("" if self.port is None else f":{self.port}")
+# Each dot of a dot segment may be percent-encoded (RFC 3986 6.2.2.3).
+_DOT_SEGMENT: Final = re.compile(r"[^?#]*[/\\](?:\.|%2e){1,2}(?:[/\\?#]|\Z)", re.IGNORECASE)
 
 
 class _Url(NamedTuple):
-    scheme: str  # in lower case; "" for `//host/path`
-    authority: _Authority
-    tail: str  # path, query and fragment
+    """A URL that a request can go to, in the form in which it is sent."""
 
-    @property
-    def base(self) -> str:
-        return f"{self.scheme}://{self.authority.netloc}"
-
-
-def is_plain(url: str) -> bool:
-    """Return True for a URL that is requested as it is: `wire_url` and Scrapy change nothing.
-
-    False for some others that they would not change either. Never raises.
-
-    >>> is_plain("https://example.com/feed?page=2"), is_plain("https://example.com/%7Eme")
-    (True, False)
-    """
-    return _PLAIN.fullmatch(url) is not None
+    scheme: str
+    host: str  #: without brackets
+    port: str  #: the port in effect
+    base: str  #: scheme, host, and the port unless it is the default
+    path: str
+    query: str  #: with its `?`; "" if there is none
 
 
 def host_of(url: str) -> str:
     """Return the host of a URL: lower case, A-labels, no port, user or trailing dot (decision 5).
 
-    IPv6 addresses are compressed, without brackets and zone; IPv4 addresses are dotted decimals.
-    "" if the URL has no host. Never raises.
+    IPv6 addresses are compressed, without brackets; IPv4 addresses are dotted decimals. "" if no
+    request can go to the URL. Never raises.
 
     >>> host_of("https://user@Bücher.Example.:443/feed")
     'xn--bcher-kva.example'
     >>> host_of("http://0x7f.1/")
     '127.0.0.1'
     """
-    if simple := _SIMPLE.match(url):
-        return simple[1]
     parsed = _parse(url)
-    return parsed.authority.host if parsed else ""
+    return parsed.host if parsed else ""
 
 
 def canonical_url(url: str) -> str:
     """Return the form of a URL that identifies its entry (R7, decision 19).
 
-    Without fragment, trailing slash, dot segments, default port and user info (which is never
-    sent); scheme and host in lower case, the host as A-labels. The query stays as it is, and so
-    does a slash before it, since `/a/?q` and `/a?q` may be different pages. A text that is not a
-    URL with a host is only stripped. Never raises.
+    This is `wire_url` without the trailing slash. The query stays as it is, and so does a slash
+    before it, since `/a/?q` and `/a?q` may be different pages. A text that no request can go to is
+    only stripped. Never raises.
 
     >>> canonical_url("HTTP://Example.com:80/blog/#top")
     'http://example.com/blog'
     """
-    parsed = _requestable(url)
+    parsed = _parse(url)
     if parsed is None:
         return url.strip(_STRIPPED)
-    path, mark, query = parsed.tail.partition("#")[0].partition("?")
-    if mark:
-        return f"{parsed.base}{path or '/'}?{query}".rstrip(_STRIPPED)
-    return parsed.base + _without_end(path)
+    path = parsed.path if parsed.query else parsed.path.rstrip("/")
+    return parsed.base + path + parsed.query
 
 
 def url_key(url: str) -> int:
@@ -145,38 +105,36 @@ def url_key(url: str) -> int:
 
 
 def wire_url(url: str) -> str:
-    """Return the URL to request: scheme and host as in `canonical_url`, without a fragment.
+    """Return the URL to request, in the form that Scrapy's `Request` keeps.
 
-    The path stays as it is, except for its dot segments (decision 32). Scrapy encodes host names by
-    IDNA 2003 and would request `faß.de` from `fass.de`. The host of this URL is ASCII, so the gates
-    check the host that is requested. Never raises.
+    Scheme and host are in lower case, the host as A-labels, the path without dot segments (decision
+    32). There is no default port, no user info and no fragment, because none is sent. A text that
+    no request can go to is only stripped. Never raises.
+
+    `Request` itself encodes host names by IDNA 2003, and would request `faß.de` from `fass.de`.
 
     >>> wire_url("http://Example.com:80/blog/#top")
     'http://example.com/blog/'
     """
-    parsed = _requestable(url)
-    if parsed is None:
-        return url.strip(_STRIPPED)
-    tail = parsed.tail.partition("#")[0].rstrip(_STRIPPED)
-    slash = "" if tail.startswith("/") else "/"
-    return f"{parsed.base}{slash}{tail}"
+    parsed = _parse(url)
+    return parsed.base + parsed.path + parsed.query if parsed else url.strip(_STRIPPED)
 
 
 def without_dot_segments(url: str) -> str:
     """Return a URL without `.` and `..` in its path (RFC 3986 5.2.4; decision 32).
 
     A percent-encoded dot counts as a dot. So the gates check the path that servers use to find the
-    page. Query and fragment stay as they are, and so does a URL that has no dot segments or no
-    host. Never raises.
+    page. A URL with dot segments is returned as `wire_url` writes it, with its fragment. Others are
+    returned as they are, and so is a text that no request can go to. Never raises.
 
     >>> without_dot_segments("http://example.com/a/%2E%2e/private/./feed?to=/../x")
     'http://example.com/private/feed?to=/../x'
     """
-    before = url if (found := _AFTER_PATH.search(url)) is None else url[: found.start()]
-    if not _HAS_DOT_SEGMENT.search(replace_backslashes(strip_controls(before))):
+    text = _stripped(url)
+    if not _DOT_SEGMENT.match(text) or _parse(text) is None:
         return url
-    parsed = _requestable(url)
-    return url if parsed is None else parsed.base + parsed.tail
+    _, mark, fragment = text.partition("#")
+    return wire_url(text) + mark + fragment
 
 
 def resolve_reference(base: str, reference: bytes) -> str | None:
@@ -190,17 +148,12 @@ def resolve_reference(base: str, reference: bytes) -> str | None:
     >>> resolve_reference("http://a.example/dir/page", b"//b.example/x y")
     'http://b.example/x%20y'
     """
-    from w3lib.url import safe_url_string  # noqa: PLC0415 - slow to import, and seldom needed
-
     text = _BEYOND_ASCII.sub(lambda byte: b"%%%02X" % byte[0][0], reference).decode("ascii")
     try:
-        absolute = _join(base, replace_backslashes(strip_controls(text)))
-        target = safe_url_string(wire_url(absolute))
+        target = wire_url(join_url(base, text))
     except ValueError:
         return None
-    origin = origin_of(absolute)
-    # Without its last `?` or `:` a text that no request can go to may become one with a host.
-    is_web = origin.startswith(("http://", "https://")) and origin == origin_of(target)
+    is_web = origin_of(target).startswith(("http://", "https://"))
     return target if is_web and len(target) <= LONGEST_FOLLOWED else None
 
 
@@ -212,8 +165,11 @@ def origin_of(url: str) -> str:
     >>> origin_of("https://example.com/feed")
     'https://example.com:443'
     """
-    parsed = _requestable(url)
-    return f"{parsed.scheme}://{parsed.authority.host_and_port}" if parsed else ""
+    parsed = _parse(url)
+    if parsed is None:
+        return ""
+    host = f"[{parsed.host}]" if ":" in parsed.host else parsed.host
+    return f"{parsed.scheme}://{host}:{parsed.port}"
 
 
 def robots_url(url: str) -> str:
@@ -224,7 +180,7 @@ def robots_url(url: str) -> str:
     >>> robots_url("http://example.com:8080/blog/?page=2")
     'http://example.com:8080/robots.txt'
     """
-    parsed = _requestable(url)
+    parsed = _parse(url)
     return f"{parsed.base}/robots.txt" if parsed else ""
 
 
@@ -237,63 +193,28 @@ def has_user_info(url: str) -> bool:
     return _USER_INFO.match(url) is not None
 
 
-def strip_controls(text: str) -> str:
-    """Return a URL, or a part of one, without the characters that browsers remove first.
-
-    These are control characters and spaces at both ends, and tabs and line ends everywhere.
-    """
-    return text.strip(_STRIPPED).translate(_REMOVED)
-
-
-def replace_backslashes(text: str) -> str:
-    """Return an http or https URL, or a part of one, with slashes for backslashes.
-
-    Browsers treat both alike before the query; in query and fragment nothing is replaced.
-    """
-    end = found.start() if (found := _AFTER_PATH.search(text)) else len(text)
-    return text[:end].replace("\\", "/") + text[end:]
-
-
 @lru_cache(maxsize=4096)
 def registrable_domain(host: str) -> str:
     """Return the domain under which a host is registered, for `WALSH_PACE_BY = "domain"`.
 
-    Decision 5. It follows the public suffix list bundled with tldextract, without its private part:
-    all of github.io is one domain, which is the slower choice. Nothing is fetched or written.
-    Addresses, public suffixes and unknown names are returned as they are.
+    Decision 5. It follows the copy of the public suffix list that publicsuffixlist contains,
+    without its private part: all of github.io is one domain, which is the slower choice. Nothing
+    is fetched. Addresses, public suffixes and unknown names are returned as they are.
 
     >>> registrable_domain("blog.example.co.uk")
     'example.co.uk'
     """
     if parse_ip(host) is not None:
         return host
-    found = _suffixes().extract_str(host)
-    return f"{found.domain}.{found.suffix}" if found.domain and found.suffix else host
-
-
-def _join(base: str, reference: str) -> str:
-    """Return an absolute URL.
-
-    `urljoin` reads some references as paths that browsers read as hosts (WHATWG URL 4.4): in them
-    the base's scheme in front changes nothing, and two slashes or more are followed by a host.
-    """
-    scheme = f"{base.partition(':')[0]}:"
-    rest = reference[len(scheme) :] if reference.lower().startswith(scheme) else reference
-    return scheme + rest if rest.startswith("//") else urljoin(base, reference)
+    return _suffixes().privatesuffix(host) or host
 
 
 @lru_cache(maxsize=1)
-def _suffixes() -> TLDExtract:
-    # It imports an HTTP client, which takes as long as importing Scrapy's: only WALSH_PACE_BY =
-    # "domain" needs it.
-    from tldextract import TLDExtract  # noqa: PLC0415
+def _suffixes() -> PublicSuffixList:
+    # It reads 10,000 rules, which only WALSH_PACE_BY = "domain" needs.
+    from publicsuffixlist import PublicSuffixList  # noqa: PLC0415
 
-    return TLDExtract(suffix_list_urls=(), cache_dir=None)
-
-
-def _requestable(url: str) -> _Url | None:
-    parsed = _parse(url)
-    return parsed if parsed and parsed.authority.netloc else None
+    return PublicSuffixList(accept_unknown=False, only_icann=True)
 
 
 def _parse(url: str) -> _Url | None:
@@ -302,146 +223,33 @@ def _parse(url: str) -> _Url | None:
 
 
 def _read(url: str) -> _Url | None:
-    if plain := _PLAIN.fullmatch(url):
-        scheme, host, tail = plain.groups()
-        return _Url(scheme, _Authority(host, host, _DEFAULT_PORTS[scheme]), tail)
-    text = strip_controls(url)
-    start = _SCHEME.match(text)
-    if start is None:
+    try:
+        parts = _NORMALIZED.match(normalize_url(url))
+    except ValueError:
         return None
-    scheme, rest = start[0][:-1].lower(), text[start.end() :]
-    if scheme in _DEFAULT_PORTS:  # browsers accept any number of slashes here
-        rest = replace_backslashes(rest).lstrip("/")
-    elif rest.startswith("//"):
-        rest = rest[2:]
-    else:
+    if parts is None:  # another scheme, or no host
         return None
-    end = found.start() if (found := _AFTER_AUTHORITY.search(rest)) else len(rest)
-    authority = _authority_of(scheme, rest[:end].rpartition("@")[2])
-    return _Url(scheme, authority, _resolve(rest[end:])) if authority else None
+    scheme, host, port, path, query = parts.groups("")
+    host = host.removesuffix(".")
+    if len(host) > _MAX_HOST or "" in host.split("."):  # the DNS has no such names
+        return None
+    base = f"{scheme}://{host}:{port}" if port else f"{scheme}://{host}"
+    return _Url(
+        scheme,
+        host.strip("[]"),
+        port or _DEFAULT_PORTS[scheme],
+        base,
+        path.translate(_ENCODED),
+        query.translate(_ENCODED),
+    )
 
 
 _cached: Final = lru_cache(maxsize=1024)(_read)
 
 
-def _without_end(path: str) -> str:
-    """Return a path without its trailing slashes and spaces.
-
-    `/a/.. /` ends in a dot segment once these are gone, which is resolved as well. The segments are
-    taken from the end, one by one, so the time is linear.
-    """
-    kept = path[1:].split("/")
-    while kept:
-        last = kept[-1].rstrip(_STRIPPED)
-        if _TWO_DOTS.fullmatch(last):
-            del kept[-2:]
-        elif not last or _ONE_DOT.fullmatch(last):
-            del kept[-1]
-        else:
-            kept[-1] = last
-            return "/" + "/".join(kept)
-    return ""
-
-
-def _resolve(tail: str) -> str:
-    """Return path, query and fragment without the dot segments of the path."""
-    end = found.start() if (found := _AFTER_PATH.search(tail)) else len(tail)
-    path = tail[:end]
-    if not tail.startswith("?", end):  # a space at the end is not sent, and hides no dot segment
-        path = path.rstrip(_STRIPPED)
-    if not _HAS_DOT_SEGMENT.search(path):
-        return tail
-    kept = list[str]()
-    segments = path[1:].split("/")
-    for segment in segments:
-        if _TWO_DOTS.fullmatch(segment):
-            del kept[-1:]
-        elif not _ONE_DOT.fullmatch(segment):
-            kept.append(segment)
-    if _ONE_DOT.fullmatch(segments[-1]) or _TWO_DOTS.fullmatch(segments[-1]):
-        kept.append("")  # the last dot segment leads to a folder
-    return "/" + "/".join(kept) + tail[end:]
-
-
-def _authority_of(scheme: str, text: str) -> _Authority | None:
-    """Read host and port, without user info; None if there is no host. Never raises."""
-    # Texts that are longer than any host name are read as well, but not cached.
-    return _cached_authority(scheme, text) if len(text) < 300 else _read_authority(scheme, text)
-
-
-def _read_authority(scheme: str, text: str) -> _Authority | None:
-    name, port_text = _split_port(text)
-    host = _ipv6(name) if name.startswith("[") else _ascii_host(name)
-    if not host:
-        return None
-    default = _DEFAULT_PORTS.get(scheme)
-    port = _port(port_text, default)
-    is_valid = ":" in host or (host.isascii() and not _FORBIDDEN.search(host))
-    if not (scheme and is_valid and len(host) <= _LONGEST_HOST and port != _BAD_PORT):
-        return _Authority(host, "", None)
-    netloc = _with_brackets(host) + ("" if port == default else f":{port}")
-    return _Authority(host, netloc, port)
-
-
-_cached_authority: Final = lru_cache(maxsize=4096)(_read_authority)
-
-
-def _split_port(text: str) -> tuple[str, str]:
-    inside = text.find("]") if text.startswith("[") else 0
-    if inside < 0:
-        return "", ""
-    colon = text.find(":", inside)
-    return (text, "") if colon < 0 else (text[:colon], text[colon:])
-
-
-def _port(text: str, default: int | None) -> int | None:
-    if text in {"", ":"}:
-        return default
-    digits = _PORT.fullmatch(text)
-    return min(int(digits[1]), _BAD_PORT) if digits else _BAD_PORT
-
-
-def _with_brackets(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
-
-
-def _ipv6(text: str) -> str:
-    if not text.endswith("]"):
-        return ""
-    try:
-        return format_ip(IPv6Address(text[1:-1].partition("%")[0]))
-    except ValueError:
-        return ""
-
-
-def _ascii_host(text: str) -> str:
-    decoded = unquote(text, errors="replace") if "%" in text else text
-    mapped = _a_labels(decoded)
-    if mapped is None or _FORBIDDEN.search(mapped):
-        return text.translate(_ASCII_LOWER).rstrip(".")  # no resolver knows such a name
-    name = mapped.rstrip(".")
-    address = parse_ipv4(name)
-    return format_ip(address) if address else name
-
-
-def _a_labels(host: str) -> str | None:
-    if host.isascii():
-        return host.lower()
-    try:
-        labels = idna.uts46_remap(host, std3_rules=False).split(".")
-        return ".".join(map(_a_label, labels))
-    except (idna.IDNAError, UnicodeError):
-        return None
-
-
-def _a_label(label: str) -> str:
-    if label.isascii():
-        return label
-    try:
-        return idna.alabel(label).decode("ascii")
-    except idna.IDNAError:
-        # IDNA 2008 does not allow emoji, but browsers request such hosts all the same.
-        return "xn--" + label[:64].encode("punycode").decode("ascii")
+def _stripped(text: str) -> str:
+    """Return a URL without the characters that browsers remove first."""
+    return text.strip(_STRIPPED).translate(_REMOVED)
 
 
 _NUMBER: Final = re.compile(r"0[xX][0-9a-fA-F]*|[0-9]+", re.ASCII)

@@ -7,9 +7,7 @@ from datetime import timedelta
 from typing import Final, Literal
 from urllib.parse import urljoin
 
-from w3lib.url import safe_url_string
-
-from walsh_scrapy.policy.urls import LONGEST_DECLARED, has_user_info, is_plain, origin_of, wire_url
+from walsh_scrapy.policy.urls import LONGEST_DECLARED, has_user_info, origin_of, wire_url
 
 Kind = Literal["feed", "llms"]
 
@@ -87,8 +85,6 @@ def target_url(url: object) -> str:
     """
     if not isinstance(url, str) or not url.strip():
         raise SourcesError("it has no URL; give it one that begins with https://")
-    if len(url) <= LONGEST_DECLARED and is_plain(url):
-        return url
     scheme = _SCHEME.match(url)
     if has_user_info(url):  # the URL is not shown, because it may hold a password
         if scheme and scheme[1].lower() == "mailto":
@@ -102,10 +98,7 @@ def target_url(url: object) -> str:
         raise SourcesError(f"{url[:80]!r} is not http or https; only those are requested{advice}")
     if not origin_of(url):
         raise SourcesError(f"{url[:80]!r} names no host that can be requested; check its spelling")
-    try:
-        target = safe_url_string(wire_url(url))
-    except ValueError as error:
-        raise SourcesError(f"{url[:80]!r} cannot be requested: {error}") from None
+    target = wire_url(url)
     if len(target) > LONGEST_DECLARED:
         raise SourcesError(f"{url[:80]!r}... is longer than {LONGEST_DECLARED} characters")
     return target

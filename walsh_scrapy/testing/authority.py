@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, cast
 
-import idna
+from ada_url import idna_to_ascii
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -118,14 +118,4 @@ def _general_name(host: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ip_address(host.strip("[]")))
     except ValueError:
-        labels = host.removesuffix(".").split(".")
-    return x509.DNSName(".".join(map(_ascii_label, labels)))
-
-
-def _ascii_label(label: str) -> str:
-    if label.isascii():
-        return label
-    try:
-        return idna.encode(label, uts46=True).decode("ascii")
-    except idna.IDNAError:  # `my_bücher` and `☃`, which clients request nevertheless
-        return f"xn--{label.lower().encode('punycode').decode('ascii')}"
+        return x509.DNSName(idna_to_ascii(host.removesuffix(".")).decode())

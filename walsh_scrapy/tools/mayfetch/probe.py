@@ -75,7 +75,7 @@ class MayfetchSpider(DeclaringSpider):
     ) -> None:
         super().__init__(**arguments)
         self._outcomes = {} if outcomes is None else outcomes
-        self._urls = {url: Request(wire_url(url)).url for url in urls}
+        self._urls = {url: wire_url(url) for url in urls}
         self.sources = tuple(map(Source, self._urls.values()))
 
     async def start(self) -> AsyncIterator[Any]:
