@@ -2,13 +2,16 @@
 
 import contextlib
 import json
+import time
 
 import pytest
 
+from tests.helpers.records import commit
 from tests.helpers.sites import LIST_URL, blocklist, feed, paths, rows_of, site
 from walsh_scrapy import Denied, RequestDeferred
 from walsh_scrapy.state import State
 from walsh_scrapy.state.log import TimeSpan
+from walsh_scrapy.state.records import SourceRecord
 from walsh_scrapy.testing.crawl import keep_empty_blocklist
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.web import Reply, Site
@@ -55,11 +58,11 @@ def test_an_operators_delay_outlasts_runs_and_needs_no_crawl_before_it(on_state)
     assert "is at blog.example, and no crawl requested anything there" in set_to.stderr
     assert on_state("hosts", "delay", "blog.example", "2h").stderr == "", "it is known by now"
     assert on_state("hosts", "delay", "blog.example", "7200").stdout == set_to.stdout
-    assert "blog.example gets one request every 2 h at most" in set_to.stdout
+    assert "at most one request every 2 h" in set_to.stdout
     (row,) = map(json.loads, on_state("hosts", "--json").stdout.splitlines())
     assert (row["host"], row["operator_delay"], row["problem"]) == ("blog.example", 7200.0, None)
     assert (
-        "over 12 h its robots.txt alone may be requested"
+        "each request may be for robots.txt again"
         in on_state("hosts", "delay", "blog.example", "1d", "--because", "a relaunch").stdout
     )
     (row,) = map(json.loads, on_state("hosts", "--json").stdout.splitlines())
@@ -214,6 +217,16 @@ def test_a_host_on_hold_is_not_waited_for(loopback_web, ask):
     result = ask(web, "http://busy.example/feed")
     assert result.returncode == 1
     assert "on hold until 20" in result.stdout
+
+
+def test_a_source_that_is_not_due_may_be_fetched(loopback_web, ask, tmp_path):
+    web = loopback_web(site("blog.example"))
+    url = "http://blog.example/feed"
+    with contextlib.closing(State(f"sqlite:///{tmp_path / 'state.sqlite3'}")) as state:
+        now = time.time()
+        commit(state, SourceRecord(url=url, kind="feed", visited_at=now, not_before=now + 86_400.0))
+    result = ask(web, url)
+    assert (result.returncode, result.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("online", [True, False])

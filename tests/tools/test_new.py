@@ -108,7 +108,6 @@ def test_every_run_is_listed_with_its_state(url, called):
 SOURCES = ["http://blog.example/feed"]
 #: What a new project has otherwise than this one.
 OWN = {"BOT_NAME", "WALSH_USER_AGENT", "WALSH_UA_TOKEN", "WALSH_BLOCKLIST_URL"}
-EXPORT = f"{program_name()} export -o entries.csv"
 IDENTITY = {"WALSH_USER_AGENT": AGENT, "WALSH_UA_TOKEN": "Example-Bot"}
 
 
@@ -140,9 +139,10 @@ def files_of(folder):
 def test_it_writes_the_project_and_says_the_next_two_commands(walsh_init, tmp_path):
     status, out, err = walsh_init("my feeds")
     assert (status, err) == (0, "")
-    first, *commands = out.splitlines()
-    assert first.endswith("Set WALSH_USER_AGENT and WALSH_UA_TOKEN in my feeds/settings.py. Then:")
-    assert commands == ["  cd 'my feeds' && scrapy crawl feeds", f"  {EXPORT}"]
+    first, second, *commands = out.splitlines()
+    assert "WALSH_USER_AGENT and WALSH_UA_TOKEN in my feeds/settings.py" in first
+    assert "my feeds/sources.toml" in second
+    assert commands == ["  cd 'my feeds' && scrapy crawl feeds", f"  {program_name()} new"]
     assert set(files_of(tmp_path / "my feeds")) == {
         "scrapy.cfg", "settings.py", "sources.toml",
         "spiders/__init__.py", "spiders/feeds.py", "spiders/llms.py",

@@ -115,6 +115,25 @@ def test_long_lists_are_not_measured_whole(monkeypatch):
     assert lines[2] == "long…  http://a.example/"
 
 
+def test_a_command_to_copy_is_not_cut(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    command = "walsh sources --failing"
+    rows = [{"subject": "x" * 50, "command": command, "problem": "3 sources are failing"}]
+    _, line = show_module._table(rows, ["subject", "command", "problem"])
+    assert f"  {command}  " in line
+
+
+def test_without_a_state_a_list_says_so(capsys):
+    show_module.ViewList("readable_hosts", COLUMNS, "host", NOTHING).show(None, as_json=False)
+    assert "there is no state yet" in capsys.readouterr().err
+
+
+def test_facts_that_are_missing_no_or_zero_have_no_line(capsys):
+    facts = {"title": "x", "url": None, "is_due": False, "entries": 0}
+    show_facts(facts, {"Source": ["title", "url"], "Host": ["is_due", "entries"]})
+    assert capsys.readouterr().out.split() == ["Source", "title", "x"]
+
+
 def test_rows_with_problems_are_coloured():
     _, *lines = python_shows(PROGRAM, "3", columns=80).splitlines()
     assert [line.startswith("\x1b[3") for line in lines] == [True, False, False]

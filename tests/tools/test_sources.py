@@ -153,9 +153,9 @@ def test_add_requests_a_url_and_declares_its_feed(loopback_web, on_state, tmp_pa
     )
     assert done.returncode == 1
     assert done.stdout.splitlines() == [
-        "declared already: 1 source",
-        f"{blog} is declared in {file}",
-        f"http://page.example/posts.xml is declared in {file}",
+        f"{known} is already in {file}",
+        f"added {blog} to {file}",
+        f"added http://page.example/posts.xml to {file}",
     ]
     assert f"http://none.example/: nothing to declare was found there; {TRY}" in done.stderr
     requested = [path.partition("/")[2] for path in paths(web.log) if path.startswith("page.")]

@@ -40,7 +40,7 @@ def test_a_source_is_added_at_the_end_and_all_else_stays_to_the_byte(tmp_path, n
     file.write_bytes(body.encode())
     before = load_sources(file) if body else ()
     (line,) = SourcesFile(str(file)).add([Source(NEW, name='N "é" <x>')])
-    assert line == f"{NEW} is declared in {file}"
+    assert line == f"added {NEW} to {file}"
     text = file.read_bytes().decode()
     assert text.startswith(body)
     assert added is None or text == body + added
@@ -82,14 +82,14 @@ def test_a_source_is_added_also_to_a_file_that_is_not_there_yet(tmp_path):
     assert declared.undeclared([NEW, f"{NEW}/"]) == [NEW]
     sources = [Source(NEW, name="New"), LLMS]
     assert list(declared.add(sources)) == [
-        f"{NEW} is declared in {file}",
-        f"https://docs.example/ (kind 'llms') is declared in {file}",
+        f"added {NEW} to {file}",
+        f"added https://docs.example/ (kind 'llms') to {file}",
     ]
     assert load_sources(file) == tuple(sources)
     assert declared.undeclared(["HTTPS://NEW.example:443/feed/"]) == []
     lines = list(declared.add([Source(f"{NEW}/"), Source(A), Source(f"{A}/")]))
-    assert [line.split(" in ")[0] for line in lines] == [
-        f"{NEW}/ was declared before", f"{A} is declared", f"{A}/ was declared before",
+    assert lines == [
+        f"{NEW}/ is already in {file}", f"added {A} to {file}", f"{A}/ is already in {file}",
     ]  # fmt: skip
     assert load_sources(file) == (*sources, Source(A))
 

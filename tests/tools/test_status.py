@@ -114,9 +114,11 @@ def shutil_usage(mib):
     return Usage
 
 
-def test_without_a_state_a_crawl_is_to_be_started(status, tmp_path):
+@pytest.mark.parametrize(("file", "spider"), [("sources.toml", "feeds"), ("other.txt", "SPIDER")])
+def test_without_a_state_a_crawl_is_to_be_started(status, tmp_path, file, spider):
+    (tmp_path / file).write_text('[[source]]\nurl = "http://a.example/"\n')
     (row,) = problems(status("--json"))
-    assert (row["severity"], row["command"]) == ("warning", "scrapy crawl feeds")
+    assert (row["severity"], row["command"]) == ("warning", f"scrapy crawl {spider}")
     assert not (tmp_path / "walsh.sqlite3").exists()
 
 

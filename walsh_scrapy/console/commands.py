@@ -37,6 +37,7 @@ class Command(NamedTuple):
     module: str  #: has the function ``run``, below ``walsh_scrapy``
     needs_project: bool
     has_settings: bool  #: whether it takes ``-s``
+    needs_action: bool  #: whether it does nothing by itself
     add_arguments: Callable[[Parser], None]
 
     @property
@@ -55,13 +56,20 @@ COMMANDS: Final[dict[str, Command]] = {}
 
 
 def _command(
-    group: str, module: str, *, needs_project: bool = True, has_settings: bool = True
+    group: str,
+    module: str,
+    *,
+    needs_project: bool = True,
+    has_settings: bool = True,
+    needs_action: bool = False,
 ) -> Callable[[Callable[[Parser], None]], None]:
     """Make a command of a function; ``hosts_release`` is the action `release` of `hosts`."""
 
     def register(add_arguments: Callable[[Parser], None]) -> None:
         name = add_arguments.__name__.strip("_").replace("_", " ")
-        COMMANDS[name] = Command(name, group, module, needs_project, has_settings, add_arguments)
+        COMMANDS[name] = Command(
+            name, group, module, needs_project, has_settings, needs_action, add_arguments
+        )
 
     return register
 
@@ -123,7 +131,7 @@ def _discover(parser: Parser) -> None:
     _add_log_level(parser)
 
 
-@_command(START, "tools.keys", needs_project=False)
+@_command(START, "tools.keys", needs_project=False, needs_action=True)
 def _keys(_: Parser) -> None:
     """Make a key that signs requests, and the directory to publish.
 
@@ -220,8 +228,8 @@ def _status(parser: Parser) -> None:
 def _sources(parser: Parser) -> None:
     """List the sources, with the last visit and the next one of each.
 
-    Sources with problems come first. `walsh sources URL` shows all facts of one
-    source, and what to do about its problem.
+    Sources with problems come first. With a URL instead of an action, `walsh sources URL`
+    shows all facts of one source, and what to do about its problem.
 
     examples:
       walsh sources
@@ -249,7 +257,7 @@ def _sources(parser: Parser) -> None:
 
 @_command(LOOK, "tools.sources")
 def _sources_show(parser: Parser) -> None:
-    """Show all facts of a source; the word `show` may be left out.
+    """Show all facts of a source; `walsh sources URL` does the same.
 
     What to do about its problem, when it is due and why, the outcome of its last
     visit, its validators, and its host. `walsh why URL` shows its requests.
@@ -350,7 +358,7 @@ def _hosts_delay(parser: Parser) -> None:
       1  the delay cannot be recorded
     """
     _add_host(parser, is_required=False)
-    _value(parser, "seconds", "DURATION", "seconds, or such as 2h", _read_delay)
+    _value(parser, "seconds", "DURATION", "seconds, or a duration such as 2h", _read_delay)
 
 
 @_command(LOOK, "tools.new")
@@ -400,7 +408,7 @@ def _report(parser: Parser) -> None:
 
     examples:
       walsh report -o report.html
-      walsh report -O week.html --since P7D
+      walsh report -O week.html --since 7d
 
     exit status:
       0  the page is written
@@ -421,7 +429,7 @@ def _export(parser: Parser) -> None:
 
     examples:
       walsh export -o entries.jsonl
-      walsh export -O week.csv --since P7D
+      walsh export -O week.csv --since 7d
       walsh export -o - | jq -r .url
 
     exit status:
@@ -539,7 +547,7 @@ def _lint(parser: Parser) -> None:
       0  there is no error; notes do not count
       1  there is at least one error
     """
-    _value(parser, "file", "FILE", "or - for standard input", nargs="+")
+    _value(parser, "file", "FILE", "a robots.txt, or - for standard input", nargs="+")
     _add_json(parser)
 
 

@@ -7,7 +7,9 @@ parent, `SCRAPY_SETTINGS_MODULE` and `SCRAPY_PROJECT`.
 from __future__ import annotations
 
 import argparse
+import re
 import sys
+import textwrap
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -28,6 +30,9 @@ _USAGE: Final = "%(prog)s [-h] [--version] COMMAND ..."
 #: The actions of `sources`.
 _ACTIONS: Final = frozenset(
     name.partition(" ")[2] for name in COMMANDS if name.startswith("sources ")
+)
+_WRONG_CHOICE: Final = re.compile(
+    r"argument (COMMAND|ACTION): invalid choice: (.+?) \(choose from (.+)\)"
 )
 _HINT: Final = "`walsh COMMAND --help` shows the options of a command."
 _WRONG_CALL: Final = "  2  the command was called in a wrong way"
@@ -82,6 +87,14 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise WrongCall."""
+        if choice := _WRONG_CHOICE.fullmatch(message):
+            kind, word, choices = choice.groups()
+            message = f"there is no {kind.lower()} {word}"
+            if kind == "ACTION":
+                takes_url = self.prog.endswith(" sources")
+                url = "a URL begins with http:// or https://, and " if takes_url else ""
+                choices = choices.replace("'", "")
+                message = f"{message}: {url}the actions are {choices}"
         raise WrongCall(f"{printable(message)}; see {self.prog} --help")
 
 
@@ -111,7 +124,8 @@ def build_parser(name: str = "") -> argparse.ArgumentParser:
                 prog=parsers[parent].prog,
                 dest="action" if parent else "command",
                 metavar="ACTION" if parent else "COMMAND",
-                help="what to do, as `ACTION --help` tells" if parent else argparse.SUPPRESS,
+                required=bool(parent) and COMMANDS[parent].needs_action,
+                help="what to do; see `ACTION --help`" if parent else argparse.SUPPRESS,
             )
         listed = {"help": command.headline} if parent else {}
         child = actions[parent].add_parser(word, **listed, **_help_of(command))
@@ -137,10 +151,14 @@ def _list_of_commands() -> str:
 
 def _help_of(command: Command) -> dict[str, str]:
     """Return the description, and the examples and exit statuses that stand below the options."""
-    description, _, rest = command.help_text.partition("\n\nexamples:\n")
+    text, _, rest = command.help_text.partition("\n\nexamples:\n")
+    paragraphs = [
+        textwrap.fill(_as_called(paragraph), 79, break_long_words=False, break_on_hyphens=False)
+        for paragraph in text.split("\n\n")
+    ]
     ends = [_WRONG_CALL] + [_UNUSABLE] * command.has_settings
     return {
-        "description": _as_called(description),
+        "description": "\n\n".join(paragraphs),
         "epilog": "\n".join(["examples:", _as_called(rest.rstrip()), *ends]),
     }
 

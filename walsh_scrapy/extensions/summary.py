@@ -311,8 +311,10 @@ def next_steps(counts: SourceCounts, how: str, now: float) -> list[str]:
 def _failed(failed: int, problems: Problems) -> list[_Row]:
     """Return the row of the failures, and rows without a name for its further reasons."""
     groups = problems.failures.largest_first()
-    remarks = [group.line(_LINE_HOSTS) for group in groups[:_REASON_LINES]]
-    if rest := groups[_REASON_LINES:]:
+    # One reason more takes no more room than the line that counts it.
+    shown = _REASON_LINES if len(groups) > _REASON_LINES + 1 else len(groups)
+    remarks = [group.line(_LINE_HOSTS) for group in groups[:shown]]
+    if rest := groups[shown:]:
         sources = sum(group.sources for group in rest)
         hosts = tuple(dict.fromkeys(host for group in rest for host in group.hosts))
         reasons = count_of(len(rest), "more reason")

@@ -354,7 +354,9 @@ FROM judged"""
 def _hosts(sql: Sql) -> str:
     answer = """CASE WHEN hold_status > 0 THEN 'it answered ' || hold_status
         ELSE 'there was no answer' END"""
-    unreachable = f"'it was unreachable ' || {times('unreachable')}"
+    in_a_row = f"CASE WHEN unreachable > 0 THEN ' ' || {times('unreachable')} ELSE '' END"
+    unreachable = f"'it was unreachable' || {in_a_row}"
+    is_operators = "operator_delay > delay AND waits_for = 'delay'"
     # A moment after now was written by a clock that was set back since: it counts as now.
     ahead = sql.greatest("0.0", f"hold_since - {sql.now}")
     return f"""
@@ -419,11 +421,13 @@ SELECT problem,
             ELSE '' END
         || CASE waits_for WHEN 'in flight' THEN '; a request is in flight'
             WHEN 'delay' THEN '; one request every ' || {length(whole("required_delay"))}
+                || CASE WHEN {is_operators} THEN ', the delay you gave it' ELSE '' END
             ELSE '' END
-        || CASE WHEN server_errors > 0 THEN '; it answered 500, 502 or 504 '
-            || {times("server_errors")} || ', which slows it down' ELSE '' END
-        || CASE WHEN operator_delay > 0 THEN '; you gave it a delay of '
-            || {length(whole("operator_delay"))} ELSE '' END, 3), '') AS reason,
+        || CASE WHEN server_errors > 0 THEN '; it answered ' || {times("server_errors")}
+            || ' with 500, 502 or 504, so its delay is longer' ELSE '' END
+        || CASE WHEN operator_delay > 0 AND NOT coalesce({is_operators}, false)
+            THEN '; you gave it a delay of ' || {length(whole("operator_delay"))} ELSE '' END,
+        3), '') AS reason,
     {sql.time("hold_since")} AS hold_since,
     {sql.time("hold_until")} AS hold_until,
     hold_by, nullif(hold_status, 0) AS hold_status, is_on_hold,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from walsh_scrapy.policy.wording import count_of, printable
+from walsh_scrapy.policy.wording import printable
 from walsh_scrapy.tools.call import warn
 from walsh_scrapy.tools.discover import DiscoverSpider
 from walsh_scrapy.tools.offers import choose, offers_for
@@ -23,8 +23,8 @@ def run(call: Call) -> int:
     declared = SourcesFile(call.sources_file)
     offers = offers_for(call.arguments.urls)
     new = declared.undeclared(offer.url for offer in offers)
-    if len(new) < len(offers):
-        print(f"declared already: {count_of(len(offers) - len(new), 'source')}")
+    known = [offer.url for offer in offers if offer.url not in new]
+    print_lines(f"{url} is already in {call.sources_file}" for url in known)
     offers = tuple(offer for offer in offers if offer.url in new)
     if not offers:
         return 0

@@ -95,13 +95,14 @@ def set_delay(state: State, host: str, seconds: float, reason: str) -> str:
     every = format_seconds(state.hosts.delay(host, seconds, reason))
     if not seconds:
         return printable(f"removed your delay for {host}")
-    rare = ""
+    undo = f"`{program_name()} hosts delay {host} 0` ends that"
+    line = f"{host}: at most one request every {every}; {undo}"
     if seconds > LONGEST_DELAY.total_seconds():
-        rare = "; over 12 h its robots.txt alone may be requested, which is obeyed for a day"
-    return printable(
-        f"{host} gets one request every {every} at most, until "
-        f"`{program_name()} hosts delay {host} 0`{rare}"
-    )
+        line += (
+            "; its robots.txt expires after a day, so with a delay of over 12 h each request may "
+            "be for robots.txt again"
+        )
+    return printable(line)
 
 
 def url_of(text: str) -> str:

@@ -27,11 +27,12 @@ def run(call: Call) -> int:
     folder = Path(call.arguments.folder)
     write_project(folder)
     settings = folder / "settings.py"
-    told = f"""\
-{folder} is a project now. Set WALSH_USER_AGENT and WALSH_UA_TOKEN in {settings}. Then:
+    lines = f"""\
+Created {folder}. Set WALSH_USER_AGENT and WALSH_UA_TOKEN in {settings},
+and declare your sources in {folder / "sources.toml"}. Then:
   cd {shlex.quote(str(folder))} && scrapy crawl feeds
-  {program_name()} export -o entries.csv"""
-    print_lines(told.splitlines())
+  {program_name()} new"""
+    print_lines(lines.splitlines())
     return 0
 
 

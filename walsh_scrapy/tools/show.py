@@ -39,7 +39,9 @@ _YELLOW: Final = "\x1b[33m"
 _RED: Final = "\x1b[31m"
 _RESET: Final = "\x1b[0m"
 #: Problems that nobody has to act on at once; all others are red.
-_MILD: Final = frozenset({"warning", "refused", "denied", "moved", "resent", "hold"})
+_MILD: Final = frozenset(
+    {"warning", "refused", "denied", "moved", "resent", "hold", "unreachable", "server errors"}
+)
 _TIME: Final = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d):\d\dZ")
 _ONE_LINE: Final = str.maketrans("\t\r\n", "   ")
 #: Columns with commands to copy, which views write as `walsh COMMAND`.
@@ -73,16 +75,18 @@ def show(
 
 
 def show_facts(row: Mapping[str, Any], groups: Mapping[str, Sequence[str]]) -> None:
-    """Print columns of one row below the headings of their groups; no value is cut."""
+    """Print columns of one row below the headings of their groups; no value is cut.
+
+    A value that is missing, no or 0 has no line.
+    """
     named_row = _name_row(row)
     width = max(len(name) for names in groups.values() for name in names)
     for heading, names in groups.items():
-        cells = {name: _readable(named_row[name]) for name in names}
-        if any(cells.values()):
+        cells = {name: _readable(named_row[name]) for name in names if named_row[name]}
+        if cells:
             print(heading)
         for name, cell in cells.items():
-            if cell:
-                print(f"  {_heading(name):{width}}  {cell}")
+            print(f"  {_heading(name):{width}}  {cell}")
 
 
 class ViewList(NamedTuple):
@@ -102,13 +106,15 @@ class ViewList(NamedTuple):
         params: Mapping[str, Any] | None = None,
     ) -> None:
         """Print the rows that match a condition in SQL; none if there is no state."""
-        rows: Iterable[dict[str, Any]] = ()
-        if state is not None:
-            # A few columns of a million rows are read much faster than all of them.
-            columns = "*" if as_json else ", ".join(self.columns)
-            rows = state.rows(
-                self.view, columns=columns, where=where, order_by=self.order_by, params=params
-            )
+        if state is None:
+            empty = "there is no state yet, or crawls have another WALSH_STATE_URL"
+            show((), self.columns, as_json=as_json, empty=empty)
+            return
+        # A few columns of a million rows are read much faster than all of them.
+        columns = "*" if as_json else ", ".join(self.columns)
+        rows = state.rows(
+            self.view, columns=columns, where=where, order_by=self.order_by, params=params
+        )
         show(rows, self.columns, as_json=as_json, empty=self.empty)
 
 
@@ -159,7 +165,8 @@ def _table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> Iterato
         return
     headings = [_heading(column) for column in columns]
     measured = [headings, *([_readable(row[column]) for column in columns] for row in first)]
-    widths = _fit([max(map(cell_len, cells)) for cells in zip(*measured, strict=True)])
+    widths = [max(map(cell_len, cells)) for cells in zip(*measured, strict=True)]
+    _fit(widths, [place for place, name in enumerate(columns[:-1]) if name != "command"])
     has_colours = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     yield _line(headings, widths)
     for row in chain(first, remaining):
@@ -170,20 +177,20 @@ def _table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> Iterato
         yield line
 
 
-def _fit(widths: list[int]) -> list[int]:
-    """Return the widths of all columns but the last, the widest ones cut so that a line fits."""
-    *middle, last = widths
-    space = min(MAX_WIDTH, shutil.get_terminal_size().columns) - len(_GAP) * len(middle)
-    while sum(middle) > space - min(last, _LAST_WIDTH) and max(middle) > _MIN_WIDTH:
-        middle[middle.index(max(middle))] -= 1
-    while sum(middle) > space and max(middle) > 1:
-        middle[middle.index(max(middle))] -= 1
-    return middle
+def _fit(widths: list[int], cut_columns: Sequence[int]) -> None:
+    """Make the widest of ``cut_columns`` narrower, so that a line fits."""
+    space = min(MAX_WIDTH, shutil.get_terminal_size().columns) - len(_GAP) * (len(widths) - 1)
+    for last_width, min_width in ((min(widths[-1], _LAST_WIDTH), _MIN_WIDTH), (0, 1)):
+        while sum(widths[:-1]) + last_width > space:
+            widest = max(cut_columns, key=widths.__getitem__)
+            if widths[widest] <= min_width:
+                break
+            widths[widest] -= 1
 
 
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
     *middle, last = cells
-    cut = [_cut(cell, width) for cell, width in zip(middle, widths, strict=True)]
+    cut = [_cut(cell, width) for cell, width in zip(middle, widths, strict=False)]
     return _GAP.join([*cut, last]).rstrip()
 
 

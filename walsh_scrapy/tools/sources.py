@@ -52,7 +52,7 @@ _FACTS: Final = {
         *("server_interval", "feed_interval", "skip_hours", "skip_days"),
     ),
     "Last visit": (
-        *("outcome", "status", "detail", "visited_at", "first_visited_at", "format"),
+        *("outcome", "detail", "visited_at", "first_visited_at", "format"),
         *("failures", "failing_since", "refused_since", "refused_until"),
         *("moved_to", "moved_since", "move_failing_since"),
         *("onward_to", "onward_since"),
@@ -109,7 +109,11 @@ def _show(call: Call) -> int:
             hosts = state.rows("readable_hosts", where="host = :host", params=params)
             host = next(hosts, {})
             facts = row | {name: host.get(name) for name in _OF_HOST}
-            show_facts(facts | {"resent": row["resent"] or None}, _FACTS)
+            facts["resent"] = row["resent"] or None
+            for name, same in (("detail", "outcome"), ("due_at", "next_visit")):
+                if facts[name] == facts[same]:
+                    facts[name] = None
+            show_facts(facts, _FACTS)
     return 0
 
 

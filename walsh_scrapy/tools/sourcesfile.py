@@ -82,8 +82,10 @@ class SourcesFile:
             self._append(new)
         for source in by_url.values():
             kind = f" (kind {source.kind!r})" if source.kind != "feed" else ""
-            how = "is declared" if source in new else "was declared before"
-            yield f"{source.url}{kind} {how} in {self._file}"
+            if source in new:
+                yield f"added {source.url}{kind} to {self._file}"
+            else:
+                yield f"{source.url}{kind} is already in {self._file}"
 
     @property
     def _body(self) -> bytes:

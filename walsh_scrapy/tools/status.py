@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from walsh_scrapy.policy.durations import format_moment
@@ -60,7 +61,8 @@ def _find_problems(call: Call, state: State | None) -> Iterator[Mapping[str, Any
     yield from _check_disk(options)
     if state is None:
         problem = "there is no state yet, or crawls have another WALSH_STATE_URL"
-        yield problem_row("warning", problem, command="scrapy crawl feeds")
+        spider = "feeds" if Path(call.sources_file).exists() else "SPIDER"
+        yield problem_row("warning", problem, command=f"scrapy crawl {spider}")
         return
     yield from state.rows("readable_problems", order_by="rank, since, problem, subject")
 

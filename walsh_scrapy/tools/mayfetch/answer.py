@@ -131,8 +131,10 @@ class Answer:
             yield f"{self.url}: {self.verdict}: {self.reason}{held}"
         else:
             yield f"{self.url}: {self.verdict}{f' by {self.gate}' if self.gate else ''}{held}"
+        if self.gate == "url":
+            return
         yield f"  blocklist  {self.blocklist}"
-        if self.gate not in (None, "url", "blocklist", "robots"):
+        if self.gate not in (None, "blocklist", "robots"):
             yield f"  {self.gate:<10} {self.reason}"
         if self.robots is None:
             is_denied = self.gate == "robots" and self.allowed is not None

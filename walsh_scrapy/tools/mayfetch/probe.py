@@ -77,6 +77,7 @@ class MayfetchSpider(DeclaringSpider):
         self._outcomes = {} if outcomes is None else outcomes
         self._urls = {url: wire_url(url) for url in urls}
         self.sources = tuple(map(Source, self._urls.values()))
+        self.force = True  # a source that is not due yet may be fetched all the same
 
     async def start(self) -> AsyncIterator[Any]:
         """Make the probes."""
