@@ -105,11 +105,15 @@ def keep_robots(state, origin, copy, host=None, run=None):
 
 
 def log_requests(state, *records):
-    """Write requests that have ended to the log of a state."""
+    """Write requests that have ended to the log of a state.
+
+    The machine's own clock advances as the time of day does, unless a record has another one.
+    """
 
     def write(connection):
         for record in records:
-            log_end(connection, record)
+            clock = record.monotonic or record.requested_at + (record.duration or 0.0)
+            log_end(connection, replace(record, monotonic=clock))
 
     state._database.write(write)
 
