@@ -465,7 +465,7 @@ class Letter:
     # ---- robots.txt, and what was done by hand ----
 
     def check_robots(self):
-        for line in self.parts.get("The robots.txt that decided", [])[1:]:
+        for line in self.parts.get("The robots.txt that decided", [])[2:]:
             at, answer, digest, address, target = re.fullmatch(
                 r"  (.{19})  (.+?)  +(\w{64}|no file) +(\S+?)(?:, which redirected to (\S+))?", line
             ).groups()
@@ -526,7 +526,7 @@ class Letter:
         assert sorted(ours) == sorted(row[-1] for row in rows)
 
     def check_line(self, line, rows, *, is_listed):
-        if found := re.match(r"No request before (.{19}): ", line):
+        if found := re.match(r"No request before (.{19}); ", line):
             until = self.lifted(moment(found[1]))
             assert not [at for at in self.later() if at < until - 1.0]
         elif line.startswith("No source is declared"):
@@ -538,7 +538,7 @@ class Letter:
         elif line.startswith("This bot follows links"):
             assert self.world.options.scope == "any"
         else:
-            assert re.match("A redirect of another site|It gets requests, but slowly", line)
+            assert re.match("A redirect of another site|About this host: ", line)
 
     def lifted(self, until):
         """The end of a hold, of which a letter cannot know yet that it will be ended by hand."""

@@ -421,7 +421,7 @@ SELECT problem,
             ELSE '' END
         || CASE WHEN server_errors > 0 THEN '; it answered 500, 502 or 504 '
             || {times("server_errors")} || ', which slows it down' ELSE '' END
-        || CASE WHEN operator_delay > 0 THEN '; by hand it has a delay of '
+        || CASE WHEN operator_delay > 0 THEN '; its delay was set by hand: '
             || {length(whole("operator_delay"))} ELSE '' END, 3), '') AS reason,
     {sql.time("hold_since")} AS hold_since,
     {sql.time("hold_until")} AS hold_until,

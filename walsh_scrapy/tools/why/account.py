@@ -271,15 +271,16 @@ def read_account(state: State, options: Options, subject: str, day: str | None) 
                 f"{chosen}` shows its host"
             )
         rows = [row for row in rows if row.get("purpose") == "robots" or row in about]
-    published = state.blocklist.find(options.blocklist_url)
+    sender = reader.sender(rows, options)
+    published = state.blocklist.find(sender.blocklist)
     adopted = Blocklist.of_text(published.adopted) if published else Blocklist.EMPTY
     is_listed = adopted.blocks(url) or load_local_list(options.blocklist_file).blocks(url)
-    list_urls = (options.blocklist_url, options.blocklist_schema_url)
+    list_urls = (sender.blocklist, options.blocklist_schema_url)
     return Account(
         host=reader.host,
         url=wanted,
         day=chosen,
-        sender=reader.sender(rows, options),
+        sender=sender,
         requests=rows,
         robots=list(reader.robots(rows)),
         overrides=overrides,

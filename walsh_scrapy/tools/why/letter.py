@@ -63,7 +63,8 @@ def _facts(account: Account) -> Iterator[str]:
             [_cells(row) for row in account.requests],
         )
         units = f"all hosts of {account.domain}" if account.domain else "this host"
-        yield f"A gap is the time since the end of the last request to {units}."
+        yield f"A gap counts from the end of the last request to {units}. At least 1 s is required, or"
+        yield "what Crawl-delay, Request-rate, a slow answer, a hold or our own delay ask for."
     else:
         yield "No request was sent."
     for row in account.requests:
@@ -72,7 +73,8 @@ def _facts(account: Account) -> Iterator[str]:
     if account.robots:
         yield ""
         yield "The robots.txt that decided"
-        yield from _table((), [_robots_cells(row) for row in account.robots])
+        columns = ("read at", "answer", "SHA-256", "url")
+        yield from _table(columns, [_robots_cells(row) for row in account.robots])
     if account.overrides:
         yield ""
         yield "What we changed by hand"
@@ -208,9 +210,9 @@ def _outlook(account: Account) -> Iterator[str]:
     if account.has_list:
         yield f"Our blocklist is published here: {_LIST_WAITS}."
     if host.get("waits_until"):
-        yield f"No request before {_moment(host['waits_until'])}: {host['reason']}."
+        yield f"No request before {_moment(host['waits_until'])}; {host['reason']}."
     elif host.get("reason"):
-        yield f"It gets requests, but slowly: {host['reason']}."
+        yield f"About this host: {host['reason']}."
     if account.sender.follows_links:
         yield "This bot follows links: it may request any page that robots.txt allows."
     elif not account.visits:
