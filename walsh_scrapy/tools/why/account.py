@@ -170,8 +170,7 @@ class _Reader:
         for row in rows:
             url = robots_url(row["url"])
             key = (url, row["robots_at"], row["robots_status"], row["robots"])
-            # A request for robots.txt names the file that its answer brought, maybe to another site
-            # that redirected here.
+            # A request for robots.txt names the file that its answer brought, which decides later.
             if row.get("purpose") == "robots" or row["robots_at"] is None or key in known:
                 continue
             known.add(key)

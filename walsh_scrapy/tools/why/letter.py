@@ -66,6 +66,7 @@ def _facts(account: Account) -> Iterator[str]:
             ("time", "answer", "gap", "required", "robots.txt", "url"),
             map(_cells, account.requests),
         )
+    if any(row["record"] == "request" for row in account.requests):
         units = f"all hosts of {account.domain}" if account.domain else "this host"
         yield f"A gap counts from the end of the last request to {units}. At least 1 s is required,"
         yield "or what Crawl-delay, Request-rate, a slow answer, a hold or our own delay ask for."
@@ -149,7 +150,7 @@ def _notes(row: Row, rows: Iterable[Row]) -> Iterator[str]:
         yield f"a redirect of {source}{wanted} led here"
     if row["record"] == "denial":
         if row["line"] is None or len(_decision(row)) > _MAX_DECISION_LENGTH:
-            yield f"denied by {row['gate']}: {row['reason']}"
+            yield row["reason"]
         return
     if row["duration"] is None:
         yield "it is in flight, or the crawl was killed before it ended"
@@ -159,15 +160,15 @@ def _notes(row: Row, rows: Iterable[Row]) -> Iterator[str]:
         day = row["at"][:10]
         until = _moment(row["hold_until"], day)
         cause = f"{row['hold_status'] or 'failure'} of {_moment(row['hold_requested_at'], day)}"
-        yield f"it waited for the hold until {until} that began with the {cause}"
+        yield f"a hold until {until} began with the {cause}"
         is_early = row["hold_until"] > row["requested_at"] and row["problem"] is None
         if row["released_at"] is not None:
-            yield f"we had ended that hold by hand at {_moment(row['released_at'], day)}"
+            yield f"we ended that hold by hand at {_moment(row['released_at'], day)}"
         elif is_early:
             yield _LIST_WAITS
     is_awaited = any(other.get("hold_request") == row["id"] for other in rows)
     if row["hold"] and not is_awaited:
-        yield f"on hold for {format_seconds(row['hold'])} from its end on"
+        yield f"then on hold for {format_seconds(row['hold'])}"
 
 
 # ---- robots.txt, overrides, next visits ----
@@ -196,7 +197,7 @@ def _override_cells(row: Row) -> tuple[str, ...]:
 
 
 def _visit_cells(row: Row) -> tuple[str, ...]:
-    reason = row["due_reason"]
+    reason = _moment(row["due_reason"])
     if row["problem"] == "moved" and row["moved_to"]:
         reason = f"moved to {row['moved_to']}"
     outcome = cut(row["outcome"] or "", _MAX_OUTCOME_LENGTH)
