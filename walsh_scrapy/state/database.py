@@ -29,6 +29,7 @@ from sqlalchemy.exc import (
 )
 from sqlalchemy.pool import NullPool
 
+from walsh_scrapy.programname import program_name
 from walsh_scrapy.state.records import by_key, record_of
 from walsh_scrapy.state.tables import VERSION, create, has_schema, versions
 from walsh_scrapy.state.views import ViewQuery, create_views, has_views, read_view
@@ -777,7 +778,11 @@ def _state_error(engine: Engine, error: DBAPIError, subject: str = "") -> StateE
     name = without_password(engine.url)
     why = " ".join(_STATEMENT.sub("", str(error.orig)).split())  # PostgreSQL's have several lines
     about = f"{subject} is not recorded: " if subject else ""
-    return StateError(f"{about}{name} cannot be used as state: {why}; {_remedy(engine, error)}")
+    remedy = _remedy(engine, error)
+    if "malformed JSON" in why or "syntax for type json" in why:
+        names = f"`{program_name()} export -o entries.jsonl` names a damaged entry"
+        remedy = f"a row is damaged, and {names}; delete the row, or restore a backup"
+    return StateError(f"{about}{name} cannot be used as state: {why}; {remedy}")
 
 
 def _remedy(engine: Engine, error: DBAPIError) -> str:
