@@ -263,14 +263,15 @@ class Database:
     def _prepare(self) -> None:
         """Create the tables if there are none, check their version, and bring views up to date."""
         self._check_encoding()
-        if not self.read(has_schema) and self.write(_create):  # else no lock is waited for
+        is_new = not self.read(has_schema) and self.write(_create)  # else no lock is waited for
+        if is_new:
             logger.info("created the state database %s", self)
         if (found := self.read(versions)) != [VERSION]:
             raise StateError(
                 f"{self} has schema version {found}, this walsh-scrapy knows {VERSION}; "
                 "use the version that wrote it, or another database"
             )
-        if not self.read(has_views):
+        if not is_new and not self.read(has_views):
             try:
                 self.write(create_views)
             except StateError as error:  # as of a role that only reads; the next one tries again
