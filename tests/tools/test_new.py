@@ -103,6 +103,16 @@ def test_every_run_is_listed_with_its_state(url, called):
     ]  # fmt: skip
 
 
+def test_an_entry_that_is_not_json_is_one_line_with_a_remedy(state, url, new):
+    damaged = entry_of(A, "4", at=AT, item="not json", run=2)
+    commit(state, SourceRecord(url=A, kind="feed"), [damaged])
+    status, _, error = new()
+    assert status == 3
+    assert error.count("\n") == 1
+    assert "a row is damaged" in error
+    assert "export -o" in error
+
+
 # `walsh init`: the project that it writes, and that it is the one of this repository.
 
 SOURCES = ["http://blog.example/feed"]

@@ -214,6 +214,15 @@ def test_what_needs_attention_comes_first_with_its_section(filled):
     assert text.index('id="failing"') < text.index('id="waiting"') < text.index('id="new"')
 
 
+def test_times_are_read_to_the_minute(filled):
+    url, file = filled(240, 6)
+    with closing(State(url, clock=lambda: NOW)) as state:
+        hold(state, "blog1.example", 2 * DAY, "retry-after", 429)
+    words = re.sub("<[^>]*>", "", page_of(url, file))
+    assert re.search(r"over a day, until [-\d]{10} \d\d:\d\d\b", words)
+    assert not re.search(r"\dT\d\d:\d\d:\d\dZ", words)
+
+
 def test_sources_with_a_problem_come_first_with_their_advice(filled):
     url, file = filled(240, 6)
     report = report_of(url, file)

@@ -29,6 +29,7 @@ from sqlalchemy.exc import (
 )
 from sqlalchemy.pool import NullPool
 
+from walsh_scrapy.programname import program_name
 from walsh_scrapy.state.records import by_key, record_of
 from walsh_scrapy.state.tables import VERSION, create, has_schema, versions
 from walsh_scrapy.state.views import ViewQuery, create_views, has_views, read_view
@@ -262,14 +263,15 @@ class Database:
     def _prepare(self) -> None:
         """Create the tables if there are none, check their version, and bring views up to date."""
         self._check_encoding()
-        if not self.read(has_schema) and self.write(_create):  # else no lock is waited for
+        is_new = not self.read(has_schema) and self.write(_create)  # else no lock is waited for
+        if is_new:
             logger.info("created the state database %s", self)
         if (found := self.read(versions)) != [VERSION]:
             raise StateError(
                 f"{self} has schema version {found}, this walsh-scrapy knows {VERSION}; "
                 "use the version that wrote it, or another database"
             )
-        if not self.read(has_views):
+        if not is_new and not self.read(has_views):
             try:
                 self.write(create_views)
             except StateError as error:  # as of a role that only reads; the next one tries again
@@ -777,7 +779,11 @@ def _state_error(engine: Engine, error: DBAPIError, subject: str = "") -> StateE
     name = without_password(engine.url)
     why = " ".join(_STATEMENT.sub("", str(error.orig)).split())  # PostgreSQL's have several lines
     about = f"{subject} is not recorded: " if subject else ""
-    return StateError(f"{about}{name} cannot be used as state: {why}; {_remedy(engine, error)}")
+    remedy = _remedy(engine, error)
+    if "malformed JSON" in why or "syntax for type json" in why:
+        names = f"`{program_name()} export -o entries.jsonl` names a damaged entry"
+        remedy = f"a row is damaged, and {names}; delete the row, or restore a backup"
+    return StateError(f"{about}{name} cannot be used as state: {why}; {remedy}")
 
 
 def _remedy(engine: Engine, error: DBAPIError) -> str:

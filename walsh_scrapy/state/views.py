@@ -865,10 +865,13 @@ def create_views(connection: Connection) -> None:
     """
     if connection.dialect.name != "sqlite":
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({LOCK_NUMBER})")
-    for view, definition in _outdated_views(connection).items():
+    outdated = _outdated_views(connection)
+    for view, definition in outdated.items():
         connection.exec_driver_sql(f"DROP VIEW IF EXISTS {view}")
         connection.execute(text(f"CREATE VIEW {view} AS {definition}"))
-        upsert(connection, choices, {"name": view, "value": _digest(definition)})
+    if outdated:
+        rows = [{"name": view, "value": _digest(sql)} for view, sql in outdated.items()]
+        upsert(connection, choices, rows)
 
 
 class ViewQuery(NamedTuple):

@@ -143,6 +143,11 @@ def name_program(text: str) -> str:
     return re.sub(r"\bwalsh (?=[a-z])", f"{program_name()} ", text)
 
 
+def to_the_minute(text: str) -> str:
+    """Return a text with its RFC 3339 times as people read them: `2026-05-23 06:00`."""
+    return _TIME.sub(r"\1 \2", text)
+
+
 def _name_row(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return the row with its commands as they have to be called here."""
     named_row = dict(row)
@@ -209,7 +214,7 @@ def _readable(value: Any) -> str:  # noqa: ANN401 - of any column
     """Return a value for people: times to the minute, and seconds as a duration."""
     if isinstance(value, float):
         return format_seconds(value)
-    return _TIME.sub(r"\1 \2", _cell(value))
+    return to_the_minute(_cell(value))
 
 
 def _cell(value: Any) -> str:  # noqa: ANN401 - of any column

@@ -17,7 +17,7 @@ from markupsafe import Markup
 from walsh_scrapy.policy.wording import count_of, cut, for_others, format_seconds, printable
 from walsh_scrapy.tools.report.facts import ANSWERS
 from walsh_scrapy.tools.report.pace import GAPS
-from walsh_scrapy.tools.show import name_program
+from walsh_scrapy.tools.show import name_program, to_the_minute
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -45,6 +45,7 @@ def render(facts: Mapping[str, Any]) -> str:
         "count_of": _count,
         "cut": cut,
         "duration": format_seconds,
+        "minutes": to_the_minute,
         "number": "{:,}".format,
         "percent": "{:.1%}".format,
         "seconds": _format_gap,
