@@ -193,3 +193,17 @@ def test_the_reason_of_each_failure_is_in_log_and_state(direct_web, crawl):
     assert "Failure" not in result.stderr
     assert paths(result.log, "circle.example")[1:] == ["circle.example/feed", "circle.example/back"]
     judge(web)
+
+
+def test_a_request_says_whether_it_was_conditional(simulated, tmp_path):
+    pages = {"/etag": feed(etag='"1"'), "/bare": feed()}
+    urls = [f"http://a.example{path}" for path in pages]
+    simulated(Site("a.example", "", pages), sources=urls, starts=[0.0, 86_460.0])
+    (file,) = tmp_path.rglob("walsh.sqlite3")
+    with closing(sqlite3.connect(file)) as state:
+        rows = state.execute(
+            "SELECT run, url, conditional, has_validator FROM readable_requests"
+            " WHERE purpose = 'target' ORDER BY url DESC, run"
+        ).fetchall()
+    etag, bare = urls
+    assert rows == [(1, etag, 0, 1), (2, etag, 1, 1), (1, bare, 0, 0), (2, bare, 0, 0)]

@@ -90,7 +90,7 @@ _BEGIN: Final = _INSERT.returning(requests.c.id)
 #: The columns that are not known before the end of an exchange.
 _ENDS: Final = (
     *("status", "duration", "connect_duration", "monotonic"),
-    *("error", "hold", "retry_after"),
+    *("error", "hold", "retry_after", "has_validator"),
 )
 _OF_NUMBER: Final = requests.c.id == bindparam("number")
 _END: Final = update(requests).where(_OF_NUMBER)
@@ -157,6 +157,8 @@ class RequestRecord:
     hold: float = 0.0
     #: Seconds that its answer asked for; None without a Retry-After that can be read.
     retry_after: float | None = None
+    conditional: bool = False  #: whether it had validators (R7)
+    has_validator: bool = False  #: whether its answer had an ETag or a Last-Modified
     evidence: Evidence = NO_EVIDENCE
     source: str | None = None  #: the declared source that a target was for
 
