@@ -324,6 +324,11 @@ class Log:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
+    @property
+    def connection(self) -> Connection:
+        """The connection of the snapshot, for the audit."""
+        return self._connection
+
     def each(self, kind: Callable[..., _Row], found: Select[Any]) -> Iterator[_Row]:
         """Yield the rows of a query as objects of a class that takes their columns in order."""
         for row in self._connection.execute(found):

@@ -1,26 +1,20 @@
 """The parts of the state that an audit reads: its rows, and the documents that decided.
 
 Times are epoch seconds. Each row has columns in the order of its table.
-
-The declaration of a run (decision 33) is a document with one line per source: kind and URL. A large
-one is kept in parts, by the keys of the URLs (`policy.urls.url_key`), and is then a list of their
-names.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from functools import lru_cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, TypeVar
 
 from walsh_scrapy.identity import UA_TOKEN
 from walsh_scrapy.policy.audit.clocks import SetClocks
-from walsh_scrapy.policy.blocklist import Blocklist, InvalidBlocklist
 from walsh_scrapy.policy.robots import RobotsTxt
 from walsh_scrapy.policy.robots.secondreader import SecondReader
-from walsh_scrapy.policy.urls import host_of, url_key
+from walsh_scrapy.policy.urls import host_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -44,10 +38,6 @@ _MOST_RULES: Final = 256
 _MOST_LISTS: Final = 2
 #: The name in a URL: after a user name, before a port.
 _NAME: Final = re.compile(r"[a-z]+://(?:[^/?#]*@)?([^/?#:]*)")
-_PART: Final = "part "
-#: Bits of the key of a URL.
-_BITS: Final = 63
-_MOST_PARTS: Final = 64
 _Read = TypeVar("_Read")
 
 
@@ -186,82 +176,6 @@ class RunTerms(NamedTuple):
     command: str = ""  #: that requested a URL by hand; "" for a crawl
 
 
-class MissingPart(LookupError):
-    """A part of the declaration of a run is no longer kept."""
-
-
-def document_of(names: Sequence[str]) -> bytes:
-    """Return the document that names its parts, of which there is a power of two."""
-    return "\n".join(f"{_PART}{name}" for name in names).encode()
-
-
-def parts_of(body: bytes) -> list[str]:
-    """Return the names of the parts of a document; none if it has the sources itself."""
-    lines = body.decode().splitlines() if body.startswith(_PART.encode()) else []
-    return [line.removeprefix(_PART) for line in lines]
-
-
-def part_of(key: int, parts: int) -> int:
-    """Return which of so many parts, counted from 0, has the source with this key."""
-    return key * parts >> _BITS
-
-
-class Declared:
-    """The declaration of a run; ``copy`` returns the bytes of a part, None if it is gone."""
-
-    def __init__(self, body: bytes, copy: Callable[[str], bytes | None]) -> None:
-        self._copy = copy
-        self._parts = parts_of(body)
-        self._sources = {} if self._parts else _kinds(body)
-        self._of_part = lru_cache(_MOST_PARTS)(self._read)
-
-    def kind(self, url: str) -> str | None:
-        """Return the kind of a declared source, None for any other URL. Raises MissingPart."""
-        if self._parts:
-            name = self._parts[part_of(url_key(url), len(self._parts))]
-            return self._of_part(name).get(url)
-        return self._sources.get(url)
-
-    def _read(self, name: str) -> Mapping[str, str]:
-        body = self._copy(name)
-        if body is None:
-            raise MissingPart(name)
-        return _kinds(body)
-
-
-def _kinds(body: bytes) -> dict[str, str]:
-    lines = (line.partition(" ") for line in body.decode().splitlines())
-    return {url: kind for kind, _, url in lines}
-
-
-class ReadList(NamedTuple):
-    """A blocklist that was in force, as the crawl reads it, and as `json` does (decision 35)."""
-
-    entries: Blocklist
-    domains: frozenset[str]
-    error: str = ""  #: why it is invalid by the bundled schema; nothing of it is read then
-
-    @classmethod
-    def of(cls, body: bytes) -> Self:
-        """Read a copy."""
-        try:
-            entries = Blocklist.parse(body)
-        except InvalidBlocklist as error:
-            return cls(Blocklist.EMPTY, frozenset(), str(error))
-        domains = (each["domain"].lower().rstrip(".") for each in json.loads(body)["blocked"])
-        return cls(entries, frozenset(domains))
-
-    def domain_of(self, url: str) -> str | None:
-        """Return the domain that is listed, by either reading; None if there is none."""
-        if entry := self.entries.blocks(url):
-            return entry.domain
-        found = _NAME.match(url.lower())
-        name = found[1].rstrip(".") if found else ""
-        while name and name not in self.domains:
-            name = name.partition(".")[2]
-        return name or None
-
-
 class Documents:
     """The copies that decided, by their names; those used last stay in memory.
 
@@ -273,8 +187,6 @@ class Documents:
             return lru_cache(most)(lambda name: None if (it := copy(name)) is None else read(it))
 
         self.second_reader = kept(_MOST_RULES, SecondReader)
-        self.declared = kept(_MOST_LISTS, lambda body: Declared(body, copy))
-        self.blocklist = kept(_MOST_LISTS, ReadList.of)
 
         @lru_cache(_MOST_RULES)
         def rules(name: str, token: str) -> Rules | None:
