@@ -745,7 +745,8 @@ SELECT id, host, run, url, requested_at, previous_ended_at,
     hold_counts_until,
     {sql.greatest("delay", "coalesce(hold_counts_until - previous_ended_at, 0.0)")} AS required_gap,
     CASE WHEN gap_unknown = 'a clock was set' THEN NULL
-        WHEN requested_at < hold_counts_until - {GAP_TOLERANCE} THEN
+        WHEN requested_at >= hold_since
+            AND requested_at < hold_counts_until - {GAP_TOLERANCE} THEN
             CASE WHEN {is_uncertain("hold_since")} THEN NULL ELSE 'on hold' END
         WHEN gap_unknown IS NOT NULL THEN NULL
         WHEN requested_at < previous_ended_at - {GAP_TOLERANCE} THEN 'at once'

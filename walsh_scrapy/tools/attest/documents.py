@@ -280,8 +280,8 @@ class _Led:
 
 
 def _declared(record: Record, run: Run) -> Declared | None:
-    body = record.named_copy(run.facts.declared)
-    return None if body is None else Declared(body, record.named_copy)
+    body = record.copy(run.facts.declared)
+    return None if body is None else Declared(body, record.copy)
 
 
 def _outcome_of(row: Row[Any], run: Run, declared: Declared | None, led: _Led) -> tuple[str, str]:

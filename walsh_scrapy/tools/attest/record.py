@@ -85,14 +85,14 @@ class Record:
         span = {name: value for name, value in self._span.items() if f":{name}" in sql}
         yield from self._connection.execute(text(sql), span | params)
 
-    def copy(self, number: int) -> bytes | None:
-        """Return a document; None if it is no longer kept."""
-        row = next(self.rows("SELECT body FROM copies WHERE id = :number", number=number), None)
-        return None if row is None else bytes(row.body)
+    def first(self, sql: str, **params: Any) -> Any:  # noqa: ANN401 - of any type
+        """Return the first row of a query; None if there is none."""
+        return self._connection.execute(text(sql), params).first()
 
-    def named_copy(self, sha256: str) -> bytes | None:
-        """Return a document by its hash; None if it is no longer kept."""
-        row = next(self.rows("SELECT body FROM copies WHERE sha256 = :name", name=sha256), None)
+    def copy(self, name: int | str) -> bytes | None:
+        """Return a document by its number or its hash; None if it is no longer kept."""
+        column = "id" if isinstance(name, int) else "sha256"
+        row = self.first(f"SELECT body FROM copies WHERE {column} = :name", name=name)
         return None if row is None else bytes(row.body)
 
     def if_certain(self, kind: str, reason: str, since: str, at: str) -> str:
@@ -103,10 +103,7 @@ class Record:
             THEN '{reason}' ELSE '{kind}' END"""
 
     def _log_since(self) -> float:
-        row = next(
-            self.rows("SELECT id, requested_at FROM requests ORDER BY requested_at, id LIMIT 1"),
-            None,
-        )
+        row = self.first("SELECT id, requested_at FROM requests ORDER BY requested_at, id LIMIT 1")
         if row is None:
             return 0.0
         # A row that was deleted may have brought a robots.txt that counted only later.
