@@ -15,7 +15,7 @@ from walsh_scrapy.testing.web import Reply
 
 #: The commands that read a state, with a word of their output.
 COMMANDS = {
-    "attest": ((), "no MUST is broken"),
+    "attest": ((), "verdict"),
     "export": (("-o", "-", "--format", "csv"), "http://h0.example/feed"),
     "backup": (("-o", "copy"), ""),
     "hosts": ((), "waits_until"),
