@@ -10,6 +10,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 from tests.helpers import oldstate
 from walsh_scrapy import __version__
 from walsh_scrapy.state import State
+from walsh_scrapy.state.views import VIEWS
 from walsh_scrapy.testing.crawl import write_sources
 from walsh_scrapy.testing.simulation import DAY
 
@@ -72,14 +73,14 @@ def reflected(url):
 def views_of(url):
     """Return the columns of all views, each with the name of its view."""
     _, found = reflected(url)
-    views = [table for table in found.tables.values() if table.name.startswith("readable_")]
+    views = [table for table in found.tables.values() if table.name in VIEWS]
     return {f"{view.name}.{column.name}" for view in views for column in view.columns}
 
 
 def tables_of(url):
     """Return the tables and indexes, as they would be created."""
     engine, found = reflected(url)
-    tables = [table for table in found.sorted_tables if not table.name.startswith("readable_")]
+    tables = [table for table in found.sorted_tables if table.name not in VIEWS]
     made = [CreateTable(table) for table in tables]
     made += [CreateIndex(index) for table in tables for index in table.indexes]
     return sorted(" ".join(str(each.compile(engine)).split()) for each in made)

@@ -688,9 +688,9 @@ def gaps(sql: Sql) -> str:
             AND made_at < {ended_at} + hold)"""
     # The end of a hold in milliseconds, and the number of the request that caused it, as one text
     # of digits: so one maximum finds both.
+    hold_ended_at = sql.least(f"{ended_at} + hold", f"coalesce({release}, {LAST_MOMENT})")
     hold_end = f"""CASE WHEN hold > 0.0 THEN
-            {sql.digits(f"({sql.least(f'{ended_at} + hold', f'coalesce({release}, {LAST_MOMENT})')}) * 1000", 15)}
-            || {sql.digits("id", 19)} END"""
+            {sql.digits(f"({hold_ended_at}) * 1000", 15)} || {sql.digits("id", 19)} END"""
     list_urls = " || ".join(
         f"coalesce({sql.field('settings', name)}, '')"
         for name in ("blocklist_url", "blocklist_schema_url")
@@ -707,11 +707,25 @@ def gaps(sql: Sql) -> str:
             WHERE clock_steps.since <= {sql.greatest(since, "requested_at")} + {GAP_TOLERANCE}
             AND clock_steps.until >= {sql.least(since, "requested_at")} - {GAP_TOLERANCE})"""
 
+    def disagrees(clock: str, since: str) -> str:
+        """Return the condition that the clock of another exchange was not that of this one.
+
+        An SQLite file is on one machine, so the difference of its two clocks stays the same for all
+        runs, until the clock is set or the machine starts again. The clock of a server is shared.
+        """
+        if not sql.is_sqlite:
+            return "false"
+        allowed = f"{GAP_TOLERANCE} + {CLOCK_DRIFT} * abs(requested_at - {since})"
+        return f"coalesce(abs(clock - {clock}) > {allowed}, true)"
+
     return f"""
 WITH clock_steps AS MATERIALIZED ({clock_steps(sql)}
 ), ordered AS (
     SELECT id, host, run, url, purpose, requested_at, delay AS recorded_delay,
+        CASE WHEN duration IS NOT NULL THEN {ended_at} - monotonic END AS clock,
         lag(id) OVER ({by_time}) AS previous, lag(duration) OVER ({by_time}) AS duration_before,
+        lag(CASE WHEN duration IS NOT NULL THEN {ended_at} - monotonic END) OVER ({by_time})
+            AS clock_before,
         row_number() OVER ({by_time}) - row_number() OVER (PARTITION BY host ORDER BY id)
             AS displacement,
         max({ended_at}) {before} AS previous_ended_at, max({hold_end}) {before} AS hold_end
@@ -719,21 +733,37 @@ WITH clock_steps AS MATERIALIZED ({clock_steps(sql)}
 ), waits AS (
     SELECT ordered.*, cause.id AS hold_request, {_ended_at("cause")} AS hold_since,
         {_ended_at("cause")} + cause.hold AS hold_until,
+        {_ended_at("cause")} - cause.monotonic AS hold_clock,
         CAST(substr(hold_end, 1, 15) AS DOUBLE PRECISION) / 1000.0 AS hold_ended_at,
         {sql.greatest("1.0", "recorded_delay", "coalesce(duration_before, 0.0)")} AS long_delay
     FROM ordered LEFT JOIN requests cause ON cause.id = CAST(substr(hold_end, 16) AS BIGINT)
-), judged AS (
+), required AS (
     SELECT waits.*,
         CASE WHEN long_delay > {longest} AND {is_for_list} THEN {longest} ELSE long_delay END
             AS delay,
         CASE WHEN hold_ended_at > hold_since + {longest} AND {is_for_list}
-            THEN hold_since + {longest} ELSE hold_ended_at END AS hold_counts_until,
+            THEN hold_since + {longest} ELSE hold_ended_at END AS hold_counts_until
+    FROM waits
+), judged AS (
+    SELECT required.*,
+        CASE WHEN requested_at >= hold_since
+                AND requested_at < hold_counts_until - {GAP_TOLERANCE} THEN 'on hold'
+            WHEN duration_before IS NULL THEN NULL
+            WHEN requested_at < previous_ended_at - {GAP_TOLERANCE} THEN 'at once'
+            WHEN requested_at < previous_ended_at + delay - {GAP_TOLERANCE} THEN 'too short' END
+            AS breach
+    FROM required
+), certain AS (
+    SELECT judged.*,
         CASE WHEN previous IS NULL THEN 'no earlier request'
             WHEN displacement <> 0 OR previous > id OR {is_uncertain("previous_ended_at")}
+                OR breach = 'on hold'
+                    AND ({is_uncertain("hold_since")} OR {disagrees("hold_clock", "hold_since")})
+                OR breach <> 'on hold' AND {disagrees("clock_before", "previous_ended_at")}
                 THEN 'a clock was set'
             WHEN duration_before IS NULL THEN 'end of the previous request unknown' END
             AS gap_unknown
-    FROM waits
+    FROM judged
 )
 SELECT id, host, run, url, requested_at, previous_ended_at,
     CASE WHEN gap_unknown IS NULL THEN requested_at - previous_ended_at END AS gap, gap_unknown,
@@ -744,15 +774,9 @@ SELECT id, host, run, url, requested_at, previous_ended_at,
         THEN hold_ended_at END AS released_at,
     hold_counts_until,
     {sql.greatest("delay", "coalesce(hold_counts_until - previous_ended_at, 0.0)")} AS required_gap,
-    CASE WHEN gap_unknown = 'a clock was set' THEN NULL
-        WHEN requested_at >= hold_since
-            AND requested_at < hold_counts_until - {GAP_TOLERANCE} THEN
-            CASE WHEN {is_uncertain("hold_since")} THEN NULL ELSE 'on hold' END
-        WHEN gap_unknown IS NOT NULL THEN NULL
-        WHEN requested_at < previous_ended_at - {GAP_TOLERANCE} THEN 'at once'
-        WHEN requested_at < previous_ended_at + delay - {GAP_TOLERANCE} THEN 'too short' END
-        AS problem
-FROM judged"""
+    CASE WHEN coalesce(gap_unknown, '') NOT IN ('no earlier request', 'a clock was set')
+        THEN breach END AS problem
+FROM certain"""
 
 
 def _gaps(sql: Sql) -> str:
