@@ -42,7 +42,7 @@ from walsh_scrapy.state.tables import (
     sources,
 )
 from walsh_scrapy.tools.attest import attest
-from walsh_scrapy.tools.why.account import give_account
+from walsh_scrapy.tools.why.account import read_account
 
 BEGIN = 1_767_225_600.0
 DAY = 86_400.0
@@ -156,8 +156,8 @@ def _status(url: str) -> _Answered:
 
 
 def _why(url: str) -> _Answered:
-    with closing(State(url)) as state, state.log() as log:
-        return _timed(lambda: give_account(state, log, _options(url), "h1.example", None))
+    with closing(State(url)) as state:
+        return _timed(lambda: read_account(state, _options(url), "h1.example", None))
 
 
 def _prune(url: str) -> _Answered:

@@ -78,7 +78,7 @@ CALLS = {
     "walsh mayfetch --offline https://a.example/feed": ("robots", RARE | SWITCHED_OFF),
     "walsh status": ("severity", RARE | SWITCHED_OFF | CRAWLING | {"rich.console"}),
     "walsh sources": ("http://127.0.0.1:9/feed", RARE | SWITCHED_OFF | CRAWLING),
-    "walsh why 127.0.0.1": ("Our requests", RARE | SWITCHED_OFF | CRAWLING | {"rich.console"}),
+    "walsh why 127.0.0.1": ("What comes next", RARE | SWITCHED_OFF | CRAWLING | {"rich.console"}),
 }
 
 

@@ -12,8 +12,7 @@ from walsh_scrapy.options import Options
 from walsh_scrapy.policy.audit.record import LoggedRequest
 from walsh_scrapy.policy.backoff import Backoff
 from walsh_scrapy.policy.pacing import Exchange, Hold
-from walsh_scrapy.policy.urls import host_of, url_key
-from walsh_scrapy.sources.source import Source
+from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.state import State, hosts
 from walsh_scrapy.state.entries import EntryRecord
 from walsh_scrapy.state.hosts import Ask, Begun, Worker
@@ -52,14 +51,6 @@ def commit(state, record, found=(), llmstxt=None):
     """Write the outcome of a visit, whatever the record was; return the keys of new entries."""
     known, host = state.sources.find(record.url), host_of(record.address)
     return state.write(state.sources.outcome(known, record, found, llmstxt, host=host))
-
-
-def known_of(record, min_revisit, now, every=None):
-    """Return what a state says of a source with this record: with when it is due, and why."""
-    with closing(State("sqlite://")) as state:
-        commit(state, record)
-        source = Source(record.url, every=every)
-        return state.sources.known(min_revisit, now, [source])[url_key(record.url)]
 
 
 def begin(state, host="a.example", worker=US, delay=0.0):
@@ -105,11 +96,15 @@ def keep_robots(state, origin, copy, host=None, run=None):
 
 
 def log_requests(state, *records):
-    """Write requests that have ended to the log of a state."""
+    """Write requests that have ended to the log of a state.
+
+    The machine's own clock advances as the time of day does, unless a record has another one.
+    """
 
     def write(connection):
         for record in records:
-            log_end(connection, record)
+            clock = record.monotonic or record.requested_at + (record.duration or 0.0)
+            log_end(connection, replace(record, monotonic=clock))
 
     state._database.write(write)
 

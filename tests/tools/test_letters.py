@@ -1,11 +1,11 @@
-"""`walsh why` on odd days: each sentence of each letter is true by the logs of the servers.
+"""`walsh why` on odd days: each row and line of each letter is true by the logs of the servers.
 
 A hold that the operator ended, hosts that opt out, killed runs, redirects across hosts, a removed
-source, a domain that is paced as one.
+source, a clock that was set, a domain that is paced as one.
 """
 
 import contextlib
-import math
+import hashlib
 import os
 import pickle
 import re
@@ -13,7 +13,6 @@ import signal
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from itertools import pairwise
 from typing import NamedTuple
 
 import pytest
@@ -21,16 +20,22 @@ from scrapy.settings import Settings
 
 from tests.helpers.sites import IDENTITY, LIST_URL, blocklist, feed, site
 from walsh_scrapy.options import Options
-from walsh_scrapy.sources.source import Source
 from walsh_scrapy.state import State
 from walsh_scrapy.testing.hit import Hit
 from walsh_scrapy.testing.simulated import LATENCY
 from walsh_scrapy.testing.simulation import DAY
 from walsh_scrapy.testing.web import Reply, Site, redirect
-from walsh_scrapy.tools.why.account import give_account
+from walsh_scrapy.tools.why.account import read_account
 from walsh_scrapy.tools.why.letter import letter
 
+#: When the simulated runs begin: 2026-01-01.
+BEGIN = 1_767_225_600.0
+HOUR = 3600.0
 RULES = "User-agent: *\nAllow: /feed\nDisallow: /private\n"
+SHUT = "User-agent: *\nDisallow: /\n"
+SHARED = "User-agent: *\nDisallow:\n"
+PRIVATE = "http://deny.example/private"
+REASON = "its owner asked us to go on"
 
 
 def refused(seconds):
@@ -41,22 +46,13 @@ def url(name):
     return f"http://{name}.example/feed"
 
 
-PRIVATE = "http://deny.example/private"
-
-
-@pytest.fixture(autouse=True)
-def wide(monkeypatch):
-    """A sentence is one line."""
-    monkeypatch.setattr("walsh_scrapy.tools.why.letter.WIDTH", 10_000)
-
-
 def web(*, busy="", shut=RULES, ill=RULES):
     return [
         Site("ill.example", ill, {"/feed": feed()}),
         Site("forbid.example", Reply(status=403), {"/feed": feed()}),
         Site("busy.example", "", {"/feed": busy or feed()}),
         Site("led.example", redirect("http://rules.example/for-led.txt"), {"/feed": feed()}),
-        Site("rules.example", SHUT, {"/for-led.txt": "User-agent: *\nDisallow:\n"}),
+        Site("rules.example", SHUT, {"/for-led.txt": SHARED}),
         site("out.example"),
         Site("deny.example", RULES, {"/private": feed()}),
         Site("old.example", "", {"/feed": redirect(url("new"), 302)}),
@@ -68,9 +64,9 @@ def web(*, busy="", shut=RULES, ill=RULES):
     ]
 
 
-def test_each_sentence_of_a_letter_is_true_on_odd_days(simulated, tmp_path):
+def test_each_row_of_a_letter_is_true_on_odd_days(simulated, tmp_path):
     """Two days, and the run that came afterwards."""
-    world, told = World(simulated, tmp_path, WALSH_ROBOTS_UNREACHABLE="phased"), []
+    world = World(simulated, tmp_path, WALSH_ROBOTS_UNREACHABLE="phased")
     hosts = [*(each.host for each in web()), "killer.example", "operator.example"]
     first = [
         *map(url, ("ill", "forbid", "busy", "led", "out", "old", "new", "gone", "shut")),
@@ -78,24 +74,24 @@ def test_each_sentence_of_a_letter_is_true_on_odd_days(simulated, tmp_path):
     ]
 
     world.run(0.0, first, *web(busy=refused(7200)))
-    told += world.letters(30.0, hosts)
+    world.write_letters(30.0, hosts)
     (hold,) = (each for each in world.seen if each.hit.status == 503)
     world.release("busy.example", hold.end + 38.0)
     world.run(600.0, first, *web())
-    told += world.letters(HOUR, hosts)
+    world.write_letters(HOUR, hosts)
 
     left = [each for each in first if each != url("new")]
     world.run(12 * HOUR, [*left, url("late"), url("later")], *web(), listed=("out.example",))
-    told += world.letters(13 * HOUR, hosts)
+    world.write_letters(13 * HOUR, hosts)
     world.run(15 * HOUR, [url("killer")], listed=("out.example",), dies=url("killer"))
     died = world.seen[-1].hit.wall - BEGIN
-    told += world.letters(died + 10.0, hosts)
+    world.write_letters(died + 10.0, hosts)
     world.run(16 * HOUR, [*left, url("killer")], *web(), site("killer.example", ""),
               listed=("out.example",))  # fmt: skip
-    told += world.letters(17 * HOUR, hosts)
+    world.write_letters(17 * HOUR, hosts)
 
     world.slow("led.example", 18 * HOUR, 60.0)
-    told += world.letters(19 * HOUR, hosts)
+    world.write_letters(19 * HOUR, hosts)
     news = "http://shut.example/news"
     world.run(DAY + 2 * HOUR, [news], *web(shut=SHUT), listed=("out.example",))
     world.run(
@@ -104,38 +100,45 @@ def test_each_sentence_of_a_letter_is_true_on_odd_days(simulated, tmp_path):
         *web(shut=SHUT, ill=Reply(status=500)),
         listed=("out.example",),
     )
-    told += world.letters(DAY + 4 * HOUR, hosts)
-    told += world.letters(DAY + 4 * HOUR, hosts, day=int(BEGIN // DAY))
+    world.write_letters(DAY + 4 * HOUR, hosts)
+    world.write_letters(DAY + 4 * HOUR, hosts, day="2026-01-01")
     world.slow("led.example", 2 * DAY, 0.0)
     world.run(2 * DAY + 4 * HOUR, [*left, url("late"), news], *web(shut=SHUT))
-    told += world.letters(2 * DAY + 5 * HOUR, hosts)
-
-    for each in told:
-        each.check()
-    text = "\n".join(each.text for each in told)
-    for said in (
-        "then on hold for 2 h, which we ended by hand after 38 s",
-        "(required: 1 s), as we had ended a hold by hand at 2026-01-01 00:00:40 UTC",
-        "it is read as the robots.txt of the host that redirected there; a redirect of another",
-        "on our blocklist, so nothing is requested while it is listed",
-        "no longer a source",
-        "as a request is out, or its crawl was killed",
-    ):
-        assert said in text
+    world.write_letters(2 * DAY + 5 * HOUR, hosts)
+    world.check_letters()
+    text = "\n".join(each.text for each in world.letters)
+    for words in ("ended that hold by hand at", "on our blocklist", "was killed", "redirected to"):
+        assert words in text
 
 
-def test_the_list_s_own_host_on_odd_days(simulated, tmp_path):
+def test_a_source_may_be_a_robots_txt(simulated, tmp_path):
+    world = World(simulated, tmp_path)
+    sources = ["http://deny.example/robots.txt", "http://shut.example/robots.txt"]
+    world.run(0.0, sources, *web(shut=SHUT))
+    world.write_letters(HOUR, ["deny.example", "shut.example"])
+    world.check_letters()
+
+
+def test_no_gap_is_told_across_a_clock_that_was_set(simulated, tmp_path):
+    world = World(simulated, tmp_path)
+    for hour in (10, 9):
+        world.run(hour * HOUR, [url("busy"), url("shut")], *web())
+    world.write_letters(11 * HOUR, ["busy.example", "shut.example"])
+    world.check_letters()
+    assert "a clock was set" in world.letters[0].text
+
+
+def test_the_own_host_of_the_list_on_odd_days(simulated, tmp_path):
     """It asks for three days, and then lists itself."""
-    world, told, host = World(simulated, tmp_path), [], "operator.example"
+    world, host = World(simulated, tmp_path), "operator.example"
     world.run(0.0, [url("busy")], *web())
     world.run(7 * HOUR, [url("led")], *web(), list_page=refused(3 * DAY))
-    told.append(world.letter(host, 8 * HOUR))
+    world.write_letters(8 * HOUR, [host])
     world.run(33 * HOUR, [url("busy")], *web(), listed=(host,))
-    told.append(world.letter(host, 34 * HOUR))
+    world.write_letters(34 * HOUR, [host])
     world.run(48 * HOUR, [url("busy")], *web(), listed=(host,))
-    told.append(world.letter(host, 49 * HOUR))
-    for each in told:
-        each.check()
+    world.write_letters(49 * HOUR, [host])
+    world.check_letters()
 
 
 def test_a_domain_that_is_paced_as_one_on_odd_days(simulated, tmp_path):
@@ -145,52 +148,17 @@ def test_a_domain_that_is_paced_as_one_on_odd_days(simulated, tmp_path):
     sites = [site("one.pair.com"), Site("two.pair.com", "", {"/feed": [refused(7200), feed()]})]
     sites.append(Site("shut.pair.com", SHUT, {"/feed": feed()}))
     sources = [f"http://{host}/feed" for host in hosts]
-    told = []
     world.run(0.0, sources, *sites)
-    told += world.letters(60.0, hosts)
-    told += world.letters(HOUR, hosts, knows_sources=False)
+    world.write_letters(60.0, hosts)
+    world.write_letters(HOUR, hosts)
     world.run(3 * HOUR, sources, *sites)
-    told += world.letters(3.5 * HOUR, hosts, knows_sources=False)
-    told.append(world.letter("shut.pair.com", 9 * HOUR, knows_sources=False))
-    assert "no hold and no delay keeps us from it; each gate" in told[-1].text
+    world.write_letters(3.5 * HOUR, hosts)
+    world.write_letters(9 * HOUR, ["shut.pair.com"])
     world.run(10 * HOUR, sources, *sites)
-    for each in told:
-        each.check()
+    world.check_letters()
 
 
-# Odd days, and letters about them: each sentence of a letter is judged by the servers' logs.
-#
-# Whatever `walsh why` says of what a server saw, or will see, has a judge in `Letter`. A sentence
-# that has none fails.
-
-#: When the simulated runs begin: 2026-01-01.
-BEGIN = 1_767_225_600.0
-HOUR = 3600.0
-SHUT = "User-agent: *\nDisallow: /\n"
-UNITS = {"d": DAY, "h": HOUR, "min": 60.0, "s": 1.0}
-SECONDS = r"((?:[\d.]+ (?:d|h|min|s) ?)+)"
-MOMENT = r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) UTC"
-
-
-def noted(file, reply, hit):
-    """Answer, or end the machine of the crawl without an answer; a file has the hit anyway."""
-    with file.open("ab") as log:
-        pickle.dump(replace(hit, status=reply.status if reply else 0), log)
-    return reply or os.kill(os.getpid(), signal.SIGKILL)
-
-
-def seconds(text):
-    return sum(float(number) * UNITS[unit] for number, unit in re.findall(r"([\d.]+) (\w+)", text))
-
-
-def is_near(text, value):
-    """Whether a duration in words is a value: they have its two largest units, and no more."""
-    cut = UNITS[text.split()[-1]] if value >= 60.0 else 0.6
-    return -0.6 <= value - seconds(text) <= cut
-
-
-def moment(text):
-    return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
+# The judge. It knows what the servers saw, what they answered, and what was done by hand.
 
 
 class Seen(NamedTuple):
@@ -202,12 +170,27 @@ class Seen(NamedTuple):
 
     @property
     def retry_after(self):
-        asked = self.hit.answered("Retry-After")
-        return float(asked) if asked else 0.0
+        return float(self.hit.answered("Retry-After") or 0.0)
+
+
+class Run(NamedTuple):
+    """A run: its start, its sources, the sites, and the listed hosts."""
+
+    at: float
+    sources: list
+    sites: dict
+    listed: tuple
+
+
+def noted(file, reply, hit):
+    """Answer, or end the machine of the crawl without an answer; a file has the hit anyway."""
+    with file.open("ab") as log:
+        pickle.dump(replace(hit, status=reply.status if reply else 0), log)
+    return reply or os.kill(os.getpid(), signal.SIGKILL)
 
 
 class World:
-    """Sites, and what their servers saw of all runs, in its order."""
+    """Sites, what their servers saw of all runs, in its order, and the letters about them."""
 
     def __init__(self, simulated, folder, **settings):
         self._simulated = simulated
@@ -215,434 +198,364 @@ class World:
         self._file = f"sqlite:///{folder / 'simulation' / 'walsh.sqlite3'}"
         self.settings = {"WALSH_BLOCKLIST_URL": LIST_URL, **settings}
         self.options = Options.from_settings(Settings(self.settings))
-        self.seen, self.releases, self.delays = [], [], []
-        self.runs = []  #: when each began, its sources, the text of each robots.txt, who is listed
+        self.seen, self.runs, self.letters = [], [], []
+        self.releases, self.delays = [], []
 
     def run(self, at, sources, *sites, listed=(), dies=None, list_page=None):
         """Crawl; `dies` is the URL at whose request the machine of the crawl loses its power."""
         page = list_page or blocklist("else.example", *listed)
         sites = [*sites, site("operator.example", **{"blocklist.json": page})]
-        texts = {each.host: each.robots for each in sites if isinstance(each.robots, str)}
-        self.runs.append((BEGIN + at, sources, texts, listed))
         crawl = partial(self._simulated, sources=sources, starts=[at], settings=self.settings)
         if dies:
-            host = dies.split("/")[2]
             note = partial(noted, self._killed)
-            pages = {"/feed": partial(note, None)}
-            with pytest.raises(RuntimeError):
-                crawl(*sites, Site(host, partial(note, Reply()), pages))
-            with self._killed.open("rb") as log, contextlib.suppress(EOFError):
-                while hit := pickle.load(log):
-                    end = None if hit.path == "/feed" else hit.wall + LATENCY
-                    self.seen.append(Seen(len(self.runs), hit, end))
-            self._killed.unlink()
+            sites.append(
+                Site(host_in(dies), partial(note, Reply()), {"/feed": partial(note, None)})
+            )
+        self.runs.append(Run(BEGIN + at, sources, {each.host: each for each in sites}, listed))
+        if not dies:
+            (done,) = crawl(*sites)
+            assert done.exit_code == 0, done.stderr
+            for hit in done.log:
+                self.seen.append(Seen(len(self.runs), hit, hit.wall + hit.ended - hit.started))
             return
-        (done,) = crawl(*sites)
-        assert done.exit_code == 0, done.stderr
-        for hit in done.log:
-            self.seen.append(Seen(len(self.runs), hit, hit.wall + hit.ended - hit.started))
+        with pytest.raises(RuntimeError):
+            crawl(*sites)
+        with self._killed.open("rb") as log, contextlib.suppress(EOFError):
+            while hit := pickle.load(log):
+                end = None if hit.path == "/feed" else hit.wall + LATENCY
+                self.seen.append(Seen(len(self.runs), hit, end))
+        self._killed.unlink()
 
     def state(self, now):
         return contextlib.closing(State(self._file, lambda: now))
 
     def release(self, host, at):
         with self.state(at) as state:
-            state.hosts.release(host, "its owner asked us to go on")
-        self.releases.append((self.unit(host), at))
+            state.hosts.release(host, REASON)
+        self.releases.append((host, at))
 
     def slow(self, host, at, delay):
         with self.state(BEGIN + at) as state:
-            state.hosts.delay(host, delay, "its owner asked us to")
-        self.delays.append((BEGIN + at, delay))
+            state.hosts.delay(host, delay, REASON)
+        self.delays.append((host, BEGIN + at, delay))
 
     def unit(self, host):
         return self.options.pace_by.unit_of(host)
 
-    def letters(self, at, hosts, **how):
-        """The letters of a moment to hosts that are known by then."""
-        known = {each.hit.host for each in self.seen}
-        known |= {each.split("/")[2] for each in self.runs[-1][1]}
-        return [self.letter(host, at, **how) for host in hosts if host in known]
+    def write_letters(self, at, hosts, day=None):
+        """Write letters to those of the hosts that are known by then."""
+        known = {each.hit.host for each in self.seen} | set(map(host_in, self.runs[-1].sources))
+        for host in hosts:
+            if host in known:
+                with self.state(BEGIN + at) as state:
+                    lines = list(letter(read_account(state, self.options, host, day)))
+                self.letters.append(Letter(self, host, BEGIN + at, lines))
 
-    def letter(self, host, at, day=None, *, knows_sources=True):
-        declared = [Source(url) for url in self.runs[-1][1]] if knows_sources else None
-        with self.state(BEGIN + at) as state, state.log() as log:
-            account = give_account(state, log, self.options, host, day, declared)
-            return Letter(self, host, BEGIN + at, list(letter(account)))
+    def check_letters(self):
+        for each in self.letters:
+            each.check()
+
+    def body(self, run, robots_url):
+        """The robots.txt that a server gave in a run; None for a status without a file."""
+        if robots_url.endswith("/for-led.txt"):
+            return SHARED
+        page = self.runs[run - 1].sites.get(host_in(robots_url))
+        reply = page and page.robots
+        if callable(reply):
+            return ""
+        return reply if isinstance(reply, str) else None
 
 
-JUDGES = []
+def host_in(address):
+    return address.split("/")[2]
 
 
-def says(pattern):
-    """Register what judges a clause: a method that returns whether it is true."""
-    filled = pattern.replace("SECONDS", SECONDS).replace("MOMENT", MOMENT)
+def moment(text):
+    return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
 
-    def register(method):
-        JUDGES.append((re.compile(filled), method))
-        return method
 
-    return register
+def seconds(text):
+    units = {"d": DAY, "h": HOUR, "min": 60.0, "s": 1.0}
+    return sum(float(number) * units[unit] for number, unit in re.findall(r"([\d.]+) (\w+)", text))
+
+
+def is_near(text, value):
+    """Whether a duration in words is a value: they have its two largest units, and no more."""
+    smallest = {"d": DAY, "h": HOUR, "min": 60.0, "s": 1.0}[text.split()[-1]]
+    return -0.6 <= value - seconds(text) <= (smallest if value >= 60.0 else 0.6)
 
 
 class Letter:
-    """A letter, and the judges of its sentences."""
+    """A letter, and the judge of each part of it."""
 
     def __init__(self, world, host, now, lines):
-        self.world, self.host, self.now, self.lines = world, host, now, lines
+        self.world, self.host, self.now = world, host, now
         self.text = "\n".join(lines)
-
-    def check(self):
-        """Fail for the first sentence that is false, or that no judge knows."""
-        world = self.world
-        self.told, self.index, self.target, self.line = [], None, None, ""
-        self.runs = [run for run in world.runs if run[0] <= self.now]
-        self.declared = {url for url in self.runs[-1][1] if url.split("/")[2] == self.host}
-        day = moment(f"{self.lines[1][3:13]} 00:00:00")
-        self.day = [
+        self.day = re.match(r"Requests of \S+ to \S+ on (\S+),", lines[0])[1]
+        parts = [part.split("\n") for part in self.text.split("\n\n")]
+        self.parts = {part[0].strip().partition(",")[0].partition("  ")[0]: part for part in parts}
+        begin = moment(f"{self.day} 00:00:00")
+        self.sent = [
             number
             for number, each in enumerate(world.seen)
-            if each.hit.host == self.host and day <= each.hit.wall < min(self.now, day + DAY)
+            if each.hit.host == host and begin <= each.hit.wall < min(now, begin + DAY)
         ]
-        begin = self.lines.index("Our requests")
-        for line in self.lines[begin : self.lines.index("How to keep us out")]:
-            if line and not line.startswith(" "):
-                self.heading = line
-            if re.match(r" *why: ", line) and "led here" not in line:
-                assert not self.led or self.seen.hit.url in world.runs[self.seen.run - 1][1], line
-            self.line = line.strip()
-            for clause in self.line.split("; "):
-                self._check(clause)
-        assert self.told == self.day
+        # A clock that was set changes the order of the times.
+        self.sent.sort(key=lambda number: world.seen[number].hit.wall)
 
-    def _check(self, clause):
-        for pattern, method in JUDGES:
-            if found := pattern.fullmatch(clause):
-                assert method(self, *found.groups()), f"{self.host}: {clause}\n{self.text}"
-                return
-        pytest.fail(f"nobody knows whether that is so: {clause!r}\n{self.text}")
+    def check(self):
+        """Fail for the first part that is not true."""
+        try:
+            self.check_requests()
+            self.check_robots()
+            self.check_overrides()
+            self.check_next()
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.host}, as of {self.now}\n{self.text}") from error
 
-    # What the servers know.
+    def table(self, heading, columns=6):
+        """The rows below a line of headings, and the other lines of its part."""
+        part = self.parts.get(heading, [])
+        heads = [number for number, line in enumerate(part) if line.split()[-1:] == ["url"]]
+        if not heads:
+            return [], part
+        head = part[heads[0]]
+        starts = [found.start() for found in re.finditer(r"(?<=  )\S+( \S+)*", head)]
+        ends = [*starts[1:], None]
+        assert len(starts) == columns
+        rest = part[heads[0] + 1 :]
+        rows = [
+            line for line in rest if re.search(r"http://\S+$", line) and line[starts[-1]] == "h"
+        ]
+        cells = [[row[a:b].strip() for a, b in zip(starts, ends, strict=True)] for row in rows]
+        return cells, part[: heads[0]] + [line for line in rest if line not in rows]
 
-    @property
-    def seen(self):
-        return self.world.seen[self.index]
+    # ---- the requests ----
 
-    @property
-    def led(self):
-        """The requests that were redirected to this one."""
-        if self.index is None:
-            return []
-        before = self.world.seen[: self.index]
-        return [each for each in before if self._leads(each, self.seen)]
+    def check_requests(self):
+        rows, notes = self.table("time")
+        sent = [row for row in rows if row[1] != "not sent"]
+        assert len(sent) == len(self.sent)
+        for row, number in zip(sent, self.sent, strict=True):
+            own = [note.split("  ", 2)[2] for note in notes if note[2:10] == row[0]]
+            self.check_request(row, number, [note for note in own if not note.startswith("denied")])
+        for time, answer, gap, required, decision, address in rows:
+            if answer == "not sent":
+                assert (gap, required) == ("", "")
+                self.check_denial(time, decision, address)
+        assert bool(rows) or "No request was sent." in self.text
 
-    @staticmethod
-    def _leads(one, other):
-        return one.run == other.run and one.hit.answered("Location") == other.hit.url
+    def check_request(self, row, number, notes):
+        seen, world = self.world.seen[number], self.world
+        time, answer, gap, required, decision, address = row
+        assert abs(moment(f"{self.day} {time}") - seen.hit.wall) <= 1.0
+        assert address == seen.hit.url
+        assert answer == ("unknown" if seen.end is None else str(seen.hit.status))
+        before = [e for e in world.seen[:number] if self.unit_of(e) == world.unit(self.host)]
+        walls = [each.hit.wall for each in world.seen]
+        if walls != sorted(walls):
+            assert gap == "a clock was set" or (gap == "no earlier request" and not before)
+        else:
+            self.check_gap(seen, before, gap, required)
+        self.check_decision(seen, before, decision)
+        led = [e for e in world.seen[:number] if leads(e, seen)]
+        self.check_notes(number, before, led, notes)
 
-    @property
-    def before(self):
-        """The requests before this one to what is paced with its host."""
-        unit, before = self.world.unit(self.host), self.world.seen[: self.index]
-        return [each for each in before if self.world.unit(each.hit.host) == unit]
+    def unit_of(self, seen):
+        return self.world.unit(seen.hit.host)
 
-    def later(self, url=None, after=None, *, by_itself=False):
-        """The requests to the host, or to what is paced with it, after the letter or a moment."""
-        unit = self.world.unit(self.host)
+    def check_gap(self, seen, before, gap, required):
+        if not before:
+            assert gap == "no earlier request"
+        elif before[-1].end is None:
+            assert gap == "end of the previous request unknown"
+        else:
+            waited = seen.hit.wall - max(e.end for e in before if e.end is not None)
+            assert is_near(gap, waited)
+            slack = 0.06 if seconds(required) < 10.0 else 0.6  # by which the words are rounded
+            assert self.least_wait(seen, before) - slack <= seconds(required) <= waited + slack
+
+    def least_wait(self, seen, before):
+        """The seconds that had to pass by the last answer, unless a hold was ended by hand."""
+        last = before[-1]
+        is_lifted = any(last.end <= at < seen.hit.wall for _, at in self.world.releases)
+        hold = 0.0 if is_lifted else last.retry_after
+        return max(1.0, min(hold, DAY) if self.host == "operator.example" else hold)
+
+    def check_decision(self, seen, before, decision):
+        hit = seen.hit
+        if hit.path in ("/robots.txt", "/for-led.txt"):
+            assert decision == "robots.txt itself"
+        elif line := re.fullmatch(r"line (\d+): (Allow: (\S*))", decision):
+            assert self.robots_lines(seen)[int(line[1]) - 1] == line[2]
+            assert hit.path.startswith(line[3])
+        elif status := re.fullmatch(r"none there \((\d+)\)", decision):
+            (*_, robots) = (e.hit for e in before if e.hit.url == f"http://{self.host}/robots.txt")
+            assert robots.status == int(status[1])
+        else:
+            assert decision == "no rule about it"
+            assert f": {hit.path}" not in self.robots_lines(seen)
+
+    def robots_lines(self, seen):
+        return (self.world.body(seen.run, f"http://{self.host}/robots.txt") or "").splitlines()
+
+    def check_denial(self, time, decision, address):
+        at = moment(f"{self.day} {time}")
+        near = [each.hit.url for each in self.world.seen if abs(each.hit.wall - at) < 60.0]
+        assert address not in near
+        runs = [run for run in self.world.runs if run.at <= at + 1.0]
+        if decision == "denied by blocklist":
+            assert self.host in runs[-1].listed
+        else:
+            number, rule = re.fullmatch(r"line (\d+): (.*)", decision).groups()
+            file = f"http://{self.host}/robots.txt"
+            texts = [self.world.body(run, file) for run, _ in enumerate(runs, 1)]
+            assert rule in {(text or "").splitlines()[int(number) - 1] for text in texts if text}
+
+    def check_notes(self, number, before, led, notes):
+        """Each note is true, and nothing that is special has none."""
+        seen = self.world.seen[number]
+        if led:
+            own = [each.hit.url for each in led if each.hit.host == self.host]
+            wanted = " to its robots.txt" if led[-1].hit.path == "/robots.txt" else ""
+            note = f"a redirect of {own[0] if own else 'another site'}{wanted} led here"
+            if note in notes or seen.hit.url not in self.world.runs[seen.run - 1].sources:
+                notes.remove(note)
+        if seen.end is None:
+            notes.remove("it is in flight, or the crawl was killed before it ended")
+        held = [e for e in before if e.end and e.end + e.retry_after > max_end(before)]
+        if held:
+            ends = [at for _, at in self.world.releases if max_end(held) <= at < seen.hit.wall]
+            if ends:
+                ended = shown(ends[0]).removeprefix(f"{self.day} ")
+                notes.remove(f"we had ended that hold by hand at {ended}")
+            elif held[-1].end + held[-1].retry_after > seen.hit.wall:
+                notes.remove("a hold delays the requests for our blocklist for a day at most")
+        waited = [note for note in notes if note.startswith("it waited")]
+        assert len(waited) == 1 or not (held or waited)
+        for note in waited:
+            self.check_wait(held or before[-1:], note)
+            notes.remove(note)
+        followers = [n for n in self.sent if n > number]
+        after = [
+            n
+            for n, e in enumerate(self.world.seen)
+            if n > number and self.unit_of(e) == self.world.unit(self.host)
+        ]
+        is_refused = seen.retry_after or (seen.hit.status >= 500 and seen.hit.path == "/robots.txt")
+        if is_refused and (not followers or after[0] != followers[0]):
+            held_for = re.fullmatch(r"on hold for (.+) from its end on", notes.pop())[1]
+            assert not seen.retry_after or is_near(held_for, seen.retry_after)
+        assert notes == []
+
+    def check_wait(self, held, note):
+        """The hold began with one of these answers, and lasts as long as that asked for."""
+        until, status, at = re.fullmatch(
+            r"it waited for the hold until (.+) that began with the (\d+) of (.+)", note
+        ).groups()
+        (cause,) = (each for each in held if abs(each.hit.wall - self.moment(at)) <= 1.0)
+        assert cause.hit.status == int(status)
+        assert cause.hit.status in (429, 503) or cause.hit.status >= 500
+        if cause.retry_after:
+            assert abs(cause.end + cause.retry_after - self.moment(until)) <= 1.0
+
+    def moment(self, text):
+        return moment(text if len(text) == 19 else f"{self.day} {text}")
+
+    # ---- robots.txt, and what was done by hand ----
+
+    def check_robots(self):
+        for line in self.parts.get("The robots.txt that decided", [])[2:]:
+            at, answer, digest, address, target = re.fullmatch(
+                r"  (.{19})  (.+?)  +(\w{64}|no file) +(\S+?)(?:, which redirected to (\S+))?", line
+            ).groups()
+            (read,) = (
+                each
+                for each in self.world.seen
+                if each.end and abs(each.end - moment(at)) <= 1.0
+                if each.hit.url == (target or address)
+            )
+            assert address == f"http://{self.host}/robots.txt"
+            assert answer.startswith(str(read.hit.status))
+            bodies = [self.world.body(run, target or address) for run in range(1, read.run + 1)]
+            if read.hit.status < 300:
+                assert digest == hashlib.sha256(bodies[-1].encode()).hexdigest()
+            elif read.hit.status >= 500:
+                good = {hashlib.sha256(body.encode()).hexdigest() for body in bodies if body}
+                assert digest in good
+            else:
+                assert digest == "no file"
+
+    def check_overrides(self):
+        lines = self.parts.get("What we changed by hand", [])[1:]
+        made = [*self.world.releases, *((host, at) for host, at, _ in self.world.delays)]
+        ours = sorted(at for host, at in made if host == self.host and at <= self.now)
+        assert [line[2:21] for line in lines] == [shown(at) for at in ours]
+        assert all(line.endswith(REASON) for line in lines)
+        assert sum("ended a hold" in line for line in lines) == sum(
+            host == self.host and at <= self.now for host, at in self.world.releases
+        )
+
+    # ---- what comes next ----
+
+    def later(self, address=None, *, by_itself=False):
+        """The requests after the letter: to the unit of the host, or to a URL."""
         return [
             each.hit.wall
             for number, each in enumerate(self.world.seen)
-            if (each.hit.host == self.host if after is None else self._unit(each) == unit)
-            and each.hit.wall > (after or self.now)
-            and url in (None, each.hit.url)
-            and not (by_itself and any(self._leads(e, each) for e in self.world.seen[:number]))
+            if each.hit.wall > self.now and self.unit_of(each) == self.world.unit(self.host)
+            if address in (None, each.hit.url)
+            if not (by_itself and any(leads(e, each) for e in self.world.seen[:number]))
         ]
 
-    def _unit(self, seen):
-        return self.world.unit(seen.hit.host)
+    def check_next(self):
+        rows, lines = self.table("What comes next", 4)
+        runs = [run for run in self.world.runs if run.at <= self.now]
+        is_listed = self.host in runs[-1].listed
+        for not_before, _, _, address in rows:
+            assert address in runs[-1].sources
+            until = {"now": 0.0, "never": self.now + 30 * DAY}.get(not_before)
+            until = moment(not_before) if until is None else until
+            asked = [at for at in self.later(address, by_itself=True) if at < until - 1.0]
+            assert not asked or asked[0] >= self.lifted(until)
+        for line in lines[1:]:
+            self.check_line(line.strip(), rows, is_listed=is_listed)
+        assert is_listed == ("it gets no request" in self.text)
+        assert is_listed or "A redirect of another site can lead us here" in self.text
+        ours = [each for each in runs[-1].sources if host_in(each) == self.host]
+        assert sorted(ours) == sorted(row[-1] for row in rows)
 
-    @property
-    def is_shut(self):
-        """Whether the host has opted out of the document of this line."""
-        path = self.target.partition(self.host)[2]
-        if self.host == "ill.example":  # its robots.txt cannot be read at times
-            seen = [each.hit for each in self.world.seen if each.hit.wall <= self.now]
-            return [hit.status for hit in seen if hit.host == self.host][-1] == 500
-        denied = [f"Disallow: {path}", "Disallow: /"]
-        rules = self.runs[-1][2].get(self.host, "").splitlines()
-        return self.host in self.runs[-1][3] or bool({*rules} & {*denied})
+    def check_line(self, line, rows, *, is_listed):
+        if found := re.match(r"No request before (.{19}); ", line):
+            until = self.lifted(moment(found[1]))
+            assert not [at for at in self.later() if at < until - 1.0]
+        elif line.startswith("No source is declared"):
+            assert not rows
+        elif line.startswith("This host is on our blocklist"):
+            assert is_listed
+        elif line.startswith("Our blocklist is published here"):
+            assert self.host == "operator.example"
+        elif line.startswith("This bot follows links"):
+            assert self.world.options.scope == "any"
+        else:
+            assert re.match("A redirect of another site|About this host: ", line)
 
-    # What the letter says of each request.
+    def lifted(self, until):
+        """The end of a hold, of which a letter cannot know yet that it will be ended by hand."""
+        if self.host == "operator.example":  # no hold delays the list for longer than a day
+            holds = [e.end for e in self.world.seen if e.retry_after and e.hit.host == self.host]
+            until = min([until, *(end + DAY for end in holds)])
+        ends = [at for host, at in self.world.releases if host == self.host and at > self.now]
+        return min([until, *ends])
 
-    @says(r"|The robots\.txt|Our .*|Requests that .*")
-    def is_empty_or_a_heading(self):
-        return True
 
-    @says(r"(\d\d:\d\d:\d\d)  (\S+)")
-    def is_a_request(self, time, url):
-        at = moment(f"{self.lines[1][3:13]} {time}")
-        if self.heading == "Requests that we kept back":
-            self.index = None
-            near = [each for each in self.world.seen if abs(each.hit.wall - at) < 60.0]
-            return url not in {each.hit.url for each in near}
-        self.index = self.day[len(self.told)]
-        self.told.append(self.index)
-        return self.seen.hit.url == url and abs(self.seen.hit.wall - at) <= 1.0
+def leads(one, other):
+    return one.run == other.run and one.hit.answered("Location") == other.hit.url
 
-    @says(r"Nothing: no byte was sent\.")
-    def is_nothing(self):
-        return not self.day
 
-    @says(r"why: robots\.txt is always fetched first")
-    def is_its_own_robots_txt(self):
-        return self.seen.hit.path == "/robots.txt" and not self.led
+def max_end(seen):
+    return max(each.end for each in seen if each.end is not None)
 
-    @says(r"why: it is read as the robots\.txt of the host that redirected there")
-    def is_a_robots_txt_elsewhere(self):
-        return any(each.hit.path == "/robots.txt" for each in self.led)
 
-    @says(r"why: our blocklist, or its schema, is published there")
-    def is_the_list(self):
-        return self.seen.hit.url == LIST_URL
-
-    @says(r"why: line (\d+) of robots\.txt allows it, '(.*)'")
-    def is_allowed(self, line, rule):
-        _, _, texts, _ = self.world.runs[self.seen.run - 1]
-        return texts[self.host].splitlines()[int(line) - 1] == rule
-
-    @says(r"why: no rule of robots\.txt is about it")
-    def is_free(self):
-        _, _, texts, _ = self.world.runs[self.seen.run - 1]
-        return f": {self.seen.hit.path}" not in texts.get(self.host, "")
-
-    @says(r"why: its site gave no robots\.txt \((\d+)\), so no rule forbids it")
-    def is_without_rules(self, status):
-        robots = [e for e in self.before if e.hit.path == "/robots.txt"]
-        return robots[-1].hit.status == int(status)
-
-    @says(r"its host was not on our blocklist")
-    def is_not_listed(self):
-        return self.host not in self.world.runs[self.seen.run - 1][3]
-
-    @says(r"a redirect of another host led here")
-    def is_led(self):
-        return bool(self.led) and all(each.hit.host != self.host for each in self.led)
-
-    @says(r"a redirect of (http\S+) led here")
-    def is_led_from(self, url):
-        return url in {each.hit.url for each in self.led}
-
-    @says(r"gap: our request log has no previous request(?: to (\S+))?")
-    def is_first(self, unit):
-        return not self.before and self._is_unit(unit)
-
-    def _is_unit(self, unit):
-        unit_of = self.world.unit(self.host)
-        return unit == unit_of if unit else {self.host} >= {e.hit.host for e in self.before}
-
-    @says(r"gap: not known, because the end of the previous request is not known")
-    def is_after_a_killed_one(self):
-        return self.before[-1].end is None
-
-    @says(
-        r"gap: SECONDS after the previous request(?: to (\S+))? \(required: SECONDS\)"
-        r"(?:, as we had ended a hold by hand at MOMENT)?"
-    )
-    def is_kept(self, kept, unit, asked, ended_at):
-        last = self.before[-1]
-        if not (self._is_unit(unit) and is_near(kept, self.seen.hit.wall - last.end)):
-            return False
-        ends = [
-            at
-            for unit, at in self.world.releases
-            if unit == self.world.unit(self.host) and last.end <= at < self.seen.hit.wall
-        ]
-        if ends:
-            assert ended_at
-            assert abs(moment(ended_at) - ends[0]) <= 1.0
-        needed = 1.0 if ends or self.is_for_list else max(1.0, last.retry_after)
-        slack = 0.06 if seconds(asked) < 10.0 else 0.6  # by which the words are rounded
-        waited = self.seen.hit.wall - last.end
-        return seconds(asked) >= needed and waited >= seconds(asked) - slack
-
-    @property
-    def is_for_list(self):
-        return self.host == "operator.example"
-
-    @says(r"answer: (\d+), after SECONDS")
-    def is_answered(self, status, took):
-        seen = self.seen
-        return seen.hit.status == int(status) and is_near(took, seen.end - seen.hit.wall)
-
-    @says(r"answer: not known: the request is in flight, or the crawl was killed before its end")
-    def is_out(self):
-        return self.seen.end is None
-
-    @says(r"then (?:on hold|no request) for SECONDS(?:, which we ended by hand after SECONDS)?")
-    def is_then_on_hold(self, held, ended):
-        end = self.seen.end
-        cause = max(*self.before, self.seen, key=lambda each: (each.end or 0.0) + each.retry_after)
-        asked = cause.end + cause.retry_after - end
-        assert asked <= 0.0 or is_near(held, asked)
-        if ended:
-            return any(is_near(ended, at - end) for _, at in self.world.releases)
-        until = self._unless_ended(end + seconds(held), since=cause.end)
-        return not [at for at in self.later(after=end) if at < until - 1.0]
-
-    def _unless_ended(self, until, since):
-        """The end of a hold of which a letter cannot know yet that it will be ended by hand."""
-        if "no hold delays its requests by over 1 d" in self.text:
-            until = min(until, since + DAY)
-        ends = [at for unit, at in self.world.releases if unit == self.world.unit(self.host)]
-        return min([until, *(at for at in ends if at > self.now)])
-
-    @says(r"kept back by (robots|blocklist): (.+)")
-    def is_kept_back(self, gate, why):
-        if gate == "blocklist":
-            return any(self.host in run[3] for run in self.runs)
-        line = re.search(r"'(.+)'", why)[1]
-        return any(line in run[2].get(self.host, "") for run in self.runs)
-
-    # What it says of robots.txt, and of what was done by hand.
-
-    @says(r"(http://\S+)/robots\.txt")
-    def is_an_origin(self, origin):
-        return origin == f"http://{self.host}"
-
-    @says(r"fetched MOMENT: (\d+)(?:, (?:and|so) (.*))?")
-    def is_asked_until(self, until, status, means):
-        answers = {
-            e.hit.status for e in self.world.seen if e.end and abs(e.end - moment(until)) < 1.5
-        }
-        earlier = [
-            e.hit for e in self.world.seen if e.hit.host == self.host and e.hit.status == 200
-        ]
-        return (
-            int(status) in answers
-            and {
-                None: status == "200",
-                "no rule is in force": "400" <= status < "429",
-                "the last file that it gave was this one": status >= "500" and earlier,
-                "no earlier file is in force": status >= "500" and not earlier,
-            }[means]
-        )
-
-    @says(r"SHA-256 \w+|\d+ \| (.*)")
-    def is_quoted(self, line):
-        texts = [text for run in self.world.runs for text in run[2].values()]
-        return line is None or any(line in text for text in texts)
-
-    @says(r"MOMENT  ended a hold that had SECONDS left: its owner asked us to go on")
-    def is_ended_by_hand(self, at, _left):
-        return any(abs(made - moment(at)) <= 1.0 for _, made in self.world.releases)
-
-    @says(r"MOMENT  SECONDS at least between two requests from then on: its owner asked us to")
-    def is_slowed(self, at, delay):
-        ends = [end for end, _ in self.world.delays if end > moment(at)]
-        return self._is_slow(moment(at), min(ends, default=math.inf), seconds(delay))
-
-    @says(r"MOMENT  ended our delay: its owner asked us to")
-    def is_slow_no_more(self, at):
-        return (moment(at), 0.0) in self.world.delays
-
-    # What it says of the days to come.
-
-    @says(r"SECONDS at least between two requests, by our choice")
-    def is_slow(self, delay):
-        ends = [at for at, seconds in self.world.delays if at > self.now]
-        return self._is_slow(self.now, min(ends, default=math.inf), seconds(delay))
-
-    def _is_slow(self, since, until, delay):
-        asked = [e for e in self.world.seen if e.hit.host == self.host and since < e.end < until]
-        return all(one.hit.wall - last.end >= delay - 0.05 for last, one in pairwise(asked))
-
-    @says(r"(http://\S+)")
-    def is_a_target(self, url):
-        self.target = url
-        return True
-
-    @says(r"on our blocklist, so nothing (but that list )?is requested while it is listed")
-    def is_listed_now(self, but_list):
-        listed = {n for n, run in enumerate(self.world.runs, 1) if self.host in run[3]}
-        later = [e for e in self.world.seen if e.run in listed and e.hit.wall > self.now]
-        asked = {e.hit.url for e in later if e.hit.host == self.host}
-        return len(self.runs) in listed and asked <= ({LIST_URL} if but_list else set())
-
-    @says(r"not requested while its host is on our blocklist")
-    def is_on_the_list(self):
-        return self.host in self.runs[-1][3]
-
-    @says(r"our blocklist is published here: no hold delays its requests by over 1 d")
-    def is_the_host_of_the_list(self):
-        return self.is_for_list
-
-    @says(r"on hold until MOMENT: (?:(\S+) is paced as one, and )?it answered (\d+) and asked .*")
-    def is_on_hold(self, until, unit, status):
-        causes = [
-            each
-            for each in self.world.seen
-            if (self._unit(each) if unit else each.hit.host) == (unit or self.host)
-            and (each.hit.status, each.end < self.now) == (int(status), True)
-        ]
-        until = self._unless_ended(moment(until), since=causes[-1].end)
-        return not [at for at in self.later(after=self.now) if at < until - 1.0]
-
-    @says(r"it began at MOMENT")
-    def is_begin_of_hold(self, at):
-        return any(e.retry_after and abs(e.end - moment(at)) <= 1.0 for e in self.world.seen)
-
-    @says(r"not requested before MOMENT, (.+)")
-    def is_not_before(self, at, why):
-        unit = self.world.unit(self.host)
-        *_, last = (e for e in self.world.seen if self._unit(e) == unit and e.hit.wall < self.now)
-        is_out = why == "as a request is out, or its crawl was killed"
-        assert is_out == (last.end is None)
-        return not [each for each in self.later(after=self.now) if each < moment(at) - 1.0]
-
-    @says(r"no source is declared here(?: any more)?")
-    def is_undeclared(self):
-        return not self.declared
-
-    @says(r"no longer a source(, so it is not requested)?")
-    def is_removed(self, never):
-        return self.target not in self.declared and not (never and self.later(self.target))
-
-    @says(r"a redirect of another site can lead us here too")
-    def can_be_led(self):
-        return self.host not in self.runs[-1][3]
-
-    @says(r"gone permanently \(410\), so it is not requested")
-    def is_gone(self):
-        is_gone = any(e.hit.url == self.target and e.hit.status == 410 for e in self.world.seen)
-        return is_gone and self._comes_only_by_redirects(DAY * 30)
-
-    @says(r"(?:denied by (robots|blocklist): .*)")
-    def is_denied(self, gate):
-        return self.is_shut or gate == "blocklist"
-
-    @says(r"not due before MOMENT \(.*?\)(, and then only .*)?")
-    def is_not_due(self, at, only):
-        assert bool(only) == self.is_shut, self.line
-        return self._comes_only_by_redirects(moment(at) - self.now)
-
-    def _comes_only_by_redirects(self, for_seconds):
-        """Whether we do not ask by ourselves; if others lead us there, the letter says it."""
-        url, until = self.target, self.now + for_seconds - 1.0
-        led = [at for at in self.later(url) if at < until]
-        assert not led or "a redirect of another site" in self.text
-        return not [at for at in self.later(url, by_itself=True) if at < until]
-
-    @says(r"due, so the next run looks at it(, and then only .*)?|due, and deferred until .*")
-    def is_due(self, only):
-        return bool(only) == self.is_shut
-
-    @says(r"no hold and no delay keeps us from it")
-    def is_open(self):
-        unit = self.world.unit(self.host)
-        seen = [e for e in self.world.seen if self._unit(e) == unit and e.hit.wall < self.now]
-        return max(e.end + e.retry_after for e in seen) + 1.0 <= self.now
-
-    @says(r"each gate decides again then")
-    def is_asked_again(self):
-        texts = [run[2].get(self.host, "") for run in self.world.runs]
-        return SHUT not in texts or {e.hit.path for e in self.later()} <= {"/robots.txt"}
+def shown(at):
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S")

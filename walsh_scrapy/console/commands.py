@@ -463,9 +463,10 @@ def _backup(parser: Parser) -> None:
 def _why(parser: Parser) -> None:
     """Show the requests to a host on one day, as a letter to its owner.
 
-    For each request the line of robots.txt that allowed it, the gap before it and
-    the delay; the requests that were denied; the next request, who we are, and how
-    to keep us out. Without --on it is the last day in the state.
+    Each request with its answer, the gap before it and the required gap, and the
+    line of robots.txt that allowed it; the requests that were denied; each
+    robots.txt that decided; the next visits; who we are, and how to keep us out.
+    Without --on it is the last day in the state.
 
     examples:
       walsh why blog.example
@@ -478,8 +479,7 @@ def _why(parser: Parser) -> None:
     """
     _value(parser, "subject", "URL|HOST", "such as blog.example")
     _value(parser, "--on", "DATE", "a day in UTC, such as 2026-11-17", _read_date)
-    _add_sources(parser)
-    _add_json(parser, "one JSON object")
+    _add_json(parser)
 
 
 @_command(SITES, "tools.mayfetch", needs_project=False)
@@ -686,15 +686,14 @@ def _read_delay(text: str) -> float:
     raise ValueError(f"{text!r} is neither seconds nor a duration; write for example 90 or 2h")
 
 
-def _read_date(text: str) -> int:
-    """Return the days since 1970 of a date."""
+def _read_date(text: str) -> str:
+    """Return a date as the state writes it: `2026-11-17`."""
     from datetime import UTC, datetime
 
     try:
-        moment = datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC)
+        return datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC).date().isoformat()
     except ValueError:
         raise ValueError(f"{text!r} is not a day in UTC, such as 2026-11-17") from None
-    return int(moment.timestamp() // _DAY)
 
 
 def _read_reason(text: str) -> str:

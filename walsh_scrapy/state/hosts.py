@@ -81,8 +81,6 @@ from walsh_scrapy.state.retention import OldRows
 from walsh_scrapy.state.tables import choices, hosts, overrides, workers
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from sqlalchemy import ColumnElement, Connection
     from sqlalchemy.sql.dml import ReturningInsert, Update
 
@@ -555,7 +553,6 @@ _WAITS: Final = or_(
     _LAST_END + hosts.c.operator_delay > NOW,
 )
 _UNIT: Final = select(choices.c.value).where(choices.c.name == "pace_by")
-_OVERRIDES: Final = select(*(overrides.c[field.name] for field in fields(Override)))
 
 
 def old_rows(now: float) -> OldRows:
@@ -634,11 +631,6 @@ class HostStore(Store):
         return self._database.write(
             lambda connection: set_operator_delay(connection, host, seconds, reason)
         )
-
-    def overrides_of(self, names: Collection[str]) -> list[Override]:
-        """Return all overrides of these hosts, the first one first."""
-        found = _OVERRIDES.where(overrides.c.host.in_(names)).order_by(overrides.c.id)
-        return [Override(*row) for row in self._all(found)]
 
     def pace_by(self, unit: str) -> None:
         """Pace by "host" or "domain" from now on.

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from sqlalchemy import (
@@ -286,16 +285,12 @@ GOES_ON: Final = 600.0
 IN_FLIGHT: Final = 300.0
 _MOVED: Final = select(sources.c.url, sources.c.moved_to).where(sources.c.moved_to.is_not(None))
 BY_TIME: Final = (requests.c.requested_at, requests.c.id)
-BY_HOST: Final = (requests.c.host, *BY_TIME)
 #: The moment of a row that a check sees, and the next column of the order.
 _ORDER: Final[Mapping[type, tuple[Column[Any], Column[Any]]]] = {
     LoggedRequest: (requests.c.requested_at, requests.c.id),
     LoggedDenial: (denials.c.denied_at, denials.c.id),
     EntryRow: (entries.c.first_seen, entries.c.key),
 }
-_ENDED: Final = (
-    requests.c.requested_at + requests.c.connect_duration + func.coalesce(requests.c.duration, 0.0)
-)
 #: Hosts that are suggested.
 MOST_HOSTS: Final = 5
 
@@ -414,12 +409,6 @@ class Log:
             found = rows_of(kind, at.table).where(bounds.has(at))
             yield from self.each(kind, found.order_by(*order))
 
-    def denials(self, span: TimeSpan, host: str) -> Iterator[LoggedDenial]:
-        """Yield the denials of a host in a span, in the order of their times."""
-        its = span.has(denials.c.denied_at), denials.c.host == host
-        found = rows_of(LoggedDenial, denials).where(*its)
-        return self.each(LoggedDenial, found.order_by(denials.c.denied_at, denials.c.id))
-
     def _shared_pages(self, bounds: TimeSpan) -> Iterator[str]:
         """Yield one key of each set of entries of a page that are the same (decision 19).
 
@@ -462,53 +451,11 @@ class Log:
 
     # ---- for commands ----
 
-    def requests(
-        self, span: TimeSpan, paced: str | None = None, most: int | None = None
-    ) -> list[LoggedRequest]:
-        """Return the requests to one host after another, each in the order of their times.
-
-        They are those of a span, of any run; ``paced`` is the only host to read. At most ``most``
-        are returned: the last ones.
-        """
-        found = rows_of(LoggedRequest, requests).where(
-            span.has(requests.c.requested_at), _is_at(paced)
-        )
-        newest = found.order_by(*(each.desc() for each in BY_TIME)).limit(most)
-        by_host = attrgetter("host", "requested_at", "id")
-        return sorted(self.each(LoggedRequest, newest), key=by_host)
-
-    def requests_before(self, moment: float, paced: str | None = None) -> list[LoggedRequest]:
-        """Return the requests that count for delays and holds after a moment, in their order.
-
-        These are the exchange with each host that ended last, and those whose holds go on.
-        """
-        wanted = and_(requests.c.requested_at < moment, _is_at(paced))
-        last = func.max(_ENDED).label("ended")
-        newest = select(requests.c.host, last).where(wanted).group_by(requests.c.host).subquery()
-        is_newest = and_(requests.c.host == newest.c.host, newest.c.ended == _ENDED)
-        counts = or_(is_newest, _ENDED + requests.c.hold > moment)
-        found = rows_of(LoggedRequest, requests).join(newest, requests.c.host == newest.c.host)
-        return list(self.each(LoggedRequest, found.where(wanted, counts).order_by(*BY_HOST)))
-
-    def last_day(self, host: str, paced: str) -> int | None:
-        """Return the last day with a request or a denial of a host, in days since 1970."""
-        at, url = requests.c.requested_at, requests.c.url
-        sent = select(at, url).where(requests.c.host == paced).order_by(at.desc())
-        denied = select(func.max(denials.c.denied_at)).where(denials.c.host == host)
-        with self._connection.execute(sent) as rows:
-            moments = [next((at for at, url in rows if host_of(url) == host), None)]
-        moments.append(self._connection.scalar(denied))
-        return max((int(moment // DAY) for moment in moments if moment is not None), default=None)
-
     def subdomains(self, host: str) -> Sequence[str]:
         """Return hosts below ``host`` that the log of requests has, at most `MOST_HOSTS`."""
         name = requests.c.host
         wanted = select(name).where(name.endswith(f".{host}", autoescape=True)).distinct()
         return self._connection.scalars(wanted.order_by(name).limit(MOST_HOSTS)).all()
-
-
-def _is_at(paced: str | None) -> ColumnElement[bool]:
-    return true() if paced is None else requests.c.host == paced
 
 
 def rows_of(kind: Any, table: Table) -> Select[Any]:  # noqa: ANN401 - a class of named tuples

@@ -46,7 +46,6 @@ from walsh_scrapy.state.records import (
     REFUSED,
     SourceRecord,
     columns_of,
-    in_parts,
     record_of,
     row_of,
     upsert,
@@ -190,33 +189,6 @@ class SourceStore(Store):
         with self._database.snapshot() as connection:
             failing = set(connection.scalars(key.where(_S.failures > 0)))
             return failing, set(connection.scalars(key.where(_S.outcome == REFUSED)))
-
-    def known(
-        self,
-        min_revisit: float,
-        now: float,
-        given: Iterable[Source] = (),
-        *,
-        only_given: bool = False,
-    ) -> dict[int, KnownSource]:
-        """Return the rows of all sources, and when each is due, as of ``now``.
-
-        All spellings of a URL are one source, which `url_key` gives. ``min_revisit`` is in seconds;
-        sources that are ``given`` may have longer ones.
-        """
-        found = {} if only_given else self._by_key(self._due(min_revisit, now))
-        rarer: dict[float, list[int]] = {}
-        for source in given:
-            if (least := source.revisit_interval(min_revisit)) > min_revisit or only_given:
-                rarer.setdefault(least, []).append(url_key(source.url))
-        for least, keys in rarer.items():
-            for some in in_parts(keys):
-                found |= self._by_key(self._due(least, now, _S.url_key.in_(some)))
-        return found
-
-    @staticmethod
-    def _by_key(found: Iterable[KnownSource]) -> dict[int, KnownSource]:
-        return {url_key(each.record.url): each for each in found}
 
     def _due(
         self, least: float, now: float, *conditions: ColumnElement[bool]

@@ -311,11 +311,11 @@ SELECT problem,
     coalesce(due <= {sql.now}, false) AS is_due,
     coalesce({of_hold(f"'due, but ' || hosts.host || {until}", f"due <= {sql.now}")},
         CASE CASE WHEN is_declared THEN {due_rule} END
-            WHEN 'gone' THEN 'when you resume it'
+            WHEN 'gone' THEN 'once it is resumed by hand'
             WHEN 'new' THEN CASE WHEN outcome = '{REFUSED}' THEN
                 'refused' || coalesce(' (' || status || ')', '') ELSE 'not visited yet' END
             WHEN 'clock' THEN 'its last visit lies in the future, ' || {sql.time("visited_at")}
-            WHEN 'resumed' THEN 'you resumed it'
+            WHEN 'resumed' THEN 'it was resumed by hand'
             WHEN 'asked' THEN CASE
                 WHEN due > visited_at + asked AND skip_hours <> '' AND skip_days <> ''
                     THEN 'the feed''s skipHours and skipDays'
@@ -421,7 +421,7 @@ SELECT problem,
             ELSE '' END
         || CASE WHEN server_errors > 0 THEN '; it answered 500, 502 or 504 '
             || {times("server_errors")} || ', which slows it down' ELSE '' END
-        || CASE WHEN operator_delay > 0 THEN '; you gave it a delay of '
+        || CASE WHEN operator_delay > 0 THEN '; its delay was set by hand: '
             || {length(whole("operator_delay"))} ELSE '' END, 3), '') AS reason,
     {sql.time("hold_since")} AS hold_since,
     {sql.time("hold_until")} AS hold_until,
@@ -755,7 +755,7 @@ WITH clock_steps AS MATERIALIZED ({clock_steps(sql)}
     FROM required
 ), certain AS (
     SELECT judged.*,
-        CASE WHEN previous IS NULL THEN 'no earlier request'
+        CASE WHEN previous IS NULL AND displacement = 0 THEN 'no earlier request'
             WHEN displacement <> 0 OR previous > id OR {is_uncertain("previous_ended_at")}
                 OR breach = 'on hold'
                     AND ({is_uncertain("hold_since")} OR {disagrees("hold_clock", "hold_since")})

@@ -1,4 +1,4 @@
-"""A copy of a robots.txt: its lifetime, the decision without one, the lines to quote.
+"""A copy of a robots.txt: its lifetime, and the decision without one.
 
 The meaning of a response to `/robots.txt`, and its lifetime, are RFC 9309 2.3.1 and 2.4 (R2;
 decisions 7 and 12). Times are epoch seconds, durations seconds; a status of ``None`` means that no
@@ -10,14 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal
 
 from walsh_scrapy.policy.durations import format_moment
-from walsh_scrapy.policy.robots.robotstxt import RobotsTxt, as_shown, decode
+from walsh_scrapy.policy.robots.robotstxt import RobotsTxt
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from walsh_scrapy.policy.robots.robotstxt import Rules, Verdict
 
 #: Redirects that are followed (RFC 9309 2.3.1.2); after more the file is "unavailable".
@@ -40,8 +38,6 @@ LONGEST_SETTLING = 300.0
 PHASE_DEFERRED: Final = 12 * 3600.0
 #: `"phased"`: seconds from the first failure after which the last good copy no longer counts.
 PHASE_LAST_GOOD: Final = 30 * 86_400.0
-#: A file of at most so many lines is quoted whole.
-MOST_LINES: Final = 30
 
 ALLOW_ALL = b""
 DISALLOW_ALL = b"User-agent: *\nDisallow: /\n"
@@ -243,27 +239,3 @@ def _decision(copy: RobotsCopy, policy: Policy, body: bytes | None) -> str:
         after = " after 30 days" if policy == "phased" else ""
         return f"crawling without it{after}, {because}"
     return f"the requests that need it are denied, {because}"
-
-
-class QuotedLine(NamedTuple):
-    """One line as the site wrote it, printable, cut if it is long."""
-
-    number: int  #: from 1
-    text: str
-
-
-def quote(body: bytes, token: str, deciding: Iterable[int] = ()) -> tuple[QuotedLine, ...]:
-    """Return a short file whole; or the lines of a long one that are about a bot.
-
-    Those are the User-agent lines of its group, the lines of its group other than Allow and
-    Disallow, and the ``deciding`` lines. Never raises.
-    """
-    lines = decode(body)[1:].split("\n")
-    if lines[-1] == "":
-        lines.pop()
-    wanted: Iterable[int] = range(1, len(lines) + 1)
-    if len(lines) > MOST_LINES:
-        rules = RobotsTxt.parse(body).rules_for(token)
-        own = {*rules.lines[:MOST_LINES], *rules.other_lines[:MOST_LINES], *deciding}
-        wanted = sorted(own.intersection(wanted))
-    return tuple(QuotedLine(number, as_shown(lines[number - 1])) for number in wanted)

@@ -161,16 +161,11 @@ def line_numbers(text: str, offsets: Iterable[int]) -> Iterator[int]:
         yield line
 
 
-def as_shown(line: str) -> str:
-    """Return a line for people to read: printable, and cut to `_LONGEST_RECORD` characters."""
-    return cut(printable(_readable(line)), _LONGEST_RECORD)
-
-
 def _record_at(text: str, offset: int) -> str:
     """Return the record at an offset as the site wrote it, without its comment, to be shown."""
     end = text.find("\n", offset + 1)
     line = text[offset + 1 : end if end >= 0 else len(text)]
-    return as_shown(line.partition("#")[0])
+    return cut(printable(_readable(line.partition("#")[0])), _LONGEST_RECORD)
 
 
 _TOKEN: Final = re.compile(r"([A-Za-z_-]+)\S*")
@@ -363,12 +358,6 @@ class Rules:
     def lines(self) -> tuple[int, ...]:
         """The numbers of the User-agent lines of these groups, from 1."""
         return tuple(line_numbers(self._text, (line.offset for line in self._user_agents)))
-
-    @property
-    def other_lines(self) -> tuple[int, ...]:
-        """The numbers of the lines of Crawl-delay and its like in these groups, from 1."""
-        others = _other_offsets(self._text, _distinct([line.others for line in self._user_agents]))
-        return tuple(line_numbers(self._text, sorted({offset for _, _, offset in others})))
 
     @property
     def warnings(self) -> tuple[tuple[int, str], ...]:

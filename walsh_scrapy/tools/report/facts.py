@@ -97,8 +97,7 @@ def gather(state: State, options: Options, sources_file: str, period: Period, no
 
     ``now`` is in epoch seconds; times are as in the views. Raises StateError.
     """
-    with state.log() as log:
-        hosts, gaps = compare(read_gaps(log, period.span, now))
+    hosts, gaps = compare(read_gaps(state, period))
     days = _count_days(state, period)
     totals = Counter[str]()
     for counts in days.values():

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
-
-from walsh_scrapy.policy.audit.pace import GapCheck
-from walsh_scrapy.policy.durations import rfc3339
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from walsh_scrapy.state.log import Log, TimeSpan
+    from walsh_scrapy.state import State
+    from walsh_scrapy.tools.report.facts import Period
 
-#: Requests whose gaps are read, the last ones of a period: as many as need 200 MB of memory.
+#: Requests whose gaps are compared, the last ones of a period.
 MAX_REQUESTS: Final = 100_000
 #: The gaps before requests, as multiples of the required gap.
 GAPS: Final = {
@@ -30,28 +27,20 @@ _MULTIPLES: Final = ((10.0, "x10"), (5.0, "x5"), (2.0, "x2"), (1.5, "x15"))
 Row = dict[str, Any]
 
 
-def read_gaps(log: Log, span: TimeSpan, now: float) -> Iterator[Row]:
-    """Yield the requests of a period, host by host, each with the gap before it in seconds.
+def read_gaps(state: State, period: Period) -> Iterator[Row]:
+    """Yield the requests of a period with their gaps, the last one first.
 
-    A gap counts from the last request of any run; it is None if it is not known. Times are in epoch
-    seconds.
+    A gap counts from the last request of any run; it is None if it is not known.
     """
-    records = log.requests(span, most=MAX_REQUESTS)
-    if len(records) < MAX_REQUESTS:  # else the first of them would get a gap that is too long
-        records += log.requests_before(span.since)
-        records.sort(key=attrgetter("host", "requested_at", "id"))
-    check = GapCheck(log.basis(log.bounds(now)))
-    for sent in records:
-        gap = check.check(sent)
-        if sent.requested_at >= span.since and span.run in (None, sent.run):
-            yield {
-                "host": sent.host,
-                "requested_at": sent.requested_at,
-                "gap": gap.kept,
-                "required": gap.least,
-                "by_hold": gap.hold > gap.delay,
-                "is_short": gap.is_broken,
-            }
+    return state.rows(
+        "request_gaps",
+        columns="host, requested_at, gap, required_gap AS required, problem, "
+        "required_gap > delay AS by_hold",
+        where=period.has("requested_at"),
+        order_by="requested_at DESC, id DESC",
+        limit=MAX_REQUESTS,
+        params=period.params,
+    )
 
 
 def compare(rows: Iterable[Row]) -> tuple[list[Row], Counter[str]]:
@@ -63,11 +52,11 @@ def compare(rows: Iterable[Row]) -> tuple[list[Row], Counter[str]]:
     gaps = Counter[str]()
     for row in rows:
         new = {"host": row["host"], "requests": 0, "too_short": 0, "shortest": None, "longest": row}
-        host = hosts.setdefault(row["host"], new | {"first_at": rfc3339(row["requested_at"])})
+        host = hosts.setdefault(row["host"], new | {"last_at": row["requested_at"]})
         host["requests"] += 1
-        host["last_at"] = rfc3339(row["requested_at"])
-        host["too_short"] += row["is_short"]
-        if row["is_short"]:
+        host["first_at"] = row["requested_at"]
+        host["too_short"] += row["problem"] is not None
+        if row["problem"]:
             gaps["short"] += 1
         elif row["gap"] is not None:
             gaps[_name_gap(row["gap"], row["required"])] += 1

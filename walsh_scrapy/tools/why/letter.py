@@ -1,301 +1,254 @@
-"""An account in words and as JSON.
+"""An account as a letter, and as JSON objects.
 
-The letter is plain text, as wide as mail, and the same wherever it is printed. The JSON object has
-every fact of it, and the hashes of the documents.
+The letter is plain text that can be mailed, the same at a terminal and in a pipe. Only the contact
+of the operator has an address of mail.
 """
 
 from __future__ import annotations
 
-import textwrap
+import re
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
-from walsh_scrapy.policy.audit.clocks import CLOCK_SET
-from walsh_scrapy.policy.durations import format_moment, rfc3339
 from walsh_scrapy.policy.urls import robots_url
-from walsh_scrapy.policy.wording import for_others, format_seconds, printable
+from walsh_scrapy.policy.wording import cut, for_others, format_seconds
+from walsh_scrapy.tools.show import align
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from walsh_scrapy.policy.audit.pace import CheckedRequest, RequestGap
-    from walsh_scrapy.policy.audit.record import LoggedDenial, LoggedRequest
-    from walsh_scrapy.state.hosts import Override
-    from walsh_scrapy.tools.why.account import Account, Outlook, RobotsOfDay
+    from walsh_scrapy.tools.why.account import Account, Row
 
-#: Columns. A URL or a line of robots.txt may be longer, because neither is cut.
-WIDTH: Final = 78
-_INDENT: Final = " " * 10
-#: Columns of requests and denials that JSON has as they are.
-_COLUMNS: Final = frozenset({
-    "url", "purpose", "gate", "status", "duration", "hold", "gates", "run", "rule", "line",
-    "robots", "blocklist", "robots_status",
-})  # fmt: skip
+#: Characters of a decision in the table: a rule of robots.txt may be longer.
+_MAX_DECISION_LENGTH: Final = 48
+#: Characters of the outcome of a visit, which may be a sentence.
+_MAX_OUTCOME_LENGTH: Final = 30
+#: Said of the host of the blocklist, and of the requests for it.
+_LIST_WAITS: Final = "a hold delays the requests for our blocklist for a day at most"
+_INDENT: Final = "  "
+_TIME: Final = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)Z")
 
 
 def letter(account: Account) -> Iterator[str]:
-    """Yield the lines of the letter. Only the operator's data have an address."""
-    yield from map(printable, _sender(account))
-    for line in _facts(account):
-        yield printable(for_others(line))
-    yield from map(printable, _opt_out(account))
-
-
-def _sender(account: Account) -> Iterator[str]:
+    """Yield the lines of the letter."""
+    sender = account.sender
     about = for_others(account.url or account.host)
-    yield f"Requests of {account.sender.token} to {about}"
-    yield f"on {account.day}, all times in UTC"
+    yield f"Requests of {sender.token} to {about} on {account.day}, all times in UTC"
     yield ""
-    yield "Who we are"
-    for agent in account.sender.user_agents:
-        yield f"  User-Agent: {agent}"
-    if account.sender.policy:
-        yield f"  Policy:     {account.sender.policy}"
-    if account.sender.contact:
-        yield f"  Contact:    {account.sender.contact}"
+    for agent in sender.user_agents:
+        yield f"User-Agent  {agent}"
+    if sender.policy:
+        yield f"Policy      {sender.policy}"
+    if sender.contact:
+        yield f"Contact     {sender.contact}"
+    for line in _facts(account):
+        yield for_others(line)
     yield ""
+    yield "How to keep us out: write into robots.txt"
+    yield from (f"{_INDENT}{line}" for line in sender.opt_out)
+    if sender.contact:
+        yield f"or write to {sender.contact}"
+        if sender.blocklist:
+            yield f"and your domain is put on {sender.blocklist}"
+    elif sender.policy:
+        yield f"or write to us as {sender.policy} describes"
 
 
 def _facts(account: Account) -> Iterator[str]:
-    yield "Our requests"
-    for sent in account.requests:
-        yield from _sent(sent, account)
-    if not account.requests:
-        yield "  Nothing: no byte was sent."
-    if account.denials:
-        yield ""
-        yield "Requests that we kept back"
-    for denial in account.denials:
-        yield f"  {_time(denial.denied_at)}{denial.url}"
-        came = _came(denial, account)
-        yield from _wrapped(f"kept back by {denial.gate}: {denial.reason}{came}")
-    for robots in account.robots:
-        yield ""
-        yield from _robots(robots)
-    yield from _overrides(account.overrides)
+    """Yield the lines that the state has; they may have texts of strangers."""
     yield ""
-    yield from _next(account.outlook)
+    if account.requests:
+        yield from _table(
+            ("time", "answer", "gap", "required", "robots.txt", "url"),
+            [_cells(row) for row in account.requests],
+        )
+        units = f"all hosts of {account.domain}" if account.domain else "this host"
+        yield f"A gap counts from the end of the last request to {units}. At least 1 s is required, or"
+        yield "what Crawl-delay, Request-rate, a slow answer, a hold or our own delay ask for."
+    else:
+        yield "No request was sent."
+    for row in account.requests:
+        for note in _notes(row, account.requests):
+            yield f"  {row['at'][11:19]}  {note}"
+    if account.robots:
+        yield ""
+        yield "The robots.txt that decided"
+        columns = ("read at", "answer", "SHA-256", "url")
+        yield from _table(columns, [_robots_cells(row) for row in account.robots])
+    if account.overrides:
+        yield ""
+        yield "What we changed by hand"
+        yield from _table((), [_override_cells(row) for row in account.overrides])
     yield ""
+    yield f"What comes next, as of {_moment(account.now)}"
+    yield from (f"{_INDENT}{line}" for line in _outlook(account))
+    if account.visits:
+        columns = ("not before", "reason", "last outcome", "url")
+        yield from _table(columns, [_visit_cells(row) for row in account.visits])
 
 
-def _sent(sent: CheckedRequest, account: Account) -> Iterator[str]:
-    record = sent.record
-    yield f"  {_time(record.requested_at)}{record.url}"
-    yield from _wrapped(f"why: {_reason(record)}{_came(record, account)}")
-    yield from _wrapped(f"gap: {_gap(sent.gap, account.outlook.domain)}")
-    yield from _wrapped(f"answer: {answer_to(record, account.overrides)}")
+def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    table = [headings, *rows] if headings else [*rows]
+    return (f"{_INDENT}{line}" for line in align(table))
 
 
-def answer_to(record: LoggedRequest, overrides: Sequence[Override] = ()) -> str:
-    """Return the answer to a request, in words; ``overrides`` are those of its host."""
-    if record.duration is None:
-        return "not known: the request is in flight, or the crawl was killed before its end"
-    answer = "no answer" if record.status is None else str(record.status)
-    answer = f"{answer}: {record.error}" if record.error else answer
-    held = f"; then on hold for {format_seconds(record.hold)}" if record.hold else ""
-    until = record.ended + record.hold
-    ends = [
-        each.made_at
-        for each in overrides
-        if each.override == "release" and record.ended <= each.made_at < until
-    ]
-    if ends:
-        held += f", which we ended by hand after {format_seconds(min(ends) - record.ended)}"
-    return f"{answer}, after {format_seconds(record.duration)}{held}"
+# ---- a request or a denial ----
 
 
-def _came(record: LoggedRequest | LoggedDenial, account: Account) -> str:
-    """Say that a redirect led to a request. Another site that redirected here is not named."""
-    if record.redirected_from is None:
-        return ""
-    by = account.redirected_from(record)
-    return f"; a redirect {f'of {by}' if by else 'of another host'} led here"
+def _cells(row: Row) -> tuple[str, ...]:
+    decision = cut(_decision(row), _MAX_DECISION_LENGTH)
+    return row["at"][11:19], _answer(row), *_gap(row), decision, row["url"]
 
 
-def _reason(record: LoggedRequest) -> str:
-    if record.purpose == "robots":
-        if record.redirected_from is not None:
-            return "it is read as the robots.txt of the host that redirected there"
-        return "robots.txt is always fetched first"
-    listed = "" if record.blocklist is None else "; its host was not on our blocklist"
-    if record.purpose == "blocklist":
-        return "our blocklist, or its schema, is published there"
-    if record.rule is not None:
-        return f"line {record.line} of robots.txt allows it, {record.rule!r}{listed}"
-    status = record.robots_status
-    if record.robots is not None and _is_absent(status):
-        return f"its site gave no robots.txt ({status}), so no rule forbids it{listed}"
-    if record.robots is not None:
-        return f"no rule of robots.txt is about it{listed}"
-    if record.robots_at is not None:
-        answer = "no answer" if status is None else status
-        until = format_moment(record.robots_at)
-        return f"no robots.txt could be read until {until} ({answer}){listed}"
-    return f"no gate for robots.txt was in force{listed}"
+def _answer(row: Row) -> str:
+    if row["record"] == "denial":
+        return "not sent"
+    if row["status"] is not None:
+        return str(row["status"])
+    return "unknown" if row["duration"] is None else "no answer"
 
 
-def _gap(gap: RequestGap, domain: str | None) -> str:
-    before = f"previous request{f' to {domain}' if domain else ''}"
-    if gap.doubt == CLOCK_SET:
-        return "not known, because a clock was set in between"
-    if gap.doubt:
-        return f"not known, because the end of the {before} is not known"
-    if gap.kept is None:
-        return f"our request log has no {before}"
-    kept = f"none, the {before} had not ended"
-    if not gap.is_overlap:
-        kept = f"{format_seconds(max(0.0, gap.kept))} after the {before}"
-    too_short = ", so it was too short" if gap.is_broken else ""
-    after_all = ""
-    if gap.released_at is not None:
-        after_all = f", as we had ended a hold by hand at {format_moment(gap.released_at)}"
-    return f"{kept} (required: {format_seconds(gap.least)}){after_all}{too_short}"
+def _gap(row: Row) -> tuple[str, str]:
+    """Return the gap, with its problem, and the required gap, if the gap is known."""
+    if row.get("gap") is None:
+        return row.get("gap_unknown") or "", ""
+    gap = format_seconds(row["gap"])
+    if row["problem"]:
+        gap = f"{gap}, {row['problem']}"
+    return gap, format_seconds(row["required_gap"])
 
 
-def _robots(robots: RobotsOfDay) -> Iterator[str]:
-    yield "The robots.txt"
-    yield f"  {robots_url(robots.origin)}"
-    for at, status in robots.asked:
-        answer = "no answer" if status is None else status
-        fetch = f"fetched {format_moment(at)}: {answer}{_means(robots, status)}"
-        yield from _wrapped(fetch, "  ")
-    if robots.hash is None:
-        return
-    yield f"  SHA-256 {robots.hash}" if robots.is_kept else "  It is no longer kept."
-    last = 0
-    for number, text in robots.quoted:
-        if number > last + 1:
-            yield "        ..."
-        yield f"  {number:>5} | {text}"
-        last = number
-
-
-def _means(robots: RobotsOfDay, status: int | None) -> str:
-    """Return the meaning of an answer that is not a robots.txt (decision 12)."""
+def _decision(row: Row) -> str:
+    """Return the line of robots.txt that decided, or what decided instead."""
+    status = row["robots_status"]
+    if row["line"] is not None:
+        return f"line {row['line']}: {row['rule']}"
+    if row["record"] == "denial":
+        return f"denied by {row['gate']}"
+    if row["purpose"] == "robots" or row["url"] == robots_url(row["url"]):
+        return "robots.txt itself"
+    if row["robots_at"] is None:
+        return "our blocklist" if row["purpose"] == "blocklist" else "not asked"
     if _is_absent(status):
-        return ", so no rule is in force"
-    if robots.hash is None:
-        return ", and no earlier file is in force"
-    if status == 304 or (status is not None and 200 <= status < 300):
-        return ""
-    if robots.is_kept and not robots.quoted:
-        return ", so no rule is in force"
-    return ", and the last file that it gave was this one"
+        return f"none there ({status})"
+    if row["robots"] is None:
+        return f"unreachable ({status or 'no answer'})"
+    return "no rule about it"
 
 
 def _is_absent(status: int | None) -> bool:
     return status is not None and 400 <= status < 500 and status != 429
 
 
-def _overrides(overrides: Sequence[Override]) -> Iterator[str]:
-    if overrides:
-        yield from ("", "Our changes by hand")
-    for each in overrides:
-        yield from _wrapped(f"{format_moment(each.made_at)}  {_changed(each)}", "  ")
+def _notes(row: Row, rows: Iterable[Row]) -> Iterator[str]:
+    """Yield what is special about a request: a redirect, an error, a hold."""
+    if row["is_redirected"]:
+        source = row["redirected_from"] or "another site"
+        wanted = " to its robots.txt" if row.get("purpose") == "robots" else ""
+        yield f"a redirect of {source}{wanted} led here"
+    if row["record"] == "denial":
+        if row["line"] is None or len(_decision(row)) > _MAX_DECISION_LENGTH:
+            yield f"denied by {row['gate']}: {row['reason']}"
+        return
+    if row["duration"] is None:
+        yield "it is in flight, or the crawl was killed before it ended"
+    if row["error"]:
+        yield row["error"]
+    if row["hold_request"] is not None:
+        day = row["at"][:10]
+        until = _moment(row["hold_until"], day)
+        cause = f"{row['hold_status'] or 'failure'} of {_moment(row['hold_requested_at'], day)}"
+        yield f"it waited for the hold until {until} that began with the {cause}"
+        is_early = row["hold_until"] > row["requested_at"] and row["problem"] is None
+        if row["released_at"] is not None:
+            yield f"we had ended that hold by hand at {_moment(row['released_at'], day)}"
+        elif is_early:
+            yield _LIST_WAITS
+    is_awaited = any(other.get("hold_request") == row["id"] for other in rows)
+    if row["hold"] and not is_awaited:
+        yield f"on hold for {format_seconds(row['hold'])} from its end on"
 
 
-def _changed(made: Override) -> str:
-    reason = made.reason or "no reason given"
-    if made.override == "release":
-        return f"ended a hold that had {format_seconds(made.seconds)} left: {reason}"
-    if not made.seconds:
-        return f"ended our delay: {reason}"
-    return f"{format_seconds(made.seconds)} at least between two requests from then on: {reason}"
+# ---- robots.txt, overrides, next visits ----
 
 
-def _next(outlook: Outlook) -> Iterator[str]:
-    yield f"Our next requests, as of {format_moment(outlook.at)}"
-    for line in outlook.lines():
-        yield from _wrapped(line, "  ")
-    for target in outlook.targets:
-        yield f"  {target.url}"
-        yield from _wrapped(target.words(outlook))
+def _robots_cells(row: Row) -> tuple[str, ...]:
+    status = row["status"]
+    answer = "no answer" if status is None else str(status)
+    digest = row["sha256"]
+    if digest is None or _is_absent(status):
+        digest = "no file"
+    elif status is None or status >= 429:
+        answer += ", so the last good copy"
+    moved = row["redirected_to"]
+    url = f"{row['url']}, which redirected to {moved}" if moved else row["url"]
+    return _moment(row["requested_at"]), answer, digest, url
 
 
-def _opt_out(account: Account) -> Iterator[str]:
-    sender = account.sender
-    yield "How to keep us out"
-    yield "  Write into robots.txt:"
-    yield from (f"      {line}" for line in sender.opt_out)
-    listed = f" Your domain is then put on {sender.blocklist}" if sender.blocklist else ""
-    if sender.contact:
-        yield from _filled(f"Or write to {sender.contact}.{listed}", "  ")
-    elif sender.policy:
-        yield from _wrapped(f"Or write to us as described at {sender.policy}.", "  ")
+def _override_cells(row: Row) -> tuple[str, ...]:
+    seconds = format_seconds(row["seconds"])
+    change = f"ended a hold that had {seconds} left"
+    if row["override"] == "delay":
+        change = f"set a delay of {seconds}" if row["seconds"] else "ended our delay"
+    return _moment(row["made_at"]), change, row["reason"] or ""
 
 
-def _time(moment: float) -> str:
-    return f"{format_moment(moment)[11:19]}  "[: len(_INDENT)]
+def _visit_cells(row: Row) -> tuple[str, ...]:
+    reason = row["due_reason"]
+    if row["problem"] == "moved" and row["moved_to"]:
+        reason = f"moved to {row['moved_to']}"
+    outcome = cut(row["outcome"] or "", _MAX_OUTCOME_LENGTH)
+    return _moment(row["next_visit"]), reason, outcome, row["url"]
 
 
-def _wrapped(text: str, indent: str = f"  {_INDENT}") -> list[str]:
-    return _filled(for_others(text), indent)
+def _outlook(account: Account) -> Iterator[str]:
+    """Yield the reasons that concern the whole host."""
+    host = account.host_row
+    if account.is_listed:
+        but = " except for that list" if account.has_list else ""
+        yield f"This host is on our blocklist: it gets no request{but}."
+    if account.has_list:
+        yield f"Our blocklist is published here: {_LIST_WAITS}."
+    if host.get("waits_until"):
+        yield f"No request before {_moment(host['waits_until'])}; {host['reason']}."
+    elif host.get("reason"):
+        yield f"About this host: {host['reason']}."
+    if account.sender.follows_links:
+        yield "This bot follows links: it may request any page that robots.txt allows."
+    elif not account.visits:
+        yield f"No source is declared {'with this URL' if account.url else 'here'}."
+    if not account.is_listed:
+        yield "A redirect of another site can lead us here at any time."
 
 
-def _filled(text: str, indent: str) -> list[str]:
-    return textwrap.wrap(
-        text,
-        WIDTH,
-        initial_indent=indent,
-        subsequent_indent=indent,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+def _moment(text: str, day: str = "") -> str:
+    """Return an RFC 3339 time for people, without its day if that is ``day``; else the text."""
+    moment = _TIME.sub(r"\1 \2", text)
+    return moment.removeprefix(f"{day} ")
 
 
-def record_of(account: Account) -> dict[str, Any]:
-    """Return the object of ``--json``: times as RFC 3339 in UTC, durations in seconds.
+# ---- JSON ----
 
-    Only the operator's data have an address.
+
+def records_of(account: Account) -> Iterator[dict[str, Any]]:
+    """Yield the objects of ``--json``; `record` says what each one is.
+
+    Times are RFC 3339 in UTC, durations seconds.
     """
-    told = {
-        "host": account.host,
-        "url": account.url,
-        "day": account.day,
-        "sender": None,
-        "requests": [_request(sent, account) for sent in account.requests],
-        "denials": [_denial(denial, account) for denial in account.denials],
-        "robots": [robots.as_dict() for robots in account.robots],
-        "overrides": [
-            asdict(each) | {"made_at": rfc3339(each.made_at)} for each in account.overrides
-        ],
-        "outlook": account.outlook.as_dict(),
-    }
-    sender = asdict(account.sender) | {"opt_out": account.sender.opt_out}
-    return {name: _for_others(value) for name, value in told.items()} | {"sender": sender}
+    sender = account.sender
+    about = {"host": account.host, "url": account.url, "day": account.day}
+    yield {"record": "sender"} | about | asdict(sender) | {"opt_out": sender.opt_out}
+    is_listed = {"is_listed": account.is_listed, "has_blocklist": account.has_list}
+    rows = [
+        *account.requests,
+        *({"record": "robots"} | row for row in account.robots),
+        *({"record": "override"} | row for row in account.overrides),
+        {"record": "host"} | account.host_row | is_listed,
+        *({"record": "source"} | row for row in account.visits),
+    ]
+    for row in rows:
+        yield {name: _shown(value) for name, value in row.items() if name != "at"}
 
 
-def _for_others(value: Any) -> Any:  # noqa: ANN401 - of JSON
-    if isinstance(value, dict):
-        return {name: _for_others(each) for name, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_for_others(each) for each in value]
+def _shown(value: Any) -> Any:  # noqa: ANN401 - of any column
     return for_others(value) if isinstance(value, str) else value
-
-
-def _request(sent: CheckedRequest, account: Account) -> dict[str, Any]:
-    record, gap = sent.record, sent.gap
-    return _columns(record, account) | {
-        "requested_at": rfc3339(record.requested_at),
-        "reason": _reason(record) + _came(record, account),
-        "gap": gap.kept,
-        "required_gap": gap.least,
-        "error": record.error or None,
-    }
-
-
-def _denial(denial: LoggedDenial, account: Account) -> dict[str, Any]:
-    return _columns(denial, account) | {
-        "denied_at": rfc3339(denial.denied_at),
-        "reason": denial.reason,
-    }
-
-
-def _columns(record: LoggedRequest | LoggedDenial, account: Account) -> dict[str, Any]:
-    """Return the columns; another site that redirected here is not named (decision 36)."""
-    columns = {name: value for name, value in record._asdict().items() if name in _COLUMNS}
-    return columns | {
-        "robots_at": rfc3339(record.robots_at),
-        "is_redirected": record.redirected_from is not None,
-        "redirected_from": account.redirected_from(record),
-    }
