@@ -23,7 +23,7 @@ COMMANDS = {
     "report": (("-o", "-"), "h0.example"),
     "sources": ((), "h0.example"),
     "status": ((), "severity"),
-    "why": (("http://h0.example/feed",), "answer: 200"),
+    "why": (("http://h0.example/feed",), "200"),
 }
 
 

@@ -32,7 +32,7 @@ COMMANDS = {
     "report": (("-o", "-"), 0, "docs.example"),
     "sources": ((), 0, "gone.example"),
     "status": ((), 1, "blocklist is old"),
-    "why": (("http://same.example/feed",), 0, "answer: 304"),
+    "why": (("http://same.example/feed",), 0, "304"),
 }
 
 
