@@ -70,11 +70,6 @@ class Sender:
             follows_links=newest.get("scope") == "any",
         )
 
-    @property
-    def opt_out(self) -> tuple[str, str]:
-        """The two lines of robots.txt that keep the bot out."""
-        return f"User-agent: {self.token}", "Disallow: /"
-
 
 @dataclass(frozen=True, slots=True)
 class Account:
@@ -163,13 +158,11 @@ class _Reader:
 
     def _without_others(self, row: Row) -> Row:
         """Return a row that names no other site (decision 36)."""
-        named = {
-            name: row[name]
-            for name in ("source", "redirected_from")
-            if row.get(name) and host_of(row[name]) == self.host
-        }
-        hidden = {"source": None, "redirected_from": None}
-        return row | {"is_redirected": row["redirected_from"] is not None} | hidden | named
+        row["is_redirected"] = row["redirected_from"] is not None
+        for name in ("source", "redirected_from"):
+            if row.get(name) and host_of(row[name]) != self.host:
+                row[name] = None
+        return row
 
     def robots(self, rows: Iterable[Row]) -> Iterator[Row]:
         """Yield each robots.txt that decided about one of the rows."""
@@ -177,8 +170,7 @@ class _Reader:
         for row in rows:
             url = robots_url(row["url"])
             key = (url, row["robots_at"], row["robots_status"], row["robots"])
-            # A request for robots.txt names the file that its answer brought, maybe to another site
-            # that redirected here.
+            # A request for robots.txt names the file that its answer brought, which decides later.
             if row.get("purpose") == "robots" or row["robots_at"] is None or key in known:
                 continue
             known.add(key)
@@ -223,12 +215,6 @@ class _Reader:
             if is_wanted and host_of(row["url"]) == self.host:
                 yield row
 
-    def sender(self, rows: Iterable[Row], options: Options) -> Sender:
-        """Return the bot whose runs the rows are of."""
-        numbers = {row["run"] for row in rows} - {None}
-        runs = [self.state.runs.find(number) for number in sorted(numbers, reverse=True)]
-        return Sender.of([run for run in runs if run is not None], options)
-
     def error(self, days: int, day: str | None, last: str | None) -> CommandError:
         """Return the error for a host without rows; it names what the state has instead."""
         if not self.host:
@@ -271,7 +257,9 @@ def read_account(state: State, options: Options, subject: str, day: str | None) 
                 f"{chosen}` shows its host"
             )
         rows = [row for row in rows if row.get("purpose") == "robots" or row in about]
-    sender = reader.sender(rows, options)
+    numbers = sorted({row["run"] for row in rows} - {None}, reverse=True)
+    runs = [state.runs.find(number) for number in numbers]
+    sender = Sender.of([run for run in runs if run is not None], options)
     published = state.blocklist.find(sender.blocklist)
     adopted = Blocklist.of_text(published.adopted) if published else Blocklist.EMPTY
     is_listed = adopted.blocks(url) or load_local_list(options.blocklist_file).blocks(url)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import asdict
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
 from walsh_scrapy.policy.urls import robots_url
@@ -15,7 +16,7 @@ from walsh_scrapy.policy.wording import cut, for_others, format_seconds
 from walsh_scrapy.tools.show import align
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     from walsh_scrapy.tools.why.account import Account, Row
 
@@ -26,6 +27,8 @@ _MAX_OUTCOME_LENGTH: Final = 30
 #: Said of the host of the blocklist, and of the requests for it.
 _LIST_WAITS: Final = "a hold delays the requests for our blocklist for a day at most"
 _INDENT: Final = "  "
+#: The SHA-256 of no byte: the rules of a site without a robots.txt.
+_NOTHING: Final = sha256(b"").hexdigest()
 _TIME: Final = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)Z")
 
 
@@ -45,7 +48,8 @@ def letter(account: Account) -> Iterator[str]:
         yield for_others(line)
     yield ""
     yield "How to keep us out: write into robots.txt"
-    yield from (f"{_INDENT}{line}" for line in sender.opt_out)
+    yield f"{_INDENT}User-agent: {sender.token}"
+    yield f"{_INDENT}Disallow: /"
     if sender.contact:
         yield f"or write to {sender.contact}"
         if sender.blocklist:
@@ -60,11 +64,12 @@ def _facts(account: Account) -> Iterator[str]:
     if account.requests:
         yield from _table(
             ("time", "answer", "gap", "required", "robots.txt", "url"),
-            [_cells(row) for row in account.requests],
+            map(_cells, account.requests),
         )
+    if any(row["record"] == "request" for row in account.requests):
         units = f"all hosts of {account.domain}" if account.domain else "this host"
-        yield f"A gap counts from the end of the last request to {units}. At least 1 s is required, or"
-        yield "what Crawl-delay, Request-rate, a slow answer, a hold or our own delay ask for."
+        yield f"A gap counts from the end of the last request to {units}. At least 1 s is required,"
+        yield "or what Crawl-delay, Request-rate, a slow answer, a hold or our own delay ask for."
     else:
         yield "No request was sent."
     for row in account.requests:
@@ -73,23 +78,24 @@ def _facts(account: Account) -> Iterator[str]:
     if account.robots:
         yield ""
         yield "The robots.txt that decided"
-        columns = ("read at", "answer", "SHA-256", "url")
-        yield from _table(columns, [_robots_cells(row) for row in account.robots])
+        yield from _table(
+            ("read at", "answer", "SHA-256", "url"), map(_robots_cells, account.robots)
+        )
     if account.overrides:
         yield ""
         yield "What we changed by hand"
-        yield from _table((), [_override_cells(row) for row in account.overrides])
+        yield from _table(("time", "change", "reason"), map(_override_cells, account.overrides))
     yield ""
     yield f"What comes next, as of {_moment(account.now)}"
     yield from (f"{_INDENT}{line}" for line in _outlook(account))
     if account.visits:
-        columns = ("not before", "reason", "last outcome", "url")
-        yield from _table(columns, [_visit_cells(row) for row in account.visits])
+        yield from _table(
+            ("not before", "reason", "last outcome", "url"), map(_visit_cells, account.visits)
+        )
 
 
-def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    table = [headings, *rows] if headings else [*rows]
-    return (f"{_INDENT}{line}" for line in align(table))
+def _table(headings: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
+    return (f"{_INDENT}{line}" for line in align([headings, *rows]))
 
 
 # ---- a request or a denial ----
@@ -129,15 +135,11 @@ def _decision(row: Row) -> str:
         return "robots.txt itself"
     if row["robots_at"] is None:
         return "our blocklist" if row["purpose"] == "blocklist" else "not asked"
-    if _is_absent(status):
+    if status is not None and 400 <= status < 500 and status != 429:
         return f"none there ({status})"
     if row["robots"] is None:
         return f"unreachable ({status or 'no answer'})"
     return "no rule about it"
-
-
-def _is_absent(status: int | None) -> bool:
-    return status is not None and 400 <= status < 500 and status != 429
 
 
 def _notes(row: Row, rows: Iterable[Row]) -> Iterator[str]:
@@ -148,7 +150,7 @@ def _notes(row: Row, rows: Iterable[Row]) -> Iterator[str]:
         yield f"a redirect of {source}{wanted} led here"
     if row["record"] == "denial":
         if row["line"] is None or len(_decision(row)) > _MAX_DECISION_LENGTH:
-            yield f"denied by {row['gate']}: {row['reason']}"
+            yield row["reason"]
         return
     if row["duration"] is None:
         yield "it is in flight, or the crawl was killed before it ended"
@@ -158,15 +160,15 @@ def _notes(row: Row, rows: Iterable[Row]) -> Iterator[str]:
         day = row["at"][:10]
         until = _moment(row["hold_until"], day)
         cause = f"{row['hold_status'] or 'failure'} of {_moment(row['hold_requested_at'], day)}"
-        yield f"it waited for the hold until {until} that began with the {cause}"
+        yield f"a hold until {until} began with the {cause}"
         is_early = row["hold_until"] > row["requested_at"] and row["problem"] is None
         if row["released_at"] is not None:
-            yield f"we had ended that hold by hand at {_moment(row['released_at'], day)}"
+            yield f"we ended that hold by hand at {_moment(row['released_at'], day)}"
         elif is_early:
             yield _LIST_WAITS
     is_awaited = any(other.get("hold_request") == row["id"] for other in rows)
     if row["hold"] and not is_awaited:
-        yield f"on hold for {format_seconds(row['hold'])} from its end on"
+        yield f"then on hold for {format_seconds(row['hold'])}"
 
 
 # ---- robots.txt, overrides, next visits ----
@@ -174,11 +176,12 @@ def _notes(row: Row, rows: Iterable[Row]) -> Iterator[str]:
 
 def _robots_cells(row: Row) -> tuple[str, ...]:
     status = row["status"]
-    answer = "no answer" if status is None else str(status)
+    answer = str(status or "no answer")
     digest = row["sha256"]
-    if digest is None or _is_absent(status):
+    is_good = status is not None and (200 <= status < 300 or status == 304)
+    if digest is None or (digest == _NOTHING and not is_good):
         digest = "no file"
-    elif status is None or status >= 429:
+    elif not is_good:
         answer += ", so the last good copy"
     moved = row["redirected_to"]
     url = f"{row['url']}, which redirected to {moved}" if moved else row["url"]
@@ -194,7 +197,7 @@ def _override_cells(row: Row) -> tuple[str, ...]:
 
 
 def _visit_cells(row: Row) -> tuple[str, ...]:
-    reason = row["due_reason"]
+    reason = _moment(row["due_reason"])
     if row["problem"] == "moved" and row["moved_to"]:
         reason = f"moved to {row['moved_to']}"
     outcome = cut(row["outcome"] or "", _MAX_OUTCOME_LENGTH)
@@ -235,9 +238,8 @@ def records_of(account: Account) -> Iterator[dict[str, Any]]:
 
     Times are RFC 3339 in UTC, durations seconds.
     """
-    sender = account.sender
     about = {"host": account.host, "url": account.url, "day": account.day}
-    yield {"record": "sender"} | about | asdict(sender) | {"opt_out": sender.opt_out}
+    yield {"record": "sender"} | about | asdict(account.sender)
     is_listed = {"is_listed": account.is_listed, "has_blocklist": account.has_list}
     rows = [
         *account.requests,
