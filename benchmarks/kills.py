@@ -174,9 +174,9 @@ def _findings_of(url: str) -> list[str]:
     before its entries, and the crawl was killed in between.
     """
     with closing(State(url)) as state, state.log() as log:
-        rows = attest(log, time.time() + GOES_ON)["checklist"]
-    found = [each for row in rows for each in row["findings"]]
-    return [each["worst"]["what"] for each in found if each["level"] == "MUST"]
+        rows = attest(log, time.time() + GOES_ON).rows
+    found = [finding for row in rows for finding in row["findings"]]
+    return [finding["first"]["what"] for finding in found if finding["level"] == "MUST"]
 
 
 if __name__ == "__main__":

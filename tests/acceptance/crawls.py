@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from email.utils import formatdate
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
@@ -351,7 +351,7 @@ class Acceptance:
         """Yield what the audit of the state says of each row of the checklist."""
         now = self._simulation.clock.now() + 3 * DAY
         with closing(State(self._state)) as state, state.log() as log:
-            rows: list[dict[str, Any]] = attest(log, now)["checklist"]
+            rows = attest(log, now).rows
         for row in rows:
             kinds = [_named(each["kind"], each["level"]) for each in row["findings"]]
             yield Finding(f"row {row['row']}", row["verdict"], reason=", ".join(kinds))

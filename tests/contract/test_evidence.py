@@ -1,16 +1,13 @@
 """The record says what let each request go or kept it back (decision 33)."""
 
 import hashlib
-import json
 import sqlite3
 from contextlib import closing
 
 from tests.helpers.sites import LIST_URL, blocklist, feed, judge, paths, rows_of, site, trouble
 from walsh_scrapy.state import State
-from walsh_scrapy.state.log import TimeSpan
 from walsh_scrapy.testing.site import REFUSED, Answer
 from walsh_scrapy.testing.web import Fault, Reply, Site, redirect
-from walsh_scrapy.tools.report.pace import read_gaps
 
 RULES = "User-agent: Walsh-Research\nDisallow: /private\nAllow: /feed\nCrawl-delay: 2\n"
 
@@ -38,7 +35,7 @@ def test_a_denial_names_a_robots_txt_that_is_new(simulated, tmp_path):
     assert robots[2] == listed[2] == asked[0], "when the list was asked for"
 
 
-def test_requests_and_denials_name_rule_line_copies_and_delays(direct_web, crawl, on_state):
+def test_requests_and_denials_name_rule_line_copies_and_delays(direct_web, crawl):
     listed = blocklist("out.example")
     web = direct_web(
         site("a.example", RULES, feed=[Reply(status=503), redirect("http://www.out.example/feed")]),
@@ -86,21 +83,10 @@ def test_requests_and_denials_name_rule_line_copies_and_delays(direct_web, crawl
     assert (bodies[rules], bodies[published]) == (RULES.encode(), listed.body.encode())
     assert purposes[LIST_URL] == "blocklist"
     url = f"sqlite:///{crawl.folder / 'walsh.sqlite3'}"
-    with closing(State(url)) as state, state.log() as log:
-        gaps = [row for row in read_gaps(log, TimeSpan(), 2e9) if row["host"] == "a.example"]
-    assert [row["by_hold"] for row in gaps] == [False, False, True]
-    assert not any(row["is_short"] for row in gaps), "the gaps that the report sees were kept"
-
-    told = on_state("why", "http://a.example/feed", "--json")
-    assert told.returncode == 0, told.stderr
-    account = json.loads(told.stdout)
-    assert [each["line"] for each in account["requests"]] == [None, 3, 3]
-    assert [each["gap"] >= each["required_gap"] for each in account["requests"][1:]] == [
-        True,
-        True,
-    ]
-    assert (account["robots"][0]["sha256"], account["denials"]) == (rules, [])
-    assert account["robots"][0]["quoted"][1] == {"number": 2, "text": "Disallow: /private"}
+    with closing(State(url)) as state:
+        rows = list(state.rows("request_gaps", where="host = 'a.example'", order_by="id"))
+    assert [row["problem"] for row in rows] == [None, None, None]
+    assert [row["hold_request"] for row in rows] == [None, None, rows[1]["id"]]
 
 
 # The reason of each failure is a sentence: what went wrong, on which host, and the response.
@@ -193,3 +179,17 @@ def test_the_reason_of_each_failure_is_in_log_and_state(direct_web, crawl):
     assert "Failure" not in result.stderr
     assert paths(result.log, "circle.example")[1:] == ["circle.example/feed", "circle.example/back"]
     judge(web)
+
+
+def test_a_request_says_whether_it_was_conditional(simulated, tmp_path):
+    pages = {"/etag": feed(etag='"1"'), "/bare": feed()}
+    urls = [f"http://a.example{path}" for path in pages]
+    simulated(Site("a.example", "", pages), sources=urls, starts=[0.0, 86_460.0])
+    (file,) = tmp_path.rglob("walsh.sqlite3")
+    with closing(sqlite3.connect(file)) as state:
+        rows = state.execute(
+            "SELECT run, url, conditional, has_validator FROM readable_requests"
+            " WHERE purpose = 'target' ORDER BY url DESC, run"
+        ).fetchall()
+    etag, bare = urls
+    assert rows == [(1, etag, 0, 1), (2, etag, 1, 1), (1, bare, 0, 0), (2, bare, 0, 0)]

@@ -15,7 +15,7 @@ from walsh_scrapy.testing.web import Reply
 
 #: The commands that read a state, with a word of their output.
 COMMANDS = {
-    "attest": ((), "no MUST is broken"),
+    "attest": ((), "verdict"),
     "export": (("-o", "-", "--format", "csv"), "http://h0.example/feed"),
     "backup": (("-o", "copy"), ""),
     "hosts": ((), "waits_until"),
@@ -23,7 +23,7 @@ COMMANDS = {
     "report": (("-o", "-"), "h0.example"),
     "sources": ((), "h0.example"),
     "status": ((), "severity"),
-    "why": (("http://h0.example/feed",), "answer: 200"),
+    "why": (("http://h0.example/feed",), "200"),
 }
 
 

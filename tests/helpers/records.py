@@ -9,7 +9,6 @@ from scrapy.settings import Settings
 from sqlalchemy import insert
 
 from walsh_scrapy.options import Options
-from walsh_scrapy.policy.audit.record import LoggedRequest
 from walsh_scrapy.policy.backoff import Backoff
 from walsh_scrapy.policy.pacing import Exchange, Hold
 from walsh_scrapy.policy.urls import host_of
@@ -112,13 +111,6 @@ def log_requests(state, *records):
 def deny(state, record):
     """Write a denial to the log of a state."""
     state._database.write(denial(record))
-
-
-def sent(at, url="http://a.example/feed", host="a.example", **columns):
-    """A request that took a second, as the log is read by those who judge it."""
-    given = {"id": at, "requested_at": at, "host": host, "url": url, "gates": "", "status": 200}
-    given |= {"duration": 1.0, "error": "", "purpose": "target", "delay": 0.0, "hold": 0.0}
-    return LoggedRequest(**dict.fromkeys(LoggedRequest._fields) | given | columns)
 
 
 def entry_of(source, key="k", *, at=1.0, item="{}", **fields):

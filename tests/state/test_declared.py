@@ -10,9 +10,9 @@ import pytest
 from sqlalchemy import Double, literal, select, update
 
 from tests.helpers.records import commit, entry_of
-from walsh_scrapy.policy.audit.record import Declared, part_of
 from walsh_scrapy.policy.freshness import CLOCK_SKEW, LONGEST_REVISIT, NEVER
 from walsh_scrapy.policy.urls import url_key
+from walsh_scrapy.sources.declaration import Declared, part_of
 from walsh_scrapy.sources.loading import load_sources
 from walsh_scrapy.sources.source import Source, SourcesError
 from walsh_scrapy.state import sync

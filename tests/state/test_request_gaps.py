@@ -132,7 +132,7 @@ def expected_gap(row, before, same_place, spans, releases, shared_clock):
     required, start = max(delay, hold_until - end), row["requested_at"]
     is_open = last["duration"] is None
     problem, is_known = None, row is same_place and last["id"] < row["id"] and is_certain(end)
-    if start < hold_until - TOLERANCE:
+    if hold_since <= start < hold_until - TOLERANCE:
         problem = "on hold"
         is_known = is_known and is_certain(hold_since) and agrees(cause, hold_since)
     elif not is_open and start - end < delay - TOLERANCE:

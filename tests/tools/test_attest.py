@@ -1,45 +1,42 @@
-"""`walsh attest`: a clean record holds, and one breach of each kind is found (section 8)."""
+"""`walsh attest`: an honest record has no findings, and a breach of each kind is found."""
 
 import contextlib
 import hashlib
 import json
 import shutil
 import sqlite3
-import time
-from email.utils import formatdate
+from dataclasses import asdict, replace
 from functools import partial
-from importlib.resources import files
 from pathlib import Path
 
 import pytest
-from jsonschema import Draft202012Validator
-from sqlalchemy import create_engine, insert, select
+from scrapy.settings import Settings
+from sqlalchemy import create_engine, delete, insert, select
 
 from tests.helpers import cases
+from tests.helpers.records import RECORD, log_requests
 from tests.helpers.sites import LIST_URL, blocklist, feed, site, trouble
 from walsh_scrapy.identity import USER_AGENT
-from walsh_scrapy.policy.audit.checklist import CHECKLIST, Finding, Kind
-from walsh_scrapy.policy.audit.record import Bot, LoggedRequest
-from walsh_scrapy.policy.durations import rfc3339
+from walsh_scrapy.options import Options
 from walsh_scrapy.state import State
-from walsh_scrapy.state.tables import metadata, requests
-from walsh_scrapy.testing.authority import Certificate
+from walsh_scrapy.state.documents import hash_of, keep_copy
+from walsh_scrapy.state.log import Evidence
+from walsh_scrapy.state.runs import RunRecord
+from walsh_scrapy.state.tables import copies, metadata, overrides
 from walsh_scrapy.testing.simulation import DAY, simulate
 from walsh_scrapy.testing.web import Reply, Site, redirect
-from walsh_scrapy.tools.attest import _finding, attest, attestation_text
-
-
-def named(body):
-    return hashlib.sha256(body).hexdigest()
-
+from walsh_scrapy.tools.attest import attest
+from walsh_scrapy.tools.attest.checklist import CHECKLIST, KINDS
+from walsh_scrapy.tools.attest.record import Bot
 
 #: When the simulated runs begin: 2026-01-01.
 BEGIN = 1_767_225_600.0
+HOUR = 3600.0
 NOW = BEGIN + 2 * DAY
+LATER = BEGIN + 20 * DAY
 RULES = "User-agent: Walsh-Research\nDisallow: /private\nAllow: /feed\nCrawl-delay: 2\n"
 SLOWER, INVALID = b"User-agent: *\nCrawl-delay: 60\n", b'{"blocked": "nobody"}'
-OTHERS = ", ".join(each.name for each in requests.c if each.name not in ("id", "requested_at"))
-MOVED_LIST = redirect("http://mirror.example/list", 302)
+LIST = blocklist("out.example")
 SOURCES = [
     "http://named.example/feed",
     "http://named.example/private/feed",
@@ -49,9 +46,37 @@ SOURCES = [
 ]
 
 
+def judged(url, now=NOW, **how):
+    with contextlib.closing(State(url)) as state, state.log() as log:
+        return attest(log, now, **how)
+
+
+def kinds(attestation):
+    return {finding["kind"]: row for row, finding in findings(attestation)}
+
+
+def findings(attestation):
+    return [(row["row"], finding) for row in attestation.rows for finding in row["findings"]]
+
+
+def by_number(attestation):
+    return {row["row"]: row for row in attestation.rows}
+
+
+def verdicts(attestation):
+    return {row["row"]: row["verdict"] for row in attestation.rows}
+
+
+def not_shown(attestation):
+    return {row["row"] for row in attestation.rows if row["not_shown"]}
+
+
+# A record of two crawls a day apart, and what is planted in it.
+
+
 @pytest.fixture(scope="module")
 def clean(tmp_path_factory, crawl_launcher, pytestconfig):
-    """The state after two crawls, a day apart, with all that a record may have."""
+    """The state after two crawls that has a request for each row of the checklist."""
     folder = tmp_path_factory.mktemp("clean")
     simulate(
         Site("named.example", RULES, {"/feed": [Reply(status=503), feed(), feed()]}),
@@ -60,7 +85,7 @@ def clean(tmp_path_factory, crawl_launcher, pytestconfig):
         Site(
             "operator.example", "", {"/blocklist.json": redirect("http://mirror.example/list", 302)}
         ),
-        Site("mirror.example", "", {"/list": blocklist("out.example")}),
+        Site("mirror.example", "", {"/list": LIST}),
         sources=SOURCES,
         starts=[0.0, DAY + 60.0],
         folder=folder,
@@ -75,325 +100,224 @@ def clean(tmp_path_factory, crawl_launcher, pytestconfig):
     return file
 
 
-@pytest.fixture
-def record(clean, tmp_path):
-    """A copy of the clean state: its URL, and a function that runs SQL on it."""
-    file = tmp_path / ".scrapy" / "walsh.sqlite3"
-    file.parent.mkdir()
-    shutil.copy(clean, file)
+class Record:
+    """A copy of the clean state, which SQL changes before it is judged in another database."""
 
-    def change(*statements):
-        with contextlib.closing(sqlite3.connect(file)) as state, state:
+    def __init__(self, file, url):
+        self.file = file
+        self.url = url
+
+    def change(self, *statements):
+        with contextlib.closing(sqlite3.connect(self.file)) as state, state:
             for statement in statements:
                 before = state.total_changes
-                state.execute(statement)
+                state.execute(statement.format(**NAMES))
                 assert state.total_changes > before, statement
 
-    return f"sqlite:///{file}", change
+    def judged(self, now=NOW, **how):
+        if self.url.startswith("postgresql"):
+            copy_rows(f"sqlite:///{self.file}", self.url)
+        return judged(self.url, now, **how)
 
 
-def judged(url, now=NOW, **how):
-    with contextlib.closing(State(url)) as state, state.log() as snapshot:
-        return attest(snapshot, now, **how)
+def copy_rows(source, target):
+    here, there = create_engine(source), create_engine(target)
+    with here.connect() as reader, there.begin() as writer:
+        for table in metadata.sorted_tables:
+            rows = [dict(row) for row in reader.execute(select(table)).mappings()]
+            if rows and table.name not in ("schema_version", "choices"):
+                writer.execute(insert(table), rows)
+    for engine in (here, there):
+        engine.dispose()
 
 
-def findings(attestation):
-    return {
-        finding["kind"]: (row["row"], finding["level"])
-        for row in attestation["checklist"]
-        for finding in row["findings"]
-    }
+@pytest.fixture
+def record(clean, url):
+    """A clean record on each database."""
+    file = Path(url.removeprefix("sqlite:///"))
+    if url.startswith("postgresql"):
+        file = clean.with_name(f"{hash_of(url.encode())}.sqlite3")
+    file.parent.mkdir(exist_ok=True)
+    shutil.copy(clean, file)
+    return Record(file, url)
 
 
-def validate(attestation):
-    file = files("walsh_scrapy.tools") / "attestation.schema.json"
-    schema = json.loads(file.read_text("utf-8"))
-    Draft202012Validator.check_schema(schema)
-    Draft202012Validator(schema).validate(attestation)
+def number_of(body):
+    """The number of a copy, in SQL."""
+    return f"(SELECT id FROM copies WHERE sha256 = '{hashlib.sha256(body).hexdigest()}')"
 
 
-def rows(attestation):
-    return {row["row"]: row for row in attestation["checklist"]}
-
-
-def test_a_clean_record_holds(record):
-    url, _ = record
-    attestation = judged(url)
-    validate(attestation)
-    assert findings(attestation) == {}
-    assert attestation["holds"]
-    by_row = rows(attestation)
-    assert list(by_row) == [row.number for row in CHECKLIST]
-    assert {row["verdict"] for row in by_row.values()} == {"holds"}, "every row is shown"
-    assert by_row["4"]["figures"]["seconds_to_spare"] == pytest.approx(0.0, abs=1e-3)
-    assert by_row["4"]["figures"]["hosts"] == 5
-    assert by_row["5"]["shown"] == 1, "the 503"
-    assert by_row["7"]["figures"] == {"asked_again": 4, "unchanged": 1}
-    (versions,), (settings,) = attestation["versions"], attestation["settings"]
-    assert (versions["runs"], versions["values"]["scrapy"][0]) == (2, "2")
-    assert settings["values"]["serial"] is True
-    assert "state_url" not in settings["values"]
-
-
-#: An exchange that is the last one with its host in the second run, while others follow.
-LAST_OF_HOST = (
-    "(SELECT id FROM requests r WHERE run = 2 AND EXISTS (SELECT 1 FROM requests n WHERE"
-    " n.run = 2 AND n.requested_at > r.requested_at) AND NOT EXISTS (SELECT 1 FROM requests n WHERE"
-    " n.requested_at > r.requested_at AND n.host = r.host) ORDER BY requested_at LIMIT 1)"
-)
-HOST = "run = 1 AND host = 'any.example'"
-ANY = "run = 1 AND url = 'http://any.example/feed'"
-
-
-def numbered(name):
-    """The number of a copy of the record, in SQL."""
-    return f"(SELECT id FROM copies WHERE sha256 = '{name}')"
-
-
-COPIED = (
-    "INSERT INTO copies SELECT NULL, '{}', kind, CAST('{}' AS BLOB), first_used_at, last_used_at"
-    " FROM copies WHERE kind = '{}' LIMIT 1"
-)
-
-
-def declared(url):
-    """Statements that make a URL a source which all runs declared."""
-    body = "\n".join(f"feed {each}" for each in [*SOURCES, url])
+def kept(body, kind):
+    """A statement that keeps a copy."""
+    name = hashlib.sha256(body).hexdigest()
     return (
-        COPIED.format(named(body.encode()), body, "robots").replace("kind,", "'sources',"),
-        f"UPDATE runs SET settings = json_set(settings, '$.declared', '{named(body.encode())}')",
-        f"UPDATE requests SET source = '{url}' WHERE url = '{url}'",
+        f"INSERT INTO copies SELECT NULL, '{name}', '{kind}', CAST('{body.decode()}' AS BLOB),"
+        " first_used_at, last_used_at FROM copies LIMIT 1"
     )
 
 
 #: What stands for these names in the tables.
 NAMES = {
-    "RULES": named(RULES.encode()),
-    "LAST_OF_HOST": LAST_OF_HOST,
-    "HOST": HOST,
-    "ANY": ANY,
-    "EMPTY": numbered(named(b"")),
-    "INVALID": numbered(named(INVALID)),
-    "SLOWER": numbered(named(SLOWER)),
-    "KEEP_INVALID": COPIED.format(named(INVALID), INVALID.decode(), "blocklist"),
-    "KEEP_SLOWER": COPIED.format(named(SLOWER), SLOWER.decode(), "robots"),
+    "RULES": hashlib.sha256(RULES.encode()).hexdigest(),
+    # The last exchange with its host in the second run, while others follow.
+    "LAST_OF_HOST": (
+        "(SELECT id FROM requests r WHERE run = 2 AND EXISTS (SELECT 1 FROM requests n WHERE"
+        " n.run = 2 AND n.requested_at > r.requested_at) AND NOT EXISTS (SELECT 1 FROM requests n"
+        " WHERE n.requested_at > r.requested_at AND n.host = r.host) ORDER BY requested_at LIMIT 1)"
+    ),
+    "HOST": "run = 1 AND host = 'any.example'",
+    "ANY": "run = 1 AND url = 'http://any.example/feed'",
+    "INVALID": number_of(INVALID),
+    "SLOWER": number_of(SLOWER),
+    "KEEP_INVALID": kept(INVALID, "blocklist"),
+    "KEEP_SLOWER": kept(SLOWER, "robots"),
+    "AN_HOUR_EARLIER": (
+        "UPDATE requests SET requested_at = requested_at - 3600, robots_at = robots_at - 3600,"
+        " blocklist_at = blocklist_at - 3600 WHERE run = 2"
+    ),
+    "ENTRY": "INSERT INTO entries SELECT 'k', key,",
+    "OF_ENTRY": "source, kind, first_seen, item, backfill, run FROM entries LIMIT 1",
 }
 
 
-@cases("label", "declares", "statements")
-def test_a_planted_breach_is_found_and_no_other(record, label, declares, statements):
-    url, change = record
-    change(
-        *(each.format(**NAMES) for each in statements), *(declared(declares) if declares else ())
+def declared(url):
+    """Statements that make a URL a source which all runs declared."""
+    body = "\n".join(f"feed {source}" for source in [*SOURCES, url]).encode()
+    name = hashlib.sha256(body).hexdigest()
+    return (
+        kept(body, "sources"),
+        f"UPDATE runs SET settings = json_set(settings, '$.declared', '{name}')",
+        f"UPDATE requests SET source = '' WHERE url = '{url}'",
     )
-    attestation = judged(url)
-    (kind,) = [kind for kind in Kind if kind.label == label]
-    validate(attestation)
-    assert findings(attestation) == {label: (kind.row, kind.level)}
-    assert rows(attestation)[kind.row]["verdict"] == "does not hold"
-    assert attestation["holds"] == (kind.level == "SHOULD"), "a SHOULD is only reported"
-    assert f"{kind.level} broken" in "\n".join(attestation_text(attestation))
 
 
-def test_each_kind_and_each_row_has_a_planted_breach():
-    # The others need another crawl: test_attest.py, tests/policy/audit/.
-    others = {"denied-by-protego", "no-growth", "no-jitter"}
-    (planted,) = test_a_planted_breach_is_found_and_no_other.pytestmark
-    assert {label for label, *_ in planted.args[1]} == {kind.label for kind in Kind} - others
-    assert {kind.row for kind in Kind} == {row.number for row in CHECKLIST}
+def test_a_clean_record_holds(record):
+    attestation = record.judged()
+    assert kinds(attestation) == {}
+    assert set(verdicts(attestation).values()) == {"holds"}
+    assert attestation.holds
 
 
-def test_each_kind_is_in_the_page_of_the_command_and_in_that_of_its_rule(pytestconfig):
-    docs = pytestconfig.rootpath / "docs"
-    rules = {row.number: row.rule.lower() for row in CHECKLIST}
-    for kind in Kind:
-        for page in (docs / "attest.md", docs / "rules" / f"{rules[kind.row]}.md"):
-            assert f"`{kind.label}`" in page.read_text("utf-8"), page
-
-
-def test_the_worst_case_is_named_with_its_record(record):
-    url, change = record
-    change(
-        "UPDATE requests SET delay = delay + 1 WHERE host = 'named.example' AND delay > 0",
-        f"UPDATE requests SET delay = 7 WHERE {ANY}",
-    )
-    (finding,) = rows(judged(url))["4"]["findings"]
-    assert finding["count"] > 2
-    assert finding["worst"]["what"] == ("any.example had a gap of 1.000 s, with a delay of 7.000 s")
-    assert finding["worst"]["table"] == "requests"
+@cases("kind", "declares", "statements")
+def test_a_planted_breach_is_the_only_finding(record, kind, declares, statements):
+    record.change(*statements, *(declared(declares) if declares else ()))
+    attestation = record.judged()
+    assert kinds(attestation) == {kind: KINDS[kind].row}
+    assert verdicts(attestation)[KINDS[kind].row] == "does not hold"
+    assert attestation.holds == (KINDS[kind].level == "SHOULD")
 
 
 @cases("reason", "statements")
-def test_what_has_a_good_reason_is_no_breach(record, reason, statements):
-    url, change = record
-    change(*(each.format(**NAMES) for each in statements))
-    assert findings(judged(url)) == {}
+def test_its_honest_neighbour_is_no_finding(record, reason, statements):
+    record.change(*statements)
+    assert kinds(record.judged()) == {}
 
 
-def test_a_copy_that_is_not_kept_shows_nothing(record):
-    url, change = record
-    change("UPDATE copies SET body = CAST('User-agent: *' AS BLOB) WHERE kind = 'robots'")
-    attestation = judged(url)
-    assert findings(attestation) == {}
-    with contextlib.closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as state:
-        named_by = "SELECT count(robots) FROM requests WHERE purpose != 'robots'"
-        (count,) = state.execute(named_by).fetchone()
-    for number in ("2", "4"):
-        assert rows(attestation)[number]["not_shown"] == {
-            "names a copy of robots.txt that is not kept": count
-        }
+@cases("statement", "rows")
+def test_what_shows_nothing_is_counted(record, statement, rows):
+    record.change(statement)
+    attestation = record.judged()
+    assert kinds(attestation) == {}
+    assert not_shown(attestation) == set(rows)
+    assert {verdicts(attestation)[row] for row in rows} == {"not shown"}
 
 
-@cases("statement", "unshown")
-def test_a_row_holds_only_if_everything_in_it_is_shown(record, statement, unshown):
-    url, change = record
-    before, unshown = rows(judged(url)), set(unshown)
-    change(statement.format(**NAMES))
-    attestation = judged(url)
-    validate(attestation)
-    assert findings(attestation) == {}
-    by_row = rows(attestation)
-    assert {number for number, row in by_row.items() if row["not_shown"]} == unshown
-    assert {by_row[number]["verdict"] for number in unshown} == {"not shown"}
-    for number in unshown & {"1", "2", "4", "8"}:
-        counted = by_row[number]["shown"] + sum(by_row[number]["not_shown"].values())
-        assert counted == before[number]["shown"], "each record is counted once"
+def test_each_kind_has_a_planted_breach():
+    (planted,) = test_a_planted_breach_is_the_only_finding.pytestmark
+    (timed,) = test_gaps_and_holds.pytestmark
+    assert {kind for kind, *_ in planted.args[1]} | {
+        kind for *_, found in timed.args[1] for kind in found
+    } == set(KINDS)
 
 
-def test_a_record_is_counted_as_shown_or_as_broken(record):
-    url, change = record
-    whole = rows(judged(url))["1"]["shown"]
-    change(f"UPDATE requests SET run = 3 WHERE {ANY}")
-    row = rows(judged(url))["1"]
-    assert (row["shown"], row["not_shown"], row["broken"]) == (whole - 1, {}, 1)
+def test_each_kind_is_on_its_pages(pytestconfig):
+    docs = pytestconfig.rootpath / "docs"
+    rules = {row.number: row.rule.lower() for row in CHECKLIST}
+    for kind in KINDS.values():
+        for page in (docs / "attest.md", docs / "rules" / f"{rules[kind.row]}.md"):
+            assert f"`{kind.name}`" in page.read_text("utf-8"), page
 
 
-@pytest.fixture
-def postgresql(record, postgresql_url):
-    """The same record on PostgreSQL."""
-    State(postgresql_url).close()
-    here, there = create_engine(record[0]), create_engine(postgresql_url)
-    with here.connect() as reader, there.begin() as writer:
-        for table in metadata.sorted_tables:
-            found = [dict(row) for row in reader.execute(select(table)).mappings()]
-            if found and table.name not in ("schema_version", "choices"):
-                writer.execute(insert(table), found)
-    for engine in (here, there):
-        engine.dispose()
-    return postgresql_url
+def test_a_request_is_counted_once_in_a_row(record):
+    before = by_number(record.judged())["4"]["shown"]
+    record.change("UPDATE requests SET delay = 9 WHERE {ANY}")
+    if record.url.startswith("sqlite"):
+        row = by_number(record.judged())["4"]
+        (finding,) = row["findings"]
+        assert (row["shown"], finding["count"]) == (before - 1, 1)
+        assert finding["first"]["what"].startswith("http://any.example/feed (after 1.000 s")
 
 
-def test_postgresql_gives_the_same_attestation(record, postgresql):
-    url, _ = record
-    assert judged(postgresql) == judged(url)
-    assert judged(postgresql, since=BEGIN + DAY) == judged(url, since=BEGIN + DAY)
+def test_a_finding_names_no_credentials(record):
+    record.change(
+        "UPDATE requests SET robots = NULL, robots_at = NULL,"
+        " url = 'http://any.example/feed?token=hidden' WHERE {ANY}"
+    )
+    (_, finding) = findings(record.judged())[0]
+    assert "hidden" not in finding["first"]["what"]
 
 
-def test_since_a_moment_it_is_judged_as_if_the_record_began_then(record):
-    url, change = record
-    since = BEGIN + DAY
-    attestation = judged(url, since=since)
-    validate(attestation)
-    assert findings(attestation) == {}
-    by_row = rows(attestation)
-    assert {row["verdict"] for row in by_row.values()} == {"holds", "not shown"}
-    came_before = {number for number, row in by_row.items() if row["verdict"] == "not shown"}
-    assert came_before == {"5", "7", "9"}, "the 503, the first visits and the entries"
-    whole, part = judged(url)["record"], attestation["record"]
-    assert (whole["since"], part["since"]) == (None, "2026-01-02T00:00:00Z")
-    assert (whole["runs"], part["runs"]) == (2, 1)
-    assert all(0 < part[table] < whole[table] for table in ("requests", "denials"))
-    times = {
-        "requests": "requested_at",
-        "denials": "denied_at",
-        "entries": "first_seen",
-        "runs": "started_at",
+def test_requests_before_since_are_only_context(record):
+    attestation = record.judged(since=BEGIN + DAY)
+    assert kinds(attestation) == {}
+    assert attestation.requests == 11
+    assert {row for row, verdict in verdicts(attestation).items() if verdict != "holds"} == {
+        *("5", "9")
     }
-    change(*(f"DELETE FROM {table} WHERE {at} < {since}" for table, at in times.items()))
-    assert attestation["checklist"] == judged(url)["checklist"]
 
 
-def test_requests_that_are_out_are_not_judged_yet(record):
-    url, change = record
-    change("UPDATE runs SET ended_at = NULL WHERE id = 2")
-    last = judged(url)["record"]["until"]
-    assert last == rfc3339(NOW), "a run that sent nothing for ten minutes was killed"
-    whole = rows(judged(url))["1"]["shown"]
-    now = BEGIN + DAY + 120.0
-    attestation = judged(url, now)
-    assert attestation["record"]["until"] == rfc3339(now - 300.0)
-    assert 0 < rows(attestation)["1"]["shown"] < whole, "all of the second run is younger"
-    left_out = "not audited yet: rows since 2026-01-01T23:57:00Z, because a run may go on"
-    assert left_out in attestation_text(attestation)
-    assert not any("not audited yet" in line for line in attestation_text(judged(url)))
+def test_requests_in_flight_are_not_audited_yet(record):
+    record.change("UPDATE runs SET ended_at = NULL WHERE id = 2")
+    assert record.judged(BEGIN + DAY + 120.0).until == BEGIN + DAY - 180.0
 
 
-def test_the_command_judges(record, called):
-    url, change = record
-    scrapy = partial(called, "attest", WALSH_STATE_URL=url)
-    status, text, _ = scrapy()
-    assert status == 0
-    assert text.splitlines()[-1] == (
-        "13 rows: 13 hold, 0 do not hold, 0 are not shown; no MUST is broken"
-    )
-    assert "\x1b" not in text
-    status, said, _ = scrapy("--json")
-    assert status == 0
-    validate(json.loads(said))
-    status, text, _ = scrapy("--since", "2026-01-02")
-    assert (status, "the state since 2026-01-02T00:00:00Z: 1 run" in text) == (0, True)
-    change(f"UPDATE requests SET delay = 7, url = url || '\x1b' WHERE {ANY}")
-    status, text, _ = scrapy()
-    assert status == 1
-    assert "13 rows: 11 hold, 2 do not hold, 0 are not shown; a MUST is broken" in text
+# Gaps and holds, of requests that are written one by one.
+
+SLOW, LOST = b"User-agent: *\nCrawl-delay: 5\n", b"User-agent: *\nCrawl-delay: 9\n"
+COPIES = {"slow": hash_of(SLOW), "lost": hash_of(LOST), "": None}
+OPTIONS = Options.from_settings(Settings({"WALSH_BLOCKLIST_URL": LIST_URL}))
 
 
-def test_a_record_without_a_row_is_told(called, tmp_path):
-    url = f"sqlite:///{tmp_path / 'new.sqlite3'}"
-    State(url).close()
-    code, _, error = called("attest", WALSH_STATE_URL=url)
-    assert (code, "the state is empty" in error) == (1, True)
+def sent(after=0.0, robots="", **columns):
+    """A request so many seconds after the first one, which took half a second."""
+    fields = {"url": "http://a.example/feed", "duration": 0.5, "run": 1, "delay": 2.0}
+    fields["evidence"] = Evidence(robots=COPIES[robots])
+    fields |= columns
+    ended_at = BEGIN + after + (fields["duration"] or 0.0)
+    return replace(RECORD, requested_at=BEGIN + after, **{"monotonic": ended_at} | fields)
 
 
-def test_the_text_is_short_however_many_breaches_there_are(record):
-    url, change = record
-    change(
-        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n"
-        " WHERE i < 10000) INSERT INTO entries SELECT 'k' || i, NULL, 'k' || i, NULL, '', source,"
-        " 'html', first_seen, item, backfill, run FROM entries, n"
-        " WHERE key = (SELECT min(key) FROM entries)"
-    )
-    lines = list(attestation_text(judged(url)))
-    assert len(lines) <= 60
-    assert [line for line in lines if len(line) > 80 and " " * 6 + "user_agent" not in line] == []
-    assert "MUST broken 10000 times" in "\n".join(lines)
+def override(name, after, host="a.example"):
+    at = BEGIN + after
+    return {"id": 1, "made_at": at, "host": host, "override": name, "seconds": 60.0, "reason": ""}
 
 
-def test_a_case_is_told_without_addresses_and_credentials():
-    what = "http://a.example/?token=hidden is denied, says jo@a.example"
-    told = _finding(Finding(Kind.NO_ROBOTS, "requests", 1, None, what), 1)["worst"]["what"]
-    assert told == "http://a.example/?token=… is denied, says …"
+@cases("case", "rows", "overridden", "found")
+def test_gaps_and_holds(url, case, rows, overridden, found):
+    with contextlib.closing(State(url)) as state:
+        run = RunRecord(spider="feeds", started_at=BEGIN, settings=asdict(OPTIONS))
+        state.runs.end(state.runs.begin(run), LATER, "finished", {})
+
+        def write(connection):
+            for body in (SLOW, LOST):
+                keep_copy(connection, "robots", body, now=0.0, last=None)
+            for change in overridden:
+                connection.execute(insert(overrides), override(**change))
+
+        state._database.write(write)
+        log_requests(state, *(sent(**columns) for columns in rows))
+        lost = delete(copies).where(copies.c.sha256 == hash_of(LOST))
+        state._database.write(lambda connection: connection.execute(lost))
+    of_pace = {kind for kind, row in kinds(judged(url, LATER)).items() if row in "45"}
+    assert of_pace == set(found)
 
 
-# `walsh attest` accuses nobody because of a clock that was set, a restored backup, or pruning.
-#
-# Crawls are real, most of them in simulated time.
-
-HOUR = 3600.0
-LATER = BEGIN + 9 * DAY
-AHEAD, SET = trouble("ClockIsAhead"), trouble("ClockIsSet")
-LIST = blocklist("out.example")
-SITES = (
-    Site("busy.example", "", {"/1": [Reply(status=503), feed()], "/2": feed("Two")}),
-    Site("slow.example", "User-agent: *\nCrawl-delay: 7\n", {"/1": feed(), "/2": feed("Two")}),
-    Site("moved.example", "", {"/1": redirect("/2", 302), "/2": feed("Two")}),
-    Site("late.example", "", {"/1": Reply(feed().body, delay=4.0), "/2": feed("Two")}),
-)
+# Crawls in simulated time: nobody is accused because of an honest history.
 
 
 @pytest.fixture
 def crawled(simulated, tmp_path):
-    """Return a function that crawls every page of some sites; it returns the URL of the state."""
+    """Return a function that crawls pages of some sites, and returns the URL of the state."""
 
     def run(*sites, listed=LIST, starts=(0.0, DAY + 60.0), settings=(), **options):
         operator = Site("operator.example", "", {"/blocklist.json": listed})
@@ -406,13 +330,87 @@ def crawled(simulated, tmp_path):
     return run
 
 
+def test_a_source_that_has_moved_is_no_finding(crawled):
+    pages = {"/old": redirect("/new"), "/new": feed(host="a.example", etag='"1"')}
+    starts = [0.0, 8 * DAY, 9 * DAY + 60.0, 11 * DAY]
+    url = crawled(Site("a.example", "", pages), sources=["http://a.example/old"], starts=starts)
+    attestation = judged(url, LATER)
+    assert kinds(attestation) == {}
+    with contextlib.closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as state:
+        query = "SELECT count(*) FROM requests WHERE gates LIKE '%scope: moved%'"
+        assert state.execute(query).fetchone()[0] >= 1
+    assert verdicts(attestation)["6"] == "holds"
+
+
+def test_an_announced_page_is_no_finding(crawled):
+    link = {"Link": '</page.md>; rel="alternate"; type="text/markdown"'}
+    page = Reply("<title>Page</title>", content_type="text/html", headers=link)
+    listed = Reply("# Docs\n\n- [One](/one): first\n", content_type="text/markdown")
+    url = crawled(
+        Site("a.example", "", {"/": page, "/page.md": listed}),
+        sources=[{"url": "http://a.example/", "kind": "llms"}],
+        spider="llms",
+    )
+    attestation = judged(url, LATER)
+    assert kinds(attestation) == {}
+    with contextlib.closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as state:
+        query = "SELECT count(*) FROM requests WHERE gates LIKE '%scope: announced%'"
+        assert state.execute(query).fetchone()[0] >= 1
+    assert verdicts(attestation)["3"] == verdicts(attestation)["6"] == "holds"
+
+
+def test_a_declared_robots_txt_is_no_finding(crawled):
+    sites = Site("a.example", "User-agent: *\nCrawl-delay: 3\n", {"/feed": feed()})
+    sources = ["http://a.example/robots.txt", "http://a.example/feed"]
+    assert kinds(judged(crawled(sites, sources=sources), LATER)) == {}
+
+
+def test_a_redirect_to_a_source_of_another_run_is_no_finding(crawled):
+    sites = [
+        Site("a.example", "", {"/feed": redirect("http://b.example/feed", 302)}),
+        Site("b.example", "", {"/feed": feed(host="b.example")}),
+    ]
+    crawled(*sites, sources=["http://b.example/feed"], starts=[0.0])
+    url = crawled(*sites, sources=["http://a.example/feed"], starts=[HOUR])
+    attestation = judged(url, LATER)
+    assert kinds(attestation) == {}
+    assert verdicts(attestation)["8"] == "holds"
+
+
+def refusal(**headers):
+    given = {name.replace("_", "-"): value for name, value in headers.items()}
+    return Reply(status=503, headers=given)
+
+
+def test_a_crawl_of_refusals_is_no_finding(crawled):
+    """In later runs the server of the list is down."""
+    sites = [
+        *map(site, [f"{name}.example" for name in "abcde"]),
+        Site("slow.example", "", {"/feed": Reply(feed().body, delay=4.0)}),
+        Site("star.example", "User-agent: *\nDisallow: /*feed\n", {"/1/2/feed": feed()}),
+        Site("long.example", "", {"/feed": [refusal(Retry_After="600"), feed()]}),
+        Site("zero.example", "", {"/feed": [refusal(Retry_After="0"), feed()]}),
+        Site("odd.example", "", {"/feed": [refusal(Retry_After="soon"), refusal(), feed()]}),
+        Site("down.example", "", {"/feed": refusal()}),
+        Site("robots.example", refusal(), {"/feed": feed()}),
+    ]
+    starts = [0.0, DAY + 60.0, 2 * DAY + 120.0, 2.5 * DAY]
+    attestation = judged(crawled(*sites, listed=[LIST, refusal()], starts=starts), LATER)
+    assert kinds(attestation) == {}
+    assert verdicts(attestation)["5"] == "holds"
+
+
+SITES = (
+    Site("busy.example", "", {"/1": [Reply(status=503), feed()], "/2": feed("Two")}),
+    Site("slow.example", "User-agent: *\nCrawl-delay: 7\n", {"/1": feed(), "/2": feed("Two")}),
+    Site("moved.example", "", {"/1": redirect("/2", 302), "/2": feed("Two")}),
+    Site("late.example", "", {"/1": Reply(feed().body, delay=4.0), "/2": feed("Two")}),
+)
+
+
 @pytest.fixture
 def forced(crawled):
     return partial(crawled, *SITES, arguments={"force": "1"})
-
-
-def not_shown(attestation):
-    return {number for number, row in rows(attestation).items() if row["not_shown"]}
 
 
 @pytest.mark.parametrize(
@@ -427,13 +425,14 @@ def not_shown(attestation):
         pytest.param([(14.0, HOUR), (20.0, 5.0)], False, id="suspended-twice"),
     ],
 )
-def test_a_clock_that_was_set_is_no_breach(forced, sets, unknown):
-    attestation = judged(forced(settings={"CLOCK_SETS": json.dumps(sets), **SET}), LATER)
-    assert findings(attestation) == {}
-    assert not unknown or not_shown(attestation) >= {"4", "5"}, "how long hosts were left alone"
+def test_a_clock_that_was_set_is_no_finding(forced, sets, unknown):
+    settings = {"CLOCK_SETS": json.dumps(sets), **trouble("ClockIsSet")}
+    attestation = judged(forced(settings=settings), LATER)
+    assert kinds(attestation) == {}
+    assert not unknown or "4" in not_shown(attestation)
 
 
-def test_a_backup_that_was_restored_is_no_breach(forced, tmp_path):
+def test_a_restored_backup_is_no_finding(forced, tmp_path):
     url = forced(starts=[0.0])
     file, backup = Path(url.removeprefix("sqlite:///")), tmp_path / "backup"
     with contextlib.closing(sqlite3.connect(file)) as state:
@@ -443,13 +442,25 @@ def test_a_backup_that_was_restored_is_no_breach(forced, tmp_path):
         name.unlink()
     shutil.copy(backup, file)
     forced(starts=[DAY + HOUR, 3 * DAY])
-    attestation = judged(url, LATER)
-    assert findings(attestation) == {}
-    assert attestation["holds"]
+    assert kinds(judged(url, LATER)) == {}
+
+
+def test_a_pruned_log_is_no_finding(forced):
+    """Rows are deleted in the order of their times, in several transactions."""
+    url = forced()
+    with contextlib.closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as state:
+        count = state.execute("SELECT count(*) FROM requests").fetchone()[0]
+        for number in range(1, count):
+            with state:
+                (at,) = state.execute("SELECT min(requested_at) FROM requests").fetchone()
+                state.execute("DELETE FROM requests WHERE requested_at <= ?", [at])
+            attestation = judged(url, LATER)
+            assert kinds(attestation) == {}, f"without {number} requests"
+            assert "2" not in not_shown(attestation)
 
 
 @pytest.mark.parametrize(
-    ("by_hand", "breaches", "unknown"),
+    ("by_hand", "found", "unknown"),
     [
         ((), {"too-often"}, set()),
         ((1,), {"too-often"}, {"8"}),
@@ -459,126 +470,39 @@ def test_a_backup_that_was_restored_is_no_breach(forced, tmp_path):
     ],
     ids=["crawls", "added-and-crawled-twice", "added", "looked-at-between", "looked-at"],
 )
-def test_what_is_asked_by_hand_is_no_second_run(crawled, by_hand, breaches, unknown):
-    """We advise `sources add` before a crawl, and `discover` where a crawl failed."""
+def test_a_request_by_hand_is_no_visit(crawled, by_hand, found, unknown):
+    """We advise `walsh add` before a crawl, and `discover` where a crawl failed."""
     hours = [0.0, HOUR, 2 * HOUR]
     url = crawled(site("blog.example"), starts=hours, settings={"WALSH_MIN_REVISIT": 0})
     with contextlib.closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as state, state:
         state.executemany("UPDATE runs SET command = 'x' WHERE id = ?", [(run,) for run in by_hand])
     attestation = judged(url, LATER)
-    assert findings(attestation).keys() == breaches
+    assert kinds(attestation).keys() == found
     assert not_shown(attestation) & {"8"} == unknown
 
 
-def test_what_pruning_left_is_no_breach(forced):
-    """Rows are deleted in the order of their times, in several transactions."""
-    url = forced()
-    with contextlib.closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as state:
-        (first, last) = state.execute("SELECT min(id), max(id) FROM requests").fetchone()
-        for number in range(first, last):
-            with state:
-                (at,) = state.execute("SELECT min(requested_at) FROM requests").fetchone()
-                state.execute("DELETE FROM requests WHERE requested_at <= ?", [at])
-                state.execute("DELETE FROM denials WHERE denied_at <= ?", [at])
-            assert findings(judged(url, LATER)) == {}, f"without {number} requests"
-
-
-def test_two_machines_whose_clocks_differ_share_a_state(direct_web, crawl, postgresql_url):
-    """Each second request to a host comes from the other machine."""
-    hosts = [f"{name}.example" for name in "abc"]
-    web = direct_web(
-        *(
-            Site(host, "", {f"/{page}": feed(str(page), host=host) for page in range(6)})
-            for host in hosts
-        )
-    )
-    running = [
-        crawl.start(
-            web,
-            sources=[f"http://{host}/{page}" for host in hosts for page in pages],
-            settings={"WALSH_STATE_URL": postgresql_url, **settings},
-        )
-        for pages, settings in (
-            ((0, 2, 4), AHEAD | {"CLOCK_AHEAD": 40.0}),
-            ((1, 3, 5), AHEAD | {"CLOCK_AHEAD": -40.0}),
-        )
-    ]
-    results = [each.wait() for each in running]
-    assert [each.exit_code for each in results] == [0, 0]
-    attestation = judged(postgresql_url, time.time())
-    assert findings(attestation) == {}
-    shown = {row["row"]: row["shown"] for row in attestation["checklist"]}
-    assert shown["4"] == len(web.log)
-    with contextlib.closing(State(postgresql_url)) as state, state.log() as log:
-        rows = log.rows(LoggedRequest, log.bounds(time.time()))
-        rows = sorted(rows, key=lambda row: row.requested_at + row.connect_duration)
-    for host in hosts:  # requests to two hosts may come at the same moment
-        sent = [row.url for row in rows if row.host == host]
-        assert sent == [hit.url for hit in web.log if hit.host == host]
-
-
-# `walsh attest` finds nothing in records of polite crawls, and breaches in those of broken ones.
-
-#: Two and a half hours after the first run begins.
-DATE = formatdate(BEGIN + 9000.0, usegmt=True)
-HOSTS = [f"{name}.example" for name in "abcde"]
-
-
-def refusal(**headers):
-    given = {name.replace("_", "-"): value for name, value in headers.items()}
-    return Reply(status=503, headers=given)
-
-
-def test_a_polite_crawl_breaks_nothing(crawled):
-    """In later runs the server of the list is down."""
-    sites = [
-        *map(site, ["quick.example", *HOSTS]),
-        Site("slow.example", "", {"/feed": Reply(feed().body, delay=4.0)}),
-        Site("star.example", "User-agent: *\nDisallow: /*feed\n", {"/1/2/feed": feed()}),
-        Site("long.example", "", {"/feed": [refusal(Retry_After="600"), feed()]}),
-        Site("zero.example", "", {"/feed": [refusal(Retry_After="0"), feed()]}),
-        Site("odd.example", "", {"/feed": [refusal(Retry_After="soon"), refusal(), feed()]}),
-        Site("down.example", "", {"/feed": refusal()}),
-        Site("robots.example", refusal(), {"/feed": feed()}),
-        Site("date.example", "", {"/feed": [refusal(Retry_After=DATE), feed()]}),
-    ]
-    starts = [0.0, DAY + 60.0, 2 * DAY + 120.0, 2.5 * DAY]
-    assert findings(judged(crawled(*sites, listed=[LIST, refusal()], starts=starts), LATER)) == {}
-
-
-RULES_OF_ALL = Reply("User-agent: *\nDisallow: /private\n", etag='"rules"')
-SOURCES_OF_TWO = ["http://a.example/feed", "http://b.example/feed"]
-
-
-@pytest.mark.parametrize(
-    ("mutant", "more", "found"),
-    [
-        ("", ["http://a.example:8080/feed", "http://fails.example/feed"], {}),
-        ("OneFileForAll", [], {"unasked-robots": "2"}),
-        ("Mixed", [], {"other-copy": "2"}),
-        ("NeverAsked", [], {"unasked-robots": "2"}),
-        ("OfItself", [], {"undeclared": "6"}),
-    ],
-)
-def test_a_broken_crawler_is_found_by_its_own_record(crawled, mutant, more, found):
-    pages = {"/feed": feed(host="a.example")}
-    images = pages | {"/1.png": Reply("PNG")}
-    hosts = [
-        Site("a.example", RULES_OF_ALL, images, tls=Certificate.GOOD),
-        Site("a.example:8080", RULES_OF_ALL, pages),
-        site("b.example", "User-agent: *\nDisallow: /x\n"),
-        site("fails.example", [RULES_OF_ALL, *[Reply(status=503)] * 9]),
-    ]
-    settings = trouble(mutant) if mutant else {}
-    url = crawled(*hosts, sources=[*SOURCES_OF_TWO, *more], settings=settings)
+def test_row_7_holds_only_for_conditional_requests(crawled):
+    bare, tagged = feed(), feed(host="b.example", etag='"1"')
+    sites = Site("a.example", "", {"/feed": bare}), Site("b.example", "", {"/feed": tagged})
+    assert verdicts(judged(crawled(sites[0]), LATER))["7"] == "not shown", "no validator, no proof"
+    url = crawled(*sites, starts=[3 * DAY, 5 * DAY])
+    assert verdicts(judged(url, LATER))["7"] == "holds"
+    with contextlib.closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as state, state:
+        state.execute("UPDATE requests SET conditional = 0 WHERE conditional")
     attestation = judged(url, LATER)
-    assert {kind: row for kind, (row, _) in findings(attestation).items()} == found
-    if mutant == "NeverAsked":
-        verdict = rows(attestation)["4"]["verdict"]
-        assert verdict == "not shown", "what was not logged was sent at some time"
+    assert sum(by_number(attestation)["7"]["not_shown"].values()) == 1
 
 
-# `walsh attest` of another bot: a page about its own name, by what binds every bot.
+def test_robots_txt_that_was_not_logged_is_not_shown(crawled):
+    url = crawled(site("a.example"))
+    with contextlib.closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as state, state:
+        state.execute("DELETE FROM requests WHERE purpose = 'robots' AND host = 'a.example'")
+    attestation = judged(url, LATER)
+    assert kinds(attestation) == {}
+    assert verdicts(attestation)["2"] == "not shown"
+
+
+# Other bots: what binds them.
 
 OTHER = {
     "WALSH_USER_AGENT": "Mozilla/5.0 (compatible; Example-Bot/1.0; +https://bot.example/)",
@@ -597,41 +521,83 @@ def attested(crawled):
             Site("a.example", "User-agent: Example-Bot\nDisallow: /no/\n", {"/feed": feed()}),
             Site("b.example", "", {"/feed": feed()}),
         ]
-        for number, each in enumerate(settings):
-            url = crawled(*sites, starts=[number * 2 * DAY], settings=each)
+        for number, values in enumerate(settings):
+            url = crawled(*sites, starts=[number * 2 * DAY], settings=values)
         return partial(judged, url, LATER)
 
     return crawl
 
 
-def test_another_bot_gets_a_page_about_its_own_name(attested):
+def test_another_bot_is_judged_by_its_own_name(attested):
     attestation = attested(OTHER)(bot=BOT)
-    assert attestation["holds"]
-    assert attestation["bot"] == BOT.user_agent
-    found = {number: row["verdict"] for number, row in rows(attestation).items()}
+    found = verdicts(attestation)
+    assert attestation.holds
     assert {found[row] for row in ("1", "2", "2a", "4", "6")} == {"holds"}
     assert {found[row] for row in ("3", "3a", "3b", "3c")} == {"not applicable"}
-    text = "\n".join(attestation_text(attestation))
-    assert "Named Example-Bot group overrides *" in text
-    assert "not applicable: this bot has no blocklist" in text
-    assert "Walsh-Research" not in text
+    assert by_number(attestation)["2a"]["requirement"] == "Named Example-Bot group overrides *"
 
 
-def test_a_bot_that_asks_hosts_at_once_and_follows_links_breaks_nothing_of_its_own(attested):
-    attestation = attested(OTHER | {"WALSH_SERIAL": False, "WALSH_SCOPE": "any"})(bot=BOT)
-    assert attestation["holds"]
-    assert "WALSH_SERIAL = False" in rows(attestation)["4"]["not_applicable"]
-    assert "WALSH_SCOPE" in rows(attestation)["6"]["not_applicable"]
+def test_a_bot_that_follows_links_holds_in_part(crawled):
+    """It has no sources, and requests one page twice within seconds (FAULTS F2)."""
+    settings = OTHER | {"WALSH_SERIAL": False, "WALSH_SCOPE": "any", "WALSH_MIN_REVISIT": 0}
+    url = crawled(Site("a.example", "", {"/feed": feed()}), starts=[0.0, 7.0], settings=settings)
+    with contextlib.closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as state, state:
+        state.execute("UPDATE requests SET source = NULL")
+    attestation = judged(url, LATER, bot=BOT)
+    found = verdicts(attestation)
+    assert (found["4"], found["6"], found["8"]) == (
+        *("holds in part", "holds in part"),
+        "not applicable",
+    )
+    assert "WALSH_SERIAL" in by_number(attestation)["4"]["not_applicable"]
+    assert "recursion" in by_number(attestation)["6"]["not_applicable"]
 
 
 def test_a_new_version_of_a_bot_is_the_same_bot(attested):
     newer = OTHER | {"WALSH_USER_AGENT": OTHER["WALSH_USER_AGENT"].replace("1.0", "1.1")}
-    assert rows(attested(OTHER, newer)(bot=BOT))["1"]["verdict"] == "holds"
+    assert verdicts(attested(OTHER, newer)(bot=BOT))["1"] == "holds"
 
 
 def test_two_bots_in_one_state_are_one_too_many(attested):
     of = attested(OTHER, {})
-    for bot, sent in ((BOT, USER_AGENT), (Bot(USER_AGENT, "Walsh-Research"), BOT.user_agent)):
-        attestation = of(bot=bot)
-        assert not attestation["holds"]
-        assert sent in json.dumps(rows(attestation)["1"]["findings"])
+    for bot, other in ((BOT, USER_AGENT), (Bot(), BOT.user_agent)):
+        (row, finding) = findings(of(bot=bot))[0]
+        assert (row, finding["kind"]) == ("1", "user-agent")
+        assert other in finding["first"]["what"]
+
+
+# The command.
+
+
+def test_the_command_prints_a_line_for_each_row(clean, called):
+    status, text, error = called("attest", WALSH_STATE_URL=f"sqlite:///{clean}")
+    header, *lines = text.splitlines()
+    assert (status, header) == (0, "row\tverdict\tcount\trequirement")
+    assert [line.split("\t")[:2] for line in lines] == [[row.number, "holds"] for row in CHECKLIST]
+    assert "no MUST is broken" in error
+
+
+def test_json_is_an_object_for_each_row(clean, called):
+    _, text, _ = called("attest", "--json", WALSH_STATE_URL=f"sqlite:///{clean}")
+    rows = [json.loads(line) for line in text.splitlines()]
+    assert [row["row"] for row in rows] == [row.number for row in CHECKLIST]
+    assert {tuple(row) for row in rows} == {
+        ("row", "rule", "level", "requirement", "verdict", "shown", "not_shown", "not_applicable",
+         "findings")
+    }  # fmt: skip
+
+
+def test_a_broken_must_exits_with_1(clean, called, tmp_path):
+    record = Record(tmp_path / "state.sqlite3", f"sqlite:///{tmp_path / 'state.sqlite3'}")
+    shutil.copy(clean, record.file)
+    record.change("UPDATE requests SET delay = 7, url = url || '\x1b' WHERE {ANY}")
+    status, text, error = called("attest", WALSH_STATE_URL=record.url)
+    assert (status, "a MUST is broken" in error, "\x1b" in text) == (1, True, False)
+    assert "\n\tshort-gap\t1\t" in text
+
+
+def test_an_empty_state_is_nothing_to_attest(called, tmp_path):
+    url = f"sqlite:///{tmp_path / 'new.sqlite3'}"
+    State(url).close()
+    status, _, error = called("attest", WALSH_STATE_URL=url)
+    assert (status, "nothing to attest" in error) == (1, True)

@@ -523,14 +523,14 @@ def _attest(parser: Parser) -> None:
 
     examples:
       walsh attest
-      walsh attest --since 2026-11-01 --json > attestation.json
+      walsh attest --since 2026-11-01 --json > attestation.jsonl
 
     exit status:
       0  no MUST is broken
       1  a MUST is broken, or the state has nothing to audit
     """
-    _add_since(parser, "audit the state as if it began")
-    _add_json(parser, "one JSON object")
+    _add_since(parser, "audit the requests and entries")
+    _add_json(parser)
 
 
 @_command(CRAWLERS, "tools.lint", needs_project=False, has_settings=False)

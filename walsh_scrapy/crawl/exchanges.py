@@ -61,6 +61,9 @@ if TYPE_CHECKING:
 
 _PURPOSES: Final = {Rank.OPERATOR: "blocklist", Rank.ROBOTS: "robots", Rank.TARGET: "target"}
 
+#: The headers of a conditional request (R7).
+_CONDITIONS: Final = ("If-None-Match", "If-Modified-Since")
+
 
 class _Begun(NamedTuple):
     at: float  #: by the monotonic clock
@@ -201,6 +204,7 @@ class Exchanges:
             monotonic=self._context.clock.monotonic(),
             error="" if response is not None else _words(error, request.url),
             retry_after=exchange.retry_after,
+            has_validator=response is not None and _has_validator(response),
         )
         snapshot = self._hosts.end(request, host, exchange, record)
         note(request, hold=snapshot.hold, seconds=latency)
@@ -326,9 +330,14 @@ class Exchanges:
             gates="; ".join(f"{gate}: {answer}" for gate, answer in ticket.answers.items()),
             run=self._context.run,
             purpose=_PURPOSES[ticket.rank],
+            conditional=any(request.headers.get(name) for name in _CONDITIONS),
             evidence=evidence_of(request),
             source=source.url if source else None,
         )
+
+
+def _has_validator(response: Response) -> bool:
+    return bool(response.headers.get("ETag") or response.headers.get("Last-Modified"))
 
 
 def _words(error: Exception | None, url: str) -> str:

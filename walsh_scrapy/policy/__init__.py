@@ -10,5 +10,5 @@
 | R6   | `urls`, `redirects`             |
 | R7   | `urls`                          |
 | R8   | `freshness`, `redirects`        |
-| all  | `durations`, `wording`, `audit` |
+| all  | `durations`, `wording` |
 """

@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sqlalchemy import and_, delete, exists, func, not_, select, update
 
-from walsh_scrapy.policy.audit.record import document_of, part_of, parts_of
 from walsh_scrapy.policy.pacing import PaceBy
 from walsh_scrapy.policy.urls import host_of, url_key
 from walsh_scrapy.policy.wording import count_of, storable
+from walsh_scrapy.sources.declaration import document_of, part_of, parts_of
 from walsh_scrapy.sources.loading import (
     declarations,
     merged,

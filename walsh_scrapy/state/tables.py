@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from sqlalchemy.types import TypeEngine
 
 #: The version of the schema that this code reads and writes.
-VERSION: Final = 4
+VERSION: Final = 5
 #: Number of the PostgreSQL advisory lock under which tables are created.
 LOCK_NUMBER: Final = 9309
 metadata = MetaData()
@@ -276,6 +276,9 @@ requests = Table(
     Column("run", BigInteger),
     *_evidence(),
     Column("status", Integer),
+    # Whether it had validators, and whether its answer had one: an ETag or a Last-Modified.
+    Column("conditional", Boolean, nullable=False, server_default=false()),
+    Column("has_validator", Boolean, nullable=False, server_default=false()),
     Column("host", String(255), nullable=False),
     Column("url", Text, nullable=False),
     Column("gates", Text, nullable=False),

@@ -45,7 +45,7 @@ MAX_LATE_SECONDS: Final = 1.0
 BOOLEANS: Final = frozenset(
     {
         "is_declared", "is_due", "move_settled", "is_on_hold", "is_long_hold", "is_in_flight",
-        "backfill",
+        "backfill", "conditional", "has_validator",
     }
 )  # fmt: skip
 
@@ -642,7 +642,7 @@ def _requests(sql: Sql) -> str:
     return f"""
 SELECT id, {sql.time("requested_at")} AS requested_at, {sql.days_ago("requested_at")} AS days_ago,
     host, url, gates, status, nullif(error, '') AS error, duration, connect_duration, monotonic,
-    run, purpose, delay, hold, retry_after, {evidence},
+    run, purpose, delay, hold, retry_after, conditional, has_validator, {evidence},
     CASE source WHEN '' THEN url ELSE source END AS source
 FROM requests"""
 
@@ -751,7 +751,8 @@ WITH clock_steps AS MATERIALIZED ({clock_steps(sql)}
     FROM waits
 ), judged AS (
     SELECT required.*,
-        CASE WHEN requested_at < hold_counts_until - {GAP_TOLERANCE} THEN 'on hold'
+        CASE WHEN requested_at >= hold_since
+                AND requested_at < hold_counts_until - {GAP_TOLERANCE} THEN 'on hold'
             WHEN duration_before IS NULL THEN NULL
             WHEN requested_at < previous_ended_at - {GAP_TOLERANCE} THEN 'at once'
             WHEN requested_at < previous_ended_at + delay - {GAP_TOLERANCE} THEN 'too short' END

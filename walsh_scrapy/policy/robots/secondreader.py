@@ -1,10 +1,10 @@
 r"""Protego, Scrapy's parser, as a second reader of robots.txt (decision 35).
 
-`walsh mayfetch` shows where its answer differs from that of `RobotsTxt`. The audit of the state
-reads it too, because a reader cannot show its faults. Protego takes long for hostile files, selects
-groups in another way than RFC 9309, and counts some octets otherwise. So its answer breaks a rule
-only where a file and a URL leave both readers one reading (`SecondReader.can_compare`). Whether
-they are comparable is found here, without the modules of `RobotsTxt`.
+`walsh mayfetch` shows where its answer differs from that of `RobotsTxt`. Protego takes long for
+hostile files, selects groups in another way than RFC 9309, and counts some octets otherwise. So its
+answer is a fault of a reader only where a file and a URL leave both readers one reading
+(`SecondReader.can_compare`). Whether they are comparable is found here, without the modules of
+`RobotsTxt`.
 
 >>> reader = SecondReader(b"User-agent: *\nDisallow: /private/*/draft\n")
 >>> reader.can_compare("https://a.example/private/1/2/draft", "Walsh-Research")
