@@ -7,8 +7,8 @@ from email.utils import formatdate
 
 import pytest
 
-from walsh_scrapy.checks import PRECISIONS
 from walsh_scrapy.identity import USER_AGENT
+from walsh_scrapy.testing.checks import PRECISIONS
 from walsh_scrapy.testing.hit import ConnectionRecord, Hit, most_at_once
 from walsh_scrapy.testing.politeness import assert_polite, violations
 

@@ -3,10 +3,10 @@
     assert_polite(web.log, crawl_delays=web.crawl_delays, blocked=["optedout.example"])
     assert_polite(result.log, connections=result.connections)
 
-Delays, holds and revisits are checked by `walsh_scrapy.checks`, as in the audit of the state. There
-is no tolerance, and none is needed. The server reads a request after the crawler has sent it, and
-starts its last write before the crawler can have read the end. So a gap in the log is never shorter
-than the delay of the crawler. For several runs over one state, pass all their hits.
+Delays, holds and revisits are checked by `walsh_scrapy.testing.checks`. There is no tolerance, and
+none is needed. The server reads a request after the crawler has sent it, and starts its last write
+before the crawler can have read the end. So a gap in the log is never shorter than the delay of the
+crawler. For several runs over one state, pass all their hits.
 """
 
 from collections import Counter, defaultdict
@@ -16,8 +16,17 @@ from ipaddress import ip_address
 from typing import Final, TypedDict, Unpack
 from urllib.parse import unquote
 
-from walsh_scrapy.checks import SERVER, AtOnce, Delay, Exchange, Hold, Precision, Retries, Revisit
 from walsh_scrapy.identity import USER_AGENT
+from walsh_scrapy.testing.checks import (
+    SERVER,
+    AtOnce,
+    Delay,
+    Exchange,
+    Hold,
+    Precision,
+    Retries,
+    Revisit,
+)
 from walsh_scrapy.testing.hit import FULL, ConnectionRecord, Hit, redirect_target, without_requests
 
 

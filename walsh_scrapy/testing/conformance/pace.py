@@ -16,7 +16,7 @@ from math import ceil, inf, log, sqrt
 from statistics import fmean, median, variance
 from typing import TYPE_CHECKING, Final
 
-from walsh_scrapy.checks import BUSY, TRIAL, FirstRequests
+from walsh_scrapy.testing.checks import BUSY, TRIAL, FirstRequests
 from walsh_scrapy.testing.conformance.scenario import (
     HOPS,
     Level,

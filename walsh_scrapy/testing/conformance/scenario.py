@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Unpack
 
-from walsh_scrapy.checks import TRIAL
+from walsh_scrapy.testing.checks import TRIAL
 from walsh_scrapy.testing.feeds import Post, rss
 from walsh_scrapy.testing.politeness import Manners
 from walsh_scrapy.testing.site import Certificate, Reply, Site, redirect

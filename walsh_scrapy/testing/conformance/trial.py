@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from walsh_scrapy import __version__
-from walsh_scrapy.checks import BUSY
+from walsh_scrapy.testing.checks import BUSY
 from walsh_scrapy.testing.conformance import documents, identity, optouts, pace, robots
 from walsh_scrapy.testing.conformance.crawler import LONGEST, CallOfRun, Given, Output, Places, call
 from walsh_scrapy.testing.conformance.optouts import BLOCKLIST_URL

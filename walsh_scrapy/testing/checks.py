@@ -1,8 +1,8 @@
 """The rules of a bot towards a host, checked over exchanges alone (R4, R5, R8; decision 35).
 
-The audit of the state and the conformance test bring their rows to the same checks, with the
-precision of their times. Nothing here imports another part of the package, so a fault of the
-crawler cannot hide in its check.
+`assert_polite` and the conformance test bring their rows to the same checks, with the precision of
+their times. Nothing here imports another part of the package, so a fault of the crawler cannot hide
+in its check.
 
 R4 has delays and one request at a time, R5 holds and retries, R8 revisits. Each check is for one
 host, one bot or one URL, as its caller groups exchanges, and keeps a few numbers. Exchanges come in
@@ -46,13 +46,11 @@ class Precision(NamedTuple):
         return start < moment - self.tolerance
 
 
-#: The state has when a request was allowed to go out.
-RECORD: Final = Precision("the state: `attest`, `report`, `why`, `status`", 0.05, 0.05)
 #: A server reads a request after it was sent, and begins its last write before its end was read.
 SERVER: Final = Precision("the log of a server: `assert_polite`, `violations`", 0.0, 0.0)
 #: Delays count from start to start here: one request that is read late makes the next one early.
 TRIAL: Final = Precision("a trial: `conformance`", 0.1, 0.02)
-PRECISIONS: Final = (RECORD, SERVER, TRIAL)
+PRECISIONS: Final = (SERVER, TRIAL)
 
 
 class Exchange(NamedTuple):
@@ -207,29 +205,22 @@ class Hold:
 
     def __init__(self, precision: Precision) -> None:
         self._precision = precision
-        self.cause: Exchange | None = None  #: the refusal that began it
-        self.until = -math.inf
+        self._cause: Exchange | None = None  # the refusal that began it
+        self._until = -math.inf
 
     def begin(self, refusal: Exchange, until: float) -> None:
         """Begin at the end of a refusal, unless a longer hold goes on."""
-        if until > self.until:
-            self.cause, self.until = refusal, until
+        if until > self._until:
+            self._cause = refusal
+            self._until = until
 
-    def release(self, at: float) -> None:
-        """End it at a moment, if it goes on for longer."""
-        self.until = min(self.until, at)
-
-    def see(self, exchange: Exchange, most: float = math.inf) -> Gap | None:
-        """Return the gap between the refusal and a request after it; None if there is none.
-
-        For this request the hold counts for `most` seconds.
-        """
-        cause = self.cause
+    def see(self, exchange: Exchange) -> Gap | None:
+        """Return the gap between the refusal and a request after it; None if there is none."""
+        cause = self._cause
         if cause is None or exchange.start < cause.end:
             return None
-        until = min(self.until, cause.end + most)
-        is_early = self._precision.is_before(exchange.start, until)
-        return Gap(cause, exchange.start - cause.end, until - cause.end, is_early)
+        is_early = self._precision.is_before(exchange.start, self._until)
+        return Gap(cause, exchange.start - cause.end, self._until - cause.end, is_early)
 
 
 class Retries:
