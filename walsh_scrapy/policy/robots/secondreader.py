@@ -17,12 +17,9 @@ from __future__ import annotations
 
 import re
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from protego import Protego
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 #: Octets, rules, and rules times User-agent lines of a file that can be compared: Protego keeps
 #: the rules of each of those lines, and reads all of them for a verdict.
@@ -43,9 +40,6 @@ _PLAIN_URL: Final = re.compile(
     r"https?://[^/?#]*(?:/[A-Za-z0-9._~/=-]*)?(\?[A-Za-z0-9._~=&-]*)?", re.IGNORECASE
 )
 _PLAIN_RULE: Final = re.compile(r"[A-Za-z0-9._~/=*-]+\$?")
-#: Values that have one reading: seconds, and documents in a number of seconds, minutes or hours.
-_NUMBER: Final = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
-_RATE: Final = re.compile("([0-9]{1,9})/([0-9]{1,9})([smh]?)")
 
 
 class _Shape(NamedTuple):
@@ -54,10 +48,9 @@ class _Shape(NamedTuple):
     is_plain: bool  #: each line means one thing, and they are few
     names: frozenset[str]  #: the values of User-agent, in lower case
     is_query_plain: bool  #: and so do its rules for URLs with a query
-    delays: Mapping[str, float]  #: seconds between two requests, by those names that have any
 
 
-_STRANGE: Final = _Shape(is_plain=False, names=frozenset(), is_query_plain=False, delays={})
+_STRANGE: Final = _Shape(is_plain=False, names=frozenset(), is_query_plain=False)
 
 
 class SecondReader:
@@ -85,17 +78,6 @@ class SecondReader:
         is_whole = all(_is_read_alike(name, token.lower()) for name in shape.names)
         return is_whole and (plain[1] is None or shape.is_query_plain)
 
-    def delay(self, token: str) -> float:
-        """Return the seconds that Crawl-delay or Request-rate request of a bot, the larger one.
-
-        This takes thirty plain lines, since Protego keeps only the last of each. 0 for none, and
-        where RFC 9309 has several readings; a rate with a time of day does not count.
-        """
-        shape, own = self._shape, token.lower()
-        if not shape.is_plain or not all(_is_read_alike(name, own) for name in shape.names):
-            return 0.0
-        return shape.delays.get(own if own in shape.names else "*", 0.0)
-
     @cached_property
     def _protego(self) -> Protego:
         return Protego.parse(self._body.decode("utf-8", errors="ignore"))  # as Scrapy reads it
@@ -113,7 +95,6 @@ class SecondReader:
 
 def _shape_of(lines: list[str]) -> _Shape:
     kinds, names, allows, disallows = "", list[str](), list[str](), list[str]()
-    group, delays = list[str](), dict[str, float]()
     for line in lines:
         if _EMPTY.fullmatch(line):
             continue
@@ -123,7 +104,6 @@ def _shape_of(lines: list[str]) -> _Shape:
         key, value = record[1].lower(), record[2].strip()
         if key == "user-agent":
             names.append(value.lower())
-            group = [*(group if kinds.endswith("u") else ()), names[-1]]
             kinds += "u"
         elif key in ("allow", "disallow"):
             (allows if key == "allow" else disallows).append(value)
@@ -131,8 +111,6 @@ def _shape_of(lines: list[str]) -> _Shape:
         elif key not in ("sitemap", "host"):  # these are about the whole file
             if _LIKE_OTHERS.match(key):
                 return _STRANGE
-            seconds = _seconds_of(key, value)
-            delays |= {name: max(seconds, delays.get(name, 0.0)) for name in group}
             kinds += "o"
     count = len(allows) + len(disallows)
     is_long = count > _MOST_RULES or count * len(names) > _MOST_PAIRS
@@ -142,17 +120,7 @@ def _shape_of(lines: list[str]) -> _Shape:
     # An octet that is encoded counts as one or as three. That decides between Allow and Disallow.
     if not any(allows):
         is_query_plain = not any("%" in rule or not rule.isascii() for rule in disallows)
-    return _Shape(True, frozenset(names), is_query_plain, delays)
-
-
-def _seconds_of(key: str, value: str) -> float:
-    """Return the seconds of a record between two requests; 0 if it has none."""
-    if key == "crawl-delay" and _NUMBER.fullmatch(value):
-        return float(value)
-    rate = _RATE.fullmatch(value.lower()) if key == "request-rate" else None
-    if rate is None or not int(rate[1]):
-        return 0.0
-    return int(rate[2]) * {"": 1, "s": 1, "m": 60, "h": 3600}[rate[3]] / int(rate[1])
+    return _Shape(True, frozenset(names), is_query_plain)
 
 
 def _is_read_alike(name: str, token: str) -> bool:
