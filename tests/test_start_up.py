@@ -34,7 +34,6 @@ RARE = {
     "jinja2",  # walsh report
     "jsonschema",  # an item or a blocklist that is not clearly valid
     "markdown_it",  # a document of markdown
-    "prometheus_client",  # walsh status --prometheus
     "psycopg",  # a state in PostgreSQL
     "pytest",  # walsh_scrapy.testing.plugin
     "publicsuffixlist",  # WALSH_PACE_BY = "domain"
@@ -137,7 +136,6 @@ main(sys.argv[2:])
     ("module", "extra", "status", "arguments"),
     [
         ("jinja2", "report", 2, ["report", "-o", "-"]),
-        ("prometheus_client", "status", 2, ["status", "--quiet", "--prometheus", "x.prom"]),
         ("trustme", "testing", 2, ["conformance", "--json"]),
         ("psycopg", "postgres", 3, ["hosts"]),
     ],

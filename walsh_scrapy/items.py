@@ -3,14 +3,13 @@
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from importlib.resources import files
 from operator import attrgetter
 from typing import Any, Final, Self
 
 import fastjsonschema
 from fastjsonschema import JsonSchemaValueException
-from itemadapter import ItemAdapter
 from scrapy.exporters import CsvItemExporter, JsonLinesItemExporter, XmlItemExporter
 
 from walsh_scrapy.metadata.entries import Feed, FeedEntry
@@ -148,8 +147,10 @@ def check(item: object) -> None:
 def _columns(item: object) -> Mapping[str, object]:
     if type(item) is EntryItem:
         return item.to_dict()
-    if ItemAdapter.is_item(item):
-        return dict(ItemAdapter(item).asdict())
+    if is_dataclass(item) and not isinstance(item, type):
+        return asdict(item)
+    if isinstance(item, Mapping):  # an Item of Scrapy is one too
+        return item
     raise InvalidItem(f"A spider returned {type(item).__name__}, which is not an item.")
 
 

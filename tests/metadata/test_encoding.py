@@ -164,9 +164,16 @@ def test_declarations_in_other_spellings(content_type, declaration):
         ("iso-8859-8-i", "iso8859-8", "שלום"),
         ("x-mac-cyrillic", "mac_cyrillic", "Привет"),
         ("koi", "koi8-r", "Привет"),
+        ("windows-31j", "cp932", "①㈱"),
+        ("win-1251", "cp1251", "Привет"),
+        ("zh-cn", "gb18030", "中文测试"),
+        ("us-ascii", "cp1252", "€"),
+        ("iso-8859-9", "cp1254", "€ğ"),
+        ("tis-620", "cp874", "€ก"),
+        ("big5", "big5hkscs", "㗎"),
     ],
 )
-def test_labels_of_the_web_that_python_does_not_know(label, codec, text):
+def test_labels_that_the_web_reads_otherwise_than_python(label, codec, text):
     assert to_utf8(text.encode(codec), f"text/xml; charset={label}").decode() == text
 
 

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
-from queuelib.queue import FifoDiskQueue, FifoSQLiteQueue, LifoDiskQueue
 from scrapy import signals
 from scrapy.core.scheduler import Scheduler
 from scrapy.dupefilters import BaseDupeFilter
@@ -28,6 +27,7 @@ from scrapy.exceptions import (
     IgnoreRequest,
     UnsupportedURLSchemeError,
 )
+from scrapy.squeues import PickleFifoDiskQueue, PickleFifoSQLiteQueue, PickleLifoDiskQueue
 from scrapy.statscollectors import StatsCollector
 from scrapy.utils.defer import ensure_awaitable
 from scrapy.utils.misc import load_object
@@ -283,7 +283,7 @@ class ScrapyQueue:
 
         They stay as they are, for Scrapy with the settings with which they were written.
         """
-        count = sum(_requests_in(path) for path in self._files())
+        count = sum(self._requests_in(path) for path in self._files())
         self.is_foreign = count > 0
         if count and self._priorities:
             self._active.write_bytes(self._priorities)
@@ -298,10 +298,20 @@ class ScrapyQueue:
         for path in self._files():
             is_of_start = path.name.endswith("s")
             name = settings["SCHEDULER_START_DISK_QUEUE" if is_of_start else "SCHEDULER_DISK_QUEUE"]
-            queue = load_object(name) if name else object
-            if issubclass(queue, _STORAGES) and not issubclass(queue, _storage_of(path)):
+            storage = _storage_of(load_object(name)) if name else None
+            if storage and storage != _storage_of(_writer_of(path)):
                 return False
         return True
+
+    def _requests_in(self, path: Path) -> int:
+        """Return the number of requests in a queue; 0 if it was not closed."""
+        try:
+            queue = _writer_of(path).from_crawler(self._crawler, str(path))
+            count = len(queue)
+            queue.close()
+        except (OSError, ValueError, KeyError, struct.error, sqlite3.Error):
+            return 0
+        return count
 
     def _open(self) -> Any:  # noqa: ANN401 - Scrapy makes its classes of queues
         if self._scheduler is None:
@@ -321,24 +331,18 @@ class ScrapyQueue:
         return self._scheduler.dqs
 
 
-def _storage_of(path: Path) -> type:
-    """Return the class of queuelib that wrote a queue: a folder, or one of two kinds of files."""
+def _writer_of(path: Path) -> Any:  # noqa: ANN401 - Scrapy makes its classes of queues
+    """Return a class of Scrapy for a queue on disk: a folder, or one of two kinds of files."""
     if path.is_dir():
-        return FifoDiskQueue
+        return PickleFifoDiskQueue
     with path.open("rb") as file:
         is_sqlite = file.read(15) == b"SQLite format 3"
-    return FifoSQLiteQueue if is_sqlite else LifoDiskQueue
+    return PickleFifoSQLiteQueue if is_sqlite else PickleLifoDiskQueue
 
 
-def _requests_in(path: Path) -> int:
-    """Return the number of requests in a queue; 0 if it was not closed."""
-    try:
-        queue = _storage_of(path)(path)
-        count = len(queue)
-        queue.close()
-    except (OSError, ValueError, KeyError, struct.error, sqlite3.Error):
-        return 0
-    return count
+def _storage_of(queue: type) -> str | None:
+    """Return the class of queuelib whose files a class of queues has, by name; None for others."""
+    return next((base.__name__ for base in queue.__mro__ if base.__name__ in _STORAGES), None)
 
 
 def _guarded(
@@ -357,7 +361,7 @@ def _guarded(
 
 
 #: LifoSQLiteQueue has the same files as FifoSQLiteQueue.
-_STORAGES: Final = (FifoDiskQueue, LifoDiskQueue, FifoSQLiteQueue)
+_STORAGES: Final = ("FifoDiskQueue", "LifoDiskQueue", "FifoSQLiteQueue")
 #: SIGHUP comes when a terminal is closed; not every system has it.
 _NAMES: Final = ("SIGTERM", "SIGINT", "SIGHUP")
 _SIGNALS: Final = tuple(getattr(signal, name) for name in _NAMES if hasattr(signal, name))

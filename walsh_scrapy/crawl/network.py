@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 import ssl
 import sys
 from collections import defaultdict
@@ -18,7 +19,6 @@ from urllib.request import getproxies, proxy_bypass
 from scrapy import Request
 from scrapy.downloadermiddlewares.httpproxy import HttpProxyMiddleware
 from scrapy.exceptions import DownloadFailedError, UnsupportedURLSchemeError
-from w3lib.url import add_http_if_no_scheme
 
 from walsh_scrapy.crawl.engine import PerLoop
 from walsh_scrapy.crawl.messages import server_of
@@ -366,7 +366,7 @@ def proxies_of(settings: BaseSettings) -> dict[str, tuple[str, Proxy]]:
             continue
         credentials, url = parsed[scheme]
         # Scrapy adds the scheme of the requests to `https_proxy=127.0.0.1:3128`, others add http.
-        has_scheme = add_http_if_no_scheme(values[scheme]) == values[scheme]
+        has_scheme = re.match(r"\w+://", values[scheme])
         address = url if has_scheme else url.partition("://")[2]
         try:
             proxy = Proxy.parse(address, credentials and b"Basic " + credentials)

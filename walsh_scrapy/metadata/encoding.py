@@ -9,10 +9,9 @@ import codecs
 import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
 from typing import Final
-
-from w3lib.encoding import resolve_encoding
 
 REPLACEMENT: Final = "\ufffd"  #: the character that stands for undecodable bytes
 
@@ -20,11 +19,13 @@ _CHARSET: Final = re.compile(r"(?:^|[;,])\s*charset\s*=\s*[\"']?\s*([\w.:-]{1,40
 _XML_DECLARATION: Final = re.compile(
     rb"\s*<\?xml[^>]{0,200}?[\s\"']encoding\s*=\s*[\"']?\s*([\w.:-]{1,40})", re.IGNORECASE
 )
-#: Names of the WHATWG Encoding Standard that Python does not know, not even without their `x-`.
+#: Names that Python does not know, not even without their `x-`: those of the WHATWG Encoding
+#: Standard, and two that servers write.
 _LABELS: Final = {
     "cn-big5": "big5",
     "dos-874": "cp874",
     "gb_2312": "gbk",
+    "gb_2312-80": "gbk",
     "iso-8859-8-e": "iso8859-8",
     "iso-8859-8-i": "iso8859-8",
     "iso-ir-149": "cp949",
@@ -33,8 +34,25 @@ _LABELS: Final = {
     "koi8-ru": "koi8-u",
     "ks_c_5601-1989": "cp949",
     "ksc_5601": "cp949",
+    "win-1251": "cp1251",
+    "windows-31j": "cp932",
+    "windows-874": "cp874",
     "windows-949": "cp949",
     "x-x-big5": "big5",
+    "zh-cn": "gbk",
+}
+#: The larger encodings that browsers read instead (WHATWG Encoding Standard), by Python's names.
+_SUPERSETS: Final = {
+    "ascii": "cp1252",
+    "big5": "big5hkscs",
+    "euc_kr": "cp949",
+    "gb2312": "gb18030",
+    "gbk": "gb18030",
+    "iso8859-1": "cp1252",
+    "iso8859-9": "cp1254",
+    "iso8859-11": "cp874",
+    "shift_jis": "cp932",
+    "tis-620": "cp874",
 }
 _DEFAULT_ENCODING: Final = "cp1252"
 #: Declarations that do not count. UTF-16 and UTF-32 are recognized by a byte order mark or by zero
@@ -87,10 +105,12 @@ def _declared_encodings(body: bytes, content_type: str | None) -> Iterator[str]:
         labels.append(declaration[1].decode("ascii", "ignore"))
     for label in labels:
         name = label.lower()
-        encoding = resolve_encoding(_LABELS.get(name, name))
-        encoding = encoding or resolve_encoding(name.removeprefix("x-"))
-        if encoding:
-            yield codecs.lookup(encoding).name
+        for known_as in (_LABELS.get(name, name), name.removeprefix("x-")):
+            with suppress(LookupError):
+                encoding = codecs.lookup(known_as).name
+                if encoding != "utf-7":  # no browser knows it
+                    yield _SUPERSETS.get(encoding, encoding)
+                break
 
 
 def _decode_declared(body: bytes, encodings: list[str], max_undecodable: int) -> str:

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 #: The extra of this package that installs a module which is not there.
 _EXTRAS: Final = {
     "jinja2": "report",
-    "prometheus_client": "status",
     "pytest": "testing",
     "trustme": "testing",
 }

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.tools.call import WrongCall
+from walsh_scrapy.tools.files import atomic_file
 from walsh_scrapy.tools.problems import check_sources_file, problem_row
 from walsh_scrapy.tools.show import show
 
@@ -123,20 +125,24 @@ def _write_metrics(
 
     The file is replaced as a whole. Raises WrongCall if it cannot be written.
     """
-    from prometheus_client import CollectorRegistry, Gauge
-    from prometheus_client.exposition import write_to_textfile
-
-    registry = CollectorRegistry()
+    target = Path(path)
+    if not target.parent.is_dir():
+        raise WrongCall(f"--prometheus {path}: its folder does not exist")
     severities = Counter(row["severity"] for row in problems)
     zeros = {"critical": 0, "warning": 0}
+    lines = _gauge("status_timestamp_seconds", "Time of the status.", {"": time.time()})
     for name, values in {"problems_by_severity": zeros | severities, **counts}.items():
         metric, _, label = name.partition("_by_")
-        gauge = Gauge(f"walsh_{metric}", f"{metric} by {label}.", [label], registry=registry)
-        for value, count in values.items():
-            gauge.labels(value or "none").set(count)
-    now = Gauge("walsh_status_timestamp_seconds", "Time of the status.", registry=registry)
-    now.set_to_current_time()
+        samples = {f'{{{label}="{value or "none"}"}}': count for value, count in values.items()}
+        lines += _gauge(metric, f"{metric} by {label}.", samples)
     try:
-        write_to_textfile(path, registry)
+        with atomic_file(target) as file:
+            file.write("".join(f"{line}\n" for line in lines).encode())
     except OSError as error:
         raise WrongCall(f"--prometheus {path}: {error.strerror}") from None
+
+
+def _gauge(name: str, help_text: str, samples: Mapping[str, float]) -> list[str]:
+    """Return the lines of a metric; ``samples`` has its values by their labels."""
+    head = [f"# HELP walsh_{name} {help_text}", f"# TYPE walsh_{name} gauge"]
+    return head + [f"walsh_{name}{labels} {value}" for labels, value in samples.items()]
