@@ -37,7 +37,6 @@ class Command(NamedTuple):
     module: str  #: has the function ``run``, below ``walsh_scrapy``
     needs_project: bool
     has_settings: bool  #: whether it takes ``-s``
-    needs_action: bool  #: whether it does nothing by itself
     add_arguments: Callable[[Parser], None]
 
     @property
@@ -56,20 +55,13 @@ COMMANDS: Final[dict[str, Command]] = {}
 
 
 def _command(
-    group: str,
-    module: str,
-    *,
-    needs_project: bool = True,
-    has_settings: bool = True,
-    needs_action: bool = False,
+    group: str, module: str, *, needs_project: bool = True, has_settings: bool = True
 ) -> Callable[[Callable[[Parser], None]], None]:
     """Make a command of a function; ``hosts_release`` is the action `release` of `hosts`."""
 
     def register(add_arguments: Callable[[Parser], None]) -> None:
         name = add_arguments.__name__.strip("_").replace("_", " ")
-        COMMANDS[name] = Command(
-            name, group, module, needs_project, has_settings, needs_action, add_arguments
-        )
+        COMMANDS[name] = Command(name, group, module, needs_project, has_settings, add_arguments)
 
     return register
 
@@ -131,7 +123,7 @@ def _discover(parser: Parser) -> None:
     _add_log_level(parser)
 
 
-@_command(START, "tools.keys", needs_project=False, needs_action=True)
+@_command(START, "tools.keys", needs_project=False)
 def _keys(_: Parser) -> None:
     """Make a key that signs requests, and the directory to publish.
 

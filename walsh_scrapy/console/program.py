@@ -124,7 +124,7 @@ def build_parser(name: str = "") -> argparse.ArgumentParser:
                 prog=parsers[parent].prog,
                 dest="action" if parent else "command",
                 metavar="ACTION" if parent else "COMMAND",
-                required=bool(parent) and COMMANDS[parent].needs_action,
+                required=parent == "keys",  # the others list something without an action
                 help="what to do; see `ACTION --help`" if parent else argparse.SUPPRESS,
             )
         listed = {"help": command.headline} if parent else {}
