@@ -305,6 +305,8 @@ def _request(run: int, host: int, page: int, at: float, seconds: float) -> dict[
         "source": None if is_robots else ITS_URL,
         "gates": "blocklist: not listed" + ("" if is_robots else "; robots: allowed"),
         "status": 200 if run == 1 or is_robots else 304,
+        "conditional": run > 1 and not is_robots,
+        "has_validator": not is_robots,
         "duration": seconds,
         "monotonic": at + seconds - BEGIN,
         "error": "",
