@@ -112,7 +112,6 @@ class DownloadHandler(BaseDownloadHandler):
         stream = await self._network.connect(endpoint, public_only=ticket.public_only)
         exchange = HttpExchange(stream)
         try:
-            await self._network.may_send()
             self._left(url, ticket)
             message = message_of(request, url, endpoint, self._last.of(request, url))
             started = self._clock.monotonic()

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from scrapy.http import Response
 
     from walsh_scrapy.metadata.document import Document
+    from walsh_scrapy.metadata.entries import Feed
     from walsh_scrapy.sources.source import Kind, Source
     from walsh_scrapy.state.sources import SourceStore
 
@@ -169,17 +170,12 @@ class SourcesSpider(DeclaringSpider):
         set_visit(request, Visit(source, readable))
         return request
 
-    def document(
-        self,
-        response: Response,  # noqa: ARG002 - for subclasses
-        source: Source,  # noqa: ARG002
-    ) -> Document | None:
-        """Return the document in a response, for ``crawl.reading.read``; None if there is none.
+    async def read(self, document: Document) -> Feed:
+        """Return the feed or the links in a document, which another process reads (decision 34).
 
-        If it is costly, it is read in another process before the callback begins (decision 34).
-        This needs a callback that is a generator, and a reader that can be imported by name.
+        Raises NotAFeed, also if reading costs too much, and StillDue if the crawl ends meanwhile.
         """
-        return None
+        return await Crawl.of(self.crawler).reader.read(document)
 
     @staticmethod
     def unread(response: Response) -> str | None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import urljoin
 
-from walsh_scrapy.crawl.reading import read
 from walsh_scrapy.crawl.ticket import DATA_LOSS, Visit, content_type_of, links_of, set_visit
 from walsh_scrapy.items import EntryItem
 from walsh_scrapy.metadata.alternates import (
@@ -25,7 +24,7 @@ from walsh_scrapy.metadata.entries import NotAFeed
 from walsh_scrapy.spider import SourcesSpider
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator
 
     from scrapy import Request
     from scrapy.http import Response
@@ -45,18 +44,13 @@ class FeedsSpider(SourcesSpider):
 
     readable = staticmethod(may_be_feed)
 
-    def document(self, response: Response, source: Source) -> Document:
-        """Return the feed in a response, as it is to be read."""
-        from walsh_scrapy.metadata.feed import parse_feed
-
-        content_type = content_type_of(response.headers)
-        return Document(parse_feed, response.body, response.url, content_type, source.url)
-
-    def parse(self, response: Response, source: Source) -> Iterator[Feed | EntryItem]:
+    async def parse(self, response: Response, source: Source) -> AsyncIterator[Feed | EntryItem]:
         """Yield the feed, which has the update hints, and its entries; raise NotAFeed."""
         if unread := self.unread(response):
             raise NotAFeed(f"{unread} is not a feed, so its body was not downloaded")
-        feed = read(response, self.document(response, source))
+        content_type = content_type_of(response.headers)
+        document = Document("feed", response.body, response.url, content_type, source.url)
+        feed = await self.read(document)
         yield feed
         for entry in feed.entries:
             yield EntryItem.of_feed(entry, feed=feed, source=source.url)
@@ -87,13 +81,13 @@ class LlmsSpider(SourcesSpider):
             return None
         return self._next(visit["source"], visit["llmstxt"], visit["others"] or ())
 
-    def parse(
+    async def parse(
         self,
         response: Response,
         source: Source,
         llmstxt: str | None = None,
         others: tuple[str, ...] | None = None,
-    ) -> Iterator[Feed | EntryItem | Request]:
+    ) -> AsyncIterator[Feed | EntryItem | Request]:
         """Yield the links of a document, or the request for the next document.
 
         ``llmstxt`` is the URL of the llms.txt to request last; None if this is its response.
@@ -101,7 +95,7 @@ class LlmsSpider(SourcesSpider):
         of the page. Raises NotAFeed if the last document has the wrong format.
         """
         try:
-            links = self._links(response, source)
+            links = await self._links(response, source)
         except NotAFeed as error:
             if llmstxt is None:
                 raise NotAFeed(
@@ -135,19 +129,13 @@ class LlmsSpider(SourcesSpider):
         request.meta["handle_httpstatus_list"] = ABSENT
         return request
 
-    def _links(self, response: Response, source: Source) -> Feed:
+    async def _links(self, response: Response, source: Source) -> Feed:
         if response.status in ABSENT:
             raise NotAFeed(f"the server answered {response.status}")
         if unread := self.unread(response):
             raise NotAFeed(f"it is {unread}")
-        return read(response, self.document(response, source))
-
-    def document(self, response: Response, source: Source) -> Document:
-        """Return the page of links in a response, as it is to be read."""
-        from walsh_scrapy.metadata.llmstxt import parse_llms
-
         body = response.body
         if DATA_LOSS in response.flags:  # the last line may hold half a link, which is another URL
             body = body[: body.rfind(b"\n") + 1]
         content_type = content_type_of(response.headers)
-        return Document(parse_llms, body, response.url, content_type, source.url)
+        return await self.read(Document("llms", body, response.url, content_type, source.url))

@@ -422,11 +422,12 @@ class OwnSpider(FeedsSpider):
         request.errback = getattr(self, source.name)
         return request
 
-    def parse(self, response, source):
+    async def parse(self, response, source):
         if response.text == "later":
             yield get_retry_request(response.request, spider=self, reason="later")
         else:
-            yield from super().parse(response, source)
+            async for item in super().parse(response, source):
+                yield item
 
     def once_more(self, failure):
         source = failure.request.cb_kwargs["source"]

@@ -80,7 +80,7 @@ class Claimer(FeedsSpider):
             yield Request("http://new.example/more", meta=meta, callback=self.seen)
             yield Request(response.url, meta=meta, dont_filter=True, callback=self.seen)
             yield response.request.replace(url="http://new.example/replaced")
-        for item in super().parse(response, source):
+        async for item in super().parse(response, source):
             yield item
 
     async def asked(self, url, meta):

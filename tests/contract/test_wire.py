@@ -1,8 +1,9 @@
 """At most one connection is open, whatever is requested; names, families, sessions (26, 27)."""
 
+import os
+import signal
 from contextlib import suppress
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -20,7 +21,6 @@ from tests.helpers.sites import (
     site,
     trouble,
 )
-from walsh_scrapy.spidermiddlewares.firstseen import MOST_AT_ONCE
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.site import DEAD, NO_RESOLVER, OWN, UNKNOWN, Answer, Down, Raw, silent
 from walsh_scrapy.testing.web import Certificate, Fault, Reply, Site, redirect
@@ -121,8 +121,8 @@ def test_names_are_looked_up_before_their_turn(direct_web, crawl):
     assert max(overlapping) > 4
 
 
-#: Seconds that the spider below takes for each document, before its first item and after its last.
-BEFORE, AFTER = 0.5, 2.5
+#: Seconds for which the spider below blocks the crawl with each document.
+BLOCKED = 2.5
 SLOW_SPIDER = f"""
 import time
 from spiders.feeds import FeedsSpider
@@ -132,68 +132,35 @@ class SlowSpider(FeedsSpider):
     name = "slow"
     custom_settings = {{"SPIDER_MODULES": ["spiders"]}}
 
-    def parse(self, response, source):
-        time.sleep({BEFORE})
-        yield from super().parse(response, source)
-        time.sleep({AFTER})
+    async def parse(self, response, source):
+        async for item in super().parse(response, source):
+            yield item
+        time.sleep({BLOCKED})
 """
 
 
-@pytest.fixture
-def read_slowly(direct_web, crawl, project_with):
-    """Crawl two hosts, each with this page at two URLs, by the spider above."""
-
-    def run(page):
-        names = ("first", "second")
-        web = direct_web(*(site(f"{name}.example", feed=page, other=page) for name in names))
-        sources = [*feeds(*names), *feeds(*names, path="other")]
-        result = crawl(web, "slow", sources=sources, project=project_with(SLOW_SPIDER))
-        assert result.stats["walsh/sources/fetched"] == len(sources)
-        assert web.most_open_connections == 1
-        judge(result)
-        return web
-
-    return run
-
-
-def assert_no_exchange_seems_longer(crawl):
-    """Reading makes no exchange longer: neither in the record, nor in the delay after it."""
-    rows = rows_of(crawl, "SELECT max(duration), max(delay) FROM requests WHERE purpose = 'target'")
-    assert max(rows[0]) < AFTER
-
-
-def test_the_next_connection_is_made_while_a_document_is_read(read_slowly, crawl):
-    web = read_slowly(feed())
-    opened = {(each.host, each.client): each.opened for each in web.connections}
-    read = [pair for pair in pairwise(web.log) if pair[0].path != "/robots.txt"]
-    assert len(read) == 3
-    for document, following in read[1:]:  # from then on both hosts are ready
-        assert following.started - document.ended >= BEFORE + AFTER
-        assert opened[following.host, following.client] - document.ended < BEFORE + AFTER
-    assert_no_exchange_seems_longer(crawl)
-
-
-def test_items_of_a_costly_document_wait_for_the_exchange_in_flight(read_slowly, crawl):
-    """While another process reads it the crawl goes on; its items are handled afterwards."""
-    read_slowly(feed(posts=[f"Post {number}" for number in range(8 * MOST_AT_ONCE)], delay=1.0))
-    assert_no_exchange_seems_longer(crawl)
-
-
-def test_a_request_is_sent_once_the_last_document_was_committed(loopback_web, crawl):
-    """Also over a connection that is there already: a proxy's serves every host."""
-    left = []
-
-    def page(hit):
-        answered = {each.host for each in web.log if each.path == "/feed" and each.complete}
-        left.append(len(answered) - len(rows_of(crawl, "SELECT url FROM sources")))
-        return feed(host=hit.host)
-
-    names = [f"h{number}" for number in range(10)]
-    web = loopback_web(*(site(f"{name}.example", feed=page) for name in names))
-    result = crawl(web, sources=feeds(*names))
-    assert result.stats["walsh/sources/fetched"] == len(names)
-    assert left == [0] * len(names)
+def test_a_spider_that_blocks_makes_no_exchange_longer(direct_web, crawl, project_with):
+    """Neither in the record, nor in the delay after it."""
+    page = feed(delay=1.0)
+    names = ("first", "second")
+    web = direct_web(*(site(f"{name}.example", feed=page, other=page) for name in names))
+    sources = [*feeds(*names), *feeds(*names, path="other")]
+    result = crawl(web, "slow", sources=sources, project=project_with(SLOW_SPIDER))
+    assert result.stats["walsh/sources/fetched"] == len(sources)
+    assert web.most_open_connections == 1
     judge(result)
+    rows = rows_of(crawl, "SELECT max(duration), max(delay) FROM requests WHERE purpose = 'target'")
+    assert max(rows[0]) < BLOCKED
+
+
+def test_the_next_request_is_sent_while_a_document_is_read(direct_web, crawl):
+    """No process reads the document; the crawl asks the other host, and then is stopped."""
+    web = direct_web(site("a.example"), site("b.example"))
+    sources = ["http://a.example/feed", "http://b.example/feed"]
+    running = crawl.start(web, sources=sources, settings=trouble("FrozenReading"))
+    assert web.wait_for(lambda log: sum(hit.path == "/feed" for hit in log) == 2)
+    os.kill(running.pid, signal.SIGTERM)
+    assert running.wait().stats["walsh/sources/deferred"] == 2
 
 
 # Hosts that cannot be reached, a stopped crawl, and a machine in trouble (decisions 28, 29).
@@ -254,9 +221,12 @@ def test_a_machine_that_is_offline_marks_no_source_as_failed(direct_web, crawl, 
 
 
 def closing(host):
-    """A host that keeps no connection, so each request needs another descriptor."""
+    """A host that keeps no connection, so each request needs another descriptor.
+
+    While it answers, the document before is read.
+    """
     last = {"Connection": "close"}
-    return Site(host, Reply(headers=last), {"/feed": feed(host=host, headers=last)})
+    return Site(host, Reply(headers=last), {"/feed": feed(host=host, headers=last, delay=0.5)})
 
 
 def test_without_descriptors_the_run_ends_and_nothing_is_lost(direct_web, crawl):

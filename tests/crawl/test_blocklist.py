@@ -59,7 +59,7 @@ def test_a_list_that_waited_in_vain_has_not_failed(context, error, seconds):
     queue = Mock()
     queue.restricted.return_value = nullcontext()
     queue.owning.side_effect = error
-    published = PublishedList(context, Mock(), queue, Mock())
+    published = PublishedList(context, Mock(), queue, Mock(), Mock())
     asyncio.run(published._fetch())
     looks = sum(1 for _ in takewhile(bool, (not published.is_due for _ in range(4000))))
     assert abs(looks - seconds) < 3

@@ -71,6 +71,16 @@ def test_a_document_adds_its_newest_items_as_far_as_they_fit(monkeypatch):
     assert all(SEEN in record.item and record.source == URL for record in kept)
 
 
+def test_no_record_is_made_beyond_the_bytes_of_a_document(monkeypatch):
+    """Names that all entries share would make any number of bytes."""
+    encoded = []
+    encode = firstseen._as_json
+    monkeypatch.setattr(firstseen, "_as_json", lambda item: encoded.append(item) or encode(item))
+    monkeypatch.setattr(firstseen, "MOST_BYTES", 1)
+    assert items_of(*map(entry, range(9))).records() == []
+    assert len(encoded) == 1
+
+
 @pytest.mark.parametrize(("number", "lines"), [(0, 0), (3, 3), (2_000, 4)])
 def test_refused_items_are_logged_up_to_three_and_then_counted(caplog, number, lines):
     found = items_of(entry(1), entry(1), *[entry(2, title="x" * 301)] * (number // 2))
@@ -93,12 +103,9 @@ def test_other_work_has_its_turn_between_many_items():
             await asyncio.sleep(0)
             turns += 1
 
-    async def pause():
-        await asyncio.sleep(0)
-
     async def run():
         task = asyncio.create_task(others())
-        items = [item async for item in _in_turns(as_async_generator(range(1000)), pause)]
+        items = [item async for item in _in_turns(as_async_generator(range(1000)))]
         task.cancel()
         return items
 

@@ -196,7 +196,7 @@ class UnansweredCommits(Extension):
 
 
 class FrozenReading(Extension):
-    """The process that reads costly documents is stopped before it reads one, and named.
+    """The process that reads documents is stopped before it reads one, and named.
 
     Only the end of the run ends its reading.
     """
@@ -286,8 +286,9 @@ class OfItself(Extension):
         ScopeMiddleware._declared_by = lambda _gate, _request: "declared"
         parse = crawler.spidercls.parse
 
-        def follow(spider, response, source):
-            yield from parse(spider, response, source)
+        async def follow(spider, response, source):
+            async for item in parse(spider, response, source):
+                yield item
             if source.url == response.url:
                 url = response.urljoin("/1.png")
                 yield spider.request(Source(url), url, "*/*", lambda _type: True)

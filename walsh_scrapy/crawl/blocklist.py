@@ -1,8 +1,8 @@
 """The blocklist in force, and how it is fetched: the last good one stays until then (R3).
 
-A short list is read at once. A long one is read in an isolated process, and comes back as the text
-that the state keeps (decision 34). The published schema is always applied in that process, because
-a schema can cost any time: a pattern that backtracks for ever, or a tree of `$ref`.
+The list is read in the crawl itself. The published schema is applied in the isolated process
+(decision 34), because a schema can cost any time: a pattern that backtracks for ever, or a tree of
+`$ref`.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Final
 from scrapy import Request
 from scrapy.spidermiddlewares.httperror import HttpError
 
-from walsh_scrapy.crawl.engine import is_stopping
 from walsh_scrapy.crawl.failures import reason_of
-from walsh_scrapy.crawl.isolated import CostLimits, Interrupted, IsolatedProcess, TooCostly
+from walsh_scrapy.crawl.isolated import TooCostly
 from walsh_scrapy.crawl.queue import PATIENCE
 from walsh_scrapy.crawl.shared import BLOCKLISTS, SharedBlocklist
 from walsh_scrapy.crawl.ticket import Hop, Validators, note, rank_of, request_of, ticket_of
@@ -37,7 +36,7 @@ from walsh_scrapy.policy.blocklist import (
     Blocklist,
     Entry,
     InvalidBlocklist,
-    adopted_text,
+    check_schema,
     is_bundled,
     parse_local,
 )
@@ -59,6 +58,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.crawl.context import Context
     from walsh_scrapy.crawl.engine import Engine
     from walsh_scrapy.crawl.queue import Queue
+    from walsh_scrapy.crawl.reading import Reader
 
 logger = logging.getLogger(__name__)
 
@@ -67,10 +67,6 @@ logger = logging.getLogger(__name__)
 LONGEST_LIST: Final = 40 * 1024 * 1024
 #: Bytes that are read at once. That takes less than 0.2 s, whatever they are.
 SHORT: Final = 256 * 1024
-#: The limits of a longer list. One with 1,000,000 domains needs 4 s and 430 MB.
-LIST_LIMITS: Final = CostLimits(seconds=20, memory=2**30)
-#: The limits of the check of a list under the published schema.
-SCHEMA_LIMITS: Final = CostLimits(seconds=4, memory=2**30)
 #: Bytes of a published schema; a larger one is not used. The bundled one has 2,000.
 LONGEST_SCHEMA: Final = 256 * 1024
 #: Responses that lead to another URL (RFC 9110 15.4).
@@ -95,41 +91,14 @@ def load_local_list(path: str) -> Blocklist:
         raise BadSetting(f"{PREFIX}BLOCKLIST_FILE: {problem}") from None
 
 
-async def read_list(body: bytes) -> str:
-    """Return the list in a document as `Blocklist.text` writes it.
+async def read_list(body: bytes) -> Blocklist:
+    """Return the list in a document. Raises InvalidBlocklist.
 
-    Raises InvalidBlocklist, even if reading costs too much.
+    A thread that reads a long list lets the event loop go on.
     """
     if len(body) <= SHORT:
-        return adopted_text(body)
-    try:
-        return await _isolated(LIST_LIMITS, body)
-    except TooCostly as error:
-        raise InvalidBlocklist(f"the blocklist cannot be read: that {error}") from error
-
-
-async def check(body: bytes, schema: bytes) -> None:
-    """Check a blocklist under a published schema.
-
-    A schema that is not sound is ignored (decision 14). Raises InvalidBlocklist, and TooCostly for
-    a schema that cannot be used.
-    """
-    if len(schema) > LONGEST_SCHEMA:
-        raise TooCostly(f"would read {len(schema)} bytes, more than {LONGEST_SCHEMA}")
-    await _isolated(SCHEMA_LIMITS, body, schema)
-
-
-async def _isolated(limits: CostLimits, body: bytes, schema: bytes | None = None) -> str:
-    """Return the text of a list from a process that ends afterwards. Raises TooCostly."""
-    process = IsolatedProcess(limits, is_stopping)
-    try:
-        return await process.call(adopted_text, body, schema)
-    except Interrupted as error:
-        raise TooCostly("was stopped with the crawl") from error
-    except OSError as error:
-        raise TooCostly(f"needs a process, and none could be started: {error.strerror}") from error
-    finally:
-        process.close()
+        return Blocklist.parse(body)
+    return await asyncio.to_thread(Blocklist.parse, body)
 
 
 class BlocklistCache:
@@ -193,23 +162,17 @@ class BlocklistCache:
         known = self._store.find(url)
         return None if known is None else Validators(url, known.etag, known.last_modified)
 
-    async def adopt(self, candidate: Response, schema: Response | None) -> None:
+    async def adopt(self, candidate: Response, schema: Response | None, reader: Reader) -> None:
         """Put a fetched list in force if it is valid under our schema and the published one."""
         if schema is not None:
             self._store.keep(self._schema_url, self._copy(schema, self._schema_url), schema.body)
-        published = self._store.document(self._schema_url) if self._schema_url else None
         try:
-            text = await read_list(candidate.body)
-            if published is not None and not is_bundled(published):
-                await check(candidate.body, published)
+            adopted = await read_list(candidate.body)
+            await self._check_published(candidate.body, reader)
         except InvalidBlocklist as error:
             self.keep_last(str(error))
             return
-        except TooCostly as error:
-            logger.warning("%s is not used: its check %s", self._schema_url, error)
-        # A thread that reads a long list lets others run.
-        adopted = await asyncio.to_thread(Blocklist.of_text, text)
-        copy = self._copy(candidate, self._url, text)
+        copy = self._copy(candidate, self._url, adopted.text())
         self._store.keep(self._url, copy, candidate.body)
         BLOCKLISTS.keep(self._key, SharedBlocklist(copy, candidate.body))
         self._list, self.hash = adopted, copy.copy
@@ -218,6 +181,23 @@ class BlocklistCache:
             logger.warning("%s: %s", self._url, adopted.problem)
         domains = count_of(len(adopted), "domain")
         logger.info("blocklist of %s adopted from %s", domains, self._url)
+
+    async def _check_published(self, body: bytes, reader: Reader) -> None:
+        """Raise InvalidBlocklist for a list that the published schema forbids.
+
+        A schema that is not sound is ignored (decision 14), and so is one that costs too much.
+        """
+        schema = self._store.document(self._schema_url) if self._schema_url else None
+        if schema is None or is_bundled(schema):
+            return
+        if len(schema) > LONGEST_SCHEMA:
+            size = f"{len(schema)} bytes, more than {LONGEST_SCHEMA}"
+            logger.warning("%s is not used: it has %s", self._schema_url, size)
+            return
+        try:
+            await reader.call(self._schema_url, check_schema, body, schema)
+        except (TooCostly, StillDue) as error:
+            logger.warning("%s is not used. %s", self._schema_url, error)
 
     def keep_unchanged(self, response: Response) -> None:
         """Keep the list in force: its server answered 304."""
@@ -286,9 +266,15 @@ class PublishedList(BlocklistCache):
     """Fetches the published list when it is due; all targets wait meanwhile (R3, decision 14)."""
 
     def __init__(
-        self, context: Context, stats: StatsCollector, queue: Queue, engine: Engine
+        self,
+        context: Context,
+        stats: StatsCollector,
+        queue: Queue,
+        engine: Engine,
+        reader: Reader,
     ) -> None:
         super().__init__(context)
+        self._reader = reader
         self._stats = stats
         self._queue = queue
         self._engine = engine
@@ -337,7 +323,7 @@ class PublishedList(BlocklistCache):
                         return
                     candidate = await self._requested(self._url)
                     schema = await self._schema() if self._schema_url else None
-                    await self.adopt(candidate, schema)
+                    await self.adopt(candidate, schema, self._reader)
             except HasCome:
                 pass
             except NotModified as error:

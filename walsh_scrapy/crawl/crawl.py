@@ -29,6 +29,7 @@ from walsh_scrapy.crawl.messages import read_signer
 from walsh_scrapy.crawl.network import Network, network_problems, warn_of_handlers
 from walsh_scrapy.crawl.outcome import Problems
 from walsh_scrapy.crawl.queue import Queue
+from walsh_scrapy.crawl.reading import Reader
 from walsh_scrapy.crawl.refusal import refuse_to_start
 from walsh_scrapy.crawl.startup import check_start
 from walsh_scrapy.crawl.ticket import end_ticket, note
@@ -203,6 +204,15 @@ class Crawl:
     def documents(self) -> Documents:
         """The downloads of robots.txt and the blocklist."""
         return Documents(self.settings, self.stats)
+
+    @cached_property
+    def reader(self) -> Reader:
+        """The reader of documents."""
+        reader = Reader(self.engine, self.context.clock)
+        connect = self.crawler.signals.connect
+        connect(reader.request_reached_downloader, signal=signals.request_reached_downloader)
+        connect(reader.close, signal=signals.engine_stopped)
+        return reader
 
     @cached_property
     def visits(self) -> Visits:

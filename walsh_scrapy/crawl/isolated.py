@@ -15,6 +15,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Final, ParamSpec, TypeVar, cast
 
+from walsh_scrapy.metadata.entries import NotAFeed
+
 if sys.platform != "win32":
     import resource
 
@@ -31,7 +33,7 @@ PROGRAM: Final = "from walsh_scrapy.crawl.isolated import answer_calls; answer_c
 _USED_UP: Final = -getattr(signal, "SIGPROF", 0) or None
 
 
-class TooCostly(Exception):
+class TooCostly(NotAFeed):
     """A call has no result, because it cost too much; the message is a clause: "took longer …"."""
 
 
@@ -51,7 +53,7 @@ class CostLimits:
 
 
 class IsolatedProcess:
-    """Calls functions in a process that is started for the first call, and kept for the next.
+    """Calls functions in a process that is started at the latest for a call, and kept for the next.
 
     ``is_over`` returns whether the crawl is over; ``grace`` are the seconds for a call in hand
     then.
@@ -72,7 +74,7 @@ class IsolatedProcess:
         """
         message = pickle.dumps((function, args, kwargs))
         async with self._turn:
-            self._process = process = self._process or self._start()
+            process = self.start()
             running = asyncio.ensure_future(asyncio.to_thread(_ask, process, message))
             left, is_over = PATIENCE * self._limits.seconds, False
             # Scrapy has no signal for the moment at which a spider begins to close.
@@ -94,6 +96,13 @@ class IsolatedProcess:
         if isinstance(result, Exception):
             raise result
         return result
+
+    def start(self) -> subprocess.Popen[bytes]:
+        """Return the process, started if it does not run. Raises OSError."""
+        if self._process is not None and self._process.poll() is not None:
+            self.close()
+        self._process = process = self._process or self._start()
+        return process
 
     def close(self) -> int | None:
         """End the process; return how it ended, as `subprocess` has it. A call starts another."""

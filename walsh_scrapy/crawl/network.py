@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import re
@@ -73,11 +72,6 @@ _OF_URL: Final = ("url", "_url", "__getattribute__")
 
 #: Seconds for which lookups that are under way may still prove the network.
 SETTLING_SECONDS: Final = 1.0
-#: Turns of the event loop within which the next request begins its connection, if it is ready: it
-#: passes the engine, the middlewares and the handler.
-MOST_TURNS: Final = 8
-#: Turns within which a document that came is read: it passes the engine and the spider middlewares.
-TURNS_TO_READING: Final = 4
 
 
 class LastVisit(NamedTuple):
@@ -113,8 +107,6 @@ class Network:
             self._tls.log_keys(keys)
         self._connections = Connections(self._names, self._tls, CONNECT_SECONDS, self._record_proof)
         self._is_serial = context.options.serial
-        self._may_send = asyncio.Event()
-        self._may_send.set()
 
     @cached_property
     def idle(self) -> IdleConnections:
@@ -196,33 +188,6 @@ class Network:
             stream.close()
             check_public(endpoint.host, [stream.peer])
         return stream
-
-    async def let_next_connect(self) -> None:
-        """Let the next request make its connection while a document is read (decision 34).
-
-        Its name, TCP and TLS take their time meanwhile. It is sent after the document was read, so
-        that its time does not begin before.
-        """
-        for _ in range(MOST_TURNS):
-            await self.pause_reading()
-            if self.idle.is_in_use:
-                await self.pause_reading()  # with several addresses its attempts begin one later
-                return
-
-    async def pause_reading(self) -> None:
-        """Let the event loop do its waiting work, but send no request."""
-        self._may_send.clear()
-        try:
-            await asyncio.sleep(0)
-        finally:
-            self._may_send.set()
-
-    async def may_send(self) -> None:
-        """Wait while a document is read; one that has just come is read within some turns."""
-        for _ in range(TURNS_TO_READING):
-            await asyncio.sleep(0)
-        while not self._may_send.is_set():
-            await self._may_send.wait()
 
     def check_answer(self, endpoint: Endpoint, url: str, response: Response) -> None:
         """Check whether the answer of a proxy may be about this machine (decision 29).

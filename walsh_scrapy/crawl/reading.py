@@ -1,90 +1,84 @@
-"""Documents are read without blocking the crawl (decision 34).
+"""What strangers wrote is read in one isolated process, one document at a time (decision 34).
 
-A cheap document is read where the spider calls `read`. A costly one is read ahead, in an isolated
-process, while the crawl goes on: timers, signals and other requests.
+The crawl goes on meanwhile: timers, signals and other requests. robots.txt and the blocklist are
+read by the crawl itself, because their readers are bounded.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
-from weakref import WeakKeyDictionary
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
 from walsh_scrapy.crawl.context import SystemClock
 from walsh_scrapy.crawl.isolated import CostLimits, Interrupted, IsolatedProcess, TooCostly
+from walsh_scrapy.crawl.ticket import rank_of
 from walsh_scrapy.exceptions import MachineTrouble, StillDue
-from walsh_scrapy.metadata.document import Document
-from walsh_scrapy.metadata.entries import NotAFeed
+from walsh_scrapy.policy.frontier import Rank
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from contextlib import AbstractAsyncContextManager
 
-    from scrapy.http import Response
+    from scrapy import Request
 
     from walsh_scrapy.crawl.context import Clock
     from walsh_scrapy.crawl.engine import Engine
-    from walsh_scrapy.crawl.network import Network
+    from walsh_scrapy.metadata.document import Document
     from walsh_scrapy.metadata.entries import Feed
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 #: The limits of reading one document.
 LIMITS: Final = CostLimits(seconds=5, memory=200 * 1024 * 1024)
 GRACE_SECONDS: Final = 1.0  #: for the document in hand when the crawl ends
 
-_ahead: WeakKeyDictionary[Response, Feed | Exception] = WeakKeyDictionary()
 
+class Reader:
+    """Reads the documents of one crawl.
 
-def read(response: Response, document: Document) -> Feed:
-    """Return the feed or the links in a document, which may have been read ahead.
-
-    Raises NotAFeed, even if reading took too long; StillDue if the crawl ended meanwhile.
-    """
-    result = _ahead.pop(response, None)
-    if isinstance(result, Exception):
-        raise result
-    return result or document.read()
-
-
-class Readings:
-    """Reads the costly documents of one crawl ahead, one at a time.
-
-    While any other document is read, the next request makes its connection. ``quiet`` returns a
-    context manager that waits for requests in flight.
+    Its process starts with the first request for a robots.txt if documents are expected, else with
+    the first document.
     """
 
-    def __init__(
-        self,
-        engine: Engine,
-        clock: Clock,
-        network: Network,
-        quiet: Callable[[], AbstractAsyncContextManager[None]],
-    ) -> None:
+    def __init__(self, engine: Engine, clock: Clock) -> None:
         self._clock = clock
+        # In simulated time another process would seem to take hours.
+        self._is_isolated = isinstance(clock, SystemClock)
+        self._is_expecting = False
         self._process = IsolatedProcess(LIMITS, lambda: engine.is_closing, GRACE_SECONDS)
         self.close = self._process.close
-        self.pause = network.pause_reading
-        self._network = network
-        self._quiet = quiet
 
-    async def ahead(self, response: Response, document: Document) -> None:
-        """Read a document that is costly; `read` then returns the result, or raises it.
+    def expect(self) -> None:
+        """Prepare for documents that will come."""
+        self._is_expecting = self._is_isolated
 
-        The next connection begins before any other document is read.
+    def request_reached_downloader(self, request: Request) -> None:
+        """Start the process while the first robots.txt is fetched."""
+        if self._is_expecting and rank_of(request) is Rank.ROBOTS:
+            self._is_expecting = False
+            with suppress(OSError):  # the first document names the error
+                self._process.start()
+
+    async def read(self, document: Document) -> Feed:
+        """Return the feed or the links in a document. Raises NotAFeed, and as ``call`` does."""
+        return await self.call(document.url, document.read)
+
+    async def call(
+        self, url: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Return the result of a function that reads what came from a URL.
+
+        Raises TooCostly with a sentence, StillDue if the crawl ends meanwhile, and MachineTrouble
+        if no process can be started.
         """
-        # In simulated time another process would seem to take hours.
-        if document.is_costly and isinstance(self._clock, SystemClock):
-            try:
-                _ahead[response] = await self._process.call(Document.read, document)
-            except TooCostly as error:
-                _ahead[response] = NotAFeed(f"Reading {document.url} {error}.")
-            except Interrupted:
-                _ahead[response] = StillDue(self._clock.now(), "the crawl ended")
-            except OSError as error:
-                reason = f"no process could be started to read {document.url}: {error.strerror}"
-                _ahead[response] = MachineTrouble(self._clock.now(), reason)
-            except Exception as error:  # noqa: BLE001 - as if it had been read in the callback
-                # Its traceback refers to the response, and would keep this entry for ever.
-                _ahead[response] = error.with_traceback(None)
-            async with self._quiet():  # its result is handled at once
-                pass
-        else:
-            await self._network.let_next_connect()
+        if not self._is_isolated:
+            return function(*args, **kwargs)
+        try:
+            return await self._process.call(function, *args, **kwargs)
+        except TooCostly as error:
+            raise TooCostly(f"Reading {url} {error}.") from None
+        except Interrupted:
+            raise StillDue(self._clock.now(), "the crawl ended") from None
+        except OSError as error:
+            reason = f"no process could be started to read {url}: {error.strerror}"
+            raise MachineTrouble(self._clock.now(), reason) from error

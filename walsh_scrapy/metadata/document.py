@@ -1,4 +1,4 @@
-"""The document of a response: media type, format, budget, and cost of reading (R9).
+"""The document of a response: media type, format, and budget (R9).
 
 The media type decides if a body is read at all (R6). The bytes show if it is XML or JSON to be read
 as a feed, or something else.
@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from itertools import compress
 from typing import Final, Literal, TypeVar
 
-from walsh_scrapy.metadata.encoding import to_utf8
 from walsh_scrapy.metadata.entries import Feed, NotAFeed
 
 _FEEDS = ("application/atom+xml", "application/feed+json", "application/rss+xml")
@@ -202,39 +201,21 @@ def newest(entries: Sequence[T], date: Callable[[T], str | None]) -> tuple[T, ..
     return tuple(compress(entries, kept))
 
 
-# A cheap document takes at most half a second, even the worst that `benchmarks.hostile` finds.
-_CHEAP_BYTES: Final = 131_072
-_CHEAP_URL: Final = 512  # characters; each relative link is joined to it
-#: The most marks of costly parts: elements, JSON objects, links, lines, emphasis.
-_CHEAP_MARKS: Final = {
-    **dict.fromkeys((b"<", b"{", b"[", b"://", b"\n"), 2500),
-    **dict.fromkeys((b"*", b"_"), 10_000),
-}
-
-
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document that is still to be read, and how."""
+    """A document that is still to be read."""
 
-    #: `parse_feed`, `parse_llms` or another function with their arguments that can be imported
-    reader: Callable[..., Feed]
+    kind: Literal["feed", "llms"]
     body: bytes
     url: str  #: the final URL of the response
     content_type: str | None
     source: str  #: the declared URL
 
-    @property
-    def is_costly(self) -> bool:
-        """True if reading it may take more than half a second."""
-        if len(self.body) > _CHEAP_BYTES or len(self.url) > _CHEAP_URL:
-            return True
-        text = to_utf8(self.body, self.content_type)  # the readers see no other marks than these
-        return len(text) > _CHEAP_BYTES or any(
-            text.count(mark) > most for mark, most in _CHEAP_MARKS.items()
-        )
-
     def read(self) -> Feed:
         """Return the feed or the links in it; raise NotAFeed if it is neither."""
-        return self.reader(
-            self.body, url=self.url, content_type=self.content_type, source=self.source
-        )
+        # Imported where they are needed: the crawl itself reads nothing.
+        if self.kind == "feed":
+            from walsh_scrapy.metadata.feed import parse_feed as parse  # noqa: PLC0415
+        else:
+            from walsh_scrapy.metadata.llmstxt import parse_llms as parse  # noqa: PLC0415
+        return parse(self.body, url=self.url, content_type=self.content_type, source=self.source)

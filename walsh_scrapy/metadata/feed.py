@@ -19,12 +19,12 @@ from __future__ import annotations
 
 import io
 import re
-import xml.sax
 from collections.abc import Iterator, Mapping, Sequence, Sized
 from dataclasses import replace
 from math import isfinite
 from typing import Final, TypeAlias
-from xml.sax.handler import feature_external_ges, feature_namespaces
+from xml.sax.expatreader import ExpatParser
+from xml.sax.handler import feature_external_ges
 from xml.sax.xmlreader import InputSource
 
 from feedparser.api import StrictFeedParser
@@ -330,9 +330,17 @@ def _moment(date: bytes) -> str:
     return date_in_utc(date.decode("utf-8", "replace")) or ""
 
 
+class _Reader(ExpatParser):
+    """Gives a text to its handler in one piece, and not in one piece for each entity in it."""
+
+    def reset(self) -> None:
+        """Begin a document."""
+        super().reset()
+        self._parser.buffer_text = True  # type: ignore[attr-defined]
+
+
 def _parse(data: bytes, parser: _Parser) -> None:
-    reader = xml.sax.make_parser()  # noqa: S317 - no entities: see replace_doctype and below
-    reader.setFeature(feature_namespaces, True)
+    reader = _Reader(namespaceHandling=1)  # no entities: see replace_doctype and below
     reader.setFeature(feature_external_ges, False)
     reader.setContentHandler(parser)
     reader.setErrorHandler(parser)

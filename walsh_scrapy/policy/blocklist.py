@@ -165,14 +165,12 @@ class Blocklist:
 Blocklist.EMPTY = Blocklist({}, timedelta(hours=1))
 
 
-def adopted_text(body: bytes, published: bytes | None = None) -> str:
-    """Return the list in a document as the state keeps it.
+def check_schema(body: bytes, published: bytes) -> None:
+    """Raise InvalidBlocklist for a document that a published schema forbids, if that is sound.
 
-    ``published`` is a schema, under which the document must be valid too; see `Blocklist.parse`.
-    Raises InvalidBlocklist. May take long, so a crawl calls it in a separate process.
+    May take long, so a crawl calls it in a separate process.
     """
-    schema = None if published is None else sound_schema(published)
-    return Blocklist.parse(body, schema).text()
+    Blocklist.parse(body, sound_schema(published))
 
 
 def parse_local(body: bytes, name: str) -> Blocklist:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from datetime import UTC, datetime
 from functools import partial
-from itertools import accumulate
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
 
-from scrapy import Request, signals
+from scrapy import Request
 from scrapy.http import Response
 from scrapy.utils.asyncgen import as_async_generator
 from scrapy.utils.defer import ensure_awaitable
@@ -20,7 +19,6 @@ from twisted.python.failure import Failure
 
 from walsh_scrapy.crawl.crawl import Component
 from walsh_scrapy.crawl.outcome import Outcomes
-from walsh_scrapy.crawl.reading import Readings
 from walsh_scrapy.crawl.ticket import (
     hops_of,
     repeats,
@@ -41,15 +39,14 @@ from walsh_scrapy.metadata.entries import (
 )
 from walsh_scrapy.policy.durations import parse_http_date, rfc3339
 from walsh_scrapy.policy.wording import and_more
-from walsh_scrapy.spider import DeclaringSpider, SourcesSpider
+from walsh_scrapy.spider import DeclaringSpider
 from walsh_scrapy.state.entries import EntryRecord
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Callable
 
     from walsh_scrapy.crawl.context import Context
     from walsh_scrapy.crawl.crawl import Crawl
-    from walsh_scrapy.sources.source import Source
 
 logger = logging.getLogger(__name__)
 
@@ -83,18 +80,16 @@ class FirstSeenMiddleware(Component):
         self._context = crawl.context
         self._queue = crawl.queue
         self._outcomes = Outcomes(crawl.stats, crawl.problems, crawl.visits, crawl.engine)
-        self._readings = Readings(
-            crawl.engine, crawl.context.clock, crawl.network, crawl.exchanges.quiet
-        )
         self._over: WeakSet[Request] = WeakSet()
         # Under the contract's identity only metadata may leave (decision 23).
         self._closed = self._context.options.is_walsh_research
-        crawl.crawler.signals.connect(self._readings.close, signals.engine_stopped)
 
     async def process_start(self, start: AsyncIterator[Any]) -> AsyncIterator[Any]:
         """Pass the start requests on, one by one; every visit of a source has our errback."""
         async for item in start:
             await self._queue.wait_for_room()
+            if isinstance(item, Request) and visit_of(item):
+                self._crawl.reader.expect()
             yield self._watched(item)
 
     async def process_spider_output(
@@ -104,9 +99,8 @@ class FirstSeenMiddleware(Component):
         request = request_of(response)
         source = source_of(request)
         feed, goes_on = NOTHING_SAID, False
-        await self._read_ahead(response, source)  # before the callback begins
         items = DocumentItems(request, self._context, response)
-        async for item in _in_turns(result, self._readings.pause):
+        async for item in _in_turns(result):
             if request in self._over:  # its errback gave this, after an HTTP error
                 yield item
             elif source is not None and isinstance(item, EntryItem):
@@ -137,16 +131,6 @@ class FirstSeenMiddleware(Component):
         self._over.add(request)
         self._outcomes.ended(request, exception, response)
         return () if isinstance(exception, (NotAFeed, RequestDeferred)) else None
-
-    async def _read_ahead(self, response: object, source: Source | None) -> None:
-        spider = self._crawl.crawler.spider
-        if source is None or not isinstance(spider, SourcesSpider):
-            return
-        # The response of an errback may be a failure, and that of an HTTP error is not read.
-        if isinstance(response, Response) and 200 <= response.status < 300:
-            document = None if spider.unread(response) else spider.document(response, source)
-            if document is not None:
-                await self._readings.ahead(response, document)
 
     def _watched(self, item: Any) -> Any:  # noqa: ANN401 - a spider may yield anything
         if isinstance(item, Request) and source_of(item):
@@ -273,16 +257,20 @@ class DocumentItems:
         oldest.
         """
         document = document_keys([_keys_of(item) for item in self._items], self._answered_at)
-        dated: list[tuple[str, EntryRecord]] = []
-        for place in distinct_entries(document.entries):
-            item, keys = self._items[place], document.entries[place]
-            self.valid[keys.key] = item
-            record = self._record(item, keys, document)
-            dated.append((item.published or item.updated or "", record))
-        newest_first = sorted(dated, key=itemgetter(0), reverse=True)
-        sizes = accumulate(len(record.item.encode()) for _, record in newest_first)
-        fits = zip(newest_first, sizes, strict=True)
-        return [record for (_, record), size in fits if size <= MOST_BYTES]
+        places = distinct_entries(document.entries)
+        self.valid = {document.entries[place].key: self._items[place] for place in places}
+        records: list[EntryRecord] = []
+        size = 0
+        for place in sorted(places, key=self._date, reverse=True):
+            record = self._record(self._items[place], document.entries[place], document)
+            size += len(record.item.encode())
+            if size > MOST_BYTES:  # names that all entries share can make any number of bytes
+                break
+            records.append(record)
+        return records
+
+    def _date(self, place: int) -> str:
+        return self._items[place].published or self._items[place].updated or ""
 
     def _record(self, item: EntryItem, keys: EntryKeys, document: DocumentKeys) -> EntryRecord:
         return EntryRecord(
@@ -327,13 +315,11 @@ def _goes_on(request: Request, following: object) -> bool:
     return source_of(following) == visit.source
 
 
-async def _in_turns(
-    items: AsyncIterator[Any], pause: Callable[[], Awaitable[None]]
-) -> AsyncIterator[Any]:
-    """Yield the items; ``pause`` lets timers and answers have their turn."""
+async def _in_turns(items: AsyncIterator[Any]) -> AsyncIterator[Any]:
+    """Yield the items; timers and answers have their turn in between."""
     number = 0
     async for item in items:
         yield item
         number += 1
         if number % MOST_AT_ONCE == 0:
-            await pause()
+            await asyncio.sleep(0)

@@ -8,13 +8,16 @@ three; and only if none is a feed, /llms.txt. Nothing else of the page is read.
 from __future__ import annotations
 
 import json
+import logging
 import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from scrapy import Request
 
+from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.crawl.failures import reason_of
+from walsh_scrapy.crawl.isolated import TooCostly
 from walsh_scrapy.crawl.ticket import (
     Visit,
     content_type_of,
@@ -33,10 +36,14 @@ from walsh_scrapy.metadata.alternates import (
     feed_alternates,
     feeds_in_head,
 )
-from walsh_scrapy.metadata.document import is_html, is_markdown, may_be_feed, may_be_llms
+from walsh_scrapy.metadata.document import (
+    Document,
+    is_html,
+    is_markdown,
+    may_be_feed,
+    may_be_llms,
+)
 from walsh_scrapy.metadata.entries import NotAFeed
-from walsh_scrapy.metadata.feed import parse_feed
-from walsh_scrapy.metadata.llmstxt import parse_llms
 from walsh_scrapy.policy.wording import count_of
 from walsh_scrapy.sources.source import Source, SourcesError, target_url
 from walsh_scrapy.spider import DeclaringSpider
@@ -57,7 +64,10 @@ if TYPE_CHECKING:
     from scrapy.http import Response
     from twisted.python.failure import Failure
 
+    from walsh_scrapy.sources.source import Kind
     from walsh_scrapy.tools.call import Call
+
+logger = logging.getLogger(__name__)
 
 _FEEDS: Final = (
     "application/atom+xml, application/rss+xml, application/feed+json, application/xml;q=0.9, "
@@ -113,9 +123,9 @@ class DiscoverSpider(DeclaringSpider):
                 offer.page.claim()
                 yield self._request(offer, offer.page, Visit(None, may_be_feed, reads_head=True))
 
-    def parse(
+    async def parse(
         self, response: Response, offer: SiteOffer, candidate: Candidate
-    ) -> Iterator[Request]:
+    ) -> AsyncIterator[Request]:
         """Read a document; if it is not the last to request, request the next.
 
         Unless the page is a feed, these are its declared feeds, and the llms.txt.
@@ -123,14 +133,53 @@ class DiscoverSpider(DeclaringSpider):
         links: tuple[FeedLink, ...] = ()
         if candidate.role == "page":
             links = declared_feeds(
-                (*feed_alternates(links_of(response), response.url), *_head(response))
+                (*feed_alternates(links_of(response), response.url), *await self._head(response))
             )
-        _read(response, candidate, len(links))
+        await self._read(response, candidate, len(links))
         if candidate.role == "page" and candidate.form != "feed":
             offer.feeds = tuple(_feed_candidates(links, offer.page.url))
-            yield from self._next_feed(offer)
-        elif candidate.role == "feed":
-            yield from self._next_feed(offer)
+        elif candidate.role != "feed":
+            return
+        for request in self._next_feed(offer):
+            yield request
+
+    async def _head(self, response: Response) -> tuple[FeedLink, ...]:
+        """Return the feeds that the head of a page declares; an error page declares none."""
+        content_type = content_type_of(response.headers)
+        if response.status in ABSENT or not is_html(content_type):
+            return ()
+        reader = Crawl.of(self.crawler).reader
+        page = response.body, content_type, response.url
+        try:
+            return await reader.call(response.url, feeds_in_head, *page)
+        except TooCostly as error:
+            logger.warning("%s", error)
+            return ()
+
+    async def _read(self, response: Response, candidate: Candidate, feeds: int = 0) -> None:
+        """Set the outcome of a candidate: a feed, markdown, or why it is neither.
+
+        ``feeds`` is the number that it declares.
+        """
+        content_type = content_type_of(response.headers)
+        visit = visit_of(request_of(response))
+        is_links = candidate.role == "llms.txt" or is_markdown(content_type)
+        form: Form = "markdown" if is_links else "feed"
+        if response.status in ABSENT:
+            candidate.end(f"answered {response.status}")
+        elif visit and visit.unread is not None:
+            candidate.end(f"answered as {content_type[:80]}; its body was not read")
+        elif candidate.role == "page" and is_html(content_type):
+            declared = count_of(feeds, "feed") if feeds else "no feed"
+            candidate.end(f"answered as {content_type[:80]}; it declares {declared}")
+        else:
+            kind: Kind = "llms" if is_links else "feed"
+            document = Document(kind, response.body, response.url, content_type, candidate.url)
+            try:
+                feed = await Crawl.of(self.crawler).reader.read(document)
+                candidate.found(feed, form, response.url)
+            except NotAFeed as error:
+                candidate.end(str(error))
 
     def failed(self, failure: Failure) -> list[Request]:
         """Keep the reason; if robots.txt denies a document, request the next one."""
@@ -176,42 +225,9 @@ class DiscoverSpider(DeclaringSpider):
         return request
 
 
-def _head(response: Response) -> tuple[FeedLink, ...]:
-    """Return the feeds that the head of a page declares; an error page declares none."""
-    content_type = content_type_of(response.headers)
-    if response.status in ABSENT or not is_html(content_type):
-        return ()
-    return feeds_in_head(response.body, content_type, response.url)
-
-
 def _feed_candidates(links: Iterable[FeedLink], page: str) -> Iterator[Candidate]:
     for link in links:
         with suppress(SourcesError):  # it could not be declared
             url = target_url(link.url)
             if url != page:
                 yield Candidate(url, "feed", title=link.title, link=link)
-
-
-def _read(response: Response, candidate: Candidate, feeds: int = 0) -> None:
-    """Set the outcome of a candidate: a feed, markdown, or why it is neither.
-
-    ``feeds`` is the number that it declares.
-    """
-    content_type = content_type_of(response.headers)
-    visit = visit_of(request_of(response))
-    is_links = candidate.role == "llms.txt" or is_markdown(content_type)
-    form: Form = "markdown" if is_links else "feed"
-    parse = parse_llms if is_links else parse_feed
-    if response.status in ABSENT:
-        candidate.end(f"answered {response.status}")
-    elif visit and visit.unread is not None:
-        candidate.end(f"answered as {content_type[:80]}; its body was not read")
-    elif candidate.role == "page" and is_html(content_type):
-        declared = count_of(feeds, "feed") if feeds else "no feed"
-        candidate.end(f"answered as {content_type[:80]}; it declares {declared}")
-    else:
-        given = {"url": response.url, "content_type": content_type, "source": candidate.url}
-        try:
-            candidate.found(parse(response.body, **given), form, response.url)
-        except NotAFeed as error:
-            candidate.end(str(error))

@@ -198,11 +198,6 @@ class IdleConnections:
         """A context for one exchange, from before ``take`` until the connection is idle again."""
         return self._lock or nullcontext()
 
-    @property
-    def is_in_use(self) -> bool:
-        """Whether an exchange has its turn; always True where several may have it at once."""
-        return self._lock is None or self._lock.locked()
-
     def take(self, endpoint: Endpoint) -> Stream | None:
         """Return an idle connection to an endpoint, if there is one that the server left open."""
         if self._alone:
