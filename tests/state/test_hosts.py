@@ -216,7 +216,7 @@ def test_workers_live_while_they_beat(engine, now, store):
     assert run(engine, beat, THEM) == (now[0], 1)
     run(engine, take, HOST, US)
     assert run(engine, owns, HOST, US)
-    now[0] += 20.0
+    now[0] += 45.0
     assert not run(engine, owns, HOST, US)
     assert run(engine, take, HOST, THEM) is None, "who has not watched does not judge"
     run(engine, leave, US)
