@@ -180,6 +180,15 @@ def test_what_needs_too_much_memory_is_refused_with_a_sentence(readers):
         readers.call(no_memory)
 
 
+def large():
+    return b"a" * isolated.MAX_RESULT_BYTES
+
+
+def test_a_result_that_is_too_large_stays_in_the_process(readers):
+    with pytest.raises(TooCostly, match="gives a result of more than 16 MiB"):
+        readers.call(large)
+
+
 def test_the_process_limits_its_memory(monkeypatch):
     limits = {}
     monkeypatch.setattr(resource, "setrlimit", limits.__setitem__)

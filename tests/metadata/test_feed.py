@@ -683,10 +683,3 @@ def test_a_feed_with_content_that_is_not_well_formed_is_read():
     for markup in ("<p>x<br></p>", "<undeclared:p>x</undeclared:p>", "a & b", "<p a=b>&nbsp;</p>"):
         one, two = rss_of_unread(f"<description>{markup}</description>").entries
         assert (one.title, one.url, two.title) == ("One", "https://blog.example/1", "Two")
-
-
-def test_elements_in_content_are_counted(monkeypatch):
-    monkeypatch.setattr("walsh_scrapy.metadata.feed.MOST_ELEMENTS", 1000)
-    for inner in ("<p/>" * 1000, "<p>" * 1000 + "</p>" * 1000):
-        with pytest.raises(NotAFeed, match="elements"):
-            rss_of_unread(f"<description>{inner}</description>")

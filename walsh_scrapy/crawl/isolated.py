@@ -26,11 +26,16 @@ T = TypeVar("T")
 LOOK_SECONDS: Final = 0.1  #: between two looks whether the crawl is over
 #: Seconds of wall time for each of processor time, which a busy machine does not give at once.
 PATIENCE: Final = 6.0
+#: Bytes of a result: the crawl has it in memory beside the process that made it.
+MAX_RESULT_BYTES: Final = 16 * 1024 * 1024
 _CODE: Final = 16 * 1024 * 1024  # bytes that are mapped from files; no limit counts them
 #: It takes the seconds and the bytes of `Limits`.
 PROGRAM: Final = "from walsh_scrapy.crawl.isolated import answer_calls; answer_calls(%r, %r)"
 #: The exit status of a process that has used up its processor time; not on every system.
 _USED_UP: Final = -getattr(signal, "SIGPROF", 0) or None
+
+#: The exit status of a process that has used up its memory.
+_OUT_OF_MEMORY: Final = 77
 
 
 class TooCostly(NotAFeed):
@@ -91,6 +96,8 @@ class IsolatedProcess:
                 raise Interrupted
             if left <= 0 or status == _USED_UP:
                 raise TooCostly(f"took longer than {self._limits.seconds:g} s")
+            if status == _OUT_OF_MEMORY:
+                raise TooCostly(f"needs more than {self._limits.memory >> 20} MiB of memory")
             raise TooCostly(f"ended its process ({status})")
         result: T | Exception = answer[0]
         if isinstance(result, Exception):
@@ -142,15 +149,28 @@ def answer_calls(seconds: float, memory: int) -> None:
             return
         _allow_time(seconds)  # from here on, so that imports take nothing from it
         try:
-            result = function(*args, **kwargs)
+            answer = _answer(function, args, kwargs)
         except MemoryError:
-            result = TooCostly(f"needs more than {memory >> 20} MiB of memory")
-        except Exception as error:  # noqa: BLE001 - it is raised where the call was made
-            result = error
-        answer = pickle.dumps(result)
+            os._exit(_OUT_OF_MEMORY)  # there may be no memory for an answer
         _allow_time(0)  # no limit, so that the wait for the next call takes no time from it
         sys.stdout.buffer.write(answer)
         sys.stdout.buffer.flush()
+
+
+def _answer(function: Callable[..., Any], args: Any, kwargs: Any) -> bytes:  # noqa: ANN401
+    """Return the pickled result of a call, or its exception. Raises MemoryError."""
+    result: Any
+    try:
+        result = function(*args, **kwargs)
+    except MemoryError:
+        raise
+    except Exception as error:  # noqa: BLE001 - it is raised where the call was made
+        result = error
+    answer = pickle.dumps(result)
+    if len(answer) > MAX_RESULT_BYTES:
+        size = f"{MAX_RESULT_BYTES >> 20} MiB"
+        return pickle.dumps(TooCostly(f"gives a result of more than {size}"))
+    return answer
 
 
 def _ask(process: subprocess.Popen[bytes], message: bytes) -> tuple[Any] | None:

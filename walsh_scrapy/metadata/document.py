@@ -3,9 +3,9 @@
 The media type decides if a body is read at all (R6). The bytes show if it is XML or JSON to be read
 as a feed, or something else.
 
-A document has a budget (decision 34). The lengths of texts are in `metadata.text`, the limits of
-markdown in `metadata.llmstxt`. Only the newest entries of a feed with too many are read. A document
-beyond another budget is refused, because no real feed is like that.
+A document has a budget for what it may add to the state (decision 34). The lengths of texts are in
+`metadata.text`, the number of links in `metadata.llmstxt`. Only the newest entries of a feed with
+too many are read.
 """
 
 import json
@@ -170,19 +170,8 @@ def _by_signature(head: bytes) -> str:
 
 
 MOST_ENTRIES: Final = 10_000  #: of one document; of more, the newest are kept
-MOST_ELEMENTS: Final = 400_000  #: of an XML document; real feeds of 15 MiB have half as many
-MOST_ATTRIBUTES: Final = 100  #: of one element, because feedparser is quadratic in them
-MOST_DEPTH: Final = 1000  #: of elements in elements, in well-formed XML
-#: Characters of the bases, summed over the links that are resolved against them. A relative link
-#: becomes as long as its base.
-MOST_BASE_CHARACTERS: Final = 8_000_000
-MOST_VALUES: Final = 800_000  #: of a JSON document: its objects, lists and other values
 
 T = TypeVar("T")
-
-
-class OverBudget(Exception):
-    """The document is beyond a budget. The message is a clause: `XML of more than 9 elements`."""
 
 
 def newest(entries: Sequence[T], date: Callable[[T], str | None]) -> tuple[T, ...]:

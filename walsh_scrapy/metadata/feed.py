@@ -8,9 +8,9 @@ RSS 0.9x to 2.0, RSS 1.0 (RDF), Atom 0.3 and 1.0 are read by feedparser's parser
 with limits and rules that feedparser lacks; `jsonfeed` reads JSON Feed. No document can make them
 read a clock, use the network or open a file, except for a time zone of the tz database.
 
-`feedparser.parse` itself is not called. It needs 24 seconds for 100 kB in one `<author>`, and hours
-for 15 MiB of nested `xml:base` or of different categories. It also decodes with any codec that a
-document names, and opens a file or a URL if its input looks like one.
+`feedparser.parse` itself is not called. It decodes with any codec that a document names, and opens
+a file or a URL if its input looks like one. Some documents make its parser take very long or much
+memory, so a crawl reads every document in a process with limits (`crawl.reading`).
 
 The hints are only read here: `policy.freshness` decides when the feed is due.
 """
@@ -31,21 +31,12 @@ from feedparser.api import StrictFeedParser
 from feedparser.sanitizer import replace_doctype
 
 from walsh_scrapy.metadata.dates import date_in_utc
-from walsh_scrapy.metadata.document import (
-    MOST_ATTRIBUTES,
-    MOST_BASE_CHARACTERS,
-    MOST_DEPTH,
-    MOST_ELEMENTS,
-    MOST_ENTRIES,
-    OverBudget,
-    format_of,
-)
+from walsh_scrapy.metadata.document import MOST_ENTRIES, format_of
 from walsh_scrapy.metadata.encoding import to_utf8
 from walsh_scrapy.metadata.entries import Feed, FeedEntry, NotAFeed, with_keys
 from walsh_scrapy.metadata.jsonfeed import read_json
 from walsh_scrapy.metadata.repair import WellFormed, well_formed
 from walsh_scrapy.metadata.text import (
-    MOST_NAMES,
     distinct_names,
     distinct_tags,
     from_html,
@@ -91,10 +82,7 @@ def _read_xml(body: bytes, *, url: str, content_type: str | None) -> Feed:
     body = to_utf8(body, content_type).lstrip()  # XML must not begin with blank lines
     if format_of(body, content_type) != "xml":  # a charset such as EBCDIC makes other text of it
         raise NotAFeed.but("text in an encoding that feeds do not have", content_type)
-    try:
-        version, parser, repaired = _read(body, url if b"xml:base" in body else "")
-    except OverBudget as error:
-        raise NotAFeed.but(str(error), content_type) from None
+    version, parser, repaired = _read(body, url if b"xml:base" in body else "")
     if not version:
         raise NotAFeed.but("XML of another kind", content_type)
     channel: Element = dict(parser.feeddata)  # everything outside the entries
@@ -271,8 +259,6 @@ def _number(text: object) -> float | None:
     return float(number) if _NUMBER.fullmatch(number) else None
 
 
-_START: Final = re.compile(rb"<\w")
-_BLANKS: Final = re.compile(rb"\s{2,}")
 # For the order of the entries only.
 _ENTRY_TAG: Final = re.compile(rb"<(?:[\w.-]+:)?(?:item|entry)(?=[\s/>])")
 _DATE_TAG: Final = re.compile(
@@ -287,27 +273,20 @@ def _read(body: bytes, base: str) -> tuple[str, _Parser, WellFormed | None]:
     The third is None if the body is well-formed as it stands.
     """
     first = _first_entry(body)
-    version, data, entities = replace_doctype(_fold(body))
+    version, data, entities = replace_doctype(body)
     repaired = None
     for _ in range(2):
         try:
             parser = _Parser(base, None, "utf-8")
             parser.first_entry, parser.is_repaired = first, repaired is not None
             _parse(repaired.document if repaired else data, parser)
-        except (OverBudget, MemoryError):
+        except MemoryError:
             raise
         except Exception:  # noqa: BLE001 - they raise any exception
             repaired = repaired or well_formed(data, entities)
         else:
             return version or parser.version, parser, repaired
     return "", _Parser(base, None, "utf-8"), repaired
-
-
-def _fold(body: bytes) -> bytes:
-    """Return the body with single blanks before its root: feedparser is quadratic in them."""
-    root = _START.search(body)
-    at = root.start() if root else len(body)
-    return _BLANKS.sub(b"\n", body[:at]) + body[at:]
 
 
 def _first_entry(body: bytes) -> int:
@@ -359,8 +338,6 @@ _HOLDERS: Final = _ENTRY | {"source"}
 _NETSCAPE: Final = frozenset(
     {"http://my.netscape.com/rdf/simple/0.9/", "http://channel.netscape.com/rdf/simple/0.9/"}
 )
-_MOST_NAMESPACES: Final = 200
-_LONGEST_BASE: Final = 1024
 
 
 class _Parser(StrictFeedParser):  # type: ignore[misc]
@@ -382,8 +359,6 @@ class _Parser(StrictFeedParser):  # type: ignore[misc]
     }
     # Markup is not kept, so it is not sanitised, and links in it are not resolved.
     sanitize_html = resolve_relative_uris = False
-    elements = 0
-    base_characters = 0  #: of the bases of all links
     first_entry = 0  #: entries before it are skipped
     is_repaired = False  #: True if the document is not well-formed as it was published
     entries_begun = 0
@@ -402,12 +377,6 @@ class _Parser(StrictFeedParser):  # type: ignore[misc]
         self.open: list[str] = []  #: the open elements that feedparser sees
         self.own_uris: set[str] = set()  #: unknown namespaces of the root, a channel or an item
 
-    def count(self) -> None:
-        """Count one more element; raise OverBudget above `MOST_ELEMENTS`."""
-        self.elements += 1
-        if self.elements > MOST_ELEMENTS:
-            raise OverBudget(f"XML of more than {MOST_ELEMENTS} elements")
-
     def skips_entry(self) -> bool:
         """Count one more entry; return True if it is to be skipped (decision 34)."""
         self.entries_begun += 1
@@ -416,29 +385,21 @@ class _Parser(StrictFeedParser):  # type: ignore[misc]
         return skipped
 
     def resolve_uri(self, uri: str) -> str:
-        """Return a link resolved against the base; raise OverBudget if that was too much work.
+        """Return a link resolved against its `xml:base`.
 
-        A link without an `xml:base` stays as published: the rules of its format resolve it later.
+        One without a base stays as published: the rules of its format resolve it later.
         """
         if self.document_url and self.baseuri == self.document_url:
             return uri
-        self.base_characters += len(self.baseuri or "")
-        if self.base_characters > MOST_BASE_CHARACTERS:
-            raise OverBudget(
-                f"XML whose xml:base makes its links longer than {MOST_BASE_CHARACTERS} characters"
-            )
         resolved: str = super().resolve_uri(uri)
         return resolved
 
     def unknown_starttag(self, tag: str, attrs: list[tuple[str, str]]) -> None:
         """Begin an element; `tag` has the prefix that feedparser uses for its namespace."""
-        self.count()
         if not self.is_own(tag) or (tag in _ENTRY and not self.inentry and self.skips_entry()):
             self.unread, self.is_skipping = 1, True
             return
         self.open.append(tag)
-        free = _LONGEST_BASE - len(self.baseuri)
-        attrs = [(name, value) for name, value in attrs if len(value) < free or "base" not in name]
         super().unknown_starttag(tag, attrs)
 
     def is_own(self, tag: str) -> bool:
@@ -469,8 +430,7 @@ class _Parser(StrictFeedParser):  # type: ignore[misc]
 
     def track_namespace(self, prefix: str | None, uri: str) -> None:
         """Begin the scope of a prefix, which feedparser extends to the end of the document."""
-        if len(self.namespaces_in_use) < _MOST_NAMESPACES:
-            super().track_namespace(prefix, uri)
+        super().track_namespace(prefix, uri)
         if uri.lower() in _NETSCAPE and not self.version:
             self.version = "rss090"
 
@@ -482,10 +442,6 @@ class _Parser(StrictFeedParser):  # type: ignore[misc]
         # Only in entries: an element that contains entries, such as `body`, is not their content.
         if self.inentry and tag != "title" and not _is_data(str(self.contentparams["type"])):
             self.unread = 1
-
-    def _add_tag(self, *names: str | None) -> None:
-        if len(self._get_context().setdefault("tags", [])) < MOST_NAMES:
-            super()._add_tag(*names)
 
     def _sync_author_detail(self, key: str = "author") -> None:
         # feedparser's search for an address is slow and cuts `.example` down to `.exam`. The whole
@@ -545,14 +501,9 @@ class _Parser(StrictFeedParser):  # type: ignore[misc]
         self, name: tuple[str | None, str], qname: object, attrs: Sized
     ) -> None:
         """Begin an element."""
-        if self.depth + self.unread >= MOST_DEPTH:
-            raise OverBudget(f"XML of more than {MOST_DEPTH} elements in each other")
         if self.unread:
             self.unread += 1
-            self.count()
             return
-        if len(attrs) > MOST_ATTRIBUTES:  # before feedparser looks for each in all others
-            raise OverBudget(f"XML of more than {MOST_ATTRIBUTES} attributes of one element")
         self.uri = (name[0] or "").lower()
         super().startElementNS(name, qname, attrs)
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
 
 from walsh_scrapy.metadata.dates import date_in_utc
-from walsh_scrapy.metadata.document import MOST_VALUES, newest
+from walsh_scrapy.metadata.document import newest
 from walsh_scrapy.metadata.encoding import to_utf8
 from walsh_scrapy.metadata.entries import Feed, FeedEntry, NotAFeed
 from walsh_scrapy.metadata.text import (
@@ -29,7 +29,6 @@ from walsh_scrapy.metadata.text import (
 
 _Object: TypeAlias = Mapping[str, object]
 
-_STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"?', re.DOTALL)  # one without an end is the rest
 _VERSION: Final = re.compile(r"https?://(?:www\.)?jsonfeed\.org/version/1(?:\.\d+)?/?", re.ASCII)
 
 
@@ -54,10 +53,6 @@ def read_json(body: bytes, *, url: str, content_type: str | None) -> Feed:
 
 def _feed_object(body: bytes, content_type: str | None) -> _Object:
     body = to_utf8(body, content_type)
-    if _values(body) > MOST_VALUES:
-        raise NotAFeed.but(
-            f"JSON of more than {MOST_VALUES} objects and other values", content_type
-        )
     try:
         # Numbers stay text: an id may have any length, and no number can overflow.
         value: object = json.loads(body, parse_int=str, parse_float=str, parse_constant=str)
@@ -68,13 +63,6 @@ def _feed_object(body: bytes, content_type: str | None) -> _Object:
     if not isinstance(value.get("items"), list):
         raise NotAFeed.but("a JSON Feed without its list of items", content_type)
     return value
-
-
-def _values(body: bytes) -> int:
-    """Return the most values that a JSON document has; each takes up to 200 bytes of memory."""
-    marks = (b"{", b"[", b",")
-    most = sum(map(body.count, marks))
-    return most if most <= MOST_VALUES else sum(map(_STRING.sub(b"", body).count, marks))
 
 
 def _date(item: _Object) -> str | None:

@@ -19,10 +19,8 @@ their scheme. Bare `https://` URLs are links, as on GitHub; markdown-it-py would
 package for them, linkify-it-py. Code, comments and HTML are skipped and not searched for links. The
 rows of a table are lines of a paragraph.
 
-markdown-it-py needs time in proportion to the page: 80 microseconds per link and up to 70 per line;
-and up to a kilobyte of memory per character. With the limits below, the worst page that was found
-takes about a second, as a page of 10,000 links does. A longer page is refused and not read in part,
-because a part would look like the whole.
+A page of 10,000 links takes about a second. A page with too many links is refused and not read in
+part, because a part would look like the whole.
 """
 
 from __future__ import annotations
@@ -39,7 +37,6 @@ from markdown_it.common.utils import unescapeAll
 from markdown_it.rules_block import StateBlock, blockquote, html_block
 from markdown_it.rules_inline import StateInline, image
 
-from walsh_scrapy.metadata.document import OverBudget
 from walsh_scrapy.metadata.encoding import to_utf8
 from walsh_scrapy.metadata.entries import Feed, FeedEntry, NotAFeed, with_keys
 from walsh_scrapy.metadata.text import (
@@ -78,18 +75,17 @@ def parse_llms(body: bytes, *, url: str, content_type: str | None, source: str) 
     the Content-Type header, None if there was none. `source` is the declared URL.
 
     Raises NotAFeed, and nothing else, if the body is not markdown, has neither a link nor a
-    heading, or exceeds a limit of `markdown`.
+    heading, or has more than `MOST_LINKS` links.
     """
     text = re.sub("\r\n?", "\n", to_utf8(body, content_type).decode())
     what = _other_than_markdown(text)
     if what is not None:
         raise NotAFeed.but(what, content_type, _WANTED)
     front_matter = _FRONT_MATTER.match(text, 0, _LONGEST_FRONT_MATTER)
-    try:
-        page = list(_paragraphs(text[front_matter.end() :] if front_matter else text))
-    except OverBudget as error:
-        raise NotAFeed.but(str(error), content_type, _WANTED) from None
+    page = list(_paragraphs(text[front_matter.end() :] if front_matter else text))
     entries = _one_per_page(_entries(page, url))
+    if len(entries) > MOST_LINKS:
+        raise NotAFeed.but(f"markdown of more than {MOST_LINKS} links", content_type, _WANTED)
     if not entries and not any(paragraph.within[0] in _HEADINGS for paragraph in page):
         raise NotAFeed.but("plain text without a link", content_type, _WANTED)
     keyed = with_keys(entries, source, is_index=True)
@@ -207,7 +203,6 @@ def _other_than_markdown(text: str) -> str | None:
     return None
 
 
-MOST_TOKENS: Final = 150_000  # 400 bytes each; a link in a list makes 5, `- - - ` 2 per character
 # Each level of a list or a quote reads its lines again.
 _NESTING: Final = 20  # levels, the default of markdown-it-py; a list counts twice
 _QUOTES: Final = 10  # levels of quotes; deeper ones are text
@@ -233,18 +228,6 @@ _LONG_HTML: Final = tuple(
 
 # At DEBUG, the level of Scrapy's logs, it would log every rule for every line.
 logging.getLogger("markdown_it").setLevel(logging.INFO)
-
-
-def _check_limit(what: str, count: int, most: int) -> None:
-    """Raise OverBudget if `count` is above `most`; `what` names the counted things."""
-    if count > most:
-        raise OverBudget(f"markdown of more than {most} {what}")
-
-
-def _check_tokens(state: StateBlock, _line: int, _end: int, _silent: bool) -> bool:
-    """Limit the tokens, and so the memory: a block rule that is tried first and never matches."""
-    _check_limit("parts", len(state.tokens), MOST_TOKENS)
-    return False
 
 
 def _quote_block(state: StateBlock, line: int, end: int, silent: bool) -> bool:
@@ -318,7 +301,6 @@ class _Markdown(MarkdownIt):
 def _parser() -> MarkdownIt:
     parser = _Markdown("commonmark", {"maxNesting": _NESTING})
     parser.core.ruler.enableOnly(["normalize", "block"])
-    parser.block.ruler.before("code", "check_tokens", _check_tokens)
     interrupted = ["paragraph", "reference", "blockquote"]  # by a block of HTML or a quote
     parser.block.ruler.at("html_block", _html_block, {"alt": interrupted})
     parser.block.ruler.at("blockquote", _quote_block, {"alt": [*interrupted, "list"]})
@@ -334,10 +316,7 @@ def _parser() -> MarkdownIt:
 _PARSER: Final = _parser()
 
 
-MOST_CHARACTERS: Final = 1_000_000  # enough for 10,000 links
-MOST_LINES: Final = 25_000  # enough for 10,000 links and blank lines between them
-MOST_LINKS: Final = 15_000  # of brackets and `://` too, because each may begin a link
-MOST_TAGS: Final = 50_000  # of HTML, and anything else that begins with `<`
+MOST_LINKS: Final = 15_000
 _PIECE: Final = 65_536  # characters of a paragraph that are parsed at once
 
 _PIECES: Final = re.compile(rf".{{1,{_PIECE}}}(?:\n|\Z)|.{{1,{_PIECE}}}", re.DOTALL)
@@ -370,13 +349,10 @@ class _Paragraph:
 def _paragraphs(text: str) -> Iterator[_Paragraph]:
     """Yield the headings of a document, and the _paragraphs that may have links, in its order.
 
-    A very long paragraph comes in pieces, cut between its lines. Raises OverBudget if the
-    document is larger than any page of links.
+    A very long paragraph comes in pieces, cut between its lines.
     """
-    _check_size(text)
     definitions: dict[str, object] = {}  # filled by markdown-it: `[a]: https://...`
     within: list[str] = []
-    links = 0
     for token in _PARSER.parse(text, definitions):
         if token.nesting == 1:
             within.append(token.tag)
@@ -386,16 +362,7 @@ def _paragraphs(text: str) -> Iterator[_Paragraph]:
             for piece in _PIECES.findall(token.content) or [""]:
                 if within[0] in _HEADINGS or _MAY_LINK.search(piece):
                     spans = _spans(_PARSER.inline.parse(piece, _PARSER, definitions, []))
-                    links += len(spans) // 2
-                    _check_limit("links", links, MOST_LINKS)
                     yield _Paragraph(tuple(within), spans)
-
-
-def _check_size(text: str) -> None:
-    _check_limit("characters", len(text), MOST_CHARACTERS)
-    _check_limit("lines", max(text.count("\n"), text.count("\r")), MOST_LINES)
-    _check_limit("links", max(map(text.count, ("[", "]", "://"))), MOST_LINKS)
-    _check_limit("tags", text.count("<"), MOST_TAGS)
 
 
 def _spans(tokens: Sequence[Token]) -> list[_Span]:

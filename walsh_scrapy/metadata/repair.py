@@ -13,12 +13,7 @@ from typing import Final
 
 from feedparser.mixin import _FeedParserMixin
 
-from walsh_scrapy.metadata.document import (
-    FEED_ROOTS,
-    MOST_ATTRIBUTES,
-    MOST_ELEMENTS,
-    OverBudget,
-)
+from walsh_scrapy.metadata.document import FEED_ROOTS
 
 # No tag contains a `<`, so an attempt ends at the next one and the time is linear. A comment or
 # CDATA section without its end mark extends to the end of the document. A piece of text has at most
@@ -47,7 +42,6 @@ _NO_CHARACTER: Final = re.compile(b"\xef\xbf[\xbe\xbf]")  # U+FFFE and U+FFFF
 _ENTRIES: Final = frozenset({b"item", b"entry"})
 _OUTER: Final = FEED_ROOTS | {b"channel"}
 _HOLD_ENTRIES: Final = _OUTER | _ENTRIES
-_MOST_TOKENS: Final = 3 * MOST_ELEMENTS  # start tags, end tags and all else that begins with `<`
 _NAMESPACES: Final = {
     prefix.encode(): uri.encode() for uri, prefix in _FeedParserMixin.namespaces.items() if prefix
 }
@@ -77,11 +71,7 @@ class _Element:
 def well_formed(body: bytes, entities: dict[str, str]) -> WellFormed:
     """Return a document in UTF-8 as well-formed XML, from its root on; `entities` are declared."""
     repair = _Repair(entities)
-    tokens = 0
     for token in _TOKEN.finditer(_NO_CHARACTER.sub(b"", body.translate(None, _CONTROLS))):
-        tokens += token[0].startswith(b"<")
-        if tokens > _MOST_TOKENS:
-            raise OverBudget(f"XML of more than {MOST_ELEMENTS} elements")
         if token.lastgroup == "rest":
             repair.tag(token["name"], token["rest"], is_end=bool(token["end"]))
         elif token.lastgroup == "text" and repair.stack:
@@ -239,8 +229,6 @@ class _Repair:
                 qualified.add(local)
                 self._use(prefix)
             attributes[name] = value
-            if len(attributes) > MOST_ATTRIBUTES:
-                raise OverBudget(f"XML of more than {MOST_ATTRIBUTES} attributes of one element")
         return attributes
 
     def _use(self, prefix: bytes | None) -> None:
