@@ -7,14 +7,20 @@ and changes the worst document found so far: a piece, a number of repetitions, t
 documents have at most 15 MiB, and 1 MiB packed. Each is read in a separate process, as a crawl
 reads documents; the time of its start is taken off. Goals: 5 s and 200 MiB in that process, which
 is ended beyond that; its memory is then unknown.
+
+Then whole crawls of one hostile site each, by the memory of both processes and by the clock. Goals:
+350 MiB and 20 s, 5 s from SIGTERM to the end, and 35 s for a site that sends a byte a second.
 """
 
 import gzip
 import os
 import pickle
 import re
+import signal
 import subprocess
 import sys
+import tempfile
+import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,11 +31,16 @@ from benchmarks.report import Figure, Report, run
 from walsh_scrapy.crawl.isolated import PROGRAM
 from walsh_scrapy.crawl.reading import LIMITS
 from walsh_scrapy.metadata.document import Document
+from walsh_scrapy.testing.crawl import find_project, start_crawl
+from walsh_scrapy.testing.site import Raw
+from walsh_scrapy.testing.web import LoopbackWeb, Reply, Site
 
+_RESIDENT: Final = re.compile(r"VmRSS:\s*(\d+)")
 _PEAK: Final = re.compile(r"VmHWM:\s*(\d+)")
 RAW: Final = 15 * 1024 * 1024
 PACKED: Final = 1024 * 1024
 URL: Final = "https://blog.example/feed"
+ATOM: Final = "http://www.w3.org/2005/Atom"
 BASE: Final = "https://blog.example/" + "a/" * 450
 MARKUP: Final = (
     "<a/>", "<item>", "</item>", "<item/>", "<entry>", "</entry>", "<entry/>", "<title>",
@@ -69,7 +80,7 @@ class Kind:
 KINDS: Final = (
     Kind("RSS", "feed", MARKUP, "<rss version='2.0'><channel>", "</channel></rss>"),
     Kind("RSS, base", "feed", MARKUP, f"<rss xml:base='{BASE}'><channel>", "</channel></rss>"),
-    Kind("Atom", "feed", MARKUP, "<feed xmlns='http://www.w3.org/2005/Atom'>", "</feed>"),
+    Kind("Atom", "feed", MARKUP, f"<feed xmlns='{ATOM}'>", "</feed>"),
     Kind(
         "JSON Feed",
         "feed",
@@ -79,6 +90,24 @@ KINDS: Final = (
     ),
     Kind("markdown", "llms", LINES, "# Links\n[a](https://a.example/)\n"),
 )
+
+
+HOST: Final = "blog.example"
+READING_SECONDS: Final = 1.0  #: after the end of a document it is read for longer than that
+_NAMES: Final = "".join(
+    f"<author><name>{number} {'ü' * 290}</name></author>" for number in range(100)
+)
+_ENTRIES: Final = "".join(
+    f"<entry><id>{number}</id><link href='/{number}'/><title>{'a' * 290}</title></entry>"
+    for number in range(10_000)
+)
+_ATTRIBUTES: Final = " ".join(f"a{number}=''" for number in range(40_000))
+#: Pages of which a crawl could get too slow or too large.
+PAGES: Final = {
+    "the same authors in 10,000 entries": f"<feed xmlns='{ATOM}'>{_NAMES}{_ENTRIES}</feed>",
+    "40,000 attributes": f"<rss {_ATTRIBUTES}><channel/></rss>",
+    "1,000,000 elements": f"<rss><channel>{'<item><title>a</title></item>' * 500_000}",
+}
 
 
 @dataclass(frozen=True)
@@ -111,6 +140,60 @@ def main(report: Report, tries: int) -> None:
             Figure("packed", len(gzip.compress(body)), "bytes"),
             note=f"({parts})*{recipe.times}",
         )
+    for name, page in PAGES.items():
+        site = Site(HOST, "User-agent: *\n", {"/feed": Reply(page)})
+        seconds, memory = _crawl(site)
+        report.add(
+            f"crawl, {name}",
+            Figure("run", seconds, "s", most=20),
+            Figure("memory of both processes", memory, "MiB", most=350),
+        )
+        seconds, _ = _crawl(site, ends=True)
+        report.add(f"crawl, {name}", Figure("end after SIGTERM", seconds, "s", most=5))
+    pieces: list[bytes | float] = [b"HTTP/1.1 200 OK\r\n\r\n"]
+    for _ in range(200):
+        pieces += [1.0, b"#"]
+    seconds, _ = _crawl(Site(HOST, Raw(pieces), {"/feed": Raw(pieces)}))
+    report.add("crawl, a byte a second", Figure("run", seconds, "s", most=35))
+
+
+def _crawl(site: Site, *, ends: bool = False) -> tuple[float, float]:
+    """Return the seconds and the peak memory in MiB of a crawl.
+
+    With `ends` the crawl gets SIGTERM while its document is read; the seconds count from then.
+    """
+    with LoopbackWeb(site) as web, tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        started = time.monotonic()
+        running = start_crawl(
+            web,
+            folder=folder,
+            project=find_project(Path(__file__).parent),
+            sources=[f"http://{HOST}/feed"],
+            settings={"WALSH_STATE_URL": f"sqlite:///{folder / 'state.sqlite3'}"},
+        )
+        peak = 0.0
+        while running.running:
+            peak = max(peak, _memory(running.pid))
+            if ends and any(hit.path == "/feed" and hit.complete for hit in web.log):
+                time.sleep(READING_SECONDS)
+                os.kill(running.pid, signal.SIGTERM)
+                started = time.monotonic()
+                break
+            time.sleep(0.01)
+        running.wait(120)
+        return time.monotonic() - started, peak
+
+
+def _memory(pid: int) -> float:
+    """Return the memory of a process and its children, in MiB."""
+    total = 0
+    with suppress(OSError):  # one has ended
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        for number in (pid, *children):
+            resident = _RESIDENT.search(Path(f"/proc/{number}/status").read_text())
+            total += int(resident[1]) if resident else 0
+    return total / 1024
 
 
 def _worst(kind: Kind, tries: int) -> tuple[Recipe, tuple[float, float]]:

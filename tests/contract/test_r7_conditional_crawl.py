@@ -5,13 +5,14 @@ import json
 import time
 import zlib
 from collections import Counter
+from dataclasses import replace
 from random import Random, random
 
 import pytest
 
 from tests.helpers.sites import feed, judge, rows_of, site, trouble
 from walsh_scrapy.testing.feeds import rss
-from walsh_scrapy.testing.web import Reply, redirect
+from walsh_scrapy.testing.web import Reply, Site, redirect
 
 MODIFIED = "Thu, 01 Jan 2026 12:00:00 GMT"
 
@@ -181,3 +182,19 @@ def test_killed_at_any_moment_no_entry_is_lost_or_repeated(direct_web, crawl):
     exported = (crawl.folder / "all.jsonl").read_text().splitlines()
     links = [json.loads(line)["url"] for line in exported]
     assert len(links) == len(set(links)), "no line is half, and no entry is there twice"
+
+
+@pytest.mark.parametrize(
+    ("pack", "headers"),
+    [(bytes, {"Content-Encoding": "gzip"}), (gzip.compress, {})],
+    ids=["announced and plain", "gzip and not announced"],
+)
+def test_the_first_bytes_decide_whether_a_document_is_packed(direct_web, crawl, pack, headers):
+    page = feed()
+    reply = replace(page, body=pack(page.content()), headers=headers)
+    rules = Reply(pack(b"User-agent: *\nDisallow: /private\n"), headers=headers)
+    web = direct_web(Site("a.example", rules, {"/feed": reply, "/private": reply}))
+    sources = [f"http://a.example/{path}" for path in ("feed", "private")]
+    result = crawl(web, sources=sources)
+    assert result.stats["walsh/sources/fetched"] == 1
+    assert result.stats["walsh/sources/denied/robots"] == 1

@@ -267,6 +267,12 @@ READ = {
     "large-head": [head("X-Large: " + "x" * 65536, LENGTH) + BODY],
     "cookies": [head(*["Set-Cookie: a=" + "b" * 200] * 400, LENGTH) + BODY],
     "odd-lines": [head("no colon here", "Odd Name: x", " folded", "X: a", "\tb", LENGTH) + BODY],
+    "chunked-twice": [
+        head(*["Transfer-Encoding: chunked"] * 2),
+        b"%x\r\n" % len(BODY) + BODY + b"\r\n0\r\n\r\n",
+    ],
+    "identity": [head("Transfer-Encoding: identity", LENGTH) + BODY],
+    "no-length": [head("Content-Length:") + BODY],
     "surplus": [WHOLE + b"HTTP/1.1 200 OK\r\n\r\nnobody asked for this"],
 }
 FIELDS = b"X-Field: yes\r\n"

@@ -327,3 +327,12 @@ def test_feed_alternates():
 @cases("path", "expected")
 def test_llms_full_txt_is_recognised_in_every_spelling(path, expected):
     assert is_dump(f"https://docs.example/{path}") is expected
+
+
+@pytest.mark.parametrize("before", ["\n" * 65_536, f"<!--{'a' * 65_536}-->", "<!-- a -->" * 7000])
+def test_a_root_behind_64_kib_is_found(before):
+    assert titles(read(before + RSS.format("<item><title>One</title></item>"))) == ["One"]
+
+
+def test_rdf_is_the_type_of_a_feed():
+    assert document.is_feed("application/rdf+xml; charset=utf-8")

@@ -600,3 +600,27 @@ def test_a_comment_changes_nothing(lines, place, comment, url, at):
 def test_version_2_is_never_more_permissive_than_the_rfc(rules, url):
     newer = robots_of(rules).replace(b"User-agent: *", b"User-agent: *\nRobot-version: 2.0")
     assert verdict(newer, url).allowed <= verdict(robots_of(rules), url).allowed
+
+
+FILE = "User-agent: *\nDisallow: /a\u00fc\n"
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_a_file_in_utf_16_with_a_mark_is_decoded(encoding):
+    rules = RobotsTxt.parse(("\ufeff" + FILE).encode(encoding)).rules_for("any")
+    assert not rules.verdict("http://a.example/a\u00fc").allowed
+    assert rules.verdict("http://a.example/b").allowed
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
+def test_a_hard_space_after_the_colon_is_a_space(encoding):
+    body = "User-agent:\u00a0*\nDisallow:\u00a0/a\n".encode(encoding)
+    assert not RobotsTxt.parse(body).rules_for("any").verdict("http://a.example/a").allowed
+
+
+@pytest.mark.parametrize(
+    ("body", "is_unusable"),
+    [(b"<html>Hello</html>", True), (b"", False), (b"\n", False), (b"User-agent: *", False)],
+)
+def test_a_file_without_any_record_is_unusable(body, is_unusable):
+    assert RobotsTxt.parse(body).is_unusable is is_unusable

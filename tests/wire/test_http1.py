@@ -241,3 +241,21 @@ def test_a_body_that_unpacks_to_too_much_is_refused(most, fits):
 
 def test_many_members_cost_no_more_than_one():
     assert unpack(gzip.compress(b"ab") * 5000, [b"gzip"], 8000).body == b"ab" * 4000
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked",
+        b"transfer-encoding: chunked, Chunked",
+        b"Content-Length: \r\nTransfer-Encoding: chunked",
+    ],
+)
+def test_a_body_that_is_framed_twice_is_read_and_ends_its_connection(fields):
+    answer = read([b"HTTP/1.1 200 OK\r\n" + fields + b"\r\n\r\n3\r\nabc\r\n0\r\n\r\n"])
+    assert answer == (200, b"abc", False)
+
+
+def test_the_coding_identity_says_nothing():
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: identity\r\nContent-Length: 3\r\n\r\n"
+    assert read([head + b"abc"]) == (200, b"abc", False)

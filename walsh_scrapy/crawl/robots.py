@@ -149,6 +149,8 @@ class RobotsCache:
     def _read(self, origin: str, copy: RobotsCopy) -> RobotsFile:
         options, now = self._context.options, self._context.clock.now()
         file = RobotsFile.read(copy, options.ua_token, options.robots_unreachable, now)
+        if file.is_unusable:
+            logger.info("%s/robots.txt has no line that can be used", origin)
         for line, warning in file.rules.warnings:
             logger.info("%s/robots.txt line %d: %s", origin, line, warning)
         self._files[origin] = file

@@ -11,12 +11,13 @@ from scrapy.http import TextResponse
 from scrapy.responsetypes import responsetypes
 
 from walsh_scrapy.crawl.messages import counted_bytes
-from walsh_scrapy.crawl.ticket import DATA_LOSS, content_type_of, source_of
+from walsh_scrapy.crawl.ticket import DATA_LOSS, content_type_of, rank_of, source_of
 from walsh_scrapy.exceptions import BadAnswer
 from walsh_scrapy.metadata.document import may_be_llms
+from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import cut, format_bytes, printable
-from walsh_scrapy.wire.codings import CODING_ERRORS, KNOWN, unpack
+from walsh_scrapy.wire.codings import CODING_ERRORS, GZIP, KNOWN, unpack
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -32,6 +33,7 @@ ACCEPTED: Final = b"gzip, deflate"
 #: Codings that a server may use though they were not requested. They are not undone: a robots.txt
 #: in one of them must not count as one without rules.
 UNASKED: Final = frozenset({b"br", b"zstd"})
+_ONE_GZIP: Final = (b"", b"gzip", b"x-gzip")
 #: Characters of Content-Encoding that are shown.
 MAX_CODINGS_CHARACTERS: Final = 60
 
@@ -45,6 +47,10 @@ def unpack_response(
     stays that error, whatever its body.
     """
     codings = b",".join(response.headers.getlist("Content-Encoding")).strip().lower()
+    if (source_of(request) or rank_of(request) is not Rank.TARGET) and codings in _ONE_GZIP:
+        # Some servers announce gzip and send a plain body, or the other way round.
+        codings = b"gzip" if response.body.startswith(GZIP) else b""
+        response.headers.pop("Content-Encoding", None)
     if not codings:
         return response
     try:

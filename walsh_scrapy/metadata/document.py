@@ -17,7 +17,12 @@ from typing import Final, Literal, TypeVar
 
 from walsh_scrapy.metadata.entries import Feed, NotAFeed
 
-_FEEDS = ("application/atom+xml", "application/feed+json", "application/rss+xml")
+_FEEDS = (
+    "application/atom+xml",
+    "application/feed+json",
+    "application/rdf+xml",
+    "application/rss+xml",
+)
 _PAGES = ("application/xhtml+xml", "text/html")
 _NEVER = ("audio/", "font/", "image/", "model/", "video/")
 _NEVER_EXACTLY = frozenset(
@@ -77,7 +82,7 @@ def _media_type(content_type: str) -> str:
     return content_type.partition(";")[0].strip().lower()
 
 
-_HEAD: Final = 16384  # bytes in which the root element must begin
+_HEAD: Final = 262_144  # bytes in which the root element must begin
 _RESCUE: Final = 4096  # bytes of junk, such as a PHP warning, after which a feed is still found
 
 # Possessive and atomic throughout, so that the time for an unfinished prolog is linear.

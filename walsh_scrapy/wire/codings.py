@@ -16,7 +16,7 @@ CODING_ERRORS: Final = (EOFError, zlib.error)
 _CHUNK: Final = 65_536
 #: Members of a gzip file: servers send one. Each takes up to 10 microseconds.
 MOST_PARTS: Final = 10_000
-_GZIP: Final = b"\x1f\x8b"
+GZIP: Final = b"\x1f\x8b"  #: how it begins
 _ZEROS: Final = re.compile(rb"\0*+")
 
 
@@ -79,6 +79,6 @@ def _inflated(body: bytes, window: int) -> Iterator[bytes]:
                 raise EOFError("its end is missing")
             yield chunk
         at = cast("re.Match[bytes]", _ZEROS.match(body, at - len(stream.unused_data))).end()
-        if not body.startswith(_GZIP, at):
+        if not body.startswith(GZIP, at):
             return
     raise EOFError(f"more than {MOST_PARTS} parts")

@@ -32,6 +32,12 @@ _TOO_LONG: Final = f"the head of the response is longer than {MOST_BYTES // 1024
 _END: Final = re.compile(rb"\r?\n\r?\n")
 #: A header field as h11 takes it, or the continuation of one.
 _FIELD: Final = re.compile(rb"[-!#$%&'*+.^_`|~0-9A-Za-z]+:[^\x00\r]*|[ \t][^\x00\r]*")
+_SAYS_NOTHING: Final = re.compile(
+    rb"(?:content-length:|transfer-encoding:[ \t]*identity)[ \t]*", re.IGNORECASE
+)
+_CHUNKED: Final = re.compile(
+    rb"transfer-encoding:[ \t]*chunked(?:[ \t]*,[ \t]*chunked)*[ \t]*", re.IGNORECASE
+)
 
 
 class HttpExchange:
@@ -159,4 +165,20 @@ def _readable(head: bytes) -> bytes:
     for line in lines:
         if _FIELD.fullmatch(line) and (fields or line[:1] not in b" \t"):
             fields.append(line)
-    return b"\r\n".join((status, *fields, b"", b""))
+    return b"\r\n".join((status, *_framed(fields), b"", b""))
+
+
+def _framed(fields: list[bytes]) -> list[bytes]:
+    """Return fields that frame a body as h11 takes it, as browsers and curl understand them.
+
+    An empty Content-Length and the coding identity say nothing, and chunked is meant once. The
+    connection is closed after such a response.
+    """
+    framed = [field for field in fields if not _SAYS_NOTHING.fullmatch(field)]
+    codings = [field for field in framed if _CHUNKED.fullmatch(field)]
+    if len(codings) > 1 or any(b"," in coding for coding in codings):
+        framed = [field for field in framed if field not in codings]
+        framed.append(b"Transfer-Encoding: chunked")
+    elif len(framed) == len(fields):
+        return fields
+    return [*framed, b"Connection: close"]

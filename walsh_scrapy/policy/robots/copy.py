@@ -179,6 +179,7 @@ class RobotsFile:
     is_deferred: bool  #: nothing may be requested until the file can be read
     decision: str  #: what happens meanwhile, as a clause, if the file could not be read
     hash: str | None  #: SHA-256 of the body that decides; None if it is replaced
+    is_unusable: bool  #: no line of the file means anything
 
     @classmethod
     def read(cls, copy: RobotsCopy, token: str, policy: Policy, now: float) -> RobotsFile:
@@ -187,10 +188,12 @@ class RobotsFile:
         is_failing = copy.failing_since is not None
         is_replaced = is_failing and (body is None or body is not copy.body)
         known = body if body is not None else copy.body or ALLOW_ALL
-        rules = RobotsTxt.parse(known).rules_for(token)
+        file = RobotsTxt.parse(known)
         name = None if is_replaced else sha256(copy.body or ALLOW_ALL).hexdigest()
         decision = _decision(copy, policy, body) if is_failing else ""
-        return cls(copy, rules, is_replaced, body is None, decision, name)
+        rules = file.rules_for(token)
+        is_unusable = file.is_unusable
+        return cls(copy, rules, is_replaced, body is None, decision, name, is_unusable)
 
     def allows(self, url: str) -> bool:
         """Return True if a URL may be requested now, apart from Visit-time."""

@@ -62,11 +62,12 @@ _LONGEST_COMMENT: Final = 200
 _MOST_WARNINGS: Final = 5
 
 _BOM: Final = b"\xef\xbb\xbf"
+_BOMS_UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
 BLANKS: Final = " \t\v\f"
 _BLANK: Final = r"[ \t\v\f]"
 # A missing colon is accepted only before a single word, so that prose is not read as a record.
 _SEPARATOR: Final = (
-    rf"(?:{_BLANK}*+:{_BLANK}*+|{_BLANK}++(?=[^ \t\v\f#\n]++{_BLANK}*+(?:[#\n]|\Z)))"
+    rf"(?:{_BLANK}*+:(?:{_BLANK}|\xc2?\xa0)*+|{_BLANK}++(?=[^ \t\v\f#\n]++{_BLANK}*+(?:[#\n]|\Z)))"
 )
 
 
@@ -97,10 +98,14 @@ _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 def decode(body: bytes) -> str:
     """Return the text of a file: at most 500 KiB, without a BOM or an incomplete last line.
 
-    Lines end at CR, LF or CRLF only (RFC 9309 2.2): U+2028 or NEL are part of a value.
+    Lines end at CR, LF or CRLF only (RFC 9309 2.2): U+2028 or NEL are part of a value. A file is
+    UTF-8, or UTF-16 if it begins with the BOM of that.
     """
     read = body[:MAX_OCTETS]
-    if len(body) > MAX_OCTETS and body[MAX_OCTETS] not in b"\r\n":
+    is_utf_16 = read.startswith(_BOMS_UTF_16)
+    if is_utf_16:
+        read = read.decode("utf-16", "replace").encode()
+    if len(body) > MAX_OCTETS and (is_utf_16 or body[MAX_OCTETS] not in b"\r\n"):
         read = read[: max(read.rfind(b"\n"), read.rfind(b"\r")) + 1]
     for length in (3, 2, 1):  # an incomplete BOM is not part of the first key either
         if read.startswith(_BOM[:length]):
@@ -432,6 +437,11 @@ class RobotsTxt:
         names = {line.name for line in self._user_agents}
         name = most_specific_name(names, product_token(token)) or "*"
         return Rules.of(self._text, tuple(line for line in self._user_agents if line.name == name))
+
+    @property
+    def is_unusable(self) -> bool:
+        """True if the file has text, and no line of it means anything."""
+        return not (self._user_agents or self.sitemaps) and bool(self._text.strip())
 
     @property
     def sitemaps(self) -> tuple[str, ...]:
