@@ -135,7 +135,7 @@ def main(report: Report, tries: int) -> None:
         report.add(
             kind.name,
             Figure("CPU", seconds - start, "s", most=5.0),
-            Figure("memory", memory or None, "MiB", most=200),
+            Figure("memory", memory or None, "MiB", most=200 if memory else None),
             Figure("length", len(body), "bytes"),
             Figure("packed", len(gzip.compress(body)), "bytes"),
             note=f"({parts})*{recipe.times}",

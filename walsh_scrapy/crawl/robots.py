@@ -34,6 +34,7 @@ from walsh_scrapy.exceptions import (
     NotModified,
     RequestDeferred,
     StillDue,
+    TooSlow,
     Unreachable,
 )
 from walsh_scrapy.policy.backoff import RETRIED_STATUSES
@@ -69,8 +70,9 @@ PARSED_FILES = 2000
 #: Seconds on the wire for one robots.txt per run, with its redirects and retries: a server that
 #: sends it slowly delays all hosts. Waits between the tries are not counted.
 LONGEST_FETCH = 30.0
-#: The same if it did not come in the last run: its target may take as long again (decision 46).
-LONGEST_FETCH_AGAIN = 14.0
+#: The same if it did not come in the last run: then its target waits as long, and may take 20 s
+#: (decision 46).
+LONGEST_FETCH_AGAIN = 7.0
 #: Seconds: for less than that no further try is made.
 SHORTEST_TRY = 1.0
 #: Flags of a response that did not come as a whole: its validators are not kept (decision 17).
@@ -84,6 +86,7 @@ class RobotsOutcome(NamedTuple):
     result: AccessResult
     response: Response | None = None  #: the last one; None if the host did not answer
     is_dead: bool = False  #: the host could not be reached (decision 28)
+    is_slow: bool = False  #: too few bytes came (decision 46)
 
 
 class RobotsCache:
@@ -266,8 +269,9 @@ class Robots(RobotsCache):
                 if self.find(origin, needed_by.url) is None:
                     known = self._newest(origin)
                     copy = known.copy if known else None
-                    self._keep(origin, await self._requested(origin, url, needed_by, copy), copy)
-                    self._defer_late(origin, is_first=not copy or copy.failing_since is None)
+                    outcome = await self._requested(origin, url, needed_by, copy)
+                    self._keep(origin, outcome, copy)
+                    self._defer_late(origin, outcome, copy)
             if file := self.find(origin, needed_by.url):
                 self._signal.send(origin, file, needed_by)
         except HasCome:
@@ -324,7 +328,8 @@ class Robots(RobotsCache):
                     raise
                 if not isinstance(error, IgnoreRequest):
                     self._stats.inc_value(f"robotstxt/exception_count/{type(error)}")
-                return RobotsOutcome(url, "unreachable", is_dead=isinstance(error, Unreachable))
+                is_dead, is_slow = isinstance(error, Unreachable), isinstance(error, TooSlow)
+                return RobotsOutcome(url, "unreachable", is_dead=is_dead, is_slow=is_slow)
             location = answer.headers.get("Location")
             result = access_result(answer.status, len(hops), has_location=location is not None)
             target = resolve_reference(answer.url, location or b"")
@@ -356,12 +361,17 @@ class Robots(RobotsCache):
         finally:
             self._spent[origin] += ticket_of(request).seconds
 
-    def _defer_late(self, origin: str, *, is_first: bool) -> None:
+    def _defer_late(self, origin: str, outcome: RobotsOutcome, known: RobotsCopy | None) -> None:
         """Defer a host in whose time the file did not come; decision 12 decides in later runs."""
-        if is_first and self._spent.get(origin, 0.0) > LONGEST_FETCH - SHORTEST_TRY:
-            reason = f"its robots.txt did not come in {LONGEST_FETCH:g} s"
+        if known is not None and known.failing_since is not None:
+            return
+        if outcome.is_slow or self._spent.get(origin, 0.0) > LONGEST_FETCH - SHORTEST_TRY:
+            seconds = f"did not come in {LONGEST_FETCH:g} s"
+            reason = f"its robots.txt {'came too slowly' if outcome.is_slow else seconds}"
+            host = self._context.host(origin)
             self._deferred_hosts.add(host_of(origin), reason, self._context.clock.now())
-            self._hosts.give_up(self._context.host(origin))
+            self._hosts.give_up(host)
+            self._queue.delay(host, 0.0)  # requests that are deferred wait for nothing
 
     def _adopt(self, origin: str, copy: RobotsCopy) -> None:
         """Keep the copy that another crawl of this process fetched, unless ours is as new."""

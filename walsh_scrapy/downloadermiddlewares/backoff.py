@@ -88,6 +88,8 @@ class BackoffMiddleware(Component):
             self._record_silence(request, outcome, timed_out=timed_out)
             # A host that timed out will probably do so again, and a serial crawl waits with it.
             most = min(1, retries) if timed_out else retries
+            if isinstance(outcome, TooSlow):  # the host is deferred
+                most = 0
             what = f"failed ({reason_of(outcome, request.url)})"
             reason = global_object_name(type(outcome))
             return self._retry(request, what, most, reason) if for_robots else None
