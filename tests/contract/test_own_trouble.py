@@ -9,6 +9,7 @@ import sqlite3
 from collections import Counter
 from contextlib import closing, contextmanager
 from http.client import HTTPConnection
+from threading import Event
 
 import pytest
 from sqlalchemy import create_engine, make_url, text
@@ -510,6 +511,13 @@ def end_of(running, asked, *, is_signalled):
     return running.wait()
 
 
+def wait_for_record(read):
+    """Wait until the first document is in the state; ``read`` returns its rows."""
+    never = Event()
+    while not read():
+        never.wait(0.02)
+
+
 def judge_end(result):
     assert " failed:" not in result.stderr
     assert f"Stored jsonl feed ({len(result.items)} items)" in result.stderr
@@ -525,6 +533,7 @@ def test_a_server_that_is_silent_ends_the_run(direct_web, crawl, postgresql_url,
 
         def silence(hit):
             if sum(each.path == "/feed" for each in web.log) == 2:
+                wait_for_record(lambda: rows(postgresql_url, "SELECT url FROM sources"))
                 relay.silence()
             return feed(host=hit.host)
 
@@ -545,6 +554,7 @@ def test_a_lock_that_is_held_for_a_minute_ends_the_run(direct_web, crawl, is_sig
 
     def take_lock(hit):
         if sum(each.path == "/feed" for each in web.log) == 2:
+            wait_for_record(lambda: other.execute("SELECT url FROM sources").fetchall())
             other.execute("BEGIN IMMEDIATE")
         return feed(host=hit.host)
 
