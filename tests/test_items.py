@@ -9,6 +9,7 @@ import pickle
 from dataclasses import fields, replace
 from xml.etree import ElementTree as ET
 
+import attr
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -121,6 +122,13 @@ def test_no_other_field_exists(name):
     with pytest.raises(InvalidItem, match="fields"):
         check(ItemAdapter(GOOD).asdict() | {name: "x"})
     assert not hasattr(EntryItem, "body")
+
+
+def test_an_item_of_attrs_is_checked_as_any_other():
+    made = attr.make_class("Entry", COLUMNS)
+    check(made(**GOOD.to_dict()))
+    with pytest.raises(InvalidItem, match="kind"):
+        check(made(**GOOD.to_dict() | {"kind": "page"}))
 
 
 def test_a_missing_field_and_objects_that_are_no_items():

@@ -10,7 +10,12 @@ from typing import Any, Final, Self
 
 import fastjsonschema
 from fastjsonschema import JsonSchemaValueException
-from scrapy.exporters import CsvItemExporter, JsonLinesItemExporter, XmlItemExporter
+from scrapy.exporters import (
+    CsvItemExporter,
+    JsonLinesItemExporter,
+    PythonItemExporter,
+    XmlItemExporter,
+)
 
 from walsh_scrapy.metadata.entries import Feed, FeedEntry
 from walsh_scrapy.metadata.text import without_addresses
@@ -151,7 +156,11 @@ def _columns(item: object) -> Mapping[str, object]:
         return asdict(item)
     if isinstance(item, Mapping):  # an Item of Scrapy is one too
         return item
-    raise InvalidItem(f"A spider returned {type(item).__name__}, which is not an item.")
+    try:  # classes of attrs and of pydantic
+        columns = PythonItemExporter().export_item(item)
+    except TypeError:
+        raise InvalidItem(f"A spider returned {type(item).__name__}, not an item.") from None
+    return {str(name): value for name, value in columns.items()}
 
 
 def _sentence(path: list[str], values: Mapping[str, object]) -> str:
