@@ -9,8 +9,9 @@ from sqlalchemy import create_engine, delete, insert, text
 from sqlalchemy.pool import NullPool
 
 from walsh_scrapy.state import State
+from walsh_scrapy.state.gaps import gaps
+from walsh_scrapy.state.sql import Sql
 from walsh_scrapy.state.tables import overrides, requests, runs
-from walsh_scrapy.state.views import Sql, gaps
 
 START = 1_700_000_000.0
 TOLERANCE = 0.05

@@ -11,20 +11,20 @@ a simulated state, and for a state whose stored views are those of another versi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sqlalchemy import Double, literal_column, select, text
 
 from walsh_scrapy.policy.freshness import CLOCK_SKEW
-from walsh_scrapy.policy.pacing import LONGEST_EXCHANGE, LONGEST_FOR_BLOCKLIST
+from walsh_scrapy.policy.pacing import LONGEST_EXCHANGE
+from walsh_scrapy.state.gaps import gap_view
 from walsh_scrapy.state.records import MOST_RESENT, REFUSED, upsert
+from walsh_scrapy.state.sql import Sql, length, times, whole
 from walsh_scrapy.state.tables import LAST_MOMENT, LOCK_NUMBER, Due, choices, sources
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-    from typing import Self
 
     from sqlalchemy import Connection, Dialect
 
@@ -35,12 +35,6 @@ DENIAL_ADVICE: Final = {
     "blocklist": "It is on a blocklist. Remove it from the sources file. To see on which:",
     "robots": "Its robots.txt does not allow it. Ask its owner, or remove it. To see the rule:",
 }
-#: Seconds that a recorded time may differ from the real one (decision 35).
-GAP_TOLERANCE: Final = 0.05
-#: Seconds by which two clocks may drift apart per second, while the time of day is adjusted slowly.
-CLOCK_DRIFT: Final = 0.001
-#: Seconds that a row may be written late, because it waited for the database.
-MAX_LATE_SECONDS: Final = 1.0
 #: Columns that are booleans on PostgreSQL, and 0 or 1 on SQLite.
 BOOLEANS: Final = frozenset(
     {
@@ -48,124 +42,6 @@ BOOLEANS: Final = frozenset(
         "backfill", "conditional", "has_validator",
     }
 )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Sql:
-    """The expressions that each database writes differently; ``now`` is the clock."""
-
-    dialect: Dialect
-    now: str  #: epoch seconds
-
-    @classmethod
-    def of(cls, dialect: Dialect, now: float | None = None) -> Self:
-        """Return the expressions of a dialect; without ``now`` the database's clock counts."""
-        if now is not None:
-            return cls(dialect, repr(float(now)))
-        if dialect.name == "sqlite":
-            return cls(dialect, "((julianday('now') - 2440587.5) * 86400.0)")
-        return cls(dialect, "extract(epoch FROM now())::double precision")
-
-    @property
-    def is_sqlite(self) -> bool:
-        """Whether the database is SQLite; else it is PostgreSQL."""
-        return self.dialect.name == "sqlite"
-
-    def time(self, moment: str) -> str:
-        """Return epoch seconds as RFC 3339; NULL for none, and for times that no calendar has."""
-        shown = (
-            f"to_char(to_timestamp({moment}) AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"')"
-        )
-        if self.is_sqlite:
-            shown = f"strftime('%Y-%m-%dT%H:%M:%SZ', {moment}, 'unixepoch')"
-        return f"CASE WHEN {moment} > 0 AND {moment} < {LAST_MOMENT} THEN {shown} END"
-
-    def days_ago(self, moment: str) -> str:
-        """Return the days since a moment."""
-        return f"({self.now} - {moment}) / 86400.0"
-
-    def field(self, column: str, name: str | int) -> str:
-        """Return a field of a JSON object, or an element of a JSON array, as text or number."""
-        if self.is_sqlite:
-            path = f"$[{name}]" if isinstance(name, int) else f"$.{name}"
-            return f"json_extract({column}, '{path}')"
-        return f"({column}::json ->> {name if isinstance(name, int) else repr(name)})"
-
-    def number(self, column: str, name: str) -> str:
-        """Return a field of a JSON object that is a whole number."""
-        return f"CAST({self.field(column, name)} AS BIGINT)"
-
-    def joined(self, column: str, element: int, separator: str) -> str:
-        """Return the texts of an array within a JSON array as one text."""
-        if self.is_sqlite:
-            rows = f"json_each({column}, '$[{element}]')"
-            return f"(SELECT group_concat(value, '{separator}') FROM {rows})"
-        rows = f"json_array_elements_text({column}::json -> {element}) AS value"
-        return f"(SELECT string_agg(value, '{separator}') FROM {rows})"
-
-    def text(self, column: str) -> str:
-        """Return bytes as text."""
-        return f"CAST({column} AS TEXT)" if self.is_sqlite else f"encode({column}, 'escape')"
-
-    def header(self, column: str) -> str:
-        """Return the bytes of a header as text, in hexadecimal digits if they are not ASCII."""
-        if self.is_sqlite:
-            value = f"CAST({column} AS TEXT)"
-            return f"CASE WHEN {value} GLOB '*[^ -~]*' THEN hex({column}) ELSE {value} END"
-        value = f"encode({column}, 'escape')"
-        shown = rf"replace({value}, '\\', '\')"
-        digits = f"upper(encode({column}, 'hex'))"
-        return rf"CASE WHEN {value} ~ '\\[0-7]{{3}}' THEN {digits} ELSE {shown} END"
-
-    def greatest(self, *values: str) -> str:
-        """Return the largest of values that are not NULL."""
-        return f"{'max' if self.is_sqlite else 'greatest'}({', '.join(values)})"
-
-    def least(self, *values: str) -> str:
-        """Return the smallest of values that are not NULL."""
-        return f"{'min' if self.is_sqlite else 'least'}({', '.join(values)})"
-
-    def digits(self, number: str, count: int) -> str:
-        """Return a number, not negative, as a text of this many digits, without its fraction."""
-        if self.is_sqlite:
-            return f"printf('%0{count}d', CAST({number} AS INTEGER))"
-        return f"lpad(CAST(CAST(floor({number}) AS BIGINT) AS TEXT), {count}, '0')"
-
-    def position(self, part: str, column: str) -> str:
-        """Return where a text has a part, counted from 1; 0 if it has not."""
-        return f"instr({column}, {part})" if self.is_sqlite else f"strpos({column}, {part})"
-
-    def first_line(self, column: str) -> str:
-        """Return the first line of a text."""
-        if self.is_sqlite:
-            return f"substr({column}, 1, instr({column} || char(10), char(10)) - 1)"
-        return f"split_part({column}, chr(10), 1)"
-
-
-def whole(seconds: str) -> str:
-    """Return seconds as a whole number."""
-    return f"CAST(round({seconds}) AS BIGINT)"
-
-
-def length(seconds: str) -> str:
-    """Return whole seconds as people say them, in the two largest units: `2 h 5 min`."""
-
-    def two(large: int, name: str, small: int, name_of_rest: str) -> str:
-        rest = f"(({seconds} - {seconds} / {large} * {large}) / {small})"
-        tail = f"CASE WHEN {rest} > 0 THEN ' ' || {rest} || ' {name_of_rest}' ELSE '' END"
-        return f"({seconds} / {large}) || ' {name}' || {tail}"
-
-    return (
-        f"CASE WHEN {seconds} < 60 THEN {seconds} || ' s' "
-        f"WHEN {seconds} < 3600 THEN {two(60, 'min', 1, 's')} "
-        f"WHEN {seconds} < 86400 THEN {two(3600, 'h', 60, 'min')} "
-        f"ELSE {two(86400, 'd', 3600, 'h')} END"
-    )
-
-
-def times(number: str) -> str:
-    """Return how many times something was so in a row: `1 time in a row`."""
-    return f"{number} || CASE WHEN {number} = 1 THEN ' time in a row' ELSE ' times in a row' END"
 
 
 #: The sources file that a crawl or `walsh sources sync` read last.
@@ -648,154 +524,6 @@ SELECT id, {sql.time("requested_at")} AS requested_at, {sql.days_ago("requested_
 FROM requests"""
 
 
-def _ended_at(row: str = "requests") -> str:
-    """Return when an exchange was over; the begin of its request if that is not known."""
-    return f"{row}.requested_at + {row}.connect_duration + coalesce({row}.duration, 0.0)"
-
-
-def clock_steps(sql: Sql) -> str:
-    """Return the SELECT of the spans in which a clock was set: `since` and `until`, epoch seconds.
-
-    A row of `requests` has the time of day and the machine's monotonic clock at its end. Between
-    two requests of a run both advance alike, unless a clock was set or the machine was suspended.
-    A request that was written later than others, and has an earlier time, came after a clock was
-    set back. Each run has at most one span, from its first step to its last one.
-    """
-    ended_at = _ended_at()
-    by_run = "OVER (PARTITION BY run ORDER BY id)"
-    return f"""
-SELECT min({sql.least("requested_at", "ended_before")}) AS since,
-    max({sql.greatest("ended_at", "ended_before", "latest")}) AS until
-FROM (
-    SELECT run, requested_at, {ended_at} AS ended_at,
-        coalesce(lag({ended_at}) {by_run}, requested_at) AS ended_before,
-        {ended_at} - monotonic - lag({ended_at} - monotonic) {by_run} AS step,
-        coalesce(max(requested_at) OVER (
-            ORDER BY id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), requested_at) AS latest
-    FROM requests WHERE run IS NOT NULL AND duration IS NOT NULL
-) stamped
-WHERE abs(step) > {GAP_TOLERANCE} + {CLOCK_DRIFT} * abs(ended_at - ended_before)
-    OR requested_at < latest - {MAX_LATE_SECONDS}
-GROUP BY run"""
-
-
-def gaps(sql: Sql) -> str:
-    """Return the SELECT of the gap before each request; times are epoch seconds.
-
-    The requests of a host count in the order of their times, whichever run sent them. The exchange
-    that ended last is the one that a request had to wait for. The hold that ends last is the one
-    that counts; a release by the operator ends it.
-    """
-    ended_at = _ended_at()
-    by_time = "PARTITION BY host ORDER BY requested_at, id"
-    before = f"OVER ({by_time} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
-    release = f"""(SELECT min(made_at) FROM overrides WHERE overrides.host = requests.host
-            AND override = 'release' AND made_at >= {ended_at} - {GAP_TOLERANCE}
-            AND made_at < {ended_at} + hold)"""
-    # The end of a hold in milliseconds, and the number of the request that caused it, as one text
-    # of digits: so one maximum finds both.
-    hold_ended_at = sql.least(f"{ended_at} + hold", f"coalesce({release}, {LAST_MOMENT})")
-    hold_end = f"""CASE WHEN hold > 0.0 THEN
-            {sql.digits(f"({hold_ended_at}) * 1000", 15)} || {sql.digits("id", 19)} END"""
-    list_urls = " || ".join(
-        f"coalesce({sql.field('settings', name)}, '')"
-        for name in ("blocklist_url", "blocklist_schema_url")
-    )
-    # Delays and holds longer than a day count for a day only where the blocklist is fetched, and
-    # the robots.txt that it needs.
-    is_for_list = f"""(purpose = 'blocklist' OR purpose = 'robots' AND EXISTS (
-            SELECT 1 FROM runs WHERE runs.id = run AND {sql.position("host", list_urls)} > 0))"""
-    longest = LONGEST_FOR_BLOCKLIST
-
-    def is_uncertain(since: str) -> str:
-        """Return the condition that a clock was set between a moment and the request."""
-        return f"""EXISTS (SELECT 1 FROM clock_steps
-            WHERE clock_steps.since <= {sql.greatest(since, "requested_at")} + {GAP_TOLERANCE}
-            AND clock_steps.until >= {sql.least(since, "requested_at")} - {GAP_TOLERANCE})"""
-
-    def disagrees(clock: str, since: str) -> str:
-        """Return the condition that the clock of another exchange was not that of this one.
-
-        An SQLite file is on one machine, so the difference of its two clocks stays the same for all
-        runs, until the clock is set or the machine starts again. The clock of a server is shared.
-        """
-        if not sql.is_sqlite:
-            return "false"
-        allowed = f"{GAP_TOLERANCE} + {CLOCK_DRIFT} * abs(requested_at - {since})"
-        return f"coalesce(abs(clock - {clock}) > {allowed}, true)"
-
-    return f"""
-WITH clock_steps AS MATERIALIZED ({clock_steps(sql)}
-), ordered AS (
-    SELECT id, host, run, url, purpose, requested_at, delay AS recorded_delay,
-        CASE WHEN duration IS NOT NULL THEN {ended_at} - monotonic END AS clock,
-        lag(id) OVER ({by_time}) AS previous, lag(duration) OVER ({by_time}) AS duration_before,
-        lag(CASE WHEN duration IS NOT NULL THEN {ended_at} - monotonic END) OVER ({by_time})
-            AS clock_before,
-        row_number() OVER ({by_time}) - row_number() OVER (PARTITION BY host ORDER BY id)
-            AS displacement,
-        max({ended_at}) {before} AS previous_ended_at, max({hold_end}) {before} AS hold_end
-    FROM requests
-), waits AS (
-    SELECT ordered.*, cause.id AS hold_request, {_ended_at("cause")} AS hold_since,
-        {_ended_at("cause")} + cause.hold AS hold_until,
-        {_ended_at("cause")} - cause.monotonic AS hold_clock,
-        CAST(substr(hold_end, 1, 15) AS DOUBLE PRECISION) / 1000.0 AS hold_ended_at,
-        {sql.greatest("1.0", "recorded_delay", "coalesce(duration_before, 0.0)")} AS long_delay
-    FROM ordered LEFT JOIN requests cause ON cause.id = CAST(substr(hold_end, 16) AS BIGINT)
-), required AS (
-    SELECT waits.*,
-        CASE WHEN long_delay > {longest} AND {is_for_list} THEN {longest} ELSE long_delay END
-            AS delay,
-        CASE WHEN hold_ended_at > hold_since + {longest} AND {is_for_list}
-            THEN hold_since + {longest} ELSE hold_ended_at END AS hold_counts_until
-    FROM waits
-), judged AS (
-    SELECT required.*,
-        CASE WHEN requested_at >= hold_since
-                AND requested_at < hold_counts_until - {GAP_TOLERANCE} THEN 'on hold'
-            WHEN duration_before IS NULL THEN NULL
-            WHEN requested_at < previous_ended_at - {GAP_TOLERANCE} THEN 'at once'
-            WHEN requested_at < previous_ended_at + delay - {GAP_TOLERANCE} THEN 'too short' END
-            AS breach
-    FROM required
-), certain AS (
-    SELECT judged.*,
-        CASE WHEN previous IS NULL AND displacement = 0 THEN 'no earlier request'
-            WHEN displacement <> 0 OR previous > id OR {is_uncertain("previous_ended_at")}
-                OR breach = 'on hold'
-                    AND ({is_uncertain("hold_since")} OR {disagrees("hold_clock", "hold_since")})
-                OR breach <> 'on hold' AND {disagrees("clock_before", "previous_ended_at")}
-                THEN 'a clock was set'
-            WHEN duration_before IS NULL THEN 'end of the previous request unknown' END
-            AS gap_unknown
-    FROM judged
-)
-SELECT id, host, run, url, requested_at, previous_ended_at,
-    CASE WHEN gap_unknown IS NULL THEN requested_at - previous_ended_at END AS gap, gap_unknown,
-    delay,
-    CASE WHEN hold_until > previous_ended_at THEN hold_request END AS hold_request,
-    CASE WHEN hold_until > previous_ended_at THEN hold_until END AS hold_until,
-    CASE WHEN hold_until > previous_ended_at AND hold_ended_at < hold_until - 0.001
-        THEN hold_ended_at END AS released_at,
-    hold_counts_until,
-    {sql.greatest("delay", "coalesce(hold_counts_until - previous_ended_at, 0.0)")} AS required_gap,
-    CASE WHEN coalesce(gap_unknown, '') NOT IN ('no earlier request', 'a clock was set')
-        THEN breach END AS problem
-FROM certain"""
-
-
-def _gaps(sql: Sql) -> str:
-    times = ", ".join(
-        f"{sql.time(name)} AS {name}" for name in ("previous_ended_at", "hold_until", "released_at")
-    )
-    return f"""
-SELECT id, host, run, url, {sql.time("requested_at")} AS requested_at,
-    {sql.days_ago("requested_at")} AS days_ago, gap, required_gap, problem, gap_unknown, delay,
-    hold_request, {times}
-FROM ({gaps(sql)}) gaps"""
-
-
 def _denials(sql: Sql) -> str:
     evidence = _evidence().format(
         robots_at=sql.time("robots_at"), blocklist_at=sql.time("blocklist_at")
@@ -846,7 +574,7 @@ VIEWS: Final[dict[str, Callable[[Sql], str]]] = {
     "readable_robots": _robots,
     "readable_blocklist": _blocklist,
     "readable_overrides": _overrides,
-    "request_gaps": _gaps,
+    "request_gaps": gap_view,
 }
 
 

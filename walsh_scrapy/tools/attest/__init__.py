@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from walsh_scrapy.identity import UA_TOKEN
 from walsh_scrapy.policy.durations import rfc3339
 from walsh_scrapy.policy.wording import count_of, for_others
-from walsh_scrapy.state.views import gaps
+from walsh_scrapy.state.gaps import gaps
 from walsh_scrapy.tools.attest.checklist import CHECKLIST, Tally, Verdict
 from walsh_scrapy.tools.attest.documents import check_lists, check_robots, check_targets
 from walsh_scrapy.tools.attest.questions import (

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from walsh_scrapy.identity import UA_TOKEN
 from walsh_scrapy.items import EntryItem, InvalidItem, check
 from walsh_scrapy.policy.pacing import LONGEST_FOR_BLOCKLIST, QUIET_SECONDS
-from walsh_scrapy.state.views import GAP_TOLERANCE, gaps
+from walsh_scrapy.state.gaps import GAP_TOLERANCE, gaps
 from walsh_scrapy.tools.attest.checklist import (
     AFTER_UNKNOWN,
     CLOCK_SET,

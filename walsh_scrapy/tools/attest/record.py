@@ -15,7 +15,8 @@ from sqlalchemy import text
 from walsh_scrapy.identity import UA_TOKEN, USER_AGENT
 from walsh_scrapy.policy.freshness import CLOCK_SKEW
 from walsh_scrapy.policy.robots.copy import LONGEST_SETTLING
-from walsh_scrapy.state.views import GAP_TOLERANCE, Sql, clock_steps
+from walsh_scrapy.state.gaps import GAP_TOLERANCE, clock_steps, end_of_exchange
+from walsh_scrapy.state.sql import Sql
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.state.log import TimeSpan
 
-#: When an exchange was over; the begin of its request if that is not known.
-ENDED_AT: Final = "r.requested_at + r.connect_duration + coalesce(r.duration, 0.0)"
+#: When an exchange of `requests r` was over.
+ENDED_AT: Final = end_of_exchange("r")
 #: An answer that redirects.
 IS_REDIRECT: Final = "(r.status BETWEEN 300 AND 399 AND r.status <> 304)"
 

@@ -1,0 +1,167 @@
+"""The view `request_gaps`: the gap before each request, and what it had to be (decision 35)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from walsh_scrapy.policy.pacing import LONGEST_FOR_BLOCKLIST
+from walsh_scrapy.state.tables import LAST_MOMENT
+
+if TYPE_CHECKING:
+    from walsh_scrapy.state.sql import Sql
+
+#: Seconds that a recorded time may differ from the real one (decision 35).
+GAP_TOLERANCE: Final = 0.05
+#: Seconds by which two clocks may drift apart per second, while the time of day is adjusted slowly.
+CLOCK_DRIFT: Final = 0.001
+#: Seconds that a row may be written late, because it waited for the database.
+MAX_LATE_SECONDS: Final = 1.0
+
+
+def end_of_exchange(row: str) -> str:
+    """Return when an exchange was over; the begin of its request if that is not known."""
+    return f"{row}.requested_at + {row}.connect_duration + coalesce({row}.duration, 0.0)"
+
+
+def clock_steps(sql: Sql) -> str:
+    """Return the SELECT of the spans in which a clock was set: `since` and `until`, epoch seconds.
+
+    A row of `requests` has the time of day and the machine's monotonic clock at its end. Between
+    two requests of a run both advance alike, unless a clock was set or the machine was suspended.
+    A request that was written later than others, and has an earlier time, came after a clock was
+    set back. Each run has at most one span, from its first step to its last one.
+    """
+    ended_at = end_of_exchange("requests")
+    by_run = "OVER (PARTITION BY run ORDER BY id)"
+    return f"""
+SELECT min({sql.least("requested_at", "ended_before")}) AS since,
+    max({sql.greatest("ended_at", "ended_before", "latest")}) AS until
+FROM (
+    SELECT run, requested_at, {ended_at} AS ended_at,
+        coalesce(lag({ended_at}) {by_run}, requested_at) AS ended_before,
+        {ended_at} - monotonic - lag({ended_at} - monotonic) {by_run} AS step,
+        coalesce(max(requested_at) OVER (
+            ORDER BY id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), requested_at) AS latest
+    FROM requests WHERE run IS NOT NULL AND duration IS NOT NULL
+) stamped
+WHERE abs(step) > {GAP_TOLERANCE} + {CLOCK_DRIFT} * abs(ended_at - ended_before)
+    OR requested_at < latest - {MAX_LATE_SECONDS}
+GROUP BY run"""
+
+
+def gaps(sql: Sql) -> str:
+    """Return the SELECT of the gap before each request; times are epoch seconds.
+
+    The requests of a host count in the order of their times, whichever run sent them. The exchange
+    that ended last is the one that a request had to wait for. The hold that ends last is the one
+    that counts; a release by the operator ends it.
+    """
+    ended_at = end_of_exchange("requests")
+    by_time = "PARTITION BY host ORDER BY requested_at, id"
+    before = f"OVER ({by_time} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
+    release = f"""(SELECT min(made_at) FROM overrides WHERE overrides.host = requests.host
+            AND override = 'release' AND made_at >= {ended_at} - {GAP_TOLERANCE}
+            AND made_at < {ended_at} + hold)"""
+    # The end of a hold in milliseconds, and the number of the request that caused it, as one text
+    # of digits: so one maximum finds both.
+    hold_ended_at = sql.least(f"{ended_at} + hold", f"coalesce({release}, {LAST_MOMENT})")
+    hold_end = f"""CASE WHEN hold > 0.0 THEN
+            {sql.digits(f"({hold_ended_at}) * 1000", 15)} || {sql.digits("id", 19)} END"""
+    list_urls = " || ".join(
+        f"coalesce({sql.field('settings', name)}, '')"
+        for name in ("blocklist_url", "blocklist_schema_url")
+    )
+    # Delays and holds longer than a day count for a day only where the blocklist is fetched, and
+    # the robots.txt that it needs.
+    is_for_list = f"""(purpose = 'blocklist' OR purpose = 'robots' AND EXISTS (
+            SELECT 1 FROM runs WHERE runs.id = run AND {sql.position("host", list_urls)} > 0))"""
+    longest = LONGEST_FOR_BLOCKLIST
+
+    def is_uncertain(since: str) -> str:
+        """Return the condition that a clock was set between a moment and the request."""
+        return f"""EXISTS (SELECT 1 FROM clock_steps
+            WHERE clock_steps.since <= {sql.greatest(since, "requested_at")} + {GAP_TOLERANCE}
+            AND clock_steps.until >= {sql.least(since, "requested_at")} - {GAP_TOLERANCE})"""
+
+    def disagrees(clock: str, since: str) -> str:
+        """Return the condition that the clock of another exchange was not that of this one.
+
+        An SQLite file is on one machine, so the difference of its two clocks stays the same for all
+        runs, until the clock is set or the machine starts again. The clock of a server is shared.
+        """
+        if not sql.is_sqlite:
+            return "false"
+        allowed = f"{GAP_TOLERANCE} + {CLOCK_DRIFT} * abs(requested_at - {since})"
+        return f"coalesce(abs(clock - {clock}) > {allowed}, true)"
+
+    return f"""
+WITH clock_steps AS MATERIALIZED ({clock_steps(sql)}
+), ordered AS (
+    SELECT id, host, run, url, purpose, requested_at, delay AS recorded_delay,
+        CASE WHEN duration IS NOT NULL THEN {ended_at} - monotonic END AS clock,
+        lag(id) OVER ({by_time}) AS previous, lag(duration) OVER ({by_time}) AS duration_before,
+        lag(CASE WHEN duration IS NOT NULL THEN {ended_at} - monotonic END) OVER ({by_time})
+            AS clock_before,
+        row_number() OVER ({by_time}) - row_number() OVER (PARTITION BY host ORDER BY id)
+            AS displacement,
+        max({ended_at}) {before} AS previous_ended_at, max({hold_end}) {before} AS hold_end
+    FROM requests
+), waits AS (
+    SELECT ordered.*, cause.id AS hold_request, {end_of_exchange("cause")} AS hold_since,
+        {end_of_exchange("cause")} + cause.hold AS hold_until,
+        {end_of_exchange("cause")} - cause.monotonic AS hold_clock,
+        CAST(substr(hold_end, 1, 15) AS DOUBLE PRECISION) / 1000.0 AS hold_ended_at,
+        {sql.greatest("1.0", "recorded_delay", "coalesce(duration_before, 0.0)")} AS long_delay
+    FROM ordered LEFT JOIN requests cause ON cause.id = CAST(substr(hold_end, 16) AS BIGINT)
+), required AS (
+    SELECT waits.*,
+        CASE WHEN long_delay > {longest} AND {is_for_list} THEN {longest} ELSE long_delay END
+            AS delay,
+        CASE WHEN hold_ended_at > hold_since + {longest} AND {is_for_list}
+            THEN hold_since + {longest} ELSE hold_ended_at END AS hold_counts_until
+    FROM waits
+), judged AS (
+    SELECT required.*,
+        CASE WHEN requested_at >= hold_since
+                AND requested_at < hold_counts_until - {GAP_TOLERANCE} THEN 'on hold'
+            WHEN duration_before IS NULL THEN NULL
+            WHEN requested_at < previous_ended_at - {GAP_TOLERANCE} THEN 'at once'
+            WHEN requested_at < previous_ended_at + delay - {GAP_TOLERANCE} THEN 'too short' END
+            AS breach
+    FROM required
+), certain AS (
+    SELECT judged.*,
+        CASE WHEN previous IS NULL AND displacement = 0 THEN 'no earlier request'
+            WHEN displacement <> 0 OR previous > id OR {is_uncertain("previous_ended_at")}
+                OR breach = 'on hold'
+                    AND ({is_uncertain("hold_since")} OR {disagrees("hold_clock", "hold_since")})
+                OR breach <> 'on hold' AND {disagrees("clock_before", "previous_ended_at")}
+                THEN 'a clock was set'
+            WHEN duration_before IS NULL THEN 'end of the previous request unknown' END
+            AS gap_unknown
+    FROM judged
+)
+SELECT id, host, run, url, requested_at, previous_ended_at,
+    CASE WHEN gap_unknown IS NULL THEN requested_at - previous_ended_at END AS gap, gap_unknown,
+    delay,
+    CASE WHEN hold_until > previous_ended_at THEN hold_request END AS hold_request,
+    CASE WHEN hold_until > previous_ended_at THEN hold_until END AS hold_until,
+    CASE WHEN hold_until > previous_ended_at AND hold_ended_at < hold_until - 0.001
+        THEN hold_ended_at END AS released_at,
+    hold_counts_until,
+    {sql.greatest("delay", "coalesce(hold_counts_until - previous_ended_at, 0.0)")} AS required_gap,
+    CASE WHEN coalesce(gap_unknown, '') NOT IN ('no earlier request', 'a clock was set')
+        THEN breach END AS problem
+FROM certain"""
+
+
+def gap_view(sql: Sql) -> str:
+    """Return the SELECT of the view: the gaps with readable times."""
+    times = ", ".join(
+        f"{sql.time(name)} AS {name}" for name in ("previous_ended_at", "hold_until", "released_at")
+    )
+    return f"""
+SELECT id, host, run, url, {sql.time("requested_at")} AS requested_at,
+    {sql.days_ago("requested_at")} AS days_ago, gap, required_gap, problem, gap_unknown, delay,
+    hold_request, {times}
+FROM ({gaps(sql)}) gaps"""

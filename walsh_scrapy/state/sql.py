@@ -1,0 +1,131 @@
+"""SQL that SQLite and PostgreSQL write differently, and expressions in words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from walsh_scrapy.state.tables import LAST_MOMENT
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from sqlalchemy import Dialect
+
+
+@dataclass(frozen=True, slots=True)
+class Sql:
+    """The expressions that each database writes differently; ``now`` is the clock."""
+
+    dialect: Dialect
+    now: str  #: epoch seconds
+
+    @classmethod
+    def of(cls, dialect: Dialect, now: float | None = None) -> Self:
+        """Return the expressions of a dialect; without ``now`` the database's clock counts."""
+        if now is not None:
+            return cls(dialect, repr(float(now)))
+        if dialect.name == "sqlite":
+            return cls(dialect, "((julianday('now') - 2440587.5) * 86400.0)")
+        return cls(dialect, "extract(epoch FROM now())::double precision")
+
+    @property
+    def is_sqlite(self) -> bool:
+        """Whether the database is SQLite; else it is PostgreSQL."""
+        return self.dialect.name == "sqlite"
+
+    def time(self, moment: str) -> str:
+        """Return epoch seconds as RFC 3339; NULL for none, and for times that no calendar has."""
+        shown = (
+            f"to_char(to_timestamp({moment}) AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"')"
+        )
+        if self.is_sqlite:
+            shown = f"strftime('%Y-%m-%dT%H:%M:%SZ', {moment}, 'unixepoch')"
+        return f"CASE WHEN {moment} > 0 AND {moment} < {LAST_MOMENT} THEN {shown} END"
+
+    def days_ago(self, moment: str) -> str:
+        """Return the days since a moment."""
+        return f"({self.now} - {moment}) / 86400.0"
+
+    def field(self, column: str, name: str | int) -> str:
+        """Return a field of a JSON object, or an element of a JSON array, as text or number."""
+        if self.is_sqlite:
+            path = f"$[{name}]" if isinstance(name, int) else f"$.{name}"
+            return f"json_extract({column}, '{path}')"
+        return f"({column}::json ->> {name if isinstance(name, int) else repr(name)})"
+
+    def number(self, column: str, name: str) -> str:
+        """Return a field of a JSON object that is a whole number."""
+        return f"CAST({self.field(column, name)} AS BIGINT)"
+
+    def joined(self, column: str, element: int, separator: str) -> str:
+        """Return the texts of an array within a JSON array as one text."""
+        if self.is_sqlite:
+            rows = f"json_each({column}, '$[{element}]')"
+            return f"(SELECT group_concat(value, '{separator}') FROM {rows})"
+        rows = f"json_array_elements_text({column}::json -> {element}) AS value"
+        return f"(SELECT string_agg(value, '{separator}') FROM {rows})"
+
+    def text(self, column: str) -> str:
+        """Return bytes as text."""
+        return f"CAST({column} AS TEXT)" if self.is_sqlite else f"encode({column}, 'escape')"
+
+    def header(self, column: str) -> str:
+        """Return the bytes of a header as text, in hexadecimal digits if they are not ASCII."""
+        if self.is_sqlite:
+            value = f"CAST({column} AS TEXT)"
+            return f"CASE WHEN {value} GLOB '*[^ -~]*' THEN hex({column}) ELSE {value} END"
+        value = f"encode({column}, 'escape')"
+        shown = rf"replace({value}, '\\', '\')"
+        digits = f"upper(encode({column}, 'hex'))"
+        return rf"CASE WHEN {value} ~ '\\[0-7]{{3}}' THEN {digits} ELSE {shown} END"
+
+    def greatest(self, *values: str) -> str:
+        """Return the largest of values that are not NULL."""
+        return f"{'max' if self.is_sqlite else 'greatest'}({', '.join(values)})"
+
+    def least(self, *values: str) -> str:
+        """Return the smallest of values that are not NULL."""
+        return f"{'min' if self.is_sqlite else 'least'}({', '.join(values)})"
+
+    def digits(self, number: str, count: int) -> str:
+        """Return a number, not negative, as a text of this many digits, without its fraction."""
+        if self.is_sqlite:
+            return f"printf('%0{count}d', CAST({number} AS INTEGER))"
+        return f"lpad(CAST(CAST(floor({number}) AS BIGINT) AS TEXT), {count}, '0')"
+
+    def position(self, part: str, column: str) -> str:
+        """Return where a text has a part, counted from 1; 0 if it has not."""
+        return f"instr({column}, {part})" if self.is_sqlite else f"strpos({column}, {part})"
+
+    def first_line(self, column: str) -> str:
+        """Return the first line of a text."""
+        if self.is_sqlite:
+            return f"substr({column}, 1, instr({column} || char(10), char(10)) - 1)"
+        return f"split_part({column}, chr(10), 1)"
+
+
+def whole(seconds: str) -> str:
+    """Return seconds as a whole number."""
+    return f"CAST(round({seconds}) AS BIGINT)"
+
+
+def length(seconds: str) -> str:
+    """Return whole seconds as people say them, in the two largest units: `2 h 5 min`."""
+
+    def two(large: int, name: str, small: int, name_of_rest: str) -> str:
+        rest = f"(({seconds} - {seconds} / {large} * {large}) / {small})"
+        tail = f"CASE WHEN {rest} > 0 THEN ' ' || {rest} || ' {name_of_rest}' ELSE '' END"
+        return f"({seconds} / {large}) || ' {name}' || {tail}"
+
+    return (
+        f"CASE WHEN {seconds} < 60 THEN {seconds} || ' s' "
+        f"WHEN {seconds} < 3600 THEN {two(60, 'min', 1, 's')} "
+        f"WHEN {seconds} < 86400 THEN {two(3600, 'h', 60, 'min')} "
+        f"ELSE {two(86400, 'd', 3600, 'h')} END"
+    )
+
+
+def times(number: str) -> str:
+    """Return how many times something was so in a row: `1 time in a row`."""
+    return f"{number} || CASE WHEN {number} = 1 THEN ' time in a row' ELSE ' times in a row' END"
