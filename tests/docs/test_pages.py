@@ -393,7 +393,6 @@ def test_no_block_is_left_out():
 
 def test_who_crawls_and_whom_to_ask_is_told():
     told = README.read_text("utf-8")
-    assert told.index("\n## Who crawls") < told.index("\n## Your first crawl")
     rules = [f"docs/rules/r{number}.md" for number in (2, 3, 6)]
     for name in ("README.md", "docs/owners.md", *rules):
         text = (ROOT / name).read_text("utf-8")
@@ -404,31 +403,25 @@ def test_who_crawls_and_whom_to_ask_is_told():
 def test_the_rows_of_readme_are_those_of_the_scorecard():
     def cells(text):
         found = re.findall(r"^\| (.+?) ((?:\| (?:\d+ of \d+|-) )+)\|$", text, re.MULTILINE)
-        return {name.replace(",", " with"): row.strip("| ").split(" | ") for name, row in found}
+        return {name: row.strip("| ").split(" | ") for name, row in found}
 
     shown, measured = cells(README.read_text("utf-8")), cells(page_of("conformance.md"))
-    assert len(shown) == 3
+    assert len(shown) == 4
     for crawler, row in shown.items():
         assert row == [measured[crawler][rule - 1] for rule in (2, 4, 5)], crawler
 
 
 def test_readme_works_on_a_package_index():
-    """An index resolves no relative link, so pages are named by their paths."""
+    """An index resolves no relative link, so pages are named by their paths. Images may be."""
     text = README.read_text("utf-8")
-    assert re.findall(r"\]\((?!https://)", text) == []
+    assert re.findall(r"(?<!!)\[[^]]*\]\((?!https://)", text) == []
     named = re.findall(r"`(docs/[\w./]+|[A-Z]+\.md)`", text)
     assert len(named) > 10
     assert [name for name in named if not (ROOT / name).exists()] == []
 
 
-def test_readme_has_a_row_for_each_rule():
-    rows = re.findall(r"^\| (R\d) ", README.read_text("utf-8"), re.MULTILINE)
-    assert rows == [f"R{number}" for number in range(1, 10)]
-
-
-def test_two_screens_are_before_the_first_crawl():
-    before = README.read_text("utf-8").partition("## Your first crawl")[0]
-    assert before.count("\n") <= 100
+def test_readme_has_at_most_800_words():
+    assert len(README.read_text("utf-8").split()) <= 800
 
 
 def test_a_version_is_described_as_the_changelog_says():

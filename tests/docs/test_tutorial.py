@@ -1,0 +1,78 @@
+"""The commands of docs/tutorial.md, run in order, print what the page shows."""
+
+import os
+import re
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from tests.helpers import ROOT
+
+pytestmark = pytest.mark.crawl
+
+PAGE = (ROOT / "docs" / "tutorial.md").read_text("utf-8")
+BLOCKS = re.findall(r"^```(sh|text)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+#: The installation: the tests run in an environment that has the package.
+INSTALLATION = re.compile(r"^(?:python3 -m venv|\. \.venv/|pip install).*\n", re.MULTILINE)
+END_OF_STEP = "--- end of step ---"
+
+
+def steps():
+    """Pair each script with the output that the page shows for it, empty if it shows none."""
+    pairs: list[list[str]] = []
+    for language, text in BLOCKS:
+        if language == "sh":
+            pairs.append([text, ""])
+        else:
+            pairs[-1][1] = text
+    return pairs
+
+
+STEPS = steps()
+
+
+def mask_times(line):
+    """Replace dates, times and seconds: they differ in each run."""
+    line = re.sub(r"\d+/\w+/\d{4}|\d{4}-\d\d-\d\d", "DATE", line)
+    line = re.sub(r"\d\d:\d\d:\d\d", "TIME", line)
+    return re.sub(r"\b[\d.]+ s\b *", "N s ", line)
+
+
+@pytest.fixture(scope="module")
+def outputs(tmp_path_factory):
+    """What each script printed. They run in one shell, with a free port in the place of 8000."""
+    folder = tmp_path_factory.mktemp("tutorial")
+    program = folder / "bin" / "walsh"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m walsh_scrapy "$@"\n')
+    program.chmod(0o755)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = str(server.getsockname()[1])
+    script = "set -m\ntrap 'kill $(jobs -p) 2>/dev/null' EXIT\n" + "".join(f"{text}echo '{END_OF_STEP}'\n" for text, _ in STEPS)
+    script = INSTALLATION.sub("", script).replace("8000", port)
+    path = f"{program.parent}:{os.path.dirname(sys.executable)}:{os.environ['PATH']}"
+    environment = os.environ | {"PATH": path, "PYTHONPATH": str(ROOT)}
+    ran = subprocess.run(
+        ["bash", "-e", "-c", script],
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout
+    return ran.stdout.replace(port, "8000").split(END_OF_STEP)
+
+
+@pytest.mark.parametrize("number", range(len(STEPS)))
+def test_step_prints_what_the_page_shows(outputs, number):
+    printed = {mask_times(line) for line in outputs[number].splitlines()}
+    shown = [mask_times(line) for line in STEPS[number][1].splitlines()]
+    assert [line for line in shown if line not in printed] == [], outputs[number]
+
+
+def test_the_page_has_steps_with_output():
+    assert len([output for _, output in STEPS if output]) >= 5
