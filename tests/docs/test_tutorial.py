@@ -40,23 +40,23 @@ def mask_times(line):
     return re.sub(r"\b[\d.]+ s\b *", "N s ", line)
 
 
-@pytest.fixture(scope="module")
-def outputs(tmp_path_factory):
-    """What each script printed. They run in one shell, with a free port in the place of 8000."""
-    folder = tmp_path_factory.mktemp("tutorial")
-    program = folder / "bin" / "walsh"
+def test_each_step_prints_what_the_page_shows(tmp_path):
+    """The scripts run in one shell, with a free port in the place of 8000."""
+    program = tmp_path / "bin" / "walsh"
     program.parent.mkdir()
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m walsh_scrapy "$@"\n')
     program.chmod(0o755)
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = str(server.getsockname()[1])
-    script = "set -m\ntrap 'kill $(jobs -p) 2>/dev/null' EXIT\n" + "".join(f"{text}echo '{END_OF_STEP}'\n" for text, _ in STEPS)
+    script = "set -m\ntrap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n" + "".join(
+        f"{text}echo '{END_OF_STEP}'\n" for text, _ in STEPS
+    )
     script = INSTALLATION.sub("", script).replace("8000", port)
     path = f"{program.parent}:{os.path.dirname(sys.executable)}:{os.environ['PATH']}"
     environment = os.environ | {"PATH": path, "PYTHONPATH": str(ROOT)}
     ran = subprocess.run(
         ["bash", "-e", "-c", script],
-        cwd=folder,
+        cwd=tmp_path,
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -64,14 +64,11 @@ def outputs(tmp_path_factory):
         check=False,
     )
     assert ran.returncode == 0, ran.stdout
-    return ran.stdout.replace(port, "8000").split(END_OF_STEP)
-
-
-@pytest.mark.parametrize("number", range(len(STEPS)))
-def test_step_prints_what_the_page_shows(outputs, number):
-    printed = {mask_times(line) for line in outputs[number].splitlines()}
-    shown = [mask_times(line) for line in STEPS[number][1].splitlines()]
-    assert [line for line in shown if line not in printed] == [], outputs[number]
+    outputs = ran.stdout.replace(port, "8000").split(END_OF_STEP)
+    for output, (script, shown) in zip(outputs, STEPS, strict=False):
+        printed = {mask_times(line) for line in output.splitlines()}
+        missing = [line for line in shown.splitlines() if mask_times(line) not in printed]
+        assert missing == [], f"{script}{output}"
 
 
 def test_the_page_has_steps_with_output():
