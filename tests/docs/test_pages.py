@@ -392,7 +392,6 @@ def test_no_block_is_left_out():
 
 
 def test_who_crawls_and_whom_to_ask_is_told():
-    told = README.read_text("utf-8")
     rules = [f"docs/rules/r{number}.md" for number in (2, 3, 6)]
     for name in ("README.md", "docs/owners.md", *rules):
         text = (ROOT / name).read_text("utf-8")

@@ -5,6 +5,7 @@ import re
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +17,8 @@ PAGE = (ROOT / "docs" / "tutorial.md").read_text("utf-8")
 BLOCKS = re.findall(r"^```(sh|text)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 #: The installation: the tests run in an environment that has the package.
 INSTALLATION = re.compile(r"^(?:python3 -m venv|\. \.venv/|pip install).*\n", re.MULTILINE)
+#: Jobs have numbers (`set -m`), and the server ends even if a step fails.
+STOP_SERVER = "set -m\ntrap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n"
 END_OF_STEP = "--- end of step ---"
 
 
@@ -48,11 +51,9 @@ def test_each_step_prints_what_the_page_shows(tmp_path):
     program.chmod(0o755)
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = str(server.getsockname()[1])
-    script = "set -m\ntrap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n" + "".join(
-        f"{text}echo '{END_OF_STEP}'\n" for text, _ in STEPS
-    )
+    script = STOP_SERVER + "".join(f"{text}echo '{END_OF_STEP}'\n" for text, _ in STEPS)
     script = INSTALLATION.sub("", script).replace("8000", port)
-    path = f"{program.parent}:{os.path.dirname(sys.executable)}:{os.environ['PATH']}"
+    path = f"{program.parent}:{Path(sys.executable).parent}:{os.environ['PATH']}"
     environment = os.environ | {"PATH": path, "PYTHONPATH": str(ROOT)}
     ran = subprocess.run(
         ["bash", "-e", "-c", script],
