@@ -92,17 +92,20 @@ def number_of(
 
 
 class ForcedSetting(SettingsAttribute):
-    """The value of a setting that the add-on sets; ``ignored`` are those that others set."""
+    """The value of a setting that nobody else can change.
 
-    def __init__(self, value: object, priority: int) -> None:
+    ``ignored`` has the values that others set. ``report`` is called with each of them.
+    """
+
+    def __init__(self, value: object, priority: int, report: Callable[[Any], None]) -> None:
         super().__init__(value, priority)
         self.ignored: list[Any] = []
+        self._report = report
 
-    def set(self, value: Any, priority: int) -> None:  # noqa: ANN401 - as Scrapy has it
-        """Keep the forced value."""
-        if priority < self.priority:
-            self.ignored.append(value)
-        super().set(value, priority)
+    def set(self, value: Any, priority: int) -> None:  # noqa: ANN401, ARG002 - as Scrapy has it
+        """Keep the forced value, whatever the priority of the other value is."""
+        self.ignored.append(value)
+        self._report(value)
 
 
 def values_of(settings: BaseSettings, name: str) -> list[Any]:
@@ -269,7 +272,6 @@ class Options:
             }
         least, most = given["backoff_base"], 30.0 * DAY_SECONDS
         number_of(settings, PREFIX + "BACKOFF_MAX", most, low=least, high=most)
-        number_of(settings, "DOWNLOAD_DELAY", 0.0, low=0.0, high=DAY_SECONDS)
         given["state_url"] = given["state_url"] or _project_state()
         if given["signing_key"] and not given["signature_agent"]:
             raise bad_setting(PREFIX + "SIGNATURE_AGENT", "", _WHERE_KEYS_ARE)

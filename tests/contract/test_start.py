@@ -59,7 +59,6 @@ def test_a_wrong_sources_file(loopback_web, crawl, tmp_path, name, text, words):
         ("WALSH_BLOCKLIST_URL", "https://us:pw@list.example/", ["WALSH_BLOCKLIST_URL", "never"]),
         ("WALSH_BLOCKLIST_FILE", "/nowhere/own.txt", ["/nowhere/own.txt: No such file"]),
         ("WALSH_STATE_URL", "sqlite:////tmp/\udcff.sqlite3", ["a line of text"]),
-        ("LOG_LEVEL", "loud", ["INFO"]),
         ("WALSH_BLOCKLIST_URL", "", ["Walsh-Research identity", "R3"]),
         ("DOWNLOAD_DELAY", "soon", ["DOWNLOAD_DELAY", "number"]),
         ("DOWNLOAD_DELAY", "nan", ["DOWNLOAD_DELAY", "number"]),

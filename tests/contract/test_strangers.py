@@ -135,7 +135,8 @@ def test_gates_that_are_used_alone_say_all_they_need_at_once(web, run):
         'WALSH_UA_TOKEN = "theirs"',
         "USER_AGENT = WALSH_USER_AGENT",
     ]
-    for words in ("ROBOTSTXT_OBEY is True", "DOWNLOAD_DELAY is 1", ", ".join(proposed)):
+    robots = "scrapy.downloadermiddlewares.robotstxt.RobotsTxtMiddleware must be None"
+    for words in (robots, "DOWNLOAD_DELAY is 1", ", ".join(proposed)):
         assert words in told
 
     second = run(web, *proposed, **theirs, ROBOTSTXT_OBEY=False, DOWNLOAD_DELAY=0)
@@ -175,7 +176,7 @@ def test_what_a_later_add_on_sets_under_our_identity_is_named_and_not_used(
     (handler,) = [line for line in warnings if line.startswith("DOWNLOAD_HANDLERS")]
     assert "theirs.spiders.Browser" in handler
     assert "set your own WALSH_USER_AGENT and WALSH_UA_TOKEN" in handler
-    agents = [line for line in warnings if line.startswith("USER_AGENT = 'Firefox/140', which")]
+    agents = [line for line in warnings if line.startswith("USER_AGENT = 'Firefox/140' is ignored")]
     assert len(agents) == (later == "LaterTable")
 
 

@@ -18,7 +18,6 @@ from scrapy import signals
 
 from walsh_scrapy import __version__
 from walsh_scrapy.crawl.crawl import Component
-from walsh_scrapy.crawl.startup import gate_names
 from walsh_scrapy.exceptions import StateUnavailable
 from walsh_scrapy.identity import SPEC_VERSION
 from walsh_scrapy.policy.durations import format_moment
@@ -221,11 +220,14 @@ class SourceCounts:
 
 
 def request_counts(stats: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the counts of a run without declared sources; ``denied`` is by gate, even others."""
-    denying = gate_names(found[1] for found in map(_STAT.fullmatch, stats) if found)
+    """Return the counts of a run without declared sources; ``denied`` is by gate."""
     return {
         "responses": stats.get("response_received_count", 0),
-        "denied": {gate: stats.get(f"walsh/{gate}/denied", 0) for gate in denying},
+        "denied": {
+            match[1]: count
+            for name, count in sorted(stats.items())
+            if (match := _STAT.fullmatch(name))
+        },
         "undeclared": stats.get("walsh/scope/dropped", 0),
         "deferred": stats.get("walsh/requests/deferred", 0),
         "retried": stats.get("walsh/backoff/retried", 0),
