@@ -53,7 +53,6 @@ FORCED: Final = 100
 
 EXTENSIONS: Final = {
     "walsh_scrapy.extensions.mediatypes.MediaTypes": 0,
-    "walsh_scrapy.extensions.progress.Progress": 0,
     "walsh_scrapy.extensions.summary.Summary": 0,
 }
 #: Each request is sent once. No other scheme has a handler.
