@@ -42,7 +42,6 @@ ITEM_PROCESSOR = "walsh_scrapy.extensions.itemprocessor.ItemProcessor"
 LOG_LEVEL = "INFO"
 LOG_FORMAT = "%(asctime)s %(levelname)s %(message)s"
 LOG_SHORT_NAMES = True
-LOG_FORMATTER = "walsh_scrapy.crawl.log.QuietLogFormatter"
 # The summary has the results of a run; -s STATS_DUMP=1 adds the stats of Scrapy.
 STATS_DUMP = False
 LOGSTATS_INTERVAL = 0

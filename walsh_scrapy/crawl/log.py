@@ -13,23 +13,17 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from scrapy.logformatter import LogFormatter, LogFormatterResult
 from scrapy.utils.log import get_scrapy_root_handler
 
 from walsh_scrapy.policy.wording import cut, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Self
 
-    from scrapy import Request, Spider
-    from scrapy.crawler import Crawler
-    from scrapy.http import Response
     from scrapy.settings import BaseSettings
-    from twisted.python.failure import Failure
 
-#: Characters of a message on one line; none of ours needs as many.
-LONGEST_LINE: Final = 4_000
+#: Of a message on one line; no message of this package needs as many.
+MAX_LINE_CHARACTERS: Final = 4_000
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _BETWEEN_BREAKS: Final = re.compile(r"[^\n\t]+")
 
@@ -72,9 +66,9 @@ class _Unwritten:
 
 
 class SafeFormatter(logging.Formatter):
-    """Formats a record as ``inner`` does, with strangers' text on one line and bounded.
+    """Formats a record as ``inner`` does, with the text of others on one line and bounded.
 
-    The values of a record are strangers' text; the message around them is the code's. If that has
+    The values of a record are texts of others; the message around them is the code's. If that has
     several lines, so may its values: Scrapy logs tables of settings. A traceback keeps its lines.
     No other control character stays.
     """
@@ -86,14 +80,43 @@ class SafeFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the line, or the lines, of a record."""
         text = self._inner(record)
-        if text.isprintable() and len(text) <= LONGEST_LINE:
+        if text.isprintable() and len(text) <= MAX_LINE_CHARACTERS:
             return text
         if "\n" not in str(record.msg):
             record = copy.copy(record)
-            record.msg = cut(printable(record.getMessage()), LONGEST_LINE)
+            record.msg = cut(printable(record.getMessage()), MAX_LINE_CHARACTERS)
             record.args = None
             text = self._inner(record)
-        return _BETWEEN_BREAKS.sub(lambda found: printable(found[0]), text)
+        return _escape_lines(text)
+
+
+class JsonFormatter(SafeFormatter):
+    """Formats a record as one JSON object in ASCII, without a line break.
+
+    `time` is RFC 3339 in UTC, `level` the name of the level, `logger` the name of the logger.
+    `message`, and `exception` with its traceback if there is one, are as safe and as bounded as in
+    a log of text. Other attributes of a record are omitted: Scrapy attaches its spiders.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(logging.LogRecord.getMessage)
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the object as text."""
+        moment = datetime.fromtimestamp(record.created, UTC).replace(tzinfo=None)
+        fields = {
+            "time": f"{moment.isoformat(timespec='milliseconds')}Z",
+            "level": record.levelname,
+            "logger": record.name,
+            "message": super().format(record),
+        }
+        if record.exc_info:
+            fields["exception"] = _escape_lines(self.formatException(record.exc_info))
+        return json.dumps(fields)
+
+
+def _escape_lines(text: str) -> str:
+    return _BETWEEN_BREAKS.sub(lambda match: printable(match[0]), text)
 
 
 _installed: logging.Handler | None = None
@@ -132,64 +155,6 @@ def _handler(settings: BaseSettings) -> logging.Handler:
     handler.setFormatter(JsonFormatter())
     handler.setLevel(settings["LOG_LEVEL"])
     return handler
-
-
-class JsonFormatter(SafeFormatter):
-    """Formats a record as one JSON object in ASCII, without a line break.
-
-    `time` is RFC 3339 in UTC, `level` the name of the level, `logger` the name of the logger.
-    `message`, and `exception` with its traceback if there is one, are as safe and as bounded as in
-    a log of text. Other attributes of a record are omitted: Scrapy attaches its spiders.
-    """
-
-    def __init__(self) -> None:
-        super().__init__(logging.LogRecord.getMessage)
-        self._exception = SafeFormatter(self._traceback)
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Return the object as text."""
-        moment = datetime.fromtimestamp(record.created, UTC).replace(tzinfo=None)
-        fields = {
-            "time": f"{moment.isoformat(timespec='milliseconds')}Z",
-            "level": record.levelname,
-            "logger": record.name,
-            "message": super().format(record),
-        }
-        if record.exc_info:
-            fields["exception"] = self._exception.format(record)
-        return json.dumps(fields)
-
-    def _traceback(self, record: logging.LogRecord) -> str:
-        return self.formatException(record.exc_info) if record.exc_info else ""
-
-
-class QuietLogFormatter(LogFormatter):
-    """Formats lines about responses and items only if ``LOG_LEVEL`` is DEBUG or lower.
-
-    Scrapy's formatter formats a line for each of them, and the log handlers then drop it.
-    """
-
-    def __init__(self, level: int) -> None:
-        self._is_silent = level > logging.DEBUG
-
-    @classmethod
-    def from_crawler(cls, crawler: Crawler) -> Self:
-        """Read ``LOG_LEVEL``, a name or a number."""
-        level = crawler.settings["LOG_LEVEL"]
-        names = logging.getLevelNamesMapping()
-        return cls(level if isinstance(level, int) else names[str(level)])
-
-    def crawled(  # type: ignore[override]  # None means no line to Scrapy
-        self, request: Request, response: Response, spider: Spider
-    ) -> LogFormatterResult | None:
-        """Return the line about a response, or None."""
-        return None if self._is_silent else super().crawled(request, response, spider)
-
-    def scraped(  # type: ignore[override]
-        self, item: object, response: Response | Failure | None, spider: Spider
-    ) -> LogFormatterResult | None:
-        """Return the line about an item, or None."""
-        return None if self._is_silent else super().scraped(item, response, spider)
 
 
 #: The beginnings of lines, by logger, that mean nothing for a run. Our own line explains why a
