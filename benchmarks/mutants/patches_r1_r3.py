@@ -139,7 +139,6 @@ from walsh_scrapy.crawl.ticket import ticket_of
     Mutant("list-after-robots", "R3", "checks the list after robots.txt", (
         Patch(_GATES, "Gate", _LIST_ORDER.format(10), ""),
         Patch(_GATES, "Gate", "    BACKOFF = 549,", f"{_LIST_ORDER.format(110)}    BACKOFF = 549,"),
-        Patch(_GATES, "middlewares_problem", "in _PRECEDENCE:", "in _PRECEDENCE[1:]:"),
         Patch(_LIST_GATE, "BlocklistMiddleware.process_request",
               "if not self._list.is_ready(request):", """\
 if request.url.endswith("/robots.txt"):

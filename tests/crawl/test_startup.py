@@ -200,7 +200,7 @@ def test_what_changes_the_gates_after_the_add_on_is_refused(table, key, order, w
 def test_a_table_that_is_replaced_after_the_add_on_is_refused():
     settings = changed()
     settings.set("DOWNLOADER_MIDDLEWARES", {}, "addon")
-    assert "must each be there once" in problem_of(settings)
+    assert "must be there once" in problem_of(settings)
 
 
 @pytest.mark.parametrize("name", ["SCHEDULER", "DOWNLOADER", "COMPRESSION_ENABLED"])
@@ -280,9 +280,9 @@ def test_a_crawl_that_ended_early_says_nothing_about_later_crawls():
     ("order", "cookies", "words"),
     [
         (860, True, []),
-        (600, True, ["after CookiesMiddleware"]),
+        (600, True, ["cookies.CookiesMiddleware"]),
         (600, False, []),  # then Scrapy builds no CookiesMiddleware
-        (400, False, ["after UserAgentMiddleware"]),
+        (400, False, ["useragent.UserAgentMiddleware"]),
     ],
 )
 def test_only_what_is_switched_on_has_to_come_before_it(order, cookies, words):

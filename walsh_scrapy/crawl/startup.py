@@ -9,7 +9,9 @@ a setting must be changed, the process ends before the first request, with all p
 
 from __future__ import annotations
 
+import math
 from enum import Enum
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from scrapy.utils.conf import build_component_list
@@ -38,6 +40,12 @@ _RETRY: Final = f"{_SCRAPYS}.retry.RetryMiddleware"
 _REDIRECT: Final = f"{_SCRAPYS}.redirect.RedirectMiddleware"
 _COOKIES: Final = f"{_SCRAPYS}.cookies.CookiesMiddleware"
 _ROBOTS: Final = f"{_SCRAPYS}.robotstxt.RobotsTxtMiddleware"
+#: Settings without which Scrapy does not build a middleware.
+_SWITCHES: Final = {
+    "COOKIES_ENABLED": _COOKIES,
+    "RETRY_ENABLED": _RETRY,
+    "ROBOTSTXT_OBEY": _ROBOTS,
+}
 
 
 class Gate(Enum):
@@ -68,6 +76,9 @@ class Gate(Enum):
         self.path = path
         self.replaced = replaced
 
+    def __str__(self) -> str:
+        return f"{self.path.rpartition('.')[2]} ({self.order})"
+
 
 #: Middlewares of Scrapy that those of this add-on replace.
 REPLACED: Final = tuple(gate.replaced for gate in Gate if gate.replaced)
@@ -76,48 +87,28 @@ SPIDER_GATES: Final = {
     Gate.SCOPE.path: 20,
     "walsh_scrapy.spidermiddlewares.firstseen.FirstSeenMiddleware": 30,
 }
-#: Each of the first middlewares must come before each of the second ones, on the way from the
-#: engine to the server, and why.
-_PRECEDENCE: Final = (
-    (
-        (Gate.BLOCKLIST.path,),
-        (Gate.ROBOTS.path, Gate.PACING.path),
-        "a listed host gets no request, not even for robots.txt",
+#: Middlewares of Scrapy that must come before a middleware of this add-on: it corrects their
+#: headers, or must see every response before they do.
+_EARLIER: Final = {
+    Gate.IDENTITY: (
+        _COOKIES,
+        f"{_SCRAPYS}.httpauth.HttpAuthMiddleware",
+        f"{_SCRAPYS}.useragent.UserAgentMiddleware",
     ),
-    (
-        (Gate.PRIVATEHOSTS.path,),
-        (Gate.ROBOTS.path, _ROBOTS),
-        "a private host gets no request, not even for robots.txt",
-    ),
-    (
-        (Gate.ROBOTS.path, Gate.BACKOFF.path, Gate.CONDITIONAL.path),
-        (Gate.PACING.path,),
-        "PacingMiddleware begins and ends each exchange with a host",
-    ),
-    (
-        (
-            _COOKIES,
-            f"{_SCRAPYS}.httpauth.HttpAuthMiddleware",
-            f"{_SCRAPYS}.useragent.UserAgentMiddleware",
-        ),
-        (Gate.IDENTITY.path,),
-        "IdentityMiddleware corrects their headers",
-    ),
-    (
-        (_RETRY, f"{_SCRAPYS}.redirect.MetaRefreshMiddleware", _REDIRECT),
-        (Gate.PACING.path,),
-        "PacingMiddleware must see every response first",
-    ),
-)
+    Gate.PACING: (_RETRY, f"{_SCRAPYS}.redirect.MetaRefreshMiddleware", _REDIRECT),
+}
 
 
 # ---- the middlewares of a project ----
 
 
 def middlewares_of(settings: BaseSettings, table: str = "DOWNLOADER_MIDDLEWARES") -> list[type]:
-    """Return the classes in a table of middlewares, from the engine to the server or the spider."""
-    components = settings.get_component_priority_dict_with_base(table)
-    return [load_object(component) for component in build_component_list(components)]
+    """Return the middlewares that Scrapy builds, from the engine to the server or the spider."""
+    table_with_base = settings.get_component_priority_dict_with_base(table)
+    components = build_component_list(table_with_base)
+    classes = [load_object(component) for component in components]
+    off = [path for name, path in _SWITCHES.items() if not settings.getbool(name)]
+    return [kind for kind in classes if not _paths_of(kind).intersection(off)]
 
 
 def in_force(settings: BaseSettings, gate: Gate) -> bool:
@@ -128,10 +119,15 @@ def in_force(settings: BaseSettings, gate: Gate) -> bool:
 def _places(middlewares: list[type]) -> dict[str, int]:
     """Return the places of middlewares by their paths, and by the paths of their base classes."""
     return {
-        global_object_name(base): place
+        path: place
         for place, middleware in enumerate(middlewares)
-        for base in middleware.__mro__
+        for path in _paths_of(middleware)
     }
+
+
+def _paths_of(kind: type) -> set[str]:
+    """Return the paths of a class and of its base classes."""
+    return {global_object_name(base) for base in kind.__mro__}
 
 
 def path_of(component: Any) -> str:  # noqa: ANN401 - a path or a class
@@ -227,66 +223,61 @@ def middlewares_problem(
     ``is_complete`` is True for a project with the add-on, which set all of them: another add-on may
     have changed them since. A project without it may use any of them.
     """
+    places = _places(middlewares)
     problems: list[str] = []
     if is_complete:
-        spider_middlewares = middlewares_of(settings, "SPIDER_MIDDLEWARES")
-        for classes, expected in (
-            (middlewares, [gate.path for gate in Gate]),
-            (spider_middlewares, list(SPIDER_GATES)),
-        ):
-            paths = [global_object_name(middleware) for middleware in classes]
-            if [path for path in paths if path in expected] != expected:
-                problems.append(f"{_names(*expected)} must each be there once, in this order")
-    places = _places(middlewares)
+        paths = [global_object_name(middleware) for middleware in middlewares]
+        problems += [f"{gate} must be there once" for gate in Gate if paths.count(gate.path) != 1]
+        paths = [
+            global_object_name(kind) for kind in middlewares_of(settings, "SPIDER_MIDDLEWARES")
+        ]
+        if [path for path in paths if path in SPIDER_GATES] != list(SPIDER_GATES):
+            problems.append(f"SPIDER_MIDDLEWARES must have {SPIDER_GATES}")
     if Gate.BACKOFF.path in places and Gate.PACING.path not in places:
-        problems.append(f"BackoffMiddleware needs {_names(Gate.PACING.path)}")
-    problems += _superfluous(settings, middlewares)
-    for earlier, later, reason in _PRECEDENCE:
-        for first in earlier:
-            if first == _COOKIES and not settings.getbool("COOKIES_ENABLED"):
-                continue  # Scrapy does not build it
-            problems += [
-                f"{_names(second)} must come after {_names(first)}, because {reason}"
-                for second in later
-                if second in places and places.get(first, -1) > places[second]
-            ]
+        problems.append(f"{Gate.BACKOFF} needs {Gate.PACING}")
+    problems += _superfluous(middlewares)
+    gates = [gate for gate in Gate if gate.path in places]
+    problems += [
+        f"{later} must come after {earlier}"
+        for earlier, later in pairwise(gates)
+        if places[earlier.path] > places[later.path]
+    ]
+    if Gate.PRIVATEHOSTS in gates and places[Gate.PRIVATEHOSTS.path] > places.get(
+        _ROBOTS, math.inf
+    ):
+        problems.append(f"{Gate.PRIVATEHOSTS} must come before {_ROBOTS}")
+    problems += [
+        f"{gate} must come after {path}"
+        for gate in gates
+        for path in _EARLIER.get(gate, ())
+        if places.get(path, -1) > places[gate.path]
+    ]
     if not problems:
         return None
-    remedy = "set each to its order above"
+    remedy = "set each to the order in parentheses"
     if is_complete:
         remedy = f"another add-on changed that after {ADDON}: remove it"
-    return BadSetting(f"middlewares: {'; '.join(problems)}; {remedy}")
+    return BadSetting(f"DOWNLOADER_MIDDLEWARES: {'; '.join(problems)}; {remedy}")
 
 
-def _superfluous(settings: BaseSettings, middlewares: list[type]) -> Iterator[str]:
+def _superfluous(middlewares: list[type]) -> Iterator[str]:
     """Yield a phrase for each middleware that does again what one of this add-on does."""
     places = _places(middlewares)
     for gate in Gate:
         if gate.replaced is None or gate.path not in places:
             continue
-        if gate is Gate.ROBOTS and not settings.getbool("ROBOTSTXT_OBEY"):
-            continue  # Scrapy does not build it
         for middleware in middlewares:
-            bases = [global_object_name(base) for base in middleware.__mro__]
-            if gate.replaced in bases and gate.path not in bases:
-                yield f"{bases[0]} must be None, because {_names(gate.path)} replaces it"
-
-
-def _names(*paths: str) -> str:
-    """Return the names of middlewares, those of this add-on with their orders."""
-    orders = {gate.path: gate.order for gate in Gate}
-    names = []
-    for path in paths:
-        name = path.rpartition(".")[2]
-        names.append(f"{name} ({orders[path]})" if path in orders else name)
-    return ", ".join(names)
+            paths = _paths_of(middleware)
+            if gate.replaced in paths and gate.path not in paths:
+                name = global_object_name(middleware)
+                yield f"{name} must be None, because {gate} replaces it"
 
 
 def _single_problems(
     settings: BaseSettings, places: dict[str, int], options: Options
 ) -> Iterator[BadSetting]:
     """Yield an error for each setting around single middlewares, which the add-on would force."""
-    if Gate.BACKOFF.path in places and _RETRY in places and settings.getbool("RETRY_ENABLED"):
+    if Gate.BACKOFF.path in places and _RETRY in places:
         codes = [int(code) for code in settings.getlist("RETRY_HTTP_CODES")]
         others = [code for code in codes if code not in RETRIED_STATUSES]
         if others != codes:
@@ -311,6 +302,6 @@ def _single_problems(
         lines = [*proposed_identity(settings), "USER_AGENT = WALSH_USER_AGENT"]
         expected = (
             "WALSH_USER_AGENT, whose WALSH_UA_TOKEN chooses the rules of robots.txt; set "
-            f"{', '.join(lines)} ({_names(Gate.IDENTITY.path)} sets the last one too)"
+            f"{', '.join(lines)} ({Gate.IDENTITY} sets the last one too)"
         )
         yield bad_setting("USER_AGENT", settings["USER_AGENT"], expected)
