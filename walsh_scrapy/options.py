@@ -55,9 +55,7 @@ _WHERE_KEYS_ARE: Final = (
 _NOBODY: Final = (
     "the project has no identity, and no request is sent without one; set {} in its settings"
 )
-_DIGITS: Final = (
-    "Zero", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine",
-)  # fmt: skip
+_NOT_IN_TOKEN: Final = re.compile("[^A-Za-z_-]")
 _DECIMAL: Final = re.compile(
     r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]{1,3})?|inf", re.IGNORECASE
 )
@@ -329,7 +327,7 @@ def proposed_identity(settings: BaseSettings) -> list[str]:
     agent = str(settings["WALSH_USER_AGENT"] or own)
     token = settings["WALSH_UA_TOKEN"] or token_of(agent)
     if not token or token not in agent or identity.UA_TOKEN.lower() in agent.lower():
-        token = token or re.sub(r"[^A-Za-z_-]", "", str(settings["BOT_NAME"])) or "Your-Bot"
+        token = token or _NOT_IN_TOKEN.sub("", str(settings["BOT_NAME"])) or "Your-Bot"
         agent = f"{token}/1.0 (+https://your.page.example/)"
     return [f'WALSH_USER_AGENT = "{agent}"', f'WALSH_UA_TOKEN = "{token}"']
 
@@ -340,21 +338,26 @@ def _check_ours(options: Options) -> None:
     R5 wants a retry, and delays that grow and have jitter. There always is a blocklist, because
     opt-outs cannot be switched off (R3, decision 31).
     """
-    least = LEAST_CAP * options.backoff_base
-    cap = f"at least {least:g} ({LEAST_CAP:g} times {PREFIX}BACKOFF_BASE)"
-    blocklist = "the URL of a blocklist, because its opt-outs cannot be switched off (R3),"
-    for name, holds, wanted in (
-        ("MAX_RETRIES", options.max_retries >= 1, "at least 1"),
-        ("BACKOFF_MAX", options.backoff_max >= least, cap),
-        ("SERIAL", options.serial, "True"),
-        ("SCOPE", options.scope == "declared", "'declared'"),
-        ("BLOCKLIST_URL", options.blocklist_url, blocklist),
+    min_backoff = LEAST_CAP * options.backoff_base
+    for name, value, holds, expected in (
+        ("MAX_RETRIES", options.max_retries, options.max_retries >= 1, "at least 1"),
+        (
+            "BACKOFF_MAX",
+            options.backoff_max,
+            options.backoff_max >= min_backoff,
+            f"at least {min_backoff:g} ({LEAST_CAP:g} times {PREFIX}BACKOFF_BASE)",
+        ),
+        ("SERIAL", options.serial, options.serial, "True"),
+        ("SCOPE", options.scope, options.scope == "declared", "'declared'"),
+        (
+            "BLOCKLIST_URL",
+            options.blocklist_url,
+            bool(options.blocklist_url),
+            "the URL of a blocklist, because nobody may switch off its opt-outs,",
+        ),
     ):
         if not holds:
-            value = getattr(options, name.lower())
-            if isinstance(value, float) and value.is_integer():
-                value = int(value)
-            raise bad_setting(PREFIX + name, value, f"{wanted} {_OTHERS_MAY_CHOOSE}")
+            raise bad_setting(PREFIX + name, value, f"{expected} {_OTHERS_MAY_CHOOSE}")
 
 
 def _is_ours(user_agent: str, ua_token: str) -> bool:
@@ -364,34 +367,23 @@ def _is_ours(user_agent: str, ua_token: str) -> bool:
     """
     if (user_agent, ua_token) == (identity.USER_AGENT, identity.UA_TOKEN):
         return True
-    if wrong := re.search(r"[^A-Za-z_-]", ua_token):
+    if wrong := _NOT_IN_TOKEN.search(ua_token):
+        name = ua_token.partition("/")[0]
+        proposed = _NOT_IN_TOKEN.sub("", name) or "Your-Bot"
         raise BadSetting(
             f"{PREFIX}UA_TOKEN is {ua_token!r:.300}, but {wrong[0]!r} is not allowed: a name in "
             "robots.txt has letters, '_' and '-' only (RFC 9309 2.2.1); use for example "
-            f"{_spelled(ua_token)!r}, also in {PREFIX}USER_AGENT"
+            f"{proposed!r}, also in {PREFIX}USER_AGENT"
         )
-    token, agent, ours = ua_token.lower(), user_agent.lower(), identity.UA_TOKEN.lower()
-    is_line = user_agent.isascii() and user_agent.isprintable()
-    is_named = ua_token in user_agent and ours not in agent
-    for name, value, holds, wanted in (
-        ("USER_AGENT", user_agent, is_line, "a line of printable ASCII characters (RFC 9110 5.5)"),
-        ("USER_AGENT", user_agent, token != ours, f"exactly {identity.USER_AGENT!r} (R1)"),
-        ("USER_AGENT", user_agent, is_named, f"a line that holds your own token {ua_token!r}"),
-    ):
-        if not holds:
-            raise bad_setting(PREFIX + name, value, wanted)
-    return False
-
-
-def _spelled(token: str) -> str:
-    """Return a token with its digits in words, and without other characters that it cannot have.
-
-    >>> _spelled("H5-Bot/2.0")
-    'HFive-Bot'
-    """
-    name = token.partition("/")[0]
-    words = re.sub("[0-9]", lambda digit: _DIGITS[int(digit[0])], name)
-    return re.sub(r"[^A-Za-z_-]", "", words) or "Your-Bot"
+    if not (user_agent.isascii() and user_agent.isprintable()):
+        expected = "a line of printable ASCII characters (RFC 9110 5.5)"
+    elif ua_token.lower() == identity.UA_TOKEN.lower():
+        expected = f"exactly {identity.USER_AGENT!r}"
+    elif ua_token not in user_agent or identity.UA_TOKEN.lower() in user_agent.lower():
+        expected = f"a line that has your own token {ua_token!r}, and not {identity.UA_TOKEN}"
+    else:
+        return False
+    raise bad_setting(PREFIX + "USER_AGENT", user_agent, expected)
 
 
 def _refuse_unknown_names(settings: BaseSettings) -> None:
