@@ -1,4 +1,4 @@
-"""The add-on: middlewares, scheduler and forced settings for any Scrapy project (decision 22).
+"""The add-on: middlewares, scheduler and forced settings for any Scrapy project.
 
 ADDONS = {"walsh_scrapy.Addon": 500}
 """
@@ -114,7 +114,7 @@ _CHAIN: Final = {gate.path: gate.order for gate in Gate} | dict.fromkeys(REPLACE
 _FIXED_COMPONENT: Final = "this add-on sets this component itself"
 _FIXED_HANDLER: Final = "Walsh-Research sends its requests by the handler of this add-on"
 _SERIAL_IS_OPTIONAL: Final = "set WALSH_SERIAL = False to crawl several hosts at once"
-#: What a bot with its own identity may choose (decision 24).
+#: What a bot with its own identity may choose: the rules against it are those of Walsh-Research.
 _CHOICES: Final = ("CONCURRENT_REQUESTS", "HTTPCACHE_ENABLED", "DOWNLOAD_HANDLERS")
 _CHOICE: Final = "set your own WALSH_USER_AGENT and WALSH_UA_TOKEN to choose it"
 _UNDECLARED: Final = (
@@ -261,7 +261,7 @@ def _set_handlers(settings: Settings, options: Options) -> None:
     reason = _advise(name, _FIXED_HANDLER, options)
     for scheme, handler in HANDLERS.items():
         _force(handlers, scheme, handler, f"{name}[{scheme!r}]", reason)
-    settings.attributes[name] = _forced(handlers, name, reason)
+    settings.attributes[name] = _forced_setting(handlers, name, reason)
 
 
 def _force(
@@ -272,28 +272,29 @@ def _force(
     The key becomes the last one of its table: Scrapy uses the last name of a component that has
     several names.
     """
-    before = settings.attributes.pop(key, None)
-    forced = settings.attributes[key] = _forced(copy(value), name, reason)
-    if before is not None and before.priority > 0:
-        forced.set(before.value, before.priority)
+    previous = settings.attributes.pop(key, None)
+    setting = _forced_setting(copy(value), name, reason)
+    settings.attributes[key] = setting
+    if previous is not None and previous.priority > 0:
+        setting.set(previous.value, previous.priority)
 
 
-def _forced(value: object, name: str, reason: str) -> ForcedSetting:
-    def report(other: object) -> None:
-        if reason and not _is_same(other, value):
-            _log_ignored(name, _show(other), _show(value), reason)
+def _forced_setting(value: object, name: str, reason: str) -> ForcedSetting:
+    def report(ignored: object) -> None:
+        if reason and not _is_same(ignored, value):
+            _log_ignored(name, _show(ignored), _show(value), reason)
 
     return ForcedSetting(value, FORCED, report)
 
 
-def _is_same(other: object, value: object) -> bool:
-    """Return True if another value, which may be a text of the command line, is the forced one."""
+def _is_same(ignored: object, value: object) -> bool:
+    """Return True if two values are the same; the ignored one may come from the command line."""
     if isinstance(value, list):
-        codes = other.split(",") if isinstance(other, str) else other
-        return isinstance(codes, list | tuple) and [*map(int, codes)] == value
+        codes = ignored.split(",") if isinstance(ignored, str) else ignored
+        return isinstance(codes, list | tuple) and [int(code) for code in codes] == value
     if isinstance(value, bool):
-        return str(other).lower() in (("1", "true") if value else ("0", "false", "none"))
-    return str(other) == str(value)
+        return str(ignored).lower() in (("1", "true") if value else ("0", "false", "none"))
+    return str(ignored) == str(value)
 
 
 def _show(value: object) -> str:
@@ -303,6 +304,6 @@ def _show(value: object) -> str:
 
 
 @cache
-def _log_ignored(name: str, other: str, value: str, reason: str) -> None:
+def _log_ignored(name: str, ignored: str, value: str, reason: str) -> None:
     """Log a warning once in a process: its crawls have the same settings."""
-    logger.warning("%s = %s is ignored and %s is used: %s", name, other, value, reason)
+    logger.warning("%s = %s is ignored and %s is used: %s", name, ignored, value, reason)

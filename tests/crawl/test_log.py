@@ -29,7 +29,7 @@ from walsh_scrapy.policy.wording import printable
 def clean_log(monkeypatch):
     """Leave the handlers of this process as they were."""
     before, level = list(logging.root.handlers), logging.root.level
-    monkeypatch.setattr(log, "_installed", None)
+    monkeypatch.setattr(log, "_json_handler", None)
     yield
     for handler in set(logging.root.handlers) - set(before):
         logging.root.removeHandler(handler)

@@ -1,7 +1,7 @@
-"""The middlewares of this add-on, and the checks before the first request (decision 22).
+"""The middlewares of this add-on, and the checks before the first request.
 
-The order of the middlewares is that of the rules: opt-outs before scope, scope before a host name
-is resolved, all of these before robots.txt, and pacing directly before the download.
+Their order is the order of the rules: opt-outs before scope, scope before a host name is resolved,
+all of these before robots.txt, and pacing directly before the download.
 
 The add-on sets all that is checked here. A project that uses single middlewares sets it itself. If
 a setting must be changed, the process ends before the first request, with all problems.
@@ -168,14 +168,16 @@ def has_handler(settings: BaseSettings) -> bool:
 # ---- checks ----
 
 
-def check_start(settings: BaseSettings, others: Iterable[BadSetting] = ()) -> None:
+def check_start(settings: BaseSettings, further: Iterable[BadSetting] = ()) -> None:
     """End the process if a setting must be changed, before anything is sent.
 
-    All settings are checked together, so an operator reads all errors at once. ``others`` are
+    All settings are checked together, so an operator reads all errors at once. ``further`` are
     errors that the caller found.
     """
-    errors = [str(error) for error in (*start_problems(settings), *others)]
-    errors = list(dict.fromkeys(errors))
+    errors: list[str] = []
+    for error in (*start_problems(settings), *further):
+        if str(error) not in errors:
+            errors.append(str(error))
     if not errors:
         return
     message = errors[0]
@@ -279,9 +281,9 @@ def _single_problems(
     """Yield an error for each setting around single middlewares, which the add-on would force."""
     if Gate.BACKOFF.path in places and _RETRY in places:
         codes = [int(code) for code in settings.getlist("RETRY_HTTP_CODES")]
-        others = [code for code in codes if code not in RETRIED_STATUSES]
-        if others != codes:
-            expected = f"{others}: RetryMiddleware would retry 429 and 503 at once"
+        allowed = [code for code in codes if code not in RETRIED_STATUSES]
+        if allowed != codes:
+            expected = f"{allowed}: RetryMiddleware would retry 429 and 503 at once"
             yield bad_setting("RETRY_HTTP_CODES", codes, expected)
     if Gate.PACING.path in places:
         slots = settings.getdict("DOWNLOAD_SLOTS")

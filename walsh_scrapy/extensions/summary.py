@@ -161,11 +161,11 @@ class Summary(Component):
         seconds = math.inf  # nobody knows how many requests a spider without sources will have
         if is_by_source(stats):
             seconds = queue.remaining(stats["walsh/sources/due"] - done_sources(stats))
-        left = ""
+        duration = ""
         if 0 < seconds < math.inf:
-            left = f"at least {format_seconds(max(1.0, round(seconds)))} left"
+            duration = f"at least {format_seconds(max(1.0, round(seconds)))} left"
         host = awaited(queue, self._context.retries, self._context.clock.monotonic())
-        parts = [part for part in (counts, left, host) if part]
+        parts = [part for part in (counts, duration, host) if part]
         if self._display:
             self._display.show(parts)
         elif counts != self._logged_counts:
@@ -177,10 +177,10 @@ class Summary(Component):
 
 
 def command_of(crawler: Crawler, spider: Spider) -> str:
-    """Return the command that requests a URL by hand, or "" for a crawl (decision 39).
+    """Return the command that requests a URL by hand, or "" for a crawl.
 
-    `fetch`, `parse` and `check` give the spider another ``start``, `shell` only opens the engine,
-    and our commands have spiders that are named after them.
+    `fetch`, `parse` and `check` give the spider another ``start``. `shell` only opens the engine.
+    The commands of `walsh` have spiders that are named after them.
     """
     if not crawler.crawling:
         return "shell"
@@ -192,9 +192,11 @@ def command_of(crawler: Crawler, spider: Spider) -> str:
 
 def versions() -> dict[str, str]:
     """Return the versions of the contract, of Python and of the packages that read and request."""
-    ours = {"contract": SPEC_VERSION, "python": platform.python_version()}
-    ours["walsh-scrapy"] = __version__  # even in a clone and in an egg
-    return ours | {package: version(package) for package in _PACKAGES}
+    numbers = {package: version(package) for package in _PACKAGES}
+    numbers["contract"] = SPEC_VERSION
+    numbers["python"] = platform.python_version()
+    numbers["walsh-scrapy"] = __version__  # a clone and an egg have no metadata of a package
+    return numbers
 
 
 def settings_of(options: Options, signer: Signer | None) -> dict[str, Any]:
@@ -340,23 +342,25 @@ def _table(rows: Iterable[tuple[Any, ...]]) -> list[str]:
     lines = []
     for name, count, *remarks in rows:
         if count or name in _ALWAYS:
-            first, *others = remarks if count and remarks else [""]
+            first, *further = remarks if count and remarks else [""]
             lines.append(f"{name:<12}{count:>7}   {first}".rstrip())
-            lines += [f"{'':<22}{other}" for other in others]
+            lines += [f"{'':<22}{remark}" for remark in further]
     return lines
 
 
 def _failure_lines(summary: Mapping[str, Any]) -> list[str]:
     """Return why sources failed: the most common reasons with hosts, and the number of others."""
     lines = []
-    others = summary["failed"]
+    unexplained = summary["failed"]
     for failure in summary["failures"][:_MAX_REASON_LINES]:
         hosts = failure["hosts"][:_MAX_LINE_HOSTS]
-        left = len(failure["hosts"]) + failure["more_hosts"] - len(hosts)
-        more = f" and {count_of(left, 'more host')}" if left else ""
+        hidden = len(failure["hosts"]) + failure["more_hosts"] - len(hosts)
+        more = f" and {count_of(hidden, 'more host')}" if hidden else ""
         lines.append(f"{failure['sources']} {failure['reason']}: {', '.join(hosts)}{more}")
-        others -= failure["sources"]
-    return [*lines, f"{others} for other reasons"] if lines and others > 0 else lines
+        unexplained -= failure["sources"]
+    if lines and unexplained > 0:
+        lines.append(f"{unexplained} for other reasons")
+    return lines
 
 
 def _comment_lines(comments: Mapping[str, Iterable[str]]) -> list[str]:
@@ -365,8 +369,8 @@ def _comment_lines(comments: Mapping[str, Iterable[str]]) -> list[str]:
         f"{origin}/robots.txt has the comment: {' · '.join(texts)}"
         for origin, texts in islice(comments.items(), _MAX_SITES)
     ]
-    left = len(comments) - _MAX_SITES
-    return [*lines, f"{and_more(left)} with comments in robots.txt"] if left > 0 else lines
+    hidden = len(comments) - _MAX_SITES
+    return [*lines, f"{and_more(hidden)} with comments in robots.txt"] if hidden > 0 else lines
 
 
 def progress_counts(stats: Mapping[str, Any]) -> str:
@@ -419,12 +423,12 @@ class Display:
         from rich.live import Live
 
         handler = get_scrapy_root_handler()
-        is_here = isinstance(handler, logging.StreamHandler) and handler.stream is sys.stderr
-        self._handler = handler if is_here else None
+        has_log = isinstance(handler, logging.StreamHandler) and handler.stream is sys.stderr
+        self._handler = handler if has_log else None
         self._live = Live(
             console=console,
             auto_refresh=False,
-            transient=is_here,  # the summary takes the place of the lines, if it is logged here
+            transient=has_log,  # the summary takes the place of the lines
             redirect_stdout=_is_terminal(sys.stdout),
         )
         self._live.start()
