@@ -111,7 +111,7 @@ def middlewares_of(settings: BaseSettings, table: str = "DOWNLOADER_MIDDLEWARES"
     return [kind for kind in classes if not _paths_of(kind).intersection(off)]
 
 
-def in_force(settings: BaseSettings, gate: Gate) -> bool:
+def has_gate(settings: BaseSettings, gate: Gate) -> bool:
     """Return True if a project uses a middleware of this add-on, or a subclass of it."""
     return gate.path in _places(middlewares_of(settings))
 
