@@ -42,7 +42,7 @@ def forced():
 
 
 @pytest.mark.parametrize(
-    ("name", "given", "in_force"),
+    ("name", "given", "expected"),
     [
         ("REDIRECT_MAX_TIMES", None, 5),
         ("REDIRECT_MAX_TIMES", 2, 2),
@@ -51,10 +51,10 @@ def forced():
         ("DOWNLOAD_TIMEOUT", 7, 7),
     ],
 )
-def test_a_setting_has_a_ceiling(name, given, in_force):
+def test_a_setting_has_a_ceiling(name, given, expected):
     settings = Settings({} if given is None else {name: given})
     Addon(None).update_settings(settings)
-    assert settings[name] == in_force
+    assert settings[name] == expected
 
 
 def test_the_docs_name_each_setting_that_is_forced(forced):
@@ -173,7 +173,7 @@ def problem_of(settings):
         {"SPIDER_MIDDLEWARES_BASE": {}, "SPIDER_MIDDLEWARES": '{"x": null}'},
     ],
 )
-def test_whatever_a_project_names_its_gates_they_are_all_there_once(given):
+def test_every_gate_is_there_once_whatever_a_project_names_it(given):
     assert problem_of(changed(**given)) == ""
 
 
@@ -217,7 +217,7 @@ def test_nobody_changes_a_forced_setting(name, caplog):
 SAME_AS_ROBOTS = load_object(Gate.ROBOTS.path)
 
 
-def test_a_component_has_one_path_and_one_that_cannot_be_imported_none():
+def test_a_component_that_cannot_be_imported_has_no_path():
     assert path_of(RetryMiddleware) == path_of("scrapy.downloadermiddlewares.retry.RetryMiddleware")
     assert path_of(f"{__name__}.SAME_AS_ROBOTS") == Gate.ROBOTS.path
     assert path_of("nowhere.Nothing") == path_of("x") == path_of(3) == ""
@@ -258,7 +258,7 @@ def test_a_crawl_is_open_while_it_may_have_requests():
     assert not engine.is_open
 
 
-def test_a_crawl_that_ended_early_says_nothing_about_later_crawls():
+def test_an_early_end_of_a_crawl_says_nothing_about_others():
     crawler = Crawler()
     first, second = Engine(crawler), Engine(Crawler())
 
@@ -298,7 +298,7 @@ def test_only_what_is_switched_on_has_to_come_before_it(order, cookies, words):
 URL = "http://a.example/"
 
 
-def test_a_hop_has_no_referer_and_no_slot_of_the_host_before_but_its_marks():
+def test_a_redirect_keeps_its_ticket_but_no_referer_and_slot():
     claims = {"redirect_urls": ["http://z.example/"], "redirect_reasons": [302]}
     request = Request(
         URL,

@@ -186,7 +186,7 @@ def test_the_outcomes_are_those_of_the_stats():
     assert progress_counts({"response_received_count": 5}) == "5 responses"
 
 
-def test_what_is_waited_for_is_named_with_the_reason_and_the_time():
+def test_the_awaited_host_is_named_with_reason_and_time():
     retries, now = {}, 1000.0
     turn = NextHost("slow.example", now + 12.0, 5.0)
 
