@@ -1,4 +1,4 @@
-"""All middlewares, the scheduler and the forced settings, for any Scrapy project (decision 22).
+"""The add-on: middlewares, scheduler and forced settings for any Scrapy project.
 
 ADDONS = {"walsh_scrapy.Addon": 500}
 """
@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Collection, Mapping
 from copy import copy
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from scrapy.exceptions import NotConfigured
 from scrapy.settings import BaseSettings
-from scrapy.utils.python import global_object_name
 
 from walsh_scrapy import identity
 from walsh_scrapy.crawl.log import install_json_log
@@ -27,7 +25,6 @@ from walsh_scrapy.crawl.startup import (
     SCHEMES,
     SPIDER_GATES,
     Gate,
-    path_of,
     reactor_problem,
 )
 from walsh_scrapy.options import (
@@ -40,6 +37,7 @@ from walsh_scrapy.options import (
     proposed_identity,
 )
 from walsh_scrapy.policy.backoff import RETRIED_STATUSES
+from walsh_scrapy.policy.wording import cut
 from walsh_scrapy.spider import DeclaringSpider
 
 if TYPE_CHECKING:
@@ -50,40 +48,42 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: A priority above the command line (40), because no operator may override the contract's MUSTs.
+#: A priority above the command line (40), because no operator may override a MUST.
 FORCED: Final = 100
 
 EXTENSIONS: Final = {
     "walsh_scrapy.extensions.mediatypes.MediaTypes": 0,
-    "walsh_scrapy.extensions.progress.Progress": 0,
     "walsh_scrapy.extensions.summary.Summary": 0,
 }
 #: Each request is sent once. No other scheme has a handler.
 HANDLERS: Final = dict.fromkeys(SCHEMES, HANDLER)
+#: 15 MiB.
+MAX_BODY_BYTES: Final = 15 * 1024 * 1024
+#: For one request, from the name lookup to the last byte; its host is busy for longer.
+MAX_TIMEOUT_SECONDS: Final = 60
+_MAX_SHOWN_CHARACTERS: Final = 200
 
-#: 429 and 503 are for BackoffMiddleware (order 549); the rest stays with Scrapy's RetryMiddleware.
-RETRIED_BY_SCRAPY: Final = [500, 502, 504, 522, 524, 408]
-MAX_BODY: Final = 15 * 1024 * 1024
-#: Seconds for one request, from the name look-up to the last byte; a host is busy for longer.
-LONGEST_TIMEOUT: Final = 60
-#: A setting with more entries than this is named by their number.
-_FEW, _MANY = 3, 12
-
-MUSTS: Final[dict[str, Any]] = {
-    "SCHEDULER": SCHEDULER,
-    "DOWNLOADER": DOWNLOADER,
-    "ROBOTSTXT_OBEY": True,
-    "COMPRESSION_ENABLED": True,
-    "COOKIES_ENABLED": False,
-    "REFERER_ENABLED": False,
-    "METAREFRESH_ENABLED": False,
-    "HTTPCACHE_ENABLED": False,
-    "TELNETCONSOLE_ENABLED": False,
-    "REMOTE_CONTROL_ENABLED": False,
-    "CONCURRENT_REQUESTS_PER_DOMAIN": 1,
-    "DOWNLOAD_VERIFY_CERTIFICATES": True,
-    "RETRY_HTTP_CODES": RETRIED_BY_SCRAPY,
+#: The value of each setting, and why the value of a project is ignored.
+MUSTS: Final[dict[str, tuple[Any, str]]] = {
+    "SCHEDULER": (SCHEDULER, "the scheduler of this add-on waits until a host may be requested"),
+    "DOWNLOADER": (DOWNLOADER, "the middlewares of this add-on need the downloader of Scrapy"),
+    "ROBOTSTXT_OBEY": (True, "this add-on always obeys robots.txt"),
+    "COMPRESSION_ENABLED": (True, "this add-on reads compressed documents"),
+    "COOKIES_ENABLED": (False, "this add-on never sends cookies"),
+    "REFERER_ENABLED": (False, "this add-on never sends a Referer"),
+    "METAREFRESH_ENABLED": (False, "this add-on does not follow the refresh of a page"),
+    "HTTPCACHE_ENABLED": (False, "this add-on decides whether a cache may answer"),
+    "TELNETCONSOLE_ENABLED": (False, "nobody may control a crawl from outside"),
+    "REMOTE_CONTROL_ENABLED": (False, "nobody may control a crawl from outside"),
+    "CONCURRENT_REQUESTS_PER_DOMAIN": (1, "a host gets one request at a time"),
+    "DOWNLOAD_VERIFY_CERTIFICATES": (True, "this add-on checks every certificate"),
+    # RetryMiddleware of Scrapy retries the rest.
+    "RETRY_HTTP_CODES": (
+        [500, 502, 504, 522, 524, 408],
+        "BackoffMiddleware retries 429 and 503, after the waits of their hosts",
+    ),
 }
+SERIAL: Final = {"CONCURRENT_REQUESTS": (1, "requests are sent one at a time")}
 #: `crawl.delays` keeps the delays of these: in the downloader they would delay a request whose
 #: exchange has begun.
 DELAYS: Final[dict[str, Any]] = {
@@ -91,8 +91,15 @@ DELAYS: Final[dict[str, Any]] = {
     "DOWNLOAD_SLOTS": {},
     "AUTOTHROTTLE_ENABLED": False,
 }
-#: The components that these settings switch off. Scrapy imports a component to find that out, and
-#: these import an HTTP client and a web server.
+#: The maximum of each setting. A lower value stays.
+CEILINGS: Final[dict[str, int]] = {
+    "DOWNLOAD_MAXSIZE": MAX_BODY_BYTES,
+    "DOWNLOAD_WARNSIZE": MAX_BODY_BYTES,
+    "DOWNLOAD_TIMEOUT": MAX_TIMEOUT_SECONDS,
+    "REDIRECT_MAX_TIMES": 5,
+}
+#: The components that forced settings switch off. Scrapy would import each of them to find that
+#: out, and with them an HTTP client and a web server.
 SWITCHED_OFF: Final = {
     "DOWNLOADER_MIDDLEWARES_BASE": ("scrapy.downloadermiddlewares.cookies.CookiesMiddleware",),
     "EXTENSIONS_BASE": (
@@ -101,48 +108,15 @@ SWITCHED_OFF: Final = {
         "scrapy.extensions.throttle.AutoThrottle",
     ),
 }
-SERIAL: Final[dict[str, Any]] = {"CONCURRENT_REQUESTS": 1}
-CEILINGS: Final[dict[str, int]] = {
-    "DOWNLOAD_MAXSIZE": MAX_BODY,
-    "DOWNLOAD_WARNSIZE": MAX_BODY,
-    "DOWNLOAD_TIMEOUT": LONGEST_TIMEOUT,
-    "REDIRECT_MAX_TIMES": 5,
-}
-#: A copy that another bot keeps is found before PacingMiddleware, so it begins no exchange (R4).
+#: The cache of another bot answers before PacingMiddleware, so a copy begins no exchange (R4).
 HTTP_CACHE: Final = {"scrapy.downloadermiddlewares.httpcache.HttpCacheMiddleware": 870}
-#: Tables whose keys are components; those of ``DOWNLOAD_HANDLERS`` are schemes.
-_COMPONENTS: Final = ("DOWNLOADER_MIDDLEWARES", "SPIDER_MIDDLEWARES", "EXTENSIONS")
 _CHAIN: Final = {gate.path: gate.order for gate in Gate} | dict.fromkeys(REPLACED)
-#: Why the values that a project sets are ignored.
-REASONS: Final = {
-    "USER_AGENT": "WALSH_USER_AGENT names your bot",
-    "SCHEDULER": "this add-on's scheduler waits until a host may be requested",
-    "DOWNLOADER": "this add-on's middlewares need Scrapy's downloader",
-    "ROBOTSTXT_OBEY": "this add-on always obeys robots.txt",
-    "COMPRESSION_ENABLED": "this add-on reads compressed documents",
-    "COOKIES_ENABLED": "this add-on never sends cookies",
-    "REFERER_ENABLED": "this add-on never sends a Referer",
-    "METAREFRESH_ENABLED": "this add-on does not follow the refresh of a page",
-    "HTTPCACHE_ENABLED": "this add-on decides whether a cache may answer",
-    "TELNETCONSOLE_ENABLED": "nobody may control a crawl from outside",
-    "REMOTE_CONTROL_ENABLED": "nobody may control a crawl from outside",
-    "CONCURRENT_REQUESTS": "requests are sent one at a time",
-    "CONCURRENT_REQUESTS_PER_DOMAIN": "a host gets one request at a time",
-    "DOWNLOAD_VERIFY_CERTIFICATES": "this add-on checks every certificate",
-    "RETRY_HTTP_CODES": "BackoffMiddleware retries 429 and 503, after the waits of their hosts",
-    "DOWNLOAD_HANDLERS": "Walsh-Research sends its requests by the handler of this add-on",
-    **dict.fromkeys(CEILINGS, "that is the maximum"),
-}
-#: What a project with its own identity sets to choose otherwise (decision 24).
-REMEDIES: Final = {
-    "CONCURRENT_REQUESTS": "set WALSH_SERIAL = False to crawl several hosts at once",
-}
-_OWN_IDENTITY: Final = "your own WALSH_USER_AGENT and WALSH_UA_TOKEN"
-REMEDIES_OF_WALSH_RESEARCH: Final = {
-    "CONCURRENT_REQUESTS": f"with {_OWN_IDENTITY} you can set WALSH_SERIAL = False",
-    "HTTPCACHE_ENABLED": f"set {_OWN_IDENTITY} to use the HTTP cache",
-    "DOWNLOAD_HANDLERS": f"set {_OWN_IDENTITY} to use another handler",
-}
+_FIXED_COMPONENT: Final = "this add-on sets this component itself"
+_FIXED_HANDLER: Final = "Walsh-Research sends its requests by the handler of this add-on"
+_SERIAL_IS_OPTIONAL: Final = "set WALSH_SERIAL = False to crawl several hosts at once"
+#: What a bot with its own identity may choose: the rules against it are those of Walsh-Research.
+_CHOICES: Final = ("CONCURRENT_REQUESTS", "HTTPCACHE_ENABLED", "DOWNLOAD_HANDLERS")
+_CHOICE: Final = "set your own WALSH_USER_AGENT and WALSH_UA_TOKEN to choose it"
 _UNDECLARED: Final = (
     "spider %r has no declared sources, so it may request nothing; to let it follow links, set %s"
 )
@@ -161,57 +135,48 @@ class Addon:
 
     @classmethod
     def update_pre_crawler_settings(cls, settings: BaseSettings) -> None:
-        """Set up a log of JSON; end the process with one line if log or reactor cannot be set up.
+        """Set up a log of JSON, because Scrapy logs its first lines before it loads the add-on.
 
-        The middlewares need asyncio's reactor. Scrapy sets up both before it loads the add-on.
+        A bad setting ends the process with one line.
         """
         try:
-            _check_log_level(settings)
             if log_format_of(settings) == "json":
                 install_json_log(settings)
             cls.check_reactor(settings)
-        except OSError as error:
-            refuse_to_start(BadSetting(f"the log cannot be written: {error}"), log_file=None)
         except BadSetting as error:
             refuse_to_start(error, log_file=None)
 
     def update_settings(self, settings: Settings) -> None:
-        """Force the demands of the contract, and log each value that is overridden.
+        """Force the settings and components of this add-on, and log each value that is ignored.
 
         A bad ``WALSH_`` setting ends the process with one line.
         """
         try:
-            self.check_reactor(settings)  # a spider's custom_settings count too
+            self.check_reactor(settings)  # a spider may have another one in its custom_settings
             options = Options.from_settings(settings)
             self._check_scope(settings, options)
-            musts = self._musts(settings, options)
             _check_identity(settings, options)
+            forced = forced_settings(settings, options)
         except BadSetting as error:
             refuse_to_start(error, log_file=settings["LOG_FILE"])
         if not options.enabled:
             raise NotConfigured("WALSH_ENABLED is False, so this add-on does nothing")
         for name, value in DELAYS.items():
-            _take_over(settings, name, value)
-        for name, value in musts.items():
-            _force(settings, name, value, _reason(name, options))
-        for name, paths in SWITCHED_OFF.items():
+            _force(settings, name, value)
+        for name, (value, reason) in forced.items():
+            _force(settings, name, value, name, _advise(name, reason, options))
+        for table, paths in SWITCHED_OFF.items():
             for path in paths:
-                settings[name].pop(path, None)
-        chain = _CHAIN | HTTP_CACHE if musts["HTTPCACHE_ENABLED"] else _CHAIN
-        given = settings.getwithbase("DOWNLOAD_HANDLERS")
-        others = {scheme: None for scheme in given if scheme not in SCHEMES}
-        handlers = HANDLERS if options.is_walsh_research else {}
-        for name, components in (
-            ("DOWNLOADER_MIDDLEWARES", chain),
+                settings[table].pop(path, None)
+        has_cache = settings["HTTPCACHE_ENABLED"]
+        for table, components in (
+            ("DOWNLOADER_MIDDLEWARES", _CHAIN | HTTP_CACHE if has_cache else _CHAIN),
             ("SPIDER_MIDDLEWARES", SPIDER_GATES),
             ("EXTENSIONS", EXTENSIONS),
-            ("DOWNLOAD_HANDLERS", others | handlers),
         ):
-            _force_components(settings, name, components)
-        if handlers:
-            _keep_handlers(settings, _reason("DOWNLOAD_HANDLERS", options))
-        else:
-            _give_handlers(settings)
+            for path, order in components.items():
+                _force(settings[table], path, order, f"{table}[{path!r}]", _FIXED_COMPONENT)
+        _set_handlers(settings, options)
 
     @staticmethod
     def check_reactor(settings: BaseSettings) -> None:
@@ -224,7 +189,7 @@ class Addon:
             raise problem
 
     def _check_scope(self, settings: Settings, options: Options) -> None:
-        """Refuse a spider that could request nothing; the message has the settings for it."""
+        """Raise BadSetting for a spider that could request nothing; the message has the remedy."""
         spider = self._crawler.spidercls if self._crawler else DeclaringSpider
         if not options.enabled or options.scope == "any" or issubclass(spider, DeclaringSpider):
             return
@@ -233,16 +198,36 @@ class Addon:
             lines = [*proposed_identity(settings), *lines]
         raise BadSetting(_UNDECLARED % (spider.name, ", ".join(lines)))
 
-    @staticmethod
-    def _musts(settings: Settings, options: Options) -> dict[str, Any]:
-        ceilings = {name: _at_most(settings, name, most) for name, most in CEILINGS.items()}
-        serial = SERIAL if options.serial else {}
-        theirs = {} if options.is_walsh_research else _kept(settings)
-        return {"USER_AGENT": options.user_agent, **MUSTS, **serial, **theirs, **ceilings}
+
+def forced_settings(settings: Settings, options: Options) -> dict[str, tuple[Any, str]]:
+    """Return the value of each forced setting, and why another one is ignored.
+
+    A bot with its own identity keeps its retries and its HTTP cache, but not for 429 and 503: a
+    refusal is about the time of the next request, not about the page (R5). Raises BadSetting.
+    """
+    forced = {"USER_AGENT": (options.user_agent, "WALSH_USER_AGENT names your bot"), **MUSTS}
+    if options.serial:
+        forced |= SERIAL
+    for name, maximum in CEILINGS.items():
+        number = number_of(settings, name, maximum, low=0.0, high=math.inf)
+        is_unlimited = number == 0 and name != "REDIRECT_MAX_TIMES"
+        value = maximum if number >= maximum or is_unlimited else settings[name]
+        forced[name] = (value, f"the maximum is {maximum}")
+    if options.is_walsh_research:
+        return forced
+    codes = [int(code) for code in settings.getlist("RETRY_HTTP_CODES")]
+    codes = [code for code in codes if code not in RETRIED_STATUSES]
+    forced["RETRY_HTTP_CODES"] = (codes, MUSTS["RETRY_HTTP_CODES"][1])
+    if settings.getbool("HTTPCACHE_ENABLED"):
+        uncached = {int(code) for code in settings.getlist("HTTPCACHE_IGNORE_HTTP_CODES")}
+        uncached |= RETRIED_STATUSES
+        settings.set("HTTPCACHE_IGNORE_HTTP_CODES", sorted(uncached), FORCED)
+        del forced["HTTPCACHE_ENABLED"]
+    return forced
 
 
 def _check_identity(settings: BaseSettings, options: Options) -> None:
-    """Refuse to send the identity of Walsh-Research without the middlewares (R1)."""
+    """Raise BadSetting if Walsh-Research would be sent as User-Agent without the middlewares."""
     if not options.enabled and identity.UA_TOKEN.lower() in str(settings["USER_AGENT"]).lower():
         raise BadSetting(
             f"USER_AGENT names {identity.UA_TOKEN}, and WALSH_ENABLED is False: that name is not "
@@ -250,146 +235,75 @@ def _check_identity(settings: BaseSettings, options: Options) -> None:
         )
 
 
-def _check_log_level(settings: BaseSettings) -> None:
-    level, names = settings["LOG_LEVEL"], logging.getLevelNamesMapping()
-    if not isinstance(level, int) and level not in names:
-        raise bad_setting("LOG_LEVEL", level, f"one of {', '.join(names)}")
+def _advise(name: str, reason: str, options: Options) -> str:
+    """Add to a reason the setting that allows the ignored value, if there is one."""
+    if options.is_walsh_research:
+        return f"{reason}; {_CHOICE}" if name in _CHOICES else reason
+    return f"{reason}; {_SERIAL_IS_OPTIONAL}" if name in SERIAL else reason
 
 
-def _at_most(settings: Settings, name: str, most: float) -> float:
-    """Return a number from the settings, at most ``most``; so is a 0 that means "no limit"."""
-    given = number_of(settings, name, most, low=0.0, high=math.inf)
-    number = min(given or (0 if name == "REDIRECT_MAX_TIMES" else most), most)
-    return int(number) if number == int(number) else number
+def _set_handlers(settings: Settings, options: Options) -> None:
+    """Set the download handlers for http and https, and remove all others.
 
-
-def _kept(settings: Settings) -> dict[str, Any]:
-    """Return the settings of retries and HTTP cache that a bot with its own identity keeps.
-
-    A refusal is neither retried by Scrapy nor kept: it is about the time of the next request, not
-    about the page (R5).
+    A bot with its own identity may have other handlers, also by an add-on after this one.
+    `crawl.network` then logs the promises that these handlers must keep.
     """
-    retried = [int(code) for code in settings.getlist("RETRY_HTTP_CODES")]
-    kept: dict[str, Any] = {
-        "RETRY_HTTP_CODES": [code for code in retried if code not in RETRIED_STATUSES],
-        "HTTPCACHE_ENABLED": settings.getbool("HTTPCACHE_ENABLED"),
-    }
-    if kept["HTTPCACHE_ENABLED"]:
-        uncached = {int(code) for code in settings.getlist("HTTPCACHE_IGNORE_HTTP_CODES")}
-        settings.set("HTTPCACHE_IGNORE_HTTP_CODES", sorted(uncached | RETRIED_STATUSES), FORCED)
-    return kept
+    name = "DOWNLOAD_HANDLERS"
+    handlers: BaseSettings = settings[name]
+    for scheme in settings.getwithbase(name):
+        if scheme not in SCHEMES:
+            _force(handlers, scheme, None, f"{name}[{scheme!r}]", _FIXED_COMPONENT)
+    if not options.is_walsh_research:
+        for scheme, handler in HANDLERS.items():
+            if not handlers.get(scheme):
+                handlers.set(scheme, handler, priority="addon")
+        return
+    reason = _advise(name, _FIXED_HANDLER, options)
+    for scheme, handler in HANDLERS.items():
+        _force(handlers, scheme, handler, f"{name}[{scheme!r}]", reason)
+    settings.attributes[name] = _forced_setting(handlers, name, reason)
 
 
-class _Kept(ForcedSetting):
-    """A forced value, which names each value that an add-on after ours sets in vain."""
-
-    def __init__(self, name: str, value: object, reason: str) -> None:
-        super().__init__(value, FORCED)
-        self._name = name
-        self._reason = reason
-
-    def set(self, value: Any, priority: int) -> None:  # noqa: ANN401 - as Scrapy has it
-        """Keep the forced value."""
-        if priority < self.priority and not _is_same(value, self.value):
-            late = "which an add-on after walsh_scrapy.Addon sets, is ignored"
-            _say("%s = %s, %s: %s", self._name, _readable(value), late, self._reason)
-        super().set(value, priority)
-
-
-def _reason(name: str, options: Options) -> str:
-    """Return why a value of this setting is ignored, and what to set instead."""
-    remedies = REMEDIES_OF_WALSH_RESEARCH if options.is_walsh_research else REMEDIES
-    return "; ".join([REASONS[name], *([remedies[name]] if name in remedies else [])])
-
-
-def _keep_handlers(settings: Settings, reason: str) -> None:
-    """Name the handlers that an add-on after this one sets, as a table or one by one."""
-    table: BaseSettings = settings["DOWNLOAD_HANDLERS"]
-    for scheme in SCHEMES:
-        table.attributes[scheme] = _Kept("DOWNLOAD_HANDLERS", HANDLER, reason)
-    settings.attributes["DOWNLOAD_HANDLERS"] = _Kept("DOWNLOAD_HANDLERS", table, reason)
-
-
-def _give_handlers(settings: Settings) -> None:
-    """Set our handlers where another bot has none; an add-on after this one may still set another.
-
-    `crawl.network` then logs at the start the lost guarantees.
-    """
-    table: BaseSettings = settings["DOWNLOAD_HANDLERS"]
-    for scheme in SCHEMES:
-        if not table.get(scheme):
-            table.set(scheme, HANDLER, priority="addon")
-
-
-def _take_over(settings: Settings, name: str, value: object) -> None:
-    """Force a setting whose other values count elsewhere."""
-    forced = ForcedSetting(copy(value), FORCED)
-    forced.ignored.append(settings.get(name))
-    settings.attributes[name] = forced
-
-
-def _force(settings: Settings, name: str, value: object, reason: str) -> None:
-    given, priority = settings.get(name), settings.getpriority(name) or 0
-    if priority > 0 and not _is_same(given, value):
-        words = (name, _readable(given), _readable(value), reason)
-        _say("%s = %s is ignored and %s is used: %s", *words)
-    settings.set(name, value, priority=FORCED)
-    settings.attributes[name] = _Kept(name, settings[name], reason)
-
-
-def _force_components(
-    settings: Settings, name: str, components: Mapping[str, int | str | None]
+def _force(
+    settings: BaseSettings, key: str, value: object, name: str = "", reason: str = ""
 ) -> None:
-    chain: BaseSettings = settings[name]
-    changed = list[str]()
-    if name in _COMPONENTS:
-        _remove_other_names(settings, name, components.keys())
-    theirs = dict(chain)  # `get` of the settings takes a None for missing keys
-    for component, order in components.items():
-        given = theirs.get(component, order)
-        if given != order:
-            changed.append(f"{component} = {_readable(given)} (instead of {_readable(order)})")
-        chain.set(component, order, priority=FORCED)
-    if changed:
-        _say(
-            "%s: this add-on sets some components itself, and ignores %s", name, ", ".join(changed)
-        )
+    """Force a setting, or an entry of a table. Log other values if there is a ``reason``.
+
+    The key becomes the last one of its table: Scrapy uses the last name of a component that has
+    several names.
+    """
+    previous = settings.attributes.pop(key, None)
+    setting = _forced_setting(copy(value), name, reason)
+    settings.attributes[key] = setting
+    if previous is not None and previous.priority > 0:
+        setting.set(previous.value, previous.priority)
 
 
-def _remove_other_names(settings: BaseSettings, name: str, paths: Collection[str]) -> None:
-    """Remove the names of components except their paths: None for one removes a middleware."""
-    for table in (settings[name], settings[f"{name}_BASE"]):
-        for key in list(table or ()):
-            if key not in paths and path_of(key) in paths:
-                other = f"{key} = {table[key]}"
-                _say("%s: %s is removed: it is another name of a component", name, other)
-                del table[key]
+def _forced_setting(value: object, name: str, reason: str) -> ForcedSetting:
+    def report(ignored: object) -> None:
+        if reason and not _is_same(ignored, value):
+            _log_ignored(name, _show(ignored), _show(value), reason)
+
+    return ForcedSetting(value, FORCED, report)
 
 
-def _is_same(given: object, value: object) -> bool:
-    """Return True if a setting has a value already, as a text of the command line too."""
-    if isinstance(given, BaseSettings):
-        given = given.copy_to_dict()
-    if isinstance(value, list) and isinstance(given, list | tuple | str):
-        codes = given.split(",") if isinstance(given, str) else given
-        return [str(code).strip() for code in codes] == [str(code) for code in value]
+def _is_same(ignored: object, value: object) -> bool:
+    """Return True if two values are the same; the ignored one may come from the command line."""
+    if isinstance(value, list):
+        codes = ignored.split(",") if isinstance(ignored, str) else ignored
+        return isinstance(codes, list | tuple) and [int(code) for code in codes] == value
     if isinstance(value, bool):
-        return str(given).lower() in (("1", "true") if value else ("0", "false", "none"))
-    return str(given) == str(value)
+        return str(ignored).lower() in (("1", "true") if value else ("0", "false", "none"))
+    return str(ignored) == str(value)
 
 
-def _readable(value: object) -> str:
-    """Return a value as a person reads it: a class by its name, a long table by its length."""
+def _show(value: object) -> str:
     if isinstance(value, BaseSettings):
         value = value.copy_to_dict()
-    if isinstance(value, Mapping) and len(value) > _FEW:
-        return f"a table of {len(value)} entries"
-    if isinstance(value, list | tuple) and len(value) > _MANY:
-        return f"a list of {len(value)} entries"
-    return global_object_name(value) if callable(value) else repr(value)
+    return cut(repr(value), _MAX_SHOWN_CHARACTERS)
 
 
 @cache
-def _say(text: str, *values: str) -> None:
-    """Log a warning once in a process: several crawls of it have the same settings."""
-    logger.warning(text, *values)
+def _log_ignored(name: str, ignored: str, value: str, reason: str) -> None:
+    """Log a warning once in a process: its crawls have the same settings."""
+    logger.warning("%s = %s is ignored and %s is used: %s", name, ignored, value, reason)

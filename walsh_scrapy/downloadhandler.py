@@ -10,7 +10,7 @@ from scrapy.exceptions import DownloadFailedError, DownloadTimeoutError
 
 from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.crawl.messages import BodyReader, LastHeaders, endpoint_of, message_of
-from walsh_scrapy.crawl.startup import Gate, in_force
+from walsh_scrapy.crawl.startup import Gate, has_gate
 from walsh_scrapy.crawl.ticket import note, ticket_of
 from walsh_scrapy.exceptions import Denied, StoodStill, TooLate
 from walsh_scrapy.policy.frontier import Rank
@@ -53,7 +53,7 @@ class DownloadHandler(BaseDownloadHandler):
         self._bind_address = crawler.settings["DOWNLOAD_BIND_ADDRESS"]
         self._body = BodyReader(crawler)
         self._last = LastHeaders(crawler.settings, crawl.context, crawl.signer)
-        self._is_paced = in_force(crawler.settings, Gate.PACING)
+        self._is_paced = has_gate(crawler.settings, Gate.PACING)
 
     async def download_request(self, request: Request) -> Response:
         """Return the response to a request.

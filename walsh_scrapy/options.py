@@ -1,4 +1,4 @@
-"""The ``WALSH_`` settings as one typed value, read once, with the rules between them (decision 24).
+"""The ``WALSH_`` settings of a project as one typed value, and their checks.
 
 `docs/settings.md` describes them.
 """
@@ -52,12 +52,10 @@ _DEFAULTS_OF_OTHERS: Final = {
 _WHERE_KEYS_ARE: Final = (
     f"the https URL at which your keys are published, because {PREFIX}SIGNING_KEY is set"
 )
-_NOBODY: Final = (
+_NO_IDENTITY: Final = (
     "the project has no identity, and no request is sent without one; set {} in its settings"
 )
-_DIGITS: Final = (
-    "Zero", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine",
-)  # fmt: skip
+_NOT_IN_TOKEN: Final = re.compile("[^A-Za-z_-]")
 _DECIMAL: Final = re.compile(
     r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]{1,3})?|inf", re.IGNORECASE
 )
@@ -75,9 +73,9 @@ class WrongArgument(BadSetting):
     """An argument of a spider (``-a NAME=VALUE``) is refused; the message has the right one."""
 
 
-def bad_setting(name: str, value: object, wanted: str) -> BadSetting:
-    """Return the error for a setting; ``wanted`` completes "must be"."""
-    return BadSetting(f"{name} is {value!r:.300}, but must be {wanted}")
+def bad_setting(name: str, value: object, expected: str) -> BadSetting:
+    """Return the error for a setting; ``expected`` completes "must be"."""
+    return BadSetting(f"{name} is {value!r:.300}, but must be {expected}")
 
 
 def number_of(
@@ -85,34 +83,37 @@ def number_of(
 ) -> float:
     """Return the number in any Scrapy setting, or ``default`` if that is None or not set.
 
-    Raises BadSetting for anything else than a number from ``low`` to ``high``.
+    Raises BadSetting for a value that is not a number from ``low`` to ``high``.
     """
     value = settings.get(name)
     return default if value is None else checked_number(name, value, low, high)
 
 
 class ForcedSetting(SettingsAttribute):
-    """The value of a setting that the add-on sets; ``ignored`` are those that others set."""
+    """The value of a setting that nobody else can change.
 
-    def __init__(self, value: object, priority: int) -> None:
+    ``ignored`` has the values that others set. ``report`` is called with each of them.
+    """
+
+    def __init__(self, value: object, priority: int, report: Callable[[Any], None]) -> None:
         super().__init__(value, priority)
         self.ignored: list[Any] = []
+        self._report = report
 
-    def set(self, value: Any, priority: int) -> None:  # noqa: ANN401 - as Scrapy has it
-        """Keep the forced value."""
-        if priority < self.priority:
-            self.ignored.append(value)
-        super().set(value, priority)
+    def set(self, value: Any, priority: int) -> None:  # noqa: ANN401, ARG002 - as Scrapy has it
+        """Keep the forced value, whatever the priority of the other value is."""
+        self.ignored.append(value)
+        self._report(value)
 
 
 def values_of(settings: BaseSettings, name: str) -> list[Any]:
-    """Return all values of a setting that the add-on forces: without the add-on its only one."""
+    """Return the values of a setting that the add-on forces: all that are ignored, or its own."""
     attribute = settings.attributes.get(name)
     return list(attribute.ignored) if isinstance(attribute, ForcedSetting) else [settings.get(name)]
 
 
-# Each of these returns the value of a setting. It raises BadSetting for a value of another kind, or
-# out of bounds.
+# Each of these functions returns the value of a setting. It raises BadSetting for a value of the
+# wrong type, or out of bounds.
 
 
 def checked_number(
@@ -138,14 +139,14 @@ def _whole(name: str, value: object, low: int, high: int) -> int:
 
 
 def _line(name: str, value: object) -> str:
-    """Return one line of text without control characters and broken bytes, stripped."""
+    """Return a stripped line of text, which has no control characters and no broken bytes."""
     if not isinstance(value, str) or _NO_TEXT.search(value):
         raise bad_setting(name, value, "a line of text")
     return value.strip()
 
 
 def _state_url(name: str, value: object) -> str:
-    """Return one line of text; a wrong one is not shown, because it may have a password."""
+    """Return a line of text. A bad value is not shown, because it may have a password."""
     try:
         return _line(name, value)
     except BadSetting:
@@ -153,7 +154,7 @@ def _state_url(name: str, value: object) -> str:
 
 
 def _url(name: str, value: object) -> str:
-    """Return an http or https URL without user name and password, or an empty text."""
+    """Return an http or https URL without user name and password, or an empty string."""
     url = _line(name, value)
     if not url:
         return url
@@ -162,19 +163,20 @@ def _url(name: str, value: object) -> str:
         is_web = parts.scheme in ("http", "https") and bool(parts.hostname)
         has_user = parts.username is not None
     except ValueError:  # "http://[bad"
-        is_web, has_user = False, "@" in url
-    if has_user:  # the URL is not shown, because it may hold a password
-        raise BadSetting(f"{name} holds a user name or password, which is never sent; remove it")
+        is_web = False
+        has_user = "@" in url
+    if has_user:  # the URL is not shown, because it may have a password
+        raise BadSetting(f"{name} has a user name or password, which is never sent; remove it")
     if not is_web:
         raise bad_setting(name, url, "an http or https URL")
     return url
 
 
 def _key_url(name: str, value: object) -> str:
-    """Return the URL of our keys: Web Bot Auth allows https only, and it is signed as it stands."""
+    """Return the URL of the keys: https (Web Bot Auth), and unchanged, because it is signed."""
     url = _url(name, value)
-    is_sound = url.startswith("https://") and url.isascii() and not set(url) & set(' "\\#@')
-    if url and not is_sound:
+    is_usable = url.startswith("https://") and url.isascii() and not set(url) & set(' "\\#@')
+    if url and not is_usable:
         raise bad_setting(name, url, "an https URL of ASCII characters, without user name")
     return url
 
@@ -252,40 +254,39 @@ class Options:
     def from_settings(cls, settings: BaseSettings) -> Options:
         """Read and check every ``WALSH_`` setting of a Scrapy project.
 
-        Raises BadSetting for a value of the wrong kind or out of bounds, and for an unknown
-        ``WALSH_`` name. So it does for an identity that is not filled in, or is partly ours, and
-        for choices that are fixed under the Walsh-Research identity (decision 24).
+        Raises BadSetting for a value of the wrong type or out of bounds, for an unknown ``WALSH_``
+        name, and for an identity that is empty or mixes both bots. The Walsh-Research identity has
+        rules that other bots may choose: it is refused with settings that break them.
         """
-        _refuse_unknown_names(settings)
-        given = {name: _read(settings, name) for name in _FIELDS}
-        if not (given["user_agent"] and given["ua_token"]):
-            raise BadSetting(_NOBODY.format(" and ".join(proposed_identity(settings))))
-        ours = _is_ours(given["user_agent"], given["ua_token"])
-        if not ours:  # another bot has other defaults
-            given |= {
+        _check_names(settings)
+        values = {name: _read_setting(settings, name) for name in _FIELDS}
+        if not (values["user_agent"] and values["ua_token"]):
+            raise BadSetting(_NO_IDENTITY.format(" and ".join(proposed_identity(settings))))
+        is_walsh_research = _check_identity(values["user_agent"], values["ua_token"])
+        if not is_walsh_research:
+            values |= {
                 name: default
                 for name, default in _DEFAULTS_OF_OTHERS.items()
                 if settings.get(PREFIX + name.upper()) is None
             }
-        least, most = given["backoff_base"], 30.0 * DAY_SECONDS
-        number_of(settings, PREFIX + "BACKOFF_MAX", most, low=least, high=most)
-        number_of(settings, "DOWNLOAD_DELAY", 0.0, low=0.0, high=DAY_SECONDS)
-        given["state_url"] = given["state_url"] or _project_state()
-        if given["signing_key"] and not given["signature_agent"]:
+        name = PREFIX + "BACKOFF_MAX"
+        maximum = 30.0 * DAY_SECONDS
+        number_of(settings, name, maximum, low=values["backoff_base"], high=maximum)
+        values["state_url"] = values["state_url"] or _project_state()
+        if values["signing_key"] and not values["signature_agent"]:
             raise bad_setting(PREFIX + "SIGNATURE_AGENT", "", _WHERE_KEYS_ARE)
-        options = cls(**given)
-        if ours:
-            _check_ours(options)
+        options = cls(**values)
+        if is_walsh_research:
+            _check_walsh_research(options)
         return options
 
     def for_record(self) -> dict[str, Any]:
-        """Return the options as JSON has them: an endless time is "inf".
+        """Return the options as JSON has them: an infinite time is "inf".
 
-        ``state_url`` and ``signing_key`` are omitted: the one may have a password, the other names
-        a secret.
+        ``state_url`` may have a password, and ``signing_key`` names a secret: both are omitted.
         """
-        given = {name: value for name, value in asdict(self).items() if name not in _UNRECORDED}
-        return {name: str(value) if value == math.inf else value for name, value in given.items()}
+        values = {name: value for name, value in asdict(self).items() if name not in _UNRECORDED}
+        return {name: str(value) if value == math.inf else value for name, value in values.items()}
 
     @property
     def log_seconds(self) -> float:
@@ -298,101 +299,98 @@ class Options:
         return self.ua_token == identity.UA_TOKEN
 
 
-_FIELDS: Final = {each.name: each for each in fields(Options)}
+_FIELDS: Final = {setting.name: setting for setting in fields(Options)}
 
 
-def _read(settings: BaseSettings, name: str) -> Any:  # noqa: ANN401 - of the type of its field
-    """Return the checked value of a setting; None counts as not set."""
-    setting, full_name = _FIELDS[name], PREFIX + name.upper()
+def _read_setting(settings: BaseSettings, name: str) -> Any:  # noqa: ANN401 - of the type of its field
+    """Return the checked value of a setting; the default for None."""
+    setting = _FIELDS[name]
+    full_name = PREFIX + name.upper()
     value = settings.get(full_name)
-    check, arguments = setting.metadata["check"], setting.metadata["arguments"]
-    return check(full_name, setting.default if value is None else value, *arguments)
+    if value is None:
+        value = setting.default
+    return setting.metadata["check"](full_name, value, *setting.metadata["arguments"])
 
 
 def log_format_of(settings: BaseSettings) -> LogFormat:
-    """Return ``WALSH_LOG_FORMAT`` alone: the log is set up before there is a crawl.
+    """Return ``WALSH_LOG_FORMAT`` alone, because the log is set up before there is a crawl.
 
-    Raises BadSetting for another value than "text" and "json".
+    Raises BadSetting for a value other than "text" and "json".
     """
-    log_format: LogFormat = _read(settings, "log_format")
+    log_format: LogFormat = _read_setting(settings, "log_format")
     return log_format
 
 
 def proposed_identity(settings: BaseSettings) -> list[str]:
-    """Return the lines that give a project another identity: with its USER_AGENT if it has one.
+    """Return the lines that give a project its own identity, from its ``USER_AGENT``.
 
-    A project that has none gets a line with its ``BOT_NAME`` to fill in (decision 24).
+    Without a ``USER_AGENT`` the lines have its ``BOT_NAME``, and a URL to fill in.
     """
-    own = settings["USER_AGENT"] if (settings.getpriority("USER_AGENT") or 0) > 0 else ""
-    agent = str(settings["WALSH_USER_AGENT"] or own)
+    has_agent = (settings.getpriority("USER_AGENT") or 0) > 0
+    agent = str(settings["WALSH_USER_AGENT"] or (settings["USER_AGENT"] if has_agent else ""))
     token = settings["WALSH_UA_TOKEN"] or token_of(agent)
     if not token or token not in agent or identity.UA_TOKEN.lower() in agent.lower():
-        token = token or re.sub(r"[^A-Za-z_-]", "", str(settings["BOT_NAME"])) or "Your-Bot"
+        token = token or _NOT_IN_TOKEN.sub("", str(settings["BOT_NAME"])) or "Your-Bot"
         agent = f"{token}/1.0 (+https://your.page.example/)"
     return [f'WALSH_USER_AGENT = "{agent}"', f'WALSH_UA_TOKEN = "{token}"']
 
 
-def _check_ours(options: Options) -> None:
-    """Raise BadSetting for settings that are fixed under the Walsh-Research identity.
+def _check_walsh_research(options: Options) -> None:
+    """Raise BadSetting for settings that break a rule of the Walsh-Research bot.
 
-    R5 wants a retry, and delays that grow and have jitter. There always is a blocklist, because
-    opt-outs cannot be switched off (R3, decision 31).
+    The bot retries at least once, with delays that grow and have jitter (R5), and always has a
+    blocklist, because nobody may switch off its opt-outs (R3).
     """
-    least = LEAST_CAP * options.backoff_base
-    cap = f"at least {least:g} ({LEAST_CAP:g} times {PREFIX}BACKOFF_BASE)"
-    blocklist = "the URL of a blocklist, because its opt-outs cannot be switched off (R3),"
-    for name, holds, wanted in (
-        ("MAX_RETRIES", options.max_retries >= 1, "at least 1"),
-        ("BACKOFF_MAX", options.backoff_max >= least, cap),
-        ("SERIAL", options.serial, "True"),
-        ("SCOPE", options.scope == "declared", "'declared'"),
-        ("BLOCKLIST_URL", options.blocklist_url, blocklist),
+    min_backoff = LEAST_CAP * options.backoff_base
+    for name, value, holds, expected in (
+        ("MAX_RETRIES", options.max_retries, options.max_retries >= 1, "at least 1"),
+        (
+            "BACKOFF_MAX",
+            options.backoff_max,
+            options.backoff_max >= min_backoff,
+            f"at least {min_backoff:g} ({LEAST_CAP:g} times {PREFIX}BACKOFF_BASE)",
+        ),
+        ("SERIAL", options.serial, options.serial, "True"),
+        ("SCOPE", options.scope, options.scope == "declared", "'declared'"),
+        (
+            "BLOCKLIST_URL",
+            options.blocklist_url,
+            bool(options.blocklist_url),
+            "the URL of a blocklist, because nobody may switch off its opt-outs,",
+        ),
     ):
         if not holds:
-            value = getattr(options, name.lower())
-            if isinstance(value, float) and value.is_integer():
-                value = int(value)
-            raise bad_setting(PREFIX + name, value, f"{wanted} {_OTHERS_MAY_CHOOSE}")
+            raise bad_setting(PREFIX + name, value, f"{expected} {_OTHERS_MAY_CHOOSE}")
 
 
-def _is_ours(user_agent: str, ua_token: str) -> bool:
-    """Return True for the Walsh-Research identity, False for that of another bot (decision 24).
+def _check_identity(user_agent: str, ua_token: str) -> bool:
+    """Return True for the Walsh-Research identity, False for the identity of another bot.
 
     Raises BadSetting for a mixture of both, or for a User-Agent without its product token.
     """
     if (user_agent, ua_token) == (identity.USER_AGENT, identity.UA_TOKEN):
         return True
-    if wrong := re.search(r"[^A-Za-z_-]", ua_token):
+    if match := _NOT_IN_TOKEN.search(ua_token):
+        name = ua_token.partition("/")[0]
+        proposed = _NOT_IN_TOKEN.sub("", name) or "Your-Bot"
         raise BadSetting(
-            f"{PREFIX}UA_TOKEN is {ua_token!r:.300}, but {wrong[0]!r} is not allowed: a name in "
+            f"{PREFIX}UA_TOKEN is {ua_token!r:.300}, but {match[0]!r} is not allowed: a name in "
             "robots.txt has letters, '_' and '-' only (RFC 9309 2.2.1); use for example "
-            f"{_spelled(ua_token)!r}, also in {PREFIX}USER_AGENT"
+            f"{proposed!r}, also in {PREFIX}USER_AGENT"
         )
-    token, agent, ours = ua_token.lower(), user_agent.lower(), identity.UA_TOKEN.lower()
-    is_line = user_agent.isascii() and user_agent.isprintable()
-    is_named = ua_token in user_agent and ours not in agent
-    for name, value, holds, wanted in (
-        ("USER_AGENT", user_agent, is_line, "a line of printable ASCII characters (RFC 9110 5.5)"),
-        ("USER_AGENT", user_agent, token != ours, f"exactly {identity.USER_AGENT!r} (R1)"),
-        ("USER_AGENT", user_agent, is_named, f"a line that holds your own token {ua_token!r}"),
-    ):
-        if not holds:
-            raise bad_setting(PREFIX + name, value, wanted)
-    return False
+    if not (user_agent.isascii() and user_agent.isprintable()):
+        expected = "a line of printable ASCII characters (RFC 9110 5.5)"
+    elif ua_token.lower() == identity.UA_TOKEN.lower():
+        expected = f"exactly {identity.USER_AGENT!r}"
+    elif ua_token not in user_agent or identity.UA_TOKEN.lower() in user_agent.lower():
+        expected = f"a line that has your own token {ua_token!r}, and not {identity.UA_TOKEN}"
+    else:
+        return False
+    raise bad_setting(PREFIX + "USER_AGENT", user_agent, expected)
 
 
-def _spelled(token: str) -> str:
-    """Return a token with its digits in words, and without other characters that it cannot have.
-
-    >>> _spelled("H5-Bot/2.0")
-    'HFive-Bot'
-    """
-    name = token.partition("/")[0]
-    words = re.sub("[0-9]", lambda digit: _DIGITS[int(digit[0])], name)
-    return re.sub(r"[^A-Za-z_-]", "", words) or "Your-Bot"
-
-
-def _refuse_unknown_names(settings: BaseSettings) -> None:
+def _check_names(settings: BaseSettings) -> None:
+    """Raise BadSetting for a ``WALSH_`` setting that does not exist."""
     names = [name.upper() for name in _FIELDS]
     for full_name in map(str, settings):
         name = full_name.removeprefix(PREFIX)

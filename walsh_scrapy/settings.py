@@ -1,7 +1,7 @@
 """The Scrapy settings of this project, in the order of Scrapy's template.
 
-The demands of the contract are in ``addon.py``, which sets them above every other priority; the
-choices of an operator begin with ``WALSH_`` and are in ``docs/settings.md``.
+``addon.py`` forces the settings that the rules demand. The choices of an operator begin with
+``WALSH_``: see ``docs/settings.md``.
 """
 
 from scrapy.settings.default_settings import EXTENSIONS_BASE as _EXTENSIONS_BASE
@@ -16,8 +16,10 @@ ADDONS = {"walsh_scrapy.Addon": 500}
 
 # Middlewares of Scrapy that have no effect behind ours, but cost time for each request.
 DOWNLOADER_MIDDLEWARES = {
-    "scrapy.downloadermiddlewares.offsite.OffsiteMiddleware": None,  # ScopeMiddleware does it
-    "scrapy.downloadermiddlewares.httpauth.HttpAuthMiddleware": None,  # identity removes its header
+    # ScopeMiddleware drops requests for other sites.
+    "scrapy.downloadermiddlewares.offsite.OffsiteMiddleware": None,
+    # IdentityMiddleware removes its header.
+    "scrapy.downloadermiddlewares.httpauth.HttpAuthMiddleware": None,
 }
 SPIDER_MIDDLEWARES = {
     # It would drop a declared target with a long URL, without a line for the operator.
@@ -26,7 +28,7 @@ SPIDER_MIDDLEWARES = {
     "scrapy.spidermiddlewares.depth.DepthMiddleware": None,
     "scrapy.spidermiddlewares.metacopy.MetaCopyDetectionMiddleware": None,
 }
-# They are off without the add-on too (WALSH_ENABLED = False).
+# Off without the add-on too (WALSH_ENABLED = False).
 TELNETCONSOLE_ENABLED = False
 REMOTE_CONTROL_ENABLED = False
 EXTENSIONS_BASE = dict(_EXTENSIONS_BASE)
@@ -42,7 +44,6 @@ ITEM_PROCESSOR = "walsh_scrapy.extensions.itemprocessor.ItemProcessor"
 LOG_LEVEL = "INFO"
 LOG_FORMAT = "%(asctime)s %(levelname)s %(message)s"
 LOG_SHORT_NAMES = True
-LOG_FORMATTER = "walsh_scrapy.crawl.log.QuietLogFormatter"
 # The summary has the results of a run; -s STATS_DUMP=1 adds the stats of Scrapy.
 STATS_DUMP = False
 LOGSTATS_INTERVAL = 0
@@ -57,18 +58,24 @@ RETRY_EXCEPTIONS = [
 # The failure itself is logged in one line (Scrapy: ERROR).
 RETRY_GIVE_UP_LOG_LEVEL = "DEBUG"
 
-# Scrapy starts this many tasks for every response, but our items are written one after the other
+# Scrapy starts this many tasks for every response, but items are written one after the other
 # (Scrapy: 100).
 CONCURRENT_ITEMS = 1
-# Our callbacks return no value; Scrapy would parse the code of each to check that (Scrapy: True).
+# The callbacks here return no value. Scrapy would parse the code of each to check that (Scrapy:
+# True).
 WARN_ON_GENERATOR_RETURN_VALUE = False
 
 FEED_EXPORT_ENCODING = "utf-8"
 # A crawl that is killed leaves the former file (-O) or whole lines (-o).
-FEED_STORAGES = dict.fromkeys(("", "file"), "walsh_scrapy.extensions.feedexport.FileFeedStorage")
+FEED_STORAGES = {
+    "": "walsh_scrapy.extensions.feedexport.FileFeedStorage",
+    "file": "walsh_scrapy.extensions.feedexport.FileFeedStorage",
+}
 FEED_EXPORTERS = {
     # The same lines as Scrapy's, in less time.
-    **dict.fromkeys(("jsonlines", "jsonl", "jl"), "walsh_scrapy.items.JsonLinesExporter"),
+    "jsonlines": "walsh_scrapy.items.JsonLinesExporter",
+    "jsonl": "walsh_scrapy.items.JsonLinesExporter",
+    "jl": "walsh_scrapy.items.JsonLinesExporter",
     # A title that begins as a formula is not a formula in a spreadsheet.
     "csv": "walsh_scrapy.items.CsvExporter",
     # An empty field is an empty XML element, not the word None.

@@ -14,7 +14,7 @@ _COPY: Final = "walsh_scrapy/policy/robots/copy.py"
 _LIST: Final = "walsh_scrapy/crawl/blocklist.py"
 _LIST_GATE: Final = "walsh_scrapy/downloadermiddlewares/blocklist.py"
 _GATES: Final = "walsh_scrapy/crawl/startup.py"
-_LIST_ORDER: Final = '    BLOCKLIST = {}, "blocklist.BlocklistMiddleware", True\n'
+_LIST_ORDER: Final = '    BLOCKLIST = {}, f"{{_OURS}}.blocklist.BlocklistMiddleware"\n'
 
 
 def _of_key(name: str, what: str, key: str) -> Mutant:
@@ -40,7 +40,7 @@ if request.url.endswith("/robots.txt"):
               'return last | {"Referer": request.url}'),
     )),
     Mutant("cookies", "R1", "keeps cookies, over redirects too", (
-        Patch(_ADDON, "Addon._musts", "**MUSTS,", '**MUSTS, "COOKIES_ENABLED": True,'),
+        Patch(_ADDON, "forced_settings", "**MUSTS}", '**MUSTS, "COOKIES_ENABLED": (True, "")}'),
         Patch(_ADDON, "Addon.update_settings", "for path in paths:", "for path in paths[1:]:"),
         Patch(_IDENTITY, "IdentityMiddleware.process_request", "in NEVER_SENT",
               "in NEVER_SENT[1:]"),
@@ -139,7 +139,6 @@ from walsh_scrapy.crawl.ticket import ticket_of
     Mutant("list-after-robots", "R3", "checks the list after robots.txt", (
         Patch(_GATES, "Gate", _LIST_ORDER.format(10), ""),
         Patch(_GATES, "Gate", "    BACKOFF = 549,", f"{_LIST_ORDER.format(110)}    BACKOFF = 549,"),
-        Patch(_GATES, "_order_problems", "(robots, pacing)", "(pacing,)"),
         Patch(_LIST_GATE, "BlocklistMiddleware.process_request",
               "if not self._list.is_ready(request):", """\
 if request.url.endswith("/robots.txt"):

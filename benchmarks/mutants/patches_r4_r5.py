@@ -67,8 +67,8 @@ self._network.check_route(request)
               'return self.unit_of(url.split("/")[2])'),
     )),
     Mutant("hosts-at-once", "R4", "requests several hosts at once", (
-        Patch("walsh_scrapy/addon.py", "Addon._musts", "serial = SERIAL if options.serial else {}",
-              'serial = {"CONCURRENT_REQUESTS": 4}'),
+        Patch("walsh_scrapy/addon.py", "forced_settings", "forced |= SERIAL",
+              'forced["CONCURRENT_REQUESTS"] = (4, "")'),
         Patch(_EXCHANGES, "Exchanges.quiet",
               "self._quiet_process() if self._context.options.serial else nullcontext()",
               "nullcontext()"),

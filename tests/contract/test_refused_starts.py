@@ -102,11 +102,10 @@ def test_other_commands_of_scrapy_print_it_too(name):
     judge(execute(*command), "WALSH_MIN_INTERVAL")
 
 
-@pytest.mark.parametrize("settings", [{"LOG_LEVEL": "loud"}, SELECT], ids=list)
-def test_what_is_refused_before_the_log_is_set_up(spider, settings):
-    given = options(ADDON | IDENTITY | settings)
+def test_what_is_refused_before_the_log_is_set_up(spider):
+    given = options(ADDON | IDENTITY | SELECT)
     done = execute(sys.executable, "-m", "scrapy.cmdline", "runspider", spider(), *given)
-    judge(done, *settings)
+    judge(done, *SELECT)
 
 
 def test_a_log_file_has_the_line_as_well(spider, tmp_path):

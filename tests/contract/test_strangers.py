@@ -135,7 +135,8 @@ def test_gates_that_are_used_alone_say_all_they_need_at_once(web, run):
         'WALSH_UA_TOKEN = "theirs"',
         "USER_AGENT = WALSH_USER_AGENT",
     ]
-    for words in ("ROBOTSTXT_OBEY is True", "DOWNLOAD_DELAY is 1", ", ".join(proposed)):
+    robots = "scrapy.downloadermiddlewares.robotstxt.RobotsTxtMiddleware must be None"
+    for words in (robots, "DOWNLOAD_DELAY is 1", ", ".join(proposed)):
         assert words in told
 
     second = run(web, *proposed, **theirs, ROBOTSTXT_OBEY=False, DOWNLOAD_DELAY=0)
@@ -155,7 +156,7 @@ def test_the_handler_of_another_add_on_is_used_in_either_order(web, run, order):
     assert all(rule in warning for rule in ("(R1)", "(R4)", "(R6)"))
 
 
-def test_a_handler_that_cannot_be_imported_is_refused_in_one_line(web, run):
+def test_a_handler_that_cannot_be_imported_is_refused(web, run):
     theirs = {"http": "theirs.spiders.Missing"}
     told = refusal(run(web, **ADDON, **IDENTITY, DOWNLOAD_HANDLERS=theirs))
     assert told == (
@@ -164,9 +165,7 @@ def test_a_handler_that_cannot_be_imported_is_refused_in_one_line(web, run):
 
 
 @pytest.mark.parametrize("later", ["Later", "LaterTable"])
-def test_what_a_later_add_on_sets_under_our_identity_is_named_and_not_used(
-    web, crawl, tmp_path, installed, later
-):
+def test_walsh_research_ignores_what_a_later_add_on_sets(web, crawl, tmp_path, installed, later):
     addons = {"ADDONS": {"walsh_scrapy.Addon": 300, f"theirs.spiders.{later}": 500}}
     project = write_project(tmp_path / "project", addons, spiders=SPIDER)
     result = crawl(web, "declared", project=project, sources=["http://a.example/feed.xml"])
@@ -175,7 +174,7 @@ def test_what_a_later_add_on_sets_under_our_identity_is_named_and_not_used(
     (handler,) = [line for line in warnings if line.startswith("DOWNLOAD_HANDLERS")]
     assert "theirs.spiders.Browser" in handler
     assert "set your own WALSH_USER_AGENT and WALSH_UA_TOKEN" in handler
-    agents = [line for line in warnings if line.startswith("USER_AGENT = 'Firefox/140', which")]
+    agents = [line for line in warnings if line.startswith("USER_AGENT = 'Firefox/140' is ignored")]
     assert len(agents) == (later == "LaterTable")
 
 
@@ -218,7 +217,7 @@ def test_what_a_bot_keeps_under_its_own_identity(direct_web, run, crawl, tmp_pat
     assert rows == len(first.log)
 
 
-def test_what_is_neither_http_nor_https_is_denied_and_holds_no_host(web, run):
+def test_a_request_that_is_neither_http_nor_https_is_denied(web, run):
     others = ["data:,x", "file:///etc/hostname", "ftp://a.example/x", "s3://a.example/x"]
     urls = " ".join([*others, "http://a.example/"])
     result = run(web, spider="odd", urls=urls, **ADDON, **IDENTITY)
@@ -250,9 +249,7 @@ def warnings_of(result):
     return [line for line in result.stderr.splitlines() if "WARNING: " in line]
 
 
-def test_a_refusal_that_was_cached_before_the_add_on_is_no_refusal_of_now(
-    direct_web, run, tmp_path
-):
+def test_a_cached_429_or_503_says_nothing_about_now(direct_web, run, tmp_path):
     busy = Reply("busy", 503, headers={"Retry-After": "60"})
     web = direct_web(Site("busy.example", "", {"/": busy, "/2": "x"}))
     cache = {"HTTPCACHE_ENABLED": True, "HTTPCACHE_DIR": str(tmp_path / "cache")}
@@ -499,9 +496,7 @@ process.start()
     assert len([hit for hit in web.log if hit.path == "/"]) == 4, done.stderr
 
 
-def test_requests_that_wait_for_the_blocklist_are_deferred_if_the_state_fails(
-    direct_web, crawl, project
-):
+def test_a_failed_state_defers_what_waits_for_the_blocklist(direct_web, crawl, project):
     operator = {"/blocklist.json": blocklist("optedout.example")}
     hosts = ("a.example", "b.example")
     web = direct_web(

@@ -13,7 +13,7 @@ from scrapy.utils.log import configure_logging
 from walsh_scrapy.addon import Addon
 from walsh_scrapy.crawl import log
 from walsh_scrapy.crawl.log import (
-    LONGEST_LINE,
+    MAX_LINE_CHARACTERS,
     UNNEEDED,
     JsonFormatter,
     SafeFormatter,
@@ -29,7 +29,7 @@ from walsh_scrapy.policy.wording import printable
 def clean_log(monkeypatch):
     """Leave the handlers of this process as they were."""
     before, level = list(logging.root.handlers), logging.root.level
-    monkeypatch.setattr(log, "_installed", None)
+    monkeypatch.setattr(log, "_json_handler", None)
     yield
     for handler in set(logging.root.handlers) - set(before):
         logging.root.removeHandler(handler)
@@ -60,7 +60,7 @@ def test_strangers_text_is_safe_after_it_is_decoded_as_well():
     said = 'a\n{"level": "INFO"}\x1b[2J\u202e\ud800'
     shown = r'a\n{"level": "INFO"}\x1b[2J\u202e\ud800'
     assert logged("it said %s", said, exc_info=None)["message"] == f"it said {shown}"
-    assert len(logged("%s", "\x1b" * 500_000, exc_info=None)["message"]) <= LONGEST_LINE
+    assert len(logged("%s", "\x1b" * 500_000, exc_info=None)["message"]) <= MAX_LINE_CHARACTERS
     table = logged("run ended:\n  %s", "fetched  1\n  failed\x1b 2", exc_info=None)["message"]
     assert table == "run ended:\n  fetched  1\n  failed\\x1b 2"
 
@@ -198,7 +198,7 @@ def test_a_value_is_on_one_line_and_harmless(said, shown):
 
 def test_a_value_is_bounded():
     assert line("%s failed: %s", "http://x/", "a" * 500_000).endswith("a…")
-    assert len(line("%s", "\x1b" * 500_000)) <= LONGEST_LINE + len("INFO: ")
+    assert len(line("%s", "\x1b" * 500_000)) <= MAX_LINE_CHARACTERS + len("INFO: ")
 
 
 def test_tables_and_tracebacks_keep_their_lines():

@@ -9,7 +9,6 @@ from types import SimpleNamespace
 
 import pytest
 from scrapy import Request
-from scrapy.core.downloader.handlers.file import FileDownloadHandler
 from scrapy.downloadermiddlewares.retry import RetryMiddleware
 from scrapy.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
 from scrapy.http import Response
@@ -24,7 +23,8 @@ from walsh_scrapy.crawl.startup import (
     REPLACED,
     SPIDER_GATES,
     Gate,
-    component_problems,
+    middlewares_of,
+    middlewares_problem,
     path_of,
     start_problems,
 )
@@ -42,7 +42,7 @@ def forced():
 
 
 @pytest.mark.parametrize(
-    ("name", "given", "in_force"),
+    ("name", "given", "expected"),
     [
         ("REDIRECT_MAX_TIMES", None, 5),
         ("REDIRECT_MAX_TIMES", 2, 2),
@@ -51,10 +51,10 @@ def forced():
         ("DOWNLOAD_TIMEOUT", 7, 7),
     ],
 )
-def test_a_setting_has_a_ceiling(name, given, in_force):
+def test_a_setting_has_a_ceiling(name, given, expected):
     settings = Settings({} if given is None else {name: given})
     Addon(None).update_settings(settings)
-    assert settings[name] == in_force
+    assert settings[name] == expected
 
 
 def test_the_docs_name_each_setting_that_is_forced(forced):
@@ -117,8 +117,7 @@ from scrapy.settings import Settings
 from scrapy.utils.conf import build_component_list
 
 from walsh_scrapy.addon import FORCED, Addon
-from walsh_scrapy.crawl.startup import component_problems
-from walsh_scrapy.extensions.summary import request_counts
+from walsh_scrapy.crawl.startup import middlewares_of, middlewares_problem
 
 settings = Settings({"ADDONS": {"walsh_scrapy.Addon": 500}})
 Addon(None).update_settings(settings)
@@ -126,8 +125,7 @@ chain = settings.get_component_priority_dict_with_base("DOWNLOADER_MIDDLEWARES")
 paths = [path for path in build_component_list(chain) if path.startswith("walsh_scrapy.")]
 at = paths.index("walsh_scrapy.downloadermiddlewares.night.NightMiddleware")
 print(chain[paths[at]], paths[at - 1].rpartition(".")[2], paths[at + 1].rpartition(".")[2])
-print(*component_problems(settings))
-print(*request_counts({"walsh/night/denied": 2, "walsh/own/denied": 1})['denied'].items())
+print(middlewares_problem(settings, middlewares_of(settings), is_complete=True))
 """
 
 
@@ -136,17 +134,16 @@ def test_a_gate_is_one_file_and_one_line(tmp_path):
     shutil.copytree(ROOT / "walsh_scrapy", package, ignore=shutil.ignore_patterns("__pycache__"))
     (package / "downloadermiddlewares" / "night.py").write_text(GATE)
     gates = package / "crawl" / "startup.py"
-    line = '    NIGHT = 30, "night.NightMiddleware", True\n'
+    line = '    NIGHT = 30, "walsh_scrapy.downloadermiddlewares.night.NightMiddleware"\n'
     text = gates.read_text()
     gates.write_text(text.replace("    ROBOTS = ", f"{line}    ROBOTS = "))
     answer = subprocess.run(
         [sys.executable, "-c", ASKED], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert answer.stderr == ""
-    chain, problems, counts = answer.stdout.splitlines()
+    chain, problem = answer.stdout.splitlines()
     assert chain == "30 PrivateHostsMiddleware RobotsMiddleware"
-    assert problems == ""
-    assert counts.endswith("('privatehosts', 0) ('night', 2) ('robots', 0) ('own', 1)")
+    assert problem == "None"
 
 
 ADDON = {"walsh_scrapy.Addon": 500}
@@ -158,70 +155,77 @@ def changed(**given):
     return settings
 
 
-def test_what_the_add_on_sets_is_in_order():
-    assert list(component_problems(changed())) == []
+def problem_of(settings):
+    """The error about the middlewares, as a text; empty if they are complete."""
+    problem = middlewares_problem(settings, middlewares_of(settings), is_complete=True)
+    return str(problem or "")
 
 
 @pytest.mark.parametrize(
     "given",
     [
+        {},
         {"DOWNLOADER_MIDDLEWARES": {load_object(gate.path): None for gate in Gate}},
+        {"DOWNLOADER_MIDDLEWARES": {gate.path: None for gate in Gate}},
         {"DOWNLOADER_MIDDLEWARES": {load_object(gate.path): 700 for gate in Gate}},
-        {"DOWNLOADER_MIDDLEWARES_BASE": {load_object(gate.path): 700 for gate in Gate}},
         {"DOWNLOADER_MIDDLEWARES": {"walsh_scrapy.downloadermiddlewares.Gone": None}},
         {"DOWNLOADER_MIDDLEWARES": {f"{__name__}.SAME_AS_ROBOTS": None}},
         {"SPIDER_MIDDLEWARES_BASE": {}, "SPIDER_MIDDLEWARES": '{"x": null}'},
-        {"DOWNLOAD_HANDLERS": {"HTTP": FileDownloadHandler, "x": FileDownloadHandler}},
-        {"DOWNLOAD_HANDLERS_BASE": {"HTTPS": FileDownloadHandler}},
-        {"COMPRESSION_ENABLED": False, "DOWNLOADER": "x.y", "SCHEDULER": "x.y"},
     ],
 )
-def test_whatever_a_project_names_its_gates_they_are_all_there_once(given):
-    assert list(component_problems(changed(**given))) == []
+def test_every_gate_is_there_once_whatever_a_project_names_it(given):
+    assert problem_of(changed(**given)) == ""
 
 
 @pytest.mark.parametrize(
-    ("name", "key", "value"),
+    ("table", "key", "order", "word"),
     [
-        *(("DOWNLOADER_MIDDLEWARES", load_object(gate.path), None) for gate in Gate),
-        ("DOWNLOADER_MIDDLEWARES", Gate.ROBOTS.path, 895),
-        ("DOWNLOADER_MIDDLEWARES_BASE", load_object(Gate.ROBOTS.path), 1),
-        ("DOWNLOADER_MIDDLEWARES", REPLACED[1], 601),
-        ("SPIDER_MIDDLEWARES", next(iter(SPIDER_GATES)), None),
-        ("DOWNLOAD_HANDLERS", "ftp", FileDownloadHandler),
-        ("DOWNLOAD_HANDLERS", "http", None),
+        *(
+            ("DOWNLOADER_MIDDLEWARES", load_object(gate.path), None, gate.path.split(".")[-1])
+            for gate in Gate
+        ),
+        ("DOWNLOADER_MIDDLEWARES_BASE", load_object(Gate.ROBOTS.path), 1, "RobotsMiddleware"),
+        ("DOWNLOADER_MIDDLEWARES", load_object(REPLACED[1]), 601, "must be None"),
+        ("SPIDER_MIDDLEWARES", load_object(next(iter(SPIDER_GATES))), None, "ScopeMiddleware"),
     ],
 )
-def test_what_changes_the_gates_after_the_add_on_is_refused(name, key, value):
+def test_what_changes_the_gates_after_the_add_on_is_refused(table, key, order, word):
     settings = changed()
-    settings[name].set(key, value, priority=200)
-    assert any(name.removesuffix("_BASE") in str(error) for error in component_problems(settings))
+    settings[table].set(key, order)
+    problem = problem_of(settings)
+    assert word in problem
+    assert "another add-on" in problem
+
+
+def test_a_table_that_is_replaced_after_the_add_on_is_refused():
+    settings = changed()
+    settings.set("DOWNLOADER_MIDDLEWARES", {}, "addon")
+    assert "must be there once" in problem_of(settings)
 
 
 @pytest.mark.parametrize("name", ["SCHEDULER", "DOWNLOADER", "COMPRESSION_ENABLED"])
-def test_a_setting_that_is_changed_after_the_add_on_is_refused(name):
+def test_nobody_changes_a_forced_setting(name, caplog):
     settings = changed()
-    settings.set(name, 0 if name == "COMPRESSION_ENABLED" else RetryMiddleware, priority=200)
-    assert any(name in str(error) for error in component_problems(settings))
-
-
-def test_without_the_add_on_nothing_is_asked_for():
-    assert list(component_problems(Settings())) == []
-    assert list(component_problems(Settings({"ADDONS": ADDON, "WALSH_ENABLED": False}))) == []
+    value = settings[name]
+    settings.set(name, RetryMiddleware, priority=200)
+    settings["DOWNLOADER_MIDDLEWARES"].set(Gate.ROBOTS.path, 895, priority=200)
+    assert settings[name] == value
+    assert settings["DOWNLOADER_MIDDLEWARES"][Gate.ROBOTS.path] == Gate.ROBOTS.order
+    assert f"{name} = " in caplog.text
 
 
 SAME_AS_ROBOTS = load_object(Gate.ROBOTS.path)
 
 
-def test_a_component_has_one_path_and_one_that_cannot_be_imported_none():
+def test_a_component_that_cannot_be_imported_has_no_path():
     assert path_of(RetryMiddleware) == path_of("scrapy.downloadermiddlewares.retry.RetryMiddleware")
     assert path_of(f"{__name__}.SAME_AS_ROBOTS") == Gate.ROBOTS.path
     assert path_of("nowhere.Nothing") == path_of("x") == path_of(3) == ""
 
 
 def test_a_gate_that_a_project_switches_off_is_named(caplog):
-    changed(DOWNLOADER_MIDDLEWARES={Gate.PACING.path: None, REPLACED[0]: None})
-    assert f"{Gate.PACING.path} = None" in caplog.text
+    changed(DOWNLOADER_MIDDLEWARES={Gate.PACING.path: 891, REPLACED[0]: None})
+    assert f"[{Gate.PACING.path!r}] = 891 is ignored" in caplog.text
     assert REPLACED[0] not in caplog.text
 
 
@@ -254,7 +258,7 @@ def test_a_crawl_is_open_while_it_may_have_requests():
     assert not engine.is_open
 
 
-def test_a_crawl_that_ended_early_says_nothing_about_later_crawls():
+def test_an_early_end_of_a_crawl_says_nothing_about_others():
     crawler = Crawler()
     first, second = Engine(crawler), Engine(Crawler())
 
@@ -276,9 +280,9 @@ def test_a_crawl_that_ended_early_says_nothing_about_later_crawls():
     ("order", "cookies", "words"),
     [
         (860, True, []),
-        (600, True, ["before CookiesMiddleware"]),
+        (600, True, ["cookies.CookiesMiddleware"]),
         (600, False, []),  # then Scrapy builds no CookiesMiddleware
-        (400, False, ["before UserAgentMiddleware"]),
+        (400, False, ["useragent.UserAgentMiddleware"]),
     ],
 )
 def test_only_what_is_switched_on_has_to_come_before_it(order, cookies, words):
@@ -294,7 +298,7 @@ def test_only_what_is_switched_on_has_to_come_before_it(order, cookies, words):
 URL = "http://a.example/"
 
 
-def test_a_hop_has_no_referer_and_no_slot_of_the_host_before_but_its_marks():
+def test_a_redirect_keeps_its_ticket_but_no_referer_and_slot():
     claims = {"redirect_urls": ["http://z.example/"], "redirect_reasons": [302]}
     request = Request(
         URL,

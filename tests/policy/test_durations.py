@@ -107,15 +107,15 @@ def test_a_kind_of_failure_names_no_host(reason, kind):
     assert kind_of(reason, "a.example") == kind
 
 
-def test_hosts_of_one_reason_are_one_line():
+def test_hosts_of_one_reason_are_one_group():
     groups = ReasonGroups()
     for number in range(12):
         groups.add(f"h{number}.example", f"h{number}.example timed out: after {number} s")
     for name in ("x", "y", "x"):
         groups.add(f"{name}.example", f"{name}.example answered 404")
     slow, lost = groups.largest_first()
-    assert slow.line() == "12 timed out: h0.example, h1.example and 10 more hosts"
-    assert lost.line() == "3 answered 404: x.example, y.example"
+    assert (slow.reason, slow.sources, len(slow.hosts)) == ("timed out", 12, 12)
+    assert lost == ("answered 404", 3, ("x.example", "y.example"))
 
 
 def test_a_list_of_one_more_than_is_shown():

@@ -48,7 +48,7 @@ class Command(crawl.Command):
     def run(self, args: list[str], opts: argparse.Namespace) -> None:
         """Run a spider by name."""
         from walsh_scrapy.crawl.refusal import exit_status
-        from walsh_scrapy.extensions.summary import SourceCounts
+        from walsh_scrapy.extensions.summary import is_none_read
 
         names = self.crawler_process.spider_loader.list() if self.crawler_process else []
         if len(args) == 1 and args[0] not in names:
@@ -59,7 +59,7 @@ class Command(crawl.Command):
         if self.exitcode or self._created is None:  # it has not begun, or ended early
             self.exitcode = exit_status()
             return
-        if SourceCounts.of(self._created.stats.get_stats()).none_was_read:
+        if is_none_read(self._created.stats.get_stats()):
             self.exitcode = 1
 
     def _create_crawler(self, spidercls: type[Spider] | str) -> Crawler:

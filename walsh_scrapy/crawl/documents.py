@@ -15,7 +15,7 @@ from scrapy.exceptions import StopDownload
 from scrapy.http import Response
 
 from walsh_scrapy.crawl.messages import conditions_of
-from walsh_scrapy.crawl.startup import Gate, in_force
+from walsh_scrapy.crawl.startup import Gate, has_gate
 from walsh_scrapy.crawl.ticket import (
     Delivery,
     rank_of,
@@ -62,8 +62,8 @@ class Documents:
     def __init__(self, settings: BaseSettings, stats: StatsCollector) -> None:
         self._stats = stats
         self._timeout = settings.getfloat("DOWNLOAD_TIMEOUT")
-        self._is_conditional = in_force(settings, Gate.CONDITIONAL)
-        self._warns_of_answers = in_force(settings, Gate.PACING)
+        self._is_conditional = has_gate(settings, Gate.CONDITIONAL)
+        self._warns_of_answers = has_gate(settings, Gate.PACING)
         # Those under way, and what replaced them: a middleware may remove a ticket from ``meta``.
         self._tickets: dict[Request, Ticket] = {}
 

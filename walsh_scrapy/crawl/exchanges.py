@@ -23,7 +23,7 @@ from walsh_scrapy.crawl.documents import restore_limits
 from walsh_scrapy.crawl.engine import PerLoop
 from walsh_scrapy.crawl.failures import reason_of
 from walsh_scrapy.crawl.hosts import HostLost
-from walsh_scrapy.crawl.startup import Gate, in_force
+from walsh_scrapy.crawl.startup import Gate, has_gate
 from walsh_scrapy.crawl.ticket import evidence_of, note, rank_of, source_of, ticket_of
 from walsh_scrapy.exceptions import (
     Denied,
@@ -104,7 +104,7 @@ class Exchanges:
         self._deferred_hosts = deferred_hosts
         self._declared_delays = declared_delays
         self._timeout = settings.getfloat("DOWNLOAD_TIMEOUT")
-        self._settles_urls = bool(in_force(settings, Gate.ADDRESS))
+        self._settles_urls = bool(has_gate(settings, Gate.ADDRESS))
         self._left: WeakSet[Request] = WeakSet()
         self._responses: WeakKeyDictionary[Request, Response] = WeakKeyDictionary()
         urls = context.options.blocklist_url, context.options.blocklist_schema_url

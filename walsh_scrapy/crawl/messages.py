@@ -31,7 +31,7 @@ from scrapy.http import Headers
 from scrapy.responsetypes import responsetypes
 from twisted.internet.ssl import Certificate
 
-from walsh_scrapy.crawl.startup import Gate, in_force
+from walsh_scrapy.crawl.startup import Gate, has_gate
 from walsh_scrapy.crawl.ticket import DATA_LOSS, content_type_of, note, rank_of, ticket_of, visit_of
 from walsh_scrapy.metadata.alternates import HEAD_BYTES
 from walsh_scrapy.metadata.document import is_html
@@ -332,10 +332,10 @@ class LastHeaders:
         self._clock = context.clock
         self._signer = signer
         self._identity: Fields = {}
-        if in_force(settings, Gate.IDENTITY):
+        if has_gate(settings, Gate.IDENTITY):
             user_agent = context.options.user_agent
             self._identity = {**dict.fromkeys(NEVER_SENT), "User-Agent": user_agent}
-        self._is_conditional = in_force(settings, Gate.CONDITIONAL)
+        self._is_conditional = has_gate(settings, Gate.CONDITIONAL)
 
     def of(self, request: Request, url: str) -> Fields:
         """Return the header fields of a request for a URL."""

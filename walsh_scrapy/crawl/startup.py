@@ -1,31 +1,29 @@
-"""The chain of middlewares as one table, and the checks before the first request (decision 22).
+"""The middlewares of this add-on, and the checks before the first request.
+
+Their order is the order of the rules: opt-outs before scope, scope before a host name is resolved,
+all of these before robots.txt, and pacing directly before the download.
 
 The add-on sets all that is checked here. A project that uses single middlewares sets it itself. If
-a setting must be changed, the process ends at the start with all problems, and nothing is sent.
-
-The order of the middlewares is that of the contract: the URL as it is sent first, then opt-outs
-before scope, scope before a host name is resolved, all of these before robots.txt, and pacing last
-before the wire.
+a setting must be changed, the process ends before the first request, with all problems.
 """
 
 from __future__ import annotations
 
 import math
 from enum import Enum
-from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final
 
 from scrapy.utils.conf import build_component_list
 from scrapy.utils.misc import load_object
 from scrapy.utils.python import global_object_name
 
-from walsh_scrapy import identity
 from walsh_scrapy.crawl.refusal import refuse_to_start
-from walsh_scrapy.options import BadSetting, Options, bad_setting, number_of, proposed_identity
+from walsh_scrapy.options import BadSetting, Options, bad_setting, proposed_identity
 from walsh_scrapy.policy.backoff import RETRIED_STATUSES
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from scrapy.settings import BaseSettings
 
@@ -36,102 +34,104 @@ DOWNLOADER: Final = "scrapy.core.downloader.Downloader"
 REACTOR: Final = "twisted.internet.asyncioreactor.AsyncioSelectorReactor"
 SCHEMES: Final = ("http", "https")
 
-Problems: TypeAlias = "Iterator[BadSetting]"
-
+_OURS: Final = "walsh_scrapy.downloadermiddlewares"
 _SCRAPYS: Final = "scrapy.downloadermiddlewares"
-_SCOPE: Final = "walsh_scrapy.spidermiddlewares.scope.ScopeMiddleware"
 _RETRY: Final = f"{_SCRAPYS}.retry.RetryMiddleware"
-_REDIRECTS: Final = f"{_SCRAPYS}.redirect.BaseRedirectMiddleware"
+_REDIRECT: Final = f"{_SCRAPYS}.redirect.RedirectMiddleware"
 _COOKIES: Final = f"{_SCRAPYS}.cookies.CookiesMiddleware"
-_IDENTIFYING: Final = (
-    f"{_SCRAPYS}.httpauth.HttpAuthMiddleware",
-    f"{_SCRAPYS}.useragent.UserAgentMiddleware",
-)
+_ROBOTS: Final = f"{_SCRAPYS}.robotstxt.RobotsTxtMiddleware"
+#: Settings without which Scrapy does not build a middleware.
+_SWITCHES: Final = {
+    "COOKIES_ENABLED": _COOKIES,
+    "RETRY_ENABLED": _RETRY,
+    "ROBOTSTXT_OBEY": _ROBOTS,
+}
 
 
 class Gate(Enum):
-    """A middleware of ours: its order in ``DOWNLOADER_MIDDLEWARES``, and its class there.
+    """A middleware of this add-on: its order and its path in ``DOWNLOADER_MIDDLEWARES``.
 
-    ``denies`` is True if the gate may deny a source. ``replaces`` is the middleware of Scrapy that
-    it replaces. A class without a path is in ``walsh_scrapy.downloadermiddlewares``.
+    ``replaced`` is the middleware of Scrapy that it replaces.
     """
 
-    ADDRESS = 1, "addresses.AddressMiddleware"
-    DENIALS = 5, "denials.DenialsMiddleware"
-    BLOCKLIST = 10, "blocklist.BlocklistMiddleware", True
-    SCOPE = 15, _SCOPE, True
-    PRIVATEHOSTS = 20, "privatehosts.PrivateHostsMiddleware", True
-    ROBOTS = 100, "robots.RobotsMiddleware", True, "robotstxt.RobotsTxtMiddleware"
-    BACKOFF = 549, "backoff.BackoffMiddleware"
-    CONDITIONAL = 560, "conditional.ConditionalMiddleware"
+    ADDRESS = 1, f"{_OURS}.addresses.AddressMiddleware"
+    DENIALS = 5, f"{_OURS}.denials.DenialsMiddleware"
+    BLOCKLIST = 10, f"{_OURS}.blocklist.BlocklistMiddleware"
+    SCOPE = 15, "walsh_scrapy.spidermiddlewares.scope.ScopeMiddleware"
+    PRIVATEHOSTS = 20, f"{_OURS}.privatehosts.PrivateHostsMiddleware"
+    ROBOTS = 100, f"{_OURS}.robots.RobotsMiddleware", _ROBOTS
+    BACKOFF = 549, f"{_OURS}.backoff.BackoffMiddleware"
+    CONDITIONAL = 560, f"{_OURS}.conditional.ConditionalMiddleware"
     COMPRESSION = (
         590,
-        "compression.CompressionMiddleware",
-        False,
-        "httpcompression.HttpCompressionMiddleware",
+        f"{_OURS}.compression.CompressionMiddleware",
+        f"{_SCRAPYS}.httpcompression.HttpCompressionMiddleware",
     )
-    REDIRECT = 600, "redirect.RedirectMiddleware", False, "redirect.RedirectMiddleware"
-    IDENTITY = 860, "identity.IdentityMiddleware"
-    PACING = 890, "pacing.PacingMiddleware"
+    REDIRECT = 600, f"{_OURS}.redirect.RedirectMiddleware", _REDIRECT
+    IDENTITY = 860, f"{_OURS}.identity.IdentityMiddleware"
+    PACING = 890, f"{_OURS}.pacing.PacingMiddleware"
 
-    def __init__(self, order: int, path: str, denies: bool = False, replaces: str = "") -> None:
-        is_whole = path.startswith("walsh_scrapy.")
+    def __init__(self, order: int, path: str, replaced: str | None = None) -> None:
         self.order = order
-        self.path = path if is_whole else f"walsh_scrapy.downloadermiddlewares.{path}"
-        self.denies = denies
-        self.replaces = replaces and f"{_SCRAPYS}.{replaces}"
+        self.path = path
+        self.replaced = replaced
 
-    @property
-    def label(self) -> str:
-        """The name of the middleware in stats and in ``Denied``."""
-        return self.name.lower()
+    def __str__(self) -> str:
+        return f"{self.path.rpartition('.')[2]} ({self.order})"
 
 
-#: Middlewares of Scrapy that ours replace.
-REPLACED: Final = tuple(gate.replaces for gate in Gate if gate.replaces)
+#: Middlewares of Scrapy that those of this add-on replace.
+REPLACED: Final = tuple(gate.replaced for gate in Gate if gate.replaced)
 #: In ``SPIDER_MIDDLEWARES``. ScopeMiddleware is both a downloader and a spider middleware.
 SPIDER_GATES: Final = {
     Gate.SCOPE.path: 20,
     "walsh_scrapy.spidermiddlewares.firstseen.FirstSeenMiddleware": 30,
 }
-#: The gates that may deny a source, by their names in the stats.
-DENYING_GATES: Final = tuple(gate.label for gate in Gate if gate.denies)
+#: Middlewares of Scrapy that must come before a middleware of this add-on: it corrects their
+#: headers, or must see every response before they do.
+_EARLIER: Final = {
+    Gate.IDENTITY: (
+        _COOKIES,
+        f"{_SCRAPYS}.httpauth.HttpAuthMiddleware",
+        f"{_SCRAPYS}.useragent.UserAgentMiddleware",
+    ),
+    Gate.PACING: (_RETRY, f"{_SCRAPYS}.redirect.MetaRefreshMiddleware", _REDIRECT),
+}
 
 
-def gate_names(found: Iterable[str]) -> list[str]:
-    """Return the names of the gates that deny, then those that are found of other gates."""
-    return [*DENYING_GATES, *sorted(set(found).difference(DENYING_GATES))]
+# ---- the middlewares of a project ----
 
 
-# ---- the middlewares in force ----
+def middlewares_of(settings: BaseSettings, table: str = "DOWNLOADER_MIDDLEWARES") -> list[type]:
+    """Return the middlewares that Scrapy builds, from the engine to the server or the spider."""
+    table_with_base = settings.get_component_priority_dict_with_base(table)
+    components = build_component_list(table_with_base)
+    classes = [load_object(component) for component in components]
+    off = [path for name, path in _SWITCHES.items() if not settings.getbool(name)]
+    return [kind for kind in classes if not _paths_of(kind).intersection(off)]
 
 
-def chain_of(settings: BaseSettings) -> list[type]:
-    """Return the downloader middlewares of a project, from the engine to the wire."""
-    components = settings.get_component_priority_dict_with_base("DOWNLOADER_MIDDLEWARES")
-    return [load_object(each) for each in build_component_list(components)]
+def has_gate(settings: BaseSettings, gate: Gate) -> bool:
+    """Return True if a project uses a middleware of this add-on, or a subclass of it."""
+    return gate.path in _places(middlewares_of(settings))
 
 
-def in_force(settings: BaseSettings, gate: Gate) -> bool:
-    """Return True if our middleware, or a subclass of it, is among a project's middlewares."""
-    return bool(_places(chain_of(settings), gate.path))
+def _places(middlewares: list[type]) -> dict[str, int]:
+    """Return the places of middlewares by their paths, and by the paths of their base classes."""
+    return {
+        path: place
+        for place, middleware in enumerate(middlewares)
+        for path in _paths_of(middleware)
+    }
 
 
-def _places(chain: list[type], *paths: str) -> list[int]:
-    """Return where in the chain the classes with these paths are, or subclasses of them."""
-    return [
-        number
-        for number, kind in enumerate(chain)
-        if not {*paths}.isdisjoint(map(global_object_name, kind.__mro__))
-    ]
+def _paths_of(kind: type) -> set[str]:
+    """Return the paths of a class and of its base classes."""
+    return {global_object_name(base) for base in kind.__mro__}
 
 
 def path_of(component: Any) -> str:  # noqa: ANN401 - a path or a class
-    """Return the path of the class that a component names; "" if it cannot be imported.
-
-    A component has many names: its path, the class itself, a module that imports it. Scrapy keeps
-    the last one, so a second name with None in its place removes a middleware.
-    """
+    """Return the path of the class that a component names; "" if it cannot be imported."""
     try:
         return global_object_name(load_object(component))
     except Exception:  # noqa: BLE001 - any module may be named; Scrapy reports its problem
@@ -139,18 +139,18 @@ def path_of(component: Any) -> str:  # noqa: ANN401 - a path or a class
 
 
 def check_gates(settings: BaseSettings) -> None:
-    """Raise BadSetting if the add-on is missing or off, so that no middleware is in force."""
+    """Raise BadSetting if the add-on is missing or switched off."""
     if not has_addon(settings):
         raise BadSetting(
-            "ADDONS or WALSH_ENABLED switches the middlewares off, and no request is sent without "
-            f'them; set ADDONS = {{"{ADDON}": 500}}'
+            "ADDONS or WALSH_ENABLED switches this add-on off, and no request is sent without "
+            f'it; set ADDONS = {{"{ADDON}": 500}}'
         )
 
 
 def has_addon(settings: BaseSettings) -> bool:
-    """Return True if the add-on is in force."""
-    is_there = any(map(is_addon, build_component_list(settings["ADDONS"])))
-    return is_there and Options.from_settings(settings).enabled
+    """Return True if a project has the add-on, and has not switched it off."""
+    has_it = any(is_addon(component) for component in build_component_list(settings["ADDONS"]))
+    return has_it and Options.from_settings(settings).enabled
 
 
 def is_addon(component: str | type) -> bool:
@@ -159,225 +159,151 @@ def is_addon(component: str | type) -> bool:
     return isinstance(kind, type) and issubclass(kind, load_object(ADDON))
 
 
+def has_handler(settings: BaseSettings) -> bool:
+    """Return True if the download handler of this add-on sends the requests over https."""
+    handler = settings.getwithbase("DOWNLOAD_HANDLERS").get("https")
+    return bool(path_of(handler)) and issubclass(load_object(handler), load_object(HANDLER))
+
+
 # ---- checks ----
 
 
-def check_start(settings: BaseSettings, others: Iterable[BadSetting] = ()) -> None:
+def check_start(settings: BaseSettings, further: Iterable[BadSetting] = ()) -> None:
     """End the process if a setting must be changed, before anything is sent.
 
-    All settings are checked together, so an operator reads all errors at once. ``others`` were
-    found elsewhere.
+    All settings are checked together, so an operator reads all errors at once. ``further`` are
+    errors that the caller found.
     """
-    errors = list(dict.fromkeys(map(str, chain(start_problems(settings), others))))
-    if errors:
-        lines = [f"{len(errors)} settings must be changed first:", *errors]
-        told = errors[0] if len(errors) == 1 else "\n  - ".join(lines)
-        refuse_to_start(BadSetting(told), log_file=settings["LOG_FILE"])
+    errors: list[str] = []
+    for error in (*start_problems(settings), *further):
+        if str(error) not in errors:
+            errors.append(str(error))
+    if not errors:
+        return
+    message = errors[0]
+    if len(errors) > 1:
+        message = "\n  - ".join([f"{len(errors)} settings must be changed first:", *errors])
+    refuse_to_start(BadSetting(message), log_file=settings["LOG_FILE"])
 
 
-def start_problems(settings: BaseSettings) -> Problems:
+def start_problems(settings: BaseSettings) -> Iterator[BadSetting]:
     """Yield an error for each setting that must be changed."""
     try:
-        Options.from_settings(settings)
+        options = Options.from_settings(settings)
     except BadSetting as error:
         yield error
-    else:
-        yield from component_problems(settings)
+        return
     if problem := reactor_problem(settings):
         yield problem
-    middlewares = chain_of(settings)
-    yield from _order_problems(settings, middlewares)
-    for gate, problems in (
-        (Gate.ROBOTS, _robots_problems(settings, middlewares)),
-        (Gate.BACKOFF, _backoff_problems(settings, middlewares)),
-        (Gate.REDIRECT, _redirect_problems(middlewares)),
-        (Gate.PACING, _pacing_problems(settings)),
-    ):
-        if _places(middlewares, gate.path):
-            yield from problems
-    if not _places(middlewares, Gate.IDENTITY.path):
-        yield from _identity_problems(settings, middlewares)
-    if settings["WALSH_SIGNING_KEY"] and not has_handler(settings):
-        yield _signing_problem(settings)
+    middlewares = middlewares_of(settings)
+    is_complete = has_addon(settings)
+    if problem := middlewares_problem(settings, middlewares, is_complete=is_complete):
+        yield problem
+    if not is_complete:
+        yield from _single_problems(settings, _places(middlewares), options)
+    if options.signing_key and not has_handler(settings):
+        handler = settings.getwithbase("DOWNLOAD_HANDLERS").get("https")
+        reason = "WALSH_SIGNING_KEY, because no other handler signs requests"
+        expected = f'{{"https": "{HANDLER}"}} with {reason}'
+        yield bad_setting("DOWNLOAD_HANDLERS", {"https": handler}, expected)
 
 
 def reactor_problem(settings: BaseSettings) -> BadSetting | None:
     """Return an error if the crawl would run in another reactor than asyncio's."""
     is_other = settings["TWISTED_REACTOR"] != REACTOR
     if is_other and settings.getbool("TWISTED_REACTOR_ENABLED"):
-        wanted = f"{REACTOR!r}, Scrapy's default"
-        return bad_setting("TWISTED_REACTOR", settings["TWISTED_REACTOR"], wanted)
+        expected = f"{REACTOR!r}, Scrapy's default"
+        return bad_setting("TWISTED_REACTOR", settings["TWISTED_REACTOR"], expected)
     return None
 
 
-def component_problems(settings: BaseSettings) -> Problems:
-    """Find components that are not those that the add-on set, if it is in force.
+def middlewares_problem(
+    settings: BaseSettings, middlewares: list[type], *, is_complete: bool
+) -> BadSetting | None:
+    """Return one error for all middlewares that are missing, superfluous or out of order.
 
-    Another add-on may have changed them since.
+    ``is_complete`` is True for a project with the add-on, which set all of them: another add-on may
+    have changed them since. A project without it may use any of them.
     """
-    if not has_addon(settings):
-        return
-    for name, wanted in (
-        ("DOWNLOADER_MIDDLEWARES", [gate.path for gate in Gate]),
-        ("SPIDER_MIDDLEWARES", sorted(SPIDER_GATES, key=SPIDER_GATES.__getitem__)),
+    places = _places(middlewares)
+    problems: list[str] = []
+    if is_complete:
+        paths = [global_object_name(middleware) for middleware in middlewares]
+        problems += [f"{gate} must be there once" for gate in Gate if paths.count(gate.path) != 1]
+        paths = [
+            global_object_name(kind) for kind in middlewares_of(settings, "SPIDER_MIDDLEWARES")
+        ]
+        if [path for path in paths if path in SPIDER_GATES] != list(SPIDER_GATES):
+            problems.append(f"SPIDER_MIDDLEWARES must have {SPIDER_GATES}")
+    if Gate.BACKOFF.path in places and Gate.PACING.path not in places:
+        problems.append(f"{Gate.BACKOFF} needs {Gate.PACING}")
+    problems += _superfluous(middlewares)
+    gates = [gate for gate in Gate if gate.path in places]
+    problems += [
+        f"{later} must come after {earlier}"
+        for earlier, later in pairwise(gates)
+        if places[earlier.path] > places[later.path]
+    ]
+    if Gate.PRIVATEHOSTS in gates and places[Gate.PRIVATEHOSTS.path] > places.get(
+        _ROBOTS, math.inf
     ):
-        components = settings.get_component_priority_dict_with_base(name)
-        found = [path_of(each) for each in build_component_list(components)]
-        if [path for path in found if path in wanted] != wanted:
-            yield _changed(name, f"must have each middleware once, in this order: {_names(wanted)}")
-        if others := [path for path in found if path in REPLACED]:
-            yield _changed(name, f"has {_names(others)}, which walsh-scrapy replaces")
-    for name, path in (("SCHEDULER", SCHEDULER), ("DOWNLOADER", DOWNLOADER)):
-        if path_of(settings[name]) != path:
-            yield _changed(name, f"is {settings[name]}, and must be {path}")
-    handlers = settings.getwithbase("DOWNLOAD_HANDLERS")
-    if sorted(key for key in handlers if handlers[key] is not None) != sorted(SCHEMES):
-        yield _changed("DOWNLOAD_HANDLERS", "must have http and https, and nothing else")
-    yield from _compression_problems(settings)
+        problems.append(f"{Gate.PRIVATEHOSTS} must come before {_ROBOTS}")
+    problems += [
+        f"{gate} must come after {path}"
+        for gate in gates
+        for path in _EARLIER.get(gate, ())
+        if places.get(path, -1) > places[gate.path]
+    ]
+    if not problems:
+        return None
+    remedy = "set each to the order in parentheses"
+    if is_complete:
+        remedy = f"another add-on changed that after {ADDON}: remove it"
+    return BadSetting(f"DOWNLOADER_MIDDLEWARES: {'; '.join(problems)}; {remedy}")
 
 
-def _changed(name: str, what: str) -> BadSetting:
-    return BadSetting(f"{name} {what}; another add-on changed it after {ADDON}: remove that")
+def _superfluous(middlewares: list[type]) -> Iterator[str]:
+    """Yield a phrase for each middleware that does again what one of this add-on does."""
+    places = _places(middlewares)
+    for gate in Gate:
+        if gate.replaced is None or gate.path not in places:
+            continue
+        for middleware in middlewares:
+            paths = _paths_of(middleware)
+            if gate.replaced in paths and gate.path not in paths:
+                name = global_object_name(middleware)
+                yield f"{name} must be None, because {gate} replaces it"
 
 
-def _names(paths: Collection[str]) -> str:
-    return ", ".join(path.rpartition(".")[2] for path in paths)
-
-
-def _order_problems(settings: BaseSettings, chain: list[type]) -> Problems:
-    """Yield an error for each middleware in the wrong order."""
-    robots, pacing = Gate.ROBOTS.path, Gate.PACING.path
-    # Scrapy makes no such middleware if cookies are switched off.
-    cookies = (_COOKIES,) if settings.getbool("COOKIES_ENABLED") else ()
-    identifying = (*cookies, *_IDENTIFYING)
-    is_listed = "a listed host gets no request, not even for robots.txt"
-    is_private = "a private host gets no request, not even for robots.txt"
-    is_released = "PacingMiddleware must release the host first"
-    for gate, first, then, why in (
-        (Gate.BLOCKLIST, (), (robots, pacing), is_listed),
-        (Gate.PRIVATEHOSTS, (), (robots, Gate.ROBOTS.replaces), is_private),
-        (Gate.ROBOTS, (), (pacing,), "robots.txt must be read before an exchange begins"),
-        (Gate.BACKOFF, (), (pacing,), is_released),
-        (Gate.CONDITIONAL, (), (pacing,), is_released),
-        (Gate.IDENTITY, identifying, (), "it corrects their headers"),
-        (Gate.PACING, (_RETRY, _REDIRECTS), (), "it must see every response first"),
-    ):
-        before = _places(chain, *(first or (gate.path,)))
-        after = _places(chain, *(then or (gate.path,)))
-        if before and after and before[-1] > after[0]:
-            yield BadSetting(
-                f"DOWNLOADER_MIDDLEWARES has {chain[after[0]].__name__} before "
-                f"{chain[before[-1]].__name__}, but it must come after that: {why}; set the "
-                f"order of {_names([gate.path])} to {gate.order}"
-            )
-
-
-def _robots_problems(settings: BaseSettings, chain: list[type]) -> Problems:
-    """Find what requests every robots.txt again: Scrapy's middleware, or a subclass of it."""
-    places = _places(chain, Gate.ROBOTS.replaces)
-    if not settings.getbool("ROBOTSTXT_OBEY") or not places:
-        return
-    path = global_object_name(chain[places[0]])
-    if path == Gate.ROBOTS.replaces:
-        yield bad_setting(
-            "ROBOTSTXT_OBEY",
-            settings["ROBOTSTXT_OBEY"],
-            "False with RobotsMiddleware: Scrapy's would request every robots.txt again",
-        )
-    else:  # the add-on sets ROBOTSTXT_OBEY, so the project cannot
-        yield BadSetting(
-            f"DOWNLOADER_MIDDLEWARES has {path}, which would request every robots.txt again; "
-            "remove it: RobotsMiddleware takes its place"
-        )
-
-
-def _compression_problems(settings: BaseSettings) -> Problems:
-    """Find out that bodies are not unpacked: a feed may come as gzip."""
-    if not settings.getbool("COMPRESSION_ENABLED"):
-        yield bad_setting(
-            "COMPRESSION_ENABLED",
-            settings["COMPRESSION_ENABLED"],
-            "True: a compressed feed could not be read",
-        )
-
-
-def _backoff_problems(settings: BaseSettings, chain: list[type]) -> Problems:
-    """Find settings with which a request is retried before BackoffMiddleware sees its response."""
-    if not _places(chain, Gate.PACING.path):
-        yield BadSetting(
-            "DOWNLOADER_MIDDLEWARES has BackoffMiddleware without PacingMiddleware, which lets "
-            f"a host wait after a refusal; set the order of that to {Gate.PACING.order}"
-        )
-    codes = [int(code) for code in settings.getlist("RETRY_HTTP_CODES")]
-    is_retried = settings.getbool("RETRY_ENABLED") and _places(chain, _RETRY)
-    if is_retried and RETRIED_STATUSES.intersection(codes):
-        rest = [code for code in codes if code not in RETRIED_STATUSES]
-        yield bad_setting(
-            "RETRY_HTTP_CODES",
-            codes,
-            f"without 429 and 503, after which RetryMiddleware would retry at once; set {rest}",
-        )
-
-
-def _redirect_problems(chain: list[type]) -> Problems:
-    own = _places(chain, Gate.REDIRECT.path)
-    for number in _places(chain, Gate.REDIRECT.replaces):
-        if number not in own:
-            yield BadSetting(
-                f"DOWNLOADER_MIDDLEWARES has {chain[number].__name__} and walsh-scrapy's, "
-                "but must have one that follows redirects: set "
-                f'"{global_object_name(chain[number])}" to None'
-            )
-
-
-def _pacing_problems(settings: BaseSettings) -> Problems:
-    """Find settings that delay a request after its host was taken, or give it no end."""
-    instead = "0 with PacingMiddleware, which keeps the delays; set WALSH_MIN_INTERVAL"
-    delays = {"DOWNLOAD_DELAY": number_of(settings, "DOWNLOAD_DELAY", 0.0, low=0.0, high=math.inf)}
-    for name, slot in settings.getdict("DOWNLOAD_SLOTS").items():
-        delays[f"DOWNLOAD_SLOTS[{name!r}]['delay']"] = slot.get("delay", 0.0)
-    for name, delay in delays.items():
-        if delay:
-            yield bad_setting(name, delay, instead)
-    if settings.getbool("AUTOTHROTTLE_ENABLED"):
-        yield bad_setting(
-            "AUTOTHROTTLE_ENABLED",
-            True,
-            "False with PacingMiddleware, which keeps the delays, longer ones for slow hosts",
-        )
-    if not number_of(settings, "DOWNLOAD_TIMEOUT", 0.0, low=0.0, high=math.inf):
-        yield bad_setting("DOWNLOAD_TIMEOUT", 0, "above 0: a host is busy for that long")
-
-
-def _identity_problems(settings: BaseSettings, chain: list[type]) -> Problems:
-    """Without IdentityMiddleware ``USER_AGENT`` is sent (R1)."""
-    sent, named = str(settings["USER_AGENT"]), settings["WALSH_USER_AGENT"]
-    token = settings["WALSH_UA_TOKEN"] or identity.UA_TOKEN
-    if _places(chain, Gate.ROBOTS.path) and token.lower() not in sent.lower():
+def _single_problems(
+    settings: BaseSettings, places: dict[str, int], options: Options
+) -> Iterator[BadSetting]:
+    """Yield an error for each setting around single middlewares, which the add-on would force."""
+    if Gate.BACKOFF.path in places and _RETRY in places:
+        codes = [int(code) for code in settings.getlist("RETRY_HTTP_CODES")]
+        allowed = [code for code in codes if code not in RETRIED_STATUSES]
+        if allowed != codes:
+            expected = f"{allowed}: RetryMiddleware would retry 429 and 503 at once"
+            yield bad_setting("RETRY_HTTP_CODES", codes, expected)
+    if Gate.PACING.path in places:
+        slots = settings.getdict("DOWNLOAD_SLOTS")
+        has_slot_delay = any(slot.get("delay") for slot in slots.values())
+        expected = "off with PacingMiddleware, which keeps the delays; set WALSH_MIN_INTERVAL"
+        for name, is_set in (
+            ("DOWNLOAD_DELAY", settings.getfloat("DOWNLOAD_DELAY") > 0),
+            ("DOWNLOAD_SLOTS", has_slot_delay),
+            ("AUTOTHROTTLE_ENABLED", settings.getbool("AUTOTHROTTLE_ENABLED")),
+        ):
+            if is_set:
+                yield bad_setting(name, settings[name], expected)
+        if not settings.getfloat("DOWNLOAD_TIMEOUT"):
+            yield bad_setting("DOWNLOAD_TIMEOUT", 0, "above 0: a host is busy for that long")
+    sends_identity = Gate.IDENTITY.path in places or settings["USER_AGENT"] == options.user_agent
+    names_identity = bool(settings["WALSH_USER_AGENT"]) or Gate.ROBOTS.path in places
+    if names_identity and not sends_identity:
         lines = [*proposed_identity(settings), "USER_AGENT = WALSH_USER_AGENT"]
-        yield bad_setting(
-            "USER_AGENT",
-            sent,
-            f"a line that holds {token!r}, the name whose rules are obeyed (WALSH_UA_TOKEN); set "
-            f"{', '.join(lines)} (IdentityMiddleware at 860 sets the last one too)",
+        expected = (
+            "WALSH_USER_AGENT, whose WALSH_UA_TOKEN chooses the rules of robots.txt; set "
+            f"{', '.join(lines)} ({Gate.IDENTITY} sets the last one too)"
         )
-    elif named and named.strip() != sent:
-        yield bad_setting(
-            "USER_AGENT",
-            sent,
-            f"WALSH_USER_AGENT, {named!r}, because nothing else sends that line; "
-            "IdentityMiddleware at 860 sets it too",
-        )
-
-
-def has_handler(settings: BaseSettings) -> bool:
-    """Return True if our handler sends the requests over https."""
-    handler = settings.getwithbase("DOWNLOAD_HANDLERS").get("https")
-    return bool(path_of(handler)) and issubclass(load_object(handler), load_object(HANDLER))
-
-
-def _signing_problem(settings: BaseSettings) -> BadSetting:
-    handler = settings.getwithbase("DOWNLOAD_HANDLERS").get("https")
-    why = "WALSH_SIGNING_KEY, because no other signs requests"
-    wanted = f'{{"https": "{HANDLER}"}} with {why}'
-    return bad_setting("DOWNLOAD_HANDLERS", {"https": handler}, wanted)
+        yield bad_setting("USER_AGENT", settings["USER_AGENT"], expected)

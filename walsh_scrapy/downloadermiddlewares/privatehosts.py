@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from walsh_scrapy.crawl.crawl import Component
 from walsh_scrapy.crawl.queue import Preparation
-from walsh_scrapy.crawl.startup import Gate, in_force
+from walsh_scrapy.crawl.startup import Gate, has_gate
 from walsh_scrapy.crawl.ticket import hops_of, note, note_answer, visit_of
 from walsh_scrapy.exceptions import Denied
 from walsh_scrapy.policy.urls import host_of, is_private_host, is_public
@@ -33,7 +33,7 @@ class PrivateHostsMiddleware(Component, Preparation):
         self._denials = crawl.denials
         self._network = crawl.network
         # It gives no ticket, but writes the hops into `meta`.
-        self._has_scrapys_redirects = not in_force(crawl.settings, Gate.REDIRECT)
+        self._has_scrapys_redirects = not has_gate(crawl.settings, Gate.REDIRECT)
         crawl.queue.prepare_by("privatehosts", self)
 
     async def process_request(self, request: Request) -> None:

@@ -11,7 +11,7 @@ from scrapy.exceptions import StopDownload
 from walsh_scrapy.crawl.crawl import Component
 from walsh_scrapy.crawl.robotparser import RobotsSignal
 from walsh_scrapy.crawl.robots import Robots, is_robots, origin_for
-from walsh_scrapy.crawl.startup import Gate, in_force
+from walsh_scrapy.crawl.startup import Gate, has_gate
 from walsh_scrapy.crawl.ticket import note, note_answer, resolved, ticket_of
 from walsh_scrapy.exceptions import Denied
 from walsh_scrapy.policy.frontier import Rank
@@ -50,7 +50,7 @@ class RobotsMiddleware(Component):
         self._robots = Robots(context, settings, stats, crawl.queue, crawl.hosts, signal)
         crawl.hosts.lost = self._robots.forget
         self._queue.prepare_by("robots", self._robots)
-        self._is_paced = in_force(settings, Gate.PACING)
+        self._is_paced = has_gate(settings, Gate.PACING)
         self._comments: dict[str, tuple[str, ...]] = {}
         crawl.crawler.signals.connect(self.bytes_received, signals.bytes_received)
 

@@ -1,1 +1,1 @@
-"""Scrapy extensions: progress, the row of a run, exports, and the check of media types."""
+"""Scrapy extensions: progress and summary of a run, exports, and the check of media types."""

@@ -1,4 +1,4 @@
-"""Exports of a run: whole after a kill; one that cannot be written ends the run (decision 29)."""
+"""Exports of a run: complete after a kill; one that cannot be written ends the run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 #: Formats in which an item is a line, and files may be joined.
 _LINES: Final = ("jsonlines", "jsonl", "jl", "csv")
-#: More bytes than an item has, so that each is written at once.
+#: More than an item has, so that each item is written at once.
 _BUFFER_BYTES: Final = 1 << 20
 
 
@@ -43,8 +43,8 @@ class FeedExporter(feedexport.FeedExporter):
 
     def item_scraped(self, item: Any, spider: Spider) -> None:  # noqa: ANN401 - of any item class
         """Write an item into each export."""
-        slots, going_on = self.slots, list[Any]()
-        for slot in slots:
+        writable: list[Any] = []
+        for slot in self.slots:
             self.slots = [slot]
             try:
                 super().item_scraped(item, spider)
@@ -53,8 +53,8 @@ class FeedExporter(feedexport.FeedExporter):
             except OSError as error:
                 self._give_up(slot, error)
             else:
-                going_on += self.slots
-        self.slots = going_on
+                writable += self.slots
+        self.slots = writable
 
     async def _close_slot(self, slot: FeedSlot, spider: Spider) -> None:  # noqa: ARG002 - Scrapy's
         """Finish an export and store it, as Scrapy does, but without a traceback if that fails."""
@@ -62,15 +62,15 @@ class FeedExporter(feedexport.FeedExporter):
             return
         kind = type(slot.storage).__name__
         try:
-            slot.start_exporting()  # an empty one was not opened yet
+            slot.start_exporting()  # the file of an empty export is not open yet
             slot.finish_exporting()
             await ensure_awaitable(slot.storage.store(self._get_file(slot)))
         except Exception as error:  # noqa: BLE001 - storages of other projects may raise anything
             self._give_up(slot, error)
             self.crawler.stats.inc_value(f"feedexport/failed_count/{kind}")
         else:
-            what = f"{slot.format} feed ({slot.itemcount} items) in: {slot.uri}"
-            logger.info("Stored %s", what)
+            description = f"{slot.format} feed ({slot.itemcount} items) in: {slot.uri}"
+            logger.info("Stored %s", description)
             self.crawler.stats.inc_value(f"feedexport/success_count/{kind}")
         await self.crawler.signals.send_catch_log_async(signals.feed_slot_closed, slot=slot)
 
@@ -84,15 +84,15 @@ class FeedExporter(feedexport.FeedExporter):
             slot.storage.give_up(error)
         elif slot.file is not None:
             with suppress(OSError):
-                slot.file.close()  # else Python would try to write the rest when it exits
+                slot.file.close()  # or Python would try to write the rest when it exits
 
 
 class FileFeedStorage(feedexport.FileFeedStorage):
     """Scrapy's storage of a local file, for ``FEED_STORAGES``.
 
-    A file that is replaced (``-O``, ``overwrite``) has another name until it is complete. To a file
-    that is added to (``-o``) each item is written at once. If its last line has no end, as after a
-    full disk, the next item begins a new line.
+    A file that is replaced (``-O``, ``overwrite``) has another name until it is complete. A file
+    that is extended (``-o``) gets each item at once. If its last line has no end, as after a full
+    disk, the next item begins a new line.
     """
 
     def __init__(self, uri: str, *, feed_options: dict[str, Any] | None = None) -> None:
@@ -117,7 +117,7 @@ class FileFeedStorage(feedexport.FileFeedStorage):
         return self._file
 
     def item_written(self) -> None:
-        """Write out the buffered item, if the file is added to. Raises OSError."""
+        """Write out the buffered item, if the file is extended. Raises OSError."""
         if self._file is not None and self.write_mode == "ab":
             self._file.flush()
 
@@ -126,7 +126,7 @@ class FileFeedStorage(feedexport.FileFeedStorage):
         self._open.close()
 
     def give_up(self, error: Exception) -> None:
-        """Close the file after an error; one that would be replaced stays as it was."""
+        """Close the file after an error. A file that would be replaced stays as it was."""
         with suppress(OSError):
             self._open.__exit__(type(error), error, error.__traceback__)
 

@@ -1,7 +1,7 @@
-"""Scrapy's item processor, which hands each item to the export and the stats itself.
+"""An item processor that passes each item to the export and the stats without a signal.
 
-A listener of a signal costs Scrapy a task for each item. With 20 entries a feed, that is a tenth of
-the CPU of a visit.
+Scrapy makes a task for each item and listener of a signal. With 20 entries in a feed, that is a
+tenth of the CPU of a visit.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 class ItemProcessor(ItemPipelineManager):
-    """Calls Scrapy's two listeners of ``item_scraped``; the signal is for all others."""
+    """Calls the two listeners of Scrapy to ``item_scraped``; all others get the signal."""
 
     def __init__(self, *middlewares: object, crawler: Crawler) -> None:
         super().__init__(*middlewares, crawler=crawler)
@@ -31,7 +31,7 @@ class ItemProcessor(ItemPipelineManager):
         self._listeners: list[Callable[..., None]] = []
 
     async def open_spider_async(self) -> None:
-        """Open the pipelines, and take the place of the signal for both listeners."""
+        """Open the pipelines, and disconnect both listeners from the signal."""
         await super().open_spider_async()
         listening: tuple[type[Any], ...] = (CoreStats, FeedExporter)
         for kind in listening:
@@ -41,11 +41,11 @@ class ItemProcessor(ItemPipelineManager):
                 self._listeners.append(listener)
 
     async def process_item_async(self, item: Any) -> Any:  # noqa: ANN401 - of any item class
-        """Return an item as the pipelines leave it, once it was exported and counted."""
+        """Export and count an item, and return it as the pipelines leave it."""
         item = await super().process_item_async(item)
         for listener in self._listeners:
             try:
                 listener(item=item, spider=self._crawler.spider)
-            except Exception:  # as Scrapy does where the signal is sent
+            except Exception:  # as Scrapy does when it sends the signal
                 logger.exception("Error caught on signal handler: %r", listener)
         return item

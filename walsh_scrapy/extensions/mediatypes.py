@@ -1,4 +1,4 @@
-"""R6, R9: a body that does not fit the kind of its source is not downloaded."""
+"""Stops the download of a body that its source does not need (R6, R9)."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 class MediaTypes:
     """Stops downloads that the spider cannot read, before the first byte of the body.
 
-    A page of which the head is read is cut off behind the bytes in which that is looked for.
+    A page of which only the head is read is cut off after the bytes that may be its head.
     """
 
     def __init__(self) -> None:
-        self._left: WeakKeyDictionary[Request, int] = WeakKeyDictionary()
+        self._remaining: WeakKeyDictionary[Request, int] = WeakKeyDictionary()
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
@@ -48,12 +48,12 @@ class MediaTypes:
         if not is_readable:
             # The response is kept without its body, because a middleware may need its status.
             raise StopDownload(fail=False)
-        if most := counted_bytes(request, headers):
-            self._left[request] = most
+        if max_bytes := counted_bytes(request, headers):
+            self._remaining[request] = max_bytes
 
     def bytes_received(self, data: bytes, request: Request) -> None:
         """Stop the download of a page once enough of it has come."""
-        if request in self._left:
-            self._left[request] -= len(data)
-            if self._left[request] <= 0:
+        if request in self._remaining:
+            self._remaining[request] -= len(data)
+            if self._remaining[request] <= 0:
                 raise StopDownload(fail=False)

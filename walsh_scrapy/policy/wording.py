@@ -188,10 +188,6 @@ class ReasonGroup(NamedTuple):
     sources: int
     hosts: tuple[str, ...]  #: each once, the one with the most sources first
 
-    def line(self, most: int = 2) -> str:
-        """Return the group as a phrase that names ``most`` hosts."""
-        return f"{self.sources} {self.reason}: {shorten(self.hosts, most)}"
-
 
 class ReasonGroups:
     """Counts sources by the kind of their reason, and by host within a kind."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 import walsh_scrapy
-from walsh_scrapy.extensions.summary import SourceCounts
+from walsh_scrapy.extensions.summary import done_sources
 from walsh_scrapy.identity import UA_TOKEN, USER_AGENT
 from walsh_scrapy.policy.wording import count_of
 from walsh_scrapy.testing.crawl import run_crawl
@@ -103,6 +103,6 @@ def _crawl(
 
 def _unfinished(run: CrawlResult, sources: int) -> list[str]:
     """Return the problems outside of a log: a run that failed, or sources without an outcome."""
-    done = SourceCounts.of(run.stats).done
+    done = done_sources(run.stats)
     problems = [f"a run ended with exit status {run.exit_code}"] if run.exit_code else []
     return problems + [f"{done} of {sources} sources had an outcome"] * (done != sources)

@@ -24,7 +24,7 @@ from scrapy.settings import BaseSettings, Settings
 from scrapy.utils.project import get_project_settings
 
 import walsh_scrapy.crawl.crawl
-from walsh_scrapy.addon import FORCED, Addon
+from walsh_scrapy.addon import Addon
 from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.crawl.messages import LastHeaders, endpoint_of, message_of
 from walsh_scrapy.crawl.network import Network
@@ -170,8 +170,9 @@ class SimulatedAddon(Addon):
     def update_settings(self, settings: Settings) -> None:
         """Force the settings of the add-on, then set the web and the clock of the simulation."""
         super().update_settings(settings)
-        for scheme in DEFAULT_PORTS:
-            settings["DOWNLOAD_HANDLERS"].set(scheme, SimulatedHandler, priority=FORCED)
+        handlers = dict.fromkeys(DEFAULT_PORTS, SimulatedHandler)
+        del settings["DOWNLOAD_HANDLERS"]
+        settings.set("DOWNLOAD_HANDLERS", handlers)
         Crawl(self._crawler, self.clock)
 
 
