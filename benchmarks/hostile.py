@@ -28,7 +28,7 @@ from random import Random
 from typing import Final, Literal
 
 from benchmarks.report import Figure, Report, run
-from walsh_scrapy.crawl.isolated import PROGRAM
+from walsh_scrapy.crawl.childprocess import PROGRAM
 from walsh_scrapy.crawl.reading import LIMITS
 from walsh_scrapy.metadata.document import Document
 from walsh_scrapy.testing.crawl import find_project, start_crawl

@@ -49,7 +49,10 @@ class FeedsSpider(SourcesSpider):
         if unread := self.unread(response):
             raise NotAFeed(f"{unread} is not a feed, so its body was not downloaded")
         content_type = content_type_of(response.headers)
-        document = Document("feed", response.body, response.url, content_type, source.url)
+        is_cut_off = DATA_LOSS in response.flags
+        document = Document(
+            "feed", response.body, response.url, content_type, source.url, is_cut_off
+        )
         feed = await self.read(document)
         yield feed
         for entry in feed.entries:

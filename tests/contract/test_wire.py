@@ -287,7 +287,7 @@ REFUSED = {
     "switching": ([head("Upgrade: x", status="101 Switching")], "the response is not HTTP"),
     "garbage": ([b"SSH-2.0-OpenSSH_9.6\r\n\r\n"], "the response is not HTTP"),
     "wordy": ([head("Content-Length: 5", "Content-Length: 6")], "the response is not HTTP"),
-    "cut": ([head(f"Content-Length: {len(BODY) + 9}") + BODY], "ended before it was complete"),
+    "cut": ([head(LENGTH) + BODY[:-9]], "ended before it was complete"),
     "unpaired": (
         [head("Transfer-Encoding: chunked") + b"zz\r\nbody\r\n"],
         "ended before it was complete",

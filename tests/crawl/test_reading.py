@@ -14,9 +14,10 @@ from types import SimpleNamespace
 import pytest
 from scrapy import Request
 
-from walsh_scrapy.crawl import isolated, reading
+from walsh_scrapy.crawl import childprocess, isolated, reading
+from walsh_scrapy.crawl.childprocess import TooCostly, answer_calls
 from walsh_scrapy.crawl.context import SystemClock
-from walsh_scrapy.crawl.isolated import CostLimits, IsolatedProcess, TooCostly, answer_calls
+from walsh_scrapy.crawl.isolated import CostLimits, IsolatedProcess
 from walsh_scrapy.crawl.reading import Reader
 from walsh_scrapy.crawl.ticket import note
 from walsh_scrapy.exceptions import MachineTrouble, StillDue
@@ -181,7 +182,7 @@ def test_what_needs_too_much_memory_is_refused_with_a_sentence(readers):
 
 
 def large():
-    return b"a" * isolated.MAX_RESULT_BYTES
+    return b"a" * childprocess.MAX_RESULT_BYTES
 
 
 def test_a_result_that_is_too_large_stays_in_the_process(readers):
@@ -192,7 +193,7 @@ def test_a_result_that_is_too_large_stays_in_the_process(readers):
 def test_the_process_limits_its_memory(monkeypatch):
     limits = {}
     monkeypatch.setattr(resource, "setrlimit", limits.__setitem__)
-    isolated._limit_memory(200 * 2**20)
+    childprocess._limit_memory(200 * 2**20)
     assert limits[resource.RLIMIT_DATA][0] == 184 * 2**20
     assert limits[resource.RLIMIT_CORE] == (0, 0)
 
@@ -206,7 +207,7 @@ def test_each_call_has_all_of_the_processor_time(monkeypatch):
     monkeypatch.setattr(sys, "stdout", SimpleNamespace(buffer=io.BytesIO()))
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     monkeypatch.setattr(signal, "setitimer", lambda which, seconds: limits.append((which, seconds)))
-    monkeypatch.setattr(isolated, "_limit_memory", lambda _: None)
+    monkeypatch.setattr(childprocess, "_limit_memory", lambda _: None)
     answer_calls(5, 2**30)
     assert limits == [(signal.ITIMER_PROF, 5), (signal.ITIMER_PROF, 0)] * 2
 
@@ -235,3 +236,10 @@ def test_a_signal_to_all_processes_of_a_service_ends_no_reading(readers, monkeyp
     monkeypatch.setattr(isolated, "_ask", ask_and_signal)
     assert readers.run(use) == [RSS.read()] * 2
     assert len(readers.started) == 1
+
+
+def test_the_process_does_not_import_what_only_the_crawl_needs():
+    """Each crawl pays for its start, and two workers pay twice."""
+    program = "import sys, walsh_scrapy.crawl.childprocess; print(*sys.modules)"
+    imported = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert {"asyncio", "scrapy", "twisted"}.isdisjoint(imported.stdout.decode().split())

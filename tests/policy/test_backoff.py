@@ -15,6 +15,7 @@ from walsh_scrapy.policy.backoff import (
     LONGEST_SECONDS,
     Backoff,
     backoff_delay,
+    max_retries_after_silence,
     parse_retry_after,
     requested_wait,
 )
@@ -199,3 +200,13 @@ def test_the_hold_after_a_response(status, retry_after, seconds):
 )
 def test_other_statuses(status, retry_after, seconds):
     assert hold(status, retry_after) == seconds
+
+
+@pytest.mark.parametrize(
+    ("max_retries", "timed_out", "is_slow", "retries"),
+    [(4, False, False, 4), (4, True, False, 1), (0, True, False, 0), (4, True, True, 0)],
+    ids=["no answer", "a timeout", "a timeout, without retries", "too slow"],
+)
+def test_retries_of_a_robots_txt_without_answer(max_retries, timed_out, is_slow, retries):
+    seen = max_retries_after_silence(max_retries, timed_out=timed_out, is_slow=is_slow)
+    assert seen == retries

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Final
 from scrapy import Request
 from scrapy.spidermiddlewares.httperror import HttpError
 
+from walsh_scrapy.crawl.childprocess import TooCostly
 from walsh_scrapy.crawl.failures import reason_of
-from walsh_scrapy.crawl.isolated import TooCostly
 from walsh_scrapy.crawl.queue import PATIENCE
 from walsh_scrapy.crawl.shared import BLOCKLISTS, SharedBlocklist
 from walsh_scrapy.crawl.ticket import Hop, Validators, note, rank_of, request_of, ticket_of

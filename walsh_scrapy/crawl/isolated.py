@@ -15,10 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Final, ParamSpec, TypeVar, cast
 
-from walsh_scrapy.metadata.entries import NotAFeed
-
-if sys.platform != "win32":
-    import resource
+from walsh_scrapy.crawl.childprocess import OUT_OF_MEMORY, PROGRAM, TooCostly
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -26,20 +23,8 @@ T = TypeVar("T")
 LOOK_SECONDS: Final = 0.1  #: between two looks whether the crawl is over
 #: Seconds of wall time for each of processor time, which a busy machine does not give at once.
 PATIENCE: Final = 6.0
-#: Bytes of a result: the crawl has it in memory beside the process that made it.
-MAX_RESULT_BYTES: Final = 16 * 1024 * 1024
-_CODE: Final = 16 * 1024 * 1024  # bytes that are mapped from files; no limit counts them
-#: It takes the seconds and the bytes of `Limits`.
-PROGRAM: Final = "from walsh_scrapy.crawl.isolated import answer_calls; answer_calls(%r, %r)"
 #: The exit status of a process that has used up its processor time; not on every system.
 _USED_UP: Final = -getattr(signal, "SIGPROF", 0) or None
-
-#: The exit status of a process that has used up its memory.
-_OUT_OF_MEMORY: Final = 77
-
-
-class TooCostly(NotAFeed):
-    """A call has no result, because it cost too much; the message is a clause: "took longer …"."""
 
 
 class Interrupted(Exception):
@@ -96,7 +81,7 @@ class IsolatedProcess:
                 raise Interrupted
             if left <= 0 or status == _USED_UP:
                 raise TooCostly(f"took longer than {self._limits.seconds:g} s")
-            if status == _OUT_OF_MEMORY:
+            if status == OUT_OF_MEMORY:
                 raise TooCostly(f"needs more than {self._limits.memory >> 20} MiB of memory")
             raise TooCostly(f"ended its process ({status})")
         result: T | Exception = answer[0]
@@ -135,44 +120,6 @@ class IsolatedProcess:
         )
 
 
-def answer_calls(seconds: float, memory: int) -> None:
-    """Answer calls until the input ends, in the process that was started for that."""
-    # A terminal and a service manager signal both processes: the crawl decides.
-    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-        if hasattr(signal, name):
-            signal.signal(getattr(signal, name), signal.SIG_IGN)
-    _limit_memory(memory)
-    while True:
-        try:
-            function, args, kwargs = pickle.load(sys.stdin.buffer)  # noqa: S301 - of our process
-        except EOFError:
-            return
-        _allow_time(seconds)  # from here on, so that imports take nothing from it
-        try:
-            answer = _answer(function, args, kwargs)
-        except MemoryError:
-            os._exit(_OUT_OF_MEMORY)  # there may be no memory for an answer
-        _allow_time(0)  # no limit, so that the wait for the next call takes no time from it
-        sys.stdout.buffer.write(answer)
-        sys.stdout.buffer.flush()
-
-
-def _answer(function: Callable[..., Any], args: Any, kwargs: Any) -> bytes:  # noqa: ANN401
-    """Return the pickled result of a call, or its exception. Raises MemoryError."""
-    result: Any
-    try:
-        result = function(*args, **kwargs)
-    except MemoryError:
-        raise
-    except Exception as error:  # noqa: BLE001 - it is raised where the call was made
-        result = error
-    answer = pickle.dumps(result)
-    if len(answer) > MAX_RESULT_BYTES:
-        size = f"{MAX_RESULT_BYTES >> 20} MiB"
-        return pickle.dumps(TooCostly(f"gives a result of more than {size}"))
-    return answer
-
-
 def _ask(process: subprocess.Popen[bytes], message: bytes) -> tuple[Any] | None:
     """Return the answer of the process; None if there is none to read. Called in a thread."""
     question, answer = cast("BinaryIO", process.stdin), cast("BinaryIO", process.stdout)
@@ -182,24 +129,3 @@ def _ask(process: subprocess.Popen[bytes], message: bytes) -> tuple[Any] | None:
         return (pickle.load(answer),)  # noqa: S301 - of our process
     except Exception:  # noqa: BLE001 - mostly it ended, or was ended
         return None
-
-
-def _limit_memory(most: int) -> None:
-    """Limit the memory of this process, where the system can."""
-    if sys.platform == "win32":
-        return
-    with suppress(OSError, ValueError):
-        _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-        resource.setrlimit(resource.RLIMIT_DATA, (most - _CODE, hard))
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-
-
-def _allow_time(seconds: float) -> None:
-    """Let this process run for these seconds of processor time, where the system can limit that.
-
-    A timer counts them exactly. RLIMIT_CPU counts whole seconds since the process began, and would
-    give a call up to one second more.
-    """
-    if sys.platform != "win32":
-        signal.signal(signal.SIGPROF, signal.SIG_DFL)  # it ends the process
-        signal.setitimer(signal.ITIMER_PROF, seconds)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import stat
+import sys
 from base64 import b64encode
 from functools import lru_cache
 from ipaddress import ip_address
@@ -32,9 +33,8 @@ from scrapy.responsetypes import responsetypes
 from twisted.internet.ssl import Certificate
 
 from walsh_scrapy.crawl.startup import Gate, has_gate
-from walsh_scrapy.crawl.ticket import DATA_LOSS, content_type_of, note, rank_of, ticket_of, visit_of
-from walsh_scrapy.metadata.alternates import HEAD_BYTES
-from walsh_scrapy.metadata.document import is_html
+from walsh_scrapy.crawl.ticket import DATA_LOSS, note, rank_of, ticket_of
+from walsh_scrapy.crawl.unpacking import may_be_whole
 from walsh_scrapy.options import BadSetting
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.robots.robotstxt import MAX_OCTETS
@@ -151,7 +151,7 @@ class BodyReader:
 
         Raises DownloadCancelledError for a body that is too large, ResponseDataLossError for one
         that is cut off, DownloadTimeoutError for one that stalls. An error response stays that
-        error, whatever its body.
+        error, whatever its body, and a feed is read if its end came before the cut.
         """
         note(request, answered=head.status_code)
         if self._shows_tls and isinstance(stream, TlsStream):
@@ -173,10 +173,9 @@ class BodyReader:
                 stop = await self._collect(request, exchange, body, most, size_warning)
                 if head.status_code < 400:
                     _check_size(len(body), most)
-        except (DownloadTimeoutError, ResponseDataLossError) as error:
-            is_loss = isinstance(error, ResponseDataLossError)
-            fails = request.meta.get("download_fail_on_dataloss", self._fail_on_loss)
-            if head.status_code < 400 and (fails or not is_loss):
+        except (DownloadCancelledError, DownloadTimeoutError, ResponseDataLossError) as error:
+            del body[most or len(body) :]
+            if head.status_code < 400 and not self._may_be_read(request, headers, body, error):
                 raise
             flags.append(DATA_LOSS)
         if stop is not None:
@@ -197,6 +196,21 @@ class BodyReader:
             stop.response = response
             raise stop
         return response
+
+    def _may_be_read(
+        self, request: Request, headers: Headers, body: bytearray, error: Exception
+    ) -> bool:
+        """Return True if the part of a body that came before an error may be read.
+
+        That is a feed whose end came, although the server announced more, or sent more than our
+        limit; or any part of a body, if the project wants that (``DOWNLOAD_FAIL_ON_DATALOSS``).
+        """
+        if isinstance(error, DownloadTimeoutError):
+            return False
+        fails = request.meta.get("download_fail_on_dataloss", self._fail_on_loss)
+        if isinstance(error, ResponseDataLossError) and not fails:
+            return True
+        return may_be_whole(request, headers, bytes(body), self._most or sys.maxsize)
 
     async def _collect(
         self,
@@ -290,18 +304,6 @@ def _log_tls(url: str, stream: TlsStream) -> None:
     issuer, subject = certificate.issuer, certificate.subject
     words = 'SSL connection certificate: issuer "%s", subject "%s"'
     logger.debug(words, issuer.rfc4514_string(), subject.rfc4514_string())
-
-
-def counted_bytes(request: Request, headers: Headers) -> int | None:
-    """Return the number of bytes of an answer's body that count; None if all do.
-
-    One octet more than counts is kept of a robots.txt, so that its last line is dropped.
-    """
-    if rank_of(request) is Rank.ROBOTS:
-        return MAX_OCTETS + 1
-    visit = visit_of(request)
-    is_page = visit is not None and visit.reads_head and is_html(content_type_of(headers))
-    return HEAD_BYTES if is_page else None
 
 
 #: Headers that would link visits to each other, or carry credentials (R1, decision 16).

@@ -193,13 +193,19 @@ class Outcomes:
         The validators of a document that was cut off are not kept, because they stand for the
         whole document. ``left_out`` are the entries beyond its budget (decision 34).
         """
+        _, source = _visited(request)
         is_whole = feed.is_whole and DATA_LOSS not in response.flags
-        detail = "" if is_whole else f"{response.url} was cut off: only a part of it came"
+        detail = ""
+        if not is_whole:
+            has_all = feed.is_whole and source.kind == "feed"  # its parser saw its end
+            part = "behind the end of the feed" if has_all else "only a part of it came"
+            detail = f"{response.url} was cut off: {part}"
+            self._stats.inc_value("walsh/sources/cut_off")
         if left_out:
             detail = f"{response.url} has too many entries: {left_out}, the oldest, are left out"
             self._stats.inc_value("walsh/entries/left_out", left_out)
         if detail:
-            logger.warning("%s: %s", _visited(request)[1].url, detail)
+            logger.warning("%s: %s", source.url, detail)
         result = Result("fetched", detail, response, response.url, feed, is_whole)
         return self._end(request, result, entries)
 

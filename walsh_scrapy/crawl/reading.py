@@ -9,8 +9,9 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
+from walsh_scrapy.crawl.childprocess import TooCostly
 from walsh_scrapy.crawl.context import SystemClock
-from walsh_scrapy.crawl.isolated import CostLimits, Interrupted, IsolatedProcess, TooCostly
+from walsh_scrapy.crawl.isolated import CostLimits, Interrupted, IsolatedProcess
 from walsh_scrapy.crawl.ticket import rank_of
 from walsh_scrapy.exceptions import MachineTrouble, StillDue
 from walsh_scrapy.policy.frontier import Rank

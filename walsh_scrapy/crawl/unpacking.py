@@ -1,4 +1,4 @@
-"""Unpacks bodies with a Content-Encoding, up to the number of bytes that will be read."""
+"""Unpacks bodies with a Content-Encoding, and recognizes those that were cut off."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from typing import TYPE_CHECKING, Any, Final
 from scrapy.http import TextResponse
 from scrapy.responsetypes import responsetypes
 
-from walsh_scrapy.crawl.messages import counted_bytes
-from walsh_scrapy.crawl.ticket import DATA_LOSS, content_type_of, rank_of, source_of
+from walsh_scrapy.crawl.ticket import DATA_LOSS, content_type_of, rank_of, source_of, visit_of
 from walsh_scrapy.exceptions import BadAnswer
-from walsh_scrapy.metadata.document import may_be_llms
+from walsh_scrapy.metadata.alternates import HEAD_BYTES
+from walsh_scrapy.metadata.document import is_html, may_have_ended
 from walsh_scrapy.policy.frontier import Rank
+from walsh_scrapy.policy.robots.robotstxt import MAX_OCTETS
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import cut, format_bytes, printable
 from walsh_scrapy.wire.codings import CODING_ERRORS, GZIP, KNOWN, unpack
 
 if TYPE_CHECKING:
     from scrapy import Request
-    from scrapy.http import Response
+    from scrapy.http import Headers, Response
     from scrapy.statscollectors import StatsCollector
 
 logger = logging.getLogger(__name__)
@@ -46,12 +47,9 @@ def unpack_response(
     Raises BadAnswer if it does not have its Content-Encoding, or is too large. An error response
     stays that error, whatever its body.
     """
-    codings = b",".join(response.headers.getlist("Content-Encoding")).strip().lower()
-    if (source_of(request) or rank_of(request) is not Rank.TARGET) and codings in _ONE_GZIP:
-        # Some servers announce gzip and send a plain body, or the other way round.
-        codings = b"gzip" if response.body.startswith(GZIP) else b""
-        response.headers.pop("Content-Encoding", None)
+    codings = _codings_of(request, response.headers, response.body)
     if not codings:
+        response.headers.pop("Content-Encoding", None)
         return response
     try:
         return _unpack(request, response, codings, max_bytes or sys.maxsize, stats)
@@ -66,10 +64,43 @@ def unpack_response(
         raise BadAnswer(response, reason) from error
 
 
+def may_be_whole(request: Request, headers: Headers, body: bytes, max_bytes: int) -> bool:
+    """Return True if a response that was cut off may have all of a feed; its parser decides.
+
+    ``body`` is the part that came. A packed body must have its end, behind which its checksum is.
+    """
+    names = _names_of(_codings_of(request, headers, body))
+    if not _is_feed(request) or len(names) > MAX_CODINGS:
+        return False
+    try:
+        unpacked = unpack(body, [name for name in reversed(names) if name in KNOWN], max_bytes)
+    except CODING_ERRORS:
+        return False
+    return unpacked.is_whole and may_have_ended(unpacked.body)
+
+
+def _is_feed(request: Request) -> bool:
+    source = source_of(request)
+    return source is not None and source.kind == "feed"
+
+
+def _codings_of(request: Request, headers: Headers, body: bytes) -> bytes:
+    """Return the Content-Encoding of a body; the first bytes decide about gzip in our documents."""
+    codings = b",".join(headers.getlist("Content-Encoding")).strip().lower()
+    if (source_of(request) or rank_of(request) is not Rank.TARGET) and codings in _ONE_GZIP:
+        # Some servers announce gzip and send a plain body, or the other way round.
+        return b"gzip" if body.startswith(GZIP) else b""
+    return codings
+
+
+def _names_of(codings: bytes) -> list[bytes]:
+    return [name.strip() for name in codings.split(b",")]
+
+
 def _unpack(
     request: Request, response: Response, codings: bytes, max_bytes: int, stats: StatsCollector
 ) -> Response:
-    names = [name.strip() for name in codings.split(b",")]
+    names = _names_of(codings)
     if len(names) > MAX_CODINGS:
         raise EOFError(f"at most {MAX_CODINGS} are undone")
     if response.body and UNASKED.intersection(names):
@@ -78,7 +109,12 @@ def _unpack(
     undone = list(takewhile(lambda name: name in KNOWN, reversed(names)))
     remaining = names[: len(names) - len(undone)]
     counted = counted_bytes(request, response.headers)
-    body, is_complete = unpack(response.body, undone, counted or max_bytes + 1)
+    body, is_whole = unpack(response.body, undone, counted or max_bytes + 1)
+    if not is_whole and _is_feed(request):
+        raise EOFError("its end is missing or damaged")
+    if len(body) > max_bytes and _is_feed(request) and may_have_ended(body[:max_bytes]):
+        body = body[:max_bytes]
+        is_whole = False
     if len(body) > max_bytes:
         problem = f"the response from {host_of(response.url)} is too large"
         raise BadAnswer(response, f"{problem}: more than {format_bytes(max_bytes)} when unpacked")
@@ -92,9 +128,21 @@ def _unpack(
     if remaining:
         coding = codings_text(b", ".join(remaining))
         logger.warning("the body of %s is not unpacked: no such coding, %s", response.url, coding)
-    if not is_complete and source_of(request) and may_be_llms(content_type_of(response.headers)):
+    if not is_whole and source_of(request):
         answer.flags.append(DATA_LOSS)
     return answer
+
+
+def counted_bytes(request: Request, headers: Headers) -> int | None:
+    """Return the number of bytes of an answer's body that count; None if all do.
+
+    One octet more than counts is kept of a robots.txt, so that its last line is dropped.
+    """
+    if rank_of(request) is Rank.ROBOTS:
+        return MAX_OCTETS + 1
+    visit = visit_of(request)
+    is_page = visit is not None and visit.reads_head and is_html(content_type_of(headers))
+    return HEAD_BYTES if is_page else None
 
 
 def _with_body(response: Response, body: bytes) -> Response:

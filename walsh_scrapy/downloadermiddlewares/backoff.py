@@ -16,7 +16,7 @@ from walsh_scrapy.crawl.crawl import Component
 from walsh_scrapy.crawl.failures import reason_of
 from walsh_scrapy.crawl.ticket import NOT_REACHED, note, rank_of, ticket_of
 from walsh_scrapy.exceptions import TooSlow, Unreachable
-from walsh_scrapy.policy.backoff import is_refusal
+from walsh_scrapy.policy.backoff import is_refusal, max_retries_after_silence
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.pacing import Streaks
 from walsh_scrapy.policy.urls import host_of
@@ -85,11 +85,9 @@ class BackoffMiddleware(Component):
             if isinstance(outcome, IgnoreRequest | Unreachable):
                 return None
             timed_out = isinstance(outcome, DownloadTimeoutError)
-            self._record_silence(request, outcome, timed_out=timed_out)
-            # A host that timed out will probably do so again, and a serial crawl waits with it.
-            most = min(1, retries) if timed_out else retries
-            if isinstance(outcome, TooSlow):  # the host is deferred
-                most = 0
+            is_slow = isinstance(outcome, TooSlow)
+            self._record_silence(request, timed_out=timed_out, is_slow=is_slow)
+            most = max_retries_after_silence(retries, timed_out=timed_out, is_slow=is_slow)
             what = f"failed ({reason_of(outcome, request.url)})"
             reason = global_object_name(type(outcome))
             return self._retry(request, what, most, reason) if for_robots else None
@@ -101,8 +99,8 @@ class BackoffMiddleware(Component):
         self._defer_others(request)
         return None
 
-    def _record_silence(self, request: Request, error: Exception, *, timed_out: bool) -> None:
-        host, is_slow = host_of(request.url), isinstance(error, TooSlow)
+    def _record_silence(self, request: Request, *, timed_out: bool, is_slow: bool) -> None:
+        host = host_of(request.url)
         self._streaks.record_silence(host, rank_of(request), timed_out=timed_out, is_slow=is_slow)
         self._defer_others(request)
 

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 class CompressionMiddleware:
-    """Instead of Scrapy's (order 590), which takes an unpacked part for the whole body.
+    """Replaces HttpCompressionMiddleware (order 590), which accepts truncated bodies.
 
-    A parser of XML or JSON notices a missing end. Plain text and markdown have no end mark, so an
-    incomplete one gets Scrapy's flag for incomplete bodies. Robots.txt and the blocklist are
+    A feed whose compressed data lacks its end is not read. Plain text and markdown are read as far
+    as they came, and get Scrapy's flag for incomplete bodies. Robots.txt and the blocklist are
     unpacked where they are read.
     """
 

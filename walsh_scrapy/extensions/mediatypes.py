@@ -9,8 +9,8 @@ from weakref import WeakKeyDictionary
 from scrapy import signals
 from scrapy.exceptions import StopDownload
 
-from walsh_scrapy.crawl.messages import counted_bytes
 from walsh_scrapy.crawl.ticket import content_type_of, set_visit, visit_of
+from walsh_scrapy.crawl.unpacking import counted_bytes
 
 if TYPE_CHECKING:
     from typing import Self

@@ -58,6 +58,16 @@ def is_feed(content_type: str) -> bool:
     return _media_type(content_type) in _FEEDS
 
 
+_ROOT_END: Final = re.compile(rb"</(?:[\w.-]+:)?(?:rss|rdf|feed)\s*>", re.IGNORECASE)
+_OBJECT: Final = re.compile(rb"[\xef\xbb\xbf\xff\xfe\s]*\{.*\}\s*", re.DOTALL)
+
+
+def may_have_ended(body: bytes) -> bool:
+    """Return True if a feed seems to have its end, in whatever encoding; its parser decides."""
+    text = body.replace(b"\0", b"")  # UTF-16 and UTF-32
+    return bool(_ROOT_END.search(text) or _OBJECT.fullmatch(text))
+
+
 def is_json(content_type: str) -> bool:
     """Return True if the media type is that of any JSON document."""
     return _media_type(content_type) == "application/json"
@@ -204,12 +214,16 @@ class Document:
     url: str  #: the final URL of the response
     content_type: str | None
     source: str  #: the declared URL
+    is_cut_off: bool = False  #: its end may be missing; a feed without its end is not read then
 
     def read(self) -> Feed:
-        """Return the feed or the links in it; raise NotAFeed if it is neither."""
+        """Return the feed or the links in it; raise NotAFeed if it is neither, or was cut off."""
         # Imported where they are needed: the crawl itself reads nothing.
         if self.kind == "feed":
             from walsh_scrapy.metadata.feed import parse_feed as parse  # noqa: PLC0415
         else:
             from walsh_scrapy.metadata.llmstxt import parse_llms as parse  # noqa: PLC0415
-        return parse(self.body, url=self.url, content_type=self.content_type, source=self.source)
+        feed = parse(self.body, url=self.url, content_type=self.content_type, source=self.source)
+        if self.is_cut_off and not feed.is_whole:
+            raise NotAFeed(f"{self.url} was cut off before its end.")
+        return feed

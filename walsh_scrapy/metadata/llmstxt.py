@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import logging
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Final
@@ -128,8 +128,8 @@ def _one_per_page(entries: Iterator[FeedEntry]) -> tuple[FeedEntry, ...]:
         page = canonical_url(entry.url or "")
         first = by_page.setdefault(page, entry)
         if not (first.title and first.note) and (entry.title or entry.note):
-            by_page[page] = replace(
-                first, title=first.title or entry.title, note=first.note or entry.note
+            by_page[page] = first._replace(
+                title=first.title or entry.title, note=first.note or entry.note
             )
     return tuple(by_page.values())
 

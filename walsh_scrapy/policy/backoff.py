@@ -117,6 +117,17 @@ def is_refusal(status: int, *, for_robots: bool) -> bool:
     return status in RETRIED_STATUSES or (for_robots and (status == 0 or status >= 500))
 
 
+def max_retries_after_silence(max_retries: int, *, timed_out: bool, is_slow: bool) -> int:
+    """Return how often a robots.txt that got no answer is requested again in the same run.
+
+    ``max_retries`` is ``WALSH_MAX_RETRIES``. A host that timed out will probably do so again, and
+    a serial crawl waits with it. A host that sends too slowly (``is_slow``) is deferred.
+    """
+    if is_slow:
+        return 0
+    return min(1, max_retries) if timed_out else max_retries
+
+
 def is_redirect(status: int) -> bool:
     """Return True for a redirect: its target has not answered yet."""
     return 300 <= status < 400 and status != 304
