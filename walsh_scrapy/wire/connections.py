@@ -47,18 +47,18 @@ if TYPE_CHECKING:
 #: Seconds that the name, the connection and TLS of a host may take together (decision 28).
 CONNECT_SECONDS: Final = 10.0
 #: Seconds after which an idle connection is closed.
-MOST_AGE: Final = 15.0
+MAX_IDLE_SECONDS: Final = 15.0
 
 
 #: Seconds for which addresses are used again: the system does not tell how long they are valid.
-NAME_AGE: Final = 60.0
+ADDRESS_TTL_SECONDS: Final = 60.0
 #: Names kept at once.
-MOST_NAMES: Final = 10_000
+MAX_NAMES: Final = 10_000
 #: Lookups ahead that run at the same time.
-MOST_AHEAD: Final = 8
+MAX_LOOKUPS_AHEAD: Final = 8
 
 
-class _Known(NamedTuple):
+class _KnownName(NamedTuple):
     addresses: Addresses
     since: float  #: by the monotonic clock
 
@@ -73,7 +73,7 @@ class Names:
 
     def __init__(self, answered: Callable[[str], None] = lambda _: None) -> None:
         self._answered = answered
-        self._known: LocalCache[tuple[str, int], _Known] = LocalCache(MOST_NAMES)
+        self._known: LocalCache[tuple[str, int], _KnownName] = LocalCache(MAX_NAMES)
         self._running: dict[tuple[str, int], asyncio.Future[Addresses]] = {}
 
     async def find(self, host: str, port: int) -> Addresses:
@@ -83,15 +83,15 @@ class Names:
         socket.gaierror if there is no address, another OSError if this machine cannot look it up,
         and UnicodeError for a text that is not a name.
         """
-        if known := self._recall(host, port):
-            return known
+        if addresses := self._recall(host, port):
+            return addresses
         # Shielded, because several requests may wait for one lookup.
         return await asyncio.shield(self._lookup(host, port))
 
     def look_ahead(self, names: Iterable[tuple[str, int]]) -> None:
         """Begin to look up hosts of coming requests; ``find`` tries again after a failure."""
         for host, port in names:
-            if len(self._running) >= MOST_AHEAD:
+            if len(self._running) >= MAX_LOOKUPS_AHEAD:
                 return
             if not self._recall(host, port):
                 self._lookup(host, port)
@@ -102,14 +102,16 @@ class Names:
             await asyncio.wait(list(self._running.values()), timeout=seconds)
 
     def _recall(self, host: str, port: int) -> Addresses | None:
-        known = self._known.get((host, port))
-        return known.addresses if known and time.monotonic() - known.since < NAME_AGE else None
+        name = self._known.get((host, port))
+        return (
+            name.addresses if name and time.monotonic() - name.since < ADDRESS_TTL_SECONDS else None
+        )
 
     def _lookup(self, host: str, port: int) -> asyncio.Future[Addresses]:
         key = host, port
         if key not in self._running:
             future = self._running[key] = asyncio.get_running_loop().create_future()
-            future.add_done_callback(lambda ended: self._ended(key, ended))
+            future.add_done_callback(lambda future: self._finish(key, future))
             thread = threading.Thread(target=_look_up, args=(host, port, future), daemon=True)
             try:
                 thread.start()
@@ -118,13 +120,13 @@ class Names:
             return future
         return self._running[key]
 
-    def _ended(self, key: tuple[str, int], future: asyncio.Future[Addresses]) -> None:
+    def _finish(self, key: tuple[str, int], future: asyncio.Future[Addresses]) -> None:
         del self._running[key]
         if future.cancelled():
             return
         error = future.exception()
         if error is None:
-            self._known[key] = _Known(future.result(), time.monotonic())
+            self._known[key] = _KnownName(future.result(), time.monotonic())
         if error is None or is_no_such_name(error):
             self._answered(key[0])
 
@@ -132,8 +134,8 @@ class Names:
 def _look_up(host: str, port: int, future: asyncio.Future[Addresses]) -> None:
     """Look up a name in a thread, and settle the future in its loop."""
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        outcome: Addresses | Exception = Addresses(tuple(found))  # type: ignore[arg-type]
+        infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        outcome: Addresses | Exception = Addresses(tuple(infos))  # type: ignore[arg-type]
     except Exception as error:  # noqa: BLE001 - it is the outcome of the lookup
         outcome = error
     with suppress(RuntimeError):  # the loop was closed: nobody waits any more
@@ -177,7 +179,7 @@ class Endpoint(NamedTuple):
 
 class _Idle(NamedTuple):
     stream: Stream
-    end: asyncio.TimerHandle
+    timer: asyncio.TimerHandle
 
 
 class IdleConnections:
@@ -187,8 +189,8 @@ class IdleConnections:
     ``turn``, and ``take`` closes an idle connection that the request cannot use.
     """
 
-    def __init__(self, most: int, *, alone: bool) -> None:
-        self._most = most
+    def __init__(self, max_number: int, *, alone: bool) -> None:
+        self._max_number = max_number
         self._alone = alone
         self._lock = asyncio.Lock() if alone else None
         self._idle: OrderedDict[Endpoint, _Idle] = OrderedDict()
@@ -201,22 +203,22 @@ class IdleConnections:
     def take(self, endpoint: Endpoint) -> Stream | None:
         """Return an idle connection to an endpoint, if there is one that the server left open."""
         if self._alone:
-            for other in [each for each in self._idle if each != endpoint]:
-                self._close(other)
-        if (found := self._idle.pop(endpoint, None)) is None:
+            for unusable in [key for key in self._idle if key != endpoint]:
+                self._close(unusable)
+        if (idle := self._idle.pop(endpoint, None)) is None:
             return None
-        found.end.cancel()
-        if found.stream.has_unread:  # its end, or bytes that belong to no request
-            found.stream.close()
+        idle.timer.cancel()
+        if idle.stream.has_unread:  # its end, or bytes that belong to no request
+            idle.stream.close()
             return None
-        return found.stream
+        return idle.stream
 
     def keep(self, endpoint: Endpoint, stream: Stream) -> None:
         """Keep a connection for the next request; the oldest is closed if there are too many."""
         self._close(endpoint)
-        end = asyncio.get_running_loop().call_later(MOST_AGE, self._close, endpoint)
-        self._idle[endpoint] = _Idle(stream, end)
-        while len(self._idle) > self._most:
+        timer = asyncio.get_running_loop().call_later(MAX_IDLE_SECONDS, self._close, endpoint)
+        self._idle[endpoint] = _Idle(stream, timer)
+        while len(self._idle) > self._max_number:
             self._close(next(iter(self._idle)))
 
     def close(self) -> None:
@@ -225,9 +227,9 @@ class IdleConnections:
             self._close(endpoint)
 
     def _close(self, endpoint: Endpoint) -> None:
-        if found := self._idle.pop(endpoint, None):
-            found.end.cancel()
-            found.stream.close()
+        if idle := self._idle.pop(endpoint, None):
+            idle.timer.cancel()
+            idle.stream.close()
 
 
 @dataclass
@@ -306,17 +308,17 @@ class Connections:
         host, proxy = endpoint.host, endpoint.proxy
         nearest = proxy.host if proxy else host
         if isinstance(error, UnicodeError) or not attempt.has_addresses:
-            found = name_not_found(nearest, error)
+            failure = name_not_found(nearest, error)
         elif attempt.is_connected:
-            found = not_connected(host, error, self._timeout, is_connected=attempt.is_at_host)
-            return found if attempt.is_at_host else without_tunnel(found)
+            failure = not_connected(host, error, self._timeout, is_connected=attempt.is_at_host)
+            return failure if attempt.is_at_host else without_tunnel(failure)
         else:
-            found = not_connected(nearest, error, self._timeout)
+            failure = not_connected(nearest, error, self._timeout)
         if proxy:
-            return without_proxy(nearest, found)
-        if found.is_refused:
+            return without_proxy(nearest, failure)
+        if failure.is_refused:
             self._proven()
-        return found
+        return failure
 
     async def find(self, host: str, port: int) -> Addresses:
         """Return the addresses of a host. Raises NotConnected after ``timeout`` seconds."""
@@ -345,10 +347,10 @@ def check_public(host: str, addresses: Iterable[str]) -> None:
         raise Denied("privatehosts", f"{host} has an address that is not public")
 
 
-def wants_credentials(proxy: Proxy, host: str) -> NotConnected:
+def credentials_refused(proxy: Proxy, host: str) -> NotConnected:
     """Return the error of a 407 for a host: this proxy reaches no host."""
-    why = DownloadFailedError(f"it wants other credentials (407) for {host}")
-    return without_proxy(proxy.host, NotConnected(why, "machine"))
+    reason = DownloadFailedError(f"it wants other credentials (407) for {host}")
+    return without_proxy(proxy.host, NotConnected(reason, "machine"))
 
 
 async def open_tunnel(stream: Stream, proxy: Proxy, host: str, port: int) -> None:
@@ -370,10 +372,10 @@ async def open_tunnel(stream: Stream, proxy: Proxy, host: str, port: int) -> Non
         raise OSError(f"the proxy {proxy.host}: {error}") from error
     if not 200 <= answer.status_code < 300:
         if answer.status_code == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
-            raise wants_credentials(proxy, host)
-        told = f"{answer.status_code} {answer.reason.decode('latin-1')}"
+            raise credentials_refused(proxy, host)
+        status = f"{answer.status_code} {answer.reason.decode('latin-1')}"
         refusal = NoSecureConnection(
-            host, f"the proxy {proxy.host}:{proxy.port} opens no tunnel to {host}: {told}"
+            host, f"the proxy {proxy.host}:{proxy.port} opens no tunnel to {host}: {status}"
         )
         refusal.is_connected = False
         if proves_network(answer.status_code):

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 #: A clock of Linux; elsewhere the monotonic clock goes on during suspension, or there is none.
 _BOOTTIME: Final[int | None] = getattr(time, "CLOCK_BOOTTIME", None)
 #: Seconds between two ticks, and the delay of a tick that shows that the process stood still.
-_TICK: Final = 0.1
-_LATE: Final = 0.2
+_TICK_SECONDS: Final = 0.1
+_LATE_SECONDS: Final = 0.2
 
 
 class StoodStill(TimeoutError):
@@ -35,7 +35,7 @@ def moment() -> float:
 class _Ticker:
     def __init__(self) -> None:
         self._stalled = 0.0  # seconds until the last tick
-        self._limits: dict[asyncio.Timeout, asyncio.Timeout] = {}  # each with its most seconds
+        self._timeouts: dict[asyncio.Timeout, asyncio.Timeout] = {}  # each with its most seconds
         self._due: float | None = None  # of the next tick
         self._due_moment = 0.0
 
@@ -43,19 +43,19 @@ class _Ticker:
     def stalled(self) -> float:
         """Seconds so far. The next tick may be late already, when this is read before it."""
         late = 0.0 if self._due is None else asyncio.get_running_loop().time() - self._due
-        return self._stalled + (late if late > _LATE else 0.0)
+        return self._stalled + (late if late > _LATE_SECONDS else 0.0)
 
-    def add(self, limit: asyncio.Timeout, most: asyncio.Timeout) -> None:
-        self._limits[limit] = most
+    def add(self, timeout: asyncio.Timeout, total: asyncio.Timeout) -> None:
+        self._timeouts[timeout] = total
         if self._due is None:
             self._schedule()
 
-    def remove(self, limit: asyncio.Timeout) -> None:
-        self._limits.pop(limit, None)
+    def remove(self, timeout: asyncio.Timeout) -> None:
+        self._timeouts.pop(timeout, None)
 
     def _schedule(self) -> None:
         loop = asyncio.get_running_loop()
-        due, self._due_moment = loop.time() + _TICK, moment() + _TICK
+        due, self._due_moment = loop.time() + _TICK_SECONDS, moment() + _TICK_SECONDS
         self._due = due
         loop.call_at(due, self._tick, due)
 
@@ -66,19 +66,19 @@ class _Ticker:
         """
         late = asyncio.get_running_loop().time() - due
         slept = moment() - self._due_moment - late
-        if late + slept > _LATE:
+        if late + slept > _LATE_SECONDS:
             self._stalled += late
-            for limit, most in self._limits.items():
-                _move(limit, late)
-                _move(most, -slept)
+            for timeout, total in self._timeouts.items():
+                _move(timeout, late)
+                _move(total, -slept)
         self._due = None
-        if self._limits:
+        if self._timeouts:
             self._schedule()
 
 
-def _move(limit: asyncio.Timeout, seconds: float) -> None:
-    if (when := limit.when()) is not None and not limit.expired():
-        limit.reschedule(when + seconds)
+def _move(timeout: asyncio.Timeout, seconds: float) -> None:
+    if (when := timeout.when()) is not None and not timeout.expired():
+        timeout.reschedule(when + seconds)
 
 
 _tickers: WeakKeyDictionary[asyncio.AbstractEventLoop, _Ticker] = WeakKeyDictionary()
@@ -94,20 +94,20 @@ def stalled() -> float:
 
 
 @asynccontextmanager
-async def limit(seconds: float, most: float | None = None) -> AsyncIterator[None]:
+async def limit(seconds: float, max_total: float | None = None) -> AsyncIterator[None]:
     """Raise TimeoutError after so many seconds in which the process did not stand still.
 
     StoodStill is raised after ``most`` seconds, in which the machine may have slept.
     """
-    ticker, whole = _ticker(), asyncio.timeout(most)
+    ticker, total = _ticker(), asyncio.timeout(max_total)
     try:
-        async with whole, asyncio.timeout(seconds) as timeout:
-            ticker.add(timeout, whole)
+        async with total, asyncio.timeout(seconds) as timeout:
+            ticker.add(timeout, total)
             try:
                 yield
             finally:
                 ticker.remove(timeout)
     except TimeoutError as error:
-        if whole.expired():
+        if total.expired():
             raise StoodStill from error
         raise

@@ -25,9 +25,9 @@ T = TypeVar("T")
 
 #: Seconds after which the next address is tried in addition to one that has not answered (RFC 8305
 #: 5).
-ATTEMPT_DELAY: Final = 0.25
+ATTEMPT_DELAY_SECONDS: Final = 0.25
 #: Most bytes that are read at once.
-CHUNK: Final = 65_536
+CHUNK_BYTES: Final = 65_536
 
 
 #: As ``socket.getaddrinfo`` returns it: family, type, protocol, canonical name, address.
@@ -90,7 +90,7 @@ class TcpStream:
                 host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST
             )
         connected = await aiohappyeyeballs.start_connection(
-            addresses.infos, local_addr_infos=local, happy_eyeballs_delay=ATTEMPT_DELAY
+            addresses.infos, local_addr_infos=local, happy_eyeballs_delay=ATTEMPT_DELAY_SECONDS
         )
         try:
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -116,7 +116,7 @@ class TcpStream:
 
     async def receive(self) -> bytes:
         """Return the next bytes, or b"" at the end. Raises OSError if the connection is broken."""
-        return await self._loop.sock_recv(self._socket, CHUNK)
+        return await self._loop.sock_recv(self._socket, CHUNK_BYTES)
 
     def send_last(self, data: bytes) -> None:
         """Send as much as possible at once, before ``close``."""
@@ -139,7 +139,7 @@ VERSIONS: Final = {
 #: renegotiate. Python 3.11 has no name for SSL_OP_LEGACY_SERVER_CONNECT.
 _LEGACY_SERVERS: Final = 0x4
 #: Hosts whose last session is kept, those first met go first. A session takes a few kilobytes.
-MOST_SESSIONS: Final = 2000
+MAX_SESSIONS: Final = 2000
 
 
 class Tls:
@@ -150,19 +150,22 @@ class Tls:
     """
 
     def __init__(
-        self, least: str | None = None, most: str | None = None, ciphers: str = "DEFAULT"
+        self,
+        min_version: str | None = None,
+        max_version: str | None = None,
+        ciphers: str = "DEFAULT",
     ) -> None:
         # No default context: from Python 3.13 on it refuses certificates that browsers take.
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         self._context.set_default_verify_paths()
         self._context.hostname_checks_common_name = False  # RFC 9110 4.3.4
         self._context.options |= _LEGACY_SERVERS
-        self._context.minimum_version = VERSIONS[least or "TLSv1.2"]
-        if most is not None:
-            self._context.maximum_version = VERSIONS[most]
+        self._context.minimum_version = VERSIONS[min_version or "TLSv1.2"]
+        if max_version is not None:
+            self._context.maximum_version = VERSIONS[max_version]
         self._context.set_ciphers(ciphers)
         self._context.set_alpn_protocols(["http/1.1"])
-        self._sessions: LocalCache[tuple[str, int], ssl.SSLSession] = LocalCache(MOST_SESSIONS)
+        self._sessions: LocalCache[tuple[str, int], ssl.SSLSession] = LocalCache(MAX_SESSIONS)
 
     def log_keys(self, file: str) -> None:
         """Append the keys of all sessions to a file, for a tool that reads the traffic."""
@@ -248,7 +251,7 @@ class TlsStream:
     async def receive(self) -> bytes:
         """Return the next bytes, or b"" at the end. Raises NoSecureConnection or OSError."""
         try:
-            return await self._run(lambda: self._tls.read(CHUNK))
+            return await self._run(lambda: self._tls.read(CHUNK_BYTES))
         except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
             return b""  # with or without the closing alert, which many servers leave out
 

@@ -34,13 +34,15 @@ _NO_RESOLVER: Final = frozenset(
     if hasattr(socket, name)  # not every system has each
 )
 #: This machine has not enough of something, whatever host was to be reached.
-_MACHINE: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ENOSPC})
+_MACHINE_ERRORS: Final = frozenset(
+    {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ENOSPC}
+)
 #: This machine has no network, or none of the kind that the host needs.
-_NO_NETWORK: Final = frozenset(
+_NETWORK_ERRORS: Final = frozenset(
     {errno.ENETUNREACH, errno.ENETDOWN, errno.EHOSTUNREACH, errno.EADDRNOTAVAIL}
 )
 #: A firewall refuses, ours or (over IPv6) the host's.
-_FORBIDDEN: Final = frozenset({errno.EPERM, errno.EACCES})
+_FIREWALL_ERRORS: Final = frozenset({errno.EPERM, errno.EACCES})
 
 _NUMBER: Final = re.compile(r"\[Errno (\d+)\]")
 
@@ -116,20 +118,20 @@ def not_connected(
     return NotConnected(failure, blame, is_refused=errno.ECONNREFUSED in numbers)
 
 
-def without_proxy(proxy: str, found: NotConnected) -> NotConnected:
+def without_proxy(proxy: str, failed: NotConnected) -> NotConnected:
     """Return a failed connection to a proxy: without it no host can be reached."""
-    return NotConnected(DownloadFailedError(f"the proxy {proxy}: {found}"), "machine")
+    return NotConnected(DownloadFailedError(f"the proxy {proxy}: {failed}"), "machine")
 
 
-def without_tunnel(found: NotConnected) -> NotConnected:
+def without_tunnel(failed: NotConnected) -> NotConnected:
     """Return a failed connection through a proxy that gave no answer: it may reach no host."""
-    return NotConnected(found.failure, "either")
+    return NotConnected(failed.failure, "either")
 
 
 def _blame(numbers: set[int]) -> Blame:
-    if numbers & _MACHINE:
+    if numbers & _MACHINE_ERRORS:
         return "machine"
-    return "either" if numbers and numbers <= _NO_NETWORK | _FORBIDDEN else "host"
+    return "either" if numbers and numbers <= _NETWORK_ERRORS | _FIREWALL_ERRORS else "host"
 
 
 def _numbers(error: OSError) -> set[int]:
@@ -190,8 +192,8 @@ class NoSecureConnection(NoHandshake):
 def no_handshake(error: ssl.SSLError, host: str) -> NoHandshake:
     """Return the exception for an error of OpenSSL at a host."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        told = error.verify_message.removesuffix(".")
-        return BadCertificate(host, _FLAWS.get(error.verify_code, f"is not valid ({told})"))
+        message = error.verify_message.removesuffix(".")
+        return BadCertificate(host, _FLAWS.get(error.verify_code, f"is not valid ({message})"))
     reason = getattr(error, "reason", None) or str(error)  # the first has no spaces
     return NoSecureConnection(host, reason.replace("_", " ").lower())
 
