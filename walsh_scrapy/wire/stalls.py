@@ -1,8 +1,9 @@
-"""Time in which this process stood still: it counts in no latency and no limit (decision 29).
+"""Time limits that are extended by the time in which this process stood still.
 
-A process stands still while it is stopped, while the machine has no time for it, and while it waits
-for its database. One ticker per event loop measures how late its ticks are. It ticks only while a
-limit is in force.
+A process stands still while it is stopped, while the machine is overloaded, and while it waits for
+its database. No host may be blamed for that (decision 29), so it counts neither for latencies nor
+for time limits. A ticker in the event loop measures how late it is called. It runs only while there
+is an active time limit.
 """
 
 from __future__ import annotations
@@ -16,32 +17,32 @@ from weakref import WeakKeyDictionary
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-#: A clock of Linux; elsewhere the monotonic clock goes on during suspension, or there is none.
+#: Linux has this clock, which also counts the time in which the machine was suspended.
 _BOOTTIME: Final[int | None] = getattr(time, "CLOCK_BOOTTIME", None)
-#: Seconds between two ticks, and the delay of a tick that shows that the process stood still.
+#: Seconds between two ticks, and the minimum delay of a tick that is treated as a standstill.
 _TICK_SECONDS: Final = 0.1
 _LATE_SECONDS: Final = 0.2
 
 
 class StoodStill(TimeoutError):
-    """A limit is over, mostly because this process stood still."""
+    """The total time of a limit is over, mostly because this process stood still."""
 
 
 def moment() -> float:
-    """Return the seconds since the machine was started, where the system has that clock."""
+    """Return seconds of a clock that goes on while the machine is suspended, if there is one."""
     return time.monotonic() if _BOOTTIME is None else time.clock_gettime(_BOOTTIME)
 
 
 class _Ticker:
     def __init__(self) -> None:
-        self._stalled = 0.0  # seconds until the last tick
-        self._timeouts: dict[asyncio.Timeout, asyncio.Timeout] = {}  # each with its most seconds
-        self._due: float | None = None  # of the next tick
+        self._stalled = 0.0  # seconds, measured at the last tick
+        self._timeouts: dict[asyncio.Timeout, asyncio.Timeout] = {}  # each with its total timeout
+        self._due: float | None = None  # the time of the next tick, by the clock of the loop
         self._due_moment = 0.0
 
     @property
     def stalled(self) -> float:
-        """Seconds so far. The next tick may be late already, when this is read before it."""
+        """Seconds of standstill so far, including a tick that is overdue."""
         late = 0.0 if self._due is None else asyncio.get_running_loop().time() - self._due
         return self._stalled + (late if late > _LATE_SECONDS else 0.0)
 
@@ -60,9 +61,10 @@ class _Ticker:
         loop.call_at(due, self._tick, due)
 
     def _tick(self, due: float) -> None:
-        """Extend each limit by the time that the process stood still; a tick is due before it.
+        """Extend each time limit by the time in which the process stood still.
 
-        The clock of the loop does not count the time that the machine slept: most seconds do.
+        The loop's clock stops while the machine is suspended. The total timeout counts that time,
+        so it is moved to an earlier moment.
         """
         late = asyncio.get_running_loop().time() - due
         slept = moment() - self._due_moment - late
@@ -89,15 +91,15 @@ def _ticker() -> _Ticker:
 
 
 def stalled() -> float:
-    """Return the seconds for which the process stood still so far, while limits were in force."""
+    """Return for how many seconds the process stood still so far, while a limit was active."""
     return _ticker().stalled
 
 
 @asynccontextmanager
 async def limit(seconds: float, max_total: float | None = None) -> AsyncIterator[None]:
-    """Raise TimeoutError after so many seconds in which the process did not stand still.
+    """Raise TimeoutError after so many seconds, without those in which the process stood still.
 
-    StoodStill is raised after ``most`` seconds, in which the machine may have slept.
+    After ``max_total`` seconds of any kind, suspension included, StoodStill is raised.
     """
     ticker, total = _ticker(), asyncio.timeout(max_total)
     try:
