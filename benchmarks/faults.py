@@ -390,4 +390,4 @@ def _first(wait_for: Callable[..., bool], is_wanted: Callable[[Any], bool]) -> A
 
 
 if __name__ == "__main__":
-    raise SystemExit(not run(main))
+    raise SystemExit(not run(main, names=FAULTS))

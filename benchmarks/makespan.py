@@ -175,4 +175,4 @@ def _site(host: str, delay: float, feeds: int, *, busy: bool) -> Site:
 
 
 if __name__ == "__main__":
-    run(main)
+    run(main, names=("1", "2", "3"))

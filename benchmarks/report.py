@@ -3,14 +3,16 @@
 With `--json` the lines go to stderr, so that stdout has only the object.
 """
 
+import argparse
 import json
 import os
 import platform
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -111,16 +113,39 @@ class Report:
         return all(met)
 
 
-def run(measure: Callable[..., None], *defaults: float) -> bool:
-    """Call a benchmark's function with a report and the words of the command line.
+def run(measure: Callable[..., None], *defaults: float, names: Collection[str] = ()) -> bool:
+    """Run a benchmark with the arguments of the command line; return True if all goals were met.
 
-    The first words are numbers instead of ``defaults``, the others stay words. Return whether each
-    goal was met.
+    ``measure`` is called with a report, with a number for each of ``defaults``, and with those of
+    ``names`` that were chosen. The docstring of its module is the help text.
     """
+    benchmark = Path(sys.argv[0]).stem
+    parser = argparse.ArgumentParser(
+        prog=f"python -m benchmarks.{benchmark}",
+        description=sys.modules[measure.__module__].__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--json", action="store_true", help="print the figures as one object")
+    numbers = list(signature(measure).parameters)[1 : len(defaults) + 1]
+    for number, default in zip(numbers, defaults, strict=True):
+        parser.add_argument(
+            number,
+            nargs="?",
+            type=type(default),
+            default=default,
+            metavar=number.upper(),
+            help=f"default: {default:,}",
+        )
+    if names:
+        usage = f"one or more of {', '.join(names)} (default: all)"
+        parser.add_argument("names", nargs="*", metavar="NAME", help=usage)
+    options = vars(parser.parse_args())
+    chosen = options.get("names", [])
+    if unknown := sorted(set(chosen).difference(names)):
+        parser.error(f"there is no {', '.join(unknown)}; choose from {', '.join(names)}")
     words = [word for word in sys.argv[1:] if word != "--json"]
-    numbers = [type(default)(word) for default, word in zip(defaults, words, strict=False)]
-    report = Report(Path(sys.argv[0]).stem, words, as_json="--json" in sys.argv)
-    measure(report, *numbers, *defaults[len(numbers) :], *words[len(defaults) :])
+    report = Report(benchmark, words, as_json=options["json"])
+    measure(report, *(options[number] for number in numbers), *chosen)
     return report.end()
 
 

@@ -191,4 +191,4 @@ def _hand_out(sources: int) -> float:
 
 
 if __name__ == "__main__":
-    run(main, 1_000_000)
+    run(main, 1_000_000, names=("SQLite", "PostgreSQL"))

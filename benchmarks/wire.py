@@ -122,4 +122,4 @@ def _sites(hosts: int, scheme: str) -> list[Site]:
 
 
 if __name__ == "__main__":
-    run(main, 2000)
+    run(main, 2000, names=("http", "https"))
