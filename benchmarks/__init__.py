@@ -1,1 +1,1 @@
-"""Speed and cost: ratios against a peer or a bound, measured in one run."""
+"""Benchmarks of speed and cost. Each prints ratios to a peer or a bound of the same run."""

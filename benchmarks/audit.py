@@ -87,26 +87,26 @@ _Result = TypeVar("_Result")
 
 def main(report: Report, count: int) -> None:
     """Measure SQLite, and PostgreSQL where there is one."""
-    for what, url in states():
-        _measure(report, count, url, what)
+    for database, url in states():
+        _measure(report, count, url, database)
 
 
-def _measure(report: Report, count: int, url: str, what: str) -> None:
+def _measure(report: Report, count: int, url: str, database: str) -> None:
     """Write a log, audit it in other processes, and report the cost."""
     record = _Record(url, max(1, count // DAYS // (FEEDS + 1)))
     record.write(range(DAYS))
     size = record.size()
     measured, last_day = _apart(_audit, url, 0.0), _apart(_audit, url, BEGIN + (DAYS - 1) * DAY)
-    status, why, pruned = (_apart(each, url) for each in (_status, _why, _prune))
+    status, why, pruned = (_apart(measure, url) for measure in (_status, _why, _prune))
     report.add(
-        f"{what}, {measured.requests:,} requests",
-        Figure("audit", measured.audit, "s", most=60),
+        f"{database}, {measured.requests:,} requests",
+        Figure("audit", measured.audit, "s", max_value=60),
         Figure("CPU of it", measured.cpu, "s"),
         Figure("audit of the last day", last_day.audit, "s"),
         Figure("CPU of that", last_day.cpu, "s"),
-        Figure("memory", measured.memory, "MiB", most=150),
-        Figure("bytes per request", size / measured.requests, "", most=300),
-        Figure("broken rows", len(measured.broken + last_day.broken), most=0),
+        Figure("memory", measured.memory, "MiB", max_value=150),
+        Figure("bytes per request", size / measured.requests, "", max_value=300),
+        Figure("broken rows", len(measured.broken + last_day.broken), max_value=0),
         Figure("status", status.seconds, "s"),
         Figure("CPU of it", status.cpu, "s"),
         Figure("why", why.seconds, "s"),
@@ -186,7 +186,7 @@ _LATER = {
     "monotonic": requests.c.monotonic + bindparam("seconds"),
     "run": requests.c.run + bindparam("runs"),
 }
-_NAMES = [each.name for each in requests.c if each.name != "id"]
+_NAMES = [column.name for column in requests.c if column.name != "id"]
 _SECOND_DAY = (
     select(*(_LATER.get(name, requests.c[name]) for name in _NAMES))
     .where(requests.c.requested_at >= BEGIN + DAY, requests.c.requested_at < BEGIN + 2 * DAY)
@@ -269,11 +269,11 @@ def _robots(host: int) -> bytes:
 
 
 def _copies(hosts: int) -> Rows:
-    kept = {"first_used_at": BEGIN, "last_used_at": BEGIN + DAYS * DAY}
+    used = {"first_used_at": BEGIN, "last_used_at": BEGIN + DAYS * DAY}
     bodies = [("robots", _robots(host)) for host in range(hosts)]
     bodies += [("blocklist", LIST), ("sources", _declared(hosts))]
     for number, (kind, body) in enumerate(bodies, 1):
-        yield {"id": number, "sha256": hash_of(body), "kind": kind, "body": body, **kept}
+        yield {"id": number, "sha256": hash_of(body), "kind": kind, "body": body, **used}
 
 
 def _requests(hosts: int, day: int) -> Rows:
@@ -290,8 +290,8 @@ def _requests(hosts: int, day: int) -> Rows:
             yield _request(day + 1, host, page, at, seconds) | evidence
             at += step
             if (page, host) == (0, hosts // 2):  # half a round before and after that of the host
-                own = evidence | {"robots": 1, "robots_at": read_at[0]}
-                yield _request(day + 1, 0, 0, at, seconds) | own | AS_LIST
+                evidence_of_list = evidence | {"robots": 1, "robots_at": read_at[0]}
+                yield _request(day + 1, 0, 0, at, seconds) | evidence_of_list | AS_LIST
                 at, looked = at + step, looked + DAY
 
 

@@ -40,16 +40,16 @@ def main(report: Report, hosts: int) -> None:
     for processes in (1, 2):
         with tempfile.TemporaryDirectory() as name:
             file = Path(name, "state.sqlite3")
-            what = f"SQLite, processes: {processes}"
-            _measure(report, hosts, processes, f"sqlite:///{file}", what)
+            subject = f"SQLite, processes: {processes}"
+            _measure(report, hosts, processes, f"sqlite:///{file}", subject)
             size = Figure("state a target", file.stat().st_size / hosts / 1024, "KiB")
-            report.add(what, size)
+            report.add(subject, size)
     for processes in (1, 2):
         with new_database() as (url, connection):
-            what = f"PostgreSQL, processes: {processes}"
-            _measure(report, hosts, processes, url, what, connection)
+            subject = f"PostgreSQL, processes: {processes}"
+            _measure(report, hosts, processes, url, subject, connection)
             size = connection.execute(_SIZE, {"name": _name(url)}).scalar_one()
-            report.add(what, Figure("state a target", size / hosts / 1024, "KiB"))
+            report.add(subject, Figure("state a target", size / hosts / 1024, "KiB"))
     with new_database() as (url, connection):
         _wait_on_hold(report, hosts, url, connection)
 
@@ -69,7 +69,7 @@ def _wait_on_hold(report: Report, hosts: int, state: str, server: Connection) ->
             before = _transactions(server, state)
             time.sleep(_IDLE_SECONDS)
             rate = (_transactions(server, state) - before) / _IDLE_SECONDS
-            figure = Figure("transactions per second", rate, most=5)
+            figure = Figure("transactions per second", rate, max_value=5)
             report.add(f"{_IDLE_WORKERS} workers, {hosts} hosts on hold, {when}", figure)
 
 
@@ -78,7 +78,7 @@ def _measure(
     hosts: int,
     processes: int,
     state: str,
-    what: str,
+    subject: str,
     server: Connection | None = None,
 ) -> None:
     """Visit every host twice, and report rates, CPU and transactions of both visits."""
@@ -102,14 +102,17 @@ def _measure(
             cpu = ended.ru_utime + ended.ru_stime - began.ru_utime - began.ru_stime
             is_checked = processes == 1 and visit == "first visit"
             report.add(
-                f"{what}, {visit}",
-                Figure("targets per second", hosts / seconds, least=60 if is_checked else None),
+                f"{subject}, {visit}",
+                Figure("targets per second", hosts / seconds, min_value=60 if is_checked else None),
                 Figure("requests per target", len(log) / hosts),
                 Figure("CPU per target", cpu / hosts * 1e3, "ms"),
             )
             if server is not None:
-                made = (_transactions(server, state) - before) / hosts
-                report.add(f"{what}, {visit}", Figure("transactions", made, most=goal + _ONCE))
+                transactions = (_transactions(server, state) - before) / hosts
+                report.add(
+                    f"{subject}, {visit}",
+                    Figure("transactions", transactions, max_value=goal + _ONCE),
+                )
 
 
 def _transactions(server: Connection | None, state: str) -> int:

@@ -24,7 +24,7 @@ def states() -> Iterator[tuple[str, str]]:
 
 @contextmanager
 def new_database() -> Iterator[tuple[str, Connection]]:
-    """Make a database, and drop it at the end."""
+    """Create a database, and drop it at the end."""
     name = f"walsh_{os.getpid()}_{uuid.uuid4().hex[:8]}"
     server = create_engine(SERVER, isolation_level="AUTOCOMMIT")
     with server.connect() as connection:

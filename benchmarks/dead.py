@@ -48,7 +48,7 @@ def main(report: Report) -> None:
                 f"{len(HOSTS)} hosts, {len(DEAD)} of them dead, {title}",
                 _time(result),
                 *_served(result.log),
-                Figure("a dead host", cost, "s", most=10),
+                Figure("a dead host", cost, "s", max_value=10),
             )
         web.clear()
         code, _ = run_peer(web, Path(name, "peer"), urls, POLITE, PEER_SECONDS)

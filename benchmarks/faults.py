@@ -40,12 +40,12 @@ from walsh_scrapy.testing.hit import FAILED, ConnectionRecord, Hit
 from walsh_scrapy.testing.politeness import violations
 from walsh_scrapy.testing.site import Certificate, Reply, Site, redirect
 
-SIDE_BY_SIDE = 5
-TRIES = 3  #: runs until the moment for a fault has come
+MAX_SIMULTANEOUS_RUNS = 5
+MAX_TRIES = 3  #: runs until the moment for a fault has come
 #: Seconds of one exchange at most. The longer stop of the database outlasts it, and the time for
 #: which its host is reserved.
 TIMEOUT = 4
-MOST_SECONDS = 240.0  #: that a crawl may take after the fault
+CRAWL_TIMEOUT_SECONDS = 240.0  #: for the end of a crawl after the fault
 LATENCY = 0.3  #: seconds until a connection is made, and as many until an answer; twice for TLS
 SLOWER = 1.5  #: more seconds of the slow host: often a worker's beat falls into the exchange
 CRAWL_DELAY = 3  #: seconds, of the hosts with many sources
@@ -74,9 +74,9 @@ class Scene:
         since = time.monotonic()
 
         def arrived(hit: Hit) -> bool:
-            is_meant = not hosts or (hit.host in hosts and hit.path != "/robots.txt")
+            is_wanted = not hosts or (hit.host in hosts and hit.path != "/robots.txt")
             is_new = hit.started > since and math.isinf(hit.ended)
-            return is_meant and is_new and hit.path.startswith(path)
+            return is_wanted and is_new and hit.path.startswith(path)
 
         hit: Hit = _first(self.web.wait_for, arrived)
         return hit
@@ -87,20 +87,20 @@ class Scene:
         time.sleep(self.chance.random())
 
     def worker_of(self, *clients: int) -> Crawl | None:
-        """Return the worker that has a socket of one of these ports."""
-        return next((each for each in self.workers if ports_of(each.pid) & {*clients}), None)
+        """Return the worker that has a socket at one of these ports."""
+        return next((worker for worker in self.workers if ports_of(worker.pid) & {*clients}), None)
 
     @contextmanager
     def stopped(self, *workers: Crawl) -> Iterator[None]:
-        """Let workers stand still meanwhile (SIGSTOP)."""
-        for each in workers:
-            os.kill(each.pid, signal.SIGSTOP)
+        """Stop workers (SIGSTOP) until the block ends."""
+        for worker in workers:
+            os.kill(worker.pid, signal.SIGSTOP)
         try:
             self.unfinished.update(self._under_way())
             yield
         finally:
-            for each in workers:
-                os.kill(each.pid, signal.SIGCONT)
+            for worker in workers:
+                os.kill(worker.pid, signal.SIGCONT)
 
     def _under_way(self) -> set[str]:
         """Return the URLs that were requested for a visit that is not in the state yet."""
@@ -121,9 +121,9 @@ def source_of(hit: Hit) -> str:
 def ports_of(pid: int) -> set[int]:
     """Return the local ports of the connections that a process has."""
     names = set[str]()
-    for each in Path(f"/proc/{pid}/fd").iterdir():
+    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
         with suppress(OSError):
-            names.add(str(each.readlink()))
+            names.add(str(descriptor.readlink()))
     rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     return {int(row[1].rpartition(":")[2], 16) for row in rows if f"socket:[{row[9]}]" in names}
 
@@ -160,7 +160,7 @@ def stop_in_flight(scene: Scene, seconds: float) -> None:
 
 
 class NoMoment(Exception):
-    """All was done before the moment for a fault came."""
+    """The crawls ended before the moment for the fault came."""
 
 
 def stop_before_wire(scene: Scene, seconds: float, *, commits: bool) -> None:
@@ -189,9 +189,9 @@ def stop_in_handshake(scene: Scene, seconds: float) -> None:
     scene.request(SECURE)  # its robots.txt was read
     since, worker = time.monotonic(), None
 
-    def began(each: ConnectionRecord) -> bool:
-        is_open = each.handshake == FAILED and math.isinf(each.closed)
-        return is_open and each.opened > since
+    def began(connection: ConnectionRecord) -> bool:
+        is_open = connection.handshake == FAILED and math.isinf(connection.closed)
+        return is_open and connection.opened > since
 
     while worker is None:
         worker = scene.worker_of(_first(scene.web.wait_for_connections, began).client)
@@ -238,13 +238,13 @@ FAULTS: dict[str, tuple[Callable[[Scene], None], int]] = {
 def main(report: Report, *names: str) -> None:
     """Plant the faults of these names, or all, several at a time."""
     total = Counter[str]()
-    with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+    with ThreadPoolExecutor(MAX_SIMULTANEOUS_RUNS) as pool:
         runs = pool.map(_run, names or FAULTS)
-        for name, found in zip(names or FAULTS, runs, strict=True):
-            counts = Counter({goal: len(sentences) for goal, sentences in found.items()})
+        for name, findings in zip(names or FAULTS, runs, strict=True):
+            counts = Counter({goal: len(sentences) for goal, sentences in findings.items()})
             report.add(name, *_figures(counts))
-            for each in chain(*found.values()):
-                report.say(f"    {each}")
+            for sentence in chain(*findings.values()):
+                report.say(f"    {sentence}")
             total += counts
     report.add("all", *_figures(total))
 
@@ -252,18 +252,18 @@ def main(report: Report, *names: str) -> None:
 def _figures(counts: Counter[str]) -> list[Figure]:
     """Return the number of all findings, and the numbers that are not 0."""
     kinds = [Figure(goal, count) for goal, count in counts.items() if count]
-    return [Figure("found", counts.total(), most=0), *kinds]
+    return [Figure("found", counts.total(), max_value=0), *kinds]
 
 
 def _run(name: str) -> dict[str, list[str]]:
     """Plant a fault in a run; return the findings, by the goal that was missed."""
-    for _ in range(TRIES):
+    for _ in range(MAX_TRIES):
         with suppress(NoMoment):
-            return _tried(name)
-    raise SystemExit(f"{name}: the moment for the fault did not come in {TRIES} runs")
+            return _plant_fault(name)
+    raise SystemExit(f"{name}: the moment for the fault did not come in {MAX_TRIES} runs")
 
 
-def _tried(name: str) -> dict[str, list[str]]:
+def _plant_fault(name: str) -> dict[str, list[str]]:
     plant, times = FAULTS[name]
     sources = sorted(
         f"{'https' if site.tls else 'http'}://{site.host}{path}"
@@ -275,14 +275,14 @@ def _tried(name: str) -> dict[str, list[str]]:
         server = stack.enter_context(Server())
         web = stack.enter_context(DirectWeb(*_sites(), latency=LATENCY))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        given: dict[str, Any] = {
+        options: dict[str, Any] = {
             "sources": sources,
             "settings": {"WALSH_STATE_URL": server.url, "DOWNLOAD_TIMEOUT": TIMEOUT},
             "launcher": _launch,
         }
 
         def start(name: str) -> Crawl:
-            return stack.enter_context(start_crawl(web, folder=folder / name, **given))
+            return stack.enter_context(start_crawl(web, folder=folder / name, **options))
 
         scene = Scene(web, server, [start("1"), start("2")], random.Random(name))
         for _ in range(times):
@@ -290,14 +290,14 @@ def _tried(name: str) -> dict[str, list[str]]:
         exits = [*map(_end, scene.workers)]
         blamed = _blamed(scene)
         exits.append(_end(start("3")))
-        others = {"blamed": blamed, "exits": [*filter(None, exits)]}
-        return _broken(scene, sources) | _sources(scene, sources) | others
+        outcome = {"blamed": blamed, "exits": [*filter(None, exits)]}
+        return _broken(scene, sources) | _sources(scene, sources) | outcome
 
 
 def _end(crawl: Crawl) -> str:
     """Wait for the end of a crawl; return its problem."""
     try:
-        code = crawl.wait(MOST_SECONDS).exit_code
+        code = crawl.wait(CRAWL_TIMEOUT_SECONDS).exit_code
     except (RuntimeError, TimeoutError) as error:
         return str(error).partition("\n")[0]
     return f"a crawl exits with {code}" if code else ""
@@ -333,12 +333,12 @@ def _sites() -> list[Site]:
 def _broken(scene: Scene, declared: list[str]) -> dict[str, list[str]]:
     """Check the log of the web."""
     delays, log = scene.web.crawl_delays, scene.web.log
-    found: dict[str, list[str]] = {"gaps too short": [], "at once": [], "holds": [], "other": []}
-    for each in violations(log, serial=False, crawl_delays=delays, declared=declared):
-        kind = {"R4": "at once" if "had ended" in each else "gaps too short", "R5": "holds"}
-        found[kind.get(each[:2], "other")].append(each)
+    findings: dict[str, list[str]] = {"gaps too short": [], "at once": [], "holds": [], "other": []}
+    for sentence in violations(log, serial=False, crawl_delays=delays, declared=declared):
+        kind = {"R4": "at once" if "had ended" in sentence else "gaps too short", "R5": "holds"}
+        findings[kind.get(sentence[:2], "other")].append(sentence)
     answered = Counter(hit.url for hit in log if hit.complete and 200 <= hit.status < 400)
-    return found | {
+    return findings | {
         "fetched twice": [
             f"{url} was fetched {count} times"
             for url, count in answered.items()
@@ -358,14 +358,14 @@ _SOURCES = "SELECT url, outcome, failures, detail FROM sources"
 
 def _blamed(scene: Scene) -> list[str]:
     """Return a sentence for each host that is on hold, unreachable or delayed for nothing."""
-    found = []
+    sentences = []
     for host, is_held, unreachable, errors, delay in scene.server.rows(_HOSTS):
         expected = scene.web.crawl_delays.get(host, SLOWER if host == SLOW else 1.0)
         if delay > expected + SLACK:
-            found.append(f"{host} had a delay of {delay:.1f} s")
+            sentences.append(f"{host} had a delay of {delay:.1f} s")
         if (is_held and host != BUSY) or unreachable or errors:
-            found.append(f"{host}: hold {is_held}, unreachable {unreachable}, {errors} errors")
-    return found
+            sentences.append(f"{host}: hold {is_held}, unreachable {unreachable}, {errors} errors")
+    return sentences
 
 
 def _sources(scene: Scene, declared: list[str]) -> dict[str, list[str]]:
@@ -376,18 +376,18 @@ def _sources(scene: Scene, declared: list[str]) -> dict[str, list[str]]:
     return {"failed": failed, "left over": sorted({*declared} - ended)}
 
 
-def _first(wait_for: Callable[..., bool], is_meant: Callable[[Any], bool]) -> Any:  # noqa: ANN401
+def _first(wait_for: Callable[..., bool], is_wanted: Callable[[Any], bool]) -> Any:  # noqa: ANN401
     """Wait for an entry of a log of the web, and return it."""
-    found = list[Any]()
+    entries = list[Any]()
 
     def look(log: list[Any]) -> bool:
-        found[:] = filter(is_meant, log)
-        return bool(found)
+        entries[:] = filter(is_wanted, log)
+        return bool(entries)
 
     if not wait_for(look, 120.0):
         raise NoMoment
-    return found[0]
+    return entries[0]
 
 
 if __name__ == "__main__":
-    raise SystemExit(not run(main))
+    raise SystemExit(not run(main, names=FAULTS))

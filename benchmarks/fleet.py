@@ -29,8 +29,8 @@ WORKERS = 1000
 LARGEST = 100
 #: Seconds that the web takes for each answer.
 DELAY = 0.3
-#: Seconds between two exchanges with a host, less the difference of two clocks.
-LEAST = 1.0 - 0.01
+#: The minimum between two exchanges with a host, minus the difference of two clocks.
+MIN_GAP_SECONDS = 1.0 - 0.01
 PROJECT = find_project(Path(__file__).parent)
 
 
@@ -39,26 +39,33 @@ def main(report: Report, requests: int, hosts: int) -> None:
     _simulate(report, requests)
     for workers, kill in (*((number, False) for number in (1, 2, 4, 8)), (4, True)):
         for name, state in states():
-            what = f"{name}, {workers} processes" + (", one killed half-way" if kill else "")
-            log, wanted = _crawl(state, hosts, workers, kill=kill)
-            _report(report, what, log, wanted, workers, goal=not kill)
+            subject = f"{name}, {workers} processes" + (", one killed half-way" if kill else "")
+            log, expected = _crawl(state, hosts, workers, kill=kill)
+            _report(report, subject, log, expected, workers, goal=not kill)
 
 
 def _simulate(report: Report, requests: int) -> None:
     hosts = hosts_of(requests, LARGEST)
-    for what, fleet, most in (
+    for difference, fleet, max_value in (
         ("", Fleet(WORKERS), 1.1),
         (", a fifth three times slower", Fleet(WORKERS, slow=0.2), None),
         (", a tenth dies", Fleet(WORKERS, dying=0.1), 1.1),
     ):
-        found = Simulation(hosts, fleet).run()
+        outcome = Simulation(hosts, fleet).run()
         report.add(
-            f"{WORKERS} simulated workers, {found.requests:,} requests{what}",
-            Figure("time", found.seconds, "s", peer="bound", peer_value=found.bound, most=most),
-            Figure("hosts taken", found.taken),
-            Figure("too soon", found.too_soon, most=0),
-            Figure("requested again", found.again, most=0),
-            Figure("missing", found.missing, most=0),
+            f"{WORKERS} simulated workers, {outcome.requests:,} requests{difference}",
+            Figure(
+                "time",
+                outcome.seconds,
+                "s",
+                peer="bound",
+                peer_value=outcome.bound,
+                max_value=max_value,
+            ),
+            Figure("hosts taken", outcome.taken),
+            Figure("too soon", outcome.too_soon, max_value=0),
+            Figure("requested again", outcome.again, max_value=0),
+            Figure("missing", outcome.missing, max_value=0),
         )
 
 
@@ -74,8 +81,8 @@ def _crawl(state: str, hosts: int, workers: int, *, kill: bool) -> tuple[Sequenc
         )
         for number in range(hosts)
     ]
-    wanted = {f"http://{site.host}{path}" for site in sites for path in site.pages}
-    sources = sorted(url for url in wanted if not url.endswith("/robots.txt"))
+    expected = {f"http://{site.host}{path}" for site in sites for path in site.pages}
+    sources = sorted(url for url in expected if not url.endswith("/robots.txt"))
     with LoopbackWeb(*sites) as web, tempfile.TemporaryDirectory() as folder:
         running = [
             start_crawl(
@@ -88,14 +95,20 @@ def _crawl(state: str, hosts: int, workers: int, *, kill: bool) -> tuple[Sequenc
             for number in range(1, workers + 1)
         ]
         if kill:
-            running.pop().kill_when(lambda log: len(log) >= len(wanted) / 2)
+            running.pop().kill_when(lambda log: len(log) >= len(expected) / 2)
         if any(crawl.wait(900).exit_code for crawl in running):
             raise SystemExit("a crawl failed")
-        return sorted(web.log, key=lambda hit: hit.started), wanted
+        return sorted(web.log, key=lambda hit: hit.started), expected
 
 
 def _report(
-    report: Report, what: str, log: Sequence[Hit], wanted: set[str], workers: int, *, goal: bool
+    report: Report,
+    subject: str,
+    log: Sequence[Hit],
+    expected: set[str],
+    workers: int,
+    *,
+    goal: bool,
 ) -> None:
     by_host = defaultdict[str, list[Hit]](list)
     for hit in log:
@@ -109,16 +122,16 @@ def _report(
         later
         for hits in by_host.values()
         for hit, later in pairwise(hits)
-        if later.started - hit.ended < LEAST
+        if later.started - hit.ended < MIN_GAP_SECONDS
     ]
     requested = Counter(hit.url for hit in log)
     bound = max(service, *chains)
     report.add(
-        what,
-        Figure("time", took, "s", peer="bound", peer_value=bound, most=1.1 if goal else None),
-        Figure("too soon", len(soon), most=0),
-        Figure("requested again", len(log) - len(requested), most=0 if goal else 1),
-        Figure("missing", len(wanted - requested.keys()), most=0),
+        subject,
+        Figure("time", took, "s", peer="bound", peer_value=bound, max_value=1.1 if goal else None),
+        Figure("too soon", len(soon), max_value=0),
+        Figure("requested again", len(log) - len(requested), max_value=0 if goal else 1),
+        Figure("missing", len(expected - requested.keys()), max_value=0),
     )
 
 

@@ -134,8 +134,8 @@ def main(report: Report, tries: int) -> None:
         parts = " ".join(f"{piece[:24]!r}*{number}" for piece, number in recipe.parts)
         report.add(
             kind.name,
-            Figure("CPU", seconds - start, "s", most=5.0),
-            Figure("memory", memory or None, "MiB", most=200 if memory else None),
+            Figure("CPU", seconds - start, "s", max_value=5.0),
+            Figure("memory", memory or None, "MiB", max_value=200 if memory else None),
             Figure("length", len(body), "bytes"),
             Figure("packed", len(gzip.compress(body)), "bytes"),
             note=f"({parts})*{recipe.times}",
@@ -145,16 +145,16 @@ def main(report: Report, tries: int) -> None:
         seconds, memory = _crawl(site)
         report.add(
             f"crawl, {name}",
-            Figure("run", seconds, "s", most=20),
-            Figure("memory of both processes", memory, "MiB", most=350),
+            Figure("run", seconds, "s", max_value=20),
+            Figure("memory of both processes", memory, "MiB", max_value=350),
         )
         seconds, _ = _crawl(site, ends=True)
-        report.add(f"crawl, {name}", Figure("end after SIGTERM", seconds, "s", most=5))
+        report.add(f"crawl, {name}", Figure("end after SIGTERM", seconds, "s", max_value=5))
     pieces: list[bytes | float] = [b"HTTP/1.1 200 OK\r\n\r\n"]
     for _ in range(200):
         pieces += [1.0, b"#"]
     seconds, _ = _crawl(Site(HOST, Raw(pieces), {"/feed": Raw(pieces)}))
-    report.add("crawl, a byte a second", Figure("run", seconds, "s", most=35))
+    report.add("crawl, a byte a second", Figure("run", seconds, "s", max_value=35))
 
 
 def _crawl(site: Site, *, ends: bool = False) -> tuple[float, float]:
@@ -202,8 +202,8 @@ def _worst(kind: Kind, tries: int) -> tuple[Recipe, tuple[float, float]]:
     for number in range(tries):
         changed = _any(kind, random) if number < tries // 3 else _changed(worst, kind, random)
         recipe = _fitting(changed, kind)
-        if recipe and (found := _cost(recipe.document(kind))) > cost:
-            worst, cost = recipe, found
+        if recipe and (found_cost := _cost(recipe.document(kind))) > cost:
+            worst, cost = recipe, found_cost
     return worst, cost
 
 
@@ -251,11 +251,11 @@ def _cost(document: Document) -> tuple[float, float]:
         process.stdin.flush()
         with suppress(EOFError):  # it may cost so much that the system ended it
             pickle.load(process.stdout)
-        found = _PEAK.search(Path(f"/proc/{process.pid}/status").read_text())  # Linux
+        peak = _PEAK.search(Path(f"/proc/{process.pid}/status").read_text())  # Linux
         process.stdin.close()
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
-    return used.ru_utime + used.ru_stime, int(found[1]) / 1024 if found else 0.0
+    return used.ru_utime + used.ru_stime, int(peak[1]) / 1024 if peak else 0.0
 
 
 if __name__ == "__main__":

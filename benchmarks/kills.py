@@ -45,8 +45,8 @@ POINTS = (
     *("taken", "begun", "allowed", "sent", "answered"),
     *("ended", "written", "freed", "committed"),
 )
-#: The most times that a crawl reaches its point before it is killed.
-MOST = 4
+#: The maximum number of times that a crawl reaches its point before it is killed.
+MAX_REACHED = 4
 #: The functions of these steps. Those of the state are followed by a COMMIT, that of the crawl is
 #: not.
 _FUNCTIONS: Final[dict[str, tuple[Any, str]]] = {
@@ -66,7 +66,7 @@ class Killed:
 
     def __init__(self, crawler: "Crawler") -> None:
         point, _, number = os.environ[_AT].partition(" ")
-        self._left = int(number)
+        self._remaining = int(number)
         if point == "sent":
             crawler.signals.connect(self._pass, signal=signals.headers_received)
         elif point == "answered":
@@ -81,8 +81,8 @@ class Killed:
         return cls(crawler)
 
     def _pass(self) -> None:
-        self._left -= 1
-        if not self._left:
+        self._remaining -= 1
+        if not self._remaining:
             os.kill(os.getpid(), signal.SIGKILL)
 
     def _passing(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -103,7 +103,7 @@ def main(report: Report, kills: int) -> None:
 
 def _measure(report: Report, kills: int, name: str, url: str) -> None:
     seeded = random.Random(kills)
-    hosts = [f"h{number}.example" for number in range(kills * MOST)]
+    hosts = [f"h{number}.example" for number in range(kills * MAX_REACHED)]
     feeds = {host: rss(host, ["1", "2"], f"http://{host}/") for host in hosts}
     sites = [
         Site(host, "User-agent: *\n", {"/feed": Reply(feeds[host], etag='"1"')}) for host in hosts
@@ -111,7 +111,7 @@ def _measure(report: Report, kills: int, name: str, url: str) -> None:
     done: Counter[str] = Counter()
     with DirectWeb(*sites) as web, tempfile.TemporaryDirectory() as folder:
         exported = Path(folder, "all.jsonl")
-        given: dict[str, Any] = {
+        options: dict[str, Any] = {
             "folder": Path(folder, "crawl"),
             "project": PROJECT,
             "sources": [f"http://{host}/feed" for host in hosts],
@@ -124,29 +124,29 @@ def _measure(report: Report, kills: int, name: str, url: str) -> None:
         killing = settings | {"EXTENSIONS": json.dumps({"benchmarks.kills.Killed": 1})}
         while done.total() < kills:
             point = POINTS[done.total() % len(POINTS)]
-            at = {_AT: f"{point} {seeded.randint(1, MOST)}"}
-            ended = run_crawl(web, settings=killing, environment=at, **given)
+            at = {_AT: f"{point} {seeded.randint(1, MAX_REACHED)}"}
+            ended = run_crawl(web, settings=killing, environment=at, **options)
             if ended.exit_code != -signal.SIGKILL:
                 raise SystemExit(f"{at}: a crawl ended with {ended.exit_code}\n{ended.stderr}")
             done[point] += 1
-        if run_crawl(web, settings=settings, **given).exit_code:
+        if run_crawl(web, settings=settings, **options).exit_code:
             raise SystemExit("the last crawl failed")
         report.say(f"{name}: killed {', '.join(f'{n} times {point}' for point, n in done.items())}")
         lines = exported.read_text("utf-8").splitlines()
         urls = Counter(json.loads(line)["url"] for line in lines)
         sent = Counter(f"http://{hit.host}{hit.path}" for hit in web.log)
         impolite = violations(web.log)
-        entries, logged, left = _rows(url)
+        entries, logged, unended = _rows(url)
         late, findings = sum((sent - logged).values()), _findings_of(url)
     report.add(
         name,
-        Figure("kills", done.total(), least=kills),
-        Figure("entries lost", 2 * len(hosts) - entries, most=0),
-        Figure("exported twice", len(lines) - len(urls), most=0),
-        Figure("requests without a row", late, most=0),
-        Figure("requests without an end, of runs that ended", left, most=0),
-        Figure("findings in the state", len(findings), most=0),
-        Figure("findings at the servers", len(impolite), most=0),
+        Figure("kills", done.total(), min_value=kills),
+        Figure("entries lost", 2 * len(hosts) - entries, max_value=0),
+        Figure("exported twice", len(lines) - len(urls), max_value=0),
+        Figure("requests without a row", late, max_value=0),
+        Figure("requests without an end, of runs that ended", unended, max_value=0),
+        Figure("findings in the state", len(findings), max_value=0),
+        Figure("findings at the servers", len(impolite), max_value=0),
         note="; ".join([*findings, *impolite[:3]]),
     )
 
@@ -157,14 +157,14 @@ def _rows(url: str) -> tuple[int, Counter[str], int]:
     with engine.connect() as connection:
         entries = connection.scalar(text("SELECT count(*) FROM entries")) or 0
         logged = Counter(connection.scalars(text("SELECT url FROM requests")))
-        left = connection.scalar(
+        unended = connection.scalar(
             text(
                 "SELECT count(*) FROM requests JOIN runs ON runs.id = requests.run "
                 "WHERE requests.duration IS NULL AND runs.ended_at IS NOT NULL"
             )
         )
     engine.dispose()
-    return entries, logged, left or 0
+    return entries, logged, unended or 0
 
 
 def _findings_of(url: str) -> list[str]:
@@ -175,8 +175,8 @@ def _findings_of(url: str) -> list[str]:
     """
     with closing(State(url)) as state, state.log() as log:
         rows = attest(log, time.time() + GOES_ON).rows
-    found = [finding for row in rows for finding in row["findings"]]
-    return [finding["first"]["what"] for finding in found if finding["level"] == "MUST"]
+    findings = [finding for row in rows for finding in row["findings"]]
+    return [finding["first"]["what"] for finding in findings if finding["level"] == "MUST"]
 
 
 if __name__ == "__main__":

@@ -82,7 +82,7 @@ class Workload:
 
 
 def workloads() -> tuple[Workload, ...]:
-    """Return the three of them."""
+    """Return the three workloads."""
     return (
         Workload(
             "60 hosts, 1 to 8 feeds, Crawl-delay 1 to 5 s",
@@ -101,7 +101,7 @@ def workloads() -> tuple[Workload, ...]:
 
 
 def main(report: Report, *chosen: str) -> None:
-    """Run each workload with ours and with the peer."""
+    """Run each workload with this project and with the peer."""
     for number, workload in enumerate(workloads(), 1):
         if chosen and str(number) not in chosen:
             continue
@@ -118,20 +118,25 @@ def _measure(
         crawl(web, Path(folder), workload)
         log = web.log
     took = max(hit.ended for hit in log) - min(hit.started for hit in log)
-    time = Figure("time", took, "s", peer="bound", peer_value=workload.bound(log), most=1.05)
+    time = Figure("time", took, "s", peer="bound", peer_value=workload.bound(log), max_value=1.05)
     return time, *reading_of(log)
 
 
 def reading_of(
-    log: Sequence[Hit], most: tuple[float, float] | tuple[None, None] = (None, None)
+    log: Sequence[Hit], max_values: tuple[float, float] | tuple[None, None] = (None, None)
 ) -> tuple[Figure, Figure]:
-    """Return when the first feed was read, and half of them; the goals of both are ``most``."""
+    """Return when the first feed and half of the feeds were read; ``max_values`` are the goals."""
     is_read = [hit.path != "/robots.txt" and hit.status == 200 for hit in log]
-    read = [number for number, is_one in enumerate(is_read, 1) if is_one]
+    read = [number for number, is_feed in enumerate(is_read, 1) if is_feed]
     first, half = log[read[0] - 1].ended - log[0].started, read[(len(read) - 1) // 2]
     return (
-        Figure("first feed after", first, "s", most=most[0]),
-        Figure("half of the feeds after", half / len(log) * 100, "% of the requests", most=most[1]),
+        Figure("first feed after", first, "s", max_value=max_values[0]),
+        Figure(
+            "half of the feeds after",
+            half / len(log) * 100,
+            "% of the requests",
+            max_value=max_values[1],
+        ),
     )
 
 
@@ -140,9 +145,11 @@ def _run_ours(web: LoopbackWeb, folder: Path, workload: Workload) -> None:
     result = run_crawl(
         web, folder=folder / "c", project=project, sources=workload.urls, timeout=900
     )
-    done = result.stats.get("walsh/sources/fetched")
-    if (result.exit_code, done) != (0, len(workload.urls)):
-        raise SystemExit(f"the crawl ended with {result.exit_code}, {done} of {len(workload.urls)}")
+    fetched = result.stats.get("walsh/sources/fetched")
+    if (result.exit_code, fetched) != (0, len(workload.urls)):
+        raise SystemExit(
+            f"the crawl ended with {result.exit_code}, {fetched} of {len(workload.urls)}"
+        )
 
 
 def _run_peer(web: LoopbackWeb, folder: Path, workload: Workload) -> None:
@@ -168,4 +175,4 @@ def _site(host: str, delay: float, feeds: int, *, busy: bool) -> Site:
 
 
 if __name__ == "__main__":
-    run(main)
+    run(main, names=("1", "2", "3"))

@@ -1,4 +1,4 @@
-"""The peer of the benchmarks: a Scrapy project of a few lines, as many people have it."""
+"""The peer of the benchmarks: a spider of plain Scrapy in a few lines, as many projects have it."""
 
 import os
 import subprocess
@@ -43,7 +43,7 @@ class FeedsSpider(scrapy.Spider):
                 "published": entry.get("published"),
             }
 """
-#: Settings for a delay of one second between two requests to a host, as ours.
+#: Settings for a delay of one second between two requests to a host.
 POLITE = {"DOWNLOAD_DELAY": 1, "DOWNLOAD_DELAY_JITTER": 0}
 
 
@@ -54,7 +54,7 @@ def run_peer(
     settings: Mapping[str, object] | None = None,
     timeout: float = 1800.0,
 ) -> tuple[int | None, int]:
-    """Return the exit code of a crawl, None if it was killed after ``timeout`` s, and its items."""
+    """Run the peer; return its exit status (None after ``timeout`` seconds) and number of items."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "peer.py").write_text(SPIDER)
     (folder / "urls.txt").write_text("\n".join(urls))

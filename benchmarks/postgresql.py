@@ -1,4 +1,4 @@
-"""A PostgreSQL server of a benchmark alone, which it may stop, restart and end."""
+"""A PostgreSQL server for one benchmark, which may stop, restart and end it."""
 
 import os
 import pwd
@@ -15,22 +15,22 @@ from typing import Any, LiteralString, Self
 
 import psycopg
 
-#: Users as which the server may run if we are root, which it refuses to be.
+#: The users to run the server as if this process is root: PostgreSQL refuses to run as root.
 USERS = ("postgres", "nobody")
 START_SECONDS = 30.0
 
 
 class Server:
-    """A server in a temporary folder, at a free port of the loopback; as a context it runs.
+    """A server in a temporary folder, at a free port of 127.0.0.1. As a context manager it runs.
 
-    It ends with this process, even if that is killed.
+    The server ends with this process, even if this process is killed.
     """
 
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="walsh-postgresql-")
         self._as: dict[str, Any] = {}
         if not os.getuid():
-            user = next(each for each in pwd.getpwall() if each.pw_name in USERS)
+            user = next(user for user in pwd.getpwall() if user.pw_name in USERS)
             self._as = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
             os.chown(self._folder.name, user.pw_uid, user.pw_gid)
         with socket.create_server(("127.0.0.1", 0)) as free:
@@ -50,7 +50,7 @@ class Server:
         self._folder.cleanup()
 
     def start(self) -> None:
-        """Start the server, and wait until it takes connections."""
+        """Start the server, and wait until it accepts connections."""
         place = ["-p", str(self._port), "-h", "127.0.0.1", "-k", self._folder.name]
         self._process = self._call(
             "postgres", "-D", f"{self._folder.name}/data", *place, "-c", "fsync=off"
@@ -69,9 +69,9 @@ class Server:
             self._process.wait()
 
     def cut(self) -> None:
-        """End all other connections, as a restart of a proxy does."""
-        others = "backend_type = 'client backend' AND pid <> pg_backend_pid()"
-        self.rows(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {others}")
+        """End all connections of clients, as the restart of a proxy would."""
+        condition = "backend_type = 'client backend' AND pid <> pg_backend_pid()"
+        self.rows(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {condition}")
 
     def rows(self, query: LiteralString, *values: str) -> list[tuple[Any, ...]]:
         """Return the rows of a query."""
@@ -80,14 +80,14 @@ class Server:
 
     @contextmanager
     def locked(self, table: LiteralString) -> Iterator[None]:
-        """Let all writers of a table wait meanwhile."""
+        """Lock a table, so that all its writers wait until the block ends."""
         with self._connection() as connection, connection.transaction():
             connection.execute(f"LOCK TABLE {table} IN EXCLUSIVE MODE")
             yield
 
     @contextmanager
     def holding_commits(self) -> Iterator[None]:
-        """Let each COMMIT wait meanwhile, as for a replica that is not there."""
+        """Let each COMMIT wait until the block ends, as for a replica that does not answer."""
         with self._connection() as connection:
             connection.execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
             connection.execute("SELECT pg_reload_conf()")
@@ -96,28 +96,30 @@ class Server:
             connection.execute("SELECT pg_reload_conf()")
 
     def waiting(self, event: str, statement: str) -> list[int]:
-        """Wait for connections that wait for an event, or one of that type; return their ports.
+        """Return the client ports of connections that wait for an event while they run a statement.
 
-        Left out are those whose statement begins with something else.
+        This blocks until a connection waits for the event (or type of event). ``statement`` is the
+        beginning of the SQL.
         """
         activity = "FROM pg_stat_activity WHERE %s IN (wait_event_type, wait_event)"
-        while not (found := self.rows(f"SELECT client_port, query {activity}", event)):
+        while not (rows := self.rows(f"SELECT client_port, query {activity}", event)):
             time.sleep(0.02)
-        return [port for port, text in found if text.startswith(statement)]
+        return [port for port, text in rows if text.startswith(statement)]
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
-        """Let all its processes stand still meanwhile (SIGSTOP)."""
+        """Stop all processes of the server (SIGSTOP) until the block ends."""
         assert self._process
         parent = self._process.pid
-        os.kill(parent, signal.SIGSTOP)  # first, so that it starts no other
+        os.kill(parent, signal.SIGSTOP)  # first, so that it starts no more processes
         children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
         pids = [*map(int, children), parent]
-        for each in pids:
+        for pid in pids:
             with suppress(ProcessLookupError):
-                os.kill(each, signal.SIGSTOP)
+                os.kill(pid, signal.SIGSTOP)
         go_on = ["sh", "-c", 'read -r _; kill -CONT "$@"', "sh", *map(str, pids)]
-        with subprocess.Popen(go_on, stdin=subprocess.PIPE):  # it goes on if we are killed, too
+        # A separate process, so that the server goes on even if this process is killed.
+        with subprocess.Popen(go_on, stdin=subprocess.PIPE):
             yield
 
     def _connection(self) -> psycopg.Connection[Any]:
@@ -135,8 +137,8 @@ class Server:
 
 
 def _program(name: str) -> str:
-    """Return the path of a program: of the PATH, or where Debian has it."""
+    """Return the path of a program, which is in PATH or where Debian installs it."""
     places = [os.environ["PATH"], *map(str, Path("/usr/lib/postgresql").glob("*/bin"))]
-    if found := shutil.which(name, path=os.pathsep.join(places)):
-        return found
+    if path := shutil.which(name, path=os.pathsep.join(places)):
+        return path
     raise SystemExit(f"there is no {name}: install the server of PostgreSQL")

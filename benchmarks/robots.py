@@ -91,7 +91,7 @@ def compare_with_protego(report: Report) -> None:
         for _ in range(ROUNDS)
     ]
     mine, peer = (min(times) * 1e3 for times in zip(*rounds, strict=True))
-    cost = Figure("CPU", mine, "ms", peer="Protego", peer_value=peer, most=1.0)
+    cost = Figure("CPU", mine, "ms", peer="Protego", peer_value=peer, max_value=1.0)
     report.add("50 KB file, parse + 1,000 verdicts", cost)
 
 
@@ -198,9 +198,9 @@ def show_worst_files(report: Report) -> None:
         )
         report.add(
             f"500 KiB of {title}",
-            Figure("parse", parse * 1e3, "ms", most=50),
-            Figure("verdict", verdict * 1e3, "ms", most=5),
-            Figure("memory", peak_mib(body), "MiB", most=20),
+            Figure("parse", parse * 1e3, "ms", max_value=50),
+            Figure("verdict", verdict * 1e3, "ms", max_value=5),
+            Figure("memory", peak_mib(body), "MiB", max_value=20),
         )
 
 

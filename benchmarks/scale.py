@@ -66,14 +66,14 @@ def main(report: Report, sources: int, *databases: str) -> None:
             Figure("first sync", measured["sync"], "s"),
             Figure("its CPU", measured["sync CPU"], "s"),
             Figure("its memory", measured["sync memory"], "MiB"),
-            Figure("first request after", measured["first"], "s", most=first),
-            Figure("peak memory", measured["memory"], "MiB", most=memory),
-            Figure("nothing due", measured["nothing"], "s", most=nothing),
+            Figure("first request after", measured["first"], "s", max_value=first),
+            Figure("peak memory", measured["memory"], "MiB", max_value=memory),
+            Figure("nothing due", measured["nothing"], "s", max_value=nothing),
             Figure("its CPU", measured["nothing CPU"], "s"),
         )
     few, many = (min(_hand_out(count) for _ in range(3)) for count in (10_000, HANDED_OUT))
     logarithm = math.log(HANDED_OUT) / math.log(10_000)
-    cost = Figure("CPU", many * 1e6, "us", peer="10,000", peer_value=few * 1e6, most=logarithm)
+    cost = Figure("CPU", many * 1e6, "us", peer="10,000", peer_value=few * 1e6, max_value=logarithm)
     report.add("handing out one request of 100,000", cost)
 
 
@@ -99,13 +99,13 @@ def _measure(folder: Path, url: str, sources: int) -> Mapping[str, float]:
     _visit(url, old=time.time() - 86_500.0, new=time.time() - 3600.0)
     with LoopbackWeb(*_sites(sources)) as web:
         began = time.monotonic()
-        given: dict[str, Any] = {
+        options: dict[str, Any] = {
             "folder": folder,
             "project": PROJECT,
             "sources": file,
             "settings": settings,
         }
-        with start_crawl(web, **given) as crawl:
+        with start_crawl(web, **options) as crawl:
             watched = min(WATCHED, sources // DUE // 2)
             web.wait_for(lambda log: len(log) >= watched or not crawl.running, 600)
             took["memory"] = _peak(crawl.pid)
@@ -113,7 +113,7 @@ def _measure(folder: Path, url: str, sources: int) -> Mapping[str, float]:
         _visit(url, old=time.time(), new=time.time())
         web.clear()
         began, cpu = time.monotonic(), _children_cpu()
-        run_crawl(web, **given)
+        run_crawl(web, **options)
         took["nothing"], took["nothing CPU"] = time.monotonic() - began, _children_cpu() - cpu
         if web.log:
             raise SystemExit("something was due")
@@ -136,8 +136,8 @@ def _sync(file: Path, url: str) -> float:
 
 def _peak(process: int) -> float:
     """Return the peak memory of a process in MiB; 0 if it has ended."""
-    found = re.search(r"VmHWM:\s+([0-9]+)", Path(f"/proc/{process}/status").read_text())
-    return int(found[1]) / 1024 if found else 0.0
+    peak = re.search(r"VmHWM:\s+([0-9]+)", Path(f"/proc/{process}/status").read_text())
+    return int(peak[1]) / 1024 if peak else 0.0
 
 
 def _children_cpu() -> float:
@@ -176,14 +176,14 @@ def _hand_out(sources: int) -> float:
     urls = map(_url, range(sources))
     feed = iter(sorted(urls, key=lambda url: url.split("/")[2]))
     began = time.process_time()
-    now, left = 0.0, sources
-    while left:
+    now, remaining = 0.0, sources
+    while remaining:
         while frontier.ready_hosts(now) < ENOUGH and (url := next(feed, None)):
             frontier.push(url.split("/")[2], url)
         if picked := frontier.pop(now):
             frontier.wait(picked[0], now + 1.0)
             frontier.free(picked[0])
-            left -= 1
+            remaining -= 1
             now += 0.001
         else:
             now = frontier.next_at() or now
@@ -191,4 +191,4 @@ def _hand_out(sources: int) -> float:
 
 
 if __name__ == "__main__":
-    run(main, 1_000_000)
+    run(main, 1_000_000, names=("SQLite", "PostgreSQL"))

@@ -56,7 +56,7 @@ class _Worker:
     dies: float = float("inf")
     frontier: Frontier[str] = field(default_factory=Frontier)
     watch: Watch = field(default_factory=Watch)
-    left: dict[str, int] = field(default_factory=dict)  #: requests, by host that it owns
+    remaining: dict[str, int] = field(default_factory=dict)  #: requests, by host that it owns
     in_flight: str = ""
     beats_at: float = 0.0
 
@@ -78,20 +78,20 @@ class Simulation:
     def __init__(self, hosts: Sequence[HostWork], fleet: Fleet) -> None:
         chance = random.Random(2)
         self._fleet = fleet
-        self._work = {each.host: each.sources for each in hosts}  # the due sources
+        self._work = {work.host: work.sources for work in hosts}  # the due sources
         self._has_robots: set[str] = set()
         self._rows = dict.fromkeys(self._work, HostTimes())
         self._until: dict[str, float] = {"": 0.0}  # by worker: when it lapses
-        in_order = sorted(hosts, key=lambda each: -each.sources)
-        self._agenda = [each.host for each in reversed(in_order)]
+        in_order = sorted(hosts, key=lambda work: -work.sources)
+        self._agenda = [work.host for work in reversed(in_order)]
         self._orphans: list[tuple[float, str]] = []  # of dead workers: when they are free
         speeds = [
             SERVICE * (fleet.slower if chance.random() < fleet.slow else 1.0)
             for _ in range(fleet.workers)
         ]
-        requests = sum(each.requests for each in hosts)
-        longest = max(each.requests * (DELAY + SERVICE) - DELAY for each in hosts)
-        ideal = requests / sum(1.0 / each for each in speeds)
+        requests = sum(work.requests for work in hosts)
+        longest = max(work.requests * (DELAY + SERVICE) - DELAY for work in hosts)
+        ideal = requests / sum(1.0 / work for work in speeds)
         self._workers = [_Worker(f"w{n}", speed) for n, speed in enumerate(speeds)]
         lost = 0.0
         for worker in self._workers:
@@ -116,7 +116,7 @@ class Simulation:
     def _act(self, worker: _Worker, now: float) -> float | None:
         """Let a worker act, and return when it acts again; None if it has ended."""
         if now >= worker.dies:
-            for host in worker.left:
+            for host in worker.remaining:
                 heapq.heappush(self._orphans, (self._free_at(host), host))
             return None
         if worker.in_flight:
@@ -156,9 +156,9 @@ class Simulation:
         self._rows[host] = row
         self.outcome.taken += 1
         needs_robots = host not in self._has_robots
-        worker.left[host] = self._work[host] + needs_robots
+        worker.remaining[host] = self._work[host] + needs_robots
         worker.frontier.wait(host, max(now, row.ready_at(DELAY)))
-        for number in range(worker.left[host]):
+        for number in range(worker.remaining[host]):
             rank = Rank.ROBOTS if needs_robots and not number else Rank.TARGET
             worker.frontier.push(host, host, rank)
 
@@ -176,7 +176,7 @@ class Simulation:
 
     def _end(self, worker: _Worker, now: float) -> None:
         host, worker.in_flight = worker.in_flight, ""
-        worker.left[host] -= 1
+        worker.remaining[host] -= 1
         if host not in self._has_robots:
             self._has_robots.add(host)
         elif self._work[host]:
@@ -185,8 +185,8 @@ class Simulation:
             self.outcome.again += 1
         exchange = Exchange(delay=DELAY, latency=worker.service)
         row = self._rows[host].after(exchange, _BACKOFF, now)
-        if not worker.left[host]:
-            del worker.left[host]
+        if not worker.remaining[host]:
+            del worker.remaining[host]
             row = replace(row, owner="")
         self._rows[host] = row
         worker.frontier.record_service(host, worker.service, now)

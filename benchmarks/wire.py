@@ -36,10 +36,12 @@ PEER_HOSTS = 100
 
 def main(report: Report, hosts: int, *schemes: str) -> None:
     """Crawl over http and over https, with ours and with the peer."""
-    few = min(hosts, PEER_HOSTS)
+    peer_hosts = min(hosts, PEER_HOSTS)
     for scheme in schemes or ("http", "https"):
         report.add(f"{scheme}, walsh-scrapy, {hosts} hosts", *_measure(hosts, scheme, _run_ours))
-        report.add_peer(f"{scheme}, plain Scrapy, {few} hosts", *_measure(few, scheme, _run_peer))
+        report.add_peer(
+            f"{scheme}, plain Scrapy, {peer_hosts} hosts", *_measure(peer_hosts, scheme, _run_peer)
+        )
 
 
 def _measure(
@@ -61,32 +63,34 @@ def _measure(
     handshakes = _handshakes(log, connections)
     bound = exchanges + handshakes
     return (
-        Figure("time", took, "s", peer="bound", peer_value=bound, most=1.1),
+        Figure("time", took, "s", peer="bound", peer_value=bound, max_value=1.1),
         Figure("a host", took / hosts * 1e3, "ms"),
         Figure("exchanges", exchanges, "s"),
         Figure("handshakes", handshakes, "s"),
         Figure("connections", len(connections)),
-        Figure("open at once", most_open, most=1),
+        Figure("open at once", most_open, max_value=1),
         *_kinds(connections),
-        *reading_of(log, most=(2.0, 60.0)),
+        *reading_of(log, max_values=(2.0, 60.0)),
     )
 
 
 def _handshakes(log: Sequence[Hit], connections: Sequence[ConnectionRecord]) -> float:
     """Return the seconds from each connection to its first request, added up."""
     first = {(hit.host, hit.client): hit.started for hit in reversed(log)}
-    return sum(first[each.host, each.client] - each.opened for each in connections)
+    return sum(
+        first[connection.host, connection.client] - connection.opened for connection in connections
+    )
 
 
 def _kinds(connections: Sequence[ConnectionRecord]) -> tuple[Figure, ...]:
     """Return the numbers of full TLS handshakes, and of those that resumed a session."""
-    full = Counter(each.host for each in connections if each.handshake == FULL)
-    resumed = sum(each.handshake == RESUMED for each in connections)
+    full = Counter(connection.host for connection in connections if connection.handshake == FULL)
+    resumed = sum(connection.handshake == RESUMED for connection in connections)
     if not full:
         return ()
     return (
         Figure("full handshakes", full.total()),
-        Figure("of one host", max(full.values()), most=1),
+        Figure("of one host", max(full.values()), max_value=1),
         Figure("resumed", resumed),
     )
 
@@ -118,4 +122,4 @@ def _sites(hosts: int, scheme: str) -> list[Site]:
 
 
 if __name__ == "__main__":
-    run(main, 2000)
+    run(main, 2000, names=("http", "https"))

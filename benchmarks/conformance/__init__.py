@@ -1,1 +1,1 @@
-"""Crawlers of others in the conformance test: a small driver each, and the table of docs."""
+"""Other crawlers in the conformance test: a small driver for each, and the table of the docs."""

@@ -1,16 +1,17 @@
 """`python -m benchmarks.conformance [NAME...]`: tries crawlers, and prints a row for each.
 
-It needs the programs of the drivers: wget, wget2, httrack, curl, newsboat and r2e; feedparser and
-requests for this Python. In the current folder it needs a `node_modules` for the two of Node.js
-(`npm install rss-parser crawlee`), and a virtual environment with crawlee for Python
-(`python -m venv crawlee-python && crawlee-python/bin/pip install "crawlee[httpx]"`). A cell has the
-scenarios that passed of those that passed or failed. `NAME-proxy` is tried behind the proxy. Each
-may take twice as long as `walsh conformance` gives it. `--save FOLDER` as the first words keeps the
-scorecards as JSON.
+It needs what the drivers use: wget, wget2, httrack, curl, newsboat and r2e; feedparser and requests
+for this Python. In the current folder the two drivers of Node.js need a `node_modules`
+(`npm install rss-parser crawlee`), and that of crawlee for Python a virtual environment
+(`python -m venv crawlee-python && crawlee-python/bin/pip install crawlee`). A cell has the number
+of scenarios that passed, of those that passed or failed. `NAME-proxy` is tried behind a proxy. Each
+crawler gets twice the time that `walsh conformance` gives it.
 """
 
+import argparse
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from walsh_scrapy.testing.conformance import RULES, Scorecard, Verdict, run
@@ -31,7 +32,7 @@ _HTTRACK = (
     "--connection-per-second=1 --keep-alive=0 --retries=2 --timeout=20 --cache=2 --quiet "
     "--user-agent Example-Bot/1.0+(+https://bot.example/)"
 )
-#: As a project has it that installs the add-on: an identity of its own.
+#: The identity of a project that installs the add-on.
 _IDENTITY = (
     "-sWALSH_UA_TOKEN=Example-Bot",
     "-sWALSH_USER_AGENT=Mozilla/5.0 (compatible; Example-Bot/1.0; +https://bot.example/)",
@@ -64,18 +65,31 @@ def row(name: str, card: Scorecard) -> str:
     return f"| {name} | {' | '.join(cells)} |"
 
 
-def main(words: list[str]) -> None:
-    folder = None
-    if words[:1] == ["--save"]:
-        folder, words = Path(words[1]), words[2:]
+def main(words: Sequence[str]) -> None:
+    """Try the crawlers that the words name."""
+    options = options_of(words)
     print(f"| crawler | {' | '.join(RULES)} |")
     print(f"|---{'|---' * len(RULES)}|")
-    for name in words or (*CRAWLERS, "crawlee-proxy"):
-        command, proxy = CRAWLERS[name.removesuffix("-proxy")], name.endswith("-proxy")
-        card = run(command, proxy=proxy, patience=2.0)
+    for name in options.names or (*CRAWLERS, "crawlee-proxy"):
+        command = CRAWLERS[name.removesuffix("-proxy")]
+        card = run(command, proxy=name.endswith("-proxy"), patience=2.0)
         print(row(name, card), flush=True)
-        if folder:
-            (folder / f"{name}.json").write_text(json.dumps(card.as_dict(), indent=1), "utf-8")
+        if options.save:
+            file = options.save / f"{name}.json"
+            file.write_text(json.dumps(card.as_dict(), indent=1), "utf-8")
 
 
-main(sys.argv[1:])
+def options_of(words: Sequence[str]) -> argparse.Namespace:
+    """Read the words of the call; a wrong one ends the process."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.conformance", description=__doc__)
+    usage = f"one or more of {', '.join(CRAWLERS)}, or one of them with -proxy at its end"
+    parser.add_argument("names", nargs="*", metavar="NAME", help=usage)
+    parser.add_argument("--save", type=Path, metavar="FOLDER", help="keep the scorecards as JSON")
+    options = parser.parse_args(words)
+    if unknown := [name for name in options.names if name.removesuffix("-proxy") not in CRAWLERS]:
+        parser.error(f"no crawler is called {', '.join(unknown)}")
+    return options
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -8,11 +8,11 @@ from pathlib import Path
 import feedparser
 import requests
 
-kept = Path(os.environ["CONFORMANCE_FOLDER"]) / "validators.json"
-known = json.loads(kept.read_text("utf-8")) if kept.exists() else {}
+state_file = Path(os.environ["CONFORMANCE_FOLDER"]) / "validators.json"
+validators_by_url = json.loads(state_file.read_text("utf-8")) if state_file.exists() else {}
 session = requests.Session()
 for url in Path(os.environ["CONFORMANCE_SEEDS"]).read_text("utf-8").split():
-    validators = known.get(url, {})
+    validators = validators_by_url.get(url, {})
     try:
         response = session.get(url, headers=validators, timeout=20)
     except requests.RequestException as error:
@@ -20,8 +20,8 @@ for url in Path(os.environ["CONFORMANCE_SEEDS"]).read_text("utf-8").split():
         continue
     print(url, response.status_code, len(feedparser.parse(response.content).entries))
     pairs = (("If-None-Match", "ETag"), ("If-Modified-Since", "Last-Modified"))
-    known[url] = {
+    validators_by_url[url] = {
         name: response.headers[field] for name, field in pairs if field in response.headers
     }
-    kept.write_text(json.dumps(known), "utf-8")
+    state_file.write_text(json.dumps(validators_by_url), "utf-8")
     time.sleep(1)

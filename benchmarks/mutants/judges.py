@@ -1,6 +1,7 @@
-"""The checks that find a mutant: trial, days and audit in simulated time, else a named test.
+"""The checks that find a mutant: trial, days and audit in simulated time, otherwise a named test.
 
-All run in the project of the mutant, with the checks of this tree: see `mutant.JUDGES`.
+All run in the mutant's copy of the project. The checks themselves are never changed there: see
+`mutant.JUDGES`.
 """
 
 import json
@@ -11,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-#: Real seconds after which a mutant hangs: a hundred times those of the crawler as it is.
-_LONGEST: Final = 600.0
-#: The error of the loop of simulated time about a crawl that goes on while the clock stands still.
+#: A mutant that takes longer hangs: the original crawler needs a hundredth of this.
+_TIMEOUT_SECONDS: Final = 600.0
+#: The error of simulated time about a crawl that never lets the clock advance.
 ENDLESS: Final = "it never ends"
 _GOOD: Final = ("pass", "holds")
-#: Characters of the message of a mutant that crashes.
-_WIDEST: Final = 100
+#: The maximum number of characters shown of the message of a mutant that crashes.
+_MAX_MESSAGE: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,16 +30,16 @@ class Findings:
     crash: str = ""
 
     def worse_than(self, control: "Findings") -> dict[str, list[str]]:
-        """Return by part the verdicts that were good of the crawler as it is, and no longer are."""
+        """Return by part the verdicts that are good for the original crawler, but not here."""
         if self.crash:
             return {"trial": [f"crashed: {self.crash}"]}
         return {
             part: [
                 " ".join(filter(None, [name, self.reasons.get(f"{part} {name}")]))
-                for name, verdict in known.items()
+                for name, verdict in verdicts.items()
                 if verdict in _GOOD and self.verdicts[part].get(name) not in _GOOD
             ]
-            for part, known in control.verdicts.items()
+            for part, verdicts in control.verdicts.items()
         }
 
 
@@ -54,13 +55,13 @@ def simulated(project: Path, folder: Path) -> Findings:
     verdicts: dict[str, dict[str, str]] = {}
     reasons: dict[str, str] = {}
     for part in ("trial", "days"):
-        for each in json.loads((folder / f"{part}.json").read_text("utf-8")):
-            row = each["name"].removeprefix("row ")
-            is_row = row != each["name"]
+        for result in json.loads((folder / f"{part}.json").read_text("utf-8")):
+            row = result["name"].removeprefix("row ")
+            is_row = row != result["name"]
             name = f"{row} ({part})" if is_row else row
-            verdicts.setdefault("attest" if is_row else part, {})[name] = each["verdict"]
+            verdicts.setdefault("attest" if is_row else part, {})[name] = result["verdict"]
             if is_row:
-                reasons[f"attest {name}"] = each["reason"] or each["verdict"]
+                reasons[f"attest {name}"] = result["reason"] or result["verdict"]
     return Findings(verdicts, reasons)
 
 
@@ -72,18 +73,20 @@ def failed_test(project: Path, tests: tuple[str, ...]) -> str:
 
 
 def _run(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("SCRAPY_")}
+    inherited = {
+        name: value for name, value in os.environ.items() if not name.startswith("SCRAPY_")
+    }
     return subprocess.run(
         [sys.executable, *arguments],
         cwd=project,
-        env=kept | {"PYTHONPATH": str(project)},
+        env=inherited | {"PYTHONPATH": str(project)},
         capture_output=True,
         text=True,
         check=False,
-        timeout=_LONGEST,
+        timeout=_TIMEOUT_SECONDS,
     )
 
 
 def _last_line(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1][:_WIDEST] if lines else "no word"
+    return lines[-1][:_MAX_MESSAGE] if lines else "no word"

@@ -1,4 +1,4 @@
-"""A mutant: a copy of the project in which few lines of named functions are others."""
+"""A mutant: a copy of the project in which a few lines of some functions are replaced."""
 
 import ast
 import shutil
@@ -11,17 +11,17 @@ ROOT: Final = Path(__file__).parents[2]
 _PROJECT: Final = (
     "walsh_scrapy", "spiders", "scrapy.cfg", "pyproject.toml", "sources.toml", "tests",
 )  # fmt: skip
-#: The checks are never mutated: a mutant has those of this tree.
+#: The checks are never mutated, so that a mutant is judged by the original checks.
 JUDGES: Final = tuple(f"walsh_scrapy/{name}" for name in ("testing/", "tools/attest"))
 
 
 class PatchError(Exception):
-    """A patch that does not fit the code any more. The message names it, and the reason."""
+    """A patch does not fit the code any more. The message tells which patch, and why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """Another text in one function or class."""
+    """Replaces a text in one function or class."""
 
     module: str  #: its file, from the root of the repository
     place: str  #: the qualified name of the function or class
@@ -33,9 +33,9 @@ class Patch:
         lines = source.splitlines(keepends=True)
         first, last = self._lines(ast.parse(source))
         text = "".join(lines[first:last])
-        if (found := text.count(self.old)) != 1:
+        if (count := text.count(self.old)) != 1:
             raise PatchError(
-                f"{self.module}: {self.place} has {self.old!r} {found} times, not once"
+                f"{self.module}: {self.place} has {self.old!r} {count} times, not once"
             )
         changed = "".join([*lines[:first], text.replace(self.old, self.new), *lines[last:]])
         try:
@@ -49,23 +49,27 @@ class Patch:
         first = last = 0
         for name in self.place.split("."):
             kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-            inside = (each for each in ast.iter_child_nodes(node) if isinstance(each, kinds))
-            found = next((each for each in inside if each.name == name), None)
-            if found is None:
+            inside = (child for child in ast.iter_child_nodes(node) if isinstance(child, kinds))
+            child = next((child for child in inside if child.name == name), None)
+            if child is None:
                 raise PatchError(f"{self.module} has no {self.place}")
-            node, first, last = found, found.lineno, found.end_lineno or found.lineno
+            node, first, last = (
+                child,
+                child.lineno,
+                child.end_lineno or child.lineno,
+            )
         return first - 1, last
 
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """A fault of a crawler, and the patches that give it to ours."""
+    """A bug that a crawler could have, and the patches that give it to this crawler."""
 
     name: str
     rule: str  #: "R1" to "R9"
     what: str  #: the fault, in one line for the table
     patches: tuple[Patch, ...]
-    #: Tests of facts that simulated time does not show: the wire, and other processes.
+    #: Tests for what simulated time does not show: connections, and several processes.
     tests: tuple[str, ...] = ()
 
     def sources(self, root: Path = ROOT) -> dict[str, str]:
@@ -82,7 +86,7 @@ class Mutant:
         return changed
 
 
-#: The crawler as it is. A check that finds faults in it is wrong.
+#: The original crawler. A check that finds faults in it is wrong.
 CONTROL: Final = Mutant("control", "", "nothing wrong", ())
 
 

@@ -76,12 +76,13 @@ self._network.check_route(request)
     )),
     Mutant("two-connections", "R4", "keeps connections open while it opens another", (
         Patch(_CONNECTIONS, "IdleConnections.take", "if self._alone:", "if False:"),
-        Patch(_CONNECTIONS, "IdleConnections.keep", "> self._most", "> 100"),
+        Patch(_CONNECTIONS, "IdleConnections.keep", "> self._max_number", "> 100"),
     ), (_ONE_CONNECTION,)),
     Mutant("many-idle", "R4", "another bot keeps any number of idle connections, for 15 minutes", (
         Patch("walsh_scrapy/crawl/network.py", "Network.idle", "IdleConnections(_MOST_IDLE,",
               "IdleConnections(100_000,"),
-        Patch(_CONNECTIONS, "IdleConnections.keep", "call_later(MOST_AGE,", "call_later(900.0,"),
+        Patch(_CONNECTIONS, "IdleConnections.keep", "call_later(MAX_IDLE_SECONDS,",
+              "call_later(900.0,"),
     ), ("tests/crawl/test_network.py::test_idle_connections_are_few_and_young",)),
     Mutant("domain-delay", "R4", "by domain, the `delay` of a source counts for its host only", (
         Patch("walsh_scrapy/crawl/context.py", "DeclaredDelays.__init__",

@@ -100,7 +100,7 @@ class TestDelay:
         check = Delay(SERVER)
         check.see(at(0, 3), 5)
         gap = check.see(at(7), 5)
-        assert (gap.seconds, gap.least, gap.missing) == (4, 5, 1)
+        assert (gap.seconds, gap.required, gap.missing) == (4, 5, 1)
 
     def test_each_delay_may_be_short_by_the_tolerance_once(self):
         """5.5 s in whole seconds: 5 may be, and again by a little, but three times may not."""
@@ -124,7 +124,7 @@ class TestDelay:
 
 class TestFirstRequests:
     def judge(self, *requests, **terms):
-        check = FirstRequests(enough=2)
+        check = FirstRequests(min_number=2)
         for start, is_first in requests:
             check.see(at(start), is_first=is_first, **terms)
         return check.are_held_back
@@ -181,7 +181,7 @@ class TestRetries:
         assert row.before(at(4)) == 1
 
     def test_the_least_wait_doubles_and_then_stays(self):
-        waits = [Retries.least_wait(number, 2, 30) for number in (1, 2, 4, 5, 5000)]
+        waits = [Retries.min_wait(number, 2, 30) for number in (1, 2, 4, 5, 5000)]
         assert waits == [2, 4, 16, 30, 30]
 
 

@@ -288,7 +288,7 @@ def test_the_clock_moves_only_by_advance(walsh_fake_clock):
     assert walsh_fake_clock.advance(1.5) == walsh_fake_clock.now()
     walsh_fake_clock.advance(timedelta(days=1))
     assert walsh_fake_clock.datetime() == datetime(2026, 1, 2, 0, 0, 1, 500_000, tzinfo=UTC)
-    with pytest.raises(ValueError, match="does not go back"):
+    with pytest.raises(ValueError, match="go back"):
         walsh_fake_clock.advance(-1)
 
 

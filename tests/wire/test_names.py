@@ -17,7 +17,7 @@ from scrapy.exceptions import (
 from tests.wire.test_http1 import Pieces
 from walsh_scrapy.exceptions import Denied, Unreachable
 from walsh_scrapy.wire import connections as module
-from walsh_scrapy.wire.connections import MOST_AHEAD, Connections, Endpoint, Names
+from walsh_scrapy.wire.connections import MAX_LOOKUPS_AHEAD, Connections, Endpoint, Names
 from walsh_scrapy.wire.stream import TcpStream, Tls
 from walsh_scrapy.wire.unreachable import (
     BadCertificate,
@@ -63,7 +63,7 @@ def test_a_name_is_looked_up_once_while_it_is_young(system, monkeypatch, walsh_f
         names = Names()
         both = await asyncio.gather(names.find("a.example", 80), names.find("a.example", 80))
         assert both[0].hosts == both[1].hosts == ("192.0.2.1", "2001:db8::1")
-        walsh_fake_clock.advance(module.NAME_AGE - 1)
+        walsh_fake_clock.advance(module.ADDRESS_TTL_SECONDS - 1)
         await names.find("a.example", 80)
         assert asked == ["a.example"]
         walsh_fake_clock.advance(2)
@@ -106,7 +106,7 @@ def test_lookups_ahead_are_bounded_and_their_failures_are_nobodys(system):
             await names.find("0.example", 80)
 
     asyncio.run(run())
-    assert set(asked) == {f"{number}.example" for number in range(MOST_AHEAD)}
+    assert set(asked) == {f"{number}.example" for number in range(MAX_LOOKUPS_AHEAD)}
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ from walsh_scrapy.wire.connections import (
     Names,
     Proxy,
     check_public,
-    wants_credentials,
+    credentials_refused,
 )
 from walsh_scrapy.wire.stream import VERSIONS, Tls, TlsStream
 from walsh_scrapy.wire.unreachable import NotConnected
@@ -198,7 +198,7 @@ class Network:
         if endpoint.proxy is None or endpoint.scheme != "http":
             return
         if response.status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
-            error = wants_credentials(endpoint.proxy, host_of(url))
+            error = credentials_refused(endpoint.proxy, host_of(url))
             raise self._failure(endpoint.host, error) from error
         if proves_network(response.status):
             self._record_proof()

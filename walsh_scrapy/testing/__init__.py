@@ -1,6 +1,10 @@
-"""A loopback web, and tools of tests that check a crawl by its server's log.
+"""Test a crawler against web servers on this machine, and check the log of those servers.
 
-Each name is imported at its first use, because few tests use all of them.
+`LoopbackWeb` and `DirectWeb` serve any number of hosts. `run_crawl` and `simulate` crawl them, in
+real or in simulated time. `assert_polite` checks the requests that the servers logged. It works for
+every crawler, whatever it is written in.
+
+Each name is imported when it is first used, because few tests need all of them.
 """
 
 from importlib import import_module

@@ -1,7 +1,7 @@
-"""The private CA of a loopback web, and the certificates that its https sites show.
+"""The private CA of a test web, and the certificates of its https sites.
 
-No program trusts the CA unless it is configured to. trustme makes the CA. The certificates of hosts
-are made here, because trustme refuses names that the DNS allows, such as `my_shop.example`.
+No program trusts the CA unless it is told to. trustme creates the CA. The certificates of hosts are
+created here, because trustme refuses names that the DNS allows, such as `my_shop.example`.
 """
 
 import ssl
@@ -26,17 +26,17 @@ from trustme import CA
 
 from walsh_scrapy.testing.site import EXPIRED_ON, OTHER_HOST, Certificate
 
-_VALID_FROM: Final = datetime(2020, 1, 1, tzinfo=UTC)  # fixed: messages about it are tested
+_VALID_FROM: Final = datetime(2020, 1, 1, tzinfo=UTC)  # fixed, because tests expect this date
 _VALIDITY: Final = timedelta(days=36_500)
 _VERSIONS: Final = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 _MAX_COMMON_NAME: Final = 64  # characters (RFC 5280, appendix A.1)
 
 
 class CertificateAuthority:
-    """Makes a TLS context for any host; keys and certificates last as long as the web.
+    """Creates TLS contexts for hosts. `close` removes the keys and certificates.
 
-    A private key is written to a folder that only this user can read, because OpenSSL loads it
-    from a file; `close` removes the folder.
+    Private keys are written to a folder that only this user can read, because OpenSSL loads them
+    from files.
     """
 
     def __init__(self) -> None:
@@ -44,13 +44,13 @@ class CertificateAuthority:
         self._ca = CA(organization_name="Loopback CA")
         self._unknown_ca = CA(organization_name="Nobody's CA")
         self._contexts: dict[tuple[str, Certificate, str | None], ssl.SSLContext] = {}
-        self.file = Path(self._folder.name) / "ca.pem"  #: trust this to trust GOOD certificates
+        self.file = Path(self._folder.name) / "ca.pem"  #: the certificate of the CA, to be trusted
         self._ca.cert_pem.write_to_path(self.file)
 
     def context(self, host: str, kind: Certificate, version: str | None = None) -> ssl.SSLContext:
-        """Return the TLS context of a server for that host, made once for each host and kind.
+        """Return the TLS context of a server for this host; it is cached.
 
-        With a `version`, for example "1.2", it speaks no other. Sessions are resumed by tickets.
+        With a `version`, for example "1.2", the server speaks no other. Sessions can be resumed.
         """
         key = host, kind, version
         if key not in self._contexts:
@@ -114,7 +114,7 @@ def _issue(ca: CA, subject: str, hosts: list[str], end: datetime) -> bytes:
 
 
 def _general_name(host: str) -> x509.GeneralName:
-    """Return a host as a certificate has it: an address, or a name in ASCII without a last dot."""
+    """Return a host as certificates spell it: an address, or an ASCII name without final dot."""
     try:
         return x509.IPAddress(ip_address(host.strip("[]")))
     except ValueError:

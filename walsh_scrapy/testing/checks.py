@@ -1,12 +1,12 @@
-"""The rules of a bot towards a host, checked over exchanges alone (R4, R5, R8; decision 35).
+"""Checks of delays, holds, retries and revisits, over the requests that a server logged.
 
-`assert_polite` and the conformance test bring their rows to the same checks, with the precision of
-their times. Nothing here imports another part of the package, so a fault of the crawler cannot hide
-in its check.
+`assert_polite` and the conformance test use the same checks, each with the precision of its clock.
+Nothing here imports another part of the package: if a check shared code with the crawler, a bug in
+that code would hide itself (decision 35).
 
-R4 has delays and one request at a time, R5 holds and retries, R8 revisits. Each check is for one
-host, one bot or one URL, as its caller groups exchanges, and keeps a few numbers. Exchanges come in
-the order of their starts. Times and durations are seconds.
+Each object checks one host, one crawler or one URL: the caller decides how to group the exchanges.
+Pass it the exchanges in the order of their starts. All times and durations are in seconds. R4 is
+about delays and one request at a time, R5 about holds and retries, R8 about revisits.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from typing import Final, NamedTuple
 #: Statuses that tell a bot to come back later (R5).
 BUSY: Final = frozenset({429, 503})
 _SECONDS: Final = re.compile("[0-9]+")
-#: Numbers of so many digits may be moments: the digits of now in units since 1970, and the units of
-#: a second. A moment is within 366 days of now.
+#: Some servers send a Unix timestamp as Retry-After, in seconds or in milliseconds. The keys are
+#: the numbers of digits that a timestamp of today has, the values its units per second. A number is
+#: treated as a timestamp only if it is within 366 days of the response.
 _MOMENTS: Final = {10: 1, 13: 1000}
 _MOMENT_SECONDS: Final = 366 * 86_400.0
 #: The three forms of RFC 9110 5.6.7.
@@ -33,12 +34,12 @@ _DATE: Final = re.compile(
 
 
 class Precision(NamedTuple):
-    """The precision of times; all are seconds. In doubt the bot is right."""
+    """How precisely times are known, in seconds. In doubt a request was in time."""
 
     evidence: str  #: where the times come from
-    tolerance: float  #: that a request may seem too early and was in time
-    #: The part of the tolerance that counts anew for each delay. The missing time beyond it adds
-    #: up, so a bot that is a little early each time is found.
+    tolerance: float  #: a request that seems early by less than this may have been in time
+    #: The part of the tolerance that applies to every delay. Whatever is missing beyond it adds up,
+    #: so a crawler that is a little early each time is found.
     slack: float
 
     def is_before(self, start: float, moment: float) -> bool:
@@ -46,40 +47,42 @@ class Precision(NamedTuple):
         return start < moment - self.tolerance
 
 
-#: A server reads a request after it was sent, and begins its last write before its end was read.
+#: No tolerance is needed here: a server logs a request after it was sent, and logs the end of a
+#: response before the crawler can have read it. So a gap never looks shorter than it was.
 SERVER: Final = Precision("the log of a server: `assert_polite`, `violations`", 0.0, 0.0)
-#: Delays count from start to start here: one request that is read late makes the next one early.
+#: Needed here because delays are measured from start to start: if the server is late to read one
+#: request, the next one looks early.
 TRIAL: Final = Precision("a trial: `conformance`", 0.1, 0.02)
 PRECISIONS: Final = (SERVER, TRIAL)
 
 
 class Exchange(NamedTuple):
-    """One request with its answer. Times are seconds of one clock."""
+    """One request and its response. Times are seconds on one clock."""
 
     start: float
     end: float  #: infinite while the answer is not complete
-    host: str  #: the name, or the registrable domain, that delays are counted by
+    host: str  #: the host name or registrable domain that delays apply to
     url: str
     status: int = 0  #: 0 without an answer
-    headers: tuple[tuple[str, str], ...] = ()  #: of the answer
-    row: int = 0  #: its number in the caller's log
+    headers: tuple[tuple[str, str], ...] = ()  #: of the response
+    row: int = 0  #: the place of the request in the caller's log
 
     @property
     def is_busy(self) -> bool:
-        """Whether the host is busy, and wants no requests for a while."""
+        """Whether the host asked the crawler to come back later (429 or 503)."""
         return self.status in BUSY
 
     def held_until(self, offset: float = 0.0) -> float | None:
-        """Return the end of the Retry-After of a 429 or 503; None without a valid one.
+        """Return when the Retry-After of a 429 or 503 ends; None if there is no valid one.
 
-        `offset` must be added to the times of this exchange to get epoch seconds. The longest of
-        several headers counts. The crawler reads this header with other code.
+        Add `offset` to a time of this exchange to get seconds since the epoch. Of several headers
+        the longest wait is used. The crawler parses the header with other code, on purpose.
         """
         if not self.is_busy:
             return None
         values = [value for name, value in self.headers if name.lower() == "retry-after"]
         ends = (self._end_of(value.strip(" \t"), offset) for value in values)
-        return max((end for end in ends if end is not None), default=None)
+        return max((moment for moment in ends if moment is not None), default=None)
 
     def _end_of(self, value: str, offset: float) -> float | None:
         if _SECONDS.fullmatch(value):
@@ -95,35 +98,35 @@ class Exchange(NamedTuple):
         return moment.replace(tzinfo=UTC).timestamp() - offset
 
 
-#: Seconds without a request after which a first request was held back, and after which others were
-#: let go at once.
+#: A first request that came at least this many seconds after the previous request was held back.
+#: Another request that came sooner than `LET_GO` was sent at once.
 HELD_BACK: Final = 1.0
 LET_GO: Final = 0.5
 
 
 class Gap(NamedTuple):
-    """The time between an exchange and a request that must wait for it."""
+    """The time between an exchange and a later request that had to wait for it."""
 
     before: Exchange
-    seconds: float  #: from the end of `before` (or its start); negative if that was not over
-    least: float  #: the least ones
-    is_early: bool  #: whether the request certainly came too early
+    seconds: float  #: from the end (or the start) of `before`; negative if it had not ended
+    required: float  #: the seconds that had to pass
+    is_early: bool  #: True if the request certainly came too early
 
     @property
     def missing(self) -> float:
-        """The missing seconds."""
-        return self.least - self.seconds
+        """How many seconds too early the request came."""
+        return self.required - self.seconds
 
 
 class AtOnce:
-    """R4: no request begins before the one before it has ended."""
+    """R4: no request begins before the previous one has ended."""
 
     def __init__(self, precision: Precision) -> None:
         self._precision = precision
-        self._last: Exchange | None = None  # of those so far, the one that ends last
+        self._last: Exchange | None = None  # the exchange so far that ends last
 
     def see(self, exchange: Exchange) -> Gap | None:
-        """Return the gap before a request; None before the first one."""
+        """Add a request, and return the gap before it; None for the first one."""
         last = self._last
         if last is None or exchange.end >= last.end:
             self._last = exchange
@@ -134,7 +137,7 @@ class AtOnce:
 
 
 class Delay:
-    """R4: a delay passes before each request, from the end or from the start of the one before."""
+    """R4: a delay passes between two requests, from the end or the start of the earlier one."""
 
     def __init__(self, precision: Precision, *, from_start: bool = False) -> None:
         self._precision = precision
@@ -143,13 +146,17 @@ class Delay:
         self._counts_from = -math.inf
 
     def see(self, exchange: Exchange, delay: float) -> Gap | None:
-        """Return the gap before a request, with `delay` in force; None before the first."""
+        """Add a request that had to wait for `delay`, and return the gap before it.
+
+        The first request has no gap: None.
+        """
         last, soonest = self._last, self._counts_from + delay
         is_early = self._precision.is_before(exchange.start, soonest)
-        # A delay that may have been kept was, except for the slack.
-        kept = self._counts_from if is_early else soonest - self._precision.slack
+        # A request within the tolerance counts as in time. Only the slack is forgiven: the rest of
+        # the missing time is carried over to the next delay.
+        earliest = self._counts_from if is_early else soonest - self._precision.slack
         edge = self._edge(exchange)
-        self._counts_from = max(edge, kept)
+        self._counts_from = max(edge, earliest)
         if last is None or edge >= self._edge(last):
             self._last = exchange
         if last is None:
@@ -163,19 +170,19 @@ class Delay:
 class FirstRequests:
     """R4: the first request to a host is not held back.
 
-    A bot may be slow by itself. So it breaks the rule only if it waited before each of `enough`
-    first requests, and let one of the others go at once. It sees the requests of one run.
+    Add the requests of one run. A crawler may be slow in general, so it breaks the rule only if it
+    waited before each of at least `min_number` first requests, and sent another request at once.
     """
 
-    def __init__(self, enough: int) -> None:
-        self._enough = enough
+    def __init__(self, min_number: int) -> None:
+        self._min_number = min_number
         self._last: Exchange | None = None
         self._number = 0
-        self._least = math.inf
-        self._others = math.inf
+        self._shortest = math.inf
+        self._shortest_of_others = math.inf
 
     def see(self, exchange: Exchange, *, is_first: bool, counts: bool = True) -> None:
-        """Note a request; `counts` is False if another reason may explain its gap."""
+        """Add a request; `counts` is False if its gap may have another reason."""
         last = self._last
         if last is None or exchange.end >= last.end:
             self._last = exchange
@@ -184,38 +191,38 @@ class FirstRequests:
         silent = exchange.start - last.end
         if is_first:
             self._number += 1
-            self._least = min(self._least, silent)
+            self._shortest = min(self._shortest, silent)
         else:
-            self._others = min(self._others, silent)
+            self._shortest_of_others = min(self._shortest_of_others, silent)
 
     @property
-    def least(self) -> float | None:
-        """The shortest wait before a first request; None if there are too few to know."""
-        is_told = self._number >= self._enough and self._others < LET_GO
-        return self._least if is_told else None
+    def shortest_wait(self) -> float | None:
+        """The shortest wait before a first request; None if there are too few to judge."""
+        is_certain = self._number >= self._min_number and self._shortest_of_others < LET_GO
+        return self._shortest if is_certain else None
 
     @property
     def are_held_back(self) -> bool:
-        """Whether all were held back, and others not."""
-        return self.least is not None and self.least >= HELD_BACK
+        """Whether every first request was held back, although other requests were not."""
+        return self.shortest_wait is not None and self.shortest_wait >= HELD_BACK
 
 
 class Hold:
-    """R5: after a refusal no request comes until the end of its Retry-After."""
+    """R5: after a refusal no request is sent until its Retry-After ends."""
 
     def __init__(self, precision: Precision) -> None:
         self._precision = precision
-        self._cause: Exchange | None = None  # the refusal that began it
+        self._cause: Exchange | None = None  # the refusal that began the hold
         self._until = -math.inf
 
     def begin(self, refusal: Exchange, until: float) -> None:
-        """Begin at the end of a refusal, unless a longer hold goes on."""
+        """Begin a hold at the end of a refusal, unless a longer hold is active."""
         if until > self._until:
             self._cause = refusal
             self._until = until
 
     def see(self, exchange: Exchange) -> Gap | None:
-        """Return the gap between the refusal and a request after it; None if there is none."""
+        """Return the gap between the refusal and a later request; None without a refusal."""
         cause = self._cause
         if cause is None or exchange.start < cause.end:
             return None
@@ -224,21 +231,25 @@ class Hold:
 
 
 class Retries:
-    """R5: refusals in a row. Those of requests that were under way at once count as one."""
+    """R5: counts refusals in a row. Refusals of simultaneous requests count as one."""
 
     def __init__(self) -> None:
         self._number = 0
         self._last: Exchange | None = None
 
     def before(self, exchange: Exchange) -> int:
-        """Return the number of refusals in a row before a request; 0 if it was in flight then."""
+        """Return the number of refusals in a row before a request.
+
+        It is 0 if the request was already in flight when the last refusal came.
+        """
         last = self._last
         return self._number if last is not None and exchange.start >= last.end else 0
 
     def see(self, exchange: Exchange, *, is_refused: bool) -> int:
-        """Note the answer, and return the number in a row of its refusal; 0 if it has none.
+        """Add a response, and return how many refusals in a row there are with it.
 
-        Another answer ends the row.
+        It is 0 for a response that is no refusal, which also ends the row, and for a refusal that
+        belongs to the same moment as the last one.
         """
         if not is_refused:
             self._number, self._last = 0, None
@@ -249,23 +260,26 @@ class Retries:
         return self._number
 
     @staticmethod
-    def least_wait(number: int, base: float, longest: float) -> float:
-        """Return the least wait after so many refusals in a row: it doubles, and then stays."""
-        return min(base * 2.0 ** max(0, min(number, 60) - 1), longest)
+    def min_wait(number: int, base: float, max_wait: float) -> float:
+        """Return the minimum wait after so many refusals in a row: doubled up to `max_wait`."""
+        return min(base * 2.0 ** max(0, min(number, 60) - 1), max_wait)
 
 
 class Revisit:
-    """R2, R3, R8: an answered URL is not requested again too soon; one check per URL."""
+    """R2, R3, R8: a URL that was answered is not requested again too soon. One object per URL."""
 
     def __init__(self, precision: Precision) -> None:
         self._precision = precision
         self._answered: Exchange | None = None
 
     def see(self, exchange: Exchange, ttl: float, *, is_answered: bool) -> Gap | None:
-        """Return the gap since the answer that is good for `ttl` seconds; None without one."""
-        known = self._answered
+        """Add a request, and return the gap since the response that was good for `ttl` seconds.
+
+        None if there was no such response. `is_answered` tells whether this response is good.
+        """
+        answered = self._answered
         self._answered = exchange if is_answered else None
-        if known is None:
+        if answered is None:
             return None
-        is_early = self._precision.is_before(exchange.start, known.end + ttl)
-        return Gap(known, exchange.start - known.end, ttl, is_early)
+        is_early = self._precision.is_before(exchange.start, answered.end + ttl)
+        return Gap(answered, exchange.start - answered.end, ttl, is_early)

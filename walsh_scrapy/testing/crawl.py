@@ -1,10 +1,10 @@
-"""The real `scrapy crawl` in a separate process, in front of a web of a test.
+"""Runs the real `scrapy crawl` in a separate process, against a test web.
 
     result = run_crawl(web, sources=["http://blog.example/feed.xml"], folder=tmp_path)
     assert result.exit_code == 0
 
-Runs that share a folder share their state in it. The process gets the web as its proxy for http and
-https, or the names and ports of a web without a proxy. So none of its requests leaves the machine.
+Runs in the same folder share their state. The environment of the process leads all its requests to
+the web, so none of them leaves this machine.
 """
 
 import ast
@@ -31,12 +31,12 @@ from walsh_scrapy.state.records import BlocklistCopy
 from walsh_scrapy.testing.hit import ConnectionRecord, Hit
 from walsh_scrapy.testing.web import Web
 
-#: A URL, or the fields of a `[[source]]`: url, kind, name, tags, every, delay.
+#: A source: its URL, or the fields of a `[[source]]` table (url, kind, name, tags, every, delay).
 SourceLike = str | Mapping[str, str | float | list[str]]
 
 
 def write_sources(path: Path, sources: Iterable[SourceLike]) -> Path:
-    """Write a sources file and return its path: a list if the name ends in .txt, else TOML."""
+    """Write a sources file and return its path: a list of URLs if it ends in .txt, else TOML."""
     entries = [{"url": source} if isinstance(source, str) else source for source in sources]
     if path.suffix == ".txt":
         text = "".join(f"{entry['url']}\n" for entry in entries)
@@ -47,7 +47,7 @@ def write_sources(path: Path, sources: Iterable[SourceLike]) -> Path:
 
 
 def _table(entry: Mapping[str, str | float | list[str]]) -> str:
-    # JSON strings and lists of them are TOML too, if no character becomes a surrogate pair.
+    # Valid TOML, because `ensure_ascii=False` keeps JSON from writing surrogate pairs.
     lines = [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in entry.items()]
     return "\n".join(["[[source]]", *lines, ""])
 
@@ -56,16 +56,17 @@ _EMPTY: Final = b'{"contract": "walsh-research-blocklist/v1", "refresh": "P7D", 
 
 
 def keep_blocklist(state: State, url: str, document: bytes, requested_at: float) -> None:
-    """Keep a document as the list that was adopted from `url` at an epoch second."""
+    """Store a document in the state as the blocklist that was fetched from `url` at that time."""
     adopted = Blocklist.parse(document).text()
     copy = BlocklistCopy(hash_of(document), None, None, requested_at, adopted)
     state.blocklist.keep(url, copy, document)
 
 
 def keep_empty_blocklist(state_url: str, now: float | None = None) -> None:
-    """Keep an empty list as if it was fetched from its published URL at `now`, an epoch second.
+    """Store an empty blocklist, as if it had been fetched from its published URL.
 
-    Without `now` that is this moment. Nothing is kept in a state that cannot be opened.
+    `now` is the moment of that fetch in seconds since the epoch (default: the present moment). A
+    state that cannot be opened is left alone.
     """
     with suppress(StateError, UnicodeError):
         state = State(state_url)
@@ -77,7 +78,10 @@ def keep_empty_blocklist(state_url: str, now: float | None = None) -> None:
 
 
 def find_project(start: Path) -> Path:
-    """Return the nearest folder with a scrapy.cfg, from `start` upward; FileNotFoundError."""
+    """Return the nearest folder with a scrapy.cfg, from `start` upward.
+
+    Raises FileNotFoundError if there is none.
+    """
     here = start.resolve()
     for folder in (here, *here.parents):
         if (folder / "scrapy.cfg").is_file():
@@ -86,44 +90,46 @@ def find_project(start: Path) -> Path:
 
 
 def settings_of(run: Path, sources: Iterable[SourceLike] | Path | None) -> dict[str, object]:
-    """Return the settings of a run in this folder: a state next to it, no published schema."""
+    """Return the settings of a crawl in this folder; its state is stored in the parent folder."""
     state = run.parent / "walsh.sqlite3"
-    given: dict[str, object] = {
+    settings: dict[str, object] = {
         "WALSH_STATE_URL": f"sqlite:///{state}",
         "WALSH_BLOCKLIST_SCHEMA_URL": "",
         "STATS_DUMP": True,
     }
     if isinstance(sources, Path):
-        given["WALSH_SOURCES"] = sources.resolve()
+        settings["WALSH_SOURCES"] = sources.resolve()
     elif sources is not None:
-        given["WALSH_SOURCES"] = write_sources(run / "sources.toml", sources)
-    return given
+        settings["WALSH_SOURCES"] = write_sources(run / "sources.toml", sources)
+    return settings
 
 
 def environment_of(project: Path) -> dict[str, str]:
-    """Return our environment as if started in `project`, whose scrapy.cfg names its settings."""
+    """Return the environment of a process that uses the Scrapy settings of this project."""
     config = ConfigParser()
     config.read(project / "scrapy.cfg", encoding="utf-8")
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("SCRAPY_")}
+    inherited = {
+        name: value for name, value in os.environ.items() if not name.startswith("SCRAPY_")
+    }
     path = os.pathsep.join(filter(None, (str(project), os.environ.get("PYTHONPATH"))))
-    named = {"PYTHONPATH": path, "SCRAPY_SETTINGS_MODULE": config.get("settings", "default")}
-    return kept | named | {"PYTHONUNBUFFERED": "1"}
+    variables = {"PYTHONPATH": path, "SCRAPY_SETTINGS_MODULE": config.get("settings", "default")}
+    return inherited | variables | {"PYTHONUNBUFFERED": "1"}
 
 
-def join_environments(environment: dict[str, str], others: Mapping[str, str]) -> dict[str, str]:
-    """Return both environments as one, where PYTHONPATH has the folders of both."""
-    paths = filter(None, (each.get("PYTHONPATH") for each in (others, environment)))
-    return environment | dict(others) | {"PYTHONPATH": os.pathsep.join(paths)}
+def join_environments(environment: dict[str, str], extra: Mapping[str, str]) -> dict[str, str]:
+    """Return both environments merged; PYTHONPATH has the folders of both, `extra` first."""
+    paths = filter(None, (variables.get("PYTHONPATH") for variables in (extra, environment)))
+    return environment | dict(extra) | {"PYTHONPATH": os.pathsep.join(paths)}
 
 
 class Process(Protocol):
-    """A process that was started: the part of `subprocess.Popen` that tests use."""
+    """A running process: the part of `subprocess.Popen` that is needed here."""
 
     pid: int
 
     @property
     def returncode(self) -> int | None:
-        """The exit status, negative for a signal; None until `poll` or `wait` saw the end."""
+        """The exit status, negative for a signal; None until `poll` or `wait` noticed the end."""
 
     def poll(self) -> int | None:
         """Return the exit status, or None while the process runs."""
@@ -138,66 +144,66 @@ class Process(Protocol):
         """Send SIGTERM."""
 
 
-#: Starts a process, as `subprocess.Popen` does, which is one: it gets the command, and by name
+#: Starts a process: `subprocess.Popen`, or a function that takes the command, and as keywords
 #: `cwd`, `env`, `stdin`, `stdout` and `stderr`.
 Launcher = Callable[..., Process]
 
 _STATS: Final = re.compile(r"Dumping Scrapy stats:\n(\{.*?\})\s*$", re.DOTALL | re.MULTILINE)
 _DATETIME: Final = re.compile(r"datetime\.datetime\(([^()]*)\)")
 
-#: An item or the stats: JSON and Scrapy's dictionary, of any shape.
+#: An item or the stats of a crawl.
 Record = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class CrawlResult:
-    """A crawl that has ended, by itself or by a signal."""
+    """What a crawl did, after its process has ended."""
 
-    exit_code: int  #: negative: the signal that ended it
+    exit_code: int  #: negative for the signal that ended the process
     stdout: str
     stderr: str  #: Scrapy's log
     items: list[Record] = field(default_factory=list)
-    stats: Record = field(default_factory=dict)  #: empty if none were dumped into the log
-    log: list[Hit] = field(default_factory=list)  #: the requests to the web since the crawl's start
-    connections: list[ConnectionRecord] = field(default_factory=list)  #: the same of connections
-    seconds: float = 0.0  #: from start to end of the process
-    folder: Path = Path()  #: of this run
+    stats: Record = field(default_factory=dict)  #: empty if the log has no dump of them
+    log: list[Hit] = field(default_factory=list)  #: the requests to the web since the start
+    connections: list[ConnectionRecord] = field(default_factory=list)  #: those since the start
+    seconds: float = 0.0  #: the duration of the process
+    folder: Path = Path()  #: the folder of this run
 
 
 def read_items(path: Path) -> list[Record]:
-    """Read exported JSON lines; without a last one that a kill cut short."""
+    """Read exported JSON lines, except a last line that was cut short when the crawl was killed."""
     if not path.exists():
         return []
-    # Not splitlines: a JSON string may hold U+2028, which does not end a line here.
+    # Not splitlines(), which would split a JSON string at U+2028.
     lines = path.read_text(encoding="utf-8", errors="replace").split("\n")[:-1]
     return [json.loads(line) for line in lines if line.strip()]
 
 
 def read_stats(stderr: str) -> Record:
-    """Read the stats that Scrapy dumps into its log; moments in time come as text."""
-    found = _STATS.findall(stderr)
-    if not found:
+    """Read the stats that Scrapy dumps into its log; dates and times are returned as text."""
+    dumps = _STATS.findall(stderr)
+    if not dumps:
         return {}
     try:
-        stats: Record = ast.literal_eval(_DATETIME.sub(r"'\1'", found[-1]))
+        stats: Record = ast.literal_eval(_DATETIME.sub(r"'\1'", dumps[-1]))
     except (SyntaxError, ValueError):
-        return {}  # a stat of another type: the log has it, as text
+        return {}  # a stat of a type that cannot be read back
     return stats
 
 
 _POLL_SECONDS: Final = 0.02
 _TAIL: Final = 4000
-#: An exception that ended the process: the last line of its log.
+#: The last line of the log of a process that an exception ended.
 _ERROR: Final = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception)(?:: .*)?\s*\Z", re.MULTILINE)
 
-#: The exit status of a command that was called in a wrong way.
+#: The exit status of a command with wrong arguments.
 _WRONG_CALL: Final = 2
 
 Moment = Callable[[Sequence[Hit]], bool]
 
 
 class Crawl:
-    """A running crawl. As a context manager it is killed at the end of the block."""
+    """A running crawl. As a context manager it kills the process at the end of the block."""
 
     def __init__(
         self,
@@ -207,7 +213,7 @@ class Crawl:
         environment: dict[str, str],
         launcher: Launcher = subprocess.Popen,
     ) -> None:
-        self.folder = folder  #: of this run: its items, stdout and stderr
+        self.folder = folder  #: the folder of this run, with its items, stdout and stderr
         self.command = command
         self._web = web
         self._started = time.monotonic()
@@ -219,43 +225,45 @@ class Crawl:
 
     @property
     def running(self) -> bool:
-        """Whether the process has not ended yet."""
+        """Whether the process is still running."""
         return self._process.poll() is None
 
     def wait(self, timeout: float = 600.0) -> CrawlResult:
-        """Wait for the end; after `timeout` seconds kill the crawl and raise TimeoutError.
+        """Wait for the end, and return the result.
 
-        Raises RuntimeError if the process ended with a traceback before the crawl began, as for a
-        spider that is not there.
+        After `timeout` seconds the crawl is killed and TimeoutError raised. Raises RuntimeError if
+        the process failed before the crawl began, for example because there is no such spider.
         """
         try:
             self._process.wait(timeout)
         except subprocess.TimeoutExpired:
             tail = self.kill().stderr[-_TAIL:]
             raise TimeoutError(
-                f"the crawl was killed after {timeout} s; its log:\n{tail}"
+                f"the crawl was killed after {timeout} s; its log ends with:\n{tail}"
             ) from None
         result = self._result()
         is_error = result.exit_code == 1 and _ERROR.search(result.stderr)
         if is_error or result.exit_code == _WRONG_CALL:
-            raise RuntimeError(f"the crawl did not start; its log:\n{result.stderr[-_TAIL:]}")
+            raise RuntimeError(
+                f"the crawl did not start; its log ends with:\n{result.stderr[-_TAIL:]}"
+            )
         return result
 
     def kill(self) -> CrawlResult:
-        """End the crawl at once (SIGKILL), if it has not ended, and return its result so far."""
+        """Kill the crawl (SIGKILL) unless it has ended, and return its result so far."""
         self._process.kill()
         self._process.wait()
         return self._result()
 
     def terminate(self) -> None:
-        """Send SIGTERM, as Scrapyd's cancel does; call `wait` after it."""
+        """Send SIGTERM, as Scrapyd does to cancel a job. Call `wait` afterwards."""
         self._process.terminate()
 
     def kill_when(self, moment: Moment, timeout: float = 600.0) -> CrawlResult:
-        """Kill the crawl once `moment` is true for its log; else wait for its end."""
+        """Kill the crawl as soon as `moment` is true for its log; otherwise wait for its end."""
         deadline = time.monotonic() + timeout
         while self.running and time.monotonic() < deadline:
-            if self._web.wait_for(lambda log: moment(self._own(log)), _POLL_SECONDS):
+            if self._web.wait_for(lambda log: moment(self._own_hits(log)), _POLL_SECONDS):
                 return self.kill()
         return self.wait(max(0.0, deadline - time.monotonic()))
 
@@ -265,12 +273,12 @@ class Crawl:
     def __exit__(self, *_: object) -> None:
         self.kill()
 
-    def _own(self, log: Iterable[Hit]) -> list[Hit]:
+    def _own_hits(self, log: Iterable[Hit]) -> list[Hit]:
         return [hit for hit in log if hit.started >= self._started]
 
     def _result(self) -> CrawlResult:
         stderr = _text(self.folder / "stderr")
-        # The unfinished exchanges of a killed crawl end when the web sees its sockets close.
+        # After a kill, wait until the web has noticed that the crawl's sockets are closed.
         self._web.wait_for(lambda log: all(math.isfinite(hit.ended) for hit in log), 10.0)
         return CrawlResult(
             exit_code=self._process.wait(),
@@ -278,8 +286,10 @@ class Crawl:
             stderr=stderr,
             items=read_items(self.folder / "items.jsonl"),
             stats=read_stats(stderr),
-            log=self._own(self._web.log),
-            connections=[each for each in self._web.connections if each.opened >= self._started],
+            log=self._own_hits(self._web.log),
+            connections=[
+                record for record in self._web.connections if record.opened >= self._started
+            ],
             seconds=time.monotonic() - self._started,
             folder=self.folder,
         )
@@ -299,29 +309,32 @@ def start_crawl(
 ) -> Crawl:
     """Start `scrapy crawl` and return at once.
 
-    `project` is the folder of scrapy.cfg (default: looked for from the current folder upward).
-    Unless `settings` has others, the state is `folder`/walsh.sqlite3, with an empty list as the
-    published blocklist. The stats are dumped into the log, where `CrawlResult.stats` comes from.
-    `launcher` starts the process: `subprocess.Popen`, or a function with the same arguments.
+    `folder` gets the files of the run. `sources`, `settings` and `arguments` are those of the
+    command line. `project` is the folder with scrapy.cfg (default: the current folder or one above
+    it). `environment` adds variables. `launcher` starts the process: `subprocess.Popen`, or a
+    function with the same arguments.
+
+    Unless `settings` says otherwise, the state is `folder`/walsh.sqlite3, with an empty blocklist,
+    and the stats are dumped into the log, from which `CrawlResult.stats` is read.
     """
     root = find_project(project or Path.cwd())
     folder.mkdir(parents=True, exist_ok=True)
     run = Path(tempfile.mkdtemp(prefix="run-", dir=folder.resolve()))
-    given = settings_of(run, sources) | dict(settings or {})
+    crawl_settings = settings_of(run, sources) | dict(settings or {})
     command = [sys.executable, "-m", "scrapy", "crawl", spider, "-O", str(run / "items.jsonl")]
-    command += [part for name, value in given.items() for part in ("-s", f"{name}={value}")]
+    command += [
+        part for name, value in crawl_settings.items() for part in ("-s", f"{name}={value}")
+    ]
     for name, value in (arguments or {}).items():
         command += ["-a", f"{name}={value}"]
-    if "WALSH_BLOCKLIST_URL" not in given:
-        keep_empty_blocklist(str(given["WALSH_STATE_URL"]))
-    given_environment = join_environments(environment_of(root), web.environment) | dict(
-        environment or {}
-    )
-    return Crawl(web, command, run, given_environment, launcher)
+    if "WALSH_BLOCKLIST_URL" not in crawl_settings:
+        keep_empty_blocklist(str(crawl_settings["WALSH_STATE_URL"]))
+    variables = join_environments(environment_of(root), web.environment) | dict(environment or {})
+    return Crawl(web, command, run, variables, launcher)
 
 
 class CrawlOptions(TypedDict, total=False):
-    """The arguments that `run_crawl` shares with `start_crawl`."""
+    """The arguments that `run_crawl` passes to `start_crawl`, which describes them."""
 
     folder: Required[Path]
     sources: Iterable[SourceLike] | Path | None
@@ -340,9 +353,12 @@ def run_crawl(
     kill_when: Moment | None = None,
     **options: Unpack[CrawlOptions],
 ) -> CrawlResult:
-    """Run `scrapy crawl` to its end, or kill it (SIGKILL) once `kill_when` is true for its log.
+    """Run `scrapy crawl` to its end, and return what it did.
 
-    Raises TimeoutError, and RuntimeError if there is no such spider.
+    It is killed (SIGKILL) as soon as `kill_when` is true for the log of its requests. The other
+    arguments are those of `start_crawl`. Raises TimeoutError if the crawl takes longer than
+    `timeout` seconds, and RuntimeError if it does not start, for example because there is no such
+    spider.
     """
     with start_crawl(web, spider, **options) as crawl:
         return crawl.kill_when(kill_when, timeout) if kill_when else crawl.wait(timeout)

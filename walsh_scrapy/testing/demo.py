@@ -1,4 +1,4 @@
-"""``walsh demo``: two crawls of a web on this machine, checked by the log of its servers."""
+"""``walsh demo``: two crawls of a web on this machine, and a check of the servers' log."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ if TYPE_CHECKING:
 
 
 def run(call: Call) -> int:  # noqa: ARG001 - every tool takes one
-    """Run both crawls, print the log, and check it."""
+    """Run both crawls, print and check the servers' log, and return the exit status."""
     console = Console(width=None if Console().is_terminal else 140)
     sites, sources = demo_web()
-    # Elsewhere only 127.0.0.1 is this machine, so a proxy stands for all hosts.
-    kind = DirectWeb if sys.platform == "linux" else LoopbackWeb
-    with kind(*sites) as web, tempfile.TemporaryDirectory() as folder:
+    # Other systems have one loopback address only, so a proxy stands for all hosts there.
+    web_class = DirectWeb if sys.platform == "linux" else LoopbackWeb
+    with web_class(*sites) as web, tempfile.TemporaryDirectory() as folder:
         project = _project(Path(folder))
         runs = [_crawl(web, Path(folder), project, sources, number, console) for number in (1, 2)]
-        seen: Terms = {"crawl_delays": web.crawl_delays, "connections": web.connections}
-        terms: Terms = {**DEMO_TERMS, **seen}
+        observed: Terms = {"crawl_delays": web.crawl_delays, "connections": web.connections}
+        terms: Terms = {**DEMO_TERMS, **observed}
         broken = violations(web.log, **terms)
-    broken += [problem for run in runs for problem in _unfinished(run, len(sources))]
+    broken += [problem for run in runs for problem in _run_problems(run, len(sources))]
     console.print(demo_table(sites, [run.log for run in runs]))
     console.print(entries_table([run.items for run in runs]))
     for sentence in broken:
@@ -59,7 +59,7 @@ def run(call: Call) -> int:  # noqa: ARG001 - every tool takes one
 
 
 def _project(folder: Path) -> Path:
-    """Return the project of this clone; one as ``walsh init`` writes it if this is not a clone."""
+    """Return the project of this repository, or a new one from ``walsh init`` if installed."""
     clone = Path(walsh_scrapy.__file__).parents[1]
     if (clone / "scrapy.cfg").is_file():
         return clone
@@ -89,7 +89,7 @@ def _crawl(
             "WALSH_BLOCKLIST_URL": BLOCKLIST_URL,
             "WALSH_BLOCKLIST_SCHEMA_URL": BLOCKLIST_SCHEMA_URL,
         },
-        # The second run follows at once, while the sources are due only in a day (R8).
+        # The second run follows at once, although the sources are due again only in a day.
         arguments={} if number == 1 else {"force": "1"},
     )
     requests, connections = len(result.log), len(result.connections)
@@ -101,8 +101,8 @@ def _crawl(
     return result
 
 
-def _unfinished(run: CrawlResult, sources: int) -> list[str]:
-    """Return the problems outside of a log: a run that failed, or sources without an outcome."""
-    done = done_sources(run.stats)
+def _run_problems(run: CrawlResult, sources: int) -> list[str]:
+    """Return what the log does not show: a run that failed, or sources without an outcome."""
+    finished = done_sources(run.stats)
     problems = [f"a run ended with exit status {run.exit_code}"] if run.exit_code else []
-    return problems + [f"{done} of {sources} sources had an outcome"] * (done != sources)
+    return problems + [f"{finished} of {sources} sources had an outcome"] * (finished != sources)

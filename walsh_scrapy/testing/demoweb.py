@@ -1,8 +1,8 @@
-"""The web of `walsh demo`: hosts that differ in what they ask of a crawler, and its tables.
+"""The web of `walsh demo`: hosts with different requirements for a crawler, and tables about them.
 
 sites, sources = demo_web()
 with DirectWeb(*sites) as web:
-    ...  # crawl the sources, the blocklist being at BLOCKLIST_URL
+    ...  # crawl the sources, with WALSH_BLOCKLIST_URL = BLOCKLIST_URL
     seen = {"crawl_delays": web.crawl_delays, "connections": web.connections}
     violations(web.log, **DEMO_TERMS, **seen)
 """
@@ -69,8 +69,8 @@ _OPEN: Final = "User-agent: *\nDisallow: /private/\n"
 
 
 def demo_web() -> tuple[list[Site], list[str]]:
-    """Return the sites, each with a description, and the sources to declare."""
-    sites = [_operator(), *_feeds(), *_paced(), *_redirects(), *_groups(), *_left_alone()]
+    """Return the sites, each with a description, and the URLs of the sources to crawl."""
+    sites = [_operator(), *_feeds(), *_paced(), *_redirects(), *_groups(), *_forbidden()]
     return sites, list(SOURCES)
 
 
@@ -142,7 +142,7 @@ def _groups() -> list[Site]:
     ]
 
 
-def _left_alone() -> list[Site]:
+def _forbidden() -> list[Site]:
     page = Reply("<!DOCTYPE html><title>Page</title>", content_type="text/html; charset=utf-8")
     feed = _rss("optedout.example", "Opted out", _POSTS)
     return [
@@ -153,7 +153,7 @@ def _left_alone() -> list[Site]:
 
 
 def _site(name: str, description: str, page: Page | None = None, robots: str = _OPEN) -> Site:
-    """Return a site with one page, which is its feed unless another one is given."""
+    """Return a site with one page; by default the page is a feed."""
     return Site(f"{name}.example", robots, {"/feed.xml": page or _feed(name)}, description)
 
 
@@ -173,7 +173,7 @@ def _rss(
 
 
 def demo_table(sites: Iterable[Site], runs: Sequence[Sequence[Hit]]) -> Table:
-    """Return a row for each host: what it does, and its requests in each run."""
+    """Return a table with a row for each host: what it does, and its requests in each run."""
     table = Table(title="Each server, and its log", title_justify="left")
     table.add_column("host", no_wrap=True)
     table.add_column("server", ratio=2)
@@ -186,18 +186,18 @@ def demo_table(sites: Iterable[Site], runs: Sequence[Sequence[Hit]]) -> Table:
 
 
 def timeline(hits: Sequence[Hit]) -> str:
-    """Return the requests that a host got in a run on one line, with the gaps between them."""
+    """Return the requests to a host in one run as a line, with the gaps between them."""
     if not hits:
         return "no byte sent"
     ordered = sorted(hits, key=lambda hit: hit.started)
-    parts = [_request(ordered[0])]
+    parts = [_text_of(ordered[0])]
     for earlier, later in pairwise(ordered):
-        parts += [f"{later.started - earlier.ended:.2f} s", _request(later)]
+        parts += [f"{later.started - earlier.ended:.2f} s", _text_of(later)]
     return " · ".join(parts)
 
 
 def entries_table(runs: Sequence[Sequence[Mapping[str, Any]]]) -> Table:
-    """Return a row for each source: the number of new entries of each run, and one title."""
+    """Return a table with a row for each source: its new entries in each run, and one title."""
     table = Table(title="Entries found", title_justify="left")
     table.add_column("source", no_wrap=True)
     for number in range(1, len(runs) + 1):
@@ -212,6 +212,6 @@ def entries_table(runs: Sequence[Sequence[Mapping[str, Any]]]) -> Table:
     return table
 
 
-def _request(hit: Hit) -> str:
-    what = "robots.txt" if hit.path == "/robots.txt" else hit.path
-    return f"{what} {hit.status}"
+def _text_of(hit: Hit) -> str:
+    target = "robots.txt" if hit.path == "/robots.txt" else hit.path
+    return f"{target} {hit.status}"

@@ -1,12 +1,11 @@
-"""A web without a proxy: each host at a separate address, with names that only the test knows.
+"""A web without a proxy: each host has an address of its own, and a name that only the test knows.
 
     with DirectWeb(Site("blog.example", pages={"/feed.xml": "<rss/>"})) as web:
         ...  # run a crawler with web.environment, then look at web.log and web.connections
 
-The addresses are in 127.0.0.0/8, all of which is this machine, so no rights are needed. One socket
-listens for http and one for https, each at a port that the system chooses. `environment` makes
-Python processes use the resolver of the web, and reach ports 80 and 443 of its hosts there. Linux
-only.
+All addresses are in 127.0.0.0/8, which is this machine, so no privileges are needed. One socket
+listens for http and one for https, at ports that the system chooses. `environment` makes Python
+processes use the web's DNS server, and connect to these ports instead of 80 and 443. Linux only.
 """
 
 import asyncio
@@ -41,7 +40,7 @@ from walsh_scrapy.testing.site import (
 )
 from walsh_scrapy.testing.web import Web
 
-#: The address of the first host. Tests may use all addresses below it in answers.
+#: The address of the first host. Tests may use lower addresses in DNS answers.
 _FIRST: Final = IPv4Address("127.1.0.1")
 #: The addresses of DEAD and REFUSED.
 DEAD_ADDRESS: Final = "127.0.255.1"
@@ -50,10 +49,10 @@ _STANDS_FOR: Final = {DEAD: DEAD_ADDRESS, REFUSED: REFUSED_ADDRESS}
 
 
 def plain(address: str) -> str:
-    """Return an address without its scope, and as IPv4 if it is mapped into IPv6."""
-    given = ip_address(address.partition("%")[0])
-    mapped = given.ipv4_mapped if isinstance(given, IPv6Address) else None
-    return str(mapped or given)
+    """Return an address without its scope; an IPv4 address mapped into IPv6 becomes IPv4."""
+    parsed = ip_address(address.partition("%")[0])
+    mapped = parsed.ipv4_mapped if isinstance(parsed, IPv6Address) else None
+    return str(mapped or parsed)
 
 
 def is_loopback(address: str) -> bool:
@@ -62,90 +61,91 @@ def is_loopback(address: str) -> bool:
 
 
 class AddressPlan:
-    """Allots addresses in the order of the hosts, and knows which hosts an address is for."""
+    """Gives each host an address, and finds the hosts that answer at an address."""
 
     def __init__(self) -> None:
-        self._own: dict[str, str] = {}
+        self._addresses: dict[str, str] = {}
         self._hosts: dict[str, tuple[str, ...]] = {}
 
     def add(self, site: Site) -> None:
-        """Give the host of a site an address, and note the addresses that its name leads to."""
-        if site.host not in self._own:
-            self._own[site.host] = _literal(site.host) or str(_FIRST + len(self._own))
-        answers = [each for answer in answers_of(site.dns) for each in answer.addresses]
+        """Give the site's host an address, and record the addresses of its DNS answers."""
+        if site.host not in self._addresses:
+            self._addresses[site.host] = _literal(site.host) or str(_FIRST + len(self._addresses))
+        answers = [text for answer in answers_of(site.dns) for text in answer.addresses]
         for address in (OWN, *answers):
-            self._note(plain(self.meant(site.host, address)), site.host)
+            self._note(plain(self.resolve(site.host, address)), site.host)
 
-    def own(self, host: str) -> str:
-        """Return the address of a host. Raises KeyError."""
-        return self._own[host]
+    def address(self, host: str) -> str:
+        """Return the address of a host. Raises KeyError for an unknown host."""
+        return self._addresses[host]
 
-    def meant(self, host: str, address: str) -> str:
-        """Return the address that OWN, DEAD or REFUSED stands for, or the address itself."""
-        return self._own[host] if address == OWN else _STANDS_FOR.get(address, address)
+    def resolve(self, host: str, address: str) -> str:
+        """Replace OWN, DEAD and REFUSED by the address that they stand for."""
+        return self._addresses[host] if address == OWN else _STANDS_FOR.get(address, address)
 
     def hosts(self, address: str) -> tuple[str, ...]:
         """Return the hosts that answer at an address."""
         return self._hosts.get(plain(address), ())
 
     def _note(self, address: str, host: str) -> None:
-        known = self._hosts.get(address, ())
-        self._hosts[address] = known if host in known else (*known, host)
+        hosts = self._hosts.get(address, ())
+        self._hosts[address] = hosts if host in hosts else (*hosts, host)
 
 
 def _literal(host: str) -> str | None:
-    """Return a host that is an address of this machine itself."""
+    """Return the host if it is an address of this machine, and no name."""
     try:
         return host if is_loopback(host) else None
     except ValueError:
         return None
 
 
-#: `struct tcp_info` of a listening socket: the number of connections in its queue.
+#: The part of `struct tcp_info` with the number of connections in a listening socket's queue.
 _WAITING: Final = struct.Struct("=24xI")
 _DEVICE: Final = b"lo"
-_MOST_TO_FILL: Final = 8
+_MAX_CONNECTIONS_TO_FILL: Final = 8
 _FILL_SECONDS: Final = 1.0
 
 
-def bound(address: str, port: int = 0) -> socket.socket:
-    """Return a socket that is bound, as others may be at that port, for clients of this machine.
+def bind_socket(address: str, port: int = 0) -> socket.socket:
+    """Return a socket that is bound for clients of this machine only. Raises OSError.
 
-    Raises OSError.
+    Several sockets may be bound to the same port, at different addresses.
     """
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    made = socket.socket(family, socket.SOCK_STREAM)
+    listener = socket.socket(family, socket.SOCK_STREAM)
     try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        with suppress(PermissionError):  # since Linux 5.7 everybody may
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, _DEVICE)
-        made.bind((address, port))
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        with suppress(PermissionError):  # before Linux 5.7 only root may do this
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, _DEVICE)
+        listener.bind((address, port))
     except OSError:
-        made.close()
+        listener.close()
         raise
-    return made
+    return listener
 
 
-def without_answer(address: str, port: int) -> socket.socket:
-    """Return a socket whose queue is full and stays so: the kernel drops every further SYN.
+def fill_queue(address: str, port: int) -> socket.socket:
+    """Return a listening socket with a full queue, so that the kernel drops every further SYN.
 
-    A queue of length 0 holds one connection, which stays there when its client has closed it.
+    A queue of length 0 holds one connection, also after the client has closed it. Raises OSError if
+    the queue does not fill.
     """
-    made = bound(address, port)
-    made.listen(0)
-    for _ in range(_MOST_TO_FILL):
-        if _WAITING.unpack_from(made.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104))[0]:
-            return made
+    listener = bind_socket(address, port)
+    listener.listen(0)
+    for _ in range(_MAX_CONNECTIONS_TO_FILL):
+        if _WAITING.unpack_from(listener.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104))[0]:
+            return listener
         with socket.socket() as client, suppress(TimeoutError):
             client.settimeout(_FILL_SECONDS)
             client.connect((address, port))
-    made.close()
+    listener.close()
     raise OSError(f"the queue of {address}:{port} does not fill")
 
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """One lookup of a name, by the `time.monotonic` of the resolver."""
+    """One DNS lookup; its times are `time.monotonic` of the web's DNS server."""
 
     name: str  #: lower-case, without a trailing dot
     started: float
@@ -154,19 +154,19 @@ class Lookup:
     error: int = 0  #: a code of `getaddrinfo`, or 0
 
 
-#: The system's buffer holds about 250 questions.
+#: Larger than the default, which holds about 250 questions.
 _BUFFER_BYTES: Final = 1 << 22
 
 Place = tuple[str, int]
 
 
 class NameServer(asyncio.DatagramProtocol):
-    """Answers lookups one by one, each after its delay, and logs them.
+    """Answers lookups, each after its delay, and logs them.
 
-    It answers the processes that `direct/sitecustomize.py` is in. A question is the port and the
-    name; the answer is an error code of `getaddrinfo`, or 0, and then one line per address: the
-    address, and the port at which the web serves that port of it. `dns_of` returns the answer for a
-    name. `places` turns a name, the addresses of an answer and a port into such lines.
+    The questions come from `direct/sitecustomize.py` in the process of a crawler: a port and a
+    name. The first line of an answer is an error code of `getaddrinfo`, or 0. Then comes a line for
+    each address, with the port at which the web really listens for it. `dns_of` returns the answer
+    for a name. `places` returns the pairs of address and port for a name, its addresses and a port.
     """
 
     def __init__(
@@ -182,15 +182,15 @@ class NameServer(asyncio.DatagramProtocol):
         self._transport: asyncio.DatagramTransport | None = None
 
     def connection_made(self, transport: asyncio.DatagramTransport) -> None:  # type: ignore[override]
-        """Begin to answer."""
+        """Keep the transport, and enlarge its buffer."""
         self._transport = transport
         server: socket.socket = transport.get_extra_info("socket")
         server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
 
     def datagram_received(self, data: bytes, sender: Place) -> None:
-        """Answer a question, now or later."""
-        number, _, given = data.decode().partition(" ")
-        name = given.lower().removesuffix(".")
+        """Log a question, and answer it after its delay."""
+        number, _, question = data.decode().partition(" ")
+        name = question.lower().removesuffix(".")
         self._counts[name] += 1
         answers = answers_of(self._dns_of(name))
         answer = answers[min(self._counts[name], len(answers)) - 1]
@@ -214,26 +214,26 @@ class NameServer(asyncio.DatagramProtocol):
 
 
 _PROXIES: Final = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
-#: The folder of the module that `environment` brings into each process.
+#: The folder with the module that every Python process of a crawler loads at its start.
 _HOOK: Final = Path(__file__).parent / "direct"
 _ALERT: Final = b"\x15\x03\x03\x00\x02\x02\x28"  # fatal, handshake_failure (RFC 8446 6)
-#: A second port for http, at which a site may listen whose name has the port.
+#: The key in `DirectWeb.ports` of a second http port, for sites with a port in their name.
 SECOND: Final = "http-alt"
 _LOCALHOST: Final = Answer(("127.0.0.1", "::1"))
 
 
 class DirectWeb(Web):
-    """Any number of sites at separate addresses, served in a thread.
+    """Any number of sites at separate addresses, served in a thread from `start` to `close`.
 
-    `latency` are seconds that every answer comes later, as over a long line: one round trip for
-    TCP, for each flight of TLS, and for each response. `dns`, if set, answers every lookup, for
-    example with NO_RESOLVER.
+    `latency` simulates a distant server: the seconds of a round trip, which are added to the TCP
+    handshake, to each flight of TLS, and to each response. Set `dns` to answer every lookup in the
+    same way, for example with NO_RESOLVER.
     """
 
     def __init__(self, *sites: Site, latency: float = 0.0) -> None:
         self.latency = latency
         self.dns: Dns | None = None
-        self.ports: dict[str, int] = {}  #: on which it listens, by scheme, and SECOND
+        self.ports: dict[str, int] = {}  #: the ports at which it listens, by scheme or SECOND
         self._ipv6_ports: dict[str, int] = {}
         self._addresses = AddressPlan()
         self._dns: dict[str, Dns] = {}
@@ -246,39 +246,39 @@ class DirectWeb(Web):
         super().__init__(*sites)
 
     def add(self, *sites: Site) -> None:
-        """Add sites, even while the web serves; one with the name of an earlier one replaces it."""
+        """Add sites, also while the web is running; a site replaces one of the same name."""
         super().add(*sites)
         for site in sites:
             self._addresses.add(site)
             self._dns[site.host] = site.dns
         if self.ports:
-            self._let_die(sites)
+            self._make_dead(sites)
 
     @property
     def lookups(self) -> list[Lookup]:
-        """Every lookup of a name so far, in the order of their start."""
+        """All DNS lookups so far, in the order of their start."""
         return self._lookups.entries()
 
     @property
     def environment(self) -> dict[str, str]:
         """Environment variables that make a Python process reach this web, without a proxy.
 
-        If a site has `tls`, they also make OpenSSL trust the CA of this web and no other CA.
+        If a site has `tls`, OpenSSL will trust the CA of this web, and no other CA.
         """
-        proxies = [name for each in _PROXIES for name in (each, each.upper())]
+        proxies = [variable for name in _PROXIES for variable in (name, name.upper())]
         path = os.pathsep.join(filter(None, (str(_HOOK), os.environ.get("PYTHONPATH"))))
         families = (self.ports, self._ipv6_ports)
         listening = [ports.get(scheme, 0) for ports in families for scheme in DEFAULT_PORTS]
         numbers = " ".join(map(str, (self._resolver_port, *listening)))
-        ours = {"PYTHONPATH": path, "WALSH_DIRECT_WEB": numbers}
-        return dict.fromkeys(proxies, "") | ours | self._directory.environment
+        variables = {"PYTHONPATH": path, "WALSH_DIRECT_WEB": numbers}
+        return dict.fromkeys(proxies, "") | variables | self._directory.environment
 
     def address(self, host: str) -> str:
-        """Return the address of a host. Raises KeyError for a host that no site is for."""
-        return self._addresses.own(host)
+        """Return the address of a host. Raises KeyError if there is no site for the host."""
+        return self._addresses.address(host)
 
     def clear(self) -> None:
-        """Remove every hit, closed connection and lookup. The pages go on counting their hits."""
+        """Remove all hits, closed connections and lookups. Pages go on counting their hits."""
         super().clear()
         self._lookups.clear()
 
@@ -288,8 +288,8 @@ class DirectWeb(Web):
             with suppress(OSError):  # a machine without IPv6
                 self._ipv6_ports[scheme] = self._listen_at("::1", scheme)
         self.ports[SECOND] = self._listen_at("0.0.0.0", "http")  # noqa: S104 - the same
-        self._refused = bound(REFUSED_ADDRESS)
-        self._let_die(self.sites)
+        self._refused = bind_socket(REFUSED_ADDRESS)
+        self._make_dead(self.sites)
         self._names, _ = await asyncio.get_running_loop().create_datagram_endpoint(
             lambda: NameServer(self._dns_of, self._places, self._lookups),
             local_addr=("127.0.0.1", 0),
@@ -298,27 +298,28 @@ class DirectWeb(Web):
 
     def _close_listeners(self) -> None:
         super()._close_listeners()
-        for each in (*self._silent, self._refused, self._names):
-            if each:
-                each.close()
+        for endpoint in (*self._silent, self._refused, self._names):
+            if endpoint:
+                endpoint.close()
 
     def _listen_at(self, address: str, scheme: str) -> int:
-        listener = bound(address)
+        listener = bind_socket(address)
         self._listen(listener, scheme)
         port: int = listener.getsockname()[1]
         return port
 
-    def _let_die(self, sites: Iterable[Site]) -> None:
-        """Make the addresses dead that must be so for these sites."""
+    def _make_dead(self, sites: Iterable[Site]) -> None:
+        """Make an address stop answering if one of these sites needs that."""
         for site in sites:
-            own = [self.address(site.host)] if site.down is Down.DEAD else []
-            named = [DEAD_ADDRESS for each in answers_of(site.dns) if DEAD in each.addresses]
-            for address in {*own, *named} - self._dead:
+            addresses = [self.address(site.host)] if site.down is Down.DEAD else []
+            named = [DEAD_ADDRESS for answer in answers_of(site.dns) if DEAD in answer.addresses]
+            for address in {*addresses, *named} - self._dead:
                 self._dead.add(address)
-                self._silent += [without_answer(address, port) for port in self.ports.values()]
+                self._silent += [fill_queue(address, port) for port in self.ports.values()]
 
     def _host_at(self, accepted: socket.socket) -> str | None:
-        # The sockets listen at every address of the machine: only those of the web are served.
+        # The sockets listen at every address of this machine, so refuse those that are not
+        # loopback.
         if not is_loopback(accepted.getsockname()[0]):
             return None
         hosts = self._hosts_at(accepted)
@@ -363,22 +364,23 @@ class DirectWeb(Web):
                 )
                 await connection.serve()
         except NoHandshakeError:
-            pass  # the record has it
+            pass  # the record of the connection shows it
 
     def _context(self, hosts: Sequence[str]) -> ssl.SSLContext:
-        """Return the TLS context of the first host that has one; SNI may choose another.
+        """Return the TLS context for an address that may belong to several hosts.
 
-        Where none has one, it has no certificate, so every handshake fails.
+        It is the context of the first host that has one, unless SNI names another host. If no host
+        has a context, the result has no certificate, so every handshake fails.
         """
 
         def by_name(connection: ssl.SSLObject, name: str | None, _: ssl.SSLContext) -> None:
             if name and name in hosts and (context := self._directory.context_of(name)):
                 connection.context = context
 
-        found = [each for host in hosts if (each := self._directory.context_of(host))]
-        if len(found) > 1:
-            found[0].sni_callback = by_name
-        return found[0] if found else ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        contexts = [context for host in hosts if (context := self._directory.context_of(host))]
+        if len(contexts) > 1:
+            contexts[0].sni_callback = by_name
+        return contexts[0] if contexts else ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
 
     def _hosts_at(self, accepted: socket.socket) -> tuple[str, ...]:
         return self._addresses.hosts(accepted.getsockname()[0])
@@ -389,15 +391,15 @@ class DirectWeb(Web):
         return self._dns.get(name, _LOCALHOST if name == "localhost" else UNKNOWN)
 
     def _places(self, host: str, addresses: Sequence[str], port: int) -> list[Place]:
-        """Return where a client reaches a port of a host, by these answers of its name."""
-        meant = [self._addresses.meant(host, address) for address in addresses]
-        return [(address, self._port(host, address, port)) for address in meant]
+        """Return the addresses and ports at which a client reaches a port of a host."""
+        resolved = [self._addresses.resolve(host, address) for address in addresses]
+        return [(address, self._port(host, address, port)) for address in resolved]
 
     def _port(self, host: str, address: str, port: int) -> int:
         if address == REFUSED_ADDRESS and self._refused:
             refusing: int = self._refused.getsockname()[1]
             return refusing
-        scheme = next((each for each, usual in DEFAULT_PORTS.items() if usual == port), None)
+        scheme = next((name for name, usual in DEFAULT_PORTS.items() if usual == port), None)
         site = self._directory.find(host, port)
         if site and site.key == f"{host}:{port}":
             scheme = "https" if site.tls else "http"

@@ -1,4 +1,4 @@
-"""Makes small, valid feed documents for tests and for the demo web.
+"""Writes small, valid feed documents for tests and for the demo web.
 
 rss("Blog", [Post("One", "http://blog.example/one"), "Two"])
 """
@@ -16,7 +16,7 @@ DATE = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Post:
-    """One entry. If `id` is None, the link is the id. The link may be relative, or None."""
+    """One entry of a feed. Without an `id`, the link is the id. The link may be relative."""
 
     title: str
     link: str | None = None
@@ -25,12 +25,12 @@ class Post:
 
     @property
     def key(self) -> str | None:
-        """The id in the feed."""
+        """The id of the entry in the feed."""
         return self.id or self.link
 
 
 def rss(title: str, posts: Iterable[Post | str], link: str = "http://blog.example/") -> str:
-    """Return an RSS 2.0 document; a plain title becomes a post with a link under `link`."""
+    """Return an RSS 2.0 document. A post given as its title gets a link below `link`."""
     items = "".join(map(_rss_item, _posts(posts, link)))
     return (
         '<?xml version="1.0" encoding="utf-8"?>\n<rss version="2.0"><channel>\n'
@@ -88,10 +88,10 @@ def _atom_entry(post: Post) -> str:
 
 
 def _json_item(post: Post) -> dict[str, str]:
-    fields = {
+    members = {
         "id": post.key,
         "url": post.link,
         "title": post.title,
         "date_published": post.published.isoformat() if post.published else None,
     }
-    return {name: value for name, value in fields.items() if value is not None}
+    return {name: value for name, value in members.items() if value is not None}

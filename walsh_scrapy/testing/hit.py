@@ -1,10 +1,9 @@
-"""The logs of the servers of a web: requests, and the TCP connections that they accepted.
+"""The logs of a test web's servers: requests, and the TCP connections that they accepted.
 
-Several threads may read the logs of both.
+Several threads may read both logs.
 
-The kernel shows when a client has closed its end: before the server reads the bytes that the client
-sent last, and in the order in which the client acted. So a client that closes one connection and
-then opens another is never seen with two.
+The end of a connection is learned from the kernel, which knows it in the order in which the client
+acted. So a client that closes one connection and then opens another is never seen with two.
 """
 
 import math
@@ -26,12 +25,12 @@ Headers = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One request and its response.
+    """One request and its response, as the server saw them.
 
-    `started` is taken after the request was read, `ended` before the last bytes of the response are
-    written. So the gap between two hits is never shorter than the delay of the crawler: a polite
-    crawler never looks impolite. If the crawler disconnected early, `ended` is the last moment at
-    which it was known to be connected.
+    `started` is the moment after the request was read, `ended` the moment before the last bytes of
+    the response are written. So the gap between two hits is never shorter than the delay of the
+    crawler, and a polite crawler never looks impolite. If the crawler disconnected early, `ended`
+    is the last moment at which it was known to be connected.
     """
 
     started: float  #: seconds of `time.monotonic`, which all processes of a machine share
@@ -41,14 +40,14 @@ class Hit:
     scheme: str
     host: str  #: lower-case, without port or trailing dot
     port: int
-    path: str  #: as sent, with its query
-    headers: Headers = ()  #: in the order of the wire
-    number: int = 1  #: counts the requests for this page, from 1
-    status: int = 0  #: of the response; 0 if there is none, or none yet
+    path: str  #: path and query as they were sent
+    headers: Headers = ()  #: the request headers, in the order in which they were sent
+    number: int = 1  #: this is the n-th request for the page
+    status: int = 0  #: the status of the response; 0 if there is no response (yet)
     answer: Headers = ()  #: the headers of the response
     size: int = 0  #: bytes of the response body that were written to the socket
     complete: bool = False  #: True if the whole response was written
-    client: int = 0  #: the remote port; requests with the same one shared a connection
+    client: int = 0  #: the remote port; requests with the same port shared a connection
 
     @property
     def origin(self) -> str:
@@ -86,13 +85,13 @@ _SLASHES: Final = re.compile(r"^(https?:)?/{2,}", re.IGNORECASE)
 
 
 def redirect_target(hit: Hit) -> str | None:
-    """Return the URL that the response redirects to, spelled as a hit would show it, or None."""
+    """Return the URL that the response redirects to, spelled as in `Hit.url`, or None."""
     location = hit.answered("Location")
     if hit.status not in _REDIRECTS or location is None:
         return None
     mark = min((at for at in map(location.find, "?#") if at >= 0), default=len(location))
     written = location[:mark].replace("\\", "/") + location[mark:]
-    written = _UNWRITTEN.sub(lambda found: f"%{ord(found[0]):02X}", written.strip())
+    written = _UNWRITTEN.sub(lambda match: f"%{ord(match[0]):02X}", written.strip())
     try:
         parts = urlsplit(urljoin(hit.url, _SLASHES.sub(r"\1//", written)))
         host, port = (parts.hostname or "").rstrip("."), parts.port
@@ -101,14 +100,14 @@ def redirect_target(hit: Hit) -> str | None:
         return None
     netloc = host if port in (None, DEFAULT_PORTS.get(parts.scheme)) else f"{host}:{port}"
     query = f"?{parts.query}" if parts.query else ""
-    path = _DOT_SEGMENT.sub(lambda found: found[0].lower().replace("%2e", "."), parts.path)
+    path = _DOT_SEGMENT.sub(lambda match: match[0].lower().replace("%2e", "."), parts.path)
     if not path.startswith("//"):  # which would be read as a host
         path = urlsplit(urljoin("http://base.example/", path)).path
     return f"{parts.scheme}://{netloc}{path or '/'}{query}"
 
 
 def most_at_once(spans: Iterable[tuple[float, float]]) -> int:
-    """Return the largest number of spans, each with its start and its end, that share a moment."""
+    """Return the maximum number of spans, pairs of start and end, that overlap at one moment."""
     # At the same moment, ends are counted first: (t, -1) sorts before (t, 1).
     edges = sorted(edge for start, end in spans for edge in ((start, 1), (end, -1)))
     return max(accumulate(change for _, change in edges), default=0)
@@ -118,7 +117,7 @@ Entry = TypeVar("Entry")
 
 
 class SharedLog(Generic[Entry]):
-    """Entries in the order in which they were opened; an entry may change later."""
+    """A log for several threads: entries in the order of their start, which may change later."""
 
     def __init__(self) -> None:
         self._entries: dict[int, Entry] = {}
@@ -146,7 +145,7 @@ class SharedLog(Generic[Entry]):
             return list(self._entries.values())
 
     def clear(self, keep: Callable[[Entry], bool] = lambda _: False) -> None:
-        """Remove every entry, except those to keep."""
+        """Remove every entry for which `keep` is false."""
         with self._changed:
             self._entries = {key: entry for key, entry in self._entries.items() if keep(entry)}
 
@@ -166,32 +165,32 @@ FAILED: Final = "failed"
 class ConnectionRecord:
     """One TCP connection, by the server's `time.monotonic`."""
 
-    host: str  #: that the client wanted, by address, SNI or Host; empty if unknown
+    host: str  #: the host by address, SNI or Host header; empty if unknown
     scheme: str
     opened: float  #: when it was accepted
     closed: float = math.inf  #: when the first of both ends closed it; infinite while it is open
     handshake: str = ""  #: "full" or "resumed"; "failed" unless it is complete; empty without TLS
-    client: int = 0  #: the remote port; a `Hit` with the same one came over this connection
+    client: int = 0  #: the remote port; a `Hit` with the same port came over this connection
     address: str = ""  #: the local address: where the client connected to
 
 
 class ConnectionLog:
-    """The log of connections, and the watch over those that are open."""
+    """The log of connections. It watches open connections to see when the client closes them."""
 
     def __init__(self) -> None:
         self._log = SharedLog[ConnectionRecord]()
         self._lock = threading.Lock()
         self._keys: dict[int, int] = {}  # of the log, by descriptor
-        # Elsewhere than on Linux, closed ends are noticed only when the server reads.
+        # On other systems than Linux a closed end is noticed only when the server reads.
         self._watch = select.epoll() if hasattr(select, "epoll") else None
 
     @property
     def descriptor(self) -> int | None:
-        """The descriptor that is readable while `sweep` has work; None where there is none."""
+        """A file descriptor that is readable while `sweep` has work; None without epoll."""
         return self._watch.fileno() if self._watch else None
 
     def open(self, accepted: socket.socket, client: int, host: str, scheme: str) -> "CountedSocket":
-        """Add a connection that was just accepted; return its socket, which tells when it ends."""
+        """Add a connection that was just accepted, and return a socket that records its end."""
         self.sweep()
         address = accepted.getsockname()[0]
         with self._lock:
@@ -204,18 +203,18 @@ class ConnectionLog:
                 address=address,
             )
             key = self._log.open(record)
-            counted = CountedSocket(accepted, client, key, self._ended)
+            counted = CountedSocket(accepted, client, key, self._record_end)
             self._keys[counted.fileno()] = key
             if self._watch:
                 self._watch.register(counted, select.EPOLLRDHUP)
         return counted
 
     def change(self, counted: "CountedSocket", **changes: str) -> None:
-        """Set fields of a record that become known later."""
+        """Set fields of a connection's record that become known after it was accepted."""
         self._log.change(counted.key, lambda record: replace(record, **changes))  # type: ignore[arg-type]
 
     def sweep(self) -> None:
-        """Note the connections whose clients have closed them."""
+        """Record the end of every connection that its client has closed."""
         if self._watch is None:
             return
         with self._lock:
@@ -245,7 +244,7 @@ class ConnectionLog:
             if self._watch:
                 self._watch.close()
 
-    def _ended(self, counted: "CountedSocket") -> None:
+    def _record_end(self, counted: "CountedSocket") -> None:
         with self._lock:
             self._end(counted.fileno())
 
@@ -259,57 +258,60 @@ class ConnectionLog:
 
 
 class CountedSocket(socket.socket):
-    """An accepted socket that shows when the server closes it, before the client can see that."""
+    """An accepted socket that records its end before the client can see that it was closed."""
 
     def __init__(
         self,
         accepted: socket.socket,
         client: int,
         key: int,
-        ended: Callable[["CountedSocket"], None],
+        on_close: Callable[["CountedSocket"], None],
     ) -> None:
         self.client = client  #: its remote port, which the system forgets after a reset
-        self.key = key  #: of its record
-        self._ended = ended
+        self.key = key  #: the key of its record in the log
+        self._on_close = on_close
         super().__init__(accepted.family, accepted.type, accepted.proto, accepted.detach())
 
     def close(self) -> None:
-        """Note the end of the connection, then close it."""
+        """Record the end of the connection, then close it."""
         if self.fileno() >= 0:
-            self._ended(self)
+            self._on_close(self)
         super().close()
 
 
 def most_open(records: Iterable[ConnectionRecord]) -> int:
-    """Return the largest number of connections that were open at one moment."""
-    return most_at_once((each.opened, each.closed) for each in records)
+    """Return the maximum number of connections that were open at one moment."""
+    return most_at_once((record.opened, record.closed) for record in records)
 
 
 def without_requests(connections: Iterable[ConnectionRecord], log: Iterable[Hit]) -> list[Hit]:
-    """Return a hit for each connection without a request: its host was contacted all the same.
+    """Return a hit for each connection on which no request came: its host was contacted anyway.
 
-    It is a CONNECT without an answer, as a tunnel is in which TLS failed. It ends as it starts: the
-    server cannot know the time of the client's end. Connections to a proxy are left out.
+    The hit is a CONNECT without a response, like a tunnel in which TLS failed. It ends when it
+    starts, because the server cannot know how long the client waited. Connections to a proxy are
+    left out.
     """
-    idle = {id(each): each for each in connections if each.host}
+    idle = {id(record): record for record in connections if record.host}
     by_client: dict[int, list[ConnectionRecord]] = {}
-    for each in sorted(idle.values(), key=lambda each: each.opened):
-        by_client.setdefault(each.client, []).append(each)
+    for record in sorted(idle.values(), key=lambda record: record.opened):
+        by_client.setdefault(record.client, []).append(record)
     for hit in log:
-        earlier = [each for each in by_client.get(hit.client, ()) if each.opened <= hit.started]
+        earlier = [
+            record for record in by_client.get(hit.client, ()) if record.opened <= hit.started
+        ]
         if earlier:
             idle.pop(id(earlier[-1]), None)
     return [
         Hit(
-            started=each.opened,
-            ended=each.opened,
+            started=record.opened,
+            ended=record.opened,
             wall=0.0,
             method="CONNECT",
-            scheme=each.scheme,
-            host=each.host,
-            port=DEFAULT_PORTS[each.scheme],
+            scheme=record.scheme,
+            host=record.host,
+            port=DEFAULT_PORTS[record.scheme],
             path="",
-            client=each.client,
+            client=record.client,
         )
-        for each in idle.values()
+        for record in idle.values()
     ]

@@ -1,8 +1,8 @@
-"""One connection to a web of a test, over HTTP/1.1: plain, TLS, or TLS in a CONNECT tunnel.
+"""The server's side of one HTTP/1.1 connection: plain, with TLS, or with TLS in a CONNECT tunnel.
 
-The reader is lenient on purpose. A log must show the errors of a crawler: no Host or two of them,
-`User-Agent : x`, a byte outside ASCII in the target, a folded line. h11 refuses most of these
-requests and rewrites others, so the check would not see them.
+The parser is lenient on purpose, because the log must show a crawler's errors: no Host or two of
+them, `User-Agent : x`, a byte outside ASCII in the target, a folded line. h11 refuses most of these
+requests and rewrites others, so no check would see them.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ class MalformedRequestError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The head of a request as it was sent: order, case and repeated headers are kept."""
+    """The head of a request as it was sent, with the order, case and repetition of its headers."""
 
     method: str
     target: str
@@ -40,7 +40,7 @@ class Request:
     headers: Headers
 
     def value(self, name: str) -> str:
-        """Return the first header of that lower-case name, or an empty string."""
+        """Return the first header of this lower-case name, or an empty string."""
         return next((value for key, value in self.headers if key.lower() == name), "")
 
     @property
@@ -50,7 +50,7 @@ class Request:
 
 
 def parse_request(head: bytes) -> Request:
-    """Read a request line and headers, up to the empty line, as Latin-1: one character per byte.
+    """Parse a request line and headers, up to the empty line. Each byte becomes one character.
 
     Raises MalformedRequestError if the first line is not a request line.
     """
@@ -64,10 +64,10 @@ def parse_request(head: bytes) -> Request:
 
 
 def hit_of(request: Request, client: int, scheme: str) -> Hit:
-    """Return a hit that starts now, for the URL that the target and Host of the request name.
+    """Return a hit that starts now, for the URL that the request's target and Host header form.
 
-    `client` is the remote port. `scheme` is used if the target names none. Raises
-    MalformedRequestError if neither the target nor Host names a host.
+    `client` is the remote port, `scheme` the scheme of a target without one. Raises
+    MalformedRequestError if neither the target nor the Host header names a host.
     """
     scheme, host, port, path = _address(request, scheme)
     now = time.monotonic()
@@ -86,7 +86,7 @@ def hit_of(request: Request, client: int, scheme: str) -> Hit:
 
 
 def render_head(status: int, headers: Headers) -> bytes:
-    """Return the status line and the headers as bytes; adds Date if the headers have none."""
+    """Return the status line and the headers as bytes, with a Date header if there is none."""
     names = {name.lower() for name, _ in headers}
     dated = headers if "date" in names else (("Date", formatdate(usegmt=True)), *headers)
     try:
@@ -98,7 +98,7 @@ def render_head(status: int, headers: Headers) -> bytes:
 
 
 def _address(request: Request, scheme: str) -> tuple[str, str, int, str]:
-    """Return scheme, host, port and path. An absolute target overrides Host (RFC 9112 3.2.2)."""
+    """Return scheme, host, port and path; an absolute target overrides Host (RFC 9112 3.2.2)."""
     if request.method == "CONNECT":
         return ("https", *_authority(request.target, "https"), "")
     if absolute := _ABSOLUTE.fullmatch(request.target):
@@ -127,9 +127,9 @@ class AbandonedError(ConnectionError):
 class ResponseWriter:
     """Sends one reply.
 
-    `publish` is called before the last write, so a client that has read a response finds it in the
-    log, and again if the response fails after all.
-    `alive` is the last moment at which the client was known to be connected (`time.monotonic`).
+    `publish` writes the response to the log. It is called before the last bytes are sent, so that a
+    client which has read a response finds it in the log, and again if sending fails. `last_seen` is
+    the last moment (`time.monotonic`) at which the client was known to be connected.
     """
 
     def __init__(
@@ -141,20 +141,21 @@ class ResponseWriter:
         self._reader = reader
         self._writer = writer
         self._publish = publish
-        self.alive = time.monotonic()
+        self.last_seen = time.monotonic()
         self.complete = False
         self.size = 0
         self.status = 0
         self.headers: Headers = ()
-        # With a limit of 0, drain() waits until the kernel has every byte, so all that was written
-        # is sent. With TLS the limit is 1: at 0 asyncio takes an empty buffer for a full one.
+        # With a limit of 0, drain() waits until the kernel has all bytes, so whatever was written
+        # is sent. With TLS the limit is 1, because at 0 asyncio takes an empty buffer for a full
+        # one.
         self._in_tls = writer.get_extra_info("sslcontext") is not None
         writer.transport.set_write_buffer_limits(high=int(self._in_tls), low=0)
 
     async def send(self, page: Page, hit: Hit, latency: float = 0.0) -> bool:
-        """Send the page's reply, `latency` seconds later than its delays.
+        """Send the page's reply, `latency` seconds later than the reply's own delay.
 
-        Return True if the connection can carry another.
+        Return True if the connection can be used for another request.
         """
         try:
             reply = reply_of(page, hit)
@@ -163,7 +164,7 @@ class ResponseWriter:
                 return await self._send_raw(reply)
             await self._pause(reply.delay)
             if reply.fault in (Fault.RESET, Fault.CLOSE):
-                self._hang_up(reply.fault)
+                self._disconnect(reply.fault)
             else:
                 await self._send(reply, hit)
         except BaseException:
@@ -174,7 +175,7 @@ class ResponseWriter:
 
     async def _send(self, reply: Reply, hit: Hit) -> None:
         body = reply.content()
-        self.status, self.headers = reply.status, _framed(reply, body)
+        self.status, self.headers = reply.status, _with_content_length(reply, body)
         if hit.method == "HEAD" or reply.status in _BODILESS:
             body = b""
         if reply.fault is Fault.TRUNCATE:
@@ -189,13 +190,13 @@ class ResponseWriter:
         steps = raw.steps()
         await self._send_steps(steps, sum(len(data) for _, data in steps), complete=True)
         if raw.then == "reset":
-            self._hang_up(Fault.RESET)
+            self._disconnect(Fault.RESET)
         return raw.then == "keep"
 
     async def _send_steps(
         self, steps: Sequence[tuple[float, bytes]], size: int, *, complete: bool
     ) -> None:
-        """Write pieces, each after its delay; before the last one the response is published."""
+        """Write each piece after its delay, and log the response before the last piece."""
         *earlier, (pause, last) = steps
         for seconds, data in earlier:
             await self._pause(seconds)
@@ -205,14 +206,14 @@ class ResponseWriter:
         await self._write(last, publish=True)
 
     async def _write(self, data: bytes, *, publish: bool = False) -> None:
-        # Taken before the write: the client may have read the data when the write returns.
-        self.alive = time.monotonic()
+        # Before the write, because the client may have read the data and left when it returns.
+        self.last_seen = time.monotonic()
         if publish:
             self._publish(self)
         self._writer.write(data)
         await self._writer.drain()
         if self._in_tls:
-            await asyncio.sleep(0)  # because drain() returns before asyncio sees a closed socket
+            await asyncio.sleep(0)  # because with TLS drain() does not notice a closed socket
 
     async def _pause(self, seconds: float) -> None:
         end = time.monotonic() + seconds
@@ -220,18 +221,18 @@ class ResponseWriter:
             await asyncio.sleep(min(_SLICE_SECONDS, end - now))
             if self._reader.at_eof() or self._writer.is_closing():
                 raise AbandonedError
-            self.alive = now
+            self.last_seen = now
 
-    def _hang_up(self, fault: Fault) -> None:
+    def _disconnect(self, fault: Fault) -> None:
         if fault is Fault.RESET:
             raw: socket.socket = self._writer.get_extra_info("socket")
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self.alive = time.monotonic()
+        self.last_seen = time.monotonic()
         self._publish(self)
         self._writer.transport.abort()
 
 
-def _framed(reply: Reply, body: bytes) -> Headers:
+def _with_content_length(reply: Reply, body: bytes) -> Headers:
     pairs = reply.header_pairs()
     if reply.status in _BODILESS or any(name.lower() == "content-length" for name, _ in pairs):
         return pairs
@@ -244,8 +245,8 @@ def _steps(head: bytes, body: bytes, drip: float) -> list[tuple[float, bytes]]:
     cut = [body[start : start + size] for start in range(0, len(body), size)]
     if drip:
         return [(0.0, head), *((drip * len(piece) / len(body), piece) for piece in cut)]
-    first, *others = cut or [b""]
-    return [(0.0, head + first), *((0.0, piece) for piece in others)]
+    first, *rest = cut or [b""]
+    return [(0.0, head + first), *((0.0, piece) for piece in rest)]
 
 
 def _says_close(headers: Headers) -> bool:
@@ -259,10 +260,10 @@ _ESTABLISHED: Final = b"HTTP/1.1 200 Connection established\r\n\r\n"
 class Connection:
     """Answers the requests of one connection, one after the other, until one side closes it.
 
-    `page_for` returns a hit with its number on its page, and that page; `context_for` the context
-    of TLS in the tunnel of a CONNECT, None without one. `client` is the remote port, `scheme` that
-    of targets that name none. `shaken` gets the kind of handshake of TLS in a tunnel. `latency` are
-    seconds that each response comes later.
+    `page_for` returns the page for a hit, and the hit with its number on that page. `context_for`
+    returns the TLS context for a CONNECT, or None to refuse the tunnel. `on_handshake` is called
+    with the kind of each TLS handshake in a tunnel. `client` is the remote port, `scheme` the
+    scheme of targets without one. `latency` is added to each response, in seconds.
     """
 
     def __init__(
@@ -275,7 +276,7 @@ class Connection:
         client: int,
         scheme: str = "http",
         context_for: Callable[[Hit], SSLContext | None] = lambda _: None,
-        shaken: Callable[[str], None] = lambda _: None,
+        on_handshake: Callable[[str], None] = lambda _: None,
         latency: float = 0.0,
     ) -> None:
         self._reader = reader
@@ -285,7 +286,7 @@ class Connection:
         self._log = log
         self._client = client
         self._scheme = scheme
-        self._shaken = shaken
+        self._on_handshake = on_handshake
         self._latency = latency
 
     async def serve(self) -> None:
@@ -294,9 +295,9 @@ class Connection:
             while await self._answer():
                 pass
         except NoHandshakeError:
-            return  # asyncio never reports the end of such a connection, so do not wait for it
+            return  # without wait_closed: asyncio never reports the end of such a connection
         except (ConnectionError, asyncio.IncompleteReadError):
-            pass  # the client has left; the log shows the sent part
+            pass  # the client has left; the log shows how much was sent
         finally:
             self._writer.close()
         with contextlib.suppress(OSError):
@@ -324,9 +325,9 @@ class Connection:
         return reusable and request.keeps_alive
 
     async def _open_tunnel(self, hit: Hit, context: SSLContext) -> bool:
-        """Open a tunnel and start TLS in it. If the handshake fails, the log shows status 0."""
+        """Open a tunnel and start TLS in it; if the handshake fails, log the hit with status 0."""
         key, secured = self._log.open(hit), False
-        # If the client leaves now, this is the last moment at which it was known to be connected.
+        # If the handshake fails: the last moment at which the client was known to be connected.
         ended = time.monotonic()
         self._writer.write(_ESTABLISHED)
         try:
@@ -335,9 +336,9 @@ class Connection:
         except OSError as error:
             raise NoHandshakeError from error
         finally:
-            self._shaken(handshake_of(self._writer) or FAILED)
-            done = replace(hit, ended=ended, status=200 if secured else 0, complete=secured)
-            self._log.change(key, lambda _: done)
+            self._on_handshake(handshake_of(self._writer) or FAILED)
+            logged = replace(hit, ended=ended, status=200 if secured else 0, complete=secured)
+            self._log.change(key, lambda _: logged)
         self._scheme = "https"
         return True
 
@@ -345,7 +346,7 @@ class Connection:
 def _with_response(hit: Hit, response: ResponseWriter) -> Hit:
     return replace(
         hit,
-        ended=response.alive,
+        ended=response.last_seen,
         complete=response.complete,
         status=response.status,
         answer=response.headers,
@@ -361,26 +362,26 @@ class NoHandshakeError(Exception):
 async def streams(
     accepted: socket.socket, context: SSLContext | None = None
 ) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    """Give the streams of an accepted socket, and cut it at the end.
+    """Yield a reader and a writer for an accepted socket, and close the socket afterwards.
 
-    With a context they are in TLS. Raises NoHandshakeError if its handshake fails.
+    With a context they use TLS. Raises NoHandshakeError if the handshake fails.
     """
-    made: list[asyncio.StreamWriter] = []
+    writers: list[asyncio.StreamWriter] = []
     reader = asyncio.StreamReader()
-    protocol = asyncio.StreamReaderProtocol(reader, lambda _, writer: made.append(writer))
+    protocol = asyncio.StreamReaderProtocol(reader, lambda _, writer: writers.append(writer))
     loop = asyncio.get_running_loop()
     try:
         await loop.connect_accepted_socket(lambda: protocol, accepted, ssl=context)
     except OSError as error:
         raise NoHandshakeError from error
     try:
-        yield reader, made[0]
+        yield reader, writers[0]
     finally:
-        made[0].transport.abort()  # because closing waits for a client that does not read
+        writers[0].transport.abort()  # close() would wait for a client that does not read
 
 
 def handshake_of(writer: asyncio.StreamWriter) -> str:
-    """Return the kind of the TLS handshake of a connection, "" if there was none."""
+    """Return the kind of a connection's TLS handshake: FULL, RESUMED, or "" without TLS."""
     tls: SSLObject | None = writer.get_extra_info("ssl_object")
     if tls is None:
         return ""

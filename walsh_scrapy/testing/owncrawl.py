@@ -1,9 +1,10 @@
-"""The crawls of this installation as a command that the conformance test can try.
+"""Runs this package's own spiders as a command for the conformance test.
 
-The command is `python -m walsh_scrapy.testing.owncrawl`. The environment has the crawl:
-`CONFORMANCE_SEEDS` and `CONFORMANCE_PAGES` are files with URLs of feeds and of feed-less sites.
-`CONFORMANCE_FOLDER` is where a state may be kept, and `CONFORMANCE_KEY` the key to sign with. The
-arguments of the command, such as `-s` and a setting, go to `scrapy crawl`.
+The command is `python -m walsh_scrapy.testing.owncrawl`; its arguments, for example `-s
+NAME=VALUE`, are passed to `scrapy crawl`. What to crawl comes from the environment, which the
+conformance test sets: `CONFORMANCE_SEEDS` and `CONFORMANCE_PAGES` are files with the URLs of feeds
+and of sites without a feed, `CONFORMANCE_FOLDER` is the folder for the state, `CONFORMANCE_KEY` the
+key to sign with.
 """
 
 from __future__ import annotations
@@ -17,19 +18,19 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-#: Where the key would be published; nothing is requested there.
+#: The URL at which the key would be published. Nothing is requested from it.
 _AGENT: Final = "https://bot.example/.well-known/http-message-signatures-directory"
 
 
 def main(environment: Mapping[str, str], arguments: Sequence[str] = ()) -> None:
-    """Crawl the feeds, and then the feed-less sites, in separate processes."""
+    """Crawl the feeds, and then the sites without a feed, in separate processes."""
     folder = Path(environment["CONFORMANCE_FOLDER"])
     _crawl("feeds", environment["CONFORMANCE_SEEDS"], environment, arguments)
     if pages := Path(environment["CONFORMANCE_PAGES"]).read_text("utf-8").split():
-        declared = folder / "pages.toml"
+        file = folder / "pages.toml"
         entries = (f'[[source]]\nurl = "{url}"\nkind = "llms"\n' for url in pages)
-        declared.write_text("".join(entries), "utf-8")
-        _crawl("llms", str(declared), environment, arguments)
+        file.write_text("".join(entries), "utf-8")
+        _crawl("llms", str(file), environment, arguments)
 
 
 def _crawl(

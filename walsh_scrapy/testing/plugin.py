@@ -1,6 +1,6 @@
-"""pytest fixtures: a web with or without a proxy, a crawl of it, a clock that stands still.
+"""pytest fixtures: a test web with or without a proxy, a crawl, and a clock that stands still.
 
-A project asks for them in the conftest.py of its tests:
+To use them, add the first line to the conftest.py of your tests:
 
     pytest_plugins = ["walsh_scrapy.testing.plugin"]
 
@@ -35,7 +35,7 @@ AnyWeb = TypeVar("AnyWeb", bound="Web")
 
 
 class CrawlFactory:
-    """Runs crawls whose state is in the test's folder; `start` returns a running one."""
+    """Runs crawls that keep their state in the test's folder. Call it, or use `start`."""
 
     def __init__(self, folder: Path, running: ExitStack, **defaults: Any) -> None:  # noqa: ANN401
         self.folder = folder
@@ -43,32 +43,32 @@ class CrawlFactory:
         self._running = running
 
     def __call__(self, web: Web, spider: str = "feeds", **options: Any) -> CrawlResult:  # noqa: ANN401
-        """Run a crawl to its end: `walsh_scrapy.testing.crawl.run_crawl`."""
+        """Run a crawl to its end. The options are those of `walsh_scrapy.testing.run_crawl`."""
         return run_crawl(web, spider, **self._defaults | options)
 
     def start(self, web: Web, spider: str = "feeds", **options: Any) -> Crawl:  # noqa: ANN401
-        """Start a crawl, which is killed at the end of the test at the latest."""
+        """Start a crawl and return at once. The crawl is killed when the test ends."""
         crawl = start_crawl(web, spider, **self._defaults | options)
         return self._running.enter_context(crawl)
 
 
 @pytest.fixture
 def walsh_loopback_web() -> Iterator[Callable[..., LoopbackWeb]]:
-    """Return a function from sites to a web that serves them until the end of the test."""
-    yield from _served(LoopbackWeb)
+    """Return a function that takes sites, and serves them behind a proxy until the test ends."""
+    yield from _serve(LoopbackWeb)
 
 
 @pytest.fixture
 def walsh_direct_web() -> Iterator[Callable[..., DirectWeb]]:
-    """Return a function like that of `walsh_loopback_web`, to a web without a proxy."""
-    yield from _served(DirectWeb)
+    """Return a function that takes sites, and serves each at its address until the test ends."""
+    yield from _serve(DirectWeb)
 
 
-def _served(kind: Callable[..., AnyWeb]) -> Iterator[Callable[..., AnyWeb]]:
+def _serve(web_class: Callable[..., AnyWeb]) -> Iterator[Callable[..., AnyWeb]]:
     with ExitStack() as stack:
 
         def make(*sites: Site, **options: float) -> AnyWeb:
-            web = kind(*sites, **options)
+            web = web_class(*sites, **options)
             stack.enter_context(web)
             return web
 
@@ -77,7 +77,7 @@ def _served(kind: Callable[..., AnyWeb]) -> Iterator[Callable[..., AnyWeb]]:
 
 @pytest.fixture(scope="session")
 def walsh_crawl_launcher() -> Launcher:
-    """Return the function that starts the process of a crawl; override it for another launcher."""
+    """Return the function that starts the process of a crawl; override it to use another one."""
     return subprocess.Popen
 
 
@@ -87,11 +87,11 @@ def walsh_crawl(
 ) -> Iterator[CrawlFactory]:
     """Return a function that runs `scrapy crawl` of the project under test, state in tmp_path."""
     with ExitStack() as stack:
-        given = {"project": pytestconfig.rootpath, "launcher": walsh_crawl_launcher}
-        yield CrawlFactory(tmp_path / "crawl", stack, **given)
+        defaults = {"project": pytestconfig.rootpath, "launcher": walsh_crawl_launcher}
+        yield CrawlFactory(tmp_path / "crawl", stack, **defaults)
 
 
 @pytest.fixture
 def walsh_fake_clock() -> FakeClock:
-    """Return a clock that stands at the beginning of 2026 until it is moved."""
+    """Return a clock that stands still at the beginning of 2026 until the test moves it."""
     return FakeClock()

@@ -1,12 +1,15 @@
-"""Checks by the log of the servers whether a crawl kept R1 to R8.
+"""Checks whether a crawl was polite, by the log of the servers that it visited.
 
     assert_polite(web.log, crawl_delays=web.crawl_delays, blocked=["optedout.example"])
     assert_polite(result.log, connections=result.connections)
 
-Delays, holds and revisits are checked by `walsh_scrapy.testing.checks`. There is no tolerance, and
-none is needed. The server reads a request after the crawler has sent it, and starts its last write
-before the crawler can have read the end. So a gap in the log is never shorter than the delay of the
-crawler. For several runs over one state, pass all their hits.
+The rules are called R1 to R8: identity (R1), robots.txt (R2), opt-outs (R3), delays (R4), backoff
+(R5), scope (R6), conditional requests (R7) and frequency (R8). If several runs share a state, pass
+the hits of all of them.
+
+There is no tolerance, and none is needed. A server logs a request after the crawler has sent it,
+and logs the end of a response before the crawler can have read it. So no gap in the log is shorter
+than the crawler's delay. `walsh_scrapy.testing.checks` measures delays, holds and revisits.
 """
 
 from collections import Counter, defaultdict
@@ -31,7 +34,7 @@ from walsh_scrapy.testing.hit import FULL, ConnectionRecord, Hit, redirect_targe
 
 
 class Terms(TypedDict, total=False):
-    """The keywords of `violations` and `assert_polite`; `Manners` explains them."""
+    """The keyword arguments of `violations` and `assert_polite`; `Manners` describes them."""
 
     interval: float
     user_agent: str
@@ -59,7 +62,7 @@ class Terms(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Manners:
-    """The rules that the crawl must keep. A check that needs a value is off by default."""
+    """What the crawl had to respect. Checks that need a value are off by default."""
 
     interval: float = 1.0  #: seconds from the end of a response to the next request to that host
     user_agent: str = USER_AGENT
@@ -68,43 +71,43 @@ class Manners:
     blocked: Iterable[str] = ()  #: domains that must get no request, subdomains included
     #: Prefixes of URLs that a robots.txt denies; one that ends in `$` is a whole URL.
     denied: Iterable[str] = ()
-    declared: Collection[str] | None = None  #: the only targets, with their redirects
-    robots_first: bool = True  #: False for a log of a later run, which may have a copy
-    robots_exempt: Collection[str] = ()  #: the operator's documents, URLs
+    declared: Collection[str] | None = None  #: the only URLs to request, apart from redirects
+    robots_first: bool = True  #: False for a later run, which may have a cached robots.txt
+    robots_exempt: Collection[str] = ()  #: URLs that need no robots.txt, such as the blocklist
     robots_ttl: float = 0.0  #: seconds in which an answered robots.txt is not requested again
-    documents_ttl: float = 0.0  #: the same for the operator's documents
+    documents_ttl: float = 0.0  #: the same for the URLs of `robots_exempt`
     revisit: float = 0.0  #: seconds in which an answered page is not requested again
-    conditional: bool = False  #: check that repeated requests have the last validators
+    conditional: bool = False  #: check that repeated requests send the last validators
     backoff: float = 0.0  #: seconds after the first 429 or 503 without Retry-After; then doubled
-    backoff_max: float = 200.0  #: the longest of these holds, before chance lengthens it
+    backoff_max: float = 200.0  #: the maximum of these holds, without jitter
     max_retries: int | None = None  #: retries of one URL in a row; None for no limit
-    pace_by: Callable[[str], str] = str  #: host name -> the key that the interval is counted by
+    pace_by: Callable[[str], str] = str  #: from a host name to the name that delays apply to
     connections: Collection[ConnectionRecord] = ()  #: of the same crawl, as the servers saw them
-    full_handshakes: int | None = None  #: TLS handshakes of a host that resume no session
-    precision: Precision = SERVER  #: the precision of the check of delays and holds
-    from_start: bool = False  #: count delays from the start of a request, not from its end
-    robots_delayed: bool = True  #: a known Crawl-delay counts before robots.txt as well
+    full_handshakes: int | None = None  #: maximum TLS handshakes per host that resume no session
+    precision: Precision = SERVER  #: how precisely the log knows its times
+    from_start: bool = False  #: measure delays from the start of a request, not from its end
+    robots_delayed: bool = True  #: a known Crawl-delay applies to requests for robots.txt too
 
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One violation: a sentence, and the places in the log of the requests that prove it."""
+    """One broken rule: a sentence, and the places in the log of the requests that prove it."""
 
     sentence: str
     places: tuple[int, ...] = ()
 
 
-#: Takes the hits in the order of their start, and yields each violation.
+#: A function that takes the hits in the order of their start, and yields each violation.
 Rule = Callable[[Sequence[Hit], Manners], Iterator[Violation]]
 
 
 def plain_names(domains: Iterable[str]) -> frozenset[str]:
-    """Return domain names as hits have them: in lower case, without a trailing dot."""
+    """Return domain names as hits spell them: in lower case, without a trailing dot."""
     return frozenset(domain.lower().rstrip(".") for domain in domains)
 
 
 def is_under(host: str, names: frozenset[str]) -> bool:
-    """Return True if the host is one of the names or a subdomain of one; an address has none."""
+    """Return True if the host is one of the names, or a subdomain of one of them."""
     labels = host.split(".")
     depth = 1 if is_address(host) else len(labels)
     return any(".".join(labels[start:]) in names for start in range(depth))
@@ -120,23 +123,23 @@ def is_address(host: str) -> bool:
 
 
 def robots_hits(log: Sequence[Hit]) -> set[int]:
-    """Return the places of robots.txt in the log, its redirects included."""
-    found, hops = set[int](), set[str]()
-    for place, hit in enumerate(log):
+    """Return the places in the log of requests for robots.txt and for its redirect targets."""
+    places, hops = set[int](), set[str]()
+    for number, hit in enumerate(log):
         if hit.path == "/robots.txt" or hit.url in hops:
-            found.add(place)
+            places.add(number)
             hops |= {target} if (target := redirect_target(hit)) else set()
-    return found
+    return places
 
 
 def exchanges_of(log: Sequence[Hit], manners: Manners) -> list[Exchange]:
-    """Return hits as the checks take them; `row` is the place in the log."""
+    """Return the hits as `walsh_scrapy.testing.checks` needs them, in the same order."""
     return [_exchange(hit, manners.pace_by(hit.host), row) for row, hit in enumerate(log)]
 
 
 def retry_after(hit: Hit) -> float | None:
-    """Return the end of the Retry-After of a 429 or 503, on the clock of the log, or None."""
-    # A date is on the wall clock; the hit shows its difference from the clock of the log.
+    """Return when the Retry-After of a 429 or 503 ends, on the clock of the log; None without."""
+    # A Retry-After date is on the wall clock, which differs from the clock of the log.
     return _exchange(hit, hit.host, 0).held_until(offset=hit.wall - hit.started)
 
 
@@ -145,30 +148,37 @@ def _exchange(hit: Hit, host: str, row: int) -> Exchange:
 
 
 def shown(log: Sequence[Hit], place: int) -> str:
-    """Return a hit as text: its number from 1, method, URL and status."""
+    """Return a hit as text: its number (from 1), method, URL and status."""
     hit = log[place]
     return f"#{place + 1} {hit.method} {hit.url} ({hit.status or 'no answer'})"
 
 
 def violation(rule: str, log: Sequence[Hit], place: int, words: str, *earlier: int) -> Violation:
-    """Return the violation of a rule by one request, after the `earlier` ones that prove it."""
+    """Return the violation of a rule by the request at `place`; `earlier` ones help to prove it."""
     return Violation(f"{rule}: {log[place].host}: {shown(log, place)} {words}", (*earlier, place))
 
 
 def violations(log: Iterable[Hit], **terms: Unpack[Terms]) -> list[str]:
-    """Return a sentence for each violation: the rule, the host, the hits and the numbers."""
+    """Return one sentence for each broken rule: what was requested, and what would be right.
+
+    The keyword arguments are those of `assert_polite`.
+    """
     manners = Manners(**terms)
-    seen = list(log)
-    hits = [*seen, *without_requests(manners.connections, seen)]
+    requests = list(log)
+    hits = [*requests, *without_requests(manners.connections, requests)]
     hits.sort(key=lambda hit: hit.started)
-    return [found.sentence for rule in RULES for found in rule(hits, manners)]
+    return [violation.sentence for rule in RULES for violation in rule(hits, manners)]
 
 
 def assert_polite(log: Iterable[Hit], **terms: Unpack[Terms]) -> None:
-    """Raise AssertionError with every violation, or if the log is empty and so proves nothing."""
+    """Raise AssertionError if a request in the log was impolite; the message lists all of them.
+
+    `Manners` describes the keyword arguments, for example `crawl_delays` and `user_agent`. An empty
+    log proves nothing, so it fails as well.
+    """
     hits = list(log)
     if not hits and not terms.get("connections"):
-        raise AssertionError("the log is empty: no request was made, so it proves nothing")
+        raise AssertionError("the log is empty: the crawler made no request, so nothing is shown")
     if broken := violations(hits, **terms):
         lines = "\n".join(f"- {sentence}" for sentence in broken)
         raise AssertionError(f"{len(broken)} violation{'s' * (len(broken) != 1)}:\n{lines}")
@@ -180,7 +190,7 @@ _VALIDATORS: Final = (("ETag", "If-None-Match"), ("Last-Modified", "If-Modified-
 
 
 def exact_user_agent(log: Sequence[Hit], manners: Manners) -> Iterator[Violation]:
-    """R1: every request has exactly one User-Agent, and it is the expected one."""
+    """R1: every request has exactly one User-Agent header, with the expected value."""
     for place, hit in enumerate(log):
         sent = hit.header_values("User-Agent")
         if hit.method != "CONNECT" and sent != [manners.user_agent]:
@@ -197,7 +207,7 @@ def nothing_private(log: Sequence[Hit], _: Manners) -> Iterator[Violation]:
 
 
 def robots_first(log: Sequence[Hit], manners: Manners) -> Iterator[Violation]:
-    """R2: no page of a scheme, host and port is requested before its robots.txt was answered."""
+    """R2: no page is requested before the robots.txt of its scheme, host and port was answered."""
     robots, files, reported = robots_hits(log), dict[str, int](), set[str]()
     for place, hit in enumerate(log if manners.robots_first else ()):
         file = files.get(hit.origin)
@@ -234,11 +244,11 @@ def documents_cached(log: Sequence[Hit], manners: Manners) -> Iterator[Violation
 
 def robots_obeyed(log: Sequence[Hit], manners: Manners) -> Iterator[Violation]:
     """R2: no URL is requested that a robots.txt denies."""
-    # Crawlers percent-encode different characters (RFC 3986 6.2).
+    # Decoded, because crawlers differ in what they percent-encode (RFC 3986 6.2).
     denied = tuple(map(unquote, manners.denied))
     for place, hit in enumerate(log):
         if f"{unquote(hit.url)}$".startswith(denied) and hit.path != "/robots.txt":
-            yield violation("R2", log, place, "is denied to us by robots.txt")
+            yield violation("R2", log, place, "is denied by robots.txt")
 
 
 def blocklist_kept(log: Sequence[Hit], manners: Manners) -> Iterator[Violation]:
@@ -246,7 +256,7 @@ def blocklist_kept(log: Sequence[Hit], manners: Manners) -> Iterator[Violation]:
     names = plain_names(manners.blocked)
     for place, hit in enumerate(log):
         if is_under(hit.host, names):
-            yield violation("R3", log, place, "reached a blocked domain")
+            yield violation("R3", log, place, "reached a domain that is on the blocklist")
 
 
 def read_only(log: Sequence[Hit], _: Manners) -> Iterator[Violation]:
@@ -266,22 +276,22 @@ def in_scope(log: Sequence[Hit], manners: Manners) -> Iterator[Violation]:
         if hit.url in targets:
             targets |= {target} if (target := redirect_target(hit)) else set()
         elif place not in robots and hit.method != "CONNECT":
-            yield violation("R6", log, place, "was never declared")
+            yield violation("R6", log, place, "is not among the declared URLs and their redirects")
 
 
 def validators_echoed(log: Sequence[Hit], manners: Manners) -> Iterator[Violation]:
-    """R7: a repeated request has the validators of the last response, byte for byte, or none."""
+    """R7: a repeated request sends exactly the validators of the last response, or none."""
     served = dict[str, Hit]()
     for place, hit in enumerate(log if manners.conditional else ()):
         for name, condition in _VALIDATORS:
-            known = served[hit.url].answered(name) if hit.url in served else None
+            served_value = served[hit.url].answered(name) if hit.url in served else None
             sent = hit.header(condition)
-            if sent != known and hit.path != "/robots.txt":
+            if sent != served_value and hit.path != "/robots.txt":
                 yield violation(
                     "R7",
                     log,
                     place,
-                    f"has {condition}: {sent}; the latest {name} served was {known}",
+                    f"has {condition}: {sent}, but the last {name} of this URL was {served_value}",
                 )
         if hit.status in {200, 304} and hit.complete:
             served[hit.url] = hit
@@ -300,89 +310,91 @@ def not_too_often(log: Sequence[Hit], manners: Manners) -> Iterator[Violation]:
 def _fetched_again(
     rule: str, log: Sequence[Hit], manners: Manners, ttl: float, is_good: Callable[[Hit], bool]
 ) -> Iterator[Violation]:
-    known: defaultdict[str, Revisit] = defaultdict(lambda: Revisit(manners.precision))
-    for each in exchanges_of(log, manners):
-        gap = known[each.url].see(each, ttl, is_answered=is_good(log[each.row]))
+    revisits: defaultdict[str, Revisit] = defaultdict(lambda: Revisit(manners.precision))
+    for exchange in exchanges_of(log, manners):
+        gap = revisits[exchange.url].see(exchange, ttl, is_answered=is_good(log[exchange.row]))
         if gap is not None and gap.is_early:
-            words = f"came {gap.seconds:.3f} s after the answered {shown(log, gap.before.row)}; "
-            words += f"it is good for {ttl:.3f} s"
-            yield violation(rule, log, each.row, words, gap.before.row)
+            words = f"came {gap.seconds:.3f} s after {shown(log, gap.before.row)}, which was "
+            words += f"answered and stays valid for {ttl:.3f} s"
+            yield violation(rule, log, exchange.row, words, gap.before.row)
 
 
 def one_at_a_time(log: Sequence[Hit], manners: Manners) -> Iterator[Violation]:
-    """R4: no request starts before the last one has ended, with any host or with the same host."""
+    """R4: no request starts before the previous one has ended, at any host or at the same host."""
     checks: defaultdict[str, AtOnce] = defaultdict(lambda: AtOnce(SERVER))
-    for each in exchanges_of(log, manners):
-        if manners.serial or not _is_tunnel(log[each.row]):
-            gap = checks["" if manners.serial else each.host].see(each)
+    for exchange in exchanges_of(log, manners):
+        if manners.serial or not _is_tunnel(log[exchange.row]):
+            gap = checks["" if manners.serial else exchange.host].see(exchange)
             if gap is not None and gap.is_early:
                 words = f"began {gap.missing:.3f} s before {shown(log, gap.before.row)} had ended"
-                yield violation("R4", log, each.row, words, gap.before.row)
+                yield violation("R4", log, exchange.row, words, gap.before.row)
 
 
 def spaced(log: Sequence[Hit], manners: Manners) -> Iterator[Violation]:
-    """R4: from the end of a response to the next request to a host, max(1 s, Crawl-delay) pass."""
+    """R4: at least `interval` or the Crawl-delay passes between two requests to a host."""
     edge = "start" if manners.from_start else "end"
     checks: defaultdict[str, Delay] = defaultdict(
         lambda: Delay(manners.precision, from_start=manners.from_start)
     )
     robots, read = robots_hits(log), set[str]()
-    for each in _requests(log, manners):
-        hit = log[each.row]
-        # Before a robots.txt was read, a crawler cannot know its Crawl-delay.
-        is_exempt = each.row in robots and not (hit.host in read and manners.robots_delayed)
+    for exchange in _requests(log, manners):
+        hit = log[exchange.row]
+        # A crawler cannot know a Crawl-delay before it has read the robots.txt.
+        is_exempt = exchange.row in robots and not (hit.host in read and manners.robots_delayed)
         crawl_delay = 0.0 if is_exempt else manners.crawl_delays.get(hit.host, 0.0)
-        gap = checks[each.host].see(each, max(manners.interval, crawl_delay))
-        # `one_at_a_time` reports a request that began before the end of the last one.
+        gap = checks[exchange.host].see(exchange, max(manners.interval, crawl_delay))
+        # A negative gap is left to `one_at_a_time`, which reports simultaneous requests.
         if gap is not None and gap.is_early and gap.seconds >= 0:
             yield Violation(
                 f"R4: {hit.host}: {gap.seconds:.3f} s from the {edge} of "
-                f"{shown(log, gap.before.row)} to the start of {shown(log, each.row)}; at least "
-                f"{gap.least:.3f} s are required",
-                (gap.before.row, each.row),
+                f"{shown(log, gap.before.row)} to the start of {shown(log, exchange.row)}; at "
+                f"least {gap.required:.3f} s are required",
+                (gap.before.row, exchange.row),
             )
-        read |= {hit.host} if each.row in robots and 200 <= hit.status < 300 else set()
+        read |= {hit.host} if exchange.row in robots and 200 <= hit.status < 300 else set()
 
 
 def holds_kept(log: Sequence[Hit], manners: Manners) -> Iterator[Violation]:
-    """R5: after a 429 or 503 with Retry-After, no request goes to that host until then."""
+    """R5: after a 429 or 503, the host gets no request until its Retry-After has passed."""
     holds: defaultdict[str, Hold] = defaultdict(lambda: Hold(manners.precision))
-    for each in _requests(log, manners):
-        hold = holds[each.host]
-        gap = hold.see(each)
+    for exchange in _requests(log, manners):
+        hold = holds[exchange.host]
+        gap = hold.see(exchange)
         if gap is not None and gap.is_early:
             cause = gap.before.row
-            words = f"came {gap.missing:.3f} s before the Retry-After: "
-            words += f"{log[cause].answered('Retry-After')} of {shown(log, cause)} had passed"
-            yield violation("R5", log, each.row, words, cause)
-        if (end := retry_after(log[each.row])) is not None:
-            hold.begin(each, end)
+            words = f"came {gap.missing:.3f} s before the end of the Retry-After: "
+            words += f"{log[cause].answered('Retry-After')} of {shown(log, cause)}"
+            yield violation("R5", log, exchange.row, words, cause)
+        if (end := retry_after(log[exchange.row])) is not None:
+            hold.begin(exchange, end)
 
 
 def backed_off(log: Sequence[Hit], manners: Manners) -> Iterator[Violation]:
-    """R5: without Retry-After each wait is at least twice the last; the retries are limited."""
+    """R5: without Retry-After each wait is at least twice the last, and retries are limited."""
     rows: defaultdict[str, Retries] = defaultdict(Retries)
     last = dict[str, Exchange]()
-    for each in exchanges_of(log, manners):
-        row, earlier = rows[each.url], last.get(each.url)
-        count = row.before(each)
+    for exchange in exchanges_of(log, manners):
+        row, earlier = rows[exchange.url], last.get(exchange.url)
+        count = row.before(exchange)
         if earlier is not None and count:
-            wait = Retries.least_wait(count, manners.backoff, manners.backoff_max)
-            gap = each.start - earlier.end
+            wait = Retries.min_wait(count, manners.backoff, manners.backoff_max)
+            gap = exchange.start - earlier.end
             if log[earlier.row].answered("Retry-After") is None and gap < wait:
-                words = f"came {gap:.3f} s after {shown(log, earlier.row)}, its {count}. failure "
+                words = f"came {gap:.3f} s after {shown(log, earlier.row)}, failure number {count} "
                 words += f"in a row; at least {wait:.3f} s are required"
-                yield violation("R5", log, each.row, words, earlier.row)
+                yield violation("R5", log, exchange.row, words, earlier.row)
             if manners.max_retries is not None and count > manners.max_retries:
                 words = f"is retry {count} in a row; {manners.max_retries} are allowed"
-                yield violation("R5", log, each.row, words, earlier.row)
-        row.see(each, is_refused=each.is_busy)
-        last[each.url] = each
+                yield violation("R5", log, exchange.row, words, earlier.row)
+        row.see(exchange, is_refused=exchange.is_busy)
+        last[exchange.url] = exchange
 
 
 def _requests(log: Sequence[Hit], manners: Manners) -> list[Exchange]:
-    """Return the requests to hosts. A tunnel that was opened is not a request to one."""
-    return [each for each in exchanges_of(log, manners) if not _is_tunnel(log[each.row])]
+    """Return the exchanges with hosts: a CONNECT that opened a tunnel is one with the proxy."""
+    return [
+        exchange for exchange in exchanges_of(log, manners) if not _is_tunnel(log[exchange.row])
+    ]
 
 
 def _is_tunnel(hit: Hit) -> bool:
@@ -390,26 +402,29 @@ def _is_tunnel(hit: Hit) -> bool:
 
 
 def one_connection(log: Sequence[Hit], manners: Manners) -> Iterator[Violation]:
-    """R4: no connection is opened while another is open, to any host or to the same host."""
-    opened = sorted(manners.connections, key=lambda each: each.opened)
+    """R4: no connection is opened while another one is open, to any host or to the same host."""
+    opened = sorted(manners.connections, key=lambda connection: connection.opened)
     last: dict[str, tuple[int, ConnectionRecord]] = {}
-    for number, each in enumerate(opened, 1):
-        scope = "" if manners.serial else each.host
-        if scope in last and (shared := last[scope][1].closed - each.opened) > 0:
-            before, other = last[scope]
-            clients = {other.client, each.client}
+    for number, connection in enumerate(opened, 1):
+        scope = "" if manners.serial else connection.host
+        if scope in last and (shared := last[scope][1].closed - connection.opened) > 0:
+            before, earlier = last[scope]
+            clients = {earlier.client, connection.client}
             yield Violation(
-                f"R4: {each.host}: connection {number} ({each.scheme}) was opened {shared:.3f} s "
-                f"before connection {before} to {other.scheme}://{other.host} was closed",
+                f"R4: {connection.host}: connection {number} ({connection.scheme}) was opened "
+                f"{shared:.3f} s before connection {before} to {earlier.scheme}://"
+                f"{earlier.host} was closed",
                 tuple(place for place, hit in enumerate(log) if hit.client in clients),
             )
-        if scope not in last or each.closed > last[scope][1].closed:
-            last[scope] = number, each
+        if scope not in last or connection.closed > last[scope][1].closed:
+            last[scope] = number, connection
 
 
 def sessions_resumed(_: Sequence[Hit], manners: Manners) -> Iterator[Violation]:
-    """R4: a host sees no more full handshakes of TLS than are allowed; others resume a session."""
-    full = Counter(each.host for each in manners.connections if each.handshake == FULL)
+    """R4: a host sees at most `full_handshakes` TLS handshakes that resume no session."""
+    full = Counter(
+        connection.host for connection in manners.connections if connection.handshake == FULL
+    )
     for host, count in full.items():
         if manners.full_handshakes is not None and count > manners.full_handshakes:
             allowed = manners.full_handshakes

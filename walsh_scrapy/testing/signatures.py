@@ -1,6 +1,6 @@
-"""The signature of a request, read and verified as by a site (Web Bot Auth, RFC 9421).
+"""Verifies the signature of a request as a site would (Web Bot Auth, RFC 9421).
 
-This is a separate verifier: the code that signs is a part of the crawler, so a check cannot use it.
+It shares no code with the crawler, so a bug in the code that signs cannot hide here.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class SignatureError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """The signature of a request for bots: its covered parts, its parameters, its bytes."""
+    """The Web Bot Auth signature of a request."""
 
-    hit: Hit  #: as it was sent
+    hit: Hit  #: the request as it was sent
     label: str
     covered: tuple[tuple[str, ParamsType], ...]
     parameters: Mapping[str, Any]
@@ -43,14 +43,14 @@ class Signature:
 
     @classmethod
     def of(cls, hit: Hit) -> Signature:
-        """Read the signature of a request. Raises SignatureError if there is none for bots."""
+        """Read the signature of a request. Raises SignatureError if none is for Web Bot Auth."""
         values, inputs = (_dictionary(hit, name) for name in _FIELDS)
         for label, (covered, parameters) in inputs.items():
             if parameters.get("tag") != _TAG:
                 continue
             value = values.get(label, (None, {}))[0]
             if not isinstance(covered, list) or not isinstance(value, bytes):
-                raise SignatureError(f"the signature {label} is not whole")
+                raise SignatureError(f"the signature {label} lacks its value or its components")
             if not all(isinstance(name, str) for name, _ in covered):
                 raise SignatureError(f"the signature {label} covers something that is not a name")
             return cls(hit, label, tuple(covered), parameters, value)
@@ -58,23 +58,23 @@ class Signature:
 
     @property
     def key_id(self) -> str:
-        """The key that the signature names."""
+        """The key id that the signature names: the thumbprint of the key."""
         return str(self.parameters.get("keyid"))
 
     def check(self) -> None:
-        """Check the facts that need no key: times and covered parts. Raises SignatureError."""
+        """Check what needs no key: times and covered components. Raises SignatureError."""
         created, expires = (self.parameters.get(name) for name in ("created", "expires"))
         if type(created) is not int or type(expires) is not int:
-            raise SignatureError("a signature lacks the time at which it was created or expires")
+            raise SignatureError("a signature needs both created and expires")
         if created > self.hit.wall:
             early = created - self.hit.wall
-            raise SignatureError(f"a signature was created {early:.1f} s after the request came")
+            raise SignatureError(f"a signature was created {early:.1f} s after the request")
         if expires <= self.hit.wall:
             late = self.hit.wall - expires
-            raise SignatureError(f"a signature had expired {late:.1f} s before the request came")
+            raise SignatureError(f"a signature expired {late:.1f} s before the request")
         names = {name for name, _ in self.covered}
         if not self.hit.header("Signature-Agent"):
-            raise SignatureError("a signed request has no Signature-Agent")
+            raise SignatureError("a signed request has no Signature-Agent header")
         if "signature-agent" not in names:
             raise SignatureError("a signature does not cover Signature-Agent")
         if names.isdisjoint(("@authority", "@target-uri")):
@@ -83,31 +83,36 @@ class Signature:
         self._check_agent()
 
     def _check_unique(self) -> None:
-        """Check that no component is covered twice; the order of parameters does not count."""
-        seen = set[str]()
-        for name, of in self.covered:
-            if (written := http_sf.ser((name, dict(sorted(of.items()))))) in seen:
-                raise SignatureError(f"a signature covers {written} twice (RFC 9421 2)")
-            seen.add(written)
+        """Check that no component is covered twice, with its parameters in any order."""
+        components = set[str]()
+        for name, parameters in self.covered:
+            if (component := http_sf.ser((name, dict(sorted(parameters.items()))))) in components:
+                raise SignatureError(f"a signature covers {component} twice (RFC 9421 2)")
+            components.add(component)
 
     def _check_agent(self) -> None:
-        """Check that the member of Signature-Agent that is covered is of this signature.
+        """Check that the signature covers its own member of Signature-Agent.
 
-        A component that names no member covers a string, or a dictionary with this member only.
+        A covered component without a key is enough if the header is a string, or a dictionary whose
+        only member belongs to this signature.
         """
-        wanted = {of.get("key") for name, of in self.covered if name == "signature-agent"}
+        keys = {
+            parameters.get("key") for name, parameters in self.covered if name == "signature-agent"
+        }
         if not _is_string(self.hit, "Signature-Agent"):
             members = set(_dictionary(self.hit, "Signature-Agent"))
-            if None in wanted and members != {self.label}:
-                raise SignatureError("a signature covers Signature-Agent, but not its member")
-        if not wanted & {None, self.label}:
+            if None in keys and members != {self.label}:
+                raise SignatureError("a signature must cover its own member of Signature-Agent")
+        if not keys & {None, self.label}:
             raise SignatureError(f"{self.label} does not cover its member of Signature-Agent")
 
     def verify(self, key: Ed25519PublicKey) -> None:
-        """Check that it is by this key, for this request. Raises SignatureError."""
+        """Check that this key signed this request. Raises SignatureError."""
         if self.parameters.get("alg", "ed25519") != "ed25519":
-            raise SignatureError("a signature names another algorithm than that of its key")
-        lines = [f"{http_sf.ser(each)}: {self._value(*each)}" for each in self.covered]
+            raise SignatureError("a signature names an algorithm other than ed25519")
+        lines = [
+            f"{http_sf.ser(component)}: {self._value(*component)}" for component in self.covered
+        ]
         covered: list[ItemType] = list(self.covered)
         listed = http_sf.ser({"sig": (covered, dict(self.parameters))})
         lines.append(f'"@signature-params": {listed.removeprefix("sig=")}')
@@ -116,8 +121,8 @@ class Signature:
         except (InvalidSignature, UnicodeEncodeError):
             raise SignatureError("a signature does not verify for the request it is in") from None
 
-    def _value(self, name: str, of: ParamsType) -> str:
-        """Return the value of a component in the request (RFC 9421 2)."""
+    def _value(self, name: str, parameters: ParamsType) -> str:
+        """Return the value of a component of the request (RFC 9421 2)."""
         hit = self.hit
         authority = (hit.header("Host") or "").lower().removesuffix(":443")
         path, mark, query = hit.path.partition("?")
@@ -130,27 +135,29 @@ class Signature:
             "@scheme": "https",
             "@target-uri": f"https://{authority}{path}{mark}{query}",
         }
-        if not of and name in derived:
+        if not parameters and name in derived:
             return derived[name]
-        if not of and hit.header(name) is not None:
+        if not parameters and hit.header(name) is not None:
             return ", ".join(value.strip() for value in hit.header_values(name))
-        if set(of) == {"key"}:
-            member = _dictionary(hit, name).get(str(of["key"]))
+        if set(parameters) == {"key"}:
+            member = _dictionary(hit, name).get(str(parameters["key"]))
             if member is not None and isinstance(member[0], str):
                 return http_sf.ser(member)
-        raise SignatureError(f"a signature covers {http_sf.ser((name, of))}, which is not there")
+        raise SignatureError(
+            f"a signature covers {http_sf.ser((name, parameters))}, which is not there"
+        )
 
 
 def verify_signature(hit: Hit, directory: bytes | str, *, now: float | None = None) -> str:
     """Return the thumbprint of the key that signed a request (RFC 9421, tag `web-bot-auth`).
 
-    `directory` is the JSON Web Key Set that the crawler's operator publishes. `now`, in epoch
-    seconds, is when the signature is verified: by default the moment at which the request came. A
-    signature that was created later does not verify, nor does one that has expired. Raises
-    AssertionError, with the reason.
+    `directory` is the JSON Web Key Set that the crawler's operator publishes. `now` is the moment
+    of the check in seconds since the epoch (default: when the request came). Raises AssertionError,
+    with the reason, if the request is not signed, or if the signature is invalid, expired or
+    created later than `now`.
     """
     if hit.scheme != "https":
-        raise AssertionError(f"{hit.url} was requested over http, where nothing is signed")
+        raise AssertionError(f"{hit.url} was requested over http, but only https is signed")
     try:
         signature = Signature.of(hit if now is None else replace(hit, wall=now))
         signature.check()
@@ -160,14 +167,13 @@ def verify_signature(hit: Hit, directory: bytes | str, *, now: float | None = No
     return signature.key_id
 
 
-def _key_of(directory: bytes | str, wanted: str, at: float) -> Ed25519PublicKey:
-    """Return the key of a directory that has this thumbprint, and counts at a moment.
+def _key_of(directory: bytes | str, thumbprint: str, at: float) -> Ed25519PublicKey:
+    """Return the key with this thumbprint from a directory, if it is valid at a moment.
 
-    Raises SignatureError. Members `nbf` and `exp` are the start and the end of the time in which a
-    key counts.
+    The members `nbf` and `exp` limit the time in which a key is valid. Raises SignatureError.
     """
     try:
-        members = json.loads(directory, object_pairs_hook=_unique)["keys"]
+        members = json.loads(directory, object_pairs_hook=_object_of)["keys"]
         keys = {
             key_id(key): (key, float(jwk.get("nbf", at)), float(jwk.get("exp", math.inf)))
             for jwk in members
@@ -176,32 +182,32 @@ def _key_of(directory: bytes | str, wanted: str, at: float) -> Ed25519PublicKey:
         }
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
         raise SignatureError("the directory is not a JSON Web Key Set") from None
-    if wanted not in keys:
-        raise SignatureError(f"the directory has no key {wanted}")
-    key, begins, ends = keys[wanted]
+    if thumbprint not in keys:
+        raise SignatureError(f"the directory has no key {thumbprint}")
+    key, begins, ends = keys[thumbprint]
     if not begins <= at < ends:
-        raise SignatureError(f"the key {wanted} did not count then, by its nbf or exp")
+        raise SignatureError(f"the key {thumbprint} was not valid then, by its nbf or exp")
     return key
 
 
-def _bytes_of(written: str) -> bytes:
-    return urlsafe_b64decode(written + "=" * (-len(written) % 4))
+def _bytes_of(text: str) -> bytes:
+    return urlsafe_b64decode(text + "=" * (-len(text) % 4))
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object of JSON; of two members with one name readers take this or that one."""
-    if len(found := dict(pairs)) != len(pairs):
+def _object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a JSON object; refuse two members of one name, which parsers read differently."""
+    if len(members := dict(pairs)) != len(pairs):
         raise ValueError("two members with one name")
-    return found
+    return members
 
 
 def is_signed(hit: Hit) -> bool:
-    """Return True if a request has a signature, whatever it is worth."""
+    """Return True if a request has a signature, valid or not."""
     return any(hit.header(name) is not None for name in _FIELDS)
 
 
 def key_id(key: Ed25519PublicKey) -> str:
-    """Return the thumbprint of a key, which signatures name (RFC 7638, RFC 8037 A.3)."""
+    """Return the thumbprint of a key: the key id in signatures (RFC 7638, RFC 8037 A.3)."""
     x = _base64url(key.public_bytes_raw())
     jwk = json.dumps({"crv": "Ed25519", "kty": "OKP", "x": x}, separators=(",", ":"))
     return _base64url(sha256(jwk.encode()).digest())
@@ -212,7 +218,7 @@ def _base64url(data: bytes) -> str:
 
 
 def _is_string(hit: Hit, name: str) -> bool:
-    """Return True if a field is one string of structured fields (RFC 9651 3.3.3)."""
+    """Return True if a header is a single string of structured fields (RFC 9651 3.3.3)."""
     try:
         item = http_sf.parse(", ".join(hit.header_values(name)).encode("ascii"), tltype="item")
     except ValueError:
@@ -221,7 +227,7 @@ def _is_string(hit: Hit, name: str) -> bool:
 
 
 def _dictionary(hit: Hit, name: str) -> dict[str, Any]:
-    """Return the members of a field (RFC 9651 3.2). Raises SignatureError if it is none."""
+    """Return the members of a header that is a dictionary (RFC 9651 3.2), else SignatureError."""
     text = ", ".join(hit.header_values(name))
     try:
         return dict(http_sf.parse(text.encode("ascii"), tltype="dictionary"))  # type: ignore[arg-type]

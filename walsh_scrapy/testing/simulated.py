@@ -1,4 +1,4 @@
-"""The process of `walsh_scrapy.testing.simulation`: it carries out a plan of crawls.
+"""The process of `walsh_scrapy.testing.simulation`, which runs the crawls of a plan.
 
 python -m walsh_scrapy.testing.simulated FOLDER
 """
@@ -38,12 +38,12 @@ from walsh_scrapy.testing.simulation import Plan, SimulatedLoop, SimulatedTime
 from walsh_scrapy.testing.site import Directory, Fault, Page, Raw, Reply, Site, reply_of
 
 _FORMAT: Final = "%(asctime)s [%(name)s] %(levelname)s: %(message)s"
-#: The least seconds that each response takes.
+#: The minimum duration of a response in seconds.
 LATENCY: Final = 0.1
 
 
 class SimulatedWeb:
-    """Answers as `LoopbackWeb` does, https too, in simulated time, and logs every request."""
+    """Answers requests as a `LoopbackWeb` does, also https, in simulated time, and logs them."""
 
     def __init__(self, sites: Iterable[Site], clock: SimulatedTime) -> None:
         self.log = SharedLog[Hit]()
@@ -54,19 +54,19 @@ class SimulatedWeb:
     async def answer(
         self, request: Request, sent: Iterable[tuple[bytes, bytes]], crawler: Crawler
     ) -> Response:
-        """Return the response to a request with these fields, after its latency and delay."""
+        """Return the response to a request with these headers, after its latency and delay."""
         hit, page = self._directory.page_for(self._hit(request, sent))
         key = self.log.open(hit)
         try:
             reply = _reply_of(page, hit)
             response = await self._response(request, reply, crawler)
         except BaseException:
-            failed = replace(hit, ended=self._clock.kept)
+            failed = replace(hit, ended=self._clock.rounded)
             self.log.change(key, lambda _: failed)
             raise
         answered = replace(
             hit,
-            ended=self._clock.kept,
+            ended=self._clock.rounded,
             status=reply.status,
             answer=reply.header_pairs(),
             size=len(response.body),
@@ -78,7 +78,7 @@ class SimulatedWeb:
     def _hit(self, request: Request, sent: Iterable[tuple[bytes, bytes]]) -> Hit:
         url = urlsplit(request.url)
         return Hit(
-            started=self._clock.kept,
+            started=self._clock.rounded,
             ended=float("inf"),
             wall=self._clock.now(),
             method=request.method,
@@ -90,10 +90,10 @@ class SimulatedWeb:
         )
 
     async def _response(self, request: Request, reply: Reply, crawler: Crawler) -> Response:
-        seconds, most = LATENCY + reply.delay + reply.drip, request.meta["download_timeout"]
-        await asyncio.sleep(min(seconds, most))
-        if seconds > most:
-            raise DownloadTimeoutError(f"Getting {request.url} took longer than {most} seconds.")
+        seconds, timeout = LATENCY + reply.delay + reply.drip, request.meta["download_timeout"]
+        await asyncio.sleep(min(seconds, timeout))
+        if seconds > timeout:
+            raise DownloadTimeoutError(f"Getting {request.url} took longer than {timeout} seconds.")
         if reply.fault is not None:
             raise DownloadFailedError(f"Connection was lost: {Fault(reply.fault).value}")
         body, headers, flags = reply.content(), Headers(reply.header_pairs()), []
@@ -115,7 +115,7 @@ def _reply_of(page: Page, hit: Hit) -> Reply:
 
 
 def _is_stopped(headers: Headers, request: Request, crawler: Crawler) -> bool:
-    """Return True if a listener of `headers_received` stops the download of a page."""
+    """Return True if a handler of the signal `headers_received` stops the download of a page."""
     is_page = rank_of(request) is Rank.TARGET
     results = crawler.signals.send_catch_log(
         signals.headers_received,
@@ -129,7 +129,7 @@ def _is_stopped(headers: Headers, request: Request, crawler: Crawler) -> bool:
 
 
 class SimulatedHandler:
-    """The download handler of each crawl; all of them share one web."""
+    """A download handler that requests everything from a simulated web. All crawls share it."""
 
     lazy = False
     web: SimulatedWeb
@@ -141,7 +141,7 @@ class SimulatedHandler:
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
-        """Build the handler of one crawl."""
+        """Create the handler of one crawl."""
         return cls(crawler)
 
     async def download_request(self, request: Request) -> Response:
@@ -155,7 +155,7 @@ class SimulatedHandler:
 
 
 class SimulatedAddon(Addon):
-    """The add-on, with our clock and our download handler."""
+    """The add-on, with the simulated clock and download handler."""
 
     clock: SimulatedTime
 
@@ -165,10 +165,10 @@ class SimulatedAddon(Addon):
 
     @staticmethod
     def check_reactor(settings: BaseSettings) -> None:
-        """Require no reactor: only real downloads need Twisted's, which runs in real time."""
+        """Require no Twisted reactor: it has a real clock, and only real downloads need it."""
 
     def update_settings(self, settings: Settings) -> None:
-        """Force the settings of the add-on, then set the web and the clock of the simulation."""
+        """Apply the add-on's settings, then the download handler and clock of the simulation."""
         super().update_settings(settings)
         handlers = dict.fromkeys(DEFAULT_PORTS, SimulatedHandler)
         del settings["DOWNLOAD_HANDLERS"]
@@ -177,19 +177,19 @@ class SimulatedAddon(Addon):
 
 
 class SimulatedNetwork(Network):
-    """Looks up no names: the answer of a resolver would come after hours, in simulated time."""
+    """Looks up no names, because a real DNS answer would take hours of simulated time."""
 
     def has_proxy_for(self, _: str) -> bool:
-        """Return True: behind a proxy, which looks up the names, only names are checked."""
+        """Return True, because names are not looked up for requests through a proxy."""
         return True
 
 
 class Simulation:
-    """Crawls of one web by the project of this process, one after the other."""
+    """Runs crawls of one web, one after the other, with the Scrapy project of this process."""
 
     def __init__(self, sites: Iterable[Site], clock: SimulatedTime) -> None:
         self.clock = clock
-        for documents in (ROBOTS, BLOCKLISTS):  # of another web, which may have the same hosts
+        for documents in (ROBOTS, BLOCKLISTS):  # another web may have had the same hosts
             documents.clear()
         self._web = SimulatedHandler.web = SimulatedWeb(sites, clock)
 
@@ -197,16 +197,16 @@ class Simulation:
         self, spider: str, settings: Mapping[str, object], arguments: Mapping[str, object],
         folder: Path,
     ) -> CrawlResult:  # fmt: skip
-        """Run one crawl; its files come into a folder."""
+        """Run one crawl, which writes its files into this folder."""
         self._web.log.clear()
         started, items, log = self.clock.at, folder / "items.jsonl", folder / "stderr"
         handler = logging.FileHandler(log, encoding="utf-8")
         handler.setFormatter(logging.Formatter(_FORMAT))
         logging.getLogger().addHandler(handler)
-        given = self._settings(items, settings)
+        all_settings = self._settings(items, settings)
         if "WALSH_BLOCKLIST_URL" not in settings:
-            keep_empty_blocklist(given["WALSH_STATE_URL"], self.clock.now())
-        runner = AsyncCrawlerRunner(given)
+            keep_empty_blocklist(all_settings["WALSH_STATE_URL"], self.clock.now())
+        runner = AsyncCrawlerRunner(all_settings)
         names = runner.spider_loader.list()
         if spider not in names:
             raise SystemExit(
@@ -232,34 +232,35 @@ class Simulation:
         )
 
     def _settings(self, items: Path, settings: Mapping[str, object]) -> Settings:
-        result = get_project_settings()
+        merged = get_project_settings()
         addons = {
             addon: order
-            for addon, order in result.getdict("ADDONS").items()
+            for addon, order in merged.getdict("ADDONS").items()
             if order is not None and not is_addon(addon)
         }
-        given: dict[str, object] = {
+        forced: dict[str, object] = {
             "ADDONS": addons | {SimulatedAddon: 500},
             "TWISTED_REACTOR_ENABLED": False,
             "WALSH_PROGRESS": "off",
             "FEEDS": {str(items): {"format": "jsonlines", "overwrite": True}},
         }
-        result.setdict(given | dict(settings), priority="cmdline")
-        return result
+        merged.setdict(forced | dict(settings), priority="cmdline")
+        return merged
 
 
 _Result = TypeVar("_Result")
 
 
 def simulate_here(run: Callable[[SimulatedTime], Coroutine[None, None, _Result]]) -> _Result:
-    """Run crawls in this process, which can run none in real time from then on."""
+    """Run crawls in simulated time. Afterwards this process cannot crawl in real time."""
     logging.getLogger().setLevel(logging.INFO)
     for name in ("scrapy.addons", "scrapy.crawler", "scrapy.middleware"):
-        logging.getLogger(name).setLevel(logging.WARNING)  # each run would list its parts
+        logging.getLogger(name).setLevel(logging.WARNING)  # or each run would list its components
     logging.captureWarnings(capture=True)
     clock = SimulatedAddon.clock = SimulatedTime()
     setattr(walsh_scrapy.crawl.crawl, "Network", SimulatedNetwork)  # noqa: B010 - the same
-    # Scrapy's periodic calls would come sooner by the real seconds that the simulation has taken.
+    # Otherwise Scrapy's periodic calls would come too early, by the real duration of the
+    # simulation.
     setattr(scrapy.utils.asyncio, "time", clock)  # noqa: B010 - a module, to mypy
     with asyncio.Runner(loop_factory=lambda: SimulatedLoop(clock)) as runner:
         return runner.run(run(clock))
@@ -276,7 +277,7 @@ async def _carry_out(plan: Plan, folder: Path, clock: SimulatedTime) -> list[Cra
 
 
 def main(folder: Path) -> None:
-    """Carry out the plan in a folder, and write the results there."""
+    """Read the plan in a folder, run its crawls, and write their results there."""
     plan: Plan = pickle.loads((folder / "plan").read_bytes())  # noqa: S301 - our parent's
     results = simulate_here(lambda clock: _carry_out(plan, folder, clock))
     (folder / "results").write_bytes(pickle.dumps(results))

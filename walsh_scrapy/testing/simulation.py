@@ -4,9 +4,9 @@
                              sources=["http://blog.example/feed"], folder=tmp_path)
     assert_polite(first.log + second.log)
 
-Engine, scheduler, middlewares, spider and state are those of a crawl. The clock and the web are
-simulated: the clock advances at once to the next timer, and the web answers without sockets. All
-runs are made in one other process, one after the other.
+Engine, scheduler, middlewares, spider and state are real. The clock and the web are simulated: the
+clock jumps to the next timer, and the web answers without sockets. All runs happen in one separate
+process, one after the other.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ from walsh_scrapy.testing.crawl import (
 )
 from walsh_scrapy.testing.site import Site
 
-#: Seconds.
+#: Seconds in a day.
 DAY: Final = 86_400.0
 _MODULE: Final = "walsh_scrapy.testing.simulated"
 _TAIL: Final = 4000
@@ -40,7 +40,7 @@ _TAIL: Final = 4000
 
 @dataclass(frozen=True)
 class Plan:
-    """The runs for the process of a simulation."""
+    """What the process of a simulation has to do."""
 
     sites: tuple[Site, ...]
     starts: tuple[float, ...]
@@ -61,21 +61,23 @@ def simulate(
     launcher: Launcher = subprocess.Popen,
     timeout: float = 600.0,
 ) -> list[CrawlResult]:
-    """Run a spider at each of `starts`, in seconds after 2026-01-01 00:00:00 UTC.
+    """Run a spider once for each of `starts`, in seconds after 2026-01-01 00:00:00 UTC.
 
-    If the last run has not ended by then, a run begins at its end. The runs share the state in
-    `folder`. A page may be a function only if its module can be imported by name. `seconds` and
-    the log of a result are in simulated time. The other arguments are those of `run_crawl`; the
-    timeout is in real seconds. Raises RuntimeError if the simulation breaks off.
+    A run that is due before the previous one has ended begins at its end. All runs share the state
+    in `folder`. A page may be a function only if its module can be imported by name, because the
+    sites are pickled. The other arguments are those of `run_crawl`; `timeout` is in real seconds.
+
+    Return one result per run, with `seconds` and the log in simulated time. Raises RuntimeError if
+    the simulation fails, and subprocess.TimeoutExpired.
     """
     root = find_project(project or Path.cwd())
     folder.mkdir(parents=True, exist_ok=True)
     run = Path(tempfile.mkdtemp(prefix="simulation-", dir=folder.resolve()))
-    given = settings_of(run, sources) | dict(settings or {})
-    given = {
-        name: str(value) if isinstance(value, Path) else value for name, value in given.items()
+    values = settings_of(run, sources) | dict(settings or {})
+    values = {
+        name: str(value) if isinstance(value, Path) else value for name, value in values.items()
     }
-    plan = Plan(sites, tuple(starts), spider, given, dict(arguments or {}))
+    plan = Plan(sites, tuple(starts), spider, values, dict(arguments or {}))
     (run / "plan").write_bytes(pickle.dumps(plan))
     with (run / "log").open("wb") as log:
         process = launcher(
@@ -92,7 +94,9 @@ def simulate(
         process.kill()
     if status:
         tail = (run / "log").read_text(errors="replace")[-_TAIL:]
-        raise RuntimeError(f"the simulation ended with {status}; its log:\n{tail}")
+        raise RuntimeError(
+            f"the simulation ended with exit status {status}; its log ends with:\n{tail}"
+        )
     results: list[CrawlResult] = pickle.loads((run / "results").read_bytes())  # noqa: S301 - ours
     return results
 
@@ -102,9 +106,10 @@ EPOCH: Final = 1_767_225_600.0
 
 
 class FakeClock:
-    """Epoch seconds as `now()`, the same as an aware datetime; pass `clock.now` as the clock.
+    """A clock that moves only when a test moves it. Pass `clock.now` wherever a clock is expected.
 
-    A test may set `at` to any moment, also to an earlier one.
+    `at` is its time in seconds since the epoch. A test may set it to any moment, also to an earlier
+    one.
     """
 
     def __init__(self, start: float | datetime = EPOCH) -> None:
@@ -117,63 +122,64 @@ class FakeClock:
     monotonic = moment = now
 
     def datetime(self) -> datetime:
-        """Return the same moment as an aware datetime in UTC."""
+        """Return the time as an aware datetime in UTC."""
         return datetime.fromtimestamp(self.at, UTC)
 
     def advance(self, by: float | timedelta) -> float:
         """Move forward by seconds or a timedelta and return the new time."""
         seconds = by.total_seconds() if isinstance(by, timedelta) else by
         if seconds < 0:
-            raise ValueError(f"a clock does not go back: {seconds} s")
+            raise ValueError(f"advance() cannot go back by {-seconds} s; set `at` instead")
         self.at += seconds
         return self.at
 
 
-#: Ticks of the clock per second. A power of two, so that the difference of two times is exact:
-#: Scrapy would else wait for the rounding error of a wait, again and again.
+#: Ticks of the clock per second. A power of two, so that the difference of two times is exact.
+#: Otherwise Scrapy would wait again for each rounding error.
 _TICKS: Final = 2**20
-#: Turns of the loop while the clock stands still. The trial needs 207.
-_MOST_TURNS: Final = 50_000
+#: The maximum number of iterations of the loop while the clock stands still. The conformance test
+#: needs 207.
+_MAX_TURNS: Final = 50_000
 
 
 class SimulatedTime(selectors.DefaultSelector):
-    """The clock of each crawl, and a selector that never waits: it advances to the next timer."""
+    """The clock of a simulation, and its selector, which advances the clock instead of waiting."""
 
     at = 0.0  #: seconds since the beginning of the simulation
-    _turns = 0  #: of the loop since the clock was advanced
+    _turns = 0  #: iterations of the loop since the clock was advanced
 
     @property
     def wall(self) -> float:
-        """Epoch seconds."""
+        """The simulated time in seconds since the epoch."""
         return EPOCH + self.at
 
     def now(self) -> float:
-        """Return epoch seconds."""
+        """Return the simulated time in seconds since the epoch."""
         return self.wall
 
     def monotonic(self) -> float:
-        """Return seconds since the beginning; no machine sleeps in a simulation."""
+        """Return the seconds since the beginning of the simulation."""
         return self.at
 
     moment = monotonic
 
     @property
-    def kept(self) -> float:
-        """Seconds since the beginning, rounded as the epoch seconds in the state are."""
+    def rounded(self) -> float:
+        """Seconds since the beginning, with the precision of epoch seconds in the state."""
         return self.wall - EPOCH
 
     def select(self, timeout: float | None = None) -> Any:  # noqa: ANN401 - as typeshed has it
-        """Return the ready files; without any, advance the clock by `timeout`.
+        """Return the files that are ready; if there are none, advance the clock by `timeout`.
 
-        Raises RuntimeError if the loop is busy so long that it always will be.
+        Raises RuntimeError if the loop never becomes idle.
         """
         ready = super().select(None if timeout is None else 0.0)
         self._turns += 1
         if not ready and timeout:
             self.at = math.ceil((self.at + timeout) * _TICKS) / _TICKS
             self._turns = 0
-        elif self._turns > _MOST_TURNS:
-            raise RuntimeError(f"it never ends: {_MOST_TURNS} turns of the loop in one moment")
+        elif self._turns > _MAX_TURNS:
+            raise RuntimeError(f"it never ends: {_MAX_TURNS} iterations at one simulated moment")
         return ready
 
 
@@ -183,9 +189,10 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
     def __init__(self, clock: SimulatedTime) -> None:
         self._clock = clock
         super().__init__(clock)
-        # Later than 97 days, a nanosecond more is the same float: a timer would never be ready.
+        # asyncio's resolution of a nanosecond is lost in a float after 97 days, and then no timer
+        # would ever be ready.
         self._clock_resolution = 1 / _TICKS
 
     def time(self) -> float:
-        """Return seconds since the beginning."""
+        """Return the seconds since the beginning of the simulation."""
         return self._clock.at

@@ -1,4 +1,4 @@
-"""The sites of a web: the answers of each page, with or without a fault, and the page of a URL."""
+"""Describes the sites of a test web: their pages, faults, certificates and DNS answers."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ _FINAL: Final = re.compile(rb"(?:^|\r\n\r\n)HTTP/1\.[01] ([2-9][0-9]{2})")
 
 
 class Fault(Enum):
-    """The faults of a response on the wire."""
+    """What goes wrong while a response is sent."""
 
     RESET = "reset"  #: the connection is reset, without a response
-    CLOSE = "close"  #: the connection is closed as the request has come, without a response
-    TRUNCATE = "truncate"  #: Content-Length is that of the whole body, but only half of it is sent
+    CLOSE = "close"  #: the connection is closed after the request, without a response
+    TRUNCATE = "truncate"  #: only half of the body is sent; Content-Length announces all of it
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
     """One response.
 
-    With an `etag` or a `last_modified` it becomes a 304 for a request that echoes it exactly.
-    `If-Modified-Since` is ignored if `If-None-Match` was sent (RFC 9110 13.1.3).
+    With an `etag` or a `last_modified` the response is a 304 if the request echoes that validator
+    exactly. `If-Modified-Since` is ignored if `If-None-Match` was sent (RFC 9110 13.1.3).
     """
 
     body: bytes | str = b""
@@ -51,7 +51,7 @@ class Reply:
     fault: Fault | None = None
 
     def to(self, hit: Hit) -> Reply:
-        """Return the reply to this request: itself, a 304, or itself compressed."""
+        """Return the reply to this request: this one, a 304, or this one compressed."""
         if self._fresh_for(hit):
             return replace(self, status=304, body=b"", content_type=None)
         if self.gzip and "gzip" in (hit.header("Accept-Encoding") or ""):
@@ -64,16 +64,16 @@ class Reply:
 
     def header_pairs(self) -> Headers:
         """Return all headers but Date and Content-Length; `headers` override the other fields."""
-        given = self.headers.items() if isinstance(self.headers, Mapping) else self.headers
-        pairs = tuple(given)
+        items = self.headers.items() if isinstance(self.headers, Mapping) else self.headers
+        pairs = tuple(items)
         fields = (
             ("Content-Type", self.content_type),
             ("ETag", self.etag),
             ("Last-Modified", self.last_modified),
         )
         names = {name.lower() for name, _ in pairs}
-        own = ((k, v) for k, v in fields if v is not None and k.lower() not in names)
-        return (*own, *pairs)
+        defaults = ((k, v) for k, v in fields if v is not None and k.lower() not in names)
+        return (*defaults, *pairs)
 
     def _fresh_for(self, hit: Hit) -> bool:
         etag = hit.header("If-None-Match")
@@ -90,23 +90,23 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """A response byte by byte, beyond a `Reply`: the numbers are delays in seconds.
+    """A response given as bytes, for what a `Reply` cannot express; numbers are delays in seconds.
 
-    The log has the status of the first final response in it, and no headers.
+    The log shows the status of the first final response in the bytes, and no headers.
     """
 
     pieces: Sequence[bytes | float]
-    then: Literal["close", "keep", "reset"] = "close"  #: the end of the connection
+    then: Literal["close", "keep", "reset"] = "close"  #: what happens to the connection afterwards
 
     @property
     def status(self) -> int:
         """The status of the first response that is not an interim one (1xx), or 0."""
         data = b"".join(piece for piece in self.pieces if isinstance(piece, bytes))
-        found = _FINAL.search(data)
-        return int(found[1]) if found else 0
+        match = _FINAL.search(data)
+        return int(match[1]) if match else 0
 
     def steps(self) -> list[tuple[float, bytes]]:
-        """Return the bytes, each with the seconds to wait before them."""
+        """Return the pieces of bytes, each with the seconds to wait before it is sent."""
         steps, pause = list[tuple[float, bytes]](), 0.0
         for piece in self.pieces:
             if isinstance(piece, bytes):
@@ -117,18 +117,19 @@ class Raw:
         return [*steps, (pause, b"")] if pause or not steps else steps
 
 
-#: The answer of a path: a reply, its body, pages for successive hits (the last one repeats), or a
-#: function from the hit to a page. The function runs in the server's thread and must not block.
+#: What a path answers: a reply, just its body, a sequence of pages for successive hits (the last
+#: page repeats), or a function from the hit to a page. The function runs in the server's thread and
+#: must not block.
 Page: TypeAlias = "Reply | Raw | str | bytes | Sequence[Page] | Callable[[Hit], Page]"
 
 
 def redirect(location: str, status: int = 301) -> Reply:
-    """Return a redirect to `location`, which is sent unchanged."""
+    """Return a redirect; `location` is sent unchanged, so it may be relative or malformed."""
     return Reply(status=status, headers={"Location": location}, content_type=None)
 
 
 def reply_of(page: Page, hit: Hit) -> Reply | Raw:
-    """Return the reply of the page to this hit; `hit.number` selects one of a sequence."""
+    """Return the page's reply to this hit; `hit.number` selects a page of a sequence."""
     while not isinstance(page, Reply | Raw):
         if isinstance(page, str | bytes):
             page = Reply(page)
@@ -151,46 +152,46 @@ class Certificate(Enum):
     GOOD = "good"  #: for the site's host, valid, signed by the CA of the web
     EXPIRED = "expired"  #: like GOOD, but valid only until EXPIRED_ON
     WRONG_NAME = "wrong name"  #: for OTHER_HOST
-    NAMELESS = "nameless"  #: for no host: its subjectAltName is empty
+    NAMELESS = "nameless"  #: for no host: the subjectAltName is empty
     UNKNOWN_CA = "unknown CA"  #: signed by a CA that nobody trusts
-    SELF_SIGNED = "self-signed"  #: signed with the key itself, without a subjectAltName
-    INCOMPLETE = "incomplete"  #: signed by an intermediate CA, whose certificate is not sent
+    SELF_SIGNED = "self-signed"  #: signed with its own key, without a subjectAltName
+    INCOMPLETE = "incomplete"  #: signed by an intermediate CA whose certificate is not sent
 
 
-#: Instead of an address: that of the site, of which every site has one.
+#: Stands for the site's address, which a `DirectWeb` chooses.
 OWN: Final = "own"
-#: In the place of an address: one that answers no SYN, so a connection is never made or refused.
+#: Stands for an address that answers no SYN: a connection is neither made nor refused.
 DEAD: Final = "dead"
-#: In the place of an address: one that refuses connections.
+#: Stands for an address that refuses connections.
 REFUSED: Final = "refused"
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer to one lookup: addresses in this order, or an error.
+    """The answer to one DNS lookup: addresses in this order, or an error.
 
-    Addresses may be IPv4 or IPv6, anywhere. Only those in 127.0.0.0/8 and `::1` lead to the web,
-    those spelled `::ffff:127.0.0.1` too.
+    Any IPv4 or IPv6 address is allowed. Only addresses in 127.0.0.0/8 (also as
+    `::ffff:127.0.0.1`) and `::1` lead to the web.
     """
 
     addresses: Sequence[str] = (OWN,)
-    error: int = 0  #: a code of `getaddrinfo`, `socket.EAI_AGAIN` for example, instead
-    delay: float = 0.0  #: seconds for which the lookup blocks
+    error: int = 0  #: an error code of `getaddrinfo` instead, for example `socket.EAI_AGAIN`
+    delay: float = 0.0  #: seconds until the answer comes
 
 
-#: The site's address.
+#: The lookup returns the site's address.
 RIGHT: Final = Answer()
 #: The name does not exist.
 UNKNOWN: Final = Answer((), socket.EAI_NONAME)
 #: There is no resolver at all: the lookup fails at once.
 NO_RESOLVER: Final = Answer((), socket.EAI_AGAIN)
 
-#: One answer to every lookup, or answers to successive lookups, of which the last one repeats.
+#: One answer to every lookup, or answers to successive lookups; the last answer repeats.
 Dns: TypeAlias = Answer | Sequence[Answer]
 
 
 def silent(seconds: float = 10.0) -> Answer:
-    """Return the answer of glibc for silent name servers: a long wait, then EAI_AGAIN."""
+    """Return what glibc answers if no name server responds: EAI_AGAIN after some seconds."""
     return Answer((), socket.EAI_AGAIN, seconds)
 
 
@@ -204,42 +205,43 @@ _RECORD: Final = re.compile(r"^\s*(user-agent|crawl-delay)\s*:\s*([^#\s]*)", re.
 
 
 class Down(Enum):
-    """The failures of a host of a `DirectWeb` before it answers a request, over http and https."""
+    """How a host of a `DirectWeb` fails before it can answer a request, over http and https."""
 
-    DEAD = "dead"  #: answers no SYN, to the end of the web: no connection is made or refused
+    DEAD = "dead"  #: answers no SYN until the web ends: a connection is neither made nor refused
     MUTE = "mute"  #: accepts connections and never sends a byte
     ALERT = "alert"  #: sends the TLS alert `handshake_failure` and closes the connection
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A host and its pages. A port in `name` limits the site to that port.
+    """A host and its pages. With a port in `name`, the site answers at that port only.
 
-    If `robots` is None, robots.txt is a 404. A page is looked up by path and query, then by path.
+    If `robots` is None, robots.txt is a 404. A page is looked up by path and query, then by path
+    alone.
     """
 
     name: str
     robots: Page | None = None
     pages: Mapping[str, Page] = field(default_factory=dict)
     description: str = ""  #: what this server does, in one line for `walsh demo`
-    tls: Certificate | None = None  #: answers https URLs too, with this kind of certificate
-    tls_version: Literal["1.2", "1.3"] | None = None  #: the only one that it speaks
-    down: Down | None = None  #: ignored by `LoopbackWeb`, as `dns` is
-    dns: Dns = RIGHT  #: the addresses of its name; the last site of a host decides
+    tls: Certificate | None = None  #: serve https URLs too, with this kind of certificate
+    tls_version: Literal["1.2", "1.3"] | None = None  #: the only TLS version; None for both
+    down: Down | None = None  #: how the host fails; `LoopbackWeb` ignores it
+    dns: Dns = RIGHT  #: the answers for the host's name; `LoopbackWeb` ignores them
 
     @property
     def key(self) -> str:
-        """The name in lower case, without a trailing dot: the key of the site."""
+        """The name in lower case, without a trailing dot, with its port if it has one."""
         host, colon, port = self.name.lower().partition(":")
         return host.rstrip(".") + colon + port
 
     @property
     def host(self) -> str:
-        """The name without its port: the host that pacing counts by."""
+        """The name without its port, as `Hit.host` spells it."""
         return self.key.partition(":")[0]
 
     def page(self, path: str) -> tuple[str, Page]:
-        """Return the page for a path with query, and the key under which its hits are counted."""
+        """Return the page for a path with query, and the path that its hits are counted by."""
         for key in (path, path.partition("?")[0]):
             if key in self.pages:
                 return key, self.pages[key]
@@ -249,16 +251,16 @@ class Site:
 
     @property
     def asked_delay(self) -> float | None:
-        """Crawl-delay in seconds, read from a text that has only the group `*`.
+        """The Crawl-delay in seconds, if `robots` is a text whose only group is `*`, else None.
 
-        Others give None, because a full parser would need more tests.
+        This is no full parser on purpose: a check should be simpler than what it checks.
         """
         if not isinstance(self.robots, str):
             return None
         lines = _LINE_END.split(self.robots)
-        found = [m.groups() for line in lines if (m := _RECORD.match(line))]
-        agents = {value for name, value in found if name.lower() == "user-agent"}
-        delays = [float(value) for name, value in found if name.lower() == "crawl-delay"]
+        records = [match.groups() for line in lines if (match := _RECORD.match(line))]
+        agents = {value for name, value in records if name.lower() == "user-agent"}
+        delays = [float(value) for name, value in records if name.lower() == "crawl-delay"]
         return max(delays, default=None) if agents == {"*"} else None
 
 
@@ -269,7 +271,7 @@ NO_TUNNEL: Final = Reply("This site has no certificate: http only.\n", 501)
 
 
 class Directory:
-    """Finds the page for a hit. One thread may add sites while another looks them up."""
+    """Finds the page for a hit. One thread may add sites while another one looks them up."""
 
     def __init__(self) -> None:
         self._sites: dict[str, Site] = {}
@@ -306,19 +308,19 @@ class Directory:
         return replace(hit, number=self._counts[site.key, path]), page
 
     def context_for(self, hit: Hit) -> SSLContext | None:
-        """Return the TLS context for the host of a CONNECT request, None if its site has no TLS."""
+        """Return the TLS context for the host of a CONNECT; None if its site has no TLS."""
         return self._context(hit.host, self.find(hit.host, hit.port))
 
     def context_of(self, host: str) -> SSLContext | None:
-        """Return the TLS context of a host at any port, None if none of its sites has TLS."""
+        """Return the TLS context of a host at any port; None if no site of it has TLS."""
         site = self.find(host, DEFAULT_PORTS["https"])
         if site is None or site.tls is None:
-            others = (each for each in self._sites.values() if each.host == host and each.tls)
-            site = next(others, None)
+            secure_sites = (site for site in self._sites.values() if site.host == host and site.tls)
+            site = next(secure_sites, None)
         return self._context(host, site)
 
     def down(self, host: str) -> Down | None:
-        """Return how a host fails, None if it does not."""
+        """Return how a host fails; None if it works."""
         site = self.find(host, DEFAULT_PORTS["http"])
         return site.down if site else None
 
@@ -329,7 +331,7 @@ class Directory:
             self._authority = None
 
     def find(self, host: str, port: int) -> Site | None:
-        """Return the site of a host at a port."""
+        """Return the site of a host at a port; None if there is no such site."""
         return self._sites.get(f"{host}:{port}") or self._sites.get(host)
 
     def _context(self, host: str, site: Site | None) -> SSLContext | None:

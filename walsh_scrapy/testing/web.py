@@ -1,11 +1,11 @@
-"""A web on one loopback port: an HTTP/1.1 server that is a forward proxy for all of its sites.
+"""A web on one loopback port: an HTTP/1.1 server that acts as a forward proxy for its sites.
 
     with LoopbackWeb(Site("blog.example", pages={"/feed.xml": "<rss/>"})) as web:
         ...  # run a crawler with web.environment, then look at web.log
 
-It listens on 127.0.0.1 only. A client requests an `https://` URL by CONNECT, which is logged. If
-the site has `tls`, the web opens the tunnel and answers inside it with the certificate of the site.
-Otherwise it refuses the tunnel.
+It listens on 127.0.0.1 only. For an `https://` URL a client sends CONNECT, which is logged. If the
+site has `tls`, the web opens the tunnel and serves the site inside it; otherwise it refuses the
+tunnel.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from walsh_scrapy.testing.http1 import Connection, streams
 from walsh_scrapy.testing.site import Certificate, Directory, Fault, Page, Reply, Site, redirect
 
 _START_SECONDS: Final = 60.0
-#: Iterations of the loop in which asyncio closes the socket of an aborted transport.
+#: asyncio needs so many iterations of its loop to close the socket of an aborted transport.
 _STEPS_TO_CLOSE: Final = 4
 _BACKLOG: Final = 1024
 _TOO_MANY_OPEN: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
@@ -52,32 +52,32 @@ class Web(ABC):
         self.add(*sites)
 
     def add(self, *sites: Site) -> None:
-        """Add sites, even while the web serves; one with the name of an earlier one replaces it."""
+        """Add sites, also while the web is running; a site replaces one of the same name."""
         self._directory.add(*sites)
 
     @property
     def sites(self) -> list[Site]:
-        """Every site, in the order in which they were added."""
+        """All sites, in the order in which they were added."""
         return self._directory.sites
 
     @property
     def log(self) -> list[Hit]:
-        """Every request so far, in the order of their start, unfinished ones included."""
+        """All requests so far, in the order of their start; some may be unfinished."""
         return self._log.entries()
 
     @property
     def connections(self) -> list[ConnectionRecord]:
-        """Every TCP connection so far, in the order in which they were opened."""
+        """All TCP connections so far, in the order in which they were opened."""
         return self._connections.records()
 
     @property
     def most_open_connections(self) -> int:
-        """The largest number of connections that were open at one moment, over all sites."""
+        """The maximum number of connections that were open at one moment, over all sites."""
         return most_open(self.connections)
 
     @property
     def crawl_delays(self) -> dict[str, float]:
-        """Crawl-delay in seconds by host, for the hosts whose `Site.asked_delay` is known."""
+        """The Crawl-delay in seconds of each host, where `Site.asked_delay` is not None."""
         delays: dict[str, float] = {}
         for site in self.sites:
             if site.asked_delay is not None:
@@ -87,10 +87,10 @@ class Web(ABC):
     @property
     @abstractmethod
     def environment(self) -> dict[str, str]:
-        """Environment variables that make a process find this web."""
+        """Environment variables that make a process request its URLs from this web."""
 
     def clear(self) -> None:
-        """Remove every hit and every closed connection. The pages go on counting their hits."""
+        """Remove all hits and closed connections from the logs. Pages go on counting their hits."""
         self._log.clear()
         self._connections.clear()
 
@@ -101,11 +101,11 @@ class Web(ABC):
     def wait_for_connections(
         self, predicate: Callable[[Sequence[ConnectionRecord]], bool], timeout: float = 300.0
     ) -> bool:
-        """Do the same for `connections`."""
+        """Like `wait_for`, for the log of connections."""
         return self._connections.wait_for(predicate, timeout)
 
     def start(self) -> Self:
-        """Start to serve. Raises RuntimeError if that fails or takes more than a minute."""
+        """Start to serve. Raises RuntimeError if it cannot listen within a minute."""
         self._thread = threading.Thread(target=self._run, name="loopback-web", daemon=True)
         self._thread.start()
         if not self._ready.wait(_START_SECONDS) or self._stop is None:
@@ -113,7 +113,7 @@ class Web(ABC):
         return self
 
     def close(self) -> None:
-        """Cut every connection and wait for the thread. Raises an error that a page raised."""
+        """Cut all connections and stop the thread. Raises the exception of a page that failed."""
         if self._loop and self._stop and self._thread and self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stop.set)
             self._thread.join()
@@ -130,7 +130,7 @@ class Web(ABC):
 
     @abstractmethod
     async def _open_listeners(self) -> None:
-        """Begin to listen; `_listen` accepts the connections of a socket."""
+        """Open the sockets, and pass each of them to `_listen`."""
 
     @abstractmethod
     async def _serve(self, accepted: CountedSocket, scheme: str) -> None:
@@ -138,7 +138,7 @@ class Web(ABC):
 
     @abstractmethod
     def _host_at(self, accepted: socket.socket) -> str | None:
-        """Return the host that a connection is for, "" if it is not known yet, None if refused."""
+        """Return the host of a connection; "" if it is not known yet, None to refuse it."""
 
     def _run(self) -> None:
         try:
@@ -169,7 +169,8 @@ class Web(ABC):
         await asyncio.gather(*tasks, return_exceptions=True)
         for _ in range(_STEPS_TO_CLOSE):
             await asyncio.sleep(0)
-        for accepted in sockets:  # of a task that was cancelled before its first step
+        # A task that was cancelled before its first step has not closed its socket.
+        for accepted in sockets:
             accepted.close()
 
     def _close_listeners(self) -> None:
@@ -178,7 +179,7 @@ class Web(ABC):
             listener.close()
 
     def _listen(self, listener: socket.socket, scheme: str) -> None:
-        """Accept the connections of a bound socket, from now on."""
+        """Listen on a bound socket, and accept its connections from now on."""
         listener.setblocking(False)
         listener.listen(_BACKLOG)
         self._listeners.append(listener)
@@ -219,12 +220,12 @@ __all__ = ["Certificate", "Fault", "LoopbackWeb", "Page", "Reply", "Site", "redi
 
 
 class LoopbackWeb(Web):
-    """Any number of sites on one port, served in a thread from `start` to `close`.
+    """Any number of sites behind one proxy, served in a thread from `start` to `close`.
 
-    `connections` are those to the proxy: their `host` is empty.
+    The `host` of its `connections` is empty, because all of them go to the proxy.
     """
 
-    port: int = 0  #: of 127.0.0.1; the system chooses it in `start`
+    port: int = 0  #: the port on 127.0.0.1, which the system chooses in `start`
 
     @property
     def url(self) -> str:
@@ -235,11 +236,11 @@ class LoopbackWeb(Web):
     def environment(self) -> dict[str, str]:
         """Environment variables that send every request through this web, https too.
 
-        If a site has `tls`, they also make OpenSSL trust the CA of this web and no other CA.
+        If a site has `tls`, OpenSSL will trust the CA of this web, and no other CA.
         """
         proxies = ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY")
-        everything = dict.fromkeys(proxies, self.url) | {"no_proxy": "", "NO_PROXY": ""}
-        return everything | self._directory.environment
+        variables = dict.fromkeys(proxies, self.url) | {"no_proxy": "", "NO_PROXY": ""}
+        return variables | self._directory.environment
 
     async def _open_listeners(self) -> None:
         listener = socket.create_server(("127.0.0.1", 0))
@@ -250,7 +251,7 @@ class LoopbackWeb(Web):
         return ""
 
     async def _serve(self, accepted: CountedSocket, _: str) -> None:
-        def shaken(handshake: str) -> None:
+        def record_handshake(handshake: str) -> None:
             self._connections.change(accepted, handshake=handshake)
 
         async with streams(accepted) as (reader, writer):
@@ -261,6 +262,6 @@ class LoopbackWeb(Web):
                 self._log,
                 client=accepted.client,
                 context_for=self._directory.context_for,
-                shaken=shaken,
+                on_handshake=record_handshake,
             )
             await connection.serve()

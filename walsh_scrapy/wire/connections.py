@@ -1,7 +1,8 @@
-"""The connections to hosts: made within one time limit, by a proxy or not, and kept alive.
+"""Looks up names, opens connections within one time limit, and keeps them alive for reuse.
 
-Names are looked up in the system's way. See R4 and decisions 26 to 28. Through a proxy a request
-for http has a whole URL, and one for https goes through a tunnel (RFC 9110 9.3.6).
+A crawl of R4 has at most one open connection, so an idle one is closed before another is opened
+(decision 26). Through a proxy, http requests have an absolute URL, and https requests go through a
+tunnel (RFC 9110 9.3.6).
 """
 
 from __future__ import annotations
@@ -44,72 +45,75 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.wire.stream import Stream, Tls
 
-#: Seconds that the name, the connection and TLS of a host may take together (decision 28).
+#: The time limit for lookup, connection and TLS handshake together: a host that does not answer
+#: must not cost the crawl more (decision 28).
 CONNECT_SECONDS: Final = 10.0
 #: Seconds after which an idle connection is closed.
-MOST_AGE: Final = 15.0
+MAX_IDLE_SECONDS: Final = 15.0
 
 
-#: Seconds for which addresses are used again: the system does not tell how long they are valid.
-NAME_AGE: Final = 60.0
-#: Names kept at once.
-MOST_NAMES: Final = 10_000
-#: Lookups ahead that run at the same time.
-MOST_AHEAD: Final = 8
+#: How long addresses are used again. The system does not tell how long they are valid.
+ADDRESS_TTL_SECONDS: Final = 60.0
+#: The maximum number of names in the cache.
+MAX_NAMES: Final = 10_000
+#: The maximum number of simultaneous lookups for coming requests.
+MAX_LOOKUPS_AHEAD: Final = 8
 
 
-class _Known(NamedTuple):
+class _KnownName(NamedTuple):
     addresses: Addresses
     since: float  #: by the monotonic clock
 
 
 class Names:
-    """Looks up names by ``getaddrinfo``, so by ``/etc/hosts`` and whatever else the system uses.
+    """Looks up names with ``getaddrinfo``, which also uses ``/etc/hosts`` and the like.
 
-    Each lookup has a separate thread, because the system may take as long as it likes, and a thread
-    cannot be stopped. These threads do not delay the end of the process. ``answered`` is called
-    with each name about which a name server gave an answer, even that it does not exist.
+    Each lookup has its own daemon thread, because it may take any time and cannot be cancelled.
+    ``answered`` is called with each name for which a name server had an answer, even if the answer
+    is that the name does not exist.
     """
 
     def __init__(self, answered: Callable[[str], None] = lambda _: None) -> None:
         self._answered = answered
-        self._known: LocalCache[tuple[str, int], _Known] = LocalCache(MOST_NAMES)
+        self._known: LocalCache[tuple[str, int], _KnownName] = LocalCache(MAX_NAMES)
         self._running: dict[tuple[str, int], asyncio.Future[Addresses]] = {}
 
     async def find(self, host: str, port: int) -> Addresses:
-        """Return the addresses of a host, from memory if they were found lately.
+        """Return the addresses of a host, from the cache if they were looked up lately.
 
-        There is no time limit here: a caller that stops waiting does not stop the lookup. Raises
-        socket.gaierror if there is no address, another OSError if this machine cannot look it up,
-        and UnicodeError for a text that is not a name.
+        There is no time limit, and cancelling the caller does not stop the lookup. Raises
+        socket.gaierror if there is no address, another OSError if this machine cannot look up
+        names, and UnicodeError if the text is not a name.
         """
-        if known := self._recall(host, port):
-            return known
+        if addresses := self._recall(host, port):
+            return addresses
         # Shielded, because several requests may wait for one lookup.
         return await asyncio.shield(self._lookup(host, port))
 
     def look_ahead(self, names: Iterable[tuple[str, int]]) -> None:
-        """Begin to look up hosts of coming requests; ``find`` tries again after a failure."""
+        """Start to look up the hosts of coming requests. A failure does not matter here."""
         for host, port in names:
-            if len(self._running) >= MOST_AHEAD:
+            if len(self._running) >= MAX_LOOKUPS_AHEAD:
                 return
             if not self._recall(host, port):
                 self._lookup(host, port)
 
     async def settle(self, seconds: float) -> None:
-        """Wait for the lookups that are under way, at most for so many seconds."""
+        """Wait until the running lookups have ended, at most for so many seconds."""
         if self._running:
             await asyncio.wait(list(self._running.values()), timeout=seconds)
 
     def _recall(self, host: str, port: int) -> Addresses | None:
-        known = self._known.get((host, port))
-        return known.addresses if known and time.monotonic() - known.since < NAME_AGE else None
+        name = self._known.get((host, port))
+        return (
+            name.addresses if name and time.monotonic() - name.since < ADDRESS_TTL_SECONDS else None
+        )
 
     def _lookup(self, host: str, port: int) -> asyncio.Future[Addresses]:
         key = host, port
         if key not in self._running:
             future = self._running[key] = asyncio.get_running_loop().create_future()
-            future.add_done_callback(lambda ended: self._ended(key, ended))
+            future.add_done_callback(lambda future: self._finish(key, future))
             thread = threading.Thread(target=_look_up, args=(host, port, future), daemon=True)
             try:
                 thread.start()
@@ -118,13 +122,13 @@ class Names:
             return future
         return self._running[key]
 
-    def _ended(self, key: tuple[str, int], future: asyncio.Future[Addresses]) -> None:
+    def _finish(self, key: tuple[str, int], future: asyncio.Future[Addresses]) -> None:
         del self._running[key]
         if future.cancelled():
             return
         error = future.exception()
         if error is None:
-            self._known[key] = _Known(future.result(), time.monotonic())
+            self._known[key] = _KnownName(future.result(), time.monotonic())
         if error is None or is_no_such_name(error):
             self._answered(key[0])
 
@@ -132,8 +136,8 @@ class Names:
 def _look_up(host: str, port: int, future: asyncio.Future[Addresses]) -> None:
     """Look up a name in a thread, and settle the future in its loop."""
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        outcome: Addresses | Exception = Addresses(tuple(found))  # type: ignore[arg-type]
+        infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        outcome: Addresses | Exception = Addresses(tuple(infos))  # type: ignore[arg-type]
     except Exception as error:  # noqa: BLE001 - it is the outcome of the lookup
         outcome = error
     with suppress(RuntimeError):  # the loop was closed: nobody waits any more
@@ -150,7 +154,7 @@ def _settle(future: asyncio.Future[Addresses], outcome: Addresses | Exception) -
 
 
 class Proxy(NamedTuple):
-    """An HTTP proxy: where it listens, and the Proxy-Authorization that it wants."""
+    """An HTTP proxy: where it listens, and the Proxy-Authorization header for it."""
 
     host: str
     port: int
@@ -158,7 +162,7 @@ class Proxy(NamedTuple):
 
     @classmethod
     def parse(cls, url: str, authorization: bytes | None) -> Proxy:
-        """Read the URL of a proxy. Raises ValueError if it is none over plain HTTP."""
+        """Parse the URL of a proxy. Raises ValueError unless it is an http URL."""
         parts = urlsplit(add_http_if_no_scheme(url))
         if parts.scheme != "http" or not parts.hostname:
             raise ValueError
@@ -166,7 +170,7 @@ class Proxy(NamedTuple):
 
 
 class Endpoint(NamedTuple):
-    """The end of a connection; an idle one serves requests with the same endpoint."""
+    """Where a connection leads. An idle connection is used for requests with the same endpoint."""
 
     scheme: str
     host: str
@@ -177,46 +181,46 @@ class Endpoint(NamedTuple):
 
 class _Idle(NamedTuple):
     stream: Stream
-    end: asyncio.TimerHandle
+    timer: asyncio.TimerHandle
 
 
 class IdleConnections:
-    """Connections between two requests, bounded in number and age.
+    """Keeps connections open between two requests, with a maximum number and age.
 
-    If ``alone``, at most one connection is open at any time, busy or idle: a request holds
-    ``turn``, and ``take`` closes an idle connection that the request cannot use.
+    With ``alone`` at most one connection is open at any time, busy or idle: each request holds
+    ``turn``, and ``take`` closes an idle connection to another endpoint.
     """
 
-    def __init__(self, most: int, *, alone: bool) -> None:
-        self._most = most
+    def __init__(self, max_number: int, *, alone: bool) -> None:
+        self._max_number = max_number
         self._alone = alone
         self._lock = asyncio.Lock() if alone else None
         self._idle: OrderedDict[Endpoint, _Idle] = OrderedDict()
 
     @property
     def turn(self) -> AbstractAsyncContextManager[object]:
-        """A context for one exchange, from before ``take`` until the connection is idle again."""
+        """A context for one exchange, entered before ``take`` and left after ``keep``."""
         return self._lock or nullcontext()
 
     def take(self, endpoint: Endpoint) -> Stream | None:
-        """Return an idle connection to an endpoint, if there is one that the server left open."""
+        """Return an idle connection to this endpoint, or None if there is no usable one."""
         if self._alone:
-            for other in [each for each in self._idle if each != endpoint]:
-                self._close(other)
-        if (found := self._idle.pop(endpoint, None)) is None:
+            for unusable in [key for key in self._idle if key != endpoint]:
+                self._close(unusable)
+        if (idle := self._idle.pop(endpoint, None)) is None:
             return None
-        found.end.cancel()
-        if found.stream.has_unread:  # its end, or bytes that belong to no request
-            found.stream.close()
+        idle.timer.cancel()
+        if idle.stream.has_unread:  # closed by the server, or bytes that belong to no request
+            idle.stream.close()
             return None
-        return found.stream
+        return idle.stream
 
     def keep(self, endpoint: Endpoint, stream: Stream) -> None:
-        """Keep a connection for the next request; the oldest is closed if there are too many."""
+        """Keep a connection for later requests; if there are too many, close the oldest one."""
         self._close(endpoint)
-        end = asyncio.get_running_loop().call_later(MOST_AGE, self._close, endpoint)
-        self._idle[endpoint] = _Idle(stream, end)
-        while len(self._idle) > self._most:
+        timer = asyncio.get_running_loop().call_later(MAX_IDLE_SECONDS, self._close, endpoint)
+        self._idle[endpoint] = _Idle(stream, timer)
+        while len(self._idle) > self._max_number:
             self._close(next(iter(self._idle)))
 
     def close(self) -> None:
@@ -225,24 +229,24 @@ class IdleConnections:
             self._close(endpoint)
 
     def _close(self, endpoint: Endpoint) -> None:
-        if found := self._idle.pop(endpoint, None):
-            found.end.cancel()
-            found.stream.close()
+        if idle := self._idle.pop(endpoint, None):
+            idle.timer.cancel()
+            idle.stream.close()
 
 
 @dataclass
 class _Attempt:
-    """How far an attempt to connect has come."""
+    """How far an attempt to connect has got."""
 
     has_addresses: bool = False
     is_connected: bool = False  #: to the host, or to its proxy
-    is_at_host: bool = False  #: there is a connection, or the tunnel of a proxy
+    is_at_host: bool = False  #: there is a connection or a tunnel to the host
 
 
 class Connections:
     """Opens the connections of a crawl, each within ``timeout`` seconds.
 
-    ``proven`` is called when something has shown that the network works.
+    ``proven`` is called whenever something shows that the network works.
     """
 
     def __init__(
@@ -255,25 +259,26 @@ class Connections:
         self._private: set[str] = set()
 
     def is_private(self, host: str) -> bool:
-        """Return True if a connection was made to a host at an address that is not public."""
+        """Return True if this crawl has connected to a private address of the host."""
         return host in self._private
 
     def note_private(self, host: str) -> None:
-        """Note that a connection was made to a host at an address that is not public."""
+        """Record that this crawl has connected to a private address of the host."""
         self._private.add(host)
 
     async def open(self, endpoint: Endpoint, *, public_only: bool = False) -> Stream:
         """Connect to an endpoint, through its proxy if it has one.
 
-        With ``public_only`` every address of the host must be public (decision 16); a proxy looks
-        up the name itself. Raises NotConnected; Denied for an address that is not public;
-        NoHandshake or DownloadFailedError for errors after the connection.
+        With ``public_only`` all addresses of the host must be public, against server-side request
+        forgery by a redirect (decision 16). This is not checked if a proxy looks up the name.
+        Raises Denied for a private address, NotConnected, and for errors after the connection
+        NoHandshake or DownloadFailedError.
         """
         attempt = _Attempt()
         try:
             async with limit(self._timeout):
                 return await self._connect(endpoint, attempt, public_only=public_only)
-        except NoHandshake:  # of a host that answered, if only to the proxy
+        except NoHandshake:  # the host has answered, directly or to the proxy
             self._proven()
             raise
         except (OSError, UnicodeError) as error:
@@ -302,21 +307,21 @@ class Connections:
     def _failure(
         self, endpoint: Endpoint, attempt: _Attempt, error: OSError | UnicodeError
     ) -> NotConnected:
-        """Return why an attempt failed."""
+        """Return the exception for an attempt that failed."""
         host, proxy = endpoint.host, endpoint.proxy
         nearest = proxy.host if proxy else host
         if isinstance(error, UnicodeError) or not attempt.has_addresses:
-            found = name_not_found(nearest, error)
+            failure = name_not_found(nearest, error)
         elif attempt.is_connected:
-            found = not_connected(host, error, self._timeout, is_connected=attempt.is_at_host)
-            return found if attempt.is_at_host else without_tunnel(found)
+            failure = not_connected(host, error, self._timeout, is_connected=attempt.is_at_host)
+            return failure if attempt.is_at_host else without_tunnel(failure)
         else:
-            found = not_connected(nearest, error, self._timeout)
+            failure = not_connected(nearest, error, self._timeout)
         if proxy:
-            return without_proxy(nearest, found)
-        if found.is_refused:
+            return without_proxy(nearest, failure)
+        if failure.is_refused:
             self._proven()
-        return found
+        return failure
 
     async def find(self, host: str, port: int) -> Addresses:
         """Return the addresses of a host. Raises NotConnected after ``timeout`` seconds."""
@@ -340,22 +345,22 @@ class Connections:
 
 
 def check_public(host: str, addresses: Iterable[str]) -> None:
-    """Raise Denied if a host that must be public has any other address (decision 16)."""
+    """Raise Denied if a host has a private address, although it must be public."""
     if not all(map(is_public, addresses)):
         raise Denied("privatehosts", f"{host} has an address that is not public")
 
 
-def wants_credentials(proxy: Proxy, host: str) -> NotConnected:
-    """Return the error of a 407 for a host: this proxy reaches no host."""
-    why = DownloadFailedError(f"it wants other credentials (407) for {host}")
-    return without_proxy(proxy.host, NotConnected(why, "machine"))
+def credentials_refused(proxy: Proxy, host: str) -> NotConnected:
+    """Return the exception for a 407 of a proxy: with wrong credentials it reaches no host."""
+    reason = DownloadFailedError(f"it wants other credentials (407) for {host}")
+    return without_proxy(proxy.host, NotConnected(reason, "machine"))
 
 
 async def open_tunnel(stream: Stream, proxy: Proxy, host: str, port: int) -> None:
-    """Let a proxy connect a stream to a host.
+    """Ask a proxy to connect a stream to a host (CONNECT).
 
-    Raises NoSecureConnection if the proxy refuses; NotConnected if it wants other credentials, or
-    did not reach the host; OSError if it gives no answer.
+    Raises NoSecureConnection if the proxy refuses, NotConnected if it wants other credentials or
+    cannot reach the host, and OSError if it does not answer.
     """
     name = f"[{host}]" if ":" in host else host
     target = f"{name}:{port}".encode("ascii")
@@ -370,10 +375,10 @@ async def open_tunnel(stream: Stream, proxy: Proxy, host: str, port: int) -> Non
         raise OSError(f"the proxy {proxy.host}: {error}") from error
     if not 200 <= answer.status_code < 300:
         if answer.status_code == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
-            raise wants_credentials(proxy, host)
-        told = f"{answer.status_code} {answer.reason.decode('latin-1')}"
+            raise credentials_refused(proxy, host)
+        status = f"{answer.status_code} {answer.reason.decode('latin-1')}"
         refusal = NoSecureConnection(
-            host, f"the proxy {proxy.host}:{proxy.port} opens no tunnel to {host}: {told}"
+            host, f"the proxy {proxy.host}:{proxy.port} opens no tunnel to {host}: {status}"
         )
         refusal.is_connected = False
         if proves_network(answer.status_code):

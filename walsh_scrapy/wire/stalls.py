@@ -1,8 +1,9 @@
-"""Time in which this process stood still: it counts in no latency and no limit (decision 29).
+"""Time limits that are extended by the time in which this process stood still.
 
-A process stands still while it is stopped, while the machine has no time for it, and while it waits
-for its database. One ticker per event loop measures how late its ticks are. It ticks only while a
-limit is in force.
+A process stands still while it is stopped, while the machine is overloaded, and while it waits for
+its database. No host may be blamed for that (decision 29), so it counts neither for latencies nor
+for time limits. A ticker in the event loop measures how late it is called. It runs only while there
+is an active time limit.
 """
 
 from __future__ import annotations
@@ -16,69 +17,70 @@ from weakref import WeakKeyDictionary
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-#: A clock of Linux; elsewhere the monotonic clock goes on during suspension, or there is none.
+#: Linux has this clock, which also counts the time in which the machine was suspended.
 _BOOTTIME: Final[int | None] = getattr(time, "CLOCK_BOOTTIME", None)
-#: Seconds between two ticks, and the delay of a tick that shows that the process stood still.
-_TICK: Final = 0.1
-_LATE: Final = 0.2
+#: Seconds between two ticks, and the minimum delay of a tick that is treated as a standstill.
+_TICK_SECONDS: Final = 0.1
+_LATE_SECONDS: Final = 0.2
 
 
 class StoodStill(TimeoutError):
-    """A limit is over, mostly because this process stood still."""
+    """The total time of a limit is over, mostly because this process stood still."""
 
 
 def moment() -> float:
-    """Return the seconds since the machine was started, where the system has that clock."""
+    """Return seconds of a clock that goes on while the machine is suspended, if there is one."""
     return time.monotonic() if _BOOTTIME is None else time.clock_gettime(_BOOTTIME)
 
 
 class _Ticker:
     def __init__(self) -> None:
-        self._stalled = 0.0  # seconds until the last tick
-        self._limits: dict[asyncio.Timeout, asyncio.Timeout] = {}  # each with its most seconds
-        self._due: float | None = None  # of the next tick
+        self._stalled = 0.0  # seconds, measured at the last tick
+        self._timeouts: dict[asyncio.Timeout, asyncio.Timeout] = {}  # each with its total timeout
+        self._due: float | None = None  # the time of the next tick, by the clock of the loop
         self._due_moment = 0.0
 
     @property
     def stalled(self) -> float:
-        """Seconds so far. The next tick may be late already, when this is read before it."""
+        """Seconds of standstill so far, including a tick that is overdue."""
         late = 0.0 if self._due is None else asyncio.get_running_loop().time() - self._due
-        return self._stalled + (late if late > _LATE else 0.0)
+        return self._stalled + (late if late > _LATE_SECONDS else 0.0)
 
-    def add(self, limit: asyncio.Timeout, most: asyncio.Timeout) -> None:
-        self._limits[limit] = most
+    def add(self, timeout: asyncio.Timeout, total: asyncio.Timeout) -> None:
+        self._timeouts[timeout] = total
         if self._due is None:
             self._schedule()
 
-    def remove(self, limit: asyncio.Timeout) -> None:
-        self._limits.pop(limit, None)
+    def remove(self, timeout: asyncio.Timeout) -> None:
+        self._timeouts.pop(timeout, None)
 
     def _schedule(self) -> None:
         loop = asyncio.get_running_loop()
-        due, self._due_moment = loop.time() + _TICK, moment() + _TICK
+        due, self._due_moment = loop.time() + _TICK_SECONDS, moment() + _TICK_SECONDS
         self._due = due
         loop.call_at(due, self._tick, due)
 
     def _tick(self, due: float) -> None:
-        """Extend each limit by the time that the process stood still; a tick is due before it.
+        """Extend each time limit by the time in which the process stood still.
 
-        The clock of the loop does not count the time that the machine slept: most seconds do.
+        The loop's clock stops while the machine is suspended. The total timeout counts that time,
+        so it is moved to an earlier moment.
         """
         late = asyncio.get_running_loop().time() - due
         slept = moment() - self._due_moment - late
-        if late + slept > _LATE:
+        if late + slept > _LATE_SECONDS:
             self._stalled += late
-            for limit, most in self._limits.items():
-                _move(limit, late)
-                _move(most, -slept)
+            for timeout, total in self._timeouts.items():
+                _move(timeout, late)
+                _move(total, -slept)
         self._due = None
-        if self._limits:
+        if self._timeouts:
             self._schedule()
 
 
-def _move(limit: asyncio.Timeout, seconds: float) -> None:
-    if (when := limit.when()) is not None and not limit.expired():
-        limit.reschedule(when + seconds)
+def _move(timeout: asyncio.Timeout, seconds: float) -> None:
+    if (when := timeout.when()) is not None and not timeout.expired():
+        timeout.reschedule(when + seconds)
 
 
 _tickers: WeakKeyDictionary[asyncio.AbstractEventLoop, _Ticker] = WeakKeyDictionary()
@@ -89,25 +91,25 @@ def _ticker() -> _Ticker:
 
 
 def stalled() -> float:
-    """Return the seconds for which the process stood still so far, while limits were in force."""
+    """Return for how many seconds the process stood still so far, while a limit was active."""
     return _ticker().stalled
 
 
 @asynccontextmanager
-async def limit(seconds: float, most: float | None = None) -> AsyncIterator[None]:
-    """Raise TimeoutError after so many seconds in which the process did not stand still.
+async def limit(seconds: float, max_total: float | None = None) -> AsyncIterator[None]:
+    """Raise TimeoutError after so many seconds, without those in which the process stood still.
 
-    StoodStill is raised after ``most`` seconds, in which the machine may have slept.
+    After ``max_total`` seconds of any kind, suspension included, StoodStill is raised.
     """
-    ticker, whole = _ticker(), asyncio.timeout(most)
+    ticker, total = _ticker(), asyncio.timeout(max_total)
     try:
-        async with whole, asyncio.timeout(seconds) as timeout:
-            ticker.add(timeout, whole)
+        async with total, asyncio.timeout(seconds) as timeout:
+            ticker.add(timeout, total)
             try:
                 yield
             finally:
                 ticker.remove(timeout)
     except TimeoutError as error:
-        if whole.expired():
+        if total.expired():
             raise StoodStill from error
         raise

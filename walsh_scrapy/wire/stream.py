@@ -1,6 +1,7 @@
-"""Connections as streams of bytes: TCP, made to the addresses of a host after RFC 8305, and TLS.
+"""Connections as streams of bytes: TCP to the addresses of a host (by RFC 8305), and TLS.
 
-Certificates are verified, and sessions resumed (decisions 22 and 26).
+Certificates are always verified. TLS sessions are resumed, because a crawl that has only one open
+connection must connect to a host again and again (decision 26).
 """
 
 from __future__ import annotations
@@ -23,11 +24,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Seconds after which the next address is tried in addition to one that has not answered (RFC 8305
-#: 5).
-ATTEMPT_DELAY: Final = 0.25
-#: Most bytes that are read at once.
-CHUNK: Final = 65_536
+#: If an address has not answered after this time, the next one is tried as well (RFC 8305 5).
+ATTEMPT_DELAY_SECONDS: Final = 0.25
+#: The maximum number of bytes that are read at once.
+CHUNK_BYTES: Final = 65_536
 
 
 #: As ``socket.getaddrinfo`` returns it: family, type, protocol, canonical name, address.
@@ -35,7 +35,7 @@ AddressInfo: TypeAlias = tuple[int, int, int, str, tuple[str, int] | tuple[str, 
 
 
 class Addresses(NamedTuple):
-    """The addresses of a name: the checked ones are connected to."""
+    """The addresses of a name. Connections go to these, so what was checked is what is used."""
 
     infos: tuple[AddressInfo, ...]  #: in the order of RFC 6724, as the system sorts them
 
@@ -54,7 +54,7 @@ class Stream(Protocol):
 
     @property
     def has_unread(self) -> bool:
-        """True if there is something to read, the end of the stream included."""
+        """True if there are unread bytes, or the other end has closed the connection."""
 
     async def send(self, data: bytes) -> None:
         """Send all of ``data``. Raises OSError if the connection is broken."""
@@ -63,7 +63,7 @@ class Stream(Protocol):
         """Return the next bytes, or b"" at the end. Raises OSError if the connection is broken."""
 
     def close(self) -> None:
-        """Close the connection at once; the other end sees a clean end, without a reset."""
+        """Close the connection at once, without a reset."""
 
 
 class TcpStream:
@@ -78,10 +78,10 @@ class TcpStream:
     async def open(
         cls, addresses: Addresses, bind_address: tuple[str, int] | None = None
     ) -> TcpStream:
-        """Connect to one of the addresses: both families, the next after a quarter of a second.
+        """Connect to one of the addresses, of both families, as RFC 8305 describes it.
 
-        Every attempt is closed before this returns, except the one that was made first. Raises
-        OSError; its ``errno`` is None if the attempts failed for different reasons.
+        When this returns, all other attempts are closed. Raises OSError; its ``errno`` is None if
+        the attempts failed for different reasons.
         """
         local = None
         if bind_address is not None:
@@ -90,12 +90,12 @@ class TcpStream:
                 host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST
             )
         connected = await aiohappyeyeballs.start_connection(
-            addresses.infos, local_addr_infos=local, happy_eyeballs_delay=ATTEMPT_DELAY
+            addresses.infos, local_addr_infos=local, happy_eyeballs_delay=ATTEMPT_DELAY_SECONDS
         )
         try:
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             return cls(connected)
-        except OSError:  # it was reset at once
+        except OSError:  # the connection was reset immediately
             connected.close()
             raise
 
@@ -116,10 +116,10 @@ class TcpStream:
 
     async def receive(self) -> bytes:
         """Return the next bytes, or b"" at the end. Raises OSError if the connection is broken."""
-        return await self._loop.sock_recv(self._socket, CHUNK)
+        return await self._loop.sock_recv(self._socket, CHUNK_BYTES)
 
     def send_last(self, data: bytes) -> None:
-        """Send as much as possible at once, before ``close``."""
+        """Send what can be sent without waiting; call it directly before ``close``."""
         with suppress(OSError):
             self._socket.send(data)
 
@@ -128,48 +128,53 @@ class TcpStream:
         self._socket.close()
 
 
-#: By their names in Scrapy's settings.
+#: TLS versions by their names in Scrapy's settings.
 VERSIONS: Final = {
     "TLSv1.0": ssl.TLSVersion.TLSv1,
     "TLSv1.1": ssl.TLSVersion.TLSv1_1,
     "TLSv1.2": ssl.TLSVersion.TLSv1_2,
     "TLSv1.3": ssl.TLSVersion.TLSv1_3,
 }
-#: Old servers that know no secure renegotiation are talked to, as by Scrapy and browsers; we never
-#: renegotiate. Python 3.11 has no name for SSL_OP_LEGACY_SERVER_CONNECT.
+#: SSL_OP_LEGACY_SERVER_CONNECT, which has no name in Python 3.11: accept old servers without secure
+#: renegotiation, as Scrapy and browsers do. This client never renegotiates.
 _LEGACY_SERVERS: Final = 0x4
-#: Hosts whose last session is kept, those first met go first. A session takes a few kilobytes.
-MOST_SESSIONS: Final = 2000
+#: The number of hosts whose last TLS session is kept. A session takes a few kilobytes.
+MAX_SESSIONS: Final = 2000
 
 
 class Tls:
-    """Makes secure connections that trust the signers of this machine; keeps their sessions.
+    """Adds TLS to connections, with the certificate authorities of this machine; keeps sessions.
 
-    ``least`` and ``most`` are names of ``VERSIONS``: 1.2 and the newest unless they are given.
-    ``ciphers`` is a list in OpenSSL's format. Raises ssl.SSLError for one that names no cipher.
+    ``min_version`` (default: 1.2) and ``max_version`` (default: the newest) are keys of
+    ``VERSIONS``. ``ciphers`` is a list in OpenSSL's format; ssl.SSLError is raised if it names no
+    cipher.
     """
 
     def __init__(
-        self, least: str | None = None, most: str | None = None, ciphers: str = "DEFAULT"
+        self,
+        min_version: str | None = None,
+        max_version: str | None = None,
+        ciphers: str = "DEFAULT",
     ) -> None:
-        # No default context: from Python 3.13 on it refuses certificates that browsers take.
+        # Not ssl.create_default_context(): since Python 3.13 it refuses certificates that browsers
+        # accept.
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         self._context.set_default_verify_paths()
         self._context.hostname_checks_common_name = False  # RFC 9110 4.3.4
         self._context.options |= _LEGACY_SERVERS
-        self._context.minimum_version = VERSIONS[least or "TLSv1.2"]
-        if most is not None:
-            self._context.maximum_version = VERSIONS[most]
+        self._context.minimum_version = VERSIONS[min_version or "TLSv1.2"]
+        if max_version is not None:
+            self._context.maximum_version = VERSIONS[max_version]
         self._context.set_ciphers(ciphers)
         self._context.set_alpn_protocols(["http/1.1"])
-        self._sessions: LocalCache[tuple[str, int], ssl.SSLSession] = LocalCache(MOST_SESSIONS)
+        self._sessions: LocalCache[tuple[str, int], ssl.SSLSession] = LocalCache(MAX_SESSIONS)
 
     def log_keys(self, file: str) -> None:
-        """Append the keys of all sessions to a file, for a tool that reads the traffic."""
+        """Append the keys of all sessions to a file, so that a tool can decrypt the traffic."""
         self._context.keylog_filename = file
 
     async def secure(self, stream: TcpStream, host: str, port: int) -> TlsStream:
-        """Make a connection secure, by the last session of its host if there is one.
+        """Add TLS to a connection; resume the last session with the host if there is one.
 
         Raises NoHandshake or OSError.
         """
@@ -183,7 +188,7 @@ class Tls:
         return secure
 
     def keep_session(self, stream: TlsStream, host: str, port: int) -> None:
-        """Keep the session of a connection after a response: TLS 1.3 tickets come with it."""
+        """Keep the session of a connection. Call it after a response: TLS 1.3 tickets come late."""
         if session := stream.session:
             self._sessions[host, port] = session
 
@@ -198,7 +203,7 @@ class TlsStream:
         self._host = host
         self._received, self._to_send = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(
-            # As bytes it is taken as it is, and not encoded by IDNA 2003.
+            # As bytes, because ssl would encode text by IDNA 2003.
             *(self._received, self._to_send),
             server_hostname=host.encode("ascii"),
             session=session,
@@ -207,7 +212,7 @@ class TlsStream:
 
     @property
     def has_unread(self) -> bool:
-        """True if there is something to read, the end of the stream included."""
+        """True if there are unread bytes, or the other end has closed the connection."""
         return self._tls.pending() > 0 or self._stream.has_unread
 
     @property
@@ -242,20 +247,20 @@ class TlsStream:
     async def send(self, data: bytes) -> None:
         """Send all of ``data``. Raises NoSecureConnection or OSError."""
         rest = memoryview(data)
-        while rest:  # OpenSSL takes one record at a time
+        while rest:  # OpenSSL accepts one record at a time
             rest = rest[await self._run(partial(self._tls.write, rest)) :]
 
     async def receive(self) -> bytes:
         """Return the next bytes, or b"" at the end. Raises NoSecureConnection or OSError."""
         try:
-            return await self._run(lambda: self._tls.read(CHUNK))
+            return await self._run(lambda: self._tls.read(CHUNK_BYTES))
         except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
-            return b""  # with or without the closing alert, which many servers leave out
+            return b""  # also without the closing alert, which many servers do not send
 
     def close(self) -> None:
-        """Send the closing alert, and close the connection without waiting for the other end's.
+        """Send the closing alert, and close the connection without waiting for the server's alert.
 
-        Without the alert OpenSSL would not resume the session.
+        Without the closing alert OpenSSL would not resume the session.
         """
         with suppress(ssl.SSLError):
             self._tls.unwrap()
@@ -263,7 +268,7 @@ class TlsStream:
         self._stream.close()
 
     async def _run(self, operation: Callable[[], T]) -> T:
-        """Repeat an operation of OpenSSL while it wants bytes of the other end."""
+        """Repeat an operation of OpenSSL until it needs no more bytes from the server."""
         while True:
             try:
                 result = operation()
@@ -276,7 +281,7 @@ class TlsStream:
             except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
                 raise
             except ssl.SSLError as error:
-                await self._flush()  # the alert that tells the server why
+                await self._flush()  # sends the alert with the reason to the server
                 raise no_handshake(error, self._host) from error
             else:
                 await self._flush()

@@ -1,6 +1,8 @@
-"""Failed connections to a host: a sentence, and the blame (decisions 28, 29).
+"""Exceptions for failed connections: a message for the operator, and who is to blame.
 
-Errors of TLS name the host and its problem (decision 22).
+A host that does not answer is deferred (decision 28), but only if the failure cannot be this
+machine's own, such as a missing network (decision 29). Messages about TLS name the host and what is
+wrong with it.
 """
 
 from __future__ import annotations
@@ -27,20 +29,22 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.policy.connectivity import Blame
 
-#: A name server did not answer, or could not: only its other errors say that a name is not there.
+#: The name server gave no answer. All other errors mean that the name does not exist.
 _NO_RESOLVER: Final = frozenset(
     getattr(socket, name)
     for name in ("EAI_AGAIN", "EAI_FAIL", "EAI_MEMORY", "EAI_SYSTEM")
     if hasattr(socket, name)  # not every system has each
 )
-#: This machine has not enough of something, whatever host was to be reached.
-_MACHINE: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ENOSPC})
-#: This machine has no network, or none of the kind that the host needs.
-_NO_NETWORK: Final = frozenset(
+#: This machine has run out of something, whatever the host.
+_MACHINE_ERRORS: Final = frozenset(
+    {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ENOSPC}
+)
+#: This machine has no network, or no route to the host.
+_NETWORK_ERRORS: Final = frozenset(
     {errno.ENETUNREACH, errno.ENETDOWN, errno.EHOSTUNREACH, errno.EADDRNOTAVAIL}
 )
-#: A firewall refuses, ours or (over IPv6) the host's.
-_FORBIDDEN: Final = frozenset({errno.EPERM, errno.EACCES})
+#: A firewall refuses the connection: this machine's, or (over IPv6) the host's.
+_FIREWALL_ERRORS: Final = frozenset({errno.EPERM, errno.EACCES})
 
 _NUMBER: Final = re.compile(r"\[Errno (\d+)\]")
 
@@ -50,7 +54,7 @@ class NoAddress(Unreachable, CannotResolveHostError):
 
 
 class NoAnswer(Unreachable, DownloadTimeoutError):
-    """A host took no connection in time."""
+    """A host did not accept a connection in time."""
 
 
 class ConnectionRefused(Unreachable, DownloadConnectionRefusedError):
@@ -66,9 +70,10 @@ class NoConnection(Unreachable, DownloadFailedError):
 
 
 class NotConnected(Exception):
-    """No connection was made. Middlewares and errbacks get ``failure`` if it is the host's.
+    """No connection was made.
 
-    ``is_refused`` tells that a host refused it, so that the network works.
+    ``failure`` is the exception for middlewares and errbacks, if the host is to blame.
+    ``is_refused`` is True if a host refused the connection, which shows that the network works.
     """
 
     def __init__(self, failure: Exception, blame: Blame, *, is_refused: bool = False) -> None:
@@ -79,12 +84,12 @@ class NotConnected(Exception):
 
 
 def is_no_such_name(error: BaseException | None) -> bool:
-    """Return True if a name server answered that a name is not there, or has no address."""
+    """Return True if a name server answered that a name does not exist or has no address."""
     return isinstance(error, socket.gaierror) and error.errno not in _NO_RESOLVER
 
 
 def name_not_found(host: str, error: OSError | UnicodeError) -> NotConnected:
-    """Return why a name was not found: ``error`` is that of the lookup, or of its time limit."""
+    """Return the exception for a failed lookup; ``error`` may also be that of its time limit."""
     match error:
         case UnicodeError():
             return NotConnected(NoAddress(host, f"the DNS has no address for {host}"), "host")
@@ -99,9 +104,9 @@ def name_not_found(host: str, error: OSError | UnicodeError) -> NotConnected:
 def not_connected(
     host: str, error: OSError, limit: float, *, is_connected: bool = False
 ) -> NotConnected:
-    """Return why a host was not connected to; ``limit`` is the time limit in seconds.
+    """Return the exception for a failed connection; ``limit`` is the time limit in seconds.
 
-    With ``is_connected`` the TLS handshake failed, after the connection.
+    With ``is_connected`` the host accepted the connection, and the TLS handshake failed.
     """
     numbers = _numbers(error)
     if not numbers and isinstance(error, TimeoutError):
@@ -116,39 +121,39 @@ def not_connected(
     return NotConnected(failure, blame, is_refused=errno.ECONNREFUSED in numbers)
 
 
-def without_proxy(proxy: str, found: NotConnected) -> NotConnected:
-    """Return a failed connection to a proxy: without it no host can be reached."""
-    return NotConnected(DownloadFailedError(f"the proxy {proxy}: {found}"), "machine")
+def without_proxy(proxy: str, failed: NotConnected) -> NotConnected:
+    """Return the exception for an unreachable proxy. No host is to blame."""
+    return NotConnected(DownloadFailedError(f"the proxy {proxy}: {failed}"), "machine")
 
 
-def without_tunnel(found: NotConnected) -> NotConnected:
-    """Return a failed connection through a proxy that gave no answer: it may reach no host."""
-    return NotConnected(found.failure, "either")
+def without_tunnel(failed: NotConnected) -> NotConnected:
+    """Return the exception for a proxy that gave no answer. The host may or may not be to blame."""
+    return NotConnected(failed.failure, "either")
 
 
 def _blame(numbers: set[int]) -> Blame:
-    if numbers & _MACHINE:
+    if numbers & _MACHINE_ERRORS:
         return "machine"
-    return "either" if numbers and numbers <= _NO_NETWORK | _FORBIDDEN else "host"
+    return "either" if numbers and numbers <= _NETWORK_ERRORS | _FIREWALL_ERRORS else "host"
 
 
 def _numbers(error: OSError) -> set[int]:
-    """Return the numbers of an error; those of several attempts are only in the text."""
+    """Return the errnos of an error. After several attempts they are only in its text."""
     if error.errno is not None:
         return {error.errno}
     return set(map(int, _NUMBER.findall(str(error))))
 
 
 def _text(error: OSError) -> str:
-    """Return the meaning of an error, which the text of a failed attempt to connect lacks."""
+    """Return what the errnos of an error mean, which its own text does not tell."""
     return ", ".join(map(os.strerror, sorted(_numbers(error)))) or str(error)
 
 
 # ---- TLS ----
 
 _UNTRUSTED: Final = "is signed by somebody whom this machine does not trust"
-#: By OpenSSL's numbers of verification errors (X509_V_ERR): the problem, to follow "the certificate
-#: of HOST".
+#: What is wrong with a certificate, by OpenSSL's number of the error (X509_V_ERR). The text follows
+#: "the certificate of HOST".
 _FLAWS: Final = {
     2: _UNTRUSTED,
     9: "is not valid yet",
@@ -163,17 +168,17 @@ _FLAWS: Final = {
 
 
 class NoHandshake(Unreachable, DownloadFailedError):
-    """A host answers, but TLS with it is not possible: another try would not help (decision 28)."""
+    """A host answers, but TLS with it is impossible, so another try in this run would not help."""
 
     is_of_origin = True
     is_connected = True
 
 
 class BadCertificate(NoHandshake, IgnoreRequest):
-    """The certificate of a host is not valid (decision 22), so no request is sent to it.
+    """The certificate of a host is not valid, so no request is sent to it.
 
-    ``flaw`` completes the sentence "the certificate of ``host`` ...". Scrapy logs no traceback for
-    an IgnoreRequest.
+    ``flaw`` completes the sentence "the certificate of ``host`` ...". This is an IgnoreRequest, so
+    that Scrapy logs no traceback.
     """
 
     def __init__(self, host: str, flaw: str) -> None:
@@ -190,16 +195,16 @@ class NoSecureConnection(NoHandshake):
 def no_handshake(error: ssl.SSLError, host: str) -> NoHandshake:
     """Return the exception for an error of OpenSSL at a host."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        told = error.verify_message.removesuffix(".")
-        return BadCertificate(host, _FLAWS.get(error.verify_code, f"is not valid ({told})"))
-    reason = getattr(error, "reason", None) or str(error)  # the first has no spaces
+        message = error.verify_message.removesuffix(".")
+        return BadCertificate(host, _FLAWS.get(error.verify_code, f"is not valid ({message})"))
+    reason = getattr(error, "reason", None) or str(error)  # such as NO_SHARED_CIPHER
     return NoSecureConnection(host, reason.replace("_", " ").lower())
 
 
 def causes(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield an error and its causes, the original one last.
+    """Yield an error and its causes, the original cause last.
 
-    Some errors of Twisted have several causes, in a list.
+    Some exceptions of Twisted have a list of several causes.
     """
     if error is None:
         return

@@ -1,9 +1,10 @@
-"""A politeness test for any crawler: whatever it is written in, it is a command that is called.
+"""A politeness test for any crawler that can be run as a command.
 
     card = run(["wget", "-i", "{seeds}"])
     assert card.is_conformant, card.failed
 
-Nothing here knows the crawler of this package: the check shares no code with the crawler.
+The test serves simulated hosts on this machine, lets the command crawl them, and checks the log of
+their servers. It shares no code with the crawler of this package.
 """
 
 from walsh_scrapy.testing.conformance.scenario import Level, Run, Seen, TrialLog, Verdict

@@ -1,4 +1,4 @@
-"""``walsh conformance -- COMMAND...``: a test for any crawler, and its scorecard."""
+"""``walsh conformance -- COMMAND...``: tests any crawler, and prints its scorecard."""
 
 from __future__ import annotations
 
@@ -21,24 +21,26 @@ if TYPE_CHECKING:
 
 
 def run(call: Call) -> int:
-    """Try the command, print its scorecard, and return the exit status."""
-    given, words = call.arguments, call.arguments.crawler
+    """Test the command, print its scorecard, and return the exit status."""
+    arguments, words = call.arguments, call.arguments.crawler
     command = list(words[1:] if words[:1] == ["--"] else words)
     if not command:
-        raise WrongCall("name the command to try: conformance -- COMMAND...")
-    rules = None if given.rules is None else [word.strip() for word in given.rules.split(",")]
+        raise WrongCall("name the command to test: conformance -- COMMAND...")
+    rules = (
+        None if arguments.rules is None else [word.strip() for word in arguments.rules.split(",")]
+    )
     try:
         card = trial.run(
             command,
             rules,
-            user_agent=given.user_agent,
-            proxy=given.proxy,
-            patience=given.patience,
-            told=lambda sentence: print(f"{sentence} ...", file=sys.stderr, flush=True),
+            user_agent=arguments.user_agent,
+            proxy=arguments.proxy,
+            patience=arguments.patience,
+            on_progress=lambda sentence: print(f"{sentence} ...", file=sys.stderr, flush=True),
         )
     except (trial.TrialError, ValueError) as error:
-        fail(str(error), 2)  # the message may have lines of the crawler
-    if given.json:
+        fail(str(error), 2)  # not WrongCall, because the message may have several lines
+    if arguments.json:
         print(json.dumps(card.as_dict(), indent=1).replace("\x7f", "\\u007f"))
     else:
         show(card)
@@ -46,31 +48,31 @@ def run(call: Call) -> int:
 
 
 def show(card: Scorecard) -> None:
-    """Print a scorecard by rule in columns, then the findings and their log."""
-    print_lines(align([("rule", *Verdict), *_rows(card)]))
-    print_lines(_details(card))
+    """Print a table of the rules, then the findings with their log lines."""
+    print_lines(align([("rule", *Verdict), *_rows_of(card)]))
+    print_lines(_details_of(card))
 
 
-def _rows(card: Scorecard) -> Iterator[tuple[str, ...]]:
+def _rows_of(card: Scorecard) -> Iterator[tuple[str, ...]]:
     counts = card.by_rule()
     for rule in sorted(counts):
         yield (rule, *(str(counts[rule][verdict]) for verdict in Verdict))
 
 
-def _details(card: Scorecard) -> Iterator[str]:
+def _details_of(card: Scorecard) -> Iterator[str]:
     """Yield the findings, failures first."""
     for verdict in (Verdict.FAIL, Verdict.NOT_RUN, Verdict.PASS, Verdict.NOT_APPLICABLE):
-        if found := card.having(verdict):
+        if results := card.having(verdict):
             yield ""
-        for each in found:
-            yield from _result(each)
+        for result in results:
+            yield from _lines_of(result)
     yield ""
     for call in card.calls:
-        ended = "ended at its limit" if call.cut else f"exit status {call.exit_status}"
+        ended = "ended at its time limit" if call.cut else f"exit status {call.exit_status}"
         requests = count_of(call.requests, "request")
         if call.daemons:
-            left = count_of(call.daemons, "process", "processes")
-            ended += f"; {left} that had left it ended too"
+            processes = count_of(call.daemons, "process", "processes")
+            ended += f"; {processes} that it left running ended too"
         yield f"{call.run} run: {requests} in {call.seconds:.1f} s, {ended}"
     agents = ", ".join(map(repr, card.user_agents[:3]))
     yield f"User-Agent: {agents}"
@@ -80,8 +82,8 @@ def _details(card: Scorecard) -> Iterator[str]:
 def verdict_of(card: Scorecard) -> str:
     """Return one sentence for the whole scorecard."""
     numbers = [(len(card.having(verdict)), verdict) for verdict in Verdict]
-    told = ", ".join(f"{number} {verdict}" for number, verdict in numbers if number)
-    scenarios = f"{count_of(len(card.results), 'scenario')}{': ' * bool(told)}{told}."
+    counts = ", ".join(f"{number} {verdict}" for number, verdict in numbers if number)
+    scenarios = f"{count_of(len(card.results), 'scenario')}{': ' * bool(counts)}{counts}."
     return f"{scenarios} {_conformance(card)}".rstrip()
 
 
@@ -89,18 +91,18 @@ def _conformance(card: Scorecard) -> str:
     if card.failed:
         return f"Not conformant: {_names(card.failed)}."
     if card.not_shown:
-        return f"Conformance is not shown: nothing shows {_names(card.not_shown)}."
+        return f"Conformance is not shown: no verdict on {_names(card.not_shown)}."
     return "Conformant: each MUST that applies passed." if card.is_conformant else ""
 
 
 def _names(results: Sequence[Result]) -> str:
-    return ", ".join(each.scenario.name for each in results)
+    return ", ".join(result.scenario.name for result in results)
 
 
-def _result(result: Result) -> Iterator[str]:
+def _lines_of(result: Result) -> Iterator[str]:
     scenario, finding = result.scenario, result.finding
     head = f"{finding.verdict}: {scenario.rule} {scenario.name}"
-    yield f"{head} ({scenario.level}): {scenario.asks}."
+    yield f"{head} ({scenario.level}): {scenario.requirement}."
     if finding.verdict is not Verdict.PASS:
         yield f"    {_sentence(finding.reason)}"
     if finding.verdict is Verdict.FAIL:
@@ -108,7 +110,7 @@ def _result(result: Result) -> Iterator[str]:
 
 
 def _sentence(reason: str) -> str:
-    """Return a reason with a capital and a full stop; a name such as `robots.txt` stays."""
+    """Return a reason with a capital letter, unless it begins with a name, and a full stop."""
     is_word = re.match(r"[a-z]+(?![\w./:-])", reason)
     begin = reason[:1].upper() if is_word else reason[:1]
     return f"{begin}{reason[1:]}."

@@ -1,4 +1,4 @@
-"""One call of the command under test: its files and variables, its limit of time, its end."""
+"""Calls the command under test, with its input and its time limit."""
 
 from __future__ import annotations
 
@@ -28,87 +28,90 @@ if TYPE_CHECKING:
     from walsh_scrapy.testing.site import Page, Site
 
 _NAME: Final = re.compile(r"(?:(https?)://)?((?:[a-z0-9-]+\.)+example)(:8080)?(?![\w.-])")
-#: The port of a site that has another one, with names.
+#: The port in the name of a site that does not use the default port.
 _OTHER_PORT: Final = 8080
 #: The address of the first host.
 _FIRST: Final = IPv4Address("127.2.0.1")
 
 
 class Places:
-    """Translates between the names of scenarios and addresses; without `ports` names stay."""
+    """Translates host names of scenarios to addresses and back.
+
+    Without `ports` the crawler uses a proxy, and nothing is translated.
+    """
 
     def __init__(self, names: Iterable[str], ports: Mapping[str, int] | None = None) -> None:
         self._ports = dict(ports or {})
-        given = dict.fromkeys(names) if self._ports else {}
-        self._addresses = {name: str(_FIRST + place) for place, name in enumerate(given)}
+        unique_names = dict.fromkeys(names) if self._ports else {}
+        self._addresses = {name: str(_FIRST + place) for place, name in enumerate(unique_names)}
         self._names = {address: name for name, address in self._addresses.items()}
         literals = "|".join(re.escape(address) for address in self._names)
         self._address = re.compile(rf"({literals})(?::(\d+))?(?![\d.])") if literals else None
 
     def text(self, text: str) -> str:
-        """Return a text with addresses in the place of names."""
-        return _NAME.sub(self._placed, text)
+        """Return a text in which addresses replace names."""
+        return _NAME.sub(self._address_for, text)
 
     def site(self, site: Site) -> Site:
-        """Return a site at its address."""
+        """Return a site with its address in the place of its name, in its pages too."""
         pages = {path: self._page(page) for path, page in site.pages.items()}
         robots = None if site.robots is None else self._page(site.robots)
         return replace(site, name=self._name(site), pages=pages, robots=robots)
 
     def hit(self, hit: Hit) -> Hit:
-        """Return a request as if it had been made by name."""
+        """Return a request as if it had been sent to a name."""
         name = self._names.get(hit.host)
         if name is None:
             return hit
-        headers = tuple((key, self._named(value)) for key, value in hit.headers)
-        answer = tuple((key, self._named(value)) for key, value in hit.answer)
+        headers = tuple((key, self._with_names(value)) for key, value in hit.headers)
+        answer = tuple((key, self._with_names(value)) for key, value in hit.answer)
         is_other = hit.port == self._ports[SECOND]
         port = _OTHER_PORT if is_other else DEFAULT_PORTS[hit.scheme]
         return replace(hit, host=name, port=port, headers=headers, answer=answer)
 
     def connection(self, record: ConnectionRecord) -> ConnectionRecord:
-        """Return a connection as if it had been made by name."""
+        """Return a connection as if it had been made to a name."""
         return replace(record, host=self._names.get(record.host, record.host))
 
-    def _placed(self, found: re.Match[str]) -> str:
-        scheme, name, port = found.groups()
+    def _address_for(self, match: re.Match[str]) -> str:
+        scheme, name, port = match.groups()
         address = self._addresses.get(name)
         if address is None:
-            return found[0]
+            return match[0]
         place = self._ports[SECOND if port else scheme] if scheme else ""
         return f"{scheme}://{address}:{place}" if scheme else address
 
     def _name(self, site: Site) -> str:
-        """Return the address of a site, with the port to which it is limited, if it is."""
+        """Return the address of a site, with its port if it is limited to one."""
         host, colon, _ = site.name.partition(":")
         address = self._addresses.get(host)
         if address is None:
             return site.name
         return f"{address}:{self._ports[SECOND]}" if colon else address
 
-    def _named(self, text: str) -> str:
+    def _with_names(self, text: str) -> str:
         if self._address is None:
             return text
         return self._address.sub(self._name_of, text)
 
-    def _name_of(self, found: re.Match[str]) -> str:
-        is_other = found[2] == str(self._ports[SECOND])
-        return f"{self._names[found[1]]}:{_OTHER_PORT}" if is_other else self._names[found[1]]
+    def _name_of(self, match: re.Match[str]) -> str:
+        is_other = match[2] == str(self._ports[SECOND])
+        return f"{self._names[match[1]]}:{_OTHER_PORT}" if is_other else self._names[match[1]]
 
     def _page(self, page: Page) -> Page:
         match page:
             case Reply():
                 body = page.body
-                placed = self.text(body) if isinstance(body, str) else body
+                text = self.text(body) if isinstance(body, str) else body
                 headers = [(key, self.text(value)) for key, value in _pairs(page)]
-                return replace(page, body=placed, headers=headers)
+                return replace(page, body=text, headers=headers)
             case str():
                 return self.text(page)
             case Raw() | bytes():
                 return page
         if callable(page):
             return lambda hit: self._page(page(hit))
-        return [self._page(each) for each in page]
+        return [self._page(item) for item in page]
 
 
 def _pairs(reply: Reply) -> list[tuple[str, str]]:
@@ -116,8 +119,8 @@ def _pairs(reply: Reply) -> list[tuple[str, str]]:
     return list(headers.items() if hasattr(headers, "items") else headers)
 
 
-#: Seconds that each run may take. All together are five minutes.
-LONGEST: Final = {
+#: The time limit of each run. All runs together take at most five minutes.
+TIMEOUT_SECONDS: Final = {
     Run.FIRST: 165.0,
     Run.AGAIN: 25.0,
     Run.FORCED: 45.0,
@@ -126,11 +129,11 @@ LONGEST: Final = {
 }
 _POLL_SECONDS: Final = 0.05
 _GRACE_SECONDS: Final = 2.0
-#: Bytes that are kept of the end of the command's output.
-_TAIL: Final = 4000
+#: How much of the end of the command's output is kept.
+_TAIL_BYTES: Final = 4000
 _SUPERVISOR: Final = Path(__file__).with_name("processes.py")
 _PROXIES: Final = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
-#: The variables that name the CA to trust: OpenSSL, requests, curl, Node.js.
+#: The variables that name the CA to trust, for OpenSSL, requests, curl and Node.js.
 _CA_VARIABLES: Final = (
     "SSL_CERT_FILE",
     "REQUESTS_CA_BUNDLE",
@@ -140,21 +143,16 @@ _CA_VARIABLES: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
-    """The arguments of a command, as placeholders such as `{seeds}` and as variables.
+class CrawlerInput:
+    """The input of the command: each field is a placeholder such as `{seeds}`, and a variable."""
 
-    `seeds` and `pages` are files with one URL per line. `folder` is empty at first and the same in
-    all runs, for the files of a crawler. `key` is a private key to sign requests with. `proxy` is
-    empty where hosts are reached without one.
-    """
-
-    seeds: Path
-    pages: Path
-    folder: Path
-    ca: Path
-    key: Path
-    blocklist: str
-    proxy: str
+    seeds: Path  #: a file with the URLs of feeds, one per line
+    pages: Path  #: a file with the URLs of sites without a feed, one per line
+    folder: Path  #: a folder for the crawler's files, empty at first and the same in all runs
+    ca: Path  #: the certificate of the CA to trust
+    key: Path  #: a private key to sign requests with
+    blocklist: str  #: the URL of the list of opt-outs
+    proxy: str  #: the URL of the proxy; empty without a proxy
 
     @property
     def words(self) -> dict[str, str]:
@@ -162,40 +160,40 @@ class Given:
         return {name: str(value) for name, value in asdict(self).items()}
 
     def command(self, command: Sequence[str]) -> list[str]:
-        """Return the command with its placeholders filled in; other braces stay."""
+        """Return the command with its placeholders filled in; other braces are left alone."""
         filled = list(command)
         for name, value in self.words.items():
             filled = [word.replace(f"{{{name}}}", value) for word in filled]
         return filled
 
     def environment(self, run: Run) -> dict[str, str]:
-        """Return the caller's environment with the way to the web, and no other proxy."""
-        kept = {k: v for k, v in os.environ.items() if k.lower() not in _PROXIES}
-        ours = {f"CONFORMANCE_{name.upper()}": value for name, value in self.words.items()}
-        ours["CONFORMANCE_RUN"] = run.value
-        ours |= dict.fromkeys(_CA_VARIABLES, str(self.ca))
+        """Return the caller's environment without its proxies, with the variables of the test."""
+        inherited = {k: v for k, v in os.environ.items() if k.lower() not in _PROXIES}
+        variables = {f"CONFORMANCE_{name.upper()}": value for name, value in self.words.items()}
+        variables["CONFORMANCE_RUN"] = run.value
+        variables |= dict.fromkeys(_CA_VARIABLES, str(self.ca))
         if run is not Run.AGAIN:
-            ours["CONFORMANCE_FORCE"] = "1"
+            variables["CONFORMANCE_FORCE"] = "1"
         if self.proxy:
             proxies = ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY")
-            ours |= dict.fromkeys(proxies, self.proxy)
-        return kept | ours
+            variables |= dict.fromkeys(proxies, self.proxy)
+        return inherited | variables
 
 
 @dataclass(frozen=True, slots=True)
 class CallOfRun:
-    """One call of the command: its seconds, its exit status, whether its time was over."""
+    """How one call of the command ended."""
 
     run: str
     seconds: float
-    exit_status: int  #: negative: the signal that ended it
-    cut: bool
+    exit_status: int  #: negative for the signal that ended it
+    cut: bool  #: True if the time limit ended it
     requests: int = 0
-    daemons: int = 0  #: processes that had left it, and were ended with it
+    daemons: int = 0  #: processes that the command left running; they were ended too
 
 
 class Output:
-    """The output of the command in all its calls: only its end is kept."""
+    """Collects the output of all calls of the command, and keeps the end of it."""
 
     def __init__(self) -> None:
         self._tail = b""
@@ -203,11 +201,11 @@ class Output:
     def read(self, stream: IO[bytes]) -> None:
         """Read a stream to its end."""
         while written := stream.read1():  # type: ignore[attr-defined]
-            self._tail = (self._tail + written)[-_TAIL:]
+            self._tail = (self._tail + written)[-_TAIL_BYTES:]
 
     @property
     def tail(self) -> str:
-        """The end, as text."""
+        """The end of the output, as text."""
         return self._tail.decode("utf-8", "replace")
 
 
@@ -219,26 +217,26 @@ def call(
     kill_when: Callable[[], bool],
     patience: float = 1.0,
 ) -> CallOfRun:
-    """Run a command to its end, to its limit in seconds, or to SIGKILL once `kill_when` is true.
+    """Run the command until it ends, its time limit is over, or `kill_when` is true (SIGKILL).
 
-    `patience` stretches the limit. Processes that the command has started are ended with it
-    (`processes`). Raises OSError if it cannot be started.
+    `patience` multiplies the time limit. The processes that the command has started end with it
+    (see `processes`). Raises OSError if it cannot be started.
     """
     began = time.monotonic()
-    told, tells = os.pipe()
-    with os.fdopen(told, "rb") as report:
+    read_end, write_end = os.pipe()
+    with os.fdopen(read_end, "rb") as pipe:
         try:
             process = subprocess.Popen(  # noqa: S603 - running it is our purpose
-                [sys.executable, "-I", str(_SUPERVISOR), str(tells), *command],
+                [sys.executable, "-I", str(_SUPERVISOR), str(write_end), *command],
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                pass_fds=[tells],
+                pass_fds=[write_end],
             )
         finally:
-            os.close(tells)
+            os.close(write_end)
         with process:
             reader = Thread(target=output.read, args=[process.stdout], daemon=True)
             reader.start()
@@ -247,7 +245,7 @@ def call(
                 while process.poll() is None:
                     if kill_when():
                         break
-                    if time.monotonic() - began > LONGEST[run] * patience:
+                    if time.monotonic() - began > TIMEOUT_SECONDS[run] * patience:
                         cut = True
                         process.terminate()
                         _wait(process, _GRACE_SECONDS * patience)
@@ -257,11 +255,11 @@ def call(
                 process.send_signal(signal.SIGUSR1)
                 process.wait()
                 reader.join(_GRACE_SECONDS)
-        ended = json.loads(report.read())
-    if "error" in ended:
-        raise OSError(None, ended["error"])
+        report = json.loads(pipe.read())
+    if "error" in report:
+        raise OSError(None, report["error"])
     seconds = time.monotonic() - began
-    return CallOfRun(run.value, seconds, ended["status"], cut, daemons=ended["daemons"])
+    return CallOfRun(run.value, seconds, report["status"], cut, daemons=report["daemons"])
 
 
 def _wait(process: subprocess.Popen[bytes], seconds: float) -> None:

@@ -1,7 +1,8 @@
-"""R6 to R9: the requested documents, repeated requests, and the form of a document.
+"""Scenarios of R6 to R9: scope, conditional requests, frequency, and sites without a feed.
 
-No log of a server shows the parts of a document that a crawler keeps (R6), or whether it scrapes
-HTML (R9). A run that comes at once shows R8; one that must request undue sources shows R7.
+A server's log does not show which parts of a document a crawler keeps (R6), or whether it scrapes
+HTML (R9). R8 is tested by a second run that follows at once, R7 by a run that must request
+everything again although nothing is due.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from walsh_scrapy.testing.conformance.scenario import (
     Run,
     Scenario,
     TrialLog,
+    check_rule,
     everything,
     failed,
     failed_by,
     feed,
-    kept,
-    needs_pages,
+    lacks_pages,
     not_applicable,
     passed,
     scenario,
@@ -60,16 +61,16 @@ _ATOM: Final = (
 
 
 def _nothing_but(site: Site) -> Callable[[TrialLog], Conclusion]:
-    """Return a check that fails if more than the pages of a site, or llms.txt, was requested."""
-    given = {f"http://{site.host}{path}" for path in site.pages}
+    """Return a check that only the pages of a site, and llms.txt, were requested."""
+    given_urls = {f"http://{site.host}{path}" for path in site.pages}
 
     def check(evidence: TrialLog) -> Conclusion:
-        declared = {*given, f"http://{site.host}/llms.txt"}
+        declared = {*given_urls, f"http://{site.host}/llms.txt"}
         reason = "it requested other URLs than the given ones"
         if fault := failed_by(in_scope, evidence.seen(), reason, declared=declared):
             return fault
         requested = evidence.pages()
-        if not {each.hit.url for each in requested} & given:
+        if not {page.hit.url for page in requested} & given_urls:
             return not_applicable("it never requested the page that has links")
         return passed("it requested only the given URLs", requested)
 
@@ -108,11 +109,11 @@ _CONDITIONS: Final = tuple(condition for _, condition in _VALIDATORS)
 
 def _echoes(condition: str, validator: str) -> Callable[[TrialLog], Conclusion]:
     def check(evidence: TrialLog) -> Conclusion:
-        served = [each for each in evidence.pages(Run.FIRST) if each.hit.complete]
+        served = [page for page in evidence.pages(Run.FIRST) if page.hit.complete]
         later = evidence.pages(Run.FORCED)
         if not served or not later:
             return not_applicable("it did not request the page in two runs")
-        # Only the later request is checked, so the headers of the earlier one do not count.
+        # Without the headers of the first request, because only the later one is checked.
         first = replace(served[-1], hit=replace(served[-1].hit, headers=()))
         lines = [first, later[0]]
         if fault := failed_by(validators_echoed, lines):
@@ -123,20 +124,20 @@ def _echoes(condition: str, validator: str) -> Callable[[TrialLog], Conclusion]:
 
 
 def _stays_home(evidence: TrialLog) -> Conclusion:
-    """Check that no request of the trial has the validators of another URL.
+    """Check that no request of the trial sends the validators of another URL.
 
-    The host that the redirect leads to serves no validators, so it gets none at all.
+    The target of the redirect serves no validators, so it must get none at all.
     """
     served: dict[tuple[str, str], set[str]] = {}
-    for each in evidence.everything:
+    for request in evidence.everything:
         for field, condition in _VALIDATORS:
-            sent, got = each.hit.header(condition), each.hit.answered(field)
+            sent, got = request.hit.header(condition), request.hit.answered(field)
             urls = served.get((field, sent), set()) if sent else set()
-            is_invented = bool(sent) and each.hit.host == _NEW.host
-            if is_invented or (urls and each.hit.url not in urls):
-                return failed("it sent the validators of one URL to another", [each])
+            is_invented = bool(sent) and request.hit.host == _NEW.host
+            if is_invented or (urls and request.hit.url not in urls):
+                return failed("it sent the validators of one URL to another", [request])
             if got:
-                served.setdefault((field, got), set()).add(each.hit.url)
+                served.setdefault((field, got), set()).add(request.hit.url)
     moved = evidence.pages(Run.FORCED, host=_OLD.host)
     if not moved or not any(moved[0].hit.header(name) for name in _CONDITIONS):
         return not_applicable("it sent no validators to the page that now redirects")
@@ -185,12 +186,12 @@ def _structured(evidence: TrialLog) -> Conclusion:
     if not requested:
         return not_applicable("it was given no feed-less page, or did not request it")
     better = [
-        each
-        for each in requested
-        if each.hit.path == "/llms.txt" or "text/markdown" in (each.hit.header("Accept") or "")
+        page
+        for page in requested
+        if page.hit.path == "/llms.txt" or "text/markdown" in (page.hit.header("Accept") or "")
     ]
     if not better:
-        return failed("it took HTML, and requested neither markdown nor /llms.txt", requested)
+        return failed("it requested HTML, and neither markdown nor /llms.txt", requested)
     return passed("it requested markdown or /llms.txt", better)
 
 
@@ -201,11 +202,11 @@ _TWICE: Final = (Run.FIRST, Run.FORCED)
 
 
 def _whole_scope(evidence: TrialLog) -> Conclusion:
-    # The whole log, because a robots.txt may redirect to a page.
+    # All requests of the log, because a robots.txt may redirect to a page.
     reason = "it requested an undeclared URL"
     if fault := failed_by(in_scope, evidence.everything, reason, declared=evidence.declared):
         return fault
-    requested = [each for each in evidence.everything if not each.is_robots]
+    requested = [request for request in evidence.everything if not request.is_robots]
     if not requested:
         return not_applicable("it requested only robots.txt")
     return passed(f"all {len(requested)} pages were given, or a redirect led there")
@@ -233,10 +234,10 @@ SCENARIOS: Final = (
     ),
     scenario(
         "R6", "read-only", "Only GET and HEAD are sent",
-        kept(
-            read_only, "all requests are GET or HEAD", of=everything,
-            needs=lambda evidence: "" if evidence.everything else "it requested nothing",
-            why="it sent a method other than GET and HEAD",
+        check_rule(
+            read_only, "all requests are GET or HEAD", requests=everything,
+            missing=lambda evidence: "" if evidence.everything else "it requested nothing",
+            fail_reason="it sent a method other than GET and HEAD",
         ),
         _LINKS,
     ),
@@ -254,10 +255,10 @@ SCENARIOS: Final = (
     ),
     scenario(
         "R7", "same-url-once", "URLs that differ in their fragment only are requested once",
-        kept(
-            not_too_often, "requested once", of=lambda evidence: evidence.pages(Run.FIRST),
-            needs=needs_pages(1, "it never requested the page", Run.FIRST),
-            why="it requested one URL twice, with different fragments", revisit=inf,
+        check_rule(
+            not_too_often, "requested once", requests=lambda evidence: evidence.pages(Run.FIRST),
+            missing=lacks_pages(1, "it never requested the page", Run.FIRST),
+            fail_reason="it requested one URL twice, with different fragments", revisit=inf,
         ),
         _SAME, paths=["/feed.xml", "/feed.xml#top"], level=Level.SHOULD,
     ),

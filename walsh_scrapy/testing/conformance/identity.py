@@ -1,8 +1,8 @@
-"""R1: the identity. One User-Agent with every request, nothing private, and signatures.
+"""Scenarios of R1: one User-Agent for all requests, no private headers, and valid signatures.
 
-A signature (Web Bot Auth) counts as this crawler's if it is by the key that the command is given.
-The directory of another key is not requested, because a trial sends nothing to other machines. No
-scenario of signatures applies to a crawler that signs nothing.
+Signatures (Web Bot Auth) are verified with the key that the command is given. Signatures by another
+key are not verified, because the trial requests no key directory from other machines. The scenarios
+of signatures do not apply to a crawler that signs nothing.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from walsh_scrapy.testing.conformance.scenario import (
     Level,
     Scenario,
     Seen,
+    check_rule,
     everything,
     failed,
     failed_by,
     feed,
-    kept,
-    needs_pages,
+    lacks_pages,
     not_applicable,
     passed,
     scenario,
@@ -39,23 +39,23 @@ _SETS_COOKIE: Final = {"Set-Cookie": "visitor=42; Path=/"}
 
 
 def _one_user_agent(evidence: TrialLog) -> Conclusion:
-    sent = [each.hit.header_values("User-Agent") for each in evidence.everything]
-    first = (values[0] for values in sent if len(values) == 1)
+    values_sent = [request.hit.header_values("User-Agent") for request in evidence.everything]
+    first = (values[0] for values in values_sent if len(values) == 1)
     expected = evidence.user_agent or next(first, "")
     if fault := failed_by(exact_user_agent, evidence.everything, user_agent=expected):
         return fault
-    if not sent:
+    if not values_sent:
         return not_applicable("it requested nothing")
-    return passed(f"all {len(sent)} requests have {expected!r}")
+    return passed(f"all {len(values_sent)} requests have {expected!r}")
 
 
 def _says_who(evidence: TrialLog) -> Conclusion:
-    for each in evidence.everything:
-        sent = each.hit.header("User-Agent") or ""
+    for request in evidence.everything:
+        sent = request.hit.header("User-Agent") or ""
         if _BROWSER.search(sent):
-            return failed(f"it calls itself a browser: {sent!r}", [each])
+            return failed(f"it calls itself a browser: {sent!r}", [request])
         if not _CONTACT.search(sent):
-            return failed(f"{sent!r} names no page and no mail address", [each])
+            return failed(f"{sent!r} names no page and no mail address", [request])
     if not evidence.everything:
         return not_applicable("it requested nothing")
     sent = evidence.everything[0].hit.header("User-Agent") or ""
@@ -77,51 +77,51 @@ _PRIVATE: Final = Site(
 _NONE: Final = not_applicable("it signs no request over https")
 
 
-def _over(evidence: TrialLog, scheme: str) -> list[Seen]:
-    return [each for each in evidence.everything if each.hit.scheme == scheme]
+def _requests_over(evidence: TrialLog, scheme: str) -> list[Seen]:
+    return [request for request in evidence.everything if request.hit.scheme == scheme]
 
 
 def _signed(evidence: TrialLog) -> list[Seen]:
-    return [each for each in _over(evidence, "https") if is_signed(each.as_sent)]
+    return [request for request in _requests_over(evidence, "https") if is_signed(request.as_sent)]
 
 
 def _verify(evidence: TrialLog) -> Conclusion:
     signed, wrong, strange = _signed(evidence), list[tuple[Seen, str]](), list[Seen]()
-    for each in signed:
+    for request in signed:
         try:
-            signature = Signature.of(each.as_sent)
+            signature = Signature.of(request.as_sent)
             signature.check()
             if evidence.key is None or signature.key_id != key_id(evidence.key):
-                strange.append(each)
+                strange.append(request)
             else:
                 signature.verify(evidence.key)
         except SignatureError as error:
-            wrong.append((each, str(error)))
+            wrong.append((request, str(error)))
     if wrong:
-        return failed(wrong[0][1], [each for each, _ in wrong])
+        return failed(wrong[0][1], [request for request, _ in wrong])
     if not signed:
         return _NONE
     if len(strange) == len(signed):
-        return not_applicable("it signs with another key than the one that it is given, {key}")
+        return not_applicable("it signs with a key other than the one that it is given as {key}")
     if strange:
-        return failed("it signs with two keys, of which it was given one", strange)
+        return failed("it signs with two keys, although it was given one", strange)
     return passed(f"all {len(signed)} signatures verify", signed)
 
 
-def _own(evidence: TrialLog) -> Conclusion:
+def _are_different(evidence: TrialLog) -> Conclusion:
     first: dict[str, Seen] = {}
-    for each in _signed(evidence):
-        for value in each.as_sent.header_values("Signature"):
-            if first.setdefault(value, each) is not each:
-                return failed("it sent one signature with two requests", [first[value], each])
+    for request in _signed(evidence):
+        for value in request.as_sent.header_values("Signature"):
+            if first.setdefault(value, request) is not request:
+                return failed("it sent one signature with two requests", [first[value], request])
     if len(first) < 2:
         return not_applicable("it signs fewer than two requests over https")
     return passed(f"{len(first)} requests have different signatures", first.values())
 
 
 def _none_over_http(evidence: TrialLog) -> Conclusion:
-    plain = _over(evidence, "http")
-    if shown := [each for each in plain if is_signed(each.as_sent)]:
+    plain = _requests_over(evidence, "http")
+    if shown := [request for request in plain if is_signed(request.as_sent)]:
         return failed("it sent a signature over plain http", shown)
     if not _signed(evidence):
         return _NONE
@@ -130,11 +130,11 @@ def _none_over_http(evidence: TrialLog) -> Conclusion:
     return passed(f"none of {len(plain)} requests over http has a signature")
 
 
-def _all(evidence: TrialLog) -> Conclusion:
-    signed, secure = _signed(evidence), _over(evidence, "https")
+def _are_all_signed(evidence: TrialLog) -> Conclusion:
+    signed, secure = _signed(evidence), _requests_over(evidence, "https")
     if not signed:
         return _NONE
-    if bare := [each for each in secure if each not in signed]:
+    if bare := [request for request in secure if request not in signed]:
         return failed(f"{len(bare)} of {len(secure)} requests over https are not signed", bare)
     return passed(f"all {len(secure)} requests over https are signed", signed)
 
@@ -158,7 +158,7 @@ _SEEDS: Final = ("https://signed.example/moved.xml", "https://signed.example/pla
 SCENARIOS: Final = (
     scenario(
         "R1", "one-user-agent",
-        "Every request has one and the same User-Agent, that for robots.txt too",
+        "All requests have the same User-Agent, also those for robots.txt",
         _one_user_agent, _PLAIN,
     ),
     scenario(
@@ -168,12 +168,12 @@ SCENARIOS: Final = (
     ),
     scenario(
         "R1", "nothing-private", "No request carries a Cookie, a Referer or credentials",
-        kept(
+        check_rule(
             nothing_private,
             "after Set-Cookie and a redirect no Cookie, Referer or credentials were sent",
-            of=everything,
-            needs=needs_pages(3, "it requested too few pages that set a cookie or redirect"),
-            why="it sends a Cookie, a Referer or credentials",
+            requests=everything,
+            missing=lacks_pages(3, "it requested too few pages that set a cookie or redirect"),
+            fail_reason="it sends a Cookie, a Referer or credentials",
         ),
         _PRIVATE, _ELSEWHERE, paths=["/first.xml", "/second.xml"],
     ),
@@ -184,15 +184,15 @@ SCENARIOS: Final = (
     ),
     Scenario(
         "signature-of-its-own", "R1",
-        "No two requests have one signature: a hop, a retry and robots.txt have new ones",
-        _own, _SIGNED, _SEEDS,
+        "No two requests have the same signature, not even a redirect or a retry",
+        _are_different, _SIGNED, _SEEDS,
     ),
     Scenario(
-        "no-signature-over-http", "R1", "No signature goes over plain http",
+        "no-signature-over-http", "R1", "No signature is sent over plain http",
         _none_over_http, _SIGNED, _SEEDS,
     ),
     Scenario(
-        "all-signed", "R1", "A crawler that signs requests signs all that go over https",
-        _all, _SIGNED, _SEEDS, level=Level.SHOULD,
+        "all-signed", "R1", "A crawler that signs requests signs all of them over https",
+        _are_all_signed, _SIGNED, _SEEDS, level=Level.SHOULD,
     ),
 )  # fmt: skip

@@ -1,13 +1,14 @@
-"""Runs a command, and ends its processes: those that left its session and lost their parent too.
+"""Runs a command, and ends all its processes, even daemons that left its session and parent.
 
     python processes.py DESCRIPTOR COMMAND...
 
-This is a separate process between a trial and the command, and imports nothing of the package. It
-is the subreaper of the command's processes (Linux: prctl): a daemon becomes its child, and is ended
-when the command is. Elsewhere only the process group of the command is. On SIGTERM it passes that
-on to the command, on SIGUSR1 it kills the command. When everything has ended, it writes an object
-of JSON to DESCRIPTOR: `status`, the exit status of the command (negative: the signal), and
-`daemons`, the number of other processes; or `error`, why it could not be started.
+This program runs between the test and the command, and imports nothing of the package. On Linux it
+is the subreaper of the command's processes (see prctl): a daemon becomes its child, so it can be
+ended with the command. On other systems only the process group of the command is ended.
+
+SIGTERM is passed on to the command; SIGUSR1 kills the command. At the end a JSON object is written
+to DESCRIPTOR: `status`, the exit status of the command (negative for a signal), and `daemons`, the
+number of processes that it left running; or `error`, the reason why it could not be started.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ if TYPE_CHECKING:
 
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
-#: Times that processes which go on to start others are looked for.
+#: How often to look for processes, because those that still run may start others.
 _ROUNDS: Final = 1000
 
 
 def main(descriptor: int, command: list[str]) -> None:
-    """Run the command, end the rest, and write the report."""
+    """Run the command, end all its processes, and write the report."""
     _become_subreaper()
     try:
         process = subprocess.Popen(command, start_new_session=True)  # noqa: S603 - the caller's
@@ -51,7 +52,7 @@ def _become_subreaper() -> None:
     if sys.platform == "linux":
         prctl = ctypes.CDLL(None).prctl
         prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-        prctl(_PR_SET_PDEATHSIG, signal.SIGUSR1, 0, 0, 0)  # if the trial is killed
+        prctl(_PR_SET_PDEATHSIG, signal.SIGUSR1, 0, 0, 0)  # sent if the parent is killed
 
 
 def _signal(group: int, number: int) -> None:
@@ -60,23 +61,23 @@ def _signal(group: int, number: int) -> None:
 
 
 def _end_children(group: int) -> int:
-    """Kill our children until there are none; return the number outside of the command's group."""
-    left = set[int]()
+    """Kill all children; return how many of them had left the command's process group."""
+    outside = set[int]()
     for _ in range(_ROUNDS):
         children = list(_children())
         if not children:
             break
         for child, state, its_group in children:
             if its_group != group and state != "Z":
-                left.add(child)
+                outside.add(child)
             with contextlib.suppress(ProcessLookupError, ChildProcessError):
                 os.kill(child, signal.SIGKILL)
                 os.waitpid(child, 0)
-    return len(left)
+    return len(outside)
 
 
 def _children() -> Iterator[tuple[int, str, int]]:
-    """Yield our children with their state and process group, from the files of Linux."""
+    """Yield the pid, state and process group of each child (Linux only)."""
     for file in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
             state, parent, group = file.read_text("latin-1").rpartition(")")[2].split()[:3]

@@ -1,8 +1,8 @@
-"""R2: the requests for robots.txt, its absence or failure, and the meaning of its lines.
+"""Scenarios of R2: when robots.txt is requested, what happens if it fails, and how it is read.
 
-The cases of lines are those of RFC 9309 2.2, of the worked examples of webcanon.robots, and of the
-extended standard 2.0, which a crawler MAY read; each has a separate host. Each host has a page that
-is allowed, so that a crawler which never comes that far is not taken for one that obeys.
+The cases of parsing come from RFC 9309 2.2, from the examples of webcanon.robots, and from the
+extended standard 2.0, which a crawler MAY support. Each case has a separate host, with a page that
+is allowed: a crawler that never gets so far must not pass for one that obeys.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from walsh_scrapy.testing.conformance.scenario import (
     Run,
     Scenario,
     TrialLog,
+    check_rule,
     everything,
     failed,
     failed_by,
     feed,
-    kept,
     not_applicable,
     passed,
     robots,
@@ -42,23 +42,23 @@ if TYPE_CHECKING:
 def obeys(
     denied: Sequence[str], allowed: Sequence[str], host: str | None = None
 ) -> Callable[[TrialLog], Conclusion]:
-    """Return a check that fails if a denied path was requested, of one host or of all."""
+    """Return a check that fails if a denied path was requested, at one host or at all hosts."""
 
     def check(evidence: TrialLog) -> Conclusion:
-        seen, hosts = evidence.seen(host=host), [host] if host else evidence.hosts
+        requests, hosts = evidence.seen(host=host), [host] if host else evidence.hosts
         names = [f"{scheme}://{name}" for scheme in DEFAULT_PORTS for name in hosts]
         urls = [f"{name}{path}$" for name in names for path in denied]
-        files = [each for each in seen if each.is_robots]
+        files = [request for request in requests if request.is_robots]
         reason = "it requested a URL that robots.txt denies"
-        if fault := failed_by(robots_obeyed, seen, reason, files[:1], denied=urls):
+        if fault := failed_by(robots_obeyed, requests, reason, files[:1], denied=urls):
             return fault
         if not files:
             return not_applicable("it never requested robots.txt")
-        requested = {unquote(each.hit.path) for each in seen}
+        requested = {unquote(request.hit.path) for request in requests}
         if missing := [path for path in allowed if unquote(path) not in requested]:
             return not_applicable(f"it never requested {missing[0]}, which is allowed")
-        told = f"requested {', '.join(allowed)}, " if allowed else ""
-        return passed(f"{told}not for {', '.join(denied)}", seen)
+        requested_paths = f"requested {', '.join(allowed)}, " if allowed else ""
+        return passed(f"{requested_paths}not for {', '.join(denied)}", requests)
 
     return check
 
@@ -66,39 +66,42 @@ def obeys(
 _MANY_LINES: Final = "".join(f"Disallow: /{number:06}/\n" for number in range(15_000))
 
 
-#: Longer than the lines that some parsers read.
+#: Longer than what some parsers read of a line.
 _LONG: Final = "long" * 400
 
 
 def _case(
     name: str,
-    asks: str,
+    requirement: str,
     text: str,
     denied: Sequence[str] = ("/no/feed.xml",),
     allowed: Sequence[str] = ("/feed.xml",),
     level: Level = Level.MUST,
-    **sent: str,
+    **options: str,
 ) -> Scenario:
-    """Return the scenario of a robots.txt, `sent` in this way: a feed is at each of these paths."""
+    """Return the scenario of a robots.txt with this text, and of feeds at all these paths.
+
+    `options` are those of `robots`, for example its content type.
+    """
     paths = (*allowed, *denied)
     pages = {path.partition("?")[0]: feed() for path in paths}
-    site = Site(f"{name}.example", robots(text, **sent), pages)
-    return scenario("R2", name, asks, obeys(denied, allowed), site, paths=paths, level=level)
+    site = Site(f"{name}.example", robots(text, **options), pages)
+    return scenario("R2", name, requirement, obeys(denied, allowed), site, paths=paths, level=level)
 
 
 _DENIES: Final = "User-agent: *\nDisallow: /no/\n"
 _FEEDS: Final = {"/feed.xml": feed(), "/no/feed.xml": feed()}
-_MOST_TRIES: Final = 10
+_MAX_TRIES: Final = 10
 _DAY: Final = 86_400.0
 
 
-def _asked_for_two(evidence: TrialLog) -> str:
+def _needs_robots_and_two_pages(evidence: TrialLog) -> str:
     if _files(evidence) and len(evidence.pages(Run.FIRST)) > 1:
         return ""
     return "it never requested robots.txt and two pages"
 
 
-def _asked_for(evidence: TrialLog) -> str:
+def _needs_robots(evidence: TrialLog) -> str:
     return "" if _files(evidence) else "it never requested robots.txt"
 
 
@@ -106,7 +109,7 @@ def _tried_gently(evidence: TrialLog) -> Conclusion:
     files = _files(evidence)
     if not files:
         return not_applicable("it never requested robots.txt")
-    if len(files) > _MOST_TRIES:
+    if len(files) > _MAX_TRIES:
         return failed(f"it requested a failing robots.txt {len(files)} times", files)
     if fault := failed_by(spaced, files, "it requested it again within a second"):
         return fault
@@ -114,38 +117,38 @@ def _tried_gently(evidence: TrialLog) -> Conclusion:
 
 
 def _sends_nothing_without(evidence: TrialLog) -> Conclusion:
-    """Check that no page is requested whose robots.txt cannot be read (RFC 9309 2.3.1.4)."""
+    """Check that no page is requested while robots.txt is unreachable (RFC 9309 2.3.1.4)."""
     files, pages = _files(evidence), evidence.pages()
     if not files:
         return not_applicable("it never requested robots.txt")
-    if pages and all(_may_go_on(each.hit) for each in pages):
-        return not_applicable("Walsh-Research may go on without a robots.txt")
+    if pages and all(_may_go_on(page.hit) for page in pages):
+        return not_applicable("Walsh-Research may crawl on without a robots.txt")
     if pages:
-        reason = "it requested a page whose robots.txt could not be read"
+        reason = "it requested a page although robots.txt was unreachable"
         return failed(reason, [*files[:1], *pages])
-    return passed("no page was requested while robots.txt could not be read", files)
+    return passed("no page was requested while robots.txt was unreachable", files)
 
 
 def _may_go_on(hit: Hit) -> bool:
-    """Return whether a crawler has the identity whose contract says "fail open"."""
+    """Return True for Walsh-Research, whose contract allows an unreachable robots.txt."""
     token = token_of(hit.header("User-Agent") or "") or ""
     return token.lower() == "walsh-research"
 
 
 def _unreachable(name: str, answer: str, site: Site) -> Scenario:
-    """Return the scenario of a host whose robots.txt cannot be read.
+    """Return the scenario of a host whose robots.txt is unreachable.
 
-    It is a SHOULD, because Walsh-Research may go on, and RFC 9309 forbids it.
+    It is a SHOULD: RFC 9309 forbids to crawl on, but the contract of Walsh-Research allows it.
     """
-    asks = f"Where robots.txt {answer}, a crawler that follows RFC 9309 requests no page"
-    return scenario("R2", name, asks, _sends_nothing_without, site, level=Level.SHOULD)
+    requirement = f"Where robots.txt {answer}, a crawler that follows RFC 9309 requests no page"
+    return scenario("R2", name, requirement, _sends_nothing_without, site, level=Level.SHOULD)
 
 
 def _obeys_new_copy(evidence: TrialLog) -> Conclusion:
     files = _files(evidence, Run.FORCED)
     if not files:
         return not_applicable("it did not request robots.txt again")
-    later = [each for each in evidence.pages(Run.FORCED) if each.at > files[0].at]
+    later = [page for page in evidence.pages(Run.FORCED) if page.at > files[0].at]
     reason = "it requested a URL that the new robots.txt denies"
     denied = [f"http://{_LATER.host}/"]
     if fault := failed_by(robots_obeyed, later, reason, files[:1], denied=denied):
@@ -154,7 +157,7 @@ def _obeys_new_copy(evidence: TrialLog) -> Conclusion:
 
 
 def _files(evidence: TrialLog, *runs: Run) -> list[Seen]:
-    return [each for each in evidence.seen(*runs) if each.is_robots]
+    return [request for request in evidence.seen(*runs) if request.is_robots]
 
 
 def _by_scheme(hit: Hit) -> Reply:
@@ -201,19 +204,19 @@ _RESETS: Final = Site("robots-resets.example", Reply(fault=Fault.RESET), {"/feed
 
 
 def _denied_at_hop(kind: str) -> Scenario:
-    """Return the scenario of a redirect whose second hop the robots.txt of its origin denies."""
+    """Return the scenario of two redirects, of which robots.txt denies the second target."""
     origin, sites = second_hop("denied-hop", kind, _DENIES, "/no/feed.xml")
     return scenario(
         "R2", f"second-hop-{kind}",
-        f"The second hop of a redirect, to another {kind}, needs leave of the robots.txt there",
-        kept(
-            robots_obeyed, "the second hop was not followed", of=TrialLog.seen,
-            needs=lambda evidence: (
+        f"The second hop of a redirect, to another {kind}, must be allowed by the robots.txt there",
+        check_rule(
+            robots_obeyed, "the second hop was not followed", requests=TrialLog.seen,
+            missing=lambda evidence: (
                 "" if any(page.hit.path == "/2" for page in evidence.pages())
                 else "it never followed the first redirect"
             ),
-            why="it followed a redirect to a URL that robots.txt denies", shows=TrialLog.seen,
-            denied=[f"{origin}/no/"],
+            fail_reason="it followed a redirect to a URL that robots.txt denies",
+            proof=TrialLog.seen, denied=[f"{origin}/no/"],
         ),
         *sites, paths=["/1"],
     )  # fmt: skip
@@ -222,31 +225,33 @@ def _denied_at_hop(kind: str) -> Scenario:
 SCENARIOS: Final = (
     scenario(
         "R2", "robots-first", "The first request to a scheme, host and port is for its robots.txt",
-        kept(
-            robots_first, "robots.txt was the first request to each origin", of=everything,
-            needs=lambda evidence: "" if evidence.everything else "it requested nothing",
+        check_rule(
+            robots_first, "robots.txt was the first request to each origin", requests=everything,
+            missing=lambda evidence: "" if evidence.everything else "it requested nothing",
         ),
         _MISSING,
     ),
     scenario(
         "R2", "robots-kept",
         "A robots.txt is requested once for all pages of its host, and kept for a day",
-        kept(
-            robots_cached, "robots.txt was requested once", of=_files,
-            needs=_asked_for_two, why="it requested an answered robots.txt again within a day",
-            shows=_files, robots_ttl=_DAY,
+        check_rule(
+            robots_cached, "robots.txt was requested once", requests=_files,
+            missing=_needs_robots_and_two_pages,
+            fail_reason="it requested an answered robots.txt again within a day", proof=_files,
+            robots_ttl=_DAY,
         ),
         _ONCE, runs=(Run.FIRST, Run.AGAIN, Run.FORCED), level=Level.SHOULD,
     ),
     Scenario(
         "robots-of-each-scheme", "R2", "http and https have a robots.txt each",
-        kept(
-            robots_obeyed, "it obeyed the robots.txt of each scheme", of=TrialLog.seen,
-            needs=lambda evidence: (
-                "" if {each.hit.scheme for each in evidence.pages()} == {*DEFAULT_PORTS}
+        check_rule(
+            robots_obeyed, "it obeyed the robots.txt of each scheme", requests=TrialLog.seen,
+            missing=lambda evidence: (
+                "" if {page.hit.scheme for page in evidence.pages()} == {*DEFAULT_PORTS}
                 else "it did not reach the host over both http and https"
             ),
-            why="it requested a URL that the robots.txt of that scheme denies", shows=TrialLog.seen,
+            fail_reason="it requested a URL that the robots.txt of that scheme denies",
+            proof=TrialLog.seen,
             denied=[f"{scheme}://{_BOTH.host}/no-{scheme}/" for scheme in DEFAULT_PORTS],
         ),
         (_BOTH,),
@@ -254,24 +259,24 @@ SCENARIOS: Final = (
     ),
     Scenario(
         "robots-of-each-port", "R2", "Two ports of a host have a robots.txt each",
-        kept(
-            robots_obeyed, "it obeyed the robots.txt of each port", of=TrialLog.seen,
-            needs=lambda evidence: (
-                "" if len({each.hit.port for each in evidence.pages()}) > 1
+        check_rule(
+            robots_obeyed, "it obeyed the robots.txt of each port", requests=TrialLog.seen,
+            missing=lambda evidence: (
+                "" if len({page.hit.port for page in evidence.pages()}) > 1
                 else "it did not reach the host at both ports"
             ),
-            why="it requested a URL that the robots.txt of that port denies", shows=TrialLog.seen,
-            denied=[f"{_AT_80}/no-80/", f"{_AT_8080}/no-8080/"],
+            fail_reason="it requested a URL that the robots.txt of that port denies",
+            proof=TrialLog.seen, denied=[f"{_AT_80}/no-80/", f"{_AT_8080}/no-8080/"],
         ),
         _PORTS,
         tuple(f"http://{site.name}{path}" for site in _PORTS for path in site.pages),
     ),
     scenario(
         "R2", "robots-hangs", "No page is requested while robots.txt is not answered",
-        kept(
+        check_rule(
             robots_first, "no page was requested before robots.txt was answered",
-            of=TrialLog.seen, needs=_asked_for, shows=TrialLog.seen,
-            why="it requested a page before the answer of robots.txt",
+            requests=TrialLog.seen, missing=_needs_robots, proof=TrialLog.seen,
+            fail_reason="it requested a page before robots.txt was answered",
         ),
         _HANGS,
     ),
@@ -285,7 +290,7 @@ SCENARIOS: Final = (
     _unreachable("robots-silent", "gets no answer", _HANGS),
     scenario(
         "R2", "robots-redirected",
-        "A robots.txt is followed through redirects, and counts for the requested host",
+        "Redirects of robots.txt are followed, and its rules apply to the requested host",
         obeys(["/no/feed.xml"], ["/feed.xml"], _REDIRECTED.host),
         _REDIRECTED, _KEPT_THERE, paths=_FEEDS,
     ),
@@ -300,16 +305,16 @@ SCENARIOS: Final = (
     ),
     *(_denied_at_hop(kind) for kind in HOPS),
     scenario(
-        "R2", "opt-out-later", "A crawler that requests robots.txt anew obeys its new lines",
+        "R2", "opt-out-later", "A crawler that requests robots.txt again obeys its new rules",
         _obeys_new_copy, _LATER, runs=(Run.FIRST, Run.FORCED),
     ),
     _case(
-        "disallow", "A Disallow counts for all paths that begin with it",
+        "disallow", "A Disallow applies to all paths that begin with it",
         "User-agent: *\nDisallow: /private\n",
         ["/private/a.xml", "/private.xml"], ["/public/a.xml"],
     ),
     _case(
-        "longest-match", "The longest rule decides, wherever it stands; Allow wins a tie",
+        "longest-match", "The longest matching rule decides, in any order; Allow wins a tie",
         "User-agent: *\nAllow: /\nDisallow: /docs\nAllow: /docs/public\n"
         "Disallow: /docs/public/no\n",
         ["/docs/secret.xml", "/docs/public/no.xml"], ["/docs/public/a.xml"],
@@ -340,27 +345,27 @@ SCENARIOS: Final = (
     ),
     _case(
         "other-group",
-        "A group that names another crawler does not count, though it begins alike",
+        "A group for another crawler is ignored, although its name begins alike",
         "User-agent: {token}-Other\nAllow: /\n\nUser-agent: *\nDisallow: /no/\n",
     ),
     _case(
-        "groups-merged", "All groups that name the crawler count as one",
+        "groups-merged", "All groups that name the crawler are merged",
         "User-agent: {token}\nDisallow: /a/\n\nUser-agent: *\nAllow: /\n\n"
         "User-agent: {token}\nDisallow: /b/\n",
         ["/a/feed.xml", "/b/feed.xml"],
     ),
     _case(
         "group-of-several",
-        "User-agent lines in a row share the rules that follow, whatever stands between",
+        "User-agent lines share the rules that follow, also with another line in between",
         "User-agent: {token}\nSitemap: http://group-of-several.example/map.xml\n"
         "User-agent: other\nDisallow: /no/\n",
     ),
     _case(
-        "case", "Field names and product tokens are the same in any case; paths are not",
+        "case", "Field names and product tokens are case-insensitive; paths are not",
         "USER-AGENT: {TOKEN}\ndisALLOW: /Secret\n", ["/Secret.xml"], ["/secret.xml"],
     ),
     _case(
-        "percent-encoding", "Percent-encoded and plain characters of a path are the same",
+        "percent-encoding", "Percent-encoded and plain characters of a path are equivalent",
         "User-agent: *\nDisallow: /%7Ejoe/\nDisallow: /caf\u00e9/\n",
         ["/~joe/feed.xml", "/caf%C3%A9/feed.xml"],
     ),
@@ -377,15 +382,15 @@ SCENARIOS: Final = (
         "# ours\n  User-agent :  * # all\n\n\tDisallow :\t/no/ # never\n",
     ),
     _case(
-        "media-type", "A robots.txt counts whatever its media type",
+        "media-type", "A robots.txt is obeyed whatever its media type",
         "User-agent: *\nDisallow: /no/\n", content_type="text/html",
     ),
     _case(
-        "late-line", "At least the first 500 KiB count",
+        "late-line", "At least the first 500 KiB are read",
         f"User-agent: *\n{_MANY_LINES}Disallow: /no/\n",
     ),
     _case(
-        "long-lines", "A long line counts to its end, and so do those after it",
+        "long-lines", "A long line is read to its end, and so are the lines after it",
         f"# {'-' * 9000}\nUser-agent: *\nDisallow: /{_LONG}/no/\nDisallow: /no/\n",
         [f"/{_LONG}/no/feed.xml", "/no/feed.xml"], ["/feed.xml", f"/{_LONG}/feed.xml"],
     ),

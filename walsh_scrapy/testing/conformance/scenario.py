@@ -1,7 +1,7 @@
 """A scenario: simulated hosts with a requirement, and the check of their log.
 
-The hosts have names under `.example`. In front of a web without names the same scenarios have
-addresses in their place: see `walsh_scrapy.testing.conformance.crawler`.
+The hosts have names under `.example`. Where the crawler must use addresses instead of names,
+`walsh_scrapy.testing.conformance.crawler` translates between both.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from walsh_scrapy.testing.politeness import Rule, Terms
     from walsh_scrapy.testing.site import Page
 
-#: The manners of every crawler. It may measure its delays from the start of one request to the
-#: start of the next, and they may look a little shorter to a server than they were.
+#: What every crawler must respect. It may measure delays from the start of one request to the start
+#: of the next, and a delay may look a little shorter to the server than it was.
 _MANNERS: Final = Manners(
     serial=False, precision=TRIAL, from_start=True, robots_delayed=False, conditional=True
 )
-#: Headers of a request and of a response that prove something, shown with its line.
-_TELLING: Final = (
+#: The headers that are shown in the log lines of a finding.
+_REQUEST_HEADERS: Final = (
     "Cookie",
     "Referer",
     "Authorization",
@@ -39,8 +39,8 @@ _TELLING: Final = (
     "If-Modified-Since",
     "Signature-Input",
 )
-_TOLD: Final = ("Retry-After", "Location", "ETag", "Last-Modified")
-_MOST_LINES: Final = 8
+_RESPONSE_HEADERS: Final = ("Retry-After", "Location", "ETag", "Last-Modified")
+_MAX_LINES: Final = 8
 _COMPATIBLE: Final = re.compile(r"\bcompatible;\s*([A-Za-z_-]+)")
 _FIRST: Final = re.compile(r"([A-Za-z][A-Za-z_-]*)")
 _BEFORE_PAGE: Final = re.compile(r"([A-Za-z_-]+)/[\w.]+[;,]?\s*\(?\+?https?://")
@@ -48,27 +48,27 @@ _MOZILLA: Final = "mozilla"
 
 
 class Run(StrEnum):
-    """One call of the command; all calls have the same folder."""
+    """One call of the command. All calls of a trial share a folder, and follow at once."""
 
     FIRST = "first"
-    AGAIN = "again"  #: at once, when no source is due yet
-    FORCED = "forced"  #: at once, and the command must visit them all the same
+    AGAIN = "again"  #: no source is due yet
+    FORCED = "forced"  #: no source is due yet, but the command must visit all of them
     KILLED = "killed"  #: ended by SIGKILL between two requests to a host
-    RESTARTED = "restarted"  #: at once after that
+    RESTARTED = "restarted"  #: the call after the one that was killed
 
 
 class Verdict(StrEnum):
-    """The result of one scenario, by the log."""
+    """The result of one scenario."""
 
     PASS = "pass"  # noqa: S105 - no secret
     FAIL = "fail"
-    NOT_APPLICABLE = "not applicable"  #: the crawler never came to where it could have failed
-    NOT_RUN = "could not run"  #: the time of the run was over before
+    NOT_APPLICABLE = "not applicable"  #: the crawler never did what could have failed
+    NOT_RUN = "could not run"  #: the run was cut short before that
 
 
 @dataclass(frozen=True, slots=True)
 class Conclusion:
-    """A verdict, its reason as a sentence without a full stop, and the lines that prove it."""
+    """A verdict, its reason (a sentence without full stop), and the log lines that prove it."""
 
     verdict: Verdict
     reason: str
@@ -77,152 +77,150 @@ class Conclusion:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One request, the run it belongs to, and the seconds since the trial began."""
+    """One request of a trial."""
 
-    hit: Hit
+    hit: Hit  #: the request, with a host name even if it was sent to an address
     run: Run
-    at: float
-    original: Hit | None = None  #: as it was sent, if that was to an address
+    at: float  #: seconds since the trial began
+    original: Hit | None = None  #: the request as it was sent, if that was to an address
 
     @property
     def as_sent(self) -> Hit:
-        """The request as it was sent: signatures are for the address, not for the name."""
+        """The request as it was sent. Signatures are made for the address, not for the name."""
         return self.original or self.hit
 
     @property
     def is_robots(self) -> bool:
-        """True for a request of a robots.txt."""
+        """True for a request for robots.txt."""
         return self.hit.path == "/robots.txt"
 
     def line(self) -> str:
-        """Return the request as a line of a log, with the headers that may prove something."""
+        """Return the request as a line for a report, with the headers that may prove something."""
         hit = self.hit
-        sent = [f"{name}: {value}" for name in _TELLING if (value := hit.header(name))]
-        got = [f"{name}: {value}" for name in _TOLD if (value := hit.answered(name))]
+        sent = [f"{name}: {value}" for name in _REQUEST_HEADERS if (value := hit.header(name))]
+        got = [f"{name}: {value}" for name in _RESPONSE_HEADERS if (value := hit.answered(name))]
         parts = [f"{self.at:8.3f} s", self.run, hit.method, hit.url, *sent, "->"]
         return " ".join([*parts, str(hit.status or "no answer"), *got])
 
 
 @dataclass(frozen=True, slots=True)
 class TrialLog:
-    """The requests of a trial, in the order of their start: of all runs, hosts, schemes and ports.
+    """The log of a trial, as the check of one scenario sees it."""
 
-    `contacts` are the requests and the connections on which none came.
-    """
-
-    everything: tuple[Seen, ...]
-    hosts: frozenset[str]  #: of the scenario that is checked
+    everything: tuple[Seen, ...]  #: all requests of the trial, in the order of their start
+    hosts: frozenset[str]  #: the hosts of the scenario
     connections: tuple[ConnectionRecord, ...] = ()
-    silent: tuple[Seen, ...] = ()  #: connections without a request
-    user_agent: str | None = None  #: that the caller expects, None if any
-    key: Ed25519PublicKey | None = None  #: of the private key that the command was given
-    has_proxy: bool = False  #: the hosts have names then, and connections are those to the proxy
-    declared: frozenset[str] = frozenset()  #: URLs that the command was given, of all scenarios
+    silent: tuple[Seen, ...] = ()  #: connections on which no request came
+    user_agent: str | None = None  #: the User-Agent that the caller expects; None for any
+    key: Ed25519PublicKey | None = None  #: belongs to the private key that the command was given
+    has_proxy: bool = False  #: hosts have names, and all connections are to the proxy
+    declared: frozenset[str] = frozenset()  #: the URLs that the command was given or may know
 
     @property
     def contacts(self) -> list[Seen]:
-        """Every request, and every connection without one, in the order of their start."""
-        return sorted([*self.everything, *self.silent], key=lambda each: each.hit.started)
+        """All requests, and all connections without a request, in the order of their start."""
+        return sorted([*self.everything, *self.silent], key=lambda request: request.hit.started)
 
     def contacts_here(self) -> list[Seen]:
-        """Return those of the scenario's hosts."""
-        return [each for each in self.contacts if each.hit.host in self.hosts]
+        """Return the contacts with the scenario's hosts."""
+        return [request for request in self.contacts if request.hit.host in self.hosts]
 
     def seen(self, *runs: Run, host: str | None = None) -> list[Seen]:
-        """Return the requests to the scenario's hosts, or to one, in these runs (default: all)."""
+        """Return the requests to the scenario's hosts (or to one), in these runs (or in all)."""
         hosts = self.hosts if host is None else {host}
         return [
-            each
-            for each in self.everything
-            if each.hit.host in hosts and (not runs or each.run in runs)
+            request
+            for request in self.everything
+            if request.hit.host in hosts and (not runs or request.run in runs)
         ]
 
     def pages(self, *runs: Run, host: str | None = None) -> list[Seen]:
-        """Return the same without robots.txt."""
-        return [each for each in self.seen(*runs, host=host) if not each.is_robots]
+        """Return the same requests as `seen`, without those for robots.txt."""
+        return [request for request in self.seen(*runs, host=host) if not request.is_robots]
 
 
-def passed(reason: str, seen: Iterable[Seen] = ()) -> Conclusion:
-    """Return a pass."""
-    return Conclusion(Verdict.PASS, reason, _lines(list(seen)))
+def passed(reason: str, requests: Iterable[Seen] = ()) -> Conclusion:
+    """Return a pass, with the requests that show it."""
+    return Conclusion(Verdict.PASS, reason, _lines(list(requests)))
 
 
-def failed(reason: str, seen: Iterable[Seen]) -> Conclusion:
-    """Return a failure, proved by these requests."""
-    return Conclusion(Verdict.FAIL, reason, _lines(list(seen)))
+def failed(reason: str, requests: Iterable[Seen]) -> Conclusion:
+    """Return a failure, with the requests that prove it."""
+    return Conclusion(Verdict.FAIL, reason, _lines(list(requests)))
 
 
 def failed_by(
     rule: Rule,
-    seen: Sequence[Seen],
+    requests: Sequence[Seen],
     reason: str = "",
     after: Sequence[Seen] = (),
     **terms: Unpack[Terms],
 ) -> Conclusion | None:
-    """Return a failure if these requests break a rule of `walsh_scrapy.testing`.
+    """Return a failure if these requests break a rule of `walsh_scrapy.testing.politeness`.
 
-    Without a reason, that of the rule is used. `after` are requests to show before those that break
-    it, `terms` are fields of `Manners`.
+    The default reason is the sentence of the rule. The requests in `after` are shown before those
+    that break the rule. `terms` are fields of `Manners`.
     """
     manners = replace(_MANNERS, **terms)
-    if not (found := list(rule([each.hit for each in seen], manners))):
+    if not (violations := list(rule([violation.hit for violation in requests], manners))):
         return None
-    proof = [seen[place] for each in found for place in each.places]
-    return failed(reason or found[0].sentence.partition(": ")[2], [*after, *proof])
+    proof = [requests[number] for violation in violations for number in violation.places]
+    return failed(reason or violations[0].sentence.partition(": ")[2], [*after, *proof])
 
 
-def kept(
+def check_rule(
     rule: Rule,
-    good: str,
+    pass_reason: str,
     *,
-    of: Callable[[TrialLog], Sequence[Seen]],
-    needs: Callable[[TrialLog], str],
-    why: str = "",
-    shows: Callable[[TrialLog], Iterable[Seen]] = lambda _: (),
+    requests: Callable[[TrialLog], Sequence[Seen]],
+    missing: Callable[[TrialLog], str],
+    fail_reason: str = "",
+    proof: Callable[[TrialLog], Iterable[Seen]] = lambda _: (),
     **terms: Unpack[Terms],
 ) -> Callable[[TrialLog], Conclusion]:
-    """Return the check of one rule of `walsh_scrapy.testing`.
+    """Return the check of one rule of `walsh_scrapy.testing.politeness`.
 
-    It fails if these requests break the rule: `why`, or the sentence of the rule. Otherwise `needs`
-    returns the missing part for a verdict, "" if none; then it passes, proved by `shows`.
+    The check fails if the `requests` break the rule, with `fail_reason` or the sentence of the
+    rule. Otherwise `missing` tells why the log allows no verdict; if it returns "", the check
+    passes with `pass_reason`, and the report shows the requests that `proof` returns.
     """
 
     def check(evidence: TrialLog) -> Conclusion:
-        if fault := failed_by(rule, of(evidence), why, **terms):
+        if fault := failed_by(rule, requests(evidence), fail_reason, **terms):
             return fault
-        if lacking := needs(evidence):
-            return not_applicable(lacking)
-        return passed(good, shows(evidence))
+        if reason := missing(evidence):
+            return not_applicable(reason)
+        return passed(pass_reason, proof(evidence))
 
     return check
 
 
-def needs_pages(number: int, lacking: str, *runs: Run) -> Callable[[TrialLog], str]:
-    """Return a need of `kept`: so many pages of the scenario's hosts were requested."""
-    return lambda evidence: lacking if len(evidence.pages(*runs)) < number else ""
+def lacks_pages(number: int, reason: str, *runs: Run) -> Callable[[TrialLog], str]:
+    """Return a `missing` for `check_rule`: fewer pages than `number` were requested."""
+    return lambda evidence: reason if len(evidence.pages(*runs)) < number else ""
 
 
 def everything(evidence: TrialLog) -> Sequence[Seen]:
-    """Return every request of the trial."""
+    """Return all requests of the trial."""
     return evidence.everything
 
 
 def not_applicable(reason: str) -> Conclusion:
-    """Return that the scenario does not apply to this crawler."""
+    """Return that the scenario does not apply to this crawler, for this reason."""
     return Conclusion(Verdict.NOT_APPLICABLE, reason)
 
 
-def _lines(seen: Sequence[Seen]) -> tuple[str, ...]:
-    unique = list(dict.fromkeys(each.line() for each in seen))
-    more = len(unique) - _MOST_LINES
-    return (*unique[:_MOST_LINES], *([f"and {more} more"] if more > 0 else []))
+def _lines(requests: Sequence[Seen]) -> tuple[str, ...]:
+    unique = list(dict.fromkeys(request.line() for request in requests))
+    more = len(unique) - _MAX_LINES
+    return (*unique[:_MAX_LINES], *([f"and {more} more"] if more > 0 else []))
 
 
 _FEED: Final = rss("Feed", [Post("One", link=None, id="tag:feed.example,2026:1")], "")
 
 
 class Level(StrEnum):
-    """The level of the contract. A scenario of MAY never fails."""
+    """How binding a requirement is (RFC 2119). A scenario with MAY never fails."""
 
     MUST = "MUST"
     SHOULD = "SHOULD"
@@ -231,14 +229,15 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One requirement, its sites, the URLs for the crawler, the check.
+    """One requirement, the sites that test it, the URLs to crawl, and the check of the log.
 
-    `pages` are URLs of feed-less sites. They are given apart from the seeds, which are feeds.
+    `seeds` are URLs of feeds, `pages` URLs of sites without a feed. The crawler gets them in two
+    files.
     """
 
     name: str
     rule: str  #: R1 to R9
-    asks: str  #: the requirement, as a sentence without a full stop
+    requirement: str  #: a sentence without full stop
     check: Callable[[TrialLog], Conclusion]
     sites: tuple[Site, ...]
     seeds: tuple[str, ...] = ()
@@ -255,28 +254,28 @@ class Scenario:
 def scenario(
     rule: str,
     name: str,
-    asks: str,
+    requirement: str,
     check: Callable[[TrialLog], Conclusion],
     *sites: Site,
     paths: Iterable[str] | None = None,
     runs: tuple[Run, ...] = (Run.FIRST,),
     level: Level = Level.MUST,
 ) -> Scenario:
-    """Return a scenario whose seeds are these paths of its first site, by default all its pages."""
-    given = sites[0].pages if paths is None else paths
-    seeds = tuple(f"http://{sites[0].host}{path}" for path in given)
-    return Scenario(name, rule, asks, check, sites, seeds, (), runs, level)
+    """Return a scenario. Its seeds are `paths` of its first site, by default all its pages."""
+    chosen_paths = sites[0].pages if paths is None else paths
+    seeds = tuple(f"http://{sites[0].host}{path}" for path in chosen_paths)
+    return Scenario(name, rule, requirement, check, sites, seeds, (), runs, level)
 
 
-#: The differences between the origin of a page and the origin to which its redirect leads.
+#: In what the target of a redirect may differ from the redirecting URL.
 HOPS: Final = ("host", "scheme", "port")
 
 
 def second_hop(name: str, kind: str, text: str, path: str) -> tuple[str, tuple[Site, ...]]:
-    """Return an origin with this robots.txt and a feed, and its sites.
+    """Return an origin with this robots.txt and a feed at `path`, and the sites that lead to it.
 
-    The path `/1` of the first site leads to the feed in two redirects: the first one stays at its
-    origin, the second one changes the host, the scheme or the port.
+    The path `/1` of the first site leads to the feed in two redirects. The first redirect stays at
+    its origin, the second one changes the host, the scheme or the port (`kind`).
     """
     host = f"{name}-{kind}.example"
     origins = {
@@ -296,15 +295,14 @@ def second_hop(name: str, kind: str, text: str, path: str) -> tuple[str, tuple[S
 
 
 def feed(body: str = _FEED, *, etag: str | None = None, modified: str | None = None) -> Reply:
-    """Return a feed without links."""
+    """Return a reply with a feed that has no links."""
     return Reply(body, content_type="application/rss+xml", etag=etag, last_modified=modified)
 
 
 def robots(text: str, *, content_type: str = "text/plain", end: str = "\n") -> Page:
-    """Return a robots.txt in which `{token}` is the product token of the requesting crawler.
+    """Return a robots.txt in which `{token}` is replaced by the crawler's product token.
 
-    `{closed}` becomes a window of Visit-time that opens in two hours. `end` is put in the place of
-    each line end.
+    `{closed}` is replaced by a Visit-time window that opens in two hours, each line end by `end`.
     """
 
     def page(hit: Hit) -> Reply:
@@ -319,11 +317,12 @@ def robots(text: str, *, content_type: str = "text/plain", end: str = "\n") -> P
 
 
 def token_of(user_agent: str) -> str | None:
-    """Return the product token: after `compatible;`, else its first word; None without one.
+    """Return the product token of a User-Agent, or None.
 
-    Where that is the Mozilla of all browsers, the product right before a page counts.
+    It is the word after `compatible;`, otherwise the first word. If that is Mozilla, as in every
+    browser's User-Agent, it is the product directly before a URL, if there is one.
     """
-    found = _COMPATIBLE.search(user_agent) or _FIRST.search(user_agent)
-    if found and found[1].lower() == _MOZILLA:
-        found = _BEFORE_PAGE.search(user_agent) or found
-    return found[1] if found else None
+    match = _COMPATIBLE.search(user_agent) or _FIRST.search(user_agent)
+    if match and match[1].lower() == _MOZILLA:
+        match = _BEFORE_PAGE.search(user_agent) or match
+    return match[1] if match else None

@@ -1,4 +1,4 @@
-"""A trial: the command crawls the scenarios' hosts in up to five runs, and each is checked."""
+"""A trial: the command crawls the hosts of all scenarios in up to five runs, and is then judged."""
 
 from __future__ import annotations
 
@@ -16,7 +16,14 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from walsh_scrapy import __version__
 from walsh_scrapy.testing.checks import BUSY
 from walsh_scrapy.testing.conformance import documents, identity, optouts, pace, robots
-from walsh_scrapy.testing.conformance.crawler import LONGEST, CallOfRun, Given, Output, Places, call
+from walsh_scrapy.testing.conformance.crawler import (
+    TIMEOUT_SECONDS,
+    CallOfRun,
+    CrawlerInput,
+    Output,
+    Places,
+    call,
+)
 from walsh_scrapy.testing.conformance.optouts import BLOCKLIST_URL
 from walsh_scrapy.testing.conformance.pace import HELD, LAST, RESTARTED
 from walsh_scrapy.testing.conformance.scenario import (
@@ -39,14 +46,16 @@ if TYPE_CHECKING:
     from walsh_scrapy.testing.hit import Hit
     from walsh_scrapy.testing.web import Web
 
-#: In the order of their rules.
-_PACKAGE: Final = (identity, robots, optouts, pace, documents)
-SCENARIOS: Final[tuple[Scenario, ...]] = tuple(each for part in _PACKAGE for each in part.SCENARIOS)
-RULES: Final = tuple(sorted({each.rule for each in SCENARIOS}))
-#: The seconds for a crawler to note a response before it is killed.
+#: The modules with scenarios, in the order of their rules.
+_MODULES: Final = (identity, robots, optouts, pace, documents)
+SCENARIOS: Final[tuple[Scenario, ...]] = tuple(
+    scenario for module in _MODULES for scenario in module.SCENARIOS
+)
+RULES: Final = tuple(sorted({scenario.rule for scenario in SCENARIOS}))
+#: How long a crawler may take to store what it learned from a response, before it is killed.
 _WRITING_SECONDS: Final = 0.5
 _OPENED: Final = 200
-#: Never requested: it makes the web have a CA, whatever the scenarios.
+#: Never requested. Because of it the web has a CA, whatever scenarios are chosen.
 _WITH_TLS: Final = Site("ca.example", tls=Certificate.GOOD)
 
 
@@ -54,8 +63,8 @@ _WITH_TLS: Final = Site("ca.example", tls=Certificate.GOOD)
 FORMAT: Final = "walsh-research-conformance/v1"
 
 
-#: The scenarios that apply to every crawler: it names itself, requests robots.txt first, obeys it
-#: and the group of its name, keeps its delays, and requests nothing else.
+#: The scenarios that apply to every crawler: each one names itself, requests robots.txt first,
+#: obeys it and the group with its name, respects delays, and requests nothing else.
 UNAVOIDABLE: Final = frozenset({
     "one-user-agent", "says-who", "robots-first", "disallow", "named-group-denies",
     "named-group-exempts", "one-a-second", "crawl-delay", "nothing-undeclared",
@@ -64,7 +73,7 @@ UNAVOIDABLE: Final = frozenset({
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A scenario and its finding."""
+    """A scenario, and what its check found."""
 
     scenario: Scenario
     finding: Conclusion
@@ -72,55 +81,62 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Scorecard:
-    """The findings of a trial."""
+    """The results of a trial."""
 
     command: tuple[str, ...]
     web: str  #: "direct" or "proxy"
-    user_agents: tuple[str, ...]  #: that the crawler sent, in the order of their first use
+    user_agents: tuple[str, ...]  #: what the crawler sent, in the order of first use
     calls: tuple[CallOfRun, ...]
     results: tuple[Result, ...]
-    is_whole: bool  #: all scenarios were tried
+    is_whole: bool  #: True if all scenarios were tried
     output: str  #: the end of the command's output
 
     def having(self, verdict: Verdict) -> list[Result]:
         """Return the results with this verdict."""
-        return [each for each in self.results if each.finding.verdict is verdict]
+        return [result for result in self.results if result.finding.verdict is verdict]
 
     @property
     def failed(self) -> list[Result]:
-        """The MUSTs that failed."""
-        return [each for each in self.having(Verdict.FAIL) if each.scenario.level is Level.MUST]
+        """The results of MUST scenarios that failed."""
+        return [
+            result for result in self.having(Verdict.FAIL) if result.scenario.level is Level.MUST
+        ]
 
     @property
     def not_shown(self) -> list[Result]:
-        """The MUSTs that could not run, and those that no crawler can avoid and this one did."""
+        """The results that leave conformance open.
+
+        These are MUST scenarios that could not run, and scenarios that apply to every crawler but
+        were not applicable.
+        """
         return [
-            each
-            for each in self.results
-            if (each.finding.verdict is Verdict.NOT_RUN and each.scenario.level is Level.MUST)
+            result
+            for result in self.results
+            if (result.finding.verdict is Verdict.NOT_RUN and result.scenario.level is Level.MUST)
             or (
-                each.finding.verdict is Verdict.NOT_APPLICABLE and each.scenario.name in UNAVOIDABLE
+                result.finding.verdict is Verdict.NOT_APPLICABLE
+                and result.scenario.name in UNAVOIDABLE
             )
         ]
 
     @property
     def is_conformant(self) -> bool:
-        """True if no MUST failed, each could run, and those that no crawler can avoid passed.
+        """Whether all scenarios were tried, no MUST failed, and none of them was left open.
 
-        SHOULDs count for nothing here. A trial of some scenarios alone shows no conformance.
+        SHOULD and MAY scenarios do not matter here.
         """
         return self.is_whole and self.keeps_what_was_tried
 
     @property
     def keeps_what_was_tried(self) -> bool:
-        """True if this is true of the tried scenarios, and one of them passed."""
+        """Whether no MUST among the tried scenarios failed or was left open, and one passed."""
         return bool(self.having(Verdict.PASS)) and not self.failed and not self.not_shown
 
     def by_rule(self) -> dict[str, Counter[Verdict]]:
-        """Return the number of scenarios of each verdict, by rule."""
+        """Return how many scenarios of each rule have each verdict."""
         counts: dict[str, Counter[Verdict]] = {}
-        for each in self.results:
-            counts.setdefault(each.scenario.rule, Counter())[each.finding.verdict] += 1
+        for result in self.results:
+            counts.setdefault(result.scenario.rule, Counter())[result.finding.verdict] += 1
         return counts
 
     def as_dict(self) -> dict[str, object]:
@@ -131,11 +147,11 @@ class Scorecard:
             "command": list(self.command),
             "web": self.web,
             "user_agents": list(self.user_agents),
-            "runs": [asdict(each) | {"seconds": round(each.seconds, 3)} for each in self.calls],
+            "runs": [asdict(call) | {"seconds": round(call.seconds, 3)} for call in self.calls],
             "conformant": self.is_conformant,
-            "failed": [each.scenario.name for each in self.failed],
-            "not_shown": [each.scenario.name for each in self.not_shown],
-            "results": [_result(each) for each in self.results],
+            "failed": [result.scenario.name for result in self.failed],
+            "not_shown": [result.scenario.name for result in self.not_shown],
+            "results": [_result(result) for result in self.results],
         }
 
 
@@ -145,7 +161,7 @@ def _result(result: Result) -> dict[str, object]:
         "rule": scenario.rule,
         "scenario": scenario.name,
         "level": scenario.level.value,
-        "asks": scenario.asks,
+        "asks": scenario.requirement,
         "verdict": finding.verdict.value,
         "reason": finding.reason,
         "log": list(finding.lines),
@@ -153,7 +169,7 @@ def _result(result: Result) -> dict[str, object]:
 
 
 class TrialError(Exception):
-    """The command cannot be tried: it does not start, or it makes no request at all."""
+    """The command cannot be tested: it does not start, or it makes no request at all."""
 
 
 def run(
@@ -163,37 +179,41 @@ def run(
     user_agent: str | None = None,
     proxy: bool | None = None,
     patience: float = 1.0,
-    told: Callable[[str], None] = lambda _: None,
+    on_progress: Callable[[str], None] = lambda _: None,
 ) -> Scorecard:
-    """Let a command crawl the scenarios of these rules, or of these names, and check each.
+    """Test a crawler: let the command crawl the hosts of the scenarios, and check their log.
 
-    `user_agent` is the one that it must send, exactly (default: any, but always the same). With
-    `proxy` the hosts are names behind a proxy, without it addresses of this machine (default:
-    addresses where there are any, on Linux). `patience` stretches all limits of time. `told` gets a
-    sentence as each run begins. Raises ValueError for an unknown rule, and TrialError.
+    `command` may have placeholders such as `{seeds}`: see `CrawlerInput`. `rules` are names of
+    rules ("R4") or of scenarios (default: all). `user_agent` is the exact User-Agent to expect
+    (default: any, but always the same). With `proxy` the hosts are names behind a proxy, otherwise
+    addresses of this machine (default: addresses on Linux, where there are enough of them).
+    `patience` multiplies all time limits. `on_progress` is called with a sentence when a run
+    begins.
+
+    Raises ValueError for an unknown rule, and TrialError if the command cannot be tested.
     """
-    scenarios = chosen(rules)
+    scenarios = choose_scenarios(rules)
     behind_proxy = sys.platform != "linux" if proxy is None else proxy
     web: Web = LoopbackWeb() if behind_proxy else DirectWeb()
     with web, tempfile.TemporaryDirectory(prefix="conformance-") as folder:
         trial = _Trial(command, scenarios, web, Path(folder), patience)
-        for each in Run:
-            if any(each in scenario.runs for scenario in scenarios):
-                trial.call(each, told)
+        for stage in Run:
+            if any(stage in scenario.runs for scenario in scenarios):
+                trial.call(stage, on_progress)
         return trial.scorecard(user_agent)
 
 
-def chosen(wanted: Collection[str] | None) -> tuple[Scenario, ...]:
-    """Return the scenarios of these rules ("R4"), or those of these names; all without any.
+def choose_scenarios(words: Collection[str] | None) -> tuple[Scenario, ...]:
+    """Return the scenarios with these rules ("R4") or names; all if `words` is None.
 
-    Raises ValueError for a word that is neither.
+    Raises ValueError for a word that is neither a rule nor a name.
     """
-    if wanted is None:
+    if words is None:
         return SCENARIOS
-    names = {each.name for each in SCENARIOS}
-    if unknown := sorted(set(wanted) - names - set(RULES)):
-        raise ValueError(f"no such rule or scenario: {', '.join(unknown)}")
-    return tuple(each for each in SCENARIOS if {each.rule, each.name} & set(wanted))
+    names = {scenario.name for scenario in SCENARIOS}
+    if unknown := sorted(set(words) - names - set(RULES)):
+        raise ValueError(f"there is no rule or scenario named {', '.join(unknown)}")
+    return tuple(scenario for scenario in SCENARIOS if {scenario.rule, scenario.name} & set(words))
 
 
 @dataclass
@@ -204,10 +224,10 @@ class _Trial:
     folder: Path
     patience: float
     calls: list[CallOfRun] = field(default_factory=list)
-    begun: list[tuple[Run, float]] = field(default_factory=list)  #: on the clock of the log
+    begun: list[tuple[Run, float]] = field(default_factory=list)  #: the start of each run
 
     def __post_init__(self) -> None:
-        sites = {site.name: site for each in self.scenarios for site in each.sites}
+        sites = {site.name: site for scenario in self.scenarios for site in scenario.sites}
         ports = self.web.ports if isinstance(self.web, DirectWeb) else None
         self.places = Places((site.host for site in sites.values()), ports)
         self.web.add(_WITH_TLS, *map(self.places.site, sites.values()))
@@ -221,17 +241,17 @@ class _Trial:
             self.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
         )
 
-    def call(self, run: Run, told: Callable[[str], None]) -> None:
-        """Call the command once, with the seeds of this run."""
-        given = self._given(run)
+    def call(self, run: Run, on_progress: Callable[[str], None]) -> None:
+        """Call the command once, with the URLs of this run."""
+        crawler_input = self._input_of(run)
         before = len(self.web.log)
         self.begun.append((run, time.monotonic()))
-        told(f"{run.value} run, at most {LONGEST[run] * self.patience:.0f} s")
+        on_progress(f"{run.value} run, at most {TIMEOUT_SECONDS[run] * self.patience:.0f} s")
         try:
-            ended = call(
+            call_of_run = call(
                 run,
-                given.command(self.command),
-                given.environment(run),
+                crawler_input.command(self.command),
+                crawler_input.environment(run),
                 self.output,
                 self._is_time_to_kill if run is Run.KILLED else lambda: False,
                 self.patience,
@@ -239,26 +259,26 @@ class _Trial:
         except OSError as error:
             raise TrialError(f"{self.command[0]}: {error.strerror}") from error
         requests = len(self.web.log) - before
-        self.calls.append(replace(ended, requests=requests))
+        self.calls.append(replace(call_of_run, requests=requests))
         if not self.web.log:
             output = self.output.tail.strip()
             wrote = f"It wrote:\n{output}" if output else "It wrote nothing."
             raise TrialError(f"the command made no request. {wrote}")
 
     def scorecard(self, user_agent: str | None) -> Scorecard:
-        """Check the log of the servers."""
+        """Check the log of the servers, and return the results."""
         everything = self._everything()
         silent = self._silent()
         has_proxy = isinstance(self.web, LoopbackWeb)
         named = tuple(map(self.places.connection, self.web.connections))
         key, results = self.key.public_key(), []
         declared = declared_by(self.scenarios)
-        for each in self.scenarios:
+        for scenario in self.scenarios:
             evidence = TrialLog(
-                everything, each.hosts, named, silent, user_agent, key, has_proxy, declared
+                everything, scenario.hosts, named, silent, user_agent, key, has_proxy, declared
             )
-            results.append(Result(each, self._finding(each, evidence)))
-        agents = (seen.hit.header("User-Agent") or "" for seen in everything)
+            results.append(Result(scenario, self._finding(scenario, evidence)))
+        agents = (request.hit.header("User-Agent") or "" for request in everything)
         return Scorecard(
             tuple(self.command),
             "proxy" if has_proxy else "direct",
@@ -271,15 +291,15 @@ class _Trial:
 
     def _finding(self, scenario: Scenario, evidence: TrialLog) -> Conclusion:
         finding = scenario.check(evidence)
-        cut = [each for each in self.calls if each.cut and Run(each.run) in scenario.runs]
+        cut = [call for call in self.calls if call.cut and Run(call.run) in scenario.runs]
         match finding.verdict:
             case Verdict.FAIL if scenario.level == "MAY":
-                reason = f"a crawler may leave this out: {finding.reason}"
+                reason = f"this is optional (MAY): {finding.reason}"
                 return Conclusion(Verdict.NOT_APPLICABLE, reason, finding.lines)
             case Verdict.NOT_APPLICABLE if cut:
                 reason = (
-                    f"the {cut[0].run} run still went on after {cut[0].seconds:.0f} s and was "
-                    f"ended; --patience {2 * self.patience:g} gives it twice the time"
+                    f"the {cut[0].run} run was ended at its time limit of {cut[0].seconds:.0f} s; "
+                    f"--patience {2 * self.patience:g} gives it twice as much time"
                 )
                 return Conclusion(Verdict.NOT_RUN, reason)
         return finding
@@ -292,7 +312,7 @@ class _Trial:
         )
 
     def _silent(self) -> tuple[Seen, ...]:
-        """Return connections without a request, tunnels that did not open among them."""
+        """Return the connections without a request, including tunnels that were not opened."""
         log = self.web.log
         tunnels = [hit for hit in log if hit.method == "CONNECT" and hit.status != _OPENED]
         return tuple(map(self._seen, [*tunnels, *without_requests(self.web.connections, log)]))
@@ -301,49 +321,49 @@ class _Trial:
         return Seen(self.places.hit(hit), self._run_at(hit.started), hit.started - self.began, hit)
 
     def _run_at(self, moment: float) -> Run:
-        """Return the run that was under way, on the clock of the log."""
+        """Return the run that was going on at a moment of the log."""
         return [run for run, began in self.begun if began <= moment][-1]
 
-    def _given(self, run: Run) -> Given:
-        mine = sorted(
-            (each for each in self.scenarios if run in each.runs),
-            key=lambda each: LAST.index(each.name) if each.name in LAST else -1,
+    def _input_of(self, run: Run) -> CrawlerInput:
+        scenarios = sorted(
+            (scenario for scenario in self.scenarios if run in scenario.runs),
+            key=lambda scenario: LAST.index(scenario.name) if scenario.name in LAST else -1,
         )
-        seeds = self._file("seeds", [url for each in mine for url in each.seeds])
-        pages = self._file("pages", [url for each in mine for url in each.pages])
+        seeds = self._file("seeds", [url for scenario in scenarios for url in scenario.seeds])
+        pages = self._file("pages", [url for scenario in scenarios for url in scenario.pages])
         proxy = self.web.url if isinstance(self.web, LoopbackWeb) else ""
         authority = Path(self.web.environment["SSL_CERT_FILE"])
         blocklist = self.places.text(BLOCKLIST_URL)
-        kept = self.folder / "kept"
-        return Given(seeds, pages, kept, authority, self.key_file, blocklist, proxy)
+        kept_folder = self.folder / "kept"
+        return CrawlerInput(seeds, pages, kept_folder, authority, self.key_file, blocklist, proxy)
 
     def _file(self, name: str, urls: Iterable[str]) -> Path:
-        """Write URLs as the crawler finds them, each once."""
+        """Write a file with each URL once, and return its path."""
         path = self.folder / f"{name}.txt"
         text = "".join(f"{url}\n" for url in dict.fromkeys(urls))
         path.write_text(self.places.text(text), encoding="utf-8")
         return path
 
     def _is_time_to_kill(self) -> bool:
-        """Return True once each host of a repeated request has answered for a page.
+        """Return True once the crawler has learned what it must remember after it was killed.
 
-        That was a while ago, so a crawler could write down its memory.
+        Each host of those scenarios has answered, long enough ago for the crawler to store it.
         """
         began, done = self.begun[-1][1], time.monotonic() - _WRITING_SECONDS * self.patience
         log = [hit for hit in self.web.log if hit.started >= began and hit.ended < done]
-        seen = [self.places.hit(hit) for hit in log]
+        hits = [self.places.hit(hit) for hit in log]
         wanted = {RESTARTED.host: _is_page, HELD.host: _is_refusal}
-        there = {host for each in self.scenarios for host in each.hosts} & set(wanted)
-        return all(any(h.host == host and wanted[host](h) for h in seen) for host in there)
+        there = {host for scenario in self.scenarios for host in scenario.hosts} & set(wanted)
+        return all(any(hit.host == host and wanted[host](hit) for hit in hits) for host in there)
 
 
 def declared_by(scenarios: Iterable[Scenario]) -> frozenset[str]:
-    """Return the URLs that a crawler may request without a redirect, robots.txt apart (R6, R9)."""
-    declared = {url for each in scenarios for url in (*each.seeds, *each.pages)}
+    """Return the URLs that a crawler may request without a redirect, except robots.txt."""
+    declared = {url for scenario in scenarios for url in (*scenario.seeds, *scenario.pages)}
     indexes = {
-        f"{scheme}://{h}/llms.txt"
-        for each in scenarios
-        for h in each.hosts
+        f"{scheme}://{host}/llms.txt"
+        for scenario in scenarios
+        for host in scenario.hosts
         for scheme in DEFAULT_PORTS
     }
     return frozenset(declared | indexes | {BLOCKLIST_URL})
