@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.helpers import cases
 from walsh_scrapy.sources import loading
 from walsh_scrapy.sources.loading import load_sources
-from walsh_scrapy.sources.opml import DEEPEST, read_opml
+from walsh_scrapy.sources.opml import MAX_FOLDER_DEPTH, read_opml
 from walsh_scrapy.sources.source import Source, SourcesError
 
 
@@ -211,7 +211,7 @@ def test_many_folders_without_end_are_read_quickly(load):
     deep = load("subs.opml", "<opml>" + '<outline text="x">' * 20_000 + f"{A}/></opml>")
     assert deep == (Source("https://a.example/", tags=("x",), folders=("x",)),)
     nested = "".join(f'<outline text="{number}">{A}/>' for number in range(100))
-    assert len(read_opml(f"<opml>{nested}".encode()).outlines[-1].folders) == DEEPEST
+    assert len(read_opml(f"<opml>{nested}".encode()).outlines[-1].folders) == MAX_FOLDER_DEPTH
 
 
 def test_entities_are_not_expanded(refusal):

@@ -105,7 +105,7 @@ RSS, SITE = "application/rss+xml", "https://site.example/"
 
 def offer_of(form=None, feeds=(), title=None, outcome="answered as text/html"):
     (offer,) = offers_for([SITE])
-    offer.page.claim()
+    offer.page.mark_requested()
     offer.page.form, offer.page.title, offer.feeds = form, title, tuple(feeds)
     offer.page.end(outcome)
     return offer

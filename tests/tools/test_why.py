@@ -24,7 +24,7 @@ from walsh_scrapy.testing.simulation import simulate
 from walsh_scrapy.testing.web import Reply, Site, redirect
 from walsh_scrapy.tools.call import CommandError
 from walsh_scrapy.tools.why.account import read_account
-from walsh_scrapy.tools.why.letter import letter, records_of
+from walsh_scrapy.tools.why.letter import letter, to_records
 
 DAY = 86_400.0
 NOON = 20_000 * DAY + 43_200.0  # of 2024-10-04
@@ -63,7 +63,7 @@ def text_of(state, *given, **settings):
 
 
 def rows_of(state, record, *given):
-    return [row for row in records_of(account_of(state, *given)) if row["record"] == record]
+    return [row for row in to_records(account_of(state, *given)) if row["record"] == record]
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def test_nothing_about_a_site_names_another(crawled, host):
     """Only its own redirects name others."""
     account = account_of(crawled, host)
     named = {"led.example": "a.example", "old.example": "new.example"}.get(host)
-    pages = ["\n".join(letter(account)), json.dumps(list(records_of(account)))]
+    pages = ["\n".join(letter(account)), json.dumps(list(to_records(account)))]
     others = {site.host for site in SITES} - {host, named}
     for page in pages:
         assert host in page
@@ -280,7 +280,7 @@ def test_no_address_and_no_credential_but_the_senders_is_told(state, log):
     deny(state, replace(DENIAL, url=f"{url}#x", gate="office", reason="jo@a.example opted out"))
     for page in (
         text_of(state),
-        json.dumps(list(records_of(account_of(state)))),
+        json.dumps(list(to_records(account_of(state)))),
         text_of(state, url),
     ):
         assert "hidden" not in page

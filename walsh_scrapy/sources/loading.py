@@ -26,8 +26,8 @@ from walsh_scrapy.policy.blocklist import strict_json
 from walsh_scrapy.policy.durations import parse_duration
 from walsh_scrapy.policy.urls import canonical_url
 from walsh_scrapy.sources.files import (
-    LONGEST_PIECE,
-    MOST_WHOLE,
+    MAX_PIECE_LENGTH,
+    MAX_WHOLE_BYTES,
     UnreadableFile,
     open_file,
     read_within,
@@ -44,7 +44,7 @@ _KINDS: Final = ("feed", "llms")
 _KEYS: Final = ("url", "kind", "name", "tags", "every", "delay")
 #: A robots.txt is obeyed for a day. With a longer delay it could be out of date whenever its host
 #: is ready, so that nothing else would ever be requested.
-LONGEST_DELAY: Final = timedelta(hours=12)
+MAX_DELAY: Final = timedelta(hours=12)
 
 _COMMENT: Final = re.compile(r"(?:^|\s+)#.*")
 _LINE_END: Final = re.compile(r"\r\n|\r|\n")
@@ -53,7 +53,7 @@ _HEADER: Final = "[[source]]"
 _STRING: Final = r'"[^"\\\x00-\x1f\x7f]*"'
 _PLAIN_LINE: Final = re.compile(rf"([A-Za-z0-9_-]+) = ({_STRING}|\[{_STRING}(?:, ?{_STRING})*\])")
 #: Bytes of a TOML file that is not a row of tables; TOML's reader needs 400 times as many.
-_MOST_TOML: Final = 2**20
+_MAX_TOML_BYTES: Final = 2**20
 #: A key with more parts than any: TOML's reader needs the square of their number.
 _DEEP_KEY: Final = re.compile(
     r"""(?<![\w-])(?:(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){100}"""
@@ -62,7 +62,7 @@ _DEEP_KEY: Final = re.compile(
 _log = logging.getLogger(__name__)
 
 
-class Declaration(NamedTuple):
+class PlacedSource(NamedTuple):
     """One source, and where the file declares it."""
 
     place: str  #: "line 3", "entry 3" or "outline 3"
@@ -89,16 +89,16 @@ def load_sources(path: str | Path) -> tuple[Source, ...]:
     file, warnings = Path(path), list[str]()
     kept: dict[str, Source] = {}
     repeated: list[str] = []
-    for place, source in declarations(file, warnings):
+    for place, source in read_declarations(file, warnings):
         key = canonical_url(source.url)
         if key in kept:
             repeated.append(place)
-        kept[key] = merged(kept[key], source) if key in kept else source
-    warn(file, warnings + repetitions(repeated))
+        kept[key] = merge_sources(kept[key], source) if key in kept else source
+    log_warnings(file, warnings + repetition_warnings(repeated))
     return tuple(kept.values())
 
 
-def repetitions(places: Sequence[str]) -> list[str]:
+def repetition_warnings(places: Sequence[str]) -> list[str]:
     """Return the warning for sources that were declared before; none without any."""
     if not places:
         return []
@@ -106,13 +106,13 @@ def repetitions(places: Sequence[str]) -> list[str]:
     return [f"declared before and counted once: {', '.join(places[:3])}{more}"]
 
 
-def warn(file: Path, warnings: Iterable[str]) -> None:
+def log_warnings(file: Path, warnings: Iterable[str]) -> None:
     """Log the warnings of a usable file."""
     for warning in warnings:
         _log.warning("%s: %s", file, warning)
 
 
-def declarations(file: Path, warnings: list[str]) -> Iterator[Declaration]:
+def read_declarations(file: Path, warnings: list[str]) -> Iterator[PlacedSource]:
     """Yield the declarations of a file, in its order, repeated sources too.
 
     Warnings are appended to ``warnings``. Raises SourcesError, even for a file that declares no
@@ -120,14 +120,14 @@ def declarations(file: Path, warnings: list[str]) -> Iterator[Declaration]:
     """
     is_empty = True
     with open_sources(file) as opened:
-        for declared in declared_in(file, opened, warnings):
+        for declared in parse_declarations(file, opened, warnings):
             is_empty = False
             yield declared
     if is_empty:
         raise SourcesError(f"{file}: {_why_empty(warnings)}")
 
 
-def declared_in(file: Path, opened: BinaryIO, warnings: list[str]) -> Iterator[Declaration]:
+def parse_declarations(file: Path, opened: BinaryIO, warnings: list[str]) -> Iterator[PlacedSource]:
     """Yield the same of ``opened``, which has the text of the file, and may declare nothing."""
     read = _READERS.get(file.suffix.lower())
     if read is None:
@@ -164,7 +164,7 @@ def open_sources(file: Path) -> BufferedReader:
     raise SourcesError(f"{file}: {why}")
 
 
-def merged(first: Source, other: Source) -> Source:
+def merge_sources(first: Source, other: Source) -> Source:
     """Return a source with the additions of a further declaration."""
     return replace(
         first,
@@ -191,11 +191,11 @@ def _why_empty(warnings: list[str]) -> str:
     )
 
 
-def _declaration(raw: _RawSource) -> Declaration:
-    return Declaration(raw.place, _source_of(raw))
+def _declaration(raw: _RawSource) -> PlacedSource:
+    return PlacedSource(raw.place, _build_source(raw))
 
 
-def _source_of(raw: _RawSource) -> Source:
+def _build_source(raw: _RawSource) -> Source:
     """Return the source that a declaration is about. Raises SourcesError."""
     value = raw.value
     try:
@@ -267,7 +267,7 @@ def _delay(value: dict[str, Any]) -> timedelta | None:
             length = timedelta(seconds=delay if isinstance(delay, int | float) else 0)
     except (OverflowError, ValueError) as error:
         raise SourcesError(f"delay: {error}") from None
-    if not timedelta(0) < length <= LONGEST_DELAY:
+    if not timedelta(0) < length <= MAX_DELAY:
         raise SourcesError(
             'delay is not a length of time of at most 12 hours; write for example delay = "PT10S" '
             "or delay = 10, and for rarer visits every"
@@ -287,7 +287,7 @@ def _read_toml(opened: BinaryIO, _: list[str]) -> Iterator[_RawSource]:
         is_row = _is_row_of_tables(text)
         text.seek(0)
         if not is_row:
-            yield from _entries(_parse_toml(_whole(opened, _MOST_TOML)), _HEADER, numbers)
+            yield from _entries(_parse_toml(_whole(opened, _MAX_TOML_BYTES)), _HEADER, numbers)
         for first, table in _tables(text) if is_row else ():
             if (plain := _plain_table(table)) is not None:
                 yield _RawSource(f"entry {next(numbers)}", plain)
@@ -323,9 +323,9 @@ def _tables(text: TextIOWrapper) -> Iterator[tuple[int, list[str]]]:
             continue  # a comment before the first
         table.append(line)
         size += len(line)
-        if size > LONGEST_PIECE:
+        if size > MAX_PIECE_LENGTH:
             raise UnreadableFile(
-                f"line {first}: its table is longer than {LONGEST_PIECE} characters"
+                f"line {first}: its table is longer than {MAX_PIECE_LENGTH} characters"
             )
     if table:
         yield first, table
@@ -430,9 +430,9 @@ def _entries(
         yield _RawSource(f"entry {next(numbers)}", table)
 
 
-def _whole(opened: BinaryIO, most: int = MOST_WHOLE) -> str:
+def _whole(opened: BinaryIO, max_bytes: int = MAX_WHOLE_BYTES) -> str:
     """Return a file as text, without a byte order mark. Raises UnreadableFile."""
-    body = read_within(opened, most).removeprefix(BOM_UTF8)
+    body = read_within(opened, max_bytes).removeprefix(BOM_UTF8)
     try:
         return body.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -447,11 +447,11 @@ def _text_of(opened: BinaryIO, newline: str | None) -> TextIOWrapper:
 def _lines(text: TextIOWrapper) -> Iterator[tuple[int, str]]:
     """Yield each line of a file, with its number. Raises UnreadableFile."""
     for number in count(1):
-        line = text.readline(LONGEST_PIECE + 1)
+        line = text.readline(MAX_PIECE_LENGTH + 1)
         if not line:
             return
-        if len(line) > LONGEST_PIECE:
-            raise UnreadableFile(f"line {number}: it is longer than {LONGEST_PIECE} characters")
+        if len(line) > MAX_PIECE_LENGTH:
+            raise UnreadableFile(f"line {number}: it is longer than {MAX_PIECE_LENGTH} characters")
         if not line.isascii() and _SURROGATE.search(line):
             raise UnreadableFile(f"line {number}: {_NOT_UTF8}")
         yield number, line

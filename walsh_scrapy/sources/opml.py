@@ -23,7 +23,7 @@ NAMESPACE: Final = "tag:wal.sh,2026:opml"
 #: Its prefix in our files. A parser of HTML knows no namespaces, only this.
 PREFIX: Final = "walsh"
 #: Folders nested deeper than this are not taken as tags.
-DEEPEST: Final = 32
+MAX_FOLDER_DEPTH: Final = 32
 
 _ILLEGAL: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _REFERENCE: Final = re.compile(r"&(#[0-9]+;|#[xX][0-9a-fA-F]+;|[A-Za-z][A-Za-z0-9]*;)?")
@@ -165,7 +165,7 @@ class _Collector:
                 around.children += 1
                 outline.is_comment |= around.is_comment and not around.url
             if outline.url:
-                outline.folders = tuple(filter(None, self._folders[:DEEPEST]))
+                outline.folders = tuple(filter(None, self._folders[:MAX_FOLDER_DEPTH]))
             self._open.append(outline)
             folder = read.get("text") or read.get("title") or ""
             self._folders.append("" if outline.url else folder)

@@ -48,7 +48,7 @@ class Source:
         return max(min_revisit, self.every.total_seconds() if self.every else 0.0)
 
 
-def host_delays(sources: Iterable[Source], host: Callable[[str], str]) -> dict[str, float]:
+def delays_by_host(sources: Iterable[Source], host: Callable[[str], str]) -> dict[str, float]:
     """Return the longest delay of each host's sources, in seconds, for hosts that have any.
 
     ``host`` returns the name that a URL is paced by (decision 5).
@@ -61,7 +61,7 @@ def host_delays(sources: Iterable[Source], host: Callable[[str], str]) -> dict[s
     return found
 
 
-def with_delays(known: Mapping[str, float], delays: Mapping[str, float]) -> dict[str, float]:
+def longest_delays(known: Mapping[str, float], delays: Mapping[str, float]) -> dict[str, float]:
     """Return the known delays of hosts, in seconds, with the delays that are longer."""
     return dict(known) | {host: max(each, known.get(host, 0.0)) for host, each in delays.items()}
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.tools.call import Call
 
 #: Seconds; a request that must wait longer is deferred, and nothing is declared.
-_LONGEST_WAIT: Final = 60
+_MAX_WAIT_SECONDS: Final = 60
 
 
 def run(call: Call) -> int:
@@ -28,7 +28,7 @@ def run(call: Call) -> int:
     offers = tuple(offer for offer in offers if offer.url in new)
     if not offers:
         return 0
-    call.crawl(DiscoverSpider, _LONGEST_WAIT, name="add", offers=offers)
+    call.crawl(DiscoverSpider, _MAX_WAIT_SECONDS, name="add", offers=offers)
     choices = [choose(offer) for offer in offers]
     found = [source for source, _ in choices if source]
     if found:

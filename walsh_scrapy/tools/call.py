@@ -144,10 +144,10 @@ class Call:
         check_gates(self.settings)
         _ = self.options
 
-    def crawl(self, spider: type[Spider], longest_wait: int, **arguments: object) -> None:
+    def crawl(self, spider: type[Spider], max_wait: int, **arguments: object) -> None:
         """Run a spider until it closes; only the answer counts, so the log has warnings only.
 
-        A request that must wait for longer than ``longest_wait`` seconds is deferred.
+        A request that must wait for longer than ``max_wait`` seconds is deferred.
         """
         import logging
 
@@ -156,7 +156,7 @@ class Call:
         settings = self.settings
         for name, value in _NO_OUTPUT.items():
             settings.set(name, value, priority="spider")
-        settings.set("WALSH_MAX_WAIT", longest_wait, priority="command")
+        settings.set("WALSH_MAX_WAIT", max_wait, priority="command")
         if not self.arguments.loglevel:
             settings.set("LOG_LEVEL", "WARNING", priority="cmdline")
         self.check_gates()

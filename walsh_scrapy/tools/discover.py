@@ -80,15 +80,15 @@ _ACCEPT: Final[dict[Role, str]] = {
     "llms.txt": ACCEPT_LLMSTXT,
 }
 #: Most requests for feeds that one page declares.
-MOST_REQUESTED: Final = 3
+MAX_FEED_REQUESTS: Final = 3
 
-_LONGEST_WAIT = 60
+_MAX_WAIT_SECONDS = 60
 
 
 def run(call: Call) -> int:
     """Run the spider, and print its result."""
     offers = offers_for(call.arguments.urls)
-    call.crawl(DiscoverSpider, _LONGEST_WAIT, offers=offers)
+    call.crawl(DiscoverSpider, _MAX_WAIT_SECONDS, offers=offers)
     if not sys.stdout.isatty():  # TOML is UTF-8, whatever the locale is
         sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
     if call.arguments.json:
@@ -120,7 +120,7 @@ class DiscoverSpider(DeclaringSpider):
                 for request in self._llms_txt(offer):
                     yield request
             else:
-                offer.page.claim()
+                offer.page.mark_requested()
                 yield self._request(offer, offer.page, Visit(None, may_be_feed, reads_head=True))
 
     async def parse(
@@ -199,9 +199,9 @@ class DiscoverSpider(DeclaringSpider):
     def _next_feed(self, offer: SiteOffer) -> Iterator[Request]:
         """Request the next feed that the page declares; after the last, the llms.txt."""
         requested = sum(each.requested for each in offer.feeds)
-        if requested < min(len(offer.feeds), MOST_REQUESTED):
+        if requested < min(len(offer.feeds), MAX_FEED_REQUESTS):
             candidate = offer.feeds[requested]
-            candidate.claim()
+            candidate.mark_requested()
             # ScopeMiddleware lets it pass: the operator wants the declared feeds of the page.
             visit = Visit(None, may_be_feed, announced=(candidate.url,), declared_by=offer.page.url)
             yield self._request(offer, candidate, visit)
@@ -209,7 +209,7 @@ class DiscoverSpider(DeclaringSpider):
             yield from self._llms_txt(offer)
 
     def _llms_txt(self, offer: SiteOffer) -> Iterator[Request]:
-        if offer.llms_txt.claim():
+        if offer.llms_txt.mark_requested():
             yield self._request(offer, offer.llms_txt, Visit(None, may_be_llms))
 
     def _request(self, offer: SiteOffer, candidate: Candidate, visit: Visit) -> Request:

@@ -200,18 +200,19 @@ class Export:
 # ---- Entries as Atom (RFC 4287) ----
 
 #: Entries of a feed, the newest ones: readers request all of it again and again.
-MOST: Final = 500
+MAX_ATOM_ENTRIES: Final = 500
 #: Ids are made in this space of names, so that the same entry has the same id in every export.
 _IDS: Final = UUID("5f6a7c0e-2d1b-5c43-9a37-6d0f0c8f2b11")
 
 
 def write_atom(entries: Iterable[ExportedEntry], file: IO[bytes], *, name: str, author: str) -> int:
-    """Write a feed of the first `MOST` entries, which come newest first; return their number.
+    """Write a feed of the newest `MAX_ATOM_ENTRIES` entries; return their number.
 
-    No more are read. The id of the feed is made of ``name``; ``author`` counts for entries that
-    name none. A feed without an entry was updated now, since RFC 4287 wants a moment.
+    ``entries`` come newest first, and no more of them are read. ``name`` identifies the feed;
+    ``author`` is the author of entries that name none. A feed without an entry was updated now,
+    because RFC 4287 requires a time.
     """
-    newest = list(islice(entries, MOST))
+    newest = list(islice(entries, MAX_ATOM_ENTRIES))
     feed = Element("feed", xmlns="http://www.w3.org/2005/Atom")
     _add(feed, "id", _id(name))
     _add(feed, "title", f"{author}: new")

@@ -35,7 +35,7 @@ def run(call: Call) -> int:
         with call.state_if_any() as state:
             _LIST.show(state, as_json=given.json, where=IS_LISTED)
         return 0
-    host = call.options.pace_by.unit(url_of(given.host))
+    host = call.options.pace_by.unit(to_url(given.host))
     if not host:
         raise WrongCall(f"{given.host!r} is not a host; write for example blog.example")
     if given.action == "release":
@@ -46,7 +46,7 @@ def run(call: Call) -> int:
 
     # Caution may be added before the first crawl, so this creates a state if there is none.
     with closing(State(call.options.state_url)) as state:
-        if unknown := stranger(host, state, call.options):
+        if unknown := describe_unknown_host(host, state, call.options):
             warn(unknown)
         print(set_delay(state, host, given.seconds, given.because or ""))
     return 0
@@ -68,7 +68,7 @@ def release(state: State | None, host: str, reason: str) -> str:
     return printable(f"{host} may be requested again; {format_seconds(left)} of its hold were left")
 
 
-def stranger(host: str, state: State, options: Options) -> str:
+def describe_unknown_host(host: str, state: State, options: Options) -> str:
     """Return a warning for a host that no source has and no crawl requested; else nothing."""
     from walsh_scrapy.sources.loading import load_sources
     from walsh_scrapy.sources.source import SourcesError
@@ -90,14 +90,14 @@ def stranger(host: str, state: State, options: Options) -> str:
 
 def set_delay(state: State, host: str, seconds: float, reason: str) -> str:
     """Set or end the operator's delay of a host, and return a line about that."""
-    from walsh_scrapy.sources.loading import LONGEST_DELAY
+    from walsh_scrapy.sources.loading import MAX_DELAY
 
     every = format_seconds(state.hosts.delay(host, seconds, reason))
     if not seconds:
         return printable(f"removed your delay for {host}")
     undo = f"`{program_name()} hosts delay {host} 0` ends that"
     line = f"{host}: at most one request every {every}; {undo}"
-    if seconds > LONGEST_DELAY.total_seconds():
+    if seconds > MAX_DELAY.total_seconds():
         line += (
             "; its robots.txt expires after a day, so with a delay of over 12 h each request may "
             "be for robots.txt again"
@@ -105,6 +105,6 @@ def set_delay(state: State, host: str, seconds: float, reason: str) -> str:
     return printable(line)
 
 
-def url_of(text: str) -> str:
+def to_url(text: str) -> str:
     """Return the URL of an operator's argument: a host name, or a URL."""
     return text if "://" in text else f"http://{text}"

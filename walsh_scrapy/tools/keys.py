@@ -30,7 +30,7 @@ def run(call: Call) -> int:
     """Make a key, or print the directory of keys, or its header fields."""
     given = call.arguments
     if given.action == "new":
-        thumbprint = new_key(given.file)
+        thumbprint = write_new_key(given.file)
         print(f"wrote {printable(given.file)} (id {thumbprint})")
         return 0
     if given.days and not given.headers:
@@ -42,7 +42,7 @@ def run(call: Call) -> int:
             f"no key given: name its file ({program_name()} keys directory key.pem), "
             "or set WALSH_SIGNING_KEY"
         )
-    keys = keys_of(names)
+    keys = read_keys(names)
     body = directory_body([key.public for key in keys])
     if not given.headers:
         sys.stdout.write(body.decode("ascii"))
@@ -56,7 +56,7 @@ def run(call: Call) -> int:
     return 0
 
 
-def new_key(name: str) -> str:
+def write_new_key(name: str) -> str:
     """Write a new private key to a new file, for its owner only; return its thumbprint.
 
     Raises CommandError if the file exists or cannot be written.
@@ -79,7 +79,7 @@ def new_key(name: str) -> str:
     return key.public.thumbprint
 
 
-def keys_of(names: Iterable[str]) -> list[PrivateKey]:
+def read_keys(names: Iterable[str]) -> list[PrivateKey]:
     """Return the keys in files, each once. Raises CommandError."""
     try:
         keys = [read_key(Path(name)) for name in names]

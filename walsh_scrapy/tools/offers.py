@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.metadata.entries import Feed
 
 #: The advice where a page declares nothing.
-TRY: Final = (
+FEED_ADVICE: Final = (
     "open the page in a browser, look for a link named RSS, Atom or Feed, and give its URL; many "
     "sites have a feed at /feed, /feed.xml, /rss.xml, /atom.xml or /index.xml"
 )
@@ -48,7 +48,7 @@ class Candidate:
     link: FeedLink | None = None  #: the link of the page to a feed that it declares
     entry_urls: frozenset[str | None] = frozenset()
 
-    def claim(self) -> bool:
+    def mark_requested(self) -> bool:
         """Mark the document as requested; return False if it was already.
 
         Several sites of one host share its llms.txt, which is requested once.
@@ -182,7 +182,7 @@ def report_lines(offers: Iterable[SiteOffer]) -> Iterator[str]:
         if offer.source is None:
             yield comment(_UNSURE if offer.is_usable is None else _NOTHING)
             if offer.is_usable is False:
-                yield comment(f"try this: {TRY}")
+                yield comment(f"try this: {FEED_ADVICE}")
         elif (first := declared.setdefault(offer.choices[0].url, offer.url)) != offer.url:
             yield comment(f"the same as {first}, so declare one of them:")
             yield from map(comment, source_table(offer.source))
@@ -299,7 +299,10 @@ def choose(offer: SiteOffer) -> tuple[Source | None, list[str]]:
         return replace(source, name=name), [head, *_listed(others)] if others else []
     if unsure or offer.is_usable is None:
         return None, [f"{offer.url}: no answer yet", *_listed(requested)]
-    return None, [f"{offer.url}: nothing to declare was found there; {TRY}", *_listed(requested)]
+    return None, [
+        f"{offer.url}: nothing to declare was found there; {FEED_ADVICE}",
+        *_listed(requested),
+    ]
 
 
 def _listed(candidates: Iterable[Candidate]) -> list[str]:

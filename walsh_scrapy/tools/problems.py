@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from walsh_scrapy.sources.loading import declarations
+from walsh_scrapy.sources.loading import read_declarations
 from walsh_scrapy.sources.source import SourcesError
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def check_sources_file(
         return
     try:
         if state is None or not state.has_read(file):
-            for _ in declarations(file, []):
+            for _ in read_declarations(file, []):
                 pass
     except SourcesError as error:
         problem = f"the sources file cannot be read: {error}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from walsh_scrapy.policy.urls import canonical_url, host_of
 from walsh_scrapy.programname import program_name
-from walsh_scrapy.sources.loading import Declaration, declared_in, open_sources
+from walsh_scrapy.sources.loading import PlacedSource, open_sources, parse_declarations
 from walsh_scrapy.sources.source import Source, SourcesError
 from walsh_scrapy.tools.call import CommandError
 from walsh_scrapy.tools.files import Output
@@ -94,9 +94,9 @@ class SourcesFile:
         with open_sources(self._file) as opened:
             return opened.read()
 
-    def _declared(self, body: bytes) -> list[Declaration]:
+    def _declared(self, body: bytes) -> list[PlacedSource]:
         """Return the declarations of the file with this body."""
-        return list(declared_in(self._file, BytesIO(body), []))
+        return list(parse_declarations(self._file, BytesIO(body), []))
 
     @property
     def _ending(self) -> str:

@@ -14,7 +14,7 @@ from walsh_scrapy.policy.blocklist import Blocklist, InvalidBlocklist
 from walsh_scrapy.policy.robots import RobotsTxt
 from walsh_scrapy.policy.robots.copy import LATENESS
 from walsh_scrapy.policy.urls import canonical_url, host_of, is_private_host, robots_url
-from walsh_scrapy.sources.declaration import Declared, MissingPart
+from walsh_scrapy.sources.declaration import MissingPart, RunDeclaration
 from walsh_scrapy.tools.attest.checklist import CLOCK_SET, NO_COPY, NO_FETCH, NO_LIST, NO_RUN
 from walsh_scrapy.tools.attest.questions import DAY, IN_SPAN
 from walsh_scrapy.tools.attest.record import IS_REDIRECT
@@ -279,12 +279,14 @@ class _Led:
         return {source} | self._addresses.get(source, set())
 
 
-def _declared(record: Record, run: Run) -> Declared | None:
+def _declared(record: Record, run: Run) -> RunDeclaration | None:
     body = record.copy(run.facts.declared)
-    return None if body is None else Declared(body, record.copy)
+    return None if body is None else RunDeclaration(body, record.copy)
 
 
-def _outcome_of(row: Row[Any], run: Run, declared: Declared | None, led: _Led) -> tuple[str, str]:
+def _outcome_of(
+    row: Row[Any], run: Run, declared: RunDeclaration | None, led: _Led
+) -> tuple[str, str]:
     """Return the outcome of requests for row 6, and what is wrong."""
     if row.purpose == "target" and is_dump(row.url):
         return "undeclared", "it has whole pages"
@@ -312,7 +314,9 @@ def _outcome_of_hop(row: Row[Any]) -> tuple[str, str]:
     return "", ""
 
 
-def _outcome_of_target(row: Row[Any], declared: Declared | None, led: _Led) -> tuple[str, str]:
+def _outcome_of_target(
+    row: Row[Any], declared: RunDeclaration | None, led: _Led
+) -> tuple[str, str]:
     """Return the outcome of requests of a source."""
     if declared is None:
         return _UNDECLARED, ""

@@ -10,7 +10,7 @@ from walsh_scrapy.identity import UA_TOKEN
 from walsh_scrapy.programname import program_name
 from walsh_scrapy.tools.call import Unusable, WrongCall
 from walsh_scrapy.tools.files import read_file
-from walsh_scrapy.tools.mayfetch.answer import Draft, wrong_url
+from walsh_scrapy.tools.mayfetch.answer import Draft, find_url_problem
 from walsh_scrapy.tools.show import print_lines, show
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.tools.call import Call
     from walsh_scrapy.tools.mayfetch.answer import Answer
 
-_LONGEST_WAIT: Final = 30
+_MAX_WAIT_SECONDS: Final = 30
 #: The columns of a table of several bots.
 _COLUMNS: Final = ("bot", "verdict", "group", "line", "rule", "url")
 
@@ -51,7 +51,7 @@ def _of_file(call: Call, now: float) -> Sequence[Answer]:
     """Return the answers of one robots.txt."""
     given = call.arguments
     for url in given.urls:
-        if wrong := wrong_url(url):
+        if wrong := find_url_problem(url):
             raise WrongCall(f"{url}: {wrong}")
     body = read_file(given.robots)
     bots = given.user_agent or [call.options.ua_token if call.has_project else UA_TOKEN]
@@ -71,9 +71,9 @@ def _of_gates(call: Call) -> Sequence[Answer]:
     given = call.arguments
     call.check_gates()
     outcomes: dict[str, BaseException | None] = {}
-    urls = [url for url in given.urls if not wrong_url(url)]
+    urls = [url for url in given.urls if not find_url_problem(url)]
     if urls and not given.offline:
-        call.crawl(MayfetchSpider, _LONGEST_WAIT, urls=urls, outcomes=outcomes)
+        call.crawl(MayfetchSpider, _MAX_WAIT_SECONDS, urls=urls, outcomes=outcomes)
     with closing(State(call.options.state_url)) as state:
         delays = ProjectDelays(call.settings, None, call.options.pace_by.unit_of)
         context = Context(call.options, state, project_delays=delays)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 #: Line numbers of a group that are shown.
-MOST_LINES = 10
+MAX_GROUP_LINES = 10
 _INDENT = " " * 13
 _VERDICTS: Final = {True: "allowed", False: "denied", None: "undecided"}
 
@@ -46,8 +46,8 @@ class RobotsAnswer:
         """Yield the answer for operators: the file, our group, the rule, and the rest."""
         yield f"  robots     {self._file(now)}"
         if self.group is not None:
-            numbers = ", ".join(map(str, self.group_lines[:MOST_LINES]))
-            if (left := len(self.group_lines) - MOST_LINES) > 0:
+            numbers = ", ".join(map(str, self.group_lines[:MAX_GROUP_LINES]))
+            if (left := len(self.group_lines) - MAX_GROUP_LINES) > 0:
                 numbers = f"{numbers} {and_more(left)}"
             yield f"{_INDENT}group {self.group!r} (line {numbers})"
         else:
@@ -209,12 +209,12 @@ def robots_answer(file: RobotsFile, url: str, user_agent: str, now: float) -> Ro
     )
 
 
-def wrong_url(url: str) -> str:
+def find_url_problem(url: str) -> str:
     """Return why no crawl may request this kind of URL (decision 16); "" if one may."""
     if origin_of(url).startswith(("http://", "https://")):
         return ""
     is_address = "://" not in url and "." in url.partition("/")[0]
-    is_whole = is_address and not wrong_url(f"https://{url}")
+    is_whole = is_address and not find_url_problem(f"https://{url}")
     return f"this is not an http or https URL with a host{f'; write https://{url}' * is_whole}"
 
 

@@ -20,7 +20,7 @@ from walsh_scrapy.policy.pacing import delay_after
 from walsh_scrapy.policy.urls import origin_of, robots_url, wire_url
 from walsh_scrapy.sources.source import Source
 from walsh_scrapy.spider import DeclaringSpider
-from walsh_scrapy.tools.mayfetch.answer import Answer, robots_answer, wrong_url
+from walsh_scrapy.tools.mayfetch.answer import Answer, find_url_problem, robots_answer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping, MutableMapping
@@ -147,7 +147,7 @@ class Explainer:
         self, url: str, file: RobotsFile | None, now: float
     ) -> tuple[bool | None, str | None, str, float]:
         """Return whether a URL is allowed, the gate that keeps it back, why, and the end."""
-        if wrong := wrong_url(url):
+        if wrong := find_url_problem(url):
             return None, "url", wrong, 0.0
         if self._list.blocks(url):
             return False, "blocklist", self._blocklist(url), 0.0

@@ -15,7 +15,7 @@ from walsh_scrapy.policy.pacing import PaceBy
 from walsh_scrapy.policy.urls import canonical_url, host_of, robots_url
 from walsh_scrapy.programname import program_name
 from walsh_scrapy.tools.call import CommandError
-from walsh_scrapy.tools.hosts import url_of
+from walsh_scrapy.tools.hosts import to_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -236,7 +236,7 @@ def read_account(state: State, options: Options, subject: str, day: str | None) 
 
     Raises CommandError if there is nothing; the message names what the state has instead.
     """
-    url = url_of(subject)
+    url = to_url(subject)
     wanted = canonical_url(url) if "://" in subject else None
     reader = _Reader(state, options, url)
     now = rfc3339(state.hosts.find(reader.paced).now) or ""

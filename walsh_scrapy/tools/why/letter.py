@@ -233,7 +233,7 @@ def _moment(text: str, day: str = "") -> str:
 # ---- JSON ----
 
 
-def records_of(account: Account) -> Iterator[dict[str, Any]]:
+def to_records(account: Account) -> Iterator[dict[str, Any]]:
     """Yield the objects of ``--json``; `record` says what each one is.
 
     Times are RFC 3339 in UTC, durations seconds.
