@@ -64,6 +64,12 @@ def test_the_lines_of_a_help_fit_a_terminal(name, monkeypatch):
         assert max(map(len, text.splitlines())) <= 80
 
 
+def test_a_list_in_a_help_keeps_its_lines():
+    _, text = help_of("conformance")
+    assert re.search(r"^  \{seeds\}  ", text, re.MULTILINE)
+    assert re.search(r"^  \{proxy\}  ", text, re.MULTILINE)
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_an_example_is_a_call_of_its_command(name):
     _, text = help_of(*name.split())

@@ -545,14 +545,22 @@ def _lint(parser: Parser) -> None:
 
 @_command(CRAWLERS, "testing.conformance.conformance", needs_project=False, has_settings=False)
 def _conformance(parser: Parser) -> None:
-    """Test how polite a crawler is, by the log of its servers.
+    """Test how polite a crawler is, against simulated sites.
 
-    COMMAND is called up to five times, and gets less than five minutes in all. In
-    it {seeds} is a file with one URL per line, {pages} the same for pages without a
-    feed, {folder} a folder that is kept between the runs, {ca} the CA certificate
-    to trust, {key} an Ed25519 key to sign requests with, {blocklist} the URL of a
-    list of opt-outs, and {proxy} that of the proxy. CONFORMANCE_SEEDS and so on are
-    the same in its environment.
+    Starts web servers on this machine, runs COMMAND up to five times, for less than
+    five minutes in total, and judges the crawler by the logs of the servers. These
+    words in COMMAND are replaced:
+
+      {seeds}      a file with the URLs to crawl, one per line
+      {pages}      a file with the URLs of pages without a feed
+      {folder}     a folder that is kept between the runs
+      {ca}         the CA certificate to trust
+      {key}        an Ed25519 key to sign requests with
+      {blocklist}  the URL of a list of hosts that opted out
+      {proxy}      the URL of the proxy
+
+    The environment variables CONFORMANCE_SEEDS, CONFORMANCE_PAGES and so on have
+    the same values.
 
     examples:
       walsh conformance --rules R1 -- wget -i {seeds}

@@ -152,15 +152,19 @@ def _list_of_commands() -> str:
 def _help_of(command: Command) -> dict[str, str]:
     """Return the description, and the examples and exit statuses that stand below the options."""
     text, _, rest = command.help_text.partition("\n\nexamples:\n")
-    paragraphs = [
-        textwrap.fill(_as_called(paragraph), 79, break_long_words=False, break_on_hyphens=False)
-        for paragraph in text.split("\n\n")
-    ]
+    paragraphs = [_wrap(_as_called(paragraph)) for paragraph in text.split("\n\n")]
     ends = [_WRONG_CALL] + [_UNUSABLE] * command.has_settings
     return {
         "description": "\n\n".join(paragraphs),
         "epilog": "\n".join(["examples:", _as_called(rest.rstrip()), *ends]),
     }
+
+
+def _wrap(paragraph: str) -> str:
+    """Return a paragraph with lines for a terminal; an indented list keeps its lines."""
+    if paragraph.startswith(" "):
+        return paragraph
+    return textwrap.fill(paragraph, 79, break_long_words=False, break_on_hyphens=False)
 
 
 def _as_called(text: str) -> str:
