@@ -12,7 +12,7 @@ from sqlalchemy import Double, literal, select, update
 from tests.helpers.records import commit, entry_of
 from walsh_scrapy.policy.freshness import CLOCK_SKEW, LONGEST_REVISIT, NEVER
 from walsh_scrapy.policy.urls import url_key
-from walsh_scrapy.sources.declaration import Declared, part_of
+from walsh_scrapy.sources.declaration import RunDeclaration, part_number
 from walsh_scrapy.sources.loading import load_sources
 from walsh_scrapy.sources.source import Source, SourcesError
 from walsh_scrapy.state import sync
@@ -95,7 +95,7 @@ def test_an_edit_is_synced_as_the_file_is_read(monkeypatch, state, tmp_path, cap
 def test_a_file_that_is_wrong_or_empty_loses_nothing(state, file, synced):
     found = synced(A + B)
     wrong = C + B + '[[source]]\nurl = "ftp://a.example/"\n'
-    for text, reason in ((wrong, "entry 3: .* http or https"), ("", "it declares no source")):
+    for text, reason in ((wrong, "entry 3: .* http or https"), ("", "no source")):
         with pytest.raises(SourcesError, match=reason):
             synced(text)
         assert len(held(state, found.id)) == 2
@@ -353,17 +353,19 @@ def test_what_a_large_file_declares_is_kept_in_parts(monkeypatch, state, file, s
     new = {name for (name,) in rows(select(copies.c.sha256))} - names
     assert len(new) in (2, 3), "the parts that changed, and the copy that names all"
     bodies = dict(rows(select(copies.c.sha256, copies.c.body)))
-    what = Declared(bytes(bodies[second.copy]), lambda name: bytes(bodies[name]))
+    what = RunDeclaration(bytes(bodies[second.copy]), lambda name: bytes(bodies[name]))
     assert what.kind("http://a.example/3") == what.kind("http://b.example/feed") == "feed"
     assert what.kind("http://a.example/29") is None
-    assert Declared(bytes(bodies[first.copy]), bodies.get).kind("http://a.example/29") == "feed"
+    assert (
+        RunDeclaration(bytes(bodies[first.copy]), bodies.get).kind("http://a.example/29") == "feed"
+    )
     assert state.declaration(second, NOW + 2 * DAY) == second.copy
     kept = dict(rows(select(copies.c.sha256, copies.c.last_used_at)))
     assert {kept[second.copy], *(kept[name] for name in new)} == {NOW + 2 * DAY}
-    in_first = [part_of(url_key(f"http://a.example/{number}"), 8) == 0 for number in range(30)]
+    in_first = [part_number(url_key(f"http://a.example/{number}"), 8) == 0 for number in range(30)]
     third = synced("".join(itertools.compress(blocks, map(operator.not_, in_first))))
     bodies = dict(rows(select(copies.c.sha256, copies.c.body)))
-    what = Declared(bytes(bodies[third.copy]), lambda name: bytes(bodies[name]))
+    what = RunDeclaration(bytes(bodies[third.copy]), lambda name: bytes(bodies[name]))
     kinds = [what.kind(f"http://a.example/{number}") for number in range(30)]
     assert any(in_first)
     assert kinds == [None if each else "feed" for each in in_first], "a part may become empty"

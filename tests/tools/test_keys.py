@@ -11,7 +11,7 @@ from http_message_signatures import HTTPMessageVerifier, algorithms
 
 from tests.contract.test_r1_identity import Keys
 from walsh_scrapy.tools.call import CommandError
-from walsh_scrapy.tools.keys import keys_of, new_key
+from walsh_scrapy.tools.keys import read_keys, write_new_key
 
 AGENT = "https://bot.example/"
 URL = "https://bot.example/.well-known/http-message-signatures-directory"
@@ -70,17 +70,17 @@ def test_no_file_is_overwritten(tmp_path):
     there.write_text("precious")
     link.symlink_to(tmp_path / "elsewhere.pem")
     for path in (there, link):
-        with pytest.raises(CommandError, match="is never overwritten"):
-            new_key(str(path))
+        with pytest.raises(CommandError, match="already exists"):
+            write_new_key(str(path))
     assert there.read_text() == "precious"
     assert not (tmp_path / "elsewhere.pem").exists()
     with pytest.raises(CommandError, match="cannot be written: No such file"):
-        new_key(str(tmp_path / "nowhere" / "key.pem"))
+        write_new_key(str(tmp_path / "nowhere" / "key.pem"))
 
 
 def test_a_key_that_is_named_twice_is_published_once(tmp_path):
     path = str(tmp_path / "key.pem")
-    thumbprint = new_key(path)
-    assert [key.public.thumbprint for key in keys_of([path, path])] == [thumbprint]
+    thumbprint = write_new_key(path)
+    assert [key.public.thumbprint for key in read_keys([path, path])] == [thumbprint]
     with pytest.raises(CommandError, match="cannot be read"):
-        keys_of([path, path + ".old"])
+        read_keys([path, path + ".old"])

@@ -24,7 +24,7 @@ from walsh_scrapy.testing.simulation import simulate
 from walsh_scrapy.testing.web import Reply, Site, redirect
 from walsh_scrapy.tools.call import CommandError
 from walsh_scrapy.tools.why.account import read_account
-from walsh_scrapy.tools.why.letter import letter, records_of
+from walsh_scrapy.tools.why.letter import letter, to_records
 
 DAY = 86_400.0
 NOON = 20_000 * DAY + 43_200.0  # of 2024-10-04
@@ -63,7 +63,7 @@ def text_of(state, *given, **settings):
 
 
 def rows_of(state, record, *given):
-    return [row for row in records_of(account_of(state, *given)) if row["record"] == record]
+    return [row for row in to_records(account_of(state, *given)) if row["record"] == record]
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def test_nothing_about_a_site_names_another(crawled, host):
     """Only its own redirects name others."""
     account = account_of(crawled, host)
     named = {"led.example": "a.example", "old.example": "new.example"}.get(host)
-    pages = ["\n".join(letter(account)), json.dumps(list(records_of(account)))]
+    pages = ["\n".join(letter(account)), json.dumps(list(to_records(account)))]
     others = {site.host for site in SITES} - {host, named}
     for page in pages:
         assert host in page
@@ -143,18 +143,18 @@ def test_a_robots_txt_that_fails_later_is_the_last_good_one(state, log):
     log(ROBOTS, SENT, failing, replace(SENT, requested_at=NOON + 110.0, evidence=later))
     first, second = rows_of(state, "robots")
     assert (first["status"], second["status"]) == (200, 503)
-    assert "503, so the last good copy" in text_of(state)
+    assert "the last good copy was used" in text_of(state)
 
 
 @pytest.mark.parametrize(
     ("evidence", "decision"),
     [
         (ALLOWED, "line 3: Allow: /feed"),
-        (replace(ALLOWED, rule=None, line=None), "no rule about it"),
-        (Evidence(robots=hash_of(b""), robots_at=NOON, robots_status=404), "none there (404)"),
+        (replace(ALLOWED, rule=None, line=None), "no rule matches"),
+        (Evidence(robots=hash_of(b""), robots_at=NOON, robots_status=404), "no robots.txt (404)"),
         (Evidence(robots_at=NOON, robots_status=503), "unreachable (503)"),
         (Evidence(robots_at=NOON), "unreachable (no answer)"),
-        (Evidence(), "not asked"),
+        (Evidence(), "not checked"),
     ],
 )
 def test_each_request_has_the_decision_of_robots_txt(state, log, evidence, decision):
@@ -224,7 +224,7 @@ def test_another_bot_is_named_as_it_names_itself(state, log, contact, page):
         ("b.example", None, "no request to b.example in the last 30 days, and no source there"),
         ("example", None, "a.example"),
         ("a.example", "1970-01-08", "2024-10-04"),
-        ("http://[", None, "neither a host nor a URL"),
+        ("http://[", None, "not a host name"),
         ("_.example", None, "no request to _.example"),
     ],
 )
@@ -280,7 +280,7 @@ def test_no_address_and_no_credential_but_the_senders_is_told(state, log):
     deny(state, replace(DENIAL, url=f"{url}#x", gate="office", reason="jo@a.example opted out"))
     for page in (
         text_of(state),
-        json.dumps(list(records_of(account_of(state)))),
+        json.dumps(list(to_records(account_of(state)))),
         text_of(state, url),
     ):
         assert "hidden" not in page

@@ -44,7 +44,7 @@ from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.robots.copy import MAX_HOPS
 from walsh_scrapy.policy.urls import resolve_reference
 from walsh_scrapy.policy.wording import count_of
-from walsh_scrapy.sources.files import MOST_WHOLE, open_file
+from walsh_scrapy.sources.files import MAX_WHOLE_BYTES, open_file
 from walsh_scrapy.state.documents import hash_of
 from walsh_scrapy.state.records import BlocklistCopy
 from walsh_scrapy.wire.unreachable import causes
@@ -83,7 +83,7 @@ def load_local_list(path: str) -> Blocklist:
     if not path:
         return Blocklist.EMPTY
     try:
-        with open_file(Path(path), MOST_WHOLE) as file:
+        with open_file(Path(path), MAX_WHOLE_BYTES) as file:
             return parse_local(file.read(), path)
     except (OSError, ValueError) as error:  # InvalidBlocklist names the file itself
         reason = getattr(error, "strerror", None) or error

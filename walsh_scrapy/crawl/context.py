@@ -17,7 +17,7 @@ from walsh_scrapy.policy.connectivity import Connectivity
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.urls import host_of, origin_of
 from walsh_scrapy.policy.wording import format_seconds
-from walsh_scrapy.sources.source import with_delays
+from walsh_scrapy.sources.source import longest_delays
 from walsh_scrapy.wire.stalls import moment
 
 if TYPE_CHECKING:
@@ -197,4 +197,4 @@ class DeclaredDelays:
     @property
     def delays(self) -> Mapping[str, float]:
         """The delay of each host that is known to be longer than ``WALSH_MIN_INTERVAL``."""
-        return with_delays(self._context.delays, self._by_host)
+        return longest_delays(self._context.delays, self._by_host)

@@ -38,7 +38,7 @@ from walsh_scrapy.exceptions import MachineTrouble, StateUnavailable
 from walsh_scrapy.options import BadSetting, Options, WrongArgument
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import format_seconds
-from walsh_scrapy.sources.source import SourcesError, host_delays
+from walsh_scrapy.sources.source import SourcesError, delays_by_host
 from walsh_scrapy.state import State, StateError
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ class Crawl:
         if self.sources_file:
             return DeclaredDelays(self.context, self.sources_file.delays)
         sources = getattr(self.crawler.spider, "sources", ())
-        return DeclaredDelays(self.context, host_delays(sources, host_of))
+        return DeclaredDelays(self.context, delays_by_host(sources, host_of))
 
     @cached_property
     def sources_file(self) -> SyncedFile | None:

@@ -25,13 +25,13 @@ from sqlalchemy import and_, delete, exists, func, not_, select, update
 from walsh_scrapy.policy.pacing import PaceBy
 from walsh_scrapy.policy.urls import host_of, url_key
 from walsh_scrapy.policy.wording import count_of, storable
-from walsh_scrapy.sources.declaration import document_of, part_of, parts_of
+from walsh_scrapy.sources.declaration import encode_part_names, part_names, part_number
 from walsh_scrapy.sources.loading import (
-    declarations,
-    merged,
+    log_warnings,
+    merge_sources,
     open_sources,
-    repetitions,
-    warn,
+    read_declarations,
+    repetition_warnings,
 )
 from walsh_scrapy.sources.source import Source, declaration
 from walsh_scrapy.state.documents import hash_of, keep_copy
@@ -125,7 +125,7 @@ class Sync:
         as_known = known and known.sha256 and (known.mtime_ns, known.size, known.pace_by)
         if known is None or as_known != as_it_is:
             known, changes = self._compared(known, stat, pace_by)
-        warn(self._file, json.loads(known.warnings))
+        log_warnings(self._file, json.loads(known.warnings))
         return SyncedFile(known.id, json.loads(known.delays), known.copy, changes)
 
     def is_current(self) -> bool:
@@ -170,7 +170,7 @@ class Sync:
         warnings: list[str] = []
         keys, new, changed = set[int](), set[int](), set[int]()
         repeated: list[str] = []
-        found = declarations(self._file, warnings)
+        found = read_declarations(self._file, warnings)
         while some := list(islice(found, WRITTEN_AT_ONCE)):
             self._begin()
             kept: dict[int, Source] = {}
@@ -179,7 +179,7 @@ class Sync:
                 first = kept.get(key) or (self._known([key])[key] if key in keys else None)
                 if first is not None:
                     repeated.append(place)
-                kept[key] = merged(first, source) if first else source
+                kept[key] = merge_sources(first, source) if first else source
             known = {} if self._is_first else self._known(kept)
             others = {key: each for key, each in kept.items() if anew or known.get(key) != each}
             if others:
@@ -197,7 +197,7 @@ class Sync:
         if new or self._is_first:
             self._follow_moves()
         counts = len(keys if self._is_first else new), len(changed - new), len(removed)
-        return Changes(*counts), warnings + repetitions(repeated)
+        return Changes(*counts), warnings + repetition_warnings(repeated)
 
     def _begin(self) -> None:
         """Note that the sources of the file are being written."""
@@ -358,10 +358,10 @@ class DeclarationCopies:
         # The order of no index: to find each row of a large table by itself takes far longer.
         with self._database.snapshot() as connection:
             found = connection.execute(rows.order_by(_C.url_key + 0))
-            for at, of_part in groupby(found, lambda row: part_of(row[0], size)):
+            for at, of_part in groupby(found, lambda row: part_number(row[0], size)):
                 names[at] = self._keep(declaration(Source(*row[1:]) for row in of_part), before)
         parts = [names.get(at) or self._keep(b"", before) for at in range(size)]
-        return parts[0] if size == 1 else self._keep(document_of(parts))
+        return parts[0] if size == 1 else self._keep(encode_part_names(parts))
 
     def in_force(self, name: str) -> str:
         """Note that a copy is in force, and return its name; it is made anew if it was deleted."""
@@ -376,7 +376,7 @@ class DeclarationCopies:
     def _parts(self, name: str) -> list[str]:
         """Return the names of the parts of a copy, itself if it has none."""
         body = self._database.scalar(select(copies.c.body).where(copies.c.sha256 == name))
-        return parts_of(body or b"") or [name]
+        return part_names(body or b"") or [name]
 
     def _keep(self, body: bytes, kept: Collection[str] = ()) -> str:
         """Keep a document unless its name is among those that are ``kept``; return its name."""

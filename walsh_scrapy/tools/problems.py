@@ -1,11 +1,11 @@
-"""Problems that no database knows, as rows with the columns of `readable_problems`."""
+"""Problems outside of the state database, as rows like those of the view `readable_problems`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from walsh_scrapy.sources.loading import declarations
+from walsh_scrapy.sources.loading import read_declarations
 from walsh_scrapy.sources.source import SourcesError
 
 if TYPE_CHECKING:
@@ -13,30 +13,29 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.state import State
 
-_COLUMNS: Final = ("subject", "since", "advice", "command")
+_EMPTY: Final = {"subject": None, "since": None, "advice": None, "command": None}
 
 
 def problem_row(severity: str, problem: str, **columns: str) -> dict[str, Any]:
-    """Return a row like those of the view; columns that are not given are None."""
+    """Return a row of `readable_problems`; columns without a value are None."""
     rank = 0 if severity == "critical" else 1
-    row = {"severity": severity, "problem": problem, "rank": rank}
-    return dict.fromkeys(_COLUMNS) | row | columns
+    return {**_EMPTY, "severity": severity, "problem": problem, "rank": rank, **columns}
 
 
 def check_sources_file(
     state: State | None, name: str, *, is_needed: bool
 ) -> Iterator[dict[str, Any]]:
-    """Yield the error of a sources file.
+    """Yield a row if the sources file cannot be read.
 
-    A file that the last crawl has read as it is now is not read again. Unless the file is needed,
-    it may be missing: the spiders of a project may declare their sources themselves.
+    A file that has not changed since the last crawl is not read again. If the file is not needed,
+    it may be missing, because the spiders of a project may declare their sources themselves.
     """
     file = Path(name)
     if not is_needed and not file.exists():
         return
     try:
         if state is None or not state.has_read(file):
-            for _ in declarations(file, []):
+            for _ in read_declarations(file, []):
                 pass
     except SourcesError as error:
         problem = f"the sources file cannot be read: {error}"

@@ -10,13 +10,13 @@ if TYPE_CHECKING:
 
 
 def run(call: Call) -> int:
-    """Read the state and print the letter."""
+    """Read the state database, and print the letter."""
     from walsh_scrapy.tools.show import print_lines
     from walsh_scrapy.tools.why.account import read_account
-    from walsh_scrapy.tools.why.letter import letter, records_of
+    from walsh_scrapy.tools.why.letter import letter, to_records
 
     arguments = call.arguments
     with call.state() as state:
         account = read_account(state, call.options, arguments.subject, arguments.on)
-    print_lines(map(json.dumps, records_of(account)) if arguments.json else letter(account))
+    print_lines(map(json.dumps, to_records(account)) if arguments.json else letter(account))
     return 0
