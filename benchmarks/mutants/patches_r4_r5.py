@@ -102,8 +102,8 @@ self._network.check_route(request)
         )
         .values(in_flight_until"""),
         Patch(_STATE, "_end", ".where(_OURS)", ".where(_HOST)"),
-        Patch(_STATE, "begin", "return found if found.times.owner == worker.id else None",
-              "return found"),
+        Patch(_STATE, "begin", "\"wait\" if snapshot.times.owner == worker.id else \"lost\"",
+              '"wait"'),
         Patch(_STATE, "prove", 'return connection.execute(_PROVE, {"key": host, "worker": '
               'worker.id}).first() is not None', "return True"),
         Patch(_STATE, "let_go", ".rowcount == 1", ".rowcount >= 0"),

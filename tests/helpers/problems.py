@@ -352,7 +352,8 @@ class KilledWorker(Extension):
 
         def work(connection):
             protocol.beat(connection, killed)
-            assert protocol.take(connection, host, killed)
-            assert protocol.begin(connection, host, killed, Ask(1.0, 30.0, 1e9))
+            assert protocol.take(connection, host, killed).status == "ready"
+            ask = Ask(1.0, 30.0, 1e9)
+            assert protocol.begin(connection, host, killed, ask).status == "ready"
 
         context.state.write(work)

@@ -14,7 +14,7 @@ from walsh_scrapy.policy.pacing import Exchange, Hold
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.state import State, hosts
 from walsh_scrapy.state.entries import EntryRecord
-from walsh_scrapy.state.hosts import Ask, Begun, Worker
+from walsh_scrapy.state.hosts import Ask, Worker
 from walsh_scrapy.state.log import (
     NO_EVIDENCE,
     DenialRecord,
@@ -53,7 +53,7 @@ def commit(state, record, found=(), llmstxt=None):
 
 
 def begin(state, host="a.example", worker=US, delay=0.0):
-    """Take a host, and begin a request of at most 60 s to it; return what `begin` says."""
+    """Take a host, and begin a request of at most 60 s to it; return its answer."""
 
     def write(connection):
         hosts.take(connection, host, worker)
@@ -65,8 +65,8 @@ def begin(state, host="a.example", worker=US, delay=0.0):
 def exchange(state, host="a.example", worker=US, **answer):
     """Take a host, request it once, and let it go; the answer is that of an `Exchange`."""
     ended = Exchange(**{"delay": 1.0} | answer)
-    begun = begin(state, host, worker)
-    assert isinstance(begun, Begun)
+    status, begun = begin(state, host, worker)
+    assert status == "ready"
     times = begun.times.after(ended, BACKOFF, begun.now)
 
     def write(connection):

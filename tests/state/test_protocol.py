@@ -34,7 +34,6 @@ from walsh_scrapy.policy.pacing import (
 )
 from walsh_scrapy.state.hosts import (
     Ask,
-    Begun,
     Worker,
     beat,
     begin,
@@ -237,8 +236,8 @@ class Machine(RuleBasedStateMachine):
 
     def taking(self, body, host):
         def work(connection, _again):
-            found = take(connection, host, body.worker, body.watch.decides_until)
-            if found is None:
+            permission = take(connection, host, body.worker, body.watch.decides_until)
+            if permission.status != "ready":
                 return None
             self.notes.append(lambda: self.took(body, host))
             is_due = select(sources.c.name).where(sources.c.host == host, sources.c.is_due == 1)
@@ -353,12 +352,13 @@ class Machine(RuleBasedStateMachine):
         """Send one request: return "ok", "refused" or "redirect"; None if the host was lost."""
         host = memory.host
         while True:
-            begun, noted = yield from self.beginning(body, memory, what, visit)
+            begun, noted = yield from self.beginning(body, memory, visit)
             if begun is None:
                 return None
             body.point = "connect"
             yield
-            if self.true < noted + begun.allowed:
+            limit = noted + self.ask(memory).allowed
+            if self.true < limit:
                 break
             if not (
                 yield from self.transact(
@@ -366,7 +366,7 @@ class Machine(RuleBasedStateMachine):
                 )
             ):
                 return None
-        sent, answer = self.send(body, host, what, name, noted + begun.allowed), self.answer
+        sent, answer = self.send(body, host, what, name, limit), self.answer
         body.wait_until, body.point = sent.end, "flight"
         yield
         answer = self.check_answer(answer, what)
@@ -393,9 +393,12 @@ class Machine(RuleBasedStateMachine):
         self.lives_on(host, memory, times, measured)
         return answer
 
-    def beginning(self, body, memory, what, visit):
-        host, noted = memory.host, 0.0
-        ask = Ask(delay_after(1.0, memory.robots), TIMEOUT)
+    def ask(self, memory):
+        return Ask(delay_after(1.0, memory.robots), TIMEOUT)
+
+    def beginning(self, body, memory, visit):
+        """Return the row of the host and when it was asked for; None if the host was lost."""
+        host, noted, ask = memory.host, 0.0, self.ask(memory)
 
         def work(connection, again):
             nonlocal noted
@@ -406,15 +409,18 @@ class Machine(RuleBasedStateMachine):
                 return None
             if visit is not None and not owns(connection, visit, body.worker):
                 return None
-            found = begin(connection, host, body.worker, ask)
-            if isinstance(found, Begun):
+            permission = begin(connection, host, body.worker, ask)
+            if permission.status == "ready":
                 self.notes.append(lambda: self.began(body, host, visit))
-            return found
+            return permission
 
         while True:
-            found = yield from self.transact(body, "begin" if visit is None else "hop", work)
+            permission = yield from self.transact(body, "begin" if visit is None else "hop", work)
             memory.pending = None
-            if found is None or isinstance(found, Begun):
+            if permission is None or permission.status == "lost":
+                return None, noted
+            found = permission.host
+            if permission.status == "ready":
                 return found, noted
             self.check_wait(host, found)
             body.wait_until = self.true + found.times.ready_at(ask.delay) - found.now

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from uuid import uuid4
 
 from scrapy import Request
@@ -24,7 +24,7 @@ from walsh_scrapy.policy.pacing import BEAT_SECONDS, Watch, slowed
 from walsh_scrapy.policy.wording import format_seconds
 from walsh_scrapy.state import hosts as protocol
 from walsh_scrapy.state.database import RefusedValues
-from walsh_scrapy.state.hosts import Begun, HostSnapshot, Worker
+from walsh_scrapy.state.hosts import HostSnapshot, Permission, Worker
 from walsh_scrapy.state.log import LoggedBegin, forget_begin, log_begin, log_end
 
 if TYPE_CHECKING:
@@ -38,14 +38,12 @@ if TYPE_CHECKING:
     from walsh_scrapy.policy.pacing import Exchange, Hold, HostTimes
     from walsh_scrapy.policy.robots.copy import RobotsCopy
     from walsh_scrapy.sources.source import Source
-    from walsh_scrapy.state.hosts import Ask, OwnedByOther
+    from walsh_scrapy.state.hosts import Ask, OwnedByOther, PermissionStatus
     from walsh_scrapy.state.log import RequestRecord
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
-#: The result of an attempt to own a host: another worker has it now, or has deferred it.
-Taken: TypeAlias = Literal["ours", "busy", "deferred"]
 #: Ready hosts with which a worker takes no further one: alone it has the names of some looked up.
 _ENOUGH_ALONE: Final = 8
 _ENOUGH_OF_SEVERAL: Final = 1
@@ -145,8 +143,8 @@ class Hosts:
 
     def take(
         self, host: str, reason: object, read: Callable[[Connection], object] | None = None
-    ) -> Taken:
-        """Own a host, if no other worker does and none has deferred it since this run began.
+    ) -> PermissionStatus:
+        """Own a host: "ready", or "wait" or "deferred", if another worker owns or has deferred it.
 
         Its rows are read in the same transaction, by ``read`` too.
         """
@@ -156,25 +154,23 @@ class Hosts:
             moment, decides_until = self._context.moment(), self._watch.decides_until
             copies: dict[str, RobotsCopy | None] = {}
 
-            def work(connection: Connection) -> tuple[HostSnapshot, bool]:
-                taken = protocol.take(connection, host, self._worker, decides_until)
-                if taken is None:
-                    return protocol.find(connection, host), False
-                copies.update(self._state.robots.of_host(connection, host))
-                if read is not None:
-                    read(connection)
-                return taken, True
+            def work(connection: Connection) -> Permission:
+                permission = protocol.take(connection, host, self._worker, decides_until)
+                if permission.status == "ready":
+                    copies.update(self._state.robots.of_host(connection, host))
+                    if read is not None:
+                        read(connection)
+                return permission
 
-            found, is_ours = self._state.write(work)
+            status, found = self._state.write(work)
             self._watch.see(found.now, moment)
             _tell_clock(host, found)
-            if not is_ours:
-                is_deferred = found.times.deferred_at >= self._worker.started_at
-                return "deferred" if is_deferred else "busy"
+            if status != "ready":
+                return status
             since = self._context.clock.monotonic()
             self._owned[host] = _Owned(found.times, since, copies=copies)
         self._owned[host].reasons.add(reason)
-        return "ours"
+        return "ready"
 
     def has(self, host: str) -> bool:
         """Return True if this crawl owns a host."""
@@ -320,40 +316,38 @@ class Hosts:
             return None
         moment, attempts = self._context.moment(), list[LoggedBegin]()
 
-        def work(connection: Connection) -> Begun | HostSnapshot | None:
+        def work(connection: Connection) -> Permission:
             for earlier in attempts:  # the answer to its COMMIT was lost
                 forget_begin(connection, earlier)
             is_pending = owned.end is not None or owned.pending
             if is_pending and not self._flush(connection, host, owned):
-                return None
+                return Permission("lost", protocol.find(connection, host))
             if attempts:
                 protocol.withdraw(connection, host, self._worker)
             if own not in (None, host) and not protocol.owns(connection, own, self._worker):
                 raise HostLost(self._context.clock.now(), f"{own} was lost to another worker")
-            found = protocol.begin(connection, host, self._worker, ask)
-            if isinstance(found, Begun):
-                delay = (
-                    0.0
-                    if owned.times.request_ended_at is None
-                    else found.times.delay_with(ask.delay)
-                )
-                sent = replace(record, requested_at=found.now, delay=delay)
+            permission = protocol.begin(connection, host, self._worker, ask)
+            if permission.status == "ready":
+                times, now, _ = permission.host
+                is_first = owned.times.request_ended_at is None
+                delay = 0.0 if is_first else times.delay_with(ask.delay)
+                sent = replace(record, requested_at=now, delay=delay)
                 attempts.append(log_begin(connection, sent))
-            return found
+            return permission
 
-        found = self._state.write(work, visit or request.url)
+        status, found = self._state.write(work, visit or request.url)
         owned.end, owned.pending = None, []
-        if found is None:
+        if status == "lost":
             self._drop(host)
             return None
         self._watch.see(found.now, moment)
         owned.times = found.times
-        if isinstance(found, HostSnapshot):
+        if status == "wait":
             _tell_clock(host, found)
             return max(0.001, found.times.ready_at(ask.delay, ask.most) - found.now)
         owned.is_busy = True
         self._in_flight[request] = _InFlight(host, found.times, attempts[-1])
-        note(request, until=moment + found.allowed)
+        note(request, until=moment + ask.allowed)
         return 0.0
 
     def end(

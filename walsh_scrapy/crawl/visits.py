@@ -250,11 +250,11 @@ class DueSources:
             await sleep(RECHECK_SECONDS)
             return None
         self._left.remove(work)
-        if taken == "busy" and away:  # by a redirect, which is soon over
+        if taken == "wait" and away:  # by a redirect, which is soon over
             self._stay_away(work, rest)
-        elif taken == "busy":
+        elif taken == "wait":
             self._busy.append(work)
-        if taken != "ours":
+        if taken != "ready":
             return None
         self._away.pop(host, None)
         self._keep(host, rest, pages[-1])

@@ -88,6 +88,9 @@ if TYPE_CHECKING:
 KEEP_SECONDS: Final = 90 * 86_400.0
 #: The reason why a host is not ready: it is on hold, a request is in flight, or its delay goes on.
 WaitReason: TypeAlias = Literal["hold", "in flight", "delay"]
+#: "ready": the worker may go on. "wait": another worker owns the host, or see `WaitReason`.
+#: "deferred": some worker gave the host up since this run began. "lost": another one took the host.
+PermissionStatus: TypeAlias = Literal["ready", "wait", "deferred", "lost"]
 OverrideName: TypeAlias = Literal["release", "delay"]
 
 
@@ -130,13 +133,11 @@ class HostSnapshot(NamedTuple):
         return "in flight" if self.times.in_flight_until > self.now else "delay"
 
 
-class Begun(NamedTuple):
-    """A request that may be sent now."""
+class Permission(NamedTuple):
+    """The answer to `take` and `begin`, and the row of the host, which has its reason."""
 
-    times: HostTimes
-    now: float  #: epoch seconds, by the database's clock
-    #: Seconds for the whole exchange. They count from a moment before the transaction of `begin`.
-    allowed: float
+    status: PermissionStatus
+    host: HostSnapshot
 
 
 class Ask(NamedTuple):
@@ -145,6 +146,11 @@ class Ask(NamedTuple):
     delay: float  #: since the last exchange
     timeout: float
     most: float = math.inf  #: for which delay and hold count at most; see `longest_wait`
+
+    @property
+    def allowed(self) -> float:
+        """Seconds for the whole exchange, from a moment before the transaction of its `begin`."""
+        return min(self.timeout + MARGIN, LONGEST_EXCHANGE)
 
 
 class Beat(NamedTuple):
@@ -384,41 +390,32 @@ def leave(connection: Connection, worker: Worker) -> None:
 
 def take(
     connection: Connection, host: str, worker: Worker, decides_until: float = 0.0
-) -> HostSnapshot | None:
-    """Own a host, and return its row; None if another worker owns it or has deferred it.
+) -> Permission:
+    """Own a host: "ready" if the worker owns it now, else "wait" or "deferred".
 
     ``decides_until`` is that of the process's `Watch`.
     """
-    given = {"key": host, "worker": worker.id, **clock_of(connection)}
-    decided = {"started_at": worker.started_at, "decides_until": decides_until}
-    row = connection.execute(_TAKE, given | decided).one_or_none()
+    params = {"key": host, "worker": worker.id, **clock_of(connection)}
+    limits = {"started_at": worker.started_at, "decides_until": decides_until}
+    row = connection.execute(_TAKE, params | limits).one_or_none()
+    if row is None and connection.execute(_FIND, params).first() is None:
+        row = connection.execute(_new_host(connection.dialect.name), params).one_or_none()
     if row is not None:
-        return _corrected(connection, host, _snapshot(row))
-    row = connection.execute(_FIND, given).one_or_none()
-    if row is not None:
-        _corrected(connection, host, _snapshot(row))
-        return None
-    row = connection.execute(_new_host(connection.dialect.name), given).one_or_none()
-    return None if row is None else _snapshot(row)
+        return Permission("ready", _corrected(connection, host, _snapshot(row)))
+    snapshot = _corrected(connection, host, find(connection, host))
+    is_deferred = snapshot.times.deferred_at >= worker.started_at
+    return Permission("deferred" if is_deferred else "wait", snapshot)
 
 
-def begin(
-    connection: Connection, host: str, worker: Worker, ask: Ask
-) -> Begun | HostSnapshot | None:
-    """Let the owner of a host send a request: return `Begun` if it may.
-
-    A `HostSnapshot` has the time to wait; None means that the host was lost. ``timeout`` counts as
-    `LONGEST_EXCHANGE` at most.
-    """
-    allowed = min(ask.timeout + MARGIN, LONGEST_EXCHANGE)
-    given = {"key": host, "worker": worker.id, "asked_delay": ask.delay, "most": ask.most}
-    given |= {"allowed": allowed, **clock_of(connection)}
-    row = connection.execute(_BEGIN, given).one_or_none()
+def begin(connection: Connection, host: str, worker: Worker, ask: Ask) -> Permission:
+    """Let the owner of a host send a request: "ready" if it may, else "wait" or "lost"."""
+    params = {"key": host, "worker": worker.id, "asked_delay": ask.delay, "most": ask.most}
+    params |= {"allowed": ask.allowed, **clock_of(connection)}
+    row = connection.execute(_BEGIN, params).one_or_none()
     if row is not None:
-        times, now, _ = _snapshot(row)
-        return Begun(times, now, allowed)
-    found = _corrected(connection, host, find(connection, host))
-    return found if found.times.owner == worker.id else None
+        return Permission("ready", _snapshot(row))
+    snapshot = _corrected(connection, host, find(connection, host))
+    return Permission("wait" if snapshot.times.owner == worker.id else "lost", snapshot)
 
 
 def end(
