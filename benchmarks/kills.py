@@ -27,7 +27,7 @@ from sqlalchemy import create_engine, text
 from benchmarks.databases import states
 from benchmarks.report import Figure, Report, run
 from walsh_scrapy.crawl.hosts import Hosts
-from walsh_scrapy.state import State, hosts, sources
+from walsh_scrapy.state import State, ownership, sources
 from walsh_scrapy.state.log import GOES_ON
 from walsh_scrapy.testing.crawl import find_project, run_crawl
 from walsh_scrapy.testing.directweb import DirectWeb
@@ -50,12 +50,12 @@ MOST = 4
 #: The functions of these steps. Those of the state are followed by a COMMIT, that of the crawl is
 #: not.
 _FUNCTIONS: Final[dict[str, tuple[Any, str]]] = {
-    "taken": (hosts, "take"),
-    "begun": (hosts, "begin"),
+    "taken": (ownership, "take"),
+    "begun": (ownership, "begin"),
     "allowed": (Hosts, "begin"),
-    "ended": (hosts, "end"),
+    "ended": (ownership, "end"),
     "written": (sources, "insert_unseen"),
-    "freed": (hosts, "let_go"),
+    "freed": (ownership, "let_go"),
     "committed": (Hosts, "commit"),
 }
 _AT = "WALSH_KILL_AT"

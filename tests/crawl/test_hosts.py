@@ -19,9 +19,9 @@ from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.pacing import RECHECK_SECONDS, WORKER_SECONDS, Streaks
 from walsh_scrapy.sources.source import Source
 from walsh_scrapy.state import State
-from walsh_scrapy.state.database import RefusedValues
-from walsh_scrapy.state.hosts import Ask, beat
+from walsh_scrapy.state.errors import RefusedValues
 from walsh_scrapy.state.log import RequestRecord
+from walsh_scrapy.state.ownership import RequestLimits, beat
 from walsh_scrapy.testing.simulation import FakeClock
 
 HOST = "a.example"
@@ -50,7 +50,7 @@ def begin(hosts, source):
     request = Request(source.url)
     set_visit(request, Visit(source, bool))
     record = RequestRecord(0.0, HOST, source.url, "")
-    return hosts.begin(request, HOST, Ask(0.0, 10.0), record)
+    return hosts.begin(request, HOST, RequestLimits(0.0, 10.0), record)
 
 
 def test_the_visits_of_a_host_that_was_lost_are_over_although_it_is_owned_again(worker):

@@ -15,8 +15,8 @@ from walsh_scrapy.crawl.visits import PAGE, DueSources
 from walsh_scrapy.exceptions import RequestDeferred
 from walsh_scrapy.policy.pacing import Exchange
 from walsh_scrapy.sources.source import Source
-from walsh_scrapy.state.hosts import Ask
 from walsh_scrapy.state.log import RequestRecord
+from walsh_scrapy.state.ownership import RequestLimits
 from walsh_scrapy.state.sources import Selection
 from walsh_scrapy.testing.simulation import FakeClock
 
@@ -173,7 +173,7 @@ def test_a_host_that_was_owned_for_a_minute_is_free_for_others_for_a_moment(
 ):
     """Then a redirect of another worker gets through that waits there."""
     ours, other = worker(), worker()
-    other.context.state.hosts.delay(HOST, delay, "for this test")
+    other.context.state.hosts.set_delay(HOST, delay, "for this test")
     other.hosts.beat("others")
     urls = [f"http://{HOST}/{number}" for number in range(int(200 / delay))]
     free_at = [clock.now()]
@@ -260,7 +260,7 @@ def test_a_redirect_of_another_worker_does_not_end_what_is_left_of_a_host(
 ):
     """It owns the host for some time, and beats, but visits nothing there."""
     ours, other = worker(), worker()
-    other.context.state.hosts.delay(HOST, 10.0, "for this test")
+    other.context.state.hosts.set_delay(HOST, 10.0, "for this test")
     other.hosts.beat(same(1))
     owned = []
 
@@ -321,7 +321,7 @@ def test_several_workers_that_see_one_outage_count_it_once(worker, clock):
         request = Request(f"https://{LIST}/robots.txt")
         assert each.hosts.take(LIST, request) == "ready"
         record = RequestRecord(clock.now(), LIST, request.url, "")
-        assert each.hosts.begin(request, LIST, Ask(1.0, 10.0), record) == 0.0
+        assert each.hosts.begin(request, LIST, RequestLimits(1.0, 10.0), record) == 0.0
         found = each.hosts.end(request, LIST, silent, record)
         assert (found.times.unreachable, found.hold) == (1, 0.0)
         each.hosts.let_go(LIST, request)

@@ -12,9 +12,8 @@ from walsh_scrapy.options import Options
 from walsh_scrapy.policy.backoff import Backoff
 from walsh_scrapy.policy.pacing import Exchange, Hold
 from walsh_scrapy.policy.urls import host_of
-from walsh_scrapy.state import State, hosts
+from walsh_scrapy.state import State, ownership
 from walsh_scrapy.state.entries import EntryRecord
-from walsh_scrapy.state.hosts import Ask, Worker
 from walsh_scrapy.state.log import (
     NO_EVIDENCE,
     DenialRecord,
@@ -23,6 +22,7 @@ from walsh_scrapy.state.log import (
     denial,
     log_end,
 )
+from walsh_scrapy.state.ownership import RequestLimits, Worker
 from walsh_scrapy.state.records import SourceRecord
 from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.state.tables import entries
@@ -56,8 +56,8 @@ def begin(state, host="a.example", worker=US, delay=0.0):
     """Take a host, and begin a request of at most 60 s to it; return its answer."""
 
     def write(connection):
-        hosts.take(connection, host, worker)
-        return hosts.begin(connection, host, worker, Ask(delay, 60.0))
+        ownership.take(connection, host, worker)
+        return ownership.begin(connection, host, worker, RequestLimits(delay, 60.0))
 
     return state.write(write)
 
@@ -70,8 +70,8 @@ def exchange(state, host="a.example", worker=US, **answer):
     times = begun.times.after(ended, BACKOFF, begun.now)
 
     def write(connection):
-        hosts.end(connection, host, worker, begun.times, times, 0.0)
-        hosts.let_go(connection, host, worker)
+        ownership.end(connection, host, worker, begun.times, times, 0.0)
+        ownership.let_go(connection, host, worker)
 
     state.write(write)
 
@@ -80,9 +80,9 @@ def hold(state, host, seconds, by="", status=0):
     """Put a host on hold, as its worker does."""
 
     def write(connection):
-        hosts.take(connection, host, US)
-        hosts.caution(connection, host, hold=Hold(seconds, by, status))
-        hosts.let_go(connection, host, US)
+        ownership.take(connection, host, US)
+        ownership.lengthen_waits(connection, host, hold=Hold(seconds, by, status))
+        ownership.let_go(connection, host, US)
 
     state.write(write)
 

@@ -19,26 +19,25 @@ from tests.state.conftest import open_engine
 from walsh_scrapy.policy.backoff import Backoff
 from walsh_scrapy.policy.pacing import LONGEST_EXCHANGE, MARGIN, Exchange, Hold, HostTimes
 from walsh_scrapy.state import State, StateError
-from walsh_scrapy.state.database import RefusedValues
-from walsh_scrapy.state.hosts import (
-    Ask,
-    HostStore,
+from walsh_scrapy.state.errors import RefusedValues
+from walsh_scrapy.state.hoststore import HostStore
+from walsh_scrapy.state.log import forget_begin, log_begin, log_end
+from walsh_scrapy.state.overrides import release_hold, set_operator_delay
+from walsh_scrapy.state.ownership import (
+    RequestLimits,
     Worker,
     beat,
     begin,
-    caution,
     end,
     find,
     leave,
+    lengthen_waits,
     let_go,
+    lock_if_owned,
     owns,
-    prove,
-    release_hold,
-    set_operator_delay,
     take,
     withdraw,
 )
-from walsh_scrapy.state.log import forget_begin, log_begin, log_end
 from walsh_scrapy.state.tables import hosts, overrides, requests, workers
 
 TIMEOUT = 30.0
@@ -46,7 +45,7 @@ BACKOFF = Backoff(2.0, 300.0, Random(1))
 
 HOST = "a.example"
 US, THEM = Worker("us", 1_699_999_000.0), Worker("them", 1_699_999_500.0)
-ASK = Ask(1.0, TIMEOUT)
+ASK = RequestLimits(1.0, TIMEOUT)
 
 
 def run(engine, function, *arguments, **options):
@@ -115,7 +114,7 @@ def test_the_statement_and_the_pure_function_agree_on_when_a_host_is_ready(engin
             connection.execute(deleted(hosts))
             connection.execute(insert(hosts), {"host": HOST, "owner": "us", **row})
             before = find(connection, HOST).times
-            found = begin(connection, HOST, US, Ask(asked, TIMEOUT, most))
+            found = begin(connection, HOST, US, RequestLimits(asked, TIMEOUT, most))
         is_ready = before.ready_at(asked, most) <= 1000.0
         assert found.status == ("ready" if is_ready else "wait")
 
@@ -142,7 +141,7 @@ def test_a_new_host_is_taken_and_requested_at_once(engine, now):
 @pytest.mark.empty
 def test_an_exchange_lasts_an_hour_at_most(engine, now):
     run(engine, take, HOST, US)
-    ask = Ask(1.0, 1e9)
+    ask = RequestLimits(1.0, 1e9)
     begun = run(engine, begin, HOST, US, ask).host
     assert begun.times.in_flight_until - now[0] == ask.allowed == LONGEST_EXCHANGE
 
@@ -165,14 +164,14 @@ def test_an_owner_that_lost_its_host_writes_nothing_but_caution(engine, now):
     begun = run(engine, begin, HOST, US, ASK).host
     now[0] += TIMEOUT + MARGIN
     run(engine, take, HOST, THEM)  # nobody has beaten: the owner is unknown
-    theirs = run(engine, begin, HOST, THEM, Ask(0.0, TIMEOUT)).host
+    theirs = run(engine, begin, HOST, THEM, RequestLimits(0.0, TIMEOUT)).host
     over = Exchange(delay=60.0, status=429, retry_after=600.0)
     times = begun.times.after(over, BACKOFF, now[0])
     assert not run(engine, end, HOST, US, begun.times, times, 0.0)
     caution = {"delay": 60.0, "hold_since": now[0], "hold_until": now[0] + 600.0}
     caution |= {"hold_by": "retry-after", "hold_status": 429}
     assert run(engine, find, HOST).times == replace(theirs.times, **caution)
-    for function in (withdraw, let_go, prove, owns):
+    for function in (withdraw, let_go, lock_if_owned, owns):
         assert not run(engine, function, HOST, US)
     assert run(engine, find, HOST).times.in_flight_until == theirs.times.in_flight_until
     times = theirs.times.after(Exchange(delay=1.0), BACKOFF, now[0])
@@ -183,7 +182,7 @@ def test_an_owner_that_lost_its_host_writes_nothing_but_caution(engine, now):
 @pytest.mark.empty
 def test_only_a_hold_that_the_answer_asks_for_is_written(engine, now):
     exchange(engine, now, status=429, retry_after=600.0, goes_on=True)
-    for_list = Ask(1.0, TIMEOUT, most=50.0)
+    for_list = RequestLimits(1.0, TIMEOUT, max_wait=50.0)
     now[0] += 50.0
     begun = run(engine, begin, HOST, US, for_list).host
     run(engine, release_hold, HOST, "they wrote: go on")
@@ -205,8 +204,8 @@ def test_a_host_that_is_given_up_is_taken_by_a_later_run_only(engine, now):
 @pytest.mark.empty
 def test_caution_grows_whoever_owns_the_host(engine, now):
     run(engine, take, HOST, US)
-    run(engine, caution, HOST, delay=5.0, hold=Hold(60.0, "visit-time"))
-    run(engine, caution, HOST, delay=2.0, hold=Hold(30.0))
+    run(engine, lengthen_waits, HOST, delay=5.0, hold=Hold(60.0, "visit-time"))
+    run(engine, lengthen_waits, HOST, delay=2.0, hold=Hold(30.0))
     times = run(engine, find, HOST).times
     assert (times.owner, times.delay, times.request_ended_at) == ("us", 5.0, None)
     assert (times.hold_until, times.hold_by) == (now[0] + 60.0, "visit-time")
@@ -273,7 +272,7 @@ def test_hosts_that_wait_are_found(engine, now, store):
     exchange(engine, now, status=0, unreachable=True)
     run(engine, set_operator_delay, "delayed.example", 60.0, "")
     run(engine, take, "held.example", US)
-    run(engine, caution, "held.example", hold=Hold(500.0))
+    run(engine, lengthen_waits, "held.example", hold=Hold(500.0))
     run(engine, take, "well.example", US)
     now[0] += 10.0
     waiting = {host: snapshot.reason for host, snapshot in store.waiting().items()}
@@ -343,20 +342,20 @@ def test_an_outcome_is_written_with_the_end_of_its_exchange_or_neither_is(state,
 
 def test_pace_by_may_change_once_no_host_waits(opened, clock):
     state = opened()
-    state.hosts.pace_by("host")
-    state.hosts.pace_by("host")
+    state.hosts.set_pace_by("host")
+    state.hosts.set_pace_by("host")
     records.exchange(state, "www.a.example", status=429, retry_after=9.0)
     clock.at += 2.0  # only the hold is left
-    opened().hosts.pace_by("host")
+    opened().hosts.set_pace_by("host")
     refused = r"paced by host, and 1 of its hosts wait.*set WALSH_PACE_BY = 'host'"
     with pytest.raises(StateError, match=refused):
-        opened().hosts.pace_by("domain")
-    state.hosts.delay("www.a.example", 5.0, "")
+        opened().hosts.set_pace_by("domain")
+    state.hosts.set_delay("www.a.example", 5.0, "")
     with pytest.raises(StateError, match=r"www\.a\.example has a delay of the operator's"):
-        opened().hosts.pace_by("domain")
-    state.hosts.delay("www.a.example", 0.0, "")
+        opened().hosts.set_pace_by("domain")
+    state.hosts.set_delay("www.a.example", 0.0, "")
     clock.at += 9.0
-    opened().hosts.pace_by("domain")
-    state.hosts.pace_by("host")
+    opened().hosts.set_pace_by("domain")
+    state.hosts.set_pace_by("host")
     with contextlib.closing(State(str(state._database), clock.now)) as again:
-        again.hosts.pace_by("host")
+        again.hosts.set_pace_by("host")

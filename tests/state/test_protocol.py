@@ -32,8 +32,9 @@ from walsh_scrapy.policy.pacing import (
     Watch,
     delay_after,
 )
-from walsh_scrapy.state.hosts import (
-    Ask,
+from walsh_scrapy.state.overrides import release_hold, set_operator_delay
+from walsh_scrapy.state.ownership import (
+    RequestLimits,
     Worker,
     beat,
     begin,
@@ -41,10 +42,8 @@ from walsh_scrapy.state.hosts import (
     find,
     leave,
     let_go,
+    lock_if_owned,
     owns,
-    prove,
-    release_hold,
-    set_operator_delay,
     take,
     withdraw,
 )
@@ -321,7 +320,7 @@ class Machine(RuleBasedStateMachine):
         if memory.pending:
             is_ours = self.end(connection, body, memory)
         else:
-            is_ours = prove(connection, memory.host, body.worker)
+            is_ours = lock_if_owned(connection, memory.host, body.worker)
         if goes_on or not is_ours:
             return is_ours
         is_ours = let_go(connection, memory.host, body.worker, deferred=deferred)
@@ -394,7 +393,7 @@ class Machine(RuleBasedStateMachine):
         return answer
 
     def ask(self, memory):
-        return Ask(delay_after(1.0, memory.robots), TIMEOUT)
+        return RequestLimits(delay_after(1.0, memory.robots), TIMEOUT)
 
     def beginning(self, body, memory, visit):
         """Return the row of the host and when it was asked for; None if the host was lost."""

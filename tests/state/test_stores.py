@@ -29,8 +29,8 @@ from walsh_scrapy.options import Options
 from walsh_scrapy.policy.robots.copy import RobotsCopy
 from walsh_scrapy.sources.source import Source, declaration
 from walsh_scrapy.state import State, StateError
-from walsh_scrapy.state.database import RefusedValues
 from walsh_scrapy.state.documents import hash_of
+from walsh_scrapy.state.errors import RefusedValues
 from walsh_scrapy.state.records import BlocklistCopy, LlmsTxtRecord, SourceRecord
 from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.state.tables import VERSION, copies, requests, schema_version
@@ -253,7 +253,7 @@ def test_a_failure_in_use_is_described_in_a_sentence_and_raised_as_the_caller_ch
         return LookupError()
 
     path = tmp_path / "state.sqlite3"
-    with contextlib.closing(State(f"sqlite:///{path}", failed=failed)) as state:
+    with contextlib.closing(State(f"sqlite:///{path}", wrap_error=failed)) as state:
         with contextlib.closing(sqlite3.connect(path)) as other, other:
             other.execute("DROP TABLE robots")
         with pytest.raises(LookupError):

@@ -63,7 +63,7 @@ from walsh_scrapy.policy.freshness import (
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import ReasonGroups
 from walsh_scrapy.programname import program_name
-from walsh_scrapy.state.database import RefusedValues
+from walsh_scrapy.state.errors import RefusedValues
 from walsh_scrapy.state.records import MOST_RESENT, REFUSED, LlmsTxtRecord, SourceRecord
 
 if TYPE_CHECKING:

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.crawl.documents import Documents
     from walsh_scrapy.crawl.engine import Engine
     from walsh_scrapy.crawl.hosts import Hosts
-    from walsh_scrapy.state.hosts import PermissionStatus
+    from walsh_scrapy.state.ownership import PermissionStatus
 
 #: Ready hosts with which no further start request of a spider is needed.
 ENOUGH: Final = 2000

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.crawl.hosts import Hosts
     from walsh_scrapy.crawl.queue import Queue
     from walsh_scrapy.sources.source import Source
-    from walsh_scrapy.state.hosts import OwnedByOther
+    from walsh_scrapy.state.hoststore import OtherOwner
     from walsh_scrapy.state.records import SourceRecord
     from walsh_scrapy.state.sources import Counts, DueSource, Page, Place, Selection
 
@@ -209,7 +209,7 @@ class DueSources:
 
     async def _has_more(self) -> bool:
         """Return False if nothing is due but at hosts of workers that beat, and visit it."""
-        seen: dict[str, OwnedByOther] = {}
+        seen: dict[str, OtherOwner] = {}
         idle = 0.0
         while not (self._rests or self._left):
             if not self._busy:
@@ -220,11 +220,15 @@ class DueSources:
             if idle >= LONGEST_READING:  # another worker may wait for a host of this one
                 self._hosts.abandon()
             now = self._hosts.of_others()
-            beat = {host: it for host, it in now.items() if it.until > seen.get(host, it).until}
+            beat = {
+                host: owner
+                for host, owner in now.items()
+                if owner.expires_at > seen.get(host, owner).expires_at
+            }
             seen, free = now, [work for work in self._busy if work.host not in beat]
             # As long as this worker has work itself, it can do that of one that dies.
             owned = [work for work in self._busy if work.host in beat]
-            self._busy = [each for each in owned if not (idle and beat[each.host].is_same)]
+            self._busy = [each for each in owned if not (idle and beat[each.host].has_same_sources)]
             if free:
                 due = {work.host for work in self._store.hosts(self._chosen, self._terms)[0]}
                 self._left.extend(work for work in free if work.host in due)

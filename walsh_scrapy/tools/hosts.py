@@ -92,7 +92,7 @@ def set_delay(state: State, host: str, seconds: float, reason: str) -> str:
     """Set or end the operator's delay of a host, and return a line about that."""
     from walsh_scrapy.sources.loading import LONGEST_DELAY
 
-    every = format_seconds(state.hosts.delay(host, seconds, reason))
+    every = format_seconds(state.hosts.set_delay(host, seconds, reason))
     if not seconds:
         return printable(f"removed your delay for {host}")
     undo = f"`{program_name()} hosts delay {host} 0` ends that"
