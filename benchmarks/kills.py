@@ -28,7 +28,7 @@ from benchmarks.databases import states
 from benchmarks.report import Figure, Report, run
 from walsh_scrapy.crawl.hosts import Hosts
 from walsh_scrapy.state import State, ownership, sources
-from walsh_scrapy.state.log import GOES_ON
+from walsh_scrapy.state.log import MAX_IDLE_RUN_SECONDS
 from walsh_scrapy.testing.crawl import find_project, run_crawl
 from walsh_scrapy.testing.directweb import DirectWeb
 from walsh_scrapy.testing.feeds import rss
@@ -174,7 +174,7 @@ def _findings_of(url: str) -> list[str]:
     before its entries, and the crawl was killed in between.
     """
     with closing(State(url)) as state, state.log() as log:
-        rows = attest(log, time.time() + GOES_ON).rows
+        rows = attest(log, time.time() + MAX_IDLE_RUN_SECONDS).rows
     found = [finding for row in rows for finding in row["findings"]]
     return [finding["first"]["what"] for finding in found if finding["level"] == "MUST"]
 

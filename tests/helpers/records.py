@@ -19,7 +19,7 @@ from walsh_scrapy.state.log import (
     DenialRecord,
     Evidence,
     RequestRecord,
-    denial,
+    denial_writer,
     log_end,
 )
 from walsh_scrapy.state.ownership import RequestLimits, Worker
@@ -49,7 +49,7 @@ def make_state(url):
 def commit(state, record, found=(), llmstxt=None):
     """Write the outcome of a visit, whatever the record was; return the keys of new entries."""
     known, host = state.sources.find(record.url), host_of(record.address)
-    return state.write(state.sources.outcome(known, record, found, llmstxt, host=host))
+    return state.write(state.sources.outcome_writer(known, record, found, llmstxt, host=host))
 
 
 def begin(state, host="a.example", worker=US, delay=0.0):
@@ -110,7 +110,7 @@ def log_requests(state, *records):
 
 def deny(state, record):
     """Write a denial to the log of a state."""
-    state._database.write(denial(record))
+    state._database.write(denial_writer(record))
 
 
 def entry_of(source, key="k", *, at=1.0, item="{}", **fields):

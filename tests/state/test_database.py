@@ -302,7 +302,7 @@ def test_a_visit_whose_commit_was_not_answered_is_written_once(
         known = SOURCE if is_known else None
         monkeypatch.setattr(Connection, "commit", unanswered)
         found = [entry_of(SOURCE.url, "a"), entry_of(SOURCE.url, "b")]
-        work = state.sources.outcome(known, failed, found, host="a.example")
+        work = state.sources.outcome_writer(known, failed, found, host="a.example")
         assert state.write(work) == {"a", "b"}
         assert lost
         assert state.sources.find(SOURCE.url) == failed

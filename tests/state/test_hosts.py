@@ -325,7 +325,7 @@ def test_an_outcome_is_written_with_the_end_of_its_exchange_or_neither_is(state,
     times = replace(begun.times, request_ended_at=begun.now, delay=9.0)
 
     def written(found):
-        outcome = state.sources.outcome(None, SOURCE, found, host="a.example")
+        outcome = state.sources.outcome_writer(None, SOURCE, found, host="a.example")
 
         def write(connection):
             end(connection, "a.example", records.US, begun.times, times, 0.0)

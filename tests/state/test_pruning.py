@@ -18,7 +18,7 @@ from walsh_scrapy.policy.robots.copy import RobotsCopy
 from walsh_scrapy.state import State, retention, sync
 from walsh_scrapy.state.database import Database
 from walsh_scrapy.state.documents import _NAME_COPY, hash_of
-from walsh_scrapy.state.log import MARGIN, Evidence
+from walsh_scrapy.state.log import COPY_MARGIN_SECONDS, Evidence
 from walsh_scrapy.state.ownership import beat
 from walsh_scrapy.state.records import BlocklistCopy
 from walsh_scrapy.state.retention import delete_in_turn
@@ -378,7 +378,7 @@ def test_a_copy_goes_after_the_last_record_that_can_name_it(state, database):
     keep_robots(state, ORIGIN, robots_of_evidence(0.0, OLD))
     keep_robots(state, ORIGIN, robots_of_evidence(5 * DAY, OLD))
     keep_robots(state, ORIGIN, robots_of_evidence(9 * DAY, NEW))
-    last = 9 * DAY + 30 * DAY + MARGIN
+    last = 9 * DAY + 30 * DAY + COPY_MARGIN_SECONDS
     prune(database, state, last + DAY - 1.0, 30 * DAY)
     assert copy(state, OLD) is not None, "it was in force until day 9, which goes as a whole"
     prune(database, state, last + DAY, 30 * DAY)

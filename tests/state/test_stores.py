@@ -225,7 +225,7 @@ def test_a_record_is_found_under_any_spelling_of_its_url(state):
 
 def test_a_source_that_lost_its_number_is_dropped_with_its_entries(state):
     """The operator declared it where it moved, while it was visited where it was."""
-    work = state.sources.outcome(SOURCE, SOURCE, [entry("1")], host="a.example")
+    work = state.sources.outcome_writer(SOURCE, SOURCE, [entry("1")], host="a.example")
     assert state.write(work) == set()
     assert (state.sources.all(), count_entries(state)) == ([], 0)
 
