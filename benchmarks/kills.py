@@ -27,8 +27,8 @@ from sqlalchemy import create_engine, text
 from benchmarks.databases import states
 from benchmarks.report import Figure, Report, run
 from walsh_scrapy.crawl.hosts import Hosts
-from walsh_scrapy.state import State, hosts, sources
-from walsh_scrapy.state.log import GOES_ON
+from walsh_scrapy.state import State, ownership, sources
+from walsh_scrapy.state.log import MAX_IDLE_RUN_SECONDS
 from walsh_scrapy.testing.crawl import find_project, run_crawl
 from walsh_scrapy.testing.directweb import DirectWeb
 from walsh_scrapy.testing.feeds import rss
@@ -50,12 +50,12 @@ MAX_REACHED = 4
 #: The functions of these steps. Those of the state are followed by a COMMIT, that of the crawl is
 #: not.
 _FUNCTIONS: Final[dict[str, tuple[Any, str]]] = {
-    "taken": (hosts, "take"),
-    "begun": (hosts, "begin"),
+    "taken": (ownership, "take"),
+    "begun": (ownership, "begin"),
     "allowed": (Hosts, "begin"),
-    "ended": (hosts, "end"),
+    "ended": (ownership, "end"),
     "written": (sources, "insert_unseen"),
-    "freed": (hosts, "let_go"),
+    "freed": (ownership, "let_go"),
     "committed": (Hosts, "commit"),
 }
 _AT = "WALSH_KILL_AT"
@@ -174,7 +174,7 @@ def _findings_of(url: str) -> list[str]:
     before its entries, and the crawl was killed in between.
     """
     with closing(State(url)) as state, state.log() as log:
-        rows = attest(log, time.time() + GOES_ON).rows
+        rows = attest(log, time.time() + MAX_IDLE_RUN_SECONDS).rows
     findings = [finding for row in rows for finding in row["findings"]]
     return [finding["first"]["what"] for finding in findings if finding["level"] == "MUST"]
 

@@ -1,7 +1,8 @@
 """A thousand workers on one state, in simulated time, with the policy code of a crawl.
 
 The queue of each worker and the times of each host are real; a host has one owner, as in
-`state/hosts`. The wire and the database take no time: every exchange takes the time of its worker.
+`state/ownership`. The wire and the database take no time: every exchange takes the time of its
+worker.
 """
 
 import heapq

@@ -128,10 +128,10 @@ class SourcesSpider(DeclaringSpider):
 
     def check_choice(self, store: SourceStore, file: int) -> None:
         """Raise WrongArgument if ``only`` selects no source of the file with this number."""
-        if not self.only or any(store.each(Selection(file, self.kind, self.only))):
+        if not self.only or any(store.iterate(Selection(file, self.kind, self.only))):
             return
         texts: dict[str, None] = {}
-        for source in islice(store.each(Selection(file, self.kind)), _MAX_COMPARED):
+        for source in islice(store.iterate(Selection(file, self.kind)), _MAX_COMPARED):
             texts |= dict.fromkeys((host_of(source.url), source.name or "", *source.tags))
         spellings = {text.casefold(): text for text in texts}
         near = difflib.get_close_matches(self.only.casefold(), spellings, n=3)

@@ -10,7 +10,7 @@ _COPY: Final = "walsh_scrapy/policy/robots/copy.py"
 _CONNECTIONS: Final = "walsh_scrapy/wire/connections.py"
 _EXCHANGES: Final = "walsh_scrapy/crawl/exchanges.py"
 _HOSTS: Final = "walsh_scrapy/crawl/hosts.py"
-_STATE: Final = "walsh_scrapy/state/hosts.py"
+_STATE: Final = "walsh_scrapy/state/ownership.py"
 _CRAWLS: Final = "tests/contract"
 _ONE_CONNECTION: Final = (
     f"{_CRAWLS}/test_wire.py::test_one_connection_at_a_time_and_one_full_handshake_a_host"
@@ -89,24 +89,24 @@ self._network.check_route(request)
               "unit = context.options.pace_by.unit_of(host)", "unit = host"),
     )),
     Mutant("no-owner", "R4", "two processes share a state, and neither owns a host", (
-        Patch(_STATE, "_take", """\
-        .where(_HOST, hosts.c.in_flight_until <= NOW, ~is_deferred, is_free)
-        .values(owner=bindparam("worker"), request_ended_at=_LAST_END, in_flight_until=0.0)""", """\
-        .where(_HOST, ~is_deferred)
+        Patch(_STATE, "_take_statement", """\
+        .where(_IS_HOST, hosts.c.in_flight_until <= NOW, ~is_deferred, is_free)
+        .values(owner=bindparam("worker"), request_ended_at=LAST_END, in_flight_until=0.0)""", """\
+        .where(_IS_HOST, ~is_deferred)
         .values(owner=bindparam("worker"))"""),
-        Patch(_STATE, "_begin", "end, most = _LAST_END,", "end, most = hosts.c.request_ended_at,"),
-        Patch(_STATE, "_begin", """\
-            _OURS, hosts.c.in_flight_until <= NOW, or_(_LAST_END.is_(None), is_spaced), is_released
-        )
-        .values(request_ended_at=_LAST_END, in_flight_until""", """\
-            _HOST, or_(hosts.c.request_ended_at.is_(None), is_spaced), is_released
-        )
-        .values(in_flight_until"""),
-        Patch(_STATE, "_end", ".where(_OURS)", ".where(_HOST)"),
-        Patch(_STATE, "begin", "return found if found.times.owner == worker.id else None",
-              "return found"),
-        Patch(_STATE, "prove", 'return connection.execute(_PROVE, {"key": host, "worker": '
-              'worker.id}).first() is not None', "return True"),
+        Patch(_STATE, "_begin_statement", 'max_wait = number_param("max_wait")', """\
+LAST_END = hosts.c.request_ended_at
+    max_wait = number_param("max_wait")"""),
+        Patch(_STATE, "_begin_statement", """\
+            _IS_OWNED,
+            hosts.c.in_flight_until <= NOW,
+""", "            _IS_HOST,\n"),
+        Patch(_STATE, "_end_statement", ".where(_IS_OWNED)", ".where(_IS_HOST)"),
+        Patch(_STATE, "begin", "\"wait\" if snapshot.times.owner == worker.id else \"lost\"",
+              '"wait"'),
+        Patch(_STATE, "lock_if_owned",
+              "return connection.execute(_LOCK_OWNED_SQL, params).first() is not None",
+              "return True"),
         Patch(_STATE, "let_go", ".rowcount == 1", ".rowcount >= 0"),
     ), (_SHARED,)),
     Mutant("robots-unlogged", "R4", "does not log its requests for robots.txt", (
@@ -163,13 +163,15 @@ exchange = self._exchange(request, response, latency, error)
             exchange = replace(exchange, status=404, retry_after=None)"""),
     )),
     Mutant("hold-forgotten", "R5", "a hold is not kept over runs", (
-        Patch(_STATE, "HostStore.pace_by", "if self._database.read(", """\
-forgotten = update(hosts).values(hold_until=0.0)
+        Patch("walsh_scrapy/state/hoststore.py", "HostStore.set_pace_by",
+              "if self._database.read(", """\
+forgotten = hosts.update().values(hold_until=0.0)
         self._database.write(lambda connection: connection.execute(forgotten))
         if self._database.read("""),
     )),
     Mutant("row-forgotten", "R5", "a row of refusals ends with the run", (
-        Patch(_STATE, "_take", "in_flight_until=0.0)", "in_flight_until=0.0, refusals=0)"),
+        Patch(_STATE, "_take_statement", "in_flight_until=0.0)",
+              "in_flight_until=0.0, refusals=0)"),
     )),
     Mutant("endless", "R5", "tries fifty times", (
         Patch("walsh_scrapy/downloadermiddlewares/backoff.py", "BackoffMiddleware.next_attempt",

@@ -73,7 +73,7 @@ hosts = [url.split("/")[2] for url in (*(hop.url for hop in hops), request.url)]
               "record = _with_validators(replace(record, failures=known.failures + 1), result)"),
     )),
     Mutant("reported-again", "R7", "entries are stored and reported again in each run", (
-        Patch("walsh_scrapy/state/sources.py", "SourceStore.outcome.write",
+        Patch("walsh_scrapy/state/sources.py", "SourceStore.outcome_writer.write",
               "return insert_unseen(connection, found, backfill=is_unread, is_rerun=is_rerun)", """\
 from dataclasses import replace
             names = ("key", "page_key", "title_key")

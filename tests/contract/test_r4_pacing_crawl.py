@@ -27,7 +27,7 @@ from tests.helpers.sites import (
 )
 from walsh_scrapy.policy.pacing import MARGIN
 from walsh_scrapy.state import State
-from walsh_scrapy.state.log import GOES_ON
+from walsh_scrapy.state.log import MAX_IDLE_RUN_SECONDS
 from walsh_scrapy.testing.politeness import assert_polite
 from walsh_scrapy.testing.web import Reply, Site, redirect
 from walsh_scrapy.tools.attest import attest
@@ -141,7 +141,9 @@ def breaches(crawl):
         closing(State(f"sqlite:///{crawl.folder / 'walsh.sqlite3'}")) as state,
         state.log() as record,
     ):
-        attestation = attest(record, time.time() + GOES_ON)  # no killed run may go on by then
+        attestation = attest(
+            record, time.time() + MAX_IDLE_RUN_SECONDS
+        )  # no killed run may go on by then
     assert attestation.requests > 0
     return [finding for row in attestation.rows for finding in row["findings"]]
 

@@ -19,9 +19,9 @@ from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.pacing import RECHECK_SECONDS, WORKER_SECONDS, Streaks
 from walsh_scrapy.sources.source import Source
 from walsh_scrapy.state import State
-from walsh_scrapy.state.database import RefusedValues
-from walsh_scrapy.state.hosts import Ask, beat
+from walsh_scrapy.state.errors import RefusedValues
 from walsh_scrapy.state.log import RequestRecord
+from walsh_scrapy.state.ownership import RequestLimits, beat
 from walsh_scrapy.testing.simulation import FakeClock
 
 HOST = "a.example"
@@ -50,19 +50,19 @@ def begin(hosts, source):
     request = Request(source.url)
     set_visit(request, Visit(source, bool))
     record = RequestRecord(0.0, HOST, source.url, "")
-    return hosts.begin(request, HOST, Ask(0.0, 10.0), record)
+    return hosts.begin(request, HOST, RequestLimits(0.0, 10.0), record)
 
 
 def test_the_visits_of_a_host_that_was_lost_are_over_although_it_is_owned_again(worker):
     """Another worker may have visited their sources in between."""
     ours, other = worker(), worker()
-    assert ours.take(HOST, ours) == "ours"
+    assert ours.take(HOST, ours) == "ready"
     for source in (FIRST, SECOND):
         ours.begin_visit(HOST, source)
-    assert other.take(HOST, other) == "ours", "ours does not beat"
+    assert other.take(HOST, other) == "ready", "ours does not beat"
     assert begin(ours, FIRST) is None
     other.let_go(HOST, other)
-    assert ours.take(HOST, ours) == "ours"
+    assert ours.take(HOST, ours) == "ready"
     assert begin(ours, SECOND) is None
     with pytest.raises(HostLost):
         ours.commit(SECOND, lambda _: None, lambda _: False, ends=True)
@@ -71,11 +71,11 @@ def test_the_visits_of_a_host_that_was_lost_are_over_although_it_is_owned_again(
 def test_who_only_waits_for_the_host_of_a_dead_worker_gets_it(worker, clock):
     """Such a wait is all that a crawl without sources may see of the database."""
     dead, ours = worker(), worker()
-    assert dead.take(HOST, dead) == "ours"
+    assert dead.take(HOST, dead) == "ready"
     dead._state.write(lambda connection: beat(connection, dead._worker))
     clock.advance(2 * WORKER_SECONDS)
     answers = []
-    while "ours" not in answers and len(answers) < 90:
+    while "ready" not in answers and len(answers) < 90:
         answers.append(ours.take(HOST, ours))
         clock.advance(RECHECK_SECONDS)
     assert WORKER_SECONDS <= len(answers) * RECHECK_SECONDS < WORKER_SECONDS + 3
@@ -83,7 +83,7 @@ def test_who_only_waits_for_the_host_of_a_dead_worker_gets_it(worker, clock):
 
 def test_a_coroutine_that_is_cancelled_after_the_end_writes_nothing(worker):
     ours = worker()
-    assert ours.take(HOST, ours) == "ours"
+    assert ours.take(HOST, ours) == "ready"
     ours.close()
     ours._state.close()
     ours.let_go(HOST, ours)
@@ -95,14 +95,14 @@ def test_a_row_that_is_refused_costs_that_outcome_and_no_host(worker):
 
     ours, other = worker(), worker()
     ours._state.write(lambda connection: beat(connection, ours._worker))
-    assert ours.take(HOST, ours) == "ours"
+    assert ours.take(HOST, ours) == "ready"
     ours.begin_visit(HOST, FIRST)
     ours.let_go(HOST, ours)
     with pytest.raises(RefusedValues):
         ours.commit(FIRST, refused, lambda _: False, ends=True)
-    assert other.take(HOST, other) == "busy", "the visit can be committed with another result"
+    assert other.take(HOST, other) == "wait", "the visit can be committed with another result"
     ours.commit(FIRST, lambda _: None, lambda _: False, ends=True)
-    assert other.take(HOST, other) == "ours"
+    assert other.take(HOST, other) == "ready"
 
 
 def test_a_clock_that_was_set_back_is_named(worker, clock, caplog):
@@ -110,14 +110,15 @@ def test_a_clock_that_was_set_back_is_named(worker, clock, caplog):
     ours.take(HOST, ours)
     assert begin(ours, FIRST) == 0.0
     clock.at -= 7200.0
-    assert other.take(HOST, other) == "busy", "no exchange lasts longer than an hour"
+    warning = f"the clock was set back: the times of {HOST} were 1 h ahead"
+    assert other.take(HOST, other) == "wait", "no exchange lasts longer than an hour"
+    assert caplog.messages == [warning], "the row was corrected"
     clock.advance(3600.0)
-    assert other.take(HOST, other) == "ours"
-    assert caplog.messages == []
+    assert other.take(HOST, other) == "ready"
     other.let_go(HOST, other)
     clock.at -= 3600.0
-    assert worker().take(HOST, None) == "ours"
-    assert caplog.messages == [f"the clock was set back: the times of {HOST} were 1 h ahead"]
+    assert worker().take(HOST, None) == "ready"
+    assert caplog.messages == [warning] * 2
 
 
 # Exchanges with hosts, from their begin to their end (R4).

@@ -37,7 +37,7 @@ from walsh_scrapy.metadata.entries import Feed, NotAFeed
 from walsh_scrapy.sources.source import Source
 from walsh_scrapy.spidermiddlewares import firstseen
 from walsh_scrapy.spidermiddlewares.firstseen import DocumentItems, _in_turns
-from walsh_scrapy.state.database import RefusedValues
+from walsh_scrapy.state.errors import RefusedValues
 from walsh_scrapy.state.records import SourceRecord
 
 URL = "https://blog.example/feed"

@@ -15,8 +15,8 @@ from walsh_scrapy.crawl.visits import PAGE, DueSources
 from walsh_scrapy.exceptions import RequestDeferred
 from walsh_scrapy.policy.pacing import Exchange
 from walsh_scrapy.sources.source import Source
-from walsh_scrapy.state.hosts import Ask
 from walsh_scrapy.state.log import RequestRecord
+from walsh_scrapy.state.ownership import RequestLimits
 from walsh_scrapy.state.sources import Selection
 from walsh_scrapy.testing.simulation import FakeClock
 
@@ -123,7 +123,7 @@ def test_a_run_ends_without_the_hosts_of_workers_that_beat_and_visit_the_same(
 ):
     ours, other = worker(), worker()
     other.hosts.beat("others" if is_other else same(1))
-    assert other.queue.own(HOST, other) == "ours"
+    assert other.queue.own(HOST, other) == "ready"
     began = clock.now()
 
     def beat():
@@ -147,7 +147,7 @@ def test_who_waits_for_workers_that_beat_tries_none_of_their_hosts(
     ours, other = worker(), worker()
     other.hosts.beat("others")
     hosts = [f"{number}.example" for number in range(3)]
-    assert {other.queue.own(host, other) for host in hosts} == {"ours"}
+    assert {other.queue.own(host, other) for host in hosts} == {"ready"}
     began, tried, take = clock.now(), [], ours.hosts.take
 
     def counted(host, *arguments):
@@ -173,7 +173,7 @@ def test_a_host_that_was_owned_for_a_minute_is_free_for_others_for_a_moment(
 ):
     """Then a redirect of another worker gets through that waits there."""
     ours, other = worker(), worker()
-    other.context.state.hosts.delay(HOST, delay, "for this test")
+    other.context.state.hosts.set_delay(HOST, delay, "for this test")
     other.hosts.beat("others")
     urls = [f"http://{HOST}/{number}" for number in range(int(200 / delay))]
     free_at = [clock.now()]
@@ -181,7 +181,7 @@ def test_a_host_that_was_owned_for_a_minute_is_free_for_others_for_a_moment(
     def look():
         other.hosts._beat()
         ours.hosts._beat()
-        if other.hosts.take(HOST, other) == "ours":
+        if other.hosts.take(HOST, other) == "ready":
             free_at.append(clock.now())
             other.hosts.let_go(HOST, other)
 
@@ -205,7 +205,7 @@ def test_alone_a_worker_owns_a_host_until_its_work_is_done(worker, sleeps, visit
         sleeps.passes(10.0)
         ours.visits.end(due.source)
         left.remove(due.url)
-        assert not left or reader.hosts.take(HOST, reader) == "busy"
+        assert not left or reader.hosts.take(HOST, reader) == "wait"
 
     visit(ours, sorted(left), end)
     assert not left
@@ -229,22 +229,22 @@ def test_what_is_deferred_at_another_host_gives_up_neither(worker):
     source, request = Source(f"http://{HOST}/"), Request("http://b.example/")
     set_visit(request, Visit(source, bool))
     assert other.hosts is not None, "its run has begun"
-    assert ours.queue.own(HOST, source.url) == "ours"
+    assert ours.queue.own(HOST, source.url) == "ready"
     with pytest.raises(RequestDeferred):
         ours.queue.check_wait(request, 1e9)
     ours.hosts.let_go(HOST, source.url)
-    assert other.hosts.take(HOST, other) == "ours"
+    assert other.hosts.take(HOST, other) == "ready"
 
 
 LIST = "wal.sh"
 
 
-@pytest.mark.parametrize(("host", "taken"), [(HOST, "deferred"), (LIST, "ours")])
+@pytest.mark.parametrize(("host", "taken"), [(HOST, "deferred"), (LIST, "ready")])
 def test_a_host_that_is_given_up_is_left_to_a_later_run_by_all(worker, clock, host, taken):
     """But every worker needs the blocklist."""
     ours, other = worker(), worker()
     assert other.hosts is not None, "its run has begun"
-    assert ours.hosts.take(host, ours) == "ours"
+    assert ours.hosts.take(host, ours) == "ready"
     ours.hosts.give_up(host)
     ours.hosts.let_go(host, ours)
     assert ours.hosts.take(host, ours) == taken
@@ -252,7 +252,7 @@ def test_a_host_that_is_given_up_is_left_to_a_later_run_by_all(worker, clock, ho
     assert other.hosts.take(host, other) == taken
     other.hosts.let_go(host, other)
     clock.advance(1.0)
-    assert worker().hosts.take(host, None) == "ours"
+    assert worker().hosts.take(host, None) == "ready"
 
 
 def test_a_redirect_of_another_worker_does_not_end_what_is_left_of_a_host(
@@ -260,14 +260,14 @@ def test_a_redirect_of_another_worker_does_not_end_what_is_left_of_a_host(
 ):
     """It owns the host for some time, and beats, but visits nothing there."""
     ours, other = worker(), worker()
-    other.context.state.hosts.delay(HOST, 10.0, "for this test")
+    other.context.state.hosts.set_delay(HOST, 10.0, "for this test")
     other.hosts.beat(same(1))
     owned = []
 
     def redirect():
         other.hosts._beat()
         ours.hosts._beat()
-        if not owned and other.hosts.take(HOST, "a redirect") == "ours":
+        if not owned and other.hosts.take(HOST, "a redirect") == "ready":
             owned.append(clock.now())
         elif owned and clock.now() - owned[0] >= 12.0:
             other.hosts.let_go(HOST, "a redirect")
@@ -290,7 +290,7 @@ def test_a_host_that_was_lost_and_is_owned_for_another_reason_gives_no_way(worke
     def lose(due):
         if due.url.endswith("/2"):
             ours.hosts._drop(HOST)
-            assert ours.hosts.take(HOST, "a redirect") == "ours"
+            assert ours.hosts.take(HOST, "a redirect") == "ready"
             clock.advance(31.0)
             other.hosts._beat()
             ours.hosts._beat()
@@ -305,11 +305,11 @@ def test_the_delay_of_a_source_gives_up_no_host_to_which_it_redirects(worker):
     request = Request("http://b.example/")
     set_visit(request, Visit(source, bool))
     assert other.hosts is not None, "its run has begun"
-    assert ours.queue.own("b.example", request) == "ours"
+    assert ours.queue.own("b.example", request) == "ready"
     with pytest.raises(RequestDeferred):
         ours.queue.check_wait(request, 3590.0)
     ours.hosts.let_go("b.example", request)
-    assert other.hosts.take("b.example", other) == "ours"
+    assert other.hosts.take("b.example", other) == "ready"
 
 
 def test_several_workers_that_see_one_outage_count_it_once(worker, clock):
@@ -319,9 +319,9 @@ def test_several_workers_that_see_one_outage_count_it_once(worker, clock):
     silent = Exchange(delay=1.0, status=0, unreachable=True, for_robots=True)
     for each in workers:
         request = Request(f"https://{LIST}/robots.txt")
-        assert each.hosts.take(LIST, request) == "ours"
+        assert each.hosts.take(LIST, request) == "ready"
         record = RequestRecord(clock.now(), LIST, request.url, "")
-        assert each.hosts.begin(request, LIST, Ask(1.0, 10.0), record) == 0.0
+        assert each.hosts.begin(request, LIST, RequestLimits(1.0, 10.0), record) == 0.0
         found = each.hosts.end(request, LIST, silent, record)
         assert (found.times.unreachable, found.hold) == (1, 0.0)
         each.hosts.let_go(LIST, request)
@@ -332,5 +332,5 @@ def test_several_workers_that_see_one_outage_count_it_once(worker, clock):
 def test_the_sources_of_a_host_that_is_owned_already_are_visited_too(worker, visit):
     """As that of the blocklist, which is fetched at the same time."""
     ours = worker()
-    assert ours.hosts.take(HOST, "the blocklist") == "ours"
+    assert ours.hosts.take(HOST, "the blocklist") == "ready"
     assert visit(ours, [f"http://{HOST}/"]) == [f"http://{HOST}/"]

@@ -47,7 +47,7 @@ def folder(tmp_path_factory, crawl_launcher, pytestconfig):
     )
     (path / "sources.txt").write_text("".join(f"{url}\n" for url in sources))
     with contextlib.closing(State(f"sqlite:///{path / 'walsh.sqlite3'}", lambda: NOW)) as state:
-        state.hosts.delay("blog.example", 7200.0, "they asked")
+        state.hosts.set_delay("blog.example", 7200.0, "they asked")
         hold(state, "steady.example", 2 * DAY, "retry-after", 429)
     return path
 

@@ -75,7 +75,7 @@ def write(url, folder):
     for start in (0.0, DAY + 60.0):
         crawl(url, folder, start)
     with contextlib.closing(State(url, lambda: EPOCH + ENDED)) as state:
-        state.hosts.delay("blog.example", 60.0, "its owner asked for it")
+        state.hosts.set_delay("blog.example", 60.0, "its owner asked for it")
 
 
 def load(file, url):

@@ -27,10 +27,9 @@ from walsh_scrapy.policy.pacing import Watch
 from walsh_scrapy.policy.robots.copy import RobotsCopy, RobotsFile
 from walsh_scrapy.sources.source import Source
 from walsh_scrapy.spidermiddlewares.scope import ScopeMiddleware
-from walsh_scrapy.state import database
-from walsh_scrapy.state import hosts as protocol
+from walsh_scrapy.state import database, engine, ownership, waiting
 from walsh_scrapy.state.database import Database
-from walsh_scrapy.state.hosts import Ask, Worker
+from walsh_scrapy.state.ownership import RequestLimits, Worker
 from walsh_scrapy.testing.simulation import EPOCH, SimulatedTime
 from walsh_scrapy.wire import http1
 
@@ -60,7 +59,7 @@ class PausedMeanwhile(Extension):
 
     def delay(self, request, seconds):
         context = Crawl.of(self.crawler).context
-        context.state.hosts.delay(context.host(request.url), seconds, "")
+        context.state.hosts.set_delay(context.host(request.url), seconds, "")
 
 
 class CountedTransactions(Extension):
@@ -70,19 +69,19 @@ class CountedTransactions(Extension):
     """
 
     def spider_opened(self):
-        once, beat = Database._once, protocol.beat
+        once, beat = Database._run_once, ownership.beat
 
         def uncounted(*arguments):
             self.crawler.stats.inc_value("transactions", -1)
             return beat(*arguments)
 
-        protocol.beat = uncounted
+        ownership.beat = uncounted
 
         def counted(state, work, begin):
             self.crawler.stats.inc_value("transactions", int(begin == "BEGIN IMMEDIATE"))
             return once(state, work, begin)
 
-        Database._once = counted
+        Database._run_once = counted
 
 
 class ClockIsSet(Extension):
@@ -152,11 +151,11 @@ class StateDeletedAtTheEnd(Extension):
 class ShortWaits(Extension):
     """A lock, or a server that is silent, is waited for no longer than when a run is to end."""
 
-    seconds = database.ENDING_SECONDS
+    seconds = waiting.ENDING_TIMEOUT_SECONDS
 
     def __init__(self, _crawler):
-        database.LOCKED_SECONDS = self.seconds
-        database.SILENT_SECONDS = self.seconds
+        database.LOCK_TIMEOUT_SECONDS = engine.LOCK_TIMEOUT_SECONDS = self.seconds
+        waiting.SILENCE_TIMEOUT_SECONDS = self.seconds
 
 
 class LongWaits(ShortWaits):
@@ -171,7 +170,7 @@ class ShortBeats(Extension):
     seconds = 3.0
 
     def __init__(self, _crawler):
-        protocol.WORKER_SECONDS = pacing_policy.WORKER_SECONDS = self.seconds
+        ownership.WORKER_SECONDS = pacing_policy.WORKER_SECONDS = self.seconds
         hosts.BEAT_SECONDS = self.seconds / 6
         Watch._LONGEST_GAP = self.seconds / 3
 
@@ -180,7 +179,7 @@ class UnansweredCommits(Extension):
     """The answer to each COMMIT that lets a host go is lost, with its connection."""
 
     def __init__(self, _crawler):
-        let_go, commit, letting_go = protocol.let_go, Connection.commit, set()
+        let_go, commit, letting_go = ownership.let_go, Connection.commit, set()
 
         def note(connection, *arguments, **options):
             letting_go.add(connection)
@@ -192,7 +191,7 @@ class UnansweredCommits(Extension):
                 letting_go.clear()
                 connection.exec_driver_sql("SELECT pg_terminate_backend(pg_backend_pid())")
 
-        protocol.let_go, Connection.commit = note, unanswered
+        ownership.let_go, Connection.commit = note, unanswered
 
 
 class FrozenReading(Extension):
@@ -351,8 +350,9 @@ class KilledWorker(Extension):
         killed = Worker("killed", context.started_at)
 
         def work(connection):
-            protocol.beat(connection, killed)
-            assert protocol.take(connection, host, killed)
-            assert protocol.begin(connection, host, killed, Ask(1.0, 30.0, 1e9))
+            ownership.beat(connection, killed)
+            assert ownership.take(connection, host, killed).status == "ready"
+            ask = RequestLimits(1.0, 30.0, 1e9)
+            assert ownership.begin(connection, host, killed, ask).status == "ready"
 
         context.state.write(work)

@@ -12,17 +12,17 @@ from walsh_scrapy.options import Options
 from walsh_scrapy.policy.backoff import Backoff
 from walsh_scrapy.policy.pacing import Exchange, Hold
 from walsh_scrapy.policy.urls import host_of
-from walsh_scrapy.state import State, hosts
+from walsh_scrapy.state import State, ownership
 from walsh_scrapy.state.entries import EntryRecord
-from walsh_scrapy.state.hosts import Ask, Begun, Worker
 from walsh_scrapy.state.log import (
     NO_EVIDENCE,
     DenialRecord,
     Evidence,
     RequestRecord,
-    denial,
+    denial_writer,
     log_end,
 )
+from walsh_scrapy.state.ownership import RequestLimits, Worker
 from walsh_scrapy.state.records import SourceRecord
 from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.state.tables import entries
@@ -49,15 +49,15 @@ def make_state(url):
 def commit(state, record, found=(), llmstxt=None):
     """Write the outcome of a visit, whatever the record was; return the keys of new entries."""
     known, host = state.sources.find(record.url), host_of(record.address)
-    return state.write(state.sources.outcome(known, record, found, llmstxt, host=host))
+    return state.write(state.sources.outcome_writer(known, record, found, llmstxt, host=host))
 
 
 def begin(state, host="a.example", worker=US, delay=0.0):
-    """Take a host, and begin a request of at most 60 s to it; return what `begin` says."""
+    """Take a host, and begin a request of at most 60 s to it; return its answer."""
 
     def write(connection):
-        hosts.take(connection, host, worker)
-        return hosts.begin(connection, host, worker, Ask(delay, 60.0))
+        ownership.take(connection, host, worker)
+        return ownership.begin(connection, host, worker, RequestLimits(delay, 60.0))
 
     return state.write(write)
 
@@ -65,13 +65,13 @@ def begin(state, host="a.example", worker=US, delay=0.0):
 def exchange(state, host="a.example", worker=US, **answer):
     """Take a host, request it once, and let it go; the answer is that of an `Exchange`."""
     ended = Exchange(**{"delay": 1.0} | answer)
-    begun = begin(state, host, worker)
-    assert isinstance(begun, Begun)
+    status, begun = begin(state, host, worker)
+    assert status == "ready"
     times = begun.times.after(ended, BACKOFF, begun.now)
 
     def write(connection):
-        hosts.end(connection, host, worker, begun.times, times, 0.0)
-        hosts.let_go(connection, host, worker)
+        ownership.end(connection, host, worker, begun.times, times, 0.0)
+        ownership.let_go(connection, host, worker)
 
     state.write(write)
 
@@ -80,9 +80,9 @@ def hold(state, host, seconds, by="", status=0):
     """Put a host on hold, as its worker does."""
 
     def write(connection):
-        hosts.take(connection, host, US)
-        hosts.caution(connection, host, hold=Hold(seconds, by, status))
-        hosts.let_go(connection, host, US)
+        ownership.take(connection, host, US)
+        ownership.lengthen_waits(connection, host, hold=Hold(seconds, by, status))
+        ownership.let_go(connection, host, US)
 
     state.write(write)
 
@@ -110,7 +110,7 @@ def log_requests(state, *records):
 
 def deny(state, record):
     """Write a denial to the log of a state."""
-    state._database.write(denial(record))
+    state._database.write(denial_writer(record))
 
 
 def entry_of(source, key="k", *, at=1.0, item="{}", **fields):

@@ -19,18 +19,17 @@ from sqlalchemy.pool import NullPool
 
 from tests.helpers.records import SOURCE, commit, entry_of, make_state
 from tests.helpers.relay import Relay
-from walsh_scrapy.state import State, StateError, database
-from walsh_scrapy.state import database as state_database
-from walsh_scrapy.state.database import (
-    CLOCK_SECONDS,
-    MOST_SLEW,
-    ROWS_AT_ONCE,
-    Database,
-    RefusedValues,
-    ServerClock,
+from walsh_scrapy.state import State, StateError, database, waiting
+from walsh_scrapy.state.clock import MAX_CLOCK_AGE_SECONDS, MAX_SLEW_SECONDS, ServerClock
+from walsh_scrapy.state.database import MAX_ROWS_IN_MEMORY, Database, exists
+from walsh_scrapy.state.errors import RefusedValues
+from walsh_scrapy.state.tables import VERSION, runs, schema_version
+from walsh_scrapy.state.waiting import (
+    ENDING_TIMEOUT_SECONDS,
+    IDLE_TIMEOUT_SECONDS,
+    SILENCE_TIMEOUT_SECONDS,
     Waiting,
 )
-from walsh_scrapy.state.tables import VERSION, runs, schema_version
 
 VERSIONS = select(schema_version.c.version).order_by(schema_version.c.version)
 TRUE = 1_000_000.0  #: a server's time when our monotonic clock is 0
@@ -152,7 +151,7 @@ def test_no_table_is_made_in_another_encoding(encoded):
     url = encoded("LATIN1")
     with pytest.raises(StateError):
         Database(url)
-    assert not state_database.exists(url)
+    assert not exists(url)
 
 
 @pytest.mark.parametrize("place", ["environment", "url", "database"])
@@ -178,7 +177,7 @@ def test_wrong_sql_is_an_error_of_the_database(database):
 
 
 def test_many_rows_are_streamed_beside_each_other(database):
-    numbers = range(VERSION + 1, 2 * ROWS_AT_ONCE)
+    numbers = range(VERSION + 1, 2 * MAX_ROWS_IN_MEMORY)
     database.write(lambda connection: write(connection, *numbers))
     with database.snapshot() as connection:
         both = zip(connection.execute(VERSIONS), connection.execute(VERSIONS), strict=True)
@@ -266,7 +265,7 @@ def test_a_transaction_that_does_nothing_for_long_is_no_lock_for_others(postgres
 
         def freeze(connection):
             write(connection, 9)
-            assert connection.scalar(limit) == f"{state_database.IDLE_SECONDS:.0f}s"
+            assert connection.scalar(limit) == f"{IDLE_TIMEOUT_SECONDS:.0f}s"
             number = connection.scalar(text("SELECT pg_backend_pid()"))
             if not tries:  # that would be long for a test
                 connection.execute(text("SET idle_in_transaction_session_timeout = '10ms'"))
@@ -303,7 +302,7 @@ def test_a_visit_whose_commit_was_not_answered_is_written_once(
         known = SOURCE if is_known else None
         monkeypatch.setattr(Connection, "commit", unanswered)
         found = [entry_of(SOURCE.url, "a"), entry_of(SOURCE.url, "b")]
-        work = state.sources.outcome(known, failed, found, host="a.example")
+        work = state.sources.outcome_writer(known, failed, found, host="a.example")
         assert state.write(work) == {"a", "b"}
         assert lost
         assert state.sources.find(SOURCE.url) == failed
@@ -332,7 +331,7 @@ class Machine:
 def machine(monkeypatch):
     machine = Machine()
     clocks = SimpleNamespace(monotonic=lambda: machine.monotonic_now, time=lambda: machine.wall_now)
-    monkeypatch.setattr(state_database, "time", clocks)
+    monkeypatch.setattr("walsh_scrapy.state.clock.time", clocks)
     return machine
 
 
@@ -341,7 +340,7 @@ def test_the_clock_of_the_server_is_looked_at_once_a_second(machine):
     assert clock.is_old
     clock.measure(machine.ask)
     assert not clock.is_old
-    machine.pass_by(CLOCK_SECONDS)
+    machine.pass_by(MAX_CLOCK_AGE_SECONDS)
     assert not clock.is_old
     assert clock.now() == pytest.approx(TRUE + machine.monotonic_now)
     machine.set = -30.0
@@ -364,7 +363,7 @@ def test_an_answer_that_stood_still_tells_no_other_time(machine):
     assert clock.now() == pytest.approx(TRUE + machine.monotonic_now)
 
 
-@pytest.mark.parametrize("seconds", [-3600.0, 3600.0, 2 * MOST_SLEW])
+@pytest.mark.parametrize("seconds", [-3600.0, 3600.0, 2 * MAX_SLEW_SECONDS])
 def test_our_own_time_of_day_changes_nothing(machine, seconds):
     """Nor does a machine that was suspended, whose monotonic clock stood still."""
     clock = ServerClock()
@@ -389,12 +388,12 @@ def test_a_transaction_reads_the_clock_of_its_server(postgresql_url):
 
 def test_a_wait_is_shorter_once_the_run_is_to_end_and_the_last_one(monkeypatch, clock):
     goes_on = [True]
-    monkeypatch.setattr(database.time, "monotonic", clock.now)
+    monkeypatch.setattr("walsh_scrapy.state.waiting.time.monotonic", clock.now)
     waits = Waiting(lambda: goes_on[0])
     clock.at += 10.0
     assert waits.may_last(began=100.0, seconds=10.0)
     goes_on[0] = False
-    assert waits.may_last(began=clock.at - database.ENDING_SECONDS, seconds=10.0)
+    assert waits.may_last(began=clock.at - ENDING_TIMEOUT_SECONDS, seconds=10.0)
     assert not waits.may_last(began=100.0, seconds=10.0)
     is_begun = waits.may_last(began=clock.at, seconds=10.0)
     assert not is_begun, "nothing is waited for after a wait in vain"
@@ -421,7 +420,7 @@ def test_a_short_lock_is_waited_for(tmp_path, monkeypatch):
 
 
 def test_readers_of_a_state_that_is_locked_as_a_whole_wait_too(tmp_path, monkeypatch):
-    monkeypatch.setattr(database, "LOCKED_SECONDS", 0.0)
+    monkeypatch.setattr("walsh_scrapy.state.database.LOCK_TIMEOUT_SECONDS", 0.0)
     path = tmp_path / "state.sqlite3"
     State(f"sqlite:///{path}").close()
     with contextlib.closing(sqlite3.connect(path)) as other:
@@ -446,9 +445,10 @@ def test_a_server_that_falls_silent_is_not_asked_again(postgresql_url, monkeypat
     with relayed(postgresql_url) as (relay, url):
         later = SimpleNamespace(
             time=time.time,
-            monotonic=lambda: real() + database.SILENT_SECONDS * relay.asked.is_set(),
+            monotonic=lambda: real() + SILENCE_TIMEOUT_SECONDS * relay.asked.is_set(),
         )
-        monkeypatch.setattr(database, "time", later)
+        for module in (database, waiting):
+            monkeypatch.setattr(module, "time", later)
 
         def failed(error):
             told.append(str(error))
@@ -469,7 +469,7 @@ def test_a_server_that_falls_silent_is_not_asked_again(postgresql_url, monkeypat
 
 def test_a_server_that_answers_no_new_connection_is_given_up_at_the_end_of_a_run(postgresql_url):
     with relayed(postgresql_url) as (relay, url):
-        state = State(url, waits=lambda: not relay.asked.is_set())
+        state = State(url, may_wait=lambda: not relay.asked.is_set())
         with contextlib.closing(state):
             relay.silence()
             relay.end_connections()

@@ -17,13 +17,20 @@ from walsh_scrapy.sources.loading import load_sources
 from walsh_scrapy.sources.source import Source, SourcesError
 from walsh_scrapy.state import sync
 from walsh_scrapy.state.records import SourceRecord, row_of, upsert
-from walsh_scrapy.state.sources import FIRST, PAGE, DeclaredSources, Selection, Terms, repeat_facts
+from walsh_scrapy.state.sources import (
+    FIRST_POSITION,
+    PAGE,
+    DeclaredSources,
+    RunTerms,
+    Selection,
+    repeat_facts,
+)
 from walsh_scrapy.state.sync import Sync
 from walsh_scrapy.state.tables import Due, copies, declared, sources
 
 NOW = 1_800_000_000.0
 DAY = 86_400.0
-TERMS = Terms(began=NOW, min_revisit=DAY)
+TERMS = RunTerms(began=NOW, min_revisit=DAY)
 A, B, C = (f'[[source]]\nurl = "http://{name}.example/feed"\n' for name in "abc")
 AGAIN = '[[source]]\nurl = "http://a.example/feed/"\ntags = ["again"]\n'
 
@@ -126,7 +133,7 @@ def test_a_list_and_delays_and_kinds(state, tmp_path, clock):
     file.write_text("\n".join(urls[1:]))
     assert state.sync(file, NOW).changes == (0, 0, 1)
     feeds = Selection(found.id, "feed")
-    assert {each.url for each in state.sources.each(feeds)} == set(urls[1:])
+    assert {each.url for each in state.sources.iterate(feeds)} == set(urls[1:])
     assert state.sources.hosts(feeds, TERMS)[1].due == state.sources.count(feeds) == 19
     assert state.sources.count(Selection(found.id, "llms")) == 0
 
@@ -221,7 +228,7 @@ def test_a_visit_and_the_operator_change_what_is_due_at_once(state, synced):
 
     def due(only="", **terms):
         given = {"began": NOW, "min_revisit": DAY} | terms
-        hosts, counts = state.sources.hosts(Selection(number, "feed", only), Terms(**given))
+        hosts, counts = state.sources.hosts(Selection(number, "feed", only), RunTerms(**given))
         return sorted(work.host for work in hosts), (counts.later, counts.gone, counts.next_due)
 
     commit(state, known)
@@ -288,11 +295,13 @@ def test_the_record_of_a_source_that_moved_elsewhere_or_not_for_good_stays(state
 
 def pages_of(state, number, terms, most=PAGE, visit=lambda _url: None):
     """Read the due sources of a host; `visit` is called with the URL of each."""
-    place, found = FIRST, []
+    place, found = FIRST_POSITION, []
     while place:
         now = NOW + sum(map(len, found))
         chosen = Selection(number, "feed")
-        page, place = state.read(state.sources.page(chosen, terms, "a.example", now, place, most))
+        page, place = state.read(
+            state.sources.page_reader(chosen, terms, "a.example", now, place, most)
+        )
         found.append([each.source.url[-1] for each in page])
         for each in page:
             visit(each.source.url)
@@ -311,7 +320,7 @@ def test_the_sources_of_a_host_are_read_page_by_page(state, synced):
 
 def test_a_forced_run_asks_each_source_once_whichever_worker_does(state, synced):
     number = synced("".join(A.replace("feed", str(number)) for number in range(7))).id
-    forced = Terms(began=NOW, min_revisit=DAY, force=True)
+    forced = RunTerms(began=NOW, min_revisit=DAY, force=True)
     times = itertools.count(NOW + 1)
 
     def visit(url):
@@ -322,13 +331,15 @@ def test_a_forced_run_asks_each_source_once_whichever_worker_does(state, synced)
     assert sorted(itertools.chain(*pages)) == [*"0123456"]
 
     def read(terms, now):
-        page = state.sources.page(Selection(number, "feed"), terms, "a.example", now, FIRST)
+        page = state.sources.page_reader(
+            Selection(number, "feed"), terms, "a.example", now, FIRST_POSITION
+        )
         return state.read(page)
 
     assert read(forced, NOW + 8) == ([], None)
-    later = Terms(began=NOW + 7, min_revisit=DAY, force=True)
+    later = RunTerms(began=NOW + 7, min_revisit=DAY, force=True)
     assert len(read(later, NOW + 8)[0]) == 7
-    ahead = Terms(began=NOW - 600, min_revisit=DAY, force=True)
+    ahead = RunTerms(began=NOW - 600, min_revisit=DAY, force=True)
     assert len(read(ahead, NOW - 599)[0]) == 7
 
 
@@ -344,7 +355,7 @@ def test_what_became_due_later_than_the_index_says_is_not_visited(state, synced,
 
 
 def test_what_a_large_file_declares_is_kept_in_parts(monkeypatch, state, file, synced, rows):
-    monkeypatch.setattr(sync, "_MOST", 4)
+    monkeypatch.setattr(sync, "_MAX_SOURCES_PER_COPY", 4)
     blocks = [A.replace("feed", str(number)) for number in range(30)]
     first = synced("".join(blocks))
     names = {name for (name,) in rows(select(copies.c.sha256))}

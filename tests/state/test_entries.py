@@ -13,7 +13,7 @@ from sqlalchemy import text
 from tests.helpers.records import commit, entry_of, exchange
 from walsh_scrapy.state import State, StateError
 from walsh_scrapy.state import entries as state_entries
-from walsh_scrapy.state.database import ROWS_AT_ONCE, Database, exists
+from walsh_scrapy.state.database import MAX_ROWS_IN_MEMORY, Database, exists
 from walsh_scrapy.state.entries import insert_unseen
 from walsh_scrapy.state.records import LlmsTxtRecord, SourceRecord
 from walsh_scrapy.tools.sources import resume
@@ -112,7 +112,7 @@ def test_an_entry_that_another_crawl_inserts_at_this_moment_is_judged_again(
 
 
 def test_a_snapshot_is_of_one_moment_and_no_writer_waits_for_it(opened, state):
-    many = [entry(f"{number:04}") for number in range(ROWS_AT_ONCE * 2 + 1)]
+    many = [entry(f"{number:04}") for number in range(MAX_ROWS_IN_MEMORY * 2 + 1)]
     commit(state, source(), many)
     crawl = opened()
     with state.entries.snapshot() as entries:

@@ -20,16 +20,17 @@ from sqlalchemy.pool import NullPool
 from tests.helpers import cases
 from tests.helpers.records import SOURCE, commit, entry_of, make_state
 from walsh_scrapy.options import BadSetting, Options
-from walsh_scrapy.state import State, StateError, database
-from walsh_scrapy.state.database import without_password
+from walsh_scrapy.state import State, StateError, statefile
+from walsh_scrapy.state.engine import bare_engine
 from walsh_scrapy.state.records import SourceRecord
 from walsh_scrapy.state.runs import RunRecord
+from walsh_scrapy.state.url import without_password
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(database, "CREATING_SECONDS", 0.0)
+    monkeypatch.setattr(statefile, "CREATION_TIMEOUT_SECONDS", 0.0)
     return tmp_path
 
 
@@ -97,7 +98,7 @@ def test_an_empty_file_is_a_lost_state_and_no_new_one(folder, call):
 
 def test_a_file_that_another_process_is_creating_is_not_lost(folder, monkeypatch):
     (folder / "state").touch()
-    monkeypatch.setattr(database, "CREATING_SECONDS", 60.0)
+    monkeypatch.setattr(statefile, "CREATION_TIMEOUT_SECONDS", 60.0)
     waits = []
 
     def created(seconds):
@@ -105,7 +106,7 @@ def test_a_file_that_another_process_is_creating_is_not_lost(folder, monkeypatch
         with contextlib.closing(sqlite3.connect(folder / "state")) as other:
             other.execute("PRAGMA journal_mode=WAL")
 
-    monkeypatch.setattr(database.time, "sleep", created)
+    monkeypatch.setattr(statefile.time, "sleep", created)
     make_state("sqlite:///state")
     assert len(waits) == 1
 
@@ -140,7 +141,7 @@ def test_a_write_during_which_the_state_is_deleted_has_failed(folder):
 
 
 def test_a_lock_of_another_session_is_an_error_and_no_endless_wait(postgresql_url, monkeypatch):
-    monkeypatch.setattr(database, "LOCKED_SECONDS", 1.0)
+    monkeypatch.setattr("walsh_scrapy.state.engine.LOCK_TIMEOUT_SECONDS", 1.0)
     other = create_engine(postgresql_url, poolclass=NullPool)
     with contextlib.closing(State(postgresql_url)) as state, other.connect() as connection:
         connection.execute(text("LOCK TABLE sources"))
@@ -149,7 +150,7 @@ def test_a_lock_of_another_session_is_an_error_and_no_endless_wait(postgresql_ur
 
 
 def test_a_lost_server_is_not_waited_for_once_the_run_is_to_end(postgresql_url):
-    with contextlib.closing(State(postgresql_url, waits=lambda: False)) as state:
+    with contextlib.closing(State(postgresql_url, may_wait=lambda: False)) as state:
         server, _, name = postgresql_url.rpartition("/")
         engine = create_engine(f"{server}/test", isolation_level="AUTOCOMMIT")
         with engine.connect() as connection:
@@ -240,7 +241,7 @@ def test_no_password_is_in_what_is_said_of_any_url(scheme, password, rest):
     url = scheme + rest.format(password)
     told = [without_password(url)]
     try:
-        engine = database._bare_engine(url)
+        engine = bare_engine(url)
     except StateError as error:
         told.append(str(error))
     else:

@@ -19,27 +19,25 @@ from tests.state.conftest import open_engine
 from walsh_scrapy.policy.backoff import Backoff
 from walsh_scrapy.policy.pacing import LONGEST_EXCHANGE, MARGIN, Exchange, Hold, HostTimes
 from walsh_scrapy.state import State, StateError
-from walsh_scrapy.state.database import RefusedValues
-from walsh_scrapy.state.hosts import (
-    Ask,
-    Begun,
-    HostStore,
+from walsh_scrapy.state.errors import RefusedValues
+from walsh_scrapy.state.hoststore import HostStore
+from walsh_scrapy.state.log import forget_begin, log_begin, log_end
+from walsh_scrapy.state.overrides import release_hold, set_operator_delay
+from walsh_scrapy.state.ownership import (
+    RequestLimits,
     Worker,
     beat,
     begin,
-    caution,
     end,
     find,
     leave,
+    lengthen_waits,
     let_go,
+    lock_if_owned,
     owns,
-    prove,
-    release_hold,
-    set_operator_delay,
     take,
     withdraw,
 )
-from walsh_scrapy.state.log import forget_begin, log_begin, log_end
 from walsh_scrapy.state.tables import hosts, overrides, requests, workers
 
 TIMEOUT = 30.0
@@ -47,7 +45,7 @@ BACKOFF = Backoff(2.0, 300.0, Random(1))
 
 HOST = "a.example"
 US, THEM = Worker("us", 1_699_999_000.0), Worker("them", 1_699_999_500.0)
-ASK = Ask(1.0, TIMEOUT)
+ASK = RequestLimits(1.0, TIMEOUT)
 
 
 def run(engine, function, *arguments, **options):
@@ -66,7 +64,7 @@ def read_overrides(engine):
 def exchange(engine, now, worker=US, seconds=1.0, *, goes_on=False, **answer):
     """Take a host, send it a request, and end that."""
     run(engine, take, HOST, worker)
-    begun = run(engine, begin, HOST, worker, ASK)
+    begun = run(engine, begin, HOST, worker, ASK).host
     now[0] += seconds
     over = Exchange(**{"delay": 1.0, "latency": seconds} | answer)
     times = begun.times.after(over, BACKOFF, now[0])
@@ -116,9 +114,9 @@ def test_the_statement_and_the_pure_function_agree_on_when_a_host_is_ready(engin
             connection.execute(deleted(hosts))
             connection.execute(insert(hosts), {"host": HOST, "owner": "us", **row})
             before = find(connection, HOST).times
-            found = begin(connection, HOST, US, Ask(asked, TIMEOUT, most))
+            found = begin(connection, HOST, US, RequestLimits(asked, TIMEOUT, most))
         is_ready = before.ready_at(asked, most) <= 1000.0
-        assert isinstance(found, Begun) == is_ready
+        assert found.status == ("ready" if is_ready else "wait")
 
     agree()
 
@@ -127,28 +125,31 @@ def test_the_statement_and_the_pure_function_agree_on_when_a_host_is_ready(engin
 def test_a_new_host_is_taken_and_requested_at_once(engine, now):
     run(engine, beat, US)
     taken = run(engine, take, HOST, US)
-    assert taken.times == HostTimes(owner="us")
+    assert (taken.status, taken.host.times) == ("ready", HostTimes(owner="us"))
     assert run(engine, take, HOST, US) == taken, "again, after its connection was lost"
-    assert run(engine, take, HOST, THEM) is None
-    assert run(engine, begin, HOST, THEM, ASK) is None
+    assert run(engine, take, HOST, THEM).status == "wait"
+    assert run(engine, begin, HOST, THEM, ASK).status == "lost"
     begun = run(engine, begin, HOST, US, ASK)
-    assert begun.times.in_flight_until == begun.now + begun.allowed == now[0] + TIMEOUT + MARGIN
+    until = begun.host.times.in_flight_until
+    assert until == begun.host.now + ASK.allowed == now[0] + TIMEOUT + MARGIN
     waits = run(engine, begin, HOST, US, ASK)
-    assert waits.reason == "in flight"
+    assert (waits.status, waits.host.reason) == ("wait", "in flight")
     assert run(engine, withdraw, HOST, US)
     assert run(engine, begin, HOST, US, ASK) == begun
 
 
 @pytest.mark.empty
-def test_an_exchange_lasts_an_hour_at_most(engine):
+def test_an_exchange_lasts_an_hour_at_most(engine, now):
     run(engine, take, HOST, US)
-    assert run(engine, begin, HOST, US, Ask(1.0, 1e9)).allowed == LONGEST_EXCHANGE
+    ask = RequestLimits(1.0, 1e9)
+    begun = run(engine, begin, HOST, US, ask).host
+    assert begun.times.in_flight_until - now[0] == ask.allowed == LONGEST_EXCHANGE
 
 
 @pytest.mark.empty
 def test_the_row_of_an_exchange_that_ended_a_while_ago(engine, now):
     run(engine, take, HOST, US)
-    begun = run(engine, begin, HOST, US, ASK)
+    begun = run(engine, begin, HOST, US, ASK).host
     now[0] += 10.0
     over = Exchange(delay=5.0, status=429, retry_after=60.0)
     times = begun.times.after(over, BACKOFF, now[0] - 4.0)
@@ -160,17 +161,17 @@ def test_the_row_of_an_exchange_that_ended_a_while_ago(engine, now):
 @pytest.mark.empty
 def test_an_owner_that_lost_its_host_writes_nothing_but_caution(engine, now):
     run(engine, take, HOST, US)
-    begun = run(engine, begin, HOST, US, ASK)
+    begun = run(engine, begin, HOST, US, ASK).host
     now[0] += TIMEOUT + MARGIN
     run(engine, take, HOST, THEM)  # nobody has beaten: the owner is unknown
-    theirs = run(engine, begin, HOST, THEM, Ask(0.0, TIMEOUT))
+    theirs = run(engine, begin, HOST, THEM, RequestLimits(0.0, TIMEOUT)).host
     over = Exchange(delay=60.0, status=429, retry_after=600.0)
     times = begun.times.after(over, BACKOFF, now[0])
     assert not run(engine, end, HOST, US, begun.times, times, 0.0)
     caution = {"delay": 60.0, "hold_since": now[0], "hold_until": now[0] + 600.0}
     caution |= {"hold_by": "retry-after", "hold_status": 429}
     assert run(engine, find, HOST).times == replace(theirs.times, **caution)
-    for function in (withdraw, let_go, prove, owns):
+    for function in (withdraw, let_go, lock_if_owned, owns):
         assert not run(engine, function, HOST, US)
     assert run(engine, find, HOST).times.in_flight_until == theirs.times.in_flight_until
     times = theirs.times.after(Exchange(delay=1.0), BACKOFF, now[0])
@@ -181,9 +182,9 @@ def test_an_owner_that_lost_its_host_writes_nothing_but_caution(engine, now):
 @pytest.mark.empty
 def test_only_a_hold_that_the_answer_asks_for_is_written(engine, now):
     exchange(engine, now, status=429, retry_after=600.0, goes_on=True)
-    for_list = Ask(1.0, TIMEOUT, most=50.0)
+    for_list = RequestLimits(1.0, TIMEOUT, max_wait=50.0)
     now[0] += 50.0
-    begun = run(engine, begin, HOST, US, for_list)
+    begun = run(engine, begin, HOST, US, for_list).host
     run(engine, release_hold, HOST, "they wrote: go on")
     times = begun.times.after(Exchange(delay=1.0), BACKOFF, now[0])
     run(engine, end, HOST, US, begun.times, times, 0.0)
@@ -195,16 +196,16 @@ def test_a_host_that_is_given_up_is_taken_by_a_later_run_only(engine, now):
     exchange(engine, now, goes_on=True)
     assert run(engine, let_go, HOST, US, deferred=True)
     assert run(engine, find, HOST).times.deferred_at == now[0]
-    assert run(engine, take, HOST, US) is None
-    assert run(engine, take, HOST, THEM) is None
-    assert run(engine, take, HOST, Worker("later", now[0] + 1.0)) is not None
+    assert run(engine, take, HOST, US).status == "deferred"
+    assert run(engine, take, HOST, THEM).status == "deferred"
+    assert run(engine, take, HOST, Worker("later", now[0] + 1.0)).status == "ready"
 
 
 @pytest.mark.empty
 def test_caution_grows_whoever_owns_the_host(engine, now):
     run(engine, take, HOST, US)
-    run(engine, caution, HOST, delay=5.0, hold=Hold(60.0, "visit-time"))
-    run(engine, caution, HOST, delay=2.0, hold=Hold(30.0))
+    run(engine, lengthen_waits, HOST, delay=5.0, hold=Hold(60.0, "visit-time"))
+    run(engine, lengthen_waits, HOST, delay=2.0, hold=Hold(30.0))
     times = run(engine, find, HOST).times
     assert (times.owner, times.delay, times.request_ended_at) == ("us", 5.0, None)
     assert (times.hold_until, times.hold_by) == (now[0] + 60.0, "visit-time")
@@ -218,9 +219,9 @@ def test_workers_live_while_they_beat(engine, now, store):
     assert run(engine, owns, HOST, US)
     now[0] += 45.0
     assert not run(engine, owns, HOST, US)
-    assert run(engine, take, HOST, THEM) is None, "who has not watched does not judge"
+    assert run(engine, take, HOST, THEM).status == "wait", "who has not watched does not judge"
     run(engine, leave, US)
-    assert run(engine, take, HOST, THEM) is not None
+    assert run(engine, take, HOST, THEM).status == "ready"
     now[0] += 90_000.0
     run(engine, beat, THEM)
     run(engine, leave, THEM)
@@ -234,10 +235,10 @@ def test_a_row_from_the_future_is_corrected_and_told(engine, now, back, store):
     exchange(engine, now, delay=5.0, status=429, retry_after=60.0)
     now[0] -= back
     (shown,) = store.waiting().values()
-    taken = run(engine, take, HOST, US)
+    taken = run(engine, take, HOST, US).host
     assert taken.ahead == shown.ahead == back
     assert taken.times.request_ended_at == now[0]
-    assert run(engine, begin, HOST, US, ASK).hold == 60.0
+    assert run(engine, begin, HOST, US, ASK).host.hold == 60.0
     assert run(engine, find, HOST).times == taken.times
 
 
@@ -248,7 +249,7 @@ def test_an_operators_delay_is_kept_until_it_is_ended(engine, now, store):
     assert run(engine, set_operator_delay, HOST, 60.0, "once more") == 60.0
     exchange(engine, now)
     run(engine, take, HOST, US)
-    assert run(engine, begin, HOST, US, ASK).wait == 60.0
+    assert run(engine, begin, HOST, US, ASK).host.wait == 60.0
     assert store.delays(above=1.0) == {HOST: 60.0}
     assert run(engine, set_operator_delay, HOST, 0.0, "the relaunch is over") == 1.0
     assert [row[2:4] for row in read_overrides(engine)] == [("delay", 60.0), ("delay", 0.0)]
@@ -271,7 +272,7 @@ def test_hosts_that_wait_are_found(engine, now, store):
     exchange(engine, now, status=0, unreachable=True)
     run(engine, set_operator_delay, "delayed.example", 60.0, "")
     run(engine, take, "held.example", US)
-    run(engine, caution, "held.example", hold=Hold(500.0))
+    run(engine, lengthen_waits, "held.example", hold=Hold(500.0))
     run(engine, take, "well.example", US)
     now[0] += 10.0
     waiting = {host: snapshot.reason for host, snapshot in store.waiting().items()}
@@ -292,10 +293,10 @@ def test_of_two_that_take_a_host_at_the_same_moment_one_gets_it(postgresql_url, 
     exchange(engine, now)
     run(engine, beat, US)
     with ThreadPoolExecutor(1) as other, engine.begin() as connection:
-        assert take(connection, HOST, US)
+        assert take(connection, HOST, US).status == "ready"
         theirs = other.submit(run, engine, take, HOST, THEM)  # waits for the lock of the row
         connection.commit()
-        assert theirs.result() is None
+        assert theirs.result().status == "wait"
     engine.dispose()
 
 
@@ -320,11 +321,11 @@ def test_a_request_is_logged_with_its_begin_and_has_no_end_before_its_end(state,
 
 
 def test_an_outcome_is_written_with_the_end_of_its_exchange_or_neither_is(state, rows):
-    begun = records.begin(state)
+    begun = records.begin(state).host
     times = replace(begun.times, request_ended_at=begun.now, delay=9.0)
 
     def written(found):
-        outcome = state.sources.outcome(None, SOURCE, found, host="a.example")
+        outcome = state.sources.outcome_writer(None, SOURCE, found, host="a.example")
 
         def write(connection):
             end(connection, "a.example", records.US, begun.times, times, 0.0)
@@ -341,20 +342,20 @@ def test_an_outcome_is_written_with_the_end_of_its_exchange_or_neither_is(state,
 
 def test_pace_by_may_change_once_no_host_waits(opened, clock):
     state = opened()
-    state.hosts.pace_by("host")
-    state.hosts.pace_by("host")
+    state.hosts.set_pace_by("host")
+    state.hosts.set_pace_by("host")
     records.exchange(state, "www.a.example", status=429, retry_after=9.0)
     clock.at += 2.0  # only the hold is left
-    opened().hosts.pace_by("host")
+    opened().hosts.set_pace_by("host")
     refused = r"paced by host, and 1 of its hosts wait.*set WALSH_PACE_BY = 'host'"
     with pytest.raises(StateError, match=refused):
-        opened().hosts.pace_by("domain")
-    state.hosts.delay("www.a.example", 5.0, "")
+        opened().hosts.set_pace_by("domain")
+    state.hosts.set_delay("www.a.example", 5.0, "")
     with pytest.raises(StateError, match=r"www\.a\.example has a delay of the operator's"):
-        opened().hosts.pace_by("domain")
-    state.hosts.delay("www.a.example", 0.0, "")
+        opened().hosts.set_pace_by("domain")
+    state.hosts.set_delay("www.a.example", 0.0, "")
     clock.at += 9.0
-    opened().hosts.pace_by("domain")
-    state.hosts.pace_by("host")
+    opened().hosts.set_pace_by("domain")
+    state.hosts.set_pace_by("host")
     with contextlib.closing(State(str(state._database), clock.now)) as again:
-        again.hosts.pace_by("host")
+        again.hosts.set_pace_by("host")

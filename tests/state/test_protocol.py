@@ -32,9 +32,9 @@ from walsh_scrapy.policy.pacing import (
     Watch,
     delay_after,
 )
-from walsh_scrapy.state.hosts import (
-    Ask,
-    Begun,
+from walsh_scrapy.state.overrides import release_hold, set_operator_delay
+from walsh_scrapy.state.ownership import (
+    RequestLimits,
     Worker,
     beat,
     begin,
@@ -42,10 +42,8 @@ from walsh_scrapy.state.hosts import (
     find,
     leave,
     let_go,
+    lock_if_owned,
     owns,
-    prove,
-    release_hold,
-    set_operator_delay,
     take,
     withdraw,
 )
@@ -237,8 +235,8 @@ class Machine(RuleBasedStateMachine):
 
     def taking(self, body, host):
         def work(connection, _again):
-            found = take(connection, host, body.worker, body.watch.decides_until)
-            if found is None:
+            permission = take(connection, host, body.worker, body.watch.decides_until)
+            if permission.status != "ready":
                 return None
             self.notes.append(lambda: self.took(body, host))
             is_due = select(sources.c.name).where(sources.c.host == host, sources.c.is_due == 1)
@@ -322,7 +320,7 @@ class Machine(RuleBasedStateMachine):
         if memory.pending:
             is_ours = self.end(connection, body, memory)
         else:
-            is_ours = prove(connection, memory.host, body.worker)
+            is_ours = lock_if_owned(connection, memory.host, body.worker)
         if goes_on or not is_ours:
             return is_ours
         is_ours = let_go(connection, memory.host, body.worker, deferred=deferred)
@@ -353,12 +351,13 @@ class Machine(RuleBasedStateMachine):
         """Send one request: return "ok", "refused" or "redirect"; None if the host was lost."""
         host = memory.host
         while True:
-            begun, noted = yield from self.beginning(body, memory, what, visit)
+            begun, noted = yield from self.beginning(body, memory, visit)
             if begun is None:
                 return None
             body.point = "connect"
             yield
-            if self.true < noted + begun.allowed:
+            limit = noted + self.ask(memory).allowed
+            if self.true < limit:
                 break
             if not (
                 yield from self.transact(
@@ -366,7 +365,7 @@ class Machine(RuleBasedStateMachine):
                 )
             ):
                 return None
-        sent, answer = self.send(body, host, what, name, noted + begun.allowed), self.answer
+        sent, answer = self.send(body, host, what, name, limit), self.answer
         body.wait_until, body.point = sent.end, "flight"
         yield
         answer = self.check_answer(answer, what)
@@ -393,9 +392,12 @@ class Machine(RuleBasedStateMachine):
         self.lives_on(host, memory, times, measured)
         return answer
 
-    def beginning(self, body, memory, what, visit):
-        host, noted = memory.host, 0.0
-        ask = Ask(delay_after(1.0, memory.robots), TIMEOUT)
+    def ask(self, memory):
+        return RequestLimits(delay_after(1.0, memory.robots), TIMEOUT)
+
+    def beginning(self, body, memory, visit):
+        """Return the row of the host and when it was asked for; None if the host was lost."""
+        host, noted, ask = memory.host, 0.0, self.ask(memory)
 
         def work(connection, again):
             nonlocal noted
@@ -406,15 +408,18 @@ class Machine(RuleBasedStateMachine):
                 return None
             if visit is not None and not owns(connection, visit, body.worker):
                 return None
-            found = begin(connection, host, body.worker, ask)
-            if isinstance(found, Begun):
+            permission = begin(connection, host, body.worker, ask)
+            if permission.status == "ready":
                 self.notes.append(lambda: self.began(body, host, visit))
-            return found
+            return permission
 
         while True:
-            found = yield from self.transact(body, "begin" if visit is None else "hop", work)
+            permission = yield from self.transact(body, "begin" if visit is None else "hop", work)
             memory.pending = None
-            if found is None or isinstance(found, Begun):
+            if permission is None or permission.status == "lost":
+                return None, noted
+            found = permission.host
+            if permission.status == "ready":
                 return found, noted
             self.check_wait(host, found)
             body.wait_until = self.true + found.times.ready_at(ask.delay) - found.now

@@ -18,8 +18,8 @@ from walsh_scrapy.policy.robots.copy import RobotsCopy
 from walsh_scrapy.state import State, retention, sync
 from walsh_scrapy.state.database import Database
 from walsh_scrapy.state.documents import _NAME_COPY, hash_of
-from walsh_scrapy.state.hosts import beat
-from walsh_scrapy.state.log import MARGIN, Evidence
+from walsh_scrapy.state.log import COPY_MARGIN_SECONDS, Evidence
+from walsh_scrapy.state.ownership import beat
 from walsh_scrapy.state.records import BlocklistCopy
 from walsh_scrapy.state.retention import delete_in_turn
 from walsh_scrapy.state.runs import RunRecord
@@ -378,7 +378,7 @@ def test_a_copy_goes_after_the_last_record_that_can_name_it(state, database):
     keep_robots(state, ORIGIN, robots_of_evidence(0.0, OLD))
     keep_robots(state, ORIGIN, robots_of_evidence(5 * DAY, OLD))
     keep_robots(state, ORIGIN, robots_of_evidence(9 * DAY, NEW))
-    last = 9 * DAY + 30 * DAY + MARGIN
+    last = 9 * DAY + 30 * DAY + COPY_MARGIN_SECONDS
     prune(database, state, last + DAY - 1.0, 30 * DAY)
     assert copy(state, OLD) is not None, "it was in force until day 9, which goes as a whole"
     prune(database, state, last + DAY, 30 * DAY)
@@ -464,13 +464,13 @@ def test_crawls_that_write_about_one_robots_txt_never_wait_for_each_other(opened
 def test_a_denial_and_a_run_are_written_once_if_the_answer_to_their_commit_is_lost(
     state, rows, monkeypatch
 ):
-    once = Database._once
+    once = Database._run_once
 
     def twice(database, work, begin):
         once(database, work, begin)
         return once(database, work, begin)
 
-    monkeypatch.setattr(Database, "_once", twice)
+    monkeypatch.setattr(Database, "_run_once", twice)
     deny(state, DENIAL_EVIDENCE)
     number = state.runs.begin(RunRecord(spider="feeds", started_at=100.0))
     monkeypatch.undo()

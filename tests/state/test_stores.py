@@ -29,9 +29,8 @@ from walsh_scrapy.options import Options
 from walsh_scrapy.policy.robots.copy import RobotsCopy
 from walsh_scrapy.sources.source import Source, declaration
 from walsh_scrapy.state import State, StateError
-from walsh_scrapy.state.database import RefusedValues
 from walsh_scrapy.state.documents import hash_of
-from walsh_scrapy.state.hosts import Begun
+from walsh_scrapy.state.errors import RefusedValues
 from walsh_scrapy.state.records import BlocklistCopy, LlmsTxtRecord, SourceRecord
 from walsh_scrapy.state.runs import RunRecord
 from walsh_scrapy.state.tables import VERSION, copies, requests, schema_version
@@ -226,7 +225,7 @@ def test_a_record_is_found_under_any_spelling_of_its_url(state):
 
 def test_a_source_that_lost_its_number_is_dropped_with_its_entries(state):
     """The operator declared it where it moved, while it was visited where it was."""
-    work = state.sources.outcome(SOURCE, SOURCE, [entry("1")], host="a.example")
+    work = state.sources.outcome_writer(SOURCE, SOURCE, [entry("1")], host="a.example")
     assert state.write(work) == set()
     assert (state.sources.all(), count_entries(state)) == ([], 0)
 
@@ -254,7 +253,7 @@ def test_a_failure_in_use_is_described_in_a_sentence_and_raised_as_the_caller_ch
         return LookupError()
 
     path = tmp_path / "state.sqlite3"
-    with contextlib.closing(State(f"sqlite:///{path}", failed=failed)) as state:
+    with contextlib.closing(State(f"sqlite:///{path}", wrap_error=failed)) as state:
         with contextlib.closing(sqlite3.connect(path)) as other, other:
             other.execute("DROP TABLE robots")
         with pytest.raises(LookupError):
@@ -264,7 +263,7 @@ def test_a_failure_in_use_is_described_in_a_sentence_and_raised_as_the_caller_ch
 
 def test_a_lost_connection_is_replaced_and_nothing_is_lost(postgresql_url):
     with contextlib.closing(State(postgresql_url)) as state:
-        assert isinstance(begin(state), Begun)
+        assert begin(state).status == "ready"
         for _ in range(2):
             lose_connections(postgresql_url)
             commit(state, SOURCE, [entry("1")])

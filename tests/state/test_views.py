@@ -160,7 +160,7 @@ def test_a_time_that_no_calendar_has_is_null(state, clock):
 
 def test_rows_are_selected_and_ordered(state, clock):
     plant(state, clock, {"overrides": {}})
-    state.hosts.delay("b.example", 30.0, "100 % sure")
+    state.hosts.set_delay("b.example", 30.0, "100 % sure")
     rows = state.rows(
         "readable_overrides",
         columns="host",
@@ -215,7 +215,7 @@ def test_a_view_of_another_version_is_created_again(url, database, changed_view)
 
 def test_a_role_that_may_only_read_gets_the_rows(postgresql_url, changed_view, caplog):
     with contextlib.closing(State(postgresql_url)) as state:
-        state.hosts.delay("a.example", 60.0, "they asked")
+        state.hosts.set_delay("a.example", 60.0, "they asked")
     changed_view()
     reader = f"{postgresql_url}?options=-c%20role%3Dpg_read_all_data"
     with contextlib.closing(State(reader)) as state:
@@ -226,9 +226,9 @@ def test_a_role_that_may_only_read_gets_the_rows(postgresql_url, changed_view, c
 def test_a_file_that_may_only_be_read_gives_the_rows(tmp_path, changed_view, monkeypatch, caplog):
     path = tmp_path / "state.sqlite3"
     with contextlib.closing(State(f"sqlite:///{path}")) as state:
-        state.hosts.delay("a.example", 60.0, "they asked")
+        state.hosts.set_delay("a.example", 60.0, "they asked")
     changed_view()
-    monkeypatch.setattr("walsh_scrapy.state.database.os.access", lambda *_arguments: False)
+    monkeypatch.setattr("walsh_scrapy.state.engine.os.access", lambda *_arguments: False)
     with contextlib.closing(State(f"sqlite:///{path}")) as state:
         assert list(state.rows("readable_overrides")) == [{"reason": "they asked"}]
     assert "the views stay as another version made them" in caplog.text

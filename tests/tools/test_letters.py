@@ -237,7 +237,7 @@ class World:
 
     def slow(self, host, at, delay):
         with self.state(BEGIN + at) as state:
-            state.hosts.delay(host, delay, REASON)
+            state.hosts.set_delay(host, delay, REASON)
         self.delays.append((host, BEGIN + at, delay))
 
     def unit(self, host):

@@ -43,8 +43,8 @@ from walsh_scrapy.policy.pacing import (
     longest_wait,
 )
 from walsh_scrapy.policy.urls import host_of
-from walsh_scrapy.state.hosts import Ask
 from walsh_scrapy.state.log import RequestRecord
+from walsh_scrapy.state.ownership import RequestLimits
 from walsh_scrapy.wire.stalls import stalled
 
 if TYPE_CHECKING:
@@ -147,8 +147,8 @@ class Exchanges:
         restore_limits(request)
         timeout: float = request.meta.get("download_timeout") or self._timeout
         delay = max(self._delay(request), self._hosts.project_delay(host))
-        ask = Ask(delay, timeout, most)
-        seconds = self._hosts.begin(request, host, ask, self._record(request))
+        limits = RequestLimits(delay, timeout, most)
+        seconds = self._hosts.begin(request, host, limits, self._record(request))
         if seconds == 0.0:
             # In the slot of another host it would wait for that host, and its time would be over.
             request.meta[Downloader.DOWNLOAD_SLOT] = host

@@ -28,7 +28,7 @@ from walsh_scrapy.metadata.text import one_line
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import printable
-from walsh_scrapy.state.log import DenialRecord, denial
+from walsh_scrapy.state.log import DenialRecord, denial_writer
 from walsh_scrapy.wire.unreachable import causes
 
 if TYPE_CHECKING:
@@ -145,4 +145,4 @@ class Denials:
             run=self._context.run,
             evidence=evidence_of(request).of_gate(error.gate),
         )
-        self._write_with(self._context.host(request.url), denial(record))
+        self._write_with(self._context.host(request.url), denial_writer(record))

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from uuid import uuid4
 
 from scrapy import Request
@@ -22,10 +22,10 @@ from walsh_scrapy.crawl.ticket import note, source_of
 from walsh_scrapy.exceptions import StateUnavailable, StillDue
 from walsh_scrapy.policy.pacing import BEAT_SECONDS, Watch, slowed
 from walsh_scrapy.policy.wording import format_seconds
-from walsh_scrapy.state import hosts as protocol
-from walsh_scrapy.state.database import RefusedValues
-from walsh_scrapy.state.hosts import Begun, HostSnapshot, Worker
+from walsh_scrapy.state import ownership
+from walsh_scrapy.state.errors import RefusedValues
 from walsh_scrapy.state.log import LoggedBegin, forget_begin, log_begin, log_end
+from walsh_scrapy.state.ownership import HostSnapshot, Permission, Worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,14 +38,13 @@ if TYPE_CHECKING:
     from walsh_scrapy.policy.pacing import Exchange, Hold, HostTimes
     from walsh_scrapy.policy.robots.copy import RobotsCopy
     from walsh_scrapy.sources.source import Source
-    from walsh_scrapy.state.hosts import Ask, OwnedByOther
+    from walsh_scrapy.state.hoststore import OtherOwner
     from walsh_scrapy.state.log import RequestRecord
+    from walsh_scrapy.state.ownership import PermissionStatus, RequestLimits
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
-#: The result of an attempt to own a host: another worker has it now, or has deferred it.
-Taken: TypeAlias = Literal["ours", "busy", "deferred"]
 #: Ready hosts with which a worker takes no further one: alone it has the names of some looked up.
 _ENOUGH_ALONE: Final = 8
 _ENOUGH_OF_SEVERAL: Final = 1
@@ -121,9 +120,9 @@ class Hosts:
             return False
         return self._context.clock.monotonic() - owned.since >= _LONG
 
-    def of_others(self) -> dict[str, OwnedByOther]:
+    def of_others(self) -> dict[str, OtherOwner]:
         """Return the hosts that other workers own."""
-        return self._state.hosts.of_others(self._worker)
+        return self._state.hosts.owned_by_others(self._worker)
 
     # ---- taking and letting go ----
 
@@ -145,8 +144,8 @@ class Hosts:
 
     def take(
         self, host: str, reason: object, read: Callable[[Connection], object] | None = None
-    ) -> Taken:
-        """Own a host, if no other worker does and none has deferred it since this run began.
+    ) -> PermissionStatus:
+        """Own a host: "ready", or "wait" or "deferred", if another worker owns or has deferred it.
 
         Its rows are read in the same transaction, by ``read`` too.
         """
@@ -156,25 +155,23 @@ class Hosts:
             moment, decides_until = self._context.moment(), self._watch.decides_until
             copies: dict[str, RobotsCopy | None] = {}
 
-            def work(connection: Connection) -> tuple[HostSnapshot, bool]:
-                taken = protocol.take(connection, host, self._worker, decides_until)
-                if taken is None:
-                    return protocol.find(connection, host), False
-                copies.update(self._state.robots.of_host(connection, host))
-                if read is not None:
-                    read(connection)
-                return taken, True
+            def work(connection: Connection) -> Permission:
+                permission = ownership.take(connection, host, self._worker, decides_until)
+                if permission.status == "ready":
+                    copies.update(self._state.robots.of_host(connection, host))
+                    if read is not None:
+                        read(connection)
+                return permission
 
-            found, is_ours = self._state.write(work)
+            status, found = self._state.write(work)
             self._watch.see(found.now, moment)
             _tell_clock(host, found)
-            if not is_ours:
-                is_deferred = found.times.deferred_at >= self._worker.started_at
-                return "deferred" if is_deferred else "busy"
+            if status != "ready":
+                return status
             since = self._context.clock.monotonic()
             self._owned[host] = _Owned(found.times, since, copies=copies)
         self._owned[host].reasons.add(reason)
-        return "ours"
+        return "ready"
 
     def has(self, host: str) -> bool:
         """Return True if this crawl owns a host."""
@@ -261,7 +258,7 @@ class Hosts:
         with suppress(StateUnavailable, RefusedValues):
             for host in list(self._owned):
                 self._write_pending(host)
-            self._state.write(lambda connection: protocol.leave(connection, self._worker))
+            self._state.write(lambda connection: ownership.leave(connection, self._worker))
         self._owned.clear()  # coroutines that end after this have nothing to let go
 
     # ---- visits ----
@@ -309,7 +306,9 @@ class Hosts:
 
     # ---- exchanges ----
 
-    def begin(self, request: Request, host: str, ask: Ask, record: RequestRecord) -> float | None:
+    def begin(
+        self, request: Request, host: str, limits: RequestLimits, record: RequestRecord
+    ) -> float | None:
         """Begin an exchange: return 0 if the request may be sent, or the seconds to wait first.
 
         None means that the host was lost. ``record`` is the request, which is logged.
@@ -320,40 +319,38 @@ class Hosts:
             return None
         moment, attempts = self._context.moment(), list[LoggedBegin]()
 
-        def work(connection: Connection) -> Begun | HostSnapshot | None:
+        def work(connection: Connection) -> Permission:
             for earlier in attempts:  # the answer to its COMMIT was lost
                 forget_begin(connection, earlier)
             is_pending = owned.end is not None or owned.pending
             if is_pending and not self._flush(connection, host, owned):
-                return None
+                return Permission("lost", ownership.find(connection, host))
             if attempts:
-                protocol.withdraw(connection, host, self._worker)
-            if own not in (None, host) and not protocol.owns(connection, own, self._worker):
+                ownership.withdraw(connection, host, self._worker)
+            if own not in (None, host) and not ownership.owns(connection, own, self._worker):
                 raise HostLost(self._context.clock.now(), f"{own} was lost to another worker")
-            found = protocol.begin(connection, host, self._worker, ask)
-            if isinstance(found, Begun):
-                delay = (
-                    0.0
-                    if owned.times.request_ended_at is None
-                    else found.times.delay_with(ask.delay)
-                )
-                sent = replace(record, requested_at=found.now, delay=delay)
+            permission = ownership.begin(connection, host, self._worker, limits)
+            if permission.status == "ready":
+                times, now, _ = permission.host
+                is_first = owned.times.request_ended_at is None
+                delay = 0.0 if is_first else times.delay_with(limits.delay)
+                sent = replace(record, requested_at=now, delay=delay)
                 attempts.append(log_begin(connection, sent))
-            return found
+            return permission
 
-        found = self._state.write(work, visit or request.url)
+        status, found = self._state.write(work, visit or request.url)
         owned.end, owned.pending = None, []
-        if found is None:
+        if status == "lost":
             self._drop(host)
             return None
         self._watch.see(found.now, moment)
         owned.times = found.times
-        if isinstance(found, HostSnapshot):
+        if status == "wait":
             _tell_clock(host, found)
-            return max(0.001, found.times.ready_at(ask.delay, ask.most) - found.now)
+            return max(0.001, found.times.ready_at(limits.delay, limits.max_wait) - found.now)
         owned.is_busy = True
         self._in_flight[request] = _InFlight(host, found.times, attempts[-1])
-        note(request, until=moment + found.allowed)
+        note(request, until=moment + limits.allowed)
         return 0.0
 
     def end(
@@ -373,7 +370,7 @@ class Hosts:
 
         def write(connection: Connection) -> bool:
             age = self._context.moment() - ended
-            is_ours = protocol.end(connection, host, self._worker, known, times, age)
+            is_ours = ownership.end(connection, host, self._worker, known, times, age)
             log_end(connection, ended_record, logged)
             return is_ours
 
@@ -395,7 +392,7 @@ class Hosts:
 
         def write(connection: Connection) -> bool:
             forget_begin(connection, logged)
-            return protocol.withdraw(connection, host, self._worker)
+            return ownership.withdraw(connection, host, self._worker)
 
         if (owned := self._owned.get(host)) is None:
             self._state.write(write)
@@ -419,7 +416,7 @@ class Hosts:
 
     def hold(self, host: str, hold: Hold) -> None:
         """Put a host on hold, from now; a longer hold stays."""
-        self._state.write(lambda connection: protocol.caution(connection, host, hold=hold))
+        self._state.write(lambda connection: ownership.lengthen_waits(connection, host, hold=hold))
         if owned := self._owned.get(host):
             owned.times = owned.times.held(self._context.clock.now(), hold)
 
@@ -433,7 +430,7 @@ class Hosts:
         owned = self._owned.get(host)
 
         def slow_down(connection: Connection) -> None:
-            protocol.caution(connection, host, delay=delay)
+            ownership.lengthen_waits(connection, host, delay=delay)
 
         def write_now(connection: Connection) -> None:
             write(connection)
@@ -474,7 +471,7 @@ class Hosts:
         def all_of_it(connection: Connection) -> tuple[T] | None:
             is_ours = self._flush(connection, host, owned)
             if is_ours and lets_go:
-                is_ours = protocol.let_go(connection, host, self._worker, deferred=deferred)
+                is_ours = ownership.let_go(connection, host, self._worker, deferred=deferred)
             elif attempts and lets_go:  # an earlier one may have let it go
                 is_ours = is_written(connection)
             attempts.append(None)
@@ -494,7 +491,7 @@ class Hosts:
         if owned.end is not None:
             is_ours = owned.end(connection)
         else:
-            is_ours = protocol.prove(connection, host, self._worker)
+            is_ours = ownership.lock_if_owned(connection, host, self._worker)
         if is_ours:
             for write in owned.pending:
                 write(connection)
@@ -512,9 +509,9 @@ class Hosts:
     def _beat(self) -> None:
         with suppress(StateUnavailable):
             moment, worker = self._context.moment(), self._worker._replace(run=self._context.run)
-            beat = self._state.write(lambda connection: protocol.beat(connection, worker))
+            beat = self._state.write(lambda connection: ownership.beat(connection, worker))
             self._watch.see(beat.now, moment)
-            self.workers, self._is_new = 1 + beat.others, False
+            self.workers, self._is_new = 1 + beat.other_workers, False
 
 
 def _tell_clock(host: str, found: HostSnapshot) -> None:

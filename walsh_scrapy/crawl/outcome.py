@@ -63,8 +63,8 @@ from walsh_scrapy.policy.freshness import (
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import ReasonGroups
 from walsh_scrapy.programname import program_name
-from walsh_scrapy.state.database import RefusedValues
-from walsh_scrapy.state.records import MOST_RESENT, REFUSED, LlmsTxtRecord, SourceRecord
+from walsh_scrapy.state.errors import RefusedValues
+from walsh_scrapy.state.records import MAX_RESENT, REFUSED, LlmsTxtRecord, SourceRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -373,7 +373,7 @@ class Outcomes:
         if answer is not None:
             visit, status = visit.passed(lifetime_of(answer, now)), answer.status
         record = record_after(known, request, result, now)
-        if record.resent == MOST_RESENT > known.resent:
+        if record.resent == MAX_RESENT > known.resent:
             logger.warning(_RESENT, record.url, record.resent, program_name())
         llmstxt = None if result.is_shared else self._llmstxt_after(request, visit, result)
         wished = fresh_until(visit, record.address, now) - now
@@ -421,7 +421,7 @@ class Outcomes:
         _, source = _visited(request)
         known, host = self._visits.known(source), self._context.host(record.address)
         store = self._context.state.sources
-        work = store.outcome(known, record, entries, llmstxt, host=host)
+        work = store.outcome_writer(known, record, entries, llmstxt, host=host)
         return self._visits.hosts.commit(source, work, store.is_written(record), ends=ends)
 
     def _llmstxt_after(

@@ -54,7 +54,8 @@ if TYPE_CHECKING:
     from walsh_scrapy.crawl.context import Context
     from walsh_scrapy.crawl.documents import Documents
     from walsh_scrapy.crawl.engine import Engine
-    from walsh_scrapy.crawl.hosts import Hosts, Taken
+    from walsh_scrapy.crawl.hosts import Hosts
+    from walsh_scrapy.state.ownership import PermissionStatus
 
 #: Ready hosts with which no further start request of a spider is needed.
 ENOUGH: Final = 2000
@@ -421,7 +422,7 @@ class Queue:
         if "pacing" not in self._gates:
             return
         until = self._context.clock.monotonic() + PATIENCE
-        while (taken := self.own(host, reason)) == "busy":
+        while (taken := self.own(host, reason)) == "wait":
             if self._context.clock.monotonic() > until:
                 raise self.deferral(f"another worker owns {host}")
             await self.sleep(RECHECK_SECONDS)
@@ -430,11 +431,11 @@ class Queue:
 
     def own(
         self, host: str, reason: object, read: Callable[[Connection], object] | None = None
-    ) -> Taken:
+    ) -> PermissionStatus:
         """Own a host, and from then on know its wait; see ``Hosts.take``."""
         is_new = not self._hosts.has(host)
         taken = self._hosts.take(host, reason, read)
-        if is_new and taken == "ours":
+        if is_new and taken == "ready":
             self.delay(host, self._hosts.wait(host), self._hosts.delay(host) or None)
         return taken
 

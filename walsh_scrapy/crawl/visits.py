@@ -21,7 +21,7 @@ from walsh_scrapy.policy.pacing import BEAT_SECONDS, RECHECK_SECONDS
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import count_of
 from walsh_scrapy.sources.source import declared_urls
-from walsh_scrapy.state.sources import FIRST, DeclaredSources, Terms
+from walsh_scrapy.state.sources import FIRST_POSITION, DeclaredSources, RunTerms
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Mapping
@@ -34,9 +34,15 @@ if TYPE_CHECKING:
     from walsh_scrapy.crawl.hosts import Hosts
     from walsh_scrapy.crawl.queue import Queue
     from walsh_scrapy.sources.source import Source
-    from walsh_scrapy.state.hosts import OwnedByOther
+    from walsh_scrapy.state.hoststore import OtherOwner
     from walsh_scrapy.state.records import SourceRecord
-    from walsh_scrapy.state.sources import Counts, DueSource, Page, Place, Selection
+    from walsh_scrapy.state.sources import (
+        DueSource,
+        PagePosition,
+        Selection,
+        SourceCounts,
+        SourcePage,
+    )
 
 logger = logging.getLogger(__name__)
 
@@ -137,7 +143,7 @@ class _Rest(NamedTuple):
     """The remaining sources of a host: about their number, and their start."""
 
     sources: int
-    begin: Place
+    begin: PagePosition
 
 
 class _Away(NamedTuple):
@@ -165,7 +171,7 @@ class DueSources:
         self._chosen = chosen
         revisit = visits.context.options.min_revisit
         self._same = f"file {chosen.file}, {chosen.kind}, only={chosen.only!r}, force={force}"
-        self._terms = Terms(began=self._clock.now(), min_revisit=revisit, force=force)
+        self._terms = RunTerms(began=self._clock.now(), min_revisit=revisit, force=force)
         work, self.counts = self._store.hosts(chosen, self._terms)
         self._left = deque(in_order(work, visits.declared_delays.delays, visits.context.late_hosts))
         self._busy: list[HostWork] = []  # hosts that another worker has
@@ -209,7 +215,7 @@ class DueSources:
 
     async def _has_more(self) -> bool:
         """Return False if nothing is due but at hosts of workers that beat, and visit it."""
-        seen: dict[str, OwnedByOther] = {}
+        seen: dict[str, OtherOwner] = {}
         idle = 0.0
         while not (self._rests or self._left):
             if not self._busy:
@@ -220,11 +226,15 @@ class DueSources:
             if idle >= LONGEST_READING:  # another worker may wait for a host of this one
                 self._hosts.abandon()
             now = self._hosts.of_others()
-            beat = {host: it for host, it in now.items() if it.until > seen.get(host, it).until}
+            beat = {
+                host: owner
+                for host, owner in now.items()
+                if owner.expires_at > seen.get(host, owner).expires_at
+            }
             seen, free = now, [work for work in self._busy if work.host not in beat]
             # As long as this worker has work itself, it can do that of one that dies.
             owned = [work for work in self._busy if work.host in beat]
-            self._busy = [each for each in owned if not (idle and beat[each.host].is_same)]
+            self._busy = [each for each in owned if not (idle and beat[each.host].has_same_sources)]
             if free:
                 due = {work.host for work in self._store.hosts(self._chosen, self._terms)[0]}
                 self._left.extend(work for work in free if work.host in due)
@@ -240,8 +250,8 @@ class DueSources:
             await sleep(RECHECK_SECONDS)
             return None
         host, away = work.host, self._away.get(work.host)
-        rest = away.rest if away else _Rest(work.sources, FIRST)
-        pages: list[Page] = []  # one for each attempt of the transaction
+        rest = away.rest if away else _Rest(work.sources, FIRST_POSITION)
+        pages: list[SourcePage] = []  # one for each attempt of the transaction
         try:
             taken = self._queue.own(
                 host, self, lambda connection: pages.append(self._page(connection, host, rest))
@@ -250,11 +260,11 @@ class DueSources:
             await sleep(RECHECK_SECONDS)
             return None
         self._left.remove(work)
-        if taken == "busy" and away:  # by a redirect, which is soon over
+        if taken == "wait" and away:  # by a redirect, which is soon over
             self._stay_away(work, rest)
-        elif taken == "busy":
+        elif taken == "wait":
             self._busy.append(work)
-        if taken != "ours":
+        if taken != "ready":
             return None
         self._away.pop(host, None)
         self._keep(host, rest, pages[-1])
@@ -295,13 +305,15 @@ class DueSources:
             found = self._pages.pop(host)
         return found
 
-    def _page(self, connection: Connection, host: str, rest: _Rest) -> Page:
+    def _page(self, connection: Connection, host: str, rest: _Rest) -> SourcePage:
         """Read the next page of the sources of a host, as of now: once the host is owned."""
         delay = self._hosts.delay(host) or self._visits.declared_delays.delays.get(host, 1.0)
         most, now = max(1, int(PAGE / max(1.0, delay))), self._clock.now()
-        return self._store.page(self._chosen, self._terms, host, now, rest.begin, most)(connection)
+        return self._store.page_reader(self._chosen, self._terms, host, now, rest.begin, most)(
+            connection
+        )
 
-    def _keep(self, host: str, rest: _Rest, page: Page) -> None:
+    def _keep(self, host: str, rest: _Rest, page: SourcePage) -> None:
         """Keep a page that was read, and the remaining sources of the host after it."""
         self._pages[host], place = page
         self._rests.pop(host, None)
@@ -310,7 +322,7 @@ class DueSources:
 
     def report(self, stats: StatsCollector) -> None:
         """Count due sources and the others in the stats, and log the number of the others."""
-        counts: Counts = self.counts
+        counts: SourceCounts = self.counts
         stats.set_value("walsh/sources/due", counts.due)
         if counts.gone:
             stats.set_value("walsh/sources/resting", counts.gone)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from walsh_scrapy.state.database import Database, StateError, exists
+from walsh_scrapy.state.database import Database, exists
 from walsh_scrapy.state.documents import BlocklistStore, LlmsTxtStore, RobotsStore
 from walsh_scrapy.state.entries import EntryStore
-from walsh_scrapy.state.hosts import HostStore, old_rows
+from walsh_scrapy.state.errors import StateError
+from walsh_scrapy.state.hoststore import HostStore, old_hosts
 from walsh_scrapy.state.log import EvidenceStore, Log
 from walsh_scrapy.state.retention import BackupStore, delete_in_turn
 from walsh_scrapy.state.runs import RunStore
@@ -30,20 +31,19 @@ class State:
 
     ``clock`` returns epoch seconds, for delays and holds. By default it is the clock of the
     database, which is the same for all processes that share the state. If the database fails later,
-    every method of a store raises the result of ``failed`` for the StateError: by default that
-    error itself. A crawl passes a function that returns ``StateUnavailable``, so that the current
-    request is deferred to a later run. ``waits`` returns whether the state still waits for a server
-    that went away.
+    every method of a store raises ``wrap_error(StateError)``: by default that error itself. A
+    crawl passes a function that returns `StateUnavailable`, so that the current request is deferred
+    to a later run. ``may_wait`` returns whether the state may wait for a server that went away.
     """
 
     def __init__(
         self,
         url: str,
         clock: Callable[[], float] | None = None,
-        failed: Callable[[StateError], Exception] = lambda error: error,
-        waits: Callable[[], bool] = lambda: True,
+        wrap_error: Callable[[StateError], Exception] = lambda error: error,
+        may_wait: Callable[[], bool] = lambda: True,
     ) -> None:
-        self._database = Database(url, failed, waits, clock)
+        self._database = Database(url, wrap_error, may_wait, clock)
         self.write = self._database.write
         self.read = self._database.read
         self.hosts = HostStore(self._database)
@@ -118,7 +118,7 @@ class State:
         ``goes_on`` is called before each small transaction; return False if it ended the pruning.
         """
         groups: list[Old] = [*self.evidence.old_rows(now, log_seconds), OldFiles(now)]
-        groups += self.robots.old_rows(now), old_rows(now)
+        groups += self.robots.old_rows(now), old_hosts(now)
         return delete_in_turn(self._database, groups, goes_on)
 
     @classmethod

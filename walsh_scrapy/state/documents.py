@@ -146,7 +146,7 @@ class BlocklistStore(Store):
 
 
 class LlmsTxtStore(Store):
-    """Finds and forgets rows; ``SourceStore.outcome`` writes them, with the visit's source."""
+    """Finds and forgets rows; `SourceStore.outcome_writer` writes them, with their source."""
 
     def find(self, url: str) -> LlmsTxtRecord | None:
         """Return the row of an llms.txt, or None if it was never requested."""

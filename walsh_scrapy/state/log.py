@@ -42,12 +42,12 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 
-DAY: Final = 86_400.0
+DAY_SECONDS: Final = 86_400.0
 #: Seconds that a copy outlasts the rows that may name it. The longest Crawl-delay that a copy stays
 #: in use for is 30 days (decision 7).
-MARGIN: Final = 31 * 86_400.0
+COPY_MARGIN_SECONDS: Final = 31 * 86_400.0
 #: Characters. A URL that is denied may have a longer host than any that can be requested.
-_LONGEST_HOST: Final = 255
+_MAX_HOST_CHARS: Final = 255
 _NAMES: Final = {name: f"name_of_{name}" for name in COPIED}
 _NUMBERS: Final = {
     name: select(copies.c.id).where(copies.c.sha256 == bindparam(of_name)).scalar_subquery()
@@ -177,7 +177,7 @@ def forget_begin(connection: Connection, begun: LoggedBegin) -> None:
     connection.execute(_FORGET, {"number": begun.id})
 
 
-def denial(record: DenialRecord) -> Callable[[Connection], None]:
+def denial_writer(record: DenialRecord) -> Callable[[Connection], None]:
     """Return a function that logs a denial in a transaction: once, even if it is tried again."""
     attempts = list[int]()
 
@@ -199,7 +199,7 @@ class EvidenceStore(Store):
         seconds. A copy that is in force stays, however old. Old rows that are not deleted yet count
         as well.
         """
-        until = (now - log_seconds) // DAY * DAY
+        until = (now - log_seconds) // DAY_SECONDS * DAY_SECONDS
         times = (requests.c.requested_at, denials.c.denied_at)
         firsts = (select(func.min(at).label("at")) for at in times)
         moments = union_all(*firsts, select(literal(until))).subquery()
@@ -208,7 +208,7 @@ class EvidenceStore(Store):
             select(robots.c.origin).where(robots.c.copy == copies.c.sha256).exists(),
             select(blocklist.c.url).where(blocklist.c.copy == copies.c.sha256).exists(),
         )
-        is_old = copies.c.last_used_at < first - MARGIN
+        is_old = copies.c.last_used_at < first - COPY_MARGIN_SECONDS
         return (
             OldRows(requests, requests.c.requested_at < until, requests.c.requested_at),
             OldRows(denials, denials.c.denied_at < until, denials.c.denied_at),
@@ -218,7 +218,7 @@ class EvidenceStore(Store):
 
 def _row(record: RequestRecord | DenialRecord) -> dict[str, Any]:
     row = row_of(record)
-    row["host"] = row["host"][:_LONGEST_HOST]
+    row["host"] = row["host"][:_MAX_HOST_CHARS]
     if row.get("source") == row["url"]:
         row["source"] = ITS_URL
     found = row_of(row.pop("evidence"))
@@ -227,10 +227,10 @@ def _row(record: RequestRecord | DenialRecord) -> dict[str, Any]:
 
 #: Seconds after its last request in which a run without an end may still go on, and the seconds
 #: before now whose rows may still lack the ends of requests in flight.
-GOES_ON: Final = 600.0
-IN_FLIGHT: Final = 300.0
+MAX_IDLE_RUN_SECONDS: Final = 600.0
+MAX_IN_FLIGHT_SECONDS: Final = 300.0
 #: Hosts that are suggested.
-MOST_HOSTS: Final = 5
+MAX_SUGGESTED_HOSTS: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,14 +254,14 @@ class Log:
         If a run may go on, its last minutes are left out: requests in flight have no end yet.
         """
         newest = select(requests.c.requested_at).where(
-            requests.c.run == runs.c.id, requests.c.requested_at > now - GOES_ON
+            requests.c.run == runs.c.id, requests.c.requested_at > now - MAX_IDLE_RUN_SECONDS
         )
         goes_on = select(runs.c.id).where(runs.c.ended_at.is_(None), newest.exists()).limit(1)
         is_over = self.connection.scalar(goes_on) is None
-        return TimeSpan(since=since, until=now if is_over else now - IN_FLIGHT)
+        return TimeSpan(since=since, until=now if is_over else now - MAX_IN_FLIGHT_SECONDS)
 
     def subdomains(self, host: str) -> Sequence[str]:
-        """Return hosts below ``host`` that the log of requests has, at most `MOST_HOSTS`."""
+        """Return hosts below ``host`` in the log of requests, at most `MAX_SUGGESTED_HOSTS`."""
         name = requests.c.host
         wanted = select(name).where(name.endswith(f".{host}", autoescape=True)).distinct()
-        return self.connection.scalars(wanted.order_by(name).limit(MOST_HOSTS)).all()
+        return self.connection.scalars(wanted.order_by(name).limit(MAX_SUGGESTED_HOSTS)).all()

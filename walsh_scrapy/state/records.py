@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 #: The outcome of a visit that its site refused with 429 or 503.
 REFUSED: Final = "refused"
 #: Unchanged documents in a row after which a warning about ignored validators comes.
-MOST_RESENT: Final = 3
+MAX_RESENT: Final = 3
 #: The values of a row by the names of its columns.
 Row: TypeAlias = Mapping[str, Any]
 _Record = TypeVar("_Record", bound="DataclassInstance")
 _Item = TypeVar("_Item")
 #: SQLite takes 32,766 of them.
-_MOST_PARAMETERS: Final = 10_000
+_MAX_PARAMETERS: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,7 +197,7 @@ def insert_if_new(connection: Connection, table: Table, rows: Row | Sequence[Row
 def in_parts(items: Collection[_Item]) -> Iterator[list[_Item]]:
     """Yield some thousand items at a time: both databases limit the parameters of a statement."""
     rest = iter(items)
-    while some := list(islice(rest, _MOST_PARAMETERS)):
+    while some := list(islice(rest, _MAX_PARAMETERS)):
         yield some
 
 

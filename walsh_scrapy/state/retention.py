@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from sqlalchemy import delete, select
 
 from walsh_scrapy.policy.durations import format_moment
-from walsh_scrapy.state.database import StateError, Store
+from walsh_scrapy.state.database import Store
+from walsh_scrapy.state.errors import StateError
 from walsh_scrapy.state.records import upsert
 from walsh_scrapy.state.tables import choices, runs
 
@@ -121,7 +122,7 @@ class BackupStore(Store):
         One of several crawls that begin at once returns it.
         """
         file = self._database.file
-        here = "" if file is None else file.number
+        here = "" if file is None else file.inode
         if (self._database.scalar(_OPENED) or "") == here:
             return ""
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-_LONGEST_NAME: Final = 255  #: characters, of a spider, and of the end of a run
+_MAX_NAME_CHARS: Final = 255  #: characters, of a spider, and of the end of a run
 _RUNS: Final = select(runs)
 _TIMES: Final = (
     runs.c.started_at,
@@ -134,18 +134,18 @@ class RunStore(Store):
 
     def latest(
         self,
-        most: int,
+        max_runs: int,
         since: float | None = None,
         until: float | None = None,
         *,
         only_crawls: bool = False,
     ) -> list[RunRecord]:
-        """Return the runs that began last, at most ``most``, the newest first.
+        """Return the runs that began last, at most ``max_runs``, the newest first.
 
         With ``since`` only those that began at that moment or later, and with ``until`` those that
         neither began nor ended after it, in epoch seconds. Crawls are the runs of no command.
         """
-        wanted = _RUNS.order_by(*_NEWEST_FIRST).limit(most)
+        wanted = _RUNS.order_by(*_NEWEST_FIRST).limit(max_runs)
         if since is not None:
             wanted = wanted.where(runs.c.started_at >= since)
         if until is not None:
@@ -164,7 +164,7 @@ class RunStore(Store):
 
 def _name(text: str) -> str:
     """Return a text that anybody may have chosen as its column takes it."""
-    return storable(text)[:_LONGEST_NAME]
+    return storable(text)[:_MAX_NAME_CHARS]
 
 
 def run_of(row: Sequence[Any]) -> RunRecord:

@@ -85,7 +85,7 @@ class Selection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class RunTerms:
     """The moment of a run: sources that become due later belong to the next run."""
 
     began: float  #: epoch seconds
@@ -113,15 +113,15 @@ class KnownSource(NamedTuple):
 
 
 #: Where a page of sources begins: the due time of the last one before it, and its number.
-Place = tuple[float, int]
+PagePosition = tuple[float, int]
 #: Sources of a host, and where the following ones begin, if there are any.
-Page: TypeAlias = tuple[list[DueSource], Place | None]
+SourcePage: TypeAlias = tuple[list[DueSource], PagePosition | None]
 #: Before the first source.
-FIRST: Final[Place] = (-math.inf, -1)
+FIRST_POSITION: Final[PagePosition] = (-math.inf, -1)
 
 
 @dataclass
-class Counts:
+class SourceCounts:
     """The number of due sources, and of the others."""
 
     due: int = 0
@@ -200,7 +200,7 @@ class SourceStore(Store):
 
     # ---- visits and the operator ----
 
-    def outcome(
+    def outcome_writer(
         self,
         known: SourceRecord | None,
         record: SourceRecord,
@@ -289,7 +289,7 @@ class SourceStore(Store):
         owners = (source for source in (source_of(*row) for row in rows) if chosen.has(source))
         return next((each for each in owners if url in declared_urls(each)), None)
 
-    def each(self, chosen: Selection) -> Iterator[Source]:
+    def iterate(self, chosen: Selection) -> Iterator[Source]:
         """Yield all chosen sources, a page at a time."""
         page = select(_C.url_key, *SOURCE).where(*_CHOSEN).order_by(_C.url_key).limit(PAGE)
         rows = self._all(page, **chosen.given)
@@ -302,7 +302,7 @@ class SourceStore(Store):
     def count(self, chosen: Selection) -> int:
         """Return the number of chosen sources."""
         if chosen.only:
-            return sum(1 for _ in self.each(chosen))
+            return sum(1 for _ in self.iterate(chosen))
         return int(self._all(_COUNT.where(*_CHOSEN), **chosen.given)[0][0])
 
     def total(self, file: int) -> int:
@@ -311,7 +311,7 @@ class SourceStore(Store):
 
     # ---- due sources ----
 
-    def hosts(self, chosen: Selection, terms: Terms) -> tuple[list[HostWork], Counts]:
+    def hosts(self, chosen: Selection, terms: RunTerms) -> tuple[list[HostWork], SourceCounts]:
         """Return the hosts that have due sources, and the numbers of due and other sources."""
         due, given = _due(declared, _C.every), {**chosen.given, **terms.given(terms.began)}
         is_wanted = _is_wanted(declared, due, force=terms.force)
@@ -327,13 +327,18 @@ class SourceStore(Store):
         work = [HostWork(*row) for row in self._all(by_host.group_by(_C.host), **given)]
         ((count, gone, next_due),) = self._all(others.where(*_CHOSEN), **given)
         number = sum(each.sources for each in work)
-        counts = Counts(number, count - (gone or 0) - number, gone or 0)
+        counts = SourceCounts(number, count - (gone or 0) - number, gone or 0)
         return work, counts if next_due is None else replace(counts, next_due=next_due)
 
     @staticmethod
-    def page(
-        chosen: Selection, terms: Terms, host: str, now: float, after: Place, most: int = PAGE
-    ) -> Callable[[Connection], Page]:
+    def page_reader(
+        chosen: Selection,
+        terms: RunTerms,
+        host: str,
+        now: float,
+        after: PagePosition,
+        most: int = PAGE,
+    ) -> Callable[[Connection], SourcePage]:
         """Return a function that reads due sources of a host, and the start of the next page.
 
         Those that are due longest come first. At most ``most`` are read, as of ``now`` in epoch
@@ -342,7 +347,7 @@ class SourceStore(Store):
         place = {"paced": host, "since": after[0], "after": after[1], "most": most + 1}
         given = {**chosen.given, **terms.given(now), **place}
 
-        def read(connection: Connection) -> Page:
+        def read(connection: Connection) -> SourcePage:
             rows = connection.execute(_page(force=terms.force), given).all()
             following = (rows[most - 1][0], rows[most - 1][1]) if len(rows) > most else None
             return _due_sources(rows[:most], chosen), following
@@ -369,7 +374,7 @@ class DeclaredSources(Collection[Source]):
         self._store = store
 
     def __iter__(self) -> Iterator[Source]:
-        return self._store.each(self.chosen)
+        return self._store.iterate(self.chosen)
 
     def __len__(self) -> int:
         return self._store.count(self.chosen)
@@ -449,9 +454,9 @@ def _page(*, force: bool) -> Select[Any]:
     return select(*columns).select_from(joined).order_by(page.c.since, page.c.url_key)
 
 
-def _counted(rows: Iterable[Sequence[Any]]) -> tuple[list[HostWork], Counts]:
+def _counted(rows: Iterable[Sequence[Any]]) -> tuple[list[HostWork], SourceCounts]:
     """Count sources by host, when each is due, and whether it is wanted."""
-    work, counts = dict[str, HostWork](), Counts()
+    work, counts = dict[str, HostWork](), SourceCounts()
     for host, at, is_wanted in rows:
         if is_wanted:
             known = work.get(host, HostWork(host, 0, at))

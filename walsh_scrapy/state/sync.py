@@ -330,7 +330,7 @@ class OldFiles:
 
 
 #: Sources of one copy, about.
-_MOST: Final = 4096
+_MAX_SOURCES_PER_COPY: Final = 4096
 
 
 class DeclarationCopies:
@@ -352,7 +352,9 @@ class DeclarationCopies:
         """
         before = set(self._parts(known))
         counted = select(func.count()).select_from(declared).where(_C.file == self._file)
-        size = 1 << max(0, (self._database.scalar(counted) - 1) // _MOST).bit_length()
+        size = (
+            1 << max(0, (self._database.scalar(counted) - 1) // _MAX_SOURCES_PER_COPY).bit_length()
+        )
         names: dict[int, str] = {}
         rows = select(_C.url_key, _C.url, _C.kind).where(_C.file == self._file)
         # The order of no index: to find each row of a large table by itself takes far longer.

@@ -19,7 +19,7 @@ from sqlalchemy import Double, literal_column, select, text
 from walsh_scrapy.policy.freshness import CLOCK_SKEW
 from walsh_scrapy.policy.pacing import LONGEST_EXCHANGE
 from walsh_scrapy.state.gaps import gap_view
-from walsh_scrapy.state.records import MOST_RESENT, REFUSED, upsert
+from walsh_scrapy.state.records import MAX_RESENT, REFUSED, upsert
 from walsh_scrapy.state.sql import Sql, length, times, whole
 from walsh_scrapy.state.tables import LAST_MOMENT, LOCK_NUMBER, Due, choices, sources
 
@@ -111,7 +111,7 @@ WITH facts AS (
             WHEN s.outcome = '{REFUSED}' THEN 'refused'
             WHEN s.failures > 0 THEN 'failing'
             WHEN s.moved_to <> d.url AND s.move_settled THEN 'moved'
-            WHEN s.resent >= {MOST_RESENT} THEN 'resent' END AS problem
+            WHEN s.resent >= {MAX_RESENT} THEN 'resent' END AS problem
     FROM sources s
     LEFT JOIN declared d ON d.url_key = s.url_key AND d.file = {NEWEST_FILE}
     UNION ALL

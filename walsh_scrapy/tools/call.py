@@ -127,7 +127,8 @@ class Call:
     @contextmanager
     def state(self) -> Iterator[State]:
         """Open the state database. Raises StateError, also if there is none yet."""
-        from walsh_scrapy.state.database import StateError, without_password
+        from walsh_scrapy.state import StateError
+        from walsh_scrapy.state.url import without_password
 
         with self.state_if_any() as state:
             if state is None:

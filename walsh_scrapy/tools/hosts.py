@@ -91,7 +91,7 @@ def set_delay(state: State, host: str, seconds: float, reason: str) -> str:
     """Set or remove the operator's delay of a host, and return a line for the operator."""
     from walsh_scrapy.sources.loading import MAX_DELAY
 
-    delay = format_seconds(state.hosts.delay(host, seconds, reason))
+    delay = format_seconds(state.hosts.set_delay(host, seconds, reason))
     if not seconds:
         return printable(f"removed your delay for {host}")
     undo = f"`{program_name()} hosts delay {host} 0` removes the delay"

@@ -169,7 +169,7 @@ def _sync(call: Call) -> int:
 
     file = call.sources_file
     with closing(State(call.options.state_url)) as state:
-        state.hosts.pace_by(call.options.pace_by.value)
+        state.hosts.set_pace_by(call.options.pace_by.value)
         synced = state.sync(file, time.time(), tell=partial(print, file=sys.stderr))
         total = state.sources.total(synced.id)
     new, changed, removed = synced.changes or (0, 0, 0)
@@ -202,6 +202,6 @@ def _synced_state(call: Call) -> Iterator[State]:
             yield state
             return
     with closing(State("sqlite://")) as state:
-        state.hosts.pace_by(call.options.pace_by.value)
+        state.hosts.set_pace_by(call.options.pace_by.value)
         state.sync(file, time.time(), tell=tell)
         yield state

@@ -1,0 +1,144 @@
+"""Hosts as commands and starting crawls read them, and how commands change them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from sqlalchemy import and_, bindparam, func, or_, select
+
+from walsh_scrapy.policy.durations import format_moment
+from walsh_scrapy.programname import program_name
+from walsh_scrapy.state.clock import NOW, clock_of
+from walsh_scrapy.state.database import Store
+from walsh_scrapy.state.errors import StateError
+from walsh_scrapy.state.overrides import release_hold, set_operator_delay
+from walsh_scrapy.state.ownership import HOSTS_SQL, LAST_END, HostSnapshot, find, snapshot_of
+from walsh_scrapy.state.records import upsert
+from walsh_scrapy.state.retention import OldRows
+from walsh_scrapy.state.tables import choices, hosts, workers
+
+if TYPE_CHECKING:
+    from sqlalchemy import ColumnElement, Connection
+
+    from walsh_scrapy.state.ownership import Worker
+
+#: Seconds for which the row of a host is kept after the last moment that it is about.
+KEEP_SECONDS: Final = 90 * 86_400.0
+_WAITS: Final = or_(
+    hosts.c.hold_until > NOW,
+    hosts.c.in_flight_until > NOW,
+    LAST_END + hosts.c.delay > NOW,
+    LAST_END + hosts.c.operator_delay > NOW,
+)
+_PACE_BY_SQL: Final = select(choices.c.value).where(choices.c.name == "pace_by")
+_OWNED_BY_OTHERS_SQL: Final = (
+    select(hosts.c.host, workers.c.expires_at, workers.c.sources)
+    .join(workers, workers.c.id == hosts.c.owner)
+    .where(workers.c.id != bindparam("worker"))
+)
+
+
+class OtherOwner(NamedTuple):
+    """Another worker that owns a host."""
+
+    expires_at: float  #: it lives until then, unless it beats; by the database's clock
+    has_same_sources: bool
+
+
+def old_hosts(now: float) -> OldRows:
+    """Return the rows that are about nothing in the last 90 days; ``now`` is in epoch seconds.
+
+    Delay, hold and counts are over by then. An operator's delay and a living owner keep a row. A
+    known Crawl-delay does not: the next robots.txt of the host has it again.
+    """
+    is_old = and_(
+        func.coalesce(LAST_END + hosts.c.delay, 0.0) < now - KEEP_SECONDS,
+        hosts.c.hold_until < now - KEEP_SECONDS,
+        hosts.c.operator_delay == 0.0,
+        hosts.c.owner.not_in(select(workers.c.id)),
+    )
+    return OldRows(hosts, is_old, hosts.c.request_ended_at)
+
+
+class HostStore(Store):
+    """Reads hosts and their owners, and writes what the operator changes about a host."""
+
+    def find(self, host: str) -> HostSnapshot:
+        """Return the row of a host, now; a host that was never requested has empty times."""
+        return self._database.read(lambda connection: find(connection, host))
+
+    def waiting(self) -> dict[str, HostSnapshot]:
+        """Return the hosts that may not be requested now."""
+        return self._database.read(_read_waiting)
+
+    def delays(self, above: float) -> dict[str, float]:
+        """Return the delay, in seconds, of each host where it is more than ``above``."""
+        is_longer = or_(hosts.c.delay > above, hosts.c.operator_delay > above)
+        delays = select(hosts.c.host, hosts.c.delay, hosts.c.operator_delay).where(is_longer)
+        return {host: max(both) for host, *both in self._all(delays)}
+
+    def unreachable(self) -> frozenset[str]:
+        """Return the hosts that were unreachable when they were requested last."""
+        unreachable = select(hosts.c.host).where(hosts.c.unreachable > 0)
+        return frozenset(host for (host,) in self._all(unreachable))
+
+    def owned_by_others(self, worker: Worker) -> dict[str, OtherOwner]:
+        """Return the hosts that other workers own."""
+        rows = self._all(_OWNED_BY_OTHERS_SQL, worker=worker.id)
+        return {
+            host: OtherOwner(expires_at, visited == worker.sources)
+            for host, expires_at, visited in rows
+        }
+
+    def release(self, host: str, reason: str) -> float:
+        """End the hold of a host; see `release_hold`."""
+        return self._database.write(lambda connection: release_hold(connection, host, reason))
+
+    def set_delay(self, host: str, seconds: float, reason: str) -> float:
+        """Give a host a longer delay; see `set_operator_delay`."""
+        return self._database.write(
+            lambda connection: set_operator_delay(connection, host, seconds, reason)
+        )
+
+    def set_pace_by(self, unit: str) -> None:
+        """Make "host" or "domain" the unit of pacing from now on.
+
+        Raises StateError while hosts wait that were paced by the other unit: crawls that differ in
+        the unit do not see each other's requests.
+        """
+        if self._database.read(lambda connection: connection.scalar(_PACE_BY_SQL)) != unit:
+            self._database.write(lambda connection: self._write_pace_by(connection, unit))
+
+    def _write_pace_by(self, connection: Connection, unit: str) -> None:
+        stored = connection.scalar(_PACE_BY_SQL)
+        if stored not in (None, unit):
+            slowed = select(hosts.c.host).where(hosts.c.operator_delay > 0).order_by(hosts.c.host)
+            if delayed := connection.scalars(slowed).all():
+                raise StateError(
+                    f"{self._database} is paced by {stored}, and {delayed[0]} has a delay of the "
+                    f"operator's: a crawl with WALSH_PACE_BY = {unit!r} would not see that; end it "
+                    f"with `{program_name()} hosts delay {delayed[0]} 0`, or set "
+                    f"WALSH_PACE_BY = {stored!r}"
+                )
+            if waiting := _read_waiting(connection):
+                last = max(snapshot.times.ready_at() for snapshot in waiting.values())
+                raise StateError(
+                    f"{self._database} is paced by {stored}, and {len(waiting)} of its hosts wait, "
+                    f"the last until {format_moment(last)}: a crawl with WALSH_PACE_BY = {unit!r} "
+                    f"would not see that; wait, or set WALSH_PACE_BY = {stored!r}"
+                )
+        upsert(connection, choices, {"name": "pace_by", "value": unit})
+
+
+def _read_hosts(connection: Connection, condition: ColumnElement[bool]) -> dict[str, HostSnapshot]:
+    """Return rows by host, corrected if a clock was set back; the correction is not written."""
+    snapshots = {}
+    for row in connection.execute(HOSTS_SQL.where(condition), clock_of(connection)):
+        times, now, _ = snapshot_of(row)
+        snapshots[row.host] = HostSnapshot(times.with_clock_at(now), now, times.ahead_of(now))
+    return snapshots
+
+
+def _read_waiting(connection: Connection) -> dict[str, HostSnapshot]:
+    snapshots = _read_hosts(connection, _WAITS)
+    return {host: snapshot for host, snapshot in snapshots.items() if snapshot.wait > 0}
