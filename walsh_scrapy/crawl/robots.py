@@ -14,6 +14,7 @@ from scrapy.exceptions import IgnoreRequest
 from scrapy.utils.datatypes import LocalCache
 
 from walsh_scrapy.crawl.hosts import Hosts
+from walsh_scrapy.crawl.queue import Preparation
 from walsh_scrapy.crawl.shared import ROBOTS
 from walsh_scrapy.crawl.startup import SCHEMES
 from walsh_scrapy.crawl.ticket import (
@@ -60,6 +61,8 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from walsh_scrapy.crawl.context import Context
+    from walsh_scrapy.crawl.fetcher import Fetcher
+    from walsh_scrapy.crawl.hostaccess import HostAccess
     from walsh_scrapy.crawl.queue import Queue
     from walsh_scrapy.crawl.robotparser import RobotsSignal
 
@@ -160,7 +163,7 @@ class RobotsCache:
         return file
 
 
-class Robots(RobotsCache):
+class Robots(RobotsCache, Preparation):
     """Fetches each robots.txt once, before the first request that needs it.
 
     An origin has ``LONGEST_FETCH`` seconds on the wire until it has answered (decision 28).
@@ -171,14 +174,18 @@ class Robots(RobotsCache):
         context: Context,
         settings: BaseSettings,
         stats: StatsCollector,
-        queue: Queue,
         hosts: Hosts,
+        queue: Queue,
+        access: HostAccess,
+        fetcher: Fetcher,
         signal: RobotsSignal,
     ) -> None:
         super().__init__(context, hosts)
         self._signal = signal
         self._stats = stats
         self._queue = queue
+        self._access = access
+        self._fetcher = fetcher
         self._deferred_hosts = context.deferred_hosts
         self._timeout = settings.getfloat("DOWNLOAD_TIMEOUT")
         # By origin: the seconds on the wire since its last answer.
@@ -201,7 +208,7 @@ class Robots(RobotsCache):
         """Fetch the file of a request, unless it is known or will not be."""
         origin = origin_for(request)
         if not self.is_ready(request):
-            await self._queue.once(origin, lambda: self._fetch(origin, request))
+            await self._fetcher.once(origin, lambda: self._fetch(origin, request))
 
     async def file_for(self, request: Request) -> RobotsFile:
         """Return the file that decides about a request, which is fetched if it is not known.
@@ -214,7 +221,7 @@ class Robots(RobotsCache):
         while (file := self.find(origin, request.url)) is None:
             if (error := self._refusal(origin)) is not None:
                 raise error
-            with self._queue.in_gate():
+            with self._fetcher.in_gate():
                 await self.prepare(request)
             self._deferred_hosts.check(request.url)  # the fetch has shown whether it can be reached
         if file.is_deferred:
@@ -261,8 +268,8 @@ class Robots(RobotsCache):
         key = (self._context.options.user_agent, origin)
         try:
             async with (
-                ROBOTS.fetching(key, self._queue.check_open),
-                self._queue.owning(url),
+                ROBOTS.fetching(key, self._access.check_open),
+                self._access.owning(url),
             ):
                 if (shared := ROBOTS.find(key)) and self._is_usable(shared):
                     self._adopt(origin, shared)
@@ -317,7 +324,7 @@ class Robots(RobotsCache):
             most = LONGEST_FETCH if is_first else LONGEST_FETCH_AGAIN
             limited = partial(self._limited, origin, most)
             try:
-                answer = await self._queue.send(request, Rank.ROBOTS, limited)
+                answer = await self._fetcher.send(request, Rank.ROBOTS, limited)
             except NotModified as error:
                 return RobotsOutcome(url, "unchanged", error.response)
             except Exception as error:
