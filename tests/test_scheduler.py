@@ -67,6 +67,14 @@ def test_a_request_that_a_gate_sends_back_is_no_duplicate_and_passes_every_filte
     assert scheduler._queue.waiting == 1
 
 
+def test_a_scheduler_ends_the_exchanges_that_are_over(scheduler, monkeypatch):
+    """No event may have come at their end, and their hosts would stay busy."""
+    swept = []
+    monkeypatch.setattr(scheduler._exchanges, "sweep", lambda: swept.append(True))
+    scheduler.next_request()
+    assert swept == [True]
+
+
 async def answer(request):
     return Response(request.url)
 

@@ -22,9 +22,9 @@ from scrapy.core.downloader import Downloader
 from walsh_scrapy.crawl.documents import restore_limits
 from walsh_scrapy.crawl.engine import PerLoop
 from walsh_scrapy.crawl.failures import reason_of
-from walsh_scrapy.crawl.hosts import HostLost
 from walsh_scrapy.crawl.startup import Gate, in_force
 from walsh_scrapy.crawl.ticket import evidence_of, note, rank_of, source_of, ticket_of
+from walsh_scrapy.crawl.transactions import HostLost
 from walsh_scrapy.exceptions import (
     Denied,
     MachineTrouble,

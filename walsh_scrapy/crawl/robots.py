@@ -6,12 +6,12 @@ import logging
 import math
 from collections import defaultdict
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy import Request
 from scrapy.exceptions import IgnoreRequest
-from scrapy.utils.datatypes import LocalCache
 
 from walsh_scrapy.crawl.hosts import Hosts
 from walsh_scrapy.crawl.queue import Preparation
@@ -65,11 +65,10 @@ if TYPE_CHECKING:
     from walsh_scrapy.crawl.hostaccess import HostAccess
     from walsh_scrapy.crawl.queue import Queue
     from walsh_scrapy.crawl.robotparser import RobotsSignal
+    from walsh_scrapy.state.documents import RobotsStore
 
 logger = logging.getLogger(__name__)
 
-#: Parsed files kept in memory at once; the state has the others.
-PARSED_FILES = 2000
 #: Seconds on the wire for one robots.txt per run, with its redirects and retries: a server that
 #: sends it slowly delays all hosts. Waits between the tries are not counted.
 LONGEST_FETCH = 30.0
@@ -102,7 +101,7 @@ class RobotsCache:
         self._context = context
         self._hosts = hosts or Hosts(context)
         self._store = context.state.robots
-        self._files: LocalCache[str, RobotsFile] = LocalCache(PARSED_FILES)
+        self._files = context.robots_files
 
     def find(self, origin: str, url: str) -> RobotsFile | None:
         """Return the file of an origin for the request of a URL, or None if it must be fetched.
@@ -146,11 +145,6 @@ class RobotsCache:
         """Return the delay in the last known file, in seconds, however old it is."""
         file = self._files.get(origin) or self._newest(origin)
         return file.interval(self._context.clock.now()) if file else 0.0
-
-    def forget(self, host: str) -> None:
-        """Forget the files of a host that another worker owns by now."""
-        for origin in [each for each in self._files if self._context.host(each) == host]:
-            del self._files[origin]
 
     def _read(self, origin: str, copy: RobotsCopy) -> RobotsFile:
         options, now = self._context.options, self._context.clock.now()
@@ -393,14 +387,11 @@ class Robots(RobotsCache, Preparation):
 
         It is written with the next transaction of ``requested``, the host that was asked last.
         """
-        host, run = self._context.host(origin), self._context.run
+        host = self._context.host(origin)
         self._hosts.copies(host)[origin] = copy
         file = self._read(origin, copy)
         delay = file.interval(self._context.clock.now())
-
-        def write(connection: Connection) -> None:
-            self._store.write(connection, origin, copy, host, run)
-
+        write = _CopyWrite(self._store, origin, copy, host, self._context.run)
         if not self._hosts.is_beating:  # the host may be another worker's before that transaction
             self._context.state.write(write)
         self._hosts.write_with(requested, write, delay=delay if has_delay else 0.0)
@@ -439,6 +430,21 @@ class Robots(RobotsCache, Preparation):
                 origin,
                 file.copy.status,
             )
+
+
+@dataclass(frozen=True, slots=True)
+class _CopyWrite:
+    """A copy that the next transaction of the requested host writes."""
+
+    store: RobotsStore
+    origin: str
+    copy: RobotsCopy
+    host: str
+    run: int | None
+
+    def __call__(self, connection: Connection) -> None:
+        """Write the copy."""
+        self.store.write(connection, self.origin, self.copy, self.host, self.run)
 
 
 class _TooLong(IgnoreRequest):

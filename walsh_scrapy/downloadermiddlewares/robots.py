@@ -49,7 +49,6 @@ class RobotsMiddleware(Component):
         )
         parts = (crawl.hosts, crawl.queue, crawl.access, crawl.fetcher)
         self._robots = Robots(context, settings, stats, *parts, signal)
-        crawl.hosts.lost = self._robots.forget
         crawl.queue.prepare_by(Gate.ROBOTS, self._robots)
         self._is_paced = in_force(settings, Gate.PACING)
         self._comments: dict[str, tuple[str, ...]] = {}
