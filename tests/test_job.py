@@ -22,8 +22,8 @@ from scrapy.utils.misc import build_from_crawler
 from scrapy.utils.test import get_crawler
 
 from walsh_scrapy.crawl.context import Context
-from walsh_scrapy.crawl.documents import Documents
 from walsh_scrapy.crawl.engine import Engine
+from walsh_scrapy.crawl.hostaccess import HostAccess
 from walsh_scrapy.crawl.hosts import Hosts
 from walsh_scrapy.crawl.job import FILE, Job
 from walsh_scrapy.crawl.queue import Queue
@@ -95,18 +95,14 @@ class Starts:
     def ours(self, **given):
         """Start with the add-on's scheduler."""
         crawler = self.crawler(**given)
+        engine, hosts = Engine(crawler), Hosts(self.context)
+        queue = Queue(self.context, engine, hosts, delays={}, most=0)
         crawl = SimpleNamespace(
             crawler=crawler,
-            engine=Engine(crawler),
-            queue=Queue(
-                self.context,
-                Engine(crawler),
-                crawler.stats,
-                Hosts(self.context),
-                Documents(crawler.settings, crawler.stats),
-                delays={},
-                most=0,
-            ),
+            engine=engine,
+            queue=queue,
+            access=HostAccess(crawler.settings, self.context, engine, crawler.stats, hosts, queue),
+            exchanges=SimpleNamespace(sweep=lambda: None),
         )
         dupefilter = build_from_crawler(RFPDupeFilter, crawler)
         scheduler = Scheduler(crawl, dupefilter, self.job_of(crawler))
@@ -275,7 +271,7 @@ def test_a_deferred_request_is_kept_although_it_is_over(starts):
     first = starts.ours()
     enqueue(first, "http://a.example/", "http://b.example/")
     deferred = hand_out(first)
-    first._queue.defer(deferred)
+    first._access.defer(deferred)
     end(first, deferred)
     drain(first)
     stop(first)
@@ -286,7 +282,7 @@ def test_a_duplicate_of_a_deferred_request_does_not_replace_it(starts):
     first = starts.ours()
     enqueue(first, "http://a.example/")
     deferred = hand_out(first)
-    first._queue.defer(deferred)
+    first._access.defer(deferred)
     end(first, deferred)
     assert not first.enqueue_request(Request("http://a.example/"))
     stop(first)
@@ -297,7 +293,7 @@ def test_a_deferred_request_that_is_made_again_is_kept_once(starts):
     first = starts.ours()
     enqueue(first, "http://a.example/")
     deferred = hand_out(first)
-    first._queue.defer(deferred)
+    first._access.defer(deferred)
     end(first, deferred)
     with pytest.raises(CloseSpider):
         first.spider_idle()
@@ -508,7 +504,7 @@ class JobMachine(RuleBasedStateMachine):
     @rule()
     def defer(self):
         request = self.in_flight.pop(0)
-        self.scheduler._queue.defer(request)
+        self.scheduler._access.defer(request)
         end(self.scheduler, request)
 
     @rule()

@@ -10,6 +10,7 @@ from scrapy.utils.test import get_crawler
 
 from tests.helpers import LONGEST
 from walsh_scrapy.crawl import queue
+from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.crawl.ticket import Hop, note
 from walsh_scrapy.exceptions import RequestDeferred, TooLate
 from walsh_scrapy.policy.frontier import Rank
@@ -66,6 +67,14 @@ def test_a_request_that_a_gate_sends_back_is_no_duplicate_and_passes_every_filte
     assert scheduler._queue.waiting == 1
 
 
+def test_a_scheduler_ends_the_exchanges_that_are_over(scheduler, monkeypatch):
+    """No event may have come at their end, and their hosts would stay busy."""
+    swept = []
+    monkeypatch.setattr(scheduler._exchanges, "sweep", lambda: swept.append(True))
+    scheduler.next_request()
+    assert swept == [True]
+
+
 async def answer(request):
     return Response(request.url)
 
@@ -74,17 +83,17 @@ def test_a_turn_that_was_given_past_the_queue_does_not_hold_up_the_end(scheduler
     """Its request stays in the queue until its host is ready, and counts for nothing."""
 
     async def scenario():
-        queue = scheduler._queue
+        queue, fetcher = scheduler._queue, Crawl.of(scheduler._crawler).fetcher
         monkeypatch.setattr(queue._engine, "take_requests", lambda: None)
-        answered = partial(queue._documents.download, answer)
+        answered = partial(fetcher._documents.download, answer)
         monkeypatch.setattr(queue._engine, "download", answered)
         queue.delay("a.example", 600.0)
         fetch = asyncio.ensure_future(
-            queue.send(Request("http://a.example/robots.txt"), Rank.ROBOTS)
+            fetcher.send(Request("http://a.example/robots.txt"), Rank.ROBOTS)
         )
         await asyncio.sleep(0)
         assert (len(queue.frontier), queue.waiting) == (1, 0)
-        with queue.in_gate():
+        with fetcher.in_gate():
             await asyncio.sleep(0)
         await fetch
         assert not scheduler.has_pending_requests()
@@ -103,12 +112,12 @@ def test_what_comes_too_late_for_the_wire_is_sent_again(scheduler, monkeypatch):
         return await answer(request)
 
     async def scenario():
-        queue = scheduler._queue
-        monkeypatch.setattr(queue._engine, "take_requests", lambda: None)
-        downloaded = partial(queue._documents.download, download)
-        monkeypatch.setattr(queue._engine, "download", downloaded)
-        with queue.in_gate():
-            return await queue.send(Request("http://a.example/robots.txt"), Rank.ROBOTS)
+        fetcher = Crawl.of(scheduler._crawler).fetcher
+        monkeypatch.setattr(fetcher._engine, "take_requests", lambda: None)
+        downloaded = partial(fetcher._documents.download, download)
+        monkeypatch.setattr(fetcher._engine, "download", downloaded)
+        with fetcher.in_gate():
+            return await fetcher.send(Request("http://a.example/robots.txt"), Rank.ROBOTS)
 
     assert asyncio.run(scenario()).status == 200
     assert len(set(map(id, tries))) == 2
@@ -162,5 +171,5 @@ def test_a_redirect_that_asks_for_a_long_wait_is_deferred(scheduler):
     request = redirected_until(scheduler, 1901.0)
     assert scheduler.next_request() is request
     with pytest.raises(RequestDeferred) as caught:
-        asyncio.run(scheduler._queue.wait_after_redirect(request))
+        asyncio.run(scheduler._access.wait_after_redirect(request))
     assert caught.value.until == 1901.0

@@ -40,6 +40,8 @@ class Scheduler(BaseScheduler):
         self._crawler = crawl.crawler
         self._engine = crawl.engine
         self._queue = crawl.queue
+        self._access = crawl.access
+        self._exchanges = crawl.exchanges
         self._dupefilter = dupefilter
         self._job = job
         self._queue.open()
@@ -104,6 +106,7 @@ class Scheduler(BaseScheduler):
             flush(self._dupefilter)
             self._job.forget_deferred(request)
         if not comes_back:
+            self._access.deferrals.discard((request.method, request.url))
             self._count("enqueued")
         self._queue.push(request)
         return True
@@ -112,6 +115,7 @@ class Scheduler(BaseScheduler):
         """Return a request whose host is ready; None if there is none."""
         if self._job:
             self._sweep(self._job)
+        self._exchanges.sweep()
         request = self._queue.pop()
         if request is None:
             return None
@@ -133,7 +137,7 @@ class Scheduler(BaseScheduler):
 
     def spider_idle(self) -> None:
         """End a crawl that deferred requests for that reason, as a later run goes on with them."""
-        if self._queue.deferrals and not self._engine.start_failed:
+        if self._access.deferrals and not self._engine.start_failed:
             raise CloseSpider("deferred")
 
     def _keep(self, request: Request) -> None:
@@ -148,7 +152,7 @@ class Scheduler(BaseScheduler):
     def _sweep(self, job: Job) -> None:
         try:
             job.sweep(
-                lambda request: not self._engine.is_in_progress(request), self._queue.deferred
+                lambda request: not self._engine.is_in_progress(request), self._access.deferred
             )
         except sqlite3.Error as error:
             self._engine.end("state_failed", f"the file of the job cannot be written: {error}")

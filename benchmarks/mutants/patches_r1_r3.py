@@ -144,8 +144,8 @@ from walsh_scrapy.crawl.ticket import ticket_of
 if request.url.endswith("/robots.txt"):
             return
         if not self._list.is_ready(request):"""),
-        Patch("walsh_scrapy/crawl/queue.py", "Queue._prepare", "for place in _PLACES:",
-              "for place in (*_PLACES[1:], _PLACES[0]):"),
+        Patch("walsh_scrapy/crawl/queue.py", "Queue.prepare", "for place in _ORDER:",
+              "for place in (*_ORDER[2:], *_ORDER[:2]):"),
     )),
     Mutant("list-not-for-hops", "R3", "follows redirects to listed domains", (
         Patch("walsh_scrapy/crawl/blocklist.py", "PublishedList.checks",

@@ -15,7 +15,7 @@ from scrapy.settings import Settings
 from tests.helpers.sites import BLOCKLIST
 from walsh_scrapy.crawl.blocklist import RETRY_SECONDS, BlocklistCache, PublishedList
 from walsh_scrapy.crawl.context import Context
-from walsh_scrapy.crawl.queue import PATIENCE
+from walsh_scrapy.crawl.hostaccess import PATIENCE
 from walsh_scrapy.exceptions import RequestDeferred, StillDue
 from walsh_scrapy.options import Options
 from walsh_scrapy.state import State
@@ -56,10 +56,10 @@ def test_a_crawl_knows_its_own_copy_and_takes_that_of_another_one(crawls):
     ],
 )
 def test_a_list_that_waited_in_vain_has_not_failed(context, error, seconds):
-    queue = Mock()
-    queue.restricted.return_value = nullcontext()
-    queue.owning.side_effect = error
-    published = PublishedList(context, Mock(), queue, Mock(), Mock())
+    access, fetcher = Mock(), Mock()
+    fetcher.restricted.return_value = nullcontext()
+    access.owning.side_effect = error
+    published = PublishedList(context, Mock(), access, fetcher, Mock(), Mock())
     asyncio.run(published._fetch())
     looks = sum(1 for _ in takewhile(bool, (not published.is_due for _ in range(4000))))
     assert abs(looks - seconds) < 3

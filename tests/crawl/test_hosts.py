@@ -11,8 +11,9 @@ from walsh_scrapy.crawl import exchanges
 from walsh_scrapy.crawl.context import Context, DeferredHosts
 from walsh_scrapy.crawl.crawl import Crawl
 from walsh_scrapy.crawl.exchanges import _Begun
-from walsh_scrapy.crawl.hosts import HostLost, Hosts
+from walsh_scrapy.crawl.hosts import Hosts
 from walsh_scrapy.crawl.ticket import Visit, note, set_visit
+from walsh_scrapy.crawl.transactions import HostLost
 from walsh_scrapy.exceptions import HostDeferred, Unreachable
 from walsh_scrapy.options import Options
 from walsh_scrapy.policy.frontier import Rank
@@ -66,6 +67,18 @@ def test_the_visits_of_a_host_that_was_lost_are_over_although_it_is_owned_again(
     assert begin(ours, SECOND) is None
     with pytest.raises(HostLost):
         ours.commit(SECOND, lambda _: None, lambda _: False, ends=True)
+
+
+def test_robots_txt_of_a_lost_host_is_forgotten(worker):
+    """It may not be written, and then the state has an older one."""
+    ours, other = worker(), worker()
+    assert ours.take(HOST, ours) == "ours"
+    files = ours._context.robots_files
+    files |= dict.fromkeys([f"http://{HOST}", f"https://{HOST}:81", "http://b.example"])
+    ours.begin_visit(HOST, FIRST)
+    assert other.take(HOST, other) == "ours", "ours does not beat"
+    assert begin(ours, FIRST) is None
+    assert [*files] == ["http://b.example"]
 
 
 def test_who_only_waits_for_the_host_of_a_dead_worker_gets_it(worker, clock):

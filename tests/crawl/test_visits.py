@@ -231,7 +231,7 @@ def test_what_is_deferred_at_another_host_gives_up_neither(worker):
     assert other.hosts is not None, "its run has begun"
     assert ours.queue.own(HOST, source.url) == "ready"
     with pytest.raises(RequestDeferred):
-        ours.queue.check_wait(request, 1e9)
+        ours.access.check_wait(request, 1e9)
     ours.hosts.let_go(HOST, source.url)
     assert other.hosts.take(HOST, other) == "ready"
 
@@ -307,7 +307,7 @@ def test_the_delay_of_a_source_gives_up_no_host_to_which_it_redirects(worker):
     assert other.hosts is not None, "its run has begun"
     assert ours.queue.own("b.example", request) == "ready"
     with pytest.raises(RequestDeferred):
-        ours.queue.check_wait(request, 3590.0)
+        ours.access.check_wait(request, 3590.0)
     ours.hosts.let_go("b.example", request)
     assert other.hosts.take("b.example", other) == "ready"
 

@@ -19,7 +19,8 @@ from scrapy.spidermiddlewares.httperror import HttpError
 
 from walsh_scrapy.crawl.childprocess import TooCostly
 from walsh_scrapy.crawl.failures import reason_of
-from walsh_scrapy.crawl.queue import PATIENCE
+from walsh_scrapy.crawl.hostaccess import PATIENCE
+from walsh_scrapy.crawl.queue import Preparation
 from walsh_scrapy.crawl.shared import BLOCKLISTS, SharedBlocklist
 from walsh_scrapy.crawl.ticket import Hop, Validators, note, rank_of, request_of, ticket_of
 from walsh_scrapy.exceptions import (
@@ -57,7 +58,8 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.crawl.context import Context
     from walsh_scrapy.crawl.engine import Engine
-    from walsh_scrapy.crawl.queue import Queue
+    from walsh_scrapy.crawl.fetcher import Fetcher
+    from walsh_scrapy.crawl.hostaccess import HostAccess
     from walsh_scrapy.crawl.reading import Reader
 
 logger = logging.getLogger(__name__)
@@ -262,21 +264,23 @@ class BlocklistCache:
         return BlocklistCopy(hash_of(response.body), etag, modified, self._clock.now(), adopted)
 
 
-class PublishedList(BlocklistCache):
+class PublishedList(BlocklistCache, Preparation):
     """Fetches the published list when it is due; all targets wait meanwhile (R3, decision 14)."""
 
     def __init__(
         self,
         context: Context,
         stats: StatsCollector,
-        queue: Queue,
+        access: HostAccess,
+        fetcher: Fetcher,
         engine: Engine,
         reader: Reader,
     ) -> None:
         super().__init__(context)
         self._reader = reader
         self._stats = stats
-        self._queue = queue
+        self._access = access
+        self._fetcher = fetcher
         self._engine = engine
         # Why there is no list in this run; then nothing but the list is requested.
         self._deferral: StillDue | None = None
@@ -296,7 +300,7 @@ class PublishedList(BlocklistCache):
     async def prepare_list(self) -> None:
         """Fetch the list. Raises StillDue if the project's own code kept the first one away."""
         if self._deferral is None:
-            await self._queue.once("blocklist", self._fetch)
+            await self._fetcher.once("blocklist", self._fetch)
         if self._deferral is not None:
             raise self._deferral
 
@@ -313,11 +317,11 @@ class PublishedList(BlocklistCache):
     async def _fetch(self) -> None:
         """Fetch the list, and its schema if one is published, unless another worker has."""
         logger.info("waiting for the blocklist: %s", self._url)
-        with self._queue.restricted():
+        with self._fetcher.restricted():
             try:
                 async with (
-                    BLOCKLISTS.fetching(self._key, self._queue.check_open),
-                    self._queue.owning(self._url),
+                    BLOCKLISTS.fetching(self._key, self._access.check_open),
+                    self._access.owning(self._url),
                 ):
                     if self.has_come():
                         return
@@ -341,7 +345,7 @@ class PublishedList(BlocklistCache):
 
     def _end_run(self, error: NotDelivered) -> None:
         """End the run: it has no list to obey, and that is not the fault of the list's host."""
-        self._deferral = self._queue.deferral("there is no blocklist yet")
+        self._deferral = self._access.deferral("there is no blocklist yet")
         self._engine.end("gate_failed", f"{error}, and there is no blocklist yet. {error.remedy}")
 
     async def _schema(self) -> Response | None:
@@ -365,14 +369,17 @@ class PublishedList(BlocklistCache):
         yield
 
     async def _requested(self, url: str) -> Response:
-        """Request a document, and follow its redirects. Raises the exceptions of ``Queue.send``."""
+        """Request a document, and follow its redirects.
+
+        Raises the exceptions of ``Fetcher.send``.
+        """
         validators = self.validators(url)
         hops: tuple[Hop, ...] = ()
         not_before = 0.0
         while True:
             request = _request(url)
             note(request, hops=hops, not_before=not_before, validators=validators)
-            response = await self._queue.send(request, Rank.OPERATOR, self._unless_it_has_come)
+            response = await self._fetcher.send(request, Rank.OPERATOR, self._unless_it_has_come)
             location = response.headers.get("Location") or b""
             target = resolve_reference(response.url, location)
             if response.status not in _REDIRECTS or target is None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from functools import cached_property, partial
 from random import Random
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from scrapy.settings import BaseSettings
+from scrapy.utils.datatypes import LocalCache
 
 from walsh_scrapy.crawl.delays import ProjectDelays
 from walsh_scrapy.crawl.ticket import source_of
@@ -27,7 +28,11 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.exceptions import Unreachable
     from walsh_scrapy.options import Options
+    from walsh_scrapy.policy.robots.copy import RobotsFile
     from walsh_scrapy.state import State
+
+#: Parsed robots.txt files kept in memory at once.
+PARSED_FILES: Final = 2000
 
 
 class Clock(Protocol):
@@ -81,6 +86,8 @@ class Context:
         self.run: int | None = None  #: its number in the state, once the spider has opened
         self.deferred_hosts = DeferredHosts()
         self.connectivity = Connectivity()
+        #: The robots.txt files that were read, by origin; the state has the others.
+        self.robots_files: LocalCache[str, RobotsFile] = LocalCache(PARSED_FILES)
         self.retries: dict[str, Retry] = {}  #: by host: its last one, which may be over
         random = Random()  # noqa: S311 - jitter, no secret
         self.backoff = Backoff(options.backoff_base, options.backoff_max, random)

@@ -23,6 +23,8 @@ from walsh_scrapy.crawl.documents import Documents
 from walsh_scrapy.crawl.engine import AnotherLoop, Engine, enter, is_stopping, leave
 from walsh_scrapy.crawl.exchanges import Exchanges
 from walsh_scrapy.crawl.failures import Denials
+from walsh_scrapy.crawl.fetcher import Fetcher
+from walsh_scrapy.crawl.hostaccess import HostAccess
 from walsh_scrapy.crawl.hosts import Hosts
 from walsh_scrapy.crawl.log import log_handler, protect_log
 from walsh_scrapy.crawl.messages import read_signer
@@ -103,6 +105,7 @@ class Crawl:
         )
         crawler.signals.connect(self.response_downloaded, signal=signals.response_downloaded)
         crawler.signals.connect(self.engine.engine_stopped, signal=signals.engine_stopped)
+        crawler.signals.connect(self.engine.cancel_tasks, signal=signals.engine_stopped)
         setattr(crawler, _CRAWL, self)
         _crawls.add(self)
 
@@ -195,10 +198,20 @@ class Crawl:
     def queue(self) -> Queue:
         """Where requests wait for their hosts."""
         most = self.settings.getint("CONCURRENT_REQUESTS")
-        parts = (self.engine, self.stats, self.hosts, self.documents)
-        queue = Queue(self.context, *parts, self.declared_delays.delays, most)
-        self.crawler.signals.connect(queue.end, signal=signals.engine_stopped)
-        return queue
+        delays = self.declared_delays.delays
+        return Queue(self.context, self.engine, self.hosts, delays, most)
+
+    @cached_property
+    def access(self) -> HostAccess:
+        """The access to hosts for what waits outside of the queue."""
+        parts = (self.engine, self.stats, self.hosts, self.queue)
+        return HostAccess(self.settings, self.context, *parts)
+
+    @cached_property
+    def fetcher(self) -> Fetcher:
+        """The fetches of robots.txt and the blocklist."""
+        parts = (self.engine, self.hosts, self.queue, self.access, self.exchanges, self.documents)
+        return Fetcher(self.context, *parts)
 
     @cached_property
     def documents(self) -> Documents:
@@ -239,6 +252,7 @@ class Crawl:
             self.engine,
             self.hosts,
             self.queue,
+            self.access,
             self.context.deferred_hosts,
             self.declared_delays,
         )

@@ -35,7 +35,7 @@ from scrapy.utils.misc import load_object
 from walsh_scrapy.exceptions import Unreachable
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable, Coroutine, Iterator
 
     from scrapy import Request
     from scrapy.crawler import Crawler
@@ -64,6 +64,7 @@ class Engine:
         self._crawler = crawler
         self._end_reason = ""
         self._end: asyncio.Future[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
         self.ended_early = False
 
     def end(self, reason: EarlyEnd, why: str = "") -> None:
@@ -107,6 +108,25 @@ class Engine:
         if not self.ended_early:
             logger.critical("an error in walsh-scrapy itself: %r", error, exc_info=error)
         self.end("gate_failed")
+
+    def start(self, coroutine: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        """Run a coroutine of ours; an error in it ends the crawl, which otherwise cancels it."""
+        task = asyncio.ensure_future(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """End the crawl if a coroutine failed: that is our fault (decision 29)."""
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not isinstance(error, IgnoreRequest):
+            self.code_failed(error)
+
+    def cancel_tasks(self) -> None:
+        """Cancel the coroutines: the engine has stopped."""
+        for task in self._tasks:
+            task.cancel()
 
     def guard(self, failed: Callable[[Exception], Exception], watcher: Watcher) -> None:
         """Raise the result of ``failed`` in place of an unintended exception of our middlewares.

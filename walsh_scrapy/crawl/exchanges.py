@@ -22,9 +22,9 @@ from scrapy.core.downloader import Downloader
 from walsh_scrapy.crawl.documents import restore_limits
 from walsh_scrapy.crawl.engine import PerLoop
 from walsh_scrapy.crawl.failures import reason_of
-from walsh_scrapy.crawl.hosts import HostLost
 from walsh_scrapy.crawl.startup import Gate, has_gate
 from walsh_scrapy.crawl.ticket import evidence_of, note, rank_of, source_of, ticket_of
+from walsh_scrapy.crawl.transactions import HostLost
 from walsh_scrapy.exceptions import (
     Denied,
     MachineTrouble,
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.crawl.context import Context, DeclaredDelays, DeferredHosts
     from walsh_scrapy.crawl.engine import Engine
+    from walsh_scrapy.crawl.hostaccess import HostAccess
     from walsh_scrapy.crawl.hosts import Hosts
     from walsh_scrapy.crawl.queue import Queue
 
@@ -94,6 +95,7 @@ class Exchanges:
         engine: Engine,
         hosts: Hosts,
         queue: Queue,
+        access: HostAccess,
         deferred_hosts: DeferredHosts,
         declared_delays: DeclaredDelays,
     ) -> None:
@@ -101,6 +103,7 @@ class Exchanges:
         self._engine = engine
         self._hosts = hosts
         self._queue = queue
+        self._access = access
         self._deferred_hosts = deferred_hosts
         self._declared_delays = declared_delays
         self._timeout = settings.getfloat("DOWNLOAD_TIMEOUT")
@@ -125,7 +128,7 @@ class Exchanges:
         """
         async with self.quiet():
             if while_open and self._engine.is_closing:
-                raise self._queue.deferral("the crawl ends")
+                raise self._access.deferral("the crawl ends")
             seconds = self._begin(request)
         host = self._context.host(request.url)
         if seconds is None:
@@ -133,7 +136,7 @@ class Exchanges:
                 reason = f"{host} was lost to another worker"
                 raise HostLost(self._context.clock.now(), reason)
             seconds = RECHECK_SECONDS
-        self._queue.check_wait(request, seconds)
+        self._access.check_wait(request, seconds)
         return seconds
 
     def _begin(self, request: Request) -> float | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from uuid import uuid4
 
@@ -19,13 +19,23 @@ from scrapy import Request
 from scrapy.utils.asyncio import create_looping_call
 
 from walsh_scrapy.crawl.ticket import note, source_of
-from walsh_scrapy.exceptions import StateUnavailable, StillDue
+from walsh_scrapy.crawl.transactions import (
+    Begin,
+    ExchangeEnd,
+    HostLost,
+    LongerDelay,
+    OwnedHost,
+    OwnedHostWrite,
+    Take,
+    Withdrawal,
+    Writes,
+)
+from walsh_scrapy.exceptions import StateUnavailable
 from walsh_scrapy.policy.pacing import BEAT_SECONDS, Watch, slowed
 from walsh_scrapy.policy.wording import format_seconds
 from walsh_scrapy.state import ownership
 from walsh_scrapy.state.errors import RefusedValues
-from walsh_scrapy.state.log import LoggedBegin, forget_begin, log_begin, log_end
-from walsh_scrapy.state.ownership import HostSnapshot, Permission, Worker
+from walsh_scrapy.state.ownership import HostSnapshot, Worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,7 +49,7 @@ if TYPE_CHECKING:
     from walsh_scrapy.policy.robots.copy import RobotsCopy
     from walsh_scrapy.sources.source import Source
     from walsh_scrapy.state.hoststore import OtherOwner
-    from walsh_scrapy.state.log import RequestRecord
+    from walsh_scrapy.state.log import LoggedBegin, RequestRecord
     from walsh_scrapy.state.ownership import PermissionStatus, RequestLimits
 
 T = TypeVar("T")
@@ -50,12 +60,6 @@ _ENOUGH_ALONE: Final = 8
 _ENOUGH_OF_SEVERAL: Final = 1
 #: Seconds after which a host is let go if there are other workers, when its page of sources ends.
 _LONG: Final = 30.0
-#: In place of the host of a visit.
-_LOST: Final = ""
-
-
-class HostLost(StillDue):
-    """Another worker owns the host by now; its sources are still due (decision 41)."""
 
 
 class _InFlight(NamedTuple):
@@ -66,29 +70,27 @@ class _InFlight(NamedTuple):
     logged: LoggedBegin
 
 
-@dataclass(eq=False, slots=True)
-class _Owned:
-    times: HostTimes  #: as of the last transaction and the pending rows
-    since: float  #: by the monotonic clock
-    reasons: set[object] = field(default_factory=set)
-    is_busy: bool = False  #: a request is in flight
-    is_deferred: bool = False  #: given up for the run
-    copies: dict[str, RobotsCopy | None] = field(default_factory=dict)  #: as the state has them
-    end: Callable[[Connection], bool] | None = None  #: writes that of the last exchange
-    pending: list[Callable[[Connection], object]] = field(default_factory=list)
+@dataclass(slots=True)
+class _VisitedHost:
+    """The host of a visit."""
 
-    @property
-    def is_needless(self) -> bool:
-        """Whether there is no reason to own it any more."""
-        return not self.reasons and not self.is_busy
+    host: str
+    is_lost: bool = False  #: since the visit began
+
+
+def _no_rows(_connection: Connection) -> None:
+    """Write nothing but the pending rows."""
+
+
+def _is_never_written(_connection: Connection) -> bool:
+    return False
 
 
 class Hosts:
     """The hosts that a crawl owns, each as long as there is a reason.
 
     Reasons are visits (the URL of their source), requests, and any other object. A host is let go
-    with its last reason. ``lost`` is called with the name of a host that was lost. Methods raise
-    StateUnavailable if the state fails.
+    with its last reason. Methods raise StateUnavailable if the state fails.
     """
 
     def __init__(self, context: Context) -> None:
@@ -99,13 +101,11 @@ class Hosts:
         self._of_blocklist = frozenset(context.host(url) for url in urls if url)
         self._watch = Watch()
         self._timer: AsyncioLoopingCall | LoopingCall | None = None
-        self._owned: dict[str, _Owned] = {}
+        self._owned: dict[str, OwnedHost] = {}
         self._in_flight: dict[Request, _InFlight] = {}
-        # The host of each, by the URL of its source; none if that was lost since.
-        self._visits: dict[str, str] = {}
+        self._visits: dict[str, _VisitedHost] = {}  # by the URL of its source
         self.workers = 1  #: that share the state, as far as is known
         self._is_new = False  # it has beaten once, so others that start with it are not known
-        self.lost: Callable[[str], None] = lambda _: None
 
     @property
     def enough(self) -> int:
@@ -152,24 +152,15 @@ class Hosts:
         if host in self._owned and read is not None:
             self._state.read(read)
         elif host not in self._owned:
-            moment, decides_until = self._context.moment(), self._watch.decides_until
-            copies: dict[str, RobotsCopy | None] = {}
-
-            def work(connection: Connection) -> Permission:
-                permission = ownership.take(connection, host, self._worker, decides_until)
-                if permission.status == "ready":
-                    copies.update(self._state.robots.of_host(connection, host))
-                    if read is not None:
-                        read(connection)
-                return permission
-
-            status, found = self._state.write(work)
+            moment = self._context.moment()
+            take = Take(self._state.robots, host, self._worker, self._watch.decides_until, read)
+            status, found = self._state.write(take)
             self._watch.see(found.now, moment)
             _tell_clock(host, found)
             if status != "ready":
                 return status
             since = self._context.clock.monotonic()
-            self._owned[host] = _Owned(found.times, since, copies=copies)
+            self._owned[host] = OwnedHost(found.times, since, copies=take.copies)
         self._owned[host].reasons.add(reason)
         return "ready"
 
@@ -239,6 +230,10 @@ class Hosts:
         if owned is None or reason not in owned.reasons:
             return
         owned.reasons.remove(reason)
+        self._release(host, owned)
+
+    def _release(self, host: str, owned: OwnedHost) -> None:
+        """Let a host go if there is no reason to own it."""
         if owned.is_needless:
             # If the rows are not written, the worker is soon unknown or lapsed.
             with suppress(StateUnavailable, RefusedValues):
@@ -247,9 +242,9 @@ class Hosts:
     def abandon(self) -> None:
         """Let go of all hosts: their visits have not ended, although nothing is under way."""
         for host, owned in list(self._owned.items()):
-            owned.reasons = {self}
+            owned.reasons.clear()
             self.give_up(host)
-            self.let_go(host, self)
+            self._release(host, owned)
 
     def close(self) -> None:
         """Write the pending rows, and let go of all hosts: the crawl ends."""
@@ -265,13 +260,14 @@ class Hosts:
 
     def begin_visit(self, host: str, source: Source) -> None:
         """Own a host until the visit of a source there has ended."""
-        self._visits[source.url] = host
+        self._visits[source.url] = _VisitedHost(host)
         self._owned[host].reasons.add(source.url)
 
     def end_visit(self, source: Source) -> None:
         """Note that a visit has ended."""
-        if host := self._visits.pop(source.url, None):
-            self.let_go(host, source.url)
+        visited = self._visits.pop(source.url, None)
+        if visited is not None and not visited.is_lost:
+            self.let_go(visited.host, source.url)
 
     def commit(
         self,
@@ -288,11 +284,11 @@ class Hosts:
         RefusedValues if the database does not accept the result: then the visit goes on, and can be
         committed with another result.
         """
-        host = self._visits.get(source.url)
-        if host is None:  # a request of the project, at a host that is not owned any more
+        visited = self._visits.get(source.url)
+        if visited is None:  # a request of the project, at a host that is not owned any more
             return self._state.write(work, source.url)
-        owned = self._owned.get(host)
-        if owned is None:
+        host, owned = visited.host, self._owned.get(visited.host)
+        if owned is None or visited.is_lost:
             raise HostLost(self._context.clock.now(), f"{host} was lost to another worker")
         if ends:
             owned.reasons.discard(source.url)
@@ -314,31 +310,13 @@ class Hosts:
         None means that the host was lost. ``record`` is the request, which is logged.
         """
         owned, visit = self._owned.get(host), _visit(request)
-        own = self._visits.get(visit) if visit else None
-        if owned is None or own == _LOST:
+        visited = self._visits.get(visit) if visit else None
+        if owned is None or (visited is not None and visited.is_lost):
             return None
-        moment, attempts = self._context.moment(), list[LoggedBegin]()
-
-        def work(connection: Connection) -> Permission:
-            for earlier in attempts:  # the answer to its COMMIT was lost
-                forget_begin(connection, earlier)
-            is_pending = owned.end is not None or owned.pending
-            if is_pending and not self._flush(connection, host, owned):
-                return Permission("lost", ownership.find(connection, host))
-            if attempts:
-                ownership.withdraw(connection, host, self._worker)
-            if own not in (None, host) and not ownership.owns(connection, own, self._worker):
-                raise HostLost(self._context.clock.now(), f"{own} was lost to another worker")
-            permission = ownership.begin(connection, host, self._worker, limits)
-            if permission.status == "ready":
-                times, now, _ = permission.host
-                is_first = owned.times.request_ended_at is None
-                delay = 0.0 if is_first else times.delay_with(limits.delay)
-                sent = replace(record, requested_at=now, delay=delay)
-                attempts.append(log_begin(connection, sent))
-            return permission
-
-        status, found = self._state.write(work, visit or request.url)
+        moment = self._context.moment()
+        visited_host = visited.host if visited else None
+        begin = Begin(self._context, self._worker, host, owned, visited_host, limits, record)
+        status, found = self._state.write(begin, visit or request.url)
         owned.end, owned.pending = None, []
         if status == "lost":
             self._drop(host)
@@ -349,7 +327,7 @@ class Hosts:
             _tell_clock(host, found)
             return max(0.001, found.times.ready_at(limits.delay, limits.max_wait) - found.now)
         owned.is_busy = True
-        self._in_flight[request] = _InFlight(host, found.times, attempts[-1])
+        self._in_flight[request] = _InFlight(host, found.times, begin.logged)
         note(request, until=moment + limits.allowed)
         return 0.0
 
@@ -365,20 +343,21 @@ class Hosts:
         before = owned.times if owned else known
         exchange = exchange.in_run(before, self._worker.started_at)
         times = before.after(exchange, self._context.backoff, now)
-        ended = self._context.moment()
-        ended_record = replace(record, hold=times.last_hold.seconds)
-
-        def write(connection: Connection) -> bool:
-            age = self._context.moment() - ended
-            is_ours = ownership.end(connection, host, self._worker, known, times, age)
-            log_end(connection, ended_record, logged)
-            return is_ours
-
+        end = ExchangeEnd(
+            self._context,
+            host,
+            self._worker,
+            known,
+            times,
+            ended=self._context.moment(),
+            record=replace(record, hold=times.last_hold.seconds),
+            logged=logged,
+        )
         subject = _visit(request) or request.url
         if owned is None:  # it was lost meanwhile: caution is written
-            self._state.write(write, subject)
+            self._state.write(end, subject)
             return HostSnapshot(times, now)
-        owned.times, owned.end, owned.is_busy = times, write, False
+        owned.times, owned.end, owned.is_busy = times, end, False
         is_longer = times.delay > max(known.delay, self._context.options.min_interval)
         if not exchange.is_calm or is_longer or owned.is_needless:
             self._write_pending(host, subject)
@@ -388,16 +367,12 @@ class Hosts:
         """Take back a request that was never sent (decision 29); nothing of it is logged."""
         if request not in self._in_flight:
             return
-        _, _, logged = self._in_flight.pop(request)
-
-        def write(connection: Connection) -> bool:
-            forget_begin(connection, logged)
-            return ownership.withdraw(connection, host, self._worker)
-
-        if (owned := self._owned.get(host)) is None:
-            self._state.write(write)
+        withdrawal = Withdrawal(host, self._worker, self._in_flight.pop(request).logged)
+        owned = self._owned.get(host)
+        if owned is None:
+            self._state.write(withdrawal)
             return
-        owned.end, owned.is_busy = write, False
+        owned.end, owned.is_busy = withdrawal, False
         self._write_pending(host)
 
     @property
@@ -428,22 +403,13 @@ class Hosts:
         Its delay becomes ``delay`` at least, in seconds; a longer one than it has is written now.
         """
         owned = self._owned.get(host)
-
-        def slow_down(connection: Connection) -> None:
-            ownership.lengthen_waits(connection, host, delay=delay)
-
-        def write_now(connection: Connection) -> None:
-            write(connection)
-            if delay:
-                slow_down(connection)
-
         if owned is None:
-            self._state.write(write_now)
+            self._state.write(Writes((write, LongerDelay(host, delay))) if delay else write)
             return
         owned.pending.append(write)
         if delay > owned.times.delay:
             owned.times = owned.times.delayed(delay)
-            owned.pending.append(slow_down)
+            owned.pending.append(LongerDelay(host, delay))
             self._write_pending(host)
 
     # ---- transactions ----
@@ -451,13 +417,13 @@ class Hosts:
     def _write_pending(self, host: str, subject: str = "") -> None:
         """Write the pending rows of a host, and let it go without a reason; it may be lost."""
         with suppress(HostLost):
-            self._write(host, lambda _: None, subject=subject)
+            self._write(host, _no_rows, subject=subject)
 
     def _write(
         self,
         host: str,
         work: Callable[[Connection], T],
-        is_written: Callable[[Connection], bool] = lambda _: False,
+        is_written: Callable[[Connection], bool] = _is_never_written,
         subject: str = "",
     ) -> T:
         """Write the pending rows of a host, then ``work``, and let it go without a reason.
@@ -465,46 +431,28 @@ class Hosts:
         Raises HostLost if it was lost. A message of a database that fails names the ``subject``.
         """
         owned = self._owned[host]
-        lets_go, deferred = owned.is_needless, owned.is_deferred
-        attempts = list[None]()
-
-        def all_of_it(connection: Connection) -> tuple[T] | None:
-            is_ours = self._flush(connection, host, owned)
-            if is_ours and lets_go:
-                is_ours = ownership.let_go(connection, host, self._worker, deferred=deferred)
-            elif attempts and lets_go:  # an earlier one may have let it go
-                is_ours = is_written(connection)
-            attempts.append(None)
-            return (work(connection),) if is_ours else None
-
-        result = self._state.write(all_of_it, subject)
+        write = OwnedHostWrite(host, owned, self._worker, work, is_written)
+        is_ours = self._state.write(write, subject)
         owned.end, owned.pending = None, []
-        if result is None:
+        if not is_ours:
             self._drop(host)
             raise HostLost(self._context.clock.now(), f"{host} was lost to another worker")
-        if lets_go:
+        if write.lets_go:
             del self._owned[host]
-        return result[0]
-
-    def _flush(self, connection: Connection, host: str, owned: _Owned) -> bool:
-        """Write the pending rows; return False, and write only caution, if the host was lost."""
-        if owned.end is not None:
-            is_ours = owned.end(connection)
-        else:
-            is_ours = ownership.lock_if_owned(connection, host, self._worker)
-        if is_ours:
-            for write in owned.pending:
-                write(connection)
-        return is_ours
+        return write.result
 
     def _drop(self, host: str) -> None:
-        """Forget a host that was lost, with its rows.
+        """Forget a host that was lost, with its rows, and its robots.txt files.
 
         Its visits are over, even if it is taken again: another worker may have made them.
         """
         self._owned.pop(host, None)
-        self._visits |= {url: _LOST for url, of in self._visits.items() if of == host}
-        self.lost(host)
+        for visited in self._visits.values():
+            if visited.host == host:
+                visited.is_lost = True
+        files = self._context.robots_files
+        for origin in [origin for origin in files if self._context.host(origin) == host]:
+            del files[origin]
 
     def _beat(self) -> None:
         with suppress(StateUnavailable):

@@ -18,7 +18,6 @@ from scrapy.http import Response
 from scrapy.spidermiddlewares.httperror import HttpError
 
 from walsh_scrapy.crawl.failures import reason_of
-from walsh_scrapy.crawl.hosts import HostLost
 from walsh_scrapy.crawl.messages import conditions_of
 from walsh_scrapy.crawl.ticket import (
     DATA_LOSS,
@@ -33,6 +32,7 @@ from walsh_scrapy.crawl.ticket import (
     ticket_of,
     visit_of,
 )
+from walsh_scrapy.crawl.transactions import HostLost
 from walsh_scrapy.exceptions import (
     AlreadyRead,
     BadAnswer,

@@ -6,14 +6,15 @@ import logging
 import math
 from collections import defaultdict
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy import Request
 from scrapy.exceptions import IgnoreRequest
-from scrapy.utils.datatypes import LocalCache
 
 from walsh_scrapy.crawl.hosts import Hosts
+from walsh_scrapy.crawl.queue import Preparation
 from walsh_scrapy.crawl.shared import ROBOTS
 from walsh_scrapy.crawl.startup import SCHEMES
 from walsh_scrapy.crawl.ticket import (
@@ -60,13 +61,14 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from walsh_scrapy.crawl.context import Context
+    from walsh_scrapy.crawl.fetcher import Fetcher
+    from walsh_scrapy.crawl.hostaccess import HostAccess
     from walsh_scrapy.crawl.queue import Queue
     from walsh_scrapy.crawl.robotparser import RobotsSignal
+    from walsh_scrapy.state.documents import RobotsStore
 
 logger = logging.getLogger(__name__)
 
-#: Parsed files kept in memory at once; the state has the others.
-PARSED_FILES = 2000
 #: Seconds on the wire for one robots.txt per run, with its redirects and retries: a server that
 #: sends it slowly delays all hosts. Waits between the tries are not counted.
 LONGEST_FETCH = 30.0
@@ -99,7 +101,7 @@ class RobotsCache:
         self._context = context
         self._hosts = hosts or Hosts(context)
         self._store = context.state.robots
-        self._files: LocalCache[str, RobotsFile] = LocalCache(PARSED_FILES)
+        self._files = context.robots_files
 
     def find(self, origin: str, url: str) -> RobotsFile | None:
         """Return the file of an origin for the request of a URL, or None if it must be fetched.
@@ -144,11 +146,6 @@ class RobotsCache:
         file = self._files.get(origin) or self._newest(origin)
         return file.interval(self._context.clock.now()) if file else 0.0
 
-    def forget(self, host: str) -> None:
-        """Forget the files of a host that another worker owns by now."""
-        for origin in [each for each in self._files if self._context.host(each) == host]:
-            del self._files[origin]
-
     def _read(self, origin: str, copy: RobotsCopy) -> RobotsFile:
         options, now = self._context.options, self._context.clock.now()
         file = RobotsFile.read(copy, options.ua_token, options.robots_unreachable, now)
@@ -160,7 +157,7 @@ class RobotsCache:
         return file
 
 
-class Robots(RobotsCache):
+class Robots(RobotsCache, Preparation):
     """Fetches each robots.txt once, before the first request that needs it.
 
     An origin has ``LONGEST_FETCH`` seconds on the wire until it has answered (decision 28).
@@ -171,14 +168,18 @@ class Robots(RobotsCache):
         context: Context,
         settings: BaseSettings,
         stats: StatsCollector,
-        queue: Queue,
         hosts: Hosts,
+        queue: Queue,
+        access: HostAccess,
+        fetcher: Fetcher,
         signal: RobotsSignal,
     ) -> None:
         super().__init__(context, hosts)
         self._signal = signal
         self._stats = stats
         self._queue = queue
+        self._access = access
+        self._fetcher = fetcher
         self._deferred_hosts = context.deferred_hosts
         self._timeout = settings.getfloat("DOWNLOAD_TIMEOUT")
         # By origin: the seconds on the wire since its last answer.
@@ -201,7 +202,7 @@ class Robots(RobotsCache):
         """Fetch the file of a request, unless it is known or will not be."""
         origin = origin_for(request)
         if not self.is_ready(request):
-            await self._queue.once(origin, lambda: self._fetch(origin, request))
+            await self._fetcher.once(origin, lambda: self._fetch(origin, request))
 
     async def file_for(self, request: Request) -> RobotsFile:
         """Return the file that decides about a request, which is fetched if it is not known.
@@ -214,7 +215,7 @@ class Robots(RobotsCache):
         while (file := self.find(origin, request.url)) is None:
             if (error := self._refusal(origin)) is not None:
                 raise error
-            with self._queue.in_gate():
+            with self._fetcher.in_gate():
                 await self.prepare(request)
             self._deferred_hosts.check(request.url)  # the fetch has shown whether it can be reached
         if file.is_deferred:
@@ -261,8 +262,8 @@ class Robots(RobotsCache):
         key = (self._context.options.user_agent, origin)
         try:
             async with (
-                ROBOTS.fetching(key, self._queue.check_open),
-                self._queue.owning(url),
+                ROBOTS.fetching(key, self._access.check_open),
+                self._access.owning(url),
             ):
                 if (shared := ROBOTS.find(key)) and self._is_usable(shared):
                     self._adopt(origin, shared)
@@ -317,7 +318,7 @@ class Robots(RobotsCache):
             most = LONGEST_FETCH if is_first else LONGEST_FETCH_AGAIN
             limited = partial(self._limited, origin, most)
             try:
-                answer = await self._queue.send(request, Rank.ROBOTS, limited)
+                answer = await self._fetcher.send(request, Rank.ROBOTS, limited)
             except NotModified as error:
                 return RobotsOutcome(url, "unchanged", error.response)
             except Exception as error:
@@ -386,14 +387,11 @@ class Robots(RobotsCache):
 
         It is written with the next transaction of ``requested``, the host that was asked last.
         """
-        host, run = self._context.host(origin), self._context.run
+        host = self._context.host(origin)
         self._hosts.copies(host)[origin] = copy
         file = self._read(origin, copy)
         delay = file.interval(self._context.clock.now())
-
-        def write(connection: Connection) -> None:
-            self._store.write(connection, origin, copy, host, run)
-
+        write = _CopyWrite(self._store, origin, copy, host, self._context.run)
         if not self._hosts.is_beating:  # the host may be another worker's before that transaction
             self._context.state.write(write)
         self._hosts.write_with(requested, write, delay=delay if has_delay else 0.0)
@@ -432,6 +430,21 @@ class Robots(RobotsCache):
                 origin,
                 file.copy.status,
             )
+
+
+@dataclass(frozen=True, slots=True)
+class _CopyWrite:
+    """A copy that the next transaction of the requested host writes."""
+
+    store: RobotsStore
+    origin: str
+    copy: RobotsCopy
+    host: str
+    run: int | None
+
+    def __call__(self, connection: Connection) -> None:
+        """Write the copy."""
+        self.store.write(connection, self.origin, self.copy, self.host, self.run)
 
 
 class _TooLong(IgnoreRequest):

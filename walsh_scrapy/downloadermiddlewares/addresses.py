@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from walsh_scrapy.crawl.crawl import Component
 from walsh_scrapy.crawl.queue import Preparation
-from walsh_scrapy.crawl.startup import SCHEMES
+from walsh_scrapy.crawl.startup import SCHEMES, Gate
 from walsh_scrapy.crawl.ticket import note, resolved
 from walsh_scrapy.exceptions import Denied
 
@@ -25,8 +25,8 @@ class AddressMiddleware(Component, Preparation):
     """
 
     def __init__(self, crawl: Crawl) -> None:
-        self._queue = crawl.queue
-        self._queue.prepare_by("address", self)
+        self._access = crawl.access
+        crawl.queue.prepare_by(Gate.ADDRESS, self)
 
     async def process_request(self, request: Request) -> Request | None:
         """Return the request without dot segments, or None if its URL has none.
@@ -45,4 +45,4 @@ class AddressMiddleware(Component, Preparation):
         scheme = request.url.partition(":")[0].lower()
         if scheme not in SCHEMES:
             raise Denied("address", f"only http and https are requested, not {scheme}")
-        await self._queue.wait_after_redirect(request)
+        await self._access.wait_after_redirect(request)

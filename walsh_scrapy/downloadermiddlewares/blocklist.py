@@ -10,6 +10,7 @@ from scrapy import signals
 from walsh_scrapy.crawl.blocklist import PublishedList
 from walsh_scrapy.crawl.crawl import Component
 from walsh_scrapy.crawl.refusal import refuse_to_start
+from walsh_scrapy.crawl.startup import Gate
 from walsh_scrapy.crawl.ticket import note_answer
 from walsh_scrapy.identity import BLOCKLIST_URL
 from walsh_scrapy.options import BadSetting
@@ -36,12 +37,13 @@ class BlocklistMiddleware(Component):
         self._options = crawl.context.options
         self._url = self._options.blocklist_url
         self._queue = crawl.queue
+        self._fetcher = crawl.fetcher
         try:
-            parts = crawl.stats, crawl.queue, crawl.engine, crawl.reader
+            parts = (crawl.stats, crawl.access, crawl.fetcher, crawl.engine, crawl.reader)
             self._list = PublishedList(crawl.context, *parts)
         except BadSetting as error:
             refuse_to_start(error, log_file=crawl.settings["LOG_FILE"])
-        self._queue.prepare_by("blocklist", self._list)
+        self._queue.prepare_by(Gate.BLOCKLIST, self._list)
         self._denials = crawl.denials
         self._network = crawl.network
         crawl.crawler.signals.connect(self.spider_opened, signals.spider_opened)
@@ -61,7 +63,7 @@ class BlocklistMiddleware(Component):
         """Deny a listed host; fetch the list first if it is due and nobody has."""
         self._network.check_route(request)
         if not self._list.is_ready(request):
-            with self._queue.in_gate():
+            with self._fetcher.in_gate():
                 await self._list.prepare_list()
         if self._list.checks(request):
             self._check(request)

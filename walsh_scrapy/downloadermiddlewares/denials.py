@@ -35,11 +35,12 @@ class DenialsMiddleware(Component):
         is_of_source = source_of(request) is not None
         if not is_of_source or isinstance(error, HostDeferred):
             host = self._crawl.context.host(request.url)
-            waiting = self._crawl.queue.announce(host)
-            if waiting is not None:
-                requests = count_of(waiting + 1, "request")
+            announced = self._crawl.access.announced
+            if host not in announced:
+                announced.add(host)
+                requests = count_of(self._crawl.queue.frontier.count(host) + 1, "request")
                 logger.info("%s: %s deferred to a later run: %s", host, requests, error)
         if not is_of_source:
             self._crawl.stats.inc_value("walsh/requests/deferred")
             logger.debug("%s is deferred: %s", request.url, error)
-            self._crawl.queue.defer(request)
+            self._crawl.access.defer(request)

@@ -12,6 +12,8 @@ from weakref import WeakValueDictionary
 from scrapy import signals
 
 from walsh_scrapy.crawl.crawl import Component
+from walsh_scrapy.crawl.queue import Preparation
+from walsh_scrapy.crawl.startup import Gate
 from walsh_scrapy.crawl.ticket import NOT_REACHED, rank_of
 from walsh_scrapy.exceptions import TooLate, Unreachable
 from walsh_scrapy.policy.pacing import RECHECK_SECONDS
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 _MOST_BACK: Final = 1
 
 
-class PacingMiddleware(Component):
+class PacingMiddleware(Component, Preparation):
     """Sends one request at a time to a host, and keeps its delay and holds (order 890).
 
     This holds across all processes that share the state. With ``WALSH_SERIAL`` the process sends
@@ -42,8 +44,8 @@ class PacingMiddleware(Component):
         self._deferred_hosts = crawl.context.deferred_hosts
         self._exchanges = crawl.exchanges
         self._queue = crawl.queue
-        self._queue.prepare_by("pacing", self)
-        self._queue.sweep = self._exchanges.sweep
+        self._queue.prepare_by(Gate.PACING, self)
+        self._access = crawl.access
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         connect = crawl.crawler.signals.connect
         connect(self._exchanges.response_downloaded, signals.response_downloaded)
@@ -55,7 +57,7 @@ class PacingMiddleware(Component):
 
     async def prepare(self, request: Request) -> None:
         """Own the host of a request before it gets any request (decision 41)."""
-        await self._queue.take(self._context.host(request.url), request)
+        await self._access.take(self._context.host(request.url), request)
 
     async def process_request(self, request: Request) -> Request | None:
         """Begin an exchange, or let the request wait, or defer it to a later run (decision 7)."""
@@ -84,12 +86,12 @@ class PacingMiddleware(Component):
         seconds = 1.0
         while seconds:
             self._deferred_hosts.check(request.url, rank_of(request))
-            await self._queue.take(host, request)
+            await self._access.take(host, request)
             while self._hosts.is_busy(host):  # by a request of this worker, which ends soon
-                await self._queue.sleep(RECHECK_SECONDS)
+                await self._access.sleep(RECHECK_SECONDS)
                 self._exchanges.sweep()
             seconds = await self._exchanges.begin(request, while_open=while_open)
-            await self._queue.sleep(seconds)
+            await self._access.sleep(seconds)
 
     async def process_response(self, request: Request, response: Response) -> Response:
         """End the exchange: the delay of the host counts from now (decision 2).

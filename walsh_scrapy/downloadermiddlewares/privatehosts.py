@@ -34,7 +34,7 @@ class PrivateHostsMiddleware(Component, Preparation):
         self._network = crawl.network
         # It gives no ticket, but writes the hops into `meta`.
         self._has_scrapys_redirects = not has_gate(crawl.settings, Gate.REDIRECT)
-        crawl.queue.prepare_by("privatehosts", self)
+        crawl.queue.prepare_by(Gate.PRIVATEHOSTS, self)
 
     async def process_request(self, request: Request) -> None:
         """Check a hop before its host gets any request, even for robots.txt."""

@@ -43,13 +43,13 @@ class RobotsMiddleware(Component):
         self._denials = crawl.denials
         self._hosts = crawl.hosts
         self._network = crawl.network
-        self._queue = crawl.queue
+        self._access = crawl.access
         signal = RobotsSignal(
-            crawl.crawler, context.options.ua_token, crawl.queue.start, crawl.engine.take_requests
+            crawl.crawler, context.options.ua_token, crawl.engine.start, crawl.engine.take_requests
         )
-        self._robots = Robots(context, settings, stats, crawl.queue, crawl.hosts, signal)
-        crawl.hosts.lost = self._robots.forget
-        self._queue.prepare_by("robots", self._robots)
+        parts = (crawl.hosts, crawl.queue, crawl.access, crawl.fetcher)
+        self._robots = Robots(context, settings, stats, *parts, signal)
+        crawl.queue.prepare_by(Gate.ROBOTS, self._robots)
         self._is_paced = has_gate(settings, Gate.PACING)
         self._comments: dict[str, tuple[str, ...]] = {}
         crawl.crawler.signals.connect(self.bytes_received, signals.bytes_received)
@@ -113,5 +113,5 @@ class RobotsMiddleware(Component):
         logger.info("%s is on hold for %s, until its Visit-time begins", host, format_seconds(left))
         self._hosts.hold(host, Hold(left, "visit-time"))
         if not self._is_paced:
-            self._queue.check_wait(request, left)
-            await self._queue.sleep(left)
+            self._access.check_wait(request, left)
+            await self._access.sleep(left)

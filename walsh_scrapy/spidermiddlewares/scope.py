@@ -11,6 +11,7 @@ from scrapy import Request
 
 from walsh_scrapy.crawl.crawl import Component
 from walsh_scrapy.crawl.queue import Preparation
+from walsh_scrapy.crawl.startup import Gate
 from walsh_scrapy.crawl.ticket import (
     first_url,
     links_of,
@@ -59,7 +60,7 @@ class ScopeMiddleware(Component, Preparation):
         self._denials = crawl.denials
         self._options = crawl.context.options
         self._declared_only = self._options.scope == "declared"
-        crawl.queue.prepare_by("scope", self)
+        crawl.queue.prepare_by(Gate.SCOPE, self)
 
     async def process_request(self, request: Request) -> None:
         """Deny an undeclared target; a redirect of a declared target is part of it.

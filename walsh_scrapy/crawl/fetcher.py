@@ -1,0 +1,155 @@
+"""Fetches of documents that requests need first: robots.txt, the blocklist and its schema.
+
+A coroutine that fetches one waits for a turn of the host in the queue, calls the engine itself, and
+takes another turn after a refusal. While a gate waits for a document the engine may take no
+requests, so such a coroutine needs no turn (decision 25).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from typing import TYPE_CHECKING, Protocol
+
+from scrapy.http.request import NO_CALLBACK
+
+from walsh_scrapy.crawl.queue import Turn
+from walsh_scrapy.crawl.ticket import copy_of, note
+from walsh_scrapy.exceptions import Denied, NotYet, TooLate
+from walsh_scrapy.policy.frontier import Rank
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterator
+
+    from scrapy import Request
+    from scrapy.http import Response
+
+    from walsh_scrapy.crawl.context import Context
+    from walsh_scrapy.crawl.documents import Documents
+    from walsh_scrapy.crawl.engine import Engine
+    from walsh_scrapy.crawl.exchanges import Exchanges
+    from walsh_scrapy.crawl.hostaccess import HostAccess
+    from walsh_scrapy.crawl.hosts import Hosts
+    from walsh_scrapy.crawl.queue import Queue
+
+
+class Retries(Protocol):
+    """Decides whether a request that was refused is sent again."""
+
+    def next_attempt(self, request: Request, outcome: Response | Exception) -> int | None:
+        """Return the number of the next attempt, in which it is sent again; None for no attempt."""
+
+
+class Fetcher:
+    """Fetches documents, each once at a time."""
+
+    def __init__(
+        self,
+        context: Context,
+        engine: Engine,
+        hosts: Hosts,
+        queue: Queue,
+        access: HostAccess,
+        exchanges: Exchanges,
+        documents: Documents,
+    ) -> None:
+        self._context = context
+        self._engine = engine
+        self._hosts = hosts
+        self._queue = queue
+        self._access = access
+        self._exchanges = exchanges
+        self._documents = documents
+        self._retries: Retries | None = None
+        self._fetches: dict[str, asyncio.Task[None]] = {}
+        self._waiters = 0  # gates that wait for a coroutine
+
+    def retry_by(self, retries: Retries) -> None:
+        """Let a middleware that is in force decide whether documents are requested again."""
+        self._retries = retries
+
+    async def once(self, key: str, fetch: Callable[[], Coroutine[None, None, None]]) -> None:
+        """Wait for the fetch of a document, and begin it if necessary. Raises its exception."""
+        task = self._fetches.get(key)
+        if task is None:
+            task = self._fetches[key] = self._engine.start(fetch())
+            task.add_done_callback(lambda _: self._fetches.pop(key, None))
+        await asyncio.wait([task])
+        if task.cancelled():
+            raise self._access.deferral("the crawl ended")
+        task.result()
+
+    @contextmanager
+    def in_gate(self) -> Iterator[None]:
+        """Let coroutines go on without turns, because a gate waits for one of them."""
+        self._waiters += 1
+        self._queue.grant_all()
+        try:
+            yield
+        finally:
+            self._waiters -= 1
+
+    @contextmanager
+    def restricted(self) -> Iterator[None]:
+        """Hand out no target: all wait for the blocklist."""
+        self._queue.frontier.restrict(Rank.OPERATOR)
+        try:
+            yield
+        finally:
+            self._queue.frontier.restrict(Rank.TARGET)
+            self._engine.take_requests()
+
+    async def send(
+        self,
+        request: Request,
+        rank: Rank,
+        limited: Callable[[Request], AbstractContextManager[None]] = lambda _: nullcontext(),
+    ) -> Response:
+        """Send the request for a document when its turn comes, again after a refusal.
+
+        Each try is made within the context manager that ``limited`` returns. Raises the exceptions
+        of ``Documents``.
+        """
+        request.dont_filter, request.callback = True, NO_CALLBACK
+        # Middlewares that know these leave the documents alone, as Scrapy's own do.
+        request.meta.update(dont_cache=True, dont_obey_robotstxt=True)
+        note(request, rank=rank)
+        while True:
+            sent = copy_of(request)  # a middleware of the project may change it
+            with suppress(Denied):  # the gate denies it again, and records that
+                await self._queue.prepare(sent)
+            turn = Turn(sent, asyncio.get_running_loop().create_future())
+            host = self._context.host(sent.url)
+            try:
+                if not self._waiters:
+                    await self._queue.take_turn(turn)
+                with limited(sent):
+                    response = await self._fetch(sent)
+            except (NotYet, TooLate):
+                continue
+            except Exception as error:
+                attempt = self._next_attempt(sent, error)
+                if attempt is None:
+                    raise
+            else:
+                attempt = self._next_attempt(sent, response)
+                if attempt is None:
+                    return self._documents.read(sent, response)
+            finally:
+                turn.is_over = True
+                self._hosts.let_go(host, sent)
+                self._engine.take_requests()
+            note(request, attempt=attempt)
+
+    async def _fetch(self, request: Request) -> Response:
+        outcome: Response | Exception
+        with self._documents.fetching(request) as delivery:
+            try:
+                outcome = await self._engine.download(request)
+            except Exception as error:  # noqa: BLE001 - the download handler's own counts
+                outcome = error
+            self._exchanges.sweep()
+        return self._documents.response_of(delivery, outcome)
+
+    def _next_attempt(self, request: Request, outcome: Response | Exception) -> int | None:
+        return None if self._retries is None else self._retries.next_attempt(request, outcome)

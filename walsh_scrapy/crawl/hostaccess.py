@@ -1,0 +1,141 @@
+"""Access to hosts for whatever waits outside of the scheduler's queue: gates, and coroutines.
+
+They own a host before they request it, and sleep in short steps. A request that would wait longer
+than ``WALSH_MAX_WAIT``, or past the end of the crawl, is deferred to a later run (decision 7).
+"""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final
+from weakref import WeakSet
+
+from scrapy.utils.asyncio import sleep
+
+from walsh_scrapy.crawl.startup import Gate, has_gate
+from walsh_scrapy.crawl.ticket import source_of, ticket_of
+from walsh_scrapy.exceptions import RequestDeferred, StillDue
+from walsh_scrapy.policy.durations import format_moment
+from walsh_scrapy.policy.pacing import RECHECK_SECONDS
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from scrapy import Request
+    from scrapy.settings import BaseSettings
+    from scrapy.statscollectors import StatsCollector
+
+    from walsh_scrapy.crawl.context import Context
+    from walsh_scrapy.crawl.engine import Engine
+    from walsh_scrapy.crawl.hosts import Hosts
+    from walsh_scrapy.crawl.queue import Queue
+
+#: Seconds for which a request waits for a host that another worker owns.
+PATIENCE: Final = 90.0
+
+
+class HostAccess:
+    """Takes hosts, waits for them, and defers what would wait for too long."""
+
+    def __init__(
+        self,
+        settings: BaseSettings,
+        context: Context,
+        engine: Engine,
+        stats: StatsCollector,
+        hosts: Hosts,
+        queue: Queue,
+    ) -> None:
+        self._is_paced = has_gate(settings, Gate.PACING)
+        self._context = context
+        self._engine = engine
+        self._stats = stats
+        self._hosts = hosts
+        self._queue = queue
+        self.deferred: WeakSet[Request] = WeakSet()
+        #: The method and URL of deferred requests that were not requested again since.
+        self.deferrals: set[tuple[str, str]] = set()
+        #: The hosts whose deferred requests the log has named, once for all of them.
+        self.announced: set[str] = set()
+
+    @asynccontextmanager
+    async def owning(self, url: str) -> AsyncIterator[None]:
+        """Own the host of a URL meanwhile; see ``take``."""
+        host, reason = self._context.host(url), object()
+        await self.take(host, reason)
+        try:
+            yield
+        finally:
+            self._hosts.let_go(host, reason)
+
+    async def take(self, host: str, reason: object) -> None:
+        """Own a host as soon as no other worker does. Nobody does in a crawl that is not paced.
+
+        Raises RequestDeferred if that takes too long, if the host was deferred by another worker,
+        and at the end of the crawl.
+        """
+        if not self._is_paced:
+            return
+        until = self._context.clock.monotonic() + PATIENCE
+        while (taken := self._queue.own(host, reason)) == "wait":
+            if self._context.clock.monotonic() > until:
+                raise self.deferral(f"another worker owns {host}")
+            await self.sleep(RECHECK_SECONDS)
+        if taken == "deferred":
+            raise self.deferral(f"{host} is given up for this run, maybe by another crawl")
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleep in short steps. Raises RequestDeferred if the spider closes: there is no signal."""
+        clock = self._context.clock
+        until = clock.monotonic() + seconds
+        while (left := until - clock.monotonic()) > 0:
+            self.check_open(left)
+            await sleep(min(left, RECHECK_SECONDS))
+
+    def check_open(self, seconds: float = 0.0) -> None:
+        """Raise RequestDeferred if the spider closes; the request could be sent in ``seconds``."""
+        if self._engine.is_closing:
+            raise self.deferral("the crawl ends", seconds)
+
+    def check_wait(self, request: Request, seconds: float) -> None:
+        """Raise RequestDeferred for a wait longer than ``WALSH_MAX_WAIT`` (decision 7).
+
+        If the host itself wants that, other workers defer its sources too.
+        """
+        if seconds > self._context.options.max_wait:
+            host = self._context.host(request.url)
+            if source_of(request) and self._hosts.wait(host) > self._context.options.max_wait:
+                self._hosts.give_up(host)
+            until = self._context.clock.now() + seconds
+            self._stats.inc_value("walsh/pacing/deferred")
+            reason = f"{host} must not be requested before {format_moment(until)}"
+            raise RequestDeferred(until, reason)
+
+    async def wait_after_redirect(self, request: Request) -> None:
+        """Wait as long as the redirect that led to a request asked for (Retry-After).
+
+        Raises RequestDeferred for a wait longer than ``WALSH_MAX_WAIT``.
+        """
+        seconds = ticket_of(request).not_before - self._context.clock.monotonic()
+        if seconds > self._context.options.max_wait:
+            until = self._context.clock.now() + seconds
+            self._stats.inc_value("walsh/pacing/deferred")
+            reason = f"its redirect allows no request before {format_moment(until)}"
+            raise RequestDeferred(until, reason)
+        if seconds > 0.0:
+            await self.sleep(seconds)
+
+    def deferral(self, reason: str, seconds: float = 0.0) -> StillDue:
+        """Return the deferral of a request that could be sent after ``seconds``."""
+        self._stats.inc_value("walsh/pacing/deferred")
+        return StillDue(self._context.clock.now() + seconds, reason)
+
+    def defer(self, request: Request) -> None:
+        """Note that a request from the scheduler must not go out in this run (decision 7).
+
+        The crawl then ends with the reason "deferred", and a job keeps the request for its next
+        start: its duplicate filter has seen it.
+        """
+        if self._queue.turn_of(request) is not None:
+            self.deferred.add(request)
+            self.deferrals.add((request.method, request.url))
