@@ -66,7 +66,7 @@ class Command(crawl.Command):
         """Remember the crawl of this command, which Scrapy forgets at its end."""
         self._created = super()._create_crawler(spidercls)
         if sys.platform != "win32":  # it has no SIGHUP, and holds no signal back
-            from walsh_scrapy.crawl.engine import listen_for_signals
+            from walsh_scrapy.crawl.scrapyinternals import listen_for_signals
 
             listen_for_signals(self._created)
         return self._created

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from walsh_scrapy.crawl.context import Context
-    from walsh_scrapy.crawl.engine import Engine
     from walsh_scrapy.crawl.hosts import Hosts, Taken
+    from walsh_scrapy.crawl.scrapyinternals import Engine
 
 #: Ready hosts with which no further start request of a spider is needed.
 ENOUGH: Final = 2000
