@@ -22,11 +22,11 @@ from scrapy.utils.misc import build_from_crawler
 from scrapy.utils.test import get_crawler
 
 from walsh_scrapy.crawl.context import Context
-from walsh_scrapy.crawl.engine import Engine
 from walsh_scrapy.crawl.hostaccess import HostAccess
 from walsh_scrapy.crawl.hosts import Hosts
 from walsh_scrapy.crawl.job import FILE, Job
 from walsh_scrapy.crawl.queue import Queue
+from walsh_scrapy.crawl.scrapyinternals import Engine
 from walsh_scrapy.crawl.ticket import Hop, Visit, carry_ticket, hops_of, note, set_visit, ticket_of
 from walsh_scrapy.options import BadSetting, Options
 from walsh_scrapy.policy.frontier import Rank

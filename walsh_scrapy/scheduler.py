@@ -12,9 +12,9 @@ from scrapy.utils.job import job_dir
 from scrapy.utils.misc import build_from_crawler, load_object
 
 from walsh_scrapy.crawl.crawl import Crawl
-from walsh_scrapy.crawl.engine import flush
 from walsh_scrapy.crawl.job import FILE, Job
 from walsh_scrapy.crawl.refusal import refuse_to_start
+from walsh_scrapy.crawl.scrapyinternals import flush
 from walsh_scrapy.crawl.ticket import rank_of, visit_of
 from walsh_scrapy.options import BadSetting
 from walsh_scrapy.policy.frontier import Rank

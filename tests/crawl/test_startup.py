@@ -18,7 +18,7 @@ from scrapy.utils.misc import load_object
 
 from tests.helpers import ROOT
 from walsh_scrapy.addon import FORCED, Addon
-from walsh_scrapy.crawl.engine import Engine
+from walsh_scrapy.crawl.scrapyinternals import Engine
 from walsh_scrapy.crawl.startup import (
     REPLACED,
     SPIDER_GATES,

@@ -255,7 +255,7 @@ def test_data_blocks_are_what_they_say(language, text, tmp_path):
 
 @pytest.mark.parametrize(("language", "text"), every_block("python"))
 def test_settings_in_a_block_are_accepted(language, text):
-    if "def test_" in text:
+    if "def test_" in text or "print(" in text:
         return  # another test runs it
     given = {}
     exec(text, given)

@@ -13,7 +13,7 @@ from tests.helpers import records
 from tests.helpers.records import DENIAL, RECORD, US, deny, keep_robots, log_requests
 from walsh_scrapy.crawl import crawl as module
 from walsh_scrapy.crawl.crawl import Crawl
-from walsh_scrapy.crawl.engine import Engine
+from walsh_scrapy.crawl.scrapyinternals import Engine
 from walsh_scrapy.policy.robots.copy import RobotsCopy
 from walsh_scrapy.state import State, retention, sync
 from walsh_scrapy.state.database import Database

@@ -11,7 +11,7 @@ from sqlalchemy import create_engine, insert, text
 from sqlalchemy.pool import NullPool
 
 from tests.helpers import cases
-from walsh_scrapy.crawl.engine import EarlyEnd
+from walsh_scrapy.crawl.scrapyinternals import EarlyEnd
 from walsh_scrapy.items import EntryItem
 from walsh_scrapy.state import State
 from walsh_scrapy.state.database import Database

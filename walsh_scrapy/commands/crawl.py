@@ -66,7 +66,7 @@ class Command(crawl.Command):
         """Keep the crawler, because Scrapy forgets it before `run` reads its stats."""
         self._created = super()._create_crawler(spidercls)
         if sys.platform != "win32":  # Windows has no SIGHUP, and cannot block signals
-            from walsh_scrapy.crawl.engine import listen_for_signals
+            from walsh_scrapy.crawl.scrapyinternals import listen_for_signals
 
             listen_for_signals(self._created)
         return self._created

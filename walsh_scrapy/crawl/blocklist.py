@@ -57,10 +57,10 @@ if TYPE_CHECKING:
     from scrapy.statscollectors import StatsCollector
 
     from walsh_scrapy.crawl.context import Context
-    from walsh_scrapy.crawl.engine import Engine
     from walsh_scrapy.crawl.fetcher import Fetcher
     from walsh_scrapy.crawl.hostaccess import HostAccess
     from walsh_scrapy.crawl.reading import Reader
+    from walsh_scrapy.crawl.scrapyinternals import Engine
 
 logger = logging.getLogger(__name__)
 

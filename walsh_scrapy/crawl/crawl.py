@@ -20,7 +20,6 @@ from scrapy.utils.conf import closest_scrapy_cfg
 from walsh_scrapy.crawl.context import Context, DeclaredDelays
 from walsh_scrapy.crawl.delays import ProjectDelays
 from walsh_scrapy.crawl.documents import Documents
-from walsh_scrapy.crawl.engine import AnotherLoop, Engine, enter, is_stopping, leave
 from walsh_scrapy.crawl.exchanges import Exchanges
 from walsh_scrapy.crawl.failures import Denials
 from walsh_scrapy.crawl.fetcher import Fetcher
@@ -33,6 +32,8 @@ from walsh_scrapy.crawl.outcome import Problems
 from walsh_scrapy.crawl.queue import Queue
 from walsh_scrapy.crawl.reading import Reader
 from walsh_scrapy.crawl.refusal import refuse_to_start
+from walsh_scrapy.crawl.scrapyinternals import Engine, is_stopping
+from walsh_scrapy.crawl.shared import AnotherLoop, enter, leave
 from walsh_scrapy.crawl.startup import check_start
 from walsh_scrapy.crawl.ticket import end_ticket, note
 from walsh_scrapy.crawl.visits import Visits

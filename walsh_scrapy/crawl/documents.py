@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
     from scrapy.statscollectors import StatsCollector
 
-    from walsh_scrapy.crawl.engine import DownloadHandler
+    from walsh_scrapy.crawl.scrapyinternals import DownloadHandler
     from walsh_scrapy.crawl.ticket import Ticket
 
 logger = logging.getLogger(__name__)

@@ -17,11 +17,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 from weakref import WeakKeyDictionary, WeakSet
 
-from scrapy.core.downloader import Downloader
-
 from walsh_scrapy.crawl.documents import restore_limits
-from walsh_scrapy.crawl.engine import PerLoop
 from walsh_scrapy.crawl.failures import reason_of
+from walsh_scrapy.crawl.shared import PerLoop
 from walsh_scrapy.crawl.startup import Gate, has_gate
 from walsh_scrapy.crawl.ticket import evidence_of, note, rank_of, source_of, ticket_of
 from walsh_scrapy.crawl.transactions import HostLost
@@ -55,10 +53,10 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
     from walsh_scrapy.crawl.context import Context, DeclaredDelays, DeferredHosts
-    from walsh_scrapy.crawl.engine import Engine
     from walsh_scrapy.crawl.hostaccess import HostAccess
     from walsh_scrapy.crawl.hosts import Hosts
     from walsh_scrapy.crawl.queue import Queue
+    from walsh_scrapy.crawl.scrapyinternals import Engine
 
 _PURPOSES: Final = {Rank.OPERATOR: "blocklist", Rank.ROBOTS: "robots", Rank.TARGET: "target"}
 
@@ -154,7 +152,7 @@ class Exchanges:
         seconds = self._hosts.begin(request, host, limits, self._record(request))
         if seconds == 0.0:
             # In the slot of another host it would wait for that host, and its time would be over.
-            request.meta[Downloader.DOWNLOAD_SLOT] = host
+            request.meta["download_slot"] = host
             note(request, released=True, reached=False, sent=None, answered=None)
             now = self._context.clock.monotonic()
             self._traffic.begun[request] = _Begun(now, stalled(), now + timeout + MARGIN)

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.crawl.context import Context
     from walsh_scrapy.crawl.documents import Documents
-    from walsh_scrapy.crawl.engine import Engine
     from walsh_scrapy.crawl.exchanges import Exchanges
     from walsh_scrapy.crawl.hostaccess import HostAccess
     from walsh_scrapy.crawl.hosts import Hosts
     from walsh_scrapy.crawl.queue import Queue
+    from walsh_scrapy.crawl.scrapyinternals import Engine
 
 
 class Retries(Protocol):

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from scrapy.utils.request import request_from_dict
 
-from walsh_scrapy.crawl.engine import ScrapyQueue
+from walsh_scrapy.crawl.scrapyinternals import ScrapyQueue
 from walsh_scrapy.crawl.ticket import Hop, hops_of, note, ticket_of
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import count_of

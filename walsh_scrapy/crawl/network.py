@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.request import getproxies, proxy_bypass
 
 from scrapy import Request
-from scrapy.downloadermiddlewares.httpproxy import HttpProxyMiddleware
 from scrapy.exceptions import DownloadFailedError, UnsupportedURLSchemeError
 
-from walsh_scrapy.crawl.engine import PerLoop
 from walsh_scrapy.crawl.messages import server_of
+from walsh_scrapy.crawl.scrapyinternals import environment_proxies
+from walsh_scrapy.crawl.shared import PerLoop
 from walsh_scrapy.crawl.startup import HANDLER, SCHEMES, has_addon, has_handler, path_of
 from walsh_scrapy.exceptions import MachineTrouble, ProxyTrouble, StateUnavailable
 from walsh_scrapy.options import BadSetting, bad_setting
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
     from walsh_scrapy.crawl.context import Context
-    from walsh_scrapy.crawl.engine import Engine
     from walsh_scrapy.crawl.failures import Denials
+    from walsh_scrapy.crawl.scrapyinternals import Engine
     from walsh_scrapy.policy.connectivity import Blame, Fault
     from walsh_scrapy.wire.connections import Endpoint
     from walsh_scrapy.wire.stream import Addresses, Stream
@@ -324,7 +324,7 @@ def proxies_of(settings: BaseSettings) -> dict[str, tuple[str, Proxy]]:
     if not settings.getbool("HTTPPROXY_ENABLED"):
         return {}
     values = getproxies()
-    parsed = HttpProxyMiddleware(settings["HTTPPROXY_AUTH_ENCODING"]).proxies
+    parsed = environment_proxies(settings)
     proxies: dict[str, tuple[str, Proxy]] = {}
     for scheme in SCHEMES:
         if scheme not in parsed:

@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.statscollectors import StatsCollector
 
-    from walsh_scrapy.crawl.engine import Engine
+    from walsh_scrapy.crawl.scrapyinternals import Engine
     from walsh_scrapy.crawl.visits import Visits
     from walsh_scrapy.metadata.entries import Feed
     from walsh_scrapy.policy.freshness import Move

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from walsh_scrapy.crawl.context import Context
-    from walsh_scrapy.crawl.engine import Engine
     from walsh_scrapy.crawl.hosts import Hosts
+    from walsh_scrapy.crawl.scrapyinternals import Engine
     from walsh_scrapy.state.ownership import PermissionStatus
 
 #: Ready hosts with which no further start request of a spider is needed.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from scrapy import Request
 
     from walsh_scrapy.crawl.context import Clock
-    from walsh_scrapy.crawl.engine import Engine
+    from walsh_scrapy.crawl.scrapyinternals import Engine
     from walsh_scrapy.metadata.document import Document
     from walsh_scrapy.metadata.entries import Feed
 

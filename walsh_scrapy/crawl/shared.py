@@ -1,18 +1,20 @@
-"""Documents that the crawls of this process share, whatever state each of them has (R2, R3).
+"""What the crawls of this process share: one event loop, and documents.
 
-The first crawl that needs a document fetches it, and others wait for that. Each writes the copy
-into its own state, so that its record names what was in force.
+The serial crawls of a process share the counts of R4, and so they share an event loop. All share
+robots.txt and the blocklist, whatever state each of them has (R2, R3): the first crawl that needs a
+document fetches it, and others wait for that. Each writes the copy into its own state, so that its
+record names what was in force.
 """
 
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import OrderedDict
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
-from weakref import WeakValueDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
-from walsh_scrapy.crawl.engine import PerLoop
 from walsh_scrapy.policy.pacing import RECHECK_SECONDS
 
 if TYPE_CHECKING:
@@ -22,8 +24,58 @@ if TYPE_CHECKING:
     from walsh_scrapy.state.records import BlocklistCopy
 
 T = TypeVar("T")
+_loops: Final[WeakKeyDictionary[object, asyncio.AbstractEventLoop]] = WeakKeyDictionary()
+_lock: Final = threading.Lock()
+
+
+class AnotherLoop(RuntimeError):
+    """A serial crawl runs in another event loop of this process already (R4)."""
+
+
 #: Bytes of all documents of one kind that are kept in memory; the oldest go first.
 MAX_BYTES: Final = 64 * 1024 * 1024
+
+
+class PerLoop(Generic[T]):
+    """One object for all serial crawls in an event loop, such as a lock, which is of one loop."""
+
+    def __init__(self, make: Callable[[], T]) -> None:
+        self._make = make
+        self._made: WeakKeyDictionary[asyncio.AbstractEventLoop, T] = WeakKeyDictionary()
+
+    def get(self) -> T:
+        """Return the object of the running loop; the first call makes it."""
+        loop = asyncio.get_running_loop()
+        if loop not in self._made:
+            self._made[loop] = self._make()
+        return self._made[loop]
+
+
+def enter(crawl: object) -> None:
+    """Begin a serial crawl in the running event loop.
+
+    Raises AnotherLoop if a serial crawl is under way in another loop: the two would not see each
+    other's requests. A crawl that is built before its loop runs, as Scrapy's CrawlerProcess does,
+    is in the one loop of Twisted's reactor, and is not counted.
+    """
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    with _lock:
+        if any(each is not loop and each.is_running() for each in _loops.values()):
+            raise AnotherLoop(
+                "a serial crawl runs in another event loop of this process, and R4 allows one "
+                "request at a time in it; run the crawls one after the other, or in separate "
+                "processes"
+            )
+        _loops[crawl] = loop
+
+
+def leave(crawl: object) -> None:
+    """End a serial crawl; crawls in other loops may begin."""
+    with _lock:
+        _loops.pop(crawl, None)
 
 
 class SharedDocuments(Generic[T]):

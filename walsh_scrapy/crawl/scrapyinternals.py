@@ -1,7 +1,8 @@
-"""The uses of Scrapy's engine beyond its public API, and the end of a crawl.
+"""What a crawl needs of Scrapy that is not documented: all of it is here, each with its reason.
 
-SIGTERM, SIGINT and SIGHUP end a crawl cleanly, from its first moment to its last. The serial crawls
-of a process share the counts of R4, and so they share an event loop.
+A new version of Scrapy may change any of it. `docs/upstream.md` has the requests for public
+replacements. Through this module a crawl wakes and ends its engine, sees what goes on around its
+middlewares, reads the queue of a job, and ends cleanly after SIGTERM, SIGINT and SIGHUP.
 """
 
 from __future__ import annotations
@@ -13,14 +14,13 @@ import signal
 import sqlite3
 import struct
 import sys
-import threading
 from functools import partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar
-from weakref import WeakKeyDictionary
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 
 from scrapy import signals
 from scrapy.core.scheduler import Scheduler
+from scrapy.downloadermiddlewares.httpproxy import HttpProxyMiddleware
 from scrapy.dupefilters import BaseDupeFilter
 from scrapy.exceptions import (
     DownloadFailedError,
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
     from scrapy.http import Response
+    from scrapy.settings import BaseSettings
     from twisted.internet.defer import Deferred
 
     DownloadHandler: TypeAlias = Callable[[Request], Awaitable[Response]]
 
-T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 #: The words that Scrapy uses for the end of a run that could not go on (decision 29).
@@ -88,8 +88,9 @@ class Engine:
     async def engine_stopped(self) -> None:
         """Remove the spider from the crawler if the crawl was ended early.
 
-        Scrapy has no other way to say that a crawl failed: a runner sets ``bootstrap_failed`` if
-        the crawler has no spider at the end, and then the command that has the runner exits with 1.
+        Scrapy has no way to say that a crawl failed, and exits with 0 whatever the reason of its
+        end. But its runner sets ``bootstrap_failed`` if a crawler has no spider at the end, and
+        then the command that has the runner exits with 1.
         """
         await asyncio.sleep(0)  # other handlers may need the spider, or end the crawl early
         if self.ended_early:
@@ -132,9 +133,11 @@ class Engine:
         """Raise the result of ``failed`` in place of an unintended exception of our middlewares.
 
         Else it would count as that of a host, or of a project's middleware (decision 29).
-        ``watcher`` sees what goes on there and at the download handlers, because Scrapy has no
-        signal for it.
+        ``watcher`` sees what goes on there and at the download handlers.
         """
+        # Scrapy has no signal for an exception of a middleware, nor for a response that a download
+        # handler returned: other middlewares may replace both before ours see them. So these
+        # methods are wrapped where Scrapy has put them.
         downloader = self._crawler.engine.downloader
         for name, methods in downloader.middleware.methods.items():
             for place, method in enumerate(methods):
@@ -156,6 +159,7 @@ class Engine:
     @property
     def active_count(self) -> int:
         """The number of requests in the downloader or one of its middlewares."""
+        # Scrapy counts them in no stat, and a scheduler is not told how many may be active.
         return len(self._crawler.engine.downloader.active)
 
     @property
@@ -174,6 +178,7 @@ class Engine:
     @property
     def is_closing(self) -> bool:
         """Whether the spider is closing: it sends no more requests, and waits for the last."""
+        # The signal spider_closed comes after the last request has ended.
         return self._slot is None or self._slot.closing is not None
 
     async def download(self, request: Request) -> Response:
@@ -183,20 +188,24 @@ class Engine:
     def take_requests(self) -> None:
         """Let the engine call its scheduler now; by itself it does so every five seconds."""
         if self._slot:
+            # A scheduler cannot say that a request which had to wait is ready now.
             self._slot.nextcall.schedule()
 
     def is_active(self, request: Request) -> bool:
         """Return True while a request is in the downloader or one of its middlewares."""
+        # No signal says that a request has ended which a middleware denied.
         return request in self._crawler.engine.downloader.active
 
     def is_in_progress(self, request: Request) -> bool:
         """Return True until the response to a request, and all that came of it, is handled."""
+        # A job keeps a request until then, and there is no signal for the end of its callback.
         return self._slot is not None and request in self._slot.inprogress
 
     @property
     def start_failed(self) -> bool:
         """Whether the spider's ``start`` raised, which Scrapy names as the reason of the end."""
-        return self._crawler.engine._start_error  # noqa: SLF001 - Scrapy tells nobody else
+        # A handler of spider_idle that closes the spider replaces that reason.
+        return self._crawler.engine._start_error  # noqa: SLF001
 
     def _close_spider(self) -> None:
         if self._slot is not None:  # else only the exit status can change
@@ -205,7 +214,8 @@ class Engine:
 
     @property
     def _slot(self) -> Any:  # noqa: ANN401 - Scrapy's own, with no public type
-        return self._crawler.engine._slot  # noqa: SLF001 - the one private name that we need
+        # It is the only way to `nextcall`, `closing` and `inprogress`.
+        return self._crawler.engine._slot  # noqa: SLF001
 
 
 class Watcher(Protocol):
@@ -242,7 +252,8 @@ def _watched(
 
 def flush(dupefilter: BaseDupeFilter) -> None:
     """Write the fingerprints that a duplicate filter has buffered, so that a kill loses none."""
-    file = getattr(dupefilter, "file", None)  # of RFPDupeFilter in a job
+    # RFPDupeFilter has no method for it. Other classes may have no file.
+    file = getattr(dupefilter, "file", None)
     if file is not None:
         file.flush()
 
@@ -251,7 +262,8 @@ class ScrapyQueue:
     """The requests that Scrapy's own scheduler keeps in the folder of a job.
 
     The files are those of the project's ``SCHEDULER_PRIORITY_QUEUE`` and ``SCHEDULER_DISK_QUEUE``.
-    They are undocumented, and Scrapy reads only those that a clean end wrote.
+    Scrapy reads only those that a clean end wrote, and has no way to read or write them without its
+    scheduler. A job must be able to go on with the add-on and without it.
     """
 
     #: The names of the queues of each priority; those of start requests have an s.
@@ -386,7 +398,9 @@ _STORAGES: Final = ("FifoDiskQueue", "LifoDiskQueue", "FifoSQLiteQueue")
 _NAMES: Final = ("SIGTERM", "SIGINT", "SIGHUP")
 _SIGNALS: Final = tuple(getattr(signal, name) for name in _NAMES if hasattr(signal, name))
 
-#: The handler of the first signal; Scrapy then replaces it by that of the second.
+#: The handler of the first signal; Scrapy then replaces it by that of the second. So a look at the
+#: handler shows a signal even while the event loop stands still, when Scrapy sends no signal of its
+#: own.
 _in_order: Any = None
 
 
@@ -424,51 +438,8 @@ def _hang_up(*_: object) -> None:
         signal.raise_signal(signal.SIGTERM)
 
 
-_loops: Final[WeakKeyDictionary[object, asyncio.AbstractEventLoop]] = WeakKeyDictionary()
-_lock: Final = threading.Lock()
-
-
-class AnotherLoop(RuntimeError):
-    """A serial crawl runs in another event loop of this process already (R4)."""
-
-
-class PerLoop(Generic[T]):
-    """One object for all serial crawls in an event loop, such as a lock, which is of one loop."""
-
-    def __init__(self, make: Callable[[], T]) -> None:
-        self._make = make
-        self._made: WeakKeyDictionary[asyncio.AbstractEventLoop, T] = WeakKeyDictionary()
-
-    def get(self) -> T:
-        """Return the object of the running loop; the first call makes it."""
-        loop = asyncio.get_running_loop()
-        if loop not in self._made:
-            self._made[loop] = self._make()
-        return self._made[loop]
-
-
-def enter(crawl: object) -> None:
-    """Begin a serial crawl in the running event loop.
-
-    Raises AnotherLoop if a serial crawl is under way in another loop: the two would not see each
-    other's requests. A crawl that is built before its loop runs, as Scrapy's CrawlerProcess does,
-    is in the one loop of Twisted's reactor, and is not counted.
-    """
-    try:
-        loop = asyncio.get_running_loop()
-    except RuntimeError:
-        return
-    with _lock:
-        if any(each is not loop and each.is_running() for each in _loops.values()):
-            raise AnotherLoop(
-                "a serial crawl runs in another event loop of this process, and R4 allows one "
-                "request at a time in it; run the crawls one after the other, or in separate "
-                "processes"
-            )
-        _loops[crawl] = loop
-
-
-def leave(crawl: object) -> None:
-    """End a serial crawl; crawls in other loops may begin."""
-    with _lock:
-        _loops.pop(crawl, None)
+def environment_proxies(settings: BaseSettings) -> dict[str, tuple[bytes | None, str]]:
+    """Return the credentials and the URL of each proxy of the environment, by the URLs' scheme."""
+    # Scrapy's middleware reads the environment, and no public name says through which proxy it
+    # sends a request. Ours must know it before it looks up the name of a host.
+    return HttpProxyMiddleware(settings["HTTPPROXY_AUTH_ENCODING"]).proxies
