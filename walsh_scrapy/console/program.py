@@ -14,7 +14,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from walsh_scrapy import __version__
-from walsh_scrapy.console.commands import COMMANDS, GROUPS, add_settings
+from walsh_scrapy.console.arguments import add_settings
+from walsh_scrapy.console.commands import COMMANDS, GROUPS
 from walsh_scrapy.policy.wording import printable
 from walsh_scrapy.programname import program_name
 from walsh_scrapy.tools import open_closed_streams
