@@ -275,7 +275,8 @@ def _sources(parser: argparse.ArgumentParser) -> None:
         parser,
         "--failing",
         "DURATION",
-        "only sources that are gone, failing, refused or denied; with a duration such as 60d, only sources that have failed for at least this long",
+        "only sources that are gone, failing, refused or denied; with a duration such as 60d, "
+        "only sources that have failed for at least this long",
         read_duration,
         nargs="?",
         const=0.0,
@@ -292,11 +293,12 @@ def _sources(parser: argparse.ArgumentParser) -> None:
 
 @_command(LOOK, "tools.sources")
 def _sources_show(parser: argparse.ArgumentParser) -> None:
-    """Show everything about a source, like `walsh sources URL`.
+    """Show everything about a source.
 
     Shows the problem of the source and what to do about it, when the next visit is
     due and why, the outcome of the last visit, the ETag and Last-Modified values,
-    and the host. `walsh why URL` shows the requests.
+    and the host. `walsh sources URL` does the same, and `walsh why URL` shows the
+    requests.
 
     examples:
       walsh sources https://news.example/feed.xml
