@@ -46,7 +46,7 @@ OF_R6_TO_R9: Final = (
     )),
     Mutant("private-hop", "R6", "a public host may redirect to a private address", (
         Patch("walsh_scrapy/downloadermiddlewares/privatehosts.py",
-              "PrivateHostsMiddleware._reason_against", "if not hops:", "if True:"),
+              "PrivateHostsMiddleware._check_hop", "if not hops:", "if True:"),
     )),
     Mutant("hops-over-hosts", "R6", "counts only redirects within a host", (
         Patch("walsh_scrapy/downloadermiddlewares/redirect.py",
