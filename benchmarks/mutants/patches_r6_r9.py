@@ -13,7 +13,7 @@ _OF_URL: Final = "is_of_url = known is not None and known.url == request.url"
 _UNSCOPED: Final = Patch(
     _SCOPE,
     "ScopeMiddleware._declared_by",
-    'return "moved" if self._is_where_it_moved(first, source_of(request)) else None',
+    'return "moved" if self._has_moved_to(first, source_of(request)) else None',
     'return "declared"',
 )
 
@@ -100,11 +100,11 @@ if anew or key not in known
     )),
     Mutant("dump", "R9", "requests llms-full.txt", (
         _UNSCOPED,
-        Patch(_SCOPE, "ScopeMiddleware._reason_against", "if is_dump(request.url):", "if False:"),
+        Patch(_SCOPE, "ScopeMiddleware._check_request", "if is_dump(request.url):", "if False:"),
         Patch(_SPIDERS, "LlmsSpider.first_request", "LLMSTXT_PATH", '"/llms-full.txt"'),
     )),
     Mutant("html-only", "R9", "requests no structured form of a page", (
         Patch(_SPIDERS, "LlmsSpider.parse", "if llmstxt is None:", "if True:"),
-        Patch(_SPIDERS, "LlmsSpider._page", "self.accept,", '"text/html",'),
+        Patch(_SPIDERS, "LlmsSpider._request_page", "self.accept,", '"text/html",'),
     )),
 )  # fmt: skip
