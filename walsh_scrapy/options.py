@@ -1,9 +1,9 @@
-"""The ``WALSH_`` settings as one typed value, read once, with the rules between them (decision 24).
+"""The ``WALSH_`` settings: their defaults and limits, and how they are read and checked.
 
-`docs/settings.md` describes them.
+`docs/settings.md` is their reference.
 """
 
-# ruff: noqa: RUF009 - a field is not a default that instances share
+# ruff: noqa: RUF009 - the default of each field is a `field`, which instances do not share
 from __future__ import annotations
 
 import difflib
@@ -38,21 +38,22 @@ LogFormat: TypeAlias = Literal["text", "json"]
 SignatureForm: TypeAlias = Literal["dictionary", "string"]
 
 DAY_SECONDS: Final = 86_400
-_UNRECORDED: Final = ("state_url", "signing_key")
-_OTHERS_MAY_CHOOSE: Final = (
+_SECRET: Final = ("state_url", "signing_key")
+_HOW_TO_CHOOSE: Final = (
     f"under the Walsh-Research identity; set your own {PREFIX}USER_AGENT and {PREFIX}UA_TOKEN to "
     "choose"
 )
-#: A bot with its own identity has no blocklist unless it names one, and obeys RFC 9309 2.3.1.4.
-_DEFAULTS_OF_OTHERS: Final = {
+#: The defaults of a bot with its own identity. It has no blocklist unless it names one, and obeys
+#: RFC 9309 2.3.1.4 while robots.txt is unreachable.
+_DEFAULTS_OF_OWN_IDENTITY: Final = {
     "blocklist_url": "",
     "blocklist_schema_url": "",
     "robots_unreachable": "phased",
 }
-_WHERE_KEYS_ARE: Final = (
+_EXPECTED_KEY_URL: Final = (
     f"the https URL at which your keys are published, because {PREFIX}SIGNING_KEY is set"
 )
-_NOBODY: Final = (
+_NO_IDENTITY: Final = (
     "the project has no identity, and no request is sent without one; set {} in its settings"
 )
 _DIGITS: Final = (
@@ -61,64 +62,64 @@ _DIGITS: Final = (
 _DECIMAL: Final = re.compile(
     r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]{1,3})?|inf", re.IGNORECASE
 )
-# Controls, and the surrogates that stand for bytes of a command line that are not UTF-8.
-_NO_TEXT: Final = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
+# Control characters, and the surrogates for bytes of a command line that are not valid UTF-8.
+_NOT_TEXT: Final = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 _TRUE: Final = ("1", "true", "yes", "on")
 _FALSE: Final = ("0", "false", "no", "off")
 
 
 class BadSetting(ValueError):
-    """A setting has a value that is refused; the message has the right value."""
+    """A setting has a wrong value. The message says which values are right."""
 
 
 class WrongArgument(BadSetting):
-    """An argument of a spider (``-a NAME=VALUE``) is refused; the message has the right one."""
+    """A spider argument (``-a NAME=VALUE``) is unknown, or selects no source."""
 
 
-def bad_setting(name: str, value: object, wanted: str) -> BadSetting:
-    """Return the error for a setting; ``wanted`` completes "must be"."""
-    return BadSetting(f"{name} is {value!r:.300}, but must be {wanted}")
+def bad_setting(name: str, value: object, expected: str) -> BadSetting:
+    """Return the error for a setting; ``expected`` completes the sentence "X must be"."""
+    return BadSetting(f"{name} is {value!r:.300}, but must be {expected}")
 
 
 def number_of(
     settings: BaseSettings, name: str, default: float, *, low: float, high: float
 ) -> float:
-    """Return the number in any Scrapy setting, or ``default`` if that is None or not set.
+    """Return the number in any Scrapy setting, or ``default`` if the setting is None or not set.
 
-    Raises BadSetting for anything else than a number from ``low`` to ``high``.
+    Raises BadSetting for any other value than a number from ``low`` to ``high``.
     """
     value = settings.get(name)
     return default if value is None else checked_number(name, value, low, high)
 
 
 class ForcedSetting(SettingsAttribute):
-    """The value of a setting that the add-on sets; ``ignored`` are those that others set."""
+    """The value of a setting that the add-on forces; ``ignored`` has the project's own values."""
 
     def __init__(self, value: object, priority: int) -> None:
         super().__init__(value, priority)
         self.ignored: list[Any] = []
 
     def set(self, value: Any, priority: int) -> None:  # noqa: ANN401 - as Scrapy has it
-        """Keep the forced value."""
+        """Keep the forced value, and add the other one to ``ignored``."""
         if priority < self.priority:
             self.ignored.append(value)
         super().set(value, priority)
 
 
 def values_of(settings: BaseSettings, name: str) -> list[Any]:
-    """Return all values of a setting that the add-on forces: without the add-on its only one."""
+    """Return the values that the project itself gives to a setting that the add-on may force."""
     attribute = settings.attributes.get(name)
     return list(attribute.ignored) if isinstance(attribute, ForcedSetting) else [settings.get(name)]
 
 
-# Each of these returns the value of a setting. It raises BadSetting for a value of another kind, or
-# out of bounds.
+# Each of these functions returns the value of a setting as the right type. It raises BadSetting for
+# a value of another type, or outside of its limits.
 
 
 def checked_number(
     name: str, value: object, low: float, high: float, kind: str = "number"
 ) -> float:
-    """Return a value as a number from ``low`` to ``high``; raises BadSetting for any other."""
+    """Return a value as a number; raise BadSetting unless it is from ``low`` to ``high``."""
     bounds = f"from {low:g} to {high:g}" if high < math.inf else f"of at least {low:g}"
     number = math.nan
     if isinstance(value, int | float) or _DECIMAL.fullmatch(str(value).strip()):
@@ -129,7 +130,7 @@ def checked_number(
     return number
 
 
-def _whole(name: str, value: object, low: int, high: int) -> int:
+def _check_whole_number(name: str, value: object, low: int, high: int) -> int:
     kind = "whole number"
     number = checked_number(name, value, low, high, kind)
     if number != int(number):
@@ -137,24 +138,24 @@ def _whole(name: str, value: object, low: int, high: int) -> int:
     return int(number)
 
 
-def _line(name: str, value: object) -> str:
-    """Return one line of text without control characters and broken bytes, stripped."""
-    if not isinstance(value, str) or _NO_TEXT.search(value):
+def _check_line(name: str, value: object) -> str:
+    """Return one line of text, without control characters and spaces around it."""
+    if not isinstance(value, str) or _NOT_TEXT.search(value):
         raise bad_setting(name, value, "a line of text")
     return value.strip()
 
 
-def _state_url(name: str, value: object) -> str:
-    """Return one line of text; a wrong one is not shown, because it may have a password."""
+def _check_state_url(name: str, value: object) -> str:
+    """Return one line of text. The error does not show the value, which may hold a password."""
     try:
-        return _line(name, value)
+        return _check_line(name, value)
     except BadSetting:
         raise BadSetting(f"{name} must be a line of text") from None
 
 
-def _url(name: str, value: object) -> str:
+def _check_url(name: str, value: object) -> str:
     """Return an http or https URL without user name and password, or an empty text."""
-    url = _line(name, value)
+    url = _check_line(name, value)
     if not url:
         return url
     try:
@@ -163,31 +164,34 @@ def _url(name: str, value: object) -> str:
         has_user = parts.username is not None
     except ValueError:  # "http://[bad"
         is_web, has_user = False, "@" in url
-    if has_user:  # the URL is not shown, because it may hold a password
+    if has_user:  # do not show the URL, which may hold a password
         raise BadSetting(f"{name} holds a user name or password, which is never sent; remove it")
     if not is_web:
         raise bad_setting(name, url, "an http or https URL")
     return url
 
 
-def _key_url(name: str, value: object) -> str:
-    """Return the URL of our keys: Web Bot Auth allows https only, and it is signed as it stands."""
-    url = _url(name, value)
-    is_sound = url.startswith("https://") and url.isascii() and not set(url) & set(' "\\#@')
-    if url and not is_sound:
+def _check_key_url(name: str, value: object) -> str:
+    """Return the URL at which keys are published. Web Bot Auth allows https only.
+
+    The URL is signed as it is, so it may not contain characters that need an escape.
+    """
+    url = _check_url(name, value)
+    is_valid = url.startswith("https://") and url.isascii() and not set(url) & set(' "\\#@')
+    if url and not is_valid:
         raise bad_setting(name, url, "an https URL of ASCII characters, without user name")
     return url
 
 
-def _flag(name: str, value: object) -> bool:
-    """Return a truth value; on the command line it may be written as 1, true, yes or on."""
+def _check_flag(name: str, value: object) -> bool:
+    """Return True or False; the command line may write 1, true, yes, on, 0, false, no or off."""
     text = str(value).strip().lower()
     if text not in _TRUE + _FALSE:
         raise bad_setting(name, value, "True or False")
     return text in _TRUE
 
 
-def _choice(name: str, value: object, *choices: str) -> str:
+def _check_choice(name: str, value: object, *choices: str) -> str:
     for choice in choices:
         if value == choice:
             return choice
@@ -195,101 +199,108 @@ def _choice(name: str, value: object, *choices: str) -> str:
 
 
 def _setting(default: object, check: Callable[..., object], *arguments: object) -> Any:  # noqa: ANN401 - as field
-    """Return the field of a setting; ``check`` gets its name, its value and ``arguments``."""
+    """Return the dataclass field of a setting; ``check(name, value, *arguments)`` checks it."""
     return field(default=default, metadata={"check": check, "arguments": arguments})
 
 
-def _project_state() -> str:
-    """Return the URL of the state in the project's folder for data. Raises BadSetting."""
+def _default_state_url() -> str:
+    """Return the URL of the state database in the project's data folder, which it creates.
+
+    Raises BadSetting if the folder cannot be created.
+    """
     try:
-        with suppress(FileExistsError):  # another process made the folder at the same moment
+        with suppress(FileExistsError):  # another process created the folder at the same moment
             data_path("")
         path = data_path("walsh.sqlite3")
     except NotConfigured:  # outside a project, as in a script
         path = str(Path(".scrapy", "walsh.sqlite3").absolute())
     except OSError as error:
         raise BadSetting(
-            f"the state cannot be in {error.filename}, the project's folder for data: "
-            f"{error.strerror}; make that folder, or set WALSH_STATE_URL to another place"
+            f"the state database cannot be in {error.filename}, the data folder of the project: "
+            f"{error.strerror}; create that folder, or set WALSH_STATE_URL to another place"
         ) from None
     return "sqlite:///" + path.replace("%", "%25").replace("?", "%3F")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """The ``WALSH_`` settings of a project, each under its name in lower case; times are seconds.
+    """The ``WALSH_`` settings of a project, each under its name in lower case.
 
-    `docs/settings.md` explains each of them.
+    Durations are in seconds, except ``log_days``.
     """
 
-    enabled: bool = _setting(True, _flag)
-    user_agent: str = _setting(identity.USER_AGENT, _line)
-    ua_token: str = _setting(identity.UA_TOKEN, _line)
-    signing_key: str = _setting("", _line)
-    signature_agent: str = _setting("", _key_url)
-    signature_form: SignatureForm = _setting("dictionary", _choice, *get_args(SignatureForm))
-    blocklist_url: str = _setting(identity.BLOCKLIST_URL, _url)
-    blocklist_schema_url: str = _setting(identity.BLOCKLIST_SCHEMA_URL, _url)
-    blocklist_file: str = _setting("", _line)
-    state_url: str = _setting("", _state_url)
+    enabled: bool = _setting(True, _check_flag)
+    user_agent: str = _setting(identity.USER_AGENT, _check_line)
+    ua_token: str = _setting(identity.UA_TOKEN, _check_line)
+    signing_key: str = _setting("", _check_line)
+    signature_agent: str = _setting("", _check_key_url)
+    signature_form: SignatureForm = _setting("dictionary", _check_choice, *get_args(SignatureForm))
+    blocklist_url: str = _setting(identity.BLOCKLIST_URL, _check_url)
+    blocklist_schema_url: str = _setting(identity.BLOCKLIST_SCHEMA_URL, _check_url)
+    blocklist_file: str = _setting("", _check_line)
+    state_url: str = _setting("", _check_state_url)
     min_interval: float = _setting(1.0, checked_number, 1.0, DAY_SECONDS)
-    serial: bool = _setting(True, _flag)
-    scope: Scope = _setting("declared", _choice, *get_args(Scope))
-    pace_by: PaceBy = _setting(PaceBy.HOST, _choice, *PaceBy)
+    serial: bool = _setting(True, _check_flag)
+    scope: Scope = _setting("declared", _check_choice, *get_args(Scope))
+    pace_by: PaceBy = _setting(PaceBy.HOST, _check_choice, *PaceBy)
     max_wait: float = _setting(900.0, checked_number, 0.0, math.inf)
     robots_ttl: float = _setting(DAY_SECONDS, checked_number, 1.0, DAY_SECONDS)
-    robots_unreachable: RobotsUnreachable = _setting("allow", _choice, *get_args(RobotsUnreachable))
-    max_retries: int = _setting(4, _whole, 0, 20)
+    robots_unreachable: RobotsUnreachable = _setting(
+        "allow", _check_choice, *get_args(RobotsUnreachable)
+    )
+    max_retries: int = _setting(4, _check_whole_number, 0, 20)
     backoff_base: float = _setting(2.0, checked_number, 0.01, DAY_SECONDS)
     backoff_max: float = _setting(300.0, checked_number, 0.01, 30 * DAY_SECONDS)
     min_revisit: float = _setting(DAY_SECONDS, checked_number, 0.0, 30 * DAY_SECONDS)
-    log_days: int = _setting(30, _whole, 1, 400)
-    sources: str = _setting("sources.toml", _line)
-    progress: Progress = _setting("auto", _choice, *get_args(Progress))
-    log_format: LogFormat = _setting("text", _choice, *get_args(LogFormat))
+    log_days: int = _setting(30, _check_whole_number, 1, 400)
+    sources: str = _setting("sources.toml", _check_line)
+    progress: Progress = _setting("auto", _check_choice, *get_args(Progress))
+    log_format: LogFormat = _setting("text", _check_choice, *get_args(LogFormat))
 
     @classmethod
     def from_settings(cls, settings: BaseSettings) -> Options:
         """Read and check every ``WALSH_`` setting of a Scrapy project.
 
-        Raises BadSetting for a value of the wrong kind or out of bounds, and for an unknown
-        ``WALSH_`` name. So it does for an identity that is not filled in, or is partly ours, and
-        for choices that are fixed under the Walsh-Research identity (decision 24).
+        Raises BadSetting for
+
+        - a value of the wrong type or outside of its limits;
+        - an unknown ``WALSH_`` name;
+        - an identity that is empty, or a mixture with that of Walsh-Research;
+        - a choice that is fixed under the Walsh-Research identity.
         """
         _refuse_unknown_names(settings)
-        given = {name: _read(settings, name) for name in _FIELDS}
-        if not (given["user_agent"] and given["ua_token"]):
-            raise BadSetting(_NOBODY.format(" and ".join(proposed_identity(settings))))
-        ours = _is_ours(given["user_agent"], given["ua_token"])
-        if not ours:  # another bot has other defaults
-            given |= {
+        values = {name: _read_setting(settings, name) for name in _FIELDS}
+        if not (values["user_agent"] and values["ua_token"]):
+            raise BadSetting(_NO_IDENTITY.format(" and ".join(proposed_identity(settings))))
+        is_walsh_research = _check_identity(values["user_agent"], values["ua_token"])
+        if not is_walsh_research:
+            values |= {
                 name: default
-                for name, default in _DEFAULTS_OF_OTHERS.items()
+                for name, default in _DEFAULTS_OF_OWN_IDENTITY.items()
                 if settings.get(PREFIX + name.upper()) is None
             }
-        least, most = given["backoff_base"], 30.0 * DAY_SECONDS
-        number_of(settings, PREFIX + "BACKOFF_MAX", most, low=least, high=most)
+        low, high = values["backoff_base"], 30.0 * DAY_SECONDS
+        number_of(settings, PREFIX + "BACKOFF_MAX", high, low=low, high=high)
         number_of(settings, "DOWNLOAD_DELAY", 0.0, low=0.0, high=DAY_SECONDS)
-        given["state_url"] = given["state_url"] or _project_state()
-        if given["signing_key"] and not given["signature_agent"]:
-            raise bad_setting(PREFIX + "SIGNATURE_AGENT", "", _WHERE_KEYS_ARE)
-        options = cls(**given)
-        if ours:
-            _check_ours(options)
+        values["state_url"] = values["state_url"] or _default_state_url()
+        if values["signing_key"] and not values["signature_agent"]:
+            raise bad_setting(PREFIX + "SIGNATURE_AGENT", "", _EXPECTED_KEY_URL)
+        options = cls(**values)
+        if is_walsh_research:
+            _check_walsh_research(options)
         return options
 
     def for_record(self) -> dict[str, Any]:
-        """Return the options as JSON has them: an endless time is "inf".
+        """Return the options for the row of a run, as JSON values; infinity is "inf".
 
-        ``state_url`` and ``signing_key`` are omitted: the one may have a password, the other names
-        a secret.
+        Without ``state_url``, which may hold a password, and ``signing_key``, the path of a secret.
         """
-        given = {name: value for name, value in asdict(self).items() if name not in _UNRECORDED}
-        return {name: str(value) if value == math.inf else value for name, value in given.items()}
+        values = {name: value for name, value in asdict(self).items() if name not in _SECRET}
+        return {name: str(value) if value == math.inf else value for name, value in values.items()}
 
     @property
     def log_seconds(self) -> float:
-        """The seconds for which requests and denials are kept."""
+        """``log_days`` in seconds."""
         return self.log_days * float(DAY_SECONDS)
 
     @property
@@ -298,11 +309,11 @@ class Options:
         return self.ua_token == identity.UA_TOKEN
 
 
-_FIELDS: Final = {each.name: each for each in fields(Options)}
+_FIELDS: Final = {option.name: option for option in fields(Options)}
 
 
-def _read(settings: BaseSettings, name: str) -> Any:  # noqa: ANN401 - of the type of its field
-    """Return the checked value of a setting; None counts as not set."""
+def _read_setting(settings: BaseSettings, name: str) -> Any:  # noqa: ANN401 - the field's type
+    """Return the checked value of a setting, or its default if it is None or not set."""
     setting, full_name = _FIELDS[name], PREFIX + name.upper()
     value = settings.get(full_name)
     check, arguments = setting.metadata["check"], setting.metadata["arguments"]
@@ -310,21 +321,22 @@ def _read(settings: BaseSettings, name: str) -> Any:  # noqa: ANN401 - of the ty
 
 
 def log_format_of(settings: BaseSettings) -> LogFormat:
-    """Return ``WALSH_LOG_FORMAT`` alone: the log is set up before there is a crawl.
+    """Return ``WALSH_LOG_FORMAT`` alone, because the log is set up before the other settings.
 
     Raises BadSetting for another value than "text" and "json".
     """
-    log_format: LogFormat = _read(settings, "log_format")
+    log_format: LogFormat = _read_setting(settings, "log_format")
     return log_format
 
 
 def proposed_identity(settings: BaseSettings) -> list[str]:
-    """Return the lines that give a project another identity: with its USER_AGENT if it has one.
+    """Return the two lines of settings that give a project its own identity.
 
-    A project that has none gets a line with its ``BOT_NAME`` to fill in (decision 24).
+    They have the project's ``USER_AGENT``. Without one they have its ``BOT_NAME``, and the URL of a
+    page to fill in.
     """
-    own = settings["USER_AGENT"] if (settings.getpriority("USER_AGENT") or 0) > 0 else ""
-    agent = str(settings["WALSH_USER_AGENT"] or own)
+    project_agent = settings["USER_AGENT"] if (settings.getpriority("USER_AGENT") or 0) > 0 else ""
+    agent = str(settings["WALSH_USER_AGENT"] or project_agent)
     token = settings["WALSH_UA_TOKEN"] or token_of(agent)
     if not token or token not in agent or identity.UA_TOKEN.lower() in agent.lower():
         token = token or re.sub(r"[^A-Za-z_-]", "", str(settings["BOT_NAME"])) or "Your-Bot"
@@ -332,33 +344,34 @@ def proposed_identity(settings: BaseSettings) -> list[str]:
     return [f'WALSH_USER_AGENT = "{agent}"', f'WALSH_UA_TOKEN = "{token}"']
 
 
-def _check_ours(options: Options) -> None:
+def _check_walsh_research(options: Options) -> None:
     """Raise BadSetting for settings that are fixed under the Walsh-Research identity.
 
-    R5 wants a retry, and delays that grow and have jitter. There always is a blocklist, because
-    opt-outs cannot be switched off (R3, decision 31).
+    Its promises need a retry, and holds that grow and have jitter (R5). Its blocklist cannot be
+    switched off, because site owners opt out there (R3).
     """
-    least = LEAST_CAP * options.backoff_base
-    cap = f"at least {least:g} ({LEAST_CAP:g} times {PREFIX}BACKOFF_BASE)"
-    blocklist = "the URL of a blocklist, because its opt-outs cannot be switched off (R3),"
-    for name, holds, wanted in (
+    min_cap = LEAST_CAP * options.backoff_base
+    cap = f"at least {min_cap:g} ({LEAST_CAP:g} times {PREFIX}BACKOFF_BASE)"
+    blocklist = "the URL of a blocklist, because site owners opt out there,"
+    for name, is_allowed, expected in (
         ("MAX_RETRIES", options.max_retries >= 1, "at least 1"),
-        ("BACKOFF_MAX", options.backoff_max >= least, cap),
+        ("BACKOFF_MAX", options.backoff_max >= min_cap, cap),
         ("SERIAL", options.serial, "True"),
         ("SCOPE", options.scope == "declared", "'declared'"),
         ("BLOCKLIST_URL", options.blocklist_url, blocklist),
     ):
-        if not holds:
+        if not is_allowed:
             value = getattr(options, name.lower())
             if isinstance(value, float) and value.is_integer():
                 value = int(value)
-            raise bad_setting(PREFIX + name, value, f"{wanted} {_OTHERS_MAY_CHOOSE}")
+            raise bad_setting(PREFIX + name, value, f"{expected} {_HOW_TO_CHOOSE}")
 
 
-def _is_ours(user_agent: str, ua_token: str) -> bool:
-    """Return True for the Walsh-Research identity, False for that of another bot (decision 24).
+def _check_identity(user_agent: str, ua_token: str) -> bool:
+    """Return True for the Walsh-Research identity, False for another bot's own identity.
 
-    Raises BadSetting for a mixture of both, or for a User-Agent without its product token.
+    Raises BadSetting for a mixture of both, for a token that robots.txt cannot name (RFC 9309
+    2.2.1), and for a User-Agent that does not contain the token.
     """
     if (user_agent, ua_token) == (identity.USER_AGENT, identity.UA_TOKEN):
         return True
@@ -366,25 +379,25 @@ def _is_ours(user_agent: str, ua_token: str) -> bool:
         raise BadSetting(
             f"{PREFIX}UA_TOKEN is {ua_token!r:.300}, but {wrong[0]!r} is not allowed: a name in "
             "robots.txt has letters, '_' and '-' only (RFC 9309 2.2.1); use for example "
-            f"{_spelled(ua_token)!r}, also in {PREFIX}USER_AGENT"
+            f"{_spell(ua_token)!r}, also in {PREFIX}USER_AGENT"
         )
-    token, agent, ours = ua_token.lower(), user_agent.lower(), identity.UA_TOKEN.lower()
-    is_line = user_agent.isascii() and user_agent.isprintable()
-    is_named = ua_token in user_agent and ours not in agent
-    for name, value, holds, wanted in (
-        ("USER_AGENT", user_agent, is_line, "a line of printable ASCII characters (RFC 9110 5.5)"),
-        ("USER_AGENT", user_agent, token != ours, f"exactly {identity.USER_AGENT!r} (R1)"),
-        ("USER_AGENT", user_agent, is_named, f"a line that holds your own token {ua_token!r}"),
+    token, agent, walsh_token = ua_token.lower(), user_agent.lower(), identity.UA_TOKEN.lower()
+    is_ascii = user_agent.isascii() and user_agent.isprintable()
+    has_token = ua_token in user_agent and walsh_token not in agent
+    for name, value, is_allowed, expected in (
+        ("USER_AGENT", user_agent, is_ascii, "a line of printable ASCII characters (RFC 9110 5.5)"),
+        ("USER_AGENT", user_agent, token != walsh_token, f"exactly {identity.USER_AGENT!r}"),
+        ("USER_AGENT", user_agent, has_token, f"a line that contains your own token {ua_token!r}"),
     ):
-        if not holds:
-            raise bad_setting(PREFIX + name, value, wanted)
+        if not is_allowed:
+            raise bad_setting(PREFIX + name, value, expected)
     return False
 
 
-def _spelled(token: str) -> str:
-    """Return a token with its digits in words, and without other characters that it cannot have.
+def _spell(token: str) -> str:
+    """Return a product token with its digits in words, and without characters that none may have.
 
-    >>> _spelled("H5-Bot/2.0")
+    >>> _spell("H5-Bot/2.0")
     'HFive-Bot'
     """
     name = token.partition("/")[0]
@@ -393,6 +406,7 @@ def _spelled(token: str) -> str:
 
 
 def _refuse_unknown_names(settings: BaseSettings) -> None:
+    """Raise BadSetting for a ``WALSH_`` name that is no setting, with the most similar one."""
     names = [name.upper() for name in _FIELDS]
     for full_name in map(str, settings):
         name = full_name.removeprefix(PREFIX)
