@@ -226,35 +226,71 @@ def _default_state_url() -> str:
 class Options:
     """The ``WALSH_`` settings of a project, each under its name in lower case.
 
-    Durations are in seconds, except ``log_days``.
+    The comment on a setting is the first paragraph of its section in `docs/settings.md`.
     """
 
+    #: `False` switches the add-on off, and all its gates with it.
     enabled: bool = _setting(True, _check_flag)
+    #: The User-Agent header of every request.
     user_agent: str = _setting(identity.USER_AGENT, _check_line)
+    #: The product token that selects the groups of robots.txt, in upper or lower case.
     ua_token: str = _setting(identity.UA_TOKEN, _check_line)
+    #: The file of the private key that signs every https request. Empty: requests are not signed.
     signing_key: str = _setting("", _check_line)
+    #: The https URL at which the public keys are published, sent with every signature.
     signature_agent: str = _setting("", _check_key_url)
+    #: The form of the `Signature-Agent` header: `"dictionary"` as in the newest draft, `"string"`
+    #: for verifiers of older drafts.
     signature_form: SignatureForm = _setting("dictionary", _check_choice, *get_args(SignatureForm))
+    #: The URL of the published blocklist, the hosts whose owners opted out. Empty: there is none.
     blocklist_url: str = _setting(identity.BLOCKLIST_URL, _check_url)
+    #: The URL of a JSON Schema that the published blocklist must satisfy, in addition to the
+    #: bundled schema. Empty: the bundled schema alone.
     blocklist_schema_url: str = _setting(identity.BLOCKLIST_SCHEMA_URL, _check_url)
+    #: A file with hosts to block, in addition to the published blocklist.
     blocklist_file: str = _setting("", _check_line)
+    #: The SQLAlchemy URL of the state database.
     state_url: str = _setting("", _check_state_url)
+    #: The minimum delay from the end of one exchange with a host to the next request, in seconds.
     min_interval: float = _setting(1.0, checked_number, 1.0, DAY_SECONDS)
+    #: `True`: one request at a time, over at most one connection. `False`: one request at a time
+    #: for each host.
     serial: bool = _setting(True, _check_flag)
+    #: The URLs that a spider may request: with `"declared"` those of its sources, with `"any"`
+    #: all.
     scope: Scope = _setting("declared", _check_choice, *get_args(Scope))
+    #: What shares delay, hold and owner: with `"host"` a host name, with `"domain"` all host names
+    #: of a registrable domain.
     pace_by: PaceBy = _setting(PaceBy.HOST, _check_choice, *PaceBy)
+    #: The maximum wait for a host, in seconds. A request that would wait longer is deferred to a
+    #: later run.
     max_wait: float = _setting(900.0, checked_number, 0.0, math.inf)
+    #: The seconds after which a copy of robots.txt is fetched again.
     robots_ttl: float = _setting(DAY_SECONDS, checked_number, 1.0, DAY_SECONDS)
+    #: What a host may get while its robots.txt is unreachable: it still answers 429 or 5xx after
+    #: the retries, or sends no response. `"allow"` and `"disallow"` use the last good copy, and
+    #: without a copy allow everything or nothing. `"phased"` does what RFC 9309 2.3.1.4 says.
     robots_unreachable: RobotsUnreachable = _setting(
         "allow", _check_choice, *get_args(RobotsUnreachable)
     )
+    #: The maximum number of retries after a 429 or 503. One more refusal in a row defers the
+    #: remaining requests of the host to a later run.
     max_retries: int = _setting(4, _check_whole_number, 0, 20)
+    #: The hold of a host after its first 429 or 503 without a Retry-After, in seconds.
     backoff_base: float = _setting(2.0, checked_number, 0.01, DAY_SECONDS)
+    #: The maximum hold without a Retry-After, in seconds.
     backoff_max: float = _setting(300.0, checked_number, 0.01, 30 * DAY_SECONDS)
+    #: The minimum time between two visits of a source, in seconds.
     min_revisit: float = _setting(DAY_SECONDS, checked_number, 0.0, 30 * DAY_SECONDS)
+    #: The number of days for which requests and denials are kept in the state.
     log_days: int = _setting(30, _check_whole_number, 1, 400)
+    #: The file that declares the sources. Its format is known by its suffix: `.toml`, `.opml`,
+    #: `.xml`, `.json` or `.txt`.
     sources: str = _setting("sources.toml", _check_line)
+    #: `"auto"`: show the progress of a run, at a terminal in three lines below the log, elsewhere
+    #: by one log line per minute. `"off"`: do not show it.
     progress: Progress = _setting("auto", _check_choice, *get_args(Progress))
+    #: The format of the log: lines of text, or one JSON object per line.
     log_format: LogFormat = _setting("text", _check_choice, *get_args(LogFormat))
 
     @classmethod
