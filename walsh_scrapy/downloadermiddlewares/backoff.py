@@ -16,7 +16,7 @@ from walsh_scrapy.crawl.crawl import Component
 from walsh_scrapy.crawl.failures import reason_of
 from walsh_scrapy.crawl.ticket import NOT_REACHED, note, rank_of, ticket_of
 from walsh_scrapy.exceptions import TooSlow, Unreachable
-from walsh_scrapy.policy.backoff import is_refusal
+from walsh_scrapy.policy.backoff import NextStep, is_refusal, next_step
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.pacing import Streaks
 from walsh_scrapy.policy.urls import host_of
@@ -58,8 +58,9 @@ class BackoffMiddleware(Component):
 
         A middleware nearer to the wire may hide the response from ``process_response``.
         """
-        host, rank = host_of(request.url), rank_of(request)
-        self._streaks.record_answer(host, request.url, response.status, rank)
+        self._streaks.record_answer(
+            host_of(request.url), request.url, response.status, rank_of(request)
+        )
 
     async def process_response(self, request: Request, response: Response) -> Request | Response:
         """Retry a page after a 429 or 503. ``Queue.send`` retries robots.txt and the blocklist."""
@@ -96,20 +97,26 @@ class BackoffMiddleware(Component):
             max_retries = min(1, retries) if timed_out else retries
             if isinstance(outcome, TooSlow):  # the host is deferred
                 max_retries = 0
+            if not for_robots:
+                return None
             failure = f"failed ({reason_of(outcome, request.url)})"
             reason = global_object_name(type(outcome))
-            return self._retry(request, failure, max_retries, reason) if for_robots else None
+            return self._handle_failure(request, failure, max_retries, reason)
         if is_refusal(outcome.status, for_robots=for_robots):
             failure = f"answered {outcome.status}"
             chosen = self._find_project_choice(request, outcome.status)
             reason = response_status_message(outcome.status)
-            return self._retry(request, failure, retries, reason, outcome.status, chosen)
+            return self._handle_failure(request, failure, retries, reason, outcome.status, chosen)
         self._defer_host_after_failures(request)
         return None
 
     def _record_no_response(self, request: Request, error: Exception, *, timed_out: bool) -> None:
-        host, is_slow = host_of(request.url), isinstance(error, TooSlow)
-        self._streaks.record_silence(host, rank_of(request), timed_out=timed_out, is_slow=is_slow)
+        self._streaks.record_silence(
+            host_of(request.url),
+            rank_of(request),
+            timed_out=timed_out,
+            is_slow=isinstance(error, TooSlow),
+        )
         self._defer_host_after_failures(request)
 
     def _find_project_choice(self, request: Request, status: int) -> ChosenRetries | None:
@@ -131,7 +138,7 @@ class BackoffMiddleware(Component):
             )
         return None
 
-    def _retry(
+    def _handle_failure(
         self,
         request: Request,
         failure: str,
@@ -144,47 +151,58 @@ class BackoffMiddleware(Component):
 
         ``failure`` is a verb phrase for the log, such as "answered 429"; ``reason`` is Scrapy's
         name of the failure in the stats. ``status`` is 429 or 503 after a refusal.
-
-        A request fails after ``max_retries`` retries, or after the number that the project has
-        chosen. After more than ``max_retries`` refusals in a row all requests of the host are
-        deferred. A request that still has retries is then deferred too, and does not fail.
         """
-        rank, host, ticket = rank_of(request), host_of(request.url), ticket_of(request)
+        rank = rank_of(request)
+        host = host_of(request.url)
+        ticket = ticket_of(request)
         attempt = ticket.attempt + 1
-        retries = max_retries if chosen is None else chosen.retries
-        max_refusals = max(max_retries, retries)  # in a row, of the whole host
-        if attempt <= retries and self._streaks.refusals(host) <= max_refusals:
-            self._log_hold(request, failure, ticket.hold)
-            now = self._context.clock.monotonic()
-            for_blocklist = ticket.serves_blocklist
-            retry = Retry(attempt + 1, retries + 1, now + ticket.hold, failure, for_blocklist)
-            self._context.retries[self._context.host(request.url)] = retry
-            if for_blocklist:  # every other request waits for the blocklist
-                logger.info("waiting for the blocklist: %s", retry.sentence(now))
-            self._stats.inc_value("walsh/backoff/retried")
-            self._stats.inc_value("retry/count")
-            self._stats.inc_value(f"retry/reason_count/{reason}")
+        step = next_step(
+            attempt,
+            max_retries,
+            chosen and chosen.retries,
+            refusals=self._streaks.refusals(host),
+            refusals_of_rank=self._streaks.refusals(host, rank),
+            for_robots=rank is Rank.ROBOTS,
+        )
+        if step is NextStep.RETRY:
+            retries = max_retries if chosen is None else chosen.retries
+            self._record_retry(request, failure, attempt, retries, reason)
             return attempt
-        if chosen and attempt > retries and self._streaks.refusals(host) <= max_refusals:
+        if chosen and step is NextStep.STOP:
             failure = f"{failure}; it is not retried ({chosen.setting})"
             self._log_hold(request, failure, ticket.hold, is_retried=False)
             if chosen.retries:
                 self._stats.inc_value("retry/max_reached")
             return None
         self._defer_host_after_failures(request, gave_up=True, refused=status)
-        host_is_to_blame = attempt <= retries and attempt < self._streaks.refusals(host, rank)
-        if host_is_to_blame and rank is not Rank.ROBOTS:
+        if step is NextStep.DEFER:  # the retry is deferred with the other requests
             logger.debug(
                 "%s %s; deferred with the other requests of its host", request.url, failure
             )
             return ticket.attempt
-        tries = count_of(attempt, "try", "tries")
         # INFO for robots.txt: RobotsMiddleware warns that it is unreachable.
         level = logging.INFO if rank is Rank.ROBOTS else logging.WARNING
+        tries = count_of(attempt, "try", "tries")
         logger.log(level, "%s %s; giving up after %s", request.url, failure, tries)
         self._stats.inc_value("walsh/backoff/gave_up")
         self._stats.inc_value("retry/max_reached")
         return None
+
+    def _record_retry(
+        self, request: Request, failure: str, attempt: int, retries: int, reason: str
+    ) -> None:
+        """Log and count a retry, and keep it for the display of the progress."""
+        hold = ticket_of(request).hold
+        self._log_hold(request, failure, hold)
+        now = self._context.clock.monotonic()
+        for_blocklist = ticket_of(request).serves_blocklist
+        retry = Retry(attempt + 1, retries + 1, now + hold, failure, for_blocklist)
+        self._context.retries[self._context.host(request.url)] = retry
+        if for_blocklist:  # every other request waits for the blocklist
+            logger.info("waiting for the blocklist: %s", retry.sentence(now))
+        self._stats.inc_value("walsh/backoff/retried")
+        self._stats.inc_value("retry/count")
+        self._stats.inc_value(f"retry/reason_count/{reason}")
 
     def _log_hold(
         self, request: Request, failure: str, seconds: float, *, is_retried: bool = True
@@ -201,8 +219,14 @@ class BackoffMiddleware(Component):
             effect = f": {count_of(waiting + is_retried, 'request')} deferred to a later run"
         elif waiting:
             effect = f", with {count_of(waiting, 'more request')} waiting"
-        hold = format_seconds(seconds)
-        logger.info("%s %s; %s is on hold for %s%s", request.url, failure, host, hold, effect)
+        logger.info(
+            "%s %s; %s is on hold for %s%s",
+            request.url,
+            failure,
+            host,
+            format_seconds(seconds),
+            effect,
+        )
 
     def _defer_host_after_failures(
         self, request: Request, *, gave_up: bool = False, refused: int | None = None
@@ -258,7 +282,8 @@ class ProjectRetries:
 
     def _find_handling_setting(self, request: Request, status: int) -> str | None:
         """Return the setting that makes HttpErrorMiddleware pass a status on to the spider."""
-        meta, spider = request.meta, self._crawler.spider
+        meta = request.meta
+        spider = self._crawler.spider
         if meta.get("handle_httpstatus_all"):
             return "handle_httpstatus_all"
         name = "handle_httpstatus_list"
