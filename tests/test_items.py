@@ -119,7 +119,7 @@ def test_times_are_rfc_3339_in_utc(name, time):
 
 @pytest.mark.parametrize("name", ["body", "summary", "content", "description", "key", 5])
 def test_no_other_field_exists(name):
-    with pytest.raises(InvalidItem, match="fields"):
+    with pytest.raises(InvalidItem, match="field "):
         check(ItemAdapter(GOOD).asdict() | {name: "x"})
     assert not hasattr(EntryItem, "body")
 
@@ -147,7 +147,7 @@ def test_a_stored_item_has_the_default_of_a_field_that_is_newer():
     del stored["note"], stored["authors"]
     assert EntryItem.of_stored(stored) == good(authors=[])
     for odd, values in (("body", {**stored, "body": "All of it"}), ("kind", {"source": "x"})):
-        with pytest.raises(InvalidItem, match=f"fields .*{odd}"):
+        with pytest.raises(InvalidItem, match=f"field {odd}"):
             EntryItem.of_stored(values)
 
 

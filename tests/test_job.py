@@ -150,7 +150,7 @@ def end(scheduler, request):
     """The response to a request is handled; the engine calls its scheduler after each end."""
     scheduler._crawler.engine.downloader.active.discard(request)
     scheduler._crawler.engine._slot.inprogress.discard(request)
-    scheduler._sweep(scheduler._job)
+    scheduler._sweep_job(scheduler._job)
 
 
 def drain(scheduler):

@@ -1,4 +1,4 @@
-"""Downloads over our connections: one at a time, and each request once (R4, 26 to 28)."""
+"""A download handler that sends each request once, over at most one connection at a time (R4)."""
 
 from __future__ import annotations
 
@@ -26,30 +26,32 @@ if TYPE_CHECKING:
     from walsh_scrapy.wire.connections import Endpoint
 
 
-#: Seconds until a server has seen that a connection was closed before the end of its response.
-#: Until then the exchange has not ended for the server, and so not for pacing (decision 2).
+#: Seconds after which a server has noticed that the connection was closed during its response. The
+#: delay of the host is measured from then, because for the server the exchange ends only then.
 CLOSING_SECONDS: Final = 0.02
-#: Seconds: for less than that no request is sent.
-SHORTEST_EXCHANGE: Final = 1.0
+#: A request is sent only if at least this many seconds remain for its exchange.
+MIN_EXCHANGE_SECONDS: Final = 1.0
 
 
 class DownloadHandler(BaseDownloadHandler):
-    """Sends each request once, so that every retry passes the middlewares again (decision 1).
+    """Sends each request once, so that every retry passes the middlewares again.
 
-    With ``WALSH_SERIAL`` the process has at most one connection open (decision 26). A host whose
-    certificate is not valid gets no request (``BadCertificate``). Host, and the headers of
-    middlewares that are in force, are set here, behind every middleware (decision 30).
+    Scrapy's own handler sends a request again by itself when a kept connection breaks.
+
+    With ``WALSH_SERIAL`` the process has at most one connection open. A host without a valid
+    certificate gets no request (``BadCertificate``). Host and the identity headers are set here,
+    because a project's middleware may change them after ours have set them.
     """
 
-    lazy = True  # until the settings were checked: Scrapy only logs an error here
+    lazy = True  # the settings are checked first: Scrapy only logs an error of a handler
 
     def __init__(self, crawler: Crawler) -> None:
         super().__init__(crawler)
-        crawl = Crawl.of(crawler)  # Scrapy makes handlers from nothing but the crawler
+        crawl = Crawl.of(crawler)  # Scrapy builds handlers with the crawler only
         self._network = crawl.network
         self._clock = crawl.context.clock
         self._timeout = crawler.settings.getfloat("DOWNLOAD_TIMEOUT")
-        self._most_bytes = crawler.settings.getint("DOWNLOAD_MAXSIZE")
+        self._max_bytes = crawler.settings.getint("DOWNLOAD_MAXSIZE")
         self._bind_address = crawler.settings["DOWNLOAD_BIND_ADDRESS"]
         self._body = BodyReader(crawler)
         self._last = LastHeaders(crawler.settings, crawl.context, crawl.signer)
@@ -60,17 +62,20 @@ class DownloadHandler(BaseDownloadHandler):
 
         Raises Unreachable, Denied, MachineTrouble and the exceptions of Scrapy's handlers.
         """
-        # Read once: a middleware may change the request at any time, even while it waits here.
+        # The URL is read only once, because a middleware may change it while the request waits.
         proxy, url, ticket = self._network.check_route(request), request.url, ticket_of(request)
         if self._is_paced and not ticket.released:
-            raise Denied("address", f"{url} is not the URL that the gates let out")
+            raise Denied("address", f"a middleware changed the URL to {url} after the gates")
         bind_address = request.meta.get("bindaddress") or self._bind_address
         endpoint = endpoint_of(url, proxy, bind_address)
-        if ticket.rank is Rank.TARGET:  # a robots.txt is cut off, whatever its size
+        if ticket.rank is Rank.TARGET:  # robots.txt has its own limit, beyond which it is cut off
             self._lower_limits(request)
         timeout: float = request.meta.get("download_timeout") or self._timeout
         try:
-            async with stalls.limit(timeout, self._left(url, ticket)), self._network.idle.turn:
+            async with (
+                stalls.limit(timeout, self._seconds_left(url, ticket)),
+                self._network.idle.turn,
+            ):
                 response = await self._exchange(request, url, ticket, endpoint)
         except stalls.StoodStill as error:
             reason = f"this process stood still for too long while it requested {url}"
@@ -84,27 +89,27 @@ class DownloadHandler(BaseDownloadHandler):
         return response
 
     async def close(self) -> None:
-        """Close the connections that are idle."""
+        """Close the idle connections."""
         self._network.idle.close()
 
     def _lower_limits(self, request: Request) -> None:
-        """Lower the limits of one request to those of all requests (decision 22)."""
-        limits = {"download_timeout": self._timeout, "download_maxsize": self._most_bytes}
-        for name, most in limits.items():
-            own = request.meta.get(name)
-            if most and own is not None and not 0 < own <= most:
-                request.meta[name] = most
+        """Lower the timeout and the maximum size in a request's ``meta`` to the settings."""
+        limits = {"download_timeout": self._timeout, "download_maxsize": self._max_bytes}
+        for name, maximum in limits.items():
+            limit = request.meta.get(name)
+            if maximum and limit is not None and not 0 < limit <= maximum:
+                request.meta[name] = maximum
 
-    def _left(self, url: str, ticket: Ticket) -> float:
-        """Return the seconds until which a request has its host; raise TooLate if they are over.
+    def _seconds_left(self, url: str, ticket: Ticket) -> float:
+        """Return for how many seconds this worker may still use the host of a request.
 
-        Another worker may send the next one then (decision 41). This is called before connecting,
-        and directly before the first byte is sent.
+        Raises TooLate if these are too few, because another worker may then send a request to the
+        host. Called before connecting, and directly before the first byte is sent.
         """
-        left = ticket.until - self._clock.moment()
-        if left < SHORTEST_EXCHANGE:
-            raise TooLate(f"{url} was not sent: it is too late for that")
-        return left
+        seconds = ticket.until - self._clock.moment()
+        if seconds < MIN_EXCHANGE_SECONDS:
+            raise TooLate(f"{url} was not sent: another worker may soon request the same host")
+        return seconds
 
     async def _exchange(
         self, request: Request, url: str, ticket: Ticket, endpoint: Endpoint
@@ -112,7 +117,7 @@ class DownloadHandler(BaseDownloadHandler):
         stream = await self._network.connect(endpoint, public_only=ticket.public_only)
         exchange = HttpExchange(stream)
         try:
-            self._left(url, ticket)
+            self._seconds_left(url, ticket)
             message = message_of(request, url, endpoint, self._last.of(request, url))
             started = self._clock.monotonic()
             note(request, sent=started, stalled=stalls.stalled())

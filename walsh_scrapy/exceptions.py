@@ -1,4 +1,7 @@
-"""Why a request ended without a usable response: each is an ``IgnoreRequest`` with the reason."""
+"""Why a request got no usable response. An errback finds the exception in ``failure.value``.
+
+Most are an ``IgnoreRequest``, which Scrapy does not log as an error of the project.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,10 @@ if TYPE_CHECKING:
 
 
 class Denied(IgnoreRequest):
-    """A gate denied the request; ``gate`` is its name in stats, ``reason`` a sentence."""
+    """A gate denied the request, so it was not sent.
+
+    ``gate`` is the name of the gate, as in the stats; ``reason`` is a sentence for people.
+    """
 
     def __init__(self, gate: str, reason: str) -> None:
         super().__init__(reason)
@@ -20,9 +26,9 @@ class Denied(IgnoreRequest):
 
 
 class RequestDeferred(IgnoreRequest):
-    """The host must not be requested within ``WALSH_MAX_WAIT``; a later run continues (decision 7).
+    """The host asks for a wait longer than ``WALSH_MAX_WAIT``, so a later run sends the request.
 
-    ``until`` is the earliest time of the request, in epoch seconds.
+    ``until`` is when it may be sent, in epoch seconds. A deferred request has not failed.
     """
 
     def __init__(self, until: float, reason: str) -> None:
@@ -31,9 +37,9 @@ class RequestDeferred(IgnoreRequest):
 
 
 class HostDeferred(RequestDeferred):
-    """The host is not tried again in this run (decisions 15 and 28).
+    """The host failed too often in this run, so its other requests are left to a later run.
 
-    ``refused`` is 429 or 503 if it refused other requests with that.
+    ``refused`` is 429 or 503 if the host answered that, else None.
     """
 
     def __init__(self, until: float, reason: str, refused: int | None = None) -> None:
@@ -42,40 +48,43 @@ class HostDeferred(RequestDeferred):
 
 
 class StillDue(RequestDeferred):
-    """The reason is ours, not the host's: other workers may go on with it."""
+    """This worker has a problem, or ends; other workers may go on with the host."""
 
 
 class StateUnavailable(StillDue):
-    """The state failed, so nothing can be paced or recorded; a later run continues.
+    """The state database failed, so no request can be paced or recorded.
 
-    It does not count as a failure of the host or the source. ``until`` is the time of the failure.
+    This is no failure of the host or the source. ``until`` is the time of the failure.
     """
 
 
 class MachineTrouble(StillDue):
-    """This machine cannot make a connection: no descriptor, no route, no resolver (decision 29).
+    """This machine cannot connect: no file descriptor, no route, or no DNS resolver.
 
-    It is not a failure of the host or the source. ``until`` is the time of the problem.
+    This is no failure of the host or the source. ``until`` is the time of the problem.
     """
 
 
 class ProxyTrouble(MachineTrouble):
-    """A proxy did not reach the host, and nothing shows that it reaches any host."""
+    """The proxy did not reach the host, and it is not known to have reached any other host."""
 
 
 class StoodStill(MachineTrouble):
-    """This process stood still while its request was in flight, until its host was free again."""
+    """This process was suspended for so long that its request may no longer be in flight.
+
+    Another worker may already have requested the host.
+    """
 
 
 class Unreachable(Exception):
-    """A host cannot be reached: no address, no connection, or no TLS with it (decision 28).
+    """A host cannot be reached: its name has no address, or connecting or TLS failed.
 
-    Raised together with an exception of Scrapy, such as ``DownloadTimeoutError``.
+    Each subclass is also an exception of Scrapy, such as ``DownloadTimeoutError``.
     """
 
-    #: Whether it is about scheme, host and port only, because the host has answered.
+    #: True if this binds one origin (scheme, host and port), and not the other ports of the host.
     is_of_origin = False
-    #: Whether a connection was made before it failed.
+    #: True if a TCP connection was made before the failure.
     is_connected = False
 
     def __init__(self, host: str, reason: str) -> None:
@@ -85,29 +94,26 @@ class Unreachable(Exception):
 
 
 class TooSlow(DownloadTimeoutError):
-    """A body came so slowly that it was given up (decision 46)."""
+    """The body of a response came too slowly: under 100 bytes a second for 20 s."""
 
 
 class NotDue(IgnoreRequest):
-    """A spider requested a source by itself before it is due (R8).
-
-    ``due_at`` is when it is due again, in epoch seconds.
-    """
+    """A source was requested before it is due again, at ``due_at`` in epoch seconds (R8)."""
 
     def __init__(self, due_at: float) -> None:
-        super().__init__("it was fetched in the meantime")
+        super().__init__("this source was visited lately and is not due yet")
         self.due_at = due_at
 
 
 class AlreadyRead(IgnoreRequest):
     """The document of a source was already fetched, for another source (R8, R9).
 
-    ``requested_at`` is when, ``due_at`` when it is due again, both in epoch seconds; ``problem``
-    is a sentence if the document was of no use, else empty.
+    ``requested_at`` is when it was fetched, and ``due_at`` when it is due again, both in epoch
+    seconds. ``problem`` says why the document was useless; it is empty if it was useful.
     """
 
     def __init__(self, url: str, requested_at: float, due_at: float, problem: str) -> None:
-        super().__init__(f"{url} was already fetched")
+        super().__init__(f"{url} was already fetched for another source")
         self.url = url
         self.requested_at = requested_at
         self.due_at = due_at
@@ -115,22 +121,22 @@ class AlreadyRead(IgnoreRequest):
 
 
 class TooLate(IgnoreRequest):
-    """A request was not sent, because its host may be another worker's by then (decision 41)."""
+    """A request was not sent, because another worker may own its host by then."""
 
 
 class NotYet(IgnoreRequest):
-    """A request that one of our coroutines sends must wait for its host once more (R4)."""
+    """The host is not ready yet, so the coroutine that sends the request waits once more (R4)."""
 
 
 class HasCome(IgnoreRequest):
-    """A document need not be requested any more: another crawl has brought it (R2, R3)."""
+    """robots.txt or the blocklist need not be fetched: another crawl has just done so (R2, R3)."""
 
 
 class NotDelivered(IgnoreRequest):
-    """A project's own code kept robots.txt, the blocklist or its schema from us (decision 30).
+    """The project's own code prevented the download of robots.txt or the blocklist.
 
-    Its middleware answered the request or raised an exception, or its listener stopped the
-    download. ``remedy`` is a sentence that says what to change.
+    A middleware answered the request or raised an exception, or a signal handler stopped the
+    download. ``remedy`` is a sentence that says what to change in the project.
     """
 
     def __init__(self, reason: str, remedy: str) -> None:
@@ -139,7 +145,7 @@ class NotDelivered(IgnoreRequest):
 
 
 class NotModified(IgnoreRequest):
-    """The server answered our validators with 304: there is no new data (R7)."""
+    """The server answered a conditional request with 304: there is no new data (R7)."""
 
     def __init__(self, response: Response) -> None:
         super().__init__("304 Not Modified")
@@ -147,7 +153,7 @@ class NotModified(IgnoreRequest):
 
 
 class BadAnswer(IgnoreRequest):
-    """A response that cannot be used; its status and its headers still count."""
+    """A response whose body cannot be used. Its status and headers, such as Retry-After, can."""
 
     def __init__(self, response: Response, reason: str) -> None:
         super().__init__(reason)

@@ -1,4 +1,4 @@
-"""The items of a run: one flat item for each entry, checked by a closed schema (R6)."""
+"""The items of a run: one flat item per entry, checked against a closed JSON Schema (R6)."""
 
 import json
 import re
@@ -20,27 +20,30 @@ from scrapy.exporters import (
 from walsh_scrapy.metadata.entries import Feed, FeedEntry
 from walsh_scrapy.metadata.text import without_addresses
 
-#: Where a spreadsheet sees the beginning of a formula, also as a full-width character. Those of
-#: some countries begin a new cell at a semicolon.
+#: Where a spreadsheet program sees the start of a formula, full-width characters included. In some
+#: countries it starts a new cell at a semicolon.
 _FORMULA: Final = re.compile("(\\A|;)(?=[-=+@\t\r\n\uff1d\uff0b\uff0d\uff20])")
 
 
 class InvalidItem(ValueError):
-    """An item that must not be kept. The message is one sentence with the item and the reason."""
+    """An item that may not be kept. The message names the item and the wrong field."""
 
 
-class _Keyed:
-    """The keys of an entry, for the state. They are not dataclass fields, so no export has them."""
+class _EntryKeys:
+    """The keys by which the state knows an entry again.
 
-    key: str = ""  #: of its page and its id; see `metadata.entries.with_keys`
-    page_key: str = ""
-    title_key: str | None = None  #: of its page and its title
-    is_own: bool = True  #: False if its page is on another host than its source
+    They are not dataclass fields, so exports do not contain them.
+    """
+
+    key: str = ""  #: hash of the entry's page and id; see `metadata.entries.with_keys`
+    page_key: str = ""  #: hash of the entry's page
+    title_key: str | None = None  #: hash of the entry's page and title
+    is_own: bool = True  #: False if the entry's page is on another host than its source
 
 
 @dataclass(kw_only=True)
-class EntryItem(_Keyed):
-    """One entry of a feed, or one link of an llms.txt, with the same columns in every export."""
+class EntryItem(_EntryKeys):
+    """One entry of a feed, or one link of an llms.txt. Every export has the same columns."""
 
     kind: str  #: "feed" or "llms"
     source: str  #: the declared URL
@@ -52,31 +55,33 @@ class EntryItem(_Keyed):
     updated: str | None = None  #: RFC 3339, UTC
     authors: list[str] = field(default_factory=list)
     tags: list[str] = field(default_factory=list)
-    section: str | None = None  #: of a link in an llms.txt: the heading above it
-    note: str | None = None  #: of a link in an llms.txt: the description after it
+    section: str | None = None  #: the heading above a link in an llms.txt
+    note: str | None = None  #: the description after a link in an llms.txt
     language: str | None = None  #: a BCP 47 tag
     first_seen: str | None = None  #: RFC 3339, UTC; None until the state has recorded the entry
 
     def to_dict(self) -> dict[str, object]:
-        """Return the columns with their values, in the order of every export."""
+        """Return the columns and their values, in the order of the exports."""
         return dict(zip(_NAMES, _values(self), strict=True))
 
     @classmethod
     def of_stored(cls, values: Mapping[str, Any]) -> Self:
-        """Return the item that the state has: a field that is newer than it has its default.
+        """Return an item that was stored in the state.
 
-        Raises InvalidItem for a field that no item has, and if one without a default is missing.
+        A field that was added since then gets its default. Raises InvalidItem for an unknown field,
+        and if a field without a default is missing.
         """
         try:
             return cls(**values)
         except TypeError:
-            raise InvalidItem(_sentence([], values)) from None
+            raise InvalidItem(_describe_problem([], values)) from None
 
     @classmethod
     def of_feed(cls, entry: FeedEntry, *, feed: Feed, source: str, kind: str = "feed") -> Self:
-        """Return the item of one entry of `feed`.
+        """Return the item for one entry of `feed`.
 
-        `source` is the declared URL, `kind` is "feed" or "llms". `first_seen` is left None.
+        `source` is the declared URL, `kind` is "feed" or "llms". `first_seen` stays None until the
+        state has recorded the entry.
         """
         item = cls(
             kind=kind,
@@ -99,9 +104,9 @@ class EntryItem(_Keyed):
 
 
 class JsonLinesExporter(JsonLinesItemExporter):
-    """Scrapy's JSON Lines export, faster for entries because their columns are known in advance.
+    """Scrapy's JSON Lines export, faster because the columns of an entry are known.
 
-    Finding the columns of an item takes a fifth of the time that parsing its entry takes.
+    Scrapy looks them up for each item, which takes a fifth of the time to parse the entry.
     """
 
     def get_serialized_fields(
@@ -114,9 +119,9 @@ class JsonLinesExporter(JsonLinesItemExporter):
 
 
 class CsvExporter(CsvItemExporter):
-    """Scrapy's CSV export, with an apostrophe before a text that a spreadsheet would compute.
+    """Scrapy's CSV export, with an apostrophe before each text that looks like a formula.
 
-    A title such as `=HYPERLINK(...)` would be a formula there, with access to the other cells.
+    A spreadsheet program would run a title such as `=HYPERLINK(...)`, with access to other cells.
     """
 
     def serialize_field(self, field: Mapping[str, Any], name: str, value: object) -> object:
@@ -134,42 +139,43 @@ class XmlExporter(XmlItemExporter):
 
 
 def check(item: object) -> None:
-    """Check an item against `entry.schema.json` (R6, decision 23).
+    """Raise InvalidItem unless an item fits `entry.schema.json` (R6).
 
-    Raises InvalidItem if a field is missing, unknown or has a value that the schema does not allow,
-    and if the object is not an item.
+    An item does not fit if a field is missing, unknown or has a value that the schema does not
+    allow, or if the object is not an item.
     """
-    values = _columns(item)
+    values = _read_columns(item)
     try:
         _check_values(values)
     except JsonSchemaValueException as error:
-        raise InvalidItem(_sentence(error.path[1:], values)) from None
-    for name in _ARRAYS:  # fastjsonschema takes a tuple for an array
+        raise InvalidItem(_describe_problem(error.path[1:], values)) from None
+    for name in _ARRAYS:  # fastjsonschema also accepts a tuple
         if not isinstance(values[name], list):
-            raise InvalidItem(_sentence([name], values))
+            raise InvalidItem(_describe_problem([name], values))
 
 
-def _columns(item: object) -> Mapping[str, object]:
+def _read_columns(item: object) -> Mapping[str, object]:
     if type(item) is EntryItem:
         return item.to_dict()
     if is_dataclass(item) and not isinstance(item, type):
         return asdict(item)
-    if isinstance(item, Mapping):  # an Item of Scrapy is one too
+    if isinstance(item, Mapping):  # scrapy.Item too
         return item
-    try:  # classes of attrs and of pydantic
+    try:  # attrs and pydantic classes
         columns = PythonItemExporter().export_item(item)
     except TypeError:
-        raise InvalidItem(f"A spider returned {type(item).__name__}, not an item.") from None
+        raise InvalidItem(f"The spider yielded {type(item).__name__}, not an item.") from None
     return {str(name): value for name, value in columns.items()}
 
 
-def _sentence(path: list[str], values: Mapping[str, object]) -> str:
-    which = str(values.get("url") or values.get("id") or values.get("title") or "without link")
-    start = f"The item {which[:200]!r} of {str(values.get('source'))[:200]!r} is refused:"
+def _describe_problem(path: list[str], values: Mapping[str, object]) -> str:
+    """Return a sentence about the field at ``path``, or, if it is empty, about the fields."""
+    title = str(values.get("url") or values.get("id") or values.get("title") or "without link")
+    start = f"The item {title[:200]!r} of {str(values.get('source'))[:200]!r} is refused:"
     if not path:
-        odd = sorted(map(str, values.keys() - set(_NAMES)))
-        odd += [name for name in _NAMES if name not in values]
-        return f"{start} its fields must be those of the schema, not more or less ({odd[0]:.80})."
+        wrong = sorted(map(str, values.keys() - set(_NAMES)))
+        wrong += [name for name in _NAMES if name not in values]
+        return f"{start} the field {wrong[0]:.80} is unknown or missing."
     return f"{start} {path[0]} must be {_PROPERTIES[path[0]]['description']}."
 
 

@@ -1,9 +1,9 @@
-"""The ``WALSH_`` settings of a project as one typed value, and their checks.
+"""The ``WALSH_`` settings: their defaults and limits, and how they are read and checked.
 
-`docs/settings.md` describes them.
+`docs/settings.md` is their reference.
 """
 
-# ruff: noqa: RUF009 - a field is not a default that instances share
+# ruff: noqa: RUF009 - the default of each field is a `field`, which instances do not share
 from __future__ import annotations
 
 import difflib
@@ -38,18 +38,19 @@ LogFormat: TypeAlias = Literal["text", "json"]
 SignatureForm: TypeAlias = Literal["dictionary", "string"]
 
 DAY_SECONDS: Final = 86_400
-_UNRECORDED: Final = ("state_url", "signing_key")
-_OTHERS_MAY_CHOOSE: Final = (
+_SECRET: Final = ("state_url", "signing_key")
+_HOW_TO_CHOOSE: Final = (
     f"under the Walsh-Research identity; set your own {PREFIX}USER_AGENT and {PREFIX}UA_TOKEN to "
     "choose"
 )
-#: A bot with its own identity has no blocklist unless it names one, and obeys RFC 9309 2.3.1.4.
-_DEFAULTS_OF_OTHERS: Final = {
+#: The defaults of a bot with its own identity. It has no blocklist unless it names one, and obeys
+#: RFC 9309 2.3.1.4 while robots.txt is unreachable.
+_DEFAULTS_OF_OWN_IDENTITY: Final = {
     "blocklist_url": "",
     "blocklist_schema_url": "",
     "robots_unreachable": "phased",
 }
-_WHERE_KEYS_ARE: Final = (
+_EXPECTED_KEY_URL: Final = (
     f"the https URL at which your keys are published, because {PREFIX}SIGNING_KEY is set"
 )
 _NO_IDENTITY: Final = (
@@ -59,31 +60,31 @@ _NOT_IN_TOKEN: Final = re.compile("[^A-Za-z_-]")
 _DECIMAL: Final = re.compile(
     r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]{1,3})?|inf", re.IGNORECASE
 )
-# Controls, and the surrogates that stand for bytes of a command line that are not UTF-8.
-_NO_TEXT: Final = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
+# Control characters, and the surrogates for bytes of a command line that are not valid UTF-8.
+_NOT_TEXT: Final = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 _TRUE: Final = ("1", "true", "yes", "on")
 _FALSE: Final = ("0", "false", "no", "off")
 
 
 class BadSetting(ValueError):
-    """A setting has a value that is refused; the message has the right value."""
+    """A setting has a wrong value. The message says which values are right."""
 
 
 class WrongArgument(BadSetting):
-    """An argument of a spider (``-a NAME=VALUE``) is refused; the message has the right one."""
+    """A spider argument (``-a NAME=VALUE``) is unknown, or selects no source."""
 
 
 def bad_setting(name: str, value: object, expected: str) -> BadSetting:
-    """Return the error for a setting; ``expected`` completes "must be"."""
+    """Return the error for a setting; ``expected`` completes the sentence "X must be"."""
     return BadSetting(f"{name} is {value!r:.300}, but must be {expected}")
 
 
 def number_of(
     settings: BaseSettings, name: str, default: float, *, low: float, high: float
 ) -> float:
-    """Return the number in any Scrapy setting, or ``default`` if that is None or not set.
+    """Return the number in any Scrapy setting, or ``default`` if the setting is None or not set.
 
-    Raises BadSetting for a value that is not a number from ``low`` to ``high``.
+    Raises BadSetting for any other value than a number from ``low`` to ``high``.
     """
     value = settings.get(name)
     return default if value is None else checked_number(name, value, low, high)
@@ -112,14 +113,14 @@ def values_of(settings: BaseSettings, name: str) -> list[Any]:
     return list(attribute.ignored) if isinstance(attribute, ForcedSetting) else [settings.get(name)]
 
 
-# Each of these functions returns the value of a setting. It raises BadSetting for a value of the
-# wrong type, or out of bounds.
+# Each of these functions returns the value of a setting as the right type. It raises BadSetting for
+# a value of another type, or outside of its limits.
 
 
 def checked_number(
     name: str, value: object, low: float, high: float, kind: str = "number"
 ) -> float:
-    """Return a value as a number from ``low`` to ``high``; raises BadSetting for any other."""
+    """Return a value as a number; raise BadSetting unless it is from ``low`` to ``high``."""
     bounds = f"from {low:g} to {high:g}" if high < math.inf else f"of at least {low:g}"
     number = math.nan
     if isinstance(value, int | float) or _DECIMAL.fullmatch(str(value).strip()):
@@ -130,7 +131,7 @@ def checked_number(
     return number
 
 
-def _whole(name: str, value: object, low: int, high: int) -> int:
+def _check_whole_number(name: str, value: object, low: int, high: int) -> int:
     kind = "whole number"
     number = checked_number(name, value, low, high, kind)
     if number != int(number):
@@ -138,24 +139,24 @@ def _whole(name: str, value: object, low: int, high: int) -> int:
     return int(number)
 
 
-def _line(name: str, value: object) -> str:
-    """Return a stripped line of text, which has no control characters and no broken bytes."""
-    if not isinstance(value, str) or _NO_TEXT.search(value):
+def _check_line(name: str, value: object) -> str:
+    """Return one line of text, without control characters and spaces around it."""
+    if not isinstance(value, str) or _NOT_TEXT.search(value):
         raise bad_setting(name, value, "a line of text")
     return value.strip()
 
 
-def _state_url(name: str, value: object) -> str:
-    """Return a line of text. A bad value is not shown, because it may have a password."""
+def _check_state_url(name: str, value: object) -> str:
+    """Return one line of text. The error does not show the value, which may hold a password."""
     try:
-        return _line(name, value)
+        return _check_line(name, value)
     except BadSetting:
         raise BadSetting(f"{name} must be a line of text") from None
 
 
-def _url(name: str, value: object) -> str:
-    """Return an http or https URL without user name and password, or an empty string."""
-    url = _line(name, value)
+def _check_url(name: str, value: object) -> str:
+    """Return an http or https URL without user name and password, or an empty text."""
+    url = _check_line(name, value)
     if not url:
         return url
     try:
@@ -163,33 +164,35 @@ def _url(name: str, value: object) -> str:
         is_web = parts.scheme in ("http", "https") and bool(parts.hostname)
         has_user = parts.username is not None
     except ValueError:  # "http://[bad"
-        is_web = False
-        has_user = "@" in url
-    if has_user:  # the URL is not shown, because it may have a password
-        raise BadSetting(f"{name} has a user name or password, which is never sent; remove it")
+        is_web, has_user = False, "@" in url
+    if has_user:  # do not show the URL, which may hold a password
+        raise BadSetting(f"{name} holds a user name or password, which is never sent; remove it")
     if not is_web:
         raise bad_setting(name, url, "an http or https URL")
     return url
 
 
-def _key_url(name: str, value: object) -> str:
-    """Return the URL of the keys: https (Web Bot Auth), and unchanged, because it is signed."""
-    url = _url(name, value)
-    is_usable = url.startswith("https://") and url.isascii() and not set(url) & set(' "\\#@')
-    if url and not is_usable:
+def _check_key_url(name: str, value: object) -> str:
+    """Return the URL at which keys are published. Web Bot Auth allows https only.
+
+    The URL is signed as it is, so it may not contain characters that need an escape.
+    """
+    url = _check_url(name, value)
+    is_valid = url.startswith("https://") and url.isascii() and not set(url) & set(' "\\#@')
+    if url and not is_valid:
         raise bad_setting(name, url, "an https URL of ASCII characters, without user name")
     return url
 
 
-def _flag(name: str, value: object) -> bool:
-    """Return a truth value; on the command line it may be written as 1, true, yes or on."""
+def _check_flag(name: str, value: object) -> bool:
+    """Return True or False; the command line may write 1, true, yes, on, 0, false, no or off."""
     text = str(value).strip().lower()
     if text not in _TRUE + _FALSE:
         raise bad_setting(name, value, "True or False")
     return text in _TRUE
 
 
-def _choice(name: str, value: object, *choices: str) -> str:
+def _check_choice(name: str, value: object, *choices: str) -> str:
     for choice in choices:
         if value == choice:
             return choice
@@ -197,68 +200,112 @@ def _choice(name: str, value: object, *choices: str) -> str:
 
 
 def _setting(default: object, check: Callable[..., object], *arguments: object) -> Any:  # noqa: ANN401 - as field
-    """Return the field of a setting; ``check`` gets its name, its value and ``arguments``."""
+    """Return the dataclass field of a setting; ``check(name, value, *arguments)`` checks it."""
     return field(default=default, metadata={"check": check, "arguments": arguments})
 
 
-def _project_state() -> str:
-    """Return the URL of the state in the project's folder for data. Raises BadSetting."""
+def _default_state_url() -> str:
+    """Return the URL of the state database in the project's data folder, which it creates.
+
+    Raises BadSetting if the folder cannot be created.
+    """
     try:
-        with suppress(FileExistsError):  # another process made the folder at the same moment
+        with suppress(FileExistsError):  # another process created the folder at the same moment
             data_path("")
         path = data_path("walsh.sqlite3")
     except NotConfigured:  # outside a project, as in a script
         path = str(Path(".scrapy", "walsh.sqlite3").absolute())
     except OSError as error:
         raise BadSetting(
-            f"the state cannot be in {error.filename}, the project's folder for data: "
-            f"{error.strerror}; make that folder, or set WALSH_STATE_URL to another place"
+            f"the state database cannot be in {error.filename}, the data folder of the project: "
+            f"{error.strerror}; create that folder, or set WALSH_STATE_URL to another place"
         ) from None
     return "sqlite:///" + path.replace("%", "%25").replace("?", "%3F")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """The ``WALSH_`` settings of a project, each under its name in lower case; times are seconds.
+    """The ``WALSH_`` settings of a project, each under its name in lower case.
 
-    `docs/settings.md` explains each of them.
+    The comment on a setting is the first paragraph of its section in `docs/settings.md`.
     """
 
-    enabled: bool = _setting(True, _flag)
-    user_agent: str = _setting(identity.USER_AGENT, _line)
-    ua_token: str = _setting(identity.UA_TOKEN, _line)
-    signing_key: str = _setting("", _line)
-    signature_agent: str = _setting("", _key_url)
-    signature_form: SignatureForm = _setting("dictionary", _choice, *get_args(SignatureForm))
-    blocklist_url: str = _setting(identity.BLOCKLIST_URL, _url)
-    blocklist_schema_url: str = _setting(identity.BLOCKLIST_SCHEMA_URL, _url)
-    blocklist_file: str = _setting("", _line)
-    state_url: str = _setting("", _state_url)
+    #: `False` switches the add-on off, and all its gates with it.
+    enabled: bool = _setting(True, _check_flag)
+    #: The User-Agent header of every request.
+    user_agent: str = _setting(identity.USER_AGENT, _check_line)
+    #: The product token that selects the groups of robots.txt, in upper or lower case.
+    ua_token: str = _setting(identity.UA_TOKEN, _check_line)
+    #: The file of the private key that signs every https request. Empty: requests are not signed.
+    signing_key: str = _setting("", _check_line)
+    #: The https URL at which the public keys are published, sent with every signature.
+    signature_agent: str = _setting("", _check_key_url)
+    #: The form of the `Signature-Agent` header: `"dictionary"` as in the newest draft, `"string"`
+    #: for verifiers of older drafts.
+    signature_form: SignatureForm = _setting("dictionary", _check_choice, *get_args(SignatureForm))
+    #: The URL of the published blocklist, the hosts whose owners opted out. Empty: there is none.
+    blocklist_url: str = _setting(identity.BLOCKLIST_URL, _check_url)
+    #: The URL of a JSON Schema that the published blocklist must satisfy, in addition to the
+    #: bundled schema. Empty: the bundled schema alone.
+    blocklist_schema_url: str = _setting(identity.BLOCKLIST_SCHEMA_URL, _check_url)
+    #: A file with hosts to block, in addition to the published blocklist.
+    blocklist_file: str = _setting("", _check_line)
+    #: The SQLAlchemy URL of the state database.
+    state_url: str = _setting("", _check_state_url)
+    #: The minimum delay from the end of one exchange with a host to the next request, in seconds.
     min_interval: float = _setting(1.0, checked_number, 1.0, DAY_SECONDS)
-    serial: bool = _setting(True, _flag)
-    scope: Scope = _setting("declared", _choice, *get_args(Scope))
-    pace_by: PaceBy = _setting(PaceBy.HOST, _choice, *PaceBy)
+    #: `True`: one request at a time, over at most one connection. `False`: one request at a time
+    #: for each host.
+    serial: bool = _setting(True, _check_flag)
+    #: The URLs that a spider may request: with `"declared"` those of its sources, with `"any"`
+    #: all.
+    scope: Scope = _setting("declared", _check_choice, *get_args(Scope))
+    #: What shares delay, hold and owner: with `"host"` a host name, with `"domain"` all host names
+    #: of a registrable domain.
+    pace_by: PaceBy = _setting(PaceBy.HOST, _check_choice, *PaceBy)
+    #: The maximum wait for a host, in seconds. A request that would wait longer is deferred to a
+    #: later run.
     max_wait: float = _setting(900.0, checked_number, 0.0, math.inf)
+    #: The seconds after which a copy of robots.txt is fetched again.
     robots_ttl: float = _setting(DAY_SECONDS, checked_number, 1.0, DAY_SECONDS)
-    robots_unreachable: RobotsUnreachable = _setting("allow", _choice, *get_args(RobotsUnreachable))
-    max_retries: int = _setting(4, _whole, 0, 20)
+    #: What a host may get while its robots.txt is unreachable: it still answers 429 or 5xx after
+    #: the retries, or sends no response. `"allow"` and `"disallow"` use the last good copy, and
+    #: without a copy allow everything or nothing. `"phased"` does what RFC 9309 2.3.1.4 says.
+    robots_unreachable: RobotsUnreachable = _setting(
+        "allow", _check_choice, *get_args(RobotsUnreachable)
+    )
+    #: The maximum number of retries after a 429 or 503. One more refusal in a row defers the
+    #: remaining requests of the host to a later run.
+    max_retries: int = _setting(4, _check_whole_number, 0, 20)
+    #: The hold of a host after its first 429 or 503 without a Retry-After, in seconds.
     backoff_base: float = _setting(2.0, checked_number, 0.01, DAY_SECONDS)
+    #: The maximum hold without a Retry-After, in seconds.
     backoff_max: float = _setting(300.0, checked_number, 0.01, 30 * DAY_SECONDS)
+    #: The minimum time between two visits of a source, in seconds.
     min_revisit: float = _setting(DAY_SECONDS, checked_number, 0.0, 30 * DAY_SECONDS)
-    log_days: int = _setting(30, _whole, 1, 400)
-    sources: str = _setting("sources.toml", _line)
-    progress: Progress = _setting("auto", _choice, *get_args(Progress))
-    log_format: LogFormat = _setting("text", _choice, *get_args(LogFormat))
+    #: The number of days for which requests and denials are kept in the state.
+    log_days: int = _setting(30, _check_whole_number, 1, 400)
+    #: The file that declares the sources. Its format is known by its suffix: `.toml`, `.opml`,
+    #: `.xml`, `.json` or `.txt`.
+    sources: str = _setting("sources.toml", _check_line)
+    #: `"auto"`: show the progress of a run, at a terminal in three lines below the log, elsewhere
+    #: by one log line per minute. `"off"`: do not show it.
+    progress: Progress = _setting("auto", _check_choice, *get_args(Progress))
+    #: The format of the log: lines of text, or one JSON object per line.
+    log_format: LogFormat = _setting("text", _check_choice, *get_args(LogFormat))
 
     @classmethod
     def from_settings(cls, settings: BaseSettings) -> Options:
         """Read and check every ``WALSH_`` setting of a Scrapy project.
 
-        Raises BadSetting for a value of the wrong type or out of bounds, for an unknown ``WALSH_``
-        name, and for an identity that is empty or mixes both bots. The Walsh-Research identity has
-        rules that other bots may choose: it is refused with settings that break them.
+        Raises BadSetting for
+
+        - a value of the wrong type or outside of its limits;
+        - an unknown ``WALSH_`` name;
+        - an identity that is empty, or a mixture with that of Walsh-Research;
+        - a choice that is fixed under the Walsh-Research identity.
         """
-        _check_names(settings)
+        _refuse_unknown_names(settings)
         values = {name: _read_setting(settings, name) for name in _FIELDS}
         if not (values["user_agent"] and values["ua_token"]):
             raise BadSetting(_NO_IDENTITY.format(" and ".join(proposed_identity(settings))))
@@ -266,31 +313,30 @@ class Options:
         if not is_walsh_research:
             values |= {
                 name: default
-                for name, default in _DEFAULTS_OF_OTHERS.items()
+                for name, default in _DEFAULTS_OF_OWN_IDENTITY.items()
                 if settings.get(PREFIX + name.upper()) is None
             }
-        name = PREFIX + "BACKOFF_MAX"
-        maximum = 30.0 * DAY_SECONDS
-        number_of(settings, name, maximum, low=values["backoff_base"], high=maximum)
-        values["state_url"] = values["state_url"] or _project_state()
+        low, high = values["backoff_base"], 30.0 * DAY_SECONDS
+        number_of(settings, PREFIX + "BACKOFF_MAX", high, low=low, high=high)
+        values["state_url"] = values["state_url"] or _default_state_url()
         if values["signing_key"] and not values["signature_agent"]:
-            raise bad_setting(PREFIX + "SIGNATURE_AGENT", "", _WHERE_KEYS_ARE)
+            raise bad_setting(PREFIX + "SIGNATURE_AGENT", "", _EXPECTED_KEY_URL)
         options = cls(**values)
         if is_walsh_research:
             _check_walsh_research(options)
         return options
 
     def for_record(self) -> dict[str, Any]:
-        """Return the options as JSON has them: an infinite time is "inf".
+        """Return the options for the row of a run, as JSON values; infinity is "inf".
 
-        ``state_url`` may have a password, and ``signing_key`` names a secret: both are omitted.
+        Without ``state_url``, which may hold a password, and ``signing_key``, the path of a secret.
         """
-        values = {name: value for name, value in asdict(self).items() if name not in _UNRECORDED}
+        values = {name: value for name, value in asdict(self).items() if name not in _SECRET}
         return {name: str(value) if value == math.inf else value for name, value in values.items()}
 
     @property
     def log_seconds(self) -> float:
-        """The seconds for which requests and denials are kept."""
+        """``log_days`` in seconds."""
         return self.log_days * float(DAY_SECONDS)
 
     @property
@@ -299,13 +345,12 @@ class Options:
         return self.ua_token == identity.UA_TOKEN
 
 
-_FIELDS: Final = {setting.name: setting for setting in fields(Options)}
+_FIELDS: Final = {option.name: option for option in fields(Options)}
 
 
-def _read_setting(settings: BaseSettings, name: str) -> Any:  # noqa: ANN401 - of the type of its field
-    """Return the checked value of a setting; the default for None."""
-    setting = _FIELDS[name]
-    full_name = PREFIX + name.upper()
+def _read_setting(settings: BaseSettings, name: str) -> Any:  # noqa: ANN401 - the field's type
+    """Return the checked value of a setting, or its default if it is None or not set."""
+    setting, full_name = _FIELDS[name], PREFIX + name.upper()
     value = settings.get(full_name)
     if value is None:
         value = setting.default
@@ -313,7 +358,7 @@ def _read_setting(settings: BaseSettings, name: str) -> Any:  # noqa: ANN401 - o
 
 
 def log_format_of(settings: BaseSettings) -> LogFormat:
-    """Return ``WALSH_LOG_FORMAT`` alone, because the log is set up before there is a crawl.
+    """Return ``WALSH_LOG_FORMAT`` alone, because the log is set up before the other settings.
 
     Raises BadSetting for a value other than "text" and "json".
     """
@@ -322,12 +367,13 @@ def log_format_of(settings: BaseSettings) -> LogFormat:
 
 
 def proposed_identity(settings: BaseSettings) -> list[str]:
-    """Return the lines that give a project its own identity, from its ``USER_AGENT``.
+    """Return the two lines of settings that give a project its own identity.
 
-    Without a ``USER_AGENT`` the lines have its ``BOT_NAME``, and a URL to fill in.
+    They have the project's ``USER_AGENT``. Without one they have its ``BOT_NAME``, and the URL of a
+    page to fill in.
     """
-    has_agent = (settings.getpriority("USER_AGENT") or 0) > 0
-    agent = str(settings["WALSH_USER_AGENT"] or (settings["USER_AGENT"] if has_agent else ""))
+    project_agent = settings["USER_AGENT"] if (settings.getpriority("USER_AGENT") or 0) > 0 else ""
+    agent = str(settings["WALSH_USER_AGENT"] or project_agent)
     token = settings["WALSH_UA_TOKEN"] or token_of(agent)
     if not token or token not in agent or identity.UA_TOKEN.lower() in agent.lower():
         token = token or _NOT_IN_TOKEN.sub("", str(settings["BOT_NAME"])) or "Your-Bot"
@@ -336,37 +382,33 @@ def proposed_identity(settings: BaseSettings) -> list[str]:
 
 
 def _check_walsh_research(options: Options) -> None:
-    """Raise BadSetting for settings that break a rule of the Walsh-Research bot.
+    """Raise BadSetting for settings that are fixed under the Walsh-Research identity.
 
-    The bot retries at least once, with delays that grow and have jitter (R5), and always has a
-    blocklist, because nobody may switch off its opt-outs (R3).
+    Its promises need a retry, and holds that grow and have jitter (R5). Its blocklist cannot be
+    switched off, because site owners opt out there (R3).
     """
-    min_backoff = LEAST_CAP * options.backoff_base
-    for name, value, holds, expected in (
-        ("MAX_RETRIES", options.max_retries, options.max_retries >= 1, "at least 1"),
-        (
-            "BACKOFF_MAX",
-            options.backoff_max,
-            options.backoff_max >= min_backoff,
-            f"at least {min_backoff:g} ({LEAST_CAP:g} times {PREFIX}BACKOFF_BASE)",
-        ),
-        ("SERIAL", options.serial, options.serial, "True"),
-        ("SCOPE", options.scope, options.scope == "declared", "'declared'"),
-        (
-            "BLOCKLIST_URL",
-            options.blocklist_url,
-            bool(options.blocklist_url),
-            "the URL of a blocklist, because nobody may switch off its opt-outs,",
-        ),
+    min_cap = LEAST_CAP * options.backoff_base
+    cap = f"at least {min_cap:g} ({LEAST_CAP:g} times {PREFIX}BACKOFF_BASE)"
+    blocklist = "the URL of a blocklist, because site owners opt out there,"
+    for name, is_allowed, expected in (
+        ("MAX_RETRIES", options.max_retries >= 1, "at least 1"),
+        ("BACKOFF_MAX", options.backoff_max >= min_cap, cap),
+        ("SERIAL", options.serial, "True"),
+        ("SCOPE", options.scope == "declared", "'declared'"),
+        ("BLOCKLIST_URL", options.blocklist_url, blocklist),
     ):
-        if not holds:
-            raise bad_setting(PREFIX + name, value, f"{expected} {_OTHERS_MAY_CHOOSE}")
+        if not is_allowed:
+            value = getattr(options, name.lower())
+            if isinstance(value, float) and value.is_integer():
+                value = int(value)
+            raise bad_setting(PREFIX + name, value, f"{expected} {_HOW_TO_CHOOSE}")
 
 
 def _check_identity(user_agent: str, ua_token: str) -> bool:
-    """Return True for the Walsh-Research identity, False for the identity of another bot.
+    """Return True for the Walsh-Research identity, False for another bot's own identity.
 
-    Raises BadSetting for a mixture of both, or for a User-Agent without its product token.
+    Raises BadSetting for a mixture of both, for a token that robots.txt cannot name (RFC 9309
+    2.2.1), and for a User-Agent that does not contain the token.
     """
     if (user_agent, ua_token) == (identity.USER_AGENT, identity.UA_TOKEN):
         return True
@@ -378,19 +420,21 @@ def _check_identity(user_agent: str, ua_token: str) -> bool:
             "robots.txt has letters, '_' and '-' only (RFC 9309 2.2.1); use for example "
             f"{proposed!r}, also in {PREFIX}USER_AGENT"
         )
-    if not (user_agent.isascii() and user_agent.isprintable()):
-        expected = "a line of printable ASCII characters (RFC 9110 5.5)"
-    elif ua_token.lower() == identity.UA_TOKEN.lower():
-        expected = f"exactly {identity.USER_AGENT!r}"
-    elif ua_token not in user_agent or identity.UA_TOKEN.lower() in user_agent.lower():
-        expected = f"a line that has your own token {ua_token!r}, and not {identity.UA_TOKEN}"
-    else:
-        return False
-    raise bad_setting(PREFIX + "USER_AGENT", user_agent, expected)
+    token, agent, walsh_token = ua_token.lower(), user_agent.lower(), identity.UA_TOKEN.lower()
+    is_ascii = user_agent.isascii() and user_agent.isprintable()
+    has_token = ua_token in user_agent and walsh_token not in agent
+    for name, value, is_allowed, expected in (
+        ("USER_AGENT", user_agent, is_ascii, "a line of printable ASCII characters (RFC 9110 5.5)"),
+        ("USER_AGENT", user_agent, token != walsh_token, f"exactly {identity.USER_AGENT!r}"),
+        ("USER_AGENT", user_agent, has_token, f"a line that contains your own token {ua_token!r}"),
+    ):
+        if not is_allowed:
+            raise bad_setting(PREFIX + name, value, expected)
+    return False
 
 
-def _check_names(settings: BaseSettings) -> None:
-    """Raise BadSetting for a ``WALSH_`` setting that does not exist."""
+def _refuse_unknown_names(settings: BaseSettings) -> None:
+    """Raise BadSetting for a ``WALSH_`` name that is no setting, with the most similar one."""
     names = [name.upper() for name in _FIELDS]
     for full_name in map(str, settings):
         name = full_name.removeprefix(PREFIX)

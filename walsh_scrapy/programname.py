@@ -1,4 +1,4 @@
-"""How messages name the program ``walsh``, so that a command can be copied from them."""
+"""How messages write the program ``walsh``, so that a command can be copied from a message."""
 
 import sys
 from functools import cache
@@ -11,9 +11,10 @@ _MODULE: Final = "python -m walsh_scrapy"
 
 @cache
 def program_name() -> str:
-    """Return the program as it was called; in any other process, such as a crawl, as it can be.
+    """Return ``walsh``, or ``python -m walsh_scrapy`` where that program is not installed.
 
-    That is ``walsh`` if it is installed, on the path or beside this interpreter.
+    A command uses the name under which it was called. A crawl looks for ``walsh`` on the path and
+    beside this interpreter.
     """
     called = Path(sys.argv[0])
     if called.parts[-2:] == ("walsh_scrapy", "__main__.py"):

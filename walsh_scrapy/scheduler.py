@@ -1,4 +1,7 @@
-"""A Scrapy scheduler that hands out only requests whose host is ready (R4, decision 6)."""
+"""A Scrapy scheduler that hands out only requests whose host is ready (R4).
+
+While one host waits for its delay, the requests of other hosts go on.
+"""
 
 from __future__ import annotations
 
@@ -29,11 +32,11 @@ if TYPE_CHECKING:
 
 
 class Scheduler(BaseScheduler):
-    """The host queue behind Scrapy's scheduler interface, with the project's duplicate filter.
+    """Scrapy's scheduler interface over `crawl.queue`, with the project's duplicate filter.
 
-    Sources that a run did not reach stay due for the next run. Other requests are kept for the next
-    start if the crawl has a ``JOBDIR``. Those of middlewares are not, because the next start makes
-    them itself.
+    A ``JOBDIR`` keeps the waiting requests of the spider for the next start. It does not keep
+    requests for sources, which stay due in the state, nor requests for robots.txt and the
+    blocklist.
     """
 
     def __init__(self, crawl: Crawl, dupefilter: BaseDupeFilter, job: Job | None) -> None:
@@ -48,16 +51,16 @@ class Scheduler(BaseScheduler):
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
-        """Build the scheduler with the project's duplicate filter.
+        """Build the scheduler with the project's ``DUPEFILTER_CLASS``.
 
-        A job whose file cannot be opened ends the process with one line.
+        A ``JOBDIR`` whose file cannot be opened stops the process with one line.
         """
         crawl = Crawl.of(crawler)
         folder = job_dir(crawler.settings)
         try:
             job = Job(crawler, folder, crawl.context.clock, crawl.network) if folder else None
         except sqlite3.Error as error:
-            problem = BadSetting(f"JOBDIR: {folder}/{FILE} cannot be opened: {error}")
+            problem = BadSetting(f"{folder}/{FILE}, a file of JOBDIR, cannot be opened: {error}")
             refuse_to_start(problem, log_file=crawler.settings["LOG_FILE"])
         dupefilter = load_object(crawler.settings["DUPEFILTER_CLASS"])
         scheduler = cls(crawl, build_from_crawler(dupefilter, crawler), job)
@@ -67,34 +70,34 @@ class Scheduler(BaseScheduler):
         return scheduler
 
     def open(self, spider: Spider) -> Deferred[None] | None:  # noqa: ARG002 - Scrapy's interface
-        """Open the duplicate filter, and queue the requests that the last start of the job kept."""
+        """Open the duplicate filter, and queue the requests that the last run kept in JOBDIR."""
         for request in self._job.read() if self._job else ():
             self._count("enqueued")
             self._queue.push(request)
         return self._dupefilter.open()
 
     def close(self, reason: str) -> Deferred[None] | None:
-        """Stop the timer, and keep the waiting requests for the next start of the job."""
+        """Stop the timer of the queue, and close the job, which keeps the waiting requests."""
         self._queue.close()
         if self._job:
-            self._sweep(self._job)
+            self._sweep_job(self._job)
             self._job.close()
         return self._dupefilter.close(reason)
 
     def has_pending_requests(self) -> bool:
-        """Return True if any request waits, ready or not."""
+        """Return True if any request waits, whether or not its host is ready."""
         return self._queue.waiting > 0
 
     def enqueue_request(self, request: Request) -> bool:
-        """Take a request, unless the duplicate filter has seen it.
+        """Queue a request, and return True, unless it is a duplicate.
 
-        A job keeps it before the duplicate filter does, so that a kill between the two loses no
-        request.
+        The job stores the request before the duplicate filter does. After a kill between the two
+        steps the request is sent again; in the other order it would be lost.
         """
         comes_back = self._queue.turn_of(request) is not None
         if not comes_back and self._job and self._job.repeats(request):
             return False
-        self._keep(request)
+        self._keep_in_job(request)
         is_filtered = not (comes_back or request.dont_filter)
         if is_filtered and self._dupefilter.request_seen(request):
             if self._job:
@@ -112,9 +115,9 @@ class Scheduler(BaseScheduler):
         return True
 
     def next_request(self) -> Request | None:
-        """Return a request whose host is ready; None if there is none."""
+        """Return a request whose host is ready, or None if no host is ready."""
         if self._job:
-            self._sweep(self._job)
+            self._sweep_job(self._job)
         self._exchanges.sweep()
         request = self._queue.pop()
         if request is None:
@@ -127,32 +130,33 @@ class Scheduler(BaseScheduler):
         return request
 
     def _count(self, event: str) -> None:
-        """Count a request under Scrapy's names; one that pacing sent back is no other one."""
+        """Count a request in the stats that Scrapy's own scheduler has."""
         self._crawler.stats.inc_value(f"scheduler/{event}")
         self._crawler.stats.inc_value(f"scheduler/{event}/memory")
 
     def request_reached_downloader(self, request: Request) -> None:
-        """Mark a request as sent."""
+        """Tell the queue that a request was sent."""
         self._queue.sent(request)
 
     def spider_idle(self) -> None:
-        """End a crawl that deferred requests for that reason, as a later run goes on with them."""
+        """End a crawl with deferred requests as "deferred", because a later run continues."""
         if self._access.deferrals and not self._engine.start_failed:
             raise CloseSpider("deferred")
 
-    def _keep(self, request: Request) -> None:
-        """Keep a request of the project in the job; if that fails, end the crawl (decision 29)."""
+    def _keep_in_job(self, request: Request) -> None:
+        """Store a request of the spider in the job. If the disk fails, the crawl ends."""
         if self._job is None or rank_of(request) is not Rank.TARGET or visit_of(request):
             return
         try:
             self._job.keep(request)
         except sqlite3.Error as error:
-            self._engine.end("state_failed", f"the file of the job cannot be written: {error}")
+            self._engine.end("state_failed", f"a file of JOBDIR cannot be written: {error}")
 
-    def _sweep(self, job: Job) -> None:
+    def _sweep_job(self, job: Job) -> None:
+        """Remove the requests that have ended from the job, except for the deferred ones."""
         try:
             job.sweep(
                 lambda request: not self._engine.is_in_progress(request), self._access.deferred
             )
         except sqlite3.Error as error:
-            self._engine.end("state_failed", f"the file of the job cannot be written: {error}")
+            self._engine.end("state_failed", f"a file of JOBDIR cannot be written: {error}")

@@ -1,4 +1,4 @@
-"""The base of this project's spiders: they request declared sources, and nothing else (R6)."""
+"""The base class of spiders that request the sources of a file, and nothing else (R6)."""
 
 from __future__ import annotations
 
@@ -32,40 +32,44 @@ if TYPE_CHECKING:
     from walsh_scrapy.state.sources import SourceStore
 
 
-#: Spider arguments of every SourcesSpider; docs/settings.md describes them.
+#: The spider arguments of every SourcesSpider; docs/settings.md describes them.
 ARGUMENTS: Final = ("sources", "force", "only")
-#: Sources whose texts are compared with one that selects none: it takes 0.1 s at most.
+#: The number of sources that are searched for a text similar to ``only``; that takes 0.1 s at most.
 _MAX_COMPARED: Final = 2_000
 
 
 class DeclaringSpider(Spider):
-    """A spider with declared sources, which the middlewares read from it."""
+    """A spider that declares its sources. ScopeMiddleware drops requests for any other URL."""
 
-    sources: Collection[Source] = ()  #: ScopeMiddleware allows requests for these only
-    force: bool = False  #: visit sources that are not due yet too (decision 20)
+    sources: Collection[Source] = ()
+    force: bool = False  #: True: also visit sources that are not due yet
 
     def alternative_to(self, request: Request) -> Request | None:  # noqa: ARG002 - for subclasses
-        """Return the request to make instead of one for a page that robots.txt denies, or None."""
+        """Return a replacement for a request that robots.txt denied, or None to give up."""
         return None
 
 
 class SourcesSpider(DeclaringSpider):
-    """A spider over the sources of one kind.
+    """A spider that visits the sources of one kind, each when it is due.
 
-    Arguments (``-a NAME=VALUE``): ``sources`` names another file than ``WALSH_SOURCES``;
-    ``force=1`` also visits sources that are not due yet; ``only=TEXT`` selects the sources whose
-    URL, name or tags contain TEXT. A subclass takes others by its ``__init__``, or by a class
-    attribute of the same name. Names that begin with an underscore are Scrapyd's. Any other
-    argument is refused, because it is mistyped.
+    Arguments (``-a NAME=VALUE``):
+
+    - ``sources=FILE``: read this file instead of ``WALSH_SOURCES``.
+    - ``force=1``: also visit sources that are not due yet.
+    - ``only=TEXT``: visit only sources whose URL, name or tags contain TEXT.
+
+    A subclass can add arguments: parameters of its ``__init__``, or class attributes. Names that
+    begin with an underscore are Scrapyd's. Any other argument stops the start, because it is
+    probably mistyped.
     """
 
-    kind: ClassVar[Kind]
-    sources_file: str | None = None  #: the path of the file that declares its sources
-    accept: ClassVar[str] = "*/*"
+    kind: ClassVar[Kind]  #: the kind of source that this spider visits
+    sources_file: str | None = None  #: the path of the file that declares the sources
+    accept: ClassVar[str] = "*/*"  #: the Accept header of the first request
 
     @staticmethod
     def readable(content_type: str) -> bool:  # noqa: ARG004 - for subclasses
-        """Return True if a body of this Content-Type is to be downloaded."""
+        """Return True to download a body of this Content-Type, False to skip it."""
         return True
 
     def __init__(self, *args: str, **arguments: str) -> None:
@@ -76,7 +80,7 @@ class SourcesSpider(DeclaringSpider):
 
     @classmethod
     def from_crawler(cls, crawler: Crawler, *args: str, **arguments: str) -> Self:
-        """Make the spider; a wrong argument ends the process with one line."""
+        """Build the spider. A wrong argument or setting stops the process with one line."""
         spider = super().from_crawler(crawler, *args, **arguments)
         try:
             cls._check_arguments(arguments)
@@ -89,28 +93,34 @@ class SourcesSpider(DeclaringSpider):
 
     @property
     def sources(self) -> DeclaredSources:  # type: ignore[override]  # it cannot be set
-        """The chosen sources of the file, in the state; a wrong file ends the process."""
+        """The sources of the file that this run selects. A wrong file stops the process.
+
+        They are read from the state, into which the file is synced first.
+        """
         crawl = Crawl.of(self.crawler)
         if crawl.sources_file is None:
-            raise ValueError(f"{self} has no sources file; make it with from_crawler")
+            raise ValueError(f"{self} has no sources file; build it with from_crawler")
         if self._sources is None:
-            chosen = Selection(crawl.sources_file.id, self.kind, self.only)
-            self._sources = DeclaredSources(crawl.context.state.sources, chosen)
+            selection = Selection(crawl.sources_file.id, self.kind, self.only)
+            self._sources = DeclaredSources(crawl.context.state.sources, selection)
         return self._sources
 
     @classmethod
     def _check_arguments(cls, arguments: Iterable[str]) -> None:
-        taken = {*ARGUMENTS}
-        for kind in cls.__mro__[: cls.__mro__.index(SourcesSpider)]:
-            taken.update(vars(kind))
-            if "__init__" in vars(kind):
-                taken.update(inspect.signature(kind).parameters)
+        """Raise WrongArgument for a name that neither this class nor a subclass takes."""
+        accepted = {*ARGUMENTS}
+        for base in cls.__mro__[: cls.__mro__.index(SourcesSpider)]:
+            accepted.update(vars(base))
+            if "__init__" in vars(base):
+                accepted.update(inspect.signature(base).parameters)
         for name in arguments:
-            if name not in taken and not name.startswith("_"):
+            if name not in accepted and not name.startswith("_"):
                 close = difflib.get_close_matches(name, ARGUMENTS, n=1)
                 hint = f"; did you mean {close[0]}?" if close else ""
-                known = ", ".join(ARGUMENTS)
-                raise WrongArgument(f"{name} is not an argument of {cls.name}: {known}{hint}")
+                choices = ", ".join(ARGUMENTS)
+                raise WrongArgument(
+                    f"the spider {cls.name} has no argument {name}, only {choices}{hint}"
+                )
 
     async def start(self) -> AsyncIterator[Any]:
         """Yield the first request of each source that is due."""
@@ -121,13 +131,16 @@ class SourcesSpider(DeclaringSpider):
             due.report(crawl.stats)
             async for source, url in due.each():
                 yield self.first_request(source, url)
-            # Sources that other workers visited were due as well.
+            # `due.begun` also counts sources that other workers visited since the run began.
             crawl.stats.inc_value("walsh/sources/due", due.begun - due.counts.due)
         except StateUnavailable as error:
             crawl.engine.end("state_failed", str(error))
 
     def check_choice(self, store: SourceStore, file: int) -> None:
-        """Raise WrongArgument if ``only`` selects no source of the file with this number."""
+        """Raise WrongArgument if ``only`` selects no source.
+
+        ``file`` is the number of the sources file in the state. The message proposes similar texts.
+        """
         if not self.only or any(store.iterate(Selection(file, self.kind, self.only))):
             return
         texts: dict[str, None] = {}
@@ -142,7 +155,10 @@ class SourcesSpider(DeclaringSpider):
         )
 
     def first_request(self, source: Source, url: str) -> Request:
-        """Return the first request of a visit; ``url`` is the current address of the source."""
+        """Return the first request of a visit.
+
+        ``url`` is the URL of the source, or the one to which it has moved.
+        """
         return self.request(source, url, self.accept, self.readable)
 
     def request(
@@ -153,10 +169,10 @@ class SourcesSpider(DeclaringSpider):
         readable: Callable[[str], bool],
         **arguments: object,
     ) -> Request:
-        """Return a request for a document of a source.
+        """Return a request for a document of a source, with ``parse`` as its callback.
 
-        ``readable`` takes a Content-Type, and returns True if the body is to be downloaded.
-        ``arguments`` are further keyword arguments of the callback.
+        ``accept`` is its Accept header. ``readable`` takes the Content-Type of the response, and
+        returns True to download the body. ``arguments`` are passed on to the callback.
         """
         request = Request(
             url,
@@ -165,20 +181,22 @@ class SourcesSpider(DeclaringSpider):
             cb_kwargs={"source": source, **arguments},
             dont_filter=True,
         )
-        # A source has validators; an HTTP cache of the project would answer with an old copy (R7).
+        # HttpCacheMiddleware would answer with an old copy, although the source has validators.
         request.meta["dont_cache"] = True
         set_visit(request, Visit(source, readable))
         return request
 
     async def read(self, document: Document) -> Feed:
-        """Return the feed or the links in a document, which another process reads (decision 34).
+        """Return the feed, or the list of links, in a document.
 
-        Raises NotAFeed, also if reading costs too much, and StillDue if the crawl ends meanwhile.
+        A separate process parses the document, because a hostile one could use up time and memory.
+        Raises NotAFeed if the document is none, or needs too much of either, and StillDue if the
+        crawl ends before the document was parsed.
         """
         return await Crawl.of(self.crawler).reader.read(document)
 
     @staticmethod
     def unread(response: Response) -> str | None:
-        """Return the Content-Type of a body that was not downloaded; None if it was."""
+        """Return the Content-Type of a body that was not downloaded; None if it was downloaded."""
         visit = visit_of(response.request) if response.request else None
         return visit.unread if visit else None

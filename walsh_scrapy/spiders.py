@@ -1,7 +1,6 @@
-"""The spiders: feeds, and sites without a feed by their markdown or llms.txt (R9).
+"""The spiders: one for feeds, and one for sites without a feed that have markdown or llms.txt (R9).
 
-A project has a subclass of each, which names itself. So Scrapy finds each spider once: a class
-without a ``name`` is none.
+They have no ``name``, so Scrapy does not list them. A project subclasses and names them.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class FeedsSpider(SourcesSpider):
-    """Turns each feed into one item for each entry."""
+    """Yields one item for each entry of a feed (RSS, Atom, RDF or JSON)."""
 
     kind: ClassVar[Kind] = "feed"
     accept: ClassVar[str] = (
@@ -45,7 +44,10 @@ class FeedsSpider(SourcesSpider):
     readable = staticmethod(may_be_feed)
 
     async def parse(self, response: Response, source: Source) -> AsyncIterator[Feed | EntryItem]:
-        """Yield the feed, which has the update hints, and its entries; raise NotAFeed."""
+        """Yield the feed, for FirstSeenMiddleware, and an item for each of its entries.
+
+        Raises NotAFeed for any other document.
+        """
         if unread := self.unread(response):
             raise NotAFeed(f"{unread} is not a feed, so its body was not downloaded")
         content_type = content_type_of(response.headers)
@@ -60,11 +62,15 @@ class FeedsSpider(SourcesSpider):
 
 
 class LlmsSpider(SourcesSpider):
-    """Turns each page of markdown, or else the host's llms.txt, into one item for each link.
+    """Yields one item for each link in a markdown page, or in the llms.txt of its host.
 
-    It requests the declared page as markdown, then the URLs that its headers announce as markdown,
-    then ``/llms.txt``. The first document in the right format is used. The bodies of HTML pages are
-    not downloaded.
+    The first of these documents in the right format is used:
+
+    1. the declared page, requested as markdown;
+    2. the URLs that the Link headers of the page announce as markdown;
+    3. ``/llms.txt``.
+
+    The bodies of HTML pages are not downloaded.
     """
 
     kind: ClassVar[Kind] = "llms"
@@ -72,73 +78,77 @@ class LlmsSpider(SourcesSpider):
     readable = staticmethod(is_markdown)
 
     def first_request(self, source: Source, url: str) -> Request:
-        """Request the page as markdown, or as an llms.txt if its old or new URL is one."""
+        """Return the request for the page, or for the llms.txt if the source is one.
+
+        ``url`` is the URL of the source, or the one to which it has moved.
+        """
         if is_llmstxt(source.url) or is_llmstxt(url):
-            return self._llmstxt(source, url)
-        return self._page(source, url, urljoin(url, LLMSTXT_PATH))
+            return self._request_llmstxt(source, url)
+        return self._request_page(source, url, urljoin(url, LLMSTXT_PATH))
 
     def alternative_to(self, request: Request) -> Request | None:
-        """Return the request to make instead of one for a page that robots.txt denies."""
+        """Return the request for the next document, after robots.txt denied ``request``."""
         visit = request.cb_kwargs
         if "llmstxt" not in visit:
             return None
-        return self._next(visit["source"], visit["llmstxt"], visit["others"] or ())
+        return self._request_next(visit["source"], visit["llmstxt"], visit["remaining"] or ())
 
     async def parse(
         self,
         response: Response,
         source: Source,
         llmstxt: str | None = None,
-        others: tuple[str, ...] | None = None,
+        remaining: tuple[str, ...] | None = None,
     ) -> AsyncIterator[Feed | EntryItem | Request]:
         """Yield the links of a document, or the request for the next document.
 
         ``llmstxt`` is the URL of the llms.txt to request last; None if this is its response.
-        ``others`` are the announced URLs that were not requested yet; None if this is the response
-        of the page. Raises NotAFeed if the last document has the wrong format.
+        ``remaining`` are the announced URLs that were not requested yet; None if this is the
+        response of the page. Raises NotAFeed if the last document has the wrong format.
         """
         try:
-            links = await self._links(response, source)
+            links = await self._read_links(response, source)
         except NotAFeed as error:
             if llmstxt is None:
                 raise NotAFeed(
-                    f"neither its page is markdown nor {response.url} an llms.txt: {error}"
+                    f"the page is not markdown, and {response.url} is no llms.txt: {error}"
                 ) from None
-            if others is None:
-                found = announced(links_of(response), response.url)
-                others = tuple(each for each in found if each != llmstxt)
-            yield self._next(source, llmstxt, others)
+            if remaining is None:
+                urls = announced(links_of(response), response.url)
+                remaining = tuple(url for url in urls if url != llmstxt)
+            yield self._request_next(source, llmstxt, remaining)
             return
         yield links
         for entry in links.entries:
             yield EntryItem.of_feed(entry, feed=links, source=source.url, kind="llms")
 
-    def _next(self, source: Source, llmstxt: str, others: tuple[str, ...]) -> Request:
-        if others:
-            return self._page(source, others[0], llmstxt, others[1:])
-        return self._llmstxt(source, llmstxt)
+    def _request_next(self, source: Source, llmstxt: str, remaining: tuple[str, ...]) -> Request:
+        if remaining:
+            return self._request_page(source, remaining[0], llmstxt, remaining[1:])
+        return self._request_llmstxt(source, llmstxt)
 
-    def _page(
-        self, source: Source, url: str, llmstxt: str, others: tuple[str, ...] | None = None
+    def _request_page(
+        self, source: Source, url: str, llmstxt: str, remaining: tuple[str, ...] | None = None
     ) -> Request:
-        following = {"llmstxt": llmstxt, "others": others}
+        following = {"llmstxt": llmstxt, "remaining": remaining}
         request = self.request(source, url, self.accept, self.readable, **following)
         request.meta["handle_httpstatus_list"] = ABSENT
         return request
 
-    def _llmstxt(self, source: Source, url: str) -> Request:
+    def _request_llmstxt(self, source: Source, url: str) -> Request:
         request = self.request(source, url, ACCEPT_LLMSTXT, may_be_llms)
         set_visit(request, Visit(source, may_be_llms, llmstxt=url))
         request.meta["handle_httpstatus_list"] = ABSENT
         return request
 
-    async def _links(self, response: Response, source: Source) -> Feed:
+    async def _read_links(self, response: Response, source: Source) -> Feed:
+        """Return the links of a document; raise NotAFeed for an error response, or an HTML page."""
         if response.status in ABSENT:
             raise NotAFeed(f"the server answered {response.status}")
         if unread := self.unread(response):
-            raise NotAFeed(f"it is {unread}")
+            raise NotAFeed(f"the server sent {unread}")
         body = response.body
-        if DATA_LOSS in response.flags:  # the last line may hold half a link, which is another URL
+        if DATA_LOSS in response.flags:  # half a link in the last line would be another URL
             body = body[: body.rfind(b"\n") + 1]
         content_type = content_type_of(response.headers)
         return await self.read(Document("llms", body, response.url, content_type, source.url))

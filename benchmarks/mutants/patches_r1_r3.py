@@ -52,7 +52,7 @@ if request.url.endswith("/robots.txt"):
               "contact=mail[0] if mail else identity.CONTACT"),
     ), ("tests/tools/test_why_contact.py::test_a_bot_without_mail_names_no_other_contact",)),
     Mutant("robots-ignored", "R2", "reads robots.txt and ignores its denials", (
-        Patch(_GATE, "RobotsMiddleware._check", "if not verdict.allowed:", "if False:"),
+        Patch(_GATE, "RobotsMiddleware._check_rules", "if not verdict.allowed:", "if False:"),
     )),
     Mutant("nothing-denied", "R2", "its reader of robots.txt finds nothing that is denied", (
         Patch(_ROBOTSTXT, "Rules.verdict", "allowed = not denies(rank) and index is None",

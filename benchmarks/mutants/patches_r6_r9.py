@@ -13,7 +13,7 @@ _OF_URL: Final = "is_of_url = known is not None and known.url == request.url"
 _UNSCOPED: Final = Patch(
     _SCOPE,
     "ScopeMiddleware._declared_by",
-    'return "moved" if self._is_where_it_moved(first, source_of(request)) else None',
+    'return "moved" if self._has_moved_to(first, source_of(request)) else None',
     'return "declared"',
 )
 
@@ -46,7 +46,7 @@ OF_R6_TO_R9: Final = (
     )),
     Mutant("private-hop", "R6", "a public host may redirect to a private address", (
         Patch("walsh_scrapy/downloadermiddlewares/privatehosts.py",
-              "PrivateHostsMiddleware._reason_against", "if not hops:", "if True:"),
+              "PrivateHostsMiddleware._check_hop", "if not hops:", "if True:"),
     )),
     Mutant("hops-over-hosts", "R6", "counts only redirects within a host", (
         Patch("walsh_scrapy/downloadermiddlewares/redirect.py",
@@ -100,11 +100,11 @@ if anew or key not in known
     )),
     Mutant("dump", "R9", "requests llms-full.txt", (
         _UNSCOPED,
-        Patch(_SCOPE, "ScopeMiddleware._reason_against", "if is_dump(request.url):", "if False:"),
+        Patch(_SCOPE, "ScopeMiddleware._check_request", "if is_dump(request.url):", "if False:"),
         Patch(_SPIDERS, "LlmsSpider.first_request", "LLMSTXT_PATH", '"/llms-full.txt"'),
     )),
     Mutant("html-only", "R9", "requests no structured form of a page", (
         Patch(_SPIDERS, "LlmsSpider.parse", "if llmstxt is None:", "if True:"),
-        Patch(_SPIDERS, "LlmsSpider._page", "self.accept,", '"text/html",'),
+        Patch(_SPIDERS, "LlmsSpider._request_page", "self.accept,", '"text/html",'),
     )),
 )  # fmt: skip

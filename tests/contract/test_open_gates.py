@@ -560,7 +560,7 @@ def test_what_is_no_metadata_leaves_from_no_errback(run_of_own_errbacks):
     assert result.items == []
     assert called == dict.fromkeys(hosts, 1)
     assert record == dict.fromkeys(hosts, ("failed", 1))
-    assert result.stderr.count("an item is left out") == 4
+    assert result.stderr.count("dropped an item") == 4
 
 
 def test_a_request_made_again_by_its_callback_ends_once(run_of_own_errbacks):

@@ -185,7 +185,7 @@ def test_a_local_list_adds_to_the_published_one_and_takes_nothing_away(
     assert ("optedout.example/feed" in asked) is not is_ours
     assert {"blog.example/feed", "shy.example/feed"} <= set(asked)
     assert not [each for each in web.lookups if "shop.example" in each.name]
-    assert (f" WARNING WALSH_BLOCKLIST_URL is {LIST_URL}: " in result.stderr) is is_ours
+    assert (f" WARNING WALSH_BLOCKLIST_URL = {LIST_URL}: " in result.stderr) is is_ours
     listed = ["operator.example/robots.txt", "operator.example/blocklist.json"]
     assert paths(result.log, "operator.example") == (listed if is_ours else [])
     assert f"{own} blocks 2 domains in addition to the published list" in result.stderr

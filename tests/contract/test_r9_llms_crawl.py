@@ -145,7 +145,7 @@ def test_a_page_is_read_as_markdown_else_what_it_announces_else_the_llms_txt(llm
     ends = {end: result.stats[f"walsh/sources/{end}"] for end in ("denied/robots", "failed")}
     assert ends == {"denied/robots": 1, "failed": 5}
     for host in ("no-index", "html-as-text", "nothing", "binary"):
-        said = f"neither its page is markdown nor http://{host}.example/llms.txt"
+        said = f"http://{host}.example/llms.txt is no llms.txt"
         assert said in result.stderr
     cut_off = next(hit for hit in result.log if hit.url == "http://html.example/docs")
     assert not cut_off.complete, "HTML is cut off at its headers, and never read"
@@ -305,7 +305,7 @@ def test_an_invalid_llms_txt_fails_every_source_of_its_host_and_is_requested_onc
     result, known = host(web, "/a", "/b")
     assert sorted(asked(result)) == ["/a", "/b", "/llms.txt"]
     assert set(known.values()) == {"failed"}
-    assert result.stderr.count("neither its page is markdown nor http://docs.example/llms.txt") == 2
+    assert result.stderr.count("http://docs.example/llms.txt is no llms.txt") == 2
 
 
 def test_the_llms_txt_of_another_port_is_another(llms):

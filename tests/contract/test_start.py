@@ -135,7 +135,7 @@ def test_the_lowest_log_level(loopback_web, crawl):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"shard": "1/2"}, ["shard is not an argument of feeds: sources, force, only"]),
+        ({"shard": "1/2"}, ["shard", "sources, force, only"]),
         ({"onyl": "blog", "_job": "7"}, ["onyl", "feeds", "did you mean only?", "force"]),
         ({"only": "nosuch"}, ["'nosuch'"]),
         ({"only": "blog.exmaple"}, ["did you mean 'blog.example'?"]),

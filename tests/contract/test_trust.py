@@ -190,7 +190,7 @@ def test_claims_of_spiders_and_middlewares_open_no_gate(direct_web, crawl, proje
     assert result.stats["walsh/sources/fetched"] == 2
     assert "http://slow.example/feed took longer than 3.0 seconds" in result.stderr
     assert "is too large: more than 58.6 KiB when unpacked" in result.stderr
-    assert "swapped.example/private/feed> is for no source any more" in result.stderr
+    assert "swapped.example/private/feed> is not recorded" in result.stderr
     assert "Traceback" not in result.stderr
 
     again = crawl(web, "again", project=project, settings={"WALSH_SOURCES": listed})
@@ -357,7 +357,7 @@ def markdown(path):
 def test_no_item_leaves_that_is_more_than_metadata(run):
     result = run("yields_a_body")
     assert result.items == []
-    assert "an item is left out" in result.stderr
+    assert "dropped an item" in result.stderr
 
 
 def test_items_of_a_document_after_which_the_visit_goes_on_are_kept_and_known(run):
@@ -370,8 +370,8 @@ def test_items_of_a_document_after_which_the_visit_goes_on_are_kept_and_known(ru
     assert [item["url"] for item in result.items] == urls
     assert result.stats["walsh/entries/new"] == 6
     assert result.stats["walsh/sources/fetched"] == 1
-    assert result.stderr.count("an item is left out: ") == 6, "three of each document"
-    assert "items of http://docs.example/home are left out: … and 6 more" in result.stderr
+    assert result.stderr.count("dropped an item: ") == 6, "three of each document"
+    assert "dropped 6 more items of http://docs.example/home" in result.stderr
     second = run("yields_and_goes_on", arguments={"force": "1"})
     assert (second.items, second.stats["walsh/entries/known"]) == ([], 6)
 

@@ -36,7 +36,7 @@ from walsh_scrapy.items import EntryItem
 from walsh_scrapy.metadata.entries import Feed, NotAFeed
 from walsh_scrapy.sources.source import Source
 from walsh_scrapy.spidermiddlewares import firstseen
-from walsh_scrapy.spidermiddlewares.firstseen import DocumentItems, _in_turns
+from walsh_scrapy.spidermiddlewares.firstseen import DocumentItems, _yield_in_turns
 from walsh_scrapy.state.errors import RefusedValues
 from walsh_scrapy.state.records import SourceRecord
 
@@ -62,11 +62,11 @@ def items_of(*items):
 def test_a_document_adds_its_newest_items_as_far_as_they_fit(monkeypatch):
     dates = [f"2026-05-{day}T00:00:00Z" for day in (21, 25, 23)]
     items = [entry(number, date) for number, date in enumerate([*dates, None])]
-    records = items_of(*items).records()
+    records = items_of(*items).build_records()
     size = len(records[0].item.encode())
     assert {record.key for record in records} == {"0", "1", "2", "3"}
-    monkeypatch.setattr(firstseen, "MOST_BYTES", size * 2 + 10)
-    kept = items_of(*items).records()
+    monkeypatch.setattr(firstseen, "MAX_STORED_BYTES", size * 2 + 10)
+    kept = items_of(*items).build_records()
     assert [record.key for record in kept] == ["1", "2"]
     assert all(SEEN in record.item and record.source == URL for record in kept)
 
@@ -76,8 +76,8 @@ def test_no_record_is_made_beyond_the_bytes_of_a_document(monkeypatch):
     encoded = []
     encode = firstseen._as_json
     monkeypatch.setattr(firstseen, "_as_json", lambda item: encoded.append(item) or encode(item))
-    monkeypatch.setattr(firstseen, "MOST_BYTES", 1)
-    assert items_of(*map(entry, range(9))).records() == []
+    monkeypatch.setattr(firstseen, "MAX_STORED_BYTES", 1)
+    assert items_of(*map(entry, range(9))).build_records() == []
     assert len(encoded) == 1
 
 
@@ -85,13 +85,13 @@ def test_no_record_is_made_beyond_the_bytes_of_a_document(monkeypatch):
 def test_refused_items_are_logged_up_to_three_and_then_counted(caplog, number, lines):
     found = items_of(entry(1), entry(1), *[entry(2, title="x" * 301)] * (number // 2))
     for _ in range(number - number // 2):
-        assert not found.passes({"body": "text"})
+        assert not found.accept({"body": "text"})
     with caplog.at_level(logging.WARNING):
         found.log_rest()
-    assert [record.key for record in found.records()] == ["1"]
+    assert [record.key for record in found.build_records()] == ["1"]
     assert len(caplog.messages) == lines
     if lines > 3:
-        assert caplog.messages[-1] == f"items of {URL} are left out: … and 1,997 more"
+        assert "1997 more items" in caplog.messages[-1]
 
 
 def test_other_work_has_its_turn_between_many_items():
@@ -105,7 +105,7 @@ def test_other_work_has_its_turn_between_many_items():
 
     async def run():
         task = asyncio.create_task(others())
-        items = [item async for item in _in_turns(as_async_generator(range(1000)))]
+        items = [item async for item in _yield_in_turns(as_async_generator(range(1000)))]
         task.cancel()
         return items
 

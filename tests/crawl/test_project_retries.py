@@ -22,7 +22,7 @@ def test_scrapys_names_choose_the_retries(given, meta, chosen):
     for name in given.keys() - settings.keys():
         setattr(crawler.spider, name, given[name])
     request = Request("http://a.example/", meta=meta)
-    result = ProjectRetries(crawler).chosen(request, 429)
+    result = ProjectRetries(crawler).find(request, 429)
     assert (result and list(result)) == chosen
 
 

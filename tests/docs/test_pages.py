@@ -138,6 +138,16 @@ def test_every_setting_has_a_section_and_no_other():
     assert sorted(SETTINGS) == sorted(PREFIX + field.name.upper() for field in fields(Options))
 
 
+def test_each_setting_is_described_as_in_the_code():
+    source = (ROOT / "walsh_scrapy" / "options.py").read_text("utf-8")
+    fields_of_options = re.findall(r"((?:    #: .+\n)+)    (\w+): .+ = _setting\(", source)
+    described = {PREFIX + name.upper(): text.split() for text, name in fields_of_options}
+    paragraphs = {name: text.split("\n\n")[1].split() for name, text in SETTINGS.items()}
+    assert paragraphs == {
+        name: [word for word in words if word != "#:"] for name, words in described.items()
+    }
+
+
 @pytest.mark.parametrize("name", SETTINGS)
 def test_defaults_are_those_of_the_code(name, monkeypatch):
     monkeypatch.chdir(ROOT)

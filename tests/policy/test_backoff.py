@@ -14,8 +14,10 @@ from tests.helpers import cases
 from walsh_scrapy.policy.backoff import (
     LONGEST_SECONDS,
     Backoff,
+    NextStep,
     backoff_delay,
     max_retries_after_silence,
+    next_step,
     parse_retry_after,
     requested_wait,
 )
@@ -210,3 +212,25 @@ def test_other_statuses(status, retry_after, seconds):
 def test_retries_of_a_robots_txt_without_answer(max_retries, timed_out, is_slow, retries):
     seen = max_retries_after_silence(max_retries, timed_out=timed_out, is_slow=is_slow)
     assert seen == retries
+
+
+@pytest.mark.parametrize(
+    ("attempt", "chosen", "refusals", "of_rank", "for_robots", "step"),
+    [
+        (1, None, 1, 1, False, NextStep.RETRY),
+        (4, None, 4, 4, False, NextStep.RETRY),
+        (5, None, 5, 5, False, NextStep.GIVE_UP),
+        # Other requests of the host were refused before this one.
+        (1, None, 5, 5, False, NextStep.DEFER),
+        (1, None, 5, 5, True, NextStep.GIVE_UP),
+        (1, None, 5, 1, False, NextStep.GIVE_UP),
+        # A project may choose fewer retries, or more.
+        (1, 0, 1, 1, False, NextStep.STOP),
+        (1, 0, 5, 5, False, NextStep.GIVE_UP),
+        (6, 6, 6, 6, False, NextStep.RETRY),
+        (7, 6, 7, 7, False, NextStep.GIVE_UP),
+    ],
+)
+def test_what_follows_a_failed_attempt(attempt, chosen, refusals, of_rank, for_robots, step):
+    counts = {"refusals": refusals, "refusals_of_rank": of_rank, "for_robots": for_robots}
+    assert next_step(attempt, 4, chosen, **counts) is step

@@ -50,7 +50,7 @@ def visit(state):
         for entry in feed.entries:
             found.add(EntryItem.of_feed(entry, feed=feed, source=source, kind=kind))
         record = SourceRecord(url=source, kind=kind, outcome="fetched", format="rss20")
-        records = found.records()
+        records = found.build_records()
         if source not in sources:
             commit(state, record)
             sources.add(source)

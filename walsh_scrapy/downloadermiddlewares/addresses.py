@@ -1,4 +1,4 @@
-"""R2: URLs are settled first, so that the gates check the URL that is sent (decision 32)."""
+"""R2: dot segments are removed from URLs first, so that the gates check the URL that is sent."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ if TYPE_CHECKING:
 
 
 class AddressMiddleware(Component, Preparation):
-    """Sends a request for `/a/../b` back as one for `/b`, whoever made it (order 1).
+    """Replaces each request for ``/a/../b`` by one for ``/b``, whoever made it (order 1).
 
-    The request that follows a redirect with Retry-After goes no further before the end of its wait.
-    Other URLs than http and https have no robots.txt and no handler. The gates would wait for both,
-    and the host of an ftp link would be on hold for https too.
+    A request that follows a redirect with Retry-After waits here for the end of that time.
+
+    URLs that are neither http nor https are denied here. They have no robots.txt and no handler, so
+    the next gates would try to fetch a robots.txt, and put the host on hold for https too.
     """
 
     def __init__(self, crawl: Crawl) -> None:
@@ -29,20 +30,21 @@ class AddressMiddleware(Component, Preparation):
         crawl.queue.prepare_by(Gate.ADDRESS, self)
 
     async def process_request(self, request: Request) -> Request | None:
-        """Return the request without dot segments, or None if its URL has none.
+        """Return a request without dot segments, or None if the URL has none.
 
-        A later change of the URL loses the mark: then not all gates check the new one.
+        If a later middleware changes the URL, ``settled`` no longer holds, because only some gates
+        have checked the new URL. The request is then denied before it is sent.
         """
         await self.prepare(request)
         note(request, settled=True)
         return resolved(request)
 
     async def prepare(self, request: Request) -> None:
-        """Wait for the end of a redirect's Retry-After, and deny a request that has no handler.
+        """Wait for the end of a redirect's Retry-After, and deny a URL without a handler.
 
-        Raises RequestDeferred or Denied early, so that the host of the request gets no request.
+        Raises RequestDeferred or Denied before the robots.txt of the host is fetched.
         """
         scheme = request.url.partition(":")[0].lower()
         if scheme not in SCHEMES:
-            raise Denied("address", f"only http and https are requested, not {scheme}")
+            raise Denied("address", f"only http and https URLs are requested, not {scheme}")
         await self._access.wait_after_redirect(request)

@@ -1,4 +1,4 @@
-"""R5: after 429 and 503 the whole host is on hold, and the request is retried later."""
+"""R5: after a 429 or 503 the whole host is on hold, and the request is retried later."""
 
 from __future__ import annotations
 
@@ -16,7 +16,12 @@ from walsh_scrapy.crawl.crawl import Component
 from walsh_scrapy.crawl.failures import reason_of
 from walsh_scrapy.crawl.ticket import NOT_REACHED, note, rank_of, ticket_of
 from walsh_scrapy.exceptions import TooSlow, Unreachable
-from walsh_scrapy.policy.backoff import is_refusal, max_retries_after_silence
+from walsh_scrapy.policy.backoff import (
+    NextStep,
+    is_refusal,
+    max_retries_after_silence,
+    next_step,
+)
 from walsh_scrapy.policy.frontier import Rank
 from walsh_scrapy.policy.pacing import Streaks
 from walsh_scrapy.policy.urls import host_of
@@ -33,13 +38,13 @@ logger = logging.getLogger(__name__)
 
 
 class BackoffMiddleware(Component):
-    """Retries refused requests, at most ``WALSH_MAX_RETRIES`` times (order 549, decision 15).
+    """Retries requests that got a 429 or 503, at most ``WALSH_MAX_RETRIES`` times (order 549).
 
-    A host may refuse that many requests in a row, whatever their URLs. After one more, the run
-    defers the host's other requests; they have not failed. It does the same if a target and the
-    request before it timed out, or if the host answered 403 to three URLs in a row (decision 28).
+    After ``WALSH_MAX_RETRIES`` + 1 refusals in a row, whatever their URLs, the remaining requests
+    of the host are deferred to a later run. They do not count as failures. The same happens if a
+    target and the request before it timed out, or if the host answered 403 to three URLs in a row.
 
-    It reads the refusals. PacingMiddleware waits; without that it refuses to start.
+    PacingMiddleware does the waiting, so the crawl does not start without it.
     """
 
     def __init__(self, crawl: Crawl) -> None:
@@ -50,22 +55,26 @@ class BackoffMiddleware(Component):
         self._hosts = crawl.hosts
         self._streaks = Streaks()
         self._project = ProjectRetries(crawl.crawler)
-        self._ignored = False  # the log says that the project's choice is ignored
+        self._has_warned = False  # that the project's choice of retries is ignored
         crawl.fetcher.retry_by(self)
         crawl.crawler.signals.connect(self.response_downloaded, signals.response_downloaded)
 
     def response_downloaded(self, response: Response, request: Request) -> None:
-        """Record an answer; middlewares nearer to the wire keep some from ``process_response``."""
-        host, rank = host_of(request.url), rank_of(request)
-        self._streaks.record_answer(host, request.url, response.status, rank)
+        """Record the status of a response.
+
+        A middleware nearer to the wire may hide the response from ``process_response``.
+        """
+        self._streaks.record_answer(
+            host_of(request.url), request.url, response.status, rank_of(request)
+        )
 
     async def process_response(self, request: Request, response: Response) -> Request | Response:
-        """Retry a page after 429 and 503. Documents are retried where they are read."""
-        # A refusal that an HTTP cache kept before the add-on came is not of now.
+        """Retry a page after a 429 or 503. ``Queue.send`` retries robots.txt and the blocklist."""
+        # A cached 429 or 503 says nothing about now.
         if rank_of(request) is not Rank.TARGET or "cached" in response.flags:
             return response
         attempt = self.next_attempt(request, response)
-        return response if attempt is None else _sent_again(request, attempt)
+        return response if attempt is None else _build_retry(request, attempt)
 
     async def process_exception(self, request: Request, exception: Exception) -> None:
         """Record that a page got no response."""
@@ -75,10 +84,13 @@ class BackoffMiddleware(Component):
             self.next_attempt(request, exception)
 
     def next_attempt(self, request: Request, outcome: Response | Exception) -> int | None:
-        """Return the number of retries with which a request is sent again; None if it is not.
+        """Return the number of the next retry of a request, or None if it is not retried.
 
-        It is sent again after 429 and 503, and one for robots.txt after every server error, and
-        after no response from a host that can be reached (decision 12).
+        Every request is retried after a 429 or 503. A request for robots.txt is also retried after
+        any other server error, and if a reachable host sent no response.
+
+        The caller sends the retry. This method records the failure, puts its effect into the log
+        and the stats, and defers the other requests of the host after too many failures.
         """
         for_robots = rank_of(request) is Rank.ROBOTS
         retries = self._context.options.max_retries
@@ -87,97 +99,118 @@ class BackoffMiddleware(Component):
                 return None
             timed_out = isinstance(outcome, DownloadTimeoutError)
             is_slow = isinstance(outcome, TooSlow)
-            self._record_silence(request, timed_out=timed_out, is_slow=is_slow)
-            most = max_retries_after_silence(retries, timed_out=timed_out, is_slow=is_slow)
-            what = f"failed ({reason_of(outcome, request.url)})"
+            self._record_no_response(request, timed_out=timed_out, is_slow=is_slow)
+            if not for_robots:
+                return None
+            max_retries = max_retries_after_silence(retries, timed_out=timed_out, is_slow=is_slow)
+            failure = f"failed ({reason_of(outcome, request.url)})"
             reason = global_object_name(type(outcome))
-            return self._retry(request, what, most, reason) if for_robots else None
+            return self._handle_failure(request, failure, max_retries, reason)
         if is_refusal(outcome.status, for_robots=for_robots):
-            what = f"answered {outcome.status}"
-            chosen = self._chosen(request, outcome.status)
+            failure = f"answered {outcome.status}"
+            chosen = self._find_project_choice(request, outcome.status)
             reason = response_status_message(outcome.status)
-            return self._retry(request, what, retries, reason, outcome.status, chosen)
-        self._defer_others(request)
+            return self._handle_failure(request, failure, retries, reason, outcome.status, chosen)
+        self._defer_host_after_failures(request)
         return None
 
-    def _record_silence(self, request: Request, *, timed_out: bool, is_slow: bool) -> None:
-        host = host_of(request.url)
-        self._streaks.record_silence(host, rank_of(request), timed_out=timed_out, is_slow=is_slow)
-        self._defer_others(request)
+    def _record_no_response(self, request: Request, *, timed_out: bool, is_slow: bool) -> None:
+        self._streaks.record_silence(
+            host_of(request.url), rank_of(request), timed_out=timed_out, is_slow=is_slow
+        )
+        self._defer_host_after_failures(request)
 
-    def _chosen(self, request: Request, status: int) -> Chosen | None:
-        """Return how often the project sends a refused target again, if it may choose that."""
-        chosen = self._project.chosen(request, status) if rank_of(request) is Rank.TARGET else None
+    def _find_project_choice(self, request: Request, status: int) -> ChosenRetries | None:
+        """Return the retries that the project's own settings ask for after a 429 or 503.
+
+        None if the project sets none, and for robots.txt and the blocklist. Also None under the
+        Walsh-Research identity, which always retries; the first ignored choice is logged.
+        """
+        chosen = self._project.find(request, status) if rank_of(request) is Rank.TARGET else None
         if chosen is None or not self._context.options.is_walsh_research:
             return chosen
-        if not self._ignored:
-            self._ignored = True
+        if not self._has_warned:
+            self._has_warned = True
             logger.warning(
-                "%s is ignored: after 429 and 503 a request is sent again, up to %d times "
-                "(WALSH_MAX_RETRIES), as Walsh-Research always does (R5)",
-                chosen.by,
+                "%s is ignored: under the Walsh-Research identity a request that got a 429 or 503 "
+                "is always retried, up to %d times (WALSH_MAX_RETRIES)",
+                chosen.setting,
                 self._context.options.max_retries,
             )
         return None
 
-    def _retry(
+    def _handle_failure(
         self,
         request: Request,
-        what: str,
-        most: int,
+        failure: str,
+        max_retries: int,
         reason: str,
         status: int | None = None,
-        chosen: Chosen | None = None,
+        chosen: ChosenRetries | None = None,
     ) -> int | None:
-        """Return the number of retries with which to send it again; None if it has failed.
+        """Return the number of the next retry after a failure, or None to give up.
 
-        ``what`` is a verb for the log, ``reason`` is Scrapy's name of the reason in the stats.
-
-        It has failed after ``most`` retries, or after those that the project has chosen. A host
-        that refused more than ``most`` requests in a row is deferred, with its other requests. If
-        those are the reason, and this request has retries left, it is deferred too.
+        ``failure`` is a verb phrase for the log, such as "answered 429"; ``reason`` is Scrapy's
+        name of the failure in the stats. ``status`` is 429 or 503 after a refusal.
         """
-        rank, host, ticket = rank_of(request), host_of(request.url), ticket_of(request)
+        rank = rank_of(request)
+        host = host_of(request.url)
+        ticket = ticket_of(request)
         attempt = ticket.attempt + 1
-        retries = most if chosen is None else chosen.retries
-        share = max(most, retries)  # of refusals that the host may give in a row
-        if attempt <= retries and self._streaks.refusals(host) <= share:
-            self._log_hold(request, what, ticket.hold)
-            now = self._context.clock.monotonic()
-            for_blocklist = ticket.serves_blocklist
-            retry = Retry(attempt + 1, retries + 1, now + ticket.hold, what, for_blocklist)
-            self._context.retries[self._context.host(request.url)] = retry
-            if for_blocklist:  # all wait for it
-                logger.info("waiting for the blocklist: %s", retry.sentence(now))
-            self._stats.inc_value("walsh/backoff/retried")
-            self._stats.inc_value("retry/count")
-            self._stats.inc_value(f"retry/reason_count/{reason}")
+        step = next_step(
+            attempt,
+            max_retries,
+            chosen and chosen.retries,
+            refusals=self._streaks.refusals(host),
+            refusals_of_rank=self._streaks.refusals(host, rank),
+            for_robots=rank is Rank.ROBOTS,
+        )
+        if step is NextStep.RETRY:
+            retries = max_retries if chosen is None else chosen.retries
+            self._record_retry(request, failure, attempt, retries, reason)
             return attempt
-        if chosen and attempt > retries and self._streaks.refusals(host) <= share:
-            what = f"{what}; it is not sent again ({chosen.by})"
-            self._log_hold(request, what, ticket.hold, is_retried=False)
+        if chosen and step is NextStep.STOP:
+            failure = f"{failure}; it is not retried ({chosen.setting})"
+            self._log_hold(request, failure, ticket.hold, is_retried=False)
             if chosen.retries:
                 self._stats.inc_value("retry/max_reached")
             return None
-        self._defer_others(request, gave_up=True, refused=status)
-        is_others_fault = attempt <= retries and attempt < self._streaks.refusals(host, rank)
-        if is_others_fault and rank is not Rank.ROBOTS:
-            logger.debug("%s %s, as others of its host did", request.url, what)
+        self._defer_host_after_failures(request, gave_up=True, refused=status)
+        if step is NextStep.DEFER:  # the retry is deferred with the other requests
+            logger.debug(
+                "%s %s; deferred with the other requests of its host", request.url, failure
+            )
             return ticket.attempt
-        tries = count_of(attempt, "try", "tries")
-        # The robots gate warns of a robots.txt that is unreachable.
+        # INFO for robots.txt: RobotsMiddleware warns that it is unreachable.
         level = logging.INFO if rank is Rank.ROBOTS else logging.WARNING
-        logger.log(level, "%s %s; giving up after %s", request.url, what, tries)
+        tries = count_of(attempt, "try", "tries")
+        logger.log(level, "%s %s; giving up after %s", request.url, failure, tries)
         self._stats.inc_value("walsh/backoff/gave_up")
         self._stats.inc_value("retry/max_reached")
         return None
 
-    def _log_hold(
-        self, request: Request, what: str, seconds: float, *, is_retried: bool = True
+    def _record_retry(
+        self, request: Request, failure: str, attempt: int, retries: int, reason: str
     ) -> None:
-        """Log that a host is on hold, and how many of its requests wait for that, or are deferred.
+        """Log and count a retry, and keep it for the display of the progress."""
+        hold = ticket_of(request).hold
+        self._log_hold(request, failure, hold)
+        now = self._context.clock.monotonic()
+        for_blocklist = ticket_of(request).serves_blocklist
+        retry = Retry(attempt + 1, retries + 1, now + hold, failure, for_blocklist)
+        self._context.retries[self._context.host(request.url)] = retry
+        if for_blocklist:  # every other request waits for the blocklist
+            logger.info("waiting for the blocklist: %s", retry.sentence(now))
+        self._stats.inc_value("walsh/backoff/retried")
+        self._stats.inc_value("retry/count")
+        self._stats.inc_value(f"retry/reason_count/{reason}")
 
-        ``DenialsMiddleware`` then logs none of those: one answer has one line.
+    def _log_hold(
+        self, request: Request, failure: str, seconds: float, *, is_retried: bool = True
+    ) -> None:
+        """Log that a host is on hold, and how many of its requests wait or are deferred.
+
+        ``DenialsMiddleware`` then does not log the deferred requests again.
         """
         host = self._context.host(request.url)
         waiting = self._queue.frontier.count(host)
@@ -186,14 +219,23 @@ class BackoffMiddleware(Component):
             self._access.announced.add(host)
             effect = f": {count_of(waiting + is_retried, 'request')} deferred to a later run"
         elif waiting:
-            effect = f", and {count_of(waiting, 'more request')} wait for that"
-        hold = format_seconds(seconds)
-        logger.info("%s %s; %s is on hold for %s%s", request.url, what, host, hold, effect)
+            effect = f", with {count_of(waiting, 'more request')} waiting"
+        logger.info(
+            "%s %s; %s is on hold for %s%s",
+            request.url,
+            failure,
+            host,
+            format_seconds(seconds),
+            effect,
+        )
 
-    def _defer_others(
+    def _defer_host_after_failures(
         self, request: Request, *, gave_up: bool = False, refused: int | None = None
     ) -> None:
-        """Defer the other requests of a host after a streak. None of them waits for its hold."""
+        """Defer the remaining requests of a host if it has failed too often in a row.
+
+        They are handed out at once, because a deferred request need not wait for the hold.
+        """
         host = host_of(request.url)
         if reason := self._streaks.reason(host, rank_of(request), gave_up=gave_up):
             until = self._context.clock.now() + ticket_of(request).hold
@@ -202,17 +244,17 @@ class BackoffMiddleware(Component):
             self._queue.delay(self._context.host(request.url), 0.0)
 
 
-class Chosen(NamedTuple):
-    """The retries that a project has chosen for a refused request."""
+class ChosenRetries(NamedTuple):
+    """The number of retries after a 429 or 503 that a project has chosen, and where."""
 
     retries: int
-    by: str  #: the name of the setting, or of the key of ``meta``
+    setting: str  #: the name of the setting, or the key of ``Request.meta``
 
 
 class ProjectRetries:
-    """The retries that a project has chosen for refused requests, in Scrapy's own words.
+    """Reads from Scrapy's own settings and ``meta`` keys how often to retry after a 429 or 503.
 
-    A status that the project handles itself is not retried, unless the request has
+    A status that the project's callbacks handle is not retried, unless the request has
     ``max_retry_times``.
     """
 
@@ -226,22 +268,23 @@ class ProjectRetries:
         self._allows_all = settings.getbool("HTTPERROR_ALLOW_ALL")
         self._allowed = settings.getlist("HTTPERROR_ALLOWED_CODES")
 
-    def chosen(self, request: Request, status: int) -> Chosen | None:
-        """Return the chosen retries after a status; None if the project has chosen nothing."""
+    def find(self, request: Request, status: int) -> ChosenRetries | None:
+        """Return the chosen number of retries after a status, or None if nothing is chosen."""
         if not self._is_enabled:
-            return Chosen(0, "RETRY_ENABLED = False")
+            return ChosenRetries(0, "RETRY_ENABLED = False")
         if request.meta.get("dont_retry"):
-            return Chosen(0, "dont_retry")
+            return ChosenRetries(0, "dont_retry")
         times = request.meta.get("max_retry_times")
         if isinstance(times, int | float):
-            return Chosen(int(times), "max_retry_times")
-        if name := self._handled_by(request, status):
-            return Chosen(0, name)
-        return None if self._times is None else Chosen(self._times, "RETRY_TIMES")
+            return ChosenRetries(int(times), "max_retry_times")
+        if name := self._find_handling_setting(request, status):
+            return ChosenRetries(0, name)
+        return None if self._times is None else ChosenRetries(self._times, "RETRY_TIMES")
 
-    def _handled_by(self, request: Request, status: int) -> str | None:
-        """Return what makes HttpErrorMiddleware pass a status on to the spider, or None."""
-        meta, spider = request.meta, self._crawler.spider
+    def _find_handling_setting(self, request: Request, status: int) -> str | None:
+        """Return the setting that makes HttpErrorMiddleware pass a status on to the spider."""
+        meta = request.meta
+        spider = self._crawler.spider
         if meta.get("handle_httpstatus_all"):
             return "handle_httpstatus_all"
         name = "handle_httpstatus_list"
@@ -255,12 +298,12 @@ class ProjectRetries:
 
 
 def _contains(statuses: object, status: int) -> bool:
-    """Return True if a project's list, which may be anything, has a status."""
+    """Return True if a status is in a project's list, which may be a value of any type."""
     return isinstance(statuses, Collection) and status in statuses
 
 
-def _sent_again(request: Request, attempt: int) -> Request:
-    """Return the request of a page to send again."""
-    again = request.replace(dont_filter=True)
-    note(again, attempt=attempt)
-    return again
+def _build_retry(request: Request, attempt: int) -> Request:
+    """Return a copy of a request for a page, for its next attempt."""
+    retry = request.replace(dont_filter=True)
+    note(retry, attempt=attempt)
+    return retry

@@ -1,4 +1,4 @@
-"""R3: the operator's blocklist is checked first, before robots.txt is requested."""
+"""R3: the blocklist is checked first, before robots.txt is fetched."""
 
 from __future__ import annotations
 
@@ -22,15 +22,16 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Requests whose names are looked up before their turn (decision 27).
-NAMES_AHEAD = 8
+#: The number of waiting requests whose host names are resolved ahead. This asks the resolver, not
+#: the hosts.
+DNS_PREFETCH = 8
 
 
 class BlocklistMiddleware(Component):
-    """Denies every request to a listed host (order 10, decision 14).
+    """Denies every request to a host on the blocklist (order 10).
 
-    The scheduler hands out no target while the list is fetched. The requests for the list and for
-    its robots.txt pass every other gate.
+    The scheduler hands out no target while the list is fetched. Requests for the list itself and
+    for the robots.txt of its host skip this gate, and pass every other gate.
     """
 
     def __init__(self, crawl: Crawl) -> None:
@@ -49,36 +50,36 @@ class BlocklistMiddleware(Component):
         crawl.crawler.signals.connect(self.spider_opened, signals.spider_opened)
 
     def spider_opened(self) -> None:
-        """Log the changes of the operator: another address of the list, a local list."""
+        """Log the local blocklist, and warn if another URL replaces the published blocklist."""
         self._list.log_local()
         if self._options.is_walsh_research and self._url != BLOCKLIST_URL:
             logger.warning(
-                "WALSH_BLOCKLIST_URL is %s: opt-outs that are published only at %s are not in "
-                "force in this run",
+                "WALSH_BLOCKLIST_URL = %s: hosts that are listed only at %s, the public blocklist "
+                "of Walsh-Research, are not blocked in this run",
                 self._url,
                 BLOCKLIST_URL,
             )
 
     async def process_request(self, request: Request) -> None:
-        """Deny a listed host; fetch the list first if it is due and nobody has."""
+        """Deny a request to a listed host; fetch the list first if it is due."""
         self._network.check_route(request)
         if not self._list.is_ready(request):
             with self._fetcher.in_gate():
                 await self._list.prepare_list()
         if self._list.checks(request):
             self._check(request)
-        self._look_ahead()
+        self._prefetch_dns()
 
     def _check(self, request: Request) -> None:
-        found = {"blocklist": self._list.hash, "blocklist_at": self._list.requested_at}
+        evidence = {"blocklist": self._list.hash, "blocklist_at": self._list.requested_at}
         if entry := self._list.blocking(request):
-            note_answer(request, "blocklist", "listed", rule=entry.domain, **found)
+            note_answer(request, "blocklist", "listed", rule=entry.domain, **evidence)
             raise self._denials.deny(request, "blocklist", entry.why)
-        note_answer(request, "blocklist", "not listed", **found)
+        note_answer(request, "blocklist", "not listed", **evidence)
 
-    def _look_ahead(self) -> None:
-        """Look up the names of hosts that come soon, but never that of a listed one (R3)."""
+    def _prefetch_dns(self) -> None:
+        """Resolve the names of the next hosts, except for the hosts on the blocklist."""
         if self._list.is_due:
             return
-        urls = [request.url for request in self._queue.upcoming(NAMES_AHEAD)]
+        urls = [request.url for request in self._queue.upcoming(DNS_PREFETCH)]
         self._network.look_ahead(url for url in urls if not self._list.blocks(url))

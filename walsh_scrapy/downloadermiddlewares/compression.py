@@ -1,4 +1,4 @@
-"""R7: bodies are unpacked within their limits, and a text that was cut off gets a flag."""
+"""R7: compressed bodies are unpacked within size limits, and truncated ones are flagged."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class CompressionMiddleware:
     """Replaces HttpCompressionMiddleware (order 590), which accepts truncated bodies.
 
     A feed whose compressed data lacks its end is not read. Plain text and markdown are read as far
-    as they came, and get Scrapy's flag for incomplete bodies. Robots.txt and the blocklist are
-    unpacked where they are read.
+    as they came, and get Scrapy's flag for incomplete bodies, ``dataloss``. robots.txt and the
+    blocklist are unpacked where they are read.
     """
 
     def __init__(self, max_bytes: int, stats: StatsCollector) -> None:
@@ -33,18 +33,21 @@ class CompressionMiddleware:
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
-        """Make the middleware of a crawl."""
+        """Build the middleware. Raises NotConfigured if ``COMPRESSION_ENABLED`` is False."""
         if not crawler.settings.getbool("COMPRESSION_ENABLED"):
             raise NotConfigured
         return cls(crawler.settings.getint("DOWNLOAD_MAXSIZE"), crawler.stats)
 
     def process_request(self, request: Request) -> None:
-        """Request the codings that are undone here. Another choice counts only if it is none."""
+        """Set Accept-Encoding to the codings that can be unpacked here.
+
+        A spider's ``Accept-Encoding: identity`` is kept; any other value is replaced.
+        """
         if request.headers.get("Accept-Encoding") != b"identity":
             request.headers["Accept-Encoding"] = ACCEPTED
 
     def process_response(self, request: Request, response: Response) -> Response:
-        """Unpack the body of a page. Raises BadAnswer; see ``unpack_response``."""
+        """Unpack the body of a page; raise BadAnswer if it is too large or cannot be unpacked."""
         if request.method == "HEAD" or rank_of(request) is not Rank.TARGET:
             return response
         max_bytes: int = request.meta.get("download_maxsize", self._max_bytes)

@@ -1,4 +1,4 @@
-"""R7: conditional requests, and the response 304 Not Modified."""
+"""R7: conditional requests (If-None-Match, If-Modified-Since), and 304 Not Modified."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 class ConditionalMiddleware(Component):
-    """Sends validators back to the one URL that they came from (order 560, decision 17).
+    """Sends ETag and Last-Modified back, each to the one URL that it came from (order 560).
 
-    A request that the spider made by itself, for no visit that was due, is checked by the present
-    state: a source that was just visited is not due (R8).
+    Also enforces R8: a spider's own request for a source, outside of the visits that are due, is
+    checked against the state, and ends with NotDue if the source was visited lately.
     """
 
     def __init__(self, crawl: Crawl) -> None:
@@ -33,76 +33,82 @@ class ConditionalMiddleware(Component):
         self._context = crawl.context
 
     async def process_request(self, request: Request) -> None:
-        """Send the validators of this URL, and none that a redirect carried along."""
+        """Set the validators of this URL, and remove those that a redirect copied along."""
         visit, url = visit_of(request), request.url
         if hops_of(request):
-            pass  # its first request was checked
+            pass  # the first request of the redirect chain was checked
         elif visit and visit.source:
-            note(request, validators=self._known(visit.source, visit.llmstxt))
+            note(request, validators=self._find_validators(visit.source, visit.llmstxt))
             if visit.llmstxt is None and url != visit.source.url:
-                self._check_other(visit.source, url)
+                self._check_other_source(visit.source, url)
         elif not visit and rank_of(request) is Rank.TARGET and (source := self._visits.owner(url)):
-            self._known(source, None if url == source.url else url)
+            self._find_validators(source, None if url == source.url else url)
         for name, value in conditions_of(request).items():
             request.headers.pop(name, None)
             if value is not None:
                 request.headers[name] = value
 
     async def process_response(self, request: Request, response: Response) -> Response:
-        """Raise NotModified for a 304 to a page, if the request had validators."""
+        """Raise NotModified if a page answered 304 to a conditional request."""
         is_page = rank_of(request) is Rank.TARGET
         if is_page and response.status == 304 and any(conditions_of(request).values()):
             self._crawler.stats.inc_value("walsh/conditional/not_modified")
             raise NotModified(response)
         return response
 
-    def _known(self, source: Source, llmstxt: str | None) -> Validators | None:
-        """Return the validators of a page, or of an llms.txt, from earlier visits.
+    def _find_validators(self, source: Source, llmstxt: str | None) -> Validators | None:
+        """Return the validators that earlier visits stored of a page, or of an llms.txt.
 
-        Raises NotDue or AlreadyRead for a request that a spider makes by itself before it is due.
+        Raises NotDue or AlreadyRead for a spider's own request before the source is due.
         """
         if not self._visits.is_begun(source):
-            least = source.revisit_interval(self._context.options.min_revisit)
+            min_revisit = source.revisit_interval(self._context.options.min_revisit)
             now = self._context.clock.now()
-            found = self._context.state.sources.due(source.url, least, now)
-            if found and found.at > now and not self._is_forced():
-                raise NotDue(found.at)
-        return self._of_llmstxt(llmstxt) if llmstxt else self._of_page(source)
+            due = self._context.state.sources.due(source.url, min_revisit, now)
+            if due and due.at > now and not self._is_forced():
+                raise NotDue(due.at)
+        return (
+            self._find_llmstxt_validators(llmstxt)
+            if llmstxt
+            else self._find_page_validators(source)
+        )
 
-    def _of_page(self, source: Source) -> Validators | None:
-        """Return the validators of the last visit."""
+    def _find_page_validators(self, source: Source) -> Validators | None:
         record = self._visits.known(source)
-        # Those of a feed are not those of the same page as markdown.
+        # A source whose kind was changed has the validators of another representation.
         return Validators.kept(record) if record and record.kind == source.kind else None
 
-    def _check_other(self, source: Source, url: str) -> None:
-        """Raise AlreadyRead if ``url`` is another source's, which was fetched lately.
+    def _check_other_source(self, source: Source, url: str) -> None:
+        """Raise AlreadyRead if ``url`` belongs to another source that was visited lately.
 
-        So a document that both declare is fetched once. Not if that source has moved itself,
-        because two sources could then wait for each other; nor if it is gone (410), or overdue by
-        more than ``WALSH_MIN_REVISIT``, as it then probably is not declared any more.
+        A document that both sources lead to is then fetched once. It is fetched nevertheless
+
+        - if the other source has moved, because two sources could wait for each other;
+        - if the other source is gone (410);
+        - if the other source is overdue by more than ``WALSH_MIN_REVISIT``, because it is then
+          probably no longer declared.
         """
-        least, now = self._context.options.min_revisit, self._context.clock.now()
-        other = self._context.state.sources.due(url, least, now)
+        min_revisit, now = self._context.options.min_revisit, self._context.clock.now()
+        other = self._context.state.sources.due(url, min_revisit, now)
         if other is None or other.record.visited_at is None or other.record.kind != source.kind:
             return
         has_moved = other.record.address != other.record.url
-        if not has_moved and now < other.at + least < NEVER:
+        if not has_moved and now < other.at + min_revisit < NEVER:
             problem = other.record.detail if other.record.failures else ""
             raise AlreadyRead(url, other.record.visited_at, other.at, problem)
 
-    def _of_llmstxt(self, url: str) -> Validators | None:
-        """Return the validators of an llms.txt; raise AlreadyRead if it was fetched already.
+    def _find_llmstxt_validators(self, url: str) -> Validators | None:
+        """Return the validators of an llms.txt; raise AlreadyRead if it need not be fetched.
 
-        One request in a run is enough for all sources of its host, even with ``force``.
+        All sources of a host share its llms.txt, so one run fetches it once, even with ``force=1``.
         """
         record = self._context.state.llmstxt.find(url)
         if record is None:
             return None
         now = self._context.clock.now()
         is_fresh = record.due_at > now and not self._is_forced()
-        is_past = record.requested_at <= now + CLOCK_SKEW
-        if is_past and (is_fresh or record.requested_at >= self._context.started_at):
+        is_plausible = record.requested_at <= now + CLOCK_SKEW
+        if is_plausible and (is_fresh or record.requested_at >= self._context.started_at):
             raise AlreadyRead(url, record.requested_at, record.due_at, record.problem)
         return Validators.kept(record)
 

@@ -1,4 +1,7 @@
-"""Counts, records and logs denied and deferred requests, because Scrapy does not."""
+"""Counts, records and logs the requests that any gate denies or defers.
+
+Scrapy does so for its own robots.txt middleware only.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +21,14 @@ logger = logging.getLogger(__name__)
 
 
 class DenialsMiddleware(Component):
-    """Adds each denial to the stats, the state and the log, from every gate (order 5).
+    """Adds each denial to the stats, the state and the log (order 5, outside of all gates).
 
-    Requests for declared sources are logged where their outcome is recorded. Any other deferred
-    request is kept for the next start, if the crawl has a ``JOBDIR``.
+    A deferred request is kept for the next start if the crawl has a ``JOBDIR``. A deferred request
+    for a declared source needs no entry here: the source stays due, and its outcome is logged.
     """
 
     async def process_exception(self, request: Request, exception: Exception) -> None:
-        """Add a denial or a deferral; each host with deferred requests has one line (INFO)."""
+        """Add a denial or a deferral; the first deferral of a host is logged at INFO."""
         if isinstance(exception, Denied):
             self._crawl.denials.add(request, exception)
         elif isinstance(exception, RequestDeferred) and rank_of(request) is Rank.TARGET:

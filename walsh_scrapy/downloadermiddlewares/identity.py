@@ -1,4 +1,4 @@
-"""R1: every request has exactly one User-Agent, and no header that identifies a person."""
+"""R1: every request has exactly one User-Agent, and no header that could identify a user."""
 
 from __future__ import annotations
 
@@ -19,38 +19,38 @@ logger = logging.getLogger(__name__)
 
 
 class IdentityMiddleware(Component):
-    """Sets the User-Agent over that of a spider, a setting or the command line (order 860).
+    """Sets ``WALSH_USER_AGENT``, whatever a spider or a setting says (order 860).
 
-    Middlewares behind this one may still change it. Where it is in force, our download handler does
-    the same once more to the requests that it sends (decision 30).
+    A middleware nearer to the wire could still change the header. The download handler of this
+    add-on therefore sets it once more, if this middleware is enabled.
     """
 
     def __init__(self, crawl: Crawl) -> None:
         self._user_agent = crawl.context.options.user_agent.encode("ascii")
         scrapys_own = str(crawl.settings["USER_AGENT"]).encode(errors="replace")
-        #: User-Agents that no spider chose: ours, and that of Scrapy's middleware.
+        # The values that no spider chose: WALSH_USER_AGENT, and USER_AGENT by Scrapy's middleware.
         self._expected = {self._user_agent, scrapys_own}
-        self._told = set[str]()
+        self._warned = set[str]()
 
     async def process_request(self, request: Request) -> None:
         """Set the User-Agent, and remove the headers that are never sent."""
-        self._tell(request)
+        self._warn_of_dropped_headers(request)
         request.headers["User-Agent"] = self._user_agent
         for name in NEVER_SENT:
             request.headers.pop(name, None)
 
-    def _tell(self, request: Request) -> None:
-        """Log each header that a spider or a middleware set in vain, once per crawl.
+    def _warn_of_dropped_headers(self, request: Request) -> None:
+        """Log each header that is removed or replaced, once per crawl and header.
 
-        Otherwise a spider that logs in would only see that its site does not know it.
+        Without this line a spider that logs in would only see that the login does not work.
         """
-        brought = {name for name in NEVER_SENT if name in request.headers}
+        dropped = {name for name in NEVER_SENT if name in request.headers}
         if request.cookies:
-            brought.add("Cookie")
+            dropped.add("Cookie")
         if request.headers.get("User-Agent", self._user_agent) not in self._expected:
-            brought.add("User-Agent")
-        for name in sorted(brought - self._told):
-            self._told.add(name)
+            dropped.add("User-Agent")
+        for name in sorted(dropped - self._warned):
+            self._warned.add(name)
             reason = "this add-on never sends it"
             if name == "User-Agent":
                 reason = "WALSH_USER_AGENT is sent instead"

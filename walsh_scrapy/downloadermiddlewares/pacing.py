@@ -1,6 +1,6 @@
-"""R4: the last middleware before the wire begins an exchange with a host, and ends it.
+"""R4: begins an exchange with a host when its delay has passed, and ends it.
 
-A host that cannot be reached is tried once per run (decision 28).
+This is the last middleware before the download handler.
 """
 
 from __future__ import annotations
@@ -24,16 +24,18 @@ if TYPE_CHECKING:
 
     from walsh_scrapy.crawl.crawl import Crawl
 
-#: The number of times that a request goes back to the scheduler; then it waits here.
-_MOST_BACK: Final = 1
+#: How often a request goes back to the scheduler; after that it waits in the middleware.
+_MAX_RESCHEDULES: Final = 1
 
 
 class PacingMiddleware(Component, Preparation):
     """Sends one request at a time to a host, and keeps its delay and holds (order 890).
 
-    This holds across all processes that share the state. With ``WALSH_SERIAL`` the process sends
-    one request at a time to all hosts. Its other serial crawls count, and so do requests that did
-    not come from the scheduler.
+    All processes that share the state take part. With ``WALSH_SERIAL`` this process sends one
+    request at a time to all hosts together. Its other serial crawls, and requests that did not come
+    from the scheduler, are included.
+
+    A host that cannot be reached is tried once per run.
     """
 
     def __init__(self, crawl: Crawl) -> None:
@@ -56,23 +58,27 @@ class PacingMiddleware(Component, Preparation):
         return self._hosts.has(self._context.host(request.url))
 
     async def prepare(self, request: Request) -> None:
-        """Own the host of a request before it gets any request (decision 41)."""
+        """Wait until this crawl owns the host, so that no other worker requests it meanwhile."""
         await self._access.take(self._context.host(request.url), request)
 
     async def process_request(self, request: Request) -> Request | None:
-        """Begin an exchange, or let the request wait, or defer it to a later run (decision 7)."""
+        """Begin an exchange, or let the request wait.
+
+        Raises RequestDeferred for a wait longer than ``WALSH_MAX_WAIT``: a later run continues.
+        """
         self._network.check_route(request)
         turn, host = self._queue.turn_of(request), self._context.host(request.url)
-        if turn is None or turn.times_back > _MOST_BACK or self._hosts.is_busy(host):
+        if turn is None or turn.times_back > _MAX_RESCHEDULES or self._hosts.is_busy(host):
             await self._wait(request)
         elif seconds := await self._exchanges.begin(request):
             return self._queue.send_back(turn, seconds)
         return None
 
     async def _wait(self, request: Request) -> None:
-        """Wait here until an exchange has begun: the request cannot go back.
+        """Wait here until an exchange has begun, because the request cannot be sent back.
 
-        It did not come from our scheduler, or a middleware requests its host each time it comes.
+        Either it did not come from this add-on's scheduler, or it was sent back before: a
+        middleware that sends a request of its own each time would use every turn of the host.
         """
         host, was_closing = self._context.host(request.url), self._engine.is_closing
         try:
@@ -87,14 +93,14 @@ class PacingMiddleware(Component, Preparation):
         while seconds:
             self._deferred_hosts.check(request.url, rank_of(request))
             await self._access.take(host, request)
-            while self._hosts.is_busy(host):  # by a request of this worker, which ends soon
+            while self._hosts.is_busy(host):  # with a request of this worker, which ends soon
                 await self._access.sleep(RECHECK_SECONDS)
                 self._exchanges.sweep()
             seconds = await self._exchanges.begin(request, while_open=while_open)
             await self._access.sleep(seconds)
 
     async def process_response(self, request: Request, response: Response) -> Response:
-        """End the exchange: the delay of the host counts from now (decision 2).
+        """End the exchange: the delay of the host is measured from now.
 
         A hold is written in the same transaction, so that a crash cannot lose it.
         """

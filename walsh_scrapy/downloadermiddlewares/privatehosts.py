@@ -1,4 +1,4 @@
-"""R6: a redirect of a public host may lead to another public host, and to no private one."""
+"""R6: a redirect of a public host must not lead to a private host (SSRF)."""
 
 from __future__ import annotations
 
@@ -19,36 +19,38 @@ if TYPE_CHECKING:
 
 
 class PrivateHostsMiddleware(Component, Preparation):
-    """Denies a hop from a public host to a private one, by its name or by its addresses.
+    """Denies a redirect from a public host to a private one (order 20).
 
-    The step from a page to its feed on another host is a hop too (decision 16).
+    Without it, a public site could make the crawler request hosts of the operator's own network,
+    known as server-side request forgery (SSRF). The step from a page to the feed that it names is
+    treated like a redirect. An operator may declare private hosts as sources.
 
-    An operator may declare hosts of an intranet, but a public host may not redirect there (order
-    20, decision 16). A hop that passes here is marked, and so is the request for its robots.txt:
-    the download handler connects it only to public addresses, whatever the DNS answers by then. If
-    a proxy is used, it looks up the names, so only names are checked here.
+    Both the name of the host and its IP addresses are checked. DNS may give other addresses later,
+    so the request is also marked as ``public_only``, as is the request for its robots.txt: the
+    download handler connects it to public addresses only. If a proxy is used, only the name is
+    checked, because the proxy resolves it.
     """
 
     def __init__(self, crawl: Crawl) -> None:
         self._denials = crawl.denials
         self._network = crawl.network
-        # It gives no ticket, but writes the hops into `meta`.
+        # Scrapy's RedirectMiddleware lists the redirects in `meta`, not in the ticket.
         self._has_scrapys_redirects = not has_gate(crawl.settings, Gate.REDIRECT)
         crawl.queue.prepare_by(Gate.PRIVATEHOSTS, self)
 
     async def process_request(self, request: Request) -> None:
-        """Check a hop before its host gets any request, even for robots.txt."""
+        """Deny a redirect to a private host, before its robots.txt is fetched."""
         self._network.check_route(request)
-        if reason := await self._reason_against(request):
+        if reason := await self._check_hop(request):
             raise self._denials.deny(request, "privatehosts", reason)
 
     async def prepare(self, request: Request) -> None:
-        """Raise Denied for a hop that will be denied, so that its host gets no request."""
-        if reason := await self._reason_against(request):
+        """Raise Denied early, before the host's robots.txt is fetched."""
+        if reason := await self._check_hop(request):
             raise Denied("privatehosts", reason)
 
-    async def _reason_against(self, request: Request) -> str | None:
-        """Return why a hop is denied, or None."""
+    async def _check_hop(self, request: Request) -> str | None:
+        """Mark a redirect as ``public_only`` or not, and return why it is denied, or None."""
         hops = [hop.url for hop in hops_of(request)]
         if self._has_scrapys_redirects:
             hops = request.meta.get("redirect_urls", hops)
@@ -65,7 +67,7 @@ class PrivateHostsMiddleware(Component, Preparation):
         if is_private or host == first:
             return None
         if is_private_host(host) or not await self._is_public(request.url):
-            return f"a public host leads to {host}, which is not public"
+            return f"a public host leads to {host}, which is a private host"
         return None
 
     async def _is_public(self, url: str) -> bool:

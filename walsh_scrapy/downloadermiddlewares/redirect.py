@@ -1,4 +1,4 @@
-"""R6: redirects of a declared target are followed; no header is carried from hop to hop."""
+"""R6: redirects of a declared target are followed, without a Referer."""
 
 from __future__ import annotations
 
@@ -23,27 +23,31 @@ if TYPE_CHECKING:
 
 
 class RedirectMiddleware(ScrapyRedirectMiddleware):
-    """Scrapy's, without a Referer, and with the download slot of each hop's host (order 600).
+    """Scrapy's RedirectMiddleware, but it sends no Referer, and refuses loops (order 600).
 
-    A hop goes through the scheduler and every middleware again, as any request does (decision 16).
+    Each hop passes the scheduler and every gate again, as any other request does, and gets the
+    download slot of its own host.
     """
 
     def __init__(self, settings: BaseSettings, crawl: Crawl) -> None:
         super().__init__(settings)
-        self._crawl = crawl  # a redirect that is part of no visit needs no state
+        self._crawl = crawl  # `context` opens the state, which only visits of sources need
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
-        """Build the middleware without Scrapy's search for one that would set the Referer."""
+        """Build the middleware.
+
+        Scrapy's version searches for a RefererMiddleware, to set the Referer of a hop.
+        """
         middleware = cls(crawler.settings, Crawl.of(crawler))
         middleware.crawler = crawler
         return middleware
 
     def process_response(self, request: Request, response: Response) -> Request | Response:  # type: ignore[override]
-        """Follow a redirect to the URL that browsers would request.
+        """Return the request for the next hop, with the URL that browsers would request.
 
-        A redirect without a usable Location is an ordinary response. Raises BadAnswer for a loop,
-        and after too many redirects.
+        A redirect without a usable Location is returned like any other response. Raises BadAnswer
+        for a loop, and after more than ``REDIRECT_MAX_TIMES`` redirects.
         """
         location = response.headers.get("Location")
         target = None if location is None else resolve_reference(request.url, location)
@@ -51,7 +55,7 @@ class RedirectMiddleware(ScrapyRedirectMiddleware):
             return response
         response.headers["Location"] = target
         hops = hops_of(request)
-        # Scrapy counts and lists the hops in `meta`, where anybody may have written them.
+        # Scrapy reads the hops from `meta`, where a spider may have written anything.
         request.meta["redirect_times"] = len(hops)
         request.meta["redirect_urls"] = [hop.url for hop in hops]
         request.meta["redirect_reasons"] = [hop.status for hop in hops]
@@ -62,8 +66,8 @@ class RedirectMiddleware(ScrapyRedirectMiddleware):
             raise BadAnswer(response, reason) from error
         if isinstance(answer, Request):
             # A POST may redirect to a GET of the same URL, which is another request and no loop.
-            is_same = answer.method == request.method
-            if is_same and answer.url in answer.meta["redirect_urls"]:
+            has_same_method = answer.method == request.method
+            if has_same_method and answer.url in answer.meta["redirect_urls"]:
                 reason = f"redirected in a loop: {request.url} leads back to {target}"
                 raise BadAnswer(response, reason)
             carry_ticket(request, answer)
@@ -75,6 +79,6 @@ class RedirectMiddleware(ScrapyRedirectMiddleware):
         return answer
 
     def handle_referer(self, request: Request, response: Response) -> None:  # noqa: ARG002
-        """Remove the Referer, and the download slot of the host that redirected."""
+        """Remove the Referer, and the download slot of the previous host."""
         request.headers.pop("Referer", None)
         request.meta.pop("download_slot", None)

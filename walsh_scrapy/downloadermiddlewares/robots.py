@@ -1,4 +1,4 @@
-"""R2: a target is requested only after its robots.txt was read, and only if that allows it."""
+"""R2: a target is requested only after its robots.txt was read, and only if it is allowed."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ logger = logging.getLogger(__name__)
 
 
 class RobotsMiddleware(Component):
-    """Fetches robots.txt first, then lets through the requests that it allows (order 100).
+    """Fetches robots.txt of an origin first, and denies the requests that it disallows (order 100).
 
-    A request for robots.txt is paced, retried and logged like any other. The scheduler hands out no
-    target before the file is known.
+    A request for robots.txt is paced, retried and logged like any other request. The scheduler
+    hands out no target of an origin before its robots.txt was fetched.
     """
 
     def __init__(self, crawl: Crawl) -> None:
@@ -55,27 +55,33 @@ class RobotsMiddleware(Component):
         crawl.crawler.signals.connect(self.bytes_received, signals.bytes_received)
 
     async def process_request(self, request: Request) -> Request | None:
-        """Decide by the robots.txt of the request's origin, which is fetched if nobody has."""
+        """Deny a request that robots.txt disallows; fetch robots.txt first if necessary.
+
+        Waits for Visit-time. Raises RequestDeferred if that is longer than ``WALSH_MAX_WAIT``.
+        """
         self._network.check_route(request)
         if instead := resolved(request):
             return instead
         origin = origin_for(request)
         if is_robots(request):
-            # A known Crawl-delay counts for the request for robots.txt too.
+            # The Crawl-delay of an earlier copy also applies to the request for robots.txt.
             note(request, robots_interval=self._robots.delay(origin))
             return None
         try:
             file = await self._robots.file_for(request)
         except Denied as error:
-            # The gate that denies robots.txt denies the requests that need it.
+            # Report the gate that denied robots.txt, because it is the reason for both denials.
             raise self._denials.deny(request, error.gate, error.reason) from error
         self._keep_comments(origin, file)
-        self._check(request, file)
-        await self._until_open(request, file)
+        self._check_rules(request, file)
+        await self._wait_for_visit_time(request, file)
         return None
 
     def bytes_received(self, data: bytes, request: Request) -> None:
-        """Stop the download of a robots.txt after 500 KiB; our own handler does so by itself."""
+        """Stop the download of a robots.txt after 500 KiB (RFC 9309 2.5).
+
+        The add-on's download handler does so by itself; this is for any other handler.
+        """
         ticket = ticket_of(request)
         if ticket.rank is Rank.ROBOTS and ticket.delivery is not None:
             ticket.delivery.received += len(data)
@@ -83,12 +89,12 @@ class RobotsMiddleware(Component):
                 raise StopDownload(fail=False)
 
     def _keep_comments(self, origin: str, file: RobotsFile) -> None:
-        """Keep the Comment lines of a site, for the summary."""
+        """Keep the Comment lines of a robots.txt for the summary of the run."""
         if file.rules.comments and origin not in self._comments:
             self._comments[origin] = file.rules.comments
             self._stats.set_value("walsh/robots/comments", self._comments)
 
-    def _check(self, request: Request, file: RobotsFile) -> None:
+    def _check_rules(self, request: Request, file: RobotsFile) -> None:
         note(request, robots_interval=file.interval(self._context.clock.now()))
         verdict = file.rules.verdict(request.url)
         note_answer(
@@ -105,13 +111,18 @@ class RobotsMiddleware(Component):
             self._stats.inc_value("robotstxt/forbidden")
             raise self._denials.deny(request, "robots", file.why(verdict))
 
-    async def _until_open(self, request: Request, file: RobotsFile) -> None:
-        """Put a host on hold until Visit-time allows a request; PacingMiddleware waits for that."""
-        if not (left := max(0.0, file.closed_for(self._context.clock.now()))):
+    async def _wait_for_visit_time(self, request: Request, file: RobotsFile) -> None:
+        """Put a host on hold until its Visit-time begins. PacingMiddleware then does the waiting.
+
+        Without PacingMiddleware the request waits here.
+        """
+        if not (seconds := max(0.0, file.closed_for(self._context.clock.now()))):
             return
         host = self._context.host(request.url)
-        logger.info("%s is on hold for %s, until its Visit-time begins", host, format_seconds(left))
-        self._hosts.hold(host, Hold(left, "visit-time"))
+        logger.info(
+            "%s is on hold for %s, until its Visit-time begins", host, format_seconds(seconds)
+        )
+        self._hosts.hold(host, Hold(seconds, "visit-time"))
         if not self._is_paced:
-            self._access.check_wait(request, left)
-            await self._access.sleep(left)
+            self._access.check_wait(request, seconds)
+            await self._access.sleep(seconds)

@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import ROUND_CEILING, Context, Decimal
+from enum import Enum, auto
 from random import Random
 from typing import Final
 
@@ -107,6 +108,42 @@ def backoff_delay(attempt: int, base: float, cap: float, random: Random) -> floa
     longest = max(base, cap / (1 + _JITTER))
     delay: float = min(longest, base * 2.0**doublings)
     return min(cap, delay * (1 + _JITTER * random.random()))
+
+
+class NextStep(Enum):
+    """What follows a failed attempt to get a response."""
+
+    RETRY = auto()
+    STOP = auto()  #: the project has chosen fewer retries
+    DEFER = auto()  #: other requests have used up the retries of the host
+    GIVE_UP = auto()
+
+
+def next_step(
+    attempt: int,
+    max_retries: int,
+    chosen: int | None = None,
+    *,
+    refusals: int,
+    refusals_of_rank: int,
+    for_robots: bool,
+) -> NextStep:
+    """Return what follows the failure before retry `attempt`, which counts from 1 (R5).
+
+    `chosen` is the number of retries that the project asks for, instead of `max_retries`.
+    `refusals` of the host in a row, whatever their URLs, count against the larger of the two.
+    `refusals_of_rank` are those of requests for the same purpose; if there are more of them than
+    attempts of this request, the host refused other requests too.
+    """
+    retries = max_retries if chosen is None else chosen
+    if refusals <= max(max_retries, retries):
+        if attempt <= retries:
+            return NextStep.RETRY
+        if chosen is not None:
+            return NextStep.STOP
+    elif attempt <= retries and attempt < refusals_of_rank and not for_robots:
+        return NextStep.DEFER
+    return NextStep.GIVE_UP
 
 
 def is_refusal(status: int, *, for_robots: bool) -> bool:

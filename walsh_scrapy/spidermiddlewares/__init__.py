@@ -1,1 +1,1 @@
-"""Spider middlewares: only declared targets enter a crawl, and only new entries leave it."""
+"""Spider middlewares: only declared URLs are requested, and only new entries are exported."""

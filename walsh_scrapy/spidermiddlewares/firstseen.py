@@ -1,4 +1,4 @@
-"""R7: a visit is committed in one transaction, and only new entries are passed on."""
+"""R7: a visit is committed in one transaction, and only new entries are passed on as items."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from walsh_scrapy.metadata.entries import (
     document_keys,
 )
 from walsh_scrapy.policy.durations import parse_http_date, rfc3339
-from walsh_scrapy.policy.wording import and_more
+from walsh_scrapy.policy.wording import count_of
 from walsh_scrapy.spider import DeclaringSpider
 from walsh_scrapy.state.entries import EntryRecord
 
@@ -50,29 +50,30 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Items that are handled before timers and answers have their turn (decision 34).
-MOST_AT_ONCE: Final = 250
-#: Bytes that one document may add to the state, as JSON (decision 34).
-MOST_BYTES: Final = 8 * 1024 * 1024
-#: Refused items of one document that are logged; further ones are counted.
-MOST_LOGGED: Final = 3
-#: The document of a visit if the spider does not yield it.
-NOTHING_SAID: Final = Feed(title=None, language=None, entries=())
+#: Items that are handled before the event loop gets a turn, so that a long document does not stop
+#: timers and other responses.
+MAX_ITEMS_AT_ONCE: Final = 250
+#: Bytes that one document may add to the state, as JSON.
+MAX_STORED_BYTES: Final = 8 * 1024 * 1024
+#: Invalid items of one document that are logged one by one; the others are counted.
+MAX_LOGGED_ITEMS: Final = 3
+#: Stands for the document of a visit if the spider does not yield a Feed.
+EMPTY_FEED: Final = Feed(title=None, language=None, entries=())
 
-_as_json = json.JSONEncoder(ensure_ascii=False).encode  # made once: json.dumps makes one an item
+_as_json = json.JSONEncoder(ensure_ascii=False).encode  # json.dumps builds an encoder per item
 
 
 class FirstSeenMiddleware(Component):
-    """Records the outcome of every visit of a source, failed and denied ones too.
+    """Records the outcome of every visit of a source, including failed and denied visits.
 
-    Entries, validators and the time of the next visit are committed together, before an item goes
-    to pipelines and exports: an export is a view of the state (decisions 17, 18). A visit ends
-    once: with the document after which the spider makes no further request for it. The entries of
-    the documents before that are committed as they come.
+    Entries, validators and the time of the next visit are committed in one transaction, before the
+    items go to pipelines and exports. A crash therefore loses no entry, and repeats none. A visit
+    ends with the document after which the spider makes no further request for the same source. The
+    entries of earlier documents of the visit are committed when they come.
 
-    Start requests enter while the scheduler takes more. Scrapy takes all of a spider at once, and
-    handles no response meanwhile. A hundred thousand sources would take hundreds of megabytes, and
-    the first exchange would seem to last for seconds.
+    Start requests are passed on only as fast as the scheduler needs them. Scrapy itself takes all
+    of them at once, and handles no response until then: with a hundred thousand sources that takes
+    hundreds of megabytes, and several seconds in which the first exchange seems to go on.
     """
 
     def __init__(self, crawl: Crawl) -> None:
@@ -80,117 +81,129 @@ class FirstSeenMiddleware(Component):
         self._context = crawl.context
         self._queue = crawl.queue
         self._outcomes = Outcomes(crawl.stats, crawl.problems, crawl.visits, crawl.engine)
-        self._over: WeakSet[Request] = WeakSet()
-        # Under the contract's identity only metadata may leave (decision 23).
-        self._closed = self._context.options.is_walsh_research
+        self._handled: WeakSet[Request] = WeakSet()  # requests whose outcome is recorded
+        # The Walsh-Research bot promises to keep metadata only; other bots may yield any item.
+        self._metadata_only = self._context.options.is_walsh_research
 
     async def process_start(self, start: AsyncIterator[Any]) -> AsyncIterator[Any]:
-        """Pass the start requests on, one by one; every visit of a source has our errback."""
+        """Pass on start requests while the scheduler has room, with the errback of this class."""
         async for item in start:
             await self._queue.wait_for_room()
             if isinstance(item, Request) and visit_of(item):
                 self._crawl.reader.expect()
-            yield self._watched(item)
+            yield self._add_errback(item)
 
     async def process_spider_output(
         self, response: Response, result: AsyncIterator[Any]
     ) -> AsyncIterator[Any]:
-        """Commit a response's entries; pass on requests, and items that were never seen before."""
+        """Commit the entries of a response; pass on requests, and items that are new."""
         request = request_of(response)
         source = source_of(request)
-        feed, goes_on = NOTHING_SAID, False
+        feed, goes_on = EMPTY_FEED, False
         items = DocumentItems(request, self._context, response)
-        async for item in _in_turns(result):
-            if request in self._over:  # its errback gave this, after an HTTP error
+        async for item in _yield_in_turns(result):
+            if request in self._handled:  # output of the errback, after an HTTP error
                 yield item
             elif source is not None and isinstance(item, EntryItem):
                 items.add(item)
             elif isinstance(item, Feed):
                 feed = item
             elif isinstance(item, Request):
-                is_same = _goes_on(request, item)
-                goes_on = goes_on or is_same
+                is_same_visit = _continue_visit(request, item)
+                goes_on = goes_on or is_same_visit
                 with self._outcomes.deferring(request):
-                    if is_same:
+                    if is_same_visit:
                         self._outcomes.carry(request, response, item)
-                    yield self._watched(item)
-            elif not self._closed or items.passes(item):
+                    yield self._add_errback(item)
+            elif not self._metadata_only or items.accept(item):
                 yield item
         items.log_rest()
-        if source is not None and request not in self._over:
+        if source is not None and request not in self._handled:
             for item in self._commit(response, feed, items, goes_on=goes_on):
                 yield item
 
     def process_spider_exception(
         self, response: Response, exception: Exception
     ) -> tuple[()] | None:
-        """Record that a response could not be read; NotAFeed is not an error of the spider."""
+        """Record that a response could not be read.
+
+        NotAFeed and RequestDeferred stop here, because they are no errors of the spider's code.
+        """
         request = request_of(response)
-        if source_of(request) is None or request in self._over:
+        if source_of(request) is None or request in self._handled:
             return None
-        self._over.add(request)
+        self._handled.add(request)
         self._outcomes.ended(request, exception, response)
         return () if isinstance(exception, (NotAFeed, RequestDeferred)) else None
 
-    def _watched(self, item: Any) -> Any:  # noqa: ANN401 - a spider may yield anything
+    def _add_errback(self, item: Any) -> Any:  # noqa: ANN401 - a spider may yield anything
+        """Put ``_handle_failure`` before the errback of a request for a source."""
         if isinstance(item, Request) and source_of(item):
-            errback = item.errback  # that of a copy may be ours already
-            is_ours = isinstance(errback, partial) and errback.func == self._failed
-            item.errback = errback if is_ours else partial(self._failed, errback)
+            errback = item.errback
+            is_added = isinstance(errback, partial) and errback.func == self._handle_failure
+            item.errback = errback if is_added else partial(self._handle_failure, errback)
         return item
 
-    async def _failed(
+    async def _handle_failure(
         self, errback: Callable[[Failure], Any] | None, failure: Failure
     ) -> AsyncIterator[Any]:
-        """Record the outcome of a failed request, after the spider's errback.
+        """Call the spider's errback, pass on its output, and record the outcome of the request.
 
-        The visit continues if the spider requests another document instead.
+        The visit continues if the errback yields a request for the same source.
         """
         request, goes_on = request_of(failure), False
-        found = DocumentItems(request, self._context)
-        self._over.add(request)
+        items = DocumentItems(request, self._context)
+        self._handled.add(request)
         try:
-            async for item in self._errback_output(errback, failure):
-                following = item.copy() if item is request else item  # that one has ended
-                if _goes_on(request, following):
+            async for item in self._run_errback(errback, failure):
+                following = item.copy() if item is request else item  # `request` has ended
+                if _continue_visit(request, following):
                     goes_on = True
                     self._outcomes.carry(request, failure.value, following)
-                if isinstance(item, Request) or not self._closed or found.passes(item):
-                    yield self._watched(following)
+                if isinstance(item, Request) or not self._metadata_only or items.accept(item):
+                    yield self._add_errback(following)
         finally:
-            found.log_rest()
+            items.log_rest()
             if source_of(request) is None:
-                logger.warning("%s is for no source any more: a middleware changed it", request)
+                logger.warning(
+                    "the outcome of %s is not recorded: a middleware replaced the request, so it "
+                    "no longer belongs to a source",
+                    request,
+                )
             elif not goes_on:
                 self._outcomes.ended(request, failure.value)
 
-    async def _errback_output(
+    async def _run_errback(
         self, errback: Callable[[Failure], Any] | None, failure: Failure
     ) -> AsyncIterator[Any]:
-        if other := self._alternative(request_of(failure), failure.value):
-            yield other
+        """Yield the output of the spider's errback, as Scrapy does.
+
+        For a page that robots.txt denies, yield the spider's alternative to it, if there is one.
+        """
+        if alternative := self._find_alternative(request_of(failure), failure.value):
+            yield alternative
         elif errback is not None:
             try:
                 output = errback(failure)
                 if isinstance(output, Failure):
                     output.raiseException()
-                found = await ensure_awaitable(iterate_spider_output(output))
-                async for item in as_async_generator(found):
+                result = await ensure_awaitable(iterate_spider_output(output))
+                async for item in as_async_generator(result):
                     yield item
             except Exception as error:
-                if error is not failure.value:  # else it is handed back, and the state has it
+                if error is not failure.value:  # the errback handed the failure back, which is fine
                     raise
 
     def _commit(
         self, response: Response, feed: Feed, items: DocumentItems, *, goes_on: bool
     ) -> list[EntryItem]:
-        """Commit the entries of a document, and the visit unless it goes on; return the new ones.
+        """Commit the entries of a document, and return the items of those that are new.
 
-        Entries of a document after which the visit goes on are kept at once, so that none is lost.
-        Its validators are not: they would stand for the whole visit.
+        Without ``goes_on`` this ends the visit. With it only the entries are stored, so that none
+        is lost. The validators are not, because they would vouch for the whole visit.
         """
         request = request_of(response)
-        records = items.records()
+        records = items.build_records()
         new: frozenset[str] = frozenset()
         left_out = feed.left_out + len(items.valid) - len(records)
         with self._outcomes.deferring(request):
@@ -202,8 +215,8 @@ class FirstSeenMiddleware(Component):
             self._crawl.stats.inc_value("walsh/entries/new", len(new))
         return [item for key, item in items.valid.items() if key in new]
 
-    def _alternative(self, request: Request, error: BaseException | None) -> Request | None:
-        """Return the spider's request instead of one for a page that robots.txt denies."""
+    def _find_alternative(self, request: Request, error: BaseException | None) -> Request | None:
+        """Return the spider's replacement for a request that robots.txt denied, or None."""
         spider = self._crawl.crawler.spider
         is_denied = isinstance(error, Denied) and error.gate == "robots"
         if not is_denied or not isinstance(spider, DeclaringSpider):
@@ -212,9 +225,10 @@ class FirstSeenMiddleware(Component):
 
 
 class DocumentItems:
-    """The items of one document: those that are refused, and those that are kept.
+    """Collects the valid items of one document, and logs the invalid ones.
 
-    ``response`` is the document. Its ``Date`` shows if the dates of its entries are evidence.
+    ``response`` is the document. Its ``Date`` header shows whether the dates of the entries can be
+    trusted.
     """
 
     def __init__(self, request: Request, context: Context, response: object = None) -> None:
@@ -225,36 +239,36 @@ class DocumentItems:
         self._now = context.clock.now()
         self._run = context.run
         self._answered_at = _answered_at(response, self._now)
-        self._refused = 0
+        self._invalid_count = 0
 
     def add(self, item: EntryItem) -> None:
-        """Keep an item of a source, first seen now, if it may be kept."""
+        """Add an item of a source if it is valid; it is first seen now."""
         item.first_seen = rfc3339(self._now)
-        if self._source is not None and self.passes(item):
+        if self._source is not None and self.accept(item):
             self._items.append(item)
 
-    def passes(self, item: object) -> bool:
-        """Return True if an item may be kept (R6, decision 23); log the first that may not."""
+    def accept(self, item: object) -> bool:
+        """Return True if an item has the fields of the schema only; else log it (R6)."""
         try:
             check(item)
         except InvalidItem as error:
-            self._refused += 1
-            if self._refused <= MOST_LOGGED:
-                logger.warning("an item is left out: %s", error)
+            self._invalid_count += 1
+            if self._invalid_count <= MAX_LOGGED_ITEMS:
+                logger.warning("dropped an item: %s", error)
             return False
         return True
 
     def log_rest(self) -> None:
-        """Log the number of refused items in addition to the logged ones."""
-        if self._refused > MOST_LOGGED:
-            more = and_more(self._refused - MOST_LOGGED)
-            logger.warning("items of %s are left out: %s", self._url, more)
+        """Log the number of invalid items that were not logged one by one."""
+        if self._invalid_count > MAX_LOGGED_ITEMS:
+            more = count_of(self._invalid_count - MAX_LOGGED_ITEMS, "more item")
+            logger.warning("dropped %s of %s", more, self._url)
 
-    def records(self) -> list[EntryRecord]:
-        """Return the records of the items, newest first, as far as they fit in `MOST_BYTES`.
+    def build_records(self) -> list[EntryRecord]:
+        """Return the records of the items, newest first, up to `MAX_STORED_BYTES` of JSON.
 
-        An entry that is twice in the document has one record. Items without a date count as the
-        oldest.
+        Also fills `valid`. An entry that is twice in the document gets one record. Items without a
+        date are treated as the oldest.
         """
         document = document_keys([_keys_of(item) for item in self._items], self._answered_at)
         places = distinct_entries(document.entries)
@@ -264,7 +278,7 @@ class DocumentItems:
         for place in sorted(places, key=self._date, reverse=True):
             record = self._record(self._items[place], document.entries[place], document)
             size += len(record.item.encode())
-            if size > MOST_BYTES:  # names that all entries share can make any number of bytes
+            if size > MAX_STORED_BYTES:  # a long author name in the feed is repeated in every entry
                 break
             records.append(record)
         return records
@@ -294,18 +308,18 @@ def _keys_of(item: EntryItem) -> EntryKeys:
 
 
 def _answered_at(response: object, now: float) -> float:
-    """Return the moment of a response by its ``Date`` header, or ``now``, in epoch seconds."""
+    """Return the ``Date`` of a response, or ``now`` if it has none, in epoch seconds."""
     header = response.headers.get("Date") if isinstance(response, Response) else None
     moment = datetime.fromtimestamp(now, UTC)
     date = parse_http_date(header.decode("latin-1"), moment) if header else None
     return date.timestamp() if date else now
 
 
-def _goes_on(request: Request, following: object) -> bool:
-    """Return True if a visit goes on with this request of the spider.
+def _continue_visit(request: Request, following: object) -> bool:
+    """Return True if the visit of ``request`` goes on with ``following``, output of the spider.
 
-    That may be a copy of the request itself, to send it again. A copy after a redirect is not
-    declared.
+    A copy of the request itself, which the spider yields to try again, joins the visit here. A copy
+    of a redirected request does not, because its URL is not declared.
     """
     visit = visit_of(request)
     if visit is None or visit.source is None or not isinstance(following, Request):
@@ -315,11 +329,11 @@ def _goes_on(request: Request, following: object) -> bool:
     return source_of(following) == visit.source
 
 
-async def _in_turns(items: AsyncIterator[Any]) -> AsyncIterator[Any]:
-    """Yield the items; timers and answers have their turn in between."""
+async def _yield_in_turns(items: AsyncIterator[Any]) -> AsyncIterator[Any]:
+    """Yield the items, and give the event loop a turn after every `MAX_ITEMS_AT_ONCE` items."""
     number = 0
     async for item in items:
         yield item
         number += 1
-        if number % MOST_AT_ONCE == 0:
+        if number % MAX_ITEMS_AT_ONCE == 0:
             await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""R6: a crawl requests only its declared targets, and follows no links."""
+"""R6: a crawl requests only the URLs that its sources declare, and follows no links."""
 
 from __future__ import annotations
 
@@ -41,17 +41,18 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: The place that declares a target: the sources file, the page of its source, or where that has
-#: moved.
+#: Why a URL is declared: the sources file has it, the page of a source announces it as its markdown
+#: version, or a source of the file has moved to it.
 _DeclaredBy = Literal["declared", "announced", "moved"]
 
 
 class ScopeMiddleware(Component, Preparation):
-    """Drops every request for a URL that no source of the spider declares (decision 16).
+    """Drops every request for a URL that no source of the spider declares (order 15 and 20).
 
-    As a spider middleware it drops them with a log line. As a downloader middleware it denies
-    requests that did not come from the spider (``engine.crawl``, ``engine.download_async``). A bot
-    with its own identity may follow links, with ``WALSH_SCOPE = "any"`` (decision 24).
+    As a spider middleware it drops the requests that a spider yields, with a log line. As a
+    downloader middleware it denies those that come in another way (``engine.crawl``,
+    ``engine.download_async``). With ``WALSH_SCOPE = "any"`` it does nothing; under the
+    Walsh-Research identity that value is not allowed.
     """
 
     def __init__(self, crawl: Crawl) -> None:
@@ -63,44 +64,44 @@ class ScopeMiddleware(Component, Preparation):
         crawl.queue.prepare_by(Gate.SCOPE, self)
 
     async def process_request(self, request: Request) -> None:
-        """Deny an undeclared target; a redirect of a declared target is part of it.
-
-        The request log names the place that declares a target, if that is not the sources file.
-        """
-        if reason := self._reason_against(request):
+        """Deny a request for an undeclared URL. Redirects of a declared URL are allowed."""
+        if reason := self._check_request(request):
             raise self._denials.deny(request, "scope", reason)
 
     async def prepare(self, request: Request) -> None:
-        """Raise Denied for a request that will be denied, so that its host gets no request."""
-        if reason := self._reason_against(request):
+        """Raise Denied early, before the host's robots.txt is fetched."""
+        if reason := self._check_request(request):
             raise Denied("scope", reason)
 
-    def _reason_against(self, request: Request) -> str | None:
-        """Return why a request is denied, or None."""
+    def _check_request(self, request: Request) -> str | None:
+        """Return why a request is denied, or None.
+
+        Also adds to the request log why the URL is declared, unless the sources file has it.
+        """
         if not self._declared_only:
             return None
         if rank_of(request) is Rank.TARGET:
             declared_by = self._declared_by(request)
             if declared_by is None:
-                return f"{request.url} is not a declared target (R6)"
+                return f"no source declares {request.url}"
             if declared_by != "declared":
                 note_answer(request, "scope", declared_by)
         if is_dump(request.url):
-            return f"{request.url} holds the pages themselves, not a list of them (R6, R9)"
+            return f"{request.url} contains whole pages, not a list of links"
         return None
 
     async def process_start(self, start: AsyncIterator[Any]) -> AsyncIterator[Any]:
-        """Pass on the requests for declared targets."""
+        """Pass on items, and start requests for declared URLs."""
         async for item in start:
             if not isinstance(item, Request):
                 yield item
-            elif self._lets_pass(request := resolved(item) or item):
+            elif self._accept(request := resolved(item) or item):
                 yield request
 
     async def process_spider_output(
         self, response: Response, result: AsyncIterator[Any]
     ) -> AsyncIterator[Any]:
-        """Pass on items, and requests for declared targets."""
+        """Pass on items, and requests for declared URLs."""
         async for item in result:
             if not isinstance(item, Request):
                 yield item
@@ -108,11 +109,12 @@ class ScopeMiddleware(Component, Preparation):
             request = resolved(item) or item
             if (visit := visit_of(request)) and visit.source:
                 set_visit(request, replace(visit, announced=_announced(response)))
-            if self._lets_pass(request):
+            if self._accept(request):
                 yield request
 
     @cached_property
-    def _targets(self) -> Visits:
+    def _declarations(self) -> Visits:
+        """The declared URLs. The first use warns if the spider declares none."""
         spider = self._crawler.spider
         sources = spider.sources if isinstance(spider, DeclaringSpider) else ()
         if not self._options.is_walsh_research and not sources:
@@ -128,41 +130,43 @@ class ScopeMiddleware(Component, Preparation):
             return None
         visit = visit_of(request)
         first = first_url(request)
-        if self._targets.declares(first, source_of(request)):
+        if self._declarations.declares(first, source_of(request)):
             return "declared"
         if first in (visit.announced if visit else ()):
             return "announced"
-        return "moved" if self._is_where_it_moved(first, source_of(request)) else None
+        return "moved" if self._has_moved_to(first, source_of(request)) else None
 
-    def _is_where_it_moved(self, url: str, source: Source | None) -> bool:
-        """Return True if the state knows that a declared source moved to this URL."""
+    def _has_moved_to(self, url: str, source: Source | None) -> bool:
+        """Return True if the state has this URL as the new one of a declared source."""
         record = self._visits.known(source) if source else None
-        if source is None or record is None or not self._targets.owner(source.url):
+        if source is None or record is None or not self._declarations.owner(source.url):
             return False
         return url in declared_urls(replace(source, url=record.address))
 
-    def _lets_pass(self, request: Request) -> bool:
+    def _accept(self, request: Request) -> bool:
+        """Return True for a declared URL; log, record and count any other one."""
         if not self._declared_only or self._declared_by(request):
             return True
         logger.warning(
-            "%s is dropped: it is not a declared target (R6); `%s mayfetch URL` shows whether "
-            "a URL may be requested",
+            "dropped %s: no source declares its URL; `%s mayfetch URL` shows whether a URL may be "
+            "requested",
             request,
             program_name(),
         )
-        reason = f"{request.url} is not a declared target (R6)"
+        reason = f"no source declares {request.url}"
         try:
             self._denials.write(request, Denied("scope", reason))
-        except StateUnavailable as error:  # the rest of the spider's output is not lost for that
+        except StateUnavailable as error:  # raising it would lose the rest of the spider's output
             logger.debug("the denial is not recorded: %s", error)
         self._crawler.stats.inc_value("walsh/scope/dropped")
         return False
 
 
 def _announced(response: Response) -> tuple[str, ...]:
-    """Return the URLs that a source's page announces as markdown, which it declares by that.
+    """Return the URLs that the page of an llms source announces as its markdown version.
 
-    URLs that an announced document announces are not declared.
+    The page declares them by its Link headers. A document at such a URL cannot declare further
+    ones.
     """
     visit = visit_of(request_of(response))
     if visit is None or visit.source is None or visit.source.kind != "llms":
