@@ -88,8 +88,7 @@ class Hosts:
     """The hosts that a crawl owns, each as long as there is a reason.
 
     Reasons are visits (the URL of their source), requests, and any other object. A host is let go
-    with its last reason. ``lost`` is called with the name of a host that was lost. Methods raise
-    StateUnavailable if the state fails.
+    with its last reason. Methods raise StateUnavailable if the state fails.
     """
 
     def __init__(self, context: Context) -> None:
@@ -106,7 +105,11 @@ class Hosts:
         self._visits: dict[str, str] = {}
         self.workers = 1  #: that share the state, as far as is known
         self._is_new = False  # it has beaten once, so others that start with it are not known
-        self.lost: Callable[[str], None] = lambda _: None
+        self._forget: Callable[[str], None] = lambda _: None
+
+    def on_lost(self, forget: Callable[[str], None]) -> None:
+        """Set the function that is called with the name of each host that was lost."""
+        self._forget = forget
 
     @property
     def enough(self) -> int:
@@ -507,7 +510,7 @@ class Hosts:
         """
         self._owned.pop(host, None)
         self._visits |= {url: _LOST for url, of in self._visits.items() if of == host}
-        self.lost(host)
+        self._forget(host)
 
     def _beat(self) -> None:
         with suppress(StateUnavailable):

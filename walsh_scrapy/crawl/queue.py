@@ -140,8 +140,7 @@ class Queue:
         self._tasks: set[asyncio.Task[None]] = set()
         self._waiters = 0  # gates that wait for a coroutine
         self._timer: CallLaterResult | None = None
-        #: Ends the exchanges that are over, although no event came; pacing sets this.
-        self.sweep: Callable[[], None] = lambda: None
+        self._sweep: Callable[[], None] = lambda: None
 
     def open(self) -> None:
         """Begin to work for our scheduler."""
@@ -154,6 +153,10 @@ class Queue:
     def retry_by(self, retries: Retries) -> None:
         """Let a middleware that is in force decide whether documents are requested again."""
         self._retries = retries
+
+    def sweep_by(self, sweep: Callable[[], None]) -> None:
+        """Set the function that ends the exchanges that are over although no event came."""
+        self._sweep = sweep
 
     def close(self) -> None:
         """Stop the timer."""
@@ -396,7 +399,7 @@ class Queue:
                 outcome = await self._engine.download(request)
             except Exception as error:  # noqa: BLE001 - the download handler's own counts
                 outcome = error
-            self.sweep()
+            self._sweep()
         return self._documents.response_of(delivery, outcome)
 
     def _next_attempt(self, request: Request, outcome: Response | Exception) -> int | None:
@@ -603,7 +606,7 @@ class Queue:
         The engine takes a request after each end. Scrapy has no signal for every end: there is none
         for a request that a middleware denied.
         """
-        self.sweep()
+        self._sweep()
         for host, turn in list(self._out.items()):
             if not self._is_out(turn):
                 del self._out[host]

@@ -37,20 +37,24 @@ class RobotsMiddleware(Component):
     """
 
     def __init__(self, crawl: Crawl) -> None:
-        settings, stats, context = crawl.settings, crawl.stats, crawl.context
-        self._stats = stats
-        self._context = context
+        self._stats = crawl.stats
+        self._context = crawl.context
         self._denials = crawl.denials
         self._hosts = crawl.hosts
         self._network = crawl.network
         self._queue = crawl.queue
         signal = RobotsSignal(
-            crawl.crawler, context.options.ua_token, crawl.queue.start, crawl.engine.take_requests
+            crawl.crawler,
+            crawl.context.options.ua_token,
+            crawl.queue.start,
+            crawl.engine.take_requests,
         )
-        self._robots = Robots(context, settings, stats, crawl.queue, crawl.hosts, signal)
-        crawl.hosts.lost = self._robots.forget
+        self._robots = Robots(
+            crawl.context, crawl.settings, crawl.stats, crawl.queue, crawl.hosts, signal
+        )
+        crawl.hosts.on_lost(self._robots.forget)
         self._queue.prepare_by("robots", self._robots)
-        self._is_paced = in_force(settings, Gate.PACING)
+        self._is_paced = in_force(crawl.settings, Gate.PACING)
         self._comments: dict[str, tuple[str, ...]] = {}
         crawl.crawler.signals.connect(self.bytes_received, signals.bytes_received)
 
