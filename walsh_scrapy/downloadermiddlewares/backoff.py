@@ -86,38 +86,33 @@ class BackoffMiddleware(Component):
         The caller sends the retry. This method records the failure, puts its effect into the log
         and the stats, and defers the other requests of the host after too many failures.
         """
-        for_robots = rank_of(request) is Rank.ROBOTS
+        host = host_of(request.url)
+        rank = rank_of(request)
         retries = self._context.options.max_retries
         if isinstance(outcome, Exception):
             if isinstance(outcome, IgnoreRequest | Unreachable):
                 return None
+            is_slow = isinstance(outcome, TooSlow)
             timed_out = isinstance(outcome, DownloadTimeoutError)
-            self._record_no_response(request, outcome, timed_out=timed_out)
-            # One retry: the host will probably time out again, and a serial crawl stands still.
-            max_retries = min(1, retries) if timed_out else retries
-            if isinstance(outcome, TooSlow):  # the host is deferred
-                max_retries = 0
-            if not for_robots:
+            self._streaks.record_silence(host, rank, timed_out=timed_out, is_slow=is_slow)
+            self._defer_host_after_failures(request)
+            if rank is not Rank.ROBOTS:
                 return None
+            if is_slow:  # the host is deferred
+                retries = 0
+            elif timed_out:  # it will probably time out again, and a serial crawl stands still
+                retries = min(1, retries)
             failure = f"failed ({reason_of(outcome, request.url)})"
-            reason = global_object_name(type(outcome))
-            return self._handle_failure(request, failure, max_retries, reason)
-        if is_refusal(outcome.status, for_robots=for_robots):
+            return self._handle_failure(
+                request, failure, retries, global_object_name(type(outcome))
+            )
+        if is_refusal(outcome.status, for_robots=rank is Rank.ROBOTS):
             failure = f"answered {outcome.status}"
             chosen = self._find_project_choice(request, outcome.status)
             reason = response_status_message(outcome.status)
             return self._handle_failure(request, failure, retries, reason, outcome.status, chosen)
         self._defer_host_after_failures(request)
         return None
-
-    def _record_no_response(self, request: Request, error: Exception, *, timed_out: bool) -> None:
-        self._streaks.record_silence(
-            host_of(request.url),
-            rank_of(request),
-            timed_out=timed_out,
-            is_slow=isinstance(error, TooSlow),
-        )
-        self._defer_host_after_failures(request)
 
     def _find_project_choice(self, request: Request, status: int) -> ChosenRetries | None:
         """Return the retries that the project's own settings ask for after a 429 or 503.
@@ -165,8 +160,9 @@ class BackoffMiddleware(Component):
             for_robots=rank is Rank.ROBOTS,
         )
         if step is NextStep.RETRY:
-            retries = max_retries if chosen is None else chosen.retries
-            self._record_retry(request, failure, attempt, retries, reason)
+            self._record_retry(
+                request, failure, attempt, chosen.retries if chosen else max_retries, reason
+            )
             return attempt
         if chosen and step is NextStep.STOP:
             failure = f"{failure}; it is not retried ({chosen.setting})"
@@ -176,9 +172,7 @@ class BackoffMiddleware(Component):
             return None
         self._defer_host_after_failures(request, gave_up=True, refused=status)
         if step is NextStep.DEFER:  # the retry is deferred with the other requests
-            logger.debug(
-                "%s %s; deferred with the other requests of its host", request.url, failure
-            )
+            logger.debug("%s %s; deferred with the rest of its host", request.url, failure)
             return ticket.attempt
         # INFO for robots.txt: RobotsMiddleware warns that it is unreachable.
         level = logging.INFO if rank is Rank.ROBOTS else logging.WARNING
@@ -219,14 +213,8 @@ class BackoffMiddleware(Component):
             effect = f": {count_of(waiting + is_retried, 'request')} deferred to a later run"
         elif waiting:
             effect = f", with {count_of(waiting, 'more request')} waiting"
-        logger.info(
-            "%s %s; %s is on hold for %s%s",
-            request.url,
-            failure,
-            host,
-            format_seconds(seconds),
-            effect,
-        )
+        hold = format_seconds(seconds)
+        logger.info("%s %s; %s is on hold for %s%s", request.url, failure, host, hold, effect)
 
     def _defer_host_after_failures(
         self, request: Request, *, gave_up: bool = False, refused: int | None = None

@@ -38,8 +38,9 @@ class BlocklistMiddleware(Component):
         self._url = self._options.blocklist_url
         self._queue = crawl.queue
         try:
-            parts = crawl.stats, crawl.queue, crawl.engine, crawl.reader
-            self._list = PublishedList(crawl.context, *parts)
+            self._list = PublishedList(
+                crawl.context, crawl.stats, crawl.queue, crawl.engine, crawl.reader
+            )
         except BadSetting as error:
             refuse_to_start(error, log_file=crawl.settings["LOG_FILE"])
         self._queue.prepare_by("blocklist", self._list)
