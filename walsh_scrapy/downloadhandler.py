@@ -63,11 +63,12 @@ class DownloadHandler(BaseDownloadHandler):
         Raises Unreachable, Denied, MachineTrouble and the exceptions of Scrapy's handlers.
         """
         # The URL is read only once, because a middleware may change it while the request waits.
-        proxy, url, ticket = self._network.check_route(request), request.url, ticket_of(request)
+        url = request.url
+        proxy = self._network.check_route(request)
+        ticket = ticket_of(request)
         if self._is_paced and not ticket.released:
             raise Denied("address", f"a middleware changed the URL to {url} after the gates")
-        bind_address = request.meta.get("bindaddress") or self._bind_address
-        endpoint = endpoint_of(url, proxy, bind_address)
+        endpoint = endpoint_of(url, proxy, request.meta.get("bindaddress") or self._bind_address)
         if ticket.rank is Rank.TARGET:  # robots.txt has its own limit, beyond which it is cut off
             self._lower_limits(request)
         timeout: float = request.meta.get("download_timeout") or self._timeout
@@ -83,8 +84,9 @@ class DownloadHandler(BaseDownloadHandler):
                 raise TooLate(reason) from error
             raise StoodStill(self._clock.now(), reason) from error
         except TimeoutError as error:
-            reason = f"Getting {url} took longer than {timeout} seconds."
-            raise DownloadTimeoutError(reason) from error
+            raise DownloadTimeoutError(
+                f"Getting {url} took longer than {timeout} seconds."
+            ) from error
         self._network.check_answer(endpoint, url, response)
         return response
 
@@ -126,8 +128,7 @@ class DownloadHandler(BaseDownloadHandler):
             request.meta["download_latency"] = self._clock.monotonic() - started
             return await self._body.read(request, url, exchange, head, stream)
         except OSError as error:
-            reason = f"the connection broke: {error.strerror or error}"
-            raise DownloadFailedError(reason) from error
+            raise DownloadFailedError(f"the connection broke: {error.strerror or error}") from error
         finally:
             self._network.end(endpoint, stream, is_reusable=exchange.is_reusable)
             if not exchange.is_over:

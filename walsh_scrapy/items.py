@@ -98,7 +98,9 @@ class EntryItem(_EntryKeys):
             note=entry.note,
             language=feed.language,
         )
-        item.key, item.page_key, item.title_key = entry.key, entry.page_key, entry.title_key
+        item.key = entry.key
+        item.page_key = entry.page_key
+        item.title_key = entry.title_key
         item.is_own = entry.is_own
         return item
 

@@ -164,7 +164,8 @@ def _check_url(name: str, value: object) -> str:
         is_web = parts.scheme in ("http", "https") and bool(parts.hostname)
         has_user = parts.username is not None
     except ValueError:  # "http://[bad"
-        is_web, has_user = False, "@" in url
+        is_web = False
+        has_user = "@" in url
     if has_user:  # do not show the URL, which may hold a password
         raise BadSetting(f"{name} holds a user name or password, which is never sent; remove it")
     if not is_web:
@@ -316,8 +317,8 @@ class Options:
                 for name, default in _DEFAULTS_OF_OWN_IDENTITY.items()
                 if settings.get(PREFIX + name.upper()) is None
             }
-        low, high = values["backoff_base"], 30.0 * DAY_SECONDS
-        number_of(settings, PREFIX + "BACKOFF_MAX", high, low=low, high=high)
+        high = 30.0 * DAY_SECONDS
+        number_of(settings, PREFIX + "BACKOFF_MAX", high, low=values["backoff_base"], high=high)
         values["state_url"] = values["state_url"] or _default_state_url()
         if values["signing_key"] and not values["signature_agent"]:
             raise bad_setting(PREFIX + "SIGNATURE_AGENT", "", _EXPECTED_KEY_URL)
@@ -350,11 +351,12 @@ _FIELDS: Final = {option.name: option for option in fields(Options)}
 
 def _read_setting(settings: BaseSettings, name: str) -> Any:  # noqa: ANN401 - the field's type
     """Return the checked value of a setting, or its default if it is None or not set."""
-    setting, full_name = _FIELDS[name], PREFIX + name.upper()
+    option = _FIELDS[name]
+    full_name = PREFIX + name.upper()
     value = settings.get(full_name)
     if value is None:
-        value = setting.default
-    return setting.metadata["check"](full_name, value, *setting.metadata["arguments"])
+        value = option.default
+    return option.metadata["check"](full_name, value, *option.metadata["arguments"])
 
 
 def log_format_of(settings: BaseSettings) -> LogFormat:
@@ -420,12 +422,13 @@ def _check_identity(user_agent: str, ua_token: str) -> bool:
             "robots.txt has letters, '_' and '-' only (RFC 9309 2.2.1); use for example "
             f"{proposed!r}, also in {PREFIX}USER_AGENT"
         )
-    token, agent, walsh_token = ua_token.lower(), user_agent.lower(), identity.UA_TOKEN.lower()
+    walsh_token = identity.UA_TOKEN.lower()
+    is_other_token = ua_token.lower() != walsh_token
     is_ascii = user_agent.isascii() and user_agent.isprintable()
-    has_token = ua_token in user_agent and walsh_token not in agent
+    has_token = ua_token in user_agent and walsh_token not in user_agent.lower()
     for name, value, is_allowed, expected in (
         ("USER_AGENT", user_agent, is_ascii, "a line of printable ASCII characters (RFC 9110 5.5)"),
-        ("USER_AGENT", user_agent, token != walsh_token, f"exactly {identity.USER_AGENT!r}"),
+        ("USER_AGENT", user_agent, is_other_token, f"exactly {identity.USER_AGENT!r}"),
         ("USER_AGENT", user_agent, has_token, f"a line that contains your own token {ua_token!r}"),
     ):
         if not is_allowed:

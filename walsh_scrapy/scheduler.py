@@ -64,9 +64,10 @@ class Scheduler(BaseScheduler):
             refuse_to_start(problem, log_file=crawler.settings["LOG_FILE"])
         dupefilter = load_object(crawler.settings["DUPEFILTER_CLASS"])
         scheduler = cls(crawl, build_from_crawler(dupefilter, crawler), job)
-        connect = crawler.signals.connect
-        connect(scheduler.request_reached_downloader, signals.request_reached_downloader)
-        connect(scheduler.spider_idle, signals.spider_idle)
+        crawler.signals.connect(
+            scheduler.request_reached_downloader, signals.request_reached_downloader
+        )
+        crawler.signals.connect(scheduler.spider_idle, signals.spider_idle)
         return scheduler
 
     def open(self, spider: Spider) -> Deferred[None] | None:  # noqa: ARG002 - Scrapy's interface

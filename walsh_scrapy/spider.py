@@ -108,7 +108,7 @@ class SourcesSpider(DeclaringSpider):
     @classmethod
     def _check_arguments(cls, arguments: Iterable[str]) -> None:
         """Raise WrongArgument for a name that neither this class nor a subclass takes."""
-        accepted = {*ARGUMENTS}
+        accepted = set(ARGUMENTS)
         for base in cls.__mro__[: cls.__mro__.index(SourcesSpider)]:
             accepted.update(vars(base))
             if "__init__" in vars(base):
@@ -143,10 +143,10 @@ class SourcesSpider(DeclaringSpider):
         """
         if not self.only or any(store.iterate(Selection(file, self.kind, self.only))):
             return
-        texts: dict[str, None] = {}
+        spellings: dict[str, str] = {}
         for source in islice(store.iterate(Selection(file, self.kind)), _MAX_COMPARED):
-            texts |= dict.fromkeys((host_of(source.url), source.name or "", *source.tags))
-        spellings = {text.casefold(): text for text in texts}
+            for text in (host_of(source.url), source.name or "", *source.tags):
+                spellings[text.casefold()] = text
         near = difflib.get_close_matches(self.only.casefold(), spellings, n=3)
         hint = f"; did you mean {' or '.join(repr(spellings[text]) for text in near)}?"
         raise WrongArgument(

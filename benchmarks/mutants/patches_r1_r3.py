@@ -62,20 +62,21 @@ if request.url.endswith("/robots.txt"):
             "{request.url.partition(':')[0]}"),
     _of_key("http-for-https", "uses http's robots.txt for https", "http"),
     Mutant("empty-304", "R2", "a 304 on robots.txt empties the rules", (
-        Patch(_COPY, "copy_after", "return replace(known, requested_at=now, status=status, "
-              "failing_since=None)", "return replace(known, requested_at=now, "
+        Patch(_COPY, "copy_after", "return replace(previous, requested_at=now, status=status, "
+              "failing_since=None)", "return replace(previous, requested_at=now, "
               'status=status, failing_since=None, body=b"")'),
     )),
     Mutant("star-in-a-segment", "R2", "`*` does not cross `/`", (
-        Patch(_MATCHING, "_found", "if found < 0:", 'if found < 0 or "/" in path[start:found]:'),
-        Patch(_MATCHING, "_found", "path.endswith(last[:-1])",
+        Patch(_MATCHING, "_contains", "if position < 0:",
+              'if position < 0 or "/" in path[start:position]:'),
+        Patch(_MATCHING, "_contains", "path.endswith(last[:-1])",
               'path.endswith(last[:-1]) and "/" not in path[start : 1 - len(last)]'),
-        Patch(_MATCHING, "_found", "return path.find(last, start) >= 0", """\
-found = path.find(last, start)
-    return found >= 0 and "/" not in path[start:found]"""),
+        Patch(_MATCHING, "_contains", "return path.find(last, start) >= 0", """\
+position = path.find(last, start)
+    return position >= 0 and "/" not in path[start:position]"""),
     )),
     Mutant("dollar", "R2", "`$` is a plain character", (
-        Patch(_MATCHING, "_comparable", 'if "$" in paths:', """\
+        Patch(_MATCHING, "_normalize", 'if "$" in paths:', """\
 paths = paths.replace("$", "%24")
     if "$" in paths:"""),
     )),
@@ -96,7 +97,7 @@ ranks = [
               "if line.name == name)[:1])"),
     )),
     Mutant("token-case", "R2", "finds its group only in lower case", (
-        Patch(_ROBOTSTXT, "user_agent_lines", "found[1].lower()", "found[1]"),
+        Patch(_ROBOTSTXT, "user_agent_lines", "agent[1].lower()", "agent[1]"),
     )),
     Mutant("other-group", "R2", "takes the group of a bot whose name begins as ours", (
         Patch(_ROBOTSTXT, "most_specific_name",

@@ -19,11 +19,11 @@ _SHARED: Final = (
     f"{_CRAWLS}/test_r4_pacing_crawl.py::"
     "test_three_crawls_on_one_state_share_the_work_and_keep_every_spacing"
 )
-_OWN_DELAY: Final = "delay: float = min(longest, base * 2.0**doublings)"
+_OWN_DELAY: Final = "delay: float = min(max_delay, base * 2.0**doublings)"
 
 OF_R4_AND_R5: Final = (
     Mutant("half-a-second", "R4", "two requests per second", (
-        Patch(_PACING, "delay_after", "max(least,", "max(least / 2,"),
+        Patch(_PACING, "delay_after", "max(min_delay,", "max(min_delay / 2,"),
     )),
     Mutant("from-the-start", "R4", "a delay counts from the start of a request", (
         Patch(_HOSTS, "Hosts.end", "ended=self._context.moment()",

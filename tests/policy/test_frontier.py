@@ -377,7 +377,7 @@ def test_the_least_time_left_is_the_work_of_the_crawl_if_that_is_longer():
     frontier.record_service("a.example", 2.0, 2.0)
     frontier.free("a.example")
     frontier.push("a.example", "a2")
-    assert frontier.remaining(2.0, others=9) == 20.0
+    assert frontier.remaining(2.0, unqueued=9) == 20.0
     assert Frontier(follows_links=True).remaining(0.0) == 0.0
     broad = Frontier(follows_links=True)
     broad.push("a.example", "a")
@@ -542,7 +542,7 @@ def test_waiting_requests_take_as_long_as_the_exchanges_so_far(exchanges):
         frontier.record_service("", seconds, now)
         for number in range(at_once):
             frontier.free(f"{now} {number}")
-    assert frontier.remaining(60.0, others=10) == pytest.approx(5.0)
+    assert frontier.remaining(60.0, unqueued=10) == pytest.approx(5.0)
 
 
 @pytest.mark.parametrize("service", [0.003, 0.03])

@@ -55,8 +55,8 @@ def lifted(times):
 
 
 def test_the_first_request_to_an_unseen_host_is_never_delayed():
-    assert HostTimes().ready_at(asked_delay=3600.0) == 0.0
-    assert HostTimes(operator_delay=3600.0).ready_at(asked_delay=3600.0) == 0.0
+    assert HostTimes().ready_at(min_delay=3600.0) == 0.0
+    assert HostTimes(operator_delay=3600.0).ready_at(min_delay=3600.0) == 0.0
 
 
 @pytest.mark.parametrize(

@@ -92,33 +92,30 @@ class BackoffMiddleware(Component):
         The caller sends the retry. This method records the failure, puts its effect into the log
         and the stats, and defers the other requests of the host after too many failures.
         """
-        for_robots = rank_of(request) is Rank.ROBOTS
+        host = host_of(request.url)
+        rank = rank_of(request)
         retries = self._context.options.max_retries
         if isinstance(outcome, Exception):
             if isinstance(outcome, IgnoreRequest | Unreachable):
                 return None
-            timed_out = isinstance(outcome, DownloadTimeoutError)
             is_slow = isinstance(outcome, TooSlow)
-            self._record_no_response(request, timed_out=timed_out, is_slow=is_slow)
-            if not for_robots:
+            timed_out = isinstance(outcome, DownloadTimeoutError)
+            self._streaks.record_silence(host, rank, timed_out=timed_out, is_slow=is_slow)
+            self._defer_host_after_failures(request)
+            if rank is not Rank.ROBOTS:
                 return None
-            max_retries = max_retries_after_silence(retries, timed_out=timed_out, is_slow=is_slow)
+            retries = max_retries_after_silence(retries, timed_out=timed_out, is_slow=is_slow)
             failure = f"failed ({reason_of(outcome, request.url)})"
-            reason = global_object_name(type(outcome))
-            return self._handle_failure(request, failure, max_retries, reason)
-        if is_refusal(outcome.status, for_robots=for_robots):
+            return self._handle_failure(
+                request, failure, retries, global_object_name(type(outcome))
+            )
+        if is_refusal(outcome.status, for_robots=rank is Rank.ROBOTS):
             failure = f"answered {outcome.status}"
             chosen = self._find_project_choice(request, outcome.status)
             reason = response_status_message(outcome.status)
             return self._handle_failure(request, failure, retries, reason, outcome.status, chosen)
         self._defer_host_after_failures(request)
         return None
-
-    def _record_no_response(self, request: Request, *, timed_out: bool, is_slow: bool) -> None:
-        self._streaks.record_silence(
-            host_of(request.url), rank_of(request), timed_out=timed_out, is_slow=is_slow
-        )
-        self._defer_host_after_failures(request)
 
     def _find_project_choice(self, request: Request, status: int) -> ChosenRetries | None:
         """Return the retries that the project's own settings ask for after a 429 or 503.
@@ -166,8 +163,9 @@ class BackoffMiddleware(Component):
             for_robots=rank is Rank.ROBOTS,
         )
         if step is NextStep.RETRY:
-            retries = max_retries if chosen is None else chosen.retries
-            self._record_retry(request, failure, attempt, retries, reason)
+            self._record_retry(
+                request, failure, attempt, chosen.retries if chosen else max_retries, reason
+            )
             return attempt
         if chosen and step is NextStep.STOP:
             failure = f"{failure}; it is not retried ({chosen.setting})"
@@ -177,9 +175,7 @@ class BackoffMiddleware(Component):
             return None
         self._defer_host_after_failures(request, gave_up=True, refused=status)
         if step is NextStep.DEFER:  # the retry is deferred with the other requests
-            logger.debug(
-                "%s %s; deferred with the other requests of its host", request.url, failure
-            )
+            logger.debug("%s %s; deferred with the rest of its host", request.url, failure)
             return ticket.attempt
         # INFO for robots.txt: RobotsMiddleware warns that it is unreachable.
         level = logging.INFO if rank is Rank.ROBOTS else logging.WARNING
@@ -220,14 +216,8 @@ class BackoffMiddleware(Component):
             effect = f": {count_of(waiting + is_retried, 'request')} deferred to a later run"
         elif waiting:
             effect = f", with {count_of(waiting, 'more request')} waiting"
-        logger.info(
-            "%s %s; %s is on hold for %s%s",
-            request.url,
-            failure,
-            host,
-            format_seconds(seconds),
-            effect,
-        )
+        hold = format_seconds(seconds)
+        logger.info("%s %s; %s is on hold for %s%s", request.url, failure, host, hold, effect)
 
     def _defer_host_after_failures(
         self, request: Request, *, gave_up: bool = False, refused: int | None = None

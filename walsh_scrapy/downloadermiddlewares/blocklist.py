@@ -40,8 +40,9 @@ class BlocklistMiddleware(Component):
         self._queue = crawl.queue
         self._fetcher = crawl.fetcher
         try:
-            parts = (crawl.stats, crawl.access, crawl.fetcher, crawl.engine, crawl.reader)
-            self._list = PublishedList(crawl.context, *parts)
+            self._list = PublishedList(
+                crawl.context, crawl.stats, crawl.access, crawl.fetcher, crawl.engine, crawl.reader
+            )
         except BadSetting as error:
             refuse_to_start(error, log_file=crawl.settings["LOG_FILE"])
         self._queue.prepare_by(Gate.BLOCKLIST, self._list)

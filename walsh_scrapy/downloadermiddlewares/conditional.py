@@ -34,15 +34,8 @@ class ConditionalMiddleware(Component):
 
     async def process_request(self, request: Request) -> None:
         """Set the validators of this URL, and remove those that a redirect copied along."""
-        visit, url = visit_of(request), request.url
-        if hops_of(request):
-            pass  # the first request of the redirect chain was checked
-        elif visit and visit.source:
-            note(request, validators=self._find_validators(visit.source, visit.llmstxt))
-            if visit.llmstxt is None and url != visit.source.url:
-                self._check_other_source(visit.source, url)
-        elif not visit and rank_of(request) is Rank.TARGET and (source := self._visits.owner(url)):
-            self._find_validators(source, None if url == source.url else url)
+        if not hops_of(request):  # else the first request of the redirect chain was checked
+            self._check_due(request)
         for name, value in conditions_of(request).items():
             request.headers.pop(name, None)
             if value is not None:
@@ -56,22 +49,37 @@ class ConditionalMiddleware(Component):
             raise NotModified(response)
         return response
 
-    def _find_validators(self, source: Source, llmstxt: str | None) -> Validators | None:
-        """Return the validators that earlier visits stored of a page, or of an llms.txt.
+    def _check_due(self, request: Request) -> None:
+        """Put the validators of earlier visits into the ticket of a request for a source.
 
-        Raises NotDue or AlreadyRead for a spider's own request before the source is due.
+        Raises NotDue or AlreadyRead for a request that comes before its source is due.
         """
-        if not self._visits.is_begun(source):
-            min_revisit = source.revisit_interval(self._context.options.min_revisit)
-            now = self._context.clock.now()
-            due = self._context.state.sources.due(source.url, min_revisit, now)
-            if due and due.at > now and not self._is_forced():
-                raise NotDue(due.at)
-        return (
-            self._find_llmstxt_validators(llmstxt)
-            if llmstxt
-            else self._find_page_validators(source)
+        visit = visit_of(request)
+        if visit and visit.source:
+            self._check_source(visit.source)
+            if visit.llmstxt:
+                note(request, validators=self._check_llmstxt(visit.llmstxt))
+                return
+            note(request, validators=self._find_page_validators(visit.source))
+            if request.url != visit.source.url:
+                self._check_other_source(visit.source, request.url)
+        elif not visit and rank_of(request) is Rank.TARGET:
+            source = self._visits.owner(request.url)
+            if source:
+                self._check_source(source)
+                if request.url != source.url:
+                    self._check_llmstxt(request.url)
+
+    def _check_source(self, source: Source) -> None:
+        """Raise NotDue for a source that is not due, and whose visit has not begun."""
+        if self._is_forced or self._visits.is_begun(source):
+            return
+        now = self._context.clock.now()
+        due = self._context.state.sources.due(
+            source.url, source.revisit_interval(self._context.options.min_revisit), now
         )
+        if due and due.at > now:
+            raise NotDue(due.at)
 
     def _find_page_validators(self, source: Source) -> Validators | None:
         record = self._visits.known(source)
@@ -88,17 +96,20 @@ class ConditionalMiddleware(Component):
         - if the other source is overdue by more than ``WALSH_MIN_REVISIT``, because it is then
           probably no longer declared.
         """
-        min_revisit, now = self._context.options.min_revisit, self._context.clock.now()
+        min_revisit = self._context.options.min_revisit
+        now = self._context.clock.now()
         other = self._context.state.sources.due(url, min_revisit, now)
         if other is None or other.record.visited_at is None or other.record.kind != source.kind:
             return
         has_moved = other.record.address != other.record.url
-        if not has_moved and now < other.at + min_revisit < NEVER:
+        is_gone = other.at >= NEVER
+        is_overdue = now >= other.at + min_revisit
+        if not (has_moved or is_gone or is_overdue):
             problem = other.record.detail if other.record.failures else ""
             raise AlreadyRead(url, other.record.visited_at, other.at, problem)
 
-    def _find_llmstxt_validators(self, url: str) -> Validators | None:
-        """Return the validators of an llms.txt; raise AlreadyRead if it need not be fetched.
+    def _check_llmstxt(self, url: str) -> Validators | None:
+        """Raise AlreadyRead if an llms.txt need not be fetched; else return its validators.
 
         All sources of a host share its llms.txt, so one run fetches it once, even with ``force=1``.
         """
@@ -106,12 +117,13 @@ class ConditionalMiddleware(Component):
         if record is None:
             return None
         now = self._context.clock.now()
-        is_fresh = record.due_at > now and not self._is_forced()
+        is_fresh = record.due_at > now and not self._is_forced
         is_plausible = record.requested_at <= now + CLOCK_SKEW
         if is_plausible and (is_fresh or record.requested_at >= self._context.started_at):
             raise AlreadyRead(url, record.requested_at, record.due_at, record.problem)
         return Validators.kept(record)
 
+    @property
     def _is_forced(self) -> bool:
         spider = self._crawler.spider
         return isinstance(spider, DeclaringSpider) and spider.force

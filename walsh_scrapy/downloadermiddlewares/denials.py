@@ -1,7 +1,4 @@
-"""Counts, records and logs the requests that any gate denies or defers.
-
-Scrapy does so for its own robots.txt middleware only.
-"""
+"""Counts, records and logs denied and deferred requests, whichever gate denies them."""
 
 from __future__ import annotations
 

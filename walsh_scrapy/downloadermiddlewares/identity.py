@@ -30,7 +30,7 @@ class IdentityMiddleware(Component):
         scrapys_own = str(crawl.settings["USER_AGENT"]).encode(errors="replace")
         # The values that no spider chose: WALSH_USER_AGENT, and USER_AGENT by Scrapy's middleware.
         self._expected = {self._user_agent, scrapys_own}
-        self._warned = set[str]()
+        self._warned: set[str] = set()
 
     async def process_request(self, request: Request) -> None:
         """Set the User-Agent, and remove the headers that are never sent."""
@@ -51,7 +51,6 @@ class IdentityMiddleware(Component):
             dropped.add("User-Agent")
         for name in sorted(dropped - self._warned):
             self._warned.add(name)
-            reason = "this add-on never sends it"
-            if name == "User-Agent":
-                reason = "WALSH_USER_AGENT is sent instead"
+            is_replaced = name == "User-Agent"
+            reason = "WALSH_USER_AGENT is sent" if is_replaced else "this add-on never sends it"
             logger.warning("dropped the %s header of %s: %s", name, for_others(request.url), reason)

@@ -49,9 +49,12 @@ class PacingMiddleware(Component, Preparation):
         self._queue.prepare_by(Gate.PACING, self)
         self._access = crawl.access
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        connect = crawl.crawler.signals.connect
-        connect(self._exchanges.response_downloaded, signals.response_downloaded)
-        connect(self._exchanges.left_downloader, signals.request_left_downloader)
+        crawl.crawler.signals.connect(
+            self._exchanges.response_downloaded, signals.response_downloaded
+        )
+        crawl.crawler.signals.connect(
+            self._exchanges.left_downloader, signals.request_left_downloader
+        )
 
     def is_ready(self, request: Request) -> bool:
         """Return True if this crawl owns the host of a request."""
@@ -67,7 +70,8 @@ class PacingMiddleware(Component, Preparation):
         Raises RequestDeferred for a wait longer than ``WALSH_MAX_WAIT``: a later run continues.
         """
         self._network.check_route(request)
-        turn, host = self._queue.turn_of(request), self._context.host(request.url)
+        turn = self._queue.turn_of(request)
+        host = self._context.host(request.url)
         if turn is None or turn.times_back > _MAX_RESCHEDULES or self._hosts.is_busy(host):
             await self._wait(request)
         elif seconds := await self._exchanges.begin(request):
@@ -80,7 +84,8 @@ class PacingMiddleware(Component, Preparation):
         Either it did not come from this add-on's scheduler, or it was sent back before: a
         middleware that sends a request of its own each time would use every turn of the host.
         """
-        host, was_closing = self._context.host(request.url), self._engine.is_closing
+        host = self._context.host(request.url)
+        was_closing = self._engine.is_closing
         try:
             async with self._locks.setdefault(host, asyncio.Lock()):
                 await self._begin(request, host, while_open=not was_closing)
@@ -89,14 +94,15 @@ class PacingMiddleware(Component, Preparation):
             raise
 
     async def _begin(self, request: Request, host: str, *, while_open: bool) -> None:
-        seconds = 1.0
-        while seconds:
+        while True:
             self._deferred_hosts.check(request.url, rank_of(request))
             await self._access.take(host, request)
             while self._hosts.is_busy(host):  # with a request of this worker, which ends soon
                 await self._access.sleep(RECHECK_SECONDS)
                 self._exchanges.sweep()
             seconds = await self._exchanges.begin(request, while_open=while_open)
+            if not seconds:
+                return
             await self._access.sleep(seconds)
 
     async def process_response(self, request: Request, response: Response) -> Response:

@@ -59,7 +59,8 @@ class PrivateHostsMiddleware(Component, Preparation):
             hops = [visit.declared_by, *hops]
         if not hops:
             return None
-        first, host = host_of(hops[0]), host_of(request.url)
+        first = host_of(hops[0])
+        host = host_of(request.url)
         is_private = is_private_host(first) or self._network.is_private(first)
         note(request, public_only=not is_private)
         if is_private:
@@ -77,4 +78,4 @@ class PrivateHostsMiddleware(Component, Preparation):
             addresses = await self._network.find(url)
         except NotConnected:
             return True  # the download will fail, with a reason
-        return all(map(is_public, addresses.hosts))
+        return all(is_public(address) for address in addresses.hosts)

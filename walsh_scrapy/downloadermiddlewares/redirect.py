@@ -68,8 +68,9 @@ class RedirectMiddleware(ScrapyRedirectMiddleware):
             # A POST may redirect to a GET of the same URL, which is another request and no loop.
             has_same_method = answer.method == request.method
             if has_same_method and answer.url in answer.meta["redirect_urls"]:
-                reason = f"redirected in a loop: {request.url} leads back to {target}"
-                raise BadAnswer(response, reason)
+                raise BadAnswer(
+                    response, f"redirected in a loop: {request.url} leads back to {target}"
+                )
             carry_ticket(request, answer)
             note(answer, hops=(*hops, Hop(request.url, response.status)), released=False)
             visit = visit_of(request)

@@ -37,20 +37,30 @@ class RobotsMiddleware(Component):
     """
 
     def __init__(self, crawl: Crawl) -> None:
-        settings, stats, context = crawl.settings, crawl.stats, crawl.context
-        self._stats = stats
-        self._context = context
+        self._stats = crawl.stats
+        self._context = crawl.context
         self._denials = crawl.denials
         self._hosts = crawl.hosts
         self._network = crawl.network
         self._access = crawl.access
         signal = RobotsSignal(
-            crawl.crawler, context.options.ua_token, crawl.engine.start, crawl.engine.take_requests
+            crawl.crawler,
+            crawl.context.options.ua_token,
+            crawl.engine.start,
+            crawl.engine.take_requests,
         )
-        parts = (crawl.hosts, crawl.queue, crawl.access, crawl.fetcher)
-        self._robots = Robots(context, settings, stats, *parts, signal)
+        self._robots = Robots(
+            crawl.context,
+            crawl.settings,
+            crawl.stats,
+            crawl.hosts,
+            crawl.queue,
+            crawl.access,
+            crawl.fetcher,
+            signal,
+        )
         crawl.queue.prepare_by(Gate.ROBOTS, self._robots)
-        self._is_paced = has_gate(settings, Gate.PACING)
+        self._is_paced = has_gate(crawl.settings, Gate.PACING)
         self._comments: dict[str, tuple[str, ...]] = {}
         crawl.crawler.signals.connect(self.bytes_received, signals.bytes_received)
 

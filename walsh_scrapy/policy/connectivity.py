@@ -1,38 +1,38 @@
-"""Whether a failed connection is the host's failure or this machine's (decision 29).
+"""Decides whether a failed connection is the fault of the host or of this machine.
 
-A name server that gives no answer, or a network without a route, fits a broken host and a machine
-without a network. What else happened in the run decides. Times are epoch seconds.
+If a DNS server sends no answer, or there is no route, either the host is broken or this machine is
+offline. The other connections of the run decide which. Times are epoch seconds.
 """
 
 from __future__ import annotations
 
 from typing import Final, Literal, TypeAlias
 
-#: "either" fits a host that cannot be reached, and a machine without a network.
+#: What the error itself shows. "either": a broken host, or a machine without a network.
 Blame: TypeAlias = Literal["host", "machine", "either"]
-#: "unknown" is a failure of nobody, unless something else shows that the network works.
+#: Whose fault a failure is. "unknown": nothing in the run shows yet that the network works.
 Fault: TypeAlias = Literal["host", "unknown", "machine"]
 
-#: With so many failed hosts, and no proof of the network, a run ends before it has tried the rest.
+#: After this many failed hosts without a working connection, this machine is taken to be offline.
 MAX_FAILED_HOSTS: Final = 5
-#: Answers of a proxy that could not reach a host (RFC 9110 15.6.3 to 15.6.5). The host may have
-#: given them too.
+#: Statuses of a proxy that could not reach a host (RFC 9110 15.6.3 to 15.6.5). The host itself may
+#: answer them too.
 GATEWAY_STATUSES: Final = frozenset({502, 503, 504})
 
 
 def proves_network(proxy_status: int) -> bool:
-    """Return True if a response that came through a proxy shows that the proxy reaches hosts.
+    """Return True if a response through a proxy shows that the proxy reaches hosts.
 
-    A 407 is about the credentials of this machine.
+    A 407 comes from the proxy itself: the credentials of this machine are wrong.
     """
     return proxy_status not in GATEWAY_STATUSES and proxy_status != 407
 
 
 class Connectivity:
-    """What one run knows of the network of this machine.
+    """Whether the network of this machine works, as far as one run has seen.
 
-    Any answer of a name server proves the network, and so does a connection to a host, or a host
-    that refuses it. A connection to a proxy proves nothing.
+    Any answer of a DNS server proves that it works, and so does a host that accepts or refuses a
+    connection. A connection to a proxy proves nothing.
     """
 
     def __init__(self) -> None:
@@ -41,20 +41,20 @@ class Connectivity:
         self._doubtful: set[str] = set()
 
     def prove(self, now: float) -> None:
-        """Note a proof of the network."""
+        """Record that the network works."""
         if self.proven_at is None:
             self.proven_at = now
 
     @property
     def is_decided(self) -> bool:
-        """Whether failures are the hosts' from now on."""
+        """Whether failures from now on are the fault of the hosts."""
         return self.proven_at is not None or self._has_failed_host
 
     def fault_of(self, host: str, blame: Blame, *, was_proven: bool = False) -> Fault:
-        """Return whose failure it is that a host could not be reached.
+        """Record that a host could not be reached, and return whose fault it is.
 
-        ``was_proven`` tells that another run proved the network since the source of the failed
-        request was visited last.
+        ``was_proven`` is True if another run has seen the network work since the last visit of the
+        source.
         """
         if blame != "either":
             self._has_failed_host = self._has_failed_host or blame == "host"
@@ -66,5 +66,5 @@ class Connectivity:
 
     @property
     def is_offline(self) -> bool:
-        """Whether a host could not be reached, and every such failure may be this machine's."""
+        """Whether hosts could not be reached, and nothing shows that this machine is online."""
         return bool(self._doubtful) and not self.is_decided

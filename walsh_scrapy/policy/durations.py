@@ -1,7 +1,7 @@
-"""Durations and points in time as text (R3 `refresh`, R5 Retry-After, R8 `every` of a source).
+"""Durations and moments as text (R3 `refresh`, R5 Retry-After, R8 `every` of a source).
 
-Durations are ISO 8601 in documents, and short ones as operators type them. Points in time are RFC
-3339 for machines, and a short form in UTC for operators. HTTP headers have dates in three forms
+Durations are ISO 8601 in documents, and also short forms such as `90min` in commands. Moments are
+RFC 3339 for machines, and a short form in UTC for people. HTTP headers have dates in three forms
 (RFC 9110 5.6.7), which are read in any locale.
 """
 
@@ -22,32 +22,32 @@ _TYPED_UNITS: Final = {"w": "weeks", "d": "days", "h": "hours", "min": "minutes"
 def parse_duration(text: str) -> timedelta:
     """Read an ISO-8601 duration in weeks, days, hours, minutes and seconds.
 
-    Capital letters and ASCII digits, as in the standard; a decimal fraction, after a point or a
-    comma, in the smallest part only. Raises ValueError, with a message of one sentence, for
-    everything else, even for years and months, whose lengths vary, and for signs.
+    Only the smallest part may have a decimal fraction, after a point or a comma. Raises ValueError,
+    with a message of one sentence, for any other text: also for years and months, whose lengths
+    vary, for signs, and for small letters.
 
     >>> parse_duration("P1DT12H30M")
     datetime.timedelta(days=1, seconds=45000)
     """
-    found = _DURATION.fullmatch(text)
+    match = _DURATION.fullmatch(text)
     shown = text if len(text) <= 40 else text[:40] + "…"
-    if not found:
+    if not match:
         raise ValueError(
             f"{shown!r} is not an ISO-8601 duration of weeks, days, hours, minutes and seconds; "
             "write for example PT6H or P1D"
         )
-    parts = {unit: number for unit, number in zip(_UNITS, found.groups(), strict=True) if number}
+    parts = {unit: number for unit, number in zip(_UNITS, match.groups(), strict=True) if number}
     *larger, _ = parts.values()
     if any(not number.isdigit() for number in larger):
-        raise ValueError(f"{shown!r} has a decimal fraction that is not in its smallest part")
+        raise ValueError(f"{shown!r} has a decimal fraction before its smallest part")
     try:
         return timedelta(**{unit: float(n.replace(",", ".")) for unit, n in parts.items()})
     except (OverflowError, ValueError):
-        raise ValueError(f"{shown!r} is longer than can be counted") from None
+        raise ValueError(f"{shown!r} is too long") from None
 
 
 def format_duration(length: timedelta) -> str:
-    """Write a duration of at least 0 by ISO-8601, in seconds, as `parse_duration` reads it.
+    """Return a duration of at least 0 as ISO 8601, in seconds; `parse_duration` reads it.
 
     >>> format_duration(timedelta(hours=6))
     'PT21600S'
@@ -64,13 +64,13 @@ def parse_typed_duration(text: str) -> timedelta:
     >>> parse_typed_duration("1d")
     datetime.timedelta(days=1)
     """
-    found = _TYPED.fullmatch(text)
-    if found is None:
+    match = _TYPED.fullmatch(text)
+    if match is None:
         return parse_duration(text)
     try:
-        return timedelta(**{_TYPED_UNITS[found[2]]: int(found[1])})
+        return timedelta(**{_TYPED_UNITS[match[2]]: int(match[1])})
     except OverflowError:
-        raise ValueError(f"{text!r} is longer than can be counted") from None
+        raise ValueError(f"{text!r} is too long") from None
 
 
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
@@ -83,11 +83,13 @@ _TIME: Final = re.compile(
 
 
 def parse_since(text: str, now: float) -> float:
-    """Return the epoch seconds of a day (its midnight in UTC), a time, or a duration before `now`.
+    """Return the epoch seconds of a moment in the past, as an operator types it.
 
-    `today`, `yesterday`, `2026-05-23`; `2026-05-23T06:00:00Z` with any offset (RFC 3339); `1d`,
-    `12h`, `P7D` (`parse_typed_duration`). Raises ValueError, with a message of one sentence, for
-    everything else.
+    - A day, at midnight in UTC: `today`, `yesterday`, `2026-05-23`.
+    - A moment of RFC 3339, with any offset: `2026-05-23T06:00:00Z`.
+    - A duration before `now`, as `parse_typed_duration` reads it: `1d`, `12h`, `P7D`.
+
+    Raises ValueError, with a message of one sentence, for any other text.
     """
     written = text.strip()
     try:
@@ -108,7 +110,7 @@ def parse_since(text: str, now: float) -> float:
 
 
 def rfc3339(epoch_seconds: float | None) -> str | None:
-    """Format a time as RFC 3339, in UTC and whole seconds; None for None and after the year 9999.
+    """Return a moment as RFC 3339, in UTC and whole seconds; None for None and after year 9999.
 
     >>> rfc3339(1779516000.5)
     '2026-05-23T06:00:00Z'
@@ -123,7 +125,7 @@ def rfc3339(epoch_seconds: float | None) -> str | None:
 
 
 def format_moment(epoch_seconds: float) -> str:
-    """Format a time for operators, in UTC and whole seconds.
+    """Return a moment for people, in UTC and whole seconds.
 
     >>> format_moment(1779516000.5)
     '2026-05-23 06:00:00 UTC'
@@ -154,10 +156,10 @@ _HTTP_DATES: Final = (
 
 
 def parse_http_date(text: str, now: datetime) -> datetime | None:
-    """Return the date in a header as an aware datetime; None if it has none of the three forms.
+    """Return the date in a header as an aware datetime, or None if it has none of three forms.
 
-    The time zone may be written as GMT, UTC, UT, +0000 or -0000.
-    The century of a two-digit year depends on `now`, an aware datetime. Never raises.
+    The time zone may be written as GMT, UTC, UT, +0000 or -0000. The century of a two-digit year
+    depends on `now`, an aware datetime. Never raises.
 
     >>> parse_http_date("Sat, 23 May 2026 06:00:00 GMT", datetime(2026, 1, 1, tzinfo=UTC))
     datetime.datetime(2026, 5, 23, 6, 0, tzinfo=datetime.timezone.utc)
@@ -165,16 +167,16 @@ def parse_http_date(text: str, now: datetime) -> datetime | None:
     matches = (
         re.fullmatch(form, text.strip(" \t"), re.IGNORECASE | re.ASCII) for form in _HTTP_DATES
     )
-    found = next((match for match in matches if match), None)
-    if found is None:
+    date = next((match for match in matches if match), None)
+    if date is None:
         return None
-    month = _MONTHS.split().index(found["month"].lower()) + 1
-    day, hour, minute, second = (int(found[name]) for name in ("day", "hour", "minute", "second"))
-    if second == 60:  # a leap second, which datetime does not know
+    month = _MONTHS.split().index(date["month"].lower()) + 1
+    day, hour, minute, second = (int(date[name]) for name in ("day", "hour", "minute", "second"))
+    if second == 60:  # a leap second, which datetime cannot represent
         second = 59
     moment = (month, day, hour, minute, second)
-    year = int(found["year"])
-    if len(found["year"]) == 2:
+    year = int(date["year"])
+    if len(date["year"]) == 2:
         year = _full_year(year, moment, now.astimezone(UTC))
     try:
         return datetime(year, *moment, tzinfo=UTC)
@@ -183,7 +185,7 @@ def parse_http_date(text: str, now: datetime) -> datetime | None:
 
 
 def _full_year(digits: int, moment: tuple[int, ...], now: datetime) -> int:
-    """Return the year with its century, at most 50 years in the future (RFC 9110 5.6.7)."""
+    """Return a two-digit year with its century, at most 50 years ahead (RFC 9110 5.6.7)."""
     latest = (now.year + 50, now.month, now.day, now.hour, now.minute, now.second)
     year = now.year // 100 * 100 + 100 + digits
     while (year, *moment) > latest:

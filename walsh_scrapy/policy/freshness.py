@@ -1,15 +1,17 @@
-"""When a source is visited again, and where (R8; decisions 20 and 21).
+"""When a source is due again, and at which URL (R8).
 
-Server and feed defer a visit: by the freshness lifetime of the server's responses (RFC 9111), and
-by the update hints of the feed. `state.tables.Due` computes the due time of a source from this and
-from the operator's interval. Times are epoch seconds, durations seconds.
+A source is due when the operator's interval, the freshness lifetime of the server's responses (RFC
+9111) and the update hints of the feed have passed. `state.tables.Due` combines them in SQL. Moments
+are epoch seconds, durations are seconds.
 
-Where a source moved: a move is settled once two visits at least seven days apart saw the same
-permanent redirect. From then on the source is requested at its new address. A redirect from there
-is observed in the same way: it is the onward move. If all visits to the new address fail for seven
-days, the move is doubted: visits then go to the declared address and to the new one alternately,
-until one brings a document. Failures never remove a move. It is removed when a visit ends at the
-declared address, and replaced when the declared address redirects elsewhere.
+A permanent redirect moves a source to a new URL:
+
+- The move is *settled* once two visits at least seven days apart saw the same redirect. From then
+  on the new URL is requested. Redirects from there are observed in the same way (*onward*).
+- The move is *doubted* once all visits to the new URL have failed for seven days. Visits then go to
+  the declared and the new URL in turn, until one of them brings a document.
+- The move is removed when a visit ends at the declared URL, and replaced when the declared URL
+  redirects elsewhere. Failures alone never remove it.
 """
 
 from __future__ import annotations
@@ -27,18 +29,18 @@ from walsh_scrapy.policy.urls import LONGEST_DECLARED
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: Seconds after which a source is due at the latest, even after many failures, and even if a feed
-#: or a server wants more.
+#: The maximum time until a source is due again, in seconds, whatever feed and server ask for and
+#: however often visits failed. Only the operator's interval may be longer.
 LONGEST_REVISIT: Final = 30 * 86_400.0
-#: The due time of a source that is gone (410): only the operator can resume it.
+#: The due time of a source that is gone (410), until the operator resumes it.
 NEVER: Final = math.inf
 
-#: Seconds that the clocks of several machines may differ by. A time that is further in the future
-#: was written by a clock that was wrong.
+#: The maximum difference between the clocks of several machines, in seconds. A moment that is
+#: further in the future comes from a wrong clock.
 CLOCK_SKEW: Final = 3600.0
 #: The statuses of permanent redirects (RFC 9110 15.4.2, 15.4.9).
 PERMANENT: Final = frozenset({301, 308})
-#: Seconds between the two visits that must see the same redirect before a move is settled.
+#: The minimum time between the two visits that settle a move, in seconds.
 SETTLED_AFTER: Final = 7 * 86_400.0
 
 _DIRECTIVE: Final = re.compile(r'([^\s,;="]+)(?:\s*=\s*("(?:[^"\\]|\\.)*"|[^\s,"]*))?')
@@ -49,16 +51,16 @@ _DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturda
 
 @dataclass(frozen=True, slots=True)
 class UpdateHints:
-    """The hints of a feed about its updates, until it has other ones."""
+    """What a feed says about its updates."""
 
     interval: float = 0.0  #: seconds: the longer of `ttl` and `sy:updatePeriod`/`updateFrequency`
     skip_hours: frozenset[int] = frozenset()  #: 0 to 23, UTC
     skip_days: frozenset[str] = frozenset()  #: English names, UTC
 
     def opens(self, at: float) -> float:
-        """Return the first epoch second, from ``at`` on, outside all hours and days to skip.
+        """Return the first moment from ``at`` on that is outside of all hours and days to skip.
 
-        If a feed skips all hours or all days, this cannot be kept, and ``at`` itself is returned.
+        A feed that skips all hours or all days is ignored: ``at`` itself is returned.
         """
         if not self.skip_hours and not self.skip_days:
             return at
@@ -72,23 +74,24 @@ class UpdateHints:
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
-    """The headers of a response, with any status, that set its freshness."""
+    """The headers that set the freshness of a response, whatever its status."""
 
     cache_control: str | None = None
     expires: str | None = None
     date: str | None = None
     age: str | None = None
-    retry_after: str | None = None  #: one line per header if it came several times
+    retry_after: str | None = None  #: several headers are joined by line feeds
 
     def lifetime(self, now: float) -> float:
-        """Return the seconds from ``now`` for which the server wants no further request.
+        """Return for how many seconds from ``now`` the server wants no further request.
 
-        The freshness lifetime less the age: max-age goes before Expires (RFC 9111 4.2.1, 4.2.3). An
-        Expires that is not a date is in the past (5.3). The first of several members of an Age
-        counts (5.1). Other malformed headers are ignored. Or Retry-After, if that is longer.
+        This is the freshness lifetime minus the age, or the Retry-After if it is longer (RFC 9111):
 
-        With no-cache or no-store the server wants a request before each use (5.2.2.4, 5.2.2.5):
-        then neither max-age nor Expires is a wish for fewer requests.
+        - max-age is preferred to Expires (4.2.1); an Expires that is not a date is in the past
+          (5.3); of several values of Age the first is used (5.1);
+        - with no-cache or no-store max-age and Expires are ignored, because the server wants a
+          request before each use (5.2.2.4, 5.2.2.5);
+        - other malformed headers are ignored.
         """
         at = datetime.fromtimestamp(now, UTC)
         wait = requested_wait(self.retry_after or "", self.date, at)
@@ -96,9 +99,9 @@ class Freshness:
 
     @property
     def is_unspecified(self) -> bool:
-        """Return True if there is neither Cache-Control nor Expires.
+        """Whether the response has neither Cache-Control nor Expires.
 
-        In a 304 this means that those of the stored response stay valid (RFC 9111 3.2, 4.3.4).
+        After a 304 the headers of the stored response then stay valid (RFC 9111 3.2, 4.3.4).
         """
         return not self.cache_control and self.expires is None
 
@@ -108,7 +111,7 @@ class Freshness:
         directives = [
             (name.lower(), value) for name, value in _DIRECTIVE.findall(self.cache_control or "")
         ]
-        # `no-cache="Set-Cookie"` is about that header alone.
+        # `no-cache="Set-Cookie"` is only about that header, so it does not count here.
         if ("no-cache", "") in directives or any(name == "no-store" for name, _ in directives):
             return 0.0
         values = (_SECONDS.match(value) for name, value in directives if name == "max-age")
@@ -133,118 +136,120 @@ def not_before(
     operator_interval: float,
     failures: int = 0,
 ) -> float:
-    """Return the moment before which server and feed want no visit after one that ended.
+    """Return the moment before which server and feed want no visit, after one that ``ended``.
 
-    That is the longer of the server's interval and the feed's. It is at most 30 days, or the
-    operator's interval if that is longer (up to 100 years). If the source would be due in an hour
-    or on a day to skip, it is the end of these, within the same limit. Each failure in a row after
-    the first doubles the operator's interval, as it does in SQL (`state.tables.Due`).
+    It is the longer of the server's and the feed's interval after ``ended``, but at most 30 days,
+    or the operator's interval if that is longer. If the source would be due in an hour or on a day
+    that the feed skips, it is the end of that time. Each failure in a row after the first doubles
+    the operator's interval, as in SQL (`state.tables.Due`).
     """
     operator_interval = min(operator_interval, LONGEST_SECONDS)
-    longest = max(LONGEST_REVISIT, operator_interval)
-    wait = min(max(server_interval, hints.interval), longest)
+    max_wait = max(LONGEST_REVISIT, operator_interval)
+    wait = min(max(server_interval, hints.interval), max_wait)
     doubled = operator_interval * 2.0 ** min(max(failures - 1, 0), 40)
-    due = ended + max(wait, min(doubled, longest))
-    opens = min(hints.opens(due), ended + longest)
+    due = ended + max(wait, min(doubled, max_wait))
+    opens = min(hints.opens(due), ended + max_wait)
     return opens if opens > due else ended + wait
 
 
-# ---- where a source is ----
+# ---- the URL of a source ----
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """The new address of a source, and whether it is requested there. Times are epoch seconds."""
+    """The new URL of a source, and whether it is requested there. Moments are epoch seconds."""
 
     to: str
     since: float  #: the first visit that was redirected there
-    is_settled: bool  #: the source is requested at the new address
+    is_settled: bool  #: the source is requested at the new URL
     onward: Move | None = None  #: the move from there, which is not settled yet
-    failing_since: float | None = None  #: the first of the latest visits, all of which failed there
+    failing_since: float | None = None  #: the first failed visit since the last document from there
 
     @property
     def is_doubted(self) -> bool:
-        """Return True if it was settled, and is no longer because visits failed too long."""
+        """Whether visits to the new URL have failed for so long that the old one is tried too."""
         return self.failing_since is not None and not self.is_settled
 
 
 def permanent_targets(urls: Sequence[str], statuses: Sequence[int]) -> tuple[str, ...]:
     """Return the targets of a visit's permanent redirects, up to its first temporary one.
 
-    ``urls`` are the requested URLs, from the first to the last; ``statuses`` are those of the
-    redirects, one fewer. A target that is too long to be declared ends the chain as well.
+    ``urls`` are all requested URLs in order; ``statuses`` are the statuses of the redirects between
+    them. A target that is too long for a source's URL ends the chain as well.
     """
-    found: list[str] = []
+    targets: list[str] = []
     for target, status in zip(urls[1:], statuses, strict=True):
         if status not in PERMANENT or len(target) > LONGEST_DECLARED:
             break
-        found.append(target)
-    return tuple(found)
+        targets.append(target)
+    return tuple(targets)
 
 
 def are_permanent(statuses: Sequence[int]) -> bool:
-    """Return True if no redirect of a visit is temporary: a 410 at its end is for the source."""
+    """Return True if a visit had no temporary redirect: a 410 at its end is about the source."""
     return PERMANENT.issuperset(statuses)
 
 
 def move_after_document(
-    known: Move | None, declared: str, requested: str, targets: Sequence[str], now: float
+    previous: Move | None, declared: str, requested: str, targets: Sequence[str], now: float
 ) -> Move | None:
-    """Return a source's move after a visit that ended at its document, or None if it has none.
+    """Return the move of a source after a visit that brought a document; None for no move.
 
-    ``requested`` is the URL of the visit's first request, ``targets`` the result of
-    `permanent_targets` for it. If ``requested`` is neither the declared nor the new address, the
-    document is an additional one, without meaning for a move.
+    ``declared`` is the URL in the sources file, ``requested`` the URL of the visit's first request,
+    and ``targets`` the result of `permanent_targets`. A document at a third URL, such as an
+    llms.txt, says nothing about a move.
 
     A redirect from http to https that changes nothing else is settled at once.
     """
-    here = known if known and requested == known.to else None
-    if here is None and requested != declared:
-        return replace(known, failing_since=None) if known and known.is_settled else known
+    current = previous if previous and requested == previous.to else None
+    if current is None and requested != declared:
+        return (
+            replace(previous, failing_since=None) if previous and previous.is_settled else previous
+        )
     if (targets[-1] if targets else requested) == declared:
         return None
     if targets and _is_https_upgrade(requested, targets[0]):
-        here, targets = Move(targets[0], now, is_settled=True), targets[1:]
-        if known and known.to == here.to:  # an earlier visit may have seen the onward move
-            here = replace(here, onward=known.onward)
-    if here is None:
-        return _observation(known, targets[-1], now)
+        current, targets = Move(targets[0], now, is_settled=True), targets[1:]
+        if previous and previous.to == current.to:  # keep the onward move of an earlier visit
+            current = replace(current, onward=previous.onward)
+    if current is None:
+        return _observe(previous, targets[-1], now)
     if not targets:
-        return replace(here, onward=None, failing_since=None)
-    onward = _observation(here.onward, targets[-1], now)
-    return onward if onward.is_settled else replace(here, onward=onward, failing_since=None)
+        return replace(current, onward=None, failing_since=None)
+    onward = _observe(current.onward, targets[-1], now)
+    return onward if onward.is_settled else replace(current, onward=onward, failing_since=None)
 
 
 def move_after_intermediate(
-    known: Move | None, declared: str, requested: str, targets: Sequence[str], now: float
+    previous: Move | None, declared: str, requested: str, targets: Sequence[str], now: float
 ) -> Move | None:
-    """Return a source's move after an intermediate page, which led the visit to its document.
+    """Return the move of a source after a page that leads the visit on to another document.
 
-    As `move_after_document`, but failures count on: the visit can still fail.
+    Like `move_after_document`, but ``failing_since`` stays, because the visit can still fail.
     """
-    move = move_after_document(known, declared, requested, targets, now)
-    if known is None or move is None or move.to != known.to:
+    move = move_after_document(previous, declared, requested, targets, now)
+    if previous is None or move is None or move.to != previous.to:
         return move
-    return known if known.is_doubted else replace(move, failing_since=known.failing_since)
+    return previous if previous.is_doubted else replace(move, failing_since=previous.failing_since)
 
 
 def move_after_failure(
-    known: Move | None, declared: str, requested: str, now: float
+    previous: Move | None, declared: str, requested: str, now: float
 ) -> Move | None:
-    """Return a source's move after a visit that brought no document."""
-    if known is None:
+    """Return the move of a source after a visit that brought no document."""
+    if previous is None:
         return None
-    if known.is_settled and requested == known.to:
-        since = now if known.failing_since is None else known.failing_since
-        return replace(known, failing_since=since, is_settled=now - since < SETTLED_AFTER)
-    if known.is_doubted and requested == declared:
-        return replace(known, is_settled=True)
-    return known
+    if previous.is_settled and requested == previous.to:
+        since = now if previous.failing_since is None else previous.failing_since
+        return replace(previous, failing_since=since, is_settled=now - since < SETTLED_AFTER)
+    if previous.is_doubted and requested == declared:
+        return replace(previous, is_settled=True)
+    return previous
 
 
-def _observation(known: Move | None, target: str, now: float) -> Move:
-    """Return a move to ``target``, which is settled if it was first seen long enough ago."""
-    since = known.since if known and known.to == target else now
+def _observe(previous: Move | None, target: str, now: float) -> Move:
+    """Return a move to ``target``. It is settled if it was first seen at least 7 days ago."""
+    since = previous.since if previous and previous.to == target else now
     return Move(target, since, is_settled=now - since >= SETTLED_AFTER)
 
 

@@ -1,4 +1,4 @@
-"""The frontier: the requests that wait, by host, and which goes next (decisions 6 and 41).
+"""The frontier: the waiting requests of all hosts, and which one is sent next.
 
 A host that waits never delays another host. Durations are seconds; moments are seconds of a
 monotonic clock, and are arguments.
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Seconds of an exchange after which its host goes last: a serial crawl waited for it.
+#: After an exchange of this many seconds the host goes last, because a serial crawl stood still.
 LONG: Final = 10.0
-#: A host with a backlog gets more requests when its remaining ones take no longer, in seconds.
+#: More requests of a host are read from its backlog when the queued ones take fewer seconds.
 SHORT: Final = 10.0
-#: The part of its time that a crawl may get longer for hosts that it begins late.
+#: By how much a crawl may take longer, as a share of its time, because some hosts begin late.
 TOLERANCE: Final = 0.04
-#: A delay that is not known yet.
-_UNKNOWN: Final = 1.0
+#: The delay of a host that was never requested, in seconds.
+_UNKNOWN_DELAY: Final = 1.0
 
 
 class Rank(IntEnum):
-    """The purpose of a request: lower ranks go first, because others depend on their answers."""
+    """The purpose of a request. Lower ranks go first, because the other requests need them."""
 
     ROBOTS = 0
     OPERATOR = 1  #: the blocklist and its schema
@@ -37,16 +37,16 @@ class Rank(IntEnum):
 
 
 class _Lane(IntEnum):
-    """Hosts that are compared with each other."""
+    """The state of a host. Hosts in one lane are ordered by the length of their chains."""
 
     KNOWN = 0  #: not begun; the delay is known from an earlier run
-    NEW = 1  #: not begun; the delay is not known
-    BEGUN = 2  #: robots.txt is at hand
-    LATE = 3  #: the host lately took long
-    CLOSED = 4  #: ready, but its next request may not go yet
-    WAITING = 5
+    NEW = 1  #: not begun; the delay is unknown
+    BEGUN = 2  #: its robots.txt was fetched
+    LATE = 3  #: its last exchange took long
+    CLOSED = 4  #: ready, but its next request must wait for the blocklist or robots.txt
+    WAITING = 5  #: its delay or hold has not passed
     EMPTY = 6  #: without requests
-    BUSY = 7  #: a request was handed out, and has not ended
+    BUSY = 7  #: with a request in flight
 
 
 _NOT_BEGUN: Final = (_Lane.KNOWN, _Lane.NEW)
@@ -59,22 +59,22 @@ class _Host(Generic[T]):
 
     name: str
     requests: list[tuple[int, int, int, T]] = field(default_factory=list)  # a heap
-    backlog: int = 0  #: requests that are still to come, and count for the chain
+    backlog: int = 0  #: the number of requests that are not queued yet
     ready_at: float = 0.0
-    open_to: int = Rank.TARGET  #: the highest rank that may go out now
+    open_to: int = Rank.TARGET  #: the highest rank that may be handed out now
     lane: _Lane = _Lane.EMPTY
-    version: int = 0  #: of its last change: heap entries with another version are void
+    version: int = 0  #: changes with each move; heap entries with another version are void
     is_busy: bool = False
-    is_touched: bool = False  #: one of its requests was handed out at some time
+    is_touched: bool = False  #: one of its requests was handed out before
     is_explored: bool = False  #: one of its targets was sent
 
 
-#: A host in a heap: the least goes first, then a host that was touched, then the oldest entry.
+#: A host in a heap: key, whether it is untouched, version, host. The smallest entry goes first.
 _Entry: TypeAlias = tuple[float, bool, int, _Host[T]]
 
 
 class NextHost(NamedTuple):
-    """When a host that waits becomes ready, and its delay in seconds; None if that is unknown."""
+    """When a waiting host becomes ready, and its delay in seconds, or None if it is unknown."""
 
     host: str
     ready_at: float
@@ -82,19 +82,23 @@ class NextHost(NamedTuple):
 
 
 class Frontier(Generic[T]):
-    """Waiting requests by host: hosts that are ready, and hosts that wait.
+    """The waiting requests of all hosts, and the order in which they are handed out.
 
-    Each host has at most one request in flight; the next is handed out after ``free``. A host's
-    chain is the delays that it still needs, in seconds. A host is critical if its chain may outlast
-    all requests that wait. The longest chain goes first if its host is critical. Else a host that
-    was begun goes first, then one that was not, then one that is late. So a crawl reads targets
-    long before the last robots.txt, and takes no longer. The cost of each operation is logarithmic
-    in the number of hosts, except for ``remaining`` and a restriction of all hosts.
+    Each host has at most one request in flight; its next one is handed out after ``free``. The
+    *chain* of a host is the sum of the delays that its requests still need. A host is *critical* if
+    its chain may take longer than everything else that waits. Order:
+
+    1. the host with the longest chain, if it is critical: else it would be the last to end;
+    2. hosts whose robots.txt was fetched, so that targets are read early;
+    3. hosts that are not begun;
+    4. hosts that lately took long.
 
     ``delays`` are the known delays of hosts in seconds; the default is one second. ``late`` are
-    hosts that lately did not answer: they go last until an exchange is short. ``follows_links``
-    means that the work of a host is not known before one of its targets was sent. So a target of
-    each host is sent early.
+    hosts that did not answer lately. ``follows_links`` means that the links of a host are unknown
+    until one of its targets was read, so one target of each host is sent early.
+
+    Each operation takes time logarithmic in the number of hosts, except for ``remaining`` and a
+    restriction of all hosts.
     """
 
     def __init__(
@@ -110,23 +114,23 @@ class Frontier(Generic[T]):
         self._hosts: dict[str, _Host[T]] = {}
         lanes = (lane for lane in _Lane if lane not in {_Lane.CLOSED, _Lane.BUSY})
         self._heaps: dict[_Lane, list[_Entry[T]]] = {lane: [] for lane in lanes}
-        self._short: dict[str, None] = {}  # hosts with a backlog with few remaining requests
+        self._short: dict[str, None] = {}  # hosts with a backlog, and few queued requests
         self._open_to: int = Rank.TARGET
         self._order = count(1)
         self._size = self._backlog = self._busy = self._ready = 0
-        self._last: _Lane | None = None  # of the host that went last
-        self._has_read = False  # a host that was begun had a turn
+        self._last: _Lane | None = None  # the lane of the last host that was handed out
+        self._has_read = False  # a host in the lane BEGUN was handed out
         self._exchanges = 0
-        self._seconds = 0.0  # that these cost
-        self._ended_at: float | None = None  # the last one, unless the crawl was idle since
+        self._seconds = 0.0  # the cost of all exchanges
+        self._ended_at: float | None = None  # the end of the last exchange; None after idle time
 
     def __len__(self) -> int:
         return self._size
 
     def count(self, host: str) -> int:
         """Return the number of requests that wait for a host."""
-        found = self._hosts.get(host)
-        return len(found.requests) if found else 0
+        state = self._hosts.get(host)
+        return len(state.requests) if state else 0
 
     def push(
         self,
@@ -137,31 +141,34 @@ class Frontier(Generic[T]):
         *,
         is_back: bool = False,
     ) -> None:
-        """Add a request. Within a host, order is by lower rank, higher priority, then age.
+        """Add a request. The order within a host is lower rank, higher priority, then age.
 
-        One that comes back because it could not be sent yet (``is_back``) is the oldest.
+        A request that could not be sent yet and comes back (``is_back``) is treated as the oldest.
         """
-        found, order = self._host(host), next(self._order)
-        heapq.heappush(found.requests, (rank, -priority, -order if is_back else order, item))
+        state, order = self._host(host), next(self._order)
+        heapq.heappush(state.requests, (rank, -priority, -order if is_back else order, item))
         self._size += 1
-        self._place(found)
+        self._place(state)
 
     def expect(self, host: str, backlog: int) -> None:
-        """Count further requests of a host, which are pushed when few of its requests remain.
+        """Set the number of requests of a host that are pushed later, when few are queued.
 
-        So the order of all hosts is the same as if they were here already (decision 6).
+        They count for its chain, so the order of hosts is the same as if they were queued already.
         """
-        found = self._host(host)
-        self._backlog += backlog - found.backlog
-        found.backlog = backlog
-        self._place(found)
+        state = self._host(host)
+        self._backlog += backlog - state.backlog
+        state.backlog = backlog
+        self._place(state)
 
     def short_host(self) -> str | None:
-        """Return a host with a backlog with few remaining requests: the first one that had few."""
+        """Return the first host with a backlog and few queued requests, or None."""
         return next(iter(self._short), None)
 
     def pop(self, now: float) -> tuple[str, T] | None:
-        """Return the host and request to send at ``now``; None if every host waits or is busy."""
+        """Remove and return the host and request to send at ``now``.
+
+        None if every host waits or is busy.
+        """
         self._wake(now)
         lane = self._next_lane(now)
         if lane is None:
@@ -179,17 +186,17 @@ class Frontier(Generic[T]):
 
     def free(self, host: str) -> None:
         """Mark the request of a host as ended, so that its next request may be handed out."""
-        found = self._hosts[host]
-        self._busy -= found.is_busy
-        found.is_busy = False
-        self._place(found)
+        state = self._hosts[host]
+        self._busy -= state.is_busy
+        state.is_busy = False
+        self._place(state)
 
     def record_service(self, host: str, seconds: float, now: float) -> None:
-        """Note the seconds of an exchange that ended ``now``; call it before ``free``.
+        """Record an exchange of ``seconds`` that ended at ``now``; call this before ``free``.
 
-        Its cost is the time since the end of the exchange before it, with the work of the machine.
-        After an idle time the cost is only the time of the exchange itself. A host that took long
-        goes last from now on, any other no longer does.
+        The cost of the exchange is the time since the end of the previous one, which includes the
+        work of this machine; after idle time it is the exchange alone. If it took `LONG`, the host
+        goes last from now on, until one of its exchanges is shorter.
         """
         alone = seconds / max(1, self._busy)
         self._seconds += alone if self._ended_at is None else now - self._ended_at
@@ -201,40 +208,40 @@ class Frontier(Generic[T]):
             self._late.discard(host)
 
     def explored(self, host: str) -> None:
-        """Note that a target of a host was sent, so that its links will be known soon."""
-        if found := self._hosts.get(host):
-            found.is_explored = True
+        """Mark a host as explored: one of its targets was sent, so its links are known soon."""
+        if state := self._hosts.get(host):
+            state.is_explored = True
 
     def wait(self, host: str, ready_at: float, delay: float | None = None) -> None:
-        """Let a host wait until ``ready_at``; ``delay`` is its new delay."""
-        found = self._host(host)
-        found.ready_at = ready_at
+        """Let a host wait until ``ready_at``; ``delay`` is its new delay, if it has changed."""
+        state = self._host(host)
+        state.ready_at = ready_at
         if delay is not None:
             self._delays[host] = delay
-        self._place(found)
+        self._place(state)
 
     def restrict(self, rank: Rank, host: str | None = None) -> None:
-        """Hand out only requests up to ``rank``, for ``host``, or for all hosts if it is None."""
+        """Hand out only requests up to ``rank``, of one host or, if it is None, of all hosts."""
         if host is not None:
             self._host(host).open_to = rank
             self._place(self._host(host))
             return
         self._open_to = rank
-        for each in self._hosts.values():
-            self._place(each)
+        for state in self._hosts.values():
+            self._place(state)
 
     @property
     def is_restricted(self) -> bool:
-        """Whether all targets wait for something that goes first."""
+        """Whether the targets of all hosts wait, for example for the blocklist."""
         return self._open_to < Rank.TARGET
 
     def ready_hosts(self, now: float) -> int:
-        """Return the number of hosts whose request could go now, or after ``restrict``."""
+        """Return the number of hosts whose delay and hold have passed, restricted ones too."""
         self._wake(now)
         return self._ready
 
     def next_at(self) -> float | None:
-        """Return when the first of the waiting hosts becomes ready, or None if no host waits."""
+        """Return when the first waiting host becomes ready, or None if no host waits."""
         top = self._top(_Lane.WAITING)
         return None if top is None else top[0]
 
@@ -246,31 +253,31 @@ class Frontier(Generic[T]):
         return NextHost(name, top[0], self._delays.get(name))
 
     def upcoming(self, count: int) -> list[T]:
-        """Return about the next ``count`` requests to be handed out, one of each host.
+        """Return about the next ``count`` requests to be handed out, at most one of each host.
 
-        Hosts that are not begun come first, because nobody knows when one becomes critical. Nothing
-        is changed, and the cost does not depend on the number of hosts.
+        Hosts that are not begun come first, because any of them may become critical at any time.
+        The cost does not depend on the number of hosts.
         """
         entries: list[_Entry[T]] = []
         for lanes in (_NOT_BEGUN, (_Lane.BEGUN,), (_Lane.LATE,), (_Lane.WAITING,)):
-            # A heap has its first entries at its beginning, and void ones.
+            # The first entries of a heap are near its beginning, mixed with void ones.
             first = [entry for lane in lanes for entry in self._heaps[lane][: 4 * count]]
             entries += sorted(filter(_is_current, first))
         return [entry[3].requests[0][3] for entry in entries[:count]]
 
-    def remaining(self, now: float, others: int = 0) -> float:
-        """Return the least time in seconds that the crawl still takes (decision 6).
+    def remaining(self, now: float, unqueued: int = 0) -> float:
+        """Return the minimum time in seconds that the crawl still takes.
 
-        That is the longest chain of a host, or the service times of all remaining requests, if
-        these are longer. It is infinite if a host's work is not known yet. ``others`` are requests
-        to come that are not here yet.
+        That is the longest chain of a host, or the sum of the service times of all requests,
+        whichever is longer. It is infinite while the links of a host are unknown. ``unqueued`` is
+        the number of requests that were not pushed yet.
         """
         chains = (
             max(0.0, host.ready_at - now) + self._chain(host)
             for host in self._hosts.values()
             if host.requests
         )
-        return max(max(chains, default=0.0), (self._size + others) * self._service)
+        return max(max(chains, default=0.0), (self._size + unqueued) * self._service)
 
     def _host(self, name: str) -> _Host[T]:
         if name not in self._hosts:
@@ -278,7 +285,7 @@ class Frontier(Generic[T]):
         return self._hosts[name]
 
     def _place(self, host: _Host[T]) -> None:
-        """Put a host where it belongs after a change; ``_wake`` finds out whether it is ready."""
+        """Put a host into its lane after a change. ``_wake`` moves it on when it is ready."""
         if host.backlog and len(host.requests) * self._delay(host) <= SHORT:
             self._short[host.name] = None
         else:
@@ -294,7 +301,7 @@ class Frontier(Generic[T]):
             heapq.heappush(self._heaps[lane], entry)
 
     def _wake(self, now: float) -> None:
-        """Let the hosts be ready whose wait is over, and drop those without requests."""
+        """Move hosts whose wait is over into a ready lane, and drop hosts without requests."""
         while (top := self._top(_Lane.WAITING)) and top[0] <= now:
             host = heapq.heappop(self._heaps[_Lane.WAITING])[3]
             self._put(host, self._lane(host), -self._chain(host))
@@ -315,14 +322,14 @@ class Frontier(Generic[T]):
         return _Lane.KNOWN if host.name in self._delays else _Lane.NEW
 
     def _next_lane(self, now: float) -> _Lane | None:
-        """Return the lane whose first host goes next, or None if no host may go."""
+        """Return the lane whose first host is handed out next, or None."""
         tops = {lane: top for lane in _READY & self._heaps.keys() if (top := self._top(lane))}
         if tops.pop(_Lane.LATE, None) and not tops:
-            # A late host may take so long again, so another goes first that is ready before that.
+            # A late host may take long again, so hosts that are ready before its end go first.
             soonest = self.next_at()
             return _Lane.LATE if soonest is None or soonest - now >= LONG else None
         if not self._has_read and self._last is _Lane.KNOWN and _Lane.NEW in tops:
-            # A known delay is a long one, and the crawl should read its first target soon.
+            # Known delays are mostly long, and the crawl should read its first target soon.
             tops.pop(_Lane.KNOWN, None)
         if not tops:
             return None
@@ -331,10 +338,9 @@ class Frontier(Generic[T]):
         return longest if is_critical or _Lane.BEGUN not in tops else _Lane.BEGUN
 
     def _chain(self, host: _Host[T]) -> float:
-        """Return the delays that a host still needs, as far as is known.
+        """Return the sum of the delays that a host still needs, in seconds.
 
-        Until a request was handed out, its robots.txt is still to come. No delay follows the last
-        request.
+        An untouched host needs one more, for its robots.txt. No delay follows the last request.
         """
         if self._follows_links and not host.is_explored:
             return math.inf
@@ -342,13 +348,13 @@ class Frontier(Generic[T]):
         return delays * self._delay(host)
 
     def _delay(self, host: _Host[T]) -> float:
-        return self._delays.get(host.name, _UNKNOWN)
+        return self._delays.get(host.name, _UNKNOWN_DELAY)
 
     def _slack(self) -> float:
-        """Return the length from which on a chain is critical.
+        """Return the length in seconds from which on a chain is critical.
 
-        The robots.txt of hosts that are not begun do not count among the requests that wait. Before
-        the first exchange the cost of one is not known, and only an infinite chain is critical.
+        It does not include the robots.txt of hosts that are not begun. Before the first exchange
+        the cost of an exchange is unknown, and only an infinite chain is critical.
         """
         waiting = self._size + self._backlog
         seconds = self._service * (waiting + TOLERANCE * (waiting + self._exchanges))
@@ -356,7 +362,7 @@ class Frontier(Generic[T]):
 
     @property
     def _service(self) -> float:
-        """The seconds that an exchange costs the crawl, as far as is known."""
+        """The average cost of an exchange in seconds; 0 before the first one."""
         return self._seconds / self._exchanges if self._exchanges else 0.0
 
     def _top(self, lane: _Lane) -> _Entry[T] | None:
@@ -372,30 +378,29 @@ def _is_current(entry: _Entry[T]) -> bool:
 
 
 class HostWork(NamedTuple):
-    """A host that has due sources."""
+    """The work at a host with due sources."""
 
-    host: str  #: as it is paced
-    sources: int  #: number of due ones
-    since: float = 0.0  #: the due time of the first; 0 for a new one
+    host: str  #: the host name, or the registrable domain
+    sources: int  #: the number of due sources
+    since: float = 0.0  #: the earliest due time; 0 for a new source
 
     @property
     def requests(self) -> int:
-        """The requests that it takes: its robots.txt, and one for each source."""
+        """The number of requests: one for robots.txt, and one for each source."""
         return self.sources + 1
 
 
 def in_order(
     hosts: Iterable[HostWork], delays: Mapping[str, float], late: Collection[str] = ()
 ) -> list[HostWork]:
-    """Return hosts in the order in which a run begins them.
+    """Return hosts in the order in which a run begins them: the longest chain first.
 
-    The host with the most paced work goes first, by ``delays``, the known ones. Hosts that lately
-    did not answer (``late``) go last. A frontier that gets the requests in this order takes no
-    longer than one that has all of them from the start.
+    ``delays`` are the known delays. Hosts that lately did not answer (``late``) go last. A frontier
+    that gets its requests in this order takes no longer than one that gets all at the start.
     """
 
     def order(work: HostWork) -> tuple[bool, float, float]:
-        paced = work.sources * delays.get(work.host, _UNKNOWN)
-        return work.host in late, -paced, work.since
+        chain = work.sources * delays.get(work.host, _UNKNOWN_DELAY)
+        return work.host in late, -chain, work.since
 
     return sorted(hosts, key=order)

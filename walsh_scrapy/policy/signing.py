@@ -1,12 +1,12 @@
-"""Web Bot Auth: requests that anybody can verify (RFC 9421).
+"""Web Bot Auth: signed requests, which anybody can verify (RFC 9421).
 
 The protocol is draft-ietf-webbotauth-httpsig-protocol, "the draft" in this module. Times and nonces
-are arguments. Crawls that sign nothing do not import this.
+are arguments. A crawl without a key does not import this module.
 
-Keys are Ed25519: private ones as PEM, public ones as JWK with their thumbprint (RFC 8037, 7638).
-Verifiers find the public keys in a directory, whose response is signed (the draft's "Directory
-Format"). One signature by each key proves that its owner publishes it under this host (the draft's
-"Possession Proof on the Directory Response").
+Keys are Ed25519: private keys as PEM, public keys as JWK with a thumbprint (RFC 8037, RFC 7638).
+Verifiers find the public keys in a directory (the draft's "Directory Format"). Its response has a
+signature by each key, which proves that the owner of the key publishes it under this host (the
+draft's "Possession Proof on the Directory Response").
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ if TYPE_CHECKING:
 
 
 class BadKey(ValueError):
-    """The text or file is not a usable Ed25519 key; the message completes "it ..."."""
+    """A file is not a usable Ed25519 key. The message completes the sentence "the file ..."."""
 
 
 @dataclass(frozen=True)
 class PublicKey:
-    """An Ed25519 key that signatures are verified with."""
+    """An Ed25519 key that verifies signatures."""
 
     data: bytes  #: 32 bytes
 
     @cached_property
     def thumbprint(self) -> str:
-        """The id of the key: the SHA-256 of its JWK's required members (RFC 7638 3)."""
+        """The id of the key: SHA-256 of the required members of its JWK (RFC 7638 3)."""
         members = {"crv": "Ed25519", "kty": "OKP", "x": _base64url(self.data)}
         return _base64url(sha256(json.dumps(members, separators=(",", ":")).encode()).digest())
 
     @property
     def jwk(self) -> dict[str, str]:
-        """The key as it stands in a directory."""
+        """The key as a member of a directory."""
         return {
             "kty": "OKP",
             "crv": "Ed25519",
@@ -62,7 +62,7 @@ class PublicKey:
 
 
 class PrivateKey:
-    """An Ed25519 key that signs. Neither its text nor its representation shows the key."""
+    """An Ed25519 key that signs. `str` and `repr` do not show it."""
 
     def __init__(self, key: Ed25519PrivateKey) -> None:
         self._key = key
@@ -70,19 +70,19 @@ class PrivateKey:
 
     @classmethod
     def generate(cls) -> PrivateKey:
-        """Return a new key, from the random numbers of the system."""
+        """Return a new random key."""
         return cls(Ed25519PrivateKey.generate())
 
     @classmethod
     def from_pem(cls, pem: bytes) -> PrivateKey:
-        """Read a key as ``walsh keys new`` and ``openssl genpkey`` write it (RFC 8410).
+        """Read a key that ``walsh keys new`` or ``openssl genpkey`` wrote (RFC 8410).
 
-        Raises BadKey for anything else. Its message holds nothing of the key.
+        Raises BadKey for anything else. The message contains no part of the key.
         """
         try:
             key = load_pem_private_key(pem, password=None)
-        except TypeError:  # that a password is needed
-            raise BadKey("is encrypted; a key that crawls use has no password") from None
+        except TypeError:  # the key needs a password
+            raise BadKey("is encrypted; the key of a crawl must not have a password") from None
         except (ValueError, UnsupportedAlgorithm):
             raise BadKey("holds no private key in PEM (PKCS #8)") from None
         if not isinstance(key, Ed25519PrivateKey):
@@ -115,9 +115,9 @@ def input_field(label: str, components: Sequence[Component], parameters: Paramet
 
 
 def signature_base(values: Sequence[tuple[Component, str]], parameters: Parameters) -> str:
-    """Return the text that is signed (RFC 9421 2.5): components with their values, parameters.
+    """Return the text that is signed: components with their values, then parameters.
 
-    ``parameters`` are signed in their order.
+    This is the signature base of RFC 9421 2.5. The order of ``parameters`` is part of it.
     """
     lines = [f"{http_sf.ser(component)}: {value}" for component, value in values]
     covered = input_field("sig", [component for component, _ in values], parameters)
@@ -132,7 +132,7 @@ def signature_field(label: str, signature: bytes) -> str:
 #: The fields of a signed request.
 FIELDS: Final = ("Signature-Agent", "Signature-Input", "Signature")
 REQUEST_TAG: Final = "web-bot-auth"
-#: Seconds that ``created`` is set back: verifiers refuse one that is in their future.
+#: Seconds by which ``created`` is set back, because verifiers refuse a time in their future.
 BACKDATED: Final = 5
 #: Seconds from ``created`` to ``expires``.
 LIFETIME: Final = 60
@@ -151,9 +151,9 @@ class RequestSigner:
     form: Literal["dictionary", "string"]
 
     def fields(self, host: str, now: float, nonce: str) -> dict[str, str]:
-        """Return the fields of a request that is sent at the moment ``now``, in epoch seconds.
+        """Return the signature fields of an https request that is sent at ``now``.
 
-        ``host`` is its Host field. The request must use https.
+        ``now`` is in epoch seconds, ``host`` is the value of the Host field.
         """
         created = int(now) - BACKDATED
         return self.sign(host, created, created + LIFETIME, nonce)
@@ -161,7 +161,7 @@ class RequestSigner:
     def sign(
         self, host: str, created: int, expires: int, nonce: str, label: str = _LABEL
     ) -> dict[str, str]:
-        """Return the fields of a request that is signed with these times, in epoch seconds."""
+        """Return the signature fields of a request with these times, in epoch seconds."""
         parameters: Parameters = {
             "created": created,
             "keyid": self.key.public.thumbprint,
@@ -188,9 +188,9 @@ class RequestSigner:
 
 
 def signed_authority(host: str) -> str:
-    """Return ``@authority`` of an https request by its Host field (RFC 9421 2.2.3).
+    """Return the ``@authority`` of an https request with this Host field (RFC 9421 2.2.3).
 
-    Verifiers know the Host as it is sent: only case and default port are normalized.
+    Only case and default port are normalized, because verifiers see the Host as it is sent.
     """
     name, colon, port = host.lower().rpartition(":")
     return name if colon and port in ("", "443") else host.lower()
@@ -198,7 +198,7 @@ def signed_authority(host: str) -> str:
 
 DIRECTORY_TYPE: Final = "application/http-message-signatures-directory+json"
 DIRECTORY_TAG: Final = "http-message-signatures-directory"
-#: The parts that each proof covers: the requested host, and the keys.
+#: The components that each signature of a directory covers: the requested host, and the keys.
 AUTHORITY: Final[Component] = ("@authority", {"req": True})
 DIGEST: Final[Component] = ("content-digest", {})
 
@@ -206,7 +206,7 @@ _CACHED: Final = "max-age=86400"
 
 
 def directory_body(keys: Sequence[PublicKey]) -> bytes:
-    """Return the JSON Web Key Set (RFC 7517 5): one line, its line end included."""
+    """Return the JSON Web Key Set of a directory (RFC 7517 5), as one line."""
     return json.dumps({"keys": [key.jwk for key in keys]}, separators=(",", ":")).encode() + b"\n"
 
 
@@ -218,10 +218,10 @@ def content_digest(body: bytes) -> str:
 def directory_fields(
     keys: Sequence[PrivateKey], host: str, body: bytes, now: float, lifetime: int
 ) -> dict[str, str]:
-    """Return the header fields of the response with this body, signed by each key.
+    """Return the header fields of a directory with this body, signed by each key.
 
-    ``host`` is the Host field of requests for it, ``now`` in epoch seconds. The proofs count for
-    ``lifetime`` seconds.
+    ``host`` is the Host field of the request, ``now`` is in epoch seconds. The signatures are valid
+    for ``lifetime`` seconds.
     """
     created = int(now) - BACKDATED
     digest = content_digest(body)

@@ -1,15 +1,15 @@
-"""URLs and hosts, as browsers read them (WHATWG URL; R6, R7; decisions 5, 16, 19 and 32).
+"""URLs and hosts, read as browsers read them (WHATWG URL; R6, R7).
 
-Every middleware gets the host of a URL from here. So no spelling of a URL (case, user info,
-backslashes, percent signs, soft hyphens, `0x7f.1`) can evade a blocklist entry or get a second slot
-of a host. Host names are compared as A-labels in lower case (UTS 46), IPv4 addresses in dotted
-decimals, IPv6 addresses compressed. A text that no request can go to has no host.
+Every middleware gets the host of a URL from here, so that no spelling of a URL (case, user info,
+backslashes, percent signs, soft hyphens, `0x7f.1`) can evade a blocklist entry or the delay of a
+host. Host names are A-labels in lower case (UTS 46), IPv4 addresses dotted decimals, IPv6 addresses
+compressed. A text that is no URL with a host, or whose host is impossible, has the host "".
 
 The parser is Ada, which Node uses too. Scrapy's `Request` percent-encodes some characters that the
-standard leaves. They are encoded here as well, so a URL is judged, sent and remembered in one form.
+standard leaves as they are. This module encodes them as well, so that a URL is judged, sent and
+stored in one form.
 
-A public host may not redirect to a private one. Nothing is resolved here: callers resolve names
-themselves, and pass the addresses to `is_public`.
+Nothing is resolved here. Callers resolve host names, and pass the addresses to `is_public`.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ from ada_url import join_url, normalize_url
 if TYPE_CHECKING:
     from publicsuffixlist import PublicSuffixList
 
-_MAX_HOST: Final = 253  # characters; the DNS has no longer names (RFC 1035 2.3.4)
+_MAX_HOST_CHARACTERS: Final = 253  # the maximum length of a name in the DNS (RFC 1035 2.3.4)
 # Schemes whose URLs have a host, and their default ports.
 _DEFAULT_PORTS: Final = {"http": "80", "https": "443", "ws": "80", "wss": "443", "ftp": "21"}
 
-#: Characters that the URL of a source may have: it is a key of the state, and those of PostgreSQL
-#: are limited.
+#: The maximum length of a source's URL, which is an indexed column of the state: PostgreSQL limits
+#: the size of index entries.
 LONGEST_DECLARED: Final = 2048
-#: Characters that the target of a redirect or a link may have.
+#: The maximum length of the target of a redirect or a link.
 LONGEST_FOLLOWED: Final = 4096
-#: URLs that are tried of those that a page announces, until one answers as markdown.
+#: The maximum number of markdown URLs that a page announces and that are tried.
 MOST_ANNOUNCED: Final = 3
 
-# Removed by browsers: at both ends, and everywhere.
+# The characters that browsers remove from a URL: at both ends, and everywhere.
 _STRIPPED: Final = "".join(map(chr, range(0x21)))  # C0 controls and the space
 _REMOVED: Final = str.maketrans("", "", "\t\n\r")
-# What Scrapy's Request encodes of the characters that the standard leaves in path or query.
+# The characters that Scrapy's Request encodes in path or query, although the standard does not.
 _ENCODED: Final = str.maketrans({char: f"%{ord(char):02X}" for char in r"[\]^`{|}"})
 _USER_INFO: Final = re.compile(r"[^:/\\?#]*:[/\\]*[^/\\?#]*@")
 _BEYOND_ASCII: Final = re.compile(rb"[\x80-\xff]")
-# The parts of a URL as the parser writes it, without user info and fragment.
+# The parts of a normalized URL. User info and fragment are not captured.
 _NORMALIZED: Final = re.compile(
     r"(https?|wss?|ftp)://(?:[^/@]*@)?(\[.*?\]|[^/:]+)(?::([0-9]+))?(/[^?#]*)(\?[^#]+)?"
 )
@@ -53,21 +53,21 @@ _DOT_SEGMENT: Final = re.compile(r"[^?#]*[/\\](?:\.|%2e){1,2}(?:[/\\?#]|\Z)", re
 
 
 class _Url(NamedTuple):
-    """A URL that a request can go to, in the form in which it is sent."""
+    """A URL that can be requested, in the form in which it is sent."""
 
     scheme: str
     host: str  #: without brackets
-    port: str  #: the port in effect
+    port: str  #: the default port if the URL has none
     base: str  #: scheme, host, and the port unless it is the default
     path: str
     query: str  #: with its `?`; "" if there is none
 
 
 def host_of(url: str) -> str:
-    """Return the host of a URL: lower case, A-labels, no port, user or trailing dot (decision 5).
+    """Return the host of a URL in lower case, as A-labels, without port, user and trailing dot.
 
-    IPv6 addresses are compressed, without brackets; IPv4 addresses are dotted decimals. "" if no
-    request can go to the URL. Never raises.
+    IPv6 addresses are compressed, without brackets; IPv4 addresses are dotted decimals. Returns ""
+    if the URL cannot be requested. Never raises.
 
     >>> host_of("https://user@Bücher.Example.:443/feed")
     'xn--bcher-kva.example'
@@ -79,10 +79,10 @@ def host_of(url: str) -> str:
 
 
 def canonical_url(url: str) -> str:
-    """Return the form of a URL that identifies its entry (R7, decision 19).
+    """Return the form of a URL that identifies an entry (R7).
 
     This is `wire_url` without the trailing slash. The query stays as it is, and so does a slash
-    before it, since `/a/?q` and `/a?q` may be different pages. A text that no request can go to is
+    before it, because `/a/?q` and `/a?q` may be different pages. A URL that cannot be requested is
     only stripped. Never raises.
 
     >>> canonical_url("HTTP://Example.com:80/blog/#top")
@@ -96,22 +96,22 @@ def canonical_url(url: str) -> str:
 
 
 def url_key(url: str) -> int:
-    """Return a number that all spellings of a URL share: 63 bits of a hash of its canonical URL.
+    """Return 63 bits of a hash of the canonical URL, the same for all spellings of a URL.
 
-    Among a million URLs two share theirs by chance once in 37 million times.
+    Among a million URLs the probability that any two share a key is 1 in 18 million.
     """
     digest = sha256(canonical_url(url).encode("utf-8", "surrogatepass")).digest()
     return int.from_bytes(digest[:8]) >> 1
 
 
 def wire_url(url: str) -> str:
-    """Return the URL to request, in the form that Scrapy's `Request` keeps.
+    """Return a URL in the form in which it is sent, which Scrapy's `Request` does not change.
 
-    Scheme and host are in lower case, the host as A-labels, the path without dot segments (decision
-    32). There is no default port, no user info and no fragment, because none is sent. A text that
-    no request can go to is only stripped. Never raises.
+    Scheme and host are in lower case, the host as A-labels, the path without dot segments. Default
+    port, user info and fragment are removed. A URL that cannot be requested is only stripped. Never
+    raises.
 
-    `Request` itself encodes host names by IDNA 2003, and would request `faß.de` from `fass.de`.
+    `Request` alone would encode host names by IDNA 2003, and request `faß.de` from `fass.de`.
 
     >>> wire_url("http://Example.com:80/blog/#top")
     'http://example.com/blog/'
@@ -121,11 +121,11 @@ def wire_url(url: str) -> str:
 
 
 def without_dot_segments(url: str) -> str:
-    """Return a URL without `.` and `..` in its path (RFC 3986 5.2.4; decision 32).
+    """Return a URL without `.` and `..` in its path (RFC 3986 5.2.4).
 
-    A percent-encoded dot counts as a dot. So the gates check the path that servers use to find the
-    page. A URL with dot segments is returned as `wire_url` writes it, with its fragment. Others are
-    returned as they are, and so is a text that no request can go to. Never raises.
+    A percent-encoded dot is a dot too, because servers decode it to find the page. A URL with dot
+    segments is returned in the form of `wire_url`, plus its fragment. Any other URL is returned
+    unchanged, as is one that cannot be requested. Never raises.
 
     >>> without_dot_segments("http://example.com/a/%2E%2e/private/./feed?to=/../x")
     'http://example.com/private/feed?to=/../x'
@@ -138,12 +138,11 @@ def without_dot_segments(url: str) -> str:
 
 
 def resolve_reference(base: str, reference: bytes) -> str | None:
-    r"""Return the http or https URL to request for a reference in a header of the page `base`.
+    r"""Return the http or https URL of a reference in a header (Location, Link) of the page `base`.
 
-    References (Location, Link) are resolved as browsers do (decision 16; RFC 3986 5.2).
-    Bytes beyond ASCII are percent-encoded as they are, whatever their encoding: `/caf\xe9` becomes
-    `/caf%E9`. None if no request can go there, or if the URL is longer than `LONGEST_FOLLOWED`
-    characters. Never raises.
+    The reference is resolved as browsers do (RFC 3986 5.2). Bytes beyond ASCII are percent-encoded
+    as they are, whatever their encoding: `/caf\xe9` becomes `/caf%E9`. Returns None if the URL
+    cannot be requested, or is longer than `LONGEST_FOLLOWED`. Never raises.
 
     >>> resolve_reference("http://a.example/dir/page", b"//b.example/x y")
     'http://b.example/x%20y'
@@ -158,9 +157,9 @@ def resolve_reference(base: str, reference: bytes) -> str | None:
 
 
 def origin_of(url: str) -> str:
-    """Return `scheme://host:port` with the port in effect, the key of a robots.txt (decision 5).
+    """Return `scheme://host:port`, the key of a robots.txt. The port is always there.
 
-    "" if no request can go to the URL. Never raises.
+    Returns "" if the URL cannot be requested. Never raises.
 
     >>> origin_of("https://example.com/feed")
     'https://example.com:443'
@@ -175,7 +174,7 @@ def origin_of(url: str) -> str:
 def robots_url(url: str) -> str:
     """Return the URL of the robots.txt for a URL: same scheme, host and port (RFC 9309 2.3).
 
-    "" if no request can go to the URL. Never raises.
+    Returns "" if the URL cannot be requested. Never raises.
 
     >>> robots_url("http://example.com:8080/blog/?page=2")
     'http://example.com:8080/robots.txt'
@@ -185,7 +184,7 @@ def robots_url(url: str) -> str:
 
 
 def has_user_info(url: str) -> bool:
-    """Return True if a URL holds a user name or a password.
+    """Return True if a URL contains a user name or a password.
 
     >>> has_user_info("https://me:secret@example.com/@me")
     True
@@ -197,9 +196,9 @@ def has_user_info(url: str) -> bool:
 def registrable_domain(host: str) -> str:
     """Return the domain under which a host is registered, for `WALSH_PACE_BY = "domain"`.
 
-    Decision 5. It follows the copy of the public suffix list that publicsuffixlist contains,
-    without its private part: all of github.io is one domain, which is the slower choice. Nothing
-    is fetched. Addresses, public suffixes and unknown names are returned as they are.
+    It is found in the copy of the public suffix list that publicsuffixlist contains, without its
+    private part: all of github.io is one domain, which is the slower choice. IP addresses, public
+    suffixes and unknown names are returned unchanged.
 
     >>> registrable_domain("blog.example.co.uk")
     'example.co.uk'
@@ -211,18 +210,18 @@ def registrable_domain(host: str) -> str:
 
 @lru_cache(maxsize=1)
 def _suffixes() -> PublicSuffixList:
-    # It reads 10,000 rules, which only WALSH_PACE_BY = "domain" needs.
+    # Imported here: it reads 10,000 rules, which only WALSH_PACE_BY = "domain" needs.
     from publicsuffixlist import PublicSuffixList  # noqa: PLC0415
 
     return PublicSuffixList(accept_unknown=False, only_icann=True)
 
 
 def _parse(url: str) -> _Url | None:
-    # Longer texts, such as ids of strangers' entries, are read as well, but not kept in memory.
-    return _cached(url) if len(url) <= LONGEST_FOLLOWED else _read(url)
+    # Longer texts, such as the ids of some entries, are parsed as well, but not cached.
+    return _cached(url) if len(url) <= LONGEST_FOLLOWED else _parse_uncached(url)
 
 
-def _read(url: str) -> _Url | None:
+def _parse_uncached(url: str) -> _Url | None:
     try:
         parts = _NORMALIZED.match(normalize_url(url))
     except ValueError:
@@ -231,7 +230,7 @@ def _read(url: str) -> _Url | None:
         return None
     scheme, host, port, path, query = parts.groups("")
     host = host.removesuffix(".")
-    if len(host) > _MAX_HOST or "" in host.split("."):  # the DNS has no such names
+    if len(host) > _MAX_HOST_CHARACTERS or "" in host.split("."):  # impossible in the DNS
         return None
     base = f"{scheme}://{host}:{port}" if port else f"{scheme}://{host}"
     return _Url(
@@ -244,11 +243,11 @@ def _read(url: str) -> _Url | None:
     )
 
 
-_cached: Final = lru_cache(maxsize=1024)(_read)
+_cached: Final = lru_cache(maxsize=1024)(_parse_uncached)
 
 
 def _stripped(text: str) -> str:
-    """Return a URL without the characters that browsers remove first."""
+    """Return a URL without the characters that browsers remove before they parse it."""
     return text.strip(_STRIPPED).translate(_REMOVED)
 
 
@@ -294,10 +293,10 @@ _LOCAL_SUFFIXES: Final = (
 
 
 def parse_ipv4(text: str) -> IPv4Address | None:
-    """Read an IPv4 address in every form that resolvers accept, as inet_aton does.
+    """Read an IPv4 address in every form that inet_aton accepts.
 
-    One to four parts, each decimal, octal (`0…`) or hexadecimal (`0x…`); the last part fills the
-    remaining bytes (WHATWG URL). None if the text is not such an address. Never raises.
+    It has one to four parts, each decimal, octal (`0…`) or hexadecimal (`0x…`); the last part fills
+    the remaining bytes (WHATWG URL). Returns None for any other text. Never raises.
 
     >>> parse_ipv4("0x7f.1"), parse_ipv4("2130706433"), parse_ipv4("example.com")
     (IPv4Address('127.0.0.1'), IPv4Address('127.0.0.1'), None)
@@ -317,7 +316,7 @@ def parse_ipv4(text: str) -> IPv4Address | None:
 def parse_ip(address: str) -> IPv4Address | IPv6Address | None:
     """Read an IP literal: IPv4 in any form, IPv6 with or without brackets and zone.
 
-    None if the text is not an address. Never raises.
+    Returns None for any other text. Never raises.
     """
     text = address.strip().removeprefix("[").removesuffix("]")
     if ":" not in text:
@@ -329,10 +328,10 @@ def parse_ip(address: str) -> IPv4Address | IPv6Address | None:
 
 
 def format_ip(address: IPv4Address | IPv6Address) -> str:
-    """Return the one spelling of an address: dotted decimals, or RFC 5952 in hexadecimal only.
+    """Return an address as dotted decimals, or by RFC 5952 in hexadecimal only.
 
-    A host is a key of the state and of the blocklist, so its spelling must never change. `str()`
-    does: Python 3.13 writes `::ffff:192.0.2.9` where 3.12 writes `::ffff:c000:209`, as browsers do.
+    A host is a key of the state and of the blocklist, so its spelling must never change. The result
+    of `str()` did: Python 3.13 writes `::ffff:192.0.2.9`, and 3.12 `::ffff:c000:209`, as browsers.
     """
     if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
         high, low = divmod(int(address.ipv4_mapped), 1 << 16)
@@ -341,28 +340,28 @@ def format_ip(address: IPv4Address | IPv6Address) -> str:
 
 
 def is_public(address: str) -> bool:
-    """Return True if an IP literal is an address of the public internet (decision 16).
+    """Return True if an IP literal is an address of the public internet.
 
     False for private, local, reserved, multicast and translated addresses (NAT64, 6to4, Teredo),
-    and for a text that is not an address. An IPv4-mapped IPv6 address counts as its IPv4 address.
-    Never raises.
+    and for a text that is not an address. An IPv4-mapped IPv6 address is judged as its IPv4
+    address. Never raises.
     """
-    found = parse_ip(address)
-    if isinstance(found, IPv6Address):
-        found = found.ipv4_mapped or found
-    if found is None or not found.is_global:
+    ip = parse_ip(address)
+    if isinstance(ip, IPv6Address):
+        ip = ip.ipv4_mapped or ip
+    if ip is None or not ip.is_global:
         return False
-    if isinstance(found, IPv4Address):
-        return not any(found in block for block in _NOT_PUBLIC_4)
-    return found in _PUBLIC_6 and not any(found in block for block in _NOT_PUBLIC_6)
+    if isinstance(ip, IPv4Address):
+        return not any(ip in block for block in _NOT_PUBLIC_4)
+    return ip in _PUBLIC_6 and not any(ip in block for block in _NOT_PUBLIC_6)
 
 
 def is_private_host(host: str) -> bool:
-    """Return True if a host, as `host_of` returns it, is not on the public web (decision 16).
+    """Return True if a host, as `host_of` returns it, is not on the public web.
 
-    These are addresses that are not public, names without a dot, and names under a suffix for local
-    use (`localhost`, `local`, `internal`, `home.arpa`, ...), and "". A name that resolves to a
-    private address is found only by `is_public`. Never raises.
+    That is an address that is not public, a name without a dot, a name under a suffix for local use
+    (`localhost`, `local`, `internal`, `home.arpa`, ...), or "". A public name that resolves to a
+    private address is not recognized here; see `is_public`. Never raises.
     """
     if parse_ip(host) is not None:
         return not is_public(host)

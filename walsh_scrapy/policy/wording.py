@@ -1,7 +1,7 @@
-"""Words for people: counts, durations and reasons; strangers' text made safe (decision 23).
+"""Text for people: counts, durations and reasons, and making other people's text safe.
 
-Texts of strangers are escaped for a terminal, and lose addresses and credentials before others read
-them. The same reason at many hosts is one line for the operator.
+Text from sites is escaped for a terminal, and loses e-mail addresses and credentials before it is
+shown to anybody else than the operator.
 """
 
 import re
@@ -15,32 +15,32 @@ from urllib.parse import unquote
 
 _STEPS: Final = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
 
-# Controls, surrogates and line separators: a terminal obeys them, or breaks the line.
+# Control characters, surrogates and line separators: a terminal obeys them, or breaks the line.
 _UNSAFE_CATEGORIES: Final = frozenset({"Cc", "Cs", "Zl", "Zp"})
-# Marks of writing direction: they can show a line in another order than it has.
+# Marks of writing direction: they can show the characters of a line in another order.
 DIRECTION_MARKS: Final = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 
 _NOT_IN_XML: Final = re.compile(
     f"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|[{DIRECTION_MARKS}]"
 )
 
-# The reference of no character: Python refuses to read so many digits.
+# Not the reference of a character: Python refuses to convert this many digits.
 _ENDLESS: Final = re.compile(r"&#[0-9]{1000,}+;?")
 
-# The parts of an e-mail address. No part gives characters back, and a part begins where the text
-# before it ends, so the time is linear, even for hostile text.
+# The parts of an e-mail address. The possessive quantifiers never backtrack, and a part can begin
+# only where another character ends, so the time is linear even for hostile text.
 LETTERS: Final = r"[^\s@<>()\[\]{}\",;]"
 LOCAL_PART: Final = rf"(?<!{LETTERS}){LETTERS}++"
-#: An address that nothing else looks like.
+#: An e-mail address with a top-level domain, so that other uses of "@" do not match.
 _ADDRESS: Final = re.compile(
     rf"{LOCAL_PART}@(?:[\w-]++\.)+(?:xn--[\w-]+|[^\W\d_]{{2,}})", re.IGNORECASE
 )
 
-# A URL, or a path as a rule of robots.txt has it.
+# A URL, or a path as in a rule of robots.txt.
 _URL: Final = re.compile(r"(?<![\w/])(?:https?:/)?/[^\s<>\"'`]++", re.IGNORECASE)
 _USER_INFO: Final = re.compile(r"(?<=//)[^\s/?#@]++@")
 _PARAMETER: Final = re.compile(r"([?&;#][^\s=&;#?]{1,100}+=)([^\s&;#\"'<>]++)")
-#: Names of parameters whose values let somebody in. A short word counts only as a whole word.
+#: Names of parameters whose values are credentials. Short words must be whole words.
 _SECRET: Final = re.compile(
     r"token|secret|passw|passphrase|signature|credential|sess(?:ion)?_?id|jwt|hmac|bearer"
     r"|(?:api|access|auth|private)[-_.]?key"
@@ -51,12 +51,12 @@ _ADDRESS_IN_QUERY: Final = re.compile(r"[\w.+-]++(?:@|%40)[\w-]++(?:\.[\w-]++)+"
 
 
 def without_references(text: str) -> str:
-    """Return text of HTML with characters for their references: `&` for `&amp;`. Never raises."""
+    """Return HTML text with each character reference decoded: `&` for `&amp;`. Never raises."""
     return unescape(_ENDLESS.sub("\ufffd", text))
 
 
 def for_others(text: str) -> str:
-    """Return a text as other people may read it: "…" for each e-mail address and credential.
+    """Return a text with "…" instead of each e-mail address and credential.
 
     Credentials are user names and passwords in URLs, and values of parameters such as `token` and
     `key`. The path of a URL stays, because it identifies the request. Never raises.
@@ -74,17 +74,17 @@ def for_others(text: str) -> str:
 
 
 def _without_addresses(text: str) -> str:
-    whole = text.replace("%40", "@")
-    bare = _ADDRESS.sub("…", whole)
-    return _PARAMETER.sub(_value_hidden, text if bare == whole else bare)
+    decoded = text.replace("%40", "@")
+    cleaned = _ADDRESS.sub("…", decoded)
+    return _PARAMETER.sub(_hide_value, text if cleaned == decoded else cleaned)
 
 
 def _without_credentials(url: str) -> str:
-    return _PARAMETER.sub(_value_hidden, _USER_INFO.sub("…@", url))
+    return _PARAMETER.sub(_hide_value, _USER_INFO.sub("…@", url))
 
 
-def _value_hidden(found: re.Match[str]) -> str:
-    name, value = found[1], found[2]
+def _hide_value(parameter: re.Match[str]) -> str:
+    name, value = parameter[1], parameter[2]
     if _SECRET.search(unquote(name[1:-1])):
         return f"{name}…"
     return name + _ADDRESS_IN_QUERY.sub("…", value)
@@ -106,13 +106,13 @@ def format_bytes(number: int) -> str:
     return count_of(number, "byte")
 
 
-def cut(text: str, most: int) -> str:
-    """Return the text, of which at most ``most`` characters are shown, with "…" at a cut."""
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+def cut(text: str, max_length: int) -> str:
+    """Return the text, shortened to ``max_length`` characters, the last of which is then "…"."""
+    return text if len(text) <= max_length else f"{text[: max_length - 1]}…"
 
 
 def and_more(number: int) -> str:
-    """Return the phrase for the omitted part of a list: `… and 7,990 more`."""
+    """Return the phrase for the rest of a list that is not shown: `… and 7,990 more`."""
     return f"… and {number:,} more"
 
 
@@ -128,13 +128,13 @@ def format_seconds(seconds: float) -> str:
         return f"{round(seconds, 1):g} s"
     if seconds == float("inf"):
         return "forever"
-    left, parts = round(seconds), list[str]()
+    remaining, parts = round(seconds), list[str]()
     for unit, size in _STEPS:
-        if count := left // size:
+        if count := remaining // size:
             parts.append(f"{count} {unit}")
         elif parts:
             break
-        left %= size
+        remaining %= size
     return " ".join(parts[:2])
 
 
@@ -145,9 +145,10 @@ def format_day(number: int) -> str:
 
 
 def printable(text: str) -> str:
-    r"""Return a stranger's text safe for a terminal and a log, on one line: `\x1b`, `\n`, `\u202e`.
+    r"""Return any text as one line that is safe for a terminal and a log.
 
-    Control characters, line separators, lone surrogates and direction marks are escaped.
+    Control characters, line separators, lone surrogates and direction marks are escaped: `\x1b`,
+    `\n`, `\u202e`.
     """
     return text if text.isprintable() else "".join(map(_escape, text))
 
@@ -159,22 +160,22 @@ def _escape(character: str) -> str:
 
 
 def xml_text(text: str) -> str:
-    """Remove characters that XML 1.0 does not allow, and marks that reorder a text."""
+    """Return a text without characters that XML 1.0 forbids, and without direction marks."""
     return _NOT_IN_XML.sub("", text)
 
 
 def storable(text: str) -> str:
-    """Replace NUL (not for PostgreSQL) and lone surrogates (not for UTF-8).
+    """Return a text without NUL and lone surrogates, each replaced by another character.
 
-    JSON and headers of strangers may contain both.
+    PostgreSQL refuses NUL, and UTF-8 cannot encode lone surrogates. JSON and headers may have both.
     """
     if "\0" in text:
         text = text.replace("\0", "\ufffd")
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
-# The parts that differ from host to host although the problem is the same: addresses, days, a
-# remark in parentheses at the end.
+# The parts of a reason that differ although the problem is the same: URLs, days, and a remark in
+# parentheses at the end.
 _VARYING: Final = re.compile(r"[a-z]+://\S+|\b\d{4}-\d\d-\d\d\b", re.IGNORECASE)
 _NAME: Final = re.compile(r"[\w-]+(?:\.[\w-]+)*")
 _REMARK: Final = re.compile(r" \([^()]*\)(?=\.?$)")
@@ -182,15 +183,15 @@ _TIMED_OUT: Final = re.compile(r"^(timed out): .*")
 
 
 class ReasonGroup(NamedTuple):
-    """Sources that failed for one reason."""
+    """The sources that failed for one reason."""
 
     reason: str  #: without the names of the hosts: `answered 404`
-    sources: int
-    hosts: tuple[str, ...]  #: each once, the one with the most sources first
+    sources: int  #: the number of sources
+    hosts: tuple[str, ...]  #: each host once, the one with the most sources first
 
 
 class ReasonGroups:
-    """Counts sources by the kind of their reason, and by host within a kind."""
+    """Counts failed sources by the kind of their reason, and within a kind by host."""
 
     def __init__(self) -> None:
         self._kinds: dict[str, Counter[str]] = {}
@@ -200,7 +201,7 @@ class ReasonGroups:
         self._kinds.setdefault(kind_of(reason, host), Counter())[host] += 1
 
     def largest_first(self) -> list[ReasonGroup]:
-        """Return the groups, that of the most sources first."""
+        """Return the groups, the one with the most sources first."""
         groups = [
             ReasonGroup(kind, hosts.total(), tuple(host for host, _ in hosts.most_common()))
             for kind, hosts in self._kinds.items()
@@ -209,22 +210,22 @@ class ReasonGroups:
 
 
 def kind_of(reason: str, host: str) -> str:
-    """Return a reason without the parts that are special to its host.
+    """Return a reason without the parts that are specific to its host.
 
     >>> kind_of("a.example answered 404", "a.example")
     'answered 404'
     """
     text = _VARYING.sub("…", reason)
-    text = _NAME.sub(lambda found: "the host" if found[0] == host else found[0], text)
+    text = _NAME.sub(lambda name: "the host" if name[0] == host else name[0], text)
     text = _TIMED_OUT.sub(r"\1", text.removeprefix("the host "))
     return _REMARK.sub("", text).rstrip(".")
 
 
-def shorten(names: tuple[str, ...], most: int) -> str:
-    """Return the first names of a list, and the number of the others.
+def shorten(names: tuple[str, ...], max_names: int) -> str:
+    """Return the first names of a list of hosts, and the number of the remaining ones.
 
     >>> shorten(("a", "b", "c", "d"), 2)
     'a, b and 2 more hosts'
     """
-    shown, left = ", ".join(names[:most]), len(names) - most
-    return f"{shown} and {count_of(left, 'more host')}" if left > 0 else shown
+    shown, hidden = ", ".join(names[:max_names]), len(names) - max_names
+    return f"{shown} and {count_of(hidden, 'more host')}" if hidden > 0 else shown

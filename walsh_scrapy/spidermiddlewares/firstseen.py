@@ -99,7 +99,8 @@ class FirstSeenMiddleware(Component):
         """Commit the entries of a response; pass on requests, and items that are new."""
         request = request_of(response)
         source = source_of(request)
-        feed, goes_on = EMPTY_FEED, False
+        feed = EMPTY_FEED
+        goes_on = False
         items = DocumentItems(request, self._context, response)
         async for item in _yield_in_turns(result):
             if request in self._handled:  # output of the errback, after an HTTP error
@@ -109,10 +110,9 @@ class FirstSeenMiddleware(Component):
             elif isinstance(item, Feed):
                 feed = item
             elif isinstance(item, Request):
-                is_same_visit = _continue_visit(request, item)
-                goes_on = goes_on or is_same_visit
                 with self._outcomes.deferring(request):
-                    if is_same_visit:
+                    if _continue_visit(request, item):
+                        goes_on = True
                         self._outcomes.carry(request, response, item)
                     yield self._add_errback(item)
             elif not self._metadata_only or items.accept(item):
@@ -151,7 +151,8 @@ class FirstSeenMiddleware(Component):
 
         The visit continues if the errback yields a request for the same source.
         """
-        request, goes_on = request_of(failure), False
+        request = request_of(failure)
+        goes_on = False
         items = DocumentItems(request, self._context)
         self._handled.add(request)
         try:

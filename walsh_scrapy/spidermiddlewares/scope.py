@@ -153,9 +153,8 @@ class ScopeMiddleware(Component, Preparation):
             request,
             program_name(),
         )
-        reason = f"no source declares {request.url}"
         try:
-            self._denials.write(request, Denied("scope", reason))
+            self._denials.write(request, Denied("scope", f"no source declares {request.url}"))
         except StateUnavailable as error:  # raising it would lose the rest of the spider's output
             logger.debug("the denial is not recorded: %s", error)
         self._crawler.stats.inc_value("walsh/scope/dropped")

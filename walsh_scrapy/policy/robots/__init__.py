@@ -1,4 +1,4 @@
-"""robots.txt by R2 and RFC 9309: which URLs may be fetched, how fast, and when.
+"""robots.txt (R2, RFC 9309): which URLs may be fetched, how fast, and when.
 
     body -> lines -> groups -> rules -> verdict
 
@@ -10,8 +10,8 @@ Modules, with their clauses of RFC 9309:
 | `matching`     | 2.2.2, 2.2.3 | the most specific Allow or Disallow rule                 |
 | `extended`     | 2.2.4        | Crawl-delay, Visit-time, Request-rate, Robot-version 2.x |
 | `copy`         | 2.3.1, 2.4   | the meaning of a response to `/robots.txt`, its lifetime |
-| `lint`         | 2.2          | lines that mean nothing, or not what they seem           |
-| `secondreader` | (none)       | Protego's reading of a file, and where it is comparable  |
+| `lint`         | 2.2          | lines without a meaning, or with a surprising one        |
+| `secondreader` | (none)       | Protego's verdict, and where it can be compared          |
 """
 
 from walsh_scrapy.policy.robots.robotstxt import RobotsTxt, Rules, Verdict

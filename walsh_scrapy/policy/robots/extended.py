@@ -1,14 +1,13 @@
-"""The additions of the extended standard 2.0 to a group, and Crawl-delay (R4; decisions 10 and 13).
+"""Crawl-delay, and the records and rules of the extended robots.txt standard 2.0 (R4).
 
 Crawl-delay, Visit-time and Request-rate are other records of a group (RFC 9309 2.2.4). Times of day
 are UTC, in minutes since midnight.
 
-In a group of Robot-version 2.x rules have an order and shell patterns, and the first that matches
-decides. This reading is in addition to that of RFC 9309: it can deny more URLs, and cannot allow
-more.
+The rules of a group with Robot-version 2.x are shell patterns in order, and the first match
+decides. They are read in addition to RFC 9309: they can only deny more URLs.
 
-Where that standard contradicts itself or leaves something open, a comment that begins with
-"Choice:" explains the reading here.
+Where the extended standard contradicts itself or leaves something open, a comment that begins with
+"Choice:" explains what is done here.
 """
 
 import math
@@ -32,7 +31,7 @@ from walsh_scrapy.policy.robots.matching import (
 _DAY: Final = 24 * 60
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 
-# Choice: ".5" and "5." are decimals too, since they can only mean a number of seconds.
+# Choice: ".5" and "5." are decimals too, because they can only mean a number of seconds.
 _DECIMAL: Final = re.compile(r"[0-9]+\.?[0-9]*|\.[0-9]+")
 # Choice: the colon of a time is optional, and so is the zero in front ("900", "9:00").
 _TIME: Final = r"([0-9]{1,2}):?([0-9]{2})"
@@ -63,14 +62,14 @@ class Window(NamedTuple):
 
 
 class RequestRate(NamedTuple):
-    """A Request-rate: seconds per document, and the window in which it is in force."""
+    """A Request-rate, and the window in which it applies."""
 
-    seconds: float
+    seconds: float  #: per document
     window: Window | None  #: None: all day
 
 
 def parse_crawl_delay(value: str) -> float | None:
-    """Return a Crawl-delay in seconds; None if it is not an ASCII decimal (decision 10)."""
+    """Return a Crawl-delay in seconds; None if it is not an ASCII decimal."""
     if not _DECIMAL.fullmatch(value):
         return None
     seconds = float(value)
@@ -79,16 +78,16 @@ def parse_crawl_delay(value: str) -> float | None:
 
 def parse_visit_time(value: str) -> Window | None:
     """Return a Visit-time window, `0600-0845`, `06:00-08:45` or `0600 0845`; None if malformed."""
-    found = _VISIT_TIME.fullmatch(value)
-    return _window(*found.groups()) if found else None
+    match = _VISIT_TIME.fullmatch(value)
+    return _window(*match.groups()) if match else None
 
 
 def parse_request_rate(value: str) -> RequestRate | None:
     """Return a Request-rate, such as `1/10m` or `1/10m 1300-1659`; None if malformed."""
-    found = _RATE.fullmatch(value)
-    if not found:
+    match = _RATE.fullmatch(value)
+    if not match:
         return None
-    documents, units, unit, *times = found.groups()
+    documents, units, unit, *times = match.groups()
     seconds = int(units or 1) * _UNITS[unit.lower()]
     window = _window(*times) if times[0] else None
     if not int(documents) or not seconds or (times[0] and not window):
@@ -101,8 +100,8 @@ def _window(hour: str, minute: str, last_hour: str, last_minute: str) -> Window 
     last = int(last_hour) * 60 + int(last_minute)
     # Choice: the standard has no 24:00, but as the end of a window it can only mean midnight.
     last = _DAY - 1 if last == _DAY else last
-    sound = max(first, last) < _DAY and max(int(minute), int(last_minute)) < 60
-    return Window(first, last) if sound else None
+    is_valid = max(first, last) < _DAY and max(int(minute), int(last_minute)) < 60
+    return Window(first, last) if is_valid else None
 
 
 _PARSERS: Final[dict[str, Callable[[str], object]]] = {
@@ -113,16 +112,16 @@ _PARSERS: Final[dict[str, Callable[[str], object]]] = {
 
 
 def is_malformed(key: str, value: str) -> bool:
-    """Return True if a record with this key is ignored because of its value."""
+    """Return True if the value of a record with this key cannot be read."""
     parse = _PARSERS.get(key)
     return parse is not None and parse(value) is None
 
 
 def slowest(rates: Sequence[RequestRate], at: datetime) -> float | None:
-    """Return the seconds per document of the slowest rate in force at the aware time `at`.
+    """Return the seconds per document of the slowest rate that applies at the aware time `at`.
 
-    None if no rate is in force. Choice: a rate without a window is in force all day, even if
-    another has a window; the slower of the two counts (decision 13).
+    None if no rate applies. Choice: a rate without a window applies all day, even if another rate
+    has a window.
     """
     if not rates:
         return None
@@ -134,10 +133,10 @@ def slowest(rates: Sequence[RequestRate], at: datetime) -> float | None:
 
 
 def next_opening(windows: Sequence[Window], at: datetime) -> datetime:
-    """Return the first moment, from the aware time `at` on, that is in a window.
+    """Return the first moment from the aware time `at` on that is in any window.
 
-    Without windows it is `at` itself. Choice: several windows are alternatives. A window whose two
-    times are the same is one minute long.
+    Without windows that is `at` itself. Choice: several windows are alternatives. A window whose
+    two times are the same is one minute long.
     """
     if not windows:
         return at
@@ -156,9 +155,9 @@ def _minute(at: datetime) -> int:
     return utc.hour * 60 + utc.minute
 
 
-# The most characters that one verdict may compare: about 2 ms.
-_WORK: Final = 12_000
-# A group with more rules than this is not read in order: it denies every URL.
+# The maximum number of characters that one verdict compares, which takes about 2 ms.
+_MAX_WORK: Final = 12_000
+# A group with more rules is not read in order, but denies every URL.
 _MAX_RULES: Final = 2_000
 _VERSION_2: Final = re.compile(r"2(?![0-9])")
 # Choice: a "[" that is not closed within 64 octets is the character itself.
@@ -168,25 +167,25 @@ _RANGE: Final = re.compile(r"(.)-(.)|(.)", re.DOTALL)
 
 
 class _TooCostlyError(Exception):
-    """The verdict on a URL would cost more than `_WORK`."""
+    """The verdict on a URL would cost more than `_MAX_WORK`."""
 
 
 def is_version_2(value: str) -> bool:
     """Return True if a Robot-version value is 2.x.
 
-    Choice: odd (experimental) minor numbers and a third number count as well, and so does a record
-    that does not directly follow its User-agent line: this can only make a group stricter.
+    Choice: odd (experimental) minor numbers and a third number are accepted too, and so is a record
+    that does not directly follow its User-agent line, because this can only make a group stricter.
     """
     return bool(_VERSION_2.match(value))
 
 
 @dataclass(slots=True)
 class _Work:
-    left: int = _WORK
+    remaining: int = _MAX_WORK
 
     def spend(self, cost: int) -> None:
-        self.left -= cost
-        if self.left < 0:
+        self.remaining -= cost
+        if self.remaining < 0:
             raise _TooCostlyError
 
 
@@ -194,47 +193,46 @@ class _Work:
 class GlobRule:
     """One rule of a 2.x group.
 
-    Choice: "*" and "?" match "/" too, as in a shell's `case`: the standard's examples mean pages in
-    folders. Choice: "$" has no meaning. A rule without "*", "?" or "[" matches only the path and
-    query that equal it.
+    A rule without "*", "?" or "[" matches only the path and query that equal it. Choice: "*" and
+    "?" match "/" too, as in a shell's `case`, because the standard's examples mean pages in
+    folders. Choice: "$" is an ordinary character.
     """
 
-    index: int  #: among the rules of the group
+    index: int  #: its place among the rules of the group, from 0
     allow: bool
     path: str
     anchored: str  #: the path as an RFC 9309 pattern that ends in "$"
 
     @property
     def is_explicit(self) -> bool:
-        """Return True if the rule has no wildcard."""
+        """Whether the rule has no wildcard."""
         return not any(wild in self.path for wild in "*?[")
 
     @property
     def denies_all(self) -> bool:
-        """Return True for `Disallow: *`: rules after it are never reached."""
+        """Whether this is `Disallow: *`, after which no rule is reached."""
         return not self.allow and self.path in ("*", "/*")
 
     def matches(self, target: Target, work: _Work) -> bool:
-        """Return True if the rule matches a URL; raises `_TooCostlyError`."""
+        """Return True if the rule matches a URL. Raises `_TooCostlyError`."""
         if "?" in self.path or "[" in self.path:
             return _glob_matches(self.path, target.path, work)
-        longest = len(target.escaped)
-        work.spend(1 + self.anchored.count("*") + longest // 128)
-        return len(self.anchored) <= 2 * longest + 3 and matches(
-            (self.anchored, self.allow), target
-        )
+        length = len(target.escaped)
+        work.spend(1 + self.anchored.count("*") + length // 128)
+        return len(self.anchored) <= 2 * length + 3 and matches((self.anchored, self.allow), target)
 
 
 @dataclass(frozen=True, slots=True)
 class OrderedRules:
-    """The rules of a 2.x group in order, split after the first that denies everything.
+    """The rules of a 2.x group in order, in two parts.
 
-    A URL is denied if the first match in either part is a Disallow rule.
+    The first part ends with the first rule that denies everything. A URL is denied if the first
+    match in either part is a Disallow rule.
     """
 
     first: tuple[GlobRule, ...] = ()
     rest: tuple[GlobRule, ...] = ()
-    too_many: bool = False  #: more than `_MAX_RULES`: they were not read
+    too_many: bool = False  #: there are more than `_MAX_RULES`, which were not read
 
     @classmethod
     def of(cls, rules: Sequence[tuple[str, str]]) -> "OrderedRules":
@@ -252,27 +250,26 @@ class OrderedRules:
         split = next(lengths, len(globs))
         first, rest = tuple(globs[:split]), tuple(globs[split:])
         if rest:
-            # Choice: a rule after "Disallow: *" is never reached in order, but in the standard's
-            # own example it counts. Here it comes after the explicit Allow rules and before those
-            # with a wildcard.
+            # Choice: in order, a rule after "Disallow: *" would never be reached, but the
+            # standard's own example uses one. Explicit Allow rules go before such rules.
             rest = (*(glob for glob in first if glob.allow and glob.is_explicit), *rest)
         return cls(first, rest)
 
     def denying_rule(self, target: Target) -> int | None:
-        """Return the index of the rule that denies a URL; None if the URL is allowed.
+        """Return the index of the rule that denies a URL, or None if the URL is allowed.
 
-        `UNDECIDED` denies as well: the verdict would cost too much.
+        `UNDECIDED` denies too: the verdict would cost too much.
 
-        Choice: the first match decides, as in the newest text; in an older text explicit rules go
-        before those with a wildcard. Choice: a path that no rule matches is allowed, even if all
-        rules are Allow rules.
+        Choice: the first match decides, as in the newest text of the standard; in an older text
+        explicit rules go before rules with a wildcard. Choice: a path that no rule matches is
+        allowed, even if all rules are Allow rules.
         """
         work = _Work()
         if self.too_many:
             return UNDECIDED
         try:
-            found = (_first_match(rules, target, work) for rules in (self.first, self.rest))
-            return next((glob.index for glob in found if glob and not glob.allow), None)
+            globs = (_first_match(rules, target, work) for rules in (self.first, self.rest))
+            return next((glob.index for glob in globs if glob and not glob.allow), None)
         except _TooCostlyError:
             return UNDECIDED
 
@@ -282,7 +279,7 @@ def _first_match(rules: Iterable[GlobRule], target: Target, work: _Work) -> Glob
 
 
 def _glob_matches(glob: str, path: str, work: _Work) -> bool:
-    """Match a shell pattern. After a mismatch only the last "*" must take one more octet."""
+    """Match a shell pattern. After a mismatch, the last "*" is tried with one more octet."""
     work.spend(len(glob))
     tokens = [_octets(token) for token in _TOKEN.findall(_encode_glob(glob))]
     octets = _OCTET.findall(path)
@@ -309,7 +306,7 @@ def _encode_glob(glob: str) -> str:
 
 @lru_cache(maxsize=1024)
 def _octets(piece: str) -> frozenset[str]:
-    """Return the octets that one token of a pattern matches, in every form; none for "*"."""
+    """Return the octets that one token of a pattern matches, encoded and not; none for "*"."""
     if piece == "*":
         return frozenset()
     if piece == "?":
@@ -320,14 +317,14 @@ def _octets(piece: str) -> frozenset[str]:
 
 
 def _bracket(text: str) -> Iterable[int]:
-    """Return the octets that a bracket expression names; after "!" or "^" it names all others."""
-    negated = text.startswith(("!", "^"))
-    named = {
+    """Return the octets that a bracket expression matches; "!" or "^" at its start negates it."""
+    is_negated = text.startswith(("!", "^"))
+    octets = {
         octet
-        for low, high, single in _RANGE.findall(text[negated:])
+        for low, high, single in _RANGE.findall(text[is_negated:])
         for octet in range(ord(low or single), ord(high or single) + 1)
     }
-    return set(range(256)) - named if negated else named
+    return set(range(256)) - octets if is_negated else octets
 
 
 def _forms(octets: Iterable[int]) -> frozenset[str]:

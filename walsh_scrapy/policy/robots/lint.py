@@ -1,9 +1,8 @@
-"""What the author of a robots.txt should know: lines without a meaning, or with a surprising one.
+"""Finds lines of a robots.txt without a meaning, or with a surprising one, for its author.
 
     body -> findings about the file, its lines and its groups
 
-The linter never changes how a file is read: it calls `robotstxt`, so a finding about a line is
-right for a crawl too.
+The linter reads the file with the patterns of `robotstxt`, so its findings are true of a crawl too.
 """
 
 import difflib
@@ -28,7 +27,7 @@ from walsh_scrapy.policy.robots.robotstxt import (
 from walsh_scrapy.policy.urls import host_of
 from walsh_scrapy.policy.wording import cut
 
-#: An "error" is ignored or misread by some crawler; a "note" is right, but easily overlooked.
+#: "error": some crawler ignores or misreads the line. "note": the line is right, but surprising.
 Severity = Literal["error", "note"]
 
 _HTML: Final = re.compile(rb"\s*+<(?:!doctype|!--|html|head|body|\?xml)", re.IGNORECASE)
@@ -36,7 +35,7 @@ _BLANKS: Final = re.compile(f"[{BLANKS}]+")
 _NO_LETTER: Final = re.compile("[^a-z]+")
 _UTF16: Final = (b"\xff\xfe", b"\xfe\xff")
 _UTF8_BOM: Final = b"\xef\xbb\xbf"
-#: The known fields by their letters, as their documents spell them.
+#: The known fields in their official spelling, by their letters in lower case.
 _FIELDS: Final = {
     _NO_LETTER.sub("", name.lower()): name
     for name in (
@@ -44,14 +43,14 @@ _FIELDS: Final = {
         "Robot-version", "Comment",
     )
 }  # fmt: skip
-#: How alike two names are that may be one (`difflib`): `Disalow`, but not `Deny`.
-_MIN_LIKENESS: Final = 0.75
-#: A field; the colon of a URL is not the one after a field.
+#: The minimum similarity (`difflib`) of an unknown field to a known one: `Disalow`, but not `Deny`.
+_MIN_SIMILARITY: Final = 0.75
+#: A field and its colon, which is not the colon of a URL.
 _FIELD: Final = re.compile(r"([^:]*):(?!//)")
-#: Google reads these fields in other spellings and without a colon, and so does this tool.
+#: Google accepts other spellings of these fields, and a missing colon, and so does this tool.
 _FIELDS_OF_GOOGLE: Final = ("User-agent", "Allow", "Disallow", "Sitemap")
 _ACCEPTED: Final = "Google and this tool accept it, others may not"
-#: Fields that some crawler reads or once read.
+#: Fields that some crawler reads, or used to read.
 _FOREIGN: Final = {
     "noindex": "no search engine reads it in robots.txt; use a robots meta tag or X-Robots-Tag",
     "nofollow": "no search engine reads it in robots.txt; use a robots meta tag or X-Robots-Tag",
@@ -69,17 +68,17 @@ _MAX_QUOTED: Final = 60  # characters
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that the author of a robots.txt should know."""
+    """One fact that the author of a robots.txt should know."""
 
-    line: int | None  #: from 1; None for the whole file
+    line: int | None  #: the line number, from 1; None for the whole file
     severity: Severity
-    text: str  #: a sentence, printable
+    text: str  #: a printable sentence
 
 
 def lint(body: bytes) -> tuple[Finding, ...]:
-    """Return the findings about a file, by line. Never raises.
+    """Return the findings about a file, in the order of its lines. Never raises.
 
-    A file that is not text gets one finding, about that.
+    A UTF-16 file, an HTML page and an XML document get that one finding.
     """
     if body.startswith(_UTF16):
         text = "the file is UTF-16; crawlers read UTF-8 and see no rule in it"
@@ -112,8 +111,8 @@ def _check_file(body: bytes, text: str) -> Iterator[Finding]:
 @dataclass(frozen=True, slots=True)
 class _Line:
     number: int
-    content: str  #: without comment and blanks around it
-    in_group: bool  #: a User-agent line stands above
+    content: str  #: without comment, and without blanks around it
+    in_group: bool  #: there is a User-agent line above
 
     def error(self, text: str) -> Finding:
         return Finding(self.number, "error", text)
@@ -149,7 +148,7 @@ def _check_user_agent(line: _Line, name: str, start: int) -> Iterator[Finding]:
         yield line.error(
             f"{_quote(value)} names no bot; a name has letters, '-' and '_', or is '*' alone"
         )
-    elif name != value and value[len(name)] != "/":  # a version has no meaning
+    elif name != value and value[len(name)] != "/":  # a version is harmless
         yield line.error(
             f"{_quote(value)} is read as {_quote(name)} by RFC 9309, where a name has letters, '-' "
             "and '_' only; the bot itself may read all of it"
@@ -187,7 +186,7 @@ def _check_sitemap(line: _Line, value: str, start: int) -> Iterator[Finding]:
 
 
 def _check_rest(line: _Line) -> Iterator[Finding]:
-    """Check a line that this tool does not read."""
+    """Check a line that this tool ignores."""
     record = _FIELD.match(line.content)
     if record is None:
         words = _BLANKS.split(line.content)
@@ -206,7 +205,7 @@ def _check_rest(line: _Line) -> Iterator[Finding]:
 
 
 def _check_field(line: _Line, start: int, field: str) -> Iterator[Finding]:
-    """Check the part of a line before its value, which this tool reads as a known field."""
+    """Check the spelling of a field that this tool reads, and its colon."""
     written = line.content[:start]
     name = written.rstrip(f"{BLANKS}:")
     remark = f" ({_ACCEPTED})" if field in _FIELDS_OF_GOOGLE else ""
@@ -229,9 +228,9 @@ def _letters(name: str) -> str:
 
 @lru_cache(maxsize=256)
 def _nearest_field(name: str) -> str | None:
-    """Return the known field that a name is or nearly is, whatever stands between its letters."""
+    """Return the known field with the most similar letters, or None."""
     letters = _letters(name[:_MAX_QUOTED])
-    near = difflib.get_close_matches(letters, _FIELDS, n=1, cutoff=_MIN_LIKENESS)
+    near = difflib.get_close_matches(letters, _FIELDS, n=1, cutoff=_MIN_SIMILARITY)
     return _FIELDS[near[0]] if near else None
 
 
@@ -239,7 +238,7 @@ def _check_groups(text: str) -> Iterator[Finding]:
     agents = user_agent_lines(text)
     numbers = line_numbers(text, [agent.offset for agent in agents])
     for number, agent in zip(numbers, agents, strict=True):
-        # Many generators write an empty group of all bots for "everything is allowed".
+        # Not for "*": many generators write an empty group for "everything is allowed".
         if agent.name not in ("", "*") and not agent.rules[1] and not agent.others[1]:
             yield Finding(
                 number, "error", f"no rule follows, so {_quote(agent.name)} may fetch everything"
@@ -247,5 +246,5 @@ def _check_groups(text: str) -> Iterator[Finding]:
 
 
 def _quote(text: str) -> str:
-    """Return a part of a line as its author wrote it; a control character is escaped."""
+    """Return a part of a line in quotes, with control characters escaped."""
     return repr(cut(text.strip(BLANKS).encode("latin-1").decode("utf-8", "replace"), _MAX_QUOTED))

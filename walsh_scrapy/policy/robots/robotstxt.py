@@ -1,4 +1,4 @@
-r"""A robots.txt file, and the rules for one bot in it (R2; RFC 9309 2.2; decisions 8 to 13).
+r"""A robots.txt file, and its rules for one bot (R2; RFC 9309 2.2).
 
 >>> robots = RobotsTxt.parse(b"User-agent: *\nDisallow: /private\nCrawl-delay: 2\n")
 >>> rules = robots.rules_for("Walsh-Research")
@@ -9,12 +9,12 @@ True
 >>> rules.crawl_delay
 2.0
 
-No file, URL or token raises an exception here. A hostile file can be slow to read, so the cost of
-one verdict is bounded; a URL whose verdict would cost more is denied.
+Nothing here raises an exception, whatever the file, URL or token is. The cost of one verdict is
+bounded, because a hostile file could make it slow; a URL whose verdict would cost more is denied.
 
-The text of a file is a string in which each character is one octet (latin-1) and each line begins
-with a line feed. An offset is an index into that string. Line numbers are counted only when a
-caller needs them, since most verdicts need none.
+The text of a file is a string in which each character is one octet (latin-1), and each line begins
+with a line feed. An offset is an index into that string. Line numbers are counted only on demand,
+because most verdicts need none.
 """
 
 import re
@@ -47,71 +47,72 @@ from walsh_scrapy.policy.robots.matching import (
 )
 from walsh_scrapy.policy.wording import and_more, cut, for_others, printable
 
-#: Octets of a file that are read (RFC 9309 2.5, decision 11).
+#: The maximum number of octets that are read (RFC 9309 2.5).
 MAX_OCTETS: Final = 500 * 1024
 
-#: Characters of a record that are shown in a reason or a warning.
-_LONGEST_RECORD: Final = 200
-#: A part of the text: the offset of its start, and of its end.
+#: The maximum length of a record in a reason or a warning.
+_MAX_RECORD_CHARACTERS: Final = 200
+#: A part of the text: the offsets of its start and of its end.
 Span = tuple[int, int]
-#: Comment lines of one bot's groups that are shown to the operator; the others are counted.
-_MOST_COMMENTS: Final = 5
-#: Characters of a Comment that are shown.
-_LONGEST_COMMENT: Final = 200
-#: Warnings about one bot's groups of a file; further ones are counted.
-_MOST_WARNINGS: Final = 5
+#: The maximum number of Comment lines that are shown to the operator; the rest is counted.
+_MAX_COMMENTS: Final = 5
+_MAX_COMMENT_CHARACTERS: Final = 200
+#: The maximum number of warnings about the groups of one bot; the rest is counted.
+_MAX_WARNINGS: Final = 5
 
 _BOM: Final = b"\xef\xbb\xbf"
 _BOMS_UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
 BLANKS: Final = " \t\v\f"
 _BLANK: Final = r"[ \t\v\f]"
-# A missing colon is accepted only before a single word, so that prose is not read as a record.
+# A missing colon is accepted before a single word only, so that prose is not read as a record.
 _SEPARATOR: Final = (
     rf"(?:{_BLANK}*+:(?:{_BLANK}|\xc2?\xa0)*+|{_BLANK}++(?=[^ \t\v\f#\n]++{_BLANK}*+(?:[#\n]|\Z)))"
 )
 
 
-def _record(key: str, value: str) -> re.Pattern[str]:
-    """Return the pattern of a line with this key, up to its comment."""
+def _record_pattern(key: str, value: str) -> re.Pattern[str]:
+    """Return the pattern of a record with a key and a value, without its comment."""
     return re.compile(rf"\n{_BLANK}*+{key}{_SEPARATOR}{value}", re.IGNORECASE | re.ASCII)
 
 
-# The misspelled keys are those that Google's parser accepts. It also accepts keys with further
-# letters at their end (`disallowed`, `user-agents`).
+# Google's parser accepts these misspelled keys, and keys with more letters at their end
+# (`disallowed`, `user-agents`).
 _DISALLOW: Final = "disallow|dissallow|dissalow|disalow|diasllow|disallaw"
-_OTHERS: Final = (
+_OTHER_KEYS: Final = (
     "(?=[crv])(crawl[- ]?delay|request[- ]?rate|visit[- ]?time|robot[- ]?version|comment)"
 )
 _VALUE: Final = r"([^\n#]*+)"
-#: A User-agent line. Its value ends at the first character that a product token cannot have
-#: (decision 8); "*" must stand alone.
-USER_AGENT: Final = _record("user[- ]?agent[a-z]*+", r"(\*(?![^ \t\v\f#\n])|[a-z_-]*+)[^\n]*+")
+#: A User-agent line. Its name ends at the first character that a product token cannot have (RFC
+#: 9309 2.2.1); "*" must stand alone.
+USER_AGENT: Final = _record_pattern(
+    "user[- ]?agent[a-z]*+", r"(\*(?![^ \t\v\f#\n])|[a-z_-]*+)[^\n]*+"
+)
 #: An Allow or Disallow record: its key, "" for Disallow, and its path.
-RULE: Final = _record(f"(?:(allow)|(?=d)(?:{_DISALLOW}))[a-z]*+", _VALUE)
-#: Another record of a group (RFC 9309 2.2.4): its key and its value.
-OTHER: Final = _record(_OTHERS, _VALUE)
+RULE: Final = _record_pattern(f"(?:(allow)|(?=d)(?:{_DISALLOW}))[a-z]*+", _VALUE)
+#: Any other record of a group that is read (RFC 9309 2.2.4): its key and its value.
+OTHER: Final = _record_pattern(_OTHER_KEYS, _VALUE)
 #: A Sitemap record, which belongs to no group: its value.
-SITEMAP: Final = _record("(?:sitemaps?|site-map)", _VALUE)
+SITEMAP: Final = _record_pattern("(?:sitemaps?|site-map)", _VALUE)
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 
 
 def decode(body: bytes) -> str:
-    """Return the text of a file: at most 500 KiB, without a BOM or an incomplete last line.
+    """Return the text of a file: at most 500 KiB, without a BOM and an incomplete last line.
 
-    Lines end at CR, LF or CRLF only (RFC 9309 2.2): U+2028 or NEL are part of a value. A file is
-    UTF-8, or UTF-16 if it begins with the BOM of that.
+    Lines end at CR, LF or CRLF only (RFC 9309 2.2); U+2028 and NEL are part of a value. A file is
+    UTF-8, or UTF-16 if it begins with the BOM of UTF-16.
     """
-    read = body[:MAX_OCTETS]
-    is_utf_16 = read.startswith(_BOMS_UTF_16)
+    content = body[:MAX_OCTETS]
+    is_utf_16 = content.startswith(_BOMS_UTF_16)
     if is_utf_16:
-        read = read.decode("utf-16", "replace").encode()
+        content = content.decode("utf-16", "replace").encode()
     if len(body) > MAX_OCTETS and (is_utf_16 or body[MAX_OCTETS] not in b"\r\n"):
-        read = read[: max(read.rfind(b"\n"), read.rfind(b"\r")) + 1]
+        content = content[: max(content.rfind(b"\n"), content.rfind(b"\r")) + 1]
     for length in (3, 2, 1):  # an incomplete BOM is not part of the first key either
-        if read.startswith(_BOM[:length]):
-            read = read[length:]
+        if content.startswith(_BOM[:length]):
+            content = content[length:]
             break
-    return "\n" + read.decode("latin-1").replace("\r\n", "\n").replace("\r", "\n")
+    return "\n" + content.decode("latin-1").replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _rules_in(text: str, spans: Iterable[Span]) -> list[tuple[str, str]]:
@@ -125,23 +126,23 @@ def _rule_offsets(text: str, spans: Iterable[Span]) -> Iterator[int]:
 
 
 def _others_in(text: str, spans: Iterable[Span]) -> dict[str, list[str]]:
-    """Return the values of the other records by key: `crawldelay`, `visittime` and so on."""
+    """Return the values of the other records by their keys: `crawldelay`, `visittime`, ..."""
     values: dict[str, list[str]] = {}
     for key, value in OTHER.findall("".join([text[start:end] for start, end in spans])):
-        values.setdefault(_key(key), []).append(value.strip(BLANKS))
+        values.setdefault(_normalize_key(key), []).append(value.strip(BLANKS))
     return values
 
 
 def _other_offsets(text: str, spans: Iterable[Span]) -> Iterator[tuple[str, str, int]]:
     """Yield key, value and offset of each record that `_others_in` returns."""
     for span in spans:
-        for found in OTHER.finditer(text, *span):
-            yield _key(found[1]), found[2].strip(BLANKS), found.start()
+        for record in OTHER.finditer(text, *span):
+            yield _normalize_key(record[1]), record[2].strip(BLANKS), record.start()
 
 
 @lru_cache(maxsize=256)
-def _key(written: str) -> str:
-    return written.lower().replace("-", "").replace(" ", "")
+def _normalize_key(key: str) -> str:
+    return key.lower().replace("-", "").replace(" ", "")
 
 
 def _sitemap_values(text: str) -> tuple[str, ...]:
@@ -150,7 +151,7 @@ def _sitemap_values(text: str) -> tuple[str, ...]:
 
 
 def _readable(value: str) -> str:
-    """Return a value for people to read: decoded from UTF-8, without control characters."""
+    """Return a value as text: decoded from UTF-8, without control characters."""
     if value.isascii() and value.isprintable():
         return value.strip()
     octets = value.encode("latin-1")
@@ -158,87 +159,88 @@ def _readable(value: str) -> str:
 
 
 def line_numbers(text: str, offsets: Iterable[int]) -> Iterator[int]:
-    """Yield the line number, from 1, of each offset. The offsets must ascend."""
-    line, seen = 1, 1
+    """Yield the line number, from 1, of each offset. The offsets must be in ascending order."""
+    line, position = 1, 1
     for offset in offsets:
-        line += text.count("\n", seen, offset + 1)
-        seen = max(seen, offset + 1)
+        line += text.count("\n", position, offset + 1)
+        position = max(position, offset + 1)
         yield line
 
 
 def _record_at(text: str, offset: int) -> str:
-    """Return the record at an offset as the site wrote it, without its comment, to be shown."""
+    """Return the record at an offset as the site wrote it, without its comment, for people."""
     end = text.find("\n", offset + 1)
     line = text[offset + 1 : end if end >= 0 else len(text)]
-    return cut(printable(_readable(line.partition("#")[0])), _LONGEST_RECORD)
+    return cut(printable(_readable(line.partition("#")[0])), _MAX_RECORD_CHARACTERS)
 
 
 _TOKEN: Final = re.compile(r"([A-Za-z_-]+)\S*")
 _COMPATIBLE: Final = re.compile(r"\bcompatible;\s*([A-Za-z_-]+)")
 _FIRST_PRODUCT: Final = re.compile(r"\s*([A-Za-z_-]+)")
-#: Browsers, and crawlers that look like one, begin with this; it names nobody.
-_NOBODY: Final = "mozilla"
+#: The first product of browsers, and of crawlers that look like one. It names no crawler.
+_BROWSER: Final = "mozilla"
 _EMPTY: Final[Span] = (0, 0)
 
 
 class UserAgentLine(NamedTuple):
-    """A User-agent line, and the parts of the text that hold the records of its group."""
+    """A User-agent line, and the parts of the text with the records of its group."""
 
-    name: str  #: in lower case, cut by decision 8; "" if it names no bot
+    name: str  #: in lower case, up to the first character that no token has; "" names no bot
     offset: int
-    others: Span  #: Crawl-delay, Request-rate, Visit-time, Comment and Robot-version
-    rules: Span  #: Allow and Disallow
+    others: Span  #: with Crawl-delay, Request-rate, Visit-time, Comment and Robot-version
+    rules: Span  #: with Allow and Disallow
 
 
 def user_agent_lines(text: str) -> tuple[UserAgentLine, ...]:
-    """Return all User-agent lines in order, with the spans of their groups' records (decision 9).
+    """Return all User-agent lines in order, with the spans of their groups' records.
 
-    Consecutive User-agent lines share the records that follow. Allow and Disallow end such a list
-    of lines; the other records end it only for other records. The text is read backwards, because
-    a line's records come after it.
+    Consecutive User-agent lines share the records that follow them. Allow and Disallow end such a
+    list of lines. Any other record ends it for other records only, because RFC 9309 2.2.4 says that
+    they must not interfere with rules. The text is read backwards, because the records of a line
+    come after it.
     """
     lines = []
     rules = others = _EMPTY
     end = len(text)
-    for found in reversed(list(USER_AGENT.finditer(text))):
-        start, following = found.start(), (found.end(), end)
+    for agent in reversed(list(USER_AGENT.finditer(text))):
+        start, following = agent.start(), (agent.end(), end)
         if following[0] < end and RULE.search(text, *following):
             rules = others = following
         elif following[0] < end and OTHER.search(text, *following):
             others = following
-        lines.append(UserAgentLine(found[1].lower(), start, others, rules))
+        lines.append(UserAgentLine(agent[1].lower(), start, others, rules))
         end = start
     return tuple(reversed(lines))
 
 
 def product_token(name: str) -> str:
-    """Return a bot's product token in lower case, as it is compared with User-agent lines.
+    """Return a bot's product token in lower case, to compare it with User-agent lines.
 
-    It is cut at the first character that a token cannot have (`Bot/1.0`, `bot2`; decision 8). A
-    name with a blank in it is not a token: "" is returned.
+    It is cut at the first character that a token cannot have (`Bot/1.0`, `bot2`). Returns "" for a
+    name that contains a blank.
 
     >>> product_token("Walsh-Research/1.0")
     'walsh-research'
     """
-    found = _TOKEN.fullmatch(name)
-    return found[1].lower() if found else ""
+    match = _TOKEN.fullmatch(name)
+    return match[1].lower() if match else ""
 
 
 def token_of(user_agent: str) -> str | None:
-    """Return the token with which a User-Agent names its crawler, or None without one.
+    """Return the product token in a User-Agent header, or None if it names no crawler.
 
-    It is the name after ``compatible;``, as many crawlers write it, or else the first product.
+    That is the name after ``compatible;``, as many crawlers write it, or else the first product.
     """
-    found = _COMPATIBLE.search(user_agent) or _FIRST_PRODUCT.match(user_agent)
-    if found is None or found[1].lower() == _NOBODY:
+    match = _COMPATIBLE.search(user_agent) or _FIRST_PRODUCT.match(user_agent)
+    if match is None or match[1].lower() == _BROWSER:
         return None
-    return found[1]
+    return match[1]
 
 
 def most_specific_name(names: set[str], token: str) -> str | None:
-    """Return the longest of the names that match a product token; None if none does.
+    """Return the longest of the names that match a product token, or None.
 
-    The token `walsh-research` is matched by itself, `walsh-` and `walsh` (decision 8).
+    The token `walsh-research` is matched by `walsh-research`, `walsh-` and `walsh`.
     """
     ends = [
         end
@@ -249,7 +251,7 @@ def most_specific_name(names: set[str], token: str) -> str | None:
 
 
 def _distinct(spans: Iterable[Span]) -> tuple[Span, ...]:
-    """Return each span once, without empty ones: stacked User-agent lines share their spans."""
+    """Return each span once, without empty ones. Consecutive User-agent lines share their spans."""
     return tuple([span for span in dict.fromkeys(spans) if span[1]])
 
 
@@ -257,7 +259,7 @@ _Value = TypeVar("_Value")
 
 
 class DecidingRecord(NamedTuple):
-    """A record as the site wrote it, but cut if it is long, and its line from 1."""
+    """A record as the site wrote it, cut if it is long, and its line number, from 1."""
 
     text: str | None
     line: int | None
@@ -268,10 +270,10 @@ _NO_RECORD: Final = DecidingRecord(None, None)
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The decision about a URL. The rule is looked up only when it is read."""
+    """The decision about a URL. The rule is looked up only when ``rule`` or ``line`` is read."""
 
     allowed: bool
-    #: True if the URL is denied because its verdict would cost too much time.
+    #: True if the URL is denied because its verdict would take too much time.
     undecided: bool = False
     _find_record: Callable[[], DecidingRecord] = field(
         default=lambda: _NO_RECORD, repr=False, compare=False
@@ -290,13 +292,13 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rules:
-    """The rules of a robots.txt for one bot: the records of the groups that match its token."""
+    """The rules of a robots.txt for one bot: the records of all groups that match its token."""
 
     #: The name of the groups, in lower case, or "*"; None if no group is for this bot.
     group: str | None
-    #: Seconds between two requests, the largest Crawl-delay (R4, decision 10); None if unset.
+    #: The largest Crawl-delay in seconds (R4); None if there is none.
     crawl_delay: float | None
-    #: The Comment values as they are shown to the crawler's operator (extended standard 2.0).
+    #: The Comment values for the operator of the crawler (extended standard 2.0).
     comments: tuple[str, ...]
     _rates: tuple[RequestRate, ...] = field(repr=False)
     _visit_times: tuple[Window, ...] = field(repr=False)
@@ -308,7 +310,7 @@ class Rules:
 
     @classmethod
     def of(cls, text: str, user_agents: tuple[UserAgentLine, ...]) -> "Rules":
-        """Read the records of these User-agent lines' groups, merged (RFC 9309 2.2.1)."""
+        """Merge the groups of these User-agent lines (RFC 9309 2.2.1)."""
         values = _others_in(text, _distinct([line.others for line in user_agents]))
         spans = _distinct([line.rules for line in user_agents])
         rules = _rules_in(text, spans)
@@ -318,11 +320,13 @@ class Rules:
             ordered = OrderedRules.of(rules if version_2 == spans else _rules_in(text, version_2))
         return cls(
             group=user_agents[0].name if user_agents else None,
-            crawl_delay=max(_read(parse_crawl_delay, values.get("crawldelay", ())), default=None),
+            crawl_delay=max(
+                _parse_all(parse_crawl_delay, values.get("crawldelay", ())), default=None
+            ),
             comments=_printable_comments(values.get("comment", ())),
-            _rates=_read(parse_request_rate, values.get("requestrate", ())),
-            _visit_times=_read(parse_visit_time, values.get("visittime", ())),
-            # A group with too many rules to read in order denies everything without them.
+            _rates=_parse_all(parse_request_rate, values.get("requestrate", ())),
+            _visit_times=_parse_all(parse_visit_time, values.get("visittime", ())),
+            # Not needed if the group has too many rules to read in order: it denies everything.
             _paths=PathRules.of([] if ordered and ordered.too_many else rules),
             _ordered=ordered,
             _ordered_spans=version_2,
@@ -345,17 +349,17 @@ class Rules:
         return Verdict(allowed, undecided, partial(self._deciding_record, target, rank, index))
 
     def interval(self, at: datetime) -> float | None:
-        """Return the seconds per document of Request-rate at the aware time `at`.
+        """Return the seconds per document of the Request-rate at the aware time `at`.
 
-        It is the slowest of the rates in force then (decision 13), and does not include
-        Crawl-delay. None if no rate is in force.
+        The slowest of several rates is used. Crawl-delay is not included. None if no rate applies
+        then.
         """
         return slowest(self._rates, at)
 
     def opens(self, at: datetime) -> datetime:
-        """Return the first moment, from the aware time `at` on, that Visit-time allows.
+        """Return the first moment from the aware time `at` on that Visit-time allows.
 
-        It is in the time zone of `at`, and `at` itself without a Visit-time (decision 13).
+        It is in the time zone of `at`; without a Visit-time it is `at` itself.
         """
         return next_opening(self._visit_times, at)
 
@@ -366,24 +370,24 @@ class Rules:
 
     @property
     def warnings(self) -> tuple[tuple[int, str], ...]:
-        """Line number and sentence for the records of these groups whose value is malformed.
+        """Line number and sentence for each record of these groups with a malformed value.
 
-        The last of `_MOST_WARNINGS` counts the others.
+        There are at most `_MAX_WARNINGS`; the last one says how many more there would be.
         """
-        others = _other_offsets(self._text, _distinct([line.others for line in self._user_agents]))
-        malformed = [offset for key, value, offset in others if is_malformed(key, value)]
-        shown = malformed[:_MOST_WARNINGS]
+        records = _other_offsets(self._text, _distinct([line.others for line in self._user_agents]))
+        malformed = [offset for key, value, offset in records if is_malformed(key, value)]
+        shown = malformed[:_MAX_WARNINGS]
         warnings = [
             (line, f"{_record_at(self._text, offset)!r} is not understood and ignored")
             for line, offset in zip(line_numbers(self._text, shown), shown, strict=True)
         ]
-        if left := len(malformed) - len(shown):
+        if hidden := len(malformed) - len(shown):
             line, sentence = warnings[-1]
-            warnings[-1] = line, f"{sentence} {and_more(left)}"
+            warnings[-1] = line, f"{sentence} {and_more(hidden)}"
         return tuple(warnings)
 
     def _deciding_record(self, target: Target, rank: int, index: int | None) -> DecidingRecord:
-        """Return the record with this rank, or with this index among the ordered rules."""
+        """Return the record with a rank, or with an index among the ordered rules."""
         if UNDECIDED in (rank, index) or (not rank and index is None):
             return _NO_RECORD
         spans = _distinct([line.rules for line in self._user_agents])
@@ -398,7 +402,7 @@ class Rules:
 
 
 def _version_2_spans(text: str, user_agents: Iterable[UserAgentLine]) -> tuple[Span, ...]:
-    """Return the spans of the rules of those groups that declare Robot-version 2.x."""
+    """Return the spans with the rules of the groups that declare Robot-version 2.x."""
     version_2 = {
         span
         for span in _distinct([line.others for line in user_agents])
@@ -407,7 +411,8 @@ def _version_2_spans(text: str, user_agents: Iterable[UserAgentLine]) -> tuple[S
     return _distinct([line.rules for line in user_agents if line.others in version_2])
 
 
-def _read(parse: Callable[[str], _Value | None], values: Iterable[str]) -> tuple[_Value, ...]:
+def _parse_all(parse: Callable[[str], _Value | None], values: Iterable[str]) -> tuple[_Value, ...]:
+    """Return the values that can be parsed."""
     return tuple([value for value in map(parse, values) if value is not None])
 
 
@@ -420,7 +425,7 @@ class RobotsTxt:
 
     @classmethod
     def parse(cls, body: bytes) -> "RobotsTxt":
-        """Read at most 500 KiB of a robots.txt (RFC 9309 2.2 and 2.5, decision 11).
+        """Read a robots.txt, at most 500 KiB of it (RFC 9309 2.2 and 2.5).
 
         Lines that are not records are skipped. Never raises.
         """
@@ -428,11 +433,11 @@ class RobotsTxt:
         return cls(text, user_agent_lines(text))
 
     def rules_for(self, token: str) -> Rules:
-        """Return the rules for a bot's product token (R2, RFC 9309 2.2.1, decision 8).
+        """Return the rules for the bot with a product token (R2, RFC 9309 2.2.1).
 
-        They are those of all groups with the longest name that matches `token`: the token itself,
-        or a leading part of it up to a hyphen. If no name matches, they are those of all "*"
-        groups. Without "*" groups everything is allowed.
+        A User-agent name matches if it is the token itself, or its beginning up to a hyphen. All
+        groups with the longest matching name are merged. If no name matches, all "*" groups are
+        merged. Without "*" groups everything is allowed.
         """
         names = {line.name for line in self._user_agents}
         name = most_specific_name(names, product_token(token)) or "*"
@@ -440,18 +445,18 @@ class RobotsTxt:
 
     @property
     def is_unusable(self) -> bool:
-        """True if the file has text, and no line of it means anything."""
+        """True if the file has text, but no line of it is a User-agent or Sitemap record."""
         return not (self._user_agents or self.sitemaps) and bool(self._text.strip())
 
     @property
     def sitemaps(self) -> tuple[str, ...]:
-        """The Sitemap values of the whole file, in order, as written (RFC 9309 2.2.4)."""
+        """The Sitemap values of the whole file, in order and unchanged (RFC 9309 2.2.4)."""
         return _sitemap_values(self._text)
 
 
 def _printable_comments(values: Sequence[str]) -> tuple[str, ...]:
-    """Return the Comment values as they are shown, and last the number of the others, if any."""
-    texts = (for_others(printable(_readable(value))) for value in values[:_MOST_COMMENTS])
-    shown = [cut(text, _LONGEST_COMMENT) for text in texts]
-    left = len(values) - len(shown)
-    return (*shown, and_more(left)) if left else tuple(shown)
+    """Return the Comment values for people, and last how many more there are, if any."""
+    texts = (for_others(printable(_readable(value))) for value in values[:_MAX_COMMENTS])
+    shown = [cut(text, _MAX_COMMENT_CHARACTERS) for text in texts]
+    hidden = len(values) - len(shown)
+    return (*shown, and_more(hidden)) if hidden else tuple(shown)
