@@ -157,7 +157,7 @@ def test_add_requests_a_url_and_declares_its_feed(loopback_web, on_state, tmp_pa
         f"added {blog} to {file}",
         f"added http://page.example/posts.xml to {file}",
     ]
-    assert f"http://none.example/: nothing to declare was found there; {FEED_ADVICE}" in done.stderr
+    assert f"http://none.example/: no feed was found; {FEED_ADVICE}" in done.stderr
     requested = [path.partition("/")[2] for path in paths(web.log) if path.startswith("page.")]
     assert requested == ["robots.txt", "", "posts.xml", "comments.xml"]
     assert file.read_text() == f"# ours\n{known}\n{blog}\nhttp://page.example/posts.xml\n"
