@@ -20,7 +20,7 @@ def test_the_option_of_other_commands_for_the_sources_file(monkeypatch, capsys, 
         execute(["scrapy", "crawl", "feeds", option, "x.toml"], get_project_settings())
     (line,) = capsys.readouterr().err.splitlines()
     assert ended.value.code == 2
-    assert f"no option {option} (the sources file is -a sources=FILE here)" in line
+    assert f"{option} (write -a sources=FILE)" in line
 
 
 @pytest.mark.parametrize(

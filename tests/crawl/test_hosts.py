@@ -72,11 +72,11 @@ def test_the_visits_of_a_host_that_was_lost_are_over_although_it_is_owned_again(
 def test_robots_txt_of_a_lost_host_is_forgotten(worker):
     """It may not be written, and then the state has an older one."""
     ours, other = worker(), worker()
-    assert ours.take(HOST, ours) == "ours"
+    assert ours.take(HOST, ours) == "ready"
     files = ours._context.robots_files
     files |= dict.fromkeys([f"http://{HOST}", f"https://{HOST}:81", "http://b.example"])
     ours.begin_visit(HOST, FIRST)
-    assert other.take(HOST, other) == "ours", "ours does not beat"
+    assert other.take(HOST, other) == "ready", "ours does not beat"
     assert begin(ours, FIRST) is None
     assert [*files] == ["http://b.example"]
 
