@@ -17,7 +17,7 @@ from tests.helpers import records
 from tests.helpers.records import RECORD, SOURCE, entry_of
 from tests.state.conftest import open_engine
 from walsh_scrapy.policy.backoff import Backoff
-from walsh_scrapy.policy.pacing import LONGEST_EXCHANGE, MARGIN, Exchange, Hold, HostTimes
+from walsh_scrapy.policy.pacing import MARGIN, MAX_EXCHANGE_SECONDS, Exchange, Hold, HostTimes
 from walsh_scrapy.state import State, StateError
 from walsh_scrapy.state.database import RefusedValues
 from walsh_scrapy.state.hosts import (
@@ -142,7 +142,7 @@ def test_a_new_host_is_taken_and_requested_at_once(engine, now):
 @pytest.mark.empty
 def test_an_exchange_lasts_an_hour_at_most(engine):
     run(engine, take, HOST, US)
-    assert run(engine, begin, HOST, US, Ask(1.0, 1e9)).allowed == LONGEST_EXCHANGE
+    assert run(engine, begin, HOST, US, Ask(1.0, 1e9)).allowed == MAX_EXCHANGE_SECONDS
 
 
 @pytest.mark.empty

@@ -20,7 +20,7 @@ from scrapy.utils.asyncio import create_looping_call
 
 from walsh_scrapy.crawl.ticket import note, source_of
 from walsh_scrapy.exceptions import StateUnavailable, StillDue
-from walsh_scrapy.policy.pacing import BEAT_SECONDS, Watch, slowed
+from walsh_scrapy.policy.pacing import BEAT_SECONDS, TakeoverGuard, slowed
 from walsh_scrapy.policy.wording import format_seconds
 from walsh_scrapy.state import hosts as protocol
 from walsh_scrapy.state.database import RefusedValues
@@ -97,7 +97,7 @@ class Hosts:
         self._worker = Worker(uuid4().hex, context.started_at)
         urls = context.options.blocklist_url, context.options.blocklist_schema_url
         self._of_blocklist = frozenset(context.host(url) for url in urls if url)
-        self._watch = Watch()
+        self._watch = TakeoverGuard()
         self._timer: AsyncioLoopingCall | LoopingCall | None = None
         self._owned: dict[str, _Owned] = {}
         self._in_flight: dict[Request, _InFlight] = {}
@@ -156,11 +156,11 @@ class Hosts:
         if host in self._owned and read is not None:
             self._state.read(read)
         elif host not in self._owned:
-            moment, decides_until = self._context.moment(), self._watch.decides_until
+            moment, may_take_over_until = self._context.moment(), self._watch.may_take_over_until
             copies: dict[str, RobotsCopy | None] = {}
 
             def work(connection: Connection) -> tuple[HostSnapshot, bool]:
-                taken = protocol.take(connection, host, self._worker, decides_until)
+                taken = protocol.take(connection, host, self._worker, may_take_over_until)
                 if taken is None:
                     return protocol.find(connection, host), False
                 copies.update(self._state.robots.of_host(connection, host))
@@ -386,7 +386,7 @@ class Hosts:
             return HostSnapshot(times, now)
         owned.times, owned.end, owned.is_busy = times, write, False
         is_longer = times.delay > max(known.delay, self._context.options.min_interval)
-        if not exchange.is_calm or is_longer or owned.is_needless:
+        if not exchange.is_plain_answer or is_longer or owned.is_needless:
             self._write_pending(host, subject)
         return HostSnapshot(times, now)
 

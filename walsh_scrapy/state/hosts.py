@@ -29,8 +29,8 @@ operator   any time                                 ``operator_delay``; no ``hol
 ========== ======================================== ===========================================
 
 A host is free if its ``in_flight_until`` has passed, and its owner is empty, unknown, or expired:
-its ``expires_at`` has passed, which only a process decides that `Watch` lets. An exchange whose
-worker died counts as ended at ``in_flight_until``.
+its ``expires_at`` has passed, which only a process decides that `TakeoverGuard` lets. An exchange
+whose worker died counts as ended at ``in_flight_until``.
 
 The statements give the same result if their transaction runs again because its connection was lost.
 Only before `begin` a transaction that runs again withdraws: its first run may have been committed.
@@ -67,8 +67,8 @@ from sqlalchemy.sql.functions import FunctionElement
 
 from walsh_scrapy.policy.durations import format_moment
 from walsh_scrapy.policy.pacing import (
-    LONGEST_EXCHANGE,
     MARGIN,
+    MAX_EXCHANGE_SECONDS,
     NO_HOLD,
     WORKER_SECONDS,
     Hold,
@@ -232,7 +232,7 @@ def _or_longer(column: ColumnElement[float], value: ColumnElement[float]) -> Col
 
 
 def _take() -> Update:
-    until = _number("decides_until")  # long before that, a clock was set back without a beat
+    until = _number("may_take_over_until")  # long before that, a clock was set back without a beat
     may_decide = and_(until >= NOW, until <= NOW + WORKER_SECONDS)
     of_another = exists().where(workers.c.id == hosts.c.owner, or_(_LIVES, ~may_decide))
     is_free = or_(hosts.c.owner == "", hosts.c.owner == bindparam("worker"), ~of_another)
@@ -383,14 +383,14 @@ def leave(connection: Connection, worker: Worker) -> None:
 
 
 def take(
-    connection: Connection, host: str, worker: Worker, decides_until: float = 0.0
+    connection: Connection, host: str, worker: Worker, may_take_over_until: float = 0.0
 ) -> HostSnapshot | None:
     """Own a host, and return its row; None if another worker owns it or has deferred it.
 
-    ``decides_until`` is that of the process's `Watch`.
+    ``may_take_over_until`` is that of the process's `TakeoverGuard`.
     """
     given = {"key": host, "worker": worker.id, **clock_of(connection)}
-    decided = {"started_at": worker.started_at, "decides_until": decides_until}
+    decided = {"started_at": worker.started_at, "may_take_over_until": may_take_over_until}
     row = connection.execute(_TAKE, given | decided).one_or_none()
     if row is not None:
         return _corrected(connection, host, _snapshot(row))
@@ -408,9 +408,9 @@ def begin(
     """Let the owner of a host send a request: return `Begun` if it may.
 
     A `HostSnapshot` has the time to wait; None means that the host was lost. ``timeout`` counts as
-    `LONGEST_EXCHANGE` at most.
+    `MAX_EXCHANGE_SECONDS` at most.
     """
-    allowed = min(ask.timeout + MARGIN, LONGEST_EXCHANGE)
+    allowed = min(ask.timeout + MARGIN, MAX_EXCHANGE_SECONDS)
     given = {"key": host, "worker": worker.id, "asked_delay": ask.delay, "most": ask.most}
     given |= {"allowed": allowed, **clock_of(connection)}
     row = connection.execute(_BEGIN, given).one_or_none()
